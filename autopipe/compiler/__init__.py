@@ -1,0 +1,1 @@
+"""The graph level, on TVM: import, passes, tasks, build, run time."""

@@ -1,0 +1,23 @@
+"""Section `benchmark`: what the build is timed against."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from autopipe.config.frozen import Frozen
+from autopipe.config.quantity import Duration
+
+
+class Benchmark(Frozen, frozen=True):
+    """Latency of the build and of its rivals; never cached. `benchmark: null` skips it."""
+
+    against: tuple[Literal["onnxruntime"], ...] = ("onnxruntime",)
+    """Rivals, each at its own defaults, in a process of its own."""
+    rounds: Annotated[int, Field(ge=1, le=100)] = 3
+    """How often the contenders take turns."""
+    warmup: Annotated[int, Field(ge=0, le=1000)] = 3
+    """Runs of each contender in each round that are not counted."""
+    repeat: Annotated[int, Field(ge=1, le=10_000)] = 10
+    """Counted runs of each contender in each round."""
+    timeout: Duration = 300.0
+    """A contender that takes longer than this for one round is given up."""

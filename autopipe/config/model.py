@@ -1,0 +1,49 @@
+"""Section `model`: what is compiled."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, StringConstraints
+
+from autopipe.config.frozen import Frozen
+
+DType = Literal[
+    "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
+    "float16", "float32", "float64",
+]  # fmt: skip
+"""Element types an input may have."""
+
+Digest = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+
+
+class Input(Frozen, frozen=True):
+    """The shape and type one model input is compiled for."""
+
+    shape: tuple[Annotated[int, Field(ge=1, le=2**31)], ...]
+    """Size of each dimension; replaces symbolic dimensions of the model."""
+    dtype: DType | None = None
+    """Element type; only to assert what the model already says."""
+
+
+class Weights(Frozen, frozen=True):
+    """Seeded synthetic weights, for models that ship without real ones."""
+
+    synthesize: Literal["he_normal"] = "he_normal"
+    """How weights are drawn: `he_normal` keeps activations of order one through a deep network."""
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
+    """Seed of the draw; the same seed gives the same weights on every machine."""
+
+
+class Model(Frozen, frozen=True):
+    """Where the model comes from."""
+
+    format: Literal["onnx"] = "onnx"
+    """File format of the model."""
+    path: Annotated[str, StringConstraints(min_length=1)]
+    """A file, relative to this YAML file, or `pkg:package/path` for one inside an installed
+    Python package."""
+    sha256: Digest | None = None
+    """If given, the model file must have this digest."""
+    inputs: dict[str, Input] = {}
+    """Shapes of the inputs by name; needed where the model has symbolic dimensions."""
+    weights: Weights | None = None
+    """Replace the model's weights by seeded synthetic ones; leave out for a real model."""

@@ -1,0 +1,38 @@
+"""Section `schedules`: which engine may schedule which task."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, StringConstraints
+
+from autopipe.config.frozen import Frozen
+
+EngineName = Literal["ansor"]
+FallbackName = Literal["default"]
+
+
+class Match(Frozen, frozen=True):
+    """Which tasks a rule is for."""
+
+    op: Annotated[str, StringConstraints(min_length=1)] = "*"
+    """Glob over the names of the ops in the task, such as `conv2d*`; one op that fits is enough."""
+
+
+class Rule(Frozen, frozen=True):
+    """One rule of the policy."""
+
+    match: Match = Match()
+    """Which tasks the rule is for."""
+    engines: tuple[EngineName, ...] = ("ansor",)
+    """Engines that propose schedules; empty leaves the task to the fallback."""
+    select: Literal["best"] = "best"
+    """How the winner is chosen: `best` is the fastest measured."""
+
+
+class Schedules(Frozen, frozen=True):
+    """The schedule policy: the first rule that matches a task decides."""
+
+    rules: tuple[Rule, ...] = (Rule(),)
+    """Rules in order; a task that none matches goes to the fallback."""
+    fallback: Annotated[tuple[FallbackName, ...], Field(min_length=1)] = ("default",)
+    """What schedules a task that has no usable record, in order. `default` is parallel outer and
+    vectorized inner loops, without measurement."""

@@ -1,0 +1,51 @@
+"""Section `tuning`: how much is measured, and how."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from autopipe.config.frozen import Frozen
+from autopipe.config.quantity import Duration
+
+Count = Annotated[int, Field(ge=1, le=10_000_000)]
+
+
+class Budget(Frozen, frozen=True):
+    """Where tuning stops; whichever limit is met first."""
+
+    trials: Count = 1000
+    """Measured candidates over all tasks."""
+    trials_per_task: Count | None = None
+    """Measured candidates of one task at most."""
+    time: Duration | None = None
+    """Wall-clock time of tuning, resumed runs counted together."""
+    early_stop: Count | None = None
+    """Leave a task once this many trials in a row brought no better schedule."""
+
+
+class Measure(Frozen, frozen=True):
+    """How one candidate is built and timed."""
+
+    build_timeout: Duration = 20.0
+    """A candidate that compiles longer than this is dropped."""
+    run_timeout: Duration = 10.0
+    """A candidate that runs longer than this, all repeats together, is dropped."""
+    repeat: Annotated[int, Field(ge=1, le=1000)] = 3
+    """Timed repeats of a candidate; the median counts."""
+    min_repeat: Duration = 0.01
+    """One repeat runs the candidate often enough to take at least this long."""
+    memory: Annotated[int, Field(ge=64, le=1_000_000)] = 4096
+    """MiB a candidate may take beyond what the measuring process holds itself."""
+
+
+class Tuning(Frozen, frozen=True):
+    """The search for schedules. `tuning: null` builds with the records and fallbacks there are."""
+
+    budget: Budget = Budget()
+    """Limits of the search."""
+    seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
+    """Seed of the search. It does not make tuning repeatable: times decide, and times vary."""
+    batch: Annotated[int, Field(ge=1, le=1024)] = 32
+    """Candidates a task proposes, and has measured, at a time."""
+    measure: Measure = Measure()
+    """How one candidate is built and timed."""

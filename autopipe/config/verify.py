@@ -1,0 +1,25 @@
+"""Section `verify`: how the build is checked against a reference."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from autopipe.config.frozen import Frozen
+
+Tolerance = Annotated[float, Field(ge=0, le=1)]
+
+
+class Verify(Frozen, frozen=True):
+    """Comparison with a reference runtime; `verify: null` publishes unchecked builds."""
+
+    reference: Literal["auto", "onnxruntime", "onnx"] = "auto"
+    """Who computes the expected outputs: `onnxruntime`, `onnx` (its reference evaluator), or `auto`
+    for the first of them that is installed."""
+    cases: Annotated[int, Field(ge=1, le=1000)] = 3
+    """Seeded random inputs; edge inputs (zeros, ones, large, small) come on top."""
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
+    """Seed of the random inputs."""
+    rtol: Tolerance | None = None
+    """Relative tolerance of floating outputs; null takes the default of the output's dtype."""
+    atol: Tolerance | None = None
+    """Absolute tolerance of floating outputs; null takes the default of the output's dtype."""

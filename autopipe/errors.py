@@ -1,0 +1,71 @@
+"""Everything autopipe raises on purpose, and the exit code each one ends in.
+
+* AutopipeError
+  - GateError      a check ran and said no: verify, a gate          exit 1
+  - ConfigError    the YAML or the command line is wrong            exit 2
+  - ModelError     the model can not be used                        exit 3
+  - TargetError    the target or its device can not be used         exit 3
+  - PackageError   a package is damaged or hostile                  exit 3
+  - StageError     a stage failed while running                     exit 4
+  - SetupError     a dependency is missing or does not fit          exit 5
+  - StoreError     the store can not be read or written             exit 5
+
+Exit 0 is a finished run, 6 is kept for the lock, 130 and 143 are Ctrl-C and SIGTERM.
+Anything else that escapes is a bug in autopipe: it keeps its traceback and exits 70.
+"""
+
+from typing import ClassVar
+
+
+class AutopipeError(Exception):
+    """Base of every expected failure; the command line prints it and exits."""
+
+    exit_code: ClassVar[int] = 70
+
+
+class GateError(AutopipeError):
+    """A check ran to its end and said no; nothing is published."""
+
+    exit_code = 1
+
+
+class ConfigError(AutopipeError):
+    """The pipeline file or the command line is wrong."""
+
+    exit_code = 2
+
+
+class ModelError(AutopipeError):
+    """The model file can not be used."""
+
+    exit_code = 3
+
+
+class TargetError(AutopipeError):
+    """The target, or the device behind it, can not be used."""
+
+    exit_code = 3
+
+
+class PackageError(AutopipeError):
+    """A package is damaged, hostile or made for another machine."""
+
+    exit_code = 3
+
+
+class StageError(AutopipeError):
+    """A stage failed while running; nothing of it is cached."""
+
+    exit_code = 4
+
+
+class SetupError(AutopipeError):
+    """A dependency is missing, or two of them do not fit each other."""
+
+    exit_code = 5
+
+
+class StoreError(AutopipeError):
+    """The store can not be read or written."""
+
+    exit_code = 5

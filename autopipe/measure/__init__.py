@@ -1,0 +1,1 @@
+"""Who builds and times a candidate."""

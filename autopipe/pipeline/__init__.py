@@ -1,0 +1,1 @@
+"""The generic runner: it knows stages, keys and artifacts, and nothing of TVM."""

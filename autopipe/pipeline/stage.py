@@ -1,0 +1,110 @@
+"""The stage contract: what a stage declares, and all it may see while it runs.
+
+A stage is a frozen value. Its fields are its parameters, its class variables are its
+declaration, and `run` is its behaviour. Nothing else reaches it, and nothing else is in its key.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import ClassVar
+
+from autopipe.config.frozen import Frozen
+from autopipe.pipeline.events import Event
+
+
+class Kind(StrEnum):
+    """What an artifact is. An input accepts exactly one kind."""
+
+    MODEL = "model"
+    MODULE = "module"
+    LOWERED = "lowered"
+    TASKS = "tasks"
+    RECORDS = "records"
+    LIBRARY = "library"
+    REPORT = "report"
+    PACKAGE = "package"
+
+
+class Facet(StrEnum):
+    """A part of the outside world a stage may read; each one read enters the key."""
+
+    TVM = "tvm"
+    """Versions of tvm, tvm-ffi and LLVM."""
+    TARGET = "target"
+    """The resolved target: kind, mcpu, mattr, mtriple, num_cores; never `native`."""
+    DEVICE = "device"
+    """The machine that measures."""
+    TOOLCHAIN = "toolchain"
+    """The linker that makes the shared library."""
+    REFERENCE = "reference"
+    """Versions of the runtimes that a build is compared with."""
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """An input: the kind it must have, and whether the stage can do without."""
+
+    kind: Kind
+    optional: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Artifact:
+    """An immutable directory in the store, named by the digest of its content."""
+
+    kind: Kind
+    digest: str
+    path: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """All a running stage can see: inputs, declared facts, where to write, whom to tell."""
+
+    inputs: Mapping[str, Path]
+    """Directory of each input that is there, by the name in `needs`; read only."""
+    facts: Mapping[Facet, Mapping[str, object]]
+    """What the facets in `reads` say."""
+    out: Path
+    """Where the artifact is written; empty at the start of every attempt."""
+    work: Path
+    """Scratch directory that survives an interrupted attempt with the same key, and only that."""
+    records: Path
+    """The store of tuning records, shared by all pipelines of this store."""
+    emit: Callable[[Event], None]
+    """Tells the reporter."""
+
+
+class Stage(Frozen, ABC, frozen=True):
+    """One step of a pipeline: parameters as fields, behaviour in `run`."""
+
+    name: ClassVar[str]
+    """Name on the command line, in reports and in the store."""
+    version: ClassVar[int]
+    """Bump when the same inputs would now produce something else."""
+    produces: ClassVar[Kind]
+    needs: ClassVar[Mapping[str, Need]] = {}
+    """Inputs, by the name of the stage that makes them."""
+    reads: ClassVar[frozenset[Facet]] = frozenset()
+    """Facets the stage may see."""
+    cached: ClassVar[bool] = True
+    """False for a stage whose result must be made anew in every run."""
+
+    @abstractmethod
+    def run(self, ctx: Context) -> str:
+        """Read `ctx.inputs`, write the artifact into `ctx.out`, return one line for people.
+
+        Runs in a child process that has TVM imported and may crash alone. Raises an
+        `AutopipeError` for what a user can act on.
+        """
+
+    def sources(self) -> Mapping[str, Path]:
+        """Return the files outside the store that the stage reads; they enter its key by content."""
+        return {}
+
+    def unkeyed(self) -> frozenset[str]:
+        """Return the fields that can not change what the stage produces."""
+        return frozenset()

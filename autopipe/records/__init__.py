@@ -1,0 +1,1 @@
+"""Tuning records: the durable store, and their text form."""

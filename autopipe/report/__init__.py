@@ -1,0 +1,1 @@
+"""What is told to the user, and how."""

@@ -1,0 +1,1 @@
+"""Where schedules come from: engines and the policy that chooses among them."""

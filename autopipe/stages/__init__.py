@@ -1,0 +1,1 @@
+"""One file a stage, in the order of the flow."""
