@@ -1,14 +1,14 @@
 """The base of every value that comes from YAML: immutable, strict, and a typo is an error."""
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 
-class Frozen(BaseModel, frozen=True):
+class Frozen(
+    BaseModel,
+    frozen=True,
+    extra="forbid",
+    use_attribute_docstrings=True,
+    allow_inf_nan=False,
+    validate_default=True,
+):
     """A section of the pipeline file. The string below a field is its documentation."""
-
-    model_config = ConfigDict(
-        extra="forbid",
-        use_attribute_docstrings=True,
-        allow_inf_nan=False,
-        validate_default=True,
-    )

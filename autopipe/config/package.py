@@ -9,4 +9,4 @@ class Package(Frozen, frozen=True):
     """The deployable file; `package: null` stops before it."""
 
     format: Literal["tar"] = "tar"
-    """One uncompressed tar of library, weights and manifest, equal byte for byte when made again."""
+    """One uncompressed tar of library, weights and manifest, the same bytes when made again."""

@@ -19,7 +19,7 @@ class Target(Frozen, frozen=True):
     mattr: tuple[Word, ...] = ()
     """Extra LLVM features, such as `+avx512bf16` or `-avx512f`."""
     mtriple: Word | None = None
-    """LLVM triple to cross-compile for; null is the host's. A cross build is never measured here."""
+    """LLVM triple to compile for; null is the host's. Another machine's is never measured here."""
     num_cores: Annotated[int, Field(ge=1, le=1024)] | None = None
     """Threads the model runs on: in tuning, verification, benchmark and the package. Null is
     every core this process may use."""

@@ -2,11 +2,11 @@
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+from pydantic import BaseModel, Field, TypeAdapter
 
 
-class _Event(BaseModel, frozen=True):
-    model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True)
+class _Event(BaseModel, frozen=True, extra="forbid", use_attribute_docstrings=True):
+    pass
 
 
 class StageStarted(_Event, frozen=True):

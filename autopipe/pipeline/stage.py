@@ -102,7 +102,7 @@ class Stage(Frozen, ABC, frozen=True):
         """
 
     def sources(self) -> Mapping[str, Path]:
-        """Return the files outside the store that the stage reads; they enter its key by content."""
+        """Return files outside the store that the stage reads; they enter its key by content."""
         return {}
 
     def unkeyed(self) -> frozenset[str]:
