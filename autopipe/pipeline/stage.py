@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Self
 
-from autopipe.config.frozen import Frozen
+from autopipe.config import Frozen, Pipeline
 from autopipe.pipeline.events import Event
 
 
@@ -92,6 +92,14 @@ class Stage(Frozen, ABC, frozen=True):
     """Facets the stage may see."""
     cached: ClassVar[bool] = True
     """False for a stage whose result must be made anew in every run."""
+
+    @classmethod
+    @abstractmethod
+    def of(cls, pipeline: Pipeline, base: Path) -> Self | None:
+        """Return the stage as a pipeline file configures it, or None where it is switched off.
+
+        `base` is the folder of the file, which relative paths start from.
+        """
 
     @abstractmethod
     def run(self, ctx: Context) -> str:
