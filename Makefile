@@ -1,0 +1,54 @@
+# `make run` compiles the quickstart model, `make test` runs the tests. Both set everything up first:
+# a virtual environment in .venv, and in it the packages of requirements/, pinned by version and hash.
+
+PYTHON ?= python3
+UV ?= uv
+PIPELINE ?= pipelines/squeezenet.yaml
+
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --no-deps
+LOCK := $(UV) pip compile --quiet --universal --fork-strategy fewest --generate-hashes \
+	--no-config --custom-compile-command "make lock" --python-version 3.11
+
+.PHONY: help run test check gen lock clean
+.DELETE_ON_ERROR:
+
+help:  ## list the targets
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | expand -t 8
+
+run: .venv/run  ## compile, verify, benchmark and package the quickstart model
+	$(BIN)/autopipe run $(PIPELINE)
+
+test: .venv/dev  ## run the tests
+	$(BIN)/pytest
+
+check: .venv/dev  ## run the linters, the type checker and the tests
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/pytest
+
+gen: .venv/dev  ## rewrite the JSON schema and the README's table of fields
+	$(BIN)/python -m autopipe.config.generate
+
+lock:  ## refresh requirements/*.txt; needs uv
+	$(LOCK) --upgrade --extra onnxruntime -o requirements/run.txt pyproject.toml requirements/build.in
+	$(LOCK) --upgrade --extra onnxruntime --extra dev -c requirements/run.txt -o requirements/dev.txt \
+		pyproject.toml requirements/build.in
+
+clean:  ## remove the virtual environment, the caches and the packages, but not the store
+	rm -rf .venv dist build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# A lock is installed whole (--no-deps) and again only when it changes.
+.venv/run .venv/dev: .venv/%: requirements/%.txt | .venv/bin/pip
+	@echo "installing $< into .venv"
+	$(PIP) --require-hashes -r $<
+	$(PIP) --no-build-isolation --editable .
+	@touch $@
+
+.venv/bin/pip:
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' \
+		|| { echo "autopipe needs Python 3.11, 3.12 or 3.13; name one: make PYTHON=python3.12" >&2; exit 1; }
+	@$(PYTHON) -m venv --clear .venv
