@@ -30,6 +30,8 @@ class Task(Frozen, frozen=True):
     kind: str
     """The function's op pattern: elementwise, broadcast, injective, reduction,
     out_elementwise_fusable or opaque."""
+    reductions: int
+    """Reduction blocks inside; a task without any is simple."""
     inputs: tuple[Tensor, ...]
     """Arguments read, in order."""
     outputs: tuple[Tensor, ...]

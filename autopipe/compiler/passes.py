@@ -1,0 +1,102 @@
+"""The graph passes, written once: tuning and build start from the same lowered module."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import tvm
+from tvm.relax import transform
+
+from autopipe.compiler import op_info
+from autopipe.compiler.layout import LayoutReport, Report, convert_layout, layout_report
+
+
+@dataclass(frozen=True, slots=True)
+class Optimized:
+    """A module ready to be lowered."""
+
+    module: tvm.IRModule
+    """`main` takes the model's inputs, then the transformed weights."""
+    transform: tvm.IRModule
+    """`main_transform_params` takes a tuple of the weights and returns the transformed ones."""
+    layout: LayoutReport
+    """Layouts and transposes that are left."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lowered:
+    """A module of fused PrimFuncs."""
+
+    module: tvm.IRModule
+    """`main` calls PrimFuncs only; weights it passes to them are marked free in layout."""
+    functions: Mapping[str, op_info.FunctionInfo]
+    """What each PrimFunc came from."""
+
+
+def optimize(
+    module: tvm.IRModule,
+    inputs: int,
+    layout: Mapping[str, Sequence[str]],
+    target: tvm.target.Target,
+    warn: Report,
+) -> Optimized:
+    """Simplify the graph, convert layouts and lift all work on weights out of `main`.
+
+    `inputs` is how many parameters of `main` are inputs of the model; the rest are weights.
+    """
+    with target, tvm.transform.PassContext(opt_level=3):
+        # Phase 1: inference only, no aliases
+        module = _sequence(
+            transform.CanonicalizeBindings(),
+            transform.DecomposeOpsForInference(),
+        )(module)
+        # Phase 2: layouts
+        module = convert_layout(module, layout, warn) if layout else module
+        # Phase 3: clean up what the phases above left
+        module = _sequence(
+            transform.Normalize(),
+            transform.CanonicalizeBindings(),
+            transform.EliminateCommonSubexpr(),
+            transform.FoldConstant(),
+            transform.DeadCodeElimination(),
+        )(module)
+        # Phase 4: what depends on weights alone is done once, at compile time
+        main = module["main"].with_attr("num_input", inputs)
+        lifted = transform.LiftTransformParams()(tvm.IRModule({"main": main}))
+    packed = lifted["main_transform_params"].with_attr("global_symbol", "main_transform_params")
+    kept = tvm.IRModule({"main": lifted["main"]})
+    return Optimized(kept, tvm.IRModule({"main_transform_params": packed}), layout_report(kept))
+
+
+def lower(module: tvm.IRModule, target: tvm.target.Target) -> Lowered:
+    """Legalize ops to PrimFuncs and fuse them, keeping what each PrimFunc came from."""
+    with target, tvm.transform.PassContext(opt_level=3):
+        # Phase 1: ops to PrimFuncs
+        named, ops = op_info.name_ops(module)
+        legalized = _sequence(
+            transform.LegalizeOps(),
+            transform.AnnotateTIROpPattern(),
+        )(named)
+        by_function = op_info.ops_by_function(legalized, ops)
+        # Phase 2: fusion
+        fused = _sequence(transform.FoldConstant(), transform.FuseOps())(legalized)
+        functions = op_info.ops_of_fused(fused, by_function)
+        # Phase 3: one PrimFunc a fused function, its weights free in layout
+        merged = _sequence(transform.FuseTIR(), transform.DeadCodeElimination())(fused)
+        lowered = _sequence(
+            transform.AttachAttrLayoutFreeBuffers(),
+            transform.DeadCodeElimination(),
+        )(merged)
+    # that last pass renames what it touches, in a `main` of the same calls
+    names = zip(op_info.callees(lowered["main"]), op_info.callees(merged["main"]), strict=True)
+    return Lowered(lowered, {new: functions[old] for new, old in names if old in functions})
+
+
+def prim_funcs(module: tvm.IRModule) -> list[tuple[str, tvm.tirx.PrimFunc]]:
+    """Return the PrimFuncs of a module, by name."""
+    functions = [(v.name_hint, f) for v, f in module.functions_items()]
+    found = [(name, f) for name, f in functions if isinstance(f, tvm.tirx.PrimFunc)]
+    return sorted(found, key=lambda item: item[0])
+
+
+def _sequence(*passes: tvm.transform.Pass) -> tvm.transform.Sequential:
+    return tvm.transform.Sequential(list(passes))

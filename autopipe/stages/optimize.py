@@ -1,0 +1,61 @@
+"""Stage `optimize`: graph clean-up, layout conversion, and work on weights lifted out."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import ClassVar, Self
+
+from autopipe.config import Pipeline
+from autopipe.pipeline.events import Warn
+from autopipe.pipeline.stage import Context, Facet, Kind, Need, Stage
+
+
+class Optimize(Stage, frozen=True):
+    """Simplify the module and convert its layouts."""
+
+    name: ClassVar[str] = "optimize"
+    version: ClassVar[int] = 1
+    produces: ClassVar[Kind] = Kind.MODULE
+    needs: ClassVar[dict[str, Need]] = {"import": Need(Kind.MODEL)}
+    reads: ClassVar[frozenset[Facet]] = frozenset({Facet.TVM, Facet.TARGET})
+
+    layout: dict[str, tuple[str, ...]]
+    """Desired layouts by op; empty keeps the model's."""
+
+    @classmethod
+    def of(cls, pipeline: Pipeline, base: Path) -> Self:  # noqa: ARG003 - reads no file
+        """Take the layouts of the pipeline."""
+        return cls(layout=pipeline.layout or {})
+
+    def run(self, ctx: Context) -> str:
+        """Write the optimized module, the transform of its weights, and what layouts it has."""
+        from autopipe.compiler import module_io, passes
+        from autopipe.compiler.target import tvm_target
+
+        source = ctx.inputs["import"]
+        model = json.loads((source / "model.json").read_text(encoding="utf-8"))
+        optimized = passes.optimize(
+            module_io.load_module(source / "module.json"),
+            len(model["inputs"]),
+            self.layout,
+            tvm_target(ctx.facts[Facet.TARGET]),
+            lambda message: ctx.emit(Warn(stage=self.name, message=message)),
+        )
+        module_io.save_module(optimized.module, ctx.out / "module.json")
+        module_io.save_module(optimized.transform, ctx.out / "transform.json")
+        report = {
+            "layouts": optimized.layout.layouts,
+            "transposes": optimized.layout.transposes,
+            "desired": self.layout,
+        }
+        module_io.save_json(report, ctx.out / "optimize.json")
+        return _summary(optimized.layout.layouts, optimized.layout.transposes)
+
+
+def _summary(layouts: Mapping[str, Mapping[str, int]], transposes: int) -> str:
+    parts = [
+        f"{count} {op.removeprefix('nn.')} in {layout}"
+        for op, found in layouts.items()
+        for layout, count in found.items()
+    ]
+    return ", ".join([*parts, f"{transposes} transposes left"])

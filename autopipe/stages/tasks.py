@@ -1,0 +1,62 @@
+"""Stage `tasks`: extract the tuning tasks and drop those not worth tuning, each for a reason."""
+
+import json
+from pathlib import Path
+from typing import ClassVar, Self
+
+from autopipe import config
+from autopipe.errors import ConfigError
+from autopipe.filters import apply_filters
+from autopipe.pipeline.stage import Context, Facet, Kind, Need, Stage
+
+
+class Tasks(Stage, frozen=True):
+    """Extract and filter the tuning tasks."""
+
+    name: ClassVar[str] = "tasks"
+    version: ClassVar[int] = 1
+    produces: ClassVar[Kind] = Kind.TASKS
+    needs: ClassVar[dict[str, Need]] = {"lower": Need(Kind.LOWERED)}
+    reads: ClassVar[frozenset[Facet]] = frozenset({Facet.TVM})
+
+    filters: config.Tasks
+    """Which tasks are kept."""
+
+    @classmethod
+    def of(cls, pipeline: config.Pipeline, base: Path) -> Self:  # noqa: ARG003 - reads no file
+        """Take the filters of the pipeline; who schedules the kept tasks is not their business."""
+        return cls(filters=pipeline.tasks.model_copy(update={"scheduler": "gradient"}))
+
+    def run(self, ctx: Context) -> str:
+        """Write the table of tasks, and a module for each workload."""
+        from autopipe.compiler import module_io
+        from autopipe.compiler.op_info import FunctionInfo
+        from autopipe.compiler.tasks import extract_tasks
+
+        source = ctx.inputs["lower"]
+        described = json.loads((source / "functions.json").read_text(encoding="utf-8"))
+        functions = {
+            name: FunctionInfo(tuple(info["ops"]), info["pattern"])
+            for name, info in described.items()
+        }
+        extracted, workloads = extract_tasks(
+            module_io.load_module(source / "module.json"), functions
+        )
+        tasks = apply_filters(extracted, self.filters)
+        kept = sum(task.dropped is None for task in tasks)
+        if not kept and not self.filters.allow_empty:
+            raise ConfigError(_nothing_left(len(tasks)))
+        module_io.save_json(
+            [task.model_dump(mode="json") for task in tasks], ctx.out / "tasks.json"
+        )
+        (ctx.out / "workloads").mkdir()
+        for identity, module in workloads.items():
+            module_io.save_module(module, ctx.out / "workloads" / f"{identity}.json")
+        return f"{len(tasks)} tasks, {kept} kept"
+
+
+def _nothing_left(count: int) -> str:
+    return (
+        f"tasks: the filters drop all {count} tasks; lower tasks.heuristics.min_flops, "
+        "set tasks.include_simple_task: true, or accept it with tasks.allow_empty: true"
+    )
