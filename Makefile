@@ -44,8 +44,8 @@ clean:  ## remove the virtual environment, the caches and the packages, but not 
 # A lock is installed whole (--no-deps) and again only when it changes.
 .venv/run .venv/dev: .venv/%: requirements/%.txt | .venv/bin/pip
 	@echo "installing $< into .venv"
-	$(PIP) --require-hashes -r $<
-	$(PIP) --no-build-isolation --editable .
+	@$(PIP) --require-hashes --only-binary :all: -r $<
+	@$(PIP) --no-build-isolation --editable .
 	@touch $@
 
 .venv/bin/pip:

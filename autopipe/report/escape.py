@@ -1,0 +1,30 @@
+"""Text from model files and YAML, made safe for a terminal."""
+
+LIMIT = 200
+
+
+def escape(text: str, limit: int = LIMIT) -> str:
+    r"""Return `text` on one line, without control, format or bidi characters, at most `limit` long.
+
+    What can not be printed is written as in Python source (`\x1b`); of a long text, head and tail
+    stay.
+    """
+    long = len(text) > limit
+    half = limit // 2  # a megabyte is cut before it is looked at
+    parts = [_printable(part) for part in ((text[:half], text[-half:]) if long else (text,))]
+    if not long and len(parts[0]) <= limit:
+        return parts[0]
+    room = max(limit - 3, 0)
+    head, tail = room - room // 2, room // 2
+    return f"{parts[0][:head]}...{parts[-1][len(parts[-1]) - tail :]}"[:limit]
+
+
+def escape_lines(text: str, limit: int = LIMIT) -> str:
+    """Escape each line of a message of several lines."""
+    return "\n".join(escape(line, limit) for line in text.split("\n"))
+
+
+def _printable(text: str) -> str:
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

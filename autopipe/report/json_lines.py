@@ -1,0 +1,15 @@
+"""A stream of events for programs."""
+
+from autopipe.pipeline.events import Event
+from autopipe.report.output import Output
+
+
+class JsonLines:
+    """One JSON object a line, in ASCII, and nothing else."""
+
+    def __init__(self, out: Output) -> None:
+        self._out = out
+
+    def __call__(self, event: Event, /) -> None:
+        """Write the event; `pipeline.events.parse` reads it back."""
+        self._out.write(event.model_dump_json(ensure_ascii=True) + "\n")

@@ -1,0 +1,43 @@
+"""Plain lines, for logs and pipes."""
+
+import time
+
+from autopipe.pipeline.events import Event, RunFinished, TuningProgress, Warn
+from autopipe.report.escape import escape
+from autopipe.report.output import Output
+from autopipe.report.wording import PATH_LIMIT, wording
+
+INTERVAL = 10.0
+"""Seconds between two lines about the same tuning: a log is read afterwards."""
+
+
+class Plain:
+    """One line an event."""
+
+    def __init__(self, out: Output) -> None:
+        self._out = out
+        self._next = 0.0
+
+    def __call__(self, event: Event, /) -> None:
+        """Write the line of the event."""
+        if isinstance(event, TuningProgress):
+            now = time.monotonic()
+            if now < self._next:
+                return
+            self._next = now + INTERVAL
+        self._out.write(wording(event) + "\n")
+
+
+class Quiet(Plain):
+    """The path of the package on stdout, warnings on stderr, and nothing else."""
+
+    def __init__(self, out: Output, err: Output) -> None:
+        super().__init__(out)
+        self._err = err
+
+    def __call__(self, event: Event, /) -> None:
+        """Write the warning, or the path."""
+        if isinstance(event, Warn):
+            self._err.write(wording(event) + "\n")
+        elif isinstance(event, RunFinished) and event.package is not None:
+            self._out.write(escape(event.package, PATH_LIMIT) + "\n")

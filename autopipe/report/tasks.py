@@ -1,0 +1,60 @@
+"""The table of tuning tasks."""
+
+from collections.abc import Iterable, Sequence
+
+from autopipe.report.escape import escape
+from autopipe.report.units import count
+from autopipe.task import Task, Tensor
+
+WIDTH = 80
+_HEADER = ("#", "calls", "FLOPs", "bytes", "kind", "task")
+_INDENT = "      "
+_KINDS = {"out_elementwise_fusable": "out_ewise"}  # the one that is too long; TVM writes OutEWise
+
+
+def table(tasks: Sequence[Task]) -> str:
+    """Show each task in 80 columns: its numbers, its shapes, and why it is dropped."""
+    rows = [_HEADER, *map(_numbers, tasks)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = [_line(rows[0], widths)]
+    for task, row in zip(tasks, rows[1:], strict=True):
+        lines += [_line(row, widths), _INDENT + escape(_shapes(task), WIDTH - len(_INDENT))]
+        if task.dropped is not None:
+            lines.append(_INDENT + escape(f"dropped: {task.dropped}", WIDTH - len(_INDENT)))
+    return "\n".join([*lines, "", _summary(tasks)])
+
+
+def _numbers(task: Task) -> tuple[str, ...]:
+    kind = _KINDS.get(task.kind, task.kind)
+    return (
+        str(task.index),
+        str(task.calls),
+        count(task.flops),
+        count(task.bytes),
+        escape(kind, 12),
+        escape(task.name, 40),
+    )
+
+
+def _line(row: Sequence[str], widths: Sequence[int]) -> str:
+    *numbers, kind, name = row
+    cells = [cell.rjust(width) for cell, width in zip(numbers, widths, strict=False)]
+    return "  ".join([*cells, kind.ljust(widths[-2]), name])
+
+
+def _shapes(task: Task) -> str:
+    return f"{_tensors(task.inputs)} -> {_tensors(task.outputs)}"
+
+
+def _tensors(tensors: Iterable[Tensor]) -> str:
+    return ", ".join(f"{'x'.join(map(str, t.shape)) or 'scalar'} {t.dtype}" for t in tensors)
+
+
+def _summary(tasks: Sequence[Task]) -> str:
+    kept = [task for task in tasks if task.dropped is None]
+    total = sum(task.flops * task.calls for task in tasks)
+    share = sum(task.flops * task.calls for task in kept) / total if total else 0.0
+    return (
+        f"{len(tasks)} tasks, {len(kept)} kept: "
+        f"{share:.1%} of {count(total)} floating-point operations"
+    )

@@ -1,0 +1,29 @@
+"""Numbers as people read them."""
+
+_MINUTE = 60
+_KILO = 1000
+_FRACTIONS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"))
+_PREFIXES = " kMGTP"
+
+
+def seconds(value: float) -> str:
+    """Write a time, given in seconds, with three digits or as minutes and hours."""
+    minutes, rest = divmod(round(value), _MINUTE)
+    if minutes >= _MINUTE:
+        return f"{minutes // _MINUTE}h {minutes % _MINUTE:02d}m"
+    if minutes:
+        return f"{minutes}m {rest:02d}s"
+    scale, unit = next((f for f in _FRACTIONS if value >= f[0]), _FRACTIONS[0])
+    return f"{_three(value / scale)} {unit}"
+
+
+def count(value: float) -> str:
+    """Write a count with three digits and a decimal prefix, such as `231 M`."""
+    power = 0
+    while value >= _KILO and power < len(_PREFIXES) - 1:
+        value, power = value / _KILO, power + 1
+    return f"{_three(value)} {_PREFIXES[power]}".rstrip()
+
+
+def _three(value: float) -> str:
+    return f"{value:.0f}" if value >= _KILO - 0.5 else f"{value:.3g}"

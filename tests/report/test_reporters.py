@@ -1,0 +1,249 @@
+import io
+import json
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from autopipe import report
+from autopipe.pipeline import events
+from autopipe.report import plain
+from autopipe.report.console import Console, fit
+from autopipe.report.output import Output
+
+DIGEST = "ab" * 32
+EVENTS = [
+    events.StageCached(stage="import", digest=DIGEST),
+    events.StageStarted(stage="tune"),
+    events.Progress(stage="tune", message="evil \x1b[2J\r\u202e 模🚀"),
+    events.TuningProgress(
+        trials=56, failed=2, budget=200, latency=0.00342, rate=2.34, remaining=61.5
+    ),
+    events.Warn(stage="tune", message="entry 12 failed its checksum"),
+    events.StageFinished(stage="tune", digest=DIGEST, seconds=92.0, summary="12 tasks tuned"),
+    events.RunFinished(exit_code=0, seconds=100.0, package="dist/a.tar"),
+]
+LINES = [
+    "import     cached",
+    "tune       started",
+    r"tune       evil \x1b[2J\r\u202e 模🚀",
+    "tune       56/200 trials  best 3.42 ms  2.3/s  1m 02s left  2 failed",
+    "warning: tune: entry 12 failed its checksum",
+    "tune       done   1m 32s  12 tasks tuned",
+    "done in 1m 40s: dist/a.tar",
+]
+PLAY = """
+import sys
+from autopipe import report
+from tests.report.test_reporters import EVENTS
+with report.make(json="json" in sys.argv, quiet="quiet" in sys.argv) as tell:
+    for event in EVENTS:
+        tell(event)
+"""
+
+
+class Clock:
+    def __init__(self):
+        self.now = 1000.0
+
+    def __call__(self):
+        return self.now
+
+
+def play(reporter, *played):
+    for event in played:
+        reporter(event)
+
+
+@pytest.fixture
+def stream():
+    return io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True)
+
+
+def written(stream):
+    return stream.buffer.getvalue().decode(stream.encoding)
+
+
+def test_plain_is_a_line_an_event(stream):
+    play(plain.Plain(Output(stream)), *EVENTS)
+    assert written(stream).splitlines() == LINES
+
+
+def test_plain_lines_about_tuning_are_far_apart(stream, monkeypatch):
+    clock = Clock()
+    monkeypatch.setattr("autopipe.report.plain.time.monotonic", clock)
+    reporter = plain.Plain(Output(stream))
+    for step in range(41):
+        clock.now = 1000.0 + step / 2
+        reporter(events.TuningProgress(
+            trials=step, failed=0, budget=200, latency=None, rate=2.0, remaining=None
+        ))  # fmt: skip
+    shown = [int(line.split()[1].split("/")[0]) for line in written(stream).splitlines()]
+    assert shown == [0, 20, 40]
+
+
+def test_tuning_says_only_what_is_known(stream):
+    play(plain.Plain(Output(stream)), events.TuningProgress(
+        trials=1, failed=0, budget=9, latency=None, rate=0.5, remaining=None
+    ))  # fmt: skip
+    assert written(stream) == "tune       1/9 trials  0.5/s\n"
+
+
+@pytest.mark.parametrize(
+    ("event", "line"),
+    [
+        (events.StageFailed(stage="build", error="no", exit_code=4), "build      failed"),
+        (events.RunFinished(exit_code=4, seconds=3), "failed after 3 s (exit code 4)"),
+        (events.RunFinished(exit_code=0, seconds=3), "done in 3 s"),
+    ],
+)
+def test_other_ends(stream, event, line):
+    play(plain.Plain(Output(stream)), event)
+    assert written(stream) == line + "\n"
+
+
+def test_quiet_gives_the_path_and_the_warnings(stream):
+    err = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True)
+    play(plain.Quiet(Output(stream), Output(err)), *EVENTS)
+    assert written(stream) == "dist/a.tar\n"
+    assert written(err) == LINES[4] + "\n"
+
+
+def run(*arguments, **options):
+    return subprocess.run(
+        [sys.executable, "-c", PLAY, *arguments],
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        timeout=60,
+        check=False,
+        **options,
+    )
+
+
+def test_json_is_the_events_and_nothing_else():
+    done = run("json", env={**os.environ, "PYTHONIOENCODING": "ascii"})
+    assert done.stderr == b""
+    lines = done.stdout.decode("ascii").splitlines()
+    assert [events.parse.validate_json(line) for line in lines] == EVENTS
+    assert all(isinstance(json.loads(line), dict) for line in lines)
+
+
+def test_a_pipe_gets_plain_lines():
+    done = run(env={**os.environ, "PYTHONIOENCODING": "utf-8"})
+    assert done.stdout.decode().splitlines() == LINES
+    assert done.stderr == b""
+
+
+def test_a_stream_that_knows_only_ascii_gets_ascii():
+    done = run(env={**os.environ, "PYTHONIOENCODING": "ascii"})
+    assert done.returncode == 0
+    assert rb"\u6a21\U0001f680" in done.stdout
+
+
+@pytest.mark.parametrize("arguments", ["", "json", "quiet"])
+@pytest.mark.parametrize("redirect", ["", ">&-"])
+def test_nobody_reads_stdout(arguments, redirect):
+    read, write = os.pipe()
+    os.close(read)
+    done = subprocess.run(
+        ["sh", "-c", f'exec "$0" -c "$1" {arguments} {redirect}', sys.executable, PLAY],
+        cwd=Path(__file__).parents[2],
+        stdout=write,
+        stderr=subprocess.PIPE,
+        timeout=60,
+        check=False,
+    )
+    os.close(write)
+    assert done.returncode == 0
+    assert b"Traceback" not in done.stderr
+    assert b"Exception" not in done.stderr
+
+
+def screen(text, columns):
+    """What a terminal of endless height shows: the lines, soft-wrapped."""
+    lines = [""]
+    for part in text.replace("\x1b[K", "\x00").split("\r"):
+        lines[-1] = part.removeprefix("\x00") if part.startswith("\x00") else lines[-1] + part
+        *done, last = lines[-1].split("\n")
+        lines[-1:] = [*done, last]
+    return [line[at : at + columns] for line in lines for at in range(0, len(line) or 1, columns)]
+
+
+def console(stream, monkeypatch, columns, *played, color=False):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    with Console(Output(stream), color=color) as reporter:
+        play(reporter, *played)
+    return written(stream)
+
+
+def test_a_terminal_keeps_one_line_for_each_finished_stage(stream, monkeypatch):
+    text = console(stream, monkeypatch, 80, *EVENTS)
+    assert screen(text, 80) == [LINES[0], *LINES[4:], ""]
+    assert "56/200 trials  best 3.42 ms  2.3/s  1m 02s left" in text
+
+
+def test_the_live_line_comes_back_below_a_warning(stream, monkeypatch):
+    text = console(stream, monkeypatch, 80, *EVENTS[1:5])
+    assert screen(text, 80) == [LINES[4], "tune           0 s  " + LINES[3][11:], ""]
+
+
+@pytest.mark.parametrize("columns", [80, 20])
+def test_the_live_line_never_wraps(stream, monkeypatch, columns):
+    for live in console(stream, monkeypatch, columns, *EVENTS[1:4]).split("\r\x1b[K")[1:]:
+        assert len(live.rstrip("\n")) < columns
+
+
+def test_a_run_that_is_cut_off_leaves_the_cursor_on_a_new_line(stream, monkeypatch):
+    assert console(stream, monkeypatch, 80, events.StageStarted(stage="tune")).endswith("\n")
+
+
+def test_the_live_line_shows_the_time_without_any_event(stream, monkeypatch):
+    clock = Clock()
+    monkeypatch.setattr("autopipe.report.console.time.monotonic", clock)
+    monkeypatch.setattr("autopipe.report.console.TICK", 0.001)
+    with Console(Output(stream), color=False) as reporter:
+        reporter(events.StageStarted(stage="build"))
+        clock.now += 75
+        while "1m 15s" not in written(stream):
+            pass
+    assert written(stream).endswith("build       1m 15s\n")
+
+
+def test_color_is_asked_for(stream, monkeypatch):
+    assert "\x1b[2mimport     cached\x1b[0m" in console(
+        stream, monkeypatch, 80, *EVENTS, color=True
+    )
+
+
+def test_without_color_nothing_but_erasing_is_sent(stream, monkeypatch):
+    assert "\x1b" not in console(stream, monkeypatch, 80, *EVENTS).replace("\x1b[K", "")
+
+
+def test_wide_characters_take_two_columns():
+    assert fit("ab模型", 5) == "ab模"
+    assert fit("ab", 2) == "ab"
+
+
+@pytest.mark.parametrize(
+    ("environ", "live"),
+    [
+        ({"TERM": "xterm"}, True),
+        ({"TERM": "xterm", "NO_COLOR": "1"}, True),
+        ({"TERM": "dumb"}, False),
+        ({}, False),
+        ({"TERM": "xterm", "CI": "true"}, False),
+    ],
+)
+def test_a_terminal_is_live_unless_it_says_otherwise(environ, live):
+    ours, theirs = pty.openpty()
+    with os.fdopen(theirs, "w") as terminal:
+        assert report.is_live(terminal, environ) is live
+    os.close(ours)
+
+
+def test_a_pipe_is_not_live(stream):
+    assert not report.is_live(stream, {"TERM": "xterm"})
+    assert not report.is_live(None, {"TERM": "xterm"})
