@@ -7,6 +7,7 @@ def task(index=0, **changes):
     return Task(**{
         "index": index, "name": "fused_conv2d_add_relu", "workload": "0" * 16,
         "functions": ("f",), "calls": 2, "ops": ("nn.conv2d",), "kind": "out_elementwise_fusable",
+        "reductions": 1,
         "inputs": (tensor, Tensor(shape=(3, 3, 64, 64), dtype="float32")), "outputs": (tensor,),
         "flops": 231_211_008.0, "bytes": 1_753_088, "dropped": None, **changes,
     })  # fmt: skip
