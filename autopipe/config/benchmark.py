@@ -4,6 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from autopipe.config.distinct import Distinct
 from autopipe.config.frozen import Frozen
 from autopipe.config.quantity import Duration
 
@@ -11,7 +12,7 @@ from autopipe.config.quantity import Duration
 class Benchmark(Frozen, frozen=True):
     """Latency of the build and of its rivals; never cached. `benchmark: null` skips it."""
 
-    against: tuple[Literal["onnxruntime"], ...] = ("onnxruntime",)
+    against: Distinct[Literal["onnxruntime"]] = ("onnxruntime",)
     """Rivals, each at its own defaults, in a process of its own."""
     rounds: Annotated[int, Field(ge=1, le=100)] = 3
     """How often the contenders take turns."""

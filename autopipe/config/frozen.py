@@ -9,6 +9,5 @@ class Frozen(
     extra="forbid",
     use_attribute_docstrings=True,
     allow_inf_nan=False,
-    validate_default=True,
 ):
     """A section of the pipeline file. The string below a field is its documentation."""

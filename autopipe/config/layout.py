@@ -1,10 +1,51 @@
 """Section `layout`: which memory layout each kind of op is converted to."""
 
+from collections.abc import Iterator
 from typing import Annotated
 
-from pydantic import StringConstraints
+from pydantic import AfterValidator, Field
 
-LayoutName = Annotated[str, StringConstraints(pattern=r"^[A-Z0-9a-z]{2,10}$")]
+from autopipe.config.contradiction import Contradiction, refuse
+from autopipe.config.suggestion import closest
 
-Layout = dict[str, tuple[LayoutName, ...]]
+OPS = ("conv1d", "conv2d", "conv3d", "conv1d_transpose", "conv2d_transpose")
+"""Relax ops whose layout TVM takes a wish for."""
+
+_SPACE = {"1": "W", "2": "HW", "3": "DHW"}
+
+
+def _possible(layout: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+    refuse("layout", _impossible(layout))
+    return layout
+
+
+def _impossible(layout: dict[str, tuple[str, ...]]) -> Iterator[Contradiction]:
+    for op, names in layout.items():
+        if op not in OPS:
+            yield (op,), op, _unknown(op)
+            continue
+        space = _SPACE[op.removeprefix("conv")[0]]
+        examples = (f"N{space}C", f"{space}IO")
+        if len(names) != len(examples):
+            yield (op,), names, f"should be two layouts, data and kernel: [{', '.join(examples)}]"
+            continue
+        for position, (name, example) in enumerate(zip(names, examples, strict=True)):
+            if sorted(name) != sorted(example):
+                axes = ", ".join(example)
+                yield (op, position), name, f"is not an order of {axes}, such as {example}"
+
+
+def _unknown(op: str) -> str:
+    if "pool" in op or "norm" in op:
+        return "follows the layout of the op before it; leave it out"
+    meant = closest(op, OPS)
+    hint = f"did you mean `{meant}`?" if meant else f"known: {', '.join(OPS)}"
+    return f"is not an op with a layout to choose; {hint}"
+
+
+Layout = Annotated[
+    dict[str, Annotated[tuple[str, ...], Field(json_schema_extra={"minItems": 2, "maxItems": 2})]],
+    Field(min_length=1, json_schema_extra={"propertyNames": {"enum": list(OPS)}}),
+    AfterValidator(_possible),
+]
 """Desired layouts by Relax op: `conv2d: [NHWC, HWIO]` is data, then kernel."""

@@ -3,32 +3,44 @@
 import re
 from typing import Annotated
 
-from pydantic import BeforeValidator, WithJsonSchema
+from pydantic import BeforeValidator, Field, ValidationInfo, WithJsonSchema
 
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h)")
-_SECONDS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+from autopipe.config.problem import shown
+
+WRITTEN = "written by a person"
+"""Validation context of values from YAML, where a bare number is no duration."""
+DURATION = r"^(0|[1-9][0-9]*)(\.[0-9]+)?\s?(ms|s|m|h)$"
+"""How a duration is written."""
+_SECONDS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3}
+_LONGEST = 365 * 24 * 3600.0
 
 
-def _seconds(value: object) -> object:
-    if not isinstance(value, str):
-        if isinstance(value, float):  # a value read back from JSON
-            return value
-        message = f"{value!r} has no unit; write 500ms, 30s, 10m or 1h"
-        raise ValueError(message)
-    match = _DURATION.fullmatch(value.strip())
-    if match is None:
-        message = f"{value!r} is not a duration; write 500ms, 30s, 10m or 1h"
-        raise ValueError(message)
-    seconds = float(match[1]) * _SECONDS[match[2]]
-    if seconds <= 0:
-        message = "a duration must be longer than zero"
-        raise ValueError(message)
-    return seconds
+def duration(seconds: float) -> str:
+    """Return seconds the way a person writes them, with the largest unit that leaves a whole."""
+    for unit, size in _SECONDS.items():
+        if (seconds / size).is_integer():
+            return f"{seconds / size:.0f}{unit}"
+    return f"{seconds * 1e3:g}ms"
+
+
+def _seconds(value: object, info: ValidationInfo) -> object:
+    if isinstance(value, str):
+        match = re.fullmatch(DURATION, value)
+        if match is None:
+            raise ValueError(f"{shown(repr(value))} is not a duration; write 500ms, 30s, 10m or 1h")
+        seconds = float(f"{match[1]}{match[2] or ''}") * _SECONDS[match[3]]
+        if not 0 < seconds <= _LONGEST:
+            raise ValueError(f"{value!r} should be longer than zero, and a year at most")
+        return seconds
+    if info.context is WRITTEN and isinstance(value, int | float) and not isinstance(value, bool):
+        raise ValueError(f"{value} has no unit; write 500ms, 30s, 10m or 1h")
+    return value
 
 
 Duration = Annotated[
     float,
+    Field(gt=0, le=_LONGEST),
     BeforeValidator(_seconds),
-    WithJsonSchema({"type": "string", "pattern": r"^\d+(\.\d+)?\s*(ms|s|m|h)$"}),
+    WithJsonSchema({"type": "string", "pattern": DURATION}),
 ]
-"""Seconds, written with a unit: `500ms`, `30s`, `10m`, `1h`."""
+"""Seconds. In YAML a text with a unit, `500ms`, `30s`, `10m`, `1h`; elsewhere a number."""

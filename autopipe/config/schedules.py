@@ -1,9 +1,12 @@
 """Section `schedules`: which engine may schedule which task."""
 
-from typing import Annotated, Literal
+from collections.abc import Iterator
+from typing import Annotated, Literal, Self
 
-from pydantic import Field, StringConstraints
+from pydantic import Field, StringConstraints, model_validator
 
+from autopipe.config.contradiction import Contradiction, refuse
+from autopipe.config.distinct import Distinct
 from autopipe.config.frozen import Frozen
 
 EngineName = Literal["ansor"]
@@ -22,7 +25,7 @@ class Rule(Frozen, frozen=True):
 
     match: Match = Match()
     """Which tasks the rule is for."""
-    engines: tuple[EngineName, ...] = ("ansor",)
+    engines: Distinct[EngineName] = ("ansor",)
     """Engines that propose schedules; empty leaves the task to the fallback."""
     select: Literal["best"] = "best"
     """How the winner is chosen: `best` is the fastest measured."""
@@ -33,6 +36,19 @@ class Schedules(Frozen, frozen=True):
 
     rules: tuple[Rule, ...] = (Rule(),)
     """Rules in order; a task that none matches goes to the fallback."""
-    fallback: Annotated[tuple[FallbackName, ...], Field(min_length=1)] = ("default",)
+    fallback: Annotated[Distinct[FallbackName], Field(min_length=1)] = ("default",)
     """What schedules a task that has no usable record, in order. `default` is parallel outer and
     vectorized inner loops, without measurement."""
+
+    @model_validator(mode="after")
+    def _reachable(self) -> Self:
+        refuse("schedules", self._never_asked())
+        return self
+
+    def _never_asked(self) -> Iterator[Contradiction]:
+        """Yield the rule behind one that matches every task."""
+        for position, rule in enumerate(self.rules[1:], start=1):
+            if self.rules[position - 1].match == Match():
+                why = f"never applies: rule {position - 1} before it matches every task"
+                yield ("rules", position), rule, why
+                return

@@ -7,6 +7,7 @@ from pydantic import Field, StringConstraints
 from autopipe.config.frozen import Frozen
 
 Word = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.+-]+$")]
+Feature = Annotated[str, StringConstraints(pattern=r"^[+-][A-Za-z0-9_.-]+$")]
 
 
 class Target(Frozen, frozen=True):
@@ -16,8 +17,8 @@ class Target(Frozen, frozen=True):
     """TVM's target kind."""
     mcpu: Word = "native"
     """LLVM's name of the processor, or `native` for the one autopipe runs on."""
-    mattr: tuple[Word, ...] = ()
-    """Extra LLVM features, such as `+avx512bf16` or `-avx512f`."""
+    mattr: tuple[Feature, ...] = ()
+    """LLVM features to add (`+avx512bf16`) or to take away (`-avx512f`)."""
     mtriple: Word | None = None
     """LLVM triple to compile for; null is the host's. Another machine's is never measured here."""
     num_cores: Annotated[int, Field(ge=1, le=1024)] | None = None

@@ -6,8 +6,6 @@ from pydantic import Field
 
 from autopipe.config.frozen import Frozen
 
-Tolerance = Annotated[float, Field(ge=0, le=1)]
-
 
 class Verify(Frozen, frozen=True):
     """Comparison with a reference runtime; `verify: null` publishes unchecked builds."""
@@ -19,7 +17,7 @@ class Verify(Frozen, frozen=True):
     """Seeded random inputs; edge inputs (zeros, ones, large, small) come on top."""
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     """Seed of the random inputs."""
-    rtol: Tolerance | None = None
+    rtol: Annotated[float, Field(ge=0, le=1)] | None = None
     """Relative tolerance of floating outputs; null takes the default of the output's dtype."""
-    atol: Tolerance | None = None
+    atol: Annotated[float, Field(ge=0)] | None = None
     """Absolute tolerance of floating outputs; null takes the default of the output's dtype."""

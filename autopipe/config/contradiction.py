@@ -1,0 +1,23 @@
+"""Checks that need more than one value, with the place of each that fails."""
+
+from collections.abc import Iterable
+
+from pydantic import ValidationError
+from pydantic_core import InitErrorDetails, PydanticCustomError
+
+Contradiction = tuple[tuple[str | int, ...], object, str]
+"""The field within the section, its value, and the rest of a sentence that starts with it."""
+
+
+def refuse(section: str, found: Iterable[Contradiction]) -> None:
+    """Raise one ValidationError with all that was found, if anything was."""
+    errors = [
+        InitErrorDetails(
+            type=PydanticCustomError("contradiction", "Input {why}", {"why": why}),
+            loc=at,
+            input=value,
+        )
+        for at, value, why in found
+    ]
+    if errors:
+        raise ValidationError.from_exception_data(section, errors)

@@ -1,0 +1,20 @@
+"""Lists in which nothing may stand twice."""
+
+from typing import Annotated, TypeVar
+
+from pydantic import AfterValidator, Field
+
+Item = TypeVar("Item")
+
+
+def _distinct(items: tuple[Item, ...]) -> tuple[Item, ...]:
+    for position, item in enumerate(items):
+        if item in items[:position]:
+            raise ValueError(f"{item} is listed twice")
+    return items
+
+
+Distinct = Annotated[
+    tuple[Item, ...], AfterValidator(_distinct), Field(json_schema_extra={"uniqueItems": True})
+]
+"""`Distinct[T]` is a tuple of T without repetition."""

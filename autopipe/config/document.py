@@ -1,0 +1,220 @@
+"""Strict YAML: a text to plain values, and where each of them was written.
+
+The file is read event by event, so an alias is never followed, a tag never acted on and deep
+nesting never recursed into. Lists become tuples. A value that is refused becomes `REFUSED`, and
+reading goes on, so that all problems of a file are found at once.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Final, Protocol
+
+import yaml
+
+from autopipe.config.problem import Field, Place, Problem, shown
+from autopipe.config.scalar import quoted, resolve
+
+try:
+    from yaml import CSafeLoader as Loader
+except ImportError:  # PyYAML built without libyaml: slower, the same events
+    from yaml import SafeLoader as Loader  # type: ignore[assignment]
+
+
+class _Refused(Enum):
+    REFUSED = "refused"
+
+
+REFUSED: Final = _Refused.REFUSED
+"""Stands for a value whose problem has been told already."""
+
+_DEEPEST = 50
+_UNPRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+class _Mark(Protocol):
+    @property
+    def line(self) -> int: ...
+    @property
+    def column(self) -> int: ...
+
+
+class _Unreadable(Exception):  # noqa: N818 - it ends the reading, and never leaves this file
+    def __init__(self, line: int, column: int, message: str) -> None:
+        super().__init__(message)
+        self.line, self.column = line, column
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """The value of a text, the places of every field's key and value, and what was refused."""
+
+    value: object
+    keys: dict[Field, Place] = field(default_factory=dict)
+    values: dict[Field, Place] = field(default_factory=dict)
+    problems: list[Problem] = field(default_factory=list)
+
+
+def read(text: str, at: Field = (), option: str = "") -> Document:
+    """Return what the text says; `at` and `option` tell where an overriding value belongs."""
+    reader = _Reader(text, option)
+    start = Place(option, 1, 1)
+    reader.keys[at] = reader.values[at] = start
+    try:
+        value = reader.document(at)
+    except _Unreadable as end:
+        value = REFUSED
+        reader.problems.append(Problem(Place(option, end.line, end.column), (), str(end)))
+    return Document(value, reader.keys, reader.values, reader.problems)
+
+
+class _Reader:
+    """Turns events into values; lives for one text."""
+
+    def __init__(self, text: str, option: str) -> None:
+        self.keys: dict[Field, Place] = {}
+        self.values: dict[Field, Place] = {}
+        self.problems: list[Problem] = []
+        self._option = option
+        self._events = _events(text)
+
+    def document(self, at: Field) -> object:
+        start = next(self._events)
+        if not isinstance(start, yaml.DocumentStartEvent):
+            raise _Unreadable(1, 1, "nothing in it; a pipeline starts with `version: 1`")
+        if start.version or start.tags:
+            self._refuse(start, at, "a % directive; leave it out")
+        value = self._node(next(self._events), at)
+        next(self._events)  # the end of the document
+        if not isinstance(end := next(self._events), yaml.StreamEndEvent):
+            message = "a second document; one file is one pipeline"
+            raise _Unreadable(*_position(end.start_mark), message)
+        return value
+
+    def _node(self, event: yaml.Event, at: Field) -> object:
+        self.values[at] = self._place(event)
+        if mark := _mark(event):
+            self._refuse(event, at, mark)
+            self._skip(event)
+            return REFUSED
+        if isinstance(event, yaml.ScalarEvent):
+            return self._scalar(event, at)
+        if isinstance(event, yaml.SequenceStartEvent):
+            return self._sequence(at)
+        return self._mapping(at)
+
+    def _scalar(self, event: yaml.ScalarEvent, at: Field) -> object:
+        try:
+            return quoted(event.value) if event.style else resolve(event.value)
+        except ValueError as error:
+            self._refuse(event, at, str(error))
+            return REFUSED
+
+    def _sequence(self, at: Field) -> tuple[object, ...]:
+        items: list[object] = []
+        while not isinstance(event := next(self._events), yaml.SequenceEndEvent):
+            place = (*at, len(items))
+            self.keys[place] = self._place(event)
+            items.append(self._node(event, place))
+        return tuple(items)
+
+    def _mapping(self, at: Field) -> dict[str, object]:
+        values: dict[str, object] = {}
+        while not isinstance(event := next(self._events), yaml.MappingEndEvent):
+            key = self._key(event, at)
+            if key is None:
+                self._skip(next(self._events))
+                continue
+            inner = (*at, key)
+            if inner in self.keys:
+                first = self.keys[inner].line
+                self._refuse(event, inner, f"given twice, first on line {first}; keep one of them")
+                self._skip(next(self._events))
+                continue
+            self.keys[inner] = self._place(event)
+            values[key] = self._node(next(self._events), inner)
+        return values
+
+    def _key(self, event: yaml.Event, at: Field) -> str | None:
+        """Return the key, or None for one that is refused."""
+        mark = _mark(event)
+        if mark or not isinstance(event, yaml.ScalarEvent):
+            self._refuse(event, at, mark or "a key must be text")
+            self._skip(event)
+            return None
+        key = self._scalar(event, at)
+        if isinstance(key, str):
+            return key
+        if key is not REFUSED:
+            self._refuse(event, at, f"the key {shown(event.value)} is not text; put it in quotes")
+        return None
+
+    def _skip(self, event: yaml.Event) -> None:
+        """Read over a node that has no place in the result."""
+        depth = 0
+        while True:
+            depth += isinstance(event, yaml.CollectionStartEvent)
+            depth -= isinstance(event, yaml.CollectionEndEvent)
+            if depth == 0:
+                return
+            event = next(self._events)
+
+    def _refuse(self, event: yaml.Event, at: Field, message: str) -> None:
+        self.problems.append(Problem(self._place(event), at, message))
+
+    def _place(self, event: yaml.Event) -> Place:
+        return Place(self._option, *_position(event.start_mark))
+
+
+def _mark(event: yaml.Event) -> str | None:
+    """Return what is wrong with a node that is an alias, or has an anchor or a tag."""
+    if isinstance(event, yaml.AliasEvent):
+        return f"`*{shown(event.anchor)}` is an alias; write it out, or put it in quotes"
+    if isinstance(event, yaml.ScalarEvent | yaml.CollectionStartEvent):
+        if event.anchor is not None:
+            return f"`&{shown(event.anchor)}` is an anchor; leave it out, or put it in quotes"
+        if event.tag is not None:
+            tag = event.tag.replace("tag:yaml.org,2002:", "!!")
+            return f"`{shown(tag)}` is a tag; leave it out, the field decides the type"
+    return None
+
+
+def _events(text: str) -> Iterator[yaml.Event]:
+    """Yield the events after the start of the stream; raise _Unreadable where YAML ends."""
+    if found := _UNPRINTABLE.search(text):
+        line, column = position(text, found.start())
+        raise _Unreadable(line, column, f"control character U+{ord(found[0]):04X}; leave it out")
+    depth = 0
+    try:
+        for event in yaml.parse(text, Loader=Loader):
+            depth += isinstance(event, yaml.CollectionStartEvent)
+            depth -= isinstance(event, yaml.CollectionEndEvent)
+            if depth > _DEEPEST:
+                message = f"nested too deep; {_DEEPEST} levels at most"
+                raise _Unreadable(*_position(event.start_mark), message)
+            if not isinstance(event, yaml.StreamStartEvent):
+                yield event
+    except yaml.MarkedYAMLError as error:
+        line, column = _position(error.problem_mark or error.context_mark)
+        raise _Unreadable(line, column, _syntax(text, line, column, error)) from error
+
+
+def _syntax(text: str, line: int, column: int, error: yaml.MarkedYAMLError) -> str:
+    """Return what is wrong there; libyaml does not say which character it stumbled over."""
+    problem = str(error.problem or error.context)
+    found = "".join(text.splitlines()[line - 1 : line])[column - 1 : column]
+    if found == "\t":
+        return "a tab; YAML is indented with spaces"
+    if "cannot start any token" in problem:
+        return f"`{shown(found)}` can not start a value; put it in quotes"
+    return f"not YAML: {problem}"
+
+
+def _position(mark: _Mark | None) -> tuple[int, int]:
+    return (mark.line + 1, mark.column + 1) if mark else (1, 1)
+
+
+def position(text: str, index: int) -> tuple[int, int]:
+    """Return line and column, both from 1, of a character of the text."""
+    return text.count("\n", 0, index) + 1, index - text.rfind("\n", 0, index)

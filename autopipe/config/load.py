@@ -1,0 +1,60 @@
+"""A pipeline file to a `Pipeline`, or one error that tells everything that is wrong with it."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from autopipe.config.complaint import problems
+from autopipe.config.document import Document, position, read
+from autopipe.config.override import override
+from autopipe.config.pipeline import Pipeline
+from autopipe.config.problem import Place, Problem, refusal, shown
+from autopipe.config.quantity import WRITTEN
+from autopipe.errors import ConfigError
+
+_LARGEST = 1_000_000
+
+
+def load(path: Path, overrides: Sequence[str] = ()) -> Pipeline:
+    """Return the pipeline of a YAML file, with `--set` overrides such as `tuning.seed=1` applied.
+
+    Raises ConfigError with a line for each problem: place, field, and what would be right.
+    """
+    document = read(_text(path))
+    for setting in overrides:
+        document = override(document, setting)
+    return _validated(document, path)
+
+
+def _validated(document: Document, path: Path) -> Pipeline:
+    found = list(document.problems)
+    try:
+        pipeline = Pipeline.model_validate(document.value, strict=True, context=WRITTEN)
+    except ValidationError as error:
+        found += problems(document, error)
+    else:
+        if not found:
+            return pipeline
+    raise refusal(path, found)
+
+
+def _text(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            data = file.read(_LARGEST + 1)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise ConfigError(f"{shown(path, 4096)}: {reason}; a pipeline file is needed") from error
+    if len(data) > _LARGEST:
+        raise _refused(path, 1, 1, "larger than 1 MB, which no pipeline is")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        before = data[: error.start].decode("utf-8", errors="replace")
+        line, column = position(before, len(before))
+        raise _refused(path, line, column, "not UTF-8; save the file as UTF-8") from error
+
+
+def _refused(path: Path, line: int, column: int, message: str) -> ConfigError:
+    return refusal(path, [Problem(Place("", line, column), (), message)])

@@ -1,0 +1,81 @@
+"""`--set a.b.c=value`: the command line beats the file."""
+
+from collections.abc import Sequence
+
+from autopipe.config.document import REFUSED, Document, read
+from autopipe.config.problem import Field, Place, Problem, shown
+
+
+class _Impossible(Exception):  # noqa: N818 - why a value has no place; becomes a Problem
+    pass
+
+
+def override(document: Document, setting: str) -> Document:
+    """Return the document with one `path=value` applied; what is wrong joins its problems.
+
+    The value is YAML under the same rules as the file, such as `64`, `null` or `[ansor]`.
+    """
+    path, equals, text = setting.partition("=")
+    option = f"--set {shown(path or setting)}"
+    try:
+        if not equals or not all(path.split(".")):
+            raise _Impossible("write it as --set section.field=value")  # noqa: TRY301
+        at = _field(document.value, path.split("."))
+        part = read(text, at, option)
+        value = _replaced(document.value, at, part.value)
+    except _Impossible as error:
+        problem = Problem(Place(option, 1, 1), (), str(error))
+        return Document(
+            document.value, document.keys, document.values, [*document.problems, problem]
+        )
+    made = {at[:depth]: Place(option, 1, 1) for depth in range(1, len(at))}
+    return Document(
+        value,
+        made | _outside(document.keys, at) | part.keys,
+        made | _outside(document.values, at) | part.values,
+        document.problems + part.problems,
+    )
+
+
+def _field(value: object, names: Sequence[str]) -> Field:
+    """Return the path in the document; a key that holds dots is found as it is written there."""
+    at: list[str | int] = []
+    while names:
+        if isinstance(value, tuple):
+            length, index = 1, _index(value, names[0])
+            at.append(index)
+            value = value[index]
+        else:
+            known = value if isinstance(value, dict) else {}
+            cuts = range(len(names), 0, -1)
+            length = next((cut for cut in cuts if ".".join(names[:cut]) in known), 1)
+            at.append(".".join(names[:length]))
+            value = known.get(at[-1])
+        names = names[length:]
+    return tuple(at)
+
+
+def _index(items: tuple[object, ...], name: str) -> int:
+    if name.isdecimal() and len(name) <= len(str(len(items))) and int(name) < len(items):
+        return int(name)
+    there = f"0 to {len(items) - 1}" if items else "none"
+    raise _Impossible(f"{shown(name)} is not the position of an entry; there is {there}")
+
+
+def _replaced(value: object, at: Field, new: object) -> object:
+    if not at:
+        return new
+    if value is REFUSED:
+        return value
+    if isinstance(value, tuple):
+        items = list(value)
+        items[int(at[0])] = _replaced(items[int(at[0])], at[1:], new)
+        return tuple(items)
+    if value is not None and not isinstance(value, dict):
+        raise _Impossible(f"{shown(at[0])} is not in a section, but in {shown(value)}")
+    section = value or {}
+    return {**section, at[0]: _replaced(section.get(at[0]), at[1:], new)}
+
+
+def _outside(places: dict[Field, Place], at: Field) -> dict[Field, Place]:
+    return {field: place for field, place in places.items() if field[: len(at)] != at}

@@ -1,0 +1,71 @@
+"""The whole pipeline file."""
+
+from collections.abc import Iterator
+from typing import Annotated, Literal, Self
+
+from pydantic import BeforeValidator, Field, StringConstraints, model_validator
+
+from autopipe.config.benchmark import Benchmark
+from autopipe.config.contradiction import Contradiction, refuse
+from autopipe.config.frozen import Frozen
+from autopipe.config.gates import Gates
+from autopipe.config.layout import Layout
+from autopipe.config.model import Model
+from autopipe.config.package import Package
+from autopipe.config.schedules import Schedules
+from autopipe.config.target import Target
+from autopipe.config.tasks import Tasks
+from autopipe.config.tuning import Tuning
+from autopipe.config.verify import Verify
+
+
+def _version(value: object) -> object:
+    if type(value) is not int or value != 1:  # true and 1.0 are equal to 1
+        raise ValueError(f"{value!r} is not a version this autopipe reads; write 1")
+    return value
+
+
+class Pipeline(Frozen, frozen=True):
+    """A whole pipeline file, version 1."""
+
+    version: Annotated[Literal[1], BeforeValidator(_version)]
+    """Version of this grammar."""
+    name: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
+    """Name of the pipeline; the package is called `<name>.tar`."""
+    model: Model
+    """Where the model comes from."""
+    target: Target = Target()
+    """The hardware that is compiled for."""
+    layout: Layout | None = None
+    """Desired layouts by Relax op: `conv2d: [NHWC, HWIO]` is data, then kernel. Pooling and the
+    rest take over what reaches them; null keeps the model's layouts."""
+    tasks: Tasks = Field(default_factory=Tasks)
+    """Which of the extracted tasks are tuned."""
+    tuning: Tuning | None = Field(default_factory=Tuning)
+    """The search for schedules; null skips it."""
+    schedules: Schedules = Field(default_factory=Schedules)
+    """Which engine may schedule which task."""
+    verify: Verify | None = Field(default_factory=Verify)
+    """Comparison with a reference; null skips it."""
+    benchmark: Benchmark | None = Field(default_factory=Benchmark)
+    """Latency against rivals; null skips it."""
+    gates: Gates = Gates()
+    """What a build must reach to be published."""
+    package: Package | None = Field(default_factory=Package)
+    """The file that is shipped; null skips it."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        refuse("pipeline", self._contradictions())
+        return self
+
+    def _contradictions(self) -> Iterator[Contradiction]:
+        """Yield each field that another section makes impossible."""
+        share = self.gates.tuned_share
+        if share is not None and self.tuning is None:
+            yield ("gates", "tuned_share"), share, "can not be reached: `tuning` is null"
+        against = self.benchmark.against if self.benchmark else ()
+        for rival, slowdown in self.gates.max_slowdown.items():
+            if rival not in against:
+                why = f"can not be checked: `benchmark.against` does not name {rival}"
+                yield ("gates", "max_slowdown", rival), slowdown, why

@@ -1,0 +1,129 @@
+"""The grammar for editors (JSON Schema) and for the README (a table of fields)."""
+
+import json
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+from autopipe.config.pipeline import Pipeline
+from autopipe.config.problem import Field
+from autopipe.config.quantity import DURATION, duration
+
+_Node = dict[str, Any]
+
+_BOUNDS = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiveMaximum": "<"}
+_TYPES = {
+    "string": "text",
+    "integer": "whole number",
+    "number": "number",
+    "boolean": "`true` or `false`",
+    "null": "`null`",
+}
+
+
+@cache
+def json_schema() -> dict[str, Any]:
+    """Return the JSON Schema (draft 2020-12) of a pipeline file."""
+    schema = Pipeline.model_json_schema()
+    _tidy(schema)
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
+
+
+def section_keys(at: Field) -> tuple[str, ...]:
+    """Return the keys that the section at this path may have."""
+    node = json_schema()
+    for name in at:
+        named = node.get("properties", {}).get(name)
+        node = _inner(named or node.get("items") or node.get("additionalProperties") or {})
+    return tuple(node.get("properties", ()))
+
+
+def field_table() -> str:
+    """Return a Markdown table of every field: path, type, default and sentence."""
+    lines = ["| field | type | default | meaning |", "|---|---|---|---|"]
+    for row in _rows(json_schema(), ""):
+        cells = (cell.replace("|", r"\|") for cell in row)
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _tidy(node: object) -> None:
+    """Unfold wrapped sentences, and write defaults as a person writes them in YAML."""
+    if isinstance(node, list):
+        for item in node:
+            _tidy(item)
+    if not isinstance(node, dict):
+        return
+    for key, item in node.items():
+        named = key in ("properties", "$defs")  # names of fields, whatever they spell
+        _tidy(list(item.values()) if named else item)
+    if isinstance(text := node.get("description"), str):
+        node["description"] = " ".join(text.split())
+    default = node.get("default")
+    if isinstance(default, dict) and default:
+        del node["default"]  # a section: its fields have their own
+    elif isinstance(default, float) and _durations(node):
+        node["default"] = duration(default)
+
+
+def _durations(node: _Node) -> bool:
+    return any(option.get("pattern") == DURATION for option in node.get("anyOf", [node]))
+
+
+def _rows(section: _Node, prefix: str) -> Iterator[tuple[str, str, str, str]]:
+    for name, node in section["properties"].items():
+        inner = _inner(node)
+        default = "required" if name in section.get("required", ()) else _default(node)
+        sentence = node.get("description") or inner["description"]  # none if it is the section's
+        yield f"`{prefix}{name}`", _type(node), default, sentence
+        entry, step = _entry(inner)
+        if "properties" in entry:
+            yield from _rows(entry, f"{prefix}{name}.{step}")
+
+
+def _default(node: _Node) -> str:
+    if "default" not in node:
+        return ""
+    value = node["default"]
+    return f"`{value if isinstance(value, str) else json.dumps(value)}`"
+
+
+def _entry(node: _Node) -> tuple[_Node, str]:
+    """Return the section that a field holds one or many of, and the step that leads to it."""
+    if "items" in node:
+        return _inner(node["items"]), "N."
+    if isinstance(many := node.get("additionalProperties"), dict):
+        return _inner(many), "NAME."
+    return node, ""
+
+
+def _inner(node: _Node) -> _Node:
+    """Return what a field is when it is not null, with the reference followed."""
+    options = [each for each in node.get("anyOf", ()) if each.get("type") != "null"]
+    node = options[0] if options else node
+    if "$ref" not in node:
+        return node
+    found: _Node = json_schema()["$defs"][node["$ref"].rpartition("/")[2]]
+    return found
+
+
+def _type(node: _Node) -> str:
+    if "anyOf" in node:
+        return " or ".join(_type(option) for option in node["anyOf"])
+    if "const" in node or "enum" in node:
+        return " or ".join(f"`{value}`" for value in node.get("enum", [node.get("const")]))
+    if "$ref" in node:
+        return "section"
+    if "items" in node:
+        return f"list of {_type(node['items'])}"
+    if "additionalProperties" in node:
+        keys = _type(node.get("propertyNames", {"type": "string"}))
+        return f"mapping of {keys} to {_type(node['additionalProperties'])}"
+    return _scalar_type(node)
+
+
+def _scalar_type(node: _Node) -> str:
+    if node.get("pattern") == DURATION:
+        return "duration"
+    bounds = ", ".join(f"{sign} {node[bound]}" for bound, sign in _BOUNDS.items() if bound in node)
+    return f"{_TYPES[node['type']]} {bounds}".strip()

@@ -1,0 +1,11 @@
+"""Did you mean: the known name that was probably meant."""
+
+import difflib
+from collections.abc import Iterable
+
+
+def closest(name: object, known: Iterable[str]) -> str | None:
+    """Return the known name most like the given one, whatever its case; None if none is."""
+    names = {each.lower(): each for each in known}
+    found = difflib.get_close_matches(str(name)[:200].lower(), names, n=1)
+    return names[found[0]] if found else None
