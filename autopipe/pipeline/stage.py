@@ -33,6 +33,8 @@ class Facet(StrEnum):
 
     TVM = "tvm"
     """Versions of tvm, tvm-ffi and LLVM."""
+    FRONTEND = "frontend"
+    """Versions of the libraries that read and clean up model files."""
     TARGET = "target"
     """The resolved target: kind, mcpu, mattr, mtriple, num_cores; never `native`."""
     DEVICE = "device"

@@ -1,0 +1,109 @@
+"""What the TVM installation can do, tried out.
+
+Every function is called in a child process, because what does not fit ends in a crash.
+"""
+
+import inspect
+import tempfile
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from autopipe.errors import SetupError, TargetError
+
+Argument = Mapping[str, Any]
+Emit = Callable[[Any], None]
+
+
+def examine(_argument: Argument, _emit: Emit) -> dict[str, str]:
+    """Exercise what TVM and tvm-ffi of different releases crash in; return what LLVM says.
+
+    The keys are `llvm`, its major version, and the host's `mcpu` and `mtriple`.
+    """
+    import tvm
+    from tvm.target import codegen
+
+    tvm.ir.save_json(_module())
+    llvm = codegen.llvm_version_major(allow_none=True)
+    if llvm is None:
+        raise SetupError("this TVM was built without LLVM; install the apache-tvm wheel from PyPI")
+    return {
+        "llvm": str(llvm),
+        "mcpu": str(codegen.llvm_get_system_cpu()),
+        "mtriple": str(codegen.llvm_get_system_triple()),
+    }
+
+
+def fit(_argument: Argument, _emit: Emit) -> str:
+    """Make a database and a search the way tuning does."""
+    stack = inspect.stack
+    inspect.stack = lambda *_: stack(0)  # the intrinsics are registered in a third of the time
+    import tvm
+    from tvm.s_tir import meta_schedule as ms
+
+    module = _module()
+    target = tvm.target.Target({"kind": "llvm", "num-cores": 1})
+    with tempfile.TemporaryDirectory() as folder:
+        database = ms.database.JSONDatabase(work_dir=folder)
+        database.commit_workload(module)
+    ms.TuneContext(
+        mod=module, target=target, space_generator="post-order-apply",
+        search_strategy="evolutionary", num_threads=1,
+    )  # fmt: skip
+    return "tvm and tvm-ffi fit each other"
+
+
+def host(_argument: Argument, _emit: Emit) -> str:
+    """Return LLVM's name of this processor, if it knows the processor."""
+    from tvm.target import codegen
+
+    cpu = str(codegen.llvm_get_system_cpu())
+    if cpu == "generic" or not codegen.llvm_is_valid_cpu(cpu, codegen.llvm_get_system_triple()):
+        raise TargetError(f"LLVM does not know this processor ({cpu})")
+    return f"LLVM {codegen.llvm_version_major()} knows this processor as {cpu}"
+
+
+def link(argument: Argument, _emit: Emit) -> str:
+    """Compile, link, load and run a small function for this processor."""
+    import numpy as np
+    import tvm
+    from tvm.target import codegen
+
+    target = tvm.target.Target({"kind": "llvm", "mcpu": codegen.llvm_get_system_cpu()})
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "add_one.so")
+        tvm.compile(_module(), target=target).export_library(str(path))
+        data = tvm.runtime.tensor(np.zeros(16, "float32"))
+        out = tvm.runtime.tensor(np.zeros(16, "float32"))
+        tvm.runtime.load_module(str(path))["main"](data, out)
+    if not (out.numpy() == 1).all():
+        raise SetupError(f"a compiled function computed {out.numpy()[0]} instead of 1")
+    return f"a function was compiled, linked with {argument['linker']}, and run"
+
+
+def importable(argument: Argument, _emit: Emit) -> str:
+    """Import the modules named in `modules`."""
+    return ", ".join(
+        f"{name} {getattr(import_module(name), '__version__', '')}" for name in argument["modules"]
+    )
+
+
+def cuda(_argument: Argument, _emit: Emit) -> str:
+    """Return the name of the first CUDA device."""
+    import tvm
+
+    device = tvm.cuda(0)
+    if not device.exist:
+        raise TargetError("no CUDA device")
+    return f"{device.device_name}, compute capability {device.compute_version}"
+
+
+def _module() -> Any:  # noqa: ANN401 -- tvm is not typed
+    """Return an IRModule whose `main` adds one to 16 numbers."""
+    import tvm
+    from tvm import te
+
+    data = te.placeholder((16,), "float32", name="data")
+    out = te.compute((16,), lambda i: data[i] + 1, name="out")
+    return tvm.IRModule({"main": te.create_prim_func([data, out])})

@@ -1,0 +1,106 @@
+"""The executor: walk the plan, reuse what is known, run what is not."""
+
+import time
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+
+from autopipe.errors import AutopipeError, StageError
+from autopipe.pipeline.canonical import Document, digest
+from autopipe.pipeline.environment import Environment
+from autopipe.pipeline.events import (
+    Event,
+    StageCached,
+    StageFailed,
+    StageFinished,
+    StageStarted,
+    Warn,
+)
+from autopipe.pipeline.isolate import Isolate, Killed
+from autopipe.pipeline.keys import action
+from autopipe.pipeline.plan import Plan, Step
+from autopipe.pipeline.stage import Artifact, Context
+from autopipe.pipeline.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Executor:
+    """Runs plans against one store, in one environment, telling one reporter."""
+
+    store: Store
+    environment: Environment
+    isolate: Isolate
+    emit: Callable[[Event], None]
+
+    def run(self, plan: Plan, *, force: Collection[str] = ()) -> dict[str, Artifact]:
+        """Run every step in order and return the artifact of each, by stage name."""
+        done: dict[str, Artifact] = {}
+        for step in plan.steps:
+            inputs = {name: done[name] for name in step.needs}
+            try:
+                done[step.name] = self._step(step, inputs, fresh=step.name in force)
+            except Exception as error:
+                code = error.exit_code if isinstance(error, AutopipeError) else 70
+                self.emit(StageFailed(stage=step.name, error=str(error), exit_code=code))
+                raise
+        return done
+
+    def _step(self, step: Step, inputs: Mapping[str, Artifact], *, fresh: bool) -> Artifact:
+        facts = self.environment.facts(step.stage.reads)
+        digests = {name: artifact.digest for name, artifact in inputs.items()}
+        document = action(step.stage, digests, facts, self.store.contents)
+        key = digest(document)
+        if fresh:
+            self.store.clear_work(key)
+        served = step.stage.cached and not fresh
+        hit = self._lookup(step, key) if served else None
+        if hit is not None:
+            return hit
+        with self.store.lock(key, lambda who: self._warn(step, f"waiting for {who}")):
+            hit = self._lookup(step, key) if served else None  # another run may have made it
+            return hit or self._execute(step, inputs, document)
+
+    def _lookup(self, step: Step, key: str) -> Artifact | None:
+        hit = self.store.lookup(key, lambda text: self._warn(step, text))
+        if hit is not None:
+            self.emit(StageCached(stage=step.name, digest=hit.digest))
+        return hit
+
+    def _execute(self, step: Step, inputs: Mapping[str, Artifact], document: Document) -> Artifact:
+        key, start = digest(document), time.monotonic()
+        self.emit(StageStarted(stage=step.name))
+        ctx = Context(
+            inputs={name: artifact.path for name, artifact in inputs.items()},
+            facts=self.environment.facts(step.stage.reads),
+            out=self.store.out(),
+            work=self.store.work(key),
+            records=self.store.root / "records",
+            emit=self.emit,
+        )
+        try:
+            summary = self.isolate.run(step.stage, ctx, self.store.log(step.name, key))
+        except Killed:  # what it has done so far helps the next attempt
+            raise
+        except Exception:
+            self.store.clear_work(key)
+            raise
+        self._check_sources(step, document)
+        artifact = self.store.commit(key, document, step.stage.produces, ctx.out)
+        self.store.clear_work(key)
+        seconds = time.monotonic() - start
+        self.emit(
+            StageFinished(stage=step.name, digest=artifact.digest, seconds=seconds, summary=summary)
+        )
+        return artifact
+
+    def _check_sources(self, step: Step, document: Document) -> None:
+        """Refuse to remember a result for files that changed while the stage read them."""
+        again = action(
+            step.stage, {}, self.environment.facts(step.stage.reads), self.store.contents
+        )
+        for name, before in document["sources"].items():
+            if again["sources"].get(name) != before:
+                path = step.stage.sources()[name]
+                raise StageError(f"{path} changed while stage {step.name!r} read it; run it again")
+
+    def _warn(self, step: Step, message: str) -> None:
+        self.emit(Warn(stage=step.name, message=message))

@@ -1,0 +1,54 @@
+"""Why a stage runs: the difference between what it would do and what was done before."""
+
+from collections.abc import Iterator
+
+from autopipe.errors import StoreError
+from autopipe.pipeline.canonical import Document
+from autopipe.pipeline.store import Store
+
+
+def changes(old: Document, new: Document) -> list[str]:
+    """Name every entry that differs, as `params.budget.trials: 64 -> 128`.
+
+    Entries that are None on the new side are not known yet, and are left out.
+    """
+    before, after = dict(_flatten(old)), dict(_flatten(new))
+    names = sorted(before.keys() | after.keys())
+    unknown = {name for name in names if name.startswith("inputs.") and after.get(name, 1) is None}
+    return [
+        f"{name}: {_show(before, name)} -> {_show(after, name)}"
+        for name in names
+        if name not in unknown and before.get(name, ...) != after.get(name, ...)
+    ]
+
+
+def why(store: Store, document: Document) -> list[str]:
+    """Compare with the most similar earlier action of the same stage; its latest among equals."""
+    candidates = []
+    for key in store.actions():
+        try:
+            entry = store.entry(key)
+        except StoreError:
+            continue
+        if entry is not None and entry.action["stage"] == document["stage"]:
+            difference = changes(entry.action, document)
+            candidates.append((len(difference), -entry.used, difference))
+    if not candidates:
+        return ["never run before"]
+    return min(candidates)[2] or ["its result is gone"]
+
+
+def _flatten(document: Document, prefix: str = "") -> Iterator[tuple[str, object]]:
+    for name, value in document.items():
+        if isinstance(value, dict) and value:
+            yield from _flatten(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
+
+
+def _show(flat: dict[str, object], name: str) -> str:
+    if name not in flat:
+        return "-"
+    text = str(flat[name])
+    is_digest = name.startswith(("inputs.", "sources."))
+    return text[:12] if is_digest else text

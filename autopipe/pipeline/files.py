@@ -1,0 +1,119 @@
+"""File operations of the store: whole or not at all, and never through a symbolic link.
+
+An `OSError` out of them becomes a `StoreError` that names the path where the store is entered
+(`guard`), so in here nothing is caught.
+"""
+
+import hashlib
+import os
+import shutil
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from autopipe.errors import StoreError
+
+
+@contextmanager
+def guard(root: Path) -> Iterator[None]:
+    """Turn an `OSError` inside into a `StoreError` that names the path."""
+    try:
+        yield
+    except OSError as error:
+        where = error.filename or root
+        raise StoreError(f"{where}: {error.strerror or error}") from error
+
+
+def private_directory(path: Path) -> None:
+    """Make a directory only its owner may enter; one that is there must be a real directory."""
+    with suppress(FileExistsError):
+        path.mkdir(mode=0o700)
+    if not stat.S_ISDIR(path.lstat().st_mode):
+        raise StoreError(f"{path}: not a directory")
+
+
+def read(path: Path) -> bytes:
+    """Read a regular file that is not a symbolic link."""
+    with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as file:
+        return file.read()
+
+
+def sha256(path: Path) -> str:
+    """Digest a regular file that is not a symbolic link."""
+    with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def replace(path: Path, data: bytes, tmp: Path) -> None:
+    """Write a file so that a reader, or a crash, sees the old bytes or the new ones.
+
+    `tmp` is a folder of the same file system that nobody else writes to.
+    """
+    temporary = tmp / f"write-{path.name}"
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+    with os.fdopen(os.open(temporary, flags, 0o600), "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(temporary, path)  # noqa: PTH105 -- one place where the crash tests reach all calls
+    sync(path.parent)
+
+
+def sync(path: Path) -> None:
+    """Make a file, or the names in a directory, survive a power failure."""
+    fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def walk(tree: Path) -> Iterator[tuple[str, os.stat_result]]:
+    """Yield relative name and status of each file below, sorted; a lone file is called `.`.
+
+    Raises StoreError at anything that is neither a regular file nor a directory.
+    """
+    status = tree.lstat()
+    if stat.S_ISREG(status.st_mode):
+        yield ".", status
+        return
+    if not stat.S_ISDIR(status.st_mode):
+        raise StoreError(f"{tree}: neither a regular file nor a directory")
+    for name in sorted(_names(tree, "")):
+        yield name, (tree / name).lstat()
+
+
+def _names(tree: Path, prefix: str) -> Iterator[str]:
+    with os.scandir(tree / prefix) as entries:
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                yield from _names(tree, f"{prefix}{entry.name}/")
+            elif entry.is_file(follow_symlinks=False):
+                yield prefix + entry.name
+            else:
+                raise StoreError(f"{entry.path}: neither a regular file nor a directory")
+
+
+def harden(tree: Path) -> None:
+    """Make everything below durable and read-only; `tree` itself stays open to be moved.
+
+    Raises StoreError at anything that is neither a regular file nor a directory.
+    """
+    for name, _ in walk(tree):
+        (tree / name).chmod(0o400)
+        sync(tree / name)
+    for folder, _, _ in os.walk(tree, topdown=False):
+        sync(Path(folder))
+        if Path(folder) != tree:
+            Path(folder).chmod(0o500)
+
+
+def remove(path: Path) -> None:
+    """Delete a file or a tree, read-only or not; nothing happens if it is not there."""
+    if path.is_symlink() or not path.is_dir():
+        path.unlink(missing_ok=True)
+        return
+    for folder, _, _ in os.walk(path):
+        Path(folder).chmod(0o700)
+    shutil.rmtree(path)

@@ -1,0 +1,226 @@
+"""Where a stage runs: here, or in a child process that may crash alone.
+
+A compiler is native code and can take its process down. A stage is a frozen value and its context
+is paths and facts, so handing both to a child costs nothing but a fork.
+"""
+
+import json
+import os
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, suppress
+from importlib import import_module
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+from autopipe import errors
+from autopipe.errors import AutopipeError, SetupError, StageError
+from autopipe.pipeline.events import Event, parse
+from autopipe.pipeline.log import Log
+from autopipe.pipeline.stage import Context, Facet, Stage
+
+Emit = Callable[[Event], None]
+Message = dict[str, Any]
+
+
+class Isolate(Protocol):
+    """Runs a stage somewhere and returns its line for people."""
+
+    def run(self, stage: Stage, ctx: Context, log: Path) -> str:
+        """Run the stage; what it prints goes to `log`."""
+
+
+class Killed(StageError):  # noqa: N818 -- says what happened
+    """The child did not end by itself: a crash of native code, or the system's memory ran out."""
+
+
+class Bug(Exception):  # noqa: N818 -- it is one
+    """An exception nobody expected, raised in a child; its text is the traceback from there."""
+
+
+class Here:
+    """Runs stages in this process."""
+
+    def run(self, stage: Stage, ctx: Context, log: Path) -> str:  # noqa: ARG002
+        """Run the stage; what it prints goes where this process prints."""
+        return stage.run(ctx)
+
+
+class Zygote:
+    """Runs each call in a fork of one process that has imported what all of them need."""
+
+    def __init__(self, preload: tuple[str, ...] = ("tvm",)) -> None:
+        """Start nothing yet; `preload` names the modules to import before the first call."""
+        self._preload = preload
+        self._open = ExitStack()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._child: int | None = None
+        self._link: socket.socket
+        self._events: selectors.BaseSelector
+
+    def run(self, stage: Stage, ctx: Context, log: Path) -> str:
+        """Run the stage in a child. Raises what it raised, or Killed."""
+        entry = "autopipe.pipeline.isolate:answer"
+        try:
+            return str(self.call(entry, _pack(stage, ctx), log, ctx.emit))
+        except Killed as error:
+            raise Killed(f"stage {stage.name!r} was {error}") from None
+
+    def call(self, entry: str, argument: Message, log: Path, emit: Emit) -> object:
+        """Call `module:function` in a child with a JSON value and return the JSON value it returns.
+
+        Raises the AutopipeError it raised, Bug for any other exception, Killed if it crashed, and
+        SetupError if the modules to preload can not be imported.
+        """
+        with Log(log) as output:
+            if self._process is None:
+                self._start(output)
+            self._tell({"entry": entry, "argument": argument})
+            answer: Message = {}
+            for message in self._messages(output):
+                if "event" in message:
+                    emit(parse.validate_python(message["event"]))
+                elif "pid" in message:
+                    self._child = message["pid"]
+                elif "exit" in message:
+                    self._child = None
+                    return _open_answer(answer, message["exit"], output)
+                else:
+                    answer = message
+            raise Killed(f"lost: the process it was forked from died\n{_tail(output)}")
+
+    def _start(self, log: Log) -> None:
+        """Start the zygote in a session of its own, out of reach of the terminal's Ctrl-C."""
+        try:
+            self._link, theirs = socket.socketpair()
+            self._open.callback(self._link.close)
+            with theirs:
+                fd = theirs.fileno()
+                argv = [sys.executable, "-P", "-m", "autopipe.pipeline.zygote"]
+                process = subprocess.Popen(  # noqa: S603 -- our own module
+                    [*argv, str(fd), str(os.getpid())],
+                    pass_fds=(fd,), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                    stderr=subprocess.STDOUT, start_new_session=True,
+                    env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
+                )  # fmt: skip
+        except OSError as error:
+            raise SetupError(f"can not start a process: {error.strerror}") from error
+        self._process = process
+        self._watch(process)
+        self._tell({"path": sys.path, "preload": self._preload})
+        if next(self._messages(log), None) != {"ready": True}:
+            names = " ".join(self._preload)
+            raise SetupError(f"can not import {names}; `autopipe doctor` says more\n{_tail(log)}")
+
+    def _watch(self, process: subprocess.Popen[bytes]) -> None:
+        assert process.stdout is not None  # noqa: S101 -- asked for above
+        os.set_blocking(process.stdout.fileno(), False)
+        pidfd = os.pidfd_open(process.pid)
+        self._open.callback(os.close, pidfd)
+        self._open.enter_context(process.stdout)
+        self._events = self._open.enter_context(selectors.DefaultSelector())
+        for source in (self._link, process.stdout, pidfd):
+            self._events.register(source, selectors.EVENT_READ)
+
+    def _tell(self, message: Message) -> None:
+        with suppress(BrokenPipeError, ConnectionResetError):  # its death is noticed when reading
+            self._link.sendall(json.dumps(message).encode() + b"\n")
+
+    def _messages(self, log: Log) -> Iterator[Message]:
+        """Yield what comes over the socket, and log what is printed, until the zygote is gone."""
+        rest = b""
+        while True:
+            ready = {key.fileobj for key, _ in self._events.select()}
+            data = self._link.recv(1 << 16) if self._link in ready else b""
+            self._drain(log)
+            if not data and (self._link in ready or self._gone()):
+                return
+            *lines, rest = (rest + data).split(b"\n")
+            for line in lines:
+                with suppress(ValueError):  # torn by the death of who wrote it
+                    yield json.loads(line)
+
+    def _gone(self) -> bool:
+        return self._process is None or self._process.poll() is not None
+
+    def _drain(self, log: Log) -> None:
+        if self._process is None or self._process.stdout is None:
+            return
+        with suppress(BlockingIOError):
+            while data := os.read(self._process.stdout.fileno(), 1 << 16):
+                log.write(data)
+
+    def close(self) -> None:
+        """Kill the zygote and the child with all that is in their process groups."""
+        if self._process is not None:
+            for group in filter(None, (self._child, self._process.pid)):
+                with suppress(ProcessLookupError):
+                    os.killpg(group, signal.SIGKILL)
+            self._process.wait()
+        self._process = self._child = None
+        self._open.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def _pack(stage: Stage, ctx: Context) -> Message:
+    return {
+        "stage": f"{type(stage).__module__}:{type(stage).__qualname__}",
+        "params": stage.model_dump_json(),
+        "inputs": {name: os.fspath(path) for name, path in ctx.inputs.items()},
+        "facts": {facet.value: dict(facts) for facet, facts in ctx.facts.items()},
+        **{name: os.fspath(getattr(ctx, name)) for name in ("out", "work", "records")},
+    }
+
+
+def answer(argument: Mapping[str, Any], emit: Emit) -> str:
+    """Run a packed stage; called in the child."""
+    module, _, name = argument["stage"].partition(":")
+    kind: type[Stage] = getattr(import_module(module), name)
+    stage = kind.model_validate_json(argument["params"])
+    return stage.run(
+        Context(
+            inputs={name: Path(path) for name, path in argument["inputs"].items()},
+            facts={Facet(name): facts for name, facts in argument["facts"].items()},
+            out=Path(argument["out"]),
+            work=Path(argument["work"]),
+            records=Path(argument["records"]),
+            emit=emit,
+        )
+    )
+
+
+def _open_answer(answer: Message, status: int, log: Log) -> object:
+    """Return what the child returned, or raise what it raised."""
+    if status < 0:
+        name = signal.Signals(-status).name
+        hint = " (out of memory?)" if -status == signal.SIGKILL else ""
+        raise Killed(f"killed by {name}{hint}\n{_tail(log)}")
+    if "ok" in answer:
+        return answer["ok"]
+    if "error" in answer:
+        kind: type[AutopipeError] = getattr(errors, answer["error"]["type"])
+        raise kind(answer["error"]["message"])
+    if "bug" in answer:
+        raise Bug(answer["bug"])
+    raise Killed(f"lost: it ended with status {status} and no result\n{_tail(log)}")
+
+
+def _tail(log: Log) -> str:
+    tail = log.tail()
+    shown = "\n".join(f"  | {line}" for line in tail.splitlines())
+    return f"{shown}\n  whole output: {log.path}" if shown else f"  it printed nothing ({log.path})"

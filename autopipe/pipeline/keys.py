@@ -1,0 +1,56 @@
+"""Cache keys: an action is a plain document, and its key is the digest of that document.
+
+The document is stored beside the result, so "why does this run again?" is a diff of two
+documents and never a guess.
+"""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from autopipe.errors import ConfigError, StoreError
+from autopipe.pipeline.canonical import Document
+from autopipe.pipeline.content import Contents, tree_digest
+from autopipe.pipeline.stage import Facet, Stage
+
+FORMAT: Final = 1
+"""Bump when the meaning of the document changes; every key changes with it."""
+
+Facts = Mapping[Facet, Mapping[str, object]]
+"""What the facets say about the world outside."""
+
+
+def action(
+    stage: Stage, inputs: Mapping[str, str | None], facts: Facts, contents: Contents
+) -> Document:
+    """Return everything that may change what the stage produces, and nothing else.
+
+    `inputs` are the digests of its inputs by name. Raises ConfigError for a source that can not
+    be read.
+    """
+    sources = stage.sources()
+    hidden = stage.unkeyed() | sources.keys()
+    return {
+        "format": FORMAT,
+        "stage": stage.name,
+        "version": stage.version,
+        "params": stage.model_dump(mode="json", exclude=set(hidden)),
+        "sources": {name: _digest(path, contents) for name, path in sources.items()},
+        "inputs": dict(inputs),
+        "facts": {facet.value: dict(facts[facet]) for facet in stage.reads},
+    }
+
+
+def _digest(source: Path, contents: Contents) -> str:
+    """Digest a file outside the store, wherever a symbolic link to it leads."""
+    try:
+        path = source.resolve(strict=True)
+        if not os.access(path, os.R_OK):
+            raise ConfigError(f"{source}: no permission to read it")
+    except OSError as error:
+        raise ConfigError(f"{source}: {error.strerror}") from error
+    try:
+        return tree_digest(contents.manifest(path))
+    except StoreError as error:
+        raise ConfigError(f"{source}: {error}") from error

@@ -1,0 +1,55 @@
+"""What a child process printed: kept in a file up to a limit, and its end in memory."""
+
+import os
+import re
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+_LIMIT: Final = 1 << 20
+_TAIL: Final = 4096
+_CONTROL: Final = re.compile(
+    r"[^\n\t\x20-\x7e\xa0-\uffff]|[\u200e\u200f\u202a-\u202e\u2066-\u2069]"
+)
+
+
+class Log:
+    """A file that takes the first MiB of what is written to it, and then the last 4 KiB."""
+
+    def __init__(self, path: Path) -> None:
+        """Open a new file, whatever was there before."""
+        self.path = path
+        self._written = 0
+        self._tail = b""
+        with suppress(FileNotFoundError):
+            path.unlink()
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        self._file = os.fdopen(os.open(path, flags, 0o600), "wb", buffering=0)
+
+    def write(self, data: bytes) -> None:
+        """Take what was printed; beyond the limit only its end is kept."""
+        self._file.write(data[: max(0, _LIMIT - self._written)])
+        self._written += len(data)
+        self._tail = (self._tail + data)[-_TAIL:]
+
+    def tail(self, lines: int = 10) -> str:
+        """Return the last lines, without what could play tricks on a terminal."""
+        text = _CONTROL.sub("?", self._tail.decode(errors="replace"))
+        return "\n".join(text.rstrip().splitlines()[-lines:])
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        with self._file:
+            left_out = self._written - _LIMIT - len(self._tail)
+            if left_out > 0:
+                self._file.write(f"\n[{left_out} bytes left out]\n".encode())
+            if self._written > _LIMIT:
+                self._file.write(self._tail[-(self._written - _LIMIT) :])

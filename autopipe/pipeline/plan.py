@@ -1,0 +1,70 @@
+"""A plan: the steps in the order they will run, every input resolved and checked."""
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+from autopipe.errors import ConfigError
+from autopipe.pipeline.stage import Stage
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A stage, and which earlier stages its inputs come from."""
+
+    stage: Stage
+    needs: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """Return the stage's name."""
+        return self.stage.name
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A runnable pipeline. Building one is the last point at which wiring can be wrong."""
+
+    steps: tuple[Step, ...]
+
+
+def build_plan(stages: Iterable[Stage], *, until: str | None = None) -> Plan:
+    """Resolve the inputs of stages given in the order of the flow; `until` names the last one.
+
+    Raises ConfigError where a stage needs one that is switched off, or makes something else.
+    """
+    steps: dict[str, Step] = {}
+    for stage in stages:
+        steps[stage.name] = Step(stage, _resolve(stage, steps))
+    if until is not None:
+        require([until], steps, "--until")
+        names = list(steps)
+        return Plan(tuple(steps[name] for name in names[: names.index(until) + 1]))
+    return Plan(tuple(steps.values()))
+
+
+def require(names: Iterable[str], known: Collection[str], option: str) -> None:
+    """Raise ConfigError, with what is near, unless every name is a stage of this pipeline."""
+    for name in names:
+        if name not in known:
+            near = get_close_matches(name, known, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"its stages are {', '.join(known)}"
+            raise ConfigError(f"{option} {name}: no such stage in this pipeline; {hint}")
+
+
+def _resolve(stage: Stage, earlier: dict[str, Step]) -> tuple[str, ...]:
+    found = []
+    for name, need in stage.needs.items():
+        if name not in earlier:
+            if need.optional:
+                continue
+            raise ConfigError(
+                f"stage {stage.name!r} needs stage {name!r}, which this pipeline switches off"
+            )
+        given = earlier[name].stage.produces
+        if given is not need.kind:
+            raise ConfigError(
+                f"stage {stage.name!r} takes a {need.kind} from {name!r}, which makes a {given}"
+            )
+        found.append(name)
+    return tuple(found)

@@ -1,0 +1,243 @@
+"""The store: a memory of actions over content-addressed objects, all on one file system.
+
+    actions/<key>.json   what ran, and what it produced
+    objects/<digest>/    immutable artifacts
+    work/<key>/          what an interrupted attempt left
+    logs/                what the last attempt of each stage printed
+    records/             tuning records
+    environments/        what was found out about TVM, once for each installation
+    fingerprints/ locks/ tmp/ quarantine/
+
+An object is in place before the action that names it, and both arrive by rename, so a reader
+never sees half of either. Entries are checked when they are read; a damaged one is a miss.
+"""
+
+import errno
+import os
+import secrets
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final
+
+from autopipe.errors import StageError, StoreError
+from autopipe.pipeline import files, locks
+from autopipe.pipeline.canonical import Document, digest, seal, unseal
+from autopipe.pipeline.content import Contents, File, Manifest, tree_digest
+from autopipe.pipeline.stage import Artifact, Kind
+
+_FOLDERS: Final = (
+    "actions", "environments", "fingerprints", "locks", "logs", "objects", "quarantine", "records",
+    "tmp", "work",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What the store remembers of an action."""
+
+    action: Document
+    kind: Kind
+    digest: str
+    manifest: Manifest
+    used: int
+    """When it was made or last served, in nanoseconds since 1970."""
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """An open store; several processes may have it open."""
+
+    root: Path
+    tmp: Path
+    """This process's own folder for what is not finished."""
+
+    @property
+    def contents(self) -> Contents:
+        """Digests of files, remembered in this store."""
+        return Contents(self.root / "fingerprints", self.tmp)
+
+    @property
+    def gate(self) -> Path:
+        """Lock held shared where entries are read or made, and alone where they are deleted."""
+        return self.root / "locks" / "gate"
+
+    def lookup(self, key: str, warn: Callable[[str], None]) -> Artifact | None:
+        """Return what this action produced before, if all of it is still there and sound.
+
+        A damaged entry is moved to quarantine with one warning.
+        """
+        with files.guard(self.root), locks.shared(self.gate):
+            try:
+                entry = self.entry(key)
+                if entry is None or not os.path.lexists(self.object(entry.digest)):
+                    return None
+                self._check(entry)
+            except StoreError:
+                warn(f"cache entry {key} failed its checksum; recomputed")
+                self._quarantine(self._record(key))
+                return None
+            os.utime(self._record(key))
+            return Artifact(entry.kind, entry.digest, self.object(entry.digest))
+
+    def entry(self, key: str) -> Entry | None:
+        """Return the record of an action, unchecked against its object.
+
+        Raises StoreError for a damaged record.
+        """
+        path = self._record(key)
+        try:
+            data, used = files.read(path), path.lstat().st_mtime_ns
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            if error.errno == errno.ELOOP:
+                raise StoreError(f"{path}: a symbolic link") from error
+            raise
+        content = unseal(data)
+        if content is None or digest(content["action"]) != key:
+            raise StoreError(f"{path}: damaged")
+        manifest = tuple(File(**file) for file in content["files"])
+        return Entry(content["action"], Kind(content["kind"]), content["digest"], manifest, used)
+
+    def actions(self) -> list[str]:
+        """Return the keys of all records, sorted."""
+        with files.guard(self.root):
+            return sorted(path.stem for path in (self.root / "actions").glob("*.json"))
+
+    def lock(self, key: str, waiting: Callable[[str], None]) -> AbstractContextManager[None]:
+        """Keep other runs from doing the same action; tell `waiting` whom this one waits for."""
+        return locks.exclusive(self.root / "locks" / key, waiting)
+
+    def out(self) -> Path:
+        """Return a new empty directory for an artifact in the making."""
+        with files.guard(self.root):
+            path = self.tmp / f"out-{secrets.token_hex(4)}"
+            path.mkdir(mode=0o700)
+            return path
+
+    def work(self, key: str) -> Path:
+        """Return the scratch directory of an action, as an interrupted attempt left it."""
+        with files.guard(self.root):
+            path = self.root / "work" / key
+            files.private_directory(path)
+            return path
+
+    def clear_work(self, key: str) -> None:
+        """Forget what an attempt left."""
+        with files.guard(self.root):
+            files.remove(self.root / "work" / key)
+
+    def log(self, name: str, key: str) -> Path:
+        """Return where the last attempt of an action logs what it prints."""
+        return self.root / "logs" / f"{name}-{key[:16]}.log"
+
+    def commit(self, key: str, action: Document, kind: Kind, out: Path) -> Artifact:
+        """Move the directory a stage has written into the store, and remember it.
+
+        Raises StageError if nothing is in there, or a link or the like.
+        """
+        with files.guard(self.root):
+            try:
+                files.harden(out)
+            except StoreError as error:
+                raise StageError(
+                    f"stage {action['stage']} wrote what can not be kept: {error}"
+                ) from None
+            staged = self.contents.manifest(out)
+            if not any(file.size for file in staged):
+                raise StageError(f"stage {action['stage']} ended well but wrote nothing")
+            name = tree_digest(staged)
+            record: Document = {
+                "action": action,
+                "kind": kind.value,
+                "digest": name,
+                "files": [asdict(file) for file in staged],
+            }
+            with locks.shared(self.gate):
+                self._place(out, name, staged)
+                files.replace(self._record(key), seal(record), self.tmp)
+            return Artifact(kind, name, self.object(name))
+
+    def object(self, name: str) -> Path:
+        """Return where the artifact of this digest is kept."""
+        return self.root / "objects" / name
+
+    def damage(self, key: str) -> str | None:
+        """Read every byte of an entry again; return what is wrong with it, None if nothing is."""
+        with files.guard(self.root):
+            try:
+                entry = self.entry(key)
+                if entry is not None:
+                    self._check(entry, full=True)
+            except (StoreError, FileNotFoundError) as error:
+                return str(error)
+            return None
+
+    def _check(self, entry: Entry, *, full: bool = False) -> None:
+        """Compare an object with its record; move a damaged one out of the way and raise."""
+        path = self.object(entry.digest)
+        if not self._sound(path, entry.manifest, full=full):
+            self._quarantine(path)
+            raise StoreError(f"{path}: damaged")
+
+    def _sound(self, path: Path, manifest: Manifest, *, full: bool = False) -> bool:
+        try:
+            return self.contents.manifest(path, full=full) == manifest
+        except StoreError:  # something is in there that no stage may leave
+            return False
+
+    def _place(self, out: Path, name: str, staged: Manifest) -> None:
+        """Move an object to its place, unless a sound one is there already."""
+        path = self.object(name)
+        if os.path.lexists(path) and not self._sound(path, staged):
+            self._quarantine(path)
+        try:
+            out.rename(path)
+        except OSError as error:
+            if error.errno not in {errno.EEXIST, errno.ENOTEMPTY}:
+                raise
+            files.remove(out)
+            self.contents.forget(out)
+            return
+        path.chmod(0o500)
+        files.sync(path.parent)
+        self.contents.moved(out, path)
+
+    def _quarantine(self, path: Path) -> None:
+        aside = self.root / "quarantine" / f"{path.name}.{secrets.token_hex(4)}"
+        with suppress(FileNotFoundError):  # another run was quicker
+            path.rename(aside)
+
+    def _record(self, key: str) -> Path:
+        return self.root / "actions" / f"{key}.json"
+
+
+@contextmanager
+def open_store(root: Path) -> Iterator[Store]:
+    """Open a store for the length of a run; make it where there is none.
+
+    Raises StoreError for one that can not be used, or that other users could write to.
+    """
+    root = root.absolute()
+    with ExitStack() as stack:
+        with files.guard(root):
+            _prepare(root)
+            tmp = stack.enter_context(locks.lease(root / "tmp", root / "locks" / "gate"))
+        yield Store(root, tmp)
+
+
+def _prepare(root: Path) -> None:
+    if not root.exists():
+        root.mkdir(mode=0o700, parents=True)
+    status = root.stat()
+    if not stat.S_ISDIR(status.st_mode):
+        raise StoreError(f"{root}: not a directory")
+    if status.st_mode & stat.S_IWOTH:
+        raise StoreError(f"{root}: every user may write to it; chmod o-w it, or use another store")
+    if os.geteuid() not in {0, status.st_uid}:
+        raise StoreError(f"{root}: belongs to another user")
+    for folder in _FOLDERS:
+        files.private_directory(root / folder)
