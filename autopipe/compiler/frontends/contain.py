@@ -1,0 +1,104 @@
+"""Work on an untrusted file in a child process that may crash, hang or hoard memory alone."""
+
+import os
+import resource
+import select
+import signal
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import NoReturn
+
+from autopipe.errors import AutopipeError, ConfigError, ModelError
+from autopipe.pipeline.lifeline import die_with_parent
+
+_ERRORS: dict[str, type[AutopipeError]] = {"ConfigError": ConfigError, "ModelError": ModelError}
+
+
+def contained(work: Callable[[], object], *, memory: int, seconds: int) -> None:
+    """Run `work` in a forked child, limited to `memory` bytes beyond this process's size.
+
+    Raises the `AutopipeError` that `work` raised; every other bad end is a `ModelError`.
+    """
+    read, write = os.pipe()
+    parent = os.getpid()
+    with warnings.catch_warnings():
+        # Python 3.12 warns of forking beside threads; the child waits for none of them.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        pid = os.fork()
+    if pid == 0:
+        os.close(read)
+        _child(work, write, parent, memory, seconds)
+    os.close(write)
+    answer = None
+    try:
+        answer = _receive(read, time.monotonic() + 2 * seconds)
+    finally:
+        os.close(read)
+        if answer is None:
+            os.kill(pid, signal.SIGKILL)
+        _, status = os.waitpid(pid, 0)
+    _judge(answer, status, seconds)
+
+
+def _child(
+    work: Callable[[], object], write: int, parent: int, memory: int, seconds: int
+) -> NoReturn:
+    try:
+        answer = _answer(work, parent, memory, seconds)
+    except MemoryError:
+        answer = f"ModelError the model needs more than {memory >> 20} MiB to be checked"
+    except AutopipeError as error:
+        answer = f"{type(error).__name__} {error}"
+    except Exception as error:  # noqa: BLE001  what a hostile file sets off in a parser is the file's
+        answer = f"ModelError the model can not be checked: {type(error).__name__}: {error}"
+    # The child must not unwind into its parent's code, whatever happens here.
+    try:
+        os.write(write, answer.encode(errors="replace")[:60_000])
+    finally:
+        os._exit(0)
+
+
+def _answer(work: Callable[[], object], parent: int, memory: int, seconds: int) -> str:
+    die_with_parent(parent)
+    silence = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(silence, 1)
+    os.dup2(silence, 2)
+    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
+    _limit(resource.RLIMIT_AS, pages * resource.getpagesize() + memory)
+    _limit(resource.RLIMIT_CPU, seconds)
+    _limit(resource.RLIMIT_CORE, 0)
+    work()
+    return "done"
+
+
+def _limit(kind: int, value: int) -> None:
+    """Lower a resource limit of this process; one that is already lower stays."""
+    _, hard = resource.getrlimit(kind)
+    value = value if hard == resource.RLIM_INFINITY else min(value, hard)
+    resource.setrlimit(kind, (value, value))
+
+
+def _receive(read: int, deadline: float) -> str | None:
+    """Read all the child says; None where it has not ended by the deadline."""
+    chunks: list[bytes] = []
+    while (left := deadline - time.monotonic()) > 0:
+        if select.select([read], [], [], left)[0]:
+            chunk = os.read(read, 65536)
+            if not chunk:
+                return b"".join(chunks).decode()
+            chunks.append(chunk)
+    return None
+
+
+def _judge(answer: str | None, status: int, seconds: int) -> None:
+    if answer == "done":
+        return
+    if answer:
+        name, _, message = answer.partition(" ")
+        raise _ERRORS.get(name, ModelError)(message)
+    if answer is None or os.WTERMSIG(status) == signal.SIGXCPU:
+        raise ModelError(f"the model takes longer than {seconds} s to be checked")
+    end = f"signal {os.WTERMSIG(status)}" if os.WIFSIGNALED(status) else "no answer"
+    raise ModelError(f"checking the model crashed ({end})")

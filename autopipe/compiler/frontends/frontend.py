@@ -1,0 +1,36 @@
+"""The frontend protocol, and the table of frontends: one file and one line here per format."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Protocol
+
+from autopipe.compiler.frontends.imported import Imported
+from autopipe.compiler.frontends.onnx.frontend import OnnxFrontend
+from autopipe.config.model import Input, Weights
+
+
+class Frontend(Protocol):
+    """Reads one file format. Hostile files end in a `ModelError`, never in a crash."""
+
+    def files(self, path: Path) -> Mapping[str, Path]:
+        """Return every file the model consists of, by a name that does not depend on the folder.
+
+        Quick, and without the format's own library: it runs when a pipeline is only planned.
+        """
+
+    def load(
+        self,
+        path: Path,
+        *,
+        inputs: Mapping[str, Input],
+        weights: Weights | None,
+        sha256: str | None,
+    ) -> Imported:
+        """Read a model, its inputs bound to the shapes in `inputs`.
+
+        Raises `ModelError` for a file that can not be used, `ConfigError` where `inputs` does
+        not fit the model.
+        """
+
+
+FRONTENDS: Mapping[str, Frontend] = {"onnx": OnnxFrontend()}

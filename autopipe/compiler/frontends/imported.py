@@ -1,0 +1,42 @@
+"""An imported model: what every frontend gives, whatever it read."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from autopipe.task import Tensor
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+class Value(Tensor, frozen=True):
+    """An input or output of the model."""
+
+    name: str
+    """The model's own name of it."""
+
+
+@dataclass(frozen=True)
+class Imported:
+    """A model as Relax, with all that later stages know of where it came from."""
+
+    name: str
+    """The model's own name, or that of its file."""
+    module: Any
+    """IRModule with one function `main`: the inputs, then the weights, in order."""
+    inputs: tuple[Value, ...]
+    outputs: tuple[Value, ...]
+    weights: "Mapping[str, np.ndarray[Any, Any]]"
+    """Weights by name, in the order of `main`."""
+    source_sha256: str
+    """Digest of the model file as it was read."""
+    synthesized: bool
+    """Whether the weights were drawn instead of read."""
+    opset: int
+    """Operator set version of the model."""
+    warnings: tuple[str, ...]
+    """What the user should know of the model, a line each."""
+    write_reference: Callable[[Path], None]
+    """Writes `reference.onnx` and `reference.weights` into a folder."""

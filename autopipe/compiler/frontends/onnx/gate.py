@@ -1,0 +1,125 @@
+"""The gate: nothing of a model reaches TVM that was not checked here.
+
+The checks run in a child process first. What gets through it does so again in this process,
+on the same bytes, so that nothing the child made has to be trusted.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import onnx
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+from onnx import numpy_helper
+
+from autopipe.compiler.frontends.contain import contained
+from autopipe.compiler.frontends.imported import Value
+from autopipe.compiler.frontends.onnx import operators, shapes, source, tensors
+from autopipe.compiler.frontends.onnx.tensors import Proto
+from autopipe.compiler.frontends.onnx.weights import declare, detach
+from autopipe.config.model import Input
+from autopipe.errors import ModelError
+
+SECONDS = 60
+"""CPU time the check of a model may take; twice this by the clock."""
+_MEMORY = 2**30
+_IR_WITHOUT_WEIGHTS_AMONG_INPUTS = 4
+
+
+@dataclass(frozen=True)
+class Vetted:
+    """A model that passed: its graph, and the weights that were taken out of it."""
+
+    model: Proto
+    """ModelProto; a weight is a typed input of its graph, after the model's own inputs."""
+    weights: Mapping[str, Proto]
+    """TensorProtos of the weights by name, in the order of the file."""
+    inputs: tuple[Value, ...]
+    shapes: Mapping[str, tuple[int, ...]]
+    """Static shapes of values by name, as far as ONNX can infer them."""
+    opset: int
+
+
+def admit(data: bytes, path: Path, inputs: Mapping[str, Input]) -> Vetted:
+    """Check the bytes of the model file at `path`, its inputs bound to the pipeline's shapes.
+
+    Raises `ModelError` for what can not be used, `ConfigError` where `inputs` do not fit.
+    """
+    contained(lambda: vet(data, path, inputs), memory=_MEMORY + 4 * len(data), seconds=SECONDS)
+    return vet(data, path, inputs)
+
+
+def vet(data: bytes, path: Path, inputs: Mapping[str, Input]) -> Vetted:
+    """Check a model in this process."""
+    model = parse(data)
+    graph = model.graph
+    opset = operators.opset(model.opset_import)
+    operators.check(graph)
+    if not graph.node or not graph.output:
+        raise ModelError(f"the graph has no {'outputs' if graph.node else 'nodes'}")
+    _check_tensors(graph, data, path)
+    weights = detach(graph)
+    _load_the_rest(graph, path)
+    _drop_defaults(graph, weights)
+    values = shapes.bind(graph, inputs)
+    declare(graph, weights)
+    model.ir_version = max(model.ir_version, _IR_WITHOUT_WEIGHTS_AMONG_INPUTS)
+    return Vetted(model, weights, values, shapes.infer(model), opset)
+
+
+def parse(data: bytes) -> Proto:
+    """Return the model that the bytes hold, its local functions inlined."""
+    model = onnx.ModelProto()
+    try:
+        model.ParseFromString(data)
+    except DecodeError as error:
+        raise ModelError(f"{len(data)} bytes that are no ONNX model, or part of one") from error
+    if not model.HasField("graph"):
+        raise ModelError(f"{len(data)} bytes that are no ONNX model: there is no graph in it")
+    operators.check_ir(model.ir_version)
+    if not model.functions:
+        return model
+    _check_acyclic(model)
+    return onnx.inliner.inline_local_functions(model)
+
+
+def _check_acyclic(model: Proto) -> None:
+    """Refuse local functions that end up calling themselves: inlining one never ends."""
+    calls = {
+        (function.domain, function.name): {
+            (node.domain, node.op_type) for inner in tensors.graphs(function) for node in inner.node
+        }
+        for function in model.functions
+    }
+    while calls:
+        leaves = [name for name, called in calls.items() if not called & calls.keys()]
+        if not leaves:
+            names = ", ".join(f"{domain}::{name}" for domain, name in sorted(calls))
+            raise ModelError(f"local functions call each other in a circle: {names}")
+        for name in leaves:
+            del calls[name]
+
+
+def _check_tensors(graph: Proto, data: bytes, path: Path) -> None:
+    known = source.locations(data)
+    for tensor in tensors.tensors(graph):
+        tensors.check(tensor, path)
+        location = tensors.location(tensor)
+        if location is not None and location not in known:
+            # The cache key covers what `source.files` finds, so that must be all there is.
+            raise ModelError(f"tensor {tensor.name!r} names external data in an unusual encoding")
+
+
+def _load_the_rest(graph: Proto, path: Path) -> None:
+    """Read what is no weight but stored like one: shape inference needs its values."""
+    for tensor in tensors.tensors(graph):
+        if tensors.location(tensor) is not None:
+            tensor.CopyFrom(numpy_helper.from_array(tensors.array(tensor, path), tensor.name))
+
+
+def _drop_defaults(graph: Proto, weights: Mapping[str, Proto]) -> None:
+    """Drop the inputs that are tensors of the model, as files before format version 4 have them."""
+    stored = {tensor.name for tensor in graph.initializer} | weights.keys()
+    for index, value in reversed(list(enumerate(graph.input))):
+        if value.name in stored:
+            del graph.input[index]

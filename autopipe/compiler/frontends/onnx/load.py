@@ -1,0 +1,78 @@
+"""From an ONNX file to a Relax module: gate, weights, clean-up, conversion."""
+
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+from onnx import numpy_helper
+
+from autopipe.compiler.frontends.imported import Imported
+from autopipe.compiler.frontends.onnx import gate, relax, source, tensors
+from autopipe.compiler.frontends.onnx.cleanup import clean
+from autopipe.compiler.frontends.onnx.reference import write_reference
+from autopipe.compiler.frontends.onnx.synthesize import all_constant, synthesize
+from autopipe.compiler.frontends.onnx.tensors import Array
+from autopipe.compiler.frontends.onnx.weights import declare, detach
+from autopipe.config.model import Input, Weights
+from autopipe.errors import ModelError
+
+
+def load(
+    path: Path, inputs: Mapping[str, Input], weights: Weights | None, sha256: str | None
+) -> Imported:
+    """Read a model; raises `ModelError` or `ConfigError`, with the file's path in front."""
+    try:
+        return _load(path, inputs, weights, sha256)
+    except ModelError as error:
+        raise ModelError(f"{path}: {error}") from error
+
+
+def _load(
+    path: Path, inputs: Mapping[str, Input], weights: Weights | None, sha256: str | None
+) -> Imported:
+    data = source.read(path)
+    digest = source.digest(data)
+    if sha256 not in {None, digest}:
+        raise ModelError(f"the file's sha256 is {digest}, the pipeline asks for {sha256}")
+    vetted = gate.admit(data, path, inputs)
+    given, warnings = _weights(vetted, path, weights)
+    cleaned = clean(vetted.model, given)
+    kept = detach(cleaned.graph)
+    declare(cleaned.graph, kept)
+    module = relax.to_relax(cleaned, vetted.inputs, list(kept))
+    if source.digest(source.read(path)) != digest:
+        raise ModelError("the file changed while it was read; run again")
+    return Imported(
+        name=vetted.model.graph.name or "model",
+        module=module,
+        inputs=vetted.inputs,
+        outputs=relax.outputs(module, vetted.model.graph),
+        weights={name: numpy_helper.to_array(tensor) for name, tensor in kept.items()},
+        source_sha256=digest,
+        synthesized=weights is not None,
+        opset=vetted.opset,
+        warnings=warnings,
+        write_reference=partial(write_reference, vetted.model, given),
+    )
+
+
+def _weights(
+    vetted: gate.Vetted, path: Path, weights: Weights | None
+) -> tuple[dict[str, Array], tuple[str, ...]]:
+    """Return the weights, read or drawn, and what is to be said of them."""
+    stored = {name: tensors.array(tensor, path) for name, tensor in vetted.weights.items()}
+    graph = vetted.model.graph
+    if weights is not None:
+        return synthesize(graph, stored, vetted.shapes, weights.seed), ()
+    warnings = [
+        f"weight {name!r} holds numbers that are not finite"
+        for name, values in stored.items()
+        if values.dtype.kind == "f" and not np.isfinite(values).all()
+    ]
+    if all_constant(graph, stored, vetted.shapes):
+        warnings.append(
+            "every kernel of the model holds one number only, so that comparing outputs proves "
+            "nothing; set model.weights: {synthesize: he_normal}"
+        )
+    return stored, tuple(warnings)

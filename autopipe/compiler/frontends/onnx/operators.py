@@ -1,0 +1,77 @@
+"""Which operators, domains and operator set versions can be imported."""
+
+from collections import Counter
+from collections.abc import Iterable
+
+import onnx
+from tvm.relax.frontend.onnx.onnx_frontend import _get_convert_map
+
+from autopipe.compiler.frontends.onnx.tensors import Proto, graphs
+from autopipe.errors import ModelError
+
+MIN_OPSET = 7
+"""Before it, Add and its like broadcast by attributes, which TVM ignores."""
+MAX_OPSET = 23
+"""The newest version that any converter of TVM is written for."""
+MIN_IR = 3
+"""What TVM requires."""
+
+# TVM has one table for all domains. These entries are onnxruntime's operators, not ONNX's.
+_MICROSOFT_ONLY = frozenset(
+    {
+        "Attention",
+        "BiasGelu",
+        "EmbedLayerNormalization",
+        "FastGelu",
+        "MatMulInteger16",
+        "SkipLayerNormalization",
+    }
+)
+_MICROSOFT = (_MICROSOFT_ONLY | {"Gelu"}) - {"MatMulInteger16"}
+_HANDLED_DIRECTLY = frozenset({"If", "Constant"})
+_DOMAINS = {"": "", "ai.onnx": "", "com.microsoft": "com.microsoft"}
+
+
+def opset(imports: Iterable[Proto]) -> int:
+    """Return the version of the ONNX operator set that a model asks for."""
+    versions = {entry.version for entry in imports if _DOMAINS.get(entry.domain) == ""}
+    if len(versions) != 1:
+        raise ModelError("the model must import exactly one version of the ONNX operator set")
+    version = int(versions.pop())
+    if not MIN_OPSET <= version <= MAX_OPSET:
+        raise ModelError(
+            f"opset {version} is not supported; convert the model to one of "
+            f"{MIN_OPSET} to {MAX_OPSET} (onnx.version_converter)"
+        )
+    return version
+
+
+def check_ir(version: int) -> None:
+    """Refuse a version of the ONNX file format that TVM or the onnx library does not know."""
+    if not MIN_IR <= version <= onnx.IR_VERSION:
+        raise ModelError(
+            f"ONNX format version {version} is not supported; "
+            f"it must be one of {MIN_IR} to {onnx.IR_VERSION}"
+        )
+
+
+def check(graph: Proto) -> None:
+    """Refuse operators that can not be imported: all of them at once, each with its count."""
+    known = (_get_convert_map().keys() - _MICROSOFT_ONLY) | _HANDLED_DIRECTLY
+    foreign: Counter[str] = Counter()
+    missing: Counter[str] = Counter()
+    for inner in graphs(graph):
+        for node in inner.node:
+            domain = _DOMAINS.get(node.domain)
+            if domain is None:
+                foreign[f"{node.domain}::{node.op_type} (node {node.name!r})"] += 1
+            elif node.op_type not in (_MICROSOFT if domain else known):
+                missing[f"{domain}::{node.op_type}" if domain else node.op_type] += 1
+    if foreign:
+        raise ModelError(f"operators of unknown domains: {_listed(foreign)}")
+    if missing:
+        raise ModelError(f"operators that TVM can not import: {_listed(missing)}")
+
+
+def _listed(counts: Counter[str]) -> str:
+    return ", ".join(f"{count} x {name}" for name, count in sorted(counts.items()))

@@ -1,0 +1,35 @@
+"""The model as reference runtimes get it: vetted, not cleaned up, weights in a file beside it."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import onnx
+
+from autopipe.compiler.frontends.onnx.tensors import Array, Proto
+from autopipe.compiler.frontends.onnx.weights import undeclare
+
+_ALIGNMENT: Final = 64
+_MODEL: Final = "reference.onnx"
+_WEIGHTS: Final = "reference.weights"
+
+
+def write_reference(model: Proto, weights: Mapping[str, Array], folder: Path) -> None:
+    """Write `reference.onnx` and `reference.weights`; `model` has the weights as inputs."""
+    written = onnx.ModelProto()
+    written.CopyFrom(model)
+    undeclare(written.graph, weights.keys())
+    with (folder / _WEIGHTS).open("wb") as file:
+        for name, values in weights.items():
+            file.write(b"\0" * (-file.tell() % _ALIGNMENT))
+            tensor = written.graph.initializer.add(
+                name=name,
+                data_type=onnx.helper.np_dtype_to_tensor_dtype(values.dtype),
+                dims=values.shape,
+                data_location=onnx.TensorProto.EXTERNAL,
+            )
+            place = {"location": _WEIGHTS, "offset": file.tell(), "length": values.nbytes}
+            for key, value in place.items():
+                tensor.external_data.add(key=key, value=str(value))
+            values.astype(values.dtype.newbyteorder("<")).tofile(file)
+    (folder / _MODEL).write_bytes(written.SerializeToString(deterministic=True))

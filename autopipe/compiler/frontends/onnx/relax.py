@@ -1,0 +1,80 @@
+"""A cleaned-up ONNX model as a Relax module."""
+
+import contextlib
+import io
+import warnings
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from tvm import relax, tirx
+from tvm.relax.frontend.onnx import from_onnx
+
+from autopipe.compiler.frontends.imported import Value
+from autopipe.compiler.frontends.onnx.tensors import Proto
+from autopipe.errors import ModelError
+
+_LONGEST = 500
+
+
+def to_relax(model: Proto, inputs: Sequence[Value], weights: Sequence[str]) -> Any:  # noqa: ANN401
+    """Return an IRModule whose `main` takes the inputs, then the weights, in order.
+
+    The weights are inputs of the graph too: as initializers they would be copied again and
+    again, and some converters would make constants of them.
+    """
+    try:
+        with _silence():
+            module = from_onnx(model, sanitize_input_names=False)
+    except Exception as error:  # TVM raises what it likes
+        raise ModelError(f"TVM can not import the model: {plain(error)}") from error
+    main = module["main"].with_attr("num_input", len(inputs))
+    expected = [*(value.name for value in inputs), *weights]
+    found = [parameter.name for parameter in main.params]
+    if found != expected:
+        raise ModelError(f"TVM imported the parameters {found} of {expected}")
+    module.update_func(module.get_global_var("main"), main)
+    return module
+
+
+def outputs(module: Any, graph: Proto) -> tuple[Value, ...]:  # noqa: ANN401
+    """Return the outputs of `main` under the model's names.
+
+    Raises `ModelError` for a shape that depends on data, and for one the model declares
+    differently.
+    """
+    result = module["main"].ret_ty
+    types = list(result.fields) if isinstance(result, relax.TupleType) else [result]
+    return tuple(
+        _output(declared, kind) for declared, kind in zip(graph.output, types, strict=True)
+    )
+
+
+def plain(error: Exception) -> str:
+    """Return the account of an error of TVM as one line, without the trace."""
+    lines = [line.strip() for line in str(error).splitlines()]
+    told = [line for line in lines if line and not line.startswith(("File ", "[bt]", "Traceback"))]
+    return f"{type(error).__name__}: {told[-1] if told else 'no message'}"[:_LONGEST]
+
+
+def _output(declared: Proto, kind: Any) -> Value:  # noqa: ANN401
+    what = f"output {declared.name!r}"
+    dims = getattr(getattr(kind, "shape", None), "values", None)
+    if dims is None or not all(isinstance(dim, tirx.IntImm) for dim in dims):
+        raise ModelError(f"{what} has a shape that is not known before the model runs")
+    shape = tuple(int(dim) for dim in dims)
+    stated = declared.type.tensor_type
+    if stated.HasField("shape"):
+        sizes = [dim.dim_value if dim.HasField("dim_value") else None for dim in stated.shape.dim]
+        if len(sizes) != len(shape) or any(
+            size not in {None, real} for size, real in zip(sizes, shape, strict=True)
+        ):
+            raise ModelError(f"{what} is declared as {sizes}, and {list(shape)} comes out")
+    return Value(name=declared.name, shape=shape, dtype=str(kind.dtype))
+
+
+@contextlib.contextmanager
+def _silence() -> Iterator[None]:
+    """Keep the importer's prints and warnings from the user."""
+    with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+        warnings.simplefilter("ignore")
+        yield

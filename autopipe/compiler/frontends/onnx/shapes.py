@@ -1,0 +1,125 @@
+"""The shapes of a model: inputs bound to the pipeline's, the rest inferred and checked."""
+
+from collections.abc import Mapping
+
+import onnx
+
+from autopipe.compiler.frontends.imported import Value
+from autopipe.compiler.frontends.onnx.tensors import Proto, dtype_name, elements
+from autopipe.config.model import Input
+from autopipe.config.suggestion import closest
+from autopipe.errors import ConfigError, ModelError
+
+
+def bind(graph: Proto, inputs: Mapping[str, Input]) -> tuple[Value, ...]:
+    """Give every input of a graph the static shape that the model and the pipeline agree on.
+
+    A symbol bound for one input holds for all. Raises `ConfigError` where the pipeline
+    contradicts the model, `ModelError` where a dimension stays open.
+    """
+    names = [value.name for value in graph.input]
+    for name in inputs.keys() - set(names):
+        meant = closest(name, names)
+        hint = f"; did you mean {meant!r}?" if meant else ";"
+        raise ConfigError(
+            f"model.inputs.{name}: the model has no such input{hint} it has {_quoted(names)}"
+        )
+    symbols: dict[str, int] = {}
+    for value in graph.input:
+        if value.name in inputs:
+            _give(value, inputs[value.name], symbols)
+    return tuple(_bound(value, symbols) for value in graph.input)
+
+
+def open_inputs(graph: Proto) -> dict[str, tuple[int | str | None, ...]]:
+    """Return the shape of each input as the model declares it: sizes, symbols, None if open."""
+    return {
+        value.name: tuple(
+            dim.dim_value if dim.HasField("dim_value") else dim.dim_param or None
+            for dim in value.type.tensor_type.shape.dim
+        )
+        for value in graph.input
+    }
+
+
+def _give(value: Proto, given: Input, symbols: dict[str, int]) -> None:
+    where = f"model.inputs.{value.name}"
+    kind = value.type.tensor_type
+    dtype = _dtype(value)
+    if given.dtype not in (None, dtype):
+        raise ConfigError(f"{where}.dtype: {given.dtype} is given, the model has {dtype}")
+    if not kind.HasField("shape"):
+        for _ in given.shape:
+            kind.shape.dim.add()
+    if len(given.shape) != len(kind.shape.dim):
+        raise ConfigError(
+            f"{where}.shape: {list(given.shape)} has {len(given.shape)} dimensions, "
+            f"the model has {len(kind.shape.dim)}"
+        )
+    for axis, (dim, size) in enumerate(zip(kind.shape.dim, given.shape, strict=True)):
+        fixed = dim.dim_value if dim.HasField("dim_value") else symbols.get(dim.dim_param)
+        if fixed is not None and fixed != size:
+            raise ConfigError(
+                f"{where}.shape: dimension {axis} is {size}, the model has "
+                f"{dim.dim_param or fixed}{f' = {fixed}' if dim.dim_param else ''} there"
+            )
+        if dim.dim_param:
+            symbols[dim.dim_param] = size
+        dim.dim_value = size
+
+
+def _bound(value: Proto, symbols: Mapping[str, int]) -> Value:
+    dtype = _dtype(value)
+    kind = value.type.tensor_type
+    fix = f"write its shape in the pipeline as model.inputs.{value.name}.shape"
+    if not kind.HasField("shape"):
+        raise ModelError(f"input {value.name!r} has no shape, not even a rank; {fix}")
+    for axis, dim in enumerate(kind.shape.dim):
+        if dim.dim_param in symbols:
+            dim.dim_value = symbols[dim.dim_param]
+        if not dim.HasField("dim_value"):
+            symbol = f" ({dim.dim_param!r})" if dim.dim_param else ""
+            raise ModelError(f"dimension {axis}{symbol} of input {value.name!r} is open; {fix}")
+    shape = tuple(dim.dim_value for dim in kind.shape.dim)
+    if elements(shape, f"input {value.name!r}") == 0:
+        raise ModelError(f"input {value.name!r} is empty: {list(shape)}")
+    return Value(name=value.name, shape=shape, dtype=dtype)
+
+
+def _dtype(value: Proto) -> str:
+    if not value.type.HasField("tensor_type"):
+        raise ModelError(f"input {value.name!r} is not a tensor")
+    return dtype_name(value.type.tensor_type.elem_type, f"input {value.name!r}")
+
+
+def infer(model: Proto) -> dict[str, tuple[int, ...]]:
+    """Return the shapes that follow from the inputs, of values where they are static.
+
+    Raises `ModelError` where operators do not fit each other or what the model declares.
+    """
+    del model.graph.value_info[:]  # a note of whoever wrote the file, often out of date
+    try:
+        onnx.checker.check_model(model)
+        inferred = onnx.shape_inference.infer_shapes(
+            model, check_type=True, strict_mode=True, data_prop=True
+        )
+    except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
+        raise ModelError(_plain(str(error))) from error
+    found = {}
+    for value in (*inferred.graph.input, *inferred.graph.value_info, *inferred.graph.output):
+        dims = value.type.tensor_type.shape.dim
+        shape = tuple(dim.dim_value for dim in dims if dim.HasField("dim_value"))
+        if value.type.tensor_type.HasField("shape") and len(shape) == len(dims):
+            elements(shape, f"value {value.name!r}")
+            found[value.name] = shape
+    return found
+
+
+def _plain(message: str) -> str:
+    """Return onnx's account of an error as one line."""
+    lines = [line.strip() for line in message.splitlines()]
+    return " ".join(line for line in lines if line)[:500]
+
+
+def _quoted(names: list[str]) -> str:
+    return ", ".join(repr(name) for name in names)

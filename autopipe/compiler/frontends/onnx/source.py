@@ -1,0 +1,115 @@
+"""The bytes of an ONNX model, and which files belong to it."""
+
+import hashlib
+import mmap
+import os
+import re
+import stat
+from collections.abc import Iterator, Mapping
+from pathlib import Path, PurePosixPath
+
+from autopipe.errors import ModelError
+
+MAX_BYTES = 2**31 - 1
+"""What one protobuf message can hold."""
+
+# StringStringEntryProto {key: "location", value: ...} as protobuf writes it, up to the length.
+_LOCATION = re.compile(rb"\x0a\x08location\x12([\x80-\xff]{0,4}[\x00-\x7f])")
+_PICKLE = re.compile(rb"\x80[\x01-\x05][\x8a.(}\]c\x95KXq]")
+_SUFFIXES = (".pt", ".pth", ".pkl", ".pickle")
+
+
+def read(path: Path) -> bytes:
+    """Return the bytes of a model file, refusing what is plainly not one."""
+    try:
+        with path.open("rb") as file:
+            status = os.fstat(file.fileno())
+            if not stat.S_ISREG(status.st_mode):
+                raise ModelError("not a regular file")
+            if status.st_size > MAX_BYTES:
+                raise ModelError(
+                    f"{status.st_size} bytes are more than one protobuf can hold "
+                    f"({MAX_BYTES}); save the weights as external data"
+                )
+            data = file.read()
+    except OSError as error:
+        raise ModelError(f"{error.strerror or error}") from error
+    if not data:
+        raise ModelError("the file is empty")
+    zipped = data.startswith(b"PK\x03\x04") and b"data.pkl" in data[:4096]
+    if zipped or _PICKLE.match(data) or path.suffix in _SUFFIXES:
+        raise ModelError("pickle files can run code; export the model to ONNX")
+    return data
+
+
+def digest(data: bytes) -> str:
+    """Return the sha256 of a model file's bytes, in hex."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def unchanged(path: Path, data: bytes) -> bool:
+    """Whether the file still holds these bytes."""
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest() == digest(data)
+    except OSError:
+        return False
+
+
+def files(path: Path) -> Mapping[str, Path]:
+    """Return the model file and its files of external data, by location.
+
+    Finds locations in the raw bytes: a plan must not wait for the onnx library.
+    """
+    found = {"model": path}
+    try:
+        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            names = sorted(locations(data))
+    except (OSError, ValueError):  # missing, or empty: reading it says so
+        return found
+    for name in names:
+        try:
+            found[f"data:{name}"] = locate(name, path)
+        except ModelError:
+            continue  # the gate refuses it, in words
+    return found
+
+
+def locations(data: bytes | mmap.mmap) -> frozenset[str]:
+    """Return every location of external data that the raw bytes of a model name."""
+    return frozenset(_locations(data))
+
+
+def _locations(data: bytes | mmap.mmap) -> Iterator[str]:
+    for match in _LOCATION.finditer(data):
+        length = sum((byte & 0x7F) << 7 * place for place, byte in enumerate(match[1]))
+        if length <= os.pathconf("/", "PC_PATH_MAX"):
+            yield bytes(data[match.end() : match.end() + length]).decode(errors="replace")
+
+
+def locate(location: str, model: Path) -> Path:
+    """Return the file of external data that a model names.
+
+    With links resolved it must be a regular file in the folder of the model or below, where the
+    model's own link, if it is one, may be resolved too: that is how model hubs keep their caches.
+    Raises `ModelError` for anything else; the file is not opened.
+    """
+    parts = PurePosixPath(location)
+    if "\0" in location or "\\" in location or not parts.parts:
+        raise ModelError(f"external data {location!r} is not a file name")
+    if parts.is_absolute() or ".." in parts.parts:
+        raise ModelError(f"external data {location!r} is outside the folder of the model")
+    try:
+        real = (model.parent / parts).resolve(strict=True)
+        status = real.lstat()
+    except (OSError, RuntimeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "links in a circle"
+        raise ModelError(f"external data {location!r}: {reason}") from error
+    roots = (model.parent.resolve(), model.resolve().parent)
+    if not any(real.is_relative_to(root) for root in roots):
+        raise ModelError(f"external data {location!r} links outside the folder of the model")
+    if not stat.S_ISREG(status.st_mode):
+        raise ModelError(f"external data {location!r} is not a regular file")
+    if status.st_nlink > 1:
+        raise ModelError(f"external data {location!r} is a hard link; copy the file")
+    return real

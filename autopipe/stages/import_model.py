@@ -1,0 +1,81 @@
+"""Stage `import`: the model file as a Relax module and its weights."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import ClassVar, Literal, Self
+
+from autopipe.compiler.frontends.frontend import FRONTENDS
+from autopipe.config import Pipeline
+from autopipe.config.model import Input, Weights
+from autopipe.config.paths import model_path
+from autopipe.pipeline.events import Warn
+from autopipe.pipeline.stage import Context, Facet, Kind, Stage
+
+
+class ImportModel(Stage, frozen=True):
+    """Read a model file through the gate."""
+
+    name: ClassVar[str] = "import"
+    version: ClassVar[int] = 1
+    produces: ClassVar[Kind] = Kind.MODEL
+    reads: ClassVar[frozenset[Facet]] = frozenset({Facet.TVM, Facet.FRONTEND})
+
+    format: Literal["onnx"]
+    """File format of the model."""
+    path: Path
+    """Absolute path of the model file, which enters the key by content."""
+    sha256: str | None
+    """Digest the file must have."""
+    inputs: dict[str, Input]
+    """Shapes of inputs by name."""
+    weights: Weights | None
+    """How weights are drawn; null keeps the model's."""
+
+    @classmethod
+    def of(cls, pipeline: Pipeline, base: Path) -> Self:
+        """Take the section `model`, its path made absolute."""
+        model = pipeline.model
+        return cls(
+            format=model.format,
+            path=model_path(model, base),
+            sha256=model.sha256,
+            inputs=dict(model.inputs),
+            weights=model.weights,
+        )
+
+    def run(self, ctx: Context) -> str:
+        """Write the module, the weights, and the model as reference runtimes run it."""
+        from autopipe.compiler import module_io
+
+        model = FRONTENDS[self.format].load(
+            self.path, inputs=self.inputs, weights=self.weights, sha256=self.sha256
+        )
+        for message in model.warnings:
+            ctx.emit(Warn(stage=self.name, message=message))
+        module_io.save_module(model.module, ctx.out / "module.json")
+        module_io.save_weights(model.weights, ctx.out / "weights.safetensors")
+        model.write_reference(ctx.out)
+        params = sum(values.size for values in model.weights.values())
+        module_io.save_json(
+            {
+                "name": model.name,
+                "inputs": [value.model_dump() for value in model.inputs],
+                "outputs": [value.model_dump() for value in model.outputs],
+                "weights": list(model.weights),
+                "source_sha256": model.source_sha256,
+                "synthesized": model.synthesized,
+                "opset": model.opset,
+                "params": params,
+            },
+            ctx.out / "model.json",
+        )
+        drawn = "drawn" if model.synthesized else "read"
+        return f"{model.name}: opset {model.opset}, {params} weights {drawn}"
+
+    def sources(self) -> Mapping[str, Path]:
+        """Return the model file and its external data."""
+        return FRONTENDS[self.format].files(self.path)
+
+    def unkeyed(self) -> frozenset[str]:
+        """Return the path: what counts is what is in the file."""
+        return frozenset({"path"})
