@@ -36,3 +36,10 @@ def load_weights(path: Path) -> dict[str, np.ndarray]:
 def save_json(value: object, path: Path) -> None:
     """Write a JSON document in the one form all artifacts use."""
     path.write_text(json.dumps(value, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+
+
+def prim_funcs(module: tvm.IRModule) -> list[tuple[str, tvm.tirx.PrimFunc]]:
+    """Return the PrimFuncs of a module, by name."""
+    functions = [(v.name_hint, f) for v, f in module.functions_items()]
+    found = [(name, f) for name, f in functions if isinstance(f, tvm.tirx.PrimFunc)]
+    return sorted(found, key=lambda item: item[0])

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import tvm
 from tvm.relax import transform
 
-from autopipe.compiler import op_info
+from autopipe.compiler import op_info, weights
 from autopipe.compiler.layout import LayoutReport, Report, convert_layout, layout_report
 
 
@@ -61,10 +61,8 @@ def optimize(
         )(module)
         # Phase 4: what depends on weights alone is done once, at compile time
         main = module["main"].with_attr("num_input", inputs)
-        lifted = transform.LiftTransformParams()(tvm.IRModule({"main": main}))
-    packed = lifted["main_transform_params"].with_attr("global_symbol", "main_transform_params")
-    kept = tvm.IRModule({"main": lifted["main"]})
-    return Optimized(kept, tvm.IRModule({"main_transform_params": packed}), layout_report(kept))
+        kept, work = weights.lift(tvm.IRModule({"main": main}))
+    return Optimized(kept, work, layout_report(kept))
 
 
 def lower(module: tvm.IRModule, target: tvm.target.Target) -> Lowered:
@@ -89,13 +87,6 @@ def lower(module: tvm.IRModule, target: tvm.target.Target) -> Lowered:
     # that last pass renames what it touches, in a `main` of the same calls
     names = zip(op_info.callees(lowered["main"]), op_info.callees(merged["main"]), strict=True)
     return Lowered(lowered, {new: functions[old] for new, old in names if old in functions})
-
-
-def prim_funcs(module: tvm.IRModule) -> list[tuple[str, tvm.tirx.PrimFunc]]:
-    """Return the PrimFuncs of a module, by name."""
-    functions = [(v.name_hint, f) for v, f in module.functions_items()]
-    found = [(name, f) for name, f in functions if isinstance(f, tvm.tirx.PrimFunc)]
-    return sorted(found, key=lambda item: item[0])
 
 
 def _sequence(*passes: tvm.transform.Pass) -> tvm.transform.Sequential:

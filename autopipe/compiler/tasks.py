@@ -12,8 +12,8 @@ import tvm
 import tvm_ffi
 from tvm.s_tir.analysis import estimate_tir_flops
 
+from autopipe.compiler.module_io import prim_funcs
 from autopipe.compiler.op_info import PATTERNS, FunctionInfo, callees
-from autopipe.compiler.passes import prim_funcs
 from autopipe.task import Task, Tensor
 
 _NAMING = ("global_symbol", "op_pattern")

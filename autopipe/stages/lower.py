@@ -32,4 +32,4 @@ class Lower(Stage, frozen=True):
         functions = {name: asdict(info) for name, info in lowered.functions.items()}
         module_io.save_module(lowered.module, ctx.out / "module.json")
         module_io.save_json(functions, ctx.out / "functions.json")
-        return f"{len(passes.prim_funcs(lowered.module))} fused functions"
+        return f"{len(module_io.prim_funcs(lowered.module))} fused functions"

@@ -1,0 +1,61 @@
+"""Work on weights that is done once, at compile time: layout changes, packing, folded constants."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import tvm
+from tvm import relax
+from tvm.relax import transform
+
+from autopipe.compiler.module_io import prim_funcs
+
+Scheduler = Callable[[tvm.IRModule], tvm.IRModule]
+"""Schedules the `main` of a workload module."""
+
+TRANSFORM = "main_transform_params"
+"""Name of the lifted function, which takes a tuple of weights and returns a tuple."""
+
+
+def lift(module: tvm.IRModule) -> tuple[tvm.IRModule, tvm.IRModule]:
+    """Split a module into `main` without work on weights, and the module of that work.
+
+    `main` says with its attribute `num_input` which of its parameters are no weights.
+    """
+    lifted = transform.LiftTransformParams()(module)
+    transforming = lifted[TRANSFORM].with_attr("global_symbol", TRANSFORM)
+    functions = dict(lifted.functions_items())
+    kept = {var: function for var, function in functions.items() if var.name_hint != TRANSFORM}
+    alone = {var: function for var, function in functions.items() if var.name_hint != "main"}
+    dead_code = transform.DeadCodeElimination
+    rest = dead_code(["main"])(tvm.IRModule(kept))
+    work = dead_code([TRANSFORM])(tvm.IRModule(alone))
+    work.update_func(work.get_global_var(TRANSFORM), transforming)
+    return rest, work
+
+
+def evaluate(
+    module: tvm.IRModule,
+    weights: Sequence[np.ndarray],
+    target: tvm.target.Target,
+    scheduler: Scheduler,
+) -> list[np.ndarray]:
+    """Run a module of work on weights and return the transformed weights, in order."""
+    with target, tvm.transform.PassContext(opt_level=3):
+        module = tvm.transform.Sequential(
+            [
+                transform.LegalizeOps(),
+                transform.AnnotateTIROpPattern(),
+                transform.FoldConstant(),
+                transform.FuseOps(),
+                transform.FuseTIR(),
+                transform.DeadCodeElimination([TRANSFORM]),
+            ]
+        )(module)
+        for name, function in prim_funcs(module):
+            alone = tvm.IRModule({"main": function.with_attr("global_symbol", "main")})
+            scheduled = scheduler(alone)["main"].without_attr("global_symbol")
+            module.update_func(module.get_global_var(name), scheduled)
+        executable = tvm.compile(module, target=target)
+    machine = relax.VirtualMachine(executable, tvm.cpu())
+    arguments = [tvm.runtime.tensor(array) for array in weights]
+    return [result.numpy() for result in machine[TRANSFORM](arguments)]

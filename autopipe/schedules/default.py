@@ -1,0 +1,149 @@
+"""Engine `default`: a schedule for any CPU PrimFunc, without measurement.
+
+Producers are inlined, outer spatial loops run in parallel, the innermost one is vectorized. It is
+what a task gets that nothing better is known for, so it leaves alone what it can not improve.
+"""
+
+from collections.abc import Sequence
+
+import tvm
+from tvm.s_tir import SBlock, Schedule, ScheduleError
+from tvm.s_tir.schedule import LoopRV, SBlockRV
+from tvm.target import codegen
+
+VECTORS = 2
+"""Hardware vectors in a vectorized loop: two independent chains hide the latency of an FMA."""
+
+REGISTERS = {64: 28, 32: 12}
+"""Vector registers that sums may take, by the bytes of one; the rest holds operands."""
+
+_SPATIAL = tvm.tirx.IterVar.DataPar
+
+
+def schedule(module: tvm.IRModule, target: tvm.target.Target) -> tvm.IRModule:
+    """Return the module with its PrimFunc `main` scheduled, or unchanged if TIR has no blocks."""
+    width = vector_bits(target)
+    sch = Schedule(module, debug_mask="none", error_render_level="none")
+    try:
+        blocks = sch.get_child_blocks(sch.get_sblock("root"))
+        names = [sch.get(block).name_hint for block in blocks]
+    except (ScheduleError, tvm.error.TVMError):
+        return module
+    if len(set(names)) != len(names):
+        return module
+    for name in [name for name in names if not _inlined(sch, name)]:
+        before = sch.copy()
+        try:
+            _schedule_block(sch, name, width)
+        except ScheduleError:
+            sch = before
+    return sch.mod
+
+
+def vector_bits(target: tvm.target.Target) -> int:
+    """Return the width of the target's vector registers, as its LLVM features say."""
+    for feature, bits in (("avx512f", 512), ("avx", 256)):
+        if codegen.llvm_cpu_has_features(feature, target):
+            return bits
+    return 128
+
+
+def _inlined(sch: Schedule, name: str) -> bool:
+    """Inline a block into its consumers where that repeats no work worth keeping."""
+    block = sch.get_sblock(name)
+    consumers = sch.get_consumers(block)
+    if not consumers or not _is_spatial(sch.get(block)):
+        return False
+    feeds_reduction = not all(_is_spatial(sch.get(consumer)) for consumer in consumers)
+    if feeds_reduction and not _is_copy(sch.get(block)):
+        return False
+    try:
+        sch.compute_inline(block)
+    except ScheduleError:
+        return False
+    return True
+
+
+def _schedule_block(sch: Schedule, name: str, width: int) -> None:
+    block = sch.get_sblock(name)
+    loops = sch.get_loops(block)
+    axes = sch.get(block).iter_vars
+    if len(axes) != len(loops):
+        return
+    kinds = [axis.iter_type == _SPATIAL for axis in axes]
+    spatial = [loop for loop, is_spatial in zip(loops, kinds, strict=True) if is_spatial]
+    reduction = [loop for loop, is_spatial in zip(loops, kinds, strict=True) if not is_spatial]
+    if not spatial:
+        return
+    lanes = max(1, width // _bits(sch.get(block)))
+    if not reduction:
+        outer, vector = _split(sch, spatial[-1], VECTORS * lanes)
+        sch.parallel(sch.fuse(*spatial[:-1], outer))
+        sch.vectorize(vector)
+    elif _contiguous(sch.get(block)):
+        _tile(sch, name, (spatial, reduction), (lanes, REGISTERS.get(width // 8, 8)))
+    else:
+        _rows(sch, spatial, reduction)
+
+
+def _rows(sch: Schedule, spatial: Sequence[LoopRV], reduction: Sequence[LoopRV]) -> None:
+    """Sum along memory, as softmax does: rows in parallel, nothing else to gain."""
+    sch.reorder(*spatial, *reduction)
+    sch.parallel(sch.fuse(*spatial))
+
+
+def _tile(
+    sch: Schedule,
+    name: str,
+    loops: tuple[Sequence[LoopRV], Sequence[LoopRV]],
+    hardware: tuple[int, int],
+) -> None:
+    """Sum a tile of neighbouring outputs in registers, its last axis vectorized."""
+    (spatial, reduction), (lanes, registers) = loops, hardware
+    outer, vector = _split(sch, spatial[-1], VECTORS * lanes)
+    outers, inner = [*spatial[:-1], outer], []
+    if len(spatial) > 1:
+        taken = -(-int(sch.get(vector).extent) // lanes)
+        outers[-2], unrolled = _split(sch, spatial[-2], max(1, registers // taken))
+        inner = [unrolled]
+    sch.reorder(*outers, *inner, vector)
+    tile = sch.fuse(*outers)
+    sch.parallel(tile)
+    block = sch.get_sblock(name)
+    sums = sch.cache_write(block, 0, "local")
+    sch.reverse_compute_at(sums, tile)
+    sch.reorder(*reduction, *inner, vector)
+    _unroll_and_vectorize(sch, block, len(inner))
+    _unroll_and_vectorize(sch, sch.decompose_reduction(block, reduction[0]), len(inner))
+    sch.vectorize(sch.get_loops(sums)[-1])
+
+
+def _unroll_and_vectorize(sch: Schedule, block: SBlockRV, unrolled: int) -> None:
+    *outer, vector = sch.get_loops(block)
+    sch.vectorize(vector)
+    if unrolled:
+        sch.unroll(outer[-1])
+
+
+def _split(sch: Schedule, loop: LoopRV, most: int) -> list[LoopRV]:
+    extent = int(sch.get(loop).extent)
+    inner = max(divisor for divisor in range(1, min(extent, most) + 1) if extent % divisor == 0)
+    return list(sch.split(loop, [extent // inner, inner]))
+
+
+def _bits(block: SBlock) -> int:
+    return int(tvm.runtime.DataType(block.writes[0].source.dtype).bits)
+
+
+def _is_spatial(block: SBlock) -> bool:
+    return all(axis.iter_type == _SPATIAL for axis in block.iter_vars)
+
+
+def _is_copy(block: SBlock) -> bool:
+    return isinstance(getattr(block.body, "value", None), tvm.ir.TensorLoad)
+
+
+def _contiguous(block: SBlock) -> bool:
+    """Tell whether some operand lies along the last spatial axis in memory."""
+    last = [axis.var for axis in block.iter_vars if axis.iter_type == _SPATIAL][-1]
+    return any(read.region and read.region[-1].min.same_as(last) for read in block.reads)

@@ -1,0 +1,152 @@
+"""Stage `build`: the lowered module, with the best schedule of each task, as a shared library."""
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+from autopipe.config import Pipeline
+from autopipe.errors import GateError
+from autopipe.pipeline.events import Warn
+from autopipe.pipeline.stage import Context, Facet, Kind, Need, Stage
+from autopipe.task import Task
+
+if TYPE_CHECKING:
+    import tvm
+
+    from autopipe.schedules.choice import Choice
+
+
+class Build(Stage, frozen=True):
+    """Schedule, compile and link; transform the weights."""
+
+    name: ClassVar[str] = "build"
+    version: ClassVar[int] = 1
+    produces: ClassVar[Kind] = Kind.LIBRARY
+    needs: ClassVar[dict[str, Need]] = {
+        "import": Need(Kind.MODEL),
+        "optimize": Need(Kind.MODULE),
+        "lower": Need(Kind.LOWERED),
+        "tasks": Need(Kind.TASKS),
+        "tune": Need(Kind.RECORDS, optional=True),
+    }
+    reads: ClassVar[frozenset[Facet]] = frozenset({Facet.TVM, Facet.TARGET, Facet.TOOLCHAIN})
+
+    fallback: tuple[str, ...]
+    """What schedules a task without a record."""
+    tuned_share: float | None
+    """Least share of the kept tasks' work that must have a record."""
+
+    @classmethod
+    def of(cls, pipeline: Pipeline, base: Path) -> Self:  # noqa: ARG003 - reads no file
+        """Take the fallback chain and the gate of the pipeline."""
+        return cls(fallback=pipeline.schedules.fallback, tuned_share=pipeline.gates.tuned_share)
+
+    def run(self, ctx: Context) -> str:
+        """Write the library, its weights, and which engine scheduled each task."""
+        from autopipe.compiler import build, module_io
+        from autopipe.compiler.target import tvm_target
+
+        target = tvm_target(ctx.facts[Facet.TARGET])
+        tasks = [Task.model_validate(task) for task in _read(ctx.inputs["tasks"] / "tasks.json")]
+        choices = self._choose(ctx, tasks, target)
+        share = _tuned_share(tasks, choices)
+        self._gate(share)
+        scheduled = {name: choices[t.workload].module for t in tasks for name in t.functions}
+        lowered = module_io.load_module(ctx.inputs["lower"] / "module.json")
+        built = build.build(lowered, scheduled, target)
+        build.export(built, ctx.out / "lib.so")
+        model = _read(ctx.inputs["import"] / "model.json")
+        document = {
+            **{key: model[key] for key in ("name", "inputs", "outputs")},
+            "weights": _pack(ctx, model["weights"], built.packing, target),
+            "threads": ctx.facts[Facet.TARGET]["num_cores"],
+            "target": ctx.facts[Facet.TARGET],
+            "versions": {**ctx.facts[Facet.TVM], **ctx.facts[Facet.TOOLCHAIN]},
+            "tuned_share": share,
+            "tasks": [_row(task, choices[task.workload]) for task in tasks],
+        }
+        module_io.save_json(document, ctx.out / "library.json")
+        return _summary(choices.values(), share)
+
+    def _choose(
+        self, ctx: Context, tasks: Iterable[Task], target: "tvm.target.Target"
+    ) -> dict[str, "Choice"]:
+        from autopipe.compiler import module_io
+        from autopipe.schedules.choice import choose
+
+        records = _records(ctx.inputs.get("tune"))
+        choices: dict[str, Choice] = {}
+        for task in tasks:
+            workload = ctx.inputs["tasks"] / "workloads" / f"{task.workload}.json"
+            record = records.get(task.workload)
+            choice = choose(task, module_io.load_module(workload), record, self.fallback, target)
+            if record and choice.seconds is None:
+                ctx.emit(Warn(stage=self.name, message=f"{task.name}: {choice.reason}"))
+            choices[task.workload] = choice
+        return choices
+
+    def _gate(self, share: float) -> None:
+        if self.tuned_share is not None and share < self.tuned_share:
+            raise GateError(
+                f"gates.tuned_share: {share:.2f} of the kept tasks' work has a tuning record, "
+                f"{self.tuned_share:.2f} is required; raise tuning.budget or lower the gate"
+            )
+
+
+def _pack(
+    ctx: Context, names: Iterable[str], packing: "tvm.IRModule", target: "tvm.target.Target"
+) -> list[str]:
+    """Transform the imported weights as graph and schedules want them; return their new names."""
+    from autopipe.compiler import module_io, weights
+    from autopipe.compiler.runtime import use_threads
+    from autopipe.schedules import default
+
+    use_threads(int(str(ctx.facts[Facet.TARGET]["num_cores"])))
+    arrays = module_io.load_weights(ctx.inputs["import"] / "weights.safetensors")
+    transform = module_io.load_module(ctx.inputs["optimize"] / "transform.json")
+    values = [arrays[name] for name in names]
+    for work in (transform, packing):
+        values = weights.evaluate(
+            work, values, target, lambda module: default.schedule(module, target)
+        )
+    packed = {f"w{index:05d}": value for index, value in enumerate(values)}
+    module_io.save_weights(packed, ctx.out / "weights.safetensors")
+    return list(packed)
+
+
+def _read(path: Path) -> Any:  # noqa: ANN401 - a JSON document
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def _records(tuned: Path | None) -> dict[str, Mapping[str, Any]]:
+    if tuned is None:
+        return {}
+    lines = (tuned / "records.jsonl").read_text(encoding="utf-8").splitlines()
+    return {record["workload"]: record for record in map(json.loads, lines)}
+
+
+def _tuned_share(tasks: Iterable[Task], choices: Mapping[str, "Choice"]) -> float:
+    kept = [(task.flops * task.calls, choices[task.workload]) for task in tasks if not task.dropped]
+    total = sum(work for work, _ in kept)
+    tuned = sum(work for work, choice in kept if choice.seconds is not None)
+    return tuned / total if total else 0.0
+
+
+def _row(task: Task, choice: "Choice") -> dict[str, object]:
+    return {
+        "name": task.name,
+        "workload": task.workload,
+        "calls": task.calls,
+        "engine": choice.engine,
+        "reason": choice.reason,
+        "seconds": choice.seconds,
+    }
+
+
+def _summary(choices: Iterable["Choice"], share: float) -> str:
+    counts: dict[str, int] = {}
+    for choice in choices:
+        counts[choice.engine] = counts.get(choice.engine, 0) + 1
+    engines = ", ".join(f"{count} {engine}" for engine, count in sorted(counts.items()))
+    return f"schedules: {engines}; {share:.0%} of the kept work tuned"
