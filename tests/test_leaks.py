@@ -1,7 +1,5 @@
 """The leak check itself: each kind of leak fails a test that asks for it."""
 
-from pathlib import Path
-
 import pytest
 
 pytest_plugins = ["pytester"]
@@ -14,15 +12,16 @@ if os.fork() == 0:
 """
 
 
-def outcome(pytester, body):
-    conftest = Path(__file__).with_name("conftest.py").read_text()
-    pytester.makeconftest(conftest.replace("PATIENCE = 5.0", "PATIENCE = 0.2"))
+def outcome(pytester, monkeypatch, body):
+    monkeypatch.setattr("tests.leaks.PATIENCE", 0.2)
     pytester.makepyfile(f"""
         import os, pathlib, subprocess, sys, tempfile
         def test_it(no_leaks, tmp_path):
             {body}
     """)
-    return pytester.runpytest_inprocess("-p", "no:cacheprovider").parseoutcomes()
+    return pytester.runpytest_inprocess(
+        "-p", "no:cacheprovider", "-p", "tests.leaks"
+    ).parseoutcomes()
 
 
 @pytest.mark.parametrize(
@@ -33,10 +32,10 @@ def outcome(pytester, body):
         f"subprocess.run([sys.executable, '-c', {ORPHAN!r}], check=True)",
     ],
 )
-def test_a_leak_fails_the_test(pytester, body):
-    assert outcome(pytester, body) == {"passed": 1, "errors": 1}
+def test_a_leak_fails_the_test(pytester, monkeypatch, body):
+    assert outcome(pytester, monkeypatch, body) == {"passed": 1, "errors": 1}
 
 
-def test_a_clean_test_passes(pytester):
+def test_a_clean_test_passes(pytester, monkeypatch):
     body = "subprocess.run([sys.executable, '-c', 'pass'], check=True)"
-    assert outcome(pytester, body) == {"passed": 1}
+    assert outcome(pytester, monkeypatch, body) == {"passed": 1}
