@@ -39,7 +39,7 @@ def convert_layout(
         return module
     try:
         return relax.transform.ConvertLayout(wishes)(module)
-    except tvm.error.TVMError as error:
+    except RuntimeError as error:
         reason = str(error).strip().splitlines()[-1]
         warn(f"layouts are not propagated, each op is converted by itself: TVM says {reason}")
         return _Materialize(module, wishes).run()

@@ -19,6 +19,6 @@ def tvm_target(facts: Mapping[str, object]) -> tvm.target.Target:
     entries["num-cores"] = facts["num_cores"]
     try:
         return tvm.target.Target(entries)
-    except (tvm.error.TVMError, ValueError, TypeError) as error:
+    except (RuntimeError, ValueError, TypeError) as error:
         reason = str(error).strip().splitlines()[-1]
         raise TargetError(f"TVM refuses the target {entries}: {reason}") from None

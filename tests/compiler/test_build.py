@@ -1,0 +1,43 @@
+import numpy as np
+
+from autopipe.compiler import build, module_io, passes, runtime, tasks, weights
+from autopipe.compiler.runtime import Port, Signature
+from autopipe.schedules import default
+from tests.compiler import graphs
+
+
+def built(module):
+    optimized = passes.optimize(module, 1, graphs.NHWC, graphs.TARGET, print)
+    lowered = passes.lower(optimized.module, graphs.TARGET)
+    scheduled = {
+        name: default.schedule(tasks.workload(function).module, graphs.TARGET)
+        for name, function in module_io.prim_funcs(lowered.module)
+    }
+    return optimized, build.build(lowered.module, scheduled, graphs.TARGET)
+
+
+def test_the_library_computes_what_the_module_says(tmp_path):
+    module = graphs.convolution()
+    arrays = graphs.arguments(module)
+    optimized, result = built(module)
+    build.export(result, tmp_path / "lib.so")
+    values = arrays[1:]
+    for work in (optimized.transform, result.packing):
+        values = weights.evaluate(work, values, graphs.TARGET, lambda m: m)
+    packed = {f"w{i}": value for i, value in enumerate(values)}
+    module_io.save_weights(packed, tmp_path / "weights.safetensors")
+    signature = Signature(
+        inputs=(Port(name="x", shape=(1, 3, 10, 10), dtype="float32"),),
+        outputs=(Port(name="y", shape=(1, 8, 5, 5), dtype="float32"),),
+        weights=tuple(packed),
+        threads=2,
+    )
+    model = runtime.load(tmp_path / "lib.so", tmp_path / "weights.safetensors", signature)
+    found = model({"x": arrays[0]})["y"]
+    np.testing.assert_allclose(found, graphs.run(module, arrays), rtol=1e-4, atol=1e-5)
+
+
+def test_the_same_module_gives_the_same_bytes(tmp_path):
+    for name in ("a.so", "b.so"):
+        build.export(built(graphs.convolution())[1], tmp_path / name)
+    assert (tmp_path / "a.so").read_bytes() == (tmp_path / "b.so").read_bytes()
