@@ -82,7 +82,8 @@ class _Reader:
     def document(self, at: Field) -> object:
         start = next(self._events)
         if not isinstance(start, yaml.DocumentStartEvent):
-            raise _Unreadable(1, 1, "nothing in it; a pipeline starts with `version: 1`")
+            meant = "write null if that is meant" if self._option else "start with `version: 1`"
+            raise _Unreadable(1, 1, f"nothing in it; {meant}")
         if start.version or start.tags:
             self._refuse(start, at, "a % directive; leave it out")
         value = self._node(next(self._events), at)

@@ -1,13 +1,11 @@
 """`--set a.b.c=value`: the command line beats the file."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from autopipe.config.document import REFUSED, Document, read
 from autopipe.config.problem import Field, Place, Problem, shown
-
-
-class _Impossible(Exception):  # noqa: N818 - why a value has no place; becomes a Problem
-    pass
+from autopipe.config.scalar import quoted
 
 
 def override(document: Document, setting: str) -> Document:
@@ -18,23 +16,26 @@ def override(document: Document, setting: str) -> Document:
     path, equals, text = setting.partition("=")
     option = f"--set {shown(path or setting)}"
     try:
-        if not equals or not all(path.split(".")):
-            raise _Impossible("write it as --set section.field=value")  # noqa: TRY301
-        at = _field(document.value, path.split("."))
+        at = _field(document.value, _names(path, equals))
         part = read(text, at, option)
         value = _replaced(document.value, at, part.value)
-    except _Impossible as error:
+    except ValueError as error:
         problem = Problem(Place(option, 1, 1), (), str(error))
-        return Document(
-            document.value, document.keys, document.values, [*document.problems, problem]
-        )
+        return replace(document, problems=[*document.problems, problem])
     made = {at[:depth]: Place(option, 1, 1) for depth in range(1, len(at))}
     return Document(
         value,
-        made | _outside(document.keys, at) | part.keys,
-        made | _outside(document.values, at) | part.values,
-        document.problems + part.problems,
+        keys=made | _outside(document.keys, at) | part.keys,
+        values=made | _outside(document.values, at) | part.values,
+        problems=document.problems + part.problems,
     )
+
+
+def _names(path: str, equals: str) -> list[str]:
+    names = quoted(path).split(".")
+    if not equals or not all(names):
+        raise ValueError("write it as --set section.field=value")
+    return names
 
 
 def _field(value: object, names: Sequence[str]) -> Field:
@@ -59,7 +60,7 @@ def _index(items: tuple[object, ...], name: str) -> int:
     if name.isdecimal() and len(name) <= len(str(len(items))) and int(name) < len(items):
         return int(name)
     there = f"0 to {len(items) - 1}" if items else "none"
-    raise _Impossible(f"{shown(name)} is not the position of an entry; there is {there}")
+    raise ValueError(f"{shown(name)} is not the position of an entry; there is {there}")
 
 
 def _replaced(value: object, at: Field, new: object) -> object:
@@ -72,7 +73,7 @@ def _replaced(value: object, at: Field, new: object) -> object:
         items[int(at[0])] = _replaced(items[int(at[0])], at[1:], new)
         return tuple(items)
     if value is not None and not isinstance(value, dict):
-        raise _Impossible(f"{shown(at[0])} is not in a section, but in {shown(value)}")
+        raise ValueError(f"{shown(at[0])} is not in a section, but in {shown(value)}")
     section = value or {}
     return {**section, at[0]: _replaced(section.get(at[0]), at[1:], new)}
 

@@ -1,0 +1,139 @@
+"""The grammar of the sections: ranges, and fields that contradict each other."""
+
+import pytest
+from pydantic import TypeAdapter, ValidationError
+
+from autopipe.config import Benchmark, Layout, Schedules
+from autopipe.config.quantity import Duration, duration
+from tests.config.conftest import GOOD
+
+SECONDS = TypeAdapter(Duration)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("500ms", 0.5), ("1 s", 1.0), ("1.5h", 5400.0), ("0.25m", 15.0), ("365m", 21900.0)],
+)
+def test_a_duration_has_a_unit(text, seconds):
+    assert SECONDS.validate_python(text) == seconds
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    ["5", "5 sec", "-5s", "s", "0s", "0.0ms", "1h30m", "1e3s", "010s", "٣s", "5s\n", "8761h", True],
+)
+def test_other_ways_to_write_a_duration_are_refused(wrong):
+    with pytest.raises(ValidationError):
+        SECONDS.validate_python(wrong, strict=True)
+
+
+@pytest.mark.parametrize("wrong", [0, -1.0, float("inf"), float("nan"), 1e12])
+def test_a_number_of_seconds_is_in_range_too(wrong):
+    with pytest.raises(ValidationError):
+        SECONDS.validate_python(wrong)
+
+
+@pytest.mark.parametrize("text", ["300ms", "20s", "5m", "2h", "90m", "1500ms", "10ms"])
+def test_seconds_are_written_as_a_person_writes_them(text):
+    assert duration(SECONDS.validate_python(text)) == text
+
+
+def test_code_and_json_write_seconds():
+    assert Benchmark(timeout=5).timeout == 5.0
+    assert Benchmark.model_validate_json('{"timeout": 5}').timeout == 5.0
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("conv2d: [NHWC, HWIO, NHWC]", "f:9:18: layout.conv2d: a list should be two layouts, d"),
+        ("conv2d: [NHWC]", "[NHWC, HWIO]"),
+        ("conv1d: [NHWC, WIO]", "f:9:19: layout.conv1d.0: 'NHWC' is not an order of N, W, C"),
+        ("conv2d: [NHWC, NHWC]", "f:9:25: layout.conv2d.1: 'NHWC' is not an order of H, W, I, O"),
+        ("conv3d: [NDHWC, HWIO]", "layout.conv3d.1: 'HWIO' is not an order of D, H, W, I, O"),
+        ("conv2d: [NCHW16c, OIHW]", "'NCHW16c' is not an order of N, H, W, C"),
+        ("conv2d: [nhwc, HWIO]", "'nhwc' is not an order of N, H, W, C, such as NHWC"),
+        ("conv: [NHWC, HWIO]", "'conv' is not an op with a layout to choose; did you mean"),
+        ("relu: [NHWC, HWIO]", "known: conv1d, conv2d, conv3d, conv1d_transpose, conv2d_transp"),
+        ("max_pool2d: [NHWC]", "'max_pool2d' follows the layout of the op before it; leave it"),
+    ],
+)
+def test_a_layout_that_tvm_can_not_give_is_refused(refused, line, says):
+    (said,) = refused(GOOD + f"layout: {{{line}}}\n")
+    assert says in said
+
+
+@pytest.mark.parametrize(
+    ("op", "layouts"),
+    [
+        ("conv1d", ("NWC", "WIO")),
+        ("conv2d", ("NHWC", "OHWI")),
+        ("conv2d_transpose", ("NCHW", "IOHW")),
+        ("conv3d", ("NDHWC", "DHWIO")),
+    ],
+)
+def test_every_order_of_axes_is_a_layout(op, layouts):
+    assert TypeAdapter(Layout).validate_python({op: layouts}) == {op: layouts}
+
+
+def test_a_gate_on_tuning_needs_tuning(refused):
+    assert refused(GOOD, "tuning=null", "gates.tuned_share=0.5") == [
+        "--set gates.tuned_share: 0.5 can not be reached: `tuning` is null"
+    ]
+
+
+@pytest.mark.parametrize("benchmark", ["benchmark=null", "benchmark.against=[]"])
+def test_a_gate_on_a_rival_needs_the_rival(refused, benchmark):
+    (said,) = refused(GOOD, benchmark)
+    assert said.startswith("f:8:37: gates.max_slowdown.onnxruntime: 1.5 can not be checked: ")
+    assert said.endswith("`benchmark.against` does not name onnxruntime")
+
+
+def test_all_contradictions_are_told_at_once(refused):
+    assert len(refused(GOOD, "tuning=null", "gates.tuned_share=1", "benchmark=null")) == 2
+
+
+def test_a_rule_that_can_not_be_reached_is_refused(refused):
+    rules = "schedules: {rules: [{}, {match: {op: conv2d}}, {}]}\n"
+    assert refused(GOOD + rules) == [
+        "f:9:25: schedules.rules.1: this section never applies: rule 0 before it matches every task"
+    ]
+
+
+def test_the_last_rule_may_match_everything(read):
+    rules = "schedules: {rules: [{match: {op: conv2d}}, {match: {op: '*'}}]}\n"
+    assert len(read(GOOD + rules).schedules.rules) == 2
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "benchmark: {against: [onnxruntime, onnxruntime]}",
+        "schedules: {fallback: [default, default]}",
+    ],
+)
+def test_nothing_is_listed_twice(refused, line):
+    (said,) = refused(GOOD + line + "\n")
+    assert said.endswith("is listed twice")
+
+
+def test_there_is_always_a_fallback():
+    with pytest.raises(ValidationError):
+        Schedules(fallback=())
+
+
+@pytest.mark.parametrize("feature", ["+avx512bf16", "-avx512f", "+sse4.2"])
+def test_a_feature_is_added_or_taken_away(read, feature):
+    assert read(GOOD + f"target: {{mattr: [{feature}]}}\n").target.mattr == (feature,)
+
+
+@pytest.mark.parametrize("feature", ["avx2", "+", "+avx2,+fma", "+a b"])
+def test_a_feature_is_one_word_with_a_sign(refused, feature):
+    (said,) = refused(GOOD + f'target: {{mattr: ["{feature}"]}}\n')
+    assert "should match pattern" in said
+
+
+@pytest.mark.parametrize("name", ["../x", "", ".x", "a/b", "a b", "x" * 101, "a\n"])
+def test_a_name_is_a_file_name_everywhere(refused, name):
+    (said,) = refused(GOOD, f"name={name!r}".replace("\\n", "\n\n"))
+    assert said.startswith("--set name: ")
