@@ -7,39 +7,35 @@ from autopipe.report.units import count
 from autopipe.task import Task, Tensor
 
 WIDTH = 80
-_HEADER = ("#", "calls", "FLOPs", "bytes", "kind", "task")
+_HEADER = ("#", "calls", "FLOPs", "bytes", "kind")
+_GAP = "  "
 _INDENT = "      "
 _KINDS = {"out_elementwise_fusable": "out_ewise"}  # the one that is too long; TVM writes OutEWise
 
 
 def table(tasks: Sequence[Task]) -> str:
     """Show each task in 80 columns: its numbers, its shapes, and why it is dropped."""
-    rows = [_HEADER, *map(_numbers, tasks)]
+    rows = [_HEADER, *map(_cells, tasks)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = [_line(rows[0], widths)]
+    room = WIDTH - sum(widths) - len(_GAP) * len(widths)
+    lines = [_line(_HEADER, widths) + "task"]
     for task, row in zip(tasks, rows[1:], strict=True):
-        lines += [_line(row, widths), _INDENT + escape(_shapes(task), WIDTH - len(_INDENT))]
+        lines.append(_line(row, widths) + escape(task.name, room))
+        lines.append(_INDENT + escape(_shapes(task), WIDTH - len(_INDENT)))
         if task.dropped is not None:
             lines.append(_INDENT + escape(f"dropped: {task.dropped}", WIDTH - len(_INDENT)))
     return "\n".join([*lines, "", _summary(tasks)])
 
 
-def _numbers(task: Task) -> tuple[str, ...]:
-    kind = _KINDS.get(task.kind, task.kind)
-    return (
-        str(task.index),
-        str(task.calls),
-        count(task.flops),
-        count(task.bytes),
-        escape(kind, 12),
-        escape(task.name, 40),
-    )
+def _cells(task: Task) -> tuple[str, ...]:
+    kind = escape(_KINDS.get(task.kind, task.kind), 12)
+    return (str(task.index), str(task.calls), count(task.flops), count(task.bytes), kind)
 
 
-def _line(row: Sequence[str], widths: Sequence[int]) -> str:
-    *numbers, kind, name = row
-    cells = [cell.rjust(width) for cell, width in zip(numbers, widths, strict=False)]
-    return "  ".join([*cells, kind.ljust(widths[-2]), name])
+def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
+    *numbers, kind = cells
+    right = [cell.rjust(width) for cell, width in zip(numbers, widths, strict=False)]
+    return _GAP.join([*right, kind.ljust(widths[-1]), ""])
 
 
 def _shapes(task: Task) -> str:
