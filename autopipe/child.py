@@ -1,0 +1,70 @@
+"""A function in a process of its own: one JSON request in, one JSON answer out.
+
+For work that may crash, spin or leave state behind: reference runtimes, contenders, packages.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from autopipe import errors
+from autopipe.errors import AutopipeError, StageError
+
+Answer = Mapping[str, Any]
+
+
+def call(module: str, request: Mapping[str, object], *, timeout: float | None = None) -> Answer:
+    """Run `python -m module` on a request and return what it answers.
+
+    Raises the AutopipeError the child raised, or StageError where it crashed, broke, or took
+    longer than `timeout` seconds.
+    """
+    with tempfile.TemporaryFile() as complaints:
+        try:
+            child = subprocess.run(  # noqa: S603
+                [sys.executable, "-P", "-m", module, str(os.getpid())],
+                input=json.dumps(request).encode(),
+                stdout=subprocess.PIPE,
+                stderr=complaints,
+                timeout=timeout,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            raise StageError(f"gave no answer within {timeout:g} s") from None
+        if child.returncode < 0:
+            raise StageError(f"killed by {signal.Signals(-child.returncode).name}")
+        if child.returncode > 0:
+            raise StageError(f"broke: {_tail(complaints.fileno())}")
+    answer = json.loads(child.stdout)
+    if "error" in answer:
+        raise getattr(errors, answer["error"])(answer["message"])
+    return dict(answer["answer"])
+
+
+def serve(function: Callable[[Answer], Answer]) -> None:
+    """Answer the one request on standard input, as the main program of a child.
+
+    Whatever else is printed goes to standard error.
+    """
+    from autopipe.pipeline.lifeline import die_with_parent
+
+    die_with_parent(int(sys.argv[1]))
+    with os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8") as out:
+        os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+        try:
+            reply: object = {"answer": function(json.load(sys.stdin))}
+        except AutopipeError as error:
+            reply = {"error": type(error).__name__, "message": str(error)}
+        json.dump(reply, out)
+
+
+def _tail(descriptor: int) -> str:
+    size = os.fstat(descriptor).st_size
+    text = os.pread(descriptor, 2000, max(0, size - 2000)).decode(errors="replace")
+    lines = text.strip().splitlines()
+    return lines[-1] if lines else "no reason given"

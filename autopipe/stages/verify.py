@@ -1,0 +1,52 @@
+"""Stage *verify*: does the build compute what the model computes?"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import ClassVar, Self
+
+from autopipe.config import Pipeline
+from autopipe.config import Verify as Options
+from autopipe.pipeline.canonical import pretty
+from autopipe.pipeline.events import Warn
+from autopipe.pipeline.stage import Context, Facet, Kind, Need, Stage
+
+
+class Verify(Stage, frozen=True):
+    """Compares the build with a reference runtime; a build that fails is not published."""
+
+    name: ClassVar[str] = "verify"
+    version: ClassVar[int] = 1
+    produces: ClassVar[Kind] = Kind.REPORT
+    needs: ClassVar[Mapping[str, Need]] = {
+        "import": Need(Kind.MODEL),
+        "build": Need(Kind.LIBRARY),
+    }
+    reads: ClassVar[frozenset[Facet]] = frozenset({Facet.TVM, Facet.TARGET, Facet.REFERENCE})
+
+    options: Options
+    """Section `verify` of the pipeline file."""
+
+    @classmethod
+    def of(cls, pipeline: Pipeline, base: Path) -> Self | None:
+        """Return the stage, or None for `verify: null`."""
+        del base
+        return cls(options=pipeline.verify) if pipeline.verify else None
+
+    def run(self, ctx: Context) -> str:
+        """Write `verify.json`; raise GateError where the build is wrong."""
+        from autopipe.compiler import cpu
+        from autopipe.compiler.runtime import load_artifact
+        from autopipe.verification.check import verify
+
+        target = ctx.facts[Facet.TARGET]
+        cpu.check(cpu.machine_of(target), str(target["mcpu"]), cpu.required(target))
+        model = load_artifact(ctx.inputs["build"])
+        with TemporaryDirectory(dir=ctx.work) as scratch:
+            reference = ctx.inputs["import"] / "reference.onnx"
+            result = verify(model, reference, self.options, Path(scratch))
+        for message in result.warnings:
+            ctx.emit(Warn(stage=self.name, message=message))
+        document = pretty(result.model_dump(mode="json"))
+        (ctx.out / "verify.json").write_text(document, encoding="utf-8")
+        return result.summary()

@@ -1,0 +1,1 @@
+"""Compares what a build computes with what a reference runtime computes."""

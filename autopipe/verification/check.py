@@ -1,0 +1,151 @@
+"""Runs a build and its reference on the same inputs and compares every output."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+from safetensors import safe_open
+from safetensors.numpy import save_file
+
+from autopipe.compiler.runtime import Model
+from autopipe.config import Verify
+from autopipe.config.frozen import Frozen
+from autopipe.errors import GateError
+from autopipe.verification import reference
+from autopipe.verification.compare import (
+    Comparison,
+    check_names,
+    compare,
+    constant,
+    magnitude,
+    tolerance,
+)
+from autopipe.verification.inputs import Case, cases
+from autopipe.verification.limits import index_limits
+from autopipe.verification.reference import Expected
+
+
+class CheckedCase(Frozen, frozen=True):
+    """One case and how each output compared on it."""
+
+    name: str
+    """Name of the case."""
+    skipped: bool
+    """An edge case outside the model's domain: the reference is not finite on it."""
+    outputs: tuple[Comparison, ...]
+    """The outputs, in order; none if the case was skipped."""
+
+
+class Verification(Frozen, frozen=True):
+    """What `verify.json` holds."""
+
+    reference: str
+    """The runtime that computed the expected outputs."""
+    reference_version: str
+    """Its version."""
+    cases: tuple[CheckedCase, ...]
+    """All cases, in order."""
+    warnings: tuple[str, ...]
+    """Why parts of the comparison prove nothing."""
+
+    def summary(self) -> str:
+        """Return one line for people."""
+        errors = [output.max_abs or 0.0 for case in self.cases for output in case.outputs]
+        return (
+            f"equal to {self.reference} {self.reference_version} on "
+            f"{sum(not case.skipped for case in self.cases)} cases, "
+            f"largest error {max(errors):.2g}"
+        )
+
+
+def verify(model: Model, onnx_model: Path, options: Verify, work: Path) -> Verification:
+    """Compare a build with the model it was built from, on every case.
+
+    `work` takes inputs and expected outputs; the caller empties it. Raises GateError where
+    numbers, shapes, dtypes or names differ, SetupError where no reference is installed.
+    """
+    engine = reference.choose(options.reference)
+    limits = index_limits(onnx_model)
+    drawn = list(cases(model.signature.inputs, limits, count=options.cases, seed=options.seed))
+    paths = [work / f"{index}.safetensors" for index in range(len(drawn))]
+    for case, path in zip(drawn, paths, strict=True):
+        save_file(dict(case.arrays), path)
+    expected = reference.expect(engine, onnx_model, paths)
+    check_names([port.name for port in model.signature.outputs], expected.outputs)
+    checked = tuple(_compared(model, drawn, expected, options))
+    _raise_failure(checked)
+    return Verification(
+        reference=engine,
+        reference_version=expected.version,
+        cases=checked,
+        warnings=tuple(_warnings(checked, expected)),
+    )
+
+
+def _compared(
+    model: Model, drawn: Sequence[Case], expected: Expected, options: Verify
+) -> Iterator[CheckedCase]:
+    typical = _typical(drawn, expected)
+    for case, file in zip(drawn, expected.files, strict=True):
+        theirs = {name: _read(file, name) for name in expected.outputs}
+        if case.edge and not all(np.isfinite(array).all() for array in theirs.values()):
+            yield CheckedCase(name=case.name, skipped=True, outputs=())
+            continue
+        ours = model(case.arrays)
+        outputs = []
+        for name, array in theirs.items():
+            scale = max(typical[name], magnitude(array))
+            allowed = tolerance(array.dtype, scale, options.rtol, options.atol)
+            outputs.append(compare(name, ours[name], array, allowed))
+        yield CheckedCase(name=case.name, skipped=False, outputs=tuple(outputs))
+
+
+def _typical(drawn: Sequence[Case], expected: Expected) -> dict[str, float]:
+    """Return each output's magnitude on random inputs: on an edge there may be noise alone."""
+    files = [file for case, file in zip(drawn, expected.files, strict=True) if not case.edge]
+    return {name: max(magnitude(_read(file, name)) for file in files) for name in expected.outputs}
+
+
+def _read(file: Path, name: str) -> np.ndarray:
+    with safe_open(file, framework="np") as stored:
+        array: np.ndarray = stored.get_tensor(name)
+    return array
+
+
+def _warnings(checked: Sequence[CheckedCase], expected: Expected) -> Iterator[str]:
+    for case in checked:
+        if case.skipped:
+            yield f"case {case.name!r} is skipped: the reference is not finite on it"
+    kept = [file for case, file in zip(checked, expected.files, strict=True) if not case.skipped]
+    for name in expected.outputs:
+        reason = constant(_read(file, name) for file in kept)
+        if reason:
+            yield f"output {name!r} of the reference {reason}: comparing it proves nothing"
+
+
+def _raise_failure(checked: Sequence[CheckedCase]) -> None:
+    failed = [(case, output) for case in checked for output in case.outputs if output.failure]
+    if not failed:
+        return
+    case, worst = max(failed, key=lambda pair: pair[1].max_abs or np.inf)
+    message = f"output {worst.output!r} is wrong on case {case.name!r}: {worst.failure}"
+    if worst.max_abs is not None:
+        message += f"; largest error {worst.max_abs:.3g}"
+        message += f" ({worst.max_rel:.3g} relative)" if worst.max_rel is not None else ""
+        message += f", allowed rtol {worst.tolerance.rtol:.3g} and atol {worst.tolerance.atol:.3g}"
+    if len(failed) > 1:
+        message += f"; {len(failed)} comparisons fail in all"
+    raise GateError(f"{message}; {_advice([output for _, output in failed])}")
+
+
+def _advice(failed: Sequence[Comparison]) -> str:
+    """Say which one number would let all of them pass."""
+    settings = []
+    for name, values in (
+        ("atol", [output.enough_atol for output in failed]),
+        ("rtol", [output.enough_rtol for output in failed]),
+    ):
+        enough = [value for value in values if value is not None]
+        if len(enough) == len(values):
+            settings.append(f"verify.{name}: {max(enough):g}")
+    return f"{' or '.join(settings)} would pass" if settings else "no tolerance would pass"

@@ -1,0 +1,202 @@
+"""The rule that says whether two outputs are the same numbers.
+
+An element passes if `|ours - reference| <= atol + rtol * |reference|`, computed in float64: the
+rule of numpy's `allclose`. Unlike there, nothing broadcasts, dtypes must agree, and a value that
+is not finite never passes, on whichever side. Integers and bools must be equal.
+
+`rtol` is relative to the element. It can not cover elements near zero, where rounding errors of
+the terms that cancelled are left over; `atol` covers them, and is thus meant relative to the
+magnitude of the whole output: the defaults are multiplied by its root mean square, or a softmax
+over a thousand classes would pass with any values. An `atol` that the user gives is literal.
+"""
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from autopipe.config.frozen import Frozen
+from autopipe.errors import GateError
+
+_LARGEST = 1.0
+_ROUNDING = 1 + 1e-12
+
+
+class Tolerance(Frozen, frozen=True):
+    """How far an element may be off: `atol + rtol * |reference|`."""
+
+    rtol: float
+    """Relative to the element of the reference."""
+    atol: float
+    """Absolute."""
+
+
+EXACT = Tolerance(rtol=0.0, atol=0.0)
+
+_DEFAULTS = {
+    "float64": Tolerance(rtol=1e-6, atol=1e-7),
+    "float32": Tolerance(rtol=1e-3, atol=1e-4),
+    "float16": Tolerance(rtol=1e-2, atol=1e-2),
+}
+
+
+class Comparison(Frozen, frozen=True):
+    """What comparing one output on one case showed."""
+
+    output: str
+    """Name of the output."""
+    tolerance: Tolerance
+    """What was allowed."""
+    failure: str | None = None
+    """Why it fails, in words; null if it passes."""
+    max_abs: float | None = None
+    """Largest absolute error; null where it can not be computed."""
+    max_rel: float | None = None
+    """Largest relative error over elements whose reference is not zero."""
+    first_bad: tuple[int, ...] | None = None
+    """Index of the first element that fails."""
+    enough_atol: float | None = None
+    """The `atol` that would pass with this rtol; null where none that is allowed would."""
+    enough_rtol: float | None = None
+    """The `rtol` that would pass with this atol; null where none that is allowed would."""
+
+
+def tolerance(
+    dtype: np.dtype, magnitude: float, rtol: float | None, atol: float | None
+) -> Tolerance:
+    """Return the tolerance of an output; `rtol` and `atol` replace the defaults of its dtype."""
+    if dtype.kind != "f":
+        return EXACT
+    default = _DEFAULTS[dtype.name]
+    return Tolerance(
+        rtol=default.rtol if rtol is None else rtol,
+        atol=default.atol * (magnitude or 1.0) if atol is None else atol,
+    )
+
+
+def magnitude(array: np.ndarray) -> float:
+    """Return the root mean square of the finite elements, 0 if there are none."""
+    values = np.abs(array.astype(np.float64).ravel())
+    values = values[np.isfinite(values)]
+    peak = float(values.max(initial=0.0))
+    return peak * float(np.sqrt(np.mean((values / peak) ** 2))) if peak else 0.0
+
+
+def check_names(ours: Sequence[str], reference: Sequence[str]) -> None:
+    """Raise a GateError unless both have the same outputs in the same order."""
+    if len(ours) != len(reference):
+        raise GateError(
+            f"the build has {len(ours)} outputs ({', '.join(ours)}), "
+            f"the reference has {len(reference)} ({', '.join(reference)})"
+        )
+    for position, (mine, theirs) in enumerate(zip(ours, reference, strict=True)):
+        if mine != theirs:
+            raise GateError(
+                f"output {position} is {mine!r} in the build, {theirs!r} in the reference"
+            )
+
+
+def compare(output: str, ours: np.ndarray, reference: np.ndarray, allowed: Tolerance) -> Comparison:
+    """Compare one output with its reference."""
+    for what, mine, theirs in (
+        ("shape", list(ours.shape), list(reference.shape)),
+        ("dtype", ours.dtype, reference.dtype),
+    ):
+        if mine != theirs:
+            failure = f"its {what} is {mine}, the reference's is {theirs}"
+            return Comparison(output=output, tolerance=allowed, failure=failure)
+    for owner, array in (("the build", ours), ("the reference", reference)):
+        strange = ~np.isfinite(array)
+        if strange.any():
+            failure = f"{_count(strange)} of {owner} are not finite, first {_at(array, strange)}"
+            first = _first(strange)
+            return Comparison(output=output, tolerance=allowed, failure=failure, first_bad=first)
+    if reference.dtype.kind == "f":
+        return _compare_floats(output, ours, reference, allowed)
+    return _compare_exact(output, ours, reference)
+
+
+def constant(outputs: Iterable[np.ndarray]) -> str | None:
+    """Return why these results of one output, for different inputs, prove nothing; or None."""
+    first: np.ndarray | None = None
+    uniform = same = True
+    count = 0
+    for array in outputs:
+        first = array if first is None else first
+        count += 1
+        uniform = uniform and array.size > 1 and bool(np.all(array == array.flat[0]))
+        same = same and np.array_equal(array, first)
+    if uniform:
+        return "is one value everywhere"
+    return "is the same for all inputs" if same and count > 1 else None
+
+
+def _compare_exact(output: str, ours: np.ndarray, reference: np.ndarray) -> Comparison:
+    bad = ours != reference
+    if not bad.any():
+        return Comparison(output=output, tolerance=EXACT, max_abs=0.0, max_rel=0.0)
+    unequal = f"{_count(bad)} differ where {reference.dtype} must be equal"
+    largest = max(abs(int(a) - int(b)) for a, b in zip(ours[bad], reference[bad], strict=True))
+    return Comparison(
+        output=output,
+        tolerance=EXACT,
+        failure=f"{unequal}, {_both(ours, reference, bad)}",
+        max_abs=float(largest),
+        first_bad=_first(bad),
+    )
+
+
+def _compare_floats(
+    output: str, ours: np.ndarray, reference: np.ndarray, allowed: Tolerance
+) -> Comparison:
+    size = np.abs(reference.astype(np.float64))
+    with np.errstate(all="ignore"):
+        error = np.abs(ours.astype(np.float64) - reference.astype(np.float64))
+        bad = ~(error <= allowed.atol + allowed.rtol * size)
+        relative = (error / size)[size > 0]
+    result = Comparison(
+        output=output,
+        tolerance=allowed,
+        max_abs=_finite(error.max(initial=0.0)),
+        max_rel=_finite(relative.max(initial=0.0)),
+    )
+    if not bad.any():
+        return result
+    with np.errstate(all="ignore"):
+        enough_atol = (error * _ROUNDING - allowed.rtol * size)[bad].max()
+        enough_rtol = ((error * _ROUNDING - allowed.atol) / size)[bad].max()
+    update = {
+        "failure": f"{_count(bad)} differ too much, {_both(ours, reference, bad)}",
+        "first_bad": _first(bad),
+        "enough_atol": _advisable(float(enough_atol)),
+        "enough_rtol": _advisable(float(enough_rtol)),
+    }
+    return result.model_copy(update=update)
+
+
+def _advisable(value: float) -> float | None:
+    """Return the next number of two digits, or None beyond what a pipeline file may say."""
+    if not 0 < value < _LARGEST:
+        return None
+    step = 10.0 ** (np.floor(np.log10(value)) - 1)
+    return float(f"{np.ceil(value / step * _ROUNDING) * step:.6g}")
+
+
+def _finite(value: np.floating) -> float | None:
+    return float(value) if np.isfinite(value) else None
+
+
+def _first(bad: np.ndarray) -> tuple[int, ...]:
+    return tuple(int(index) for index in np.unravel_index(int(bad.argmax()), bad.shape))
+
+
+def _count(bad: np.ndarray) -> str:
+    return f"{int(bad.sum())} of {bad.size} values"
+
+
+def _at(array: np.ndarray, bad: np.ndarray) -> str:
+    index = _first(bad)
+    return f"{array[index]} at {list(index)}"
+
+
+def _both(ours: np.ndarray, reference: np.ndarray, bad: np.ndarray) -> str:
+    return f"first {_at(ours, bad)}, expected {reference[_first(bad)]}"

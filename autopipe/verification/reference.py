@@ -1,0 +1,103 @@
+"""Computes the expected outputs with a runtime that is not TVM, in a process of its own."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+
+from autopipe import child
+from autopipe.errors import SetupError, StageError
+
+ENGINES = ("onnxruntime", "onnx")
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """The outputs that a reference computed."""
+
+    version: str
+    """Version of the engine."""
+    outputs: tuple[str, ...]
+    """Names of the outputs, in order."""
+    files: tuple[Path, ...]
+    """The outputs of each case, as safetensors."""
+
+
+_Run = Callable[[dict[str, np.ndarray]], Sequence[object]]
+
+
+def choose(wanted: str) -> str:
+    """Return the engine to use for `onnxruntime`, `onnx` or `auto`.
+
+    Raises SetupError where it is not installed: a build is never verified against nothing.
+    """
+    candidates = ENGINES if wanted == "auto" else (wanted,)
+    for engine in candidates:
+        if find_spec(engine) is not None:
+            return engine
+    raise SetupError(
+        f"the reference {wanted!r} is not installed: pip install {candidates[0]}, "
+        "or set `verify: null` to publish unchecked builds"
+    )
+
+
+def expect(engine: str, model: Path, cases: Sequence[Path]) -> Expected:
+    """Compute the outputs for each case, a safetensors file, into a file beside it.
+
+    Raises StageError where the engine refuses the model or an input.
+    """
+    files = tuple(case.with_suffix(".expected") for case in cases)
+    request = {
+        "engine": engine,
+        "model": str(model),
+        "cases": [(str(case), str(file)) for case, file in zip(cases, files, strict=True)],
+    }
+    try:
+        answer = child.call(__name__, request)
+    except StageError as error:
+        raise StageError(f"the reference {engine} failed: {error}") from None
+    return Expected(version(engine), tuple(answer["outputs"]), files)
+
+
+def _answer(request: child.Answer) -> child.Answer:
+    from safetensors.numpy import load_file, save_file
+
+    start = _onnxruntime if request["engine"] == "onnxruntime" else _onnx
+    try:
+        names, run = start(request["model"])
+        for case, file in request["cases"]:
+            outputs = zip(names, run(load_file(case)), strict=True)
+            save_file({name: _array(name, value) for name, value in outputs}, file)
+    except Exception as error:  # the runtimes' errors have no base in common
+        lines = str(error).strip().splitlines() or [type(error).__name__]
+        raise StageError(lines[0]) from error
+    return {"outputs": names}
+
+
+def _onnxruntime(model: str) -> tuple[list[str], _Run]:
+    import onnxruntime
+
+    onnxruntime.set_default_logger_severity(4)
+    session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
+    names = [output.name for output in session.get_outputs()]
+    return names, lambda inputs: session.run(names, inputs)
+
+
+def _onnx(model: str) -> tuple[list[str], _Run]:
+    from onnx.reference import ReferenceEvaluator
+
+    evaluator = ReferenceEvaluator(model)
+    return evaluator.output_names, lambda inputs: evaluator.run(None, inputs)
+
+
+def _array(name: str, value: object) -> np.ndarray:
+    if not isinstance(value, np.ndarray | np.generic):
+        raise StageError(f"output {name!r} is a {type(value).__name__}, not a tensor")
+    return np.asarray(value, order="C")
+
+
+if __name__ == "__main__":
+    child.serve(_answer)

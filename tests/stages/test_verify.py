@@ -1,0 +1,194 @@
+import json
+import re
+import textwrap
+
+import numpy as np
+import pytest
+
+from autopipe.compiler import cpu
+from autopipe.config import Verify as Options
+from autopipe.errors import GateError, SetupError, StageError, TargetError
+from autopipe.pipeline.events import Event, Warn
+from autopipe.stages.verify import Verify
+from autopipe.verification import reference
+from autopipe.verification.inputs import cases
+from tests import small_build
+
+WRONG = {
+    "reduction starts from what was there": """
+        for i, j in T.grid(4, 8):
+            for k in range(8):
+                C[i, j] = C[i, j] + A[i, k] * B[k, j]
+    """,
+    "indices swapped": small_build.DENSE.replace("B[k, j]", "B[j, k]"),
+    "last tile of the reduction left out": small_build.DENSE.replace("range(8)", "range(7)"),
+    "last row left out": small_build.DENSE.replace("grid(4, 8)", "grid(3, 8)"),
+    "one element off by one percent": small_build.DENSE
+    + "C[3, 7] = C[3, 7] * T.float32(1.01) + T.float32(0.01)",
+}
+
+RIGHT = {
+    "as written": small_build.DENSE,
+    "reduction backwards": small_build.DENSE.replace("[i, k] * B[k,", "[i, 7 - k] * B[7 - k,"),
+    "reduction outside": """
+        for i, j in T.grid(4, 8):
+            C[i, j] = T.float32(0)
+        for k, i, j in T.grid(8, 4, 8):
+            C[i, j] = C[i, j] + A[i, k] * B[k, j]
+    """,
+    "two partial sums": """
+        for i, j in T.grid(4, 8):
+            C[i, j] = T.float32(0)
+            for k in range(4):
+                C[i, j] = C[i, j] + (A[i, k] * B[k, j] + A[i, k + 4] * B[k + 4, j])
+    """,
+    "parallel and vectorized": """
+        for i in T.parallel(4):
+            for j in T.vectorized(8):
+                C[i, j] = T.float32(0)
+            for k in range(8):
+                for j in T.vectorized(8):
+                    C[i, j] = C[i, j] + A[i, k] * B[k, j]
+    """,
+}
+
+
+def stage(**options):
+    return Verify(options=Options(**options))
+
+
+def report(ctx):
+    return json.loads((ctx.out / "verify.json").read_text())
+
+
+def test_a_right_build_passes_and_says_how_close_it_is(context):
+    events: list[Event] = []
+    ctx = context(events)
+    assert stage().run(ctx).startswith("equal to onnxruntime ")
+    assert events == []
+    found = report(ctx)
+    assert [case["name"] for case in found["cases"]] == [
+        "random-0", "random-1", "random-2", "zeros", "ones", "large", "small", "negative",
+    ]  # fmt: skip
+    outputs = [output for case in found["cases"] for output in case["outputs"]]
+    assert {output["output"] for output in outputs} == {"scores", "best"}
+    assert all(output["failure"] is None for output in outputs)
+    assert list(ctx.work.iterdir()) == []
+
+
+@pytest.mark.parametrize("kernel", WRONG.values(), ids=WRONG.keys())
+def test_a_wrong_kernel_is_caught(context, tmp_path, kernel):
+    small_build.save_library(tmp_path, textwrap.dedent(kernel))
+    ctx = context(build=tmp_path)
+    with pytest.raises(GateError, match=r"output '(scores|best)' is wrong on case"):
+        stage().run(ctx)
+    assert list(ctx.out.iterdir()) == []
+
+
+@pytest.mark.parametrize("kernel", RIGHT.values(), ids=RIGHT.keys())
+def test_a_reordered_kernel_passes(context, tmp_path, kernel):
+    small_build.save_library(tmp_path, textwrap.dedent(kernel))
+    stage().run(context(build=tmp_path))
+
+
+def test_the_advised_tolerance_does_pass(context, tmp_path):
+    wrong = small_build.DENSE.replace("T.float32(0)", "T.float32(0.01)")
+    small_build.save_library(tmp_path, wrong)
+    with pytest.raises(GateError) as caught:
+        stage(reference="onnx").run(context(build=tmp_path))
+    message = str(caught.value)
+    assert re.search(r"largest error 0\.00\d+ \(.* relative\), allowed rtol 0\.001 and", message)
+    [(atol, rtol)] = re.findall(r"verify\.atol: (\S+) or verify\.rtol: (\S+) would pass", message)
+    stage(reference="onnx", atol=float(atol)).run(context(build=tmp_path))
+    stage(reference="onnx", rtol=float(rtol)).run(context(build=tmp_path))
+
+
+def test_both_references_agree(context):
+    assert stage(reference="onnx").run(context()).startswith("equal to onnx ")
+    assert stage(reference="onnxruntime").run(context()).startswith("equal to onnxruntime ")
+
+
+def test_a_missing_reference_is_no_verification(context, monkeypatch):
+    installed = {"onnx"}
+    monkeypatch.setattr(reference, "find_spec", lambda name: True if name in installed else None)
+    assert stage().run(context()).startswith("equal to onnx ")
+    with pytest.raises(SetupError, match="'onnxruntime' is not installed: pip install onnxruntime"):
+        stage(reference="onnxruntime").run(context())
+    installed.clear()
+    with pytest.raises(SetupError, match="'auto' is not installed"):
+        stage().run(context())
+
+
+def test_a_reference_that_refuses_the_model_is_no_verification(context, tmp_path, model):
+    import onnx
+
+    graph = onnx.load(model / "reference.onnx")
+    graph.graph.node[0].op_type = "NoSuchOp"
+    onnx.save(graph, tmp_path / "reference.onnx")
+    with pytest.raises(StageError, match=r"the reference onnxruntime failed: .*NoSuchOp"):
+        stage().run(context(**{"import": tmp_path}))
+
+
+def test_a_constant_reference_is_reported(context, tmp_path, model):
+    import onnx
+    from onnx import numpy_helper
+
+    graph = onnx.load(model / "reference.onnx")
+    for tensor in graph.graph.initializer:
+        zeros = np.zeros_like(numpy_helper.to_array(tensor))
+        tensor.CopyFrom(numpy_helper.from_array(zeros, tensor.name))
+    onnx.save(graph, tmp_path / "reference.onnx")
+    small_build.save_library(tmp_path, "for i, j in T.grid(4, 8):\n    C[i, j] = T.float32(0)")
+    from safetensors.numpy import save_file
+
+    zeros = {name: np.zeros_like(array) for name, array in small_build.weights().items()}
+    save_file(zeros, tmp_path / "weights.safetensors")
+    events: list[Event] = []
+    ctx = context(events, **{"import": tmp_path, "build": tmp_path})
+    stage().run(ctx)
+    messages = [event.message for event in events if isinstance(event, Warn)]
+    assert messages == report(ctx)["warnings"]
+    assert messages == [
+        f"output {name!r} of the reference is one value everywhere: comparing it proves nothing"
+        for name in ("scores", "best")
+    ]
+
+
+def test_nan_fails_on_random_inputs_and_only_skips_edges(context, tmp_path, model):
+    import onnx
+
+    graph = onnx.load(model / "reference.onnx")
+    graph.graph.node[1].op_type = "Sqrt"
+    onnx.save(graph, tmp_path / "reference.onnx")
+    with pytest.raises(GateError, match=r"'random-0': .* values of the reference are not finite"):
+        stage().run(context(**{"import": tmp_path}))
+
+
+def test_outputs_in_another_order_are_refused(context, tmp_path, library):
+    document = json.loads((library / "library.json").read_text())
+    document["outputs"].reverse()
+    for name in ("lib.so", "weights.safetensors"):
+        (tmp_path / name).write_bytes((library / name).read_bytes())
+    (tmp_path / "library.json").write_text(json.dumps(document))
+    with pytest.raises(GateError, match="output 0 is 'best' in the build, 'scores' in the"):
+        stage().run(context(build=tmp_path))
+
+
+def test_a_build_for_another_processor_is_not_run(context, monkeypatch):
+    monkeypatch.setattr(cpu, "available", lambda: frozenset({"sse3", "ssse3"}))
+    with pytest.raises(
+        TargetError, match=r"built for x86-64-v2, but this CPU \(.*\) has no popcnt"
+    ):
+        stage().run(context())
+
+
+def test_the_number_of_cases_and_the_seed_are_used(context, monkeypatch):
+    seen = []
+
+    def spy(ports, limits, *, count, seed):
+        seen.append((limits, count, seed))
+        return cases(ports, limits, count=count, seed=seed)
+
+    monkeypatch.setattr("autopipe.verification.check.cases", spy)
+    stage(cases=1, seed=9).run(context())
+    assert seen == [({"ids": 5}, 1, 9)]

@@ -1,0 +1,186 @@
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from autopipe.errors import GateError
+from autopipe.verification.compare import (
+    EXACT,
+    Tolerance,
+    check_names,
+    compare,
+    constant,
+    magnitude,
+    tolerance,
+)
+
+TOLERANCE = Tolerance(rtol=1e-3, atol=1e-4)
+
+
+def failure(ours, reference, allowed=TOLERANCE):
+    return compare("y", np.asarray(ours), np.asarray(reference), allowed).failure
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16"])
+def test_the_default_limit_is_where_it_says(dtype):
+    allowed = tolerance(np.dtype(dtype), 2.0, None, None)
+    reference = np.array([3.0], "float64")
+    limit = allowed.atol + allowed.rtol * 3.0
+    assert failure(reference + limit * 0.999, reference, allowed) is None
+    assert failure(reference + limit * 1.001, reference, allowed)
+    assert failure(reference - limit * 1.001, reference, allowed)
+
+
+def test_float16_is_compared_in_float64():
+    reference = np.array([60000, 1000], "float16")
+    ours = np.array([-60000, 1000], "float16")  # the difference overflows float16
+    result = compare("y", ours, reference, Tolerance(rtol=1e-2, atol=1e-2))
+    assert result.failure
+    assert result.max_abs == 120000
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "int64", "bool"])
+def test_integers_and_bools_are_exact(dtype):
+    allowed = tolerance(np.dtype(dtype), 1.0, 0.5, 0.5)
+    assert allowed == EXACT
+    reference = np.array([0, 1, 1], dtype)
+    assert failure(reference, reference, allowed) is None
+    wrong = compare("y", np.array([0, 1, 0], dtype), reference, allowed)
+    assert "1 of 3 values differ" in str(wrong.failure)
+    assert (wrong.first_bad, wrong.max_abs) == ((2,), 1.0)
+    assert wrong.enough_atol is wrong.enough_rtol is None
+
+
+def test_large_integers_are_not_rounded():
+    assert failure(np.array([2**53 + 1]), np.array([2**53])) is not None
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_what_is_not_finite_never_passes(bad):
+    strange, plain = np.array([1.0, bad]), np.array([1.0, 1.0])
+    ours = f"1 of 2 values of the build are not finite, first {bad} at [1]"
+    assert failure(strange, plain) == ours
+    assert failure(plain, strange) == ours.replace("build", "reference")
+    assert failure(strange, strange) == ours
+
+
+@pytest.mark.parametrize(
+    ("ours", "reference", "message"),
+    [
+        (np.zeros((4, 4)), np.zeros(()), r"its shape is [4, 4], the reference's is []"),
+        (np.zeros((1, 4)), np.zeros(4), "its shape is [1, 4], the reference's is [4]"),
+        (np.zeros(0), np.zeros(3), "its shape is [0], the reference's is [3]"),
+        (np.zeros(3, "float32"), np.zeros(3), "its dtype is float32, the reference's is float64"),
+        (np.zeros(3, "int32"), np.zeros(3, "bool"), "its dtype is int32, the reference's is bool"),
+    ],
+)
+def test_shapes_and_dtypes_must_agree(ours, reference, message):
+    assert failure(ours, reference) == message
+
+
+def test_an_empty_output_passes():
+    assert failure(np.zeros((0, 3)), np.zeros((0, 3))) is None
+
+
+def test_the_first_bad_element_is_named():
+    reference = np.ones((2, 3))
+    ours = reference.copy()
+    ours[1, 1:] = [3.0, 2.0]
+    result = compare("y", ours, reference, TOLERANCE)
+    assert result.failure == "2 of 6 values differ too much, first 3.0 at [1, 1], expected 1.0"
+    assert (result.first_bad, result.max_abs, result.max_rel) == ((1, 1), 2.0, 2.0)
+
+
+def test_the_tolerance_that_passes_is_named():
+    result = compare("y", np.array([1.25, 0.0]), np.array([1.0, 0.0]), TOLERANCE)
+    assert result.enough_atol == pytest.approx(0.25, rel=0.02)
+    assert result.enough_rtol == pytest.approx(0.25, rel=0.02)
+
+
+def test_no_tolerance_that_a_pipeline_can_not_say_is_advised():
+    result = compare("y", np.array([40.0]), np.array([10.0]), TOLERANCE)
+    assert result.enough_rtol is result.enough_atol is None
+
+
+def test_near_zero_no_relative_tolerance_passes():
+    result = compare("y", np.array([0.5]), np.array([0.0]), TOLERANCE)
+    assert result.enough_rtol is None
+    assert result.enough_atol == pytest.approx(0.5, rel=0.03)
+
+
+finite = hnp.arrays(
+    np.float64,
+    hnp.array_shapes(max_dims=3, max_side=4),
+    elements=st.floats(-1e6, 1e6, allow_subnormal=False),
+)
+
+
+@given(finite)
+def test_an_output_equals_itself(array):
+    assert failure(array, array, EXACT) is None
+
+
+@given(finite, st.data())
+def test_one_element_beyond_the_limit_is_found_wherever_it_is(array, data):
+    at = tuple(data.draw(st.integers(0, side - 1)) for side in array.shape)
+    ours = array.copy()
+    ours[at] += (TOLERANCE.atol + TOLERANCE.rtol * abs(array[at])) * data.draw(
+        st.sampled_from([-1.01, 1.01, 1e3])
+    )
+    result = compare("y", ours, array, TOLERANCE)
+    assert result.failure
+    assert result.first_bad == at
+
+
+@given(finite, st.floats(1e-6, 1.0), st.data())
+def test_what_a_message_advises_does_pass(reference, scale, data):
+    noise = data.draw(hnp.arrays(np.float64, reference.shape, elements=st.floats(-1, 1)))
+    ours = reference + noise * scale
+    result = compare("y", ours, reference, TOLERANCE)
+    assume(result.failure is not None)
+    if result.enough_atol is not None:
+        advised = Tolerance(rtol=TOLERANCE.rtol, atol=result.enough_atol)
+        assert failure(ours, reference, advised) is None
+    if result.enough_rtol is not None:
+        advised = Tolerance(rtol=result.enough_rtol, atol=TOLERANCE.atol)
+        assert failure(ours, reference, advised) is None
+
+
+@given(finite)
+def test_agrees_with_numpy_on_finite_values(reference):
+    ours = reference * 1.0005 + 2e-4
+    theirs = np.allclose(ours, reference, rtol=TOLERANCE.rtol, atol=TOLERANCE.atol)
+    assert (failure(ours, reference) is None) == theirs
+
+
+def test_a_default_is_scaled_and_a_given_tolerance_is_literal():
+    single = np.dtype("float32")
+    assert tolerance(single, 1e-3, None, None).atol == pytest.approx(1e-7)
+    assert tolerance(single, 0.0, None, None).atol == pytest.approx(1e-4)
+    assert tolerance(single, 1e-3, None, 0.5).atol == 0.5
+    assert tolerance(single, 1e-3, 0.0, None).rtol == 0.0
+
+
+@pytest.mark.parametrize(
+    ("array", "expected"),
+    [([3.0, -3.0], 3.0), ([0.0], 0.0), ([], 0.0), ([1e200, 1e200], 1e200), ([np.inf, 2.0], 2.0)],
+)
+def test_magnitude_is_the_root_mean_square(array, expected):
+    assert magnitude(np.array(array)) == pytest.approx(expected)
+
+
+def test_names_must_be_the_same_in_the_same_order():
+    check_names(["a", "b"], ["a", "b"])
+    with pytest.raises(GateError, match=r"has 1 outputs \(a\), the reference has 2 \(a, b\)"):
+        check_names(["a"], ["a", "b"])
+    with pytest.raises(GateError, match="output 0 is 'b' in the build, 'a' in the reference"):
+        check_names(["b", "a"], ["a", "b"])
+
+
+def test_constant_outputs_prove_nothing():
+    varied, other = np.array([1.0, 2.0]), np.array([3.0, 2.0])
+    assert constant([varied, other]) is None
+    assert constant([varied, varied]) == "is the same for all inputs"
+    assert constant([np.full(3, 0.001), np.full(3, 0.002)]) == "is one value everywhere"
+    assert constant([np.array(1.0), np.array(2.0)]) is None  # a scalar may be one value

@@ -1,0 +1,61 @@
+import numpy as np
+import pytest
+
+from autopipe.compiler.runtime import Port
+from autopipe.verification.inputs import cases
+
+DTYPES = ["bool", "int8", "uint8", "int32", "int64", "float16", "float32", "float64"]
+
+
+def drawn(dtype, limits=None, shape=(4, 50), seed=0):
+    port = Port(name="x", shape=shape, dtype=dtype)
+    return {case.name: case for case in cases([port], limits or {}, count=3, seed=seed)}
+
+
+def values(case):
+    return case.arrays["x"]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", [(), (0,), (2, 3)])
+def test_every_case_has_the_shape_and_dtype_of_the_port(dtype, shape):
+    for case in drawn(dtype, shape=shape).values():
+        assert (values(case).shape, values(case).dtype) == (shape, np.dtype(dtype))
+
+
+def test_the_same_seed_gives_the_same_inputs_and_others_differ():
+    first, again, other = drawn("float32"), drawn("float32"), drawn("float32", seed=1)
+    assert all(np.array_equal(values(first[name]), values(again[name])) for name in first)
+    assert not np.array_equal(values(first["random-0"]), values(other["random-0"]))
+    assert not np.array_equal(values(first["random-0"]), values(first["random-1"]))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+def test_floats_meet_their_edges_and_stay_finite_and_normal(dtype):
+    found = drawn(dtype)
+    assert list(found) == [
+        "random-0", "random-1", "random-2", "zeros", "ones", "large", "small", "negative",
+    ]  # fmt: skip
+    assert [name for name in found if not found[name].edge] == list(found)[:3]
+    assert not values(found["zeros"]).any()
+    assert (values(found["ones"]) == 1).all()
+    assert 50 < np.abs(values(found["large"])).max() < 1000
+    assert 0 < np.abs(values(found["small"])).max() < 0.01
+    assert (values(found["negative"]) <= 0).all()
+    for case in found.values():
+        array = np.abs(values(case).astype("float32"))
+        assert np.isfinite(array).all()
+        assert (array[array > 0] >= np.finfo("float32").smallest_normal).all()
+
+
+def test_an_input_that_selects_stays_in_its_table():
+    for case in drawn("int64", {"x": 5}).values():
+        assert ((values(case) >= 0) & (values(case) < 5)).all()
+    assert values(drawn("int64", {"x": 5})["large"]).max() == 4
+    assert all(not values(case).any() for case in drawn("int64", {"x": 1}).values())
+
+
+def test_bytes_use_their_whole_range():
+    assert values(drawn("int8", shape=(5000,))["random-0"]).min() == -128
+    assert values(drawn("uint8")["large"]).min() == 255
+    assert set(np.unique(values(drawn("bool")["random-0"]))) == {False, True}

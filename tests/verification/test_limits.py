@@ -1,0 +1,45 @@
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+from autopipe.verification.limits import index_limits
+
+
+def saved(tmp_path, nodes, tables, ids=("ids",)):
+    inputs = [helper.make_tensor_value_info(name, TensorProto.INT64, [2]) for name in ids]
+    outputs = [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)]
+    initializers = [numpy_helper.from_array(np.zeros(s, "f4"), n) for n, s in tables.items()]
+    model = helper.make_model(helper.make_graph(nodes, "g", inputs, outputs, initializers))
+    onnx.save(model, tmp_path / "m.onnx")
+    return tmp_path / "m.onnx"
+
+
+def gather(table, ids, output="y", axis=0):
+    return helper.make_node("Gather", [table, ids], [output], axis=axis)
+
+
+def test_the_size_of_the_table_is_the_limit(tmp_path):
+    assert index_limits(saved(tmp_path, [gather("t", "ids")], {"t": (7, 3)})) == {"ids": 7}
+    model = saved(tmp_path, [gather("t", "ids", axis=-1)], {"t": (7, 3)})
+    assert index_limits(model) == {"ids": 3}
+
+
+def test_the_smallest_of_several_tables_counts_through_casts_and_reshapes(tmp_path):
+    nodes = [
+        helper.make_node("Cast", ["ids"], ["small"], to=TensorProto.INT32),
+        gather("long", "ids", "a"),
+        gather("short", "small", "b"),
+        helper.make_node("Add", ["a", "b"], ["y"]),
+    ]
+    model = saved(tmp_path, nodes, {"long": (9, 3), "short": (4, 3)})
+    assert index_limits(model) == {"ids": 4}
+
+
+def test_a_table_of_unknown_size_allows_its_first_entry(tmp_path):
+    nodes = [helper.make_node("Relu", ["t"], ["computed"]), gather("computed", "ids")]
+    assert index_limits(saved(tmp_path, nodes, {"t": (7, 3)})) == {"ids": 1}
+
+
+def test_an_input_that_selects_nothing_has_no_limit(tmp_path):
+    nodes = [helper.make_node("Cast", ["ids"], ["y"], to=TensorProto.FLOAT)]
+    assert index_limits(saved(tmp_path, nodes, {})) == {}
