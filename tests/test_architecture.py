@@ -1,0 +1,116 @@
+"""Rules of the code base that no linter knows."""
+
+import ast
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from autopipe import errors
+from autopipe.cli import app
+
+ROOT = Path(__file__).parents[1]
+SOURCES = sorted((ROOT / "autopipe").rglob("*.py"))
+QUICKSTART = "pipelines/squeezenet.yaml"
+HEAVY = ["tvm", "tvm_ffi", "onnx", "onnxruntime", "onnxslim", "xgboost", "numpy", "scipy"]
+LIGHT = [["--help"], ["run", "--help"], ["validate", QUICKSTART], ["plan", QUICKSTART], ["schema"]]
+IMPORTED = f"""
+import json, sys
+from autopipe.__main__ import main
+try:
+    main()
+except SystemExit as end:
+    code = end.code
+else:
+    code = 0
+imported = [name for name in {HEAVY} if name in sys.modules]
+print(json.dumps({{"code": code or 0, "imported": imported}}), file=sys.stderr)
+"""
+
+
+@pytest.mark.parametrize("arguments", LIGHT, ids=" ".join)
+def test_light_commands_import_nothing_heavy(tmp_path, arguments):
+    environ = {**os.environ, "AUTOPIPE_STORE": str(tmp_path / "store")}
+    done = subprocess.run(
+        [sys.executable, "-c", IMPORTED, *arguments],
+        cwd=ROOT,
+        env=environ,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert json.loads(done.stderr.splitlines()[-1]) == {"code": 0, "imported": []}, done.stderr
+
+
+def test_the_contracts_hold_without_the_heavy_packages():
+    """What a newcomer imports to write a stage or a reporter starts at once."""
+    names = "autopipe, autopipe.config, autopipe.pipeline.stage, autopipe.report, autopipe.stages"
+    code = f"import {names}, sys; print([m for m in {HEAVY} if m in sys.modules])"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "[]"
+
+
+def test_files_stay_short():
+    assert {p.name: n for p in SOURCES if (n := len(p.read_text().splitlines())) > 250} == {}
+
+
+def test_functions_stay_short():
+    functions = [
+        (f"{path.relative_to(ROOT)}:{node.name}", (node.end_lineno or 0) - node.lineno + 1)
+        for path in SOURCES
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.FunctionDef)
+    ]
+    assert {name: lines for name, lines in functions if lines > 45} == {}
+
+
+def test_a_file_is_called_after_what_is_in_it():
+    vague = {"utils", "util", "helpers", "common", "base", "manager", "misc"}
+    assert vague.isdisjoint(path.stem for path in SOURCES)
+
+
+def exit_codes():
+    """The exit code of each class, as the docstring of `errors` says."""
+    lines = re.findall(r"^ +- (\w+) .* exit (\d+)$", errors.__doc__ or "", re.MULTILINE)
+    return {name: int(code) for name, code in lines}
+
+
+def test_every_error_has_the_documented_exit_code():
+    classes = errors.AutopipeError.__subclasses__()
+    assert exit_codes() == {error.__name__: error.exit_code for error in classes}
+
+
+def test_the_readme_lists_every_exit_code():
+    readme = (ROOT / "README.md").read_text()
+    rows = {int(code) for code in re.findall(r"^\| (\d+) \|", readme, re.MULTILINE)}
+    assert rows == {*exit_codes().values(), 0, errors.AutopipeError.exit_code, 130, 143}
+
+
+def test_the_readme_lists_every_command():
+    section = (ROOT / "README.md").read_text().split("## Commands")[1].split("\n## ")[0]
+    listed = set(re.findall(r"^\| `(\w+)", section, re.MULTILINE))
+    known = {command.callback.__name__ for command in app.registered_commands if command.callback}
+    assert listed == known | {group.name for group in app.registered_groups}
+
+
+def test_every_decision_is_a_page_with_its_three_parts():
+    pages = sorted((ROOT / "docs" / "adr").glob("*.md"))
+    assert [page.name[:4] for page in pages] == [f"{n:04}" for n in range(1, len(pages) + 1)]
+    for page in pages:
+        headings = re.findall(r"^## (\w+)", page.read_text(), re.MULTILINE)
+        assert headings[:3] == ["Context", "Decision", "Consequences"], page.name
+        assert len(page.read_text().splitlines()) <= 60, page.name
+
+
+def test_links_between_pages_lead_somewhere():
+    pages = [ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").rglob("*.md")]
+    for page in pages:
+        for link in re.findall(r"\]\((?!https?:|#)([^)#\s]+)", page.read_text()):
+            assert (page.parent / link).exists(), f"{page.name}: {link}"
