@@ -64,7 +64,7 @@ def shown(name: object, longest: int = 80) -> str:
 def refusal(file: Path, problems: Iterable[Problem]) -> ConfigError:
     """Return the error that tells all problems, in the order of the file, then of the options."""
     ordered = sorted(problems, key=lambda problem: problem.place)
-    lines = list(dict.fromkeys(problem.line(file) for problem in ordered))
+    lines = [problem.line(file) for problem in ordered]
     rest = len(lines) - _MOST_LINES
     more = [f"{shown(file, _LONGEST_PATH)}: and {rest} more"] if rest > 0 else []
     return ConfigError("\n".join(lines[:_MOST_LINES] + more))

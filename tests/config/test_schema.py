@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from autopipe.config import Pipeline
 from autopipe.config.generate import BEGIN, END, generated, main
 from autopipe.config.load import load
-from autopipe.config.schema import field_table, json_schema, section_keys
+from autopipe.config.schema import _tidy, field_table, json_schema, section_keys
 from tests.config.conftest import GOOD
 
 ROOT = Path(__file__).parents[2]
@@ -94,12 +94,13 @@ def test_make_gen_writes_schema_and_table(tmp_path, monkeypatch):
     assert schema == (ROOT / "schemas" / "pipeline.schema.json").read_text()
 
 
-def test_a_readme_without_the_table_is_not_overwritten(tmp_path, monkeypatch):
+@pytest.mark.parametrize("text", ["precious", f"{BEGIN}precious"])
+def test_a_readme_without_the_table_is_not_overwritten(tmp_path, monkeypatch, text):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "README.md").write_text("precious")
+    (tmp_path / "README.md").write_text(text)
     with pytest.raises(ValueError, match="has no lines"):
         main()
-    assert (tmp_path / "README.md").read_text() == "precious"
+    assert (tmp_path / "README.md").read_text() == text
 
 
 def test_the_schema_is_a_schema():
@@ -154,6 +155,12 @@ def test_an_editor_sees_sentences_and_defaults_as_they_are_written():
     assert "given up" in timeout["description"]
     cores = json_schema()["$defs"]["Target"]["properties"]["num_cores"]
     assert "\n" not in cores["description"]
+
+
+def test_a_field_may_have_any_name():
+    schema = {"properties": {"default": {"type": "string"}, "description": {"type": "string"}}}
+    _tidy(schema)
+    assert set(schema["properties"]) == {"default", "description"}
 
 
 @pytest.mark.parametrize(

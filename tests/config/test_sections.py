@@ -3,7 +3,7 @@
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from autopipe.config import Benchmark, Layout, Schedules
+from autopipe.config import Benchmark, Layout, Schedules, Verify
 from autopipe.config.quantity import Duration, duration
 from tests.config.conftest import GOOD
 
@@ -36,6 +36,12 @@ def test_a_number_of_seconds_is_in_range_too(wrong):
 @pytest.mark.parametrize("text", ["300ms", "20s", "5m", "2h", "90m", "1500ms", "10ms"])
 def test_seconds_are_written_as_a_person_writes_them(text):
     assert duration(SECONDS.validate_python(text)) == text
+
+
+@pytest.mark.parametrize("number", [float("inf"), float("nan")])
+def test_code_can_not_make_a_tolerance_that_everything_meets(number):
+    with pytest.raises(ValidationError, match="finite"):
+        Verify(atol=number)
 
 
 def test_code_and_json_write_seconds():
