@@ -17,6 +17,9 @@ from autopipe.errors import AutopipeError, StageError
 
 Answer = Mapping[str, Any]
 
+_NO_TELEMETRY = {"ORT_DISABLE_TELEMETRY": "1"}
+"""From 1.29 on, importing onnxruntime uploads what it learns, unless this is set before."""
+
 
 def call(module: str, request: Mapping[str, object], *, timeout: float | None = None) -> Answer:
     """Run `python -m module` on a request and return what it answers.
@@ -31,6 +34,7 @@ def call(module: str, request: Mapping[str, object], *, timeout: float | None = 
                 input=json.dumps(request).encode(),
                 stdout=subprocess.PIPE,
                 stderr=complaints,
+                env=os.environ | _NO_TELEMETRY,
                 timeout=timeout,
                 check=False,
             )

@@ -1,0 +1,80 @@
+"""One contender: loads a model and times it, as the main program of its own process.
+
+Its process is all it has in common with the others: the idle threads of a runtime that is only
+loaded spin, and steal a core from whatever is timed beside it.
+"""
+
+import time
+from collections.abc import Callable, Mapping
+from importlib.metadata import version
+from pathlib import Path
+
+import numpy as np
+from safetensors.numpy import load_file
+
+from autopipe import child
+from autopipe.config import Benchmark
+from autopipe.errors import StageError
+
+_Run = Callable[[], object]
+
+
+def time_contender(
+    name: str, path: Path, inputs: Path, options: Benchmark
+) -> tuple[list[float], str]:
+    """Return the seconds of each counted run of one round, and the contender's version.
+
+    `path` is a LIBRARY artifact for `autopipe`, an ONNX model for a rival; `inputs` a safetensors
+    file. Raises StageError where the contender fails or takes too long.
+    """
+    request = {
+        "contender": name,
+        "path": str(path),
+        "inputs": str(inputs),
+        "warmup": options.warmup,
+        "repeat": options.repeat,
+    }
+    try:
+        answer = child.call(__name__, request, timeout=options.timeout)
+    except StageError as error:
+        raise StageError(f"contender {name}: {error}") from None
+    return list(answer["seconds"]), str(answer["version"])
+
+
+def _answer(request: child.Answer) -> child.Answer:
+    prepare = _autopipe if request["contender"] == "autopipe" else _onnxruntime
+    run = prepare(Path(request["path"]), load_file(request["inputs"]))
+    for _ in range(request["warmup"]):
+        run()
+    return {
+        "seconds": [_seconds(run) for _ in range(request["repeat"])],
+        "version": version(request["contender"]),
+    }
+
+
+def _seconds(run: _Run) -> float:
+    start = time.perf_counter()
+    run()
+    return time.perf_counter() - start
+
+
+def _autopipe(library: Path, inputs: Mapping[str, np.ndarray]) -> _Run:
+    from autopipe.compiler.runtime import load_artifact
+
+    model = load_artifact(library)
+    return lambda: model(inputs)
+
+
+def _onnxruntime(model: Path, inputs: Mapping[str, np.ndarray]) -> _Run:
+    import onnxruntime
+
+    onnxruntime.set_default_logger_severity(4)
+    try:
+        session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
+    except Exception as error:  # onnxruntime's errors have no public base
+        raise StageError(str(error).strip().splitlines()[0]) from error
+    return lambda: session.run(None, inputs)
+
+
+if __name__ == "__main__":
+    child.serve(_answer)

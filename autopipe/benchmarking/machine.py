@@ -1,0 +1,34 @@
+"""What a latency depends on besides the build: the machine, and what else it was doing."""
+
+import os
+
+from autopipe.compiler import cpu
+from autopipe.config.frozen import Frozen
+
+
+class Machine(Frozen, frozen=True):
+    """Where and under which load the contenders were timed."""
+
+    cpu: str
+    """Name of the processor."""
+    cores: int
+    """Cores this process may use."""
+    load_before: float
+    """Runnable processes, averaged over the minute before the first round."""
+    load_after: float
+    """The same after the last round; the contenders themselves are in it."""
+
+
+def load_average() -> float:
+    """Return the number of runnable processes, averaged over the last minute."""
+    return round(os.getloadavg()[0], 2)
+
+
+def machine(load_before: float) -> Machine:
+    """Return the machine as it is after the last round."""
+    return Machine(
+        cpu=cpu.model(),
+        cores=len(os.sched_getaffinity(0)),
+        load_before=load_before,
+        load_after=load_average(),
+    )

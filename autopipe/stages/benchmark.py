@@ -1,0 +1,82 @@
+"""Stage *benchmark*: how fast is the build, and how fast what a user would run otherwise?"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, ClassVar, Self
+
+from autopipe.config import Benchmark as Options
+from autopipe.config import Gates, Pipeline
+from autopipe.pipeline.canonical import pretty
+from autopipe.pipeline.events import Progress, Warn
+from autopipe.pipeline.stage import Context, Facet, Kind, Need, Stage
+
+if TYPE_CHECKING:
+    from autopipe.benchmarking.match import Match
+
+
+class Benchmark(Stage, frozen=True):
+    """Times the build and its rivals; never cached."""
+
+    name: ClassVar[str] = "benchmark"
+    version: ClassVar[int] = 1
+    produces: ClassVar[Kind] = Kind.REPORT
+    needs: ClassVar[Mapping[str, Need]] = {
+        "import": Need(Kind.MODEL),
+        "build": Need(Kind.LIBRARY),
+        "verify": Need(Kind.REPORT, optional=True),
+    }
+    reads: ClassVar[frozenset[Facet]] = frozenset(
+        {Facet.TVM, Facet.TARGET, Facet.DEVICE, Facet.REFERENCE}
+    )
+    cached: ClassVar[bool] = False
+
+    options: Options
+    """Section `benchmark` of the pipeline file."""
+    gates: Gates
+    """Section `gates` of the pipeline file."""
+
+    @classmethod
+    def of(cls, pipeline: Pipeline, base: Path) -> Self | None:
+        """Return the stage, or None for `benchmark: null`."""
+        del base
+        if pipeline.benchmark is None:
+            return None
+        return cls(options=pipeline.benchmark, gates=pipeline.gates)
+
+    def run(self, ctx: Context) -> str:
+        """Write `benchmark.json`; raise GateError where the build is too slow."""
+        from autopipe.benchmarking.gate import hold
+        from autopipe.compiler import cpu
+
+        target = ctx.facts[Facet.TARGET]
+        cpu.check(cpu.machine_of(target), str(target["mcpu"]), cpu.required(target))
+        with TemporaryDirectory(dir=ctx.work) as scratch:
+            match = self._play(ctx, Path(scratch) / "inputs.safetensors")
+        document = pretty(match.model_dump(mode="json"))
+        (ctx.out / "benchmark.json").write_text(document, encoding="utf-8")
+        for name, reason in match.skipped.items():
+            ctx.emit(Warn(stage=self.name, message=f"{name} is not compared with: {reason}"))
+        for message in hold(match, self.gates):
+            ctx.emit(Warn(stage=self.name, message=message))
+        return match.summary()
+
+    def _play(self, ctx: Context, inputs: Path) -> "Match":
+        from safetensors.numpy import save_file
+
+        from autopipe.benchmarking.match import OURS, Table, play
+        from autopipe.compiler.runtime import Signature
+        from autopipe.verification.inputs import draw
+        from autopipe.verification.limits import index_limits
+
+        model = ctx.inputs["import"] / "reference.onnx"
+        library = ctx.inputs["build"]
+        signature = Signature.read(library)
+        save_file(draw(signature.inputs, index_limits(model), (0, 0)), inputs)
+        table = Table(
+            contenders={OURS: library, **dict.fromkeys(self.options.against, model)},
+            inputs=inputs,
+            options=self.options,
+            tell=lambda message: ctx.emit(Progress(stage=self.name, message=message)),
+        )
+        return play(table, signature.threads)

@@ -1,0 +1,87 @@
+import json
+import os
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from autopipe.benchmarking import contender
+from autopipe.config import Benchmark as Options
+from autopipe.config import Gates
+from autopipe.errors import GateError, StageError
+from autopipe.pipeline.events import Event, Progress, Warn
+from autopipe.stages.benchmark import Benchmark
+
+
+def stage(gates=None, **options):
+    quick = {"rounds": 2, "warmup": 1, "repeat": 3} | options
+    return Benchmark(options=Options(**quick), gates=gates or Gates())
+
+
+def test_both_contenders_are_timed_and_the_rest_recorded(context, no_leaks):
+    events: list[Event] = []
+    ctx = context(events)
+    summary = stage().run(ctx)
+    assert "onnxruntime" in summary
+    assert "ratio" in summary
+    found = json.loads((ctx.out / "benchmark.json").read_text())
+    assert found["ours"]["name"] == "autopipe"
+    assert [rival["name"] for rival in found["rivals"]] == ["onnxruntime"]
+    for result in (found["ours"], *found["rivals"]):
+        latency = result["latency"]
+        assert 0 < latency["low"] <= latency["median"] <= latency["high"] < 1
+        assert len(latency["rounds"]) == 2
+    assert found["machine"]["cores"] == len(os.sched_getaffinity(0))
+    assert found["machine"]["load_before"] >= 0
+    assert found["threads"] == 2
+    assert [e.message for e in events if isinstance(e, Progress)] == [
+        "round 1 of 2: autopipe",
+        "round 1 of 2: onnxruntime",
+        "round 2 of 2: onnxruntime",
+        "round 2 of 2: autopipe",
+    ]
+    assert psutil.Process().children() == []
+    assert list(ctx.work.iterdir()) == []
+
+
+def test_a_gate_beyond_doubt_fails(context):
+    with pytest.raises(GateError, match="times as long as onnxruntime, allowed is 1e-06"):
+        stage(gates=Gates(max_slowdown={"onnxruntime": 1e-6})).run(context())
+
+
+def test_a_rival_that_refuses_the_model_is_a_warning(context, tmp_path, model):
+    import onnx
+
+    graph = onnx.load(model / "reference.onnx")
+    graph.graph.node[0].op_type = "NoSuchOp"
+    onnx.save(graph, tmp_path / "reference.onnx")
+    events: list[Event] = []
+    stage().run(context(events, **{"import": tmp_path}))
+    [warning] = [event.message for event in events if isinstance(event, Warn)]
+    assert warning.startswith("onnxruntime is not compared with: contender onnxruntime: ")
+    assert "NoSuchOp" in warning
+
+
+def test_a_build_that_crashes_is_an_error(context, tmp_path, library):
+    for name in ("library.json", "weights.safetensors"):
+        (tmp_path / name).write_bytes((library / name).read_bytes())
+    (tmp_path / "lib.so").write_bytes((library / "lib.so").read_bytes()[:4096])  # SIGBUS
+    with pytest.raises(StageError, match="contender autopipe: killed by SIGBUS"):
+        stage().run(context(build=tmp_path))
+
+
+def test_a_contender_that_hangs_is_given_up(tmp_path, library):
+    from safetensors.numpy import save_file
+
+    from autopipe.compiler.runtime import Signature
+    from autopipe.verification.inputs import draw
+
+    inputs = tmp_path / "inputs"
+    save_file(draw(Signature.read(library).inputs, {"ids": 5}, (0, 0)), inputs)
+    start = time.monotonic()
+    options = Options(repeat=10_000, warmup=1000, timeout=0.05)
+    with pytest.raises(StageError, match=r"contender autopipe: gave no answer within 0\.05 s"):
+        contender.time_contender("autopipe", Path(library), inputs, options)
+    assert time.monotonic() - start < 5
+    assert psutil.Process().children() == []
