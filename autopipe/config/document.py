@@ -30,6 +30,7 @@ REFUSED: Final = _Refused.REFUSED
 """Stands for a value whose problem has been told already."""
 
 _DEEPEST = 50
+_LONGEST = 20_000
 _UNPRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
@@ -188,11 +189,14 @@ def _events(text: str) -> Iterator[yaml.Event]:
         raise _Unreadable(line, column, f"control character U+{ord(found[0]):04X}; leave it out")
     depth = 0
     try:
-        for event in yaml.parse(text, Loader=Loader):
+        for count, event in enumerate(yaml.parse(text, Loader=Loader)):
             depth += isinstance(event, yaml.CollectionStartEvent)
             depth -= isinstance(event, yaml.CollectionEndEvent)
             if depth > _DEEPEST:
                 message = f"nested too deep; {_DEEPEST} levels at most"
+                raise _Unreadable(*_position(event.start_mark), message)
+            if count > _LONGEST:
+                message = f"too long; {_LONGEST} keys and values at most"
                 raise _Unreadable(*_position(event.start_mark), message)
             if not isinstance(event, yaml.StreamStartEvent):
                 yield event

@@ -178,6 +178,14 @@ def test_deep_nesting_is_refused_at_once(refused, opening):
     assert "nested too deep; 50 levels at most" in said
 
 
+@pytest.mark.parametrize("filler", ["a, ", "[], ", "{}, "])
+def test_a_file_of_very_many_values_is_refused_soon(refused, filler):
+    start = time.process_time()
+    (said,) = refused(GOOD + "target: {mattr: [" + filler * 240_000 + "]}\n")
+    assert time.process_time() - start < 2
+    assert "too long; 20000 keys and values at most" in said
+
+
 def test_nothing_in_a_file_is_executed(refused, tmp_path):
     marker = tmp_path / "marker"
     refused(GOOD + f"verify: !!python/object/apply:os.system ['touch {marker}']\n")
