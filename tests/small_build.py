@@ -154,6 +154,7 @@ def context(tmp_path: Path, model: Path, library: Path) -> Callable[..., Context
     """Make contexts as the executor does; its events are appended to `events` if given."""
 
     def make(events: list[Event] | None = None, **inputs: Path) -> Context:
+        heard: list[Event] = [] if events is None else events
         for name in ("out", "work"):
             (tmp_path / name).mkdir(exist_ok=True)
         return Context(
@@ -162,7 +163,7 @@ def context(tmp_path: Path, model: Path, library: Path) -> Callable[..., Context
             out=tmp_path / "out",
             work=tmp_path / "work",
             records=tmp_path / "records",
-            emit=[].append if events is None else events.append,
+            emit=heard.append,
         )
 
     return make

@@ -15,8 +15,10 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
+from pydantic import PositiveInt
 
 from autopipe.config.frozen import Frozen
+from autopipe.config.model import DType
 from autopipe.errors import ConfigError, SetupError, StageError
 from autopipe.task import Tensor
 
@@ -33,6 +35,8 @@ class Port(Tensor, frozen=True):
 
     name: str
     """The model's own name for it."""
+    dtype: DType
+    """Element type; one that numpy has."""
 
 
 class Signature(Frozen, frozen=True):
@@ -44,7 +48,7 @@ class Signature(Frozen, frozen=True):
     """Outputs, in the order they are returned."""
     weights: tuple[str, ...]
     """Names of the weights, in call order after the inputs."""
-    threads: int
+    threads: PositiveInt
     """Threads the library was tuned for."""
 
     @classmethod

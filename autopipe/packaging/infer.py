@@ -1,0 +1,95 @@
+"""Runs a package once on arrays in files, in a process of its own."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from urllib.parse import quote
+
+import numpy as np
+
+from autopipe import child
+from autopipe.errors import ConfigError, PackageError, StageError
+from autopipe.packaging.open import open_package
+
+
+def infer(package: Path, inputs: Sequence[str], output: Path | None) -> str:
+    """Run the package on `name=file.npy` inputs and return a summary, a line for each output.
+
+    The only input of a model needs no name. With a folder as `output`, each output is saved
+    there as `<name>.npy`, the name quoted as in a URL. Raises ConfigError for inputs that do not
+    fit, PackageError for a package that can not be opened or crashes.
+    """
+    request = {
+        "package": str(package),
+        "inputs": list(inputs),
+        "output": None if output is None else str(output),
+    }
+    try:
+        return str(child.call(__name__, request)["summary"])
+    except StageError as error:
+        raise PackageError(f"{package}: running it failed: {error}") from None
+
+
+def _answer(request: child.Answer) -> child.Answer:
+    model = open_package(request["package"])
+    files = _by_name([port.name for port in model.signature.inputs], request["inputs"])
+    outputs = model({name: _array(file) for name, file in files.items()})
+    lines = []
+    for name, array in outputs.items():
+        line = _line(name, array)
+        if request["output"] is not None:
+            line += f" -> {_save(Path(request['output']), name, array)}"
+        lines.append(line)
+    return {"summary": "\n".join(lines)}
+
+
+def _by_name(names: Sequence[str], inputs: Sequence[str]) -> dict[str, Path]:
+    files: dict[str, Path] = {}
+    for text in inputs:
+        name = next((name for name in names if text.startswith(f"{name}=")), None)
+        if name is not None:
+            file = text.removeprefix(f"{name}=")
+        elif "=" in text and not Path(text).exists():
+            name, _, file = text.rpartition("=")
+        elif len(names) == 1:
+            name, file = names[0], text
+        else:
+            raise ConfigError(f"write <name>={text}: the inputs are {', '.join(names)}")
+        if name in files:
+            raise ConfigError(f"input {name!r} is given twice")
+        files[name] = Path(file)
+    return files
+
+
+def _array(path: Path) -> np.ndarray:
+    try:
+        array = np.load(path, allow_pickle=False)
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror or error}") from None
+    except (ValueError, EOFError) as error:
+        raise ConfigError(f"{path}: not a .npy file: {error}") from None
+    if not isinstance(array, np.ndarray):
+        raise ConfigError(f"{path}: an archive of arrays, not a .npy file")
+    return array
+
+
+def _line(name: str, array: np.ndarray) -> str:
+    line = f"{name}: {array.dtype} {list(array.shape)}"
+    if array.size == 0:
+        return line
+    values = array.astype(np.float64)
+    largest = [int(index) for index in np.unravel_index(int(values.argmax()), values.shape)]
+    return (
+        f"{line}, min {values.min():.6g}, max {values.max():.6g} at {largest}, "
+        f"mean {values.mean():.6g}"
+    )
+
+
+def _save(folder: Path, name: str, array: np.ndarray) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{quote(name, safe='')}.npy"
+    np.save(path, array, allow_pickle=False)
+    return path
+
+
+if __name__ == "__main__":
+    child.serve(_answer)

@@ -1,0 +1,99 @@
+"""The manifest of a package: what it was built from, what it needs, and what is in it."""
+
+from importlib.metadata import PackageNotFoundError, version
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import Field, StringConstraints
+
+from autopipe.compiler.runtime import Signature
+from autopipe.config.frozen import Frozen
+from autopipe.config.model import Digest
+from autopipe.errors import SetupError
+
+MANIFEST: Final = "manifest.json"
+LIBRARY: Final = "lib.so"
+WEIGHTS: Final = "weights.safetensors"
+
+_RUNTIME = ("apache-tvm", "apache-tvm-ffi")
+
+
+class File(Frozen, frozen=True):
+    """A file of the package."""
+
+    size: Annotated[int, Field(ge=0)]
+    """Bytes."""
+    sha256: Digest
+    """Digest of the content."""
+
+
+class Source(Frozen, frozen=True):
+    """What the package was built from."""
+
+    model: Digest
+    """Digest of the model file."""
+    synthesized: bool
+    """Whether the weights were made up rather than the model's."""
+    pipeline: Digest
+    """Digest of the pipeline file's content, defaults and overrides included."""
+
+
+class Processor(Frozen, frozen=True):
+    """What the library needs of the processor."""
+
+    machine: str
+    """Architecture, such as `x86_64`."""
+    mcpu: str
+    """LLVM's name of the processor it was compiled for."""
+    features: tuple[str, ...]
+    """LLVM's names of the features it may use."""
+
+
+class Manifest(Frozen, frozen=True):
+    """What `manifest.json` in a package holds."""
+
+    format: Literal[1] = 1
+    """Version of the package format."""
+    name: Annotated[str, StringConstraints(min_length=1, max_length=100)]
+    """Name of the pipeline."""
+    source: Source
+    """What it was built from."""
+    processor: Processor
+    """Where it runs."""
+    runtime: dict[str, str]
+    """Python packages it runs with, and their versions."""
+    signature: Signature
+    """How it is called: inputs, outputs, weights, threads."""
+    tasks: tuple[dict[str, Any], ...]
+    """Each fused kernel, and where its schedule came from."""
+    verification: str | None
+    """What verification showed; null for a build that was not checked."""
+    files: dict[str, File]
+    """The other files of the package."""
+
+
+def installed_runtime() -> dict[str, str]:
+    """Return the versions of the Python packages that run a library."""
+    return {name: _version(name) for name in _RUNTIME}
+
+
+def check_runtime(wanted: dict[str, str]) -> None:
+    """Raise a SetupError that says what to install, unless the versions are exactly these.
+
+    TVM's binary interface changes between releases without a check of its own.
+    """
+    found = {name: _version(name) for name in wanted}
+    if found == wanted:
+        return
+    differ = [name for name in wanted if found[name] != wanted[name]]
+    here = ", ".join(f"{name} {found[name]}" for name in differ)
+    pins = " ".join(f"{name}=={wanted[name]}" for name in wanted)
+    raise SetupError(
+        f"the package was built for another runtime, here is {here}: pip install {pins}"
+    )
+
+
+def _version(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return "missing"

@@ -1,0 +1,72 @@
+"""Stage *package*: one file to ship."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import ClassVar, Self
+
+from autopipe.config import Pipeline
+from autopipe.pipeline import canonical
+from autopipe.pipeline.stage import Context, Facet, Kind, Need, Stage
+
+
+class Package(Stage, frozen=True):
+    """Packs the build; the same build gives the same bytes."""
+
+    name: ClassVar[str] = "package"
+    version: ClassVar[int] = 1
+    produces: ClassVar[Kind] = Kind.PACKAGE
+    needs: ClassVar[Mapping[str, Need]] = {
+        "import": Need(Kind.MODEL),
+        "build": Need(Kind.LIBRARY),
+        "verify": Need(Kind.REPORT, optional=True),
+    }
+    reads: ClassVar[frozenset[Facet]] = frozenset({Facet.TVM, Facet.TARGET})
+
+    pipeline: str
+    """Name of the pipeline; the package is called `<name>.tar`."""
+    digest: str
+    """Digest of the pipeline file's content, defaults and overrides included."""
+
+    @classmethod
+    def of(cls, pipeline: Pipeline, base: Path) -> Self | None:
+        """Return the stage, or None for `package: null`."""
+        del base
+        if pipeline.package is None:
+            return None
+        digest = canonical.digest(pipeline.model_dump(mode="json"))
+        return cls(pipeline=pipeline.name, digest=digest)
+
+    def run(self, ctx: Context) -> str:
+        """Write `<name>.tar`."""
+        from autopipe.compiler import cpu
+        from autopipe.compiler.runtime import Signature
+        from autopipe.packaging.manifest import Manifest, Processor, Source, installed_runtime
+        from autopipe.packaging.pack import describe, pack, verification
+
+        target = ctx.facts[Facet.TARGET]
+        library = ctx.inputs["build"]
+        model = json.loads((ctx.inputs["import"] / "model.json").read_text(encoding="utf-8"))
+        manifest = Manifest(
+            name=self.pipeline,
+            source=Source(
+                model=model["source_sha256"],
+                synthesized=model["synthesized"],
+                pipeline=self.digest,
+            ),
+            processor=Processor(
+                machine=cpu.machine_of(target),
+                mcpu=str(target["mcpu"]),
+                features=cpu.required(target),
+            ),
+            runtime=installed_runtime(),
+            signature=Signature.read(library),
+            tasks=json.loads((library / "library.json").read_text(encoding="utf-8"))["tasks"],
+            verification=verification(ctx.inputs.get("verify")),
+            files=describe(library),
+        )
+        package = ctx.out / f"{self.pipeline}.tar"
+        with TemporaryDirectory(dir=ctx.work) as scratch:
+            pack(manifest, library, Path(scratch), package)
+        return f"{package.name}, {package.stat().st_size / 2**20:.1f} MiB"

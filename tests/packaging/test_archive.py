@@ -1,0 +1,182 @@
+import io
+import os
+import tarfile
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from autopipe.errors import PackageError
+from autopipe.packaging import archive
+
+NAMES = ("a.txt", "b.bin")
+
+
+def written(folder, a=b"first", b=bytes(700)):
+    for name, content in zip(NAMES, (a, b), strict=True):
+        (folder / name).write_bytes(content)
+    out = folder / "out.tar"
+    archive.write(out, {name: folder / name for name in NAMES})
+    return out
+
+
+def contents(path):
+    with archive.opened(path, NAMES) as (file, members):
+        return [archive.read(file, members[name], 1 << 20) for name in NAMES]
+
+
+@pytest.mark.parametrize("size", [0, 1, 511, 512, 513, 100_000])
+def test_what_is_written_is_read(tmp_path, size):
+    path = written(tmp_path, b=b"x" * size)
+    assert contents(path) == [b"first", b"x" * size]
+    with archive.opened(path, NAMES) as (file, members):
+        archive.extract(file, members["b.bin"], tmp_path / "copy")
+    assert (tmp_path / "copy").read_bytes() == b"x" * size
+
+
+def test_tar_can_read_it_and_finds_nothing_of_this_machine(tmp_path):
+    with tarfile.open(written(tmp_path), "r:") as tar:
+        members = tar.getmembers()
+    assert [member.name for member in members] == list(NAMES)
+    for member in members:
+        assert (member.uid, member.gid, member.uname, member.gname) == (0, 0, "", "")
+        assert (member.mtime, member.mode, member.isreg()) == (0, 0o644, True)
+
+
+def test_time_owner_mode_and_place_of_the_files_do_not_matter(tmp_path):
+    first, second = tmp_path / "first", tmp_path / "a" / "second"
+    second.mkdir(parents=True)
+    first.mkdir()
+    written(first)
+    written(second)
+    os.utime(second / "a.txt", (1, 1))
+    (second / "a.txt").chmod(0o600)
+    archive.write(second / "out.tar", {name: second / name for name in reversed(NAMES)})
+    assert (first / "out.tar").read_bytes() == (second / "out.tar").read_bytes()
+
+
+def hostile(change):
+    """Make an archive of the right names with one member changed."""
+
+    def make(path):
+        with tarfile.open(path, "w", format=tarfile.GNU_FORMAT) as tar:
+            for name in NAMES:
+                entry = tarfile.TarInfo(name)
+                entry.size = 4
+                if name == "b.bin":
+                    change(entry)
+                tar.addfile(entry, io.BytesIO(b"data"))
+
+    return make
+
+
+def attribute(**values):
+    def change(entry):
+        for name, value in values.items():
+            setattr(entry, name, value)
+
+    return hostile(change)
+
+
+def members(*names):
+    def make(path):
+        with tarfile.open(path, "w", format=tarfile.GNU_FORMAT) as tar:
+            for name in names:
+                entry = tarfile.TarInfo(name)
+                tar.addfile(entry, io.BytesIO(b""))
+
+    return make
+
+
+def sparse(path):
+    entry = tarfile.TarInfo("b.bin")
+    entry.type = tarfile.GNUTYPE_SPARSE
+    members("a.txt")(path)
+    path.write_bytes(path.read_bytes()[:512] + entry.tobuf(tarfile.GNU_FORMAT) + bytes(1024))
+
+
+def huge(path):
+    entry = tarfile.TarInfo("b.bin")
+    entry.size = 10 << 30
+    members("a.txt")(path)
+    path.write_bytes(path.read_bytes()[:512] + entry.tobuf(tarfile.GNU_FORMAT) + bytes(1024))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        attribute(name="../b.bin"),
+        attribute(name="/b.bin"),
+        attribute(name="./b.bin"),
+        attribute(type=tarfile.SYMTYPE, linkname="/etc/passwd", size=0),
+        attribute(type=tarfile.LNKTYPE, linkname="a.txt", size=0),
+        attribute(type=tarfile.CHRTYPE, devmajor=1, devminor=5, size=0),
+        attribute(type=tarfile.FIFOTYPE, size=0),
+        attribute(type=tarfile.DIRTYPE, size=0),
+        attribute(type=tarfile.XHDTYPE),
+        attribute(mtime=1),
+        attribute(uid=1000),
+        attribute(uname="somebody"),
+        attribute(mode=0o4755),
+        members("a.txt", "a.txt"),
+        members("b.bin", "a.txt"),
+        members("a.txt"),
+        members("a.txt", "b.bin", "c"),
+        members("a.txt", "b.bin", "b.bin"),
+        members(),
+        sparse,
+        huge,
+        lambda path: path.write_bytes(b""),
+        lambda path: path.write_bytes(b"no tar at all" * 100),
+        lambda path: path.write_bytes(b"\x1f\x8b" + bytes(2000)),
+        lambda path: path.mkdir(),
+        os.mkfifo,
+    ],
+)
+def test_what_is_not_written_by_autopipe_is_refused(tmp_path, make):
+    path = tmp_path / "hostile.tar"
+    make(path)
+    with pytest.raises(PackageError, match=r"hostile\.tar: "):
+        contents(path)
+
+
+def test_what_it_compares_with_would_pass(tmp_path):
+    members(*NAMES)(tmp_path / "good.tar")
+    data = (tmp_path / "good.tar").read_bytes()[: 4 * 512]  # tarfile pads to 20 blocks
+    (tmp_path / "good.tar").write_bytes(data)
+    assert contents(tmp_path / "good.tar") == [b"", b""]
+
+
+@settings(max_examples=60)
+@given(st.data())
+def test_no_flipped_byte_outside_the_files_is_overlooked(tmp_path_factory, data):
+    folder = tmp_path_factory.mktemp("flip")
+    path = written(folder)
+    whole = bytearray(path.read_bytes())
+    at = data.draw(st.integers(0, len(whole) - 1))
+    whole[at] ^= data.draw(st.integers(1, 255))
+    path.write_bytes(whole)
+    first, second = range(512, 517), range(1536, 2236)
+    try:
+        contents(path)
+    except PackageError:
+        assert at not in {*first, *second}
+    else:
+        assert at in {*first, *second}  # what the digests are for
+
+
+@pytest.mark.parametrize("length", [0, 100, 512, 600, 1024, 1536, 2000, 3071, 3583])
+def test_a_shortened_archive_is_refused(tmp_path, length):
+    path = written(tmp_path)
+    assert path.stat().st_size == 3584 - 512 + 1024 - 512
+    path.write_bytes(path.read_bytes()[:length])
+    with pytest.raises(PackageError):
+        contents(path)
+
+
+def test_a_file_beyond_its_limit_is_not_read(tmp_path):
+    with (
+        archive.opened(written(tmp_path), NAMES) as (file, members),
+        pytest.raises(PackageError, match="700 bytes, where 699 is the limit"),
+    ):
+        archive.read(file, members["b.bin"], 699)

@@ -1,0 +1,72 @@
+import numpy as np
+import pytest
+
+from autopipe.errors import ConfigError, PackageError
+from autopipe.packaging.infer import infer
+from autopipe.stages.package import Package
+from tests import small_build
+
+
+@pytest.fixture
+def package(context):
+    ctx = context()
+    Package(pipeline="small", digest="cd" * 32).run(ctx)
+    return ctx.out / "small.tar"
+
+
+@pytest.fixture
+def files(tmp_path):
+    x = np.random.default_rng(1).standard_normal((4, 8)).astype("float32")
+    np.save(tmp_path / "x.npy", x)
+    np.save(tmp_path / "ids.npy", np.array([0, 4, 2, 1]))
+    return [f"data/x={tmp_path / 'x.npy'}", f"ids={tmp_path / 'ids.npy'}"]
+
+
+def test_outputs_are_summed_up_and_saved(package, files, tmp_path, no_leaks):
+    summary = infer(package, files, tmp_path / "results").splitlines()
+    scores, best = small_build.expected(np.load(tmp_path / "x.npy"), np.load(tmp_path / "ids.npy"))
+    assert summary[0].startswith("scores: float32 [4, 8], min ")
+    assert summary[0].endswith(f"-> {tmp_path / 'results' / 'scores.npy'}")
+    assert summary[1].startswith("best: int64 [4], ")
+    np.testing.assert_allclose(np.load(tmp_path / "results/scores.npy"), scores, rtol=1e-5)
+    np.testing.assert_array_equal(np.load(tmp_path / "results/best.npy"), best)
+
+
+def test_nothing_is_saved_without_a_folder(package, files, tmp_path):
+    before = set(tmp_path.rglob("*"))
+    assert "->" not in infer(package, files, None)
+    assert set(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    ("inputs", "message"),
+    [
+        (["x.npy"], r"write <name>=x\.npy: the inputs are data/x, ids"),
+        (["data/x=a.npy", "data/x=a.npy"], "'data/x' is given twice"),
+        (["data/x=nowhere.npy"], r"nowhere\.npy: No such file"),
+        (["data/x=text.npy"], r"text\.npy: not a \.npy file"),
+        (["data/x=pickled.npy"], r"pickled\.npy: not a \.npy file: .*allow_pickle=False"),
+        (["data/x=archive.npz"], "an archive of arrays"),
+        (["data/X=a.npy"], "no input 'data/X'; did you mean 'data/x'"),
+        (["data/x=a.npy"], r"input 'data/x' is float64 \[3\]; the model takes float32 \[4, 8\]"),
+    ],
+)
+def test_inputs_that_do_not_fit_are_refused(package, tmp_path, monkeypatch, inputs, message):
+    monkeypatch.chdir(tmp_path)
+    np.save("a.npy", np.zeros(3))
+    np.save("pickled.npy", np.array([{}]), allow_pickle=True)
+    np.savez("archive.npz", np.zeros(3))
+    (tmp_path / "text.npy").write_text("no array")
+    with pytest.raises(ConfigError, match=message):
+        infer(package, inputs, None)
+
+
+def test_a_crash_ends_in_one_line(context, tmp_path, files):
+    crash = tmp_path / "crash"
+    crash.mkdir()
+    far = small_build.DENSE + "\nC[3 + T.int32(100000000) * 10, 7] = T.float32(1)"
+    small_build.save_library(crash, far)
+    ctx = context(build=crash)
+    Package(pipeline="crash", digest="cd" * 32).run(ctx)
+    with pytest.raises(PackageError, match=r"running it failed: killed by SIGSEGV$"):
+        infer(ctx.out / "crash.tar", files, None)

@@ -1,0 +1,159 @@
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from autopipe.compiler import cpu
+from autopipe.errors import PackageError, SetupError
+from autopipe.packaging import archive, manifest
+from autopipe.packaging import open as opening
+from autopipe.packaging.manifest import LIBRARY, MANIFEST, WEIGHTS
+from autopipe.packaging.open import open_package
+from autopipe.stages.package import Package
+from tests import small_build
+
+NAMES = (LIBRARY, MANIFEST, WEIGHTS)
+
+
+@pytest.fixture
+def package(context):
+    ctx = context()
+    Package(pipeline="small", digest="cd" * 32).run(ctx)
+    return ctx.out / "small.tar"
+
+
+@pytest.fixture
+def repacked(package, tmp_path):
+    """Change a package: the manifest as a document, the other files as bytes."""
+
+    def change(edit=lambda document: None, **files):
+        folder = tmp_path / "unpacked"
+        folder.mkdir()
+        with archive.opened(package, NAMES) as (file, members):
+            for name in NAMES:
+                archive.extract(file, members[name], folder / name)
+        document = json.loads((folder / MANIFEST).read_text())
+        edit(document)
+        (folder / MANIFEST).write_text(json.dumps(document))
+        for name, content in files.items():
+            (folder / {"lib": LIBRARY, "weights": WEIGHTS}[name]).write_bytes(content)
+        out = tmp_path / "repacked.tar"
+        archive.write(out, {name: folder / name for name in NAMES})
+        return out
+
+    return change
+
+
+@pytest.fixture
+def never_loaded(monkeypatch):
+    def load(*arguments):
+        pytest.fail("the library was loaded")
+
+    monkeypatch.setattr(opening, "load", load)
+
+
+def inputs():
+    x = np.random.default_rng(1).standard_normal((4, 8)).astype("float32")
+    return {"data/x": x, "ids": np.array([0, 4, 2, 1])}
+
+
+def test_a_package_computes_the_model_and_leaves_nothing_behind(package, no_leaks):
+    model = open_package(package)
+    given = inputs()
+    outputs = model(given)
+    scores, best = small_build.expected(given["data/x"], given["ids"])
+    np.testing.assert_allclose(outputs["scores"], scores, rtol=1e-5)
+    np.testing.assert_array_equal(outputs["best"], best)
+
+
+def test_it_needs_no_compiler(package):
+    code = (
+        "import sys; from autopipe.packaging.open import open_package; "
+        "open_package(sys.argv[1]); print('tvm' in sys.modules, 'onnx' in sys.modules)"
+    )
+    command = [sys.executable, "-c", code, str(package)]
+    run = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert run.stdout == "False False\n"
+
+
+@pytest.mark.parametrize("file", ["lib", "weights"])
+def test_a_damaged_file_is_found_before_anything_is_loaded(repacked, library, never_loaded, file):
+    name = {"lib": LIBRARY, "weights": WEIGHTS}[file]
+    damaged = bytearray((library / name).read_bytes())
+    damaged[len(damaged) // 2] ^= 1
+    path = repacked(**{file: bytes(damaged)})
+    with pytest.raises(PackageError, match=f"'{name}' is damaged"):
+        open_package(path)
+
+
+def test_a_library_cut_short_never_reaches_the_loader(repacked, library, never_loaded):
+    path = repacked(lib=(library / LIBRARY).read_bytes()[:4096])
+    with pytest.raises(PackageError, match=r"'lib\.so' is damaged"):
+        open_package(path)
+
+
+def change(*path, value):
+    def edit(document):
+        for key in path[:-1]:
+            document = document[key]
+        document[path[-1]] = value
+
+    return edit
+
+
+@pytest.mark.parametrize(
+    ("edit", "message"),
+    [
+        (change("format", value=2), "format: "),
+        (change("signature", "threads", value="x"), "signature.threads: "),
+        (change("surprise", value=1), "surprise: Extra inputs are not permitted"),
+        (change("files", value={}), "lists no files"),
+        (change("files", "../x", value={"size": 1, "sha256": "0" * 64}), r"lists \.\./x, lib\.so"),
+        (change("files", LIBRARY, "sha256", value="no digest"), r"files\.lib\.so\.sha256: "),
+    ],
+)
+def test_a_manifest_that_does_not_fit_is_refused(repacked, never_loaded, edit, message):
+    with pytest.raises(PackageError, match=message):
+        open_package(repacked(edit))
+
+
+def test_another_architecture_is_refused(repacked, never_loaded):
+    path = repacked(change("processor", "machine", value="riscv64"))
+    with pytest.raises(PackageError, match="built for riscv64, this machine is "):
+        open_package(path)
+
+
+def test_a_processor_without_the_features_is_refused(repacked, never_loaded, monkeypatch):
+    path = repacked(change("processor", "mcpu", value="znver5"))
+    has = cpu.available() - {"sse4.2", "popcnt"}
+    monkeypatch.setattr(cpu, "available", lambda: has)
+    with pytest.raises(PackageError, match=r"built for znver5, .* has no popcnt, sse4\.2"):
+        open_package(path)
+
+
+def test_another_tvm_is_refused_with_what_to_install(repacked, never_loaded):
+    path = repacked(change("runtime", "apache-tvm-ffi", value="0.1.9"))
+    with pytest.raises(SetupError) as caught:
+        open_package(path)
+    installed = manifest.installed_runtime()
+    assert str(caught.value) == (
+        "the package was built for another runtime, "
+        f"here is apache-tvm-ffi {installed['apache-tvm-ffi']}: "
+        f"pip install apache-tvm=={installed['apache-tvm']} apache-tvm-ffi==0.1.9"
+    )
+
+
+def test_a_file_that_is_not_there_is_refused(tmp_path):
+    with pytest.raises(PackageError, match=r"nowhere\.tar: No such file"):
+        open_package(tmp_path / "nowhere.tar")
+
+
+def test_it_is_unpacked_where_only_its_owner_can_look(package, monkeypatch):
+    modes = []
+    monkeypatch.setattr(
+        opening, "load", lambda lib, *rest: modes.append(lib.parent.stat().st_mode & 0o777)
+    )
+    open_package(package)
+    assert modes == [0o700]
