@@ -46,21 +46,26 @@ def _child(
     work: Callable[[], object], write: int, parent: int, memory: int, seconds: int
 ) -> NoReturn:
     try:
-        answer = _answer(work, parent, memory, seconds)
-    except MemoryError:
-        answer = f"ModelError the model needs more than {memory >> 20} MiB to be checked"
-    except AutopipeError as error:
-        answer = f"{type(error).__name__} {error}"
-    except Exception as error:  # noqa: BLE001  what a hostile file sets off in a parser is the file's
-        answer = f"ModelError the model can not be checked: {type(error).__name__}: {error}"
-    # The child must not unwind into its parent's code, whatever happens here.
-    try:
-        os.write(write, answer.encode(errors="replace")[:60_000])
+        os.write(write, _answer(work, parent, memory, seconds).encode(errors="replace")[:60_000])
     finally:
-        os._exit(0)
+        os._exit(0)  # whatever was raised, a child must not unwind into its parent's code
 
 
 def _answer(work: Callable[[], object], parent: int, memory: int, seconds: int) -> str:
+    """Do the work within limits and return how it went: `done`, or an error's name and text."""
+    try:
+        _confine(parent, memory, seconds)
+        work()
+    except MemoryError:
+        return f"ModelError the model needs more than {memory >> 20} MiB to be checked"
+    except AutopipeError as error:
+        return f"{type(error).__name__} {error}"
+    except Exception as error:  # noqa: BLE001  what a hostile file sets off in a parser
+        return f"ModelError the model can not be checked: {type(error).__name__}: {error}"
+    return "done"
+
+
+def _confine(parent: int, memory: int, seconds: int) -> None:
     die_with_parent(parent)
     silence = os.open(os.devnull, os.O_WRONLY)
     os.dup2(silence, 1)
@@ -69,15 +74,13 @@ def _answer(work: Callable[[], object], parent: int, memory: int, seconds: int) 
     _limit(resource.RLIMIT_AS, pages * resource.getpagesize() + memory)
     _limit(resource.RLIMIT_CPU, seconds)
     _limit(resource.RLIMIT_CORE, 0)
-    work()
-    return "done"
 
 
 def _limit(kind: int, value: int) -> None:
     """Lower a resource limit of this process; one that is already lower stays."""
     _, hard = resource.getrlimit(kind)
     value = value if hard == resource.RLIM_INFINITY else min(value, hard)
-    resource.setrlimit(kind, (value, value))
+    resource.setrlimit(kind, (value, hard))
 
 
 def _receive(read: int, deadline: float) -> str | None:

@@ -15,6 +15,8 @@ from autopipe.compiler.frontends.onnx.weights import attach
 from autopipe.errors import ModelError
 
 _BINARY: Final = 2
+# It puts a Reshape before and after each dense layer on a sequence; TVM multiplies as it is.
+_SKIPPED: Final = ["FusionGemm"]
 
 
 def clean(model: Proto, weights: Mapping[str, Array]) -> Proto:
@@ -29,9 +31,11 @@ def clean(model: Proto, weights: Mapping[str, Array]) -> Proto:
     logging.getLogger("onnxslim").disabled = True
     try:
         with contextlib.redirect_stdout(io.StringIO()):
-            slim = onnxslim.slim(full)
+            slim = onnxslim.slim(full, skip_fusion_patterns=_SKIPPED)
     except Exception as error:  # a library of patterns, on a graph nobody has seen before
         raise ModelError(f"graph clean-up failed: {type(error).__name__}: {error}") from error
+    del slim.graph.input[:]  # an input that nothing reads was dropped with what read it
+    slim.graph.input.extend(full.graph.input)
     for node in slim.graph.node:
         if node.op_type == "Sum" and len(node.input) == _BINARY:
             node.op_type = "Add"

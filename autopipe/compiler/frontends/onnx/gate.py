@@ -10,7 +10,7 @@ from pathlib import Path
 
 import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
-from onnx import numpy_helper
+from onnx import inliner, numpy_helper
 
 from autopipe.compiler.frontends.contain import contained
 from autopipe.compiler.frontends.imported import Value
@@ -49,6 +49,17 @@ def admit(data: bytes, path: Path, inputs: Mapping[str, Input]) -> Vetted:
     return vet(data, path, inputs)
 
 
+def declared(data: bytes) -> dict[str, tuple[int | str | None, ...]]:
+    """Return the shape of each input as the model declares it: sizes, symbols, None if nameless.
+
+    Raises `ModelError` for bytes that are no model.
+    """
+    contained(lambda: parse(data), memory=_MEMORY + 4 * len(data), seconds=SECONDS)
+    graph = parse(data).graph
+    stored = {tensor.name for tensor in graph.initializer}
+    return {name: shape for name, shape in shapes.declared(graph).items() if name not in stored}
+
+
 def vet(data: bytes, path: Path, inputs: Mapping[str, Input]) -> Vetted:
     """Check a model in this process."""
     model = parse(data)
@@ -80,7 +91,7 @@ def parse(data: bytes) -> Proto:
     if not model.functions:
         return model
     _check_acyclic(model)
-    return onnx.inliner.inline_local_functions(model)
+    return inliner.inline_local_functions(model)
 
 
 def _check_acyclic(model: Proto) -> None:

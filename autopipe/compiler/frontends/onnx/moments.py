@@ -1,14 +1,13 @@
-"""Expected squares of the values in a network of random weights, and the role of each weight.
+"""Expected mean and square of the values in a network of random weights, and each weight's role.
 
-A rough model (independent, zero-mean, normal) is enough: each layer's weights are scaled by the
-expectation, so that errors do not add up. Only exact arithmetic and square roots, so that every
-machine comes to the same weights.
+A rough model (independent, normal) is enough: each layer's weights are scaled by the expectation.
+Results are rounded, so that the C library of a machine has no say in the weights.
 """
 
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from autopipe.compiler.frontends.onnx.tensors import Proto
 
@@ -16,13 +15,27 @@ Kind = Literal["kernel", "scale", "shift", "mean", "variance", "table"]
 Shapes = Mapping[str, tuple[int, ...]]
 
 
+class Moments(NamedTuple):
+    """The first two moments of a value's elements."""
+
+    mean: float
+    square: float
+
+    @property
+    def variance(self) -> float:
+        """The square of the deviation from the mean."""
+        return max(self.square - self.mean * self.mean, 0.0)
+
+
 @dataclass(frozen=True)
 class Role:
-    """What a weight is for, and the expected square it should have or fit."""
+    """What a weight is for, and what it works on."""
 
     kind: Kind
-    square: float = 1.0
-    """Of a kernel's elements; of the values that a mean or variance describes."""
+    data: Moments
+    """Of the values the layer is given."""
+    fan_in: int = 1
+    """Products that one output element sums over."""
 
 
 _SLOTS: Mapping[str, Mapping[int, Kind]] = {
@@ -44,23 +57,8 @@ _VIEWS = frozenset({"Identity", "Reshape", "Transpose", "Unsqueeze", "Squeeze", 
 _NORMS = frozenset(op for op in _SLOTS if op.endswith("Normalization")) | {
     "MeanVarianceNormalization"
 }
-_GAINS = {
-    "Relu": 0.5, "LeakyRelu": 0.5, "PRelu": 0.5, "Clip": 0.5, "Elu": 0.6, "Selu": 1.0,
-    "Gelu": 0.43, "HardSwish": 0.35, "Mish": 0.45, "Tanh": 0.4, "Erf": 0.4, "Sigmoid": 0.3,
-    "MaxPool": 1.5, "AveragePool": 0.6, "GlobalAveragePool": 0.4, "ReduceMean": 0.5,
-    "GlobalMaxPool": 3.0,
-}  # fmt: skip
-_RULES: Mapping[str, Callable[[list[float]], float]] = {
-    "Add": sum,
-    "Sum": sum,
-    "Sub": sum,
-    "Mul": math.prod,
-    "Concat": lambda data: sum(data) / len(data),
-    "Div": lambda data: data[0] / math.prod(data[1:]),
-    "Pow": lambda data: 3.0 * data[0] * data[0],
-    "Sqrt": lambda data: math.sqrt(data[0]),
-}
 _SHIFT_SQUARE = 0.01
+_NORMAL = Moments(0.0, 1.0)
 _LIMIT = 1e6
 
 
@@ -70,7 +68,7 @@ def roles(
     """Return the role of each weight that has one; `scalars` are the constants of the graph."""
     found: dict[str, Role] = {}
     origin = {name: name for name in weights}
-    squares = {name: value * value for name, value in scalars.items()}
+    moments = {name: Moments(value, value * value) for name, value in scalars.items()}
     for node in graph.node:
         inputs = list(node.input)
         if node.op_type in _VIEWS and inputs[0] in origin:
@@ -81,30 +79,107 @@ def roles(
             for slot, kind in _SLOTS.get(node.op_type, {}).items()
             if slot < len(inputs) and inputs[slot] in origin
         }
-        data = [squares.get(name, 1.0) for name in inputs if name not in origin]
+        data = [moments.get(name, _NORMAL) for name in inputs if name not in origin]
         for slot, kind in slots.items():
-            square = data[0] if data else 1.0
-            if kind == "kernel":
-                square = 1.0 / (_fan_in(node, slot, shapes) * square)
-            found.setdefault(origin[inputs[slot]], Role(kind, square))
-        square = _square(node, data, slots, shapes)
-        for name in node.output:
-            squares[name] = min(max(square, 1 / _LIMIT), _LIMIT)
+            role = Role(kind, data[0] if data else _NORMAL, _fan_in(node, slot, shapes))
+            found.setdefault(origin[inputs[slot]], role)
+        moments.update(dict.fromkeys(node.output, _after(node, data, slots, shapes)))
     return found
 
 
-def _square(node: Proto, data: list[float], slots: Mapping[int, Kind], shapes: Shapes) -> float:
-    """Return the expected square of a node's output from those of its inputs but weights."""
+def _after(node: Proto, data: list[Moments], slots: Mapping[int, Kind], shapes: Shapes) -> Moments:
+    """Return the moments of a node's output from those of its inputs but weights."""
     shift = _SHIFT_SQUARE if "shift" in slots.values() else 0.0
     if not data or "kernel" in slots.values() or node.op_type in _NORMS:
-        return 1.0 + shift
-    if node.op_type == "MatMul":
-        return math.prod(data) * _fan_in(node, 1, shapes)
-    if node.op_type == "Softmax":
-        return 3.0 / shapes.get(node.output[0], (1,))[-1] ** 2
-    if node.op_type in _RULES:
-        return _RULES[node.op_type](data) + shift
-    return data[0] * _GAINS.get(node.op_type, 1.0)
+        mean, square = _NORMAL
+    elif node.op_type == "MatMul":
+        count = _fan_in(node, 1, shapes)
+        mean, square = _product(data)
+        mean, square = mean * count, square * count
+    elif node.op_type == "Softmax":
+        count = shapes.get(node.output[0], (1,))[-1]
+        mean, square = 1 / count, 3 / count**2
+    else:
+        mean, square = _RULES.get(node.op_type, _same)(data)
+    bound = min(max(square + shift, 1 / _LIMIT), _LIMIT)
+    return Moments(round(mean, 9), round(bound, 9))
+
+
+def _same(data: list[Moments]) -> Moments:
+    return data[0]
+
+
+def _rectified(data: list[Moments]) -> Moments:
+    """Return the moments of max(x, 0) for a normal x."""
+    mean, square = data[0]
+    deviation = math.sqrt(data[0].variance) or 1e-9
+    ratio = mean / deviation
+    above = (1 + math.erf(ratio / math.sqrt(2))) / 2
+    density = math.exp(-ratio * ratio / 2) / math.sqrt(2 * math.pi) * deviation
+    return Moments(mean * above + density, square * above + mean * density)
+
+
+def _largest(data: list[Moments]) -> Moments:
+    """Return the moments of the largest of a few values, which in an image are much alike."""
+    mean = data[0].mean + 0.5 * math.sqrt(data[0].variance)
+    return Moments(mean, mean * mean + 0.8 * data[0].variance)
+
+
+def _averaged(data: list[Moments]) -> Moments:
+    mean = data[0].mean
+    return Moments(mean, mean * mean + 0.6 * data[0].variance)
+
+
+def _total(data: list[Moments]) -> Moments:
+    mean = sum(each.mean for each in data)
+    return Moments(mean, mean * mean + sum(each.variance for each in data))
+
+
+def _difference(data: list[Moments]) -> Moments:
+    mean = data[0].mean - sum(each.mean for each in data[1:])
+    return Moments(mean, mean * mean + sum(each.variance for each in data))
+
+
+def _product(data: list[Moments]) -> Moments:
+    return Moments(math.prod(x.mean for x in data), math.prod(x.square for x in data))
+
+
+def _quotient(data: list[Moments]) -> Moments:
+    divisor = math.prod(each.square for each in data[1:])
+    return Moments(data[0].mean / math.sqrt(divisor), data[0].square / divisor)
+
+
+def _mixed(data: list[Moments]) -> Moments:
+    count = len(data)
+    return Moments(sum(x.mean for x in data) / count, sum(x.square for x in data) / count)
+
+
+def _squared(data: list[Moments]) -> Moments:
+    return Moments(data[0].square, 3 * data[0].square ** 2)
+
+
+def _rooted(data: list[Moments]) -> Moments:
+    return Moments(math.sqrt(abs(data[0].mean)), abs(data[0].mean))
+
+
+def _bounded(data: list[Moments]) -> Moments:  # noqa: ARG001  takes what all rules take
+    return Moments(0.5, 0.3)
+
+
+_RULES: Mapping[str, Callable[[list[Moments]], Moments]] = {
+    **dict.fromkeys(("Relu", "LeakyRelu", "PRelu", "Clip", "Elu", "Gelu", "Mish"), _rectified),
+    **dict.fromkeys(("HardSwish", "Softplus", "Selu"), _rectified),
+    **dict.fromkeys(("MaxPool", "GlobalMaxPool", "ReduceMax"), _largest),
+    **dict.fromkeys(("AveragePool", "GlobalAveragePool", "ReduceMean"), _averaged),
+    **dict.fromkeys(("Add", "Sum"), _total),
+    **dict.fromkeys(("Sigmoid", "HardSigmoid"), _bounded),
+    "Sub": _difference,
+    "Mul": _product,
+    "Div": _quotient,
+    "Concat": _mixed,
+    "Pow": _squared,
+    "Sqrt": _rooted,
+}
 
 
 def _fan_in(node: Proto, slot: int, shapes: Shapes) -> int:

@@ -1,5 +1,6 @@
 """The shapes of a model: inputs bound to the pipeline's, the rest inferred and checked."""
 
+import re
 from collections.abc import Mapping
 
 import onnx
@@ -9,6 +10,9 @@ from autopipe.compiler.frontends.onnx.tensors import Proto, dtype_name, elements
 from autopipe.config.model import Input
 from autopipe.config.suggestion import closest
 from autopipe.errors import ConfigError, ModelError
+
+_LONGEST = 500
+_TAGS = re.compile(r"\[\w+Error\] |Inference error\(s\): ")
 
 
 def bind(graph: Proto, inputs: Mapping[str, Input]) -> tuple[Value, ...]:
@@ -31,7 +35,7 @@ def bind(graph: Proto, inputs: Mapping[str, Input]) -> tuple[Value, ...]:
     return tuple(_bound(value, symbols) for value in graph.input)
 
 
-def open_inputs(graph: Proto) -> dict[str, tuple[int | str | None, ...]]:
+def declared(graph: Proto) -> dict[str, tuple[int | str | None, ...]]:
     """Return the shape of each input as the model declares it: sizes, symbols, None if open."""
     return {
         value.name: tuple(
@@ -39,6 +43,7 @@ def open_inputs(graph: Proto) -> dict[str, tuple[int | str | None, ...]]:
             for dim in value.type.tensor_type.shape.dim
         )
         for value in graph.input
+        if value.type.tensor_type.HasField("shape")
     }
 
 
@@ -99,7 +104,7 @@ def infer(model: Proto) -> dict[str, tuple[int, ...]]:
     """
     del model.graph.value_info[:]  # a note of whoever wrote the file, often out of date
     try:
-        onnx.checker.check_model(model)
+        onnx.checker.check_model(_with_output_shapes(model))
         inferred = onnx.shape_inference.infer_shapes(
             model, check_type=True, strict_mode=True, data_prop=True
         )
@@ -115,10 +120,19 @@ def infer(model: Proto) -> dict[str, tuple[int, ...]]:
     return found
 
 
+def _with_output_shapes(model: Proto) -> Proto:
+    """Return a model for the checker, which wants some shape in places where runtimes do not."""
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    for value in copy.graph.output:
+        if value.type.HasField("tensor_type"):
+            value.type.tensor_type.shape.SetInParent()
+    return copy
+
+
 def _plain(message: str) -> str:
     """Return onnx's account of an error as one line."""
-    lines = [line.strip() for line in message.splitlines()]
-    return " ".join(line for line in lines if line)[:500]
+    return " ".join(_TAGS.sub("", message).split())[:_LONGEST]
 
 
 def _quoted(names: list[str]) -> str:

@@ -81,20 +81,26 @@ def _scalars(graph: Proto) -> dict[str, float]:
 def _draw(key: str, role: Role, like: Array) -> Array:
     """Return a weight for a role, with the shape and type of the one it replaces."""
     z = _normal(key, like.size)
+    deviation = math.sqrt(role.data.variance)
     if role.kind == "kernel":
-        z *= math.sqrt(role.square)
+        z *= _rounded(1 / math.sqrt(role.fan_in * role.data.square))
     elif role.kind == "shift":
         z *= _BIAS
-    elif role.kind == "mean":
-        z *= _BIAS * math.sqrt(role.square)
     elif role.kind == "scale":
-        z = _positive(z)
+        z = _around_one(z)
+    elif role.kind == "mean":
+        z = _rounded(role.data.mean) + z * _rounded(_BIAS * deviation)
     elif role.kind == "variance":
-        z = _positive(z) * role.square
+        z = _around_one(z) * _rounded(role.data.variance)
     return z.reshape(like.shape).astype(like.dtype)
 
 
-def _positive(z: Array) -> Array:
+def _rounded(number: float) -> np.float32:
+    """Return a number to six digits: a last bit that differs between machines is gone."""
+    return np.float32(f"{number:.6g}")
+
+
+def _around_one(z: Array) -> Array:
     """Return numbers around one, none of them near zero."""
     return 1 + _SPREAD * z
 

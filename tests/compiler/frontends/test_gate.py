@@ -1,0 +1,271 @@
+import io
+import zipfile
+
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from autopipe.compiler.frontends.onnx import gate, source
+from autopipe.compiler.frontends.onnx.operators import MAX_OPSET, MIN_OPSET
+from autopipe.errors import ModelError
+from tests.compiler.frontends.models import dense, ints, model, node, save, tensor, value
+
+
+def vet(made, tmp_path):
+    path = save(made, tmp_path)
+    return gate.vet(source.read(path), path, {})
+
+
+def refusal(made, tmp_path):
+    with pytest.raises(ModelError) as refused:
+        vet(made, tmp_path)
+    message = str(refused.value)
+    assert "\n" not in message
+    return message
+
+
+def test_a_good_model_passes_with_its_weights_apart(tmp_path):
+    vetted = vet(dense(), tmp_path)
+    assert list(vetted.weights) == ["weight", "bias"]
+    assert [(each.name, each.shape) for each in vetted.inputs] == [("x", (2, 3))]
+    assert vetted.shapes["product"] == (2, 4)
+    assert vetted.opset == 17
+    assert not vetted.model.graph.initializer
+
+
+def zipped():
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("archive/data.pkl", b"cos\nsystem\n")
+    return file.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("data", "told"),
+    [
+        (b"", "empty"),
+        (b"\x89PNG\r\n\x1a\n" + bytes(100), "no ONNX model"),
+        (b"a text, not a model\n", "no ONNX model"),
+        (dense().SerializeToString()[:-40], "no ONNX model, or part of one"),
+        (onnx.ModelProto(ir_version=8).SerializeToString(), "no graph"),
+        (b"\x80\x04\x95\x0c\x00\x00\x00\x00\x00\x00\x00\x8c\x02os", "pickle files can run code"),
+        (zipped(), "pickle files can run code"),
+    ],
+)
+def test_what_is_no_model_is_refused(tmp_path, data, told):
+    path = tmp_path / "model.onnx"
+    path.write_bytes(data)
+    with pytest.raises(ModelError, match=told):
+        gate.vet(source.read(path), path, {})
+
+
+@pytest.mark.parametrize("name", ["a.pt", "a.pth", "a.pkl"])
+def test_a_pickle_by_name_is_refused(tmp_path, name):
+    with pytest.raises(ModelError, match="pickle"):
+        source.read(save(dense(), tmp_path, name))
+
+
+def test_a_folder_and_a_missing_file_are_refused(tmp_path):
+    with pytest.raises(ModelError, match="directory"):
+        source.read(tmp_path)
+    with pytest.raises(ModelError, match="No such file"):
+        source.read(tmp_path / "missing.onnx")
+
+
+def test_more_than_one_protobuf_can_hold_is_refused(tmp_path):
+    path = tmp_path / "model.onnx"
+    with path.open("wb") as file:
+        file.truncate(2**31)
+    with pytest.raises(ModelError, match="external data"):
+        source.read(path)
+
+
+def test_an_unknown_domain_is_refused(tmp_path):
+    made = dense()
+    made.graph.node[0].domain = "com.evil"
+    made.opset_import.append(helper.make_opsetid("com.evil", 1))
+    message = refusal(made, tmp_path)
+    assert "com.evil::MatMul" in message
+    assert "MatMul of product" in message
+
+
+@pytest.mark.parametrize("version", [1, MIN_OPSET - 1, MAX_OPSET + 1, 999])
+def test_an_opset_out_of_range_is_refused(tmp_path, version):
+    assert f"opset {version}" in refusal(dense(opset=version), tmp_path)
+
+
+@pytest.mark.parametrize("version", [MIN_OPSET, MAX_OPSET])
+def test_the_ends_of_the_range_pass(tmp_path, version):
+    assert vet(dense(opset=version), tmp_path).opset == version
+
+
+def test_the_newest_opset_is_that_of_tvms_newest_converter():
+    from tvm.relax.frontend.onnx import onnx_frontend
+
+    converters = {type_ for type_ in vars(onnx_frontend).values() if isinstance(type_, type)}
+    versions = {
+        int(name.removeprefix("_impl_v"))
+        for converter in converters
+        for name in vars(converter)
+        if name.startswith("_impl_v")
+    }
+    assert max(versions) == MAX_OPSET
+
+
+def test_no_opset_or_two_are_refused(tmp_path):
+    made = dense()
+    made.opset_import.append(helper.make_opsetid("ai.onnx", 16))
+    assert "exactly one" in refusal(made, tmp_path)
+    del made.opset_import[:]
+    assert "exactly one" in refusal(made, tmp_path)
+
+
+@pytest.mark.parametrize("version", [1, 999])
+def test_an_unknown_format_version_is_refused(tmp_path, version):
+    made = dense()
+    made.ir_version = version
+    assert f"format version {version}" in refusal(made, tmp_path)
+
+
+def test_all_unsupported_operators_are_listed_once_with_counts(tmp_path):
+    made = model(
+        [node("Det", ["x"], "a"), node("Det", ["x"], "b"), node("STFT", ["x", "a"]),
+         node("Attention", ["a", "b", "y"], "z")],
+        [value("x", [2, 2])],
+        [value("z", [1])],
+    )  # fmt: skip
+    assert "1 x Attention, 2 x Det, 1 x STFT" in refusal(made, tmp_path)
+
+
+def test_operators_inside_a_branch_count_too(tmp_path):
+    inner = helper.make_graph([node("Det", ["x"], "a")], "inner", [], [value("a", [])])
+    branches = {"then_branch": inner, "else_branch": inner}
+    made = model([node("If", ["c"], **branches)], [value("c", [], TensorProto.BOOL)], [])
+    assert "2 x Det" in refusal(made, tmp_path)
+
+
+def test_branches_nested_too_deep_are_refused(tmp_path):
+    graph = helper.make_graph([node("Relu", ["x"], "y")], "inner", [], [value("y", [1])])
+    for _ in range(17):
+        both = node("If", ["c"], then_branch=graph, else_branch=graph)
+        graph = helper.make_graph([both], "outer", [], [value("y", [1])])
+        both.attribute[0].g.ClearField("node")
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    assert "nested deeper" in refusal(made, tmp_path)
+
+
+def test_functions_are_inlined(tmp_path):
+    twice = helper.make_function(
+        "own", "Twice", ["a"], ["b"], [node("Add", ["a", "a"], "b")], [helper.make_opsetid("", 17)]
+    )
+    made = model(
+        [helper.make_node("Twice", ["x"], ["y"], domain="own")],
+        [value("x", [2])],
+        [value("y", [2])],
+        functions=[twice],
+        opsets=[helper.make_opsetid("", 17), helper.make_opsetid("own", 1)],
+    )
+    assert [each.op_type for each in vet(made, tmp_path).model.graph.node] == ["Add"]
+
+
+def test_functions_in_a_circle_are_refused(tmp_path):
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("own", 1)]
+    functions = [
+        helper.make_function(
+            "own", name, ["a"], ["b"], [helper.make_node(other, ["a"], ["b"], domain="own")], opsets
+        )
+        for name, other in (("Ping", "Pong"), ("Pong", "Ping"))
+    ]
+    made = model(
+        [helper.make_node("Ping", ["x"], ["y"], domain="own")],
+        [value("x", [2])],
+        [value("y", [2])],
+        functions=functions,
+        opsets=opsets,
+    )
+    assert "circle: own::Ping, own::Pong" in refusal(made, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (lambda g: g.ClearField("output"), "no outputs"),
+        (lambda g: g.ClearField("node"), "no nodes"),
+        (lambda g: g.node.reverse(), "topological"),
+        (lambda g: g.node.append(node("Relu", ["x"], "product")), "SSA"),
+        (lambda g: g.node[1].output.__setitem__(0, "z"), "output 'y' is not"),
+        (lambda g: g.initializer.append(tensor("bias", 4)), "more than one tensor"),
+        (lambda g: g.initializer[0].dims.__setitem__(0, -3), "negative"),
+        (lambda g: g.initializer[0].dims.__setitem__(0, 2**40), "more than"),
+        (lambda g: g.initializer[0].ClearField("raw_data"), "needs 12 values of data and has 0"),
+        (
+            lambda g: setattr(g.initializer[0], "raw_data", b"1234"),
+            "needs 48 bytes of data and has 4",
+        ),
+        (lambda g: setattr(g.initializer[0], "data_type", 16), "element type 16"),
+        (lambda g: setattr(g.initializer[0], "data_type", 99), "element type 99"),
+        (lambda g: g.sparse_initializer.add(), "sparse"),
+        (lambda g: setattr(g.input[0].type.tensor_type, "elem_type", 8), "element type 8"),
+        (lambda g: g.input[0].type.sequence_type.SetInParent(), "not a tensor"),
+    ],
+)
+def test_a_wrong_graph_is_refused(tmp_path, change, told):
+    made = dense()
+    change(made.graph)
+    assert told in refusal(made, tmp_path)
+
+
+def test_a_graph_in_a_circle_is_refused(tmp_path):
+    nodes = [node("Add", ["x", "b"], "a"), node("Relu", ["a"], "b")]
+    made = model(nodes, [value("x", [2])], [value("b", [2])])
+    assert "topological" in refusal(made, tmp_path)
+
+
+@pytest.mark.parametrize("shape", [[2, 5], [2, 4, 1], []])
+def test_a_declared_output_that_can_not_be_is_refused(tmp_path, shape):
+    made = dense()
+    made.graph.output[0].CopyFrom(value("y", shape))
+    assert "Add of y): Inferred shape and existing shape differ" in refusal(made, tmp_path)
+
+
+def test_operators_that_do_not_fit_are_refused(tmp_path):
+    made = dense()
+    made.graph.initializer[0].CopyFrom(tensor("weight", 5, 4))
+    assert "MatMul" in refusal(made, tmp_path)
+
+
+def test_an_absurd_value_in_between_is_refused(tmp_path):
+    made = model(
+        [node("Expand", ["x", "size"], "big"), node("ReduceSum", ["big"], "y", keepdims=0)],
+        [value("x", [1])],
+        [value("y", [])],
+        [ints("size", 2**40)],
+    )
+    assert "more than" in refusal(made, tmp_path)
+
+
+def test_initializers_among_the_inputs_are_no_inputs(tmp_path):
+    made = dense()
+    made.ir_version = 3
+    made.graph.input.extend([value("weight", [3, 4]), value("bias", [4])])
+    vetted = vet(made, tmp_path)
+    assert [each.name for each in vetted.inputs] == ["x"]
+    assert [each.name for each in vetted.model.graph.input] == ["x", "weight", "bias"]
+
+
+def test_shapes_stay_and_weights_go_wherever_they_are_stored(tmp_path):
+    made = model(
+        [
+            helper.make_node("Constant", [], ["kernel"], value=tensor("", 3, 4)),
+            node("MatMul", ["x", "kernel"], "product"),
+            node("Reshape", ["product", "shape"], "flat"),
+            node("Clip", ["flat", "low"]),
+        ],
+        [value("x", [2, 3])],
+        [value("y", [8])],
+        [ints("shape", 8), tensor("low", fill=0)],
+    )
+    vetted = vet(made, tmp_path)
+    assert list(vetted.weights) == ["kernel"]
+    assert {each.name for each in vetted.model.graph.initializer} == {"shape", "low"}
+    assert vetted.shapes["flat"] == (8,)
