@@ -49,7 +49,7 @@ class Contents:
     def manifest(self, tree: Path, *, full: bool = False) -> Manifest:
         """Digest every file below, sorted by name; `full` reads even what looks unchanged.
 
-        Raises StoreError at anything that is neither a regular file nor a directory.
+        Raises IrregularError at anything that is neither a regular file nor a directory.
         """
         memo = self._memo(tree)
         before = {} if full else _recall(memo)
@@ -63,7 +63,8 @@ class Contents:
             if time.time_ns() - status.st_ctime_ns > _SETTLED:
                 after[name] = [*mark, sha256]
         if after != before:
-            files.replace(memo, seal({"files": after}), self.tmp)
+            with files.guard(memo):
+                files.replace(memo, seal({"files": after}), self.tmp)
         return tuple(found)
 
     def moved(self, old: Path, new: Path) -> None:
@@ -80,9 +81,10 @@ class Contents:
 
 
 def _recall(memo: Path) -> dict[str, list[int | str]]:
-    try:
-        document = unseal(files.read(memo))
-    except FileNotFoundError:
-        return {}
+    with files.guard(memo):
+        try:
+            document = unseal(files.read(memo))
+        except FileNotFoundError:
+            return {}
     files_seen: dict[str, list[int | str]] = (document or {}).get("files", {})
     return files_seen

@@ -4,7 +4,8 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
-from autopipe.errors import AutopipeError, StageError
+from autopipe.errors import StageError
+from autopipe.interrupt import exit_code
 from autopipe.pipeline.canonical import Document, digest
 from autopipe.pipeline.environment import Environment
 from autopipe.pipeline.events import (
@@ -39,8 +40,8 @@ class Executor:
             try:
                 done[step.name] = self._step(step, inputs, fresh=step.name in force)
             except Exception as error:
-                code = error.exit_code if isinstance(error, AutopipeError) else 70
-                self.emit(StageFailed(stage=step.name, error=str(error), exit_code=code))
+                failed = StageFailed(stage=step.name, error=str(error), exit_code=exit_code(error))
+                self.emit(failed)
                 raise
         return done
 
@@ -73,7 +74,7 @@ class Executor:
             facts=self.environment.facts(step.stage.reads),
             out=self.store.out(),
             work=self.store.work(key),
-            records=self.store.root / "records",
+            records=self.store.root / "records" / "records.sqlite",
             emit=self.emit,
         )
         try:

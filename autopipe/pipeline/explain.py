@@ -22,20 +22,21 @@ def changes(old: Document, new: Document) -> list[str]:
     ]
 
 
-def why(store: Store, document: Document) -> list[str]:
-    """Compare with the most similar earlier action of the same stage; its latest among equals."""
-    candidates = []
+def nearest(store: Store, document: Document) -> list[str] | None:
+    """Return the changes since the most similar earlier action of this stage, None without one.
+
+    Among equally similar ones the last used counts.
+    """
+    found = []
     for key in store.actions():
         try:
             entry = store.entry(key)
-        except StoreError:
+        except StoreError:  # damaged; a run will say so
             continue
         if entry is not None and entry.action["stage"] == document["stage"]:
             difference = changes(entry.action, document)
-            candidates.append((len(difference), -entry.used, difference))
-    if not candidates:
-        return ["never run before"]
-    return min(candidates)[2] or ["its result is gone"]
+            found.append((len(difference), -entry.used, difference))
+    return min(found)[2] if found else None
 
 
 def _flatten(document: Document, prefix: str = "") -> Iterator[tuple[str, object]]:

@@ -15,6 +15,10 @@ from pathlib import Path
 from autopipe.errors import StoreError
 
 
+class IrregularError(StoreError):
+    """A link, a socket or a device where only files and directories may be."""
+
+
 @contextmanager
 def guard(root: Path) -> Iterator[None]:
     """Turn an `OSError` inside into a `StoreError` that names the path."""
@@ -72,14 +76,14 @@ def sync(path: Path) -> None:
 def walk(tree: Path) -> Iterator[tuple[str, os.stat_result]]:
     """Yield relative name and status of each file below, sorted; a lone file is called `.`.
 
-    Raises StoreError at anything that is neither a regular file nor a directory.
+    Raises IrregularError at anything that is neither a regular file nor a directory.
     """
     status = tree.lstat()
     if stat.S_ISREG(status.st_mode):
         yield ".", status
         return
     if not stat.S_ISDIR(status.st_mode):
-        raise StoreError(f"{tree}: neither a regular file nor a directory")
+        raise IrregularError(f"{tree}: neither a regular file nor a directory")
     for name in sorted(_names(tree, "")):
         yield name, (tree / name).lstat()
 
@@ -92,13 +96,13 @@ def _names(tree: Path, prefix: str) -> Iterator[str]:
             elif entry.is_file(follow_symlinks=False):
                 yield prefix + entry.name
             else:
-                raise StoreError(f"{entry.path}: neither a regular file nor a directory")
+                raise IrregularError(f"{entry.path}: neither a regular file nor a directory")
 
 
 def harden(tree: Path) -> None:
     """Make everything below durable and read-only; `tree` itself stays open to be moved.
 
-    Raises StoreError at anything that is neither a regular file nor a directory.
+    Raises IrregularError at anything that is neither a regular file nor a directory.
     """
     for name, _ in walk(tree):
         (tree / name).chmod(0o400)

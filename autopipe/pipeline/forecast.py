@@ -1,12 +1,12 @@
 """What a run would do, without running anything."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 from autopipe.pipeline.canonical import Document, digest
 from autopipe.pipeline.environment import Environment
-from autopipe.pipeline.explain import why
+from autopipe.pipeline.explain import nearest
 from autopipe.pipeline.keys import action
 from autopipe.pipeline.plan import Plan, Step
 from autopipe.pipeline.store import Store
@@ -37,37 +37,45 @@ def forecast(
     made: dict[str, str | None] = {}
     outlooks = []
     for step in plan.steps:
-        outlook, made[step.name] = _look(step, made, store, environment, step.name in force, warn)
+        document = _document(step, made, store, environment)
+        if document is None:
+            unknown = "the environment is not examined yet"
+            outlook, made[step.name] = Outlook(step.name, "run", (unknown,), None, None), None
+        elif step.name in force:
+            outlook, made[step.name] = _outlook(step, document, "forced"), None
+        elif not step.stage.cached:
+            outlook, made[step.name] = _outlook(step, document, "runs every time"), None
+        else:
+            outlook, made[step.name] = _look(step, document, store, warn)
         outlooks.append(outlook)
     return tuple(outlooks)
 
 
-def _look(  # noqa: PLR0913, PLR0917 -- the loop above, one turn
-    step: Step,
-    made: dict[str, str | None],
-    store: Store,
-    environment: Environment,
-    forced: bool,  # noqa: FBT001
-    warn: Callable[[str], None],
-) -> tuple[Outlook, str | None]:
-    stage = step.stage
-    facts = environment.known(stage.reads)
+def _document(
+    step: Step, made: Mapping[str, str | None], store: Store, environment: Environment
+) -> Document | None:
+    facts = environment.known(step.stage.reads)
     if facts is None:
-        return Outlook(step.name, "run", ("the environment is not examined yet",), None, None), None
-    inputs = {name: made[name] for name in step.needs}
-    document = action(stage, inputs, facts, store.contents)
-    waits = tuple(f"after {name}" for name, made_ in inputs.items() if made_ is None)
-    key = None if waits else digest(document)
-    reasons = waits
-    if forced:
-        reasons = ("forced",)
-    elif not stage.cached:
-        reasons = ("runs every time",)
-    elif key is not None:
+        return None
+    return action(step.stage, {name: made[name] for name in step.needs}, facts, store.contents)
+
+
+def _outlook(step: Step, document: Document, *why: str) -> Outlook:
+    key = None if None in document["inputs"].values() else digest(document)
+    return Outlook(step.name, "run", why, key, document)
+
+
+def _look(
+    step: Step, document: Document, store: Store, warn: Callable[[str], None]
+) -> tuple[Outlook, str | None]:
+    """Look one action up; return also the digest of its result, if there is one."""
+    waits = [f"after {name}" for name, made in document["inputs"].items() if made is None]
+    if not waits:
+        key = digest(document)
         hit = store.lookup(key, warn)
         if hit is not None:
             return Outlook(step.name, "cached", (), key, document), hit.digest
-    if not reasons or waits:
-        changed = why(store, document)
-        reasons += tuple(text for text in changed if not waits or ":" in text)
-    return Outlook(step.name, "run", reasons, key, document), None
+    changes = nearest(store, document)
+    if not waits:
+        changes = ["never run before"] if changes is None else changes or ["its result is gone"]
+    return _outlook(step, document, *waits, *(changes or ())), None

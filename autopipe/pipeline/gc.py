@@ -25,7 +25,7 @@ class Swept:
 
 def parse_size(text: str) -> int:
     """Read a size such as `500M` or `20G`, in bytes. Raises ConfigError."""
-    match = re.fullmatch(r"(\d+)([KMGT]?)", text)
+    match = re.fullmatch(r"([0-9]+)([KMGT]?)", text)
     if match is None:
         raise ConfigError(f"{text!r} is not a size; write 500M or 20G")
     return int(match[1]) * _UNITS[match[2]]
@@ -41,8 +41,7 @@ def collect(store: Store, *, keep_days: float, max_size: int | None = None) -> S
         with locks.shared(store.gate, alone=True):
             cutoff = time.time_ns() - int(keep_days * _DAY)
             live = locks.oldest_lease(store.tmp)
-            entries = _entries(store)
-            kept = _kept(entries, cutoff, live, max_size)
+            kept = _kept(entries(store), cutoff, live, max_size)
             doomed = _doomed(store, kept, live)
             freed = sum(status.st_size for path in doomed for _, status in files.walk(path))
             for number, path in enumerate(doomed):
@@ -60,33 +59,41 @@ def collect(store: Store, *, keep_days: float, max_size: int | None = None) -> S
     return Swept(len(gone), freed)
 
 
-def _entries(store: Store) -> dict[str, Entry]:
-    """Return all sound records; of two that run into the same object, both."""
-    entries = {}
+def verify(store: Store) -> tuple[int, list[str]]:
+    """Read every byte again; return how many entries are sound, and what is wrong with others.
+
+    Damaged objects are moved to quarantine.
+    """
+    found = [store.damage(key) for key in store.actions()]
+    return found.count(None), [text for text in found if text is not None]
+
+
+def entries(store: Store) -> dict[str, Entry]:
+    """Return all readable records by key."""
+    found = {}
     for key in store.actions():
         try:
             entry = store.entry(key)
         except StoreError:
             continue
         if entry is not None:
-            entries[key] = entry
-    return entries
+            found[key] = entry
+    return found
 
 
 def _kept(
-    entries: dict[str, Entry], cutoff: int, live: int | None, max_size: int | None
+    found: dict[str, Entry], cutoff: int, live: int | None, max_size: int | None
 ) -> dict[str, Entry]:
     """Choose what stays: what live runs may hold, and the recently used as far as they fit."""
     kept: dict[str, Entry] = {}
     sizes: dict[str, int] = {}
-    for key, entry in sorted(entries.items(), key=lambda item: -item[1].used):
-        size = sum(file.size for file in entry.manifest)
-        total = sum(sizes.values()) + (0 if entry.digest in sizes else size)
+    for key, entry in sorted(found.items(), key=lambda item: -item[1].used):
+        total = sum(sizes.values()) + (0 if entry.digest in sizes else entry.size)
         pinned = live is not None and entry.used >= live
         fits = max_size is None or total <= max_size
         if pinned or (entry.used >= cutoff and fits):
             kept[key] = entry
-            sizes[entry.digest] = size
+            sizes[entry.digest] = entry.size
     return kept
 
 

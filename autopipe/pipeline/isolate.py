@@ -4,6 +4,7 @@ A compiler is native code and can take its process down. A stage is a frozen val
 is paths and facts, so handing both to a child costs nothing but a fork.
 """
 
+import errno
 import json
 import os
 import selectors
@@ -16,16 +17,22 @@ from contextlib import ExitStack, suppress
 from importlib import import_module
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, Final, Protocol, Self
 
 from autopipe import errors
-from autopipe.errors import AutopipeError, SetupError, StageError
+from autopipe.errors import AutopipeError, SetupError, StageError, StoreError
 from autopipe.pipeline.events import Event, parse
 from autopipe.pipeline.log import Log
 from autopipe.pipeline.stage import Context, Facet, Stage
 
 Emit = Callable[[Event], None]
 Message = dict[str, Any]
+
+
+_FULL: Final = {
+    errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO, errno.EMFILE, errno.ENFILE,
+}  # fmt: skip
+"""What a disk or a limit says, whichever file it was; a stage can do nothing about it."""
 
 
 class Isolate(Protocol):
@@ -54,9 +61,15 @@ class Here:
 class Zygote:
     """Runs each call in a fork of one process that has imported what all of them need."""
 
-    def __init__(self, preload: tuple[str, ...] = ("tvm",)) -> None:
-        """Start nothing yet; `preload` names the modules to import before the first call."""
+    def __init__(self, preload: tuple[str, ...] = ("tvm",), tmp: Path | None = None) -> None:
+        """Start nothing yet; `preload` names the modules to import before the first call.
+
+        `tmp` is where children make their temporary files; None is the system's place.
+        """
         self._preload = preload
+        self._env = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}  # no threads before the forks
+        if tmp is not None:
+            self._env["TMPDIR"] = os.fspath(tmp)
         self._open = ExitStack()
         self._process: subprocess.Popen[bytes] | None = None
         self._child: int | None = None
@@ -106,7 +119,7 @@ class Zygote:
                     [*argv, str(fd), str(os.getpid())],
                     pass_fds=(fd,), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                     stderr=subprocess.STDOUT, start_new_session=True,
-                    env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
+                    env=self._env,
                 )  # fmt: skip
         except OSError as error:
             raise SetupError(f"can not start a process: {error.strerror}") from error
@@ -114,8 +127,11 @@ class Zygote:
         self._watch(process)
         self._tell({"path": sys.path, "preload": self._preload})
         if next(self._messages(log), None) != {"ready": True}:
-            names = " ".join(self._preload)
-            raise SetupError(f"can not import {names}; `autopipe doctor` says more\n{_tail(log)}")
+            status = process.wait()
+            self._drain(log)
+            self.close()
+            reason = signal.Signals(-status).name if status < 0 else log.tail(1)
+            raise SetupError(f"can not import {' '.join(self._preload)}: {reason}")
 
     def _watch(self, process: subprocess.Popen[bytes]) -> None:
         assert process.stdout is not None  # noqa: S101 -- asked for above
@@ -192,16 +208,20 @@ def answer(argument: Mapping[str, Any], emit: Emit) -> str:
     module, _, name = argument["stage"].partition(":")
     kind: type[Stage] = getattr(import_module(module), name)
     stage = kind.model_validate_json(argument["params"])
-    return stage.run(
-        Context(
-            inputs={name: Path(path) for name, path in argument["inputs"].items()},
-            facts={Facet(name): facts for name, facts in argument["facts"].items()},
-            out=Path(argument["out"]),
-            work=Path(argument["work"]),
-            records=Path(argument["records"]),
-            emit=emit,
-        )
+    ctx = Context(
+        inputs={name: Path(path) for name, path in argument["inputs"].items()},
+        facts={Facet(name): facts for name, facts in argument["facts"].items()},
+        out=Path(argument["out"]),
+        work=Path(argument["work"]),
+        records=Path(argument["records"]),
+        emit=emit,
     )
+    try:
+        return stage.run(ctx)
+    except OSError as error:
+        if error.errno not in _FULL:
+            raise
+        raise StoreError(f"{error.filename or ctx.out}: {error.strerror}") from error
 
 
 def _open_answer(answer: Message, status: int, log: Log) -> object:

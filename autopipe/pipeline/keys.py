@@ -4,14 +4,14 @@ The document is stored beside the result, so "why does this run again?" is a dif
 documents and never a guess.
 """
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from autopipe.errors import ConfigError, StoreError
+from autopipe.errors import ConfigError
 from autopipe.pipeline.canonical import Document
 from autopipe.pipeline.content import Contents, tree_digest
+from autopipe.pipeline.files import IrregularError
 from autopipe.pipeline.stage import Facet, Stage
 
 FORMAT: Final = 1
@@ -45,12 +45,8 @@ def action(
 def _digest(source: Path, contents: Contents) -> str:
     """Digest a file outside the store, wherever a symbolic link to it leads."""
     try:
-        path = source.resolve(strict=True)
-        if not os.access(path, os.R_OK):
-            raise ConfigError(f"{source}: no permission to read it")
+        return tree_digest(contents.manifest(source.resolve(strict=True)))
     except OSError as error:
         raise ConfigError(f"{source}: {error.strerror}") from error
-    try:
-        return tree_digest(contents.manifest(path))
-    except StoreError as error:
+    except IrregularError as error:
         raise ConfigError(f"{source}: {error}") from error

@@ -75,7 +75,7 @@ class Context:
     work: Path
     """Scratch directory that survives an interrupted attempt with the same key, and only that."""
     records: Path
-    """The store of tuning records, shared by all pipelines of this store."""
+    """File of the tuning records, shared by all pipelines of this store; may not be there yet."""
     emit: Callable[[Event], None]
     """Tells the reporter."""
 

@@ -17,7 +17,7 @@ import os
 import secrets
 import stat
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
@@ -44,6 +44,11 @@ class Entry:
     manifest: Manifest
     used: int
     """When it was made or last served, in nanoseconds since 1970."""
+
+    @property
+    def size(self) -> int:
+        """Return how many bytes its artifact has."""
+        return sum(file.size for file in self.manifest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,9 +112,13 @@ class Store:
         with files.guard(self.root):
             return sorted(path.stem for path in (self.root / "actions").glob("*.json"))
 
-    def lock(self, key: str, waiting: Callable[[str], None]) -> AbstractContextManager[None]:
+    @contextmanager
+    def lock(self, key: str, waiting: Callable[[str], None]) -> Iterator[None]:
         """Keep other runs from doing the same action; tell `waiting` whom this one waits for."""
-        return locks.exclusive(self.root / "locks" / key, waiting)
+        with ExitStack() as held:
+            with files.guard(self.root):
+                held.enter_context(locks.exclusive(self.root / "locks" / key, waiting))
+            yield
 
     def out(self) -> Path:
         """Return a new empty directory for an artifact in the making."""
@@ -186,7 +195,7 @@ class Store:
     def _sound(self, path: Path, manifest: Manifest, *, full: bool = False) -> bool:
         try:
             return self.contents.manifest(path, full=full) == manifest
-        except StoreError:  # something is in there that no stage may leave
+        except files.IrregularError:  # something is in there that no stage may leave
             return False
 
     def _place(self, out: Path, name: str, staged: Manifest) -> None:
@@ -213,6 +222,11 @@ class Store:
 
     def _record(self, key: str) -> Path:
         return self.root / "actions" / f"{key}.json"
+
+
+def default_root() -> Path:
+    """Return `$AUTOPIPE_STORE`, or `.autopipe` in the current folder."""
+    return Path(os.environ.get("AUTOPIPE_STORE") or ".autopipe")
 
 
 @contextmanager

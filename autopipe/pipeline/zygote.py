@@ -7,7 +7,6 @@ and one of `{"ok"}`, `{"error"}`, `{"bug"}` - and `{"exit"}`. It starts no threa
 it is a sound process.
 """
 
-import errno
 import importlib
 import json
 import os
@@ -17,16 +16,15 @@ import sys
 import threading
 import traceback
 from contextlib import suppress
-from typing import Any, Final, NoReturn
+from types import FrameType
+from typing import Any, NoReturn
 
 from autopipe import errors
 from autopipe.pipeline.events import Event
 from autopipe.pipeline.lifeline import die_with_parent
 
-_FULL: Final = {
-    errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO, errno.EMFILE, errno.ENFILE,
-}  # fmt: skip
-"""What a disk or a limit says, whichever file it was; a stage can do nothing about it."""
+_groups: set[int] = set()
+"""Process groups of children that are running; `_end` can be told in no other way."""
 
 
 def main() -> None:
@@ -38,9 +36,18 @@ def main() -> None:
         for name in hello["preload"]:
             importlib.import_module(name)
         os.environ.pop("OPENBLAS_NUM_THREADS", None)
+        signal.signal(signal.SIGTERM, _end)
+        die_with_parent(int(sys.argv[2]), signal.SIGTERM)
         _tell(link, {"ready": True})
         for line in lines:
             _serve(link, json.loads(line))
+
+
+def _end(_number: int, _frame: FrameType | None) -> None:
+    """Kill what the child has started, which may not know how to die with its parent."""
+    for group in (*_groups, 0):
+        with suppress(ProcessLookupError):
+            os.killpg(group, signal.SIGKILL)
 
 
 def _serve(link: socket.socket, call: dict[str, Any]) -> None:
@@ -51,9 +58,11 @@ def _serve(link: socket.socket, call: dict[str, Any]) -> None:
         _child(link, call, zygote)
     with suppress(ProcessLookupError, PermissionError):  # it was quicker, or is gone
         os.setpgid(child, child)
+    _groups.add(child)
     _, status = os.waitpid(child, 0)
     with suppress(ProcessLookupError):
         os.killpg(child, signal.SIGKILL)
+    _groups.clear()
     link.sendall(b"\n")  # it may have died in the middle of a line
     _tell(link, {"exit": os.waitstatus_to_exitcode(status)})
 
@@ -61,6 +70,7 @@ def _serve(link: socket.socket, call: dict[str, Any]) -> None:
 def _child(link: socket.socket, call: dict[str, Any], zygote: int) -> NoReturn:
     """Answer the call and end without running anything that belongs to the zygote."""
     try:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
         die_with_parent(zygote)
         with suppress(PermissionError):
             os.setpgid(0, 0)
@@ -91,11 +101,6 @@ def _answer(link: socket.socket, call: dict[str, Any]) -> dict[str, Any]:
         return {"error": {"type": known, "message": str(error)}}
     except MemoryError:
         return {"error": {"type": "StageError", "message": "out of memory"}}
-    except OSError as error:
-        if error.errno not in _FULL:
-            return {"bug": traceback.format_exc()}
-        message = f"{error.filename or 'while writing'}: {error.strerror}"
-        return {"error": {"type": "StoreError", "message": message}}
     except BaseException:  # noqa: BLE001 -- whatever it is, the parent shows it
         return {"bug": traceback.format_exc()}
 

@@ -152,9 +152,9 @@ class Act(Fake, frozen=True):
         raise RuntimeError(self.note)
 
     def do_refuse(self, ctx: Context) -> None:
-        class Special(ModelError): ...
+        class SpecialError(ModelError): ...
 
-        raise Special(self.note)
+        raise SpecialError(self.note)
 
     def do_segfault(self, ctx: Context) -> None:
         (ctx.work / "left").write_text("x")

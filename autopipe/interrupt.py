@@ -1,0 +1,48 @@
+"""Ctrl-C and SIGTERM as exceptions, and the exit code of whatever ends a run."""
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Final
+
+from autopipe.errors import AutopipeError
+
+_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+
+
+class Interrupted(BaseException):
+    """Somebody wants this process to end; not an error, so nothing but `main` catches it."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(f"ended by {signal.Signals(number).name}")
+        self.exit_code = 128 + number
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Raise Interrupted at the first signal inside; the second ends the process at once."""
+    before = {number: signal.signal(number, _first) for number in _SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def exit_code(error: BaseException) -> int:
+    """Return the exit code a command ends with; 70 for a bug."""
+    if isinstance(error, KeyboardInterrupt):
+        return 128 + signal.SIGINT
+    return error.exit_code if isinstance(error, AutopipeError | Interrupted) else 70
+
+
+def _first(number: int, _frame: FrameType | None) -> None:
+    for each in _SIGNALS:
+        signal.signal(each, _second)
+    raise Interrupted(number)
+
+
+def _second(number: int, _frame: FrameType | None) -> None:
+    os._exit(128 + number)

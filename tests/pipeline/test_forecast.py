@@ -1,0 +1,122 @@
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from autopipe.pipeline.explain import changes
+from autopipe.pipeline.forecast import Outlook, forecast
+from autopipe.pipeline.keys import Facts
+from autopipe.pipeline.plan import build_plan
+from autopipe.pipeline.stage import Facet, Stage
+from autopipe.pipeline.store import open_store
+from tests.pipeline.fakes import FACTS, Fixed, Measure, Upper, demo, go
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    path = tmp_path / "model.txt"
+    path.write_text("ABC")
+    return path
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return tmp_path / "store"
+
+
+class Unknown(Fixed):
+    def known(self, facets: Iterable[Facet]) -> Facts | None:
+        return None if set(facets) else {}
+
+
+def look(
+    stages: list[Stage], root: Path, environment: Fixed | None = None, force: Iterable[str] = ()
+) -> dict[str, Outlook]:
+    with open_store(root) as store:
+        outlooks = forecast(
+            build_plan(stages), store, environment or Fixed(), force=set(force), warn=pytest.fail
+        )
+    return {outlook.stage: outlook for outlook in outlooks}
+
+
+def summary(outlooks: dict[str, Outlook]) -> list[tuple[str, ...]]:
+    return [(each.state, *each.why) for each in outlooks.values()]
+
+
+def test_nothing_was_ever_run(source: Path, root: Path) -> None:
+    assert summary(look(demo(source), root)) == [
+        ("run", "never run before"),
+        ("run", "after import"),
+        ("run", "after lower"),
+    ]
+    assert not list(root.glob("objects/*"))
+
+
+def test_everything_is_there(source: Path, root: Path) -> None:
+    go(demo(source), root)
+    assert summary(look(demo(source), root)) == [("cached",)] * 3
+
+
+def test_a_parameter_changed(source: Path, root: Path) -> None:
+    go(demo(source, trials=64), root)
+    go(demo(source, trials=7), root, facts={**FACTS, Facet.DEVICE: {"cpu": "y"}})
+    outlooks = look(demo(source, trials=128), root)
+    assert outlooks["tune"].why == ("params.trials: 64 -> 128",)
+    assert outlooks["tune"].key is not None
+
+
+def test_a_source_changed_and_a_parameter_after_it(source: Path, root: Path) -> None:
+    go(demo(source), root)
+    source.write_text("abc")
+    outlooks = look(demo(source, trials=5), root)
+    assert outlooks["import"].why == ("sources.path: b5d4045c3f46 -> ba7816bf8f01",)
+    assert outlooks["lower"].why == ("after import",)
+    assert outlooks["tune"].why == ("after lower", "params.trials: 4 -> 5")
+    assert outlooks["tune"].key is None
+
+
+def test_forced_and_uncached_stages(source: Path, root: Path) -> None:
+    stages = [*demo(source), Measure()]
+    go(stages, root)
+    assert summary(look(stages, root, force=["lower"])) == [
+        ("cached",),
+        ("run", "forced"),
+        ("run", "after lower"),
+        ("run", "runs every time"),
+    ]
+
+
+def test_a_lost_result(source: Path, root: Path) -> None:
+    _, made = go(demo(source), root)
+    made["tune"].path.rename(root / "elsewhere")
+    assert look(demo(source), root)["tune"].why == ("its result is gone",)
+
+
+def test_an_environment_nobody_has_looked_at(source: Path, root: Path) -> None:
+    outlooks = look(demo(source), root, Unknown())
+    assert outlooks["lower"].why == ("the environment is not examined yet",)
+    assert outlooks["lower"].action is None
+
+
+def test_a_version_and_a_fact_changed(source: Path, root: Path) -> None:
+    class Newer(Upper, frozen=True):
+        version = 2
+
+    go(demo(source), root)
+    read, _, tune = demo(source)
+    facts = {**FACTS, Facet.TVM: {"tvm": "2"}}
+    why = look([read, Newer(), tune], root, Fixed(facts))["lower"].why
+    assert why == ("facts.tvm.tvm: 1 -> 2", "version: 1 -> 2")
+
+
+def test_changes_name_what_is_new_and_what_is_gone() -> None:
+    old = {"version": 1, "inputs": {"lower": "a" * 64}, "params": {"trials": 4, "x": {}}}
+    new = {"version": 1, "inputs": {"lower": "b" * 64}, "params": {"seed": 0, "x": {"y": None}}}
+    assert changes(old, new) == [
+        f"inputs.lower: {'a' * 12} -> {'b' * 12}",
+        "params.seed: - -> 0",
+        "params.trials: 4 -> -",
+        "params.x: {} -> -",
+        "params.x.y: - -> None",
+    ]
+    assert changes(old, old) == []

@@ -1,0 +1,170 @@
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from autopipe.errors import ModelError, SetupError, StoreError
+from autopipe.pipeline.events import Event, Progress
+from autopipe.pipeline.isolate import Bug, Killed, Zygote
+from tests.pipeline.fakes import Act, demo, go
+
+pytestmark = pytest.mark.usefixtures("no_leaks")
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return tmp_path / "store"
+
+
+@pytest.fixture
+def zygote() -> Iterator[Zygote]:
+    with Zygote(preload=()) as isolate:
+        yield isolate
+
+
+def is_running(pid: int) -> bool:
+    with suppress(OSError):
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        return state not in "ZX"
+    return False
+
+
+def wait_for_end(pids: list[int], seconds: float = 5) -> list[int]:
+    deadline = time.monotonic() + seconds
+    while (left := [pid for pid in pids if is_running(pid)]) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return left
+
+
+def test_stages_run_in_children_of_one_process(root: Path, zygote: Zygote) -> None:
+    seen = []
+    for note in ("1", "2"):
+        _, made = go([Act(do="pid", note=note)], root, isolate=zygote)
+        seen.append([int(pid) for pid in (made["act"].path / "text").read_text().split()])
+    (first, parent), (second, same) = seen
+    assert parent == same != os.getpid()
+    assert first != second
+
+
+def test_inputs_facts_events_and_summaries_cross_over(
+    root: Path, tmp_path: Path, zygote: Zygote
+) -> None:
+    source = tmp_path / "model.txt"
+    source.write_text("abc")
+    events: list[Event] = []
+    _, made = go(demo(source), root, isolate=zygote, events=events)
+    assert (made["tune"].path / "records").read_text() == "ABC" * 4
+    assert Progress(stage="lower", message="folding") in events
+    assert events[-1].model_dump()["summary"] == "4 trials"
+    assert go(demo(source), root)[1] == made
+
+
+def test_a_refusal_keeps_its_class_and_message(root: Path, zygote: Zygote) -> None:
+    with pytest.raises(ModelError, match=r"^opset 99\nis new$"):
+        go([Act(do="refuse", note="opset 99\nis new")], root, isolate=zygote)
+
+
+def test_an_unexpected_exception_keeps_its_traceback(root: Path, zygote: Zygote) -> None:
+    with pytest.raises(Bug, match=r"(?s)do_raise.*RuntimeError: oh"):
+        go([Act(do="raise", note="oh")], root, isolate=zygote)
+
+
+def test_a_crash_takes_only_its_child_down(root: Path, zygote: Zygote) -> None:
+    with pytest.raises(Killed) as caught:
+        go([Act(do="segfault")], root, isolate=zygote)
+    lines = str(caught.value).splitlines()
+    assert lines[0] == "stage 'act' was killed by SIGSEGV"
+    assert lines[1] == "  | about to crash?[31m"
+    log = Path(lines[2].removeprefix("  whole output: "))
+    assert log.read_bytes() == b"about to crash\x1b[31m\n"
+    assert go([Act(do="write")], root, isolate=zygote)[0] == ["run act"]
+
+
+def test_a_child_that_ends_without_a_word_is_a_failure(root: Path, zygote: Zygote) -> None:
+    with pytest.raises(Killed, match="ended with status 3 and no result"):
+        go([Act(do="exit")], root, isolate=zygote)
+
+
+def test_a_flood_of_output_is_cut(root: Path, zygote: Zygote) -> None:
+    go([Act(do="flood")], root, isolate=zygote)
+    (log,) = root.glob("logs/act-*")
+    assert log.stat().st_size < 1.1 * 2**20
+    assert log.read_bytes().endswith(b"xxxthe end\n")
+    assert b"bytes left out]" in log.read_bytes()
+
+
+def test_a_full_disk_in_a_child_is_said_in_a_line(root: Path) -> None:
+    program = (
+        "import resource; from pathlib import Path\n"
+        "from tests.pipeline.fakes import Act, go\n"
+        "from autopipe.pipeline.isolate import Zygote\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))\n"
+        f"with Zygote(preload=()) as z: go([Act(do='fill')], Path({str(root)!r}), isolate=z)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert re.search(rf"{StoreError.__name__}: {root}\S+: File too large", done.stderr)
+    assert go([Act(do="fill")], root)[0] == ["run act"]
+
+
+def test_what_a_stage_leaves_running_is_ended(root: Path, zygote: Zygote) -> None:
+    _, made = go([Act(do="leave")], root, isolate=zygote)
+    assert wait_for_end([int((made["act"].path / "text").read_text())]) == []
+
+
+@pytest.mark.parametrize("module", ["no_such_module", "tests.pipeline.suicide"])
+def test_a_module_that_can_not_be_imported_is_a_setup_error(root: Path, module: str) -> None:
+    reason = {"no_such_module": "No module named 'no_such_module'"}.get(module, "SIGSEGV")
+    with (
+        Zygote(preload=(module,)) as isolate,
+        pytest.raises(SetupError, match=rf"can not import {module}: .*{reason}"),
+    ):
+        go([Act(do="write")], root, isolate=isolate)
+
+
+def test_nothing_is_started_for_a_cached_run(root: Path) -> None:
+    go([Act(do="write")], root)
+    with Zygote(preload=("no_such_module",)) as isolate:
+        assert go([Act(do="write")], root, isolate=isolate)[0] == ["cached act"]
+
+
+def hanging(root: Path, note: Path) -> tuple[subprocess.Popen[bytes], list[int]]:
+    """Start a run that hangs in a stage; return it and all that must die with it."""
+    program = (
+        "from pathlib import Path\n"
+        "from tests.pipeline.fakes import Act, go\n"
+        "from autopipe.pipeline.isolate import Zygote\n"
+        f"with Zygote(preload=()) as z:\n"
+        f"  go([Act(do='hang', note={str(note)!r})], Path({str(root)!r}), isolate=z)\n"
+    )
+    process = subprocess.Popen([sys.executable, "-c", program], stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 20
+    while not note.exists():
+        assert time.monotonic() < deadline
+        assert process.poll() is None
+        time.sleep(0.01)
+    return process, [int(pid) for pid in note.read_text().split()]
+
+
+def test_kill_9_leaves_no_process_and_the_scratch(root: Path, tmp_path: Path) -> None:
+    process, pids = hanging(root, tmp_path / "pids")
+    process.kill()
+    process.wait()
+    assert wait_for_end(pids) == []
+    assert list(root.glob("work/*"))
+
+
+def test_an_exception_in_the_parent_ends_all_of_it(root: Path, tmp_path: Path) -> None:
+    process, pids = hanging(root, tmp_path / "pids")
+    process.send_signal(signal.SIGINT)
+    process.wait(timeout=5)
+    assert wait_for_end(pids, 2) == []
+    assert list(root.glob("work/*"))
