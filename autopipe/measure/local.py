@@ -1,0 +1,82 @@
+"""Builds and times candidates on this machine: a forked child for each, one timed at a time.
+
+TVM is imported once, in this process; a child starts with it in memory, compiles its candidate and
+runs it where it was compiled, without archive, linker or upload. Fork only from a process without
+other threads: a lock that one of them holds stays locked in the child.
+"""
+
+import math
+from collections.abc import Generator, Sequence
+from multiprocessing.connection import wait
+from time import monotonic
+from typing import Final, Protocol
+
+from autopipe.config.tuning import Measure
+from autopipe.measure.measurement import Candidate, Measurement
+from autopipe.measure.trial import Trial
+from autopipe.measure.worker import Job
+
+_HELD: Final = 32
+"""Built candidates that may wait in memory for their turn."""
+
+
+class Measurer(Protocol):
+    """Builds and times candidates somewhere."""
+
+    def measure(
+        self, candidates: Sequence[Candidate], best: float = math.inf
+    ) -> Generator[Measurement]:
+        """Yield the measurement of each candidate in order; `best` is the time to beat."""
+
+
+class Local:
+    """Measures on the processor this process runs on."""
+
+    def __init__(self, target: object, cores: int, limits: Measure) -> None:
+        """Take TVM's target, how many threads kernels run on, and the limits of a trial."""
+        self._target = target
+        self._cores = cores
+        self._limits = limits
+
+    def measure(
+        self, candidates: Sequence[Candidate], best: float = math.inf
+    ) -> Generator[Measurement]:
+        """Build `cores` candidates at a time, then time one after the other, alone."""
+        for start in range(0, len(candidates), _HELD):
+            trials: list[Trial] = []
+            try:
+                self._build(candidates[start : start + _HELD], trials)
+                for trial in trials:
+                    measurement = trial.time(best)
+                    best = min(best, measurement.median)
+                    yield measurement
+            finally:
+                for trial in trials:
+                    trial.close()
+
+    def _build(self, candidates: Sequence[Candidate], trials: list[Trial]) -> None:
+        """Add a trial to `trials` for each candidate, and return once all of them are built."""
+        building: list[Trial] = []
+        for candidate in candidates:
+            if len(building) == self._cores:
+                building = _progress(building)
+            trial = Trial.start(Job(candidate, self._target, self._cores, self._limits))
+            trials.append(trial)
+            building.append(trial)
+        while building:
+            building = _progress(building)
+
+
+def _progress(building: Sequence[Trial]) -> list[Trial]:
+    """Wait until at least one build ends, well or not, and return those that go on."""
+    patience = max(0.0, min(trial.deadline for trial in building) - monotonic())
+    ready = set(wait([trial.link for trial in building], patience))
+    going = []
+    for trial in building:
+        if trial.link in ready:
+            trial.built()
+        elif trial.deadline <= monotonic():
+            trial.expire()
+        else:
+            going.append(trial)
+    return going

@@ -1,0 +1,40 @@
+"""What is known of a candidate after its trial."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from statistics import median
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import tvm
+
+Candidate = Callable[[], "tvm.IRModule"]
+"""Makes the scheduled module; called in the child that builds it, so it may crash there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """The result of one trial: times, or why there are none."""
+
+    seconds: tuple[float, ...] = ()
+    """Time of one call, a value for each repeat; empty if the trial failed."""
+    error: str | None = None
+    """Why the trial failed; null if it did not."""
+    cut: bool = False
+    """Whether a single slow run ended the trial early; its time is coarse."""
+
+    @property
+    def median(self) -> float:
+        """Seconds of one call; infinite for a trial that failed."""
+        return median(self.seconds) if self.seconds else math.inf
+
+
+def judged(seconds: tuple[float, ...], *, cut: bool) -> Measurement:
+    """Return a measurement, a failed one if a time can not be true."""
+    for value in seconds:
+        if not (math.isfinite(value) and value > 0):
+            return Measurement(error=f"the timer said {value!r} seconds")
+    if not seconds:
+        return Measurement(error="the timer said nothing")
+    return Measurement(seconds, cut=cut)

@@ -1,0 +1,74 @@
+"""Times a compiled candidate.
+
+Caches are left as the previous call left them, for every candidate alike: the activations of a
+model are warm too, and flushing the rest costs more than it tells.
+"""
+
+import math
+import os
+from collections.abc import Sequence
+from time import perf_counter
+from typing import Any, Final
+
+import numpy as np
+import tvm
+
+from autopipe.config.tuning import Measure
+from autopipe.measure.build import Kernel
+from autopipe.measure.measurement import Measurement, judged
+
+_SLOWER: Final = 2.0
+"""A warm run that is this many times the best time ends the trial: it can not win."""
+
+_COLD: Final = 4.0
+"""The same for the very first run, which also starts threads and touches memory."""
+
+_START: Final = 2e-3
+"""Seconds the first run may lose to starting threads."""
+
+_POOL: Final = np.random.default_rng(0).uniform(0.1, 1.0, 1 << 16)
+"""Values that inputs are filled with: positive and far from denormals, which are slow."""
+
+
+def use_threads(count: int) -> None:
+    """Have kernels run on that many threads; must come before the first of them runs.
+
+    TVM would take half of the processors, believing the others to be hyper-threads.
+    """
+    os.environ["TVM_NUM_THREADS"] = str(count)
+
+
+def time_kernel(kernel: Kernel, limits: Measure, best: float) -> Measurement:
+    """Time one call of a kernel; `best` is the time in seconds it would have to beat."""
+    arguments = [_tensor(info) for info in kernel.arguments]
+    main = kernel.library["main"]
+    cold = _clock(main, arguments)
+    if cold > _COLD * best + _START:
+        return judged((cold,), cut=True)
+    warm = _clock(main, arguments)
+    if warm > _SLOWER * best:
+        return judged((warm,), cut=True)
+    number = max(1, math.ceil(limits.min_repeat / max(warm, 1e-9)))
+    evaluate = kernel.library.time_evaluator("main", tvm.cpu(), number=number, repeat=limits.repeat)
+    return judged(tuple(map(float, evaluate(*arguments).results)), cut=False)
+
+
+def _clock(main: Any, arguments: Sequence[Any]) -> float:  # noqa: ANN401 - tvm is not typed
+    start = perf_counter()
+    main(*arguments)
+    return perf_counter() - start
+
+
+def _tensor(info: Any) -> Any:  # noqa: ANN401 - tvm is not typed
+    """Return an argument full of values: floats in [0.1, 1), integers 0 and 1.
+
+    Integers may be indices, and these two are inside every axis that is longer than one.
+    """
+    tensor = tvm.runtime.empty([int(extent) for extent in info.shape], str(info.dtype))
+    array = np.from_dlpack(tensor).reshape(-1)
+    values = _POOL if array.dtype.kind == "f" else np.round(_POOL)
+    values = values.astype(array.dtype)
+    for start in range(0, array.size, values.size):
+        part = array[start : start + values.size]
+        part[:] = values[: part.size]
+    return tensor

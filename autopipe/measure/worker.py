@@ -1,0 +1,69 @@
+"""What a child does: build one candidate, wait for its turn, time it, end."""
+
+import json
+import os
+import resource
+from dataclasses import asdict, dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import NoReturn
+
+from autopipe.config.tuning import Measure
+from autopipe.measure.measurement import Candidate, Measurement
+from autopipe.pipeline.lifeline import die_with_parent
+
+_LONGEST = 2000
+"""Characters of an error that are worth keeping."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What a child has to do."""
+
+    candidate: Candidate
+    target: object
+    """TVM's target."""
+    cores: int
+    """Threads the kernel runs on."""
+    limits: Measure
+
+
+def serve(job: Job, link: Connection, parent: int) -> NoReturn:
+    """Build, say so, and time the candidate when told the best time so far; never return.
+
+    Called in a fresh fork. Messages are JSON: `null` once built, then the measurement.
+    """
+    try:
+        _alone(job.limits.memory << 20, link, parent)
+        # Imported here so that whoever only holds a measurement does not load TVM.
+        from autopipe.measure import build, timing
+
+        timing.use_threads(job.cores)
+        kernel = build.build(job.candidate(), job.target)
+        _send(link, None)
+        best = json.loads(link.recv_bytes())
+        _send(link, timing.time_kernel(kernel, job.limits, best))
+    except BaseException as error:  # noqa: BLE001 - whatever it is, it costs this trial only
+        _send(link, Measurement(error=f"{type(error).__name__}: {error}"[-_LONGEST:]))
+    os._exit(0)
+
+
+def _alone(memory: int, link: Connection, parent: int) -> None:
+    """Keep the child from reaching, flooding, starving or outliving anybody else."""
+    os.setpgid(0, 0)
+    die_with_parent(parent)
+    null = os.open(os.devnull, os.O_RDWR)
+    for stream in range(3):
+        os.dup2(null, stream)
+    own = link.fileno()
+    os.closerange(3, own)
+    os.closerange(own + 1, 1 << 16)
+    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
+    limit = pages * resource.getpagesize() + memory
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def _send(link: Connection, message: Measurement | None) -> None:
+    document = None if message is None else asdict(message)
+    link.send_bytes(json.dumps(document).encode())

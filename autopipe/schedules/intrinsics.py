@@ -1,0 +1,27 @@
+"""Registers the tensor intrinsics that a design space may name, and only those.
+
+A TuneContext imports `tvm.s_tir.tensor_intrin`, which parses the intrinsics of every device TVM
+knows: 10 to 30 s of processor time, nearly all for CUDA's. Design spaces for processors name
+their own at most, so the package is put in place with just the module of this machine's kind.
+"""
+
+import platform
+import sys
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+
+_PACKAGE = "tvm.s_tir.tensor_intrin"
+
+
+def register_cpu_intrinsics() -> None:
+    """Register the intrinsics of processors; before the first TuneContext."""
+    if _PACKAGE in sys.modules:
+        return
+    import tvm.s_tir
+
+    package = ModuleType(_PACKAGE)
+    package.__path__ = [str(Path(str(tvm.s_tir.__file__)).with_name("tensor_intrin"))]
+    sys.modules[_PACKAGE] = package
+    arm = platform.machine() in {"aarch64", "arm64"}
+    import_module(f"{_PACKAGE}.{'arm_cpu' if arm else 'x86'}")

@@ -1,0 +1,163 @@
+"""Tuning: spends a budget of trials on the tasks of a model."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+
+from autopipe.config.tuning import Budget
+from autopipe.measure.local import Measurer
+from autopipe.measure.measurement import Candidate, Measurement
+from autopipe.records.record import Platform, Record
+from autopipe.records.session import Session
+from autopipe.records.store import Store
+from autopipe.schedules.engine import Known
+from autopipe.schedules.scheduler import Scheduler, Standing
+from autopipe.schedules.searcher import Searcher, SearchError
+
+DIRECT: Final = "direct"
+"""The implementation that is the workload itself."""
+
+_FIRST: Final = 8
+"""Trials of a batch that a task gets if the budget has them."""
+
+_ROUNDS: Final = 3
+"""Batches that every task could have, at least, before the batch size grows."""
+
+_HOPELESS: Final = 2
+"""Batches without a single time after which a task is left."""
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """One task with what is needed to measure it."""
+
+    standing: Standing
+    text: str
+    """The unscheduled module as JSON, as it is kept in the store."""
+    candidate: Callable[[str], Candidate]
+    """Makes what can be measured from a trace."""
+    arms: list[tuple[int, str]]
+    """Index of each arm that may still propose, and the name of its engine."""
+
+
+@dataclass(frozen=True, slots=True)
+class Journal:
+    """Where trials are written down."""
+
+    store: Store
+    platform: Platform
+    session: Session
+
+    def known(self, work: Work) -> list[Known]:
+        """Return what was ever measured of a workload on this platform."""
+        workload = work.standing.task.workload
+        rows = self.store.rows(workload, work.text, self.platform)
+        return [Known(row.record.trace, row.record.median) for row in rows]
+
+    def write(self, work: Work, engine: str, results: Mapping[str, Measurement]) -> None:
+        """Put measured traces on the disk, with the time they took from the budget."""
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        self.store.add(
+            self.platform,
+            work.text,
+            [
+                Record(
+                    workload=work.standing.task.workload, engine=engine, implementation=DIRECT,
+                    trace=trace, seconds=result.seconds, error=result.error, cut=result.cut,
+                    measured=now, session=self.session.name,
+                )
+                for trace, result in results.items()
+            ],
+        )  # fmt: skip
+        self.session.save()
+
+
+def batch_size(trials: int, tasks: int, most: int) -> int:
+    """Return how many candidates a task has measured at a time: few where the budget is small."""
+    share = trials // max(1, tasks)
+    return max(1, min(most, max(share // _ROUNDS, min(_FIRST, share))))
+
+
+@dataclass(frozen=True, slots=True)
+class Tuner:
+    """Gives batches of trials to tasks until the budget is spent."""
+
+    works: Sequence[Work]
+    scheduler: Scheduler
+    budget: Budget
+    batch: int
+    """Trials of a task at a time."""
+    searcher: Searcher
+    measurer: Measurer
+    journal: Journal
+    told: Callable[[], None]
+    """Called after each trial."""
+
+    def run(self) -> str:
+        """Tune, and return why it ended."""
+        standings = [work.standing for work in self.works]
+        works = {work.standing.task.index: work for work in self.works}
+        for standing in standings:  # a resumed run may have left little to do
+            standing.stopped = standing.stopped or self._verdict(standing)
+        while any(standing.stopped is None for standing in standings):
+            left = self.budget.trials - sum(standing.trials for standing in standings)
+            if left <= 0:
+                return "all trials are spent"
+            if self._late():
+                return "the time is spent"
+            standing = self.scheduler(standings)
+            self._step(works[standing.task.index], left)
+            standing.history.append(standing.best)
+            standing.stopped = standing.stopped or self._verdict(standing)
+        return "no task has anything left to try"
+
+    def _late(self) -> bool:
+        return self.journal.session.elapsed >= (self.budget.time or math.inf)
+
+    def _step(self, work: Work, left: int) -> None:
+        """Have one batch of a task proposed, measured, written down and learned."""
+        standing = work.standing
+        allowed = (self.budget.trials_per_task or math.inf) - standing.trials
+        arm, engine = work.arms[len(standing.history) % len(work.arms)]
+        try:
+            traces = self.searcher.propose(arm, int(min(self.batch, left, allowed)))
+            if not traces:
+                _drop(work, arm, "no design space" if traces is None else "all schedules are tried")
+                return
+            results = self._measure(work, traces)
+            self.journal.write(work, engine, results)
+            self.searcher.learn(arm, [Known(t, result.median) for t, result in results.items()])
+        except SearchError as error:
+            _drop(work, arm, str(error))
+
+    def _measure(self, work: Work, traces: Sequence[str]) -> dict[str, Measurement]:
+        results: dict[str, Measurement] = {}
+        candidates = [work.candidate(trace) for trace in traces]
+        with closing(self.measurer.measure(candidates, work.standing.best)) as measurements:
+            for trace, measurement in zip(traces, measurements, strict=False):
+                results[trace] = measurement
+                work.standing.count(measurement.median)
+                self.told()
+                if self._late():
+                    break
+        return results
+
+    def _verdict(self, standing: Standing) -> str | None:
+        """Return why a task gets no more trials, or None if it may go on."""
+        if standing.trials >= (self.budget.trials_per_task or math.inf):
+            return "its trials are spent"
+        if standing.stale >= (self.budget.early_stop or math.inf):
+            return f"no better schedule in {standing.stale} trials"
+        if standing.best == math.inf and len(standing.history) >= _HOPELESS:
+            return "no candidate could be measured"
+        return None
+
+
+def _drop(work: Work, arm: int, reason: str) -> None:
+    """Take an arm away from a task; without any, the task is left."""
+    work.arms[:] = [other for other in work.arms if other[0] != arm]
+    if not work.arms:
+        work.standing.stopped = reason

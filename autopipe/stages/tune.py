@@ -1,0 +1,45 @@
+"""Stage `tune`: searches for a fast schedule of each kept task, and keeps the best."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import ClassVar, Literal, Self
+
+from autopipe.config import Pipeline, Tuning
+from autopipe.config.schedules import Rule
+from autopipe.pipeline.stage import Context, Facet, Kind, Need, Stage
+
+
+class Tune(Stage, frozen=True):
+    """Measures candidates until the budget is spent; an interrupted run goes on where it was."""
+
+    name: ClassVar[str] = "tune"
+    version: ClassVar[int] = 1
+    produces: ClassVar[Kind] = Kind.RECORDS
+    needs: ClassVar[Mapping[str, Need]] = {"tasks": Need(Kind.TASKS)}
+    reads: ClassVar[frozenset[Facet]] = frozenset({Facet.TVM, Facet.TARGET, Facet.DEVICE})
+
+    tuning: Tuning
+    """Section `tuning` of the pipeline file."""
+    rules: tuple[Rule, ...]
+    """The schedule policy: which engines propose schedules for which task."""
+    scheduler: Literal["gradient", "round_robin"]
+    """Who divides the trials among the tasks."""
+
+    @classmethod
+    def of(cls, pipeline: Pipeline, base: Path) -> Self | None:
+        """Return the stage, or None for `tuning: null`."""
+        del base
+        if pipeline.tuning is None:
+            return None
+        return cls(
+            tuning=pipeline.tuning,
+            rules=pipeline.schedules.rules,
+            scheduler=pipeline.tasks.scheduler,
+        )
+
+    def run(self, ctx: Context) -> str:
+        """Write `records.jsonl` and `tuning.json`."""
+        from autopipe.schedules.tuning import Plan, tune
+
+        plan = Plan(self.tuning, self.rules, self.scheduler)
+        return tune(plan, ctx)
