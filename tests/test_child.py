@@ -37,7 +37,7 @@ child.serve(answer)
 @pytest.fixture
 def serving(tmp_path, monkeypatch):
     (tmp_path / "serving.py").write_text(_MODULE)
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
     return "serving"
 
 

@@ -1,13 +1,22 @@
 import os
 import subprocess
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from autopipe.compiler.runtime import ALIGNMENT, Model, aligned, load, load_artifact
+from autopipe.compiler.runtime import (
+    ALIGNMENT,
+    Model,
+    Port,
+    Signature,
+    aligned,
+    load,
+    load_artifact,
+)
 from autopipe.errors import ConfigError, StageError
 from tests import small_build
 
@@ -43,12 +52,32 @@ def test_order_strides_and_alignment_of_inputs_do_not_matter(loaded):
         np.testing.assert_array_equal(outputs["scores"], expected)
 
 
-def test_outputs_belong_to_the_caller(loaded):
-    first = loaded(arrays(0))["scores"]
-    copy = first.copy()
-    loaded(arrays(1))
-    np.testing.assert_array_equal(first, copy)
+@pytest.fixture
+def echo(loaded):
+    """A model that gives back the memory it is called with, after a while."""
+    port = {"shape": (2,), "dtype": "int64"}
+    signature = Signature(
+        inputs=(Port(name="x", **port),), outputs=(Port(name="y", **port),), weights=(), threads=1
+    )
+
+    def main(x):
+        time.sleep(0.01)
+        return x
+
+    return Model(signature, main, [])
+
+
+def test_outputs_belong_to_the_caller(echo):
+    first = echo({"x": np.array([1, 2])})["y"]
+    echo({"x": np.array([3, 4])})
+    assert first.tolist() == [1, 2]
     first[:] = 0  # writable
+
+
+def test_calls_from_several_threads_take_turns(echo):
+    with ThreadPoolExecutor(4) as pool:
+        results = pool.map(lambda seed: echo({"x": np.array([seed, seed])})["y"], range(8))
+    assert [result.tolist() for result in results] == [[seed, seed] for seed in range(8)]
 
 
 @pytest.mark.parametrize(
@@ -81,16 +110,6 @@ def test_missing_weights_are_refused(tmp_path, library, loaded):
         load(library / "lib.so", tmp_path / "weights", loaded.signature)
 
 
-def test_calls_from_several_threads_take_turns(loaded):
-    expected = [loaded(arrays(seed))["scores"] for seed in range(4)]
-
-    def call(seed):
-        return [np.array_equal(loaded(arrays(seed))["scores"], expected[seed]) for _ in range(20)]
-
-    with ThreadPoolExecutor(4) as pool:
-        assert all(all(right) for right in pool.map(call, range(4)))
-
-
 @pytest.mark.parametrize("shape", [(), (0, 3), (5,), (2, 3)])
 @pytest.mark.parametrize("dtype", ["bool", "float16", "int64"])
 def test_aligned_arrays_start_where_tvm_needs_it(shape, dtype):
@@ -106,17 +125,26 @@ from pathlib import Path
 import numpy as np
 from autopipe.compiler.runtime import load_artifact
 
-def seconds(task):
-    return int(Path("/proc/self/task", task, "schedstat").read_text().split()[0]) / 1e9
+def seconds():
+    tasks = Path("/proc/self/task").iterdir()
+    return {task.name: int((task / "schedstat").read_text().split()[0]) for task in tasks}
 
 model = load_artifact(Path(sys.argv[1]))
 inputs = {"x": np.ones(1 << 20, "float32")}
 model(inputs)
-time.sleep(0.3)  # new threads of the pool spin for a while
-before = {task: seconds(task) for task in os.listdir("/proc/self/task")}
+deadline = time.monotonic() + 30
+while True:  # new threads of the pool spin for a while
+    before = seconds()
+    time.sleep(0.1)
+    after = seconds()
+    moved = [task for task in after if after[task] != before.get(task) and int(task) != os.getpid()]
+    if not moved or time.monotonic() > deadline:
+        break
+before = seconds()
 for _ in range(10):
     model(inputs)
-used = [seconds(task) - start for task, start in before.items()]
+after = seconds()
+used = [after[task] - before[task] for task in before]
 assert "tvm" not in sys.modules, "the compiler was imported"
 print(sum(time > 0.1 * max(used) for time in used))
 """

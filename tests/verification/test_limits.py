@@ -1,5 +1,6 @@
 import numpy as np
 import onnx
+import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from autopipe.verification.limits import index_limits
@@ -24,11 +25,12 @@ def test_the_size_of_the_table_is_the_limit(tmp_path):
     assert index_limits(model) == {"ids": 3}
 
 
-def test_the_smallest_of_several_tables_counts_through_casts_and_reshapes(tmp_path):
+@pytest.mark.parametrize(("first", "second"), [("long", "short"), ("short", "long")])
+def test_the_smallest_of_several_tables_counts_through_casts(tmp_path, first, second):
     nodes = [
         helper.make_node("Cast", ["ids"], ["small"], to=TensorProto.INT32),
-        gather("long", "ids", "a"),
-        gather("short", "small", "b"),
+        gather(first, "ids", "a"),
+        gather(second, "small", "b"),
         helper.make_node("Add", ["a", "b"], ["y"]),
     ]
     model = saved(tmp_path, nodes, {"long": (9, 3), "short": (4, 3)})
