@@ -48,7 +48,7 @@ def require(names: Iterable[str], known: Collection[str], option: str) -> None:
     for name in names:
         if name not in known:
             near = get_close_matches(name, known, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"its stages are {', '.join(known)}"
+            hint = f"did you mean `{near[0]}`?" if near else f"its stages are {', '.join(known)}"
             raise ConfigError(f"{option} {name}: no such stage in this pipeline; {hint}")
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import ClassVar, Self
 
 from autopipe.config import Pipeline
-from autopipe.errors import ModelError
+from autopipe.errors import GateError, ModelError, SetupError
 from autopipe.pipeline.environment import Environment
 from autopipe.pipeline.events import Event, Progress
 from autopipe.pipeline.executor import Executor
@@ -155,6 +155,12 @@ class Act(Fake, frozen=True):
         class SpecialError(ModelError): ...
 
         raise SpecialError(self.note)
+
+    def do_gate(self, ctx: Context) -> None:
+        raise GateError(self.note)
+
+    def do_setup(self, ctx: Context) -> None:
+        raise SetupError(self.note)
 
     def do_segfault(self, ctx: Context) -> None:
         (ctx.work / "left").write_text("x")

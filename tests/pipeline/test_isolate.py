@@ -120,7 +120,7 @@ def test_what_a_stage_leaves_running_is_ended(root: Path, zygote: Zygote) -> Non
     assert wait_for_end([int((made["act"].path / "text").read_text())]) == []
 
 
-@pytest.mark.parametrize("module", ["no_such_module", "tests.pipeline.suicide"])
+@pytest.mark.parametrize("module", ["no_such_module", "tests.pipeline.crash_on_import"])
 def test_a_module_that_can_not_be_imported_is_a_setup_error(root: Path, module: str) -> None:
     reason = {"no_such_module": "No module named 'no_such_module'"}.get(module, "SIGSEGV")
     with (

@@ -61,7 +61,7 @@ def test_until_keeps_what_comes_before() -> None:
 
 
 def test_an_unknown_stage_is_refused_with_what_is_near() -> None:
-    with pytest.raises(ConfigError, match=r"--until lowr: .*did you mean 'lower'"):
+    with pytest.raises(ConfigError, match=r"--until lowr: .*did you mean `lower`"):
         build_plan(demo(SOURCE), until="lowr")
     with pytest.raises(ConfigError, match=r"--force xyz: .*its stages are import, lower, tune"):
         require(["lower", "xyz"], ["import", "lower", "tune"], "--force")

@@ -1,0 +1,233 @@
+"""The command line. Each command parses, calls one function, and prints."""
+
+import os
+import sys
+import traceback
+from dataclasses import fields
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from autopipe import cli_cache, report
+from autopipe.errors import AutopipeError, ConfigError
+from autopipe.interrupt import Interrupted, exit_code, interruptible
+from autopipe.pipeline.events import Event, Warn
+from autopipe.terminal import complain, hang_up, show, show_json
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    help="Compile, tune, verify and package a machine-learning model from one YAML file.",
+)
+app.add_typer(cli_cache.app, name="cache")
+
+File = Annotated[Path, typer.Argument(help="A pipeline file, such as pipelines/squeezenet.yaml")]
+Set = Annotated[
+    list[str] | None, typer.Option("--set", metavar="FIELD=VALUE", help="Override a field")
+]
+StoreRoot = Annotated[
+    Path | None, typer.Option("--store", help="Where results are kept  [.autopipe]")
+]
+Force = Annotated[
+    list[str] | None, typer.Option("--force", metavar="STAGE", help="Run it even if cached")
+]
+Until = Annotated[str | None, typer.Option(metavar="STAGE", help="Stop after this stage")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Only warnings and the path")]
+Json = Annotated[bool, typer.Option("--json", help="JSON on stdout, and nothing else")]
+
+
+@app.command()
+def run(  # noqa: PLR0913 -- one for each option
+    file: File,
+    *,
+    until: Until = None,
+    force: Force = None,
+    overrides: Set = None,
+    store: StoreRoot = None,
+    output: Annotated[Path, typer.Option(help="Where the package goes")] = Path("dist"),
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Run a pipeline, reusing every result that is still valid."""
+    from autopipe import flow
+
+    with report.make(json=as_json, quiet=quiet) as emit:
+        flow.run(
+            file, overrides=overrides or (), store=store, output=output,
+            until=until, force=force or (), emit=emit,
+        )  # fmt: skip
+
+
+@app.command()
+def plan(  # noqa: PLR0913 -- one for each option
+    file: File,
+    *,
+    until: Until = None,
+    force: Force = None,
+    overrides: Set = None,
+    store: StoreRoot = None,
+    as_json: Json = False,
+) -> None:
+    """Say what `run` would do with each stage, and why; nothing is run."""
+    from autopipe import flow
+
+    outlooks = flow.plan(
+        file, overrides=overrides or (), store=store, until=until, force=force or ()
+    )
+    if as_json:
+        show_json([_fields(outlook) for outlook in outlooks])
+    else:
+        show(f"{o.stage:<10} {o.state:<7} {'; '.join(o.why)}".rstrip() for o in outlooks)
+
+
+@app.command()
+def explain(
+    file: File,
+    stage: Annotated[str, typer.Argument(help="A stage of the pipeline")],
+    *,
+    overrides: Set = None,
+    store: StoreRoot = None,
+    as_json: Json = False,
+) -> None:
+    """Say why a stage would run, or what its cached result depends on."""
+    from autopipe import flow
+    from autopipe.pipeline.canonical import pretty
+
+    *_, outlook = flow.plan(file, overrides=overrides or (), store=store, until=stage)
+    if as_json:
+        show_json(_fields(outlook))
+    else:
+        reasons = (f"  {reason}" for reason in outlook.why)
+        action = pretty(outlook.action).rstrip() if outlook.state == "cached" else ""
+        show([f"{stage}: {outlook.state}", *reasons, *filter(None, [action])])
+
+
+@app.command()
+def validate(files: Annotated[list[Path], typer.Argument(help="Pipeline files")]) -> None:
+    """Check pipeline files; all errors of a file at once."""
+    from autopipe import flow
+
+    problems = []
+    for file in files:
+        try:
+            flow.check(file)
+            show([f"{file}: ok"])
+        except AutopipeError as error:
+            problems.append(str(error))
+    if problems:
+        raise ConfigError("\n".join(problems))
+
+
+@app.command()
+def tasks(
+    file: File,
+    *,
+    overrides: Set = None,
+    store: StoreRoot = None,
+    as_json: Json = False,
+) -> None:
+    """Show the tuning tasks of a model: what each computes, and which are kept."""
+    from autopipe import flow
+    from autopipe.report.tasks import table
+
+    found = flow.tasks(file, overrides=overrides or (), store=store, emit=_warnings)
+    if as_json:
+        show_json([task.model_dump(mode="json") for task in found])
+    else:
+        show([table(found)])
+
+
+@app.command()
+def schema() -> None:
+    """Print the JSON schema of a pipeline file."""
+    from autopipe.config.schema import json_schema
+
+    show_json(json_schema())
+
+
+@app.command()
+def doctor(*, as_json: Json = False) -> None:
+    """Check that what autopipe stands on works here, and say what to do if not."""
+    from autopipe.doctor import diagnose
+
+    findings = []
+    for finding in diagnose():
+        findings.append(finding)
+        if not as_json:
+            show([str(finding)])
+    if as_json:
+        show_json([_fields(finding) for finding in findings])
+    if any(finding.state == "fail" for finding in findings):
+        raise typer.Exit(5)
+
+
+@app.command()
+def init(
+    model: Annotated[Path, typer.Argument(help="An ONNX model")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The file to write")] = Path(
+        "pipeline.yaml"
+    ),
+) -> None:
+    """Write a pipeline file that runs for a model."""
+    from autopipe import flow
+
+    flow.init(model, output)
+    show([f"wrote {output}; next: autopipe run {output}"])
+
+
+@app.command()
+def infer(
+    package: Annotated[Path, typer.Argument(help="A package, such as dist/squeezenet.tar")],
+    inputs: Annotated[
+        list[str], typer.Option("--input", metavar="[NAME=]FILE.npy", help="An input array")
+    ],
+    output: Annotated[Path | None, typer.Option(help="Folder to save the outputs in")] = None,
+) -> None:
+    """Run a package once, on arrays in files."""
+    from autopipe.packaging.infer import infer as run_once
+
+    show([run_once(package, inputs, output)])
+
+
+@app.command()
+def version() -> None:
+    """Print the versions of autopipe and of what it stands on."""
+    from importlib.metadata import version as installed
+
+    show(f"{name} {installed(name)}" for name in ("autopipe", "apache-tvm", "apache-tvm-ffi"))
+
+
+def main() -> None:
+    """Run a command; an expected failure ends in one message and its exit code."""
+    code = 0
+    try:
+        with interruptible():
+            app()
+    except SystemExit as error:
+        code = error.code if isinstance(error.code, int) else 1
+    except Interrupted as error:
+        code = error.exit_code
+        complain(str(error))
+    except AutopipeError as error:
+        code = error.exit_code
+        if os.environ.get("AUTOPIPE_DEBUG"):
+            traceback.print_exc()
+        complain(f"error: {error}")
+    except Exception as error:  # noqa: BLE001 -- a bug keeps its traceback
+        code = exit_code(error)
+        complain(f"{traceback.format_exc()}\nerror: this is a bug in autopipe")
+    hang_up()
+    sys.exit(code)
+
+
+def _fields(value: Any) -> dict[str, object]:  # noqa: ANN401 -- any dataclass
+    return {field.name: getattr(value, field.name) for field in fields(value)}
+
+
+def _warnings(event: Event) -> None:
+    """Show warnings alone, on stderr."""
+    if isinstance(event, Warn):
+        complain(f"warning: {event.stage}: {event.message}")

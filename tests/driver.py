@@ -1,0 +1,62 @@
+"""autopipe's command line on stages without TVM, for tests that need a process of its own.
+
+`FAKE` in the environment says which: the arguments of an `Act`, as JSON.
+"""
+
+import json
+import os
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import ClassVar
+
+import autopipe.stages
+from autopipe.config import Pipeline
+from autopipe.pipeline.stage import Context, Facet, Kind, Need, Stage
+from autopipe.task import Task
+from tests.pipeline.fakes import Act, Fake, Read
+
+
+class Pack(Fake, frozen=True):
+    name: ClassVar[str] = "package"
+    produces: ClassVar[Kind] = Kind.PACKAGE
+    needs: ClassVar[Mapping[str, Need]] = {"import": Need(Kind.MODEL)}
+
+    def run(self, ctx: Context) -> str:
+        (ctx.out / "demo.tar").write_bytes((ctx.inputs["import"] / "text").read_bytes())
+        return "packed"
+
+
+class Tasks(Fake, frozen=True):
+    name: ClassVar[str] = "tasks"
+    produces: ClassVar[Kind] = Kind.TASKS
+
+    def run(self, ctx: Context) -> str:
+        task = Task(
+            index=0, name="fused_dense", workload="0" * 16, functions=("fused_dense",), calls=2,
+            ops=("matmul",), kind="out_elementwise_fusable", reductions=1, inputs=(), outputs=(),
+            flops=1e6, bytes=64, dropped=None,
+        )  # fmt: skip
+        (ctx.out / "tasks.json").write_text(f"[{task.model_dump_json()}]")
+        return "1 task"
+
+
+class NeedsTvm(Act, frozen=True):
+    reads: ClassVar[frozenset[Facet]] = frozenset({Facet.TVM})
+
+
+def stages_of(pipeline: Pipeline, base: Path) -> tuple[Stage, ...]:
+    fake = json.loads(os.environ.get("FAKE", "null"))
+    act = () if fake is None else (NeedsTvm if fake.pop("tvm", False) else Act)(**fake)
+    stages: tuple[Stage, ...] = (Read(path=base / pipeline.model.path), Tasks())
+    return (*stages, *((act,) if act else ()), Pack())
+
+
+def main() -> None:
+    autopipe.stages.stages_of = stages_of
+    from autopipe import cli, flow
+    from autopipe.pipeline.isolate import Zygote
+
+    vars(flow)["Zygote"] = partial(Zygote, preload=())
+    vars(flow)["EXAMINE"] = os.environ.get("EXAMINE", flow.EXAMINE)
+    cli.main()
