@@ -69,3 +69,15 @@ def run(made, feeds):
     options.intra_op_num_threads = 1
     data = made.SerializeToString() if isinstance(made, onnx.ModelProto) else str(made)
     return onnxruntime.InferenceSession(data, options).run(None, feeds)
+
+
+def compiled(imported, feeds):
+    """Return the outputs that TVM computes."""
+    import tvm
+    from tvm import relax
+
+    target = tvm.target.Target({"kind": "llvm", "mcpu": "x86-64-v2", "num-cores": 1})
+    machine = relax.VirtualMachine(tvm.compile(imported.module, target=target), tvm.cpu())
+    arrays = [*feeds.values(), *imported.weights.values()]
+    result = machine["main"](*(tvm.runtime.tensor(np.ascontiguousarray(a)) for a in arrays))
+    return [result.numpy()] if hasattr(result, "numpy") else [each.numpy() for each in result]

@@ -25,7 +25,7 @@ def test_nothing_comes_of_good_work(capfd):
 
 @pytest.mark.parametrize("error", [ModelError("bad: ü"), ConfigError("bad: ü")])
 def test_expected_errors_come_through(error):
-    with pytest.raises(type(error), match="^bad: ü$"):
+    with pytest.raises(type(error), match=r"^bad: ü$"):
         contained(failing(error), memory=MEMORY, seconds=10)
 
 

@@ -107,11 +107,15 @@ def test_a_role_is_found_behind_unsqueeze_and_transpose(tmp_path):
 
 def test_masks_and_integers_are_left_alone(tmp_path):
     made = model(
-        [node("Add", ["x", "mask"], "a"), node("Gather", ["table", "ids"], "b"), node("Add", ["a", "b"])],
+        [
+            node("Add", ["x", "mask"], "a"),
+            node("Gather", ["table", "ids"], "b"),
+            node("Add", ["a", "b"]),
+        ],
         [value("x", [4, 4])],
         [value("y", None)],
         [tensor("mask", 4, 4, fill=-1e9), tensor("table", 9, 4, fill=0), ints("ids", 0, 1, 2, 3)],
-    )  # fmt: skip
+    )
     mask = np.full((4, 4), -1e9, np.float32)
     weights, _ = drawn(made, tmp_path, {"mask": mask, "table": np.zeros((9, 4), np.float32)})
     assert weights["mask"] is mask

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from onnx import helper, numpy_helper
 
-from autopipe.compiler.frontends.onnx.tensors import Array, Proto
+from autopipe.compiler.frontends.onnx.tensors import Array, Proto, graphs
 
 _MODES = frozenset({"spatial", "training_mode"})  # 1 and 0 mean inference, one value a channel
 
@@ -27,8 +27,7 @@ def fuse(graph: Proto, ranks: Mapping[str, int]) -> None:
     `ranks` are those of the values; a norm of unknown rank stays as it is.
     """
     stored = {tensor.name: tensor for tensor in graph.initializer}
-    uses = Counter(name for node in graph.node for name in node.input)
-    uses.update(value.name for value in graph.output)
+    uses = _uses(graph)
     reader = {name: node for node in graph.node for name in node.input}
     chains = {}
     for node in graph.node:
@@ -109,8 +108,17 @@ def _emitted(graph: Proto, chain: _Affine, rank: int) -> list[Proto]:
     ]
 
 
+def _uses(graph: Proto) -> Counter[str]:
+    """Count how often each value is read, by nodes of inner graphs and as an output too."""
+    uses: Counter[str] = Counter()
+    for inner in graphs(graph):
+        uses.update(name for node in inner.node for name in node.input)
+        uses.update(value.name for value in inner.output)
+    return uses
+
+
 def _drop_unused(graph: Proto) -> None:
-    used = {name for node in graph.node for name in node.input}
+    used = _uses(graph)
     for index, tensor in reversed(list(enumerate(graph.initializer))):
         if tensor.name not in used:
             del graph.initializer[index]

@@ -14,7 +14,6 @@ from autopipe.compiler.frontends.onnx.tensors import Array, Proto
 from autopipe.compiler.frontends.onnx.weights import attach
 from autopipe.errors import ModelError
 
-_BINARY: Final = 2
 # It puts a Reshape before and after each dense layer on a sequence; TVM multiplies as it is.
 _SKIPPED: Final = ["FusionGemm"]
 
@@ -23,7 +22,7 @@ def clean(model: Proto, weights: Mapping[str, Array]) -> Proto:
     """Return the same function as a simpler graph, with the weights in it.
 
     Constants are folded, batch norm goes into the convolution before it or becomes one scale and
-    one shift, `Sum` of two becomes `Add`, and what does nothing in inference is dropped.
+    one shift, and what does nothing in inference is dropped.
     """
     full = onnx.ModelProto()
     full.CopyFrom(model)
@@ -36,12 +35,9 @@ def clean(model: Proto, weights: Mapping[str, Array]) -> Proto:
         raise ModelError(f"graph clean-up failed: {type(error).__name__}: {error}") from error
     del slim.graph.input[:]  # an input that nothing reads was dropped with what read it
     slim.graph.input.extend(full.graph.input)
-    for node in slim.graph.node:
-        if node.op_type == "Sum" and len(node.input) == _BINARY:
-            node.op_type = "Add"
     ranks = {
         value.name: len(value.type.tensor_type.shape.dim)
-        for value in slim.graph.value_info
+        for value in (*slim.graph.input, *slim.graph.value_info)
         if value.type.tensor_type.HasField("shape")
     }
     affine.fuse(slim.graph, ranks)

@@ -10,6 +10,7 @@ from tvm import relax, tirx
 from tvm.relax.frontend.onnx import from_onnx
 
 from autopipe.compiler.frontends.imported import Value
+from autopipe.compiler.frontends.onnx.converters import replaced
 from autopipe.compiler.frontends.onnx.tensors import Proto
 from autopipe.errors import ModelError
 
@@ -23,7 +24,7 @@ def to_relax(model: Proto, inputs: Sequence[Value], weights: Sequence[str]) -> A
     again, and some converters would make constants of them.
     """
     try:
-        with _silence():
+        with _silence(), replaced():
             module = from_onnx(model, sanitize_input_names=False)
     except Exception as error:  # TVM raises what it likes
         raise ModelError(f"TVM can not import the model: {plain(error)}") from error

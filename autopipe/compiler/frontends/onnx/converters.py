@@ -1,0 +1,75 @@
+"""Converters that take the place of TVM's own, where those import what optimizes badly.
+
+TVM makes Clip a call of finished PrimFuncs, which no layout gets past, and Sum, Max and Min a
+broadcast, a stack and a reduction, which move everything through memory.
+"""
+
+import contextlib
+import math
+from collections.abc import Iterator
+from typing import Any
+
+from tvm import relax
+from tvm.ir import GenericConst
+from tvm.relax.frontend.onnx import onnx_frontend
+
+# ruff: noqa: SLF001, ANN401  TVM's converters have no public interface, and no types
+
+
+class _Clip(onnx_frontend.Clip):
+    """Clip as a maximum and a minimum."""
+
+    @classmethod
+    def _impl_v1(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:  # noqa: ARG003
+        dtype = inputs[0].ty.dtype
+        bounds = [
+            relax.const(attr[name], dtype) if name in attr else None for name in ("min", "max")
+        ]
+        return _clipped(bb, inputs[0], *bounds)
+
+    @classmethod
+    def _impl_v13(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+        low, high = inputs[1], inputs[2]
+        if _unusual(low) or _unusual(high):
+            return super()._impl_v13(bb, inputs, attr, params)
+        return _clipped(bb, inputs[0], low, high)
+
+
+def _pairwise(converter: Any) -> Any:
+    """Return a converter that applies TVM's operator to two inputs at a time."""
+
+    def convert(bb: Any, inputs: Any, attr: Any, params: Any) -> Any:  # noqa: ARG001
+        return converter._impl_dynamic(bb, list(inputs))
+
+    return type(converter.__name__, (converter,), {"_impl_v1": staticmethod(convert)})
+
+
+def _unusual(bound: Any) -> bool:
+    """Whether a bound is computed, or is not a number, which onnxruntime takes for no bound."""
+    if bound is None:
+        return False
+    return not isinstance(bound, GenericConst) or math.isnan(float(bound.value.numpy()))
+
+
+def _clipped(bb: Any, data: Any, low: Any, high: Any) -> Any:
+    if low is not None:
+        data = bb.normalize(relax.op.maximum(data, low))
+    if high is not None:
+        data = bb.normalize(relax.op.minimum(data, high))
+    return data
+
+
+_PAIRWISE = (onnx_frontend.Sum, onnx_frontend.Max, onnx_frontend.Min, onnx_frontend.Mean)
+_OURS = {"Clip": _Clip, **{each.__name__: _pairwise(each) for each in _PAIRWISE}}
+
+
+@contextlib.contextmanager
+def replaced() -> Iterator[None]:
+    """Have TVM's importer use these converters."""
+    original = onnx_frontend._get_convert_map
+    table = {**original(), **_OURS}
+    onnx_frontend._get_convert_map = lambda: table
+    try:
+        yield
+    finally:
+        onnx_frontend._get_convert_map = original

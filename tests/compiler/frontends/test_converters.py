@@ -1,0 +1,81 @@
+from collections import Counter
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper
+
+from autopipe.compiler.frontends.onnx.load import load
+from tests.compiler.frontends.models import compiled, model, node, run, save, tensor, value
+
+
+def imported_ops(made, tmp_path):
+    """Import a model, check that it computes the same, and count its operators."""
+    import tvm
+    from tvm import relax
+
+    imported = load(save(made, tmp_path), {}, None, None)
+    random = np.random.default_rng(0)
+    feeds = {
+        each.name: (5 * random.standard_normal(each.shape)).astype(each.dtype)
+        for each in imported.inputs
+    }
+    for ours, reference in zip(compiled(imported, feeds), run(made, feeds), strict=True):
+        np.testing.assert_allclose(ours, reference, rtol=1e-6, atol=1e-6)
+    found: list[object] = []
+    relax.analysis.post_order_visit(imported.module["main"], found.append)
+    calls = (each for each in found if isinstance(each, relax.Call))
+    return Counter(each.op.name for each in calls if isinstance(each.op, tvm.ir.Op))
+
+
+INPUTS = [value("x", [2, 3, 4]), value("w", [3, 1]), value("z", [4])]
+
+
+@pytest.mark.parametrize(
+    ("kind", "op"), [("Sum", "add"), ("Max", "maximum"), ("Min", "minimum"), ("Mean", "add")]
+)
+def test_many_inputs_are_taken_in_pairs(tmp_path, kind, op):
+    made = model([node(kind, ["x", "w", "z"])], INPUTS, [value("y", None)])
+    ops = imported_ops(made, tmp_path)
+    assert ops.pop("relax.divide", 0) == (kind == "Mean")
+    assert ops == {f"relax.{op}": 2}
+
+
+@pytest.mark.parametrize(
+    ("inputs", "expected"),
+    [
+        (["x", "low", "high"], {"relax.maximum": 1, "relax.minimum": 1}),
+        (["x", "low"], {"relax.maximum": 1}),
+        (["x", "", "high"], {"relax.minimum": 1}),
+    ],
+)
+def test_clip_is_a_maximum_and_a_minimum(tmp_path, inputs, expected):
+    stored = [tensor("low", fill=-1), tensor("high", fill=2)]
+    made = model([node("Clip", inputs)], [value("x", [4, 4])], [value("y", None)], stored)
+    assert imported_ops(made, tmp_path) == expected
+
+
+def test_clip_before_opset_11_has_attributes(tmp_path):
+    nodes = [node("Clip", ["x"], "a", min=0.0, max=6.0), node("Clip", ["a"], max=3.0)]
+    made = model(nodes, [value("x", [4, 4])], [value("y", None)], opset=9)
+    assert imported_ops(made, tmp_path) == {"relax.maximum": 1, "relax.minimum": 2}
+
+
+def test_clip_of_integers(tmp_path):
+    stored = [helper.make_tensor("low", TensorProto.INT32, [], [-3])]
+    made = model(
+        [node("Clip", ["x", "low"])],
+        [value("x", [4, 4], TensorProto.INT32)],
+        [value("y", None, TensorProto.INT32)],
+        stored,
+    )
+    assert imported_ops(made, tmp_path) == {"relax.maximum": 1}
+
+
+def test_clip_by_what_is_computed_or_no_number_is_left_to_tvm(tmp_path):
+    nodes = [
+        node("ReduceMean", ["x"], "mean", keepdims=0),
+        node("Clip", ["x", "mean", "nan"]),
+    ]
+    stored = [tensor("nan", fill=np.nan)]
+    made = model(nodes, [value("x", [4, 4])], [value("y", None)], stored)
+    assert imported_ops(made, tmp_path)["relax.call_tir"] == 2

@@ -1,0 +1,234 @@
+import hashlib
+import random
+
+import numpy as np
+import pytest
+from onnx import helper
+
+from autopipe.compiler.frontends.frontend import FRONTENDS
+from autopipe.compiler.frontends.onnx import gate
+from autopipe.compiler.frontends.onnx.load import load
+from autopipe.config.model import Input, Weights
+from autopipe.errors import AutopipeError, ConfigError, ModelError
+from tests.compiler.frontends.models import (
+    compiled,
+    dense,
+    external,
+    ints,
+    model,
+    node,
+    run,
+    save,
+    tensor,
+    value,
+)
+
+
+def loaded(made, folder, inputs=None, weights=None, sha256=None):
+    return load(save(made, folder), inputs or {}, weights, sha256)
+
+
+def network():
+    """A bit of everything: convolutions, norms, pooling, a residual sum, a shape, two outputs."""
+    stored = [
+        tensor("onnx::kernel", 8, 4, 3, 3), tensor("kernel", 8, 8, 1, 1), ints("shape", 0, -1),
+        tensor("scale", 8), tensor("bias", 8), tensor("mean", 8), tensor("var", 8, fill=2),
+        tensor("dense", 200, 5), tensor("limit", fill=6),
+    ]  # fmt: skip
+    nodes = [
+        node("Conv", ["data.0/x", "onnx::kernel"], "a", pads=[1, 1, 1, 1]),
+        node("BatchNormalization", ["a", "scale", "bias", "mean", "var"], "b"),
+        node("Relu", ["b"], "c"),
+        node("Conv", ["c", "kernel"], "d"),
+        node("Sum", ["c", "d"], "e"),
+        node("Clip", ["e", "", "limit"], "f"),
+        node("MaxPool", ["f"], "pooled", kernel_shape=[2, 2], strides=[2, 2]),
+        node("Reshape", ["pooled", "shape"], "flat"),
+        node("MatMul", ["flat", "dense"], "scores"),
+    ]
+    inputs = [value("data.0/x", ["n", 4, 10, 10]), value("unused", [2])]
+    return model(nodes, inputs, [value("scores", ["n", 5]), value("pooled", None)], stored)
+
+
+def some(inputs):
+    return {each.name: np.random.default_rng(1).random(each.shape, "f") for each in inputs}
+
+
+GIVEN = {"data.0/x": Input(shape=(2, 4, 10, 10), dtype="float32")}
+
+
+def test_a_network_computes_what_the_reference_does(tmp_path, recwarn, capfd):
+    made = network()
+    imported = loaded(made, tmp_path, GIVEN)
+    assert (len(recwarn), capfd.readouterr()) == (0, ("", ""))
+    feeds = some(imported.inputs)
+    imported.write_reference(tmp_path)
+    expected = run(made, feeds)
+    for other in (compiled(imported, feeds), run(tmp_path / "reference.onnx", feeds)):
+        for ours, reference in zip(other, expected, strict=True):
+            np.testing.assert_allclose(ours, reference, rtol=1e-4, atol=1e-4)
+
+
+def test_the_model_is_described_in_its_own_names(tmp_path):
+    path = save(network(), tmp_path)
+    imported = load(path, GIVEN, None, None)
+    described = [(each.name, each.shape, each.dtype) for each in imported.inputs]
+    assert described == [("data.0/x", (2, 4, 10, 10), "float32"), ("unused", (2,), "float32")]
+    described = [(each.name, each.shape, each.dtype) for each in imported.outputs]
+    assert described == [("scores", (2, 5), "float32"), ("pooled", (2, 8, 5, 5), "float32")]
+    assert (imported.name, imported.opset, imported.synthesized) == ("small", 17, False)
+    assert imported.source_sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
+    assert imported.warnings == ()
+
+
+def test_weights_are_parameters_and_never_constants(tmp_path):
+    import tvm
+    from tvm import relax
+
+    imported = loaded(network(), tmp_path, GIVEN)
+    main = imported.module["main"]
+    names = [each.name for each in main.params]
+    assert names == ["data.0/x", "unused", *imported.weights]
+    assert main.attrs["num_input"] == 2
+    shapes = [tuple(int(dim) for dim in each.ty.shape) for each in main.params[2:]]
+    assert shapes == [values.shape for values in imported.weights.values()]
+    found: list[object] = []
+    relax.analysis.post_order_visit(main, found.append)
+    constants = [each.value.numpy() for each in found if isinstance(each, tvm.ir.GenericConst)]
+    assert max(each.size for each in constants) == 1
+    assert [str(name) for name in imported.module.get_global_vars()] == ['I.GlobalVar("main")']
+
+
+def test_drawn_weights_are_what_the_reference_runs(tmp_path):
+    imported = loaded(network(), tmp_path, GIVEN, Weights(seed=3))
+    feeds = some(imported.inputs)
+    imported.write_reference(tmp_path)
+    reference = run(tmp_path / "reference.onnx", feeds)
+    for ours, expected in zip(compiled(imported, feeds), reference, strict=True):
+        np.testing.assert_allclose(ours, expected, rtol=1e-4, atol=1e-4)
+    assert imported.synthesized
+    assert not np.allclose(reference[0], run(network(), feeds)[0])
+
+
+def test_loading_twice_gives_the_same_bytes(tmp_path):
+    import tvm
+
+    digests = set()
+    for folder in (tmp_path / "a", tmp_path / "b"):
+        folder.mkdir()
+        imported = loaded(network(), folder, GIVEN, Weights())
+        imported.write_reference(folder)
+        text = tvm.ir.save_json(imported.module).encode()
+        files = [(folder / f"reference.{end}").read_bytes() for end in ("onnx", "weights")]
+        digests.add(hashlib.sha256(b"".join([text, *files])).hexdigest())
+    assert len(digests) == 1
+
+
+def test_a_branch_can_be_imported(tmp_path):
+    def branch(kind, name):
+        graph = [node(kind, ["x", "w"], name)]
+        return helper.make_graph(graph, kind, [], [value(name, [2, 3])])
+
+    nodes = [
+        node("ReduceMax", ["x"], "largest", keepdims=0),
+        node("Greater", ["largest", "limit"], "c"),
+        node("If", ["c"], then_branch=branch("Add", "t"), else_branch=branch("Mul", "e")),
+    ]
+    stored = [tensor("w", 2, 3), tensor("limit", fill=1)]
+    made = model(nodes, [value("x", [2, 3])], [value("y", [2, 3])], stored)
+    imported = loaded(made, tmp_path)
+    for fill in (0, 2):
+        feeds = {"x": np.full((2, 3), fill, np.float32)}
+        np.testing.assert_allclose(compiled(imported, feeds), run(made, feeds), rtol=1e-6)
+
+
+def test_the_digest_is_an_assertion(tmp_path):
+    path = save(dense(), tmp_path)
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    assert load(path, {}, None, digest).source_sha256 == digest
+    with pytest.raises(ModelError, match=f"the file's sha256 is {digest}, .* {'0' * 64}"):
+        load(path, {}, None, "0" * 64)
+
+
+def test_a_file_that_changes_while_it_is_read_is_refused(tmp_path, monkeypatch):
+    path = save(dense(), tmp_path)
+    admit = gate.admit
+
+    def slow(*arguments):
+        save(dense(rows=3), tmp_path)
+        return admit(*arguments)
+
+    monkeypatch.setattr(gate, "admit", slow)
+    with pytest.raises(ModelError, match="changed while it was read"):
+        load(path, {}, None, None)
+
+
+def test_errors_name_the_file_once(tmp_path):
+    made = dense()
+    external(made, "../secret")
+    with pytest.raises(ModelError) as refused:
+        loaded(made, tmp_path)
+    assert str(refused.value).count("model.onnx") == 1
+
+
+def test_wrong_inputs_are_the_pipelines_fault(tmp_path):
+    with pytest.raises(ConfigError, match="did you mean 'x'"):
+        loaded(dense(), tmp_path, {"X": Input(shape=(1,))})
+
+
+def test_constant_and_infinite_weights_are_mentioned(tmp_path):
+    made = dense()
+    made.graph.initializer[0].CopyFrom(tensor("weight", 3, 4, fill=0.02))
+    made.graph.initializer[1].CopyFrom(tensor("bias", 4, fill=np.inf))
+    constant, infinite = sorted(loaded(made, tmp_path).warnings, key=len, reverse=True)
+    assert "synthesize" in constant
+    assert infinite == "weight 'bias' holds numbers that are not finite"
+
+
+def test_an_output_shape_that_depends_on_data_is_refused(tmp_path):
+    made = model([node("NonZero", ["x"])], [value("x", [4])], [value("y", None, 7)])
+    with pytest.raises(ModelError, match="not known before the model runs"):
+        loaded(made, tmp_path)
+
+
+def test_what_tvm_can_not_import_is_one_line(tmp_path):
+    made = model(
+        [node("Upsample", ["x", "scales"])],
+        [value("x", [1, 1, 2, 2])],
+        [value("y", None)],
+        [tensor("scales", 4, fill=2)],
+        opset=9,
+    )
+    made.graph.node[0].attribute.append(helper.make_attribute("mode", "cubic"))
+    with pytest.raises(ModelError, match="TVM can not import the model") as refused:
+        loaded(made, tmp_path)
+    assert "\n" not in str(refused.value)
+
+
+def test_the_table_has_every_format_of_the_grammar():
+    from typing import get_args
+
+    from autopipe.config.model import Model
+
+    assert set(FRONTENDS) == set(get_args(Model.model_fields["format"].annotation))
+
+
+@pytest.mark.parametrize("flips", [40, pytest.param(400, marks=pytest.mark.slow)])
+def test_flipped_bits_end_well(tmp_path, flips):
+    """A damaged model is imported or refused, and never crashes."""
+    path = save(network(), tmp_path)
+    good = path.read_bytes()
+    chance = random.Random(flips)
+    ends: set[int] = set()
+    for _ in range(flips):
+        data = bytearray(good)
+        # most bytes are weights, where a flip is a good model: aim at the rest too
+        for place in (chance.randrange(len(data)), chance.choice([0, 1]) * chance.randrange(900)):
+            data[place] ^= 1 << chance.randrange(8)
+        path.write_bytes(data)
+        try:
+            load(path, GIVEN, None, None)
+            ends.add(0)
+        except AutopipeError as error:
+            ends.add(error.exit_code)
+    assert {0, 3} <= ends <= {0, 2, 3}

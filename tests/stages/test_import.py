@@ -1,0 +1,109 @@
+import json
+
+import onnx
+import pytest
+from safetensors.numpy import load_file
+
+from autopipe.config.model import Input, Model, Weights
+from autopipe.config.pipeline import Pipeline
+from autopipe.errors import ConfigError, ModelError
+from autopipe.pipeline.events import Event, Warn
+from autopipe.pipeline.stage import Context, Facet
+from autopipe.stages.import_model import ImportModel
+from tests.compiler.frontends.models import dense, external, save, tensor
+
+
+def stage(path, **fields):
+    return ImportModel(
+        **{"format": "onnx", "path": path, "sha256": None, "inputs": {}, "weights": None, **fields}
+    )
+
+
+def ran(made, tmp_path):
+    """Run a stage and return its line, its folder and what it told the reporter."""
+    out = tmp_path / "out"
+    events: list[Event] = []
+    out.mkdir()
+    line = made.run(Context({}, {}, out, tmp_path / "work", tmp_path / "records", events.append))
+    return line, out, events
+
+
+def test_the_artifact_is_what_the_architecture_says(tmp_path):
+    from autopipe.compiler import module_io
+
+    path = save(dense(), tmp_path)
+    line, out, events = ran(stage(path), tmp_path)
+    assert line == "small: opset 17, 16 weights read"
+    assert events == []
+    assert sorted(file.name for file in out.iterdir()) == [
+        "model.json", "module.json", "reference.onnx", "reference.weights", "weights.safetensors",
+    ]  # fmt: skip
+    text = (out / "model.json").read_text()
+    assert text == json.dumps(json.loads(text), indent=2, sort_keys=True) + "\n"
+    assert json.loads(text) == {
+        "name": "small",
+        "inputs": [{"name": "x", "shape": [2, 3], "dtype": "float32"}],
+        "outputs": [{"name": "y", "shape": [2, 4], "dtype": "float32"}],
+        "weights": ["weight", "bias"],
+        "source_sha256": onnx_digest(path),
+        "synthesized": False,
+        "opset": 17,
+        "params": 16,
+    }
+    weights = load_file(out / "weights.safetensors")
+    assert {name: values.shape for name, values in weights.items()} == {
+        "weight": (3, 4),
+        "bias": (4,),
+    }
+    assert len(module_io.load_module(out / "module.json")["main"].params) == 3
+    onnx.checker.check_model(out / "reference.onnx", full_check=True)
+
+
+def onnx_digest(path):
+    import hashlib
+
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def test_warnings_are_told(tmp_path):
+    made = dense()
+    made.graph.initializer[0].CopyFrom(tensor("weight", 3, 4, fill=0.02))
+    _, _, events = ran(stage(save(made, tmp_path)), tmp_path)
+    assert [type(event) for event in events] == [Warn]
+
+
+def test_drawn_weights_are_said_to_be(tmp_path):
+    line, out, _ = ran(stage(save(dense(), tmp_path), weights=Weights()), tmp_path)
+    assert line.endswith("16 weights drawn")
+    assert json.loads((out / "model.json").read_text())["synthesized"] is True
+
+
+def test_a_refused_model_leaves_nothing(tmp_path):
+    made = dense()
+    secret = tmp_path / "secret"
+    secret.write_bytes(external(made, "../secret"))
+    folder = tmp_path / "model"
+    folder.mkdir()
+    with pytest.raises(ModelError):
+        ran(stage(save(made, folder)), tmp_path)
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_the_stage_is_what_the_pipeline_says(tmp_path):
+    path = save(dense(), tmp_path)
+    inputs = {"x": Input(shape=(2, 3))}
+    model = Model(path="model.onnx", sha256="0" * 64, inputs=inputs, weights=Weights(seed=4))
+    made = ImportModel.of(Pipeline(version=1, name="p", model=model), tmp_path)
+    assert made == stage(path, sha256="0" * 64, inputs=inputs, weights=Weights(seed=4))
+    with pytest.raises(ConfigError, match="not in"):
+        ImportModel.of(Pipeline(version=1, name="p", model=Model(path="no.onnx")), tmp_path)
+
+
+def test_the_key_covers_the_content_of_all_files_and_no_path(tmp_path):
+    made = dense()
+    data = tmp_path / "data.bin"
+    data.write_bytes(external(made))
+    path = save(made, tmp_path)
+    assert stage(path).sources() == {"model": path, "data:data.bin": data}
+    assert stage(path).unkeyed() == {"path"}
+    assert stage(path).reads == {Facet.TVM, Facet.FRONTEND}
