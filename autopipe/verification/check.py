@@ -50,11 +50,11 @@ class Verification(Frozen, frozen=True):
 
     def summary(self) -> str:
         """Return one line for people."""
-        errors = [output.max_abs or 0.0 for case in self.cases for output in case.outputs]
+        used = [output.used or 0.0 for case in self.cases for output in case.outputs]
         return (
             f"equal to {self.reference} {self.reference_version} on "
             f"{sum(not case.skipped for case in self.cases)} cases, "
-            f"largest error {max(errors):.2g}"
+            f"{max(used):.2%} of the allowed error used"
         )
 
 

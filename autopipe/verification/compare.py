@@ -52,6 +52,8 @@ class Comparison(Frozen, frozen=True):
     """Largest absolute error; null where it can not be computed."""
     max_rel: float | None = None
     """Largest relative error over elements whose reference is not zero."""
+    used: float | None = None
+    """Largest part of the allowed error that an element uses; above 1 it fails."""
     first_bad: tuple[int, ...] | None = None
     """Index of the first element that fails."""
     enough_atol: float | None = None
@@ -133,7 +135,7 @@ def constant(outputs: Iterable[np.ndarray]) -> str | None:
 def _compare_exact(output: str, ours: np.ndarray, reference: np.ndarray) -> Comparison:
     bad = ours != reference
     if not bad.any():
-        return Comparison(output=output, tolerance=EXACT, max_abs=0.0, max_rel=0.0)
+        return Comparison(output=output, tolerance=EXACT, max_abs=0.0, max_rel=0.0, used=0.0)
     unequal = f"{_count(bad)} differ where {reference.dtype} must be equal"
     largest = max(abs(int(a) - int(b)) for a, b in zip(ours[bad], reference[bad], strict=True))
     return Comparison(
@@ -151,13 +153,16 @@ def _compare_floats(
     size = np.abs(reference.astype(np.float64))
     with np.errstate(all="ignore"):
         error = np.abs(ours.astype(np.float64) - reference.astype(np.float64))
-        bad = ~(error <= allowed.atol + allowed.rtol * size)
+        limit = allowed.atol + allowed.rtol * size
+        bad = ~(error <= limit)
         relative = (error / size)[size > 0]
+        used = (error / limit)[error > 0]
     result = Comparison(
         output=output,
         tolerance=allowed,
         max_abs=_finite(error.max(initial=0.0)),
         max_rel=_finite(relative.max(initial=0.0)),
+        used=_finite(used.max(initial=0.0)),
     )
     if not bad.any():
         return result

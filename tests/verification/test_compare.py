@@ -103,6 +103,15 @@ def test_no_tolerance_that_a_pipeline_can_not_say_is_advised():
     assert result.enough_rtol is result.enough_atol is None
 
 
+@pytest.mark.parametrize("part", [0.0, 0.25, 0.99, 1.5])
+def test_how_much_of_the_allowed_error_is_used(part):
+    reference = np.array([0.0, 2.0])
+    ours = reference + np.array([0.0, part * (TOLERANCE.atol + TOLERANCE.rtol * 2.0)])
+    result = compare("y", ours, reference, TOLERANCE)
+    assert result.used == pytest.approx(part)
+    assert (result.failure is None) == (part < 1)
+
+
 def test_near_zero_no_relative_tolerance_passes():
     result = compare("y", np.array([0.5]), np.array([0.0]), TOLERANCE)
     assert result.enough_rtol is None
