@@ -22,7 +22,7 @@ def save_weights(weights: Mapping[str, np.ndarray], path: Path) -> None:
     """Write named arrays; the same arrays give the same bytes."""
     from safetensors.numpy import save_file
 
-    save_file({name: np.ascontiguousarray(array) for name, array in weights.items()}, path)
+    save_file({name: np.asarray(array, order="C") for name, array in weights.items()}, path)
 
 
 def load_weights(path: Path) -> dict[str, np.ndarray]:
