@@ -42,9 +42,9 @@ def test_own_models_compute_what_the_reference_does(tmp_path, name):
     feeds = {each.name: random.standard_normal(each.shape, "f") for each in model.inputs}
     model.write_reference(tmp_path)
     reference = run(tmp_path / "reference.onnx", feeds)
-    assert reference[0].std() > 0.01
+    assert reference[0].std() > 0.1 * abs(reference[0]).mean()
     for ours, expected in zip(compiled(model, feeds), reference, strict=True):
-        np.testing.assert_allclose(ours, expected, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(ours, expected, rtol=1e-4, atol=1e-5 * abs(expected).max())
 
 
 @pytest.mark.slow

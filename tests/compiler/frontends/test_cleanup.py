@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from autopipe.compiler.frontends.onnx import gate, source
+from autopipe.compiler.frontends.onnx import cleanup, gate, source
 from autopipe.compiler.frontends.onnx.cleanup import clean
+from autopipe.compiler.frontends.onnx.weights import attach
 from tests.compiler.frontends.models import ints, model, node, run, save, tensor, value
 
 
@@ -14,7 +15,10 @@ def cleaned(made, tmp_path, **shapes):
     path = save(made, tmp_path)
     vetted = gate.vet(source.read(path), path, {})
     weights = {name: numpy_helper.to_array(stored) for name, stored in vetted.weights.items()}
-    result = clean(vetted.model, weights)
+    result, kept = clean(vetted.model, weights)
+    names = [each.name for each in result.graph.input]
+    assert names == [*(each.name for each in vetted.inputs), *kept]
+    attach(result.graph, kept)
     random = np.random.default_rng(0)
     feeds = {each.name: random.standard_normal(each.shape, "f") for each in vetted.inputs}
     for before, after in zip(run(made, feeds), run(result, feeds), strict=True):
@@ -142,6 +146,16 @@ def test_a_dense_layer_on_a_sequence_stays_one_product(tmp_path):
     assert cleaned(made, tmp_path)[0] == {"MatMul": 1, "Add": 1}
 
 
+def test_large_weights_stay_out_of_it(tmp_path, monkeypatch):
+    monkeypatch.setattr(cleanup, "_LARGE", 24)
+    batch_norm, stored = norm("a", "b", 4)
+    nodes = [node("Conv", ["x", "kernel"], "a"), batch_norm, node("Sub", ["b", "offset"])]
+    stored = [tensor("offset", 3), tensor("kernel", 4, 6, 3, 3), *stored]
+    ops, graph = cleaned(model(nodes, IMAGE, [value("y", None)], stored), tmp_path)
+    assert ops == {"Conv": 1, "Mul": 1, "Add": 1, "Sub": 1}
+    assert "kernel" in {each.name for each in graph.initializer}
+
+
 def test_inputs_and_outputs_keep_their_order(tmp_path):
     """An input that nothing reads is an input all the same."""
     inputs = [value(name, [2]) for name in ("unused", "z", "a")]
@@ -181,5 +195,5 @@ def test_half_precision_stays(tmp_path):
     path = save(made, tmp_path)
     vetted = gate.vet(source.read(path), path, {})
     weights = {name: numpy_helper.to_array(each) for name, each in vetted.weights.items()}
-    graph = clean(vetted.model, weights).graph
-    assert {each.data_type for each in graph.initializer} == {TensorProto.FLOAT16}
+    _, kept = clean(vetted.model, weights)
+    assert {values.dtype.name for values in kept.values()} == {"float16"}

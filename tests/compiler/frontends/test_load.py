@@ -6,7 +6,7 @@ import pytest
 from onnx import helper
 
 from autopipe.compiler.frontends.frontend import FRONTENDS
-from autopipe.compiler.frontends.onnx import gate
+from autopipe.compiler.frontends.onnx import cleanup, gate
 from autopipe.compiler.frontends.onnx.load import load
 from autopipe.config.model import Input, Weights
 from autopipe.errors import AutopipeError, ConfigError, ModelError
@@ -108,6 +108,28 @@ def test_drawn_weights_are_what_the_reference_runs(tmp_path):
         np.testing.assert_allclose(ours, expected, rtol=1e-4, atol=1e-4)
     assert imported.synthesized
     assert not np.allclose(reference[0], run(network(), feeds)[0])
+
+
+def test_large_generated_weights_can_be_drawn(tmp_path, monkeypatch):
+    """They are in no file, and stay out of the clean-up."""
+    monkeypatch.setattr(cleanup, "_LARGE", 0)
+    made = model(
+        [
+            node("ConstantOfShape", ["shape"], "first"),
+            node("ConstantOfShape", ["shape"], "second"),
+            node("MatMul", ["x", "first"], "a"),
+            node("MatMul", ["a", "second"]),
+        ],
+        [value("x", [2, 3])],
+        [value("y", None)],
+        [ints("shape", 3, 3)],
+    )
+    imported = loaded(made, tmp_path, weights=Weights())
+    assert set(imported.weights) == {"first", "second"}
+    imported.write_reference(tmp_path)
+    feeds = some(imported.inputs)
+    reference = run(tmp_path / "reference.onnx", feeds)
+    np.testing.assert_allclose(compiled(imported, feeds), reference, rtol=1e-5)
 
 
 def test_loading_twice_gives_the_same_bytes(tmp_path):

@@ -79,6 +79,7 @@ def test_generators_go_and_shapes_stay(tmp_path):
     weights, graph = drawn(made, tmp_path, {})
     assert list(weights) == ["kernel"]
     assert [each.op_type for each in graph.node] == ["ConstantOfShape", "MatMul", "Reshape", "Max"]
+    assert [each.name for each in graph.input] == ["x", "kernel"]
     attach(graph, weights)
     assert run(made_of(graph), {"x": np.ones((2, 3), "f")})[0].shape == (8,)
 

@@ -27,14 +27,14 @@ def fuse(graph: Proto, ranks: Mapping[str, int]) -> None:
     `ranks` are those of the values; a norm of unknown rank stays as it is.
     """
     stored = {tensor.name: tensor for tensor in graph.initializer}
-    uses = _uses(graph)
+    readers = uses(graph)
     reader = {name: node for node in graph.node for name in node.input}
     chains = {}
     for node in graph.node:
         if _is_constant_norm(node, stored) and node.input[0] in ranks:
             rank = ranks[node.input[0]]
             chain = _of_norm(node, stored)
-            while uses[chain.nodes[-1].output[0]] == 1:
+            while readers[chain.nodes[-1].output[0]] == 1:
                 longer = _extended(chain, reader.get(chain.nodes[-1].output[0]), stored, rank)
                 if longer is None:
                     break
@@ -108,17 +108,17 @@ def _emitted(graph: Proto, chain: _Affine, rank: int) -> list[Proto]:
     ]
 
 
-def _uses(graph: Proto) -> Counter[str]:
+def uses(graph: Proto) -> Counter[str]:
     """Count how often each value is read, by nodes of inner graphs and as an output too."""
-    uses: Counter[str] = Counter()
+    found: Counter[str] = Counter()
     for inner in graphs(graph):
-        uses.update(name for node in inner.node for name in node.input)
-        uses.update(value.name for value in inner.output)
-    return uses
+        found.update(name for node in inner.node for name in node.input)
+        found.update(value.name for value in inner.output)
+    return found
 
 
 def _drop_unused(graph: Proto) -> None:
-    used = _uses(graph)
+    used = uses(graph)
     for index, tensor in reversed(list(enumerate(graph.initializer))):
         if tensor.name not in used:
             del graph.initializer[index]

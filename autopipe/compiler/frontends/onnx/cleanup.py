@@ -8,37 +8,53 @@ from typing import Final
 
 import onnx
 import onnxslim
+from onnx.numpy_helper import to_array
 
 from autopipe.compiler.frontends.onnx import affine
 from autopipe.compiler.frontends.onnx.tensors import Array, Proto
-from autopipe.compiler.frontends.onnx.weights import attach
+from autopipe.compiler.frontends.onnx.weights import attach, declare, detach, undeclare
 from autopipe.errors import ModelError
 
 # It puts a Reshape before and after each dense layer on a sequence; TVM multiplies as it is.
 _SKIPPED: Final = ["FusionGemm"]
+_LARGE = 2**26
+"""Bytes of a weight that stays out: nothing folds into it, and a protobuf holds 2 GiB."""
 
 
-def clean(model: Proto, weights: Mapping[str, Array]) -> Proto:
-    """Return the same function as a simpler graph, with the weights in it.
+def clean(model: Proto, weights: Mapping[str, Array]) -> tuple[Proto, dict[str, Array]]:
+    """Return the same function as a simpler graph, and its weights, inputs of that graph.
 
     Constants are folded, batch norm goes into the convolution before it or becomes one scale and
     one shift, and what does nothing in inference is dropped.
     """
+    large = {name: values for name, values in weights.items() if values.nbytes >= _LARGE}
     full = onnx.ModelProto()
     full.CopyFrom(model)
-    attach(full.graph, weights)
+    attach(full.graph, {name: weights[name] for name in weights if name not in large})
+    slim = _slim(full)
+    del slim.graph.input[:]  # an input that nothing reads was dropped with what read it
+    slim.graph.input.extend(full.graph.input)
+    affine.fuse(slim.graph, _ranks(slim.graph))
+    folded = detach(slim.graph)
+    read = affine.uses(slim.graph)
+    undeclare(slim.graph, {name for name in large if not read[name]})
+    kept = {each.name: large[each.name] for each in slim.graph.input if each.name in large}
+    declare(slim.graph, folded)
+    return slim, kept | {name: to_array(tensor) for name, tensor in folded.items()}
+
+
+def _slim(model: Proto) -> Proto:
     logging.getLogger("onnxslim").disabled = True
     try:
         with contextlib.redirect_stdout(io.StringIO()):
-            slim = onnxslim.slim(full, skip_fusion_patterns=_SKIPPED)
+            return onnxslim.slim(model, skip_fusion_patterns=_SKIPPED)
     except Exception as error:  # a library of patterns, on a graph nobody has seen before
         raise ModelError(f"graph clean-up failed: {type(error).__name__}: {error}") from error
-    del slim.graph.input[:]  # an input that nothing reads was dropped with what read it
-    slim.graph.input.extend(full.graph.input)
-    ranks = {
+
+
+def _ranks(graph: Proto) -> dict[str, int]:
+    return {
         value.name: len(value.type.tensor_type.shape.dim)
-        for value in (*slim.graph.input, *slim.graph.value_info)
+        for value in (*graph.input, *graph.value_info)
         if value.type.tensor_type.HasField("shape")
     }
-    affine.fuse(slim.graph, ranks)
-    return slim

@@ -5,7 +5,6 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-from onnx import numpy_helper
 
 from autopipe.compiler.frontends.imported import Imported
 from autopipe.compiler.frontends.onnx import gate, relax, source, tensors
@@ -13,7 +12,6 @@ from autopipe.compiler.frontends.onnx.cleanup import clean
 from autopipe.compiler.frontends.onnx.reference import write_reference
 from autopipe.compiler.frontends.onnx.synthesize import all_constant, synthesize
 from autopipe.compiler.frontends.onnx.tensors import Array
-from autopipe.compiler.frontends.onnx.weights import declare, detach
 from autopipe.config.model import Input, Weights
 from autopipe.errors import ModelError
 
@@ -37,9 +35,7 @@ def _load(
         raise ModelError(f"the file's sha256 is {digest}, the pipeline asks for {sha256}")
     vetted = gate.admit(data, path, inputs)
     given, warnings = _weights(vetted, path, weights)
-    cleaned = clean(vetted.model, given)
-    kept = detach(cleaned.graph)
-    declare(cleaned.graph, kept)
+    cleaned, kept = clean(vetted.model, given)
     module = relax.to_relax(cleaned, vetted.inputs, list(kept))
     if source.digest(source.read(path)) != digest:
         raise ModelError("the file changed while it was read; run again")
@@ -48,7 +44,7 @@ def _load(
         module=module,
         inputs=vetted.inputs,
         outputs=relax.outputs(module, vetted.model.graph),
-        weights={name: numpy_helper.to_array(tensor) for name, tensor in kept.items()},
+        weights=kept,
         source_sha256=digest,
         synthesized=weights is not None,
         opset=vetted.opset,

@@ -32,7 +32,8 @@ def to_relax(model: Proto, inputs: Sequence[Value], weights: Sequence[str]) -> A
     expected = [*(value.name for value in inputs), *weights]
     found = [parameter.name for parameter in main.params]
     if found != expected:
-        raise ModelError(f"TVM imported the parameters {found} of {expected}")
+        other = sorted(set(found) ^ set(expected)) or "in another order"
+        raise ModelError(f"TVM imported other parameters than the graph has: {other}"[:_LONGEST])
     module.update_func(module.get_global_var("main"), main)
     return module
 

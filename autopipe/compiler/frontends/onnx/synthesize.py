@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping
 
 import numpy as np
-from onnx import numpy_helper
+from onnx import helper, numpy_helper
 
 from autopipe.compiler.frontends.onnx import moments
 from autopipe.compiler.frontends.onnx.moments import Role, Shapes
@@ -29,7 +29,7 @@ def synthesize(
 ) -> dict[str, Array]:
     """Return weights with every one that has a role in a layer drawn anew.
 
-    The nodes of the graph that generated constant weights are taken out.
+    A node of the graph that generated one becomes an input, as the stored ones are.
     """
     candidates = {
         name: values
@@ -38,8 +38,11 @@ def synthesize(
     }
     plan = moments.roles(graph, frozenset(candidates), shapes, _scalars(graph))
     for index, node in reversed(list(enumerate(graph.node))):
-        if node.output[0] in plan:
+        name = node.output[0]
+        if name in plan:
             del graph.node[index]
+            dtype = helper.np_dtype_to_tensor_dtype(candidates[name].dtype)
+            graph.input.append(helper.make_tensor_value_info(name, dtype, shapes[name]))
     drawn = {name: _draw(f"{seed}:{name}", role, candidates[name]) for name, role in plan.items()}
     return {**weights, **drawn}
 
