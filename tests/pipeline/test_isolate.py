@@ -162,6 +162,15 @@ def test_kill_9_leaves_no_process_and_the_scratch(root: Path, tmp_path: Path) ->
     assert list(root.glob("work/*"))
 
 
+def test_the_stage_dies_with_the_process_it_was_forked_from(root: Path, tmp_path: Path) -> None:
+    process, (child, zygote, server) = hanging(root, tmp_path / "pids")
+    os.kill(zygote, signal.SIGKILL)
+    assert process.wait(timeout=5) != 0
+    left = wait_for_end([child])
+    os.kill(server, signal.SIGKILL)  # sleep(1) does not ask to die with its parent
+    assert left == []
+
+
 def test_an_exception_in_the_parent_ends_all_of_it(root: Path, tmp_path: Path) -> None:
     process, pids = hanging(root, tmp_path / "pids")
     process.send_signal(signal.SIGINT)

@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 
 from autopipe.errors import StoreError
+from autopipe.pipeline import files
+from autopipe.pipeline.content import Contents
 from autopipe.pipeline.events import Event
 from autopipe.pipeline.stage import Stage
 from autopipe.pipeline.store import open_store
@@ -204,8 +206,6 @@ def test_objects_are_read_only(root: Path, source: Path) -> None:
 def test_unchanged_files_are_not_read_again(
     root: Path, source: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from autopipe.pipeline import files
-
     go(stages(source), root)
     time.sleep(0.03)
     go(stages(source), root)
@@ -217,11 +217,36 @@ def test_a_change_that_keeps_size_and_time_of_modification_is_noticed(
     root: Path, source: Path
 ) -> None:
     go([Read(path=source)], root)
-    settle(root)
+    time.sleep(0.03)
+    go([Read(path=source)], root)
     before = source.stat()
     source.write_text("XYZ")
     os.utime(source, ns=(before.st_atime_ns, before.st_mtime_ns))
     assert go([Read(path=source)], root)[0] == ["run import"]
+
+
+def test_a_fingerprint_too_young_to_tell_changes_apart_is_not_kept(tmp_path: Path) -> None:
+    for name in ("memory", "tmp"):
+        (tmp_path / name).mkdir()
+    contents = Contents(tmp_path / "memory", tmp_path / "tmp")
+    file = tmp_path / "file"
+    file.write_text("x")
+    contents.manifest(file)
+    assert not list(contents.memory.iterdir())
+    time.sleep(0.03)
+    contents.manifest(file)
+    assert len(list(contents.memory.iterdir())) == 1
+
+
+def test_replacing_a_link_leaves_what_it_points_to(tmp_path: Path) -> None:
+    precious = tmp_path / "precious"
+    precious.write_text("gold")
+    link = tmp_path / "link"
+    link.symlink_to(precious)
+    (tmp_path / "tmp").mkdir()
+    files.replace(link, b"lead", tmp_path / "tmp")
+    assert (link.read_text(), link.is_symlink()) == ("lead", False)
+    assert precious.read_text() == "gold"
 
 
 @pytest.mark.parametrize("year", [1990, 2100])
