@@ -1,9 +1,12 @@
 import hashlib
+import os
 import random
+import signal
 
 import numpy as np
+import onnx
 import pytest
-from onnx import helper
+from onnx import helper, numpy_helper
 
 from autopipe.compiler.frontends.frontend import FRONTENDS
 from autopipe.compiler.frontends.onnx import cleanup, gate
@@ -108,6 +111,46 @@ def test_drawn_weights_are_what_the_reference_runs(tmp_path):
         np.testing.assert_allclose(ours, expected, rtol=1e-4, atol=1e-4)
     assert imported.synthesized
     assert not np.allclose(reference[0], run(network(), feeds)[0])
+
+
+def test_what_steers_an_operator_stays_a_constant(tmp_path):
+    made = model(
+        [node("Resize", ["x", "", "scales"], mode="nearest")],
+        [value("x", [1, 1, 2, 2])],
+        [value("y", None)],
+        [numpy_helper.from_array(np.array([1, 1, 2, 3], np.float32), "scales")],
+    )
+    imported = loaded(made, tmp_path)
+    assert imported.weights == {}
+    assert imported.outputs[0].shape == (1, 1, 4, 6)
+    feeds = some(imported.inputs)
+    np.testing.assert_allclose(compiled(imported, feeds), run(made, feeds))
+
+
+def test_the_reference_keeps_its_weights_aligned(tmp_path):
+    loaded(network(), tmp_path, GIVEN).write_reference(tmp_path)
+    reference = onnx.load(tmp_path / "reference.onnx", load_external_data=False)
+    places = [
+        int(entry.value)
+        for stored in reference.graph.initializer
+        for entry in stored.external_data
+        if entry.key == "offset"
+    ]
+    assert len(places) == 7
+    assert [place % 64 for place in places] == [0] * 7
+
+
+def test_a_crash_in_a_parser_is_one_line(tmp_path, monkeypatch):
+    vet, parent = gate.vet, os.getpid()
+
+    def crash(*arguments):
+        if os.getpid() != parent:
+            os.kill(os.getpid(), signal.SIGSEGV)
+        return vet(*arguments)
+
+    monkeypatch.setattr(gate, "vet", crash)
+    with pytest.raises(ModelError, match=r"model\.onnx: checking the model crashed \(signal 11\)"):
+        loaded(dense(), tmp_path)
 
 
 def test_large_generated_weights_can_be_drawn(tmp_path, monkeypatch):
