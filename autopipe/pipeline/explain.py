@@ -1,10 +1,14 @@
 """Why a stage runs: the difference between what it would do and what was done before."""
 
+import re
 from collections.abc import Iterator
+from typing import Final
 
 from autopipe.errors import StoreError
 from autopipe.pipeline.canonical import Document
 from autopipe.pipeline.store import Store
+
+_DIGEST: Final = re.compile("[0-9a-f]{64}")
 
 
 def changes(old: Document, new: Document) -> list[str]:
@@ -51,5 +55,4 @@ def _show(flat: dict[str, object], name: str) -> str:
     if name not in flat:
         return "-"
     text = str(flat[name])
-    is_digest = name.startswith(("inputs.", "sources."))
-    return text[:12] if is_digest else text
+    return text[:12] if _DIGEST.fullmatch(text) else text

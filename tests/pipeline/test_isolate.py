@@ -164,11 +164,20 @@ def test_kill_9_leaves_no_process_and_the_scratch(root: Path, tmp_path: Path) ->
 
 def test_the_stage_dies_with_the_process_it_was_forked_from(root: Path, tmp_path: Path) -> None:
     process, (child, zygote, server) = hanging(root, tmp_path / "pids")
+    process.send_signal(signal.SIGSTOP)  # or it would end the child itself
     os.kill(zygote, signal.SIGKILL)
-    assert process.wait(timeout=5) != 0
     left = wait_for_end([child])
+    process.kill()
+    process.wait()
     os.kill(server, signal.SIGKILL)  # sleep(1) does not ask to die with its parent
     assert left == []
+
+
+def test_a_run_whose_processes_died_ends(root: Path, tmp_path: Path) -> None:
+    process, pids = hanging(root, tmp_path / "pids")
+    os.kill(pids[1], signal.SIGKILL)
+    assert process.wait(timeout=5) != 0
+    assert wait_for_end(pids) == []
 
 
 def test_an_exception_in_the_parent_ends_all_of_it(root: Path, tmp_path: Path) -> None:
