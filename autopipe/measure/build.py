@@ -1,11 +1,9 @@
 """Compiles a candidate in this process, ready to be called."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import tvm
-from tvm.s_tir.meta_schedule.arg_info import ArgInfo
 from tvm.s_tir.transform import RemoveWeightLayoutRewriteBlock
 
 
@@ -15,8 +13,8 @@ class Kernel:
 
     library: Any
     """TVM's runtime module; holds `main`."""
-    arguments: Sequence[Any]
-    """Shape and dtype of each argument of `main`, with weights in the layout it wants."""
+    module: tvm.IRModule
+    """What was compiled; its `main` says which arguments it wants."""
 
 
 def build(module: tvm.IRModule, target: tvm.target.Target) -> Kernel:
@@ -32,4 +30,4 @@ def build(module: tvm.IRModule, target: tvm.target.Target) -> Kernel:
     with tvm.transform.PassContext(opt_level=3, config=config):
         library = tvm.tirx.build(module, target)
     _ = library["main"]  # machine code is made on first use
-    return Kernel(library, ArgInfo.from_prim_func(module["main"]))
+    return Kernel(library, module)

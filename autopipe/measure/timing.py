@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 import tvm
+from tvm.s_tir.meta_schedule.arg_info import ArgInfo
 
 from autopipe.config.tuning import Measure
 from autopipe.measure.build import Kernel
@@ -25,6 +26,9 @@ _COLD: Final = 4.0
 
 _START: Final = 2e-3
 """Seconds the first run may lose to starting threads."""
+
+_CALL: Final = 1e-5
+"""Seconds a single warm run may lose to the call from Python."""
 
 _POOL: Final = np.random.default_rng(0).uniform(0.1, 1.0, 1 << 16)
 """Values that inputs are filled with: positive and far from denormals, which are slow."""
@@ -40,30 +44,35 @@ def use_threads(count: int) -> None:
 
 def time_kernel(kernel: Kernel, limits: Measure, best: float) -> Measurement:
     """Time one call of a kernel; `best` is the time in seconds it would have to beat."""
-    arguments = [_tensor(info) for info in kernel.arguments]
+    tensors = arguments(kernel.module)
     main = kernel.library["main"]
-    cold = _clock(main, arguments)
+    cold = _clock(main, tensors)
     if cold > _COLD * best + _START:
         return judged((cold,), cut=True)
-    warm = _clock(main, arguments)
-    if warm > _SLOWER * best:
+    warm = _clock(main, tensors)
+    if warm > _SLOWER * best + _CALL:
         return judged((warm,), cut=True)
     number = max(1, math.ceil(limits.min_repeat / max(warm, 1e-9)))
     evaluate = kernel.library.time_evaluator("main", tvm.cpu(), number=number, repeat=limits.repeat)
-    return judged(tuple(map(float, evaluate(*arguments).results)), cut=False)
+    return judged(tuple(map(float, evaluate(*tensors).results)), cut=False)
 
 
-def _clock(main: Any, arguments: Sequence[Any]) -> float:  # noqa: ANN401 - tvm is not typed
+def arguments(module: tvm.IRModule) -> list[Any]:
+    """Return arguments for `main`, the same values every time.
+
+    Floats in [0.1, 1), integers 0 and 1: they may be indices, and these two are inside every axis
+    that is longer than one.
+    """
+    return [_tensor(info) for info in ArgInfo.from_prim_func(module["main"])]
+
+
+def _clock(main: Any, tensors: Sequence[Any]) -> float:  # noqa: ANN401 - tvm is not typed
     start = perf_counter()
-    main(*arguments)
+    main(*tensors)
     return perf_counter() - start
 
 
 def _tensor(info: Any) -> Any:  # noqa: ANN401 - tvm is not typed
-    """Return an argument full of values: floats in [0.1, 1), integers 0 and 1.
-
-    Integers may be indices, and these two are inside every axis that is longer than one.
-    """
     tensor = tvm.runtime.empty([int(extent) for extent in info.shape], str(info.dtype))
     array = np.from_dlpack(tensor).reshape(-1)
     values = _POOL if array.dtype.kind == "f" else np.round(_POOL)

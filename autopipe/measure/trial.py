@@ -71,10 +71,10 @@ class Trial:
     def _answer(self, doing: str) -> Measurement | None:
         try:
             answer = json.loads(self.link.recv_bytes(_LARGEST))
-            return None if answer is None else Measurement(**answer)
+            return None if answer is None else Measurement(tuple(answer.pop("seconds")), **answer)
         except (EOFError, OSError):
             return Measurement(error=f"{doing} crashed: {self._end()}")
-        except (ValueError, TypeError):
+        except (ValueError, TypeError, LookupError, AttributeError):
             return Measurement(error=f"{doing} garbled its answer")
 
     def _fail(self, error: str) -> Measurement:

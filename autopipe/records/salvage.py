@@ -45,6 +45,7 @@ def _readable(path: Path) -> list[tuple[Any, ...]]:
     """Return the rows before the damage, and those behind it."""
     rows: dict[int, tuple[Any, ...]] = {}
     with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA writable_schema = ON")  # or a file cut short is refused whole
         for order in ("ASC", "DESC"):
             with suppress(sqlite3.Error):
                 for row in connection.execute(f"{_READ} {order}"):

@@ -26,7 +26,7 @@ _POPULATION: Final = 2
 _WARM: Final = 48
 """Measurements before the cost model is asked."""
 
-_PATIENCE: Final = 6
+_PATIENCE: Final = 3
 """Empty or known proposals in a row after which the design space counts as exhausted."""
 
 _ENDLESS: Final = 1 << 30
@@ -41,7 +41,8 @@ class Ansor:
         """Take how many threads the search itself may use."""
         register_cpu_intrinsics()
         self._cores = cores
-        self._model = ms.cost_model.XGBModel(num_warmup_samples=_WARM, num_tuning_cores=cores)
+        # One thread: more of them spin, and take ten times as long where the processor is shared.
+        self._model = ms.cost_model.XGBModel(num_warmup_samples=_WARM, num_tuning_cores=1)
 
     def search(self, problem: Problem) -> "Sketches | None":
         """Begin a search. Raises what TVM raises where it can not make a design space."""

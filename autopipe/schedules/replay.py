@@ -19,11 +19,11 @@ def apply(module: tvm.IRModule, trace: str) -> Schedule:
 
     Raises StageError if the trace does not apply.
     """
-    schedule = Schedule(module, debug_mask="none", error_render_level="none")
+    schedule = Schedule(module, debug_mask="none", error_render_level="fast")
     try:
         Trace.apply_json_to_schedule(json.loads(trace), schedule)
-    except (tvm.error.TVMError, tvm.s_tir.ScheduleError, ValueError, TypeError) as error:
-        reason = " ".join(str(error).strip().splitlines()[-1:])
+    except (RuntimeError, ValueError, TypeError, LookupError) as error:  # all that TVM raises
+        reason = " ".join(str(error).strip().splitlines()[:1])
         raise StageError(f"the trace does not fit this workload: {reason}") from None
     return schedule
 

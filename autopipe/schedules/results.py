@@ -17,7 +17,7 @@ class Results:
     def __init__(self, works: Sequence[Work], journal: Journal) -> None:
         self._works = works
         self._journal = journal
-        self._best = {work.standing.task.workload: self._row(work) for work in works}
+        self._best = {work.standing.task.workload: journal.best(work) for work in works}
 
     def write(self, folder: Path, ended: str) -> None:
         """Write `records.jsonl` and `tuning.json`.
@@ -51,10 +51,6 @@ class Results:
             f"{trials} trials ({failed} failed), {tuned} of {len(standings)} tasks tuned{speed};"
             f" {ended}"
         )
-
-    def _row(self, work: Work) -> Row | None:
-        journal = self._journal
-        return journal.store.best(work.standing.task.workload, work.text, journal.platform)
 
     def _entry(self, row: Row) -> dict[str, object]:
         record = row.record

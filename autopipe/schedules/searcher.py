@@ -76,14 +76,18 @@ class Searcher:
 
     def close(self) -> None:
         """End the child."""
-        if self._link is None:
-            return
-        self._link.close()
+        if self._link is not None:
+            os.kill(self._pid, signal.SIGKILL)
+            self._buried(self._link)
+
+    def _buried(self, link: Connection) -> str:
+        """Wait for the child to end, and return what ended it."""
+        link.close()
         self._link = None
         self._open.clear()
-        with suppress(ProcessLookupError):
-            os.kill(self._pid, signal.SIGKILL)
-        os.waitpid(self._pid, 0)
+        _, status = os.waitpid(self._pid, 0)
+        code = os.waitstatus_to_exitcode(status)
+        return signal.Signals(-code).name if code < 0 else f"itself, with status {code}"
 
     def _ask(self, arm: int, method: str, argument: object) -> Any:  # noqa: ANN401 - JSON
         link = self._link or self._start()
@@ -94,8 +98,7 @@ class Searcher:
                 raise SearchError(f"the search gave no answer within {_DEADLINE:g} s")
             answer = json.loads(link.recv_bytes())
         except (EOFError, OSError):
-            self.close()
-            raise SearchError("the search crashed") from None
+            raise SearchError(f"the search was ended by {self._buried(link)}") from None
         if "error" in answer:
             raise SearchError(answer["error"])
         return answer["ok"]

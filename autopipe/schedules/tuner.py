@@ -5,17 +5,17 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Final
+from typing import Final, Protocol
 
 from autopipe.config.tuning import Budget
 from autopipe.measure.local import Measurer
 from autopipe.measure.measurement import Candidate, Measurement
 from autopipe.records.record import Platform, Record
 from autopipe.records.session import Session
-from autopipe.records.store import Store
+from autopipe.records.store import Row, Store
 from autopipe.schedules.engine import Known
 from autopipe.schedules.scheduler import Scheduler, Standing
-from autopipe.schedules.searcher import Searcher, SearchError
+from autopipe.schedules.searcher import SearchError
 
 DIRECT: Final = "direct"
 """The implementation that is the workload itself."""
@@ -28,6 +28,16 @@ _ROUNDS: Final = 3
 
 _HOPELESS: Final = 2
 """Batches without a single time after which a task is left."""
+
+
+class Proposer(Protocol):
+    """Asks the search behind an arm; may raise SearchError."""
+
+    def propose(self, arm: int, count: int) -> list[str] | None:
+        """Return traces to measure, [] if there are no more, None if there never were."""
+
+    def learn(self, arm: int, measured: Sequence[Known]) -> None:
+        """Take the results of the last proposal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +66,10 @@ class Journal:
         workload = work.standing.task.workload
         rows = self.store.rows(workload, work.text, self.platform)
         return [Known(row.record.trace, row.record.median) for row in rows]
+
+    def best(self, work: Work) -> Row | None:
+        """Return the fastest record of a workload on this platform."""
+        return self.store.best(work.standing.task.workload, work.text, self.platform)
 
     def write(self, work: Work, engine: str, results: Mapping[str, Measurement]) -> None:
         """Put measured traces on the disk, with the time they took from the budget."""
@@ -90,7 +104,7 @@ class Tuner:
     budget: Budget
     batch: int
     """Trials of a task at a time."""
-    searcher: Searcher
+    proposer: Proposer
     measurer: Measurer
     journal: Journal
     told: Callable[[], None]
@@ -123,13 +137,13 @@ class Tuner:
         allowed = (self.budget.trials_per_task or math.inf) - standing.trials
         arm, engine = work.arms[len(standing.history) % len(work.arms)]
         try:
-            traces = self.searcher.propose(arm, int(min(self.batch, left, allowed)))
+            traces = self.proposer.propose(arm, int(min(self.batch, left, allowed)))
             if not traces:
                 _drop(work, arm, "no design space" if traces is None else "all schedules are tried")
                 return
             results = self._measure(work, traces)
             self.journal.write(work, engine, results)
-            self.searcher.learn(arm, [Known(t, result.median) for t, result in results.items()])
+            self.proposer.learn(arm, [Known(t, result.median) for t, result in results.items()])
         except SearchError as error:
             _drop(work, arm, str(error))
 

@@ -27,6 +27,7 @@ from autopipe.schedules.results import Results
 from autopipe.schedules.scheduler import SCHEDULERS, Standing
 from autopipe.schedules.searcher import Arm, Searcher
 from autopipe.schedules.tuner import Journal, Tuner, Work, batch_size
+from autopipe.schedules.winners import confirm
 from autopipe.task import Task
 
 _NEEDED: Final = ("xgboost-cpu", "psutil", "cloudpickle")
@@ -88,12 +89,15 @@ class _Tuning:
         finally:
             searcher.close()
         progress.emit()
+        confirm(self._works, self._journal, measurer, self._target, self._warn)
         results = Results(self._works, self._journal)
         results.write(self._ctx.out, ended)
         if damaged := self._journal.store.damaged:
-            message = f"{self._ctx.records}: skipped {damaged} damaged records"
-            self._ctx.emit(Warn(stage="tune", message=message))
+            self._warn(f"{self._ctx.records}: skipped {damaged} damaged records")
         return results.summary(ended)
+
+    def _warn(self, message: str) -> None:
+        self._ctx.emit(Warn(stage="tune", message=message))
 
     def _searcher(self) -> Searcher:
         owners = {arm: work for work in self._works for arm, _ in work.arms}

@@ -1,0 +1,198 @@
+import json
+import math
+import sqlite3
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from autopipe.errors import StoreError
+from autopipe.records.record import Platform, Record
+from autopipe.records.store import Store, Tally
+
+ROOT = Path(__file__).parents[2]
+HERE = Platform('{"kind":"llvm"}', '{"tvm":"0.27"}', '{"cpu":"x"}')
+MODULE = '{"root":1}'
+
+
+def record(seconds=(1.0,), **fields):
+    return Record(
+        **{
+            "workload": "00ff", "engine": "ansor", "implementation": "direct", "trace": "[[],[]]",
+            "seconds": seconds, "error": None if seconds else "crashed", "cut": False,
+            "measured": "2026-01-01T00:00:00+00:00", "session": "s", **fields,
+        }
+    )  # fmt: skip
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "records.sqlite"
+
+
+@pytest.fixture
+def warned():
+    return []
+
+
+@pytest.fixture
+def reopen(path, warned):
+    return lambda: Store.open(path, warned.append)
+
+
+def filled(path, count=400):
+    with Store.open(path, pytest.fail) as store:
+        store.add(HERE, MODULE, [record((1.0 + i,)) for i in range(count)])
+
+
+def test_what_was_added_is_there_after_opening_again(reopen):
+    first, second = record((2.0, 3.0)), record((), error="building crashed: SIGSEGV")
+    with reopen() as store:
+        store.add(HERE, MODULE, [first, second])
+    with reopen() as store:
+        assert [row.record for row in store.rows("00ff", MODULE, HERE)] == [first, second]
+
+
+def test_the_best_is_the_least_median(reopen):
+    with reopen() as store:
+        store.add(HERE, MODULE, [record((2.0, 2.0, 0.1)), record((1.5, 1.5, 9.0)), record((3.0,))])
+        assert store.best("00ff", MODULE, HERE).record.seconds == (1.5, 1.5, 9.0)
+
+
+@pytest.mark.parametrize("value", [math.nan, 0.0, -1.0, math.inf, 1e10])
+def test_a_time_that_can_not_be_true_never_wins(reopen, value):
+    with reopen() as store:
+        store.add(HERE, MODULE, [record((value,)), record((value, 0.5, 0.5))])
+        assert store.best("00ff", MODULE, HERE) is None
+        store.add(HERE, MODULE, [record((5.0,))])
+        assert store.best("00ff", MODULE, HERE).record.seconds == (5.0,)
+
+
+def test_a_coarse_time_wins_only_where_there_is_no_other(reopen):
+    with reopen() as store:
+        store.add(HERE, MODULE, [record((1.0,), cut=True)])
+        assert store.best("00ff", MODULE, HERE).record.cut
+        store.add(HERE, MODULE, [record((2.0,))])
+        assert not store.best("00ff", MODULE, HERE).record.cut
+
+
+@pytest.mark.parametrize("field", ["target", "versions", "device"])
+def test_a_record_of_another_platform_is_not_seen(reopen, field):
+    with reopen() as store:
+        store.add(HERE, MODULE, [record()])
+        assert store.best("00ff", MODULE, replace(HERE, **{field: "other"})) is None
+        assert store.best("00ff", MODULE, HERE) is not None
+
+
+def test_workloads_with_the_same_hash_are_not_mixed_up(reopen):
+    with reopen() as store:
+        store.add(HERE, MODULE, [record((1.0,))])
+        store.add(HERE, '{"root":2}', [record((2.0,))])
+        assert store.best("00ff", '{"root":2}', HERE).record.seconds == (2.0,)
+        assert len(store.rows("00ff", MODULE, HERE)) == 1
+
+
+def test_a_quarantined_record_is_not_seen_again(reopen):
+    with reopen() as store:
+        store.add(HERE, MODULE, [record((1.0,)), record((2.0,))])
+        store.quarantine(store.best("00ff", MODULE, HERE), "wrong answer")
+    with reopen() as store:
+        assert store.best("00ff", MODULE, HERE).record.seconds == (2.0,)
+
+
+def test_trials_are_counted_by_session_and_workload(reopen):
+    with reopen() as store:
+        store.add(HERE, MODULE, [record(), record(()), record(session="other")])
+        store.add(HERE, MODULE, [record(workload="0a")])
+        assert store.trials("s") == {"00ff": Tally(2, 1), "0a": Tally(1, 0)}
+        assert store.trials("new") == {}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "seconds = '[0.001]'", "seconds = 'nan'", "seconds = '[1.0'", "trace = ''", "cut = 1",
+        "target = target || ' '", "engine = 'x'", "trace = hex(zeroblob(500000))",
+    ],
+)  # fmt: skip
+def test_a_damaged_row_is_skipped_and_counted(reopen, path, change):
+    with reopen() as store:
+        store.add(HERE, MODULE, [record((1.0,)), record((2.0,))])
+    with sqlite3.connect(path) as connection:
+        connection.execute(f"UPDATE records SET {change} WHERE id = 1")
+    connection.close()
+    with reopen() as store:
+        assert store.best("00ff", MODULE, HERE).record.seconds == (2.0,)
+        assert store.damaged == (0 if change.startswith("target") else 1)
+
+
+def test_a_file_that_is_no_database_is_moved_aside(reopen, path, warned):
+    path.write_bytes(b"not a database" * 1000)
+    with reopen() as store:
+        store.add(HERE, MODULE, [record()])
+    assert "0 records were saved" in warned[0]
+    assert path.with_name("records.sqlite.damaged-1").read_bytes().startswith(b"not a database")
+    with reopen() as store:
+        assert len(store.rows("00ff", MODULE, HERE)) == 1
+    assert len(warned) == 1
+
+
+@pytest.mark.parametrize("part", [0.3, 0.6, 0.9])
+def test_a_damaged_page_costs_the_records_on_it(reopen, path, warned, part):
+    filled(path)
+    data = bytearray(path.read_bytes())
+    start = int(len(data) * part)
+    data[start : start + 4096] = b"\x5a" * 4096
+    path.write_bytes(data)
+    with reopen() as store:
+        rows = store.rows("00ff", MODULE, HERE)
+    assert 200 < len(rows) < 400 or (not warned and len(rows) == 400)
+    assert all(row.record.seconds[0] == int(row.record.seconds[0]) for row in rows)
+
+
+def test_a_truncated_file_keeps_its_head(reopen, path, warned):
+    filled(path)
+    path.write_bytes(path.read_bytes()[: -20 * 4096])
+    with reopen() as store:
+        assert 0 < len(store.rows("00ff", MODULE, HERE)) < 400
+    assert "was damaged" in warned[0]
+
+
+def test_a_folder_in_its_place_is_an_error_in_words(path):
+    path.mkdir()
+    with pytest.raises(StoreError, match=r"records\.sqlite: unable to open"):
+        Store.open(path, pytest.fail)
+
+
+WRITER = """
+import sys
+from pathlib import Path
+from tests.records.test_store import HERE, MODULE, record
+from autopipe.records.store import Store
+for i in range(20):
+    with Store.open(Path(sys.argv[1]), sys.exit) as store:
+        store.add(HERE, MODULE, [record(session=sys.argv[2], seconds=(float(i + 1),))] * 5)
+"""
+
+
+def test_many_processes_share_one_store(path):
+    writers = [
+        subprocess.Popen([sys.executable, "-c", WRITER, path, str(number)], cwd=ROOT)
+        for number in range(3)
+    ]
+    assert [writer.wait(60) for writer in writers] == [0, 0, 0]
+    with Store.open(path, pytest.fail) as store:
+        assert len(store.rows("00ff", MODULE, HERE)) == 300
+        assert store.trials("1") == {"00ff": Tally(100, 0)}
+        assert store.damaged == 0
+
+
+def test_the_checksum_covers_every_field_and_the_platform():
+    base = record()
+    changed = [replace(base, **{name: "x"}) for name in base.__slots__]
+    sums = {other.checksum(HERE) for other in [base, *changed]}
+    sums |= {base.checksum(replace(HERE, **{name: "x"})) for name in HERE.__slots__}
+    assert len(sums) == 1 + len(base.__slots__) + len(HERE.__slots__)
+    assert json.dumps(sorted(sums))

@@ -1,0 +1,92 @@
+import math
+
+import pytest
+import tvm
+import tvm_ffi
+from tvm import te
+
+from autopipe.errors import StageError
+from autopipe.schedules.ansor import Ansor
+from autopipe.schedules.engine import Known, Problem
+from autopipe.schedules.replay import apply, dump, replay
+from tests.schedules.tasks import task
+
+TARGET = tvm.target.Target({"kind": "llvm", "mcpu": "znver4", "num-cores": 2})
+
+
+def matmul(size=32):
+    left = te.placeholder((size, size), "float32", name="left")
+    right = te.placeholder((size, size), "float32", name="right")
+    k = te.reduce_axis((0, size), name="k")
+    out = te.compute(
+        (size, size), lambda i, j: te.sum(left[i, k] * right[k, j], axis=k), name="matmul"
+    )
+    return tvm.IRModule({"main": te.create_prim_func([left, right, out])})
+
+
+def search(module, known=(), engine=None):
+    return (engine or Ansor(2)).search(Problem(task(), module, TARGET, known, 8, 0))
+
+
+@pytest.fixture(scope="module")
+def proposed():
+    module = matmul()
+    found = search(module)
+    batches = []
+    for _ in range(3):
+        traces = found.propose(8)
+        found.learn([Known(t, 1e-3 * (i + 1)) if i else Known(t) for i, t in enumerate(traces)])
+        batches.append(traces)
+    return module, batches
+
+
+def test_every_proposal_is_a_new_schedule_that_replays(proposed):
+    module, batches = proposed
+    traces = [trace for batch in batches for trace in batch]
+    assert len(traces) == len(set(traces)) == 24
+    for trace in traces[::6]:
+        scheduled = replay(module, trace)
+        assert not tvm_ffi.structural_equal(scheduled, module)
+
+
+def test_a_trace_survives_being_written_down(proposed):
+    module, batches = proposed
+    trace = batches[0][0]
+    assert dump(apply(module, trace).trace) == trace
+
+
+def test_a_search_does_not_propose_what_is_known(proposed):
+    module, batches = proposed
+    known = [Known(t, 1e-3) for batch in batches for t in batch] + [Known("[[],[]]", math.inf)]
+    assert not set(search(module, known).propose(8)) & {k.trace for k in known}
+
+
+def test_no_more_is_proposed_than_asked_for():
+    assert len(search(matmul()).propose(3)) == 3
+
+
+def test_a_small_design_space_runs_out():
+    data = te.placeholder((2,), "float32", name="data")
+    module = tvm.IRModule(
+        {"main": te.create_prim_func([data, te.compute((2,), lambda i: data[i])])}
+    )
+    found = search(module)
+    for _ in range(20):
+        traces = found.propose(8)
+        if not traces:
+            return
+        found.learn([Known(t, 1.0) for t in traces])
+    pytest.fail("never ran out")
+
+
+@pytest.mark.parametrize("trace", ["", "[]", "[[]]", '[[["NoSuchThing", [], [], []]], []]', "{}"])
+def test_a_trace_that_does_not_apply_is_an_error_in_words(trace):
+    with pytest.raises(StageError, match="the trace does not fit this workload"):
+        replay(matmul(), trace)
+
+
+def test_a_trace_of_another_workload_does_not_apply():
+    data = te.placeholder((8,), "float32", name="data")
+    other = tvm.IRModule({"main": te.create_prim_func([data, te.compute((8,), lambda i: data[i])])})
+    with pytest.raises(StageError, match="the trace does not fit"):
+        replay(other, search(matmul()).propose(1)[0])

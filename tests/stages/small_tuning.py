@@ -1,0 +1,64 @@
+"""Runs the stage `tune` on a small matmul. `python -m tests.stages.small_tuning FOLDER TRIALS`."""
+
+import json
+import sys
+from pathlib import Path
+
+import tvm
+from tvm import te
+from tvm.target.codegen import llvm_get_system_cpu
+
+from autopipe.config.schedules import Rule
+from autopipe.config.tuning import Budget, Measure, Tuning
+from autopipe.pipeline.stage import Context, Facet
+from autopipe.stages.tune import Tune
+from tests.schedules.tasks import task
+
+FACTS = {
+    Facet.TARGET: {"kind": "llvm", "mcpu": llvm_get_system_cpu(), "mattr": [], "num_cores": 2},
+    Facet.TVM: {"tvm": tvm.__version__},
+    Facet.DEVICE: {"cpu": "this one"},
+}
+
+
+def matmul(size=48):
+    left = te.placeholder((size, size), "float32", name="left")
+    right = te.placeholder((size, size), "float32", name="right")
+    k = te.reduce_axis((0, size), name="k")
+    out = te.compute(
+        (size, size), lambda i, j: te.sum(left[i, k] * right[k, j], axis=k), name="matmul"
+    )
+    return tvm.IRModule({"main": te.create_prim_func([left, right, out])})
+
+
+def emit(event):
+    sys.stderr.write(event.model_dump_json() + "\n")
+
+
+def context(folder):
+    for name in ("tasks/workloads", "out", "work"):
+        (folder / name).mkdir(parents=True, exist_ok=True)
+    kept = task(0, flops=2.0 * 48**3, ops=("matmul",))
+    dropped = task(1).model_copy(update={"dropped": "too small"})
+    document = [entry.model_dump(mode="json") for entry in (kept, dropped)]
+    (folder / "tasks/tasks.json").write_text(json.dumps(document), encoding="utf-8")
+    workload = folder / "tasks/workloads" / f"{kept.workload}.json"
+    if not workload.exists():
+        workload.write_text(tvm.ir.save_json(matmul()), encoding="utf-8")
+    return Context(
+        inputs={"tasks": folder / "tasks"}, facts=FACTS, out=folder / "out", work=folder / "work",
+        records=folder / "records.sqlite",
+        emit=emit,
+    )  # fmt: skip
+
+
+def main():
+    folder, trials = Path(sys.argv[1]), int(sys.argv[2])
+    measure = Measure(repeat=1, min_repeat=0.0005)
+    tuning = Tuning(budget=Budget(trials=trials), batch=8, measure=measure)
+    stage = Tune(tuning=tuning, rules=(Rule(),), scheduler="gradient")
+    sys.stdout.write(stage.run(context(folder)))
+
+
+if __name__ == "__main__":
+    main()

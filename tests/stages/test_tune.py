@@ -1,0 +1,129 @@
+import json
+import os
+import sqlite3
+import subprocess
+import sys
+import time
+from contextlib import closing, suppress
+from pathlib import Path
+
+import pytest
+
+from autopipe.config import Pipeline
+from autopipe.pipeline.events import TuningProgress, parse
+from autopipe.stages.tune import Tune
+
+ROOT = Path(__file__).parents[2]
+WORKLOAD = f"{0:016x}"
+
+
+def command(folder, trials):
+    return {
+        "args": [sys.executable, "-m", "tests.stages.small_tuning", folder, str(trials)],
+        "cwd": ROOT,
+        "env": {**os.environ, "OPENBLAS_NUM_THREADS": "1"},
+        "text": True,
+    }
+
+
+def tune(folder, trials):
+    return subprocess.run(
+        **command(folder, trials), capture_output=True, timeout=120, check=False
+    )  # fmt: skip
+
+
+def rows(folder):
+    with closing(sqlite3.connect(folder / "records.sqlite")) as connection:
+        return connection.execute("SELECT session, error FROM records").fetchall()
+
+
+def enough(folder):
+    if not (folder / "records.sqlite").exists():
+        return False
+    with suppress(sqlite3.OperationalError):  # not made yet
+        return len(rows(folder)) >= 8
+    return False
+
+
+@pytest.fixture(scope="module")
+def tuned(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("tuned")
+    done = tune(folder, 12)
+    assert done.returncode == 0, done.stderr
+    return folder, done
+
+
+def test_the_best_record_of_each_tuned_task_is_the_artifact(tuned):
+    import tvm
+
+    from autopipe.schedules.replay import replay
+
+    folder, _ = tuned
+    (line,) = (folder / "out/records.jsonl").read_text().splitlines()
+    record = json.loads(line)
+    assert (record["workload"], record["engine"], record["trials"]) == (WORKLOAD, "ansor", 12)
+    assert 0 < record["seconds"][0] < 0.1
+    module = tvm.ir.load_json((folder / f"tasks/workloads/{WORKLOAD}.json").read_text())
+    assert "parallel" in str(replay(module, record["trace"]))
+
+
+def test_the_report_says_how_each_task_went(tuned):
+    folder, done = tuned
+    report = json.loads((folder / "out/tuning.json").read_text())
+    (task,) = report["tasks"]
+    assert report["ended"] == "all trials are spent"
+    assert (task["trials"], task["engine"]) == (12, "ansor")
+    assert "12 trials" in done.stdout
+    assert "1 of 1 tasks tuned" in done.stdout
+
+
+def test_progress_counts_to_the_budget(tuned):
+    _, done = tuned
+    events = [parse.validate_json(line) for line in done.stderr.splitlines()]
+    last = events[-1]
+    assert isinstance(last, TuningProgress)
+    assert (last.trials, last.failed, last.budget) == (12, 0, 12)
+    assert last.latency
+
+
+def test_the_same_run_again_measures_nothing(tuned):
+    folder, _ = tuned
+    before = rows(folder)
+    assert tune(folder, 12).returncode == 0
+    assert rows(folder) == before
+
+
+def test_a_killed_run_goes_on_where_it_was(tmp_path):
+    with subprocess.Popen(
+        **command(tmp_path, 1000), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    ) as killed:
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline and not enough(tmp_path):
+            time.sleep(0.02)
+        killed.kill()
+    kept = len(rows(tmp_path))
+    assert 8 <= kept < 1000
+    done = tune(tmp_path, kept + 4)
+    assert done.returncode == 0, done.stderr
+    found = rows(tmp_path)
+    assert len(found) == kept + 4
+    assert len({session for session, _ in found}) == 1
+    assert f"{kept + 4} trials" in done.stdout
+
+
+def test_nothing_measured_at_all_is_an_error_and_not_remembered(tmp_path):
+    from tests.stages.small_tuning import context
+
+    context(tmp_path)
+    (tmp_path / f"tasks/workloads/{WORKLOAD}.json").write_text("{}")
+    done = tune(tmp_path, 4)
+    assert done.returncode != 0
+
+
+def test_no_tuning_no_stage():
+    document = {"version": 1, "name": "x", "model": {"path": "x.onnx"}}
+    assert Tune.of(Pipeline.model_validate({**document, "tuning": None}), Path()) is None
+    stage = Tune.of(Pipeline.model_validate(document), Path())
+    assert stage is not None
+    assert stage.tuning.budget.trials == 1000
+    assert stage.rules[0].engines == ("ansor",)
