@@ -60,8 +60,9 @@ def optimize(
             transform.DeadCodeElimination(),
         )(module)
         # Phase 4: what depends on weights alone is done once, at compile time
-        main = module["main"].with_attr("num_input", inputs)
-        kept, work = weights.lift(tvm.IRModule({"main": main}))
+        entry = module.get_global_var("main")
+        module.update_func(entry, module[entry].with_attr("num_input", inputs))
+        kept, work = weights.lift(module)
     return Optimized(kept, work, layout_report(kept))
 
 

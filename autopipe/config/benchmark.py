@@ -10,7 +10,7 @@ from autopipe.config.quantity import Duration
 
 
 class Benchmark(Frozen, frozen=True):
-    """Latency of the build and of its rivals; never cached. `benchmark: null` skips it."""
+    """Latency of the build and its rivals, anew for each build. `benchmark: null` skips it."""
 
     against: Distinct[Literal["onnxruntime"]] = ("onnxruntime",)
     """Rivals, each at its own defaults, in a process of its own."""

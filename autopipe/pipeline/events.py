@@ -24,6 +24,14 @@ class StageCached(_Event, frozen=True):
     digest: str
 
 
+class StageSkipped(_Event, frozen=True):
+    """A stage that measures has done so for these very inputs; its old result is not shown."""
+
+    event: Literal["stage_skipped"] = "stage_skipped"
+    stage: str
+    reason: str
+
+
 class StageFinished(_Event, frozen=True):
     """A stage ran to its end."""
 
@@ -90,7 +98,7 @@ class RunFinished(_Event, frozen=True):
 
 
 Event = (
-    StageStarted | StageCached | StageFinished | StageFailed
+    StageStarted | StageCached | StageSkipped | StageFinished | StageFailed
     | Progress | TuningProgress | Warn | RunFinished
 )  # fmt: skip
 

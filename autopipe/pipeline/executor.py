@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
-from autopipe.errors import StageError
+from autopipe.errors import StageError, StoreError
 from autopipe.interrupt import exit_code
 from autopipe.pipeline.canonical import Document, digest
 from autopipe.pipeline.environment import Environment
@@ -13,6 +13,7 @@ from autopipe.pipeline.events import (
     StageCached,
     StageFailed,
     StageFinished,
+    StageSkipped,
     StageStarted,
     Warn,
 )
@@ -21,6 +22,11 @@ from autopipe.pipeline.keys import action
 from autopipe.pipeline.plan import Plan, Step
 from autopipe.pipeline.stage import Artifact, Context
 from autopipe.pipeline.store import Store
+
+
+def measured_before(stage: str) -> str:
+    """Say why a stage that measures is not run again."""
+    return f"nothing changed since it was measured; --force {stage} does it again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,18 +58,19 @@ class Executor:
         key = digest(document)
         if fresh:
             self.store.clear_work(key)
-        served = step.stage.cached and not fresh
-        hit = self._lookup(step, key) if served else None
+        hit = None if fresh else self._lookup(step, key)
         if hit is not None:
             return hit
         with self.store.lock(key, lambda who: self._warn(step, f"waiting for {who}")):
-            hit = self._lookup(step, key) if served else None  # another run may have made it
+            hit = None if fresh else self._lookup(step, key)  # another run may have made it
             return hit or self._execute(step, inputs, document)
 
     def _lookup(self, step: Step, key: str) -> Artifact | None:
         hit = self.store.lookup(key, lambda text: self._warn(step, text))
-        if hit is not None:
+        if hit is not None and step.stage.cached:
             self.emit(StageCached(stage=step.name, digest=hit.digest))
+        elif hit is not None:
+            self.emit(StageSkipped(stage=step.name, reason=measured_before(step.name)))
         return hit
 
     def _execute(self, step: Step, inputs: Mapping[str, Artifact], document: Document) -> Artifact:
@@ -79,7 +86,7 @@ class Executor:
         )
         try:
             summary = self.isolate.run(step.stage, ctx, self.store.log(step.name, key))
-        except Killed:  # what it has done so far helps the next attempt
+        except (Killed, StoreError):  # what it has done so far helps the next attempt
             raise
         except Exception:
             self.store.clear_work(key)

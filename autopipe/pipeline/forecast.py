@@ -6,6 +6,7 @@ from typing import Literal
 
 from autopipe.pipeline.canonical import Document, digest
 from autopipe.pipeline.environment import Environment
+from autopipe.pipeline.executor import measured_before
 from autopipe.pipeline.explain import nearest
 from autopipe.pipeline.keys import action
 from autopipe.pipeline.plan import Plan, Step
@@ -17,7 +18,7 @@ class Outlook:
     """What would happen to one stage."""
 
     stage: str
-    state: Literal["cached", "run"]
+    state: Literal["cached", "skipped", "run"]
     why: tuple[str, ...]
     key: str | None
     """None while an input is not made, or the environment not examined."""
@@ -43,8 +44,6 @@ def forecast(
             outlook, made[step.name] = Outlook(step.name, "run", (unknown,), None, None), None
         elif step.name in force:
             outlook, made[step.name] = _outlook(step, document, "forced"), None
-        elif not step.stage.cached:
-            outlook, made[step.name] = _outlook(step, document, "runs every time"), None
         else:
             outlook, made[step.name] = _look(step, document, store, warn)
         outlooks.append(outlook)
@@ -65,6 +64,12 @@ def _outlook(step: Step, document: Document, *why: str) -> Outlook:
     return Outlook(step.name, "run", why, key, document)
 
 
+def _known(step: Step, key: str, document: Document) -> Outlook:
+    if step.stage.cached:
+        return Outlook(step.name, "cached", (), key, document)
+    return Outlook(step.name, "skipped", (measured_before(step.name),), key, document)
+
+
 def _look(
     step: Step, document: Document, store: Store, warn: Callable[[str], None]
 ) -> tuple[Outlook, str | None]:
@@ -74,7 +79,7 @@ def _look(
         key = digest(document)
         hit = store.lookup(key, warn)
         if hit is not None:
-            return Outlook(step.name, "cached", (), key, document), hit.digest
+            return _known(step, key, document), hit.digest
     changes = nearest(store, document)
     if not waits:
         changes = ["never run before"] if changes is None else changes or ["its result is gone"]

@@ -93,7 +93,8 @@ class Stage(Frozen, ABC, frozen=True):
     reads: ClassVar[frozenset[Facet]] = frozenset()
     """Facets the stage may see."""
     cached: ClassVar[bool] = True
-    """False for a stage whose result must be made anew in every run."""
+    """False for a stage that measures: its result is never served as a new one. It runs where what
+    it needs has changed, or by force, and is skipped otherwise."""
 
     @classmethod
     @abstractmethod

@@ -15,6 +15,7 @@ from autopipe.pipeline.events import (
     StageCached,
     StageFailed,
     StageFinished,
+    StageSkipped,
     StageStarted,
     TuningProgress,
     Warn,
@@ -27,7 +28,14 @@ TICK = 0.5
 """Seconds between two looks at the clock."""
 
 _ERASE = "\r\x1b[K"
-_COLORS = {StageFinished: "32", StageCached: "2", StageFailed: "31", Warn: "33", RunFinished: "1"}
+_COLORS = {
+    StageFinished: "32",
+    StageCached: "2",
+    StageSkipped: "2",
+    StageFailed: "31",
+    Warn: "33",
+    RunFinished: "1",
+}
 
 
 class Console:

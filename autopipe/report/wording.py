@@ -7,6 +7,7 @@ from autopipe.pipeline.events import (
     StageCached,
     StageFailed,
     StageFinished,
+    StageSkipped,
     StageStarted,
     TuningProgress,
     Warn,
@@ -25,6 +26,8 @@ def wording(event: Event) -> str:
             text = row(stage, "started")
         case StageCached(stage=stage):
             text = row(stage, "cached")
+        case StageSkipped(stage=stage, reason=reason):
+            text = row(stage, "not run", reason)
         case StageFinished(stage=stage, seconds=spent, summary=summary):
             text = row(stage, "done", f"{seconds(spent):>7}", escape(summary))
         case StageFailed(stage=stage):

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Benchmark(Stage, frozen=True):
-    """Times the build and its rivals; never cached."""
+    """Times the build and its rivals, anew for each build."""
 
     name: ClassVar[str] = "benchmark"
     version: ClassVar[int] = 1

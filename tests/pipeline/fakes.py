@@ -95,7 +95,7 @@ class Tune(Fake, frozen=True):
 
 
 class Measure(Fake, frozen=True):
-    """Stands for the benchmark: made anew in every run."""
+    """Stands for the benchmark: its result is never served."""
 
     name: ClassVar[str] = "benchmark"
     produces: ClassVar[Kind] = Kind.REPORT
@@ -236,6 +236,7 @@ def go(
 
 def told(events: Iterable[Event]) -> list[str]:
     words = {"stage_started": "run", "stage_cached": "cached", "warning": "warning"}
+    words["stage_skipped"] = "skipped"
     return [
         f"{words[event.event]} {getattr(event, 'message', event.stage)}"
         for event in events

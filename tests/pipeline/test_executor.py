@@ -94,12 +94,14 @@ def test_scratch_survives_a_crash_and_force_clears_it(root: Path) -> None:
         go([Act(do="crash_once")], root, isolate=zygote, force=["act"])
 
 
-def test_what_must_be_made_anew_is_never_served(root: Path, source: Path) -> None:
+def test_a_measurement_is_never_served_as_a_new_one(root: Path, source: Path) -> None:
     stages = [*demo(source), Measure()]
     _, made = go(stages, root)
     again, artifacts = go(stages, root)
-    assert again[-1] == "run benchmark"
+    assert again[-1] == "skipped benchmark"
     assert artifacts == made
+    assert go(stages, root, force=["benchmark"])[0][-1] == "run benchmark"
+    assert go([*demo(source, trials=9), Measure()], root)[0][-1] == "run benchmark"
 
 
 def test_a_failed_stage_is_not_cached_and_leaves_no_scratch(root: Path) -> None:

@@ -82,8 +82,9 @@ def test_forced_and_uncached_stages(source: Path, root: Path) -> None:
         ("cached",),
         ("run", "forced"),
         ("run", "after lower"),
-        ("run", "runs every time"),
+        ("run", "after tune"),
     ]
+    assert look(stages, root)["benchmark"].state == "skipped"
 
 
 def test_a_lost_result(source: Path, root: Path) -> None:

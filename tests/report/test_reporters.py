@@ -98,6 +98,10 @@ def test_tuning_says_only_what_is_known(stream):
         (events.StageFailed(stage="build", error="no", exit_code=4), "build      failed"),
         (events.RunFinished(exit_code=4, seconds=3), "failed after 3 s (exit code 4)"),
         (events.RunFinished(exit_code=0, seconds=3), "done in 3 s"),
+        (
+            events.StageSkipped(stage="benchmark", reason="as it was"),
+            "benchmark  not run  as it was",
+        ),
     ],
 )
 def test_other_ends(stream, event, line):
