@@ -12,8 +12,12 @@ import tvm
 from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-ASKED = ("nn.conv1d", "nn.conv2d", "nn.conv3d", "nn.conv1d_transpose", "nn.conv2d_transpose")
-"""Ops whose layout TVM takes a wish for; all others follow the layout of their input."""
+ONE_LAYOUT = {
+    "relax.nn.conv1d_transpose": ("NCW", "IOW"),
+    "relax.nn.conv2d_transpose": ("NCHW", "IOHW"),
+    "relax.nn.conv3d_transpose": ("NCDHW", "IODHW"),
+}
+"""Ops that TVM carries into any layout, but has a compute for in this one only."""
 
 Report = Callable[[str], None]
 
@@ -33,16 +37,26 @@ def convert_layout(
 ) -> tvm.IRModule:
     """Return the module with ops in the desired layouts, such as `{"conv2d": ["NHWC", "HWIO"]}`."""
     wishes = {f"relax.nn.{op}": list(layouts) for op, layouts in desired.items()}
-    wishes = {op: wish for op, wish in wishes.items() if op.removeprefix("relax.") in ASKED}
     module = _FullRank(module).run()
-    if not wishes:
-        return module
     try:
-        return relax.transform.ConvertLayout(wishes)(module)
+        converted = _Materialize(relax.transform.ConvertLayout(wishes)(module), ONE_LAYOUT).run()
+        stuck = unlowered(relax.transform.LegalizeOps()(converted))
+        reason = f"there is no compute for {', '.join(stuck)} in the new layout"
     except RuntimeError as error:
+        stuck = ["?"]
         reason = str(error).strip().splitlines()[-1]
-        warn(f"layouts are not propagated, each op is converted by itself: TVM says {reason}")
-        return _Materialize(module, wishes).run()
+    if not stuck:
+        return converted
+    warn(f"layouts are not propagated, each op is converted by itself: {reason}")
+    return _Materialize(module, wishes).run()
+
+
+def unlowered(legalized: tvm.IRModule) -> list[str]:
+    """Return the ops in `main` that have not become PrimFuncs, though TVM has computes for them."""
+    calls = (b.value for block in legalized["main"].body.blocks for b in block.bindings)
+    ops = {call.op for call in calls if isinstance(call, relax.Call)}
+    names = (op.name for op in ops if isinstance(op, tvm.ir.Op) and op.has_attr("FLegalize"))
+    return sorted(name.removeprefix("relax.") for name in names if "relax.call_" not in name)
 
 
 def layout_report(module: tvm.IRModule) -> LayoutReport:
@@ -127,13 +141,10 @@ class _Materialize(PyExprMutator):
         attrs = call.attrs
         data = self._permute(call.args[0], str(attrs.data_layout), wish[0])
         kernel = self._permute(call.args[1], str(attrs.kernel_layout), wish[-1])
-        operation = {"relax.nn.conv1d": relax.op.nn.conv1d, "relax.nn.conv2d": relax.op.nn.conv2d}
-        operation |= {"relax.nn.conv3d": relax.op.nn.conv3d}
-        operation |= {"relax.nn.conv1d_transpose": relax.op.nn.conv1d_transpose}
-        operation |= {"relax.nn.conv2d_transpose": relax.op.nn.conv2d_transpose}
+        operation = getattr(relax.op.nn, call.op.name.removeprefix("relax.nn."))
         extra = {"output_padding": attrs.output_padding} if "transpose" in call.op.name else {}
         result = self.builder_.emit(
-            operation[call.op.name](
+            operation(
                 data,
                 kernel,
                 strides=attrs.strides,

@@ -7,7 +7,14 @@ import tvm
 from tvm.relax import transform
 
 from autopipe.compiler import op_info, weights
-from autopipe.compiler.layout import LayoutReport, Report, convert_layout, layout_report
+from autopipe.compiler.layout import (
+    LayoutReport,
+    Report,
+    convert_layout,
+    layout_report,
+    unlowered,
+)
+from autopipe.errors import StageError
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +74,10 @@ def optimize(
 
 
 def lower(module: tvm.IRModule, target: tvm.target.Target) -> Lowered:
-    """Legalize ops to PrimFuncs and fuse them, keeping what each PrimFunc came from."""
+    """Legalize ops to PrimFuncs and fuse them, keeping what each PrimFunc came from.
+
+    Raises StageError naming the ops that TVM can not lower.
+    """
     with target, tvm.transform.PassContext(opt_level=3):
         # Phase 1: ops to PrimFuncs
         named, ops = op_info.name_ops(module)
@@ -75,6 +85,8 @@ def lower(module: tvm.IRModule, target: tvm.target.Target) -> Lowered:
             transform.LegalizeOps(),
             transform.AnnotateTIROpPattern(),
         )(named)
+        if stuck := unlowered(legalized):
+            raise StageError(f"TVM has no compute for {', '.join(stuck)} as this model uses it")
         by_function = op_info.ops_by_function(legalized, ops)
         # Phase 2: fusion
         fused = _sequence(transform.FoldConstant(), transform.FuseOps())(legalized)

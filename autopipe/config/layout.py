@@ -8,8 +8,8 @@ from pydantic import AfterValidator, Field
 from autopipe.config.contradiction import Contradiction, refuse
 from autopipe.config.suggestion import closest
 
-OPS = ("conv1d", "conv2d", "conv3d", "conv1d_transpose", "conv2d_transpose")
-"""Relax ops whose layout TVM takes a wish for."""
+OPS = ("conv1d", "conv2d", "conv3d")
+"""Relax ops that TVM can compute in any layout; transposed convolutions it has in one only."""
 
 _SPACE = {"1": "W", "2": "HW", "3": "DHW"}
 
@@ -24,7 +24,7 @@ def _impossible(layout: dict[str, tuple[str, ...]]) -> Iterator[Contradiction]:
         if op not in OPS:
             yield (op,), op, _unknown(op)
             continue
-        space = _SPACE[op.removeprefix("conv")[0]]
+        space = _SPACE[op[len("conv")]]
         examples = (f"N{space}C", f"{space}IO")
         if len(names) != len(examples):
             yield (op,), names, f"should be two layouts, data and kernel: [{', '.join(examples)}]"

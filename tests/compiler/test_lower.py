@@ -1,4 +1,7 @@
+import pytest
+
 from autopipe.compiler import module_io, passes, tasks
+from autopipe.errors import StageError
 from tests.compiler import graphs
 
 
@@ -32,6 +35,12 @@ def test_weights_are_free_in_layout_and_inputs_are_not():
     by_ops = {tuple(op["op"] for op in i.ops): free[n] for n, i in lowered().functions.items()}
     assert by_ops["nn.conv2d", "add", "nn.relu"] == [1, 2]
     assert by_ops["nn.max_pool2d",] == []
+
+
+def test_ops_that_tvm_can_not_lower_are_named(monkeypatch):
+    monkeypatch.setattr(passes, "unlowered", lambda _: ["nn.odd", "nn.other"])
+    with pytest.raises(StageError, match=r"nn\.odd, nn\.other"):
+        lowered()
 
 
 def test_lowering_twice_gives_the_same_module():
