@@ -95,7 +95,7 @@ def _compared(
         outputs = []
         for name, array in theirs.items():
             scale = max(typical[name], magnitude(array))
-            allowed = tolerance(array.dtype, scale, options.rtol, options.atol)
+            allowed = tolerance(array.dtype, scale, options.rtol, options.atol, edge=case.edge)
             outputs.append(compare(name, ours[name], array, allowed))
         yield CheckedCase(name=case.name, skipped=False, outputs=tuple(outputs))
 

@@ -193,3 +193,12 @@ def test_constant_outputs_prove_nothing():
     assert constant([varied, varied]) == "is the same for all inputs"
     assert constant([np.full(3, 0.001), np.full(3, 0.002)]) == "is one value everywhere"
     assert constant([np.array(1.0), np.array(2.0)]) is None  # a scalar may be one value
+
+
+def test_edges_have_slack_and_what_the_user_says_has_none():
+    on_data = tolerance(np.dtype("float32"), 2.0, None, None)
+    on_edge = tolerance(np.dtype("float32"), 2.0, None, None, edge=True)
+    assert (on_edge.rtol, on_edge.atol) == (on_data.rtol * 10, on_data.atol * 10)
+    literal = tolerance(np.dtype("float32"), 2.0, 1e-5, 1e-6, edge=True)
+    assert (literal.rtol, literal.atol) == (1e-5, 1e-6)
+    assert tolerance(np.dtype("int32"), 2.0, None, None, edge=True) == EXACT
