@@ -37,6 +37,7 @@ def starter(model: Path, output: Path) -> str:
     layouts = [_LAYOUTS[rank] for rank in sorted(found.convolutions & _LAYOUTS.keys())]
     if layouts:
         lines += ["layout:", *(f"  {layout}" for layout in layouts)]
+    lines += ["tasks: {allow_empty: true}  # a small model may have nothing worth tuning"]
     lines += ["tuning:", "  budget: {trials: 1000, time: 30m}"]
     return "\n".join(lines) + "\n"
 

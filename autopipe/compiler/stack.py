@@ -19,18 +19,24 @@ Emit = Callable[[Any], None]
 def examine(_argument: Argument, _emit: Emit) -> dict[str, str]:
     """Exercise what TVM and tvm-ffi of different releases crash in; return what LLVM says.
 
-    The keys are `llvm`, its major version, and the host's `mcpu` and `mtriple`.
+    The keys are `llvm`, its major version, the host's `mcpu` and `mtriple`, and which features
+    that `mcpu` has and this machine `lacks`, as a virtual one may.
     """
     import tvm
     from tvm.target import codegen
+
+    from autopipe.compiler import cpu
 
     tvm.ir.save_json(_module())
     llvm = codegen.llvm_version_major(allow_none=True)
     if llvm is None:
         raise SetupError("this TVM was built without LLVM; install the apache-tvm wheel from PyPI")
+    mcpu = str(codegen.llvm_get_system_cpu())
+    needed = cpu.required({"kind": "llvm", "mcpu": mcpu, "num_cores": 1})
     return {
         "llvm": str(llvm),
-        "mcpu": str(codegen.llvm_get_system_cpu()),
+        "mcpu": mcpu,
+        "lacks": " ".join(sorted(set(needed) - cpu.available())),
         "mtriple": str(codegen.llvm_get_system_triple()),
     }
 

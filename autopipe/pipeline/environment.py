@@ -28,7 +28,7 @@ from autopipe.pipeline.store import Store
 _STACK: Final = ("apache-tvm", "apache-tvm-ffi")
 
 Stack = Mapping[str, str]
-"""What TVM says: `llvm` version, and the host's `mcpu` and `mtriple` in LLVM's words."""
+"""What TVM says: `llvm` version, the host's `mcpu` and `mtriple`, and what it `lacks`."""
 
 
 class Environment(Protocol):
@@ -83,10 +83,12 @@ def resolve(target: Target, stack: Stack) -> dict[str, object]:
             f"target.mcpu: native is this machine, {stack['mtriple']}; "
             f"name the processor that target.mtriple {mtriple} has"
         )
+    native = target.mcpu == "native"
+    lacks = [f"-{feature}" for feature in stack["lacks"].split()] if native else []
     return {
         "kind": target.kind,
-        "mcpu": stack["mcpu"] if target.mcpu == "native" else target.mcpu,
-        "mattr": list(target.mattr),
+        "mcpu": stack["mcpu"] if native else target.mcpu,
+        "mattr": [*lacks, *target.mattr],
         "mtriple": mtriple,
         "num_cores": target.num_cores or len(os.sched_getaffinity(0)),
     }

@@ -67,7 +67,8 @@ class Zygote:
         `tmp` is where children make their temporary files; None is the system's place.
         """
         self._preload = preload
-        self._env = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}  # no threads before the forks
+        quiet = {"ORT_DISABLE_TELEMETRY": "1"}  # onnxruntime sends some when it is imported
+        self._env = {**os.environ, **quiet, "OPENBLAS_NUM_THREADS": "1"}  # no threads before forks
         if tmp is not None:
             self._env["TMPDIR"] = os.fspath(tmp)
         self._open = ExitStack()

@@ -10,6 +10,8 @@ from autopipe.config import Pipeline
 from autopipe.pipeline import canonical
 from autopipe.pipeline.stage import Context, Facet, Kind, Need, Stage
 
+_DECISIVE = {"version", "model", "target", "layout", "tasks", "tuning", "schedules"}
+
 
 class Package(Stage, frozen=True):
     """Packs the build; the same build gives the same bytes."""
@@ -27,7 +29,7 @@ class Package(Stage, frozen=True):
     pipeline: str
     """Name of the pipeline; the package is called `<name>.tar`."""
     digest: str
-    """Digest of the pipeline file's content, defaults and overrides included."""
+    """Digest of the sections that decide the build, defaults and overrides included."""
 
     @classmethod
     def of(cls, pipeline: Pipeline, base: Path) -> Self | None:
@@ -35,7 +37,7 @@ class Package(Stage, frozen=True):
         del base
         if pipeline.package is None:
             return None
-        digest = canonical.digest(pipeline.model_dump(mode="json"))
+        digest = canonical.digest(pipeline.model_dump(mode="json", include=_DECISIVE))
         return cls(pipeline=pipeline.name, digest=digest)
 
     def run(self, ctx: Context) -> str:

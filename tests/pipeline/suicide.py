@@ -9,4 +9,4 @@ def examine(_argument: object, _emit: object) -> None:
 
 
 def examined(_argument: object, _emit: object) -> dict[str, str]:
-    return {"llvm": "22", "mcpu": "znver4", "mtriple": "x86_64-linux-gnu"}
+    return {"llvm": "22", "mcpu": "znver4", "mtriple": "x86_64-linux-gnu", "lacks": ""}

@@ -12,7 +12,7 @@ from autopipe.pipeline.environment import Host, linker, requirement, resolve, ve
 from autopipe.pipeline.stage import Facet
 from autopipe.pipeline.store import open_store
 
-STACK = {"llvm": "22", "mcpu": "znver4", "mtriple": "x86_64-linux-gnu"}
+STACK = {"llvm": "22", "mcpu": "znver4", "mtriple": "x86_64-linux-gnu", "lacks": ""}
 
 
 class Examiner:
@@ -129,3 +129,9 @@ def test_the_linker_is_the_one_tvm_takes(tmp_path: Path, monkeypatch: pytest.Mon
     assert linker() == str(tmp_path / "gcc")
     monkeypatch.setenv("CXX", str(tmp_path / "clang"))
     assert linker() == str(tmp_path / "clang")
+
+
+def test_native_goes_without_what_a_virtual_machine_hides() -> None:
+    stack = {**STACK, "lacks": "avx512bf16 gfni"}
+    assert resolve(Target(mattr=("+fma",)), stack)["mattr"] == ["-avx512bf16", "-gfni", "+fma"]
+    assert resolve(Target(mcpu="znver4"), stack)["mattr"] == []
