@@ -1,0 +1,60 @@
+"""What the real stages put into their keys, held so that a change is a decision."""
+
+import json
+import os
+from pathlib import Path
+
+from autopipe.config import Pipeline
+from autopipe.pipeline.canonical import digest
+from autopipe.pipeline.content import Contents
+from autopipe.pipeline.keys import action
+from autopipe.pipeline.stage import Facet
+from autopipe.stages import STAGES, stages_of
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "stages.json"
+FACTS = {facet: {"is": facet.value} for facet in Facet}
+
+
+def documents(tmp_path, **sections):
+    for name in ("memory", "tmp"):
+        (tmp_path / name).mkdir(exist_ok=True)
+    (tmp_path / "m.onnx").write_bytes(b"a model")
+    pipeline = Pipeline.model_validate(
+        {"version": 1, "name": "p", "model": {"path": "m.onnx"}, **sections}
+    )
+    contents = Contents(tmp_path / "memory", tmp_path / "tmp")
+    return {
+        stage.name: action(stage, dict.fromkeys(stage.needs, "0" * 64), FACTS, contents)
+        for stage in stages_of(pipeline, tmp_path)
+    }
+
+
+def test_keys_of_the_stages(tmp_path):
+    """If this fails a result is made anew after an upgrade: bump versions, then run with BLESS=1.
+
+    A changed default or a new field shows here; say in CHANGELOG under "Keys" which stages run.
+    """
+    found = {
+        name: {"key": digest(document), "action": document}
+        for name, document in documents(tmp_path).items()
+    }
+    if os.environ.get("BLESS"):
+        GOLDEN.write_text(json.dumps(found, indent=2, sort_keys=True) + "\n")
+    assert found == json.loads(GOLDEN.read_text())
+    assert list(found) == [stage.name for stage in STAGES]
+
+
+def changed(tmp_path, **sections):
+    before, after = documents(tmp_path), documents(tmp_path, **sections)
+    return {name for name in before if before[name] != after.get(name)}
+
+
+def test_a_changed_setting_changes_only_the_stages_it_is_for(tmp_path):
+    assert changed(tmp_path, benchmark={"repeat": 99}) == {"benchmark"}
+    assert changed(tmp_path, verify={"cases": 9}) == {"verify"}
+    assert changed(tmp_path, tuning={"seed": 9}) == {"tune", "package"}
+    assert changed(tmp_path, layout={"conv2d": ["NHWC", "HWIO"]}) == {"optimize", "package"}
+    assert changed(tmp_path, tasks={"heuristics": {"min_flops": 7}}) == {"tasks", "package"}
+    assert changed(tmp_path, tasks={"scheduler": "round_robin"}) == {"tune", "package"}
+    assert changed(tmp_path, gates={"tuned_share": 0.5}) >= {"build"}
+    assert changed(tmp_path, name="other") == {"package"}
