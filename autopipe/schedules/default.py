@@ -22,22 +22,28 @@ _SPATIAL = tvm.tirx.IterVar.DataPar
 
 def schedule(module: tvm.IRModule, target: tvm.target.Target) -> tvm.IRModule:
     """Return the module with its PrimFunc `main` scheduled, or unchanged if TIR has no blocks."""
+    scheduled = plan(module, target)
+    return module if scheduled is None else scheduled.mod
+
+
+def plan(module: tvm.IRModule, target: tvm.target.Target) -> Schedule | None:
+    """Return the schedule with its trace, or None if TIR has no blocks that it could act on."""
     width = vector_bits(target)
     sch = Schedule(module, debug_mask="none", error_render_level="none")
     try:
         blocks = sch.get_child_blocks(sch.get_sblock("root"))
         names = [sch.get(block).name_hint for block in blocks]
     except RuntimeError:  # ScheduleError is one
-        return module
+        return None
     if len(set(names)) != len(names):
-        return module
+        return None
     for name in [name for name in names if not _inlined(sch, name)]:
         before = sch.copy()
         try:
             _schedule_block(sch, name, width)
         except ScheduleError:
             sch = before
-    return sch.mod
+    return sch
 
 
 def vector_bits(target: tvm.target.Target) -> int:

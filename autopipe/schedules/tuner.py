@@ -20,6 +20,9 @@ from autopipe.schedules.searcher import SearchError
 DIRECT: Final = "direct"
 """The implementation that is the workload itself."""
 
+FALLBACK: Final = "default"
+"""The engine whose schedule every task is measured with first."""
+
 _FIRST: Final = 8
 """Trials of a batch that a task gets if the budget has them."""
 
@@ -49,6 +52,8 @@ class Work:
     """The unscheduled module as JSON, as it is kept in the store."""
     candidate: Callable[[str], Candidate]
     """Makes what can be measured from a trace."""
+    fallback: str | None
+    """Trace of the schedule that the task is built with if nothing better is found."""
     arms: list[tuple[int, str]]
     """Index of each arm that may still propose, and the name of its engine."""
 
@@ -61,11 +66,12 @@ class Journal:
     platform: Platform
     session: Session
 
-    def known(self, work: Work) -> list[Known]:
-        """Return what was ever measured of a workload on this platform."""
+    def known(self, work: Work, engine: str) -> list[Known]:
+        """Return what was ever measured of an engine's schedules on this platform."""
         workload = work.standing.task.workload
         rows = self.store.rows(workload, work.text, self.platform)
-        return [Known(row.record.trace, row.record.median) for row in rows]
+        own = [row.record for row in rows if row.record.engine == engine]
+        return [Known(record.trace, record.median) for record in own]
 
     def best(self, work: Work) -> Row | None:
         """Return the fastest record of a workload on this platform."""
@@ -116,8 +122,9 @@ class Tuner:
         works = {work.standing.task.index: work for work in self.works}
         for standing in standings:  # a resumed run may have left little to do
             standing.stopped = standing.stopped or self._verdict(standing)
+        self._measure_fallbacks()
         while any(standing.stopped is None for standing in standings):
-            left = self.budget.trials - sum(standing.trials for standing in standings)
+            left = self._left()
             if left <= 0:
                 return "all trials are spent"
             if self._late():
@@ -127,6 +134,17 @@ class Tuner:
             standing.history.append(standing.best)
             standing.stopped = standing.stopped or self._verdict(standing)
         return "no task has anything left to try"
+
+    def _left(self) -> int:
+        return self.budget.trials - sum(work.standing.trials for work in self.works)
+
+    def _measure_fallbacks(self) -> None:
+        """Time what each task would be built with anyway: a record can then only be faster."""
+        fresh = [work for work in self.works if work.standing.best == math.inf]
+        fresh.sort(key=lambda work: -work.standing.task.calls * work.standing.task.flops)
+        for work in fresh[: max(0, self._left())]:
+            if work.fallback is not None and not self._late():
+                self.journal.write(work, FALLBACK, self._measure(work, [work.fallback]))
 
     def _late(self) -> bool:
         return self.journal.session.elapsed >= (self.budget.time or math.inf)

@@ -19,10 +19,11 @@ from autopipe.pipeline.stage import Context, Facet
 from autopipe.records.record import Platform
 from autopipe.records.session import Session
 from autopipe.records.store import Store, Tally
+from autopipe.schedules import default
 from autopipe.schedules.engine import Engine, Problem
 from autopipe.schedules.policy import engines_for
 from autopipe.schedules.progress import Progress
-from autopipe.schedules.replay import replay
+from autopipe.schedules.replay import dump, replay
 from autopipe.schedules.results import Results
 from autopipe.schedules.scheduler import SCHEDULERS, Standing
 from autopipe.schedules.searcher import Arm, Searcher
@@ -100,8 +101,8 @@ class _Tuning:
         self._ctx.emit(Warn(stage="tune", message=message))
 
     def _searcher(self) -> Searcher:
-        owners = {arm: work for work in self._works for arm, _ in work.arms}
-        return Searcher(self._engines, self._arms, lambda arm: self._journal.known(owners[arm]))
+        owners = {arm: (work, engine) for work in self._works for arm, engine in work.arms}
+        return Searcher(self._engines, self._arms, lambda arm: self._journal.known(*owners[arm]))
 
     def _engines(self) -> Mapping[str, Engine]:
         from autopipe.schedules.ansor import Ansor
@@ -126,7 +127,11 @@ class _Tuning:
         problem = Problem(task, module, self._target, (), self._batch, self._plan.tuning.seed)
         self._arms.extend(Arm(engine, problem) for engine in engines)
         arms = list(enumerate(engines, start=first))
-        return Work(standing, text, lambda trace: partial(replay, module, trace), arms)
+        fallback = default.plan(module, self._target)
+        return Work(
+            standing, text, lambda trace: partial(replay, module, trace),
+            dump(fallback.trace) if fallback else None, arms,
+        )  # fmt: skip
 
 
 def _kept_tasks(folder: Path) -> list[Task]:

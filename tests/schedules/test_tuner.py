@@ -63,7 +63,7 @@ def candidate(trace):
 
 def works(count, **fields):
     return [
-        Work(Standing(task(index, **fields)), "{}", candidate, [(index, "ansor")])
+        Work(Standing(task(index, **fields)), "{}", candidate, None, [(index, "ansor")])
         for index in range(count)
     ]
 
@@ -91,7 +91,7 @@ def test_the_budget_is_spent_and_no_more(journal, scheduler, budget):
 
 
 def test_a_budget_smaller_than_the_tasks_goes_to_the_heaviest(journal):
-    tasks = [*works(2), Work(Standing(task(9, flops=1e12)), "{}", candidate, [(9, "ansor")])]
+    tasks = [*works(2), Work(Standing(task(9, flops=1e12)), "{}", candidate, None, [(9, "ansor")])]
     tuner(journal, tasks, {"trials": 1}, batch=1, scheduler=gradient).run()
     assert trials(tasks) == [0, 0, 1]
 
@@ -175,3 +175,31 @@ def test_candidates_have_the_best_time_to_beat(journal):
 )  # fmt: skip
 def test_batches_are_small_where_the_budget_is_small(budget, tasks, most, size):
     assert batch_size(budget, tasks, most) == size
+
+
+def with_fallback(seconds, index=0):
+    arms = [(index, "ansor")]
+    return Work(Standing(task(index, flops=1e6 + index)), "{}", candidate, str(seconds), arms)
+
+
+def test_what_a_task_is_built_with_anyway_is_timed_first_and_can_win(journal):
+    slow, fast = with_fallback(5000.0, 0), with_fallback(5.0, 1)
+    tuner(journal, [slow, fast], {"trials": 8}).run()
+    assert sum(trials([slow, fast])) == 8
+    assert (slow.standing.best, fast.standing.best) == (997.0, 5.0)
+    assert journal.best(slow).record.engine == "ansor"
+    assert journal.best(fast).record.engine == "default"
+
+
+def test_a_fallback_is_not_timed_again(journal):
+    work = with_fallback(5.0)
+    work.standing.best = 4.0
+    tuner(journal, [work], {"trials": 4}).run()
+    assert [row.record.engine for row in journal.store.rows("0" * 16, "{}", HERE)] == ["ansor"] * 4
+
+
+def test_a_search_is_told_of_its_own_schedules_only(journal):
+    work = with_fallback(5.0)
+    tuner(journal, [work], {"trials": 3}).run()
+    assert [known.trace for known in journal.known(work, "ansor")] == ["1000", "999"]
+    assert [known.trace for known in journal.known(work, "default")] == ["5.0"]
