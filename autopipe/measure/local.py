@@ -34,6 +34,9 @@ class Local:
 
     def __init__(self, target: object, cores: int, limits: Measure) -> None:
         """Take TVM's target, how many threads kernels run on, and the limits of a trial."""
+        # Imported before the first fork, or every child would do it again.
+        from autopipe.measure import build, timing  # noqa: F401
+
         self._target = target
         self._cores = cores
         self._limits = limits

@@ -1,5 +1,6 @@
 """What a child does: build one candidate, wait for its turn, time it, end."""
 
+import gc
 import json
 import os
 import resource
@@ -33,6 +34,7 @@ def serve(job: Job, link: Connection, parent: int) -> NoReturn:
 
     Called in a fresh fork. Messages are JSON: `null` once built, then the measurement.
     """
+    gc.disable()  # it would look through all that TVM is, and copy those pages
     try:
         _alone(job.limits.memory << 20, link, parent)
         # Imported here so that whoever only holds a measurement does not load TVM.

@@ -1,0 +1,203 @@
+"""Trials per second over a whole tuning of ResNet-50's convolutions: ours against TVM's own.
+
+`python benchmarks/tuning_rate.py` tunes the convolution tasks of `pipelines/resnet50.yaml` twice,
+each time in a process of its own, with nothing from an earlier run: once as the stage `tune` does,
+once with what `tune_relax` does at its defaults. Both use all cores for the search, the builds and
+the kernels. Search, build, run and everything between them is counted, up to the last batch that
+ended within `--seconds`. Run it on a machine that does nothing else.
+"""
+
+import argparse
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import autopipe
+from autopipe.task import Task
+
+PROGRESS = "progress.jsonl"
+"""File in which a contender says how far it has come."""
+
+PIPELINE = Path(__file__).parents[1] / "pipelines" / "resnet50.yaml"
+
+
+def ours(tasks: Path, trials: int, work: Path) -> None:
+    """Tune as the stage does."""
+    from autopipe.config.schedules import Rule
+    from autopipe.config.tuning import Budget, Tuning
+    from autopipe.pipeline.events import Event, TuningProgress
+    from autopipe.pipeline.stage import Context, Facet
+    from autopipe.stages.tune import Tune
+
+    start = perf_counter()
+
+    def emit(event: Event) -> None:
+        if isinstance(event, TuningProgress):
+            _tell(work, event.trials, event.failed, perf_counter() - start, event.latency)
+
+    facts: dict[Facet, Mapping[str, object]] = {
+        Facet.TARGET: _target(),
+        Facet.TVM: {},
+        Facet.DEVICE: {},
+    }
+    out = work / "out"
+    out.mkdir()
+    tuning = Tuning(budget=Budget(trials=trials))
+    stage = Tune(tuning=tuning, rules=(Rule(),), scheduler="gradient")
+    stage.run(
+        Context(
+            inputs={"tasks": tasks}, facts=facts, out=out, work=work,
+            records=work / "records.sqlite", emit=emit,
+        )
+    )  # fmt: skip
+
+
+def stock(tasks: Path, trials: int, work: Path) -> None:
+    """Tune as `tune_relax` does once it has extracted its tasks."""
+    import tvm
+    from tvm.ir.utils import derived_object
+    from tvm.s_tir import meta_schedule as ms
+
+    from autopipe.compiler.target import tvm_target
+
+    start = perf_counter()
+    counted = Counter[str]()
+    best: dict[int, float] = {}
+
+    @derived_object
+    class Count(ms.measure_callback.PyMeasureCallback):  # type: ignore[misc]
+        def apply(self, _s: Any, task: int, _c: Any, _b: Any, results: Any) -> None:  # noqa: ANN401
+            times = [min(map(float, r.run_secs)) for r in results if r.run_secs]
+            counted.update(trials=len(results), failed=len(results) - len(times))
+            best[task] = min([best.get(task, math.inf), *times])
+            total = sum(task.calls * best.get(i, math.inf) for i, task in enumerate(kept))
+            elapsed = perf_counter() - start
+            _tell(work, counted["trials"], counted["failed"], elapsed, total)
+
+    kept = _convolutions(tasks)
+    target = tvm_target(_target())
+    extracted = [
+        ms.ExtractedTask(task.name, module, target, [module], task.calls)
+        for task in kept
+        if (module := tvm.ir.load_json(_workload(tasks, task)))
+    ]
+    contexts, weights = ms.relax_integration.extracted_tasks_to_tune_contexts(
+        extracted, str(work), num_threads=int(str(_target()["num_cores"]))
+    )
+    callbacks = [*ms.measure_callback.MeasureCallback.create("default"), Count()]
+    ms.tune.tune_tasks(
+        tasks=contexts, task_weights=weights, work_dir=str(work), max_trials_global=trials,
+        measure_callbacks=callbacks,
+    )  # fmt: skip
+
+
+CONTENDERS: Mapping[str, Callable[[Path, int, Path], None]] = {
+    "stock": stock,
+    "ours": ours,
+}
+
+
+def _target() -> Mapping[str, object]:
+    from tvm.target.codegen import llvm_get_system_cpu, llvm_get_system_triple
+
+    return {
+        "kind": "llvm",
+        "mcpu": str(llvm_get_system_cpu()),
+        "mattr": [],
+        "mtriple": str(llvm_get_system_triple()),
+        "num_cores": len(os.sched_getaffinity(0)),
+    }
+
+
+def _convolutions(tasks: Path) -> list[Task]:
+    documents = json.loads((tasks / "tasks.json").read_text(encoding="utf-8"))
+    every = [Task.model_validate(document) for document in documents]
+    return [task for task in every if task.dropped is None and "nn.conv2d" in task.ops]
+
+
+def _workload(tasks: Path, task: Task) -> str:
+    return (tasks / "workloads" / f"{task.workload}.json").read_text(encoding="utf-8")
+
+
+def _copy(source: Path, to: Path) -> None:
+    """Write an artifact that holds the convolutions alone."""
+    (to / "workloads").mkdir(parents=True)
+    kept = _convolutions(source)
+    document = [task.model_dump(mode="json") for task in kept]
+    (to / "tasks.json").write_text(json.dumps(document), encoding="utf-8")
+    for task in kept:
+        path = to / "workloads" / f"{task.workload}.json"
+        path.write_text(_workload(source, task), encoding="utf-8")
+
+
+def _tell(work: Path, trials: int, failed: int, seconds: float, latency: float | None) -> None:
+    found = {"trials": trials, "failed": failed, "seconds": seconds, "latency": latency or math.inf}
+    with (work / PROGRESS).open("a", encoding="utf-8") as file:
+        file.write(json.dumps(found) + "\n")
+
+
+def _measure(name: str, tasks: Path, options: argparse.Namespace) -> dict[str, float]:
+    """Run one contender in a process of its own; return how far it came in time."""
+    cores = str(len(os.sched_getaffinity(0)))
+    environment = {**os.environ, "TVM_NUM_THREADS": cores, "OPENBLAS_NUM_THREADS": "1"}
+    with tempfile.TemporaryDirectory() as work:
+        arguments = ["--contender", name, "--tasks", str(tasks), "--work", work]
+        with subprocess.Popen(
+            [sys.executable, __file__, *arguments, "--trials", str(options.trials)],
+            env=environment, stdout=subprocess.DEVNULL, start_new_session=True,
+        ) as process:  # fmt: skip
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(options.seconds)
+            os.killpg(process.pid, signal.SIGKILL)
+        progress = (Path(work) / PROGRESS).read_text(encoding="utf-8").splitlines()
+    found: dict[str, float] = json.loads(progress[-1])
+    return found
+
+
+def _compare(options: argparse.Namespace) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        if options.tasks is None:
+            artifacts = autopipe.run(PIPELINE, store=Path(folder) / "store", until="tasks")
+            options.tasks = artifacts["tasks"].path
+        tasks = Path(folder) / "tasks"
+        _copy(options.tasks, tasks)
+        rates = {}
+        print(f"{'':8}{'trials':>8}{'failed':>8}{'seconds':>9}{'trials/s':>10}{'latency':>12}")
+        for name in CONTENDERS:
+            found = _measure(name, tasks, options)
+            rates[name] = found["trials"] / found["seconds"]
+            print(
+                f"{name:8}{found['trials']:8.0f}{found['failed']:8.0f}{found['seconds']:9.1f}"
+                f"{rates[name]:10.2f}{found['latency'] * 1e3:9.2f} ms",
+                flush=True,
+            )
+        print(f"ours / stock: {rates['ours'] / rates['stock']:.1f}")
+
+
+def main() -> None:
+    """Compare, or be one of the contenders."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--trials", type=int, default=2000, help="trials of each contender")
+    parser.add_argument("--seconds", type=float, default=900, help="when a contender is stopped")
+    parser.add_argument("--tasks", type=Path, help="an artifact of the stage `tasks`")
+    parser.add_argument("--contender", choices=CONTENDERS, help=argparse.SUPPRESS)
+    parser.add_argument("--work", type=Path, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.contender is None:
+        _compare(options)
+        return
+    CONTENDERS[options.contender](options.tasks, options.trials, options.work)
+
+
+if __name__ == "__main__":
+    main()
