@@ -9,7 +9,6 @@ ended within `--seconds`. Run it on a machine that does nothing else.
 
 import argparse
 import json
-import math
 import os
 import signal
 import subprocess
@@ -43,7 +42,7 @@ def ours(tasks: Path, trials: int, work: Path) -> None:
 
     def emit(event: Event) -> None:
         if isinstance(event, TuningProgress):
-            _tell(work, event.trials, event.failed, perf_counter() - start, event.latency)
+            _tell(work, event.trials, event.failed, perf_counter() - start)
 
     facts: dict[Facet, Mapping[str, object]] = {
         Facet.TARGET: _target(),
@@ -71,18 +70,20 @@ def stock(tasks: Path, trials: int, work: Path) -> None:
     from autopipe.compiler.target import tvm_target
 
     start = perf_counter()
+    cores = int(str(_target()["num_cores"]))
     counted = Counter[str]()
-    best: dict[int, float] = {}
+    runner = ms.runner.Runner.create("local", max_workers=cores)
 
     @derived_object
-    class Count(ms.measure_callback.PyMeasureCallback):  # type: ignore[misc]
-        def apply(self, _s: Any, task: int, _c: Any, _b: Any, results: Any) -> None:  # noqa: ANN401
-            times = [min(map(float, r.run_secs)) for r in results if r.run_secs]
-            counted.update(trials=len(results), failed=len(results) - len(times))
-            best[task] = min([best.get(task, math.inf), *times])
-            total = sum(task.calls * best.get(i, math.inf) for i, task in enumerate(kept))
-            elapsed = perf_counter() - start
-            _tell(work, counted["trials"], counted["failed"], elapsed, total)
+    class Counting(ms.runner.PyRunner):  # type: ignore[misc]
+        """The runner that `tune_relax` makes, and a count; callbacks come rounds later."""
+
+        def run(self, inputs: Any) -> Any:  # noqa: ANN401
+            futures = runner.run(inputs)
+            counted.update(trials=len(futures))
+            counted.update(failed=sum(not future.result().run_secs for future in futures))
+            _tell(work, counted["trials"], counted["failed"], perf_counter() - start)
+            return futures
 
     kept = _convolutions(tasks)
     target = tvm_target(_target())
@@ -92,12 +93,11 @@ def stock(tasks: Path, trials: int, work: Path) -> None:
         if (module := tvm.ir.load_json(_workload(tasks, task)))
     ]
     contexts, weights = ms.relax_integration.extracted_tasks_to_tune_contexts(
-        extracted, str(work), num_threads=int(str(_target()["num_cores"]))
+        extracted, str(work), num_threads=cores
     )
-    callbacks = [*ms.measure_callback.MeasureCallback.create("default"), Count()]
     ms.tune.tune_tasks(
         tasks=contexts, task_weights=weights, work_dir=str(work), max_trials_global=trials,
-        measure_callbacks=callbacks,
+        runner=Counting(),
     )  # fmt: skip
 
 
@@ -140,8 +140,8 @@ def _copy(source: Path, to: Path) -> None:
         path.write_text(_workload(source, task), encoding="utf-8")
 
 
-def _tell(work: Path, trials: int, failed: int, seconds: float, latency: float | None) -> None:
-    found = {"trials": trials, "failed": failed, "seconds": seconds, "latency": latency or math.inf}
+def _tell(work: Path, trials: int, failed: int, seconds: float) -> None:
+    found = {"trials": trials, "failed": failed, "seconds": seconds}
     with (work / PROGRESS).open("a", encoding="utf-8") as file:
         file.write(json.dumps(found) + "\n")
 
@@ -159,7 +159,10 @@ def _measure(name: str, tasks: Path, options: argparse.Namespace) -> dict[str, f
             with suppress(subprocess.TimeoutExpired):
                 process.wait(options.seconds)
             os.killpg(process.pid, signal.SIGKILL)
-        progress = (Path(work) / PROGRESS).read_text(encoding="utf-8").splitlines()
+        try:
+            progress = (Path(work) / PROGRESS).read_text(encoding="utf-8").splitlines()
+        except FileNotFoundError:
+            sys.exit(f"{name} did not end a single batch within {options.seconds:g} s")
     found: dict[str, float] = json.loads(progress[-1])
     return found
 
@@ -172,13 +175,13 @@ def _compare(options: argparse.Namespace) -> None:
         tasks = Path(folder) / "tasks"
         _copy(options.tasks, tasks)
         rates = {}
-        print(f"{'':8}{'trials':>8}{'failed':>8}{'seconds':>9}{'trials/s':>10}{'latency':>12}")
+        print(f"{'':8}{'trials':>8}{'failed':>8}{'seconds':>9}{'trials/s':>10}")
         for name in CONTENDERS:
             found = _measure(name, tasks, options)
             rates[name] = found["trials"] / found["seconds"]
             print(
                 f"{name:8}{found['trials']:8.0f}{found['failed']:8.0f}{found['seconds']:9.1f}"
-                f"{rates[name]:10.2f}{found['latency'] * 1e3:9.2f} ms",
+                f"{rates[name]:10.2f}",
                 flush=True,
             )
         print(f"ours / stock: {rates['ours'] / rates['stock']:.1f}")
