@@ -62,7 +62,7 @@ def exits():
 
 
 def eats_memory():
-    return bytearray(64 << 30)
+    return bytearray(2 << 30)
 
 
 def floods():

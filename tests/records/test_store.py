@@ -83,6 +83,7 @@ def test_a_record_of_another_platform_is_not_seen(reopen, field):
     with reopen() as store:
         store.add(HERE, MODULE, [record()])
         assert store.best("00ff", MODULE, replace(HERE, **{field: "other"})) is None
+        assert store.damaged == 0
         assert store.best("00ff", MODULE, HERE) is not None
 
 
