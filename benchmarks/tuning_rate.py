@@ -32,8 +32,7 @@ PIPELINE = Path(__file__).parents[1] / "pipelines" / "resnet50.yaml"
 
 def ours(tasks: Path, trials: int, work: Path) -> None:
     """Tune as the stage does."""
-    from autopipe.config.schedules import Rule
-    from autopipe.config.tuning import Budget, Tuning
+    from autopipe.config.load import load
     from autopipe.pipeline.events import Event, TuningProgress
     from autopipe.pipeline.stage import Context, Facet
     from autopipe.stages.tune import Tune
@@ -51,8 +50,10 @@ def ours(tasks: Path, trials: int, work: Path) -> None:
     }
     out = work / "out"
     out.mkdir()
-    tuning = Tuning(budget=Budget(trials=trials))
-    stage = Tune(tuning=tuning, rules=(Rule(),), scheduler="gradient")
+    pipeline = load(PIPELINE, (f"tuning.budget={{trials: {trials}}}",))
+    stage = Tune.of(pipeline, PIPELINE.parent)
+    if stage is None:
+        sys.exit(f"{PIPELINE} does not tune")
     stage.run(
         Context(
             inputs={"tasks": tasks}, facts=facts, out=out, work=work,

@@ -8,8 +8,7 @@ import tvm
 from tvm import te
 from tvm.target.codegen import llvm_get_system_cpu
 
-from autopipe.config.schedules import Rule
-from autopipe.config.tuning import Budget, Measure, Tuning
+from autopipe.config import Pipeline
 from autopipe.pipeline.stage import Context, Facet
 from autopipe.stages.tune import Tune
 from tests.schedules.tasks import task
@@ -54,9 +53,11 @@ def context(folder):
 
 def main():
     folder, trials = Path(sys.argv[1]), int(sys.argv[2])
-    measure = Measure(repeat=1, min_repeat=0.0005)
-    tuning = Tuning(budget=Budget(trials=trials), batch=8, measure=measure)
-    stage = Tune(tuning=tuning, rules=(Rule(),), scheduler="gradient")
+    measure = {"repeat": 1, "min_repeat": 0.0005}
+    tuning = {"budget": {"trials": trials}, "batch": 8, "measure": measure}
+    document = {"version": 1, "name": "small", "model": {"path": "x.onnx"}, "tuning": tuning}
+    stage = Tune.of(Pipeline.model_validate(document), folder)
+    assert stage is not None
     sys.stdout.write(stage.run(context(folder)))
 
 
