@@ -6,8 +6,12 @@ from pathlib import Path
 
 import tvm
 from tvm.relax import transform
+from tvm.s_tir import Schedule
 
 from autopipe.compiler import weights
+
+_PACKING = "meta_schedule.layout_rewrite_preproc"
+"""Marks the blocks of a schedule that copy a weight into another layout."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +36,35 @@ def build(
         function = body["main"].without_attr("global_symbol").with_attr("tirx.is_scheduled", True)  # noqa: FBT003 - TVM's signature
         module.update_func(module.get_global_var(name), function)
     with target, tvm.transform.PassContext(opt_level=3):
-        module, packing = weights.lift(transform.SplitLayoutRewritePreproc()(module))
+        module, packing = weights.lift(_split_packing(module))
         return Built(tvm.compile(module, target=target), packing)
+
+
+def _split_packing(module: tvm.IRModule) -> tvm.IRModule:
+    """Make functions of their own of what schedules do to weights first.
+
+    TVM's pass for it fails on PrimFuncs without blocks, such as sort, so it sees only those that
+    have something to split.
+    """
+    functions = dict(module.functions_items())
+    others = {
+        var: function
+        for var, function in functions.items()
+        if isinstance(function, tvm.tirx.PrimFunc) and not _packs(function)
+    }
+    rest = {var: function for var, function in functions.items() if var not in others}
+    split = transform.SplitLayoutRewritePreproc()(tvm.IRModule(rest))
+    split.update(tvm.IRModule(others))
+    return split
+
+
+def _packs(function: tvm.tirx.PrimFunc) -> bool:
+    sch = Schedule(function, debug_mask="none", error_render_level="none")
+    try:
+        blocks = sch.get_child_blocks(sch.get_sblock("root"))
+    except RuntimeError:  # no root: a loop nest, or a call of a library
+        return False
+    return any(_PACKING in sch.get(block).annotations for block in blocks)
 
 
 def export(built: Built, path: Path) -> None:

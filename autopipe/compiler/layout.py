@@ -12,6 +12,8 @@ import tvm
 from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
+from autopipe.compiler.legalize import legalize, unlowered
+
 ONE_LAYOUT = {
     "relax.nn.conv1d_transpose": ("NCW", "IOW"),
     "relax.nn.conv2d_transpose": ("NCHW", "IOHW"),
@@ -40,7 +42,7 @@ def convert_layout(
     module = _FullRank(module).run()
     try:
         converted = _Materialize(relax.transform.ConvertLayout(wishes)(module), ONE_LAYOUT).run()
-        stuck = unlowered(relax.transform.LegalizeOps()(converted))
+        stuck = unlowered(legalize(converted))
         reason = f"there is no compute for {', '.join(stuck)} in the new layout"
     except RuntimeError as error:
         stuck = ["?"]
@@ -49,14 +51,6 @@ def convert_layout(
         return converted
     warn(f"layouts are not propagated, each op is converted by itself: {reason}")
     return _Materialize(module, wishes).run()
-
-
-def unlowered(legalized: tvm.IRModule) -> list[str]:
-    """Return the ops in `main` that have not become PrimFuncs, though TVM has computes for them."""
-    calls = (b.value for block in legalized["main"].body.blocks for b in block.bindings)
-    ops = {call.op for call in calls if isinstance(call, relax.Call)}
-    names = (op.name for op in ops if isinstance(op, tvm.ir.Op) and op.has_attr("FLegalize"))
-    return sorted(name.removeprefix("relax.") for name in names if "relax.call_" not in name)
 
 
 def layout_report(module: tvm.IRModule) -> LayoutReport:

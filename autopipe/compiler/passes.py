@@ -12,8 +12,8 @@ from autopipe.compiler.layout import (
     Report,
     convert_layout,
     layout_report,
-    unlowered,
 )
+from autopipe.compiler.legalize import legalize, unlowered
 from autopipe.errors import StageError
 
 
@@ -81,10 +81,7 @@ def lower(module: tvm.IRModule, target: tvm.target.Target) -> Lowered:
     with target, tvm.transform.PassContext(opt_level=3):
         # Phase 1: ops to PrimFuncs
         named, ops = op_info.name_ops(module)
-        legalized = _sequence(
-            transform.LegalizeOps(),
-            transform.AnnotateTIROpPattern(),
-        )(named)
+        legalized = transform.AnnotateTIROpPattern()(legalize(named))
         if stuck := unlowered(legalized):
             raise StageError(f"TVM has no compute for {', '.join(stuck)} as this model uses it")
         by_function = op_info.ops_by_function(legalized, ops)

@@ -7,6 +7,7 @@ import tvm
 from tvm import relax
 from tvm.relax import transform
 
+from autopipe.compiler.legalize import legalize
 from autopipe.compiler.module_io import prim_funcs
 
 Scheduler = Callable[[tvm.IRModule], tvm.IRModule]
@@ -43,14 +44,13 @@ def evaluate(
     with target, tvm.transform.PassContext(opt_level=3):
         module = tvm.transform.Sequential(
             [
-                transform.LegalizeOps(),
                 transform.AnnotateTIROpPattern(),
                 transform.FoldConstant(),
                 transform.FuseOps(),
                 transform.FuseTIR(),
                 transform.DeadCodeElimination([TRANSFORM]),
             ]
-        )(module)
+        )(legalize(module))
         for name, function in prim_funcs(module):
             alone = tvm.IRModule({"main": function.with_attr("global_symbol", "main")})
             scheduled = scheduler(alone)["main"].without_attr("global_symbol")

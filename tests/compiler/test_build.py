@@ -1,4 +1,6 @@
 import numpy as np
+import tvm
+from tvm import relax
 
 from autopipe.compiler import build, module_io, passes, runtime, tasks, weights
 from autopipe.compiler.runtime import Port, Signature
@@ -35,6 +37,23 @@ def test_the_library_computes_what_the_module_says(tmp_path):
     model = runtime.load(tmp_path / "lib.so", tmp_path / "weights.safetensors", signature)
     found = model({"x": arrays[0]})["y"]
     np.testing.assert_allclose(found, graphs.run(module, arrays), rtol=1e-4, atol=1e-5)
+
+
+def test_sort_and_scan_are_built_as_calls_of_the_runtime(tmp_path):
+    x = relax.Var("x", relax.TensorType((3, 8), "float32"))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            sums = builder.emit(relax.op.cumsum(x, axis=1))
+            out = builder.emit_output(relax.op.topk(sums, k=2, ret_type="values"))
+        builder.emit_func_output(out)
+    module = builder.get()
+    build.export(built(module)[1], tmp_path / "lib.so")
+    (arrays,) = graphs.arguments(module)
+    machine = relax.VirtualMachine(tvm.runtime.load_module(tmp_path / "lib.so"), tvm.cpu())
+    found = machine["main"](tvm.runtime.tensor(arrays)).numpy()
+    expected = -np.sort(-arrays.cumsum(axis=1), axis=1)[:, :2]
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
 
 
 def test_the_same_module_gives_the_same_bytes(tmp_path):
