@@ -221,6 +221,21 @@ def test_a_graph_in_a_circle_is_refused(tmp_path):
     assert "topological" in refusal(made, tmp_path)
 
 
+def test_a_graph_that_ignores_its_inputs_is_refused(tmp_path):
+    made = model([node("Relu", ["w"])], [value("x", [2])], [value("y", [2])], [tensor("w", 2)])
+    assert "no output depends on an input" in refusal(made, tmp_path)
+
+
+def test_an_input_may_be_read_inside_a_branch_alone(tmp_path):
+    branches = {
+        name: helper.make_graph([node(kind, ["x"], name)], name, [], [value(name, [2])])
+        for name, kind in (("then_branch", "Relu"), ("else_branch", "Neg"))
+    }
+    flag = helper.make_tensor("flag", TensorProto.BOOL, [], [True])
+    made = model([node("If", ["flag"], **branches)], [value("x", [2])], [value("y", [2])], [flag])
+    assert vet(made, tmp_path).shapes["y"] == (2,)
+
+
 @pytest.mark.parametrize("shape", [[2, 5], [2, 4, 1], []])
 def test_a_declared_output_that_can_not_be_is_refused(tmp_path, shape):
     made = dense()

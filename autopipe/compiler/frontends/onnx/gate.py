@@ -4,7 +4,7 @@ The checks run in a child process first. What gets through it does so again in t
 on the same bytes, so that nothing the child made has to be trusted.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from onnx import inliner, numpy_helper
 from autopipe.compiler.frontends.contain import contained
 from autopipe.compiler.frontends.imported import Value
 from autopipe.compiler.frontends.onnx import operators, shapes, source, tensors
+from autopipe.compiler.frontends.onnx.affine import uses
 from autopipe.compiler.frontends.onnx.tensors import Proto
 from autopipe.compiler.frontends.onnx.weights import declare, detach
 from autopipe.config.model import Input
@@ -75,7 +76,9 @@ def vet(data: bytes, path: Path, inputs: Mapping[str, Input]) -> Vetted:
     values = shapes.bind(graph, inputs)
     declare(graph, weights)
     model.ir_version = max(model.ir_version, _IR_WITHOUT_WEIGHTS_AMONG_INPUTS)
-    return Vetted(model, weights, values, shapes.infer(model), opset)
+    inferred = shapes.infer(model)
+    _check_reached(graph, values)
+    return Vetted(model, weights, values, inferred, opset)
 
 
 def parse(data: bytes) -> Proto:
@@ -126,6 +129,19 @@ def _load_the_rest(graph: Proto, path: Path) -> None:
     for tensor in tensors.tensors(graph):
         if tensors.location(tensor) is not None:
             tensor.CopyFrom(numpy_helper.from_array(tensors.array(tensor, path), tensor.name))
+
+
+def _check_reached(graph: Proto, inputs: Iterable[Value]) -> None:
+    """Refuse a graph that computes the same whatever it is given."""
+    reached = {value.name for value in inputs}
+    for node in graph.node:
+        bodies = [body for each in node.attribute for body in (each.g, *each.graphs)]
+        if not reached.isdisjoint(node.input) or any(
+            reached & uses(body).keys() for body in bodies
+        ):
+            reached.update(node.output)
+    if not any(value.name in reached for value in graph.output):
+        raise ModelError("no output depends on an input: there is nothing to compile")
 
 
 def _drop_defaults(graph: Proto, weights: Mapping[str, Proto]) -> None:
