@@ -79,3 +79,10 @@ def test_clip_by_what_is_computed_or_no_number_is_left_to_tvm(tmp_path):
     stored = [tensor("nan", fill=np.nan)]
     made = model(nodes, [value("x", [4, 4])], [value("y", None)], stored)
     assert imported_ops(made, tmp_path)["relax.call_tir"] == 2
+
+
+def test_the_size_of_a_known_shape_is_a_number(tmp_path):
+    size = value("y", [], TensorProto.INT64)
+    nodes = [node("Size", ["x"]), node("Neg", ["x"], "n")]
+    made = model(nodes, [value("x", [4, 4])], [size, value("n", None)])
+    assert imported_ops(made, tmp_path) == {"relax.negative": 1}

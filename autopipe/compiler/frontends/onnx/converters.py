@@ -1,7 +1,8 @@
 """Converters that take the place of TVM's own, where those import what optimizes badly.
 
 TVM makes Clip a call of finished PrimFuncs, which no layout gets past, and Sum, Max and Min a
-broadcast, a stack and a reduction, which move everything through memory.
+broadcast, a stack and a reduction, which move everything through memory. Its Size asks at run time
+for a shape that is known, by an op that `LegalizeOps` has no PrimFunc for.
 """
 
 import contextlib
@@ -9,7 +10,7 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from tvm import relax
+from tvm import relax, tirx
 from tvm.ir import GenericConst
 from tvm.relax.frontend.onnx import onnx_frontend
 
@@ -33,6 +34,17 @@ class _Clip(onnx_frontend.Clip):
         if _unusual(low) or _unusual(high):
             return super()._impl_v13(bb, inputs, attr, params)
         return _clipped(bb, inputs[0], low, high)
+
+
+class _Size(onnx_frontend.Size):
+    """Size as a number, where the shape is known."""
+
+    @classmethod
+    def _impl_v1(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+        dims = getattr(inputs[0].ty.shape, "values", None)
+        if dims is None or not all(isinstance(dim, tirx.IntImm) for dim in dims):
+            return super()._impl_v1(bb, inputs, attr, params)
+        return relax.const(math.prod(int(dim) for dim in dims), "int64")
 
 
 def _pairwise(converter: Any) -> Any:
@@ -60,7 +72,7 @@ def _clipped(bb: Any, data: Any, low: Any, high: Any) -> Any:
 
 
 _PAIRWISE = (onnx_frontend.Sum, onnx_frontend.Max, onnx_frontend.Min, onnx_frontend.Mean)
-_OURS = {"Clip": _Clip, **{each.__name__: _pairwise(each) for each in _PAIRWISE}}
+_OURS = {"Clip": _Clip, "Size": _Size, **{each.__name__: _pairwise(each) for each in _PAIRWISE}}
 
 
 @contextlib.contextmanager
