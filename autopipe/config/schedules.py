@@ -10,7 +10,7 @@ from autopipe.config.distinct import Distinct
 from autopipe.config.frozen import Frozen
 
 EngineName = Literal["ansor"]
-FallbackName = Literal["default"]
+FallbackName = Literal["static", "default"]
 
 
 class Match(Frozen, frozen=True):
@@ -36,9 +36,10 @@ class Schedules(Frozen, frozen=True):
 
     rules: tuple[Rule, ...] = (Rule(),)
     """Rules in order; a task that none matches goes to the fallback."""
-    fallback: Annotated[Distinct[FallbackName], Field(min_length=1)] = ("default",)
-    """What schedules a task that has no usable record, in order. `default` is parallel outer and
-    vectorized inner loops, without measurement."""
+    fallback: Annotated[Distinct[FallbackName], Field(min_length=1)] = ("static", "default")
+    """What schedules a task without a usable record; the first that serves it does. `static` is a
+    template, its knobs filled from hardware parameters; `default` is parallel outer and vectorized
+    inner loops. Neither is searched; in tuning, each task's is timed before anything else."""
 
     @model_validator(mode="after")
     def _reachable(self) -> Self:

@@ -1,20 +1,15 @@
 """Which schedule each task is built with: its record, or the first fallback that serves it."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import tvm
 
 from autopipe.errors import AutopipeError
-from autopipe.schedules import default
+from autopipe.schedules.fallback import fall
 from autopipe.schedules.replay import replay
 from autopipe.task import Task
-
-Fallback = Callable[[tvm.IRModule, tvm.target.Target], tvm.IRModule]
-
-FALLBACKS: Mapping[str, Fallback] = {"default": default.schedule}
-"""Engines that need no record, by the name that YAML gives them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,4 +42,6 @@ def choose(
             return Choice(scheduled, record["engine"], "best record", times[len(times) // 2])
         except AutopipeError as error:
             reason = f"its record does not apply: {error}"
-    return Choice(FALLBACKS[fallback[0]](workload, target), fallback[0], reason, None)
+    found = fall(fallback, workload, target)
+    module = workload if found.schedule is None else found.schedule.mod
+    return Choice(module, found.engine, reason, None)

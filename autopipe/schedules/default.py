@@ -4,12 +4,14 @@ Producers are inlined, outer spatial loops run in parallel, the innermost one is
 what a task gets that nothing better is known for, so it leaves alone what it can not improve.
 """
 
+import math
 from collections.abc import Sequence
 
 import tvm
 from tvm.s_tir import SBlock, Schedule, ScheduleError
 from tvm.s_tir.schedule import LoopRV, SBlockRV
-from tvm.target import codegen
+
+from autopipe.schedules.hardware import vector_bits
 
 VECTORS = 2
 """Hardware vectors in a vectorized loop: two independent chains hide the latency of an FMA."""
@@ -44,14 +46,6 @@ def plan(module: tvm.IRModule, target: tvm.target.Target) -> Schedule | None:
         except ScheduleError:
             sch = before
     return sch
-
-
-def vector_bits(target: tvm.target.Target) -> int:
-    """Return the width of the target's vector registers, as its LLVM features say."""
-    for feature, bits in (("avx512f", 512), ("avx", 256)):
-        if codegen.llvm_cpu_has_features(feature, target):
-            return bits
-    return 128
 
 
 def _inlined(sch: Schedule, name: str) -> bool:
@@ -133,7 +127,8 @@ def _unroll_and_vectorize(sch: Schedule, block: SBlockRV, unrolled: int) -> None
 
 def _split(sch: Schedule, loop: LoopRV, most: int) -> list[LoopRV]:
     extent = int(sch.get(loop).extent)
-    inner = max(divisor for divisor in range(1, min(extent, most) + 1) if extent % divisor == 0)
+    divisors = [d for d in range(1, min(extent, most) + 1) if extent % d == 0]
+    inner = max(divisors, key=lambda d: (math.gcd(d, most), d))  # LLVM dislikes odd vectors
     return list(sch.split(loop, [extent // inner, inner]))
 
 

@@ -20,9 +20,6 @@ from autopipe.schedules.searcher import SearchError
 DIRECT: Final = "direct"
 """The implementation that is the workload itself."""
 
-FALLBACK: Final = "default"
-"""The engine whose schedule every task is measured with first."""
-
 _FIRST: Final = 8
 """Trials of a batch that a task gets if the budget has them."""
 
@@ -52,8 +49,8 @@ class Work:
     """The unscheduled module as JSON, as it is kept in the store."""
     candidate: Callable[[str], Candidate]
     """Makes what can be measured from a trace."""
-    fallback: str | None
-    """Trace of the schedule that the task is built with if nothing better is found."""
+    fallback: tuple[str, str] | None
+    """Engine and trace of the schedule that it is built with if nothing better is found."""
     arms: list[tuple[int, str]]
     """Index of each arm that may still propose, and the name of its engine."""
 
@@ -144,7 +141,8 @@ class Tuner:
         fresh.sort(key=lambda work: -work.standing.task.calls * work.standing.task.flops)
         for work in fresh[: max(0, self._left())]:
             if work.fallback is not None and not self._late():
-                self.journal.write(work, FALLBACK, self._measure(work, [work.fallback]))
+                engine, trace = work.fallback
+                self.journal.write(work, engine, self._measure(work, [trace]))
 
     def _late(self) -> bool:
         return self.journal.session.elapsed >= (self.budget.time or math.inf)

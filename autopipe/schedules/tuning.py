@@ -19,8 +19,8 @@ from autopipe.pipeline.stage import Context, Facet
 from autopipe.records.record import Platform
 from autopipe.records.session import Session
 from autopipe.records.store import Store, Tally
-from autopipe.schedules import default
 from autopipe.schedules.engine import Engine, Problem
+from autopipe.schedules.fallback import fall
 from autopipe.schedules.policy import engines_for
 from autopipe.schedules.progress import Progress
 from autopipe.schedules.replay import dump, replay
@@ -43,6 +43,7 @@ class Plan:
 
     tuning: Tuning
     rules: tuple[Rule, ...]
+    fallback: tuple[str, ...]
     scheduler: Literal["gradient", "round_robin"]
 
 
@@ -127,10 +128,10 @@ class _Tuning:
         problem = Problem(task, module, self._target, (), self._batch, self._plan.tuning.seed)
         self._arms.extend(Arm(engine, problem) for engine in engines)
         arms = list(enumerate(engines, start=first))
-        fallback = default.plan(module, self._target)
+        found = fall(self._plan.fallback, module, self._target)
         return Work(
             standing, text, lambda trace: partial(replay, module, trace),
-            dump(fallback.trace) if fallback else None, arms,
+            (found.engine, dump(found.schedule.trace)) if found.schedule else None, arms,
         )  # fmt: skip
 
 

@@ -22,6 +22,8 @@ class Tune(Stage, frozen=True):
     """Section `tuning` of the pipeline file."""
     rules: tuple[Rule, ...]
     """The schedule policy: which engines propose schedules for which task."""
+    fallback: tuple[str, ...]
+    """What schedules a task without a record; timed first, so that a record can only be faster."""
     scheduler: Literal["gradient", "round_robin"]
     """Who divides the trials among the tasks."""
 
@@ -34,6 +36,7 @@ class Tune(Stage, frozen=True):
         return cls(
             tuning=pipeline.tuning,
             rules=pipeline.schedules.rules,
+            fallback=pipeline.schedules.fallback,
             scheduler=pipeline.tasks.scheduler,
         )
 
@@ -41,5 +44,5 @@ class Tune(Stage, frozen=True):
         """Write `records.jsonl` and `tuning.json`."""
         from autopipe.schedules.tuning import Plan, tune
 
-        plan = Plan(self.tuning, self.rules, self.scheduler)
+        plan = Plan(self.tuning, self.rules, self.fallback, self.scheduler)
         return tune(plan, ctx)

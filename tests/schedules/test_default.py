@@ -5,6 +5,7 @@ from tvm import te, topi
 from tvm.s_tir import Schedule, ScheduleError
 
 from autopipe.schedules import default
+from autopipe.schedules.hardware import vector_bits
 from tests.compiler.graphs import TARGET
 
 
@@ -118,7 +119,7 @@ def test_tir_without_blocks_is_left_alone():
 
 def test_vector_width_follows_the_target_not_the_host():
     widths = [
-        default.vector_bits(tvm.target.Target({"kind": "llvm", "mcpu": cpu}))
+        vector_bits(tvm.target.Target({"kind": "llvm", "mcpu": cpu}))
         for cpu in ("x86-64", "haswell", "skylake-avx512")
     ]
     assert widths == [128, 256, 512]

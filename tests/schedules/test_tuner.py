@@ -178,8 +178,8 @@ def test_batches_are_small_where_the_budget_is_small(budget, tasks, most, size):
 
 
 def with_fallback(seconds, index=0):
-    arms = [(index, "ansor")]
-    return Work(Standing(task(index, flops=1e6 + index)), "{}", candidate, str(seconds), arms)
+    standing, arms = Standing(task(index, flops=1e6 + index)), [(index, "ansor")]
+    return Work(standing, "{}", candidate, ("static", str(seconds)), arms)
 
 
 def test_what_a_task_is_built_with_anyway_is_timed_first_and_can_win(journal):
@@ -188,7 +188,7 @@ def test_what_a_task_is_built_with_anyway_is_timed_first_and_can_win(journal):
     assert sum(trials([slow, fast])) == 8
     assert (slow.standing.best, fast.standing.best) == (997.0, 5.0)
     assert journal.best(slow).record.engine == "ansor"
-    assert journal.best(fast).record.engine == "default"
+    assert journal.best(fast).record.engine == "static"
 
 
 def test_a_fallback_is_not_timed_again(journal):
@@ -202,4 +202,4 @@ def test_a_search_is_told_of_its_own_schedules_only(journal):
     work = with_fallback(5.0)
     tuner(journal, [work], {"trials": 3}).run()
     assert [known.trace for known in journal.known(work, "ansor")] == ["1000", "999"]
-    assert [known.trace for known in journal.known(work, "default")] == ["5.0"]
+    assert [known.trace for known in journal.known(work, "static")] == ["5.0"]

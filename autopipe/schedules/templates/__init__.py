@@ -1,0 +1,1 @@
+"""Schedule templates, one file an op family: what it is for, its knobs, and the schedule."""

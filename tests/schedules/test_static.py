@@ -1,0 +1,159 @@
+import json
+
+import numpy as np
+import pytest
+import tvm
+from tvm import te, topi
+from tvm.s_tir import Schedule
+from tvm.s_tir.transform import RemoveWeightLayoutRewriteBlock
+
+from autopipe.measure.check import checked
+from autopipe.schedules import static
+from autopipe.schedules.fallback import UNSCHEDULED, fall
+from autopipe.schedules.hardware import Hardware
+from autopipe.schedules.replay import dump, replay
+from autopipe.schedules.templates import contraction
+from autopipe.schedules.templates.contraction import Tile
+from tests.compiler.graphs import TARGET
+from tests.schedules.test_default import argmax, compute, integers, pool, softmax
+
+WIDE = Hardware(vector_bits=512, registers=32, cores=2)
+NARROW = Hardware(vector_bits=128, registers=16, cores=2)
+
+
+def conv(channels=32, *, size=9, stride=1, groups=1, pad=1, residual=False):
+    x = te.placeholder((1, size, size, 4 * groups), "float32")
+    w = te.placeholder((3, 3, 4, channels), "float32")
+    bias = te.placeholder((1, 1, 1, channels), "float32")
+    y = topi.nn.conv(x, w, stride, pad, 1, groups, "NHWC", "HWIO")
+    y = topi.add(y, bias)
+    arguments = [x, w, bias]
+    if residual:
+        other = te.placeholder(y.shape, "float32")
+        arguments.append(other)
+        y = topi.add(y, other)
+    return [*arguments, topi.nn.relu(y)], [1, 2]
+
+
+def depthwise():
+    x, w = te.placeholder((1, 8, 8, 24), "float32"), te.placeholder((3, 3, 24, 1), "float32")
+    return [x, w, topi.nn.depthwise_conv2d_nhwc(x, w, 1, 1, 1)], [1]
+
+
+def dense(rows=6, columns=40):
+    x, w = te.placeholder((rows, 33), "float32"), te.placeholder((33, columns), "float32")
+    return [x, w, topi.tanh(topi.matmul(x, w))], [1]
+
+
+def batched():
+    x, y = te.placeholder((3, 8, 16), "float32"), te.placeholder((3, 16, 32), "float32")
+    return [x, y, topi.nn.batch_matmul(x, y, transpose_b=False)], []
+
+
+SERVED = {
+    "conv": conv,
+    "strided": lambda: conv(stride=2),
+    "unpadded": lambda: conv(pad=0),
+    "odd_channels": lambda: conv(channels=7),
+    "residual": lambda: conv(residual=True),
+    "grouped": lambda: conv(channels=48, groups=4),
+    "depthwise": depthwise,
+    "dense": dense,
+    "vector_times_matrix": lambda: dense(rows=1, columns=1000),
+    "batched": batched,
+}
+NOT_SERVED = {"softmax": softmax, "pool": pool, "argmax": argmax, "integers": integers}
+
+
+def module_of(tensors, weights=()):
+    function = te.create_prim_func(tensors).with_attr("layout_free_buffers", list(weights))
+    return tvm.IRModule({"main": function})
+
+
+def found(case):
+    return contraction.match(Schedule(module_of(*SERVED[case]())))
+
+
+@pytest.mark.parametrize("case", SERVED)
+def test_a_scheduled_function_computes_the_same(case):
+    module = module_of(*SERVED[case]())
+    scheduled = static.plan(module, TARGET)
+    assert scheduled is not None
+    np.testing.assert_allclose(compute(scheduled.mod), compute(module), rtol=2e-5, atol=1e-4)
+    checked(module, scheduled.mod, TARGET)
+
+
+@pytest.mark.parametrize("case", NOT_SERVED)
+def test_other_functions_are_left_to_others(case):
+    module = module_of(NOT_SERVED[case]())
+    assert static.plan(module, TARGET) is None
+    assert fall(["static", "default"], module, TARGET).engine == "default"
+
+
+def test_a_function_without_blocks_falls_through():
+    module = tvm.IRModule({"main": tvm.tirx.PrimFunc([], tvm.tirx.Evaluate(0))})
+    assert fall(["static", "default"], module, TARGET).engine == UNSCHEDULED
+
+
+@pytest.mark.parametrize("hardware", [WIDE, NARROW])
+@pytest.mark.parametrize("case", SERVED)
+def test_every_tile_divides_and_fits_the_registers(case, hardware):
+    what = found(case)
+    every = list(contraction.tiles(what, hardware))
+    assert every
+    for tile in every:
+        vectors = tile.columns // tile.width
+        assert tile.columns % tile.width == 0
+        assert tile.width in {1, 2, 4, 8, 16}
+        assert what.extents[-2] % tile.rows == 0
+        assert what.granule % tile.columns == 0
+        assert tile.rows * vectors + vectors + 1 <= hardware.registers
+
+
+@pytest.mark.parametrize("tile", [Tile(1, 1, 1), Tile(3, 8, 4), Tile(9, 32, 16)])
+def test_every_setting_of_the_knobs_is_right(tile):
+    module = module_of(*conv())
+    sch = Schedule(module)
+    contraction.apply(sch, contraction.match(sch), tile)
+    np.testing.assert_allclose(compute(sch.mod), compute(module), rtol=2e-5, atol=1e-4)
+
+
+def test_a_tile_never_spans_groups():
+    assert found("grouped").granule == 12
+    assert found("conv").granule == 32
+
+
+def test_weights_are_packed_and_activations_are_not():
+    assert found("conv").packed is not None
+    assert found("batched").packed is None
+    scheduled = static.plan(module_of(*conv()), TARGET)
+    kernel = RemoveWeightLayoutRewriteBlock(skip_tensor_rewrite=True)(scheduled.mod)
+    shapes = [[int(d) for d in p.shape] for p in kernel["main"].params]
+    tile = contraction.fill(found("conv"), Hardware.of(TARGET))
+    assert shapes[1] == [32 // tile.columns, 3, 3, 4, tile.columns]
+
+
+def test_bias_and_activation_are_done_on_the_tile():
+    scheduled = static.plan(module_of(*conv(residual=True)), TARGET)
+    names = [
+        scheduled.get(b).name_hint for b in scheduled.get_child_blocks(scheduled.get_sblock("root"))
+    ]
+    assert len(names) == 5  # weight copy, padding, sum's start, sum, all that follows
+
+
+def test_the_trace_gives_the_schedule_again():
+    module = module_of(*conv())
+    scheduled = static.plan(module, TARGET)
+    trace = dump(scheduled.trace)
+    json.loads(trace)
+    again = replay(module, trace)
+    assert tvm.ir.save_json(again) == tvm.ir.save_json(scheduled.mod) or np.array_equal(
+        compute(again), compute(scheduled.mod)
+    )
+
+
+def test_hardware_comes_from_the_target():
+    haswell = Hardware.of(tvm.target.Target({"kind": "llvm", "mcpu": "haswell", "num-cores": 3}))
+    assert haswell == Hardware(vector_bits=256, registers=16, cores=3)
+    server = Hardware.of(tvm.target.Target({"kind": "llvm", "mcpu": "znver4", "num-cores": 2}))
+    assert server == WIDE
