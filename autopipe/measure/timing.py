@@ -18,8 +18,8 @@ from autopipe.config.tuning import Measure
 from autopipe.measure.build import Kernel
 from autopipe.measure.measurement import Measurement, judged
 
-_SLOWER: Final = 2.0
-"""A warm run that is this many times the best time ends the trial: it can not win."""
+_SLOWER: Final = 1.3
+"""If both of two warm runs are this many times the best time, the trial ends: it can not win."""
 
 _COLD: Final = 4.0
 """The same for the very first run, which also starts threads and touches memory."""
@@ -49,8 +49,11 @@ def time_kernel(kernel: Kernel, limits: Measure, best: float) -> Measurement:
     cold = _clock(main, tensors)
     if cold > _COLD * best + _START:
         return judged((cold,), cut=True)
+    enough = _SLOWER * best + _CALL
     warm = _clock(main, tensors)
-    if warm > _SLOWER * best + _CALL:
+    if warm > enough:
+        warm = min(warm, _clock(main, tensors))
+    if warm > enough:
         return judged((warm,), cut=True)
     number = max(1, math.ceil(limits.min_repeat / max(warm, 1e-9)))
     evaluate = kernel.library.time_evaluator("main", tvm.cpu(), number=number, repeat=limits.repeat)
