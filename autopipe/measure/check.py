@@ -5,14 +5,14 @@ from typing import Any, Final
 import numpy as np
 import tvm
 
-from autopipe.errors import AutopipeError
+from autopipe.errors import StageError
 from autopipe.measure.timing import arguments
 
 _TOLERANCE: Final = {"float16": 2e-2, "float32": 1e-3, "float64": 1e-6}
 """Largest difference relative to the largest value; sums are taken in another order."""
 
 
-class WrongAnswer(AutopipeError):  # noqa: N818 -- says what happened
+class WrongAnswer(StageError):  # noqa: N818 -- says what happened
     """A schedule changes the result."""
 
 
