@@ -12,7 +12,7 @@ class Verify(Frozen, frozen=True):
 
     reference: Literal["auto", "onnxruntime", "onnx"] = "auto"
     """Who computes the expected outputs: `onnxruntime`, `onnx` (its reference evaluator), or `auto`
-    for the first of them that is installed."""
+    for the first of them that is installed and can run the model."""
     cases: Annotated[int, Field(ge=1, le=1000)] = 3
     """Seeded random inputs; edge inputs (zeros, ones, large, small) come on top."""
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0

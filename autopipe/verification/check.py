@@ -64,18 +64,18 @@ def verify(model: Model, onnx_model: Path, options: Verify, work: Path) -> Verif
     `work` takes inputs and expected outputs; the caller empties it. Raises GateError where
     numbers, shapes, dtypes or names differ, SetupError where no reference is installed.
     """
-    engine = reference.choose(options.reference)
+    engines = reference.choose(options.reference)
     limits = index_limits(onnx_model)
     drawn = list(cases(model.signature.inputs, limits, count=options.cases, seed=options.seed))
     paths = [work / f"{index}.safetensors" for index in range(len(drawn))]
     for case, path in zip(drawn, paths, strict=True):
         save_file(dict(case.arrays), path)
-    expected = reference.expect(engine, onnx_model, paths)
+    expected = reference.expect(engines, onnx_model, paths)
     check_names([port.name for port in model.signature.outputs], expected.outputs)
     checked = tuple(_compared(model, drawn, expected, options))
     _raise_failure(checked)
     return Verification(
-        reference=engine,
+        reference=expected.engine,
         reference_version=expected.version,
         cases=checked,
         warnings=tuple(_warnings(checked, expected)),
@@ -113,6 +113,8 @@ def _read(file: Path, name: str) -> np.ndarray:
 
 
 def _warnings(checked: Sequence[CheckedCase], expected: Expected) -> Iterator[str]:
+    for refusal in expected.refusals:
+        yield f"{refusal}; {expected.engine} took its place"
     for case in checked:
         if case.skipped:
             yield f"case {case.name!r} is skipped: the reference is not finite on it"

@@ -18,48 +18,57 @@ ENGINES = ("onnxruntime", "onnx")
 class Expected:
     """The outputs that a reference computed."""
 
+    engine: str
+    """The engine that computed them."""
     version: str
-    """Version of the engine."""
+    """Its version."""
     outputs: tuple[str, ...]
     """Names of the outputs, in order."""
     files: tuple[Path, ...]
     """The outputs of each case, as safetensors."""
+    refusals: tuple[str, ...]
+    """Why the engines before this one could not."""
 
 
 _Run = Callable[[dict[str, np.ndarray]], Sequence[object]]
 
 
-def choose(wanted: str) -> str:
-    """Return the engine to use for `onnxruntime`, `onnx` or `auto`.
+def choose(wanted: str) -> tuple[str, ...]:
+    """Return the engines to try, in order, for `onnxruntime`, `onnx` or `auto`.
 
-    Raises SetupError where it is not installed: a build is never verified against nothing.
+    Raises SetupError where none is installed: a build is never verified against nothing.
     """
     candidates = ENGINES if wanted == "auto" else (wanted,)
-    for engine in candidates:
-        if find_spec(engine) is not None:
-            return engine
-    raise SetupError(
-        f"the reference {wanted!r} is not installed: pip install {candidates[0]}, "
-        "or set `verify: null` to publish unchecked builds"
-    )
+    installed = tuple(engine for engine in candidates if find_spec(engine) is not None)
+    if not installed:
+        raise SetupError(
+            f"the reference {wanted!r} is not installed: pip install {candidates[0]}, "
+            "or set `verify: null` to publish unchecked builds"
+        )
+    return installed
 
 
-def expect(engine: str, model: Path, cases: Sequence[Path]) -> Expected:
+def expect(engines: Sequence[str], model: Path, cases: Sequence[Path]) -> Expected:
     """Compute the outputs for each case, a safetensors file, into a file beside it.
 
-    Raises StageError where the engine refuses the model or an input.
+    The first engine that takes the model does it: onnxruntime has kernels for fewer dtypes than
+    ONNX has. Raises StageError where all of them refuse the model or an input.
     """
     files = tuple(case.with_suffix(".expected") for case in cases)
     request = {
-        "engine": engine,
         "model": str(model),
         "cases": [(str(case), str(file)) for case, file in zip(cases, files, strict=True)],
     }
-    try:
-        answer = child.call(__name__, request)
-    except StageError as error:
-        raise StageError(f"the reference {engine} failed: {error}") from None
-    return Expected(version(engine), tuple(answer["outputs"]), files)
+    refusals: list[str] = []
+    for engine in engines:
+        try:
+            answer = child.call(__name__, {"engine": engine, **request})
+        except StageError as error:
+            refusals.append(f"the reference {engine} failed: {error}")
+        else:
+            outputs = tuple(answer["outputs"])
+            return Expected(engine, version(engine), outputs, files, tuple(refusals))
+    raise StageError("; ".join(refusals))
 
 
 def _answer(request: child.Answer) -> child.Answer:
