@@ -85,9 +85,12 @@ def _line(name: str, array: np.ndarray) -> str:
 
 
 def _save(folder: Path, name: str, array: np.ndarray) -> Path:
-    folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{quote(name, safe='')}.npy"
-    np.save(path, array, allow_pickle=False)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        np.save(path, array, allow_pickle=False)
+    except OSError as error:
+        raise ConfigError(f"--output {path}: {error.strerror or error}") from None
     return path
 
 

@@ -32,6 +32,12 @@ def test_outputs_are_summed_up_and_saved(package, files, tmp_path, no_leaks):
     np.testing.assert_array_equal(np.load(tmp_path / "results/best.npy"), best)
 
 
+def test_a_folder_that_can_not_be_is_named(package, files, tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigError, match=r"--output .*file/scores\.npy: (Not a dir|File exists)"):
+        infer(package, files, tmp_path / "file")
+
+
 def test_nothing_is_saved_without_a_folder(package, files, tmp_path):
     before = set(tmp_path.rglob("*"))
     assert "->" not in infer(package, files, None)
