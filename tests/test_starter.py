@@ -59,6 +59,20 @@ def test_a_layout_for_each_kind_of_convolution(tmp_path, rank):
     assert list(pipeline.layout) == [f"conv{spatial}d"]
 
 
+def test_a_guess_that_does_not_fit_the_model_is_written_all_the_same(tmp_path):
+    """Only a height of 4 makes as many features as the weight has rows; who knows it writes it."""
+    made = model(
+        [node("Flatten", ["x"], "flat"), node("Gemm", ["flat", "weight"])],
+        [value("x", ["batch", "height", 3])],
+        [value("y", None)],
+        [tensor("weight", 12, 5)],
+    )
+    output = tmp_path / "pipeline.yaml"
+    pipeline = written(save(made, tmp_path), output)
+    assert pipeline.model.inputs["x"].shape == (1, 1, 3)
+    assert "leaves dimension 0 (batch), dimension 1 (height) open" in output.read_text()
+
+
 def test_a_model_that_can_not_be_used_has_no_pipeline(tmp_path):
     made = dense()
     made.graph.node[0].domain = "com.evil"

@@ -50,6 +50,15 @@ def admit(data: bytes, path: Path, inputs: Mapping[str, Input]) -> Vetted:
     return vet(data, path, inputs)
 
 
+def sketch(data: bytes, path: Path) -> Vetted:
+    """Check the bytes of a model whose open dimensions nobody has bound: each counts as 1.
+
+    Operators that would fit each other in other sizes are not refused. Raises `ModelError`.
+    """
+    contained(lambda: vet(data, path, None), memory=_MEMORY + 4 * len(data), seconds=SECONDS)
+    return vet(data, path, None)
+
+
 def declared(data: bytes) -> dict[str, tuple[int | str | None, ...]]:
     """Return the shape of each input as the model declares it: sizes, symbols, None if nameless.
 
@@ -61,8 +70,8 @@ def declared(data: bytes) -> dict[str, tuple[int | str | None, ...]]:
     return {name: shape for name, shape in shapes.declared(graph).items() if name not in stored}
 
 
-def vet(data: bytes, path: Path, inputs: Mapping[str, Input]) -> Vetted:
-    """Check a model in this process."""
+def vet(data: bytes, path: Path, inputs: Mapping[str, Input] | None) -> Vetted:
+    """Check a model in this process; with None for `inputs`, open dimensions stay open."""
     model = parse(data)
     graph = model.graph
     opset = operators.opset(model.opset_import)
@@ -73,7 +82,7 @@ def vet(data: bytes, path: Path, inputs: Mapping[str, Input]) -> Vetted:
     weights = detach(graph)
     _load_the_rest(graph, path)
     _drop_defaults(graph, weights)
-    values = shapes.bind(graph, inputs)
+    values = shapes.unbound(graph) if inputs is None else shapes.bind(graph, inputs)
     declare(graph, weights)
     model.ir_version = max(model.ir_version, _IR_WITHOUT_WEIGHTS_AMONG_INPUTS)
     inferred = shapes.infer(model)

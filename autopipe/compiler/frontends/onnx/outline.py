@@ -7,7 +7,6 @@ from pathlib import Path
 from autopipe.compiler.frontends.imported import Value
 from autopipe.compiler.frontends.onnx import gate, source, tensors
 from autopipe.compiler.frontends.onnx.synthesize import all_constant
-from autopipe.config.model import Input
 from autopipe.errors import ModelError
 
 
@@ -36,12 +35,7 @@ def outline(path: Path) -> Outline:
 def _outline(path: Path) -> Outline:
     data = source.read(path)
     declared = gate.declared(data)
-    guess = {
-        name: Input(shape=tuple(size if isinstance(size, int) else 1 for size in shape))
-        for name, shape in declared.items()
-        if not all(isinstance(size, int) for size in shape)
-    }
-    vetted = gate.admit(data, path, guess)
+    vetted = gate.sketch(data, path)
     stored = {name: tensors.array(tensor, path) for name, tensor in vetted.weights.items()}
     kernels = (node.input[1] for node in vetted.model.graph.node if node.op_type == "Conv")
     return Outline(

@@ -35,6 +35,19 @@ def bind(graph: Proto, inputs: Mapping[str, Input]) -> tuple[Value, ...]:
     return tuple(_bound(value, symbols) for value in graph.input)
 
 
+def unbound(graph: Proto) -> tuple[Value, ...]:
+    """Return every input of a graph, which stays as it is, with open dimensions taken as 1."""
+    dtypes = {value.name: _dtype(_ranked(value)) for value in graph.input}
+    return tuple(
+        Value(
+            name=name,
+            shape=tuple(s if isinstance(s, int) else 1 for s in sizes),
+            dtype=dtypes[name],
+        )
+        for name, sizes in declared(graph).items()
+    )
+
+
 def declared(graph: Proto) -> dict[str, tuple[int | str | None, ...]]:
     """Return the shape of each input as the model declares it: sizes, symbols, None if open."""
     return {
@@ -75,20 +88,29 @@ def _give(value: Proto, given: Input, symbols: dict[str, int]) -> None:
 
 def _bound(value: Proto, symbols: Mapping[str, int]) -> Value:
     dtype = _dtype(value)
-    kind = value.type.tensor_type
-    fix = f"write its shape in the pipeline as model.inputs.{value.name}.shape"
-    if not kind.HasField("shape"):
-        raise ModelError(f"input {value.name!r} has no shape, not even a rank; {fix}")
+    kind = _ranked(value).type.tensor_type
     for axis, dim in enumerate(kind.shape.dim):
         if dim.dim_param in symbols:
             dim.dim_value = symbols[dim.dim_param]
         if not dim.HasField("dim_value"):
             symbol = f" ({dim.dim_param!r})" if dim.dim_param else ""
-            raise ModelError(f"dimension {axis}{symbol} of input {value.name!r} is open; {fix}")
+            raise ModelError(
+                f"dimension {axis}{symbol} of input {value.name!r} is open; {_fix(value)}"
+            )
     shape = tuple(dim.dim_value for dim in kind.shape.dim)
     if elements(shape, f"input {value.name!r}") == 0:
         raise ModelError(f"input {value.name!r} is empty: {list(shape)}")
     return Value(name=value.name, shape=shape, dtype=dtype)
+
+
+def _ranked(value: Proto) -> Proto:
+    if value.type.HasField("tensor_type") and not value.type.tensor_type.HasField("shape"):
+        raise ModelError(f"input {value.name!r} has no shape, not even a rank; {_fix(value)}")
+    return value
+
+
+def _fix(value: Proto) -> str:
+    return f"write its shape in the pipeline as model.inputs.{value.name}.shape"
 
 
 def _dtype(value: Proto) -> str:
