@@ -12,9 +12,13 @@ from tvm.s_tir import SBlock, Schedule, ScheduleError
 from tvm.s_tir.schedule import LoopRV, SBlockRV
 
 from autopipe.schedules.hardware import vector_bits
+from autopipe.schedules.templates.contraction import is_product
 
 VECTORS = 2
 """Hardware vectors in a vectorized loop: two independent chains hide the latency of an FMA."""
+
+LONG = 4
+"""The same where nothing is multiplied."""
 
 REGISTERS = {64: 28, 32: 12}
 """Vector registers that sums may take, by the bytes of one; the rest holds operands."""
@@ -80,6 +84,8 @@ def _schedule_block(sch: Schedule, name: str, width: int) -> None:
         outer, vector = _split(sch, spatial[-1], VECTORS * lanes)
         sch.parallel(sch.fuse(*spatial[:-1], outer))
         sch.vectorize(vector)
+    elif _contiguous(sch.get(block)) and not is_product(sch.get(block)):
+        _columns(sch, name, (spatial, reduction), LONG * lanes)
     elif _contiguous(sch.get(block)):
         _tile(sch, name, (spatial, reduction), (lanes, REGISTERS.get(width // 8, 8)))
     else:
@@ -90,6 +96,19 @@ def _rows(sch: Schedule, spatial: Sequence[LoopRV], reduction: Sequence[LoopRV])
     """Sum along memory, as softmax does: rows in parallel, nothing else to gain."""
     sch.reorder(*spatial, *reduction)
     sch.parallel(sch.fuse(*spatial))
+
+
+def _columns(
+    sch: Schedule, name: str, loops: tuple[Sequence[LoopRV], Sequence[LoopRV]], most: int
+) -> None:
+    """Reduce a long vector of neighbours at a time, as pooling does: loads are all it costs."""
+    spatial, reduction = loops
+    outer, vector = _split(sch, spatial[-1], most)
+    sch.reorder(*spatial[:-1], outer, *reduction, vector)
+    sch.parallel(sch.fuse(*spatial[:-1], outer))
+    sch.vectorize(vector)
+    init = sch.decompose_reduction(sch.get_sblock(name), reduction[0])
+    sch.vectorize(sch.get_loops(init)[-1])
 
 
 def _tile(

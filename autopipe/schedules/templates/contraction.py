@@ -71,7 +71,7 @@ def match(sch: Schedule) -> Contraction | None:
     spatial = [axis for axis in block.iter_vars if axis.iter_type == _SPATIAL]
     extents = _extents(block)
     alike = all(_extents(other) == extents for other in after)
-    if len(spatial) < _PAIR or not alike or not _is_product(block):
+    if len(spatial) < _PAIR or not alike or not is_product(block):
         return None
     last = spatial[-1].var
     along = [i for i, read in enumerate(block.reads) if read.region[-1].min.same_as(last)]
@@ -195,7 +195,7 @@ def _extents(block: SBlock) -> tuple[int, ...]:
     return tuple(int(e) if isinstance(e, tvm.tirx.IntImm) else -1 for e in spatial)
 
 
-def _is_product(block: SBlock) -> bool:
+def is_product(block: SBlock) -> bool:
     """Tell whether the block adds a product of operands to what it has."""
     total = getattr(block.body, "value", None)
     if not isinstance(total, tvm.tirx.Add) or len(block.reads) < _PAIR:
