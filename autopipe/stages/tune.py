@@ -41,8 +41,11 @@ class Tune(Stage, frozen=True):
         )
 
     def run(self, ctx: Context) -> str:
-        """Write `records.jsonl` and `tuning.json`."""
+        """Write `records.jsonl` and `tuning.json`; raise TargetError where nothing can be timed."""
+        from autopipe.compiler import cpu
         from autopipe.schedules.tuning import Plan, tune
 
+        target = ctx.facts[Facet.TARGET]
+        cpu.check(cpu.machine_of(target), str(target["mcpu"]), cpu.required(target))
         plan = Plan(self.tuning, self.rules, self.fallback, self.scheduler)
         return tune(plan, ctx)

@@ -6,12 +6,15 @@ import subprocess
 import sys
 import time
 from contextlib import closing, suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from autopipe.config import Pipeline
+from autopipe.errors import TargetError
 from autopipe.pipeline.events import TuningProgress, parse
+from autopipe.pipeline.stage import Facet
 from autopipe.stages.tune import Tune
 
 ROOT = Path(__file__).parents[2]
@@ -44,6 +47,16 @@ def enough(folder):
     with suppress(sqlite3.OperationalError):  # not made yet
         return len(rows(folder)) >= 8
     return False
+
+
+def test_nothing_is_measured_for_a_processor_that_is_not_here(context, tmp_path):
+    (tmp_path / "tasks").mkdir()
+    ctx = context(tasks=tmp_path / "tasks")
+    elsewhere = {"mcpu": "pwr9", "mtriple": "powerpc64le-linux-gnu"}
+    target = {**ctx.facts[Facet.TARGET], **elsewhere}
+    pipeline = Pipeline.model_validate({"version": 1, "name": "p", "model": {"path": "m.onnx"}})
+    with pytest.raises(TargetError, match="built for powerpc64le, this machine is"):
+        Tune.of(pipeline, tmp_path).run(replace(ctx, facts={Facet.TARGET: target}))
 
 
 @pytest.fixture(scope="module")
