@@ -219,10 +219,20 @@ def answer(argument: Mapping[str, Any], emit: Emit) -> str:
     )
     try:
         return stage.run(ctx)
-    except OSError as error:
-        if error.errno not in _FULL:
-            raise
-        raise StoreError(f"{error.filename or ctx.out}: {error.strerror}") from error
+    except AutopipeError:
+        raise
+    except Exception as error:
+        raise _of_the_store(error, ctx) from error
+
+
+def _of_the_store(error: Exception, ctx: Context) -> Exception:
+    """Return the error, or what it is where the store is full or was deleted meanwhile."""
+    for folder in (ctx.out, ctx.work):
+        if not folder.is_dir():
+            return StoreError(f"{folder}: deleted while a stage used it")
+    if isinstance(error, OSError) and error.errno in _FULL:
+        return StoreError(f"{error.filename or ctx.out}: {error.strerror}")
+    return error
 
 
 def _open_answer(answer: Message, status: int, log: Log) -> object:

@@ -1,6 +1,7 @@
 """Stages without TVM, and a run of them."""
 
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -139,6 +140,10 @@ class Act(Fake, frozen=True):
 
     def do_write(self, ctx: Context) -> None:
         (ctx.out / "text").write_text(self.note or "x")
+
+    def do_delete(self, ctx: Context) -> None:
+        shutil.rmtree(ctx.out.parents[1])
+        raise RuntimeError("native code says what it likes")
 
     def do_empty_file(self, ctx: Context) -> None:
         (ctx.out / "text").touch()

@@ -115,6 +115,12 @@ def test_a_full_disk_in_a_child_is_said_in_a_line(root: Path) -> None:
     assert go([Act(do="fill")], root)[0] == ["run act"]
 
 
+def test_a_store_that_is_deleted_meanwhile_is_said_in_a_line(root: Path, zygote: Zygote) -> None:
+    with pytest.raises(StoreError, match=rf"{root}/tmp/\S+: deleted while a stage used it"):
+        go([Act(do="delete")], root, isolate=zygote)
+    assert go([Act(do="write")], root, isolate=zygote)[0] == ["run act"]
+
+
 def test_what_a_stage_leaves_running_is_ended(root: Path, zygote: Zygote) -> None:
     _, made = go([Act(do="leave")], root, isolate=zygote)
     assert wait_for_end([int((made["act"].path / "text").read_text())]) == []
