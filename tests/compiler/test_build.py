@@ -63,7 +63,7 @@ def test_the_same_module_gives_the_same_bytes(tmp_path):
 
 
 def test_weights_keep_their_shape_on_disk(tmp_path):
-    arrays = {"scalar": np.float32(3.5).reshape(()), "turned": np.ones((2, 3), "float32").T}
+    arrays = {"scalar": np.full((), 3.5, "float32"), "turned": np.ones((2, 3), "float32").T}
     module_io.save_weights(arrays, tmp_path / "w.safetensors")
     loaded = module_io.load_weights(tmp_path / "w.safetensors")
     assert {name: array.shape for name, array in loaded.items()} == {"scalar": (), "turned": (3, 2)}

@@ -45,7 +45,8 @@ def test_where_tvm_gives_up_each_op_is_converted_by_itself(monkeypatch):
 
     monkeypatch.setattr(relax.transform, "ConvertLayout", lambda _: give_up)
     module = graphs.convolution()
-    arrays, warnings = graphs.arguments(module), []
+    arrays = graphs.arguments(module)
+    warnings: list[str] = []
     result = optimized(module, warnings=warnings)
     assert result.layout.layouts["nn.conv2d"] == {"NHWC": 2}
     assert len(warnings) == 1
@@ -72,7 +73,8 @@ def upsampled():
 
 
 def test_an_op_that_tvm_has_in_one_layout_keeps_it_and_the_others_do_not():
-    module, warnings = upsampled(), []
+    module = upsampled()
+    warnings: list[str] = []
     arrays = graphs.arguments(module)
     result = optimized(module, warnings=warnings)
     assert result.layout.layouts == {
@@ -87,7 +89,8 @@ def test_an_op_that_tvm_has_in_one_layout_keeps_it_and_the_others_do_not():
 
 def test_an_op_without_a_compute_in_the_new_layout_stays_out_of_it(monkeypatch):
     monkeypatch.setattr(layout, "ONE_LAYOUT", {})
-    module, warnings = upsampled(), []
+    module = upsampled()
+    warnings: list[str] = []
     arrays = graphs.arguments(module)
     result = optimized(module, warnings=warnings)
     assert "nn.conv2d_transpose" in warnings[0]

@@ -70,6 +70,12 @@ def module_of(tensors, weights=()):
     return tvm.IRModule({"main": function})
 
 
+def planned(module):
+    scheduled = static.plan(module, TARGET)
+    assert scheduled is not None
+    return scheduled
+
+
 def found(case):
     return contraction.match(Schedule(module_of(*SERVED[case]())))
 
@@ -77,8 +83,7 @@ def found(case):
 @pytest.mark.parametrize("case", SERVED)
 def test_a_scheduled_function_computes_the_same(case):
     module = module_of(*SERVED[case]())
-    scheduled = static.plan(module, TARGET)
-    assert scheduled is not None
+    scheduled = planned(module)
     np.testing.assert_allclose(compute(scheduled.mod), compute(module), rtol=2e-5, atol=1e-4)
     checked(module, scheduled.mod, TARGET)
 
@@ -114,7 +119,9 @@ def test_every_tile_divides_and_fits_the_registers(case, hardware):
 def test_every_setting_of_the_knobs_is_right(tile):
     module = module_of(*conv())
     sch = Schedule(module)
-    contraction.apply(sch, contraction.match(sch), tile)
+    served = contraction.match(sch)
+    assert served is not None
+    contraction.apply(sch, served, tile)
     np.testing.assert_allclose(compute(sch.mod), compute(module), rtol=2e-5, atol=1e-4)
 
 
@@ -126,7 +133,7 @@ def test_a_tile_never_spans_groups():
 def test_weights_are_packed_and_activations_are_not():
     assert found("conv").packed is not None
     assert found("batched").packed is None
-    scheduled = static.plan(module_of(*conv()), TARGET)
+    scheduled = planned(module_of(*conv()))
     kernel = RemoveWeightLayoutRewriteBlock(skip_tensor_rewrite=True)(scheduled.mod)
     shapes = [[int(d) for d in p.shape] for p in kernel["main"].params]
     tile = contraction.fill(found("conv"), Hardware.of(TARGET))
@@ -134,7 +141,7 @@ def test_weights_are_packed_and_activations_are_not():
 
 
 def test_bias_and_activation_are_done_on_the_tile():
-    scheduled = static.plan(module_of(*conv(residual=True)), TARGET)
+    scheduled = planned(module_of(*conv(residual=True)))
     names = [
         scheduled.get(b).name_hint for b in scheduled.get_child_blocks(scheduled.get_sblock("root"))
     ]
@@ -143,7 +150,7 @@ def test_bias_and_activation_are_done_on_the_tile():
 
 def test_the_trace_gives_the_schedule_again():
     module = module_of(*conv())
-    scheduled = static.plan(module, TARGET)
+    scheduled = planned(module)
     trace = dump(scheduled.trace)
     json.loads(trace)
     again = replay(module, trace)

@@ -55,8 +55,10 @@ def test_nothing_is_measured_for_a_processor_that_is_not_here(context, tmp_path)
     elsewhere = {"mcpu": "pwr9", "mtriple": "powerpc64le-linux-gnu"}
     target = {**ctx.facts[Facet.TARGET], **elsewhere}
     pipeline = Pipeline.model_validate({"version": 1, "name": "p", "model": {"path": "m.onnx"}})
+    stage = Tune.of(pipeline, tmp_path)
+    assert stage is not None
     with pytest.raises(TargetError, match="built for powerpc64le, this machine is"):
-        Tune.of(pipeline, tmp_path).run(replace(ctx, facts={Facet.TARGET: target}))
+        stage.run(replace(ctx, facts={Facet.TARGET: target}))
 
 
 @pytest.fixture(scope="module")
@@ -96,7 +98,7 @@ def test_the_fallback_is_timed_first_and_the_fastest_wins(tuned):
     with closing(sqlite3.connect(folder / "records.sqlite")) as connection:
         found = connection.execute("SELECT engine, seconds FROM records ORDER BY id").fetchall()
     assert [engine for engine, _ in found] == ["static", *["ansor"] * 11]
-    medians = {engine: [] for engine, _ in found}
+    medians: dict[str, list[float]] = {engine: [] for engine, _ in found}
     for engine, seconds in found:
         times = sorted(json.loads(seconds))
         medians[engine].append(times[len(times) // 2] if times else math.inf)
