@@ -2,10 +2,10 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 from autopipe.compiler.frontends.onnx.load import load
-from tests.compiler.frontends.models import compiled, model, node, run, save, tensor, value
+from tests.compiler.frontends.models import compiled, ints, model, node, run, save, tensor, value
 
 
 def imported_ops(made, tmp_path):
@@ -79,6 +79,15 @@ def test_clip_by_what_is_computed_or_no_number_is_left_to_tvm(tmp_path):
     stored = [tensor("nan", fill=np.nan)]
     made = model(nodes, [value("x", [4, 4])], [value("y", None)], stored)
     assert imported_ops(made, tmp_path)["relax.call_tir"] == 2
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.int64])
+def test_one_hot_has_the_dtype_of_its_values(tmp_path, dtype):
+    stored = [ints("depth", 6), numpy_helper.from_array(np.array([2, 7], dtype), "values")]
+    nodes = [node("ArgMax", ["x"], "ids", axis=0), node("OneHot", ["ids", "depth", "values"])]
+    output = value("y", None, helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
+    made = model(nodes, [value("x", [4, 4])], [output], stored)
+    assert "relax.one_hot" in imported_ops(made, tmp_path)
 
 
 def test_the_size_of_a_known_shape_is_a_number(tmp_path):

@@ -6,7 +6,7 @@ import signal
 import numpy as np
 import onnx
 import pytest
-from onnx import helper, numpy_helper
+from onnx import TensorProto, helper, numpy_helper
 
 from autopipe.compiler.frontends.frontend import FRONTENDS
 from autopipe.compiler.frontends.onnx import cleanup, gate
@@ -248,6 +248,13 @@ def test_constant_and_infinite_weights_are_mentioned(tmp_path):
     constant, infinite = sorted(loaded(made, tmp_path).warnings, key=len, reverse=True)
     assert "synthesize" in constant
     assert infinite == "weight 'bias' holds numbers that are not finite"
+
+
+def test_an_output_that_is_a_shape_is_refused(tmp_path):
+    nodes = [node("Shape", ["x"]), node("Relu", ["x"], "r")]
+    outputs = [value("y", [1], TensorProto.INT64), value("r", [4])]
+    with pytest.raises(ModelError, match="output 'y' is a shape"):
+        load(save(model(nodes, [value("x", [4])], outputs), tmp_path), {}, None, None)
 
 
 def test_an_output_shape_that_depends_on_data_is_refused(tmp_path):

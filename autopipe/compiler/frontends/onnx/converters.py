@@ -2,7 +2,8 @@
 
 TVM makes Clip a call of finished PrimFuncs, which no layout gets past, and Sum, Max and Min a
 broadcast, a stack and a reduction, which move everything through memory. Its Size asks at run time
-for a shape that is known, by an op that `LegalizeOps` has no PrimFunc for.
+for a shape that is known, by an op that `LegalizeOps` has no PrimFunc for. Its OneHot forgets the
+dtype of the two values.
 """
 
 import contextlib
@@ -47,6 +48,19 @@ class _Size(onnx_frontend.Size):
         return relax.const(math.prod(int(dim) for dim in dims), "int64")
 
 
+class _OneHot(onnx_frontend.OneHot):
+    """OneHot in the dtype of its values, its depth in any form."""
+
+    @classmethod
+    def _impl_v11(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+        depth = onnx_frontend.get_constant(inputs[1], params)
+        if isinstance(depth, GenericConst):  # which may be a list of one number
+            inputs = [inputs[0], relax.const(depth.value.numpy().item(), "int64"), inputs[2]]
+        result = bb.normalize(super()._impl_v11(bb, inputs, attr, params))
+        dtype = inputs[2].ty.dtype
+        return result if result.ty.dtype == dtype else relax.op.astype(result, dtype)
+
+
 def _pairwise(converter: Any) -> Any:
     """Return a converter that applies TVM's operator to two inputs at a time."""
 
@@ -72,7 +86,12 @@ def _clipped(bb: Any, data: Any, low: Any, high: Any) -> Any:
 
 
 _PAIRWISE = (onnx_frontend.Sum, onnx_frontend.Max, onnx_frontend.Min, onnx_frontend.Mean)
-_OURS = {"Clip": _Clip, "Size": _Size, **{each.__name__: _pairwise(each) for each in _PAIRWISE}}
+_OURS = {
+    "Clip": _Clip,
+    "Size": _Size,
+    "OneHot": _OneHot,
+    **{each.__name__: _pairwise(each) for each in _PAIRWISE},
+}
 
 
 @contextlib.contextmanager

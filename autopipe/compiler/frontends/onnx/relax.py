@@ -11,7 +11,7 @@ from tvm.relax.frontend.onnx import from_onnx
 
 from autopipe.compiler.frontends.imported import Value
 from autopipe.compiler.frontends.onnx.converters import replaced
-from autopipe.compiler.frontends.onnx.tensors import Proto
+from autopipe.compiler.frontends.onnx.tensors import Proto, dtype_name
 from autopipe.errors import ModelError
 
 _LONGEST = 500
@@ -60,6 +60,8 @@ def plain(error: Exception) -> str:
 
 def _output(declared: Proto, kind: Any) -> Value:  # noqa: ANN401
     what = f"output {declared.name!r}"
+    if isinstance(kind, relax.ShapeType):
+        raise ModelError(f"{what} is a shape, which TVM does not return as a tensor")
     dims = getattr(getattr(kind, "shape", None), "values", None)
     if dims is None or not all(isinstance(dim, tirx.IntImm) for dim in dims):
         raise ModelError(f"{what} has a shape that is not known before the model runs")
@@ -71,7 +73,12 @@ def _output(declared: Proto, kind: Any) -> Value:  # noqa: ANN401
             size not in {None, real} for size, real in zip(sizes, shape, strict=True)
         ):
             raise ModelError(f"{what} is declared as {sizes}, and {list(shape)} comes out")
-    return Value(name=declared.name, shape=shape, dtype=str(kind.dtype))
+    dtype = str(kind.dtype)
+    if stated.elem_type and dtype_name(stated.elem_type, what) != dtype:
+        raise ModelError(
+            f"{what} is {dtype_name(stated.elem_type, what)}, and TVM imports it as {dtype}"
+        )
+    return Value(name=declared.name, shape=shape, dtype=dtype)
 
 
 @contextlib.contextmanager
