@@ -14,7 +14,7 @@ from autopipe.compiler.layout import (
     layout_report,
 )
 from autopipe.compiler.legalize import legalize, unlowered
-from autopipe.errors import StageError
+from autopipe.errors import ModelError
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,14 +76,14 @@ def optimize(
 def lower(module: tvm.IRModule, target: tvm.target.Target) -> Lowered:
     """Legalize ops to PrimFuncs and fuse them, keeping what each PrimFunc came from.
 
-    Raises StageError naming the ops that TVM can not lower.
+    Raises ModelError naming the ops that TVM can not lower.
     """
     with target, tvm.transform.PassContext(opt_level=3):
         # Phase 1: ops to PrimFuncs
         named, ops = op_info.name_ops(module)
         legalized = transform.AnnotateTIROpPattern()(legalize(named))
         if stuck := unlowered(legalized):
-            raise StageError(f"TVM has no compute for {', '.join(stuck)} as this model uses it")
+            raise ModelError(f"TVM has no compute for {', '.join(stuck)} as this model uses it")
         by_function = op_info.ops_by_function(legalized, ops)
         # Phase 2: fusion
         fused = _sequence(transform.FoldConstant(), transform.FuseOps())(legalized)

@@ -1,7 +1,7 @@
 import pytest
 
 from autopipe.compiler import module_io, passes, tasks
-from autopipe.errors import StageError
+from autopipe.errors import ModelError
 from tests.compiler import graphs
 
 
@@ -39,7 +39,7 @@ def test_weights_are_free_in_layout_and_inputs_are_not():
 
 def test_ops_that_tvm_can_not_lower_are_named(monkeypatch):
     monkeypatch.setattr(passes, "unlowered", lambda _: ["nn.odd", "nn.other"])
-    with pytest.raises(StageError, match=r"nn\.odd, nn\.other"):
+    with pytest.raises(ModelError, match=r"nn\.odd, nn\.other"):
         lowered()
 
 
