@@ -9,6 +9,7 @@ from tvm.relax import transform
 from tvm.s_tir import Schedule
 
 from autopipe.compiler import weights
+from autopipe.errors import StageError
 
 _PACKING = "meta_schedule.layout_rewrite_preproc"
 """Marks the blocks of a schedule that copy a weight into another layout."""
@@ -68,5 +69,16 @@ def _packs(function: tvm.tirx.PrimFunc) -> bool:
 
 
 def export(built: Built, path: Path) -> None:
-    """Write the library; the same module gives the same bytes."""
-    built.executable.export_library(str(path))
+    """Write the library; the same module gives the same bytes.
+
+    Raises StageError where it can not be linked, as with this machine's linker for another's.
+    """
+    try:
+        built.executable.export_library(str(path))
+    except RuntimeError as error:
+        lines = [line for line in str(error).splitlines() if "error" in line.lower()]
+        told = lines[1] if len(lines) > 1 else str(error).strip().splitlines()[-1]
+        raise StageError(
+            f"linking failed: {told.strip()}; CXX may name another compiler, and "
+            "`autopipe doctor` tries the one there is"
+        ) from error

@@ -1,9 +1,11 @@
 import numpy as np
+import pytest
 import tvm
 from tvm import relax
 
 from autopipe.compiler import build, module_io, passes, runtime, tasks, weights
 from autopipe.compiler.runtime import Port, Signature
+from autopipe.errors import StageError
 from autopipe.schedules import default
 from tests.compiler import graphs
 
@@ -60,6 +62,15 @@ def test_the_same_module_gives_the_same_bytes(tmp_path):
     for name in ("a.so", "b.so"):
         build.export(built(graphs.convolution())[1], tmp_path / name)
     assert (tmp_path / "a.so").read_bytes() == (tmp_path / "b.so").read_bytes()
+
+
+def test_a_linker_that_fails_is_a_failed_stage(tmp_path, monkeypatch):
+    linker = tmp_path / "broken"
+    linker.write_text("#!/bin/sh\necho 'ld: error adding symbols: wrong format' >&2\nexit 1\n")
+    linker.chmod(0o700)
+    monkeypatch.setenv("CXX", str(linker))
+    with pytest.raises(StageError, match="linking failed: ld: error adding symbols: wrong format;"):
+        build.export(built(graphs.convolution())[1], tmp_path / "lib.so")
 
 
 def test_weights_keep_their_shape_on_disk(tmp_path):
