@@ -95,8 +95,11 @@ def explain(
     """Say why a stage would run, or what its cached result depends on."""
     from autopipe import flow
     from autopipe.pipeline.canonical import pretty
+    from autopipe.pipeline.plan import require
 
-    *_, outlook = flow.plan(file, overrides=overrides or (), store=store, until=stage)
+    outlooks = flow.plan(file, overrides=overrides or (), store=store)
+    require([stage], [outlook.stage for outlook in outlooks], "explain")
+    outlook = next(outlook for outlook in outlooks if outlook.stage == stage)
     if as_json:
         show_json(_fields(outlook))
     else:

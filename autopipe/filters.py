@@ -37,7 +37,7 @@ def min_flops(task: Task, config: Tasks) -> str | None:
     return f"small: {task.flops:.3g} FLOPs < {least:.3g}" if task.flops < least else None
 
 
-FILTERS: tuple[Filter, ...] = (simple, dynamic, opaque, min_flops)
+FILTERS: tuple[Filter, ...] = (opaque, simple, dynamic, min_flops)
 """Applied in this order; the first reason is the one that is told."""
 
 

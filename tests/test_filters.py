@@ -50,6 +50,7 @@ def test_include_simple_task_brings_back_what_only_moves_data():
 def test_opaque_functions_are_never_tasks():
     opaque = {"reductions": 0, "kind": "opaque"}
     assert reason(opaque, include_simple_task=True).startswith("opaque")
+    assert reason(opaque).startswith("opaque")
 
 
 def test_order_and_number_of_tasks_stay():

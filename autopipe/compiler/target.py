@@ -38,3 +38,12 @@ def _check_processor(mcpu: str, mtriple: object) -> None:
     near = closest(mcpu, map(str, codegen.llvm_get_cpu_archlist(target)))
     hint = f"; did you mean {near!r}?" if near else ""
     raise TargetError(f"target.mcpu: LLVM knows no processor {mcpu!r} for {triple}{hint}")
+
+
+def host(cores: int) -> tvm.target.Target:
+    """Return a target that every processor of this machine's architecture can run.
+
+    Work on weights is done with it: it has to run here whatever the model is built for, and gives
+    the same bits on other machines.
+    """
+    return tvm.target.Target({"kind": "llvm", "num-cores": cores})

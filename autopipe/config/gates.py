@@ -11,6 +11,6 @@ class Gates(Frozen, frozen=True):
     """Conditions that end the run with exit code 1 when they are not met."""
 
     tuned_share: Annotated[float, Field(ge=0, le=1)] | None = None
-    """Least share of the kept tasks' floating-point work that was built with a tuning record."""
+    """Least share of the kept tasks' work, in FLOPs, that is built with a measured schedule."""
     max_slowdown: dict[Literal["onnxruntime"], Annotated[float, Field(gt=0)]] = {}
     """Largest latency relative to a rival. An inconclusive comparison does not fail."""

@@ -1,6 +1,7 @@
 """A terminal: a line for each stage that is over, and one live line for the one that runs."""
 
 import shutil
+import textwrap
 import time
 import unicodedata
 from threading import Event as Flag
@@ -27,6 +28,7 @@ from autopipe.report.wording import progress, row, wording
 TICK = 0.5
 """Seconds between two looks at the clock."""
 
+_INDENT = " " * 11
 _ERASE = "\r\x1b[K"
 _COLORS = {
     StageFinished: "32",
@@ -98,8 +100,21 @@ class Console:
 
     def _paint(self, event: Event) -> str:
         code = _COLORS.get(type(event))
-        text = wording(event)
+        width = shutil.get_terminal_size().columns - 1
+        text = fold(wording(event), width)
         return f"\x1b[{code}m{text}\x1b[0m" if self._color and code else text
+
+
+def fold(text: str, columns: int) -> str:
+    """Break a line between words where the terminal would break it within one."""
+    if len(text) <= columns or columns <= 2 * len(_INDENT):
+        return text
+    return "\n".join(
+        textwrap.wrap(
+            text, columns, subsequent_indent=_INDENT, break_long_words=False,
+            break_on_hyphens=False, replace_whitespace=False, drop_whitespace=True,
+        )
+    )  # fmt: skip
 
 
 def fit(text: str, columns: int) -> str:

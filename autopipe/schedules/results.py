@@ -46,7 +46,9 @@ class Results:
         failed = sum(standing.failed for standing in standings)
         tuned = sum(row is not None for row in self._best.values())
         total = latency(standings)
-        speed = f", {total * 1e3:.2f} ms in all" if standings and total is not None else ""
+        speed = f", {total * 1e3:.2f} ms in all" if total is not None else ""
+        if not standings:
+            return "no task to tune"
         return (
             f"{trials} trials ({failed} failed), {tuned} of {len(standings)} tasks tuned{speed};"
             f" {ended}"

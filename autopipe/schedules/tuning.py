@@ -90,7 +90,8 @@ class _Tuning:
             ).run()  # fmt: skip
         finally:
             searcher.close()
-        progress.emit()
+        if standings:
+            progress.emit()
         confirm(self._works, self._journal, measurer, self._target, self._warn)
         results = Results(self._works, self._journal)
         results.write(self._ctx.out, ended)

@@ -59,7 +59,7 @@ class Build(Stage, frozen=True):
         model = _read(ctx.inputs["import"] / "model.json")
         document = {
             **{key: model[key] for key in ("name", "inputs", "outputs")},
-            "weights": _pack(ctx, model["weights"], built.packing, target),
+            "weights": _pack(ctx, model["weights"], built.packing),
             "threads": ctx.facts[Facet.TARGET]["num_cores"],
             "target": ctx.facts[Facet.TARGET],
             "versions": {**ctx.facts[Facet.TVM], **ctx.facts[Facet.TOOLCHAIN]},
@@ -94,22 +94,21 @@ class Build(Stage, frozen=True):
             )
 
 
-def _pack(
-    ctx: Context, names: Iterable[str], packing: "tvm.IRModule", target: "tvm.target.Target"
-) -> list[str]:
+def _pack(ctx: Context, names: Iterable[str], packing: "tvm.IRModule") -> list[str]:
     """Transform the imported weights as graph and schedules want them; return their new names."""
     from autopipe.compiler import module_io, weights
     from autopipe.compiler.runtime import use_threads
+    from autopipe.compiler.target import host
     from autopipe.schedules import default
 
-    use_threads(int(str(ctx.facts[Facet.TARGET]["num_cores"])))
+    cores = int(str(ctx.facts[Facet.TARGET]["num_cores"]))
+    use_threads(cores)
+    here = host(cores)
     arrays = module_io.load_weights(ctx.inputs["import"] / "weights.safetensors")
     transform = module_io.load_module(ctx.inputs["optimize"] / "transform.json")
     values = [arrays[name] for name in names]
     for work in (transform, packing):
-        values = weights.evaluate(
-            work, values, target, lambda module: default.schedule(module, target)
-        )
+        values = weights.evaluate(work, values, here, lambda module: default.schedule(module, here))
     packed = {f"w{index:05d}": value for index, value in enumerate(values)}
     module_io.save_weights(packed, ctx.out / "weights.safetensors")
     return list(packed)
@@ -149,4 +148,4 @@ def _summary(choices: Iterable["Choice"], share: float) -> str:
     for choice in choices:
         counts[choice.engine] = counts.get(choice.engine, 0) + 1
     engines = ", ".join(f"{count} {engine}" for engine, count in sorted(counts.items()))
-    return f"schedules: {engines}; {share:.0%} of the kept work tuned"
+    return f"schedules: {engines}; {share:.0%} of the kept work measured"

@@ -11,7 +11,7 @@ import pytest
 from autopipe import report
 from autopipe.pipeline import events
 from autopipe.report import plain
-from autopipe.report.console import Console, fit
+from autopipe.report.console import Console, fit, fold
 from autopipe.report.output import Output
 
 DIGEST = "ab" * 32
@@ -251,3 +251,14 @@ def test_a_terminal_is_live_unless_it_says_otherwise(environ, live):
 def test_a_pipe_is_not_live(stream):
     assert not report.is_live(stream, {"TERM": "xterm"})
     assert not report.is_live(None, {"TERM": "xterm"})
+
+
+def test_a_long_line_breaks_between_words():
+    line = "optimize   done   577 ms  26 conv2d in NHWC, 3 max_pool2d in NHWC, 2 transposes left"
+    assert fold(line, 40).splitlines() == [
+        "optimize   done   577 ms  26 conv2d in",
+        "           NHWC, 3 max_pool2d in NHWC, 2",
+        "           transposes left",
+    ]
+    assert fold(line, 200) == line
+    assert fold(line, 20) == line
