@@ -12,6 +12,7 @@ from tvm.s_tir import SBlock, Schedule, ScheduleError
 from tvm.s_tir.schedule import LoopRV, SBlockRV
 
 from autopipe.schedules.hardware import vector_bits
+from autopipe.schedules.spread import ELEMENTS, PRODUCTS, spread
 from autopipe.schedules.templates.contraction import is_product
 
 VECTORS = 2
@@ -82,20 +83,22 @@ def _schedule_block(sch: Schedule, name: str, width: int) -> None:
     lanes = max(1, width // _bits(sch.get(block)))
     if not reduction:
         outer, vector = _split(sch, spatial[-1], VECTORS * lanes)
-        sch.parallel(sch.fuse(*spatial[:-1], outer))
+        spread(sch, block, sch.fuse(*spatial[:-1], outer), ELEMENTS)
         sch.vectorize(vector)
     elif _contiguous(sch.get(block)) and not is_product(sch.get(block)):
         _columns(sch, name, (spatial, reduction), LONG * lanes)
     elif _contiguous(sch.get(block)):
         _tile(sch, name, (spatial, reduction), (lanes, REGISTERS.get(width // 8, 8)))
     else:
-        _rows(sch, spatial, reduction)
+        _rows(sch, block, spatial, reduction)
 
 
-def _rows(sch: Schedule, spatial: Sequence[LoopRV], reduction: Sequence[LoopRV]) -> None:
+def _rows(
+    sch: Schedule, block: SBlockRV, spatial: Sequence[LoopRV], reduction: Sequence[LoopRV]
+) -> None:
     """Sum along memory, as softmax does: rows in parallel, nothing else to gain."""
     sch.reorder(*spatial, *reduction)
-    sch.parallel(sch.fuse(*spatial))
+    spread(sch, block, sch.fuse(*spatial), ELEMENTS)
 
 
 def _columns(
@@ -105,7 +108,7 @@ def _columns(
     spatial, reduction = loops
     outer, vector = _split(sch, spatial[-1], most)
     sch.reorder(*spatial[:-1], outer, *reduction, vector)
-    sch.parallel(sch.fuse(*spatial[:-1], outer))
+    spread(sch, sch.get_sblock(name), sch.fuse(*spatial[:-1], outer), ELEMENTS)
     sch.vectorize(vector)
     init = sch.decompose_reduction(sch.get_sblock(name), reduction[0])
     sch.vectorize(sch.get_loops(init)[-1])
@@ -127,8 +130,8 @@ def _tile(
         inner = [unrolled]
     sch.reorder(*outers, *inner, vector)
     tile = sch.fuse(*outers)
-    sch.parallel(tile)
     block = sch.get_sblock(name)
+    spread(sch, block, tile, PRODUCTS)
     sums = sch.cache_write(block, 0, "local")
     sch.reverse_compute_at(sums, tile)
     sch.reorder(*reduction, *inner, vector)

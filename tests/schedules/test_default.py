@@ -88,10 +88,21 @@ def test_a_scheduled_function_computes_the_same(name):
 
 
 @pytest.mark.parametrize("name", ["conv", "dense", "pool", "transpose_and_concat"])
-def test_loops_are_parallel_and_vectorized(name):
+def test_loops_are_parallel_and_vectorized(name, monkeypatch):
+    monkeypatch.setattr(default, "ELEMENTS", 1)
+    monkeypatch.setattr(default, "PRODUCTS", 1)
     script = default.schedule(module_of(CASES[name]()), TARGET).script()
     assert "T.parallel" in script
     assert "T.vectorized" in script
+
+
+def test_a_loop_too_short_for_threads_stays_on_one():
+    def sums(size):
+        x, y = te.placeholder((size, 64), "float32"), te.placeholder((size, 64), "float32")
+        return default.schedule(module_of([x, y, topi.add(x, y)]), TARGET).script()
+
+    assert "T.parallel" not in sums(255)
+    assert "T.parallel" in sums(256)
 
 
 def test_a_convolution_sums_in_registers():
@@ -106,7 +117,7 @@ def test_a_block_that_refuses_stays_as_it_was(monkeypatch):
     def refuse(*_):
         raise ScheduleError("no")
 
-    monkeypatch.setattr(Schedule, "parallel", refuse)
+    monkeypatch.setattr(Schedule, "vectorize", refuse)
     np.testing.assert_allclose(
         compute(default.schedule(module, TARGET)), compute(module), rtol=2e-5, atol=1e-5
     )

@@ -15,6 +15,7 @@ from tvm.s_tir import SBlock, Schedule
 from tvm.s_tir.schedule import SBlockRV
 
 from autopipe.schedules.hardware import Hardware
+from autopipe.schedules.spread import ELEMENTS, PRODUCTS, spread
 
 _SPATIAL = tvm.tirx.IterVar.DataPar
 
@@ -121,7 +122,7 @@ def apply(sch: Schedule, found: Contraction, tile: Tile) -> None:
     column_tile, column = sch.split(columns, [None, tile.columns])
     sch.reorder(*outer[:1], column_tile, *outer[1:], row_tile, row, column)
     tile_loop = sch.fuse(*outer[:1], column_tile, *outer[1:], row_tile)
-    sch.parallel(tile_loop)
+    spread(sch, block, tile_loop, PRODUCTS)
     sch.vectorize(sch.split(column, [None, tile.width])[1])
     sch.compute_at(block, tile_loop, preserve_unit_loops=True)
     sch.set_scope(block, 0, "local")
@@ -152,7 +153,7 @@ def _prepare(sch: Schedule, block: SBlockRV, width: int) -> None:
     *outer, last = sch.get_loops(block)
     extent = int(sch.get(last).extent)
     rest, vector = sch.split(last, [None, math.gcd(extent, width) if width > 1 else 1])
-    sch.parallel(sch.fuse(*outer, rest))
+    spread(sch, block, sch.fuse(*outer, rest), ELEMENTS)
     sch.vectorize(vector)
 
 

@@ -1,0 +1,20 @@
+"""Parallel loops, where they pay."""
+
+import math
+from typing import Final
+
+from tvm.s_tir import Schedule
+from tvm.s_tir.schedule import LoopRV, SBlockRV
+
+PRODUCTS: Final = 1 << 20
+"""Multiply-adds below which one thread is done before another has woken up; some microseconds."""
+
+ELEMENTS: Final = 1 << 14
+"""The same for a block that only moves or combines elements."""
+
+
+def spread(sch: Schedule, block: SBlockRV, loop: LoopRV, least: int) -> None:
+    """Run a loop around a block in parallel, if the block has that many iterations."""
+    extents = (int(axis.dom.extent) for axis in sch.get(block).iter_vars)
+    if math.prod(extents) >= least:
+        sch.parallel(loop)
