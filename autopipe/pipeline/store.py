@@ -245,7 +245,7 @@ def open_store(root: Path) -> Iterator[Store]:
 
 def _prepare(root: Path) -> None:
     if not root.exists():
-        root.mkdir(mode=0o700, parents=True)
+        root.mkdir(mode=0o700, parents=True, exist_ok=True)  # another run may be as quick
     status = root.stat()
     if not stat.S_ISDIR(status.st_mode):
         raise StoreError(f"{root}: not a directory")

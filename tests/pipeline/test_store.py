@@ -413,3 +413,12 @@ def test_records_are_readable(root: Path) -> None:
     content = json.loads(record.read_text())["content"]
     assert content["action"]["params"]["note"] == "hello"
     assert [file["name"] for file in content["files"]] == ["text"]
+
+
+def test_a_store_that_another_run_makes_in_the_same_moment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "store").mkdir(mode=0o700)
+    monkeypatch.setattr(Path, "exists", lambda _: False)
+    with open_store(tmp_path / "store") as store:
+        assert store.tmp.is_dir()
