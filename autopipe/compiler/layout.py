@@ -13,6 +13,7 @@ from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from autopipe.compiler.legalize import legalize, unlowered
+from autopipe.compiler.rewrite import rewrite_main
 
 ONE_LAYOUT = {
     "relax.nn.conv1d_transpose": ("NCW", "IOW"),
@@ -39,9 +40,10 @@ def convert_layout(
 ) -> tvm.IRModule:
     """Return the module with ops in the desired layouts, such as `{"conv2d": ["NHWC", "HWIO"]}`."""
     wishes = {f"relax.nn.{op}": list(layouts) for op, layouts in desired.items()}
-    module = _FullRank(module).run()
+    module = rewrite_main(_FullRank(module), module)
     try:
-        converted = _Materialize(relax.transform.ConvertLayout(wishes)(module), ONE_LAYOUT).run()
+        converted = relax.transform.ConvertLayout(wishes)(module)
+        converted = rewrite_main(_Materialize(converted, ONE_LAYOUT), converted)
         stuck = unlowered(legalize(converted))
         reason = f"there is no compute for {', '.join(stuck)} in the new layout"
     except RuntimeError as error:
@@ -50,7 +52,7 @@ def convert_layout(
     if not stuck:
         return converted
     warn(f"layouts are not propagated, each op is converted by itself: {reason}")
-    return _Materialize(module, wishes).run()
+    return rewrite_main(_Materialize(module, wishes), module)
 
 
 def layout_report(module: tvm.IRModule) -> LayoutReport:
@@ -85,15 +87,6 @@ class _FullRank(PyExprMutator):
 
     BINARY = ("add", "subtract", "multiply", "divide", "maximum", "minimum", "power")
 
-    def __init__(self, module: tvm.IRModule) -> None:
-        super().__init__(module)
-        self._module = module
-
-    def run(self) -> tvm.IRModule:
-        main = self.visit_expr(self._module["main"])
-        self.builder_.update_func(self._module.get_global_var("main"), main)
-        return self.builder_.get()
-
     def visit_call_(self, call: relax.Call) -> relax.Expr:
         call = self.visit_expr_post_order(call)
         name = getattr(call.op, "name", "").removeprefix("relax.")
@@ -119,13 +112,7 @@ class _Materialize(PyExprMutator):
 
     def __init__(self, module: tvm.IRModule, wishes: Mapping[str, Sequence[str]]) -> None:
         super().__init__(module)
-        self._module = module
         self._wishes = wishes
-
-    def run(self) -> tvm.IRModule:
-        main = self.visit_expr(self._module["main"])
-        self.builder_.update_func(self._module.get_global_var("main"), main)
-        return self.builder_.get()
 
     def visit_call_(self, call: relax.Call) -> relax.Expr:
         call = self.visit_expr_post_order(call)

@@ -12,6 +12,8 @@ import tvm
 from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
+from autopipe.compiler.rewrite import rewrite_main
+
 OpInfo = dict[str, Any]
 """One op: `{"op": "nn.conv2d", "attrs": {"strides": [1, 1], ...}}`."""
 
@@ -40,13 +42,7 @@ class _NameBindings(PyExprMutator):
 
     def __init__(self, module: tvm.IRModule) -> None:
         super().__init__(module)
-        self._module = module
         self.ops: dict[str, OpInfo] = {}
-
-    def run(self) -> tvm.IRModule:
-        main = self.visit_expr(self._module["main"])
-        self.builder_.update_func(self._module.get_global_var("main"), main)
-        return self.builder_.get()
 
     def visit_var_binding_(self, binding: relax.VarBinding) -> None:
         value = self.visit_expr(binding.value)
@@ -61,7 +57,7 @@ class _NameBindings(PyExprMutator):
 def name_ops(module: tvm.IRModule) -> tuple[tvm.IRModule, Mapping[str, OpInfo]]:
     """Return the module with uniquely named bindings in `main`, and the op of each name."""
     naming = _NameBindings(module)
-    return naming.run(), naming.ops
+    return rewrite_main(naming, module), naming.ops
 
 
 def ops_by_function(

@@ -11,9 +11,9 @@ import tvm
 from tvm.s_tir import SBlock, Schedule, ScheduleError
 from tvm.s_tir.schedule import LoopRV, SBlockRV
 
+from autopipe.schedules.blocks import SPATIAL, bits, is_copy, is_product, is_spatial
 from autopipe.schedules.hardware import vector_bits
 from autopipe.schedules.spread import ELEMENTS, PRODUCTS, spread
-from autopipe.schedules.templates.contraction import is_product
 
 VECTORS = 2
 """Hardware vectors in a vectorized loop: two independent chains hide the latency of an FMA."""
@@ -23,8 +23,6 @@ LONG = 4
 
 REGISTERS = {64: 28, 32: 12}
 """Vector registers that sums may take, by the bytes of one; the rest holds operands."""
-
-_SPATIAL = tvm.tirx.IterVar.DataPar
 
 
 def schedule(module: tvm.IRModule, target: tvm.target.Target) -> tvm.IRModule:
@@ -57,10 +55,10 @@ def _inlined(sch: Schedule, name: str) -> bool:
     """Inline a block into its consumers where that repeats no work worth keeping."""
     block = sch.get_sblock(name)
     consumers = sch.get_consumers(block)
-    if not consumers or not _is_spatial(sch.get(block)):
+    if not consumers or not is_spatial(sch.get(block)):
         return False
-    feeds_reduction = not all(_is_spatial(sch.get(consumer)) for consumer in consumers)
-    if feeds_reduction and not _is_copy(sch.get(block)):
+    feeds_reduction = not all(is_spatial(sch.get(consumer)) for consumer in consumers)
+    if feeds_reduction and not is_copy(sch.get(block)):
         return False
     try:
         sch.compute_inline(block)
@@ -75,12 +73,12 @@ def _schedule_block(sch: Schedule, name: str, width: int) -> None:
     axes = sch.get(block).iter_vars
     if len(axes) != len(loops):
         return
-    kinds = [axis.iter_type == _SPATIAL for axis in axes]
+    kinds = [axis.iter_type == SPATIAL for axis in axes]
     spatial = [loop for loop, is_spatial in zip(loops, kinds, strict=True) if is_spatial]
     reduction = [loop for loop, is_spatial in zip(loops, kinds, strict=True) if not is_spatial]
     if not spatial:
         return
-    lanes = max(1, width // _bits(sch.get(block)))
+    lanes = max(1, width // bits(sch.get(block)))
     if not reduction:
         outer, vector = _split(sch, spatial[-1], VECTORS * lanes)
         spread(sch, block, sch.fuse(*spatial[:-1], outer), ELEMENTS)
@@ -154,19 +152,7 @@ def _split(sch: Schedule, loop: LoopRV, most: int) -> list[LoopRV]:
     return list(sch.split(loop, [extent // inner, inner]))
 
 
-def _bits(block: SBlock) -> int:
-    return int(tvm.runtime.DataType(block.writes[0].source.dtype).bits)
-
-
-def _is_spatial(block: SBlock) -> bool:
-    return all(axis.iter_type == _SPATIAL for axis in block.iter_vars)
-
-
-def _is_copy(block: SBlock) -> bool:
-    return isinstance(getattr(block.body, "value", None), tvm.ir.TensorLoad)
-
-
 def _contiguous(block: SBlock) -> bool:
     """Tell whether some operand lies along the last spatial axis in memory."""
-    last = [axis.var for axis in block.iter_vars if axis.iter_type == _SPATIAL][-1]
+    last = [axis.var for axis in block.iter_vars if axis.iter_type == SPATIAL][-1]
     return any(read.region and read.region[-1].min.same_as(last) for read in block.reads)

@@ -14,10 +14,9 @@ import tvm
 from tvm.s_tir import SBlock, Schedule
 from tvm.s_tir.schedule import SBlockRV
 
+from autopipe.schedules.blocks import SPATIAL, bits, is_copy, is_product, is_spatial
 from autopipe.schedules.hardware import Hardware
 from autopipe.schedules.spread import ELEMENTS, PRODUCTS, spread
-
-_SPATIAL = tvm.tirx.IterVar.DataPar
 
 CHAINS = 10
 """Independent sums that hide the latency of a fused multiply-add."""
@@ -26,7 +25,7 @@ MAX_VECTORS = 8
 """Vectors in a row of a tile."""
 
 _PAIR = 2
-"""A tile has two axes, and a product two operands."""
+"""A tile has two axes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +64,11 @@ class Contraction:
 def match(sch: Schedule) -> Contraction | None:
     """Return what the template needs to know of a function, or None if it is for another one."""
     blocks = [sch.get(block) for block in sch.get_child_blocks(sch.get_sblock("root"))]
-    sums = [i for i, block in enumerate(blocks) if not _is_spatial(block)]
+    sums = [i for i, block in enumerate(blocks) if not is_spatial(block)]
     if len(sums) != 1:
         return None
     block, after = blocks[sums[0]], blocks[sums[0] + 1 :]
-    spatial = [axis for axis in block.iter_vars if axis.iter_type == _SPATIAL]
+    spatial = [axis for axis in block.iter_vars if axis.iter_type == SPATIAL]
     extents = _extents(block)
     alike = all(_extents(other) == extents for other in after)
     if len(spatial) < _PAIR or not alike or not is_product(block):
@@ -83,7 +82,7 @@ def match(sch: Schedule) -> Contraction | None:
         before=tuple(other.name_hint for other in blocks[: sums[0]]),
         after=tuple(other.name_hint for other in after),
         extents=extents,
-        bits=int(tvm.runtime.DataType(block.writes[0].source.dtype).bits),
+        bits=bits(block),
         granule=_granule(block, last, extents[-1]),
         packed=_free_operand(sch, block, along),
     )
@@ -147,7 +146,7 @@ def _unroll_and_vectorize(sch: Schedule, block: SBlockRV) -> None:
 
 def _prepare(sch: Schedule, block: SBlockRV, width: int) -> None:
     """Inline a copy; do any other preparation in parallel, a vector at a time."""
-    if isinstance(getattr(sch.get(block).body, "value", None), tvm.ir.TensorLoad):
+    if is_copy(sch.get(block)):
         sch.compute_inline(block)
         return
     *outer, last = sch.get_loops(block)
@@ -187,25 +186,9 @@ def _divisors(extent: int, most: int) -> list[int]:
     return [d for d in range(1, min(extent, max(1, most)) + 1) if extent % d == 0]
 
 
-def _is_spatial(block: SBlock) -> bool:
-    return all(axis.iter_type == _SPATIAL for axis in block.iter_vars)
-
-
 def _extents(block: SBlock) -> tuple[int, ...]:
-    spatial = (axis.dom.extent for axis in block.iter_vars if axis.iter_type == _SPATIAL)
+    spatial = (axis.dom.extent for axis in block.iter_vars if axis.iter_type == SPATIAL)
     return tuple(int(e) if isinstance(e, tvm.tirx.IntImm) else -1 for e in spatial)
-
-
-def is_product(block: SBlock) -> bool:
-    """Tell whether the block adds a product of operands to what it has."""
-    total = getattr(block.body, "value", None)
-    if not isinstance(total, tvm.tirx.Add) or len(block.reads) < _PAIR:
-        return False
-    return any(isinstance(_uncast(term), tvm.tirx.Mul) for term in (total.a, total.b))
-
-
-def _uncast(term: tvm.ir.Expr) -> tvm.ir.Expr:
-    return term.value if isinstance(term, tvm.tirx.Cast) else term
 
 
 def _granule(block: SBlock, last: tvm.tirx.Var, extent: int) -> int:
