@@ -11,6 +11,7 @@ from autopipe.config.frozen import Frozen
 from autopipe.config.gates import Gates
 from autopipe.config.layout import Layout
 from autopipe.config.model import Model
+from autopipe.config.numerics import Numerics
 from autopipe.config.package import Package
 from autopipe.config.schedules import Schedules
 from autopipe.config.target import Target
@@ -45,6 +46,8 @@ class Pipeline(Frozen, frozen=True):
     """The search for schedules; null skips it."""
     schedules: Schedules = Field(default_factory=Schedules)
     """Which engine may schedule which task."""
+    numerics: Numerics = Numerics()
+    """What may change how results are rounded."""
     verify: Verify | None = Field(default_factory=Verify)
     """Comparison with a reference; null skips it."""
     benchmark: Benchmark | None = Field(default_factory=Benchmark)

@@ -30,8 +30,8 @@ class Record:
     """Hash of the workload, as in `tasks.json`."""
     engine: str
     implementation: str
-    trace: str
-    """TVM's trace, as JSON."""
+    schedule: str
+    """How to make it, as `schedules.replay` reads it: TVM's trace, or a template and its knobs."""
     seconds: tuple[float, ...]
     """Time of one call, a value a repeat; empty if the trial failed."""
     error: str | None

@@ -17,7 +17,7 @@ CREATE TABLE IF NOT EXISTS records (
     device TEXT NOT NULL,
     engine TEXT NOT NULL,
     implementation TEXT NOT NULL,
-    trace TEXT NOT NULL,
+    schedule TEXT NOT NULL,
     seconds TEXT NOT NULL,
     error TEXT,
     cut INTEGER NOT NULL,
@@ -35,6 +35,6 @@ CREATE INDEX IF NOT EXISTS by_session ON records (session);
 """A workload is its hash and its module together: a hash of 64 bits alone could mix two up."""
 
 COLUMNS: Final = (
-    "engine", "implementation", "trace", "seconds", "error", "cut", "measured", "session",
+    "engine", "implementation", "schedule", "seconds", "error", "cut", "measured", "session",
 )  # fmt: skip
 """Columns of `records` that are fields of a record under the same name."""

@@ -54,7 +54,7 @@ class Ansor:
         )
         context = ms.TuneContext(
             problem.module,
-            target=problem.target,
+            target=problem.conditions.target,
             space_generator="post-order-apply",
             search_strategy=strategy,
             task_name=problem.task.name,
@@ -80,7 +80,7 @@ class Sketches:
         self._database = ms.database.MemoryDatabase()
         self._workload = self._database.commit_workload(problem.module)
         self._arguments = ms.arg_info.ArgInfo.from_prim_func(problem.module["main"])
-        self._seen = {known.trace for known in problem.known}
+        self._seen = {known.schedule for known in problem.known}
         self._proposed: dict[str, Any] = {}
         context.pre_tuning(_ENDLESS, problem.batch, spaces, self._database, model)
         self._recall(problem)
@@ -103,7 +103,7 @@ class Sketches:
 
     def learn(self, measured: Sequence[Known]) -> None:
         """Give the times to the search and to the cost model."""
-        candidates = [self._proposed[known.trace] for known in measured]
+        candidates = [self._proposed[known.schedule] for known in measured]
         results = [_result(known) for known in measured]
         self._context.notify_runner_results(candidates, results)
         self._take(candidates, measured)
@@ -113,7 +113,7 @@ class Sketches:
         candidates, measured = [], []
         for known in problem.known:
             try:
-                schedule = apply(problem.module, known.trace)
+                schedule = apply(problem.module, known.schedule)
             except StageError:  # recorded by another engine, or on other block names
                 continue
             candidates.append(ms.MeasureCandidate(schedule, self._arguments))

@@ -7,7 +7,9 @@ from typing import Any
 import tvm
 
 from autopipe.errors import AutopipeError
+from autopipe.schedules.conditions import Conditions
 from autopipe.schedules.fallback import fall
+from autopipe.schedules.implementation import DIRECT
 from autopipe.schedules.replay import replay
 from autopipe.task import Task
 
@@ -20,6 +22,7 @@ class Choice:
     """The workload module with `main` scheduled."""
     engine: str
     """Name of the engine, or of the fallback."""
+    implementation: str
     reason: str
     """Why it is this one."""
     seconds: float | None
@@ -31,17 +34,24 @@ def choose(
     workload: tvm.IRModule,
     record: Mapping[str, Any] | None,
     fallback: Sequence[str],
-    target: tvm.target.Target,
+    conditions: Conditions,
 ) -> Choice:
     """Return the schedule that a task is built with."""
     reason = f"not tuned: {task.dropped}" if task.dropped else "no record"
     if record is not None:
         try:
             times = sorted(record["seconds"])
-            scheduled = replay(workload, record["trace"])
-            return Choice(scheduled, record["engine"], "best record", times[len(times) // 2])
+            scheduled = replay(workload, record["implementation"], record["schedule"], conditions)
+            return Choice(
+                scheduled,
+                record["engine"],
+                record["implementation"],
+                "best record",
+                times[len(times) // 2],
+            )
         except AutopipeError as error:
             reason = f"its record does not apply: {error}"
-    found = fall(fallback, workload, target)
-    module = workload if found.schedule is None else found.schedule.mod
-    return Choice(module, found.engine, reason, None)
+    found = fall(fallback, workload, conditions)
+    if found.planned is None:
+        return Choice(workload, found.engine, DIRECT, reason, None)
+    return Choice(found.planned.module, found.engine, found.planned.implementation, reason, None)

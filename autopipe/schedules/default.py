@@ -12,7 +12,11 @@ from tvm.s_tir import SBlock, Schedule, ScheduleError
 from tvm.s_tir.schedule import LoopRV, SBlockRV
 
 from autopipe.schedules.blocks import SPATIAL, bits, is_copy, is_product, is_spatial
+from autopipe.schedules.conditions import Conditions
 from autopipe.schedules.hardware import vector_bits
+from autopipe.schedules.implementation import DIRECT
+from autopipe.schedules.planned import Planned
+from autopipe.schedules.replay import dump
 from autopipe.schedules.spread import ELEMENTS, PRODUCTS, spread
 
 VECTORS = 2
@@ -27,13 +31,17 @@ REGISTERS = {64: 28, 32: 12}
 
 def schedule(module: tvm.IRModule, target: tvm.target.Target) -> tvm.IRModule:
     """Return the module with its PrimFunc `main` scheduled, or unchanged if TIR has no blocks."""
-    scheduled = plan(module, target)
+    scheduled = _scheduled(module, vector_bits(target))
     return module if scheduled is None else scheduled.mod
 
 
-def plan(module: tvm.IRModule, target: tvm.target.Target) -> Schedule | None:
-    """Return the schedule with its trace, or None if TIR has no blocks that it could act on."""
-    width = vector_bits(target)
+def plan(module: tvm.IRModule, conditions: Conditions) -> Planned | None:
+    """Return the schedule, or None if TIR has no blocks that it could act on."""
+    scheduled = _scheduled(module, conditions.hardware.vector_bits)
+    return scheduled and Planned(DIRECT, dump(scheduled.trace), scheduled.mod)
+
+
+def _scheduled(module: tvm.IRModule, width: int) -> Schedule | None:
     sch = Schedule(module, debug_mask="none", error_render_level="none")
     try:
         blocks = sch.get_child_blocks(sch.get_sblock("root"))

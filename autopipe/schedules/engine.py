@@ -10,13 +10,15 @@ from autopipe.task import Task
 if TYPE_CHECKING:
     import tvm
 
+    from autopipe.schedules.conditions import Conditions
+
 
 @dataclass(frozen=True, slots=True)
 class Known:
     """A schedule that was measured before."""
 
-    trace: str
-    """TVM's trace, as JSON."""
+    schedule: str
+    """As `replay` reads it."""
     seconds: float = math.inf
     """Time of one call; infinite if the trial failed."""
 
@@ -27,10 +29,10 @@ class Problem:
 
     task: Task
     module: "tvm.IRModule"
-    """The unscheduled workload, as `main`."""
-    target: "tvm.target.Target"
+    """The implementation to schedule, as `main`."""
+    conditions: "Conditions"
     known: Sequence[Known]
-    """Schedules of this workload that were measured before."""
+    """Schedules of this implementation that were measured before."""
     batch: int
     """Schedules that will be asked for at a time, at most."""
     seed: int
@@ -40,9 +42,9 @@ class Search(Protocol):
     """The search of one engine for one task."""
 
     def propose(self, count: int) -> list[str]:
-        """Return traces worth measuring, none of them known, `count` at most.
+        """Return schedules worth measuring, none of them known, `count` at most.
 
-        No trace at all means that there are no more.
+        None at all means that there are no more.
         """
 
     def learn(self, measured: Sequence[Known]) -> None:

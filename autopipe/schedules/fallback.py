@@ -5,12 +5,13 @@ from dataclasses import dataclass
 from typing import Final
 
 import tvm
-from tvm.s_tir import Schedule
 
 from autopipe.schedules import default, static
+from autopipe.schedules.conditions import Conditions
+from autopipe.schedules.planned import Planned
 
-Plan = Callable[[tvm.IRModule, tvm.target.Target], Schedule | None]
-"""Returns a schedule with its trace, or None if it has none for this function."""
+Plan = Callable[[tvm.IRModule, Conditions], Planned | None]
+"""Returns a schedule, or None if it has none for this function."""
 
 FALLBACKS: Final[Mapping[str, Plan]] = {"static": static.plan, "default": default.plan}
 """The fallbacks, by the name that YAML gives them."""
@@ -25,14 +26,14 @@ class Fallback:
 
     engine: str
     """Its name in `FALLBACKS`, or `UNSCHEDULED`."""
-    schedule: Schedule | None
+    planned: Planned | None
     """The schedule, or None to compile the function as it is."""
 
 
-def fall(chain: Sequence[str], module: tvm.IRModule, target: tvm.target.Target) -> Fallback:
+def fall(chain: Sequence[str], module: tvm.IRModule, conditions: Conditions) -> Fallback:
     """Return the first schedule that the chain has for the `main` of a module."""
     for name in chain:
-        schedule = FALLBACKS[name](module, target)
-        if schedule is not None:
-            return Fallback(name, schedule)
+        planned = FALLBACKS[name](module, conditions)
+        if planned is not None:
+            return Fallback(name, planned)
     return Fallback(UNSCHEDULED, None)

@@ -1,12 +1,20 @@
-"""From a recorded trace back to a scheduled module."""
+"""From a recorded schedule back to a scheduled module."""
 
 import json
+from typing import Any
 
 import tvm
 from tvm.s_tir import Schedule
 from tvm.s_tir.schedule import Trace
 
 from autopipe.errors import StageError
+from autopipe.schedules.conditions import Conditions
+from autopipe.schedules.implementation import implementations
+from autopipe.schedules.template import make
+from autopipe.schedules.templates import TEMPLATES
+
+_REFUSALS = (RuntimeError, ValueError, TypeError, LookupError)
+"""All that TVM raises."""
 
 
 def dump(trace: Trace) -> str:
@@ -22,12 +30,42 @@ def apply(module: tvm.IRModule, trace: str) -> Schedule:
     schedule = Schedule(module, debug_mask="none", error_render_level="fast")
     try:
         Trace.apply_json_to_schedule(json.loads(trace), schedule)
-    except (RuntimeError, ValueError, TypeError, LookupError) as error:  # all that TVM raises
+    except _REFUSALS as error:
         reason = " ".join(str(error).strip().splitlines()[:1])
         raise StageError(f"the trace does not fit this workload: {reason}") from None
     return schedule
 
 
-def replay(module: tvm.IRModule, trace: str) -> tvm.IRModule:
-    """Return the module that a trace makes of an unscheduled one; raises as `apply`."""
-    return apply(module, trace).mod
+def replay(
+    workload: tvm.IRModule, implementation: str, schedule: str, conditions: Conditions
+) -> tvm.IRModule:
+    """Return the module that a record makes of an unscheduled workload.
+
+    Raises StageError if the record does not fit: no such implementation or template here, another
+    version of it, knobs that are none of its settings, a trace that does not apply.
+    """
+    module = implementations(workload, conditions).get(implementation)
+    if module is None:
+        raise StageError(f"this workload has no implementation {implementation!r} here")
+    document = _document(schedule)
+    if isinstance(document, dict):
+        return _filled(module, document, conditions)
+    return apply(module, schedule).mod
+
+
+def _filled(module: tvm.IRModule, document: dict[str, Any], conditions: Conditions) -> tvm.IRModule:
+    name = document.get("template")
+    template = next((template for template in TEMPLATES if name == template.NAME), None)
+    if template is None:
+        raise StageError(f"there is no template {name!r}")
+    try:
+        return make(module, template, document, conditions.hardware).mod
+    except _REFUSALS as error:
+        raise StageError(f"template {name} does not fit this workload: {error}") from None
+
+
+def _document(schedule: str) -> object:
+    try:
+        return json.loads(schedule)
+    except ValueError:
+        raise StageError("the schedule is no JSON") from None

@@ -59,7 +59,7 @@ class Results:
         trials = {w.standing.task.workload: w.standing.trials for w in self._works}
         return {
             "workload": record.workload, "engine": record.engine,
-            "implementation": record.implementation, "trace": record.trace,
+            "implementation": record.implementation, "schedule": record.schedule,
             "seconds": record.seconds, "trials": trials[record.workload],
         }  # fmt: skip
 

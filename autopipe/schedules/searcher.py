@@ -57,7 +57,7 @@ class Searcher:
         self._link: Connection | None = None
 
     def propose(self, arm: int, count: int) -> list[str] | None:
-        """Return traces to measure, [] if there are no more, None if the engine has none ever.
+        """Return schedules to measure, [] if there are no more, None if the engine has none ever.
 
         Raises SearchError if the search fails, crashes or hangs.
         """
@@ -66,8 +66,8 @@ class Searcher:
             if not self._ask(arm, "begin", known):
                 return None
             self._open.add(arm)
-        traces: list[str] = self._ask(arm, "propose", count)
-        return traces
+        schedules: list[str] = self._ask(arm, "propose", count)
+        return schedules
 
     def learn(self, arm: int, measured: Sequence[Known]) -> None:
         """Tell a search how its last proposals did; one that is gone has nothing to learn."""

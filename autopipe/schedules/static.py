@@ -5,28 +5,46 @@ Compute Declaration": classify the computation, then fill a template from coarse
 machine.
 """
 
-from typing import Final
+from collections.abc import Iterator
 
 import tvm
-from tvm.s_tir import Schedule
 
+from autopipe.schedules.conditions import Conditions
 from autopipe.schedules.hardware import Hardware
-from autopipe.schedules.templates import contraction
+from autopipe.schedules.implementation import DIRECT, implementations
+from autopipe.schedules.implementations import IMPLEMENTATIONS
+from autopipe.schedules.planned import Planned
+from autopipe.schedules.template import blank, dump
+from autopipe.schedules.templates import TEMPLATES
 
-TEMPLATES: Final = (contraction,)
-"""Modules with `match`, `fill` and `apply`, asked in this order."""
+
+def plan(workload: tvm.IRModule, conditions: Conditions) -> Planned | None:
+    """Return the schedule of the implementation that promises most, or None if none has any."""
+    return next(plans(workload, conditions), None)
 
 
-def plan(module: tvm.IRModule, target: tvm.target.Target) -> Schedule | None:
-    """Return the schedule with its trace, or None if no template serves the function."""
-    hardware = Hardware.of(target)
+def plans(workload: tvm.IRModule, conditions: Conditions) -> Iterator[Planned]:
+    """Yield a schedule for each implementation that a template serves, the most promising first."""
+    gains = {DIRECT: 1.0}
+    for implementation in IMPLEMENTATIONS:
+        gains[implementation.NAME] = implementation.gain(workload, conditions.hardware)
+    every = implementations(workload, conditions)
+    for name in sorted(every, key=lambda name: -gains[name]):
+        planned = _fill(name, every[name], conditions.hardware)
+        if planned is not None:
+            yield planned
+
+
+def _fill(implementation: str, module: tvm.IRModule, hardware: Hardware) -> Planned | None:
+    """Return the schedule of the first template that serves an implementation."""
     for template in TEMPLATES:
-        sch = Schedule(module, debug_mask="none", error_render_level="none")
+        sch = blank(module)
         try:
             found = template.match(sch)
             if found is not None:
-                template.apply(sch, found, template.fill(found, hardware))
-                return sch
+                knobs = template.fill(found, hardware)
+                template.apply(sch, found, knobs)
+                return Planned(implementation, dump(template, knobs), sch.mod)
         except RuntimeError:  # TIR without blocks, or a schedule that TVM refuses
             continue
     return None

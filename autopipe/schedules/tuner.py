@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from autopipe.config.tuning import Budget
 from autopipe.measure.local import Measurer
@@ -14,11 +14,9 @@ from autopipe.records.record import Platform, Record
 from autopipe.records.session import Session
 from autopipe.records.store import Row, Store
 from autopipe.schedules.engine import Known
+from autopipe.schedules.fallback import Fallback
 from autopipe.schedules.scheduler import Scheduler, Standing
 from autopipe.schedules.searcher import SearchError
-
-DIRECT: Final = "direct"
-"""The implementation that is the workload itself."""
 
 _FIRST: Final = 8
 """Trials of a batch that a task gets if the budget has them."""
@@ -30,11 +28,18 @@ _HOPELESS: Final = 2
 """Batches without a single time after which a task is left."""
 
 
+class Contender(NamedTuple):
+    """Who may schedule a task: an engine, on an implementation."""
+
+    engine: str
+    implementation: str
+
+
 class Proposer(Protocol):
     """Asks the search behind an arm; may raise SearchError."""
 
     def propose(self, arm: int, count: int) -> list[str] | None:
-        """Return traces to measure, [] if there are no more, None if there never were."""
+        """Return schedules to measure, [] if there are no more, None if there never were."""
 
     def learn(self, arm: int, measured: Sequence[Known]) -> None:
         """Take the results of the last proposal."""
@@ -47,12 +52,12 @@ class Work:
     standing: Standing
     text: str
     """The unscheduled module as JSON, as it is kept in the store."""
-    candidate: Callable[[str], Candidate]
-    """Makes what can be measured from a trace."""
-    fallback: tuple[str, str] | None
-    """Engine and trace of the schedule that it is built with if nothing better is found."""
-    arms: list[tuple[int, str]]
-    """Index of each arm that may still propose, and the name of its engine."""
+    candidate: Callable[[str, str], Candidate]
+    """Makes what can be measured from an implementation and a schedule of it."""
+    starts: Sequence[Fallback]
+    """Schedules that cost nothing, timed before anything is searched."""
+    arms: dict[int, Contender]
+    """Whose proposals each arm that may still propose makes, by its index."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,30 +68,31 @@ class Journal:
     platform: Platform
     session: Session
 
-    def known(self, work: Work, engine: str) -> list[Known]:
-        """Return what was ever measured of an engine's schedules on this platform."""
+    def known(self, work: Work, contender: Contender) -> list[Known]:
+        """Return what was ever measured of a contender's schedules on this platform."""
         workload = work.standing.task.workload
         rows = self.store.rows(workload, work.text, self.platform)
-        own = [row.record for row in rows if row.record.engine == engine]
-        return [Known(record.trace, record.median) for record in own]
+        own = [row.record for row in rows if _by(row.record) == contender]
+        return [Known(record.schedule, record.median) for record in own]
 
     def best(self, work: Work) -> Row | None:
         """Return the fastest record of a workload on this platform."""
         return self.store.best(work.standing.task.workload, work.text, self.platform)
 
-    def write(self, work: Work, engine: str, results: Mapping[str, Measurement]) -> None:
-        """Put measured traces on the disk, with the time they took from the budget."""
+    def write(self, work: Work, by: Contender, results: Mapping[str, Measurement]) -> None:
+        """Put measured schedules on the disk, with the time they took from the budget."""
         now = datetime.now(UTC).isoformat(timespec="seconds")
         self.store.add(
             self.platform,
             work.text,
             [
                 Record(
-                    workload=work.standing.task.workload, engine=engine, implementation=DIRECT,
-                    trace=trace, seconds=result.seconds, error=result.error, cut=result.cut,
+                    workload=work.standing.task.workload, engine=by.engine,
+                    implementation=by.implementation, schedule=schedule,
+                    seconds=result.seconds, error=result.error, cut=result.cut,
                     measured=now, session=self.session.name,
                 )
-                for trace, result in results.items()
+                for schedule, result in results.items()
             ],
         )  # fmt: skip
         self.session.save()
@@ -140,9 +146,10 @@ class Tuner:
         fresh = [work for work in self.works if work.standing.best == math.inf]
         fresh.sort(key=lambda work: -work.standing.task.calls * work.standing.task.flops)
         for work in fresh[: max(0, self._left())]:
-            if work.fallback is not None and not self._late():
-                engine, trace = work.fallback
-                self.journal.write(work, engine, self._measure(work, [trace]))
+            for start in work.starts:
+                if start.planned is not None and self._left() > 0 and not self._late():
+                    by = Contender(start.engine, start.planned.implementation)
+                    self.journal.write(work, by, self._measure(work, by, [start.planned.schedule]))
 
     def _late(self) -> bool:
         return self.journal.session.elapsed >= (self.budget.time or math.inf)
@@ -151,24 +158,28 @@ class Tuner:
         """Have one batch of a task proposed, measured, written down and learned."""
         standing = work.standing
         allowed = (self.budget.trials_per_task or math.inf) - standing.trials
-        arm, engine = work.arms[len(standing.history) % len(work.arms)]
+        arm, by = list(work.arms.items())[len(standing.history) % len(work.arms)]
         try:
-            traces = self.proposer.propose(arm, int(min(self.batch, left, allowed)))
-            if not traces:
-                _drop(work, arm, "no design space" if traces is None else "all schedules are tried")
+            schedules = self.proposer.propose(arm, int(min(self.batch, left, allowed)))
+            if not schedules:
+                _drop(
+                    work, arm, "no design space" if schedules is None else "all schedules are tried"
+                )
                 return
-            results = self._measure(work, traces)
-            self.journal.write(work, engine, results)
-            self.proposer.learn(arm, [Known(t, result.median) for t, result in results.items()])
+            results = self._measure(work, by, schedules)
+            self.journal.write(work, by, results)
+            self.proposer.learn(arm, [Known(s, result.median) for s, result in results.items()])
         except SearchError as error:
             _drop(work, arm, str(error))
 
-    def _measure(self, work: Work, traces: Sequence[str]) -> dict[str, Measurement]:
+    def _measure(
+        self, work: Work, by: Contender, schedules: Sequence[str]
+    ) -> dict[str, Measurement]:
         results: dict[str, Measurement] = {}
-        candidates = [work.candidate(trace) for trace in traces]
+        candidates = [work.candidate(by.implementation, schedule) for schedule in schedules]
         with closing(self.measurer.measure(candidates, work.standing.best)) as measurements:
-            for trace, measurement in zip(traces, measurements, strict=False):
-                results[trace] = measurement
+            for schedule, measurement in zip(schedules, measurements, strict=False):
+                results[schedule] = measurement
                 work.standing.count(measurement.median)
                 self.told()
                 if self._late():
@@ -188,6 +199,10 @@ class Tuner:
 
 def _drop(work: Work, arm: int, reason: str) -> None:
     """Take an arm away from a task; without any, the task is left."""
-    work.arms[:] = [other for other in work.arms if other[0] != arm]
+    del work.arms[arm]
     if not work.arms:
         work.standing.stopped = reason
+
+
+def _by(record: Record) -> Contender:
+    return Contender(record.engine, record.implementation)

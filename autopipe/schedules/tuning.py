@@ -4,30 +4,33 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Final, Literal
 
 import tvm
 
-from autopipe.compiler.target import tvm_target
 from autopipe.config import Tuning
 from autopipe.config.schedules import Rule
 from autopipe.measure.local import Local
+from autopipe.measure.measurement import Candidate
 from autopipe.pipeline.environment import version
 from autopipe.pipeline.events import Warn
 from autopipe.pipeline.stage import Context, Facet
 from autopipe.records.record import Platform
 from autopipe.records.session import Session
 from autopipe.records.store import Store, Tally
+from autopipe.schedules.conditions import Conditions
 from autopipe.schedules.engine import Engine, Problem
 from autopipe.schedules.fallback import fall
+from autopipe.schedules.implementation import implementations
 from autopipe.schedules.policy import engines_for
 from autopipe.schedules.progress import Progress
-from autopipe.schedules.replay import dump, replay
+from autopipe.schedules.replay import replay
 from autopipe.schedules.results import Results
 from autopipe.schedules.scheduler import SCHEDULERS, Standing
 from autopipe.schedules.searcher import Arm, Searcher
-from autopipe.schedules.tuner import Journal, Tuner, Work, batch_size
+from autopipe.schedules.tuner import Contender, Journal, Tuner, Work, batch_size
 from autopipe.schedules.winners import confirm
 from autopipe.task import Task
 
@@ -45,6 +48,7 @@ class Plan:
     rules: tuple[Rule, ...]
     fallback: tuple[str, ...]
     scheduler: Literal["gradient", "round_robin"]
+    fast_algorithms: bool
 
 
 def tune(plan: Plan, ctx: Context) -> str:
@@ -68,7 +72,9 @@ class _Tuning:
         self._plan = plan
         self._ctx = ctx
         self._journal = journal
-        self._target = tvm_target(ctx.facts[Facet.TARGET])
+        self._conditions = Conditions.of(
+            ctx.facts[Facet.TARGET], fast_algorithms=plan.fast_algorithms
+        )
         self._cores = int(str(ctx.facts[Facet.TARGET]["num_cores"]))
         self._arms: list[Arm] = []
         tasks = _kept_tasks(ctx.inputs["tasks"])
@@ -81,7 +87,7 @@ class _Tuning:
         budget = self._plan.tuning.budget
         standings = [work.standing for work in self._works]
         progress = Progress(standings, budget.trials, self._journal.session, self._ctx.emit)
-        measurer = Local(self._target, self._cores, self._plan.tuning.measure)
+        measurer = Local(self._conditions.target, self._cores, self._plan.tuning.measure)
         searcher = self._searcher()
         try:
             ended = Tuner(
@@ -92,7 +98,7 @@ class _Tuning:
             searcher.close()
         if standings:
             progress.emit()
-        confirm(self._works, self._journal, measurer, self._target, self._warn)
+        confirm(self._works, self._journal, measurer, self._conditions, self._warn)
         results = Results(self._works, self._journal)
         results.write(self._ctx.out, ended)
         if damaged := self._journal.store.damaged:
@@ -103,7 +109,7 @@ class _Tuning:
         self._ctx.emit(Warn(stage="tune", message=message))
 
     def _searcher(self) -> Searcher:
-        owners = {arm: (work, engine) for work in self._works for arm, engine in work.arms}
+        owners = {arm: (work, by) for work in self._works for arm, by in work.arms.items()}
         return Searcher(self._engines, self._arms, lambda arm: self._journal.known(*owners[arm]))
 
     def _engines(self) -> Mapping[str, Engine]:
@@ -125,15 +131,20 @@ class _Tuning:
         engines = engines_for(task, self._plan.rules)
         if not engines:
             standing.stopped = "the policy gives it no engine"
-        first = len(self._arms)
-        problem = Problem(task, module, self._target, (), self._batch, self._plan.tuning.seed)
-        self._arms.extend(Arm(engine, problem) for engine in engines)
-        arms = list(enumerate(engines, start=first))
-        found = fall(self._plan.fallback, module, self._target)
-        return Work(
-            standing, text, lambda trace: partial(replay, module, trace),
-            (found.engine, dump(found.schedule.trace)) if found.schedule else None, arms,
-        )  # fmt: skip
+        every = implementations(module, self._conditions)
+        arms = {}
+        for engine, (name, body) in product(engines, every.items()):
+            arms[len(self._arms)] = Contender(engine, name)
+            seed = self._plan.tuning.seed
+            self._arms.append(
+                Arm(engine, Problem(task, body, self._conditions, (), self._batch, seed))
+            )
+
+        def candidate(implementation: str, schedule: str) -> Candidate:
+            return partial(replay, module, implementation, schedule, self._conditions)
+
+        found = fall(self._plan.fallback, module, self._conditions)
+        return Work(standing, text, candidate, (found,) if found.planned else (), arms)
 
 
 def _kept_tasks(folder: Path) -> list[Task]:

@@ -8,7 +8,9 @@ import tvm
 from autopipe.measure.check import WrongAnswer, checked
 from autopipe.measure.local import Measurer
 from autopipe.measure.measurement import Candidate
+from autopipe.records.record import Record
 from autopipe.records.store import Row
+from autopipe.schedules.conditions import Conditions
 from autopipe.schedules.replay import replay
 from autopipe.schedules.tuner import Journal, Work
 
@@ -17,7 +19,7 @@ def confirm(
     works: Sequence[Work],
     journal: Journal,
     measurer: Measurer,
-    target: tvm.target.Target,
+    conditions: Conditions,
     warn: Callable[[str], None],
 ) -> None:
     """Put aside each best record that computes something else than its workload.
@@ -28,7 +30,7 @@ def confirm(
     doubtful = list(works)
     while doubtful:
         pairs = [(work, row) for work in doubtful if (row := journal.best(work)) is not None]
-        candidates = [_candidate(work, row, target) for work, row in pairs]
+        candidates = [_candidate(work, row, conditions) for work, row in pairs]
         results = list(measurer.measure(candidates, best=0.0))  # nobody asks how fast they are
         doubtful = []
         for (work, row), result in zip(pairs, results, strict=True):
@@ -40,10 +42,11 @@ def confirm(
                 doubtful.append(work)
 
 
-def _candidate(work: Work, row: Row, target: tvm.target.Target) -> Candidate:
+def _candidate(work: Work, row: Row, conditions: Conditions) -> Candidate:
     module = tvm.ir.load_json(work.text)
-    return partial(_checked, module, row.record.trace, target)
+    return partial(_checked, module, row.record, conditions)
 
 
-def _checked(module: tvm.IRModule, trace: str, target: tvm.target.Target) -> tvm.IRModule:
-    return checked(module, replay(module, trace), target)
+def _checked(module: tvm.IRModule, record: Record, conditions: Conditions) -> tvm.IRModule:
+    scheduled = replay(module, record.implementation, record.schedule, conditions)
+    return checked(module, scheduled, conditions.target)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import tvm
 
     from autopipe.schedules.choice import Choice
+    from autopipe.schedules.conditions import Conditions
 
 
 class Build(Stage, frozen=True):
@@ -36,25 +37,31 @@ class Build(Stage, frozen=True):
     """What schedules a task without a record."""
     tuned_share: float | None
     """Least share of the kept tasks' work that must have a record."""
+    fast_algorithms: bool
+    """Whether implementations may round differently."""
 
     @classmethod
     def of(cls, pipeline: Pipeline, base: Path) -> Self:  # noqa: ARG003 - reads no file
-        """Take the fallback chain and the gate of the pipeline."""
-        return cls(fallback=pipeline.schedules.fallback, tuned_share=pipeline.gates.tuned_share)
+        """Take the fallback chain, the gate and the numerics of the pipeline."""
+        return cls(
+            fallback=pipeline.schedules.fallback,
+            tuned_share=pipeline.gates.tuned_share,
+            fast_algorithms=pipeline.numerics.fast_algorithms,
+        )
 
     def run(self, ctx: Context) -> str:
         """Write the library, its weights, and which engine scheduled each task."""
         from autopipe.compiler import build, module_io
-        from autopipe.compiler.target import tvm_target
+        from autopipe.schedules.conditions import Conditions
 
-        target = tvm_target(ctx.facts[Facet.TARGET])
+        conditions = Conditions.of(ctx.facts[Facet.TARGET], fast_algorithms=self.fast_algorithms)
         tasks = [Task.model_validate(task) for task in _read(ctx.inputs["tasks"] / "tasks.json")]
-        choices = self._choose(ctx, tasks, target)
+        choices = self._choose(ctx, tasks, conditions)
         share = _tuned_share(tasks, choices)
         self._gate(share)
         scheduled = {name: choices[t.workload].module for t in tasks for name in t.functions}
         lowered = module_io.load_module(ctx.inputs["lower"] / "module.json")
-        built = build.build(lowered, scheduled, target)
+        built = build.build(lowered, scheduled, conditions.target)
         build.export(built, ctx.out / "lib.so")
         model = _read(ctx.inputs["import"] / "model.json")
         document = {
@@ -70,7 +77,7 @@ class Build(Stage, frozen=True):
         return _summary(choices.values(), share)
 
     def _choose(
-        self, ctx: Context, tasks: Iterable[Task], target: "tvm.target.Target"
+        self, ctx: Context, tasks: Iterable[Task], conditions: "Conditions"
     ) -> dict[str, "Choice"]:
         from autopipe.compiler import module_io
         from autopipe.schedules.choice import choose
@@ -80,7 +87,9 @@ class Build(Stage, frozen=True):
         for task in tasks:
             workload = ctx.inputs["tasks"] / "workloads" / f"{task.workload}.json"
             record = records.get(task.workload)
-            choice = choose(task, module_io.load_module(workload), record, self.fallback, target)
+            choice = choose(
+                task, module_io.load_module(workload), record, self.fallback, conditions
+            )
             if record and choice.seconds is None:
                 ctx.emit(Warn(stage=self.name, message=f"{task.name}: {choice.reason}"))
             choices[task.workload] = choice
@@ -138,6 +147,7 @@ def _row(task: Task, choice: "Choice") -> dict[str, object]:
         "workload": task.workload,
         "calls": task.calls,
         "engine": choice.engine,
+        "implementation": choice.implementation,
         "reason": choice.reason,
         "seconds": choice.seconds,
     }

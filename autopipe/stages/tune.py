@@ -26,6 +26,8 @@ class Tune(Stage, frozen=True):
     """What schedules a task without a record; timed first, so that a record can only be faster."""
     scheduler: Literal["gradient", "round_robin"]
     """Who divides the trials among the tasks."""
+    fast_algorithms: bool
+    """Whether implementations may round differently."""
 
     @classmethod
     def of(cls, pipeline: Pipeline, base: Path) -> Self | None:
@@ -38,6 +40,7 @@ class Tune(Stage, frozen=True):
             rules=pipeline.schedules.rules,
             fallback=pipeline.schedules.fallback,
             scheduler=pipeline.tasks.scheduler,
+            fast_algorithms=pipeline.numerics.fast_algorithms,
         )
 
     def run(self, ctx: Context) -> str:
@@ -47,5 +50,5 @@ class Tune(Stage, frozen=True):
 
         target = ctx.facts[Facet.TARGET]
         cpu.check(cpu.machine_of(target), str(target["mcpu"]), cpu.required(target))
-        plan = Plan(self.tuning, self.rules, self.fallback, self.scheduler)
+        plan = Plan(self.tuning, self.rules, self.fallback, self.scheduler, self.fast_algorithms)
         return tune(plan, ctx)

@@ -20,8 +20,9 @@ MODULE = '{"root":1}'
 def record(seconds=(1.0,), **fields):
     return Record(
         **{
-            "workload": "00ff", "engine": "ansor", "implementation": "direct", "trace": "[[],[]]",
-            "seconds": seconds, "error": None if seconds else "crashed", "cut": False,
+            "workload": "00ff", "engine": "ansor", "implementation": "direct",
+            "schedule": "[[],[]]", "seconds": seconds,
+            "error": None if seconds else "crashed", "cut": False,
             "measured": "2026-01-01T00:00:00+00:00", "session": "s", **fields,
         }
     )  # fmt: skip
@@ -114,8 +115,8 @@ def test_trials_are_counted_by_session_and_workload(reopen):
 @pytest.mark.parametrize(
     "change",
     [
-        "seconds = '[0.001]'", "seconds = 'nan'", "seconds = '[1.0'", "trace = ''", "cut = 1",
-        "target = target || ' '", "engine = 'x'", "trace = hex(zeroblob(500000))",
+        "seconds = '[0.001]'", "seconds = 'nan'", "seconds = '[1.0'", "schedule = ''", "cut = 1",
+        "target = target || ' '", "engine = 'x'", "schedule = hex(zeroblob(500000))",
     ],
 )  # fmt: skip
 def test_a_damaged_row_is_skipped_and_counted(reopen, path, change):

@@ -1,6 +1,13 @@
 """Tasks as the tests of tuning need them."""
 
+import tvm
+
+from autopipe.schedules.conditions import Conditions
+from autopipe.schedules.hardware import Hardware
 from autopipe.task import Task
+
+TARGET = tvm.target.Target({"kind": "llvm", "num-cores": 2})
+CONDITIONS = Conditions(TARGET, Hardware.of(TARGET))
 
 
 def task(index=0, *, flops=1e9, calls=1, ops=("nn.conv2d",)):

@@ -8,8 +8,8 @@ from tvm import te
 from autopipe.errors import StageError
 from autopipe.schedules.ansor import Ansor
 from autopipe.schedules.engine import Known, Problem
-from autopipe.schedules.replay import apply, dump, replay
-from tests.schedules.tasks import task
+from autopipe.schedules.replay import apply, dump
+from tests.schedules.tasks import CONDITIONS, task
 
 TARGET = tvm.target.Target({"kind": "llvm", "mcpu": "znver4", "num-cores": 2})
 
@@ -25,7 +25,7 @@ def matmul(size=32):
 
 
 def search(module, known=(), engine=None):
-    return (engine or Ansor(2)).search(Problem(task(), module, TARGET, known, 8, 0))
+    return (engine or Ansor(2)).search(Problem(task(), module, CONDITIONS, known, 8, 0))
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +45,7 @@ def test_every_proposal_is_a_new_schedule_that_replays(proposed):
     traces = [trace for batch in batches for trace in batch]
     assert len(traces) == len(set(traces)) == 24
     for trace in traces[::6]:
-        scheduled = replay(module, trace)
+        scheduled = apply(module, trace).mod
         assert not tvm_ffi.structural_equal(scheduled, module)
 
 
@@ -58,7 +58,7 @@ def test_a_trace_survives_being_written_down(proposed):
 def test_a_search_does_not_propose_what_is_known(proposed):
     module, batches = proposed
     known = [Known(t, 1e-3) for batch in batches for t in batch] + [Known("[[],[]]", math.inf)]
-    assert not set(search(module, known).propose(8)) & {k.trace for k in known}
+    assert not set(search(module, known).propose(8)) & {k.schedule for k in known}
 
 
 def test_no_more_is_proposed_than_asked_for():
@@ -82,11 +82,11 @@ def test_a_small_design_space_runs_out():
 @pytest.mark.parametrize("trace", ["", "[]", "[[]]", '[[["NoSuchThing", [], [], []]], []]', "{}"])
 def test_a_trace_that_does_not_apply_is_an_error_in_words(trace):
     with pytest.raises(StageError, match="the trace does not fit this workload"):
-        replay(matmul(), trace)
+        apply(matmul(), trace)
 
 
 def test_a_trace_of_another_workload_does_not_apply():
     data = te.placeholder((8,), "float32", name="data")
     other = tvm.IRModule({"main": te.create_prim_func([data, te.compute((8,), lambda i: data[i])])})
     with pytest.raises(StageError, match="the trace does not fit"):
-        replay(other, search(matmul()).propose(1)[0])
+        apply(other, search(matmul()).propose(1)[0])

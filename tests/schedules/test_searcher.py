@@ -7,7 +7,7 @@ import pytest
 from autopipe.schedules import searcher as module
 from autopipe.schedules.engine import Known, Problem
 from autopipe.schedules.searcher import Arm, Searcher, SearchError
-from tests.schedules.tasks import task
+from tests.schedules.tasks import CONDITIONS, task
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 
@@ -49,7 +49,7 @@ def measured():
 
 @pytest.fixture
 def searcher(measured):
-    arms = [Arm("toy", Problem(task(i), None, None, (), 4, 0)) for i in range(len(NAMES))]
+    arms = [Arm("toy", Problem(task(i), None, CONDITIONS, (), 4, 0)) for i in range(len(NAMES))]
     found = Searcher(lambda: {"toy": Engine()}, arms, lambda _: measured)
     yield found
     found.close()
@@ -92,7 +92,9 @@ def test_an_engine_that_can_not_be_made_is_an_error_of_the_search():
     def missing():
         raise ModuleNotFoundError("No module named 'xgboost'")
 
-    found = Searcher(missing, [Arm("toy", Problem(task(), None, None, (), 4, 0))], lambda _: [])
+    found = Searcher(
+        missing, [Arm("toy", Problem(task(), None, CONDITIONS, (), 4, 0))], lambda _: []
+    )
     with pytest.raises(SearchError, match="xgboost"):
         found.propose(0, 1)
     found.close()

@@ -8,11 +8,14 @@ from autopipe.measure.measurement import Measurement
 from autopipe.records.record import Platform
 from autopipe.records.session import Session
 from autopipe.records.store import Store
+from autopipe.schedules.fallback import Fallback
+from autopipe.schedules.planned import Planned
 from autopipe.schedules.scheduler import Standing, gradient, round_robin
 from autopipe.schedules.searcher import SearchError
-from autopipe.schedules.tuner import Journal, Tuner, Work, batch_size
+from autopipe.schedules.tuner import Contender, Journal, Tuner, Work, batch_size
 from tests.schedules.tasks import task
 
+ANSOR = Contender("ansor", "direct")
 HERE = Platform("target", "versions", "device")
 
 
@@ -57,13 +60,13 @@ def journal(tmp_path):
         yield Journal(store, HERE, Session.resume(tmp_path))
 
 
-def candidate(trace):
-    return lambda: trace
+def candidate(implementation, schedule):
+    return lambda: schedule
 
 
 def works(count, **fields):
     return [
-        Work(Standing(task(index, **fields)), "{}", candidate, None, [(index, "ansor")])
+        Work(Standing(task(index, **fields)), "{}", candidate, (), {index: ANSOR})
         for index in range(count)
     ]
 
@@ -91,7 +94,7 @@ def test_the_budget_is_spent_and_no_more(journal, scheduler, budget):
 
 
 def test_a_budget_smaller_than_the_tasks_goes_to_the_heaviest(journal):
-    tasks = [*works(2), Work(Standing(task(9, flops=1e12)), "{}", candidate, None, [(9, "ansor")])]
+    tasks = [*works(2), Work(Standing(task(9, flops=1e12)), "{}", candidate, (), {9: ANSOR})]
     tuner(journal, tasks, {"trials": 1}, batch=1, scheduler=gradient).run()
     assert trials(tasks) == [0, 0, 1]
 
@@ -145,7 +148,7 @@ def test_a_search_that_ends_costs_its_task_only(journal, searcher, stopped, spen
 
 def test_engines_of_a_task_take_turns_and_one_that_fails_is_left_out(journal):
     tasks = works(1)
-    tasks[0].arms.append((1, "static"))
+    tasks[0].arms[1] = Contender("static", "direct")
     searcher = Proposals(fails=(1,))
     tuner(journal, tasks, {"trials": 12}, searcher=searcher).run()
     assert searcher.made == {0: 12}
@@ -178,8 +181,9 @@ def test_batches_are_small_where_the_budget_is_small(budget, tasks, most, size):
 
 
 def with_fallback(seconds, index=0):
-    standing, arms = Standing(task(index, flops=1e6 + index)), [(index, "ansor")]
-    return Work(standing, "{}", candidate, ("static", str(seconds)), arms)
+    standing = Standing(task(index, flops=1e6 + index))
+    start = Fallback("static", Planned("direct", str(seconds), None))
+    return Work(standing, "{}", candidate, (start,), {index: ANSOR})
 
 
 def test_what_a_task_is_built_with_anyway_is_timed_first_and_can_win(journal):
@@ -201,5 +205,7 @@ def test_a_fallback_is_not_timed_again(journal):
 def test_a_search_is_told_of_its_own_schedules_only(journal):
     work = with_fallback(5.0)
     tuner(journal, [work], {"trials": 3}).run()
-    assert [known.trace for known in journal.known(work, "ansor")] == ["1000", "999"]
-    assert [known.trace for known in journal.known(work, "static")] == ["5.0"]
+    assert [known.schedule for known in journal.known(work, ANSOR)] == ["1000", "999"]
+    assert [known.schedule for known in journal.known(work, Contender("static", "direct"))] == [
+        "5.0"
+    ]

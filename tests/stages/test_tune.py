@@ -72,7 +72,9 @@ def tuned(tmp_path_factory):
 def test_the_best_record_of_each_tuned_task_is_the_artifact(tuned):
     import tvm
 
+    from autopipe.schedules.conditions import Conditions
     from autopipe.schedules.replay import replay
+    from tests.stages.small_tuning import FACTS
 
     folder, _ = tuned
     (line,) = (folder / "out/records.jsonl").read_text().splitlines()
@@ -80,7 +82,10 @@ def test_the_best_record_of_each_tuned_task_is_the_artifact(tuned):
     assert (record["workload"], record["trials"]) == (WORKLOAD, 12)
     assert 0 < record["seconds"][0] < 0.1
     module = tvm.ir.load_json((folder / f"tasks/workloads/{WORKLOAD}.json").read_text())
-    assert "T.vectorized" in replay(module, record["trace"]).script()
+    assert (
+        "T.vectorized"
+        in replay(module, record["implementation"], record["schedule"], CONDITIONS).script()
+    )
 
 
 def test_the_report_says_how_each_task_went(tuned):

@@ -1,1 +1,9 @@
-"""Schedule templates, one file an op family: what it is for, its knobs, and the schedule."""
+"""Templates, one file a family of functions: the schedule, readable beside its knobs."""
+
+from typing import Final
+
+from autopipe.schedules.template import Template
+from autopipe.schedules.templates import contraction
+
+TEMPLATES: Final[tuple[Template, ...]] = (contraction,)
+"""Asked in this order; the first that serves a function schedules it."""

@@ -9,6 +9,7 @@ order.
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import tvm
 from tvm.s_tir import SBlock, Schedule
@@ -17,6 +18,9 @@ from tvm.s_tir.schedule import SBlockRV
 from autopipe.schedules.blocks import SPATIAL, bits, is_copy, is_product, is_spatial
 from autopipe.schedules.hardware import Hardware
 from autopipe.schedules.spread import ELEMENTS, PRODUCTS, spread
+
+NAME: Final = "contraction"
+VERSION: Final = 1
 
 CHAINS = 10
 """Independent sums that hide the latency of a fused multiply-add."""
@@ -88,7 +92,7 @@ def match(sch: Schedule) -> Contraction | None:
     )
 
 
-def tiles(found: Contraction, hardware: Hardware) -> Iterator[Tile]:
+def settings(found: Contraction, hardware: Hardware) -> Iterator[Tile]:
     """Yield every tile that fits the registers."""
     lanes = hardware.lanes(found.bits)
     for columns in _divisors(found.granule, MAX_VECTORS * lanes):
@@ -103,7 +107,7 @@ def tiles(found: Contraction, hardware: Hardware) -> Iterator[Tile]:
 
 def fill(found: Contraction, hardware: Hardware) -> Tile:
     """Return the knobs for a processor, without measuring: the tile of the least estimated time."""
-    return max(tiles(found, hardware), key=lambda tile: _promise(tile, found, hardware))
+    return max(settings(found, hardware), key=lambda tile: _promise(tile, found, hardware))
 
 
 def apply(sch: Schedule, found: Contraction, tile: Tile) -> None:

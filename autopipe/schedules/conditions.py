@@ -1,0 +1,25 @@
+"""What schedules are made for: the target, what is known of the processor, what is allowed."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import tvm
+
+from autopipe.compiler.target import tvm_target
+from autopipe.schedules.hardware import Hardware
+
+
+@dataclass(frozen=True, slots=True)
+class Conditions:
+    """What schedules are made for."""
+
+    target: tvm.target.Target
+    hardware: Hardware
+    fast_algorithms: bool = True
+    """Whether implementations that round differently, such as Winograd, may be used."""
+
+    @classmethod
+    def of(cls, target: Mapping[str, object], *, fast_algorithms: bool) -> "Conditions":
+        """Return the conditions for the resolved facts of `Facet.TARGET`; raises TargetError."""
+        found = tvm_target(target)
+        return cls(found, Hardware.of(found), fast_algorithms)

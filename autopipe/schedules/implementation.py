@@ -1,0 +1,49 @@
+"""What an implementation is: another PrimFunc that computes the same, with the same parameters.
+
+Work on weights (a packed layout, a Winograd kernel) is in blocks marked with TVM's annotation
+`meta_schedule.layout_rewrite_preproc`; the build takes them out and runs them once.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final, Protocol
+
+import tvm
+
+from autopipe.schedules.conditions import Conditions
+from autopipe.schedules.hardware import Hardware
+
+DIRECT: Final = "direct"
+"""The implementation that is the workload itself."""
+
+
+class Implementation(Protocol):
+    """A module that knows another way to compute a family of functions."""
+
+    @property
+    def NAME(self) -> str:  # noqa: N802 - a constant of a module
+        """Name in YAML, records and reports."""
+
+    @property
+    def FAST(self) -> bool:  # noqa: N802 - a constant of a module
+        """Whether it rounds differently, so that `numerics.fast_algorithms: false` forbids it."""
+
+    def rewrite(self, workload: tvm.IRModule) -> tvm.IRModule | None:
+        """Return the implementation as `main`, or None if it does not serve the workload."""
+
+    def gain(self, workload: tvm.IRModule, hardware: Hardware) -> float:
+        """Estimate how many times faster than `direct` it is: what engine `static` goes by."""
+
+
+def implementations(workload: tvm.IRModule, conditions: Conditions) -> Mapping[str, tvm.IRModule]:
+    """Return every implementation of a workload, by name, `direct` first."""
+    from autopipe.schedules.implementations import IMPLEMENTATIONS
+
+    found = {DIRECT: workload}
+    for implementation in IMPLEMENTATIONS:
+        if implementation.FAST and not conditions.fast_algorithms:
+            continue
+        module = implementation.rewrite(workload)
+        if module is not None:
+            found[implementation.NAME] = module
+    return MappingProxyType(found)

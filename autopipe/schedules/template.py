@@ -1,0 +1,90 @@
+"""What a template is: a schedule for a family of functions, with named knobs.
+
+AutoTVM's idea ("Learning to Optimize Tensor Programs", NeurIPS 2018), on TIR schedules. A template
+is a module of `templates/` with the names below. Engine `static` fills its knobs from hardware
+parameters, engine `autotvm` searches them; a record is the template's name and version and the
+values of the knobs, and makes the same schedule again.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from typing import Any, Protocol
+
+import tvm
+from tvm.s_tir import Schedule
+
+from autopipe.errors import StageError
+from autopipe.schedules.hardware import Hardware
+
+
+class Template(Protocol):
+    """A module that schedules a family of functions."""
+
+    @property
+    def NAME(self) -> str:  # noqa: N802 - a constant of a module
+        """Name in records and reports."""
+
+    @property
+    def VERSION(self) -> int:  # noqa: N802 - a constant of a module
+        """Bump when the same knobs would make another schedule."""
+
+    @property
+    def match(self) -> Any:  # noqa: ANN401 - `(Schedule) -> Found | None`
+        """Return what the knobs depend on, or None if the function is for another template."""
+
+    @property
+    def settings(self) -> Any:  # noqa: ANN401 - `(Found, Hardware) -> Iterator[Knobs]`
+        """Yield every possible setting of the knobs, a frozen dataclass of JSON values."""
+
+    @property
+    def fill(self) -> Any:  # noqa: ANN401 - `(Found, Hardware) -> Knobs`
+        """Return the setting for a processor that nothing was measured on."""
+
+    @property
+    def apply(self) -> Any:  # noqa: ANN401 - `(Schedule, Found, Knobs) -> None`
+        """Schedule the function; raises ScheduleError where TVM refuses."""
+
+
+def dump(template: Template, knobs: Any) -> str:  # noqa: ANN401 - the template's own dataclass
+    """Write a setting down, as `make` reads it."""
+    document = {"template": template.NAME, "version": template.VERSION, "knobs": asdict(knobs)}
+    return json.dumps(document, sort_keys=True)
+
+
+def blank(module: tvm.IRModule) -> Schedule:
+    """Return a schedule of a module to which nothing has been done."""
+    return Schedule(module, debug_mask="none", error_render_level="none")
+
+
+def make(
+    module: tvm.IRModule,
+    template: Template,
+    document: Mapping[str, Any],
+    hardware: Hardware,
+) -> Schedule:
+    """Return the schedule that a record describes.
+
+    Raises StageError if the template has changed or does not serve the function, and if the knobs
+    are none of its settings here.
+    """
+    if document.get("version") != template.VERSION:
+        raise StageError(
+            f"template {template.NAME} has version {template.VERSION},"
+            f" the record has {document.get('version')!r}"
+        )
+    sch = blank(module)
+    found = template.match(sch)
+    if found is None:
+        raise StageError(f"template {template.NAME} does not serve this function")
+    knobs = _setting(template.settings(found, hardware), document.get("knobs"))
+    if knobs is None:
+        raise StageError(
+            f"template {template.NAME} has no setting {json.dumps(document.get('knobs'))} here"
+        )
+    template.apply(sch, found, knobs)
+    return sch
+
+
+def _setting(settings: Iterator[Any], wanted: object) -> Any:  # noqa: ANN401 - as above
+    return next((knobs for knobs in settings if asdict(knobs) == wanted), None)
