@@ -7,9 +7,9 @@ from pydantic import Field, StringConstraints, model_validator
 
 from autopipe.config.contradiction import Contradiction, refuse
 from autopipe.config.distinct import Distinct
+from autopipe.config.engine_name import EngineName
 from autopipe.config.frozen import Frozen
 
-EngineName = Literal["ansor"]
 FallbackName = Literal["static", "default"]
 
 

@@ -19,6 +19,7 @@ from typing import Final, Protocol
 
 from autopipe.config import Target
 from autopipe.errors import SetupError, TargetError
+from autopipe.extensions import distributions
 from autopipe.pipeline import files
 from autopipe.pipeline.canonical import digest, seal, unseal
 from autopipe.pipeline.keys import Facts
@@ -179,6 +180,7 @@ _FACTS: Final[Mapping[Facet, Callable[[], dict[str, object]]]] = {
     Facet.TOOLCHAIN: _toolchain,
     Facet.REFERENCE: _reference,
     Facet.FRONTEND: _frontend,
+    Facet.EXTENSIONS: lambda: dict(distributions()),
 }
 
 

@@ -43,6 +43,8 @@ class Facet(StrEnum):
     """The linker that makes the shared library."""
     REFERENCE = "reference"
     """Versions of the runtimes that a build is compared with."""
+    EXTENSIONS = "extensions"
+    """Versions of the packages that register engines, templates or implementations."""
 
 
 @dataclass(frozen=True, slots=True)

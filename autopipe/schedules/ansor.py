@@ -13,6 +13,7 @@ from tvm.s_tir import Schedule
 from tvm.s_tir import meta_schedule as ms
 
 from autopipe.errors import StageError
+from autopipe.schedules.conditions import Conditions
 from autopipe.schedules.engine import Known, Problem
 from autopipe.schedules.intrinsics import register_cpu_intrinsics
 from autopipe.schedules.replay import apply, dump
@@ -37,10 +38,10 @@ class Ansor:
 
     name = "ansor"
 
-    def __init__(self, cores: int) -> None:
-        """Take how many threads the search itself may use."""
+    def __init__(self, conditions: Conditions) -> None:
+        """Take whose cores the search itself may use."""
         register_cpu_intrinsics()
-        self._cores = cores
+        self._cores = conditions.hardware.cores
         # One thread: more of them spin, and take ten times as long where the processor is shared.
         self._model = ms.cost_model.XGBModel(num_warmup_samples=_WARM, num_tuning_cores=1)
 

@@ -25,8 +25,8 @@ _DEADLINE: Final = 120.0
 _TAIL: Final = 500
 """Characters of an error that are worth keeping."""
 
-Engines = Callable[[], Mapping[str, Engine]]
-"""Makes the engines, by name; called in the child."""
+Engines = Mapping[str, Callable[[], Engine]]
+"""What makes each engine, by name; called in the child, when the first search of one begins."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +124,7 @@ def _serve(engines: Engines, arms: Sequence[Arm], link: Connection, parent: int)
         while True:
             arm, method, argument = json.loads(link.recv_bytes())
             try:
-                host = host or _Host(engines(), arms)
+                host = host or _Host(engines, arms)
                 answer = {"ok": getattr(host, method)(arm, argument)}
             except Exception as error:  # noqa: BLE001 - whatever it is, it costs this task only
                 reason = "".join(traceback.format_exception_only(error)).strip()
@@ -136,14 +136,17 @@ def _serve(engines: Engines, arms: Sequence[Arm], link: Connection, parent: int)
 class _Host:
     """The searches that live in the child, by the index of their arm."""
 
-    def __init__(self, engines: Mapping[str, Engine], arms: Sequence[Arm]) -> None:
-        self._engines = engines
+    def __init__(self, makers: Engines, arms: Sequence[Arm]) -> None:
+        self._makers = makers
         self._arms = arms
+        self._engines: dict[str, Engine] = {}
         self._searches: dict[int, Search] = {}
 
     def begin(self, index: int, known: Sequence[Mapping[str, Any]]) -> bool:
         arm = self._arms[index]
         problem = replace(arm.problem, known=_known(known))
+        if arm.engine not in self._engines:
+            self._engines[arm.engine] = self._makers[arm.engine]()
         search = self._engines[arm.engine].search(problem)
         if search is not None:
             self._searches[index] = search

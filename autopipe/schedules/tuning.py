@@ -21,7 +21,8 @@ from autopipe.records.record import Platform
 from autopipe.records.session import Session
 from autopipe.records.store import Store, Tally
 from autopipe.schedules.conditions import Conditions
-from autopipe.schedules.engine import Engine, Problem
+from autopipe.schedules.engine import Problem
+from autopipe.schedules.engines import engines
 from autopipe.schedules.fallback import fall
 from autopipe.schedules.implementation import implementations
 from autopipe.schedules.policy import engines_for
@@ -110,12 +111,8 @@ class _Tuning:
 
     def _searcher(self) -> Searcher:
         owners = {arm: (work, by) for work in self._works for arm, by in work.arms.items()}
-        return Searcher(self._engines, self._arms, lambda arm: self._journal.known(*owners[arm]))
-
-    def _engines(self) -> Mapping[str, Engine]:
-        from autopipe.schedules.ansor import Ansor
-
-        return {Ansor.name: Ansor(self._cores)}
+        makers = engines((arm.engine for arm in self._arms), self._conditions)
+        return Searcher(makers, self._arms, lambda arm: self._journal.known(*owners[arm]))
 
     def _work(self, task: Task, tally: Tally) -> Work:
         """Return a task as far as it has come, with an arm for each engine of the policy."""

@@ -31,7 +31,9 @@ class Build(Stage, frozen=True):
         "tasks": Need(Kind.TASKS),
         "tune": Need(Kind.RECORDS, optional=True),
     }
-    reads: ClassVar[frozenset[Facet]] = frozenset({Facet.TVM, Facet.TARGET, Facet.TOOLCHAIN})
+    reads: ClassVar[frozenset[Facet]] = frozenset(
+        {Facet.TVM, Facet.TARGET, Facet.TOOLCHAIN, Facet.EXTENSIONS}
+    )
 
     fallback: tuple[str, ...]
     """What schedules a task without a record."""

@@ -16,7 +16,9 @@ class Tune(Stage, frozen=True):
     version: ClassVar[int] = 1
     produces: ClassVar[Kind] = Kind.RECORDS
     needs: ClassVar[Mapping[str, Need]] = {"tasks": Need(Kind.TASKS)}
-    reads: ClassVar[frozenset[Facet]] = frozenset({Facet.TVM, Facet.TARGET, Facet.DEVICE})
+    reads: ClassVar[frozenset[Facet]] = frozenset(
+        {Facet.TVM, Facet.TARGET, Facet.DEVICE, Facet.EXTENSIONS}
+    )
 
     tuning: Tuning
     """Section `tuning` of the pipeline file."""

@@ -25,7 +25,7 @@ def matmul(size=32):
 
 
 def search(module, known=(), engine=None):
-    return (engine or Ansor(2)).search(Problem(task(), module, CONDITIONS, known, 8, 0))
+    return (engine or Ansor(CONDITIONS)).search(Problem(task(), module, CONDITIONS, known, 8, 0))
 
 
 @pytest.fixture(scope="module")

@@ -50,7 +50,7 @@ def measured():
 @pytest.fixture
 def searcher(measured):
     arms = [Arm("toy", Problem(task(i), None, CONDITIONS, (), 4, 0)) for i in range(len(NAMES))]
-    found = Searcher(lambda: {"toy": Engine()}, arms, lambda _: measured)
+    found = Searcher({"toy": Engine}, arms, lambda _: measured)
     yield found
     found.close()
 
@@ -93,7 +93,7 @@ def test_an_engine_that_can_not_be_made_is_an_error_of_the_search():
         raise ModuleNotFoundError("No module named 'xgboost'")
 
     found = Searcher(
-        missing, [Arm("toy", Problem(task(), None, CONDITIONS, (), 4, 0))], lambda _: []
+        {"toy": missing}, [Arm("toy", Problem(task(), None, CONDITIONS, (), 4, 0))], lambda _: []
     )
     with pytest.raises(SearchError, match="xgboost"):
         found.propose(0, 1)

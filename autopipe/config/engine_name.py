@@ -1,0 +1,25 @@
+"""Names of engines: ours, and those that installed packages register."""
+
+from typing import Annotated, Final
+
+from pydantic import AfterValidator, Field
+from pydantic_core import PydanticKnownError
+
+OURS: Final = ("ansor", "autotvm")
+"""The engines that are part of autopipe."""
+
+
+def _known(name: str) -> str:
+    if name in OURS:
+        return name
+    from autopipe import extensions
+
+    registered = [each.name for each in extensions.installed() if each.group == extensions.ENGINES]
+    if name not in registered:
+        known = " or ".join(repr(each) for each in (*OURS, *registered))
+        raise PydanticKnownError("literal_error", {"expected": known})
+    return name
+
+
+EngineName = Annotated[str, AfterValidator(_known), Field(examples=list(OURS))]
+"""One of `OURS`, or the name of an installed entry point of the group `autopipe.engines`."""
