@@ -122,6 +122,7 @@ def test_checked_in_pipelines_load_and_pass_the_schema(path):
         "layout: {conv2d: [NHWC, HWIO]}",
         "benchmark: {timeout: 500ms}",
         "target: {mattr: [+avx2], num_cores: null}",
+        "target: {kind: cuda, arch: nvidia/nvidia-h100, num_cores: 2}",
     ],
 )
 def test_the_schema_accepts_what_load_accepts(read, lines):
@@ -140,7 +141,7 @@ def test_the_schema_accepts_what_load_accepts(read, lines):
         ("benchmark: {timeout: 10}", "$.benchmark"),
         ("benchmark: {timeout: 10 min}", "$.benchmark"),
         ("benchmark: {against: [onnxruntime, onnxruntime]}", "$.benchmark"),
-        ("target: {kind: cuda}", "$.target.kind"),
+        ("target: {kind: rocm}", "$.target.kind"),
         ("package:\n  format: zip", "$.package"),
     ],
 )

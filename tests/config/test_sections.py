@@ -138,6 +138,34 @@ def test_a_feature_is_one_word_with_a_sign(refused, feature):
     assert "should match pattern" in said
 
 
+@pytest.mark.parametrize("arch", ["sm_90", "sm_90a", "sm_120f", "nvidia/nvidia-h100", "native"])
+def test_a_gpu_is_an_architecture_or_has_a_name(read, arch):
+    assert read(GOOD + f"target: {{kind: cuda, arch: {arch}}}\n").target.arch == arch
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ("arch: sm_90", ["target.arch: 'sm_90' is for kind cuda; a processor is named by mcpu"]),
+        (
+            "kind: cuda, mcpu: znver4, mattr: [+avx2], mtriple: x86_64-linux-gnu",
+            [
+                "target.mcpu: 'znver4' is for kind llvm; the host of a GPU is this machine",
+                "target.mattr: a list is for kind llvm; the host of a GPU is this machine",
+                "target.mtriple: 'x86_64-linux-gnu' is for kind llvm; the host of a GPU is this "
+                "machine",
+            ],
+        ),
+        ("kind: cuda, arch: compute_90", ["target.arch: 'compute_90' should match pattern"]),
+        ("kind: cuda, arch: sm_90 -lineinfo", ["'sm_90 -lineinfo' should match pattern"]),
+    ],
+)
+def test_fields_of_a_processor_are_not_those_of_a_gpu(refused, fields, said):
+    found = refused(GOOD + f"target: {{{fields}}}\n")
+    assert len(found) == len(said)
+    assert all(part in line for part, line in zip(said, found, strict=True))
+
+
 @pytest.mark.parametrize("name", ["../x", "", ".x", "a/b", "a b", "x" * 101, "a\n"])
 def test_a_name_is_a_file_name_everywhere(refused, name):
     (said,) = refused(GOOD, f"name={name!r}".replace("\\n", "\n\n"))
