@@ -14,6 +14,7 @@ from autopipe.compiler.layout import (
     layout_report,
 )
 from autopipe.compiler.legalize import legalize, unlowered
+from autopipe.compiler.transposed import plain_convolutions
 from autopipe.errors import ModelError
 
 
@@ -56,6 +57,7 @@ def optimize(
             transform.CanonicalizeBindings(),
             transform.DecomposeOpsForInference(),
         )(module)
+        module = plain_convolutions(module)
         # Phase 2: layouts
         module = convert_layout(module, layout, warn) if layout else module
         # Phase 3: clean up what the phases above left

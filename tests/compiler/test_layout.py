@@ -57,7 +57,7 @@ def test_where_tvm_gives_up_each_op_is_converted_by_itself(monkeypatch):
 
 
 def upsampled():
-    """A convolution, a transposed one, and a convolution again."""
+    """A convolution, a transposed one that no plain one can replace, and a convolution again."""
     x = relax.Var("x", relax.TensorType((1, 4, 6, 6), "float32"))
     shapes = {"k1": (8, 4, 3, 3), "t": (8, 4, 2, 2), "k2": (5, 4, 3, 3)}
     params = [relax.Var(name, relax.TensorType(s, "float32")) for name, s in shapes.items()]
@@ -65,7 +65,7 @@ def upsampled():
     with builder.function("main", [x, *params]):
         with builder.dataflow():
             y = builder.emit(relax.op.nn.relu(relax.op.nn.conv2d(x, params[0], padding=1)))
-            y = builder.emit(relax.op.nn.conv2d_transpose(y, params[1], strides=(2, 2)))
+            y = builder.emit(relax.op.nn.conv2d_transpose(y, params[1], dilation=(2, 2)))
             y = builder.emit(relax.op.nn.conv2d(y, params[2], padding=1))
             out = builder.emit_output(y)
         builder.emit_func_output(out)
