@@ -1,3 +1,5 @@
+from typing import Any
+
 import numpy as np
 import pytest
 from tvm import relax
@@ -23,7 +25,7 @@ def ops(module):
     return [v.op.name.removeprefix("relax.") for v in values if isinstance(v, relax.Call)]
 
 
-CASES = {
+CASES: dict[str, tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = {
     "as many taps as steps": ((2, 6, 5, 4), (6, 4, 2, 2), {"strides": 2}),
     "overlapping": ((2, 6, 5, 4), (6, 4, 4, 4), {"strides": 2, "padding": 1}),
     "taps that do not divide": (
