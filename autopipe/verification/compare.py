@@ -43,6 +43,10 @@ _EDGE_SLACK = 10.0
 right programs differ then by more than on data. A wrong one differs by more still."""
 
 
+_WAVERING = 4.0
+"""Roundings inside a model, against those of its inputs that the reference was tried with."""
+
+
 class Comparison(Frozen, frozen=True):
     """What comparing one output on one case showed."""
 
@@ -82,6 +86,21 @@ def tolerance(
         rtol=default.rtol * slack if rtol is None else rtol,
         atol=default.atol * slack * (magnitude or 1.0) if atol is None else atol,
     )
+
+
+def widened(allowed: Tolerance, reference: np.ndarray, nudged: np.ndarray) -> Tolerance:
+    """Return the tolerance, wider where the reference itself wavers on inputs a rounding away.
+
+    Far outside what a model is made for, a softmax may have to tell numbers apart that differ by
+    less than their rounding; two right programs then need not agree.
+    """
+    if reference.dtype.kind != "f" or reference.shape != nudged.shape:
+        return allowed
+    with np.errstate(all="ignore"):
+        wavers = np.abs(reference.astype(np.float64) - nudged.astype(np.float64)).max(initial=0.0)
+    if not np.isfinite(wavers):
+        return allowed
+    return Tolerance(rtol=allowed.rtol, atol=allowed.atol + _WAVERING * float(wavers))
 
 
 def magnitude(array: np.ndarray) -> float:

@@ -9,6 +9,8 @@ from autopipe.compiler.runtime import Port
 
 _ARBITRARY_INTEGERS = 128
 """Upper bound of integers that select nothing: large enough to tell values apart."""
+_NUDGE = 2.0
+"""Units in the last place."""
 _FACTORS = {"large": 100.0, "small": 1e-3}
 
 
@@ -41,6 +43,21 @@ def cases(
     for edge in edges:
         arrays = {name: _edge(edge, array, limits.get(name)) for name, array in base.items()}
         yield Case(edge, edge=True, arrays=arrays)
+
+
+def nudged(case: Case, seed: int) -> Case:
+    """Return the case with each float a few roundings away: what no program can tell apart."""
+    generator = np.random.Generator(np.random.PCG64(seed))
+    arrays = {}
+    for name, array in case.arrays.items():
+        moved = array
+        if array.dtype.kind == "f":
+            signs = generator.choice([-1.0, 1.0], array.shape)
+            moved = np.asarray(
+                array * (1 + signs * _NUDGE * np.finfo(array.dtype).eps), array.dtype
+            )
+        arrays[name] = moved
+    return Case(f"{case.name}, nudged", edge=case.edge, arrays=arrays)
 
 
 def draw(

@@ -13,6 +13,7 @@ from autopipe.verification.compare import (
     constant,
     magnitude,
     tolerance,
+    widened,
 )
 
 TOLERANCE = Tolerance(rtol=1e-3, atol=1e-4)
@@ -202,3 +203,12 @@ def test_edges_have_slack_and_what_the_user_says_has_none():
     literal = tolerance(np.dtype("float32"), 2.0, 1e-5, 1e-6, edge=True)
     assert (literal.rtol, literal.atol) == (1e-5, 1e-6)
     assert tolerance(np.dtype("int32"), 2.0, None, None, edge=True) == EXACT
+
+
+def test_an_output_that_wavers_by_itself_may_differ_by_more():
+    narrow = Tolerance(rtol=0.0, atol=1e-3)
+    steady, jumpy = np.array([1.0, 2.0], "f"), np.array([1.0, 2.5], "f")
+    assert widened(narrow, steady, steady) == narrow
+    assert widened(narrow, steady, jumpy).atol == pytest.approx(1e-3 + 4 * 0.5)
+    assert widened(narrow, steady, np.array([1.0, np.nan], "f")) == narrow
+    assert widened(narrow, np.array([1, 2]), np.array([1, 3])) == narrow

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from autopipe.compiler.runtime import Port
-from autopipe.verification.inputs import cases
+from autopipe.verification.inputs import Case, cases, nudged
 
 DTYPES = ["bool", "int8", "uint8", "int32", "int64", "float16", "float32", "float64"]
 
@@ -59,3 +59,12 @@ def test_bytes_use_their_whole_range():
     assert values(drawn("int8", shape=(5000,))["random-0"]).min() == -128
     assert values(drawn("uint8")["large"]).min() == 255
     assert set(np.unique(values(drawn("bool")["random-0"]))) == {False, True}
+
+
+def test_a_nudge_moves_each_float_by_a_rounding_and_leaves_integers():
+    case = Case("large", edge=True, arrays={"x": np.full(100, 3.0, "f"), "i": np.arange(4)})
+    moved = nudged(case, seed=0).arrays
+    step = np.abs(moved["x"] - np.float32(3.0))
+    assert (step > 0).all()
+    assert (step < 3 * 3e-7).all()
+    assert (moved["i"] == np.arange(4)).all()
