@@ -1,5 +1,7 @@
 """A tuning task as a plain value: what filters, the policy, tuning and reports know of it."""
 
+from pydantic import JsonValue
+
 from autopipe.config.frozen import Frozen
 
 
@@ -27,6 +29,8 @@ class Task(Frozen, frozen=True):
     """How often one inference calls them."""
     ops: tuple[str, ...]
     """Relax ops inside, in dataflow order, without the `relax.` prefix."""
+    attributes: tuple[dict[str, JsonValue], ...] = ()
+    """Attributes of each of these ops, such as `{"strides": [1, 1], "groups": 1}`."""
     kind: str
     """The function's op pattern: elementwise, broadcast, injective, reduction,
     out_elementwise_fusable or opaque."""
@@ -40,5 +44,7 @@ class Task(Frozen, frozen=True):
     """Floating-point operations of one call, as TVM counts them."""
     bytes: int
     """Bytes of all arguments of one call."""
+    share: float = 0.0
+    """Estimated part of the time of all tasks that its calls take."""
     dropped: str | None
     """Why the task is not tuned; null if it is kept."""

@@ -88,6 +88,7 @@ def _task(index: int, found: Workload, names: Sequence[str], info: FunctionInfo)
         functions=tuple(names),
         calls=1,
         ops=tuple(op["op"] for op in info.ops),
+        attributes=tuple(op["attrs"] for op in info.ops),
         kind=PATTERNS[info.pattern],
         reductions=sum(map(_is_reduction, blocks)),
         inputs=tuple(tensor for tensor, out in tensors if not out),

@@ -3,32 +3,52 @@
 from collections.abc import Iterator
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, StringConstraints, model_validator
+from pydantic import Field, model_validator
 
 from autopipe.config.contradiction import Contradiction, refuse
 from autopipe.config.distinct import Distinct
 from autopipe.config.engine_name import EngineName
 from autopipe.config.frozen import Frozen
+from autopipe.config.implementation_name import ImplementationGlob
+from autopipe.config.match import Match
 
 FallbackName = Literal["static", "default"]
-
-
-class Match(Frozen, frozen=True):
-    """Which tasks a rule is for."""
-
-    op: Annotated[str, StringConstraints(min_length=1)] = "*"
-    """Glob over the names of the ops in the task, such as `conv2d*`; one op that fits is enough."""
+Chain = Annotated[Distinct[FallbackName], Field(min_length=1)]
 
 
 class Rule(Frozen, frozen=True):
     """One rule of the policy."""
 
-    match: Match = Match()
+    match: Match = Field(default_factory=Match)
     """Which tasks the rule is for."""
-    engines: Distinct[EngineName] = ("ansor",)
-    """Engines that propose schedules; empty leaves the task to the fallback."""
-    select: Literal["best"] = "best"
-    """How the winner is chosen: `best` is the fastest measured."""
+    engines: Distinct[EngineName] = ("autotvm", "ansor")
+    """Engines that propose schedules: `autotvm` searches the knobs of templates, `ansor` without
+    templates, an installed package may bring others. Empty leaves the task to the fallback."""
+    implementations: Annotated[Distinct[ImplementationGlob], Field(min_length=1)] | None = None
+    """Globs over the names of the implementations that may be used, such as `direct`. Null is
+    all of them, but for `ansor`, which then searches `direct` alone."""
+    select: Literal["best", "first"] = "best"
+    """How the winner is chosen: `best` is the fastest measured, of all engines; `first` is the
+    fastest of the first engine in the list that has a schedule, and no other engine is tuned."""
+    shares: dict[EngineName, Annotated[float, Field(gt=0, le=1)]] = {}
+    """Part of a task's trials that goes to an engine, while it has any to propose. What is left
+    goes to the other engines, by what they have brought."""
+    fallback: Chain | None = None
+    """The fallback of these tasks; null is `schedules.fallback`."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        refuse("rule", self._contradictions())
+        return self
+
+    def _contradictions(self) -> Iterator[Contradiction]:
+        for engine, share in self.shares.items():
+            if engine not in self.engines:
+                yield ("shares", engine), share, f"can not be spent: `engines` lacks {engine}"
+        if self.shares and self.select == "first":
+            yield ("shares",), self.shares, "divides nothing: `select: first` tunes one engine"
+        if (total := sum(self.shares.values())) > 1 + 1e-9:
+            yield ("shares",), self.shares, f"should sum to 1 at most, not to {total:g}"
 
 
 class Schedules(Frozen, frozen=True):
@@ -36,10 +56,10 @@ class Schedules(Frozen, frozen=True):
 
     rules: tuple[Rule, ...] = (Rule(),)
     """Rules in order; a task that none matches goes to the fallback."""
-    fallback: Annotated[Distinct[FallbackName], Field(min_length=1)] = ("static", "default")
+    fallback: Chain = ("static", "default")
     """What schedules a task without a usable record; the first that serves it does. `static` is a
     template, its knobs filled from hardware parameters; `default` is parallel outer and vectorized
-    inner loops. Neither is searched; in tuning, each task's is timed before anything else."""
+    inner loops. Neither is searched; in tuning they are timed before anything else."""
 
     @model_validator(mode="after")
     def _reachable(self) -> Self:
@@ -47,9 +67,11 @@ class Schedules(Frozen, frozen=True):
         return self
 
     def _never_asked(self) -> Iterator[Contradiction]:
-        """Yield the rule behind one that matches every task."""
-        for position, rule in enumerate(self.rules[1:], start=1):
-            if self.rules[position - 1].match == Match():
-                why = f"never applies: rule {position - 1} before it matches every task"
-                yield ("rules", position), rule, why
-                return
+        """Yield the first rule behind one that takes all its tasks."""
+        for position, rule in enumerate(self.rules):
+            for earlier, other in enumerate(self.rules[:position]):
+                if other.match in (Match(), rule.match):
+                    what = "every task" if other.match == Match() else "the same tasks"
+                    why = f"never applies: rule {earlier} before it matches {what}"
+                    yield ("rules", position), rule, why
+                    return

@@ -117,7 +117,7 @@ def _type(node: _Node) -> str:
     if "items" in node:
         return f"list of {_type(node['items'])}"
     if "additionalProperties" in node:
-        keys = _type(node.get("propertyNames", {"type": "string"}))
+        keys = _type({"type": "string", **node.get("propertyNames", {})})
         return f"mapping of {keys} to {_type(node['additionalProperties'])}"
     return _scalar_type(node)
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, StringConstraints, model_validator
+from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
 from autopipe.config.contradiction import Contradiction, refuse
 from autopipe.config.frozen import Frozen
@@ -13,6 +13,31 @@ Feature = Annotated[str, StringConstraints(pattern=r"^[+-][A-Za-z0-9_.-]+$")]
 Arch = Annotated[
     str, StringConstraints(pattern=r"^(native|sm_[0-9]+[af]?|nvidia/[A-Za-z0-9,_.-]+)$")
 ]
+Bytes = Annotated[int, Field(ge=1024, le=2**40)]
+
+_NEEDED = ((256, "avx512f"), (128, "avx"))
+"""Beyond this width of a vector a processor of the x86 kind needs that feature."""
+
+
+def _power_of_two(value: int) -> int:
+    if value & (value - 1):
+        raise ValueError(f"{value} is not a power of two")
+    return value
+
+
+class Hardware(Frozen, frozen=True):
+    """What schedules that were not measured go by; null is what the processor has."""
+
+    vector_bits: Annotated[int, Field(ge=64, le=2048), AfterValidator(_power_of_two)] | None = None
+    """Width of the vectors in a schedule; the processor's own at most."""
+    registers: Annotated[int, Field(ge=4, le=256)] | None = None
+    """Vector registers a schedule may fill; as many as the processor has at most."""
+    l1: Bytes | None = None
+    """Bytes of a core's first-level data cache."""
+    l2: Bytes | None = None
+    """Bytes of a core's second-level cache."""
+    l3: Bytes | None = None
+    """Bytes of the cache that the cores share."""
 
 
 class Target(Frozen, frozen=True):
@@ -32,6 +57,8 @@ class Target(Frozen, frozen=True):
     num_cores: Annotated[int, Field(ge=1, le=1024)] | None = None
     """Threads the model runs on: in tuning, verification, benchmark and the package. Null is
     every core this process may use."""
+    hardware: Hardware = Hardware()
+    """Hardware parameters, where schedules should not go by the processor's own."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -39,7 +66,8 @@ class Target(Frozen, frozen=True):
         return self
 
     def _contradictions(self) -> Iterator[Contradiction]:
-        """Yield each field that is not for this kind."""
+        """Yield each field that is not for this kind, or says what others deny."""
+        yield from self._impossible_hardware()
         if self.kind == "llvm" and self.arch is not None:
             yield ("arch",), self.arch, "is for kind cuda; a processor is named by mcpu"
         if self.kind == "cuda":
@@ -47,3 +75,15 @@ class Target(Frozen, frozen=True):
                 value = getattr(self, name)
                 if value != type(self).model_fields[name].default:
                     yield (name,), value, "is for kind llvm; the host of a GPU is this machine"
+
+    def _impossible_hardware(self) -> Iterator[Contradiction]:
+        given = self.hardware
+        for bits, feature in _NEEDED:
+            if (given.vector_bits or 0) > bits and f"-{feature}" in self.mattr:
+                why = f"contradicts `mattr`, which takes {feature} away: {bits} at most"
+                yield ("hardware", "vector_bits"), given.vector_bits, why
+                break
+        for small, large in (("l1", "l2"), ("l2", "l3")):
+            size, limit = getattr(given, small), getattr(given, large)
+            if size and limit and size > limit:
+                yield ("hardware", small), size, f"should not be more than `{large}`, {limit}"

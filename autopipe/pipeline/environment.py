@@ -21,6 +21,7 @@ from autopipe.config import Target
 from autopipe.errors import SetupError, TargetError
 from autopipe.extensions import distributions
 from autopipe.pipeline import files
+from autopipe.pipeline.caches import caches
 from autopipe.pipeline.canonical import digest, seal, unseal
 from autopipe.pipeline.keys import Facts
 from autopipe.pipeline.stage import Facet
@@ -92,6 +93,10 @@ def resolve(target: Target, stack: Stack) -> dict[str, object]:
         "mattr": [*lacks, *target.mattr],
         "mtriple": mtriple,
         "num_cores": target.num_cores or len(os.sched_getaffinity(0)),
+        "hardware": {
+            **caches(stack["mcpu"] if native else target.mcpu, here=native),
+            **target.hardware.model_dump(exclude_none=True),
+        },
     }
 
 

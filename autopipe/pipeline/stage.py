@@ -36,7 +36,8 @@ class Facet(StrEnum):
     FRONTEND = "frontend"
     """Versions of the libraries that read and clean up model files."""
     TARGET = "target"
-    """The resolved target: kind, mcpu, mattr, mtriple, num_cores; never `native`."""
+    """The resolved target: kind, mcpu, mattr, mtriple, num_cores, and hardware: cache sizes and
+    what the user states; never `native`."""
     DEVICE = "device"
     """The machine that measures."""
     TOOLCHAIN = "toolchain"

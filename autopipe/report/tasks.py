@@ -7,14 +7,14 @@ from autopipe.report.units import count
 from autopipe.task import Task, Tensor
 
 WIDTH = 80
-_HEADER = ("#", "calls", "FLOPs", "bytes", "kind")
+_HEADER = ("#", "share", "calls", "FLOPs", "bytes", "kind")
 _GAP = "  "
 _INDENT = "      "
 _KINDS = {"out_elementwise_fusable": "out_ewise"}  # the one that is too long; TVM writes OutEWise
 
 
 def table(tasks: Sequence[Task]) -> str:
-    """Show each task in 80 columns: its numbers, its shapes, and why it is dropped."""
+    """Show each task in 80 columns: share of the time, work, shapes, and why it is dropped."""
     rows = [_HEADER, *map(_cells, tasks)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     room = WIDTH - sum(widths) - len(_GAP) * len(widths)
@@ -29,7 +29,10 @@ def table(tasks: Sequence[Task]) -> str:
 
 def _cells(task: Task) -> tuple[str, ...]:
     kind = escape(_KINDS.get(task.kind, task.kind), 12)
-    return (str(task.index), str(task.calls), count(task.flops), count(task.bytes), kind)
+    return (
+        str(task.index), f"{task.share:.1%}", str(task.calls), count(task.flops),
+        count(task.bytes), kind,
+    )  # fmt: skip
 
 
 def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
@@ -52,5 +55,6 @@ def _summary(tasks: Sequence[Task]) -> str:
     share = sum(task.flops * task.calls for task in kept) / total if total else 0.0
     return (
         f"{len(tasks)} tasks, {len(kept)} kept: "
-        f"{share:.1%} of {count(total)} floating-point operations"
+        f"{share:.1%} of {count(total)} FLOPs, "
+        f"{sum(task.share for task in kept):.1%} of the estimated time"
     )

@@ -22,4 +22,5 @@ class Conditions:
     def of(cls, target: Mapping[str, object], *, fast_algorithms: bool) -> "Conditions":
         """Return the conditions for the resolved facts of `Facet.TARGET`; raises TargetError."""
         found = tvm_target(target)
-        return cls(found, Hardware.of(found), fast_algorithms)
+        stated = target.get("hardware", {})
+        return cls(found, Hardware.of(found, stated), fast_algorithms)  # type: ignore[arg-type]

@@ -14,10 +14,10 @@ class Tasks(Stage, frozen=True):
     """Extract and filter the tuning tasks."""
 
     name: ClassVar[str] = "tasks"
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     produces: ClassVar[Kind] = Kind.TASKS
     needs: ClassVar[dict[str, Need]] = {"lower": Need(Kind.LOWERED)}
-    reads: ClassVar[frozenset[Facet]] = frozenset({Facet.TVM})
+    reads: ClassVar[frozenset[Facet]] = frozenset({Facet.TVM, Facet.TARGET})
 
     filters: config.Tasks
     """Which tasks are kept."""
@@ -32,6 +32,8 @@ class Tasks(Stage, frozen=True):
         from autopipe.compiler import module_io
         from autopipe.compiler.op_info import FunctionInfo
         from autopipe.compiler.tasks import extract_tasks
+        from autopipe.schedules.conditions import Conditions
+        from autopipe.schedules.roofline import with_shares
 
         source = ctx.inputs["lower"]
         described = json.loads((source / "functions.json").read_text(encoding="utf-8"))
@@ -42,7 +44,8 @@ class Tasks(Stage, frozen=True):
         extracted, workloads = extract_tasks(
             module_io.load_module(source / "module.json"), functions
         )
-        tasks = apply_filters(extracted, self.filters)
+        conditions = Conditions.of(ctx.facts[Facet.TARGET], fast_algorithms=True)
+        tasks = apply_filters(with_shares(extracted, conditions.hardware), self.filters)
         kept = sum(task.dropped is None for task in tasks)
         if not kept and not self.filters.allow_empty:
             raise ConfigError(_nothing_left(len(tasks)))

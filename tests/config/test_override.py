@@ -1,6 +1,7 @@
 import pytest
 
-from autopipe.config.schedules import Match, Rule
+from autopipe.config.match import Match
+from autopipe.config.schedules import Rule
 from tests.config.conftest import GOOD
 
 RULES = GOOD + "schedules: {rules: [{match: {op: conv2d}, engines: []}, {}]}\n"

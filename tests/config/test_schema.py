@@ -168,7 +168,10 @@ def test_a_field_may_have_any_name():
     ("at", "keys"),
     [
         (("model", "inputs", "gpu_0/data_0"), ("shape", "dtype")),
-        (("schedules", "rules", 3, "match"), ("op",)),
+        (
+            ("schedules", "rules", 3, "match"),
+            ("op", "kind", "attributes", "layout", "shape", "dtype", "share"),
+        ),
         (("package",), ("format",)),
         (("name",), ()),
         (("no", "such"), ()),

@@ -170,3 +170,18 @@ def test_fields_of_a_processor_are_not_those_of_a_gpu(refused, fields, said):
 def test_a_name_is_a_file_name_everywhere(refused, name):
     (said,) = refused(GOOD, f"name={name!r}".replace("\\n", "\n\n"))
     assert said.startswith("--set name: ")
+
+
+@pytest.mark.parametrize(
+    ("hardware", "says"),
+    [
+        ("{vector_bits: 384}", "hardware.vector_bits: 384 is not a power of two"),
+        ("{vector_bits: 4096}", "hardware.vector_bits: 4096 should be less than or equal to 2048"),
+        ("{vector_bits: 512}, mattr: [-avx512f]", "512 contradicts `mattr`, which takes avx512f"),
+        ("{registers: 2}", "hardware.registers: 2 should be greater than or equal to 4"),
+        ("{l1: 65536, l2: 32768}", "hardware.l1: 65536 should not be more than `l2`, 32768"),
+    ],
+)
+def test_hardware_that_can_not_be_is_refused(refused, hardware, says):
+    (said,) = refused(GOOD + f"target: {{hardware: {hardware}}}\n")
+    assert says in said

@@ -5,8 +5,10 @@ from pathlib import Path
 import pytest
 
 from autopipe.config import Target
+from autopipe.config.target import Hardware
 from autopipe.errors import SetupError, TargetError
 from autopipe.pipeline import environment
+from autopipe.pipeline.caches import KIB, MIB, caches
 from autopipe.pipeline.canonical import digest
 from autopipe.pipeline.environment import Host, linker, requirement, resolve, version
 from autopipe.pipeline.stage import Facet
@@ -33,20 +35,37 @@ def test_native_becomes_what_this_machine_is() -> None:
         "mattr": [],
         "mtriple": "x86_64-linux-gnu",
         "num_cores": len(os.sched_getaffinity(0)),
+        "hardware": caches("znver4", here=True),
     }
 
 
 def test_what_is_named_stays() -> None:
     target = Target(
-        mcpu="cortex-a76", mattr=("+dotprod",), mtriple="aarch64-linux-gnu", num_cores=4
-    )
+        mcpu="cortex-a76", mattr=("+dotprod",), mtriple="aarch64-linux-gnu", num_cores=4,
+        hardware=Hardware(vector_bits=64, l2=256 * KIB),
+    )  # fmt: skip
     assert resolve(target, STACK) == {
         "kind": "llvm",
         "mcpu": "cortex-a76",
         "mattr": ["+dotprod"],
         "mtriple": "aarch64-linux-gnu",
         "num_cores": 4,
+        "hardware": {"l1": 64 * KIB, "l2": 256 * KIB, "l3": 2 * MIB, "vector_bits": 64},
     }
+
+
+def test_cache_sizes_are_what_the_kernel_says(tmp_path: Path) -> None:
+    for index, (level, kind, size) in enumerate(
+        [("1", "Data", "48K"), ("1", "Instruction", "32K"), ("2", "Unified", "2M"), ("3", "", "?")]
+    ):
+        entry = tmp_path / f"index{index}"
+        entry.mkdir()
+        for name, text in (("level", level), ("type", kind), ("size", size)):
+            (entry / name).write_text(f"{text}\n")
+    known = {"l1": 48 * KIB, "l2": 2 * MIB, "l3": 32 * MIB}
+    assert caches("znver4", here=True, folder=tmp_path) == known
+    assert caches("znver4", here=False, folder=tmp_path)["l1"] == 32 * KIB
+    assert set(caches("no-such", here=True, folder=tmp_path / "none")) == {"l1", "l2", "l3"}
 
 
 def test_native_on_a_foreign_triple_is_refused() -> None:

@@ -1,0 +1,40 @@
+"""How long a task takes at best, from its arithmetic and its memory traffic.
+
+The roofline model (Williams, Waterman, Patterson, CACM 2009), in cycles, since only ratios count.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from autopipe.schedules.hardware import Hardware
+from autopipe.task import Task
+
+_FLOPS: Final = 4
+"""Operations a cycle on each lane of a vector: two units that multiply and add."""
+
+_NEAR, _FAR = 16.0, 4.0
+"""Bytes a cycle and core, from the shared cache and from memory."""
+
+
+def cycles(task: Task, hardware: Hardware) -> float:
+    """Return the least cycles of one call; what has no size that is known takes none."""
+    bits = max((_bits(tensor.dtype) for tensor in task.outputs), default=32)
+    compute = task.flops / (_FLOPS * hardware.lanes(bits) * hardware.cores)
+    speed = _NEAR if task.bytes <= hardware.l3 else _FAR
+    return max(compute, task.bytes / (speed * hardware.cores))
+
+
+def with_shares(tasks: Sequence[Task], hardware: Hardware) -> list[Task]:
+    """Return the same tasks, each with its estimated share of the time of all of them."""
+    times = [task.calls * cycles(task, hardware) for task in tasks]
+    total = sum(times) or 1.0
+    return [
+        task.model_copy(update={"share": time / total})
+        for task, time in zip(tasks, times, strict=True)
+    ]
+
+
+def _bits(dtype: str) -> int:
+    found = re.search(r"\d+", dtype)
+    return max(8, int(found[0])) if found else 8
