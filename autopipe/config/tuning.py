@@ -1,6 +1,6 @@
 """Section `tuning`: how much is measured, and how."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -45,6 +45,9 @@ class Tuning(Frozen, frozen=True):
     """Limits of the search."""
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
     """Seed of the search. It does not make tuning repeatable: times decide, and times vary."""
+    tuner: Literal["model", "random", "grid"] = "model"
+    """How engine `autotvm` goes through the settings of a template's knobs: `model` measures what
+    a cost model trained on all tasks promises most of, `random` any, `grid` one after the other."""
     batch: Annotated[int, Field(ge=1, le=1024)] = 32
     """Candidates a task proposes, and has measured, at a time."""
     measure: Measure = Measure()

@@ -36,6 +36,8 @@ class Problem:
     batch: int
     """Schedules that will be asked for at a time, at most."""
     seed: int
+    tuner: str = "model"
+    """Which order a search of knobs takes: `tuning.tuner` of the pipeline file."""
 
 
 class Search(Protocol):

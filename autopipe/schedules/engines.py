@@ -18,8 +18,14 @@ def _ansor(conditions: Conditions) -> Engine:
     return Ansor(conditions)
 
 
-ENGINES: Final[Mapping[str, Maker]] = {"ansor": _ansor}
-"""What makes our engines, by the name that YAML gives them; TVM's search is slow to import."""
+def _autotvm(conditions: Conditions) -> Engine:
+    from autopipe.schedules.autotvm import AutoTVM
+
+    return AutoTVM(conditions)
+
+
+ENGINES: Final[Mapping[str, Maker]] = {"ansor": _ansor, "autotvm": _autotvm}
+"""What makes our engines, by the name that YAML gives them; only what is used is imported."""
 
 
 def engines(names: Iterable[str], conditions: Conditions) -> dict[str, Callable[[], Engine]]:

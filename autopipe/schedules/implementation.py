@@ -36,11 +36,14 @@ class Implementation(Protocol):
 
 
 def implementations(workload: tvm.IRModule, conditions: Conditions) -> Mapping[str, tvm.IRModule]:
-    """Return every implementation of a workload, by name, `direct` first."""
-    from autopipe.schedules.implementations import IMPLEMENTATIONS
+    """Return every implementation of a workload, by name, `direct` first.
+
+    A GPU has no other: they are all made for the caches and vectors of processors.
+    """
+    from autopipe.schedules.implementations import rewrites
 
     found = {DIRECT: workload}
-    for implementation in IMPLEMENTATIONS:
+    for implementation in () if conditions.hardware.gpu else rewrites():
         if implementation.FAST and not conditions.fast_algorithms:
             continue
         module = implementation.rewrite(workload)

@@ -11,7 +11,7 @@ from autopipe.errors import StageError
 from autopipe.schedules.conditions import Conditions
 from autopipe.schedules.implementation import implementations
 from autopipe.schedules.template import make
-from autopipe.schedules.templates import TEMPLATES
+from autopipe.schedules.templates import templates
 
 _REFUSALS = (RuntimeError, ValueError, TypeError, LookupError)
 """All that TVM raises."""
@@ -55,7 +55,7 @@ def replay(
 
 def _filled(module: tvm.IRModule, document: dict[str, Any], conditions: Conditions) -> tvm.IRModule:
     name = document.get("template")
-    template = next((template for template in TEMPLATES if name == template.NAME), None)
+    template = next((template for template in templates() if name == template.NAME), None)
     if template is None:
         raise StageError(f"there is no template {name!r}")
     try:

@@ -10,12 +10,11 @@ from collections.abc import Iterator
 import tvm
 
 from autopipe.schedules.conditions import Conditions
-from autopipe.schedules.hardware import Hardware
 from autopipe.schedules.implementation import DIRECT, implementations
-from autopipe.schedules.implementations import IMPLEMENTATIONS
+from autopipe.schedules.implementations import rewrites
 from autopipe.schedules.planned import Planned
-from autopipe.schedules.template import blank, dump
-from autopipe.schedules.templates import TEMPLATES
+from autopipe.schedules.serving import serve
+from autopipe.schedules.template import dump
 
 
 def plan(workload: tvm.IRModule, conditions: Conditions) -> Planned | None:
@@ -26,25 +25,11 @@ def plan(workload: tvm.IRModule, conditions: Conditions) -> Planned | None:
 def plans(workload: tvm.IRModule, conditions: Conditions) -> Iterator[Planned]:
     """Yield a schedule for each implementation that a template serves, the most promising first."""
     gains = {DIRECT: 1.0}
-    for implementation in IMPLEMENTATIONS:
+    for implementation in rewrites():
         gains[implementation.NAME] = implementation.gain(workload, conditions.hardware)
     every = implementations(workload, conditions)
     for name in sorted(every, key=lambda name: -gains[name]):
-        planned = _fill(name, every[name], conditions.hardware)
-        if planned is not None:
-            yield planned
-
-
-def _fill(implementation: str, module: tvm.IRModule, hardware: Hardware) -> Planned | None:
-    """Return the schedule of the first template that serves an implementation."""
-    for template in TEMPLATES:
-        sch = blank(module)
-        try:
-            found = template.match(sch)
-            if found is not None:
-                knobs = template.fill(found, hardware)
-                template.apply(sch, found, knobs)
-                return Planned(implementation, dump(template, knobs), sch.mod)
-        except RuntimeError:  # TIR without blocks, or a schedule that TVM refuses
-            continue
-    return None
+        served = serve(every[name], conditions.hardware)
+        if served is not None:
+            schedule = dump(served.template, served.knobs)
+            yield Planned(name, schedule, served.schedule.mod)

@@ -68,6 +68,8 @@ def make(
     Raises StageError if the template has changed or does not serve the function, and if the knobs
     are none of its settings here.
     """
+    if hardware.gpu:
+        raise StageError(f"template {template.NAME} is for processors, the target is a GPU")
     if document.get("version") != template.VERSION:
         raise StageError(
             f"template {template.NAME} has version {template.VERSION},"
@@ -87,4 +89,13 @@ def make(
 
 
 def _setting(settings: Iterator[Any], wanted: object) -> Any:  # noqa: ANN401 - as above
-    return next((knobs for knobs in settings if asdict(knobs) == wanted), None)
+    """Return the setting with these values, of these types, or None: JSON's 1 is not its true."""
+    if not isinstance(wanted, dict):
+        return None
+    plain = {name: value for name, value in wanted.items() if not isinstance(value, list | dict)}
+    text = json.dumps(wanted, sort_keys=True)
+    for knobs in settings:
+        likely = all(getattr(knobs, name, None) == value for name, value in plain.items())
+        if likely and json.dumps(asdict(knobs), sort_keys=True) == text:
+            return knobs
+    return None

@@ -132,9 +132,14 @@ class _Tuning:
         arms = {}
         for engine, (name, body) in product(engines, every.items()):
             arms[len(self._arms)] = Contender(engine, name)
-            seed = self._plan.tuning.seed
+            tuning = self._plan.tuning
             self._arms.append(
-                Arm(engine, Problem(task, body, self._conditions, (), self._batch, seed))
+                Arm(
+                    engine,
+                    Problem(
+                        task, body, self._conditions, (), self._batch, tuning.seed, tuning.tuner
+                    ),
+                )
             )
 
         def candidate(implementation: str, schedule: str) -> Candidate:

@@ -2,7 +2,15 @@
 
 from typing import Final
 
-from autopipe.schedules.implementation import Implementation
+from autopipe import extensions
+from autopipe.schedules.implementation import DIRECT, Implementation
 
 IMPLEMENTATIONS: Final[tuple[Implementation, ...]] = ()
 """Modules with `NAME`, `FAST`, `rewrite` and `gain`."""
+
+
+def rewrites() -> tuple[Implementation, ...]:
+    """Return those that other packages register, then ours. Raises SetupError if one is broken."""
+    own = {DIRECT, *(each.NAME for each in IMPLEMENTATIONS)}
+    found = extensions.registered(extensions.IMPLEMENTATIONS, own)
+    return (*(each.load() for each in found.values()), *IMPLEMENTATIONS)

@@ -2,8 +2,19 @@
 
 from typing import Final
 
+from autopipe import extensions
 from autopipe.schedules.template import Template
 from autopipe.schedules.templates import contraction
 
 TEMPLATES: Final[tuple[Template, ...]] = (contraction,)
 """Asked in this order; the first that serves a function schedules it."""
+
+
+def templates() -> tuple[Template, ...]:
+    """Return those that other packages register, then ours, in the order they are asked.
+
+    Raises SetupError if an extension is broken.
+    """
+    own = {template.NAME for template in TEMPLATES}
+    found = extensions.registered(extensions.TEMPLATES, own)
+    return (*(each.load() for each in found.values()), *TEMPLATES)

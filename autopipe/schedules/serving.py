@@ -1,0 +1,42 @@
+"""Which template schedules a function: the first that serves it."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import tvm
+from tvm.s_tir import Schedule
+
+from autopipe.schedules.hardware import Hardware
+from autopipe.schedules.template import Template, blank
+from autopipe.schedules.templates import templates
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """A function with its template."""
+
+    template: Template
+    found: Any
+    """What `template.match` says of the function."""
+    knobs: Any
+    """The setting that `template.fill` gives."""
+    schedule: Schedule
+    """The schedule of that setting."""
+
+
+def serve(module: tvm.IRModule, hardware: Hardware) -> Served | None:
+    """Return the first template that serves `main` of a module, or None if none does.
+
+    None serves a GPU: they are all for processors.
+    """
+    for template in () if hardware.gpu else templates():
+        sch = blank(module)
+        try:
+            found = template.match(sch)
+            if found is not None:
+                knobs = template.fill(found, hardware)
+                template.apply(sch, found, knobs)
+                return Served(template, found, knobs, sch)
+        except RuntimeError:  # TIR without blocks, or a schedule that TVM refuses
+            continue
+    return None

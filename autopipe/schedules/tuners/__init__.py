@@ -1,0 +1,1 @@
+"""Tuners of engine `autotvm`, one file each."""
