@@ -8,7 +8,7 @@ import tvm
 from tvm.relax import transform
 from tvm.s_tir import Schedule
 
-from autopipe.compiler import weights
+from autopipe.compiler import elementary, weights
 from autopipe.errors import StageError
 
 _PACKING = "meta_schedule.layout_rewrite_preproc"
@@ -37,7 +37,7 @@ def build(
         function = body["main"].without_attr("global_symbol").with_attr("tirx.is_scheduled", True)  # noqa: FBT003 - TVM's signature
         module.update_func(module.get_global_var(name), function)
     with target, tvm.transform.PassContext(opt_level=3):
-        module, packing = weights.lift(_split_packing(module))
+        module, packing = weights.lift(_split_packing(elementary.expand(module)))
         return Built(tvm.compile(module, target=target), packing)
 
 

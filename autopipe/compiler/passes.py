@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import tvm
 from tvm.relax import transform
 
-from autopipe.compiler import op_info, weights
+from autopipe.compiler import elementary, op_info, weights
 from autopipe.compiler.layout import (
     LayoutReport,
     Report,
@@ -75,9 +75,12 @@ def optimize(
     return Optimized(kept, work, layout_report(kept))
 
 
-def lower(module: tvm.IRModule, target: tvm.target.Target) -> Lowered:
+def lower(
+    module: tvm.IRModule, target: tvm.target.Target, *, fast_algorithms: bool = True
+) -> Lowered:
     """Legalize ops to PrimFuncs and fuse them, keeping what each PrimFunc came from.
 
+    `fast_algorithms` allows elementary functions that round differently from libm's.
     Raises ModelError naming the ops that TVM can not lower.
     """
     with target, tvm.transform.PassContext(opt_level=3):
@@ -98,6 +101,8 @@ def lower(module: tvm.IRModule, target: tvm.target.Target) -> Lowered:
         )(merged)
     # that last pass renames what it touches, in a `main` of the same calls
     names = zip(op_info.callees(lowered["main"]), op_info.callees(merged["main"]), strict=True)
+    if fast_algorithms:
+        lowered = elementary.mark(lowered)
     return Lowered(lowered, {new: functions[old] for new, old in names if old in functions})
 
 

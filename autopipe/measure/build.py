@@ -6,6 +6,8 @@ from typing import Any
 import tvm
 from tvm.s_tir.transform import RemoveWeightLayoutRewriteBlock
 
+from autopipe.compiler import elementary
+
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
@@ -28,6 +30,6 @@ def build(module: tvm.IRModule, target: tvm.target.Target) -> Kernel:
     module = RemoveWeightLayoutRewriteBlock(skip_tensor_rewrite=True)(module)
     config = {"tirx.disable_assert": True}
     with tvm.transform.PassContext(opt_level=3, config=config):
-        library = tvm.tirx.build(module, target)
+        library = tvm.tirx.build(elementary.expand(module), target)
     _ = library["main"]  # machine code is made on first use
     return Kernel(library, module)

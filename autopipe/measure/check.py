@@ -5,6 +5,7 @@ from typing import Any, Final
 import numpy as np
 import tvm
 
+from autopipe.compiler import elementary
 from autopipe.errors import StageError
 from autopipe.measure.timing import arguments
 
@@ -23,7 +24,8 @@ def checked(
 
     Both are compiled and run here. Raises WrongAnswer if they do not agree.
     """
-    for expected, found in zip(_run(workload, target), _run(scheduled, target), strict=True):
+    built = elementary.expand(scheduled)
+    for expected, found in zip(_run(workload, target), _run(built, target), strict=True):
         if not _agree(expected, found):
             raise WrongAnswer(f"off by up to {_distance(expected, found):.2g} from the plain loops")
     return scheduled

@@ -17,10 +17,13 @@ class Lower(Stage, frozen=True):
     needs: ClassVar[dict[str, Need]] = {"optimize": Need(Kind.MODULE)}
     reads: ClassVar[frozenset[Facet]] = frozenset({Facet.TVM, Facet.TARGET})
 
+    fast_algorithms: bool
+    """Whether elementary functions may round differently from libm's."""
+
     @classmethod
-    def of(cls, pipeline: Pipeline, base: Path) -> Self:  # noqa: ARG003 - has no parameters
-        """Lowering has no parameters."""
-        return cls()
+    def of(cls, pipeline: Pipeline, base: Path) -> Self:  # noqa: ARG003 - reads no file
+        """Take what the pipeline allows of numerics."""
+        return cls(fast_algorithms=pipeline.numerics.fast_algorithms)
 
     def run(self, ctx: Context) -> str:
         """Write the lowered module, and which ops each PrimFunc came from."""
@@ -28,7 +31,8 @@ class Lower(Stage, frozen=True):
         from autopipe.compiler.target import tvm_target
 
         module = module_io.load_module(ctx.inputs["optimize"] / "module.json")
-        lowered = passes.lower(module, tvm_target(ctx.facts[Facet.TARGET]))
+        target = tvm_target(ctx.facts[Facet.TARGET])
+        lowered = passes.lower(module, target, fast_algorithms=self.fast_algorithms)
         functions = {name: asdict(info) for name, info in lowered.functions.items()}
         module_io.save_module(lowered.module, ctx.out / "module.json")
         module_io.save_json(functions, ctx.out / "functions.json")
