@@ -4,9 +4,9 @@ from typing import Final
 
 from autopipe import extensions
 from autopipe.schedules.template import Template
-from autopipe.schedules.templates import contraction
+from autopipe.schedules.templates import contraction, dot_product
 
-TEMPLATES: Final[tuple[Template, ...]] = (contraction,)
+TEMPLATES: Final[tuple[Template, ...]] = (dot_product, contraction)
 """Asked in this order; the first that serves a function schedules it."""
 
 

@@ -1,0 +1,158 @@
+"""Dot-product instructions: sums of a few products of bytes, a vector of sums at a time.
+
+Each becomes a TIR tensor intrinsic that multiplies `group` neighbours of a row by a tile of
+`lanes` x `group` weights. Where an instruction wants the other sign for the row, the row is moved
+by 128 and what that adds is taken away again; LLVM computes that once for all rows of a tile.
+"""
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from tvm.s_tir import TensorIntrin
+from tvm.script import from_source
+
+Operands = tuple[str, str]
+"""Dtypes of the row and of the weights."""
+
+Needs = tuple[frozenset[str], ...]
+
+
+def _needs(*alternatives: str) -> Needs:
+    return tuple(frozenset(each.split("+")) for each in alternatives)
+
+
+_VNNI: Final = _needs("avx512vnni")
+_AVX_VNNI: Final = _needs("avx512vnni+avx512vl", "avxvnni")
+_DOTPROD: Final = _needs("dotprod")
+
+_FOURS: Final = (
+    ("vpdpbusd", 512, "uint8", "int8", "llvm.x86.avx512.vpdpbusd.512", _VNNI),
+    ("vpdpbusd", 256, "uint8", "int8", "llvm.x86.avx512.vpdpbusd.256", _AVX_VNNI),
+    ("vpdpbusd", 128, "uint8", "int8", "llvm.x86.avx512.vpdpbusd.128", _AVX_VNNI),
+    ("usdot", 128, "uint8", "int8", "llvm.aarch64.neon.usdot", _needs("i8mm")),
+    ("sdot", 128, "int8", "int8", "llvm.aarch64.neon.sdot", _DOTPROD),
+    ("udot", 128, "uint8", "uint8", "llvm.aarch64.neon.udot", _DOTPROD),
+)
+"""Instructions that add four products of bytes: name, bits, operands, LLVM's name, needs."""
+
+_PAIRS: Final = (
+    ("vpmaddwd", 512, "llvm.x86.avx512.pmaddw.d.512", _needs("avx512bw")),
+    ("vpmaddwd", 256, "llvm.x86.avx2.pmadd.wd", _needs("avx2")),
+    ("pmaddwd", 128, "llvm.x86.sse2.pmadd.wd", _needs("sse2")),
+)
+"""Instructions that multiply bytes widened to 16 bits, and add two products."""
+
+_MEANING: Final = """
+# from tvm.script import tirx as T
+@T.prim_func(s_tir=True)
+def meaning(
+    A: T.Buffer(({group},), "{row}", offset_factor=1),
+    B: T.Buffer(({lanes}, {group}), "{weights}", offset_factor=1),
+    C: T.Buffer(({lanes},), "int32", offset_factor=1, scope="local"),
+) -> None:
+    with T.sblock("root"):
+        T.reads(C[0:{lanes}], A[0:{group}], B[0:{lanes}, 0:{group}])
+        T.writes(C[0:{lanes}])
+        for i, k in T.grid({lanes}, {group}):
+            with T.sblock("update"):
+                vi, vk = T.axis.remap("SR", [i, k])
+                C[vi] = C[vi] + T.cast(A[vk], "int32") * T.cast(B[vi, vk], "int32")
+"""
+
+_CODE: Final = """
+# from tvm.script import tirx as T
+@T.prim_func(s_tir=True)
+def code(
+    A: T.Buffer(({group},), "{row}", offset_factor=1),
+    B: T.Buffer(({lanes}, {group}), "{weights}", offset_factor=1),
+    C: T.Buffer(({lanes},), "int32", offset_factor=1, scope="local"),
+) -> None:
+    with T.sblock("root"):
+        T.reads(C[0:{lanes}], A[0:{group}], B[0:{lanes}, 0:{group}])
+        T.writes(C[0:{lanes}])
+        C[T.ramp(0, 1, {lanes})] = {code}
+"""
+
+
+_FLIP: Final = -0x7F7F7F80
+"""As four bytes, each 128, or -128 if it has a sign."""
+
+
+@dataclass(frozen=True, slots=True)
+class DotProduct:
+    """An instruction of a processor, for operands of certain dtypes."""
+
+    name: str
+    """Its mnemonic, as in knobs."""
+    lanes: int
+    """Sums it makes, of 32 bits each."""
+    group: int
+    """Products in each of them."""
+    cost: int
+    """Instructions that it takes."""
+    needs: Needs
+    """Sets of features of processors, in LLVM's names, any of which brings it."""
+    operands: Operands
+    code: str
+    """The new sums, as an expression of TVMScript."""
+
+    def runs_on(self, features: Collection[str]) -> bool:
+        """Tell whether a processor with these features has it."""
+        return any(needs.issubset(features) for needs in self.needs)
+
+    def register(self) -> str:
+        """Make it known to TVM as a tensor intrinsic, and return its name there."""
+        name = f"autopipe.{self.name}.{'.'.join(self.operands)}.{self.lanes}"
+        if TensorIntrin.get(name, allow_missing=True) is None:
+            row, weights = self.operands
+            size = {"lanes": self.lanes, "group": self.group, "row": row, "weights": weights}
+            meaning, code = _MEANING.format(**size), _CODE.format(**size, code=self.code)
+            TensorIntrin.register(name, from_source(meaning), from_source(code))
+        return name
+
+
+def dot_products(operands: Operands) -> Iterator[DotProduct]:
+    """Yield every instruction for operands of these dtypes, whatever processors have it."""
+    for name, bits, row, weights, llvm, needs in _FOURS:
+        if weights == operands[1]:
+            moved = row != operands[0]
+            code = _four(llvm, bits // 32, operands, moved=moved)
+            yield DotProduct(name, bits // 32, 4, 2 if moved else 1, needs, operands, code)
+    for name, bits, llvm, needs in _PAIRS:
+        code = _pair(llvm, bits // 32, operands)
+        yield DotProduct(name, bits // 32, 2, 2, needs, operands, code)
+
+
+def _four(llvm: str, lanes: int, operands: Operands, *, moved: bool) -> str:
+    bytes_ = f"int8x{4 * lanes}"
+    weights = _as(f'B.vload([0, 0], "{operands[1]}x{4 * lanes}")', bytes_)
+    row = _as(f'A.vload([0], "{operands[0]}x4")', "int32")
+    sums = f'C.vload([0], "int32x{lanes}")'
+    if moved:
+        row = f"T.bitwise_xor({row}, T.int32({_FLIP}))"
+        flip = _as(_all(f"T.int32({_FLIP})", lanes), bytes_)
+        zeros = _all("T.int32(0)", lanes)
+        sums = f"{sums} - {_call(llvm, lanes, zeros, flip, weights)}"
+    return _call(llvm, lanes, sums, _as(_all(row, lanes), bytes_), weights)
+
+
+def _pair(llvm: str, lanes: int, operands: Operands) -> str:
+    words = f"int16x{2 * lanes}"
+    weights = f'T.Cast("{words}", B.vload([0, 0], "{operands[1]}x{2 * lanes}"))'
+    row = _as(f'T.Cast("int16x2", A.vload([0], "{operands[0]}x2"))', "int32")
+    products = _call(llvm, lanes, _as(_all(row, lanes), words), weights)
+    return f'C.vload([0], "int32x{lanes}") + {products}'
+
+
+def _call(llvm: str, lanes: int, *arguments: str) -> str:
+    call = f'T.call_llvm_pure_intrin(T.llvm_lookup_intrinsic_id("{llvm}")'
+    return f'{call}, {", ".join(arguments)}, dtype="int32x{lanes}")'
+
+
+def _as(value: str, dtype: str) -> str:
+    return f'T.reinterpret({value}, dtype="{dtype}")'
+
+
+def _all(value: str, lanes: int) -> str:
+    return f"T.broadcast({value}, {lanes})"
