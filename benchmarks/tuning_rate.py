@@ -21,6 +21,8 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
+from machine import target
+
 import autopipe
 from autopipe.task import Task
 
@@ -44,7 +46,7 @@ def ours(tasks: Path, trials: int, work: Path) -> None:
             _tell(work, event.trials, event.failed, perf_counter() - start)
 
     facts: dict[Facet, Mapping[str, object]] = {
-        Facet.TARGET: _target(),
+        Facet.TARGET: target(),
         Facet.TVM: {},
         Facet.DEVICE: {},
     }
@@ -71,7 +73,7 @@ def stock(tasks: Path, trials: int, work: Path) -> None:
     from autopipe.compiler.target import tvm_target
 
     start = perf_counter()
-    cores = int(str(_target()["num_cores"]))
+    cores = int(str(target()["num_cores"]))
     counted = Counter[str]()
     runner = ms.runner.Runner.create("local", max_workers=cores)
 
@@ -87,9 +89,9 @@ def stock(tasks: Path, trials: int, work: Path) -> None:
             return futures
 
     kept = _convolutions(tasks)
-    target = tvm_target(_target())
+    here = tvm_target(target())
     extracted = [
-        ms.ExtractedTask(task.name, module, target, [module], task.calls)
+        ms.ExtractedTask(task.name, module, here, [module], task.calls)
         for task in kept
         if (module := tvm.ir.load_json(_workload(tasks, task)))
     ]
@@ -106,18 +108,6 @@ CONTENDERS: Mapping[str, Callable[[Path, int, Path], None]] = {
     "stock": stock,
     "ours": ours,
 }
-
-
-def _target() -> Mapping[str, object]:
-    from tvm.target.codegen import llvm_get_system_cpu, llvm_get_system_triple
-
-    return {
-        "kind": "llvm",
-        "mcpu": str(llvm_get_system_cpu()),
-        "mattr": [],
-        "mtriple": str(llvm_get_system_triple()),
-        "num_cores": len(os.sched_getaffinity(0)),
-    }
 
 
 def _convolutions(tasks: Path) -> list[Task]:
