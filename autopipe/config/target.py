@@ -44,7 +44,7 @@ class Target(Frozen, frozen=True):
     """A TVM target. `native` is resolved to this machine before anything is keyed by it."""
 
     kind: Literal["llvm", "cuda"] = "llvm"
-    """TVM's target kind: `llvm` is a processor, `cuda` an NVIDIA GPU in this machine."""
+    """TVM's target kind: `llvm` is a processor, `cuda` an NVIDIA GPU."""
     arch: Arch | None = None
     """The GPU: `sm_90`, TVM's name of one (`nvidia/nvidia-h100`), or `native`, which null is for
     `cuda`: the first one here."""
@@ -71,7 +71,7 @@ class Target(Frozen, frozen=True):
         if self.kind == "llvm" and self.arch is not None:
             yield ("arch",), self.arch, "is for kind cuda; a processor is named by mcpu"
         if self.kind == "cuda":
-            for name in ("mcpu", "mattr", "mtriple"):
+            for name in ("mcpu", "mattr", "mtriple", "hardware"):
                 value = getattr(self, name)
                 if value != type(self).model_fields[name].default:
                     yield (name,), value, "is for kind llvm; the host of a GPU is this machine"

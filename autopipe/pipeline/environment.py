@@ -20,7 +20,7 @@ from typing import Final, Protocol
 from autopipe.config import Target
 from autopipe.errors import SetupError, TargetError
 from autopipe.extensions import distributions
-from autopipe.pipeline import files
+from autopipe.pipeline import cuda, files
 from autopipe.pipeline.caches import caches
 from autopipe.pipeline.canonical import digest, seal, unseal
 from autopipe.pipeline.keys import Facts
@@ -74,6 +74,8 @@ class Host:
                 found[facet] = _tvm(stack) if facet is Facet.TVM else resolve(self._target, stack)
             else:
                 found[facet] = _FACTS[facet]()
+            if self._target.kind == "cuda" and facet in _CUDA:
+                found[facet] = {**found[facet], **_CUDA[facet]()}
         return found
 
 
@@ -87,7 +89,9 @@ def resolve(target: Target, stack: Stack) -> dict[str, object]:
         )
     native = target.mcpu == "native"
     lacks = [f"-{feature}" for feature in stack["lacks"].split()] if native else []
+    gpu = {"arch": _arch(target)} if target.kind == "cuda" else {}
     return {
+        **gpu,
         "kind": target.kind,
         "mcpu": stack["mcpu"] if native else target.mcpu,
         "mattr": [*lacks, *target.mattr],
@@ -98,6 +102,15 @@ def resolve(target: Target, stack: Stack) -> dict[str, object]:
             **target.hardware.model_dump(exclude_none=True),
         },
     }
+
+
+def _arch(target: Target) -> str:
+    if target.arch not in {None, "native"}:
+        return str(target.arch)
+    found = cuda.look()
+    if isinstance(found, str):
+        raise TargetError(f"target.arch: {found}; name what to compile for, such as sm_90")
+    return found.arch
 
 
 def version(package: str) -> str:
@@ -187,6 +200,12 @@ _FACTS: Final[Mapping[Facet, Callable[[], dict[str, object]]]] = {
     Facet.FRONTEND: _frontend,
     Facet.EXTENSIONS: lambda: dict(distributions()),
 }
+
+_CUDA: Final[Mapping[Facet, Callable[[], dict[str, object]]]] = {
+    Facet.DEVICE: cuda.device,
+    Facet.TOOLCHAIN: cuda.toolchain,
+}
+"""What these facets say besides, for a GPU."""
 
 
 @cache

@@ -1,4 +1,4 @@
-"""Engine `default`: a schedule for any CPU PrimFunc, without measurement.
+"""Engine `default`: a schedule for any PrimFunc, without measurement; of a GPU, `dlight`.
 
 Producers are inlined, outer spatial loops run in parallel, the innermost one is vectorized. It is
 what a task gets that nothing better is known for, so it leaves alone what it can not improve.
@@ -11,6 +11,7 @@ import tvm
 from tvm.s_tir import SBlock, Schedule, ScheduleError
 from tvm.s_tir.schedule import LoopRV, SBlockRV
 
+from autopipe.schedules import dlight
 from autopipe.schedules.blocks import SPATIAL, bits, is_copy, is_product, is_spatial
 from autopipe.schedules.conditions import Conditions
 from autopipe.schedules.hardware import vector_bits
@@ -37,6 +38,8 @@ def schedule(module: tvm.IRModule, target: tvm.target.Target) -> tvm.IRModule:
 
 def plan(module: tvm.IRModule, conditions: Conditions) -> Planned | None:
     """Return the schedule, or None if TIR has no blocks that it could act on."""
+    if conditions.hardware.gpu:
+        return dlight.plan(module, conditions)
     scheduled = _scheduled(module, conditions.hardware.vector_bits)
     return scheduled and Planned(DIRECT, dump(scheduled.trace), scheduled.mod)
 

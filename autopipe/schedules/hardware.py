@@ -3,10 +3,12 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
+from typing import Any
 
 import tvm
 from tvm.target import codegen
 
+from autopipe.compiler.target import is_gpu
 from autopipe.errors import TargetError
 
 
@@ -28,6 +30,8 @@ class Hardware:
     """Bytes of a core's second-level cache."""
     l3: int = 8 << 20
     """Bytes of the cache that the cores share."""
+    gpu: bool = False
+    """Whether all this is of the host of a GPU: templates for processors then serve nothing."""
 
     @classmethod
     def of(
@@ -37,12 +41,14 @@ class Hardware:
 
         Raises TargetError for what the target does not have.
         """
+        gpu = is_gpu(target)
+        target = target.host if gpu else target
         has_avx512 = codegen.llvm_cpu_has_features("avx512f", target)
         is_arm = "aarch64" in str(target.attrs.get("mtriple", ""))
         registers = 32 if has_avx512 or is_arm else 16
         cores = int(target.attrs.get("num-cores", 1))
         features = frozenset(map(str, codegen.llvm_get_cpu_features(target)))
-        found = cls(vector_bits(target), registers, max(1, cores), features)
+        found = cls(vector_bits(target), registers, max(1, cores), features, gpu=gpu)
         for name in ("vector_bits", "registers"):
             has = getattr(found, name)
             if stated.get(name, 0) > has:
@@ -50,7 +56,7 @@ class Hardware:
                     f"target.hardware.{name}: {stated[name]} contradicts the target:"
                     f" {target.attrs.get('mcpu', 'generic')} has {has}"
                 )
-        return replace(found, **stated)
+        return replace(found, **dict[str, Any](stated))
 
     def lanes(self, bits: int) -> int:
         """Return how many elements of `bits` bits a vector register holds."""

@@ -1,0 +1,116 @@
+"""What this machine has for CUDA: the GPU, and the compiler for it.
+
+The driver is asked in a child process, which is this file run alone: a process that has touched
+CUDA can not fork any more.
+"""
+
+import ctypes
+import json
+import shutil
+import subprocess
+import sys
+from dataclasses import asdict, dataclass
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+
+_MAJOR, _MINOR = 75, 76
+"""The driver's numbers of the attributes with the compute capability."""
+
+_PATIENCE: Final = 60.0
+"""Seconds after which a driver that has not answered counts as broken."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """The first GPU that the driver shows to this process."""
+
+    gpu: str
+    """Its name."""
+    arch: str
+    """Its architecture, such as `sm_90`."""
+    driver: str
+    """The CUDA version of the driver."""
+
+
+@cache
+def look() -> Gpu | str:
+    """Return the GPU, or why there is none."""
+    command = [sys.executable, "-I", __file__]
+    try:
+        done = subprocess.run(  # noqa: S603
+            command, capture_output=True, text=True, check=False, timeout=_PATIENCE
+        )
+    except subprocess.TimeoutExpired:
+        return f"the NVIDIA driver gave no answer within {_PATIENCE:g} s"
+    if done.returncode != 0:
+        return "the NVIDIA driver crashed when it was asked"
+    answer = json.loads(done.stdout)
+    return answer if isinstance(answer, str) else Gpu(**answer)
+
+
+def device() -> dict[str, object]:
+    """Return the facts of the GPU, null for what is not there."""
+    found = look()
+    return asdict(found) if isinstance(found, Gpu) else {"gpu": None, "driver": None}
+
+
+@cache
+def nvcc() -> str | None:
+    """Return the path of the CUDA compiler: the one installed with autopipe, else the PATH's."""
+    wheel = next((found for found in _wheel("bin/nvcc") if found.is_file()), None)
+    return str(wheel) if wheel else shutil.which("nvcc")
+
+
+@cache
+def toolchain() -> dict[str, object]:
+    """Name the CUDA compiler by its build."""
+    path = nvcc()
+    if path is None:
+        return {"nvcc": None}
+    shown = subprocess.run([path, "--version"], capture_output=True, text=True, check=False)  # noqa: S603
+    return {"nvcc": shown.stdout.strip().rsplit("\n", 1)[-1]}
+
+
+def runtime_library() -> str:
+    """Return libcudart as the dynamic linker finds it, or where pip has put it."""
+    name = "libcudart.so.13"  # what the CUDA runtime of TVM's wheel is linked with
+    return next((str(found) for found in _wheel(f"lib/{name}") if found.is_file()), name)
+
+
+def _wheel(file: str) -> list[Path]:
+    """Return where a file of NVIDIA's wheels for CUDA 13 would be."""
+    spec = find_spec("nvidia")
+    folders = spec.submodule_search_locations if spec else None
+    return [Path(folder, "cu13", file) for folder in folders or ()]
+
+
+def _ask() -> dict[str, str] | str:
+    """Ask the driver for its first device."""
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return "there is no NVIDIA driver (libcuda.so.1) here"
+    error = driver.cuInit(0)
+    if error:
+        return f"the NVIDIA driver shows no GPU (cuInit gives {error})"
+    name = ctypes.create_string_buffer(256)
+    driver.cuDeviceGetName(name, len(name), 0)
+    number = ctypes.c_int()
+
+    def told(function: str, *arguments: int) -> int:
+        getattr(driver, function)(ctypes.byref(number), *arguments)
+        return number.value
+
+    version = told("cuDriverGetVersion")
+    capability = [told("cuDeviceGetAttribute", which, 0) for which in (_MAJOR, _MINOR)]
+    return {
+        "gpu": name.value.decode(errors="replace"),
+        "arch": f"sm_{capability[0]}{capability[1]}",
+        "driver": f"{version // 1000}.{version % 1000 // 10}",
+    }
+
+
+if __name__ == "__main__":
+    print(json.dumps(_ask()))  # noqa: T201
