@@ -204,7 +204,7 @@ def peak(_: Path) -> float:
     use_threads(cores)
 
     @T.prim_func  # type: ignore[untyped-decorator]
-    def main(out: T.Buffer((cores, SUMS, lanes), "float32")) -> None:
+    def main(out: T.Buffer((cores, SUMS, lanes), "float32")) -> None:  # type: ignore[valid-type]
         for core in T.parallel(cores):
             sums = T.alloc_buffer((SUMS, lanes), "float32", scope="local")
             for s in T.unroll(SUMS):
