@@ -82,6 +82,7 @@ def _checks() -> tuple[Check, ...]:
             needed=False, tvm=False,
         ),
         Check("gpu", f"{_STACK}:cuda", {}, "", needed=False),
+        Check("extensions", "autopipe.extensions:check", {}, "repair or uninstall that package"),
     )  # fmt: skip
 
 

@@ -52,10 +52,15 @@ class Build(Stage, frozen=True):
         )
 
     def run(self, ctx: Context) -> str:
-        """Write the library, its weights, and which engine scheduled each task."""
+        """Write the library, its weights, and which engine scheduled each task.
+
+        Raises SetupError if an extension is broken.
+        """
+        from autopipe import extensions
         from autopipe.compiler import build, module_io
         from autopipe.schedules.conditions import Conditions
 
+        extensions.check()
         conditions = Conditions.of(ctx.facts[Facet.TARGET], fast_algorithms=self.fast_algorithms)
         tasks = [Task.model_validate(task) for task in _read(ctx.inputs["tasks"] / "tasks.json")]
         choices = self._choose(ctx, tasks, conditions)
@@ -70,6 +75,7 @@ class Build(Stage, frozen=True):
             **{key: model[key] for key in ("name", "inputs", "outputs")},
             "weights": _pack(ctx, model["weights"], built.packing),
             "threads": ctx.facts[Facet.TARGET]["num_cores"],
+            "device": "cuda" if ctx.facts[Facet.TARGET]["kind"] == "cuda" else "cpu",
             "target": ctx.facts[Facet.TARGET],
             "versions": {**ctx.facts[Facet.TVM], **ctx.facts[Facet.TOOLCHAIN]},
             "tuned_share": share,

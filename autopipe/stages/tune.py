@@ -46,10 +46,15 @@ class Tune(Stage, frozen=True):
         )
 
     def run(self, ctx: Context) -> str:
-        """Write `records.jsonl` and `tuning.json`; raise TargetError where nothing can be timed."""
+        """Write `records.jsonl` and `tuning.json`.
+
+        Raises TargetError where nothing can be timed, and SetupError if an extension is broken.
+        """
+        from autopipe import extensions
         from autopipe.compiler import cpu
         from autopipe.schedules.tuning import Plan, tune
 
+        extensions.check()
         target = ctx.facts[Facet.TARGET]
         cpu.check(cpu.machine_of(target), str(target["mcpu"]), cpu.required(target))
         plan = Plan(self.tuning, self.rules, self.fallback, self.scheduler, self.fast_algorithms)

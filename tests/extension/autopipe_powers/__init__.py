@@ -1,0 +1,1 @@
+"""Whole powers as products: an implementation, a template that schedules it, and an engine."""

@@ -1,0 +1,38 @@
+"""Engine `widest`: the settings of template `chunks`, the longest loops first."""
+
+from autopipe.schedules.template import blank, dump
+
+from . import template
+
+
+class Widest:
+    """Proposes what `chunks` has, and learns nothing from it."""
+
+    name = "widest"
+
+    def __init__(self, conditions):
+        self._hardware = conditions.hardware
+
+    def search(self, problem):
+        """Begin a search, or return None for a function that is no product."""
+        found = template.match(blank(problem.module))
+        if found is None:
+            return None
+        known = {each.schedule for each in problem.known}
+        every = [dump(template, knobs) for knobs in template.settings(found, self._hardware)]
+        return Longest([schedule for schedule in every if schedule not in known])
+
+
+class Longest:
+    """The search of one task."""
+
+    def __init__(self, schedules):
+        self._left = schedules
+
+    def propose(self, count):
+        """Return the longest that are left."""
+        left, self._left = self._left[-count:], self._left[:-count]
+        return left
+
+    def learn(self, measured):
+        """Learn nothing."""
