@@ -9,11 +9,13 @@ dtype of the two values.
 import contextlib
 import math
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 from tvm import relax, tirx
 from tvm.ir import GenericConst
 from tvm.relax.frontend.onnx import onnx_frontend
+
+from autopipe.compiler.frontends.onnx.integers import CONVERTERS
 
 # ruff: noqa: SLF001, ANN401  TVM's converters have no public interface, and no types
 
@@ -86,7 +88,8 @@ def _clipped(bb: Any, data: Any, low: Any, high: Any) -> Any:
 
 
 _PAIRWISE = (onnx_frontend.Sum, onnx_frontend.Max, onnx_frontend.Min, onnx_frontend.Mean)
-_OURS = {
+OURS: Final = {
+    **CONVERTERS,
     "Clip": _Clip,
     "Size": _Size,
     "OneHot": _OneHot,
@@ -98,7 +101,7 @@ _OURS = {
 def replaced() -> Iterator[None]:
     """Have TVM's importer use these converters."""
     original = onnx_frontend._get_convert_map
-    table = {**original(), **_OURS}
+    table = {**original(), **OURS}
     onnx_frontend._get_convert_map = lambda: table
     try:
         yield

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 import onnx
 from tvm.relax.frontend.onnx.onnx_frontend import _get_convert_map
 
+from autopipe.compiler.frontends.onnx.converters import OURS
 from autopipe.compiler.frontends.onnx.tensors import Proto, graphs
 from autopipe.errors import ModelError
 
@@ -57,7 +58,7 @@ def check_ir(version: int) -> None:
 
 def check(graph: Proto) -> None:
     """Refuse operators that can not be imported: all of them at once, each with its count."""
-    known = (_get_convert_map().keys() - _MICROSOFT_ONLY) | _HANDLED_DIRECTLY
+    known = ((_get_convert_map() | OURS).keys() - _MICROSOFT_ONLY) | _HANDLED_DIRECTLY
     foreign: Counter[str] = Counter()
     missing: Counter[str] = Counter()
     for inner in graphs(graph):

@@ -1,0 +1,217 @@
+"""Converters for quantized operators: sums of products of bytes, in the form schedules want.
+
+TVM subtracts the zero points first, which makes 32-bit numbers of the bytes, and it has no
+ConvInteger. Here the bytes are multiplied as they are, the first operand without a sign and the
+second with one, as dot-product instructions take them, and the zero points p and q are accounted
+for afterwards: the sum of (a - p)(b - q) is that of ab, less q times that of a, less p times that
+of b - q, where what depends on weights alone is computed at compile time. After "Quantization and
+Training of Neural Networks for Efficient Integer-Arithmetic-Only Inference" (CVPR 2018), 2.3.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Final
+
+import numpy as np
+from tvm import relax
+from tvm.ir import GenericConst
+from tvm.relax.frontend.onnx import onnx_frontend
+
+# ruff: noqa: ANN401, ARG003  TVM's converters have no types, and one signature
+
+_SHIFT: Final = {"uint8": 0, "int8": 128}
+"""What makes bytes of these kinds unsigned."""
+
+_GROUP: Final = 4
+"""Products in a dot-product instruction; the operands are padded to a multiple."""
+
+_LAYOUTS: Final = {3: ("conv1d", "NCW", "OIW"), 4: ("conv2d", "NCHW", "OIHW"),
+                   5: ("conv3d", "NCDHW", "OIDHW")}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class _Bytes:
+    """An operand: bytes of one kind, and the one that stands for zero."""
+
+    values: Any
+    zero: Any
+    """An int32 tensor; None where it is known to be 0."""
+
+    @property
+    def shape(self) -> list[int]:
+        return [int(extent) for extent in self.values.ty.shape.values]
+
+
+class MatMulInteger(onnx_frontend.MatMulInteger):
+    """A matrix product of bytes with sums of 32 bits."""
+
+    @classmethod
+    def _impl_v10(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+        if min(each.ty.ndim for each in inputs[:2]) == 1:
+            return super()._impl_v10(bb, inputs, attr, params)
+        points = _points(inputs)
+        if points[0] is not None and points[0].ty.ndim == 1:  # one a row
+            points[0] = bb.normalize(relax.op.expand_dims(points[0], -1))
+        left = _operand(bb, inputs[0], points[0], "uint8")
+        right = _operand(bb, inputs[1], points[1], "int8")
+        depth = left.shape[-1]
+        short = (0, -depth % _GROUP)
+        sums = relax.op.matmul(
+            _padded(bb, replace(left, zero=None), {len(left.shape) - 1: short}),
+            _padded(bb, replace(right, zero=None), {len(right.shape) - 2: short}),
+            out_dtype="int32",
+        )
+        terms = (_sum(bb, left.values, -1), _sum(bb, right.values, -2), depth)
+        return _corrected(bb, sums, (left.zero, right.zero), terms)
+
+
+class ConvInteger(onnx_frontend.OnnxOpConverter):
+    """A convolution of bytes with sums of 32 bits."""
+
+    @classmethod
+    def _impl_v10(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+        points = _points(inputs)
+        data = _operand(bb, inputs[0], points[0], "uint8")
+        kernel = _operand(bb, inputs[1], points[1], "int8")
+        groups, (channels, *window) = int(attr.get("group", 1)), kernel.shape[1:]
+        short = (0, -channels % _GROUP if groups == 1 else 0)
+        pads = _pads(data.shape[2:], window, attr)
+        image = _padded(bb, data, {1: short, **dict(enumerate(pads, 2))})
+        convolved = partial(_convolved, bb, image, attr)
+        sums = convolved(_padded(bb, replace(kernel, zero=None), {1: short}), groups)
+        per_channel = [-1] + [1] * len(window)
+        zero = kernel.zero
+        of_kernel = relax.op.reshape(
+            _sum(bb, kernel.values, *range(1, 2 + len(window))), per_channel
+        )
+        of_window = None
+        if zero is not None:
+            zero = relax.op.reshape(zero, per_channel)
+            ones = np.zeros((groups, channels + short[1], *window), "int8")
+            ones[:, :channels] = 1
+            of_window = convolved(relax.const(ones), groups)
+            of_window = relax.op.repeat(of_window, kernel.shape[0] // groups, 1)
+        terms = (of_window, of_kernel, channels * math.prod(window))
+        return _corrected(bb, sums, (data.zero, zero), terms)
+
+
+class DynamicQuantizeLinear(onnx_frontend.OnnxOpConverter):
+    """Quantization to the range of the data, which may be empty."""
+
+    @classmethod
+    def _impl_v11(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+        data, zero, most = inputs[0], relax.const(0.0), relax.const(255.0)
+        high = relax.op.maximum(zero, _extreme(bb, relax.op.max, data))
+        low = relax.op.minimum(zero, _extreme(bb, relax.op.min, data))
+        span = bb.normalize(relax.op.subtract(high, low))
+        empty = relax.op.equal(span, zero)
+        scale = relax.op.where(empty, relax.const(1.0), relax.op.divide(span, most))
+        scale = bb.normalize(scale)
+        point = relax.op.round(
+            relax.op.clip(relax.op.divide(relax.op.negative(low), scale), 0, 255)
+        )
+        steps = relax.op.add(relax.op.round(relax.op.divide(data, scale)), point)
+        values = _narrowed(bb, relax.op.clip(steps, 0, 255), "uint8")
+        return relax.Tuple([values, scale, _narrowed(bb, point, "uint8")])
+
+
+CONVERTERS: Final = {
+    each.__name__: each for each in (MatMulInteger, ConvInteger, DynamicQuantizeLinear)
+}
+
+
+def _operand(bb: Any, values: Any, zero: Any, wanted: str) -> _Bytes:
+    """Return an operand as bytes of the wanted kind, its zero point moved with them."""
+    dtype = str(values.ty.dtype)
+    shift = _SHIFT[dtype] - _SHIFT[wanted]
+    if shift:
+        wide = relax.op.add(relax.op.astype(values, "int16"), relax.const(shift, "int16"))
+        values = _narrowed(bb, wide, wanted)
+    if zero is None or isinstance(zero, GenericConst):
+        points = np.int32(0) if zero is None else zero.value.numpy().astype("int32")
+        points = points + np.int32(shift)
+        return _Bytes(values, relax.const(points) if points.any() else None)
+    zero = relax.op.astype(zero, "int32")
+    return _Bytes(values, bb.normalize(relax.op.add(zero, relax.const(shift, "int32"))))
+
+
+def _padded(bb: Any, operand: _Bytes, widths: Mapping[int, tuple[int, int]]) -> Any:
+    """Return the bytes with some more of those that stand for zero around them, axis by axis."""
+    width = [side for axis in range(len(operand.shape)) for side in widths.get(axis, (0, 0))]
+    values, zero = operand.values, operand.zero
+    if not any(width):
+        return values
+    if zero is None or isinstance(zero, GenericConst):
+        value = 0.0 if zero is None else float(zero.value.numpy().item())
+        return bb.normalize(relax.op.nn.pad(values, width, pad_value=value))
+    # TVM pads with constants only
+    zero = bb.normalize(relax.op.astype(zero, "int16"))
+    shifted = relax.op.subtract(relax.op.astype(values, "int16"), zero)
+    padded = relax.op.nn.pad(bb.normalize(shifted), width)
+    return _narrowed(bb, relax.op.add(padded, zero), str(values.ty.dtype))
+
+
+def _corrected(bb: Any, sums: Any, zeros: tuple[Any, Any], terms: tuple[Any, Any, int]) -> Any:
+    """Account for the zero points of both operands, given the sums over each and their length."""
+    (left, right), (of_left, of_right, depth) = zeros, terms
+    if right is not None:
+        sums = relax.op.subtract(sums, relax.op.multiply(of_left, right))
+        excess = relax.op.multiply(right, relax.const(depth, "int32"))
+        of_right = relax.op.subtract(of_right, excess)
+    if left is not None:
+        sums = relax.op.subtract(sums, relax.op.multiply(of_right, left))
+    return bb.normalize(sums)
+
+
+def _convolved(bb: Any, image: Any, attr: Any, kernel: Any, groups: int) -> Any:
+    name, data_layout, kernel_layout = _LAYOUTS[image.ty.ndim]
+    convolution = getattr(relax.op.nn, name)(
+        image,
+        kernel,
+        strides=attr.get("strides", 1),
+        dilation=attr.get("dilations", 1),
+        groups=groups,
+        data_layout=data_layout,
+        kernel_layout=kernel_layout,
+        out_dtype="int32",
+    )
+    return bb.normalize(convolution)
+
+
+def _pads(sizes: Sequence[int], window: Sequence[int], attr: Any) -> list[tuple[int, int]]:
+    """Return the padding before and after each axis of an image."""
+    rank = len(sizes)
+    mode = attr.get("auto_pad", b"NOTSET").decode()
+    if not mode.startswith("SAME"):
+        pads = attr.get("pads", [0] * 2 * rank) if mode == "NOTSET" else [0] * 2 * rank
+        return list(zip(map(int, pads[:rank]), map(int, pads[rank:]), strict=True))
+    strides, dilations = attr.get("strides", [1] * rank), attr.get("dilations", [1] * rank)
+    found = []
+    for size, extent, stride, dilation in zip(sizes, window, strides, dilations, strict=True):
+        covered = (-(-size // stride) - 1) * stride + (extent - 1) * dilation + 1
+        less, more = (total := max(0, covered - size)) // 2, -(-total // 2)
+        found.append((less, more) if mode == "SAME_UPPER" else (more, less))
+    return found
+
+
+def _extreme(bb: Any, op: Any, data: Any) -> Any:
+    """Reduce to one number, the last axis last: until then, neighbours stay side by side."""
+    outer = list(range(data.ty.ndim - 1))
+    rows = bb.normalize(op(data, outer)) if outer else data
+    return bb.normalize(op(rows))
+
+
+def _sum(bb: Any, values: Any, *axes: int) -> Any:
+    return bb.normalize(relax.op.sum(relax.op.astype(values, "int32"), list(axes), keepdims=True))
+
+
+def _narrowed(bb: Any, values: Any, dtype: str) -> Any:
+    return bb.normalize(relax.op.astype(values, dtype))
+
+
+def _points(inputs: Any) -> list[Any]:
+    """Return the zero points that were given, None for others."""
+    given = list(inputs)[2:4]
+    return given + [None] * (2 - len(given))
