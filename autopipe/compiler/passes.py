@@ -7,6 +7,7 @@ import tvm
 from tvm.relax import transform
 
 from autopipe.compiler import elementary, op_info, weights
+from autopipe.compiler.fusion import keep_growth_apart
 from autopipe.compiler.layout import (
     LayoutReport,
     Report,
@@ -86,7 +87,7 @@ def lower(
     with target, tvm.transform.PassContext(opt_level=3):
         # Phase 1: ops to PrimFuncs
         named, ops = op_info.name_ops(module)
-        legalized = transform.AnnotateTIROpPattern()(legalize(named))
+        legalized = keep_growth_apart(transform.AnnotateTIROpPattern()(legalize(named)))
         if stuck := unlowered(legalized):
             raise ModelError(f"TVM has no compute for {', '.join(stuck)} as this model uses it")
         by_function = op_info.ops_by_function(legalized, ops)
