@@ -8,7 +8,9 @@ import tvm
 from tvm.relax import transform
 from tvm.s_tir import Schedule
 
-from autopipe.compiler import elementary, weights
+from autopipe.compiler import elementary, kernels, nvcc, weights
+from autopipe.compiler.module_io import prim_funcs
+from autopipe.compiler.target import is_gpu
 from autopipe.errors import StageError
 
 _PACKING = "meta_schedule.layout_rewrite_preproc"
@@ -31,14 +33,37 @@ def build(
     """Compile the lowered module with the scheduled body of each PrimFunc.
 
     `scheduled` holds, by the name of a PrimFunc of the module, a module with it as `main`.
+    Raises SetupError without the compiler for a GPU, StageError for what can not be compiled.
     """
     module = tvm.IRModule(dict(lowered.functions_items()))
     for name, body in scheduled.items():
         function = body["main"].without_attr("global_symbol").with_attr("tirx.is_scheduled", True)  # noqa: FBT003 - TVM's signature
         module.update_func(module.get_global_var(name), function)
     with target, tvm.transform.PassContext(opt_level=3):
-        module, packing = weights.lift(_split_packing(elementary.expand(module)))
-        return Built(tvm.compile(module, target=target), packing)
+        if not is_gpu(target):  # which has instructions for elementary functions
+            module = elementary.expand(module)
+        module, packing = weights.lift(_split_packing(module))
+        return Built(_compiled(module, target), packing)
+
+
+def _compiled(module: tvm.IRModule, target: tvm.target.Target) -> tvm.runtime.Executable:
+    if not is_gpu(target):
+        return tvm.compile(module, target=target)
+    nvcc.install()
+    for name, function in prim_funcs(module):
+        alone = tvm.IRModule({name: function})
+        if not kernels.threaded(alone, target):
+            raise StageError(
+                f"{name} is not scheduled for a GPU: put `default` into schedules.fallback, "
+                "which serves all but what calls libraries"
+            )
+    try:
+        with nvcc.portable():
+            return tvm.compile(module, target=target)
+    except RuntimeError as error:
+        if not str(error).startswith(nvcc.FAILED):
+            raise
+        raise StageError(str(error)) from None
 
 
 def _split_packing(module: tvm.IRModule) -> tvm.IRModule:

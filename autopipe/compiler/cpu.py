@@ -39,10 +39,10 @@ def required(target: Mapping[str, object]) -> tuple[str, ...]:
     """Return the features, in LLVM's names, that code for the target may use."""
     from tvm.target.codegen import llvm_get_cpu_features
 
-    from autopipe.compiler.target import tvm_target
+    from autopipe.compiler.target import processor
 
     return tuple(
-        sorted(_FLAGS.keys() & {str(name) for name in llvm_get_cpu_features(tvm_target(target))})
+        sorted(_FLAGS.keys() & {str(name) for name in llvm_get_cpu_features(processor(target))})
     )
 
 

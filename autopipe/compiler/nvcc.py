@@ -9,11 +9,15 @@ import os
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Final
 
 import tvm_ffi
 
 from autopipe.errors import SetupError, StageError
 from autopipe.pipeline.cuda import nvcc
+
+FAILED: Final = "nvcc can not compile the kernels: "
+"""How its failures begin; TVM makes a RuntimeError of what a callback raises."""
 
 _FALLBACK = "TVM_COMPILE_FORCE_FALLBACK"
 
@@ -61,8 +65,8 @@ def compile_cuda(source: str, arch: str) -> bytes:
     done = subprocess.run(command, input=source.encode(), capture_output=True, check=False)  # noqa: S603
     if done.returncode != 0:
         said = done.stderr.decode(errors="replace").strip().splitlines() or ["no reason given"]
-        reason = next((line for line in said if "error" in line), said[-1])
-        raise StageError(f"nvcc can not compile the kernels: {reason}")
+        errors = [line.split("error: ", 1)[1] for line in said if "error: " in line]
+        raise StageError(f"{FAILED}{errors[0] if errors else said[-1]}")
     return done.stdout
 
 

@@ -12,11 +12,13 @@ from difflib import get_close_matches
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from pydantic import PositiveInt
 
+from autopipe.compiler.cuda_runtime import CUDA, Staging
+from autopipe.compiler.cuda_runtime import load as load_cuda
 from autopipe.config.frozen import Frozen
 from autopipe.config.model import DType
 from autopipe.errors import ConfigError, SetupError, StageError
@@ -50,11 +52,14 @@ class Signature(Frozen, frozen=True):
     """Names of the weights, in call order after the inputs."""
     threads: PositiveInt
     """Threads the library was tuned for."""
+    device: Literal["cpu", "cuda"] = "cpu"
+    """Where its kernels run."""
 
     @classmethod
     def of(cls, document: Mapping[str, object]) -> Self:
         """Return the signature part of a `library.json` or a manifest."""
-        return cls.model_validate({name: document[name] for name in cls.model_fields})
+        given = cls.model_fields.keys() & document.keys()
+        return cls.model_validate({name: document[name] for name in given})
 
     @classmethod
     def read(cls, library: Path) -> Self:
@@ -73,7 +78,10 @@ class Model:
         self.signature = signature
         self._main = main
         self._buffers = {port.name: aligned(port.shape, port.dtype) for port in signature.inputs}
-        self._arguments = (*map(from_dlpack, self._buffers.values()), *weights)
+        tensors = [from_dlpack(buffer) for buffer in self._buffers.values()]
+        self._staging = Staging(tensors) if signature.device == "cuda" else None
+        put = self._staging.put if self._staging else lambda weight: weight
+        self._inputs, self._weights = tensors, [put(weight) for weight in weights]
         self._lock = threading.Lock()
 
     def __call__(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -88,14 +96,19 @@ class Model:
             for name, array in arrays.items():
                 np.copyto(self._buffers[name], array)
             try:
-                returned = self._main(*self._arguments)
+                results = self._run()
             except RuntimeError as error:
                 raise StageError(f"the compiled model failed: {_last_line(error)}") from error
-            results = [returned] if hasattr(returned, "__dlpack__") else list(returned)
             return {
                 port.name: np.array(np.from_dlpack(result))
                 for port, result in zip(self.signature.outputs, results, strict=True)
             }
+
+    def _run(self) -> list[Any]:
+        staging = self._staging
+        returned = self._main(*(staging.arguments() if staging else self._inputs), *self._weights)
+        results = [returned] if hasattr(returned, "__dlpack__") else list(returned)
+        return staging.results(results) if staging else results
 
 
 def load(library: Path, weights: Path, signature: Signature) -> Model:
@@ -107,9 +120,13 @@ def load(library: Path, weights: Path, signature: Signature) -> Model:
     from tvm_ffi import load_module
 
     _load_runtime()
+    devices = [_CPU, 0, _POOLED]
+    if signature.device == "cuda":
+        load_cuda()
+        devices = [CUDA, 0, _POOLED, *devices]
     try:
         machine = load_module(library)["vm_load_executable"]()
-        machine["vm_initialization"](_CPU, 0, _POOLED)
+        machine["vm_initialization"](*devices)
         main = machine["main"]
     except (RuntimeError, AttributeError) as error:
         raise StageError(f"{library.name} can not be loaded: {_last_line(error)}") from error

@@ -70,7 +70,7 @@ def _gpu(arch: str, here: tvm.target.Target) -> tvm.target.Target:
     if str(entries["arch"]).rstrip("af") not in ARCHITECTURES:
         known = ", ".join(ARCHITECTURES)
         raise TargetError(
-            f"target.arch: CUDA 13 does not compile for {entries['arch']}, but {known}"
+            f"target.arch: CUDA 13 does not compile for {entries['arch']}, but for {known}"
         )
     return tvm.target.Target(entries, host=here)
 

@@ -46,6 +46,8 @@ class Processor(Frozen, frozen=True):
     """LLVM's name of the processor it was compiled for."""
     features: tuple[str, ...]
     """LLVM's names of the features it may use."""
+    gpu: str | None = None
+    """Architecture of the GPU that its kernels run on, such as `sm_90`; null for none."""
 
 
 class Manifest(Frozen, frozen=True):

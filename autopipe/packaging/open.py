@@ -5,7 +5,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from autopipe.compiler import cpu
+from autopipe.compiler import cpu, gpu
 from autopipe.compiler.runtime import Model, load
 from autopipe.errors import PackageError, StageError, TargetError
 from autopipe.packaging import archive
@@ -55,5 +55,7 @@ def _check_processor(manifest: Manifest) -> None:
     processor = manifest.processor
     try:
         cpu.check(processor.machine, processor.mcpu, processor.features)
+        if processor.gpu is not None:
+            gpu.check(processor.gpu)
     except TargetError as error:
         raise PackageError(str(error)) from None

@@ -47,10 +47,9 @@ class Benchmark(Stage, frozen=True):
     def run(self, ctx: Context) -> str:
         """Write `benchmark.json`; raise GateError where the build is too slow."""
         from autopipe.benchmarking.gate import hold
-        from autopipe.compiler import cpu
+        from autopipe.compiler import machine
 
-        target = ctx.facts[Facet.TARGET]
-        cpu.check(cpu.machine_of(target), str(target["mcpu"]), cpu.required(target))
+        machine.check(ctx.facts[Facet.TARGET])
         with TemporaryDirectory(dir=ctx.work) as scratch:
             match = self._play(ctx, Path(scratch) / "inputs.safetensors")
         document = pretty(match.model_dump(mode="json"))

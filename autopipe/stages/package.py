@@ -42,7 +42,7 @@ class Package(Stage, frozen=True):
 
     def run(self, ctx: Context) -> str:
         """Write `<name>.tar`."""
-        from autopipe.compiler import cpu
+        from autopipe.compiler import cpu, gpu
         from autopipe.compiler.runtime import Signature
         from autopipe.packaging.manifest import Manifest, Processor, Source, installed_runtime
         from autopipe.packaging.pack import describe, pack, verification
@@ -61,6 +61,7 @@ class Package(Stage, frozen=True):
                 machine=cpu.machine_of(target),
                 mcpu=str(target["mcpu"]),
                 features=cpu.required(target),
+                gpu=gpu.required(target),
             ),
             runtime=installed_runtime(),
             signature=Signature.read(library),

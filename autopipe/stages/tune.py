@@ -51,11 +51,10 @@ class Tune(Stage, frozen=True):
         Raises TargetError where nothing can be timed, and SetupError if an extension is broken.
         """
         from autopipe import extensions
-        from autopipe.compiler import cpu
+        from autopipe.compiler import machine
         from autopipe.schedules.tuning import Plan, tune
 
         extensions.check()
-        target = ctx.facts[Facet.TARGET]
-        cpu.check(cpu.machine_of(target), str(target["mcpu"]), cpu.required(target))
+        machine.check(ctx.facts[Facet.TARGET])
         plan = Plan(self.tuning, self.rules, self.fallback, self.scheduler, self.fast_algorithms)
         return tune(plan, ctx)

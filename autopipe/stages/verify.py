@@ -35,12 +35,11 @@ class Verify(Stage, frozen=True):
 
     def run(self, ctx: Context) -> str:
         """Write `verify.json`; raise GateError where the build is wrong."""
-        from autopipe.compiler import cpu
+        from autopipe.compiler import machine
         from autopipe.compiler.runtime import load_artifact
         from autopipe.verification.check import verify
 
-        target = ctx.facts[Facet.TARGET]
-        cpu.check(cpu.machine_of(target), str(target["mcpu"]), cpu.required(target))
+        machine.check(ctx.facts[Facet.TARGET])
         model = load_artifact(ctx.inputs["build"])
         with TemporaryDirectory(dir=ctx.work) as scratch:
             reference = ctx.inputs["import"] / "reference.onnx"

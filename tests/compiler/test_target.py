@@ -1,6 +1,6 @@
 import pytest
 
-from autopipe.compiler.target import tvm_target
+from autopipe.compiler.target import is_gpu, tvm_target
 from autopipe.errors import TargetError
 
 
@@ -30,3 +30,45 @@ def test_the_facts_are_tvms_attributes():
 def test_what_llvm_does_not_know_is_refused(changes, message):
     with pytest.raises(TargetError, match=message):
         tvm_target(facts(**changes))
+
+
+def gpu(arch):
+    return tvm_target(facts(kind="cuda", arch=arch))
+
+
+def test_a_gpu_has_the_processor_as_its_host():
+    target = gpu("sm_90")
+    assert is_gpu(target)
+    assert not is_gpu(target.host)
+    assert target.host.attrs["mcpu"] == "x86-64-v2"
+    assert int(target.host.attrs["num-cores"]) == 2
+    assert target.attrs["arch"] == "sm_90"
+    assert int(target.attrs["max_shared_memory_per_block"]) == 49152
+    assert int(target.attrs["max_threads_per_block"]) == 1024
+
+
+@pytest.mark.parametrize(
+    ("name", "arch"),
+    [
+        ("nvidia/nvidia-h100", "sm_90a"),
+        ("nvidia/nvidia-a100", "sm_80"),
+        ("nvidia/jetson-agx-thor", "sm_110a"),
+    ],
+)
+def test_a_gpu_can_be_named(name, arch):
+    target = gpu(name)
+    assert target.attrs["arch"] == arch
+    assert int(target.attrs["max_shared_memory_per_block"]) == 49152
+
+
+@pytest.mark.parametrize(
+    ("arch", "message"),
+    [
+        ("sm_95", "CUDA 13 does not compile for sm_95, but for sm_75, sm_80"),
+        ("nvidia/nvidia-v100", "CUDA 13 does not compile for sm_70"),
+        ("nvidia/nvidia-h10", "TVM knows no GPU 'nvidia/nvidia-h10'; did you mean .*-h100'"),
+    ],
+)
+def test_a_gpu_that_nothing_compiles_for_is_refused(arch, message):
+    with pytest.raises(TargetError, match=rf"target\.arch: {message}"):
+        gpu(arch)

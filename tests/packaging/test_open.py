@@ -11,6 +11,8 @@ from autopipe.packaging import archive, manifest
 from autopipe.packaging import open as opening
 from autopipe.packaging.manifest import LIBRARY, MANIFEST, WEIGHTS
 from autopipe.packaging.open import open_package
+from autopipe.pipeline import cuda
+from autopipe.pipeline.cuda import Gpu
 from autopipe.stages.package import Package
 from tests import small_build
 
@@ -44,6 +46,13 @@ def repacked(package, tmp_path):
         return out
 
     return change
+
+
+def test_kernels_of_another_gpu_are_refused(repacked, never_loaded, monkeypatch):
+    monkeypatch.setattr(cuda, "look", lambda: Gpu("NVIDIA T4", "sm_75", "13.0"))
+    package = repacked(lambda document: document["processor"].update(gpu="sm_90"))
+    with pytest.raises(PackageError, match=r"built for sm_90, but this GPU \(NVIDIA T4\) is sm_75"):
+        open_package(package)
 
 
 @pytest.fixture

@@ -1,0 +1,86 @@
+"""Builds for GPUs, made here without one; what runs them is in `tests/test_gpu.py`."""
+
+import numpy as np
+import pytest
+
+from autopipe.compiler import build, cuda_runtime, module_io, nvcc, passes, runtime, tasks
+from autopipe.compiler.runtime import Signature
+from autopipe.errors import SetupError, StageError
+from autopipe.schedules import default
+from tests import small_build
+from tests.compiler import graphs
+from tests.compiler.cuda_graphs import CONDITIONS, TARGET, needs_nvcc
+
+
+@pytest.fixture(scope="module")
+def lowered():
+    optimized = passes.optimize(graphs.convolution(), 1, graphs.NHWC, TARGET, print)
+    return passes.lower(optimized.module, TARGET).module
+
+
+@pytest.fixture(scope="module")
+def scheduled(lowered):
+    planned = {
+        name: default.plan(tasks.workload(function).module, CONDITIONS)
+        for name, function in module_io.prim_funcs(lowered)
+    }
+    return {name: each.module for name, each in planned.items() if each}
+
+
+@needs_nvcc
+def test_the_library_is_the_same_every_time_and_holds_every_kernel(tmp_path, lowered, scheduled):
+    paths = [tmp_path / "a.so", tmp_path / "b.so"]
+    for path in paths:
+        build.export(build.build(lowered, scheduled, TARGET), path)
+    first, second = (path.read_bytes() for path in paths)
+    assert first == second
+    text = first.decode("utf-8", errors="ignore").encode("latin-1", errors="ignore")
+    assert len(scheduled) >= 4
+    assert all(f"{name}_kernel".encode() in text for name in scheduled)
+    assert b"__global__" not in text, "it holds machine code, not CUDA C++"
+
+
+def test_loops_outside_of_threads_end_the_build(lowered, scheduled):
+    name = min(scheduled)
+    rest = {each: module for each, module in scheduled.items() if each != name}
+    with pytest.raises(StageError, match=f"^{name} is not scheduled for a GPU: put `default` into"):
+        build.build(lowered, rest, TARGET)
+
+
+def test_without_a_compiler_it_is_said_what_to_install(monkeypatch, lowered, scheduled):
+    monkeypatch.setattr(nvcc, "nvcc", lambda: None)
+    with pytest.raises(SetupError, match="compiling for CUDA takes nvcc"):
+        build.build(lowered, scheduled, TARGET)
+
+
+@needs_nvcc
+def test_what_the_compiler_refuses_ends_the_build(monkeypatch, lowered, scheduled):
+    monkeypatch.setattr(nvcc, "nvcc", lambda: "/bin/false")
+    with pytest.raises(StageError, match="nvcc can not compile the kernels: no reason given"):
+        build.build(lowered, scheduled, TARGET)
+
+
+def test_what_the_gpu_needs_and_is_not_there_is_said(monkeypatch, library):
+    monkeypatch.setattr(cuda_runtime, "runtime_library", lambda: "libcudart.so.none")
+    cuda_runtime.load.cache_clear()
+    signature = Signature.read(library).model_copy(update={"device": "cuda"})
+    with pytest.raises(SetupError, match=r"CUDA can not be loaded: libcudart.so.none: .*driver"):
+        runtime.load(library / "lib.so", library / "weights.safetensors", signature)
+
+
+def test_inputs_go_to_the_device_and_outputs_come_back(monkeypatch, library):
+    """With the processor in the place of the GPU: it copies as well."""
+    processor = 1
+    for module in (runtime, cuda_runtime):
+        monkeypatch.setattr(module, "CUDA", processor)
+    monkeypatch.setattr(runtime, "load_cuda", lambda: None)
+    signature = Signature.read(library).model_copy(update={"device": "cuda"})
+    model = runtime.load(library / "lib.so", library / "weights.safetensors", signature)
+    generator = np.random.default_rng(0)
+    for _ in range(2):
+        x = generator.standard_normal((4, 8)).astype("float32")
+        ids = generator.integers(0, 5, 4)
+        scores, best = small_build.expected(x, ids)
+        outputs = model({"data/x": x, "ids": ids})
+        np.testing.assert_allclose(outputs["scores"], scores, rtol=1e-5)
+        np.testing.assert_array_equal(outputs["best"], best)
