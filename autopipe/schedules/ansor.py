@@ -56,7 +56,7 @@ class Ansor:
         context = ms.TuneContext(
             problem.module,
             target=problem.conditions.target,
-            space_generator="post-order-apply",
+            space_generator=_rules(gpu=problem.conditions.hardware.gpu),
             search_strategy=strategy,
             task_name=problem.task.name,
             rand_state=problem.seed + 1,  # TVM takes 1 to 2**31 - 1
@@ -64,6 +64,19 @@ class Ansor:
         )
         spaces = context.generate_design_space()
         return Sketches(problem, context, spaces, self._model) if spaces else None
+
+
+def _rules(*, gpu: bool) -> Any:  # noqa: ANN401 - tvm is not typed
+    """Return the sketch rules, with their postprocessors and mutators.
+
+    Those that TVM takes for a GPU want tensor cores of all that has them, float32 too, and with
+    them intrinsics that take half a minute to register.
+    """
+    if not gpu:
+        return "post-order-apply"
+    return ms.space_generator.PostOrderApply(
+        sch_rules="cuda", postprocs="cuda", mutator_probs="cuda"
+    )
 
 
 class Sketches:

@@ -5,11 +5,14 @@ import tvm
 import tvm_ffi
 from tvm import te
 
+from autopipe.compiler.kernels import refusal
 from autopipe.errors import StageError
 from autopipe.schedules.ansor import Ansor
 from autopipe.schedules.engine import Known, Problem
 from autopipe.schedules.replay import apply, dump
+from tests.compiler.cuda_graphs import CONDITIONS as GPU
 from tests.schedules.tasks import CONDITIONS, task
+from tests.schedules.test_dlight import conv, softmax
 
 TARGET = tvm.target.Target({"kind": "llvm", "mcpu": "znver4", "num-cores": 2})
 
@@ -90,3 +93,18 @@ def test_a_trace_of_another_workload_does_not_apply():
     other = tvm.IRModule({"main": te.create_prim_func([data, te.compute((8,), lambda i: data[i])])})
     with pytest.raises(StageError, match="the trace does not fit"):
         apply(other, search(matmul()).propose(1)[0])
+
+
+@pytest.mark.parametrize("workload", [conv, softmax], ids=["conv", "softmax"])
+def test_schedules_of_a_gpu_are_all_threads_without_tensor_cores(workload):
+    module = workload()
+    engine = Ansor(GPU)
+    search = engine.search(Problem(task(), module, GPU, (), 8, 0))
+    assert search is not None
+    traces = search.propose(4)
+    search.learn([Known(trace, 1e-3) for trace in traces])
+    traces += search.propose(4)
+    assert len(set(traces)) == 8
+    for trace in traces[::3]:
+        assert refusal(apply(module, trace).mod, GPU.target) is None
+    assert not any("wmma" in trace for trace in traces)
