@@ -4,9 +4,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import tvm
-from tvm.s_tir.transform import RemoveWeightLayoutRewriteBlock
+from tvm.s_tir import SBlock, SBlockRealize
+from tvm.tirx import For, PrimFunc, SeqStmt, stmt_seq
 
 from autopipe.compiler import elementary
+
+_WEIGHTS = "meta_schedule.layout_rewrite_preproc"
+"""Marks the blocks that the build runs once, on weights."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,10 +30,41 @@ def build(module: tvm.IRModule, target: tvm.target.Target) -> Kernel:
     repacked at compile time. Checks of the arguments are left out: they are not part of the
     kernel, and compiling them takes an eighth of the time.
     """
-    # Without the tensor rewrite the function keeps its parameters, only their shapes change.
-    module = RemoveWeightLayoutRewriteBlock(skip_tensor_rewrite=True)(module)
+    module = without_weights(module)
     config = {"tirx.disable_assert": True}
     with tvm.transform.PassContext(opt_level=3, config=config):
         library = tvm.tirx.build(elementary.expand(module), target)
     _ = library["main"]  # machine code is made on first use
     return Kernel(library, module)
+
+
+def without_weights(module: tvm.IRModule) -> tvm.IRModule:
+    """Return the module with a `main` that takes weights as the model's build leaves them.
+
+    TVM has a pass for it that refuses all work on weights but copies.
+    """
+    function = module["main"]
+    root = function.body.block if isinstance(function.body, SBlockRealize) else None
+    if root is None or not isinstance(root.body, SeqStmt):
+        return module
+    made, nests = {}, []
+    for nest in root.body:
+        block = _block(nest)
+        if block is not None and _WEIGHTS in block.annotations:
+            made[block.reads[0].source] = block.writes[0].source
+        else:
+            nests.append(nest)
+    buffers = [buffer for buffer in root.alloc_buffers if buffer not in made.values()]
+    block = SBlock(
+        [], [], [], "root", stmt_seq(*nests), alloc_buffers=buffers, annotations=root.annotations
+    )
+    body = SBlockRealize([], True, block)  # noqa: FBT003 - TVM's signature
+    params = [made.get(param, param) for param in function.params]
+    return tvm.IRModule({"main": PrimFunc(params, body, function.ret_type, function.attrs)})
+
+
+def _block(nest: tvm.tirx.Stmt) -> SBlock | None:
+    """Return the block that a loop nest is around, if it is around just one."""
+    while isinstance(nest, For):
+        nest = nest.body
+    return nest.block if isinstance(nest, SBlockRealize) else None

@@ -4,9 +4,10 @@ from typing import Final
 
 from autopipe import extensions
 from autopipe.schedules.implementation import DIRECT, Implementation
+from autopipe.schedules.implementations.winograd import winograd2, winograd4
 
-IMPLEMENTATIONS: Final[tuple[Implementation, ...]] = ()
-"""Modules with `NAME`, `FAST`, `rewrite` and `gain`."""
+IMPLEMENTATIONS: Final[tuple[Implementation, ...]] = (winograd2, winograd4)
+"""Each with `NAME`, `FAST`, `rewrite` and `gain`."""
 
 
 def rewrites() -> tuple[Implementation, ...]:

@@ -1,0 +1,226 @@
+"""Winograd's minimal filtering of 3x3 convolutions, as tensor expressions.
+
+After "Fast Algorithms for Convolutional Neural Networks" (Lavin and Gray, CVPR 2016), in its
+notation: Y = A^T [(G g G^T) * (B^T d B)] A for a patch d of the input and a kernel g.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import ceil
+from typing import Any, Final
+
+from tvm import te, tirx
+
+KERNEL: Final = 3
+"""Rows and columns of the kernel."""
+
+MARK: Final = "meta_schedule.layout_rewrite_preproc"
+"""Marks work on a weight, which the build does once."""
+
+_LEAST, _MOST = 6, 14
+"""Tiles that a block of sums in registers has, where there are that many."""
+
+Matrix = Sequence[Sequence[float]]
+Value = Callable[[int], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Transforms:
+    """The matrices for one size of tile."""
+
+    input: Matrix
+    """B transposed."""
+    kernel: Matrix
+    """G."""
+    output: Matrix
+    """A transposed."""
+    terms: tuple[tuple[int, ...], ...]
+    """Columns of `input` that its rows combine to common terms."""
+    sums: tuple[tuple[int, ...], ...]
+    """The same of `output`."""
+
+
+TRANSFORMS: Final = {
+    2: Transforms(
+        input=((1, 0, -1, 0), (0, 1, 1, 0), (0, -1, 1, 0), (0, 1, 0, -1)),
+        kernel=((1, 0, 0), (1 / 2, 1 / 2, 1 / 2), (1 / 2, -1 / 2, 1 / 2), (0, 0, 1)),
+        output=((1, 1, 1, 0), (0, 1, -1, -1)),
+        terms=((0,), (1,), (2,), (3,)),
+        sums=((0,), (1, 2), (3,)),
+    ),
+    4: Transforms(
+        input=(
+            (4, 0, -5, 0, 1, 0),
+            (0, -4, -4, 1, 1, 0),
+            (0, 4, -4, -1, 1, 0),
+            (0, -2, -1, 2, 1, 0),
+            (0, 2, -1, -2, 1, 0),
+            (0, 4, 0, -5, 0, 1),
+        ),
+        kernel=(
+            (1 / 4, 0, 0),
+            (-1 / 6, -1 / 6, -1 / 6),
+            (-1 / 6, 1 / 6, -1 / 6),
+            (1 / 24, 1 / 12, 1 / 6),
+            (1 / 24, -1 / 12, 1 / 6),
+            (0, 0, 1),
+        ),
+        output=((1, 1, 1, 1, 1, 0), (0, 1, -1, 2, -2, 0), (0, 1, 1, 4, 4, 0), (0, 1, -1, 8, -8, 1)),
+        terms=((0,), (4, 2), (3, 1), (5,)),
+        sums=((0,), (1, 2), (3, 4), (5,)),
+    ),
+}
+"""By the rows and columns of a tile."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tiling:
+    """How an output is cut into tiles; the last ones of a row or column may overhang."""
+
+    size: int
+    """Rows and columns of a tile."""
+    rows: int
+    """Tiles in a column of an image."""
+    columns: int
+    """Tiles in a row of an image."""
+    count: int
+    """Tiles in all images."""
+
+    @classmethod
+    def of(cls, shape: Sequence[int], size: int) -> "Tiling":
+        """Cut an output `[batch, rows, columns, channels]`."""
+        batch, height, width, _ = shape
+        rows, columns = ceil(height / size), ceil(width / size)
+        return cls(size, rows, columns, batch * rows * columns)
+
+    @property
+    def padded(self) -> int:
+        """The count, rounded up to the next that can be summed in blocks of equal size."""
+        blocks = range(_MOST, _LEAST - 1, -1)
+        return min([ceil(self.count / b) * b for b in blocks if b <= self.count] or [self.count])
+
+    def origin(self, tile: Any) -> tuple[Any, Any, Any]:  # noqa: ANN401 - an index
+        """Return the image of a tile, and the row and column of the output that it starts at."""
+        row = tile // self.columns % self.rows
+        return tile // (self.rows * self.columns), row * self.size, tile % self.columns * self.size
+
+
+def filtered(
+    data: te.Tensor, kernel: te.Tensor, padding: tuple[int, int], tiling: Tiling
+) -> te.Tensor:
+    """Return the convolution `[tile, row, column, channel]` of an NHWC image and HWIO kernel."""
+    matrices, side = TRANSFORMS[tiling.size], tiling.size + KERNEL - 1
+    transformed = _input(_patches(data, padding, tiling), matrices)
+    weights = _kernel(kernel, matrices)
+    channel = te.reduce_axis((0, data.shape[3]), "channel_in")
+    sums = te.compute(
+        (side, side, tiling.padded, kernel.shape[3]),
+        lambda i, j, p, c: te.sum(
+            transformed[i, j, p, channel] * weights[i, j, channel, c], axis=channel
+        ),
+        name="winograd_product",
+    )
+    return _output(sums, matrices)
+
+
+def _patches(data: te.Tensor, padding: tuple[int, int], tiling: Tiling) -> te.Tensor:
+    """Cut out what each tile depends on; zero outside of the image."""
+    _, height, width, channels = data.shape
+    top, left = padding
+    side = tiling.size + KERNEL - 1
+
+    def element(p: Any, i: Any, j: Any, c: Any) -> Any:  # noqa: ANN401 - indices
+        image, row, column = tiling.origin(p)
+        y, x = row + i - top, column + j - left
+        inside = tirx.all(y >= 0, y < height, x >= 0, x < width)
+        if tiling.padded > tiling.count:
+            inside = tirx.all(p < tiling.count, inside)
+        return tirx.if_then_else(inside, data[image, y, x, c], tirx.const(0, data.dtype))
+
+    return te.compute((tiling.padded, side, side, channels), element, name="winograd_patch")
+
+
+def _input(patches: te.Tensor, matrices: Transforms) -> te.Tensor:
+    """Transform the columns of the patches, then their rows: B^T d B."""
+    count, side, _, channels = patches.shape
+    rows = te.compute(
+        (count, side, side, channels),
+        lambda p, i, j, c: _row(matrices.input, matrices.terms, i, lambda k: patches[p, k, j, c]),
+        name="winograd_rows",
+    )
+    return te.compute(
+        (side, side, count, channels),
+        lambda i, j, p, c: _row(matrices.input, matrices.terms, j, lambda k: rows[p, i, k, c]),
+        name="winograd_input",
+    )
+
+
+def _kernel(kernel: te.Tensor, matrices: Transforms) -> te.Tensor:
+    """Transform the kernel, in one block, as the build takes it out: G g G^T."""
+    side = len(matrices.kernel)
+
+    def element(i: Any, j: Any, channel: Any, c: Any) -> Any:  # noqa: ANN401 - indices
+        ys, xs = (
+            [_chosen([row[k] for row in matrices.kernel], axis) for k in range(KERNEL)]
+            for axis in (i, j)
+        )
+        return sum(
+            ys[k] * xs[m] * kernel[k, m, channel, c] for k in range(KERNEL) for m in range(KERNEL)
+        )
+
+    shape = (side, side, *kernel.shape[2:])
+    return te.compute(shape, element, name="winograd_kernel", attrs={MARK: True})
+
+
+def _output(sums: te.Tensor, matrices: Transforms) -> te.Tensor:
+    """Transform the sums back, columns first: A^T m A."""
+    side, _, count, channels = sums.shape
+    size = len(matrices.output)
+    rows = te.compute(
+        (count, size, side, channels),
+        lambda p, i, j, c: _row(matrices.output, matrices.sums, i, lambda k: sums[k, j, p, c]),
+        name="winograd_columns",
+    )
+    return te.compute(
+        (count, size, size, channels),
+        lambda p, i, j, c: _row(matrices.output, matrices.sums, j, lambda k: rows[p, i, k, c]),
+        name="winograd_tile",
+    )
+
+
+def _row(matrix: Matrix, groups: Sequence[Sequence[int]], index: Any, value: Value) -> Any:  # noqa: ANN401 - expressions
+    """Return a row of a matrix, chosen by an index, times a vector."""
+    return _chosen([_combined(row, groups, value) for row in matrix], index)
+
+
+def _chosen(values: Sequence[Any], index: Any) -> Any:  # noqa: ANN401 - expressions
+    """Return the value at an index; what is left of it once the loop over it is unrolled."""
+    *others, last = [tirx.const(v, "float32") if isinstance(v, (int, float)) else v for v in values]
+    for position, value in reversed(list(enumerate(others))):
+        last = tirx.Select(index == position, value, last)
+    return last
+
+
+def _combined(row: Sequence[float], groups: Sequence[Sequence[int]], value: Value) -> Any:  # noqa: ANN401 - expressions
+    """Add up a row times a vector, group by group, so that rows share terms, but for a factor."""
+    total = None
+    for group in groups:
+        used = [k for k in group if row[k]]
+        if not used:
+            continue
+        first = min(used, key=lambda k: abs(row[k]))
+        used = [first, *(k for k in used if k != first)]
+        inner = _added([(row[k] / row[first], value(k)) for k in used])
+        total = _added([(row[first], inner)], total)
+    return total
+
+
+def _added(terms: Sequence[tuple[float, Any]], total: Any = None) -> Any:  # noqa: ANN401 - expressions
+    for factor, value in terms:
+        if total is None:
+            total = value if factor == 1 else value * tirx.const(factor, "float32")
+        elif abs(factor) == 1:
+            total = total + value if factor > 0 else total - value
+        else:
+            total = total + value * tirx.const(factor, "float32")
+    return total

@@ -1,0 +1,237 @@
+"""Template for 3x3 convolutions by minimal filtering, as implementation `winograd` writes them.
+
+Blocks of tiles run in parallel, and blocks of output channels where there are few tiles. A block
+transforms its patches once, into a buffer that its core's cache holds. Then, a chunk of output
+channels at a time, it multiplies at each position of a tile, summing in registers, and transforms
+the sums back into the output, with all that follows.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from tvm.s_tir import Schedule
+from tvm.s_tir.schedule import LoopRV, SBlockRV
+
+from autopipe.schedules.hardware import Hardware
+from autopipe.schedules.spread import PRODUCTS, spread
+
+NAME: Final = "winograd"
+VERSION: Final = 1
+
+_PATCH, _ROWS, _INPUT = "winograd_patch", "winograd_rows", "winograd_input"
+_KERNEL, _PRODUCT = "winograd_kernel", "winograd_product"
+_COLUMNS, _TILE = "winograd_columns", "winograd_tile"
+BYTES = 4
+"""Of an element."""
+
+MEMORY = 8.0
+"""Bytes in a cycle that a core reads from memory while others do too."""
+
+_STEPS = 4
+"""Instructions that a transform takes for an element of its result."""
+
+CHAINS = 10
+"""Independent sums that hide the latency of a fused multiply-add."""
+
+MAX_VECTORS = 4
+"""Vectors in a row of a block of sums."""
+
+MAX_TILES = 64
+"""Tiles in a parallel block."""
+
+MAX_CHUNK = 256
+"""Output channels between product and transformation back."""
+
+_STAGES = (_PATCH, _ROWS, _INPUT, _KERNEL, _PRODUCT, _COLUMNS, _TILE)
+
+
+@dataclass(frozen=True, slots=True)
+class Blocking:
+    """The knobs."""
+
+    tiles: int
+    """Tiles in a parallel block; divides their count."""
+    parts: int
+    """Parallel blocks of output channels; each of them transforms the input again."""
+    chunk: int
+    """Output channels between product and transformation back; divides a block of them."""
+    rows: int
+    """Tiles that are summed in registers; divides `tiles`."""
+    columns: int
+    """Output channels that are summed in registers; divides `chunk`."""
+    width: int
+    """Output channels in a vector, a power of two; divides `columns`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Filtering:
+    """A function that the template serves, as far as the knobs depend on it."""
+
+    positions: int
+    """Products that a tile takes."""
+    tiles: int
+    inputs: int
+    """Input channels."""
+    outputs: int
+    """Output channels."""
+
+
+def match(sch: Schedule) -> Filtering | None:
+    """Return what the knobs depend on, or None if the function is not by minimal filtering."""
+    blocks = [sch.get(block) for block in sch.get_child_blocks(sch.get_sblock("root"))]
+    names = {block.name_hint: block for block in blocks}
+    if not names.keys() >= set(_STAGES):
+        return None
+    rows, columns, tiles, outputs, inputs = (
+        int(axis.dom.extent) for axis in names[_PRODUCT].iter_vars
+    )
+    return Filtering(rows * columns, tiles, inputs, outputs)
+
+
+def settings(found: Filtering, hardware: Hardware) -> Iterator[Blocking]:
+    """Yield every blocking whose sums fit the registers."""
+    width = math.gcd(found.outputs, hardware.lanes(8 * BYTES))
+    for vectors in _divisors(found.outputs // width, MAX_VECTORS):
+        columns = vectors * width
+        free = hardware.registers - vectors - 1  # for a row of weights and one broadcast value
+        for rows in _divisors(found.tiles, free // vectors):
+            for tiles, parts, chunk in _blocks(found, hardware, rows, columns):
+                yield Blocking(tiles, parts, chunk, rows, columns, width)
+
+
+def _blocks(
+    found: Filtering, hardware: Hardware, rows: int, columns: int
+) -> Iterator[tuple[int, int, int]]:
+    """Yield tiles in a block, parts of the channels, and channels in a chunk."""
+    for many in _divisors(found.tiles // rows, MAX_TILES // rows):
+        for parts in _divisors(found.outputs // columns, hardware.cores):
+            for some in _divisors(found.outputs // parts // columns, MAX_CHUNK // columns):
+                yield many * rows, parts, some * columns
+
+
+def fill(found: Filtering, hardware: Hardware) -> Blocking:
+    """Return the blocking of the least estimated time."""
+    return min(settings(found, hardware), key=lambda knobs: estimate(found, knobs, hardware))
+
+
+def estimate(found: Filtering, knobs: Blocking, hardware: Hardware) -> float:
+    """Estimate the cycles that the busiest core takes.
+
+    Products wait for what they read, unless they take longer; transforms come on top.
+    """
+    jobs = -(-found.tiles // knobs.tiles * knobs.parts // hardware.cores)
+    outputs = found.outputs // knobs.parts
+    inputs, sums = (found.positions * knobs.tiles * n for n in (found.inputs, outputs))
+    weights = found.positions * found.inputs * outputs
+    vectors = knobs.columns // knobs.width
+    issue = max(1.0, CHAINS / (knobs.rows * vectors), 1 / knobs.rows + 1 / vectors)
+    products = jobs * inputs * outputs / knobs.width / 2 * issue
+    kept = BYTES * (inputs + found.positions * knobs.tiles * knobs.chunk)
+    reads = BYTES * weights / MEMORY  # another layer's weights are in the caches
+    reads += (jobs - 1) * BYTES * weights / _rate(BYTES * weights + kept, hardware)
+    reads += jobs * BYTES * inputs * (outputs / knobs.chunk) / _rate(kept, hardware)
+    transforms = jobs * _STEPS * (inputs + sums) / hardware.lanes(8 * BYTES)
+    return max(products, reads) + 0.3 * min(products, reads) + transforms
+
+
+def _rate(size: int, hardware: Hardware) -> float:
+    """Return the bytes in a cycle that a core reads again of so many."""
+    return 32.0 if size <= hardware.l2 else 14.0 if size <= hardware.l3 else MEMORY
+
+
+def _divisors(extent: int, most: int) -> list[int]:
+    return [d for d in range(1, min(extent, max(1, most)) + 1) if extent % d == 0]
+
+
+def apply(sch: Schedule, found: Filtering, knobs: Blocking) -> None:
+    """Schedule the function. Raises ScheduleError where TVM refuses."""
+    _pack(sch, knobs, found)
+    job, chunk = _output(sch, knobs)
+    _product(sch, knobs, found, chunk)
+    _input(sch, knobs, found, job)
+
+
+def _pack(sch: Schedule, knobs: Blocking, found: Filtering) -> None:
+    """Lay out the operands of the product in the order in which it reads them."""
+    lanes = _lanes(found, knobs)
+    sch.transform_layout(
+        sch.get_sblock(_KERNEL),
+        ("write", 0),
+        lambda i, j, k, c: [c // knobs.columns, i, j, k, c % knobs.columns],
+    )
+    sch.transform_layout(
+        sch.get_sblock(_INPUT),
+        ("write", 0),
+        lambda i, j, p, k: [i, j, p // knobs.rows, k // lanes, p % knobs.rows, k % lanes],
+    )
+
+
+def _lanes(found: Filtering, knobs: Blocking) -> int:
+    return math.gcd(found.inputs, knobs.width)
+
+
+def _output(sch: Schedule, knobs: Blocking) -> tuple[LoopRV, LoopRV]:
+    """Tile the output; return the loops over parallel blocks and over chunks of channels."""
+    last = sch.get_child_blocks(sch.get_sblock("root"))[-1]
+    tile, row, column, channel = sch.get_loops(last)
+    block, tile = sch.split(tile, [None, knobs.tiles])
+    part, chunk, vectors, vector = sch.split(
+        channel, [knobs.parts, None, knobs.chunk // knobs.width, knobs.width]
+    )
+    sch.reorder(block, part, chunk, tile, vectors, row, column, vector)
+    job = sch.fuse(block, part)
+    spread(sch, sch.get_sblock(_PRODUCT), job, PRODUCTS)
+    for name in (_TILE, _COLUMNS):
+        stage = sch.get_sblock(name)
+        sch.compute_at(stage, vectors, preserve_unit_loops=True)
+        sch.set_scope(stage, 0, "local")
+        _unroll_and_vectorize(sch, stage, 4)
+    _unroll_and_vectorize(sch, last, 3)
+    return job, chunk
+
+
+def _product(sch: Schedule, knobs: Blocking, found: Filtering, chunk: LoopRV) -> None:
+    """Sum a block of tiles and channels in registers, for each position."""
+    total = sch.get_sblock(_PRODUCT)
+    result = sch.cache_write(total, 0, "global")
+    sch.compute_at(result, chunk, preserve_unit_loops=True)
+    i, j, tile, channel = sch.get_loops(result)[-4:]
+    tiles, row = sch.split(tile, [None, knobs.rows])
+    channels, vectors, vector = sch.split(
+        channel, [None, knobs.columns // knobs.width, knobs.width]
+    )
+    sch.reorder(i, j, channels, tiles, row, vectors, vector)
+    _unroll_and_vectorize(sch, result, 3)
+    sch.compute_at(total, tiles, preserve_unit_loops=True)
+    sch.set_scope(total, 0, "local")
+    *_, row, channel, sums = sch.get_loops(total)
+    sums, lane = sch.split(sums, [None, _lanes(found, knobs)])
+    vectors, vector = sch.split(channel, [None, knobs.width])
+    sch.reorder(sums, lane, row, vectors, vector)
+    _unroll_and_vectorize(sch, total, 3)
+    _unroll_and_vectorize(sch, sch.decompose_reduction(total, sums), 3)
+
+
+def _input(sch: Schedule, knobs: Blocking, found: Filtering, job: LoopRV) -> None:
+    """Transform the patches of a block, a vector of channels at a time."""
+    last = sch.get_sblock(_INPUT)
+    sch.compute_at(last, job, preserve_unit_loops=True)
+    i, j, tile, channel = sch.get_loops(last)[-4:]
+    vectors, vector = sch.split(channel, [None, _lanes(found, knobs)])
+    sch.reorder(tile, vectors, i, j, vector)
+    for name in (_ROWS, _PATCH):
+        stage = sch.get_sblock(name)
+        sch.compute_at(stage, vectors, preserve_unit_loops=True)
+        sch.set_scope(stage, 0, "local")
+        _unroll_and_vectorize(sch, stage, 4)
+    _unroll_and_vectorize(sch, last, 3)
+
+
+def _unroll_and_vectorize(sch: Schedule, block: SBlockRV, count: int) -> None:
+    """Write out the innermost loops of a block, the last of them as a vector."""
+    *loops, vector = sch.get_loops(block)[-count:]
+    sch.vectorize(vector)
+    for loop in loops:
+        sch.unroll(loop)
