@@ -7,6 +7,7 @@ model are warm too, and flushing the rest costs more than it tells.
 import math
 import os
 from collections.abc import Sequence
+from functools import partial
 from time import perf_counter
 from typing import Any, Final
 
@@ -16,6 +17,7 @@ from tvm.s_tir.meta_schedule.arg_info import ArgInfo
 
 from autopipe.config.tuning import Measure
 from autopipe.measure.build import Kernel
+from autopipe.measure.device import on_gpu, put
 from autopipe.measure.measurement import Measurement, judged
 
 _SLOWER: Final = 1.3
@@ -42,21 +44,23 @@ def use_threads(count: int) -> None:
     os.environ["TVM_NUM_THREADS"] = str(count)
 
 
-def time_kernel(kernel: Kernel, limits: Measure, best: float) -> Measurement:
+def time_kernel(
+    kernel: Kernel, device: tvm.runtime.Device, limits: Measure, best: float
+) -> Measurement:
     """Time one call of a kernel; `best` is the time in seconds it would have to beat."""
-    tensors = arguments(kernel.module)
-    main = kernel.library["main"]
-    cold = _clock(main, tensors)
-    if cold > _COLD * best + _START:
+    tensors = put(arguments(kernel.module), device)
+    clock = partial(_gpu_clock if on_gpu(device) else _clock, kernel.library, tensors)
+    cold = clock()
+    if cold > _COLD * best + _START and not on_gpu(device):  # a GPU has to take in the code first
         return judged((cold,), cut=True)
     enough = _SLOWER * best + _CALL
-    warm = _clock(main, tensors)
+    warm = clock()
     if warm > enough:
-        warm = min(warm, _clock(main, tensors))
+        warm = min(warm, clock())
     if warm > enough:
         return judged((warm,), cut=True)
     number = max(1, math.ceil(limits.min_repeat / max(warm, 1e-9)))
-    evaluate = kernel.library.time_evaluator("main", tvm.cpu(), number=number, repeat=limits.repeat)
+    evaluate = kernel.library.time_evaluator("main", device, number=number, repeat=limits.repeat)
     return judged(tuple(map(float, evaluate(*tensors).results)), cut=False)
 
 
@@ -69,10 +73,17 @@ def arguments(module: tvm.IRModule) -> list[Any]:
     return [_tensor(info) for info in ArgInfo.from_prim_func(module["main"])]
 
 
-def _clock(main: Any, tensors: Sequence[Any]) -> float:  # noqa: ANN401 - tvm is not typed
+def _clock(library: Any, tensors: Sequence[Any]) -> float:  # noqa: ANN401 - tvm is not typed
+    main = library["main"]
     start = perf_counter()
     main(*tensors)
     return perf_counter() - start
+
+
+def _gpu_clock(library: Any, tensors: Sequence[Any]) -> float:  # noqa: ANN401 - tvm is not typed
+    """Time by the events of the GPU: a call returns before the kernel has run."""
+    evaluate = library.time_evaluator("main", tensors[0].device, number=1, repeat=1)
+    return float(evaluate(*tensors).mean)
 
 
 def _tensor(info: Any) -> Any:  # noqa: ANN401 - tvm is not typed

@@ -36,22 +36,25 @@ def serve(job: Job, link: Connection, parent: int) -> NoReturn:
     """
     gc.disable()  # it would look through all that TVM is, and copy those pages
     try:
-        _alone(job.limits.memory << 20, link, parent)
+        _alone(link, parent)
         # Imported here so that whoever only holds a measurement does not load TVM.
-        from autopipe.measure import build, timing
+        from autopipe.measure import build, device, timing
 
         timing.use_threads(job.cores)
+        place = device.prepare(job.target)
+        if not device.on_gpu(place):
+            _bound(job.limits.memory << 20)
         kernel = build.build(job.candidate(), job.target)
         _send(link, None)
         best = json.loads(link.recv_bytes())
-        _send(link, timing.time_kernel(kernel, job.limits, best))
+        _send(link, timing.time_kernel(kernel, place, job.limits, best))
     except BaseException as error:  # noqa: BLE001 - whatever it is, it costs this trial only
         _send(link, Measurement(error=f"{type(error).__name__}: {error}"[-_LONGEST:]))
     os._exit(0)
 
 
-def _alone(memory: int, link: Connection, parent: int) -> None:
-    """Keep the child from reaching, flooding, starving or outliving anybody else."""
+def _alone(link: Connection, parent: int) -> None:
+    """Keep the child from reaching, flooding or outliving anybody else."""
     os.setpgid(0, 0)
     die_with_parent(parent)
     null = os.open(os.devnull, os.O_RDWR)
@@ -60,10 +63,17 @@ def _alone(memory: int, link: Connection, parent: int) -> None:
     own = link.fileno()
     os.closerange(3, own)
     os.closerange(own + 1, 1 << 16)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def _bound(memory: int) -> None:
+    """Keep the child to that many bytes more than it has.
+
+    CUDA could not be kept: it reserves addresses for all memory there is, the GPU's too.
+    """
     pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
     limit = pages * resource.getpagesize() + memory
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
 def _send(link: Connection, message: Measurement | None) -> None:

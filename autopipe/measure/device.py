@@ -1,0 +1,33 @@
+"""Where candidates run: the processor of this process, or the first GPU."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import tvm
+
+from autopipe.compiler.target import is_gpu
+
+
+def prepare(target: tvm.target.Target) -> tvm.runtime.Device:
+    """Return where code for the target runs; what this process compiles from now on runs there.
+
+    Nothing is asked of a GPU before a kernel is called: a process that has asked can not fork any
+    more. Raises SetupError where the compiler for a GPU or its driver is missing.
+    """
+    if not is_gpu(target):
+        return tvm.cpu()
+    from autopipe.compiler import cuda_runtime, nvcc
+
+    cuda_runtime.load()
+    nvcc.install()
+    return tvm.cuda()
+
+
+def on_gpu(device: tvm.runtime.Device) -> bool:
+    """Tell whether a device is a GPU."""
+    return int(device.dlpack_device_type()) != int(tvm.cpu().dlpack_device_type())
+
+
+def put(tensors: Sequence[Any], device: tvm.runtime.Device) -> list[Any]:
+    """Return the tensors, or copies of them on a GPU."""
+    return [tensor.copyto(device) for tensor in tensors] if on_gpu(device) else list(tensors)
