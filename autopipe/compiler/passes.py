@@ -102,7 +102,7 @@ def lower(
         )(merged)
     # that last pass renames what it touches, in a `main` of the same calls
     names = zip(op_info.callees(lowered["main"]), op_info.callees(merged["main"]), strict=True)
-    if fast_algorithms:
+    if fast_algorithms and target.kind.name == "llvm":
         lowered = elementary.mark(lowered)
     return Lowered(lowered, {new: functions[old] for new, old in names if old in functions})
 

@@ -16,7 +16,7 @@ from autopipe.schedules.replay import replay
 from autopipe.schedules.templates import contraction
 from autopipe.schedules.templates.contraction import Tile
 from tests.schedules.tasks import CONDITIONS, TARGET
-from tests.schedules.test_default import argmax, compute, integers, pool, softmax
+from tests.schedules.test_default import argmax, compute, integers, pool
 
 WIDE = Hardware(vector_bits=512, registers=32, cores=2)
 NARROW = Hardware(vector_bits=128, registers=16, cores=2)
@@ -63,7 +63,7 @@ SERVED = {
     "vector_times_matrix": lambda: dense(rows=1, columns=1000),
     "batched": batched,
 }
-NOT_SERVED = {"softmax": softmax, "pool": pool, "argmax": argmax, "integers": integers}
+NOT_SERVED = {"pool": pool, "argmax": argmax, "integers": integers}
 
 
 def module_of(tensors, weights=()):
