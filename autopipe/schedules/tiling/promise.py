@@ -1,0 +1,32 @@
+"""How fast a tile is, estimated from coarse hardware parameters: what engine `static` goes by."""
+
+import math
+from typing import Final
+
+from autopipe.schedules.hardware import Hardware
+from autopipe.schedules.tiling.form import Contraction
+from autopipe.schedules.tiling.tile import Tile, settings
+
+_LATENCY: Final = 4
+"""Cycles from a multiply-add to the next on the same sum."""
+
+_UNITS: Final = 2
+"""Multiply-adds, and loads, that begin in a cycle."""
+
+
+def fill(found: Contraction, hardware: Hardware) -> Tile:
+    """Return the knobs for a processor, without measuring: the tile of the least estimated time."""
+    return min(settings(found, hardware), key=lambda tile: cycles(tile, found, hardware))
+
+
+def cycles(tile: Tile, found: Contraction, hardware: Hardware) -> float:
+    """Estimate the cycles that a core spends."""
+    vectors = tile.columns // tile.width
+    sums = tile.rows * vectors
+    step = max(sums / _UNITS, (tile.rows + vectors) / _UNITS, _LATENCY) + 0.5
+    cuts = -(-found.lines.granule // tile.columns)
+    strips = found.breadth // found.lines.granule * cuts
+    bands = -(-found.height // tile.rows)
+    jobs = strips * bands * math.prod(found.extents[axis] for axis in found.others)
+    each = math.prod(found.terms) * step + sums * 2 + 20
+    return -(-jobs // hardware.cores) * each
