@@ -7,13 +7,15 @@ import numpy as np
 import pytest
 
 from autopipe.errors import StageError
-from autopipe.schedules.autotvm import AutoTVM
+from autopipe.schedules.autotvm import AutoTVM, Settings
 from autopipe.schedules.choice import choose
 from autopipe.schedules.engine import Known, Problem
 from autopipe.schedules.implementation import DIRECT
 from autopipe.schedules.replay import replay
+from autopipe.schedules.serving import serve
+from autopipe.schedules.template import dump
 from autopipe.schedules.tuners import space as space_module
-from autopipe.schedules.tuners.cost_model import CostModel
+from autopipe.schedules.tuners.cost_model import CostModel, _goals
 from autopipe.schedules.tuners.features import features
 from autopipe.schedules.tuners.grid import Grid
 from autopipe.schedules.tuners.model_guided import ModelGuided
@@ -123,13 +125,34 @@ def test_what_was_measured_before_is_not_proposed_again(tuner):
 
 
 def test_what_was_measured_before_teaches_the_model():
-    module = module_of(*dense(rows=12, columns=96))
-    every_one = proposed(search(module, "grid"))
-    cost = {each: 1.0 / json.loads(each)["knobs"]["columns"] for each in every_one}
-    known = [Known(each, cost[each]) for each in every_one[::2]]
-    ranked = [cost[each] for each in proposed(search(module, "model", known), len(every_one))]
-    assert len(ranked) == len(every_one) // 2
-    assert np.mean(ranked[:8]) < np.mean(ranked[8:]) / 2
+    space = toy()
+    cost = [seconds(knobs) for knobs in space.settings]
+    known = [Known(space.document(index), cost[index]) for index in range(0, len(cost), 4)]
+    fresh, taught = (Settings(space, ModelGuided(space, 0, CostModel()), k) for k in ((), known))
+    places = {space.document(index): index for index in range(len(cost))}
+    least = [min(cost[places[each]] for each in found.propose(8)) for found in (taught, fresh)]
+    assert least[0] < least[1]
+
+
+def test_what_was_proposed_is_not_proposed_again_before_it_is_measured():
+    found = search(module_of(*dense()), "grid")
+    assert not set(found.propose(4)) & set(found.propose(4))
+
+
+def test_the_tuner_is_the_one_that_was_asked_for():
+    module = module_of(*dense())
+    orders = [search(module, tuner).propose(12) for tuner in TUNERS]
+    assert len({tuple(order) for order in orders}) == 3
+    served = serve(module, CONDITIONS.hardware)
+    assert served is not None
+    every_one = served.template.settings(served.found, CONDITIONS.hardware)
+    in_order = [dump(served.template, knobs) for knobs in every_one]
+    assert orders[0][1:] == [each for each in in_order if each != orders[0][0]][:11]
+
+
+def test_what_is_learned_is_how_near_a_setting_comes_to_the_best():
+    goals = _goals([2.0, 1.0, math.inf, 1e9])
+    np.testing.assert_allclose(goals, [-math.log(2), 0, -math.log(16), -math.log(16)], rtol=1e-6)
 
 
 def test_grid_goes_in_order_and_random_does_not():
@@ -163,6 +186,7 @@ def test_tasks_teach_each_other():
     for size in (32, 128):
         tuned(ModelGuided(toy(size), 0, model), toy(size), 96, size=size)
     space = toy(64)
+    assert space.settings[ModelGuided(space, 0, model).choose(8, ())[0]] == FILLED
     taught = tuned(ModelGuided(space, 0, model), space, 8)
     assert taught < tuned(ModelGuided(space, 0, CostModel()), space, 8)
 
@@ -195,7 +219,8 @@ def test_a_space_of_which_everything_failed_runs_out():
 
 
 def test_a_proposal_from_a_large_space_may_be_large():
-    assert len(set(ModelGuided(toy(), 0, CostModel()).choose(300, ()))) == 300
+    for count in (300, 500, 512):
+        assert len(set(ModelGuided(toy(), 0, CostModel()).choose(count, ()))) == count
 
 
 def test_of_a_huge_space_a_part_is_looked_at(monkeypatch):
@@ -225,20 +250,28 @@ def record(**changes):
     return json.dumps({**document, **changes})
 
 
-KNOBS = json.loads(record())["knobs"]
+GOOD = json.loads(record())
+KNOBS, NAME = GOOD["knobs"], GOOD["template"]
+FIRST = next(name for name, value in KNOBS.items() if type(value) is int)
+
+
+def turned(value):
+    return {"knobs": {**KNOBS, FIRST: value}}
+
+
 BAD: dict[str, tuple[dict[str, object], str]] = {
     "unknown template": ({"template": "nonsense"}, "there is no template 'nonsense'"),
     "no template": ({"template": None}, "there is no template None"),
-    "other version": ({"version": 99}, "template contraction has version .*, the record has 99"),
+    "other version": ({"version": 99}, f"template {NAME} has version .*, the record has 99"),
     "no version": ({"version": None}, "the record has None"),
-    "out of range": ({"knobs": {**KNOBS, "rows": 10**6}}, "has no setting .*1000000"),
-    "does not divide": ({"knobs": {**KNOBS, "rows": 2}}, "has no setting"),
-    "a float": ({"knobs": {**KNOBS, "rows": float(KNOBS["rows"])}}, "has no setting"),
-    "a truth": ({"knobs": {**KNOBS, "rows": True}}, "has no setting"),
-    "a text": ({"knobs": {**KNOBS, "rows": str(KNOBS["rows"])}}, "has no setting"),
-    "a list": ({"knobs": {**KNOBS, "rows": [1]}}, "has no setting"),
-    "one too few": ({"knobs": {"rows": 1}}, "has no setting"),
-    "one too many": ({"knobs": {**KNOBS, "depth": 1}}, "has no setting"),
+    "out of range": (turned(10**6), f"template {NAME} has no setting .*1000000"),
+    "negative": (turned(-KNOBS[FIRST]), "has no setting"),
+    "a float": (turned(float(KNOBS[FIRST])), "has no setting"),
+    "a truth": (turned(value=True), "has no setting"),
+    "a text": (turned(str(KNOBS[FIRST])), "has no setting"),
+    "a list": (turned([KNOBS[FIRST]]), "has no setting"),
+    "one too few": ({"knobs": {FIRST: KNOBS[FIRST]}}, "has no setting"),
+    "one too many": ({"knobs": {**KNOBS, "nonsense": 1}}, "has no setting"),
     "no knobs": ({"knobs": None}, "has no setting null"),
 }
 
@@ -258,7 +291,7 @@ def test_a_bad_record_is_a_miss_with_its_reason(case):
 
 
 def test_a_record_of_a_function_that_the_template_does_not_serve_is_refused():
-    with pytest.raises(StageError, match="template contraction does not serve this function"):
+    with pytest.raises(StageError, match=f"template {NAME} does not serve this function"):
         replay(module_of(softmax()), DIRECT, record(), CONDITIONS)
 
 

@@ -56,14 +56,15 @@ class ModelGuided:
     def _first(self, count: int, unseen: Sequence[int]) -> list[int]:
         """Return settings near the filled one, and others far from each other."""
         distance = np.abs(self._points - self._points[0]).sum(axis=1)
-        near = sorted(unseen, key=lambda index: distance[index])[: max(1, round(_NEAR * count))]
-        pool = self._rng.sample(list(unseen), min(max(_POOL, count), len(unseen)))
-        return self._spread(near, pool, count)
+        order = sorted(unseen, key=lambda index: distance[index])
+        near = max(1, round(_NEAR * count))
+        far = self._rng.sample(order[near:], min(max(_POOL, count), len(order[near:])))
+        return self._spread(order[:near], far, count)
 
     def _spread(self, chosen: list[int], pool: Sequence[int], count: int) -> list[int]:
         """Add, again and again, the setting of the pool that is farthest from all chosen ones."""
         apart = np.min([self._apart(index, pool) for index in chosen], axis=0)
-        while len(chosen) < count and apart.max() > 0:
+        while len(chosen) < count and apart.any():
             farthest = pool[int(apart.argmax())]
             chosen.append(farthest)
             apart = np.minimum(apart, self._apart(farthest, pool))
