@@ -81,7 +81,7 @@ def _checks() -> tuple[Check, ...]:
             "onnxruntime", f"{_STACK}:importable", {"modules": ["onnxruntime"]}, onnxruntime,
             needed=False, tvm=False,
         ),
-        Check("gpu", f"{_STACK}:cuda", {}, "", needed=False),
+        Check("cuda", f"{_STACK}:cuda", {}, "pip install 'autopipe[cuda]'", needed=False),
         Check("extensions", "autopipe.extensions:check", {}, "repair or uninstall that package"),
     )  # fmt: skip
 

@@ -7,6 +7,7 @@ import pytest
 
 from autopipe.doctor import Finding, diagnose
 from autopipe.errors import SetupError
+from autopipe.pipeline.cuda import Gpu
 from autopipe.pipeline.isolate import Bug, Killed, Zygote
 
 ROOT = Path(__file__).parents[1]
@@ -40,8 +41,37 @@ def test_what_does_not_work_says_what_to_do(failure: Exception, shown: str) -> N
         f"fail  tvm-ffi       {shown} - "
         "pip install apache-tvm==0.27.0.post1 apache-tvm-ffi==0.1.14.post1"
     )
-    assert findings["gpu"].state == "warn"
+    assert findings["cuda"].state == "warn"
     assert findings["onnx"].state == "ok", "what needs no TVM is checked all the same"
+
+
+@pytest.mark.parametrize(
+    ("gpu", "compiler", "said"),
+    [
+        (
+            "there is none",
+            "nvcc",
+            "there is none; nvcc compiles for others (Build 13)",
+        ),
+        ("there is none", None, "none needed: there is none, nor nvcc"),
+        (Gpu("NVIDIA Fake", "sm_90", "13.0"), None, "driver for CUDA 13.0, but no nvcc"),
+        (Gpu("NVIDIA Fake", "sm_90", "13.0"), "nvcc", "but TVM does not see it"),
+    ],
+)
+def test_the_row_of_cuda_says_what_there_is(monkeypatch, gpu, compiler, said) -> None:
+    from autopipe.compiler import cuda_runtime, stack
+    from autopipe.pipeline import cuda
+
+    monkeypatch.setattr(cuda, "look", lambda: gpu)
+    monkeypatch.setattr(cuda, "nvcc", lambda: compiler)
+    monkeypatch.setattr(cuda, "toolchain", lambda: {"nvcc": compiler and "Build 13"})
+    monkeypatch.setattr(cuda_runtime, "load", lambda: None)
+    monkeypatch.setattr("tvm.runtime.Device.exist", False)
+    try:
+        found = stack.cuda({}, lambda _: None)
+    except SetupError as error:
+        found = str(error)
+    assert said in found
 
 
 def test_a_finding_that_is_fine_gives_no_advice() -> None:

@@ -97,13 +97,24 @@ def importable(argument: Argument, _emit: Emit) -> str:
 
 
 def cuda(_argument: Argument, _emit: Emit) -> str:
-    """Return the name of the first CUDA device, or that there is none."""
+    """Return which GPU there is and what compiles for it; raise SetupError for half of it."""
+    from autopipe.compiler import cuda_runtime
+    from autopipe.pipeline.cuda import Gpu, look, nvcc, toolchain
+
+    found = look()
+    compiler = toolchain()["nvcc"]
+    if not isinstance(found, Gpu):
+        able = f"; nvcc compiles for others ({compiler})" if nvcc() else ", nor nvcc"
+        return f"none needed: {found}{able}"
+    gpu = f"{found.gpu} ({found.arch}), driver for CUDA {found.driver}"
+    if nvcc() is None:
+        raise SetupError(f"{gpu}, but no nvcc to compile for it")
     import tvm
 
-    device = tvm.cuda(0)
-    if not device.exist:
-        return "no CUDA device, and none is needed"
-    return f"{device.device_name}, compute capability {device.compute_version}"
+    cuda_runtime.load()
+    if not tvm.cuda(0).exist:
+        raise SetupError(f"{gpu}, but TVM does not see it")
+    return f"{gpu}; {compiler}"
 
 
 def _module() -> Any:  # noqa: ANN401 -- tvm is not typed
