@@ -166,9 +166,11 @@ def _sum_in_registers(sch: Schedule, block: SBlockRV, spatial: int, dot: DotProd
 
 
 def _prepare(sch: Schedule, block: SBlockRV) -> None:
-    """Inline a copy; do any other preparation in parallel, a vector at a time."""
+    """Inline a copy; prepare anything else in parallel, a vector at a time, if it is one."""
     if is_copy(sch.get(block)):
         sch.compute_inline(block)
+        return
+    if not sch.get_loops(block):
         return
     *outer, last = sch.get_loops(block)
     rest, vector = sch.split(last, [None, math.gcd(int(sch.get(last).extent), _LINE)])

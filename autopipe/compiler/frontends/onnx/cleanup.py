@@ -10,7 +10,7 @@ import onnx
 import onnxslim
 from onnx.numpy_helper import to_array
 
-from autopipe.compiler.frontends.onnx import affine
+from autopipe.compiler.frontends.onnx import affine, quantized
 from autopipe.compiler.frontends.onnx.tensors import Array, Proto
 from autopipe.compiler.frontends.onnx.weights import attach, declare, detach, undeclare
 from autopipe.errors import ModelError
@@ -31,6 +31,7 @@ def clean(model: Proto, weights: Mapping[str, Array]) -> tuple[Proto, dict[str, 
     full = onnx.ModelProto()
     full.CopyFrom(model)
     attach(full.graph, {name: weights[name] for name in weights if name not in large})
+    quantized.rewrite(full.graph)
     slim = _slim(full)
     del slim.graph.input[:]  # an input that nothing reads was dropped with what read it
     slim.graph.input.extend(full.graph.input)

@@ -30,6 +30,9 @@ _GROUP: Final = 4
 _LAYOUTS: Final = {3: ("conv1d", "NCW", "OIW"), 4: ("conv2d", "NCHW", "OIHW"),
                    5: ("conv3d", "NCDHW", "OIDHW")}  # fmt: skip
 
+_IMAGES: Final = (4, 5)
+"""Ranks of images and volumes."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Bytes:
@@ -197,8 +200,10 @@ def _pads(sizes: Sequence[int], window: Sequence[int], attr: Any) -> list[tuple[
 
 
 def _extreme(bb: Any, op: Any, data: Any) -> Any:
-    """Reduce to one number, the last axis last: until then, neighbours stay side by side."""
-    outer = list(range(data.ty.ndim - 1))
+    """Reduce to one number, over neighbours in memory last: till then, vectors stay whole."""
+    rank = data.ty.ndim
+    last = 1 if rank in _IMAGES else rank - 1  # the channels, last in the layout of processors
+    outer = [axis for axis in range(rank) if axis != last]
     rows = bb.normalize(op(data, outer)) if outer else data
     return bb.normalize(op(rows))
 

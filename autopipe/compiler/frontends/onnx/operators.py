@@ -7,6 +7,7 @@ import onnx
 from tvm.relax.frontend.onnx.onnx_frontend import _get_convert_map
 
 from autopipe.compiler.frontends.onnx.converters import OURS
+from autopipe.compiler.frontends.onnx.quantized import EXPANDED
 from autopipe.compiler.frontends.onnx.tensors import Proto, graphs
 from autopipe.errors import ModelError
 
@@ -29,7 +30,7 @@ _MICROSOFT_ONLY = frozenset(
     }
 )
 _MICROSOFT = (_MICROSOFT_ONLY | {"Gelu"}) - {"MatMulInteger16"}
-_HANDLED_DIRECTLY = frozenset({"If", "Constant"})
+_HANDLED_DIRECTLY = EXPANDED | {"If", "Constant"}
 _DOMAINS = {"": "", "ai.onnx": "", "com.microsoft": "com.microsoft"}
 
 
