@@ -6,6 +6,8 @@ schedules and records in between see TVM's own intrinsics. Range reductions afte
 """
 
 from collections.abc import Callable, Sequence
+from functools import reduce
+from operator import mul
 from typing import Final
 
 import tvm
@@ -64,6 +66,9 @@ _ROUND: Final = 1.5 * 2.0**23
 """A number plus this one has no fraction left, and the number in its last bits."""
 _ROUND_BITS: Final = 0x4B400000
 """The bits of it."""
+
+_MOST_QUARTERS: Final = 16
+"""Largest exponent, in quarters, that is made of products and roots."""
 
 _BIAS: Final = 127
 _FRACTION_BITS: Final = 23
@@ -181,11 +186,36 @@ def _odd(x: Expr, ratio: tuple[Sequence[float], Sequence[float]], end: float) ->
 
 
 def _power(call: Call) -> Expr:
-    """A square as a product."""
+    """A power by a few quarters, as products and square roots, to 2 ulp; any other as it is.
+
+    Fractions are for single precision only.
+    """
     base, exponent = call.args
-    if isinstance(exponent, tirx.FloatImm) and exponent.value == 2.0:  # noqa: PLR2004 - a square
-        return _let(base, lambda x: x * x)
-    return call
+    quarters = exponent.value * 4 if isinstance(exponent, tirx.FloatImm) else 0.0
+    fits = quarters.is_integer() and 0 < abs(quarters) <= _MOST_QUARTERS
+    if not fits or (quarters % 4 and str(call.ty) != _SINGLE):
+        return call
+    one = tirx.const(1.0, call.ty)
+
+    def product(x: Expr) -> Expr:
+        whole, rest = divmod(int(abs(quarters)), 4)
+        root = tirx.sqrt(x)
+        factors = [x] * whole + [root] * (rest >> 1) + [tirx.sqrt(root)] * (rest & 1)
+        return reduce(mul, factors)
+
+    positive = _let(_even_ends(base) if quarters % 4 else base, product)
+    return positive if quarters > 0 else one / positive
+
+
+def _even_ends(x: Expr) -> Expr:
+    """A fractional power is the same at -0 and 0, and at both infinities."""
+    infinity = tirx.infinity(_SINGLE)
+    return _let(
+        x,
+        lambda x: tirx.Select(
+            x == _single(0.0), _single(0.0), tirx.Select(x == -infinity, infinity, x)
+        ),
+    )
 
 
 def _two_to(exponent: Expr) -> Expr:
