@@ -13,6 +13,8 @@ class Machine(Frozen, frozen=True):
     """Name of the processor."""
     cores: int
     """Cores this process may use."""
+    gpu: str | None = None
+    """Name of the GPU, if the build runs on one."""
     load_before: float
     """Runnable processes, averaged over the minute before the first round."""
     load_after: float
@@ -24,11 +26,12 @@ def load_average() -> float:
     return round(os.getloadavg()[0], 2)
 
 
-def machine(load_before: float) -> Machine:
+def machine(load_before: float, gpu: str | None = None) -> Machine:
     """Return the machine as it is after the last round."""
     return Machine(
         cpu=cpu.model(),
         cores=len(os.sched_getaffinity(0)),
+        gpu=gpu,
         load_before=load_before,
         load_after=load_average(),
     )

@@ -70,6 +70,8 @@ class Table:
     """How often."""
     tell: Callable[[str], None]
     """Hears who is timed."""
+    gpu: str | None = None
+    """Name of the GPU that the build runs on."""
 
 
 def play(table: Table, threads: int) -> Match:
@@ -81,7 +83,7 @@ def play(table: Table, threads: int) -> Match:
     results, skipped = _rounds(table)
     ours = results.pop(OURS)
     return Match(
-        machine=machine(load_before),
+        machine=machine(load_before, table.gpu),
         threads=threads,
         warmup=table.options.warmup,
         repeat=table.options.repeat,

@@ -65,6 +65,7 @@ class Benchmark(Stage, frozen=True):
 
         from autopipe.benchmarking.match import OURS, Table, play
         from autopipe.compiler.runtime import Signature
+        from autopipe.pipeline import cuda
         from autopipe.verification.inputs import draw
         from autopipe.verification.limits import index_limits
 
@@ -77,5 +78,6 @@ class Benchmark(Stage, frozen=True):
             inputs=inputs,
             options=self.options,
             tell=lambda message: ctx.emit(Progress(stage=self.name, message=message)),
+            gpu=str(cuda.device()["gpu"]) if signature.device == "cuda" else None,
         )
         return play(table, signature.threads)

@@ -65,6 +65,15 @@ def test_a_build_that_fails_is_an_error(played):
         played(Stopwatch(autopipe=StageError("killed by SIGSEGV"), onnxruntime=1.0))
 
 
+def test_the_gpu_is_written_down(monkeypatch):
+    from autopipe.benchmarking import match
+
+    monkeypatch.setattr(match, "time_contender", lambda *_: ([0.1], "1"))
+    for gpu in ("NVIDIA Fake", None):
+        table = Table(CONTENDERS, Path("inputs"), Benchmark(), lambda message: None, gpu)
+        assert match.play(table, 1).machine.gpu == gpu
+
+
 def test_a_rival_that_is_not_installed_is_skipped(monkeypatch):
     monkeypatch.setattr(match, "time_contender", Stopwatch(autopipe=1.0))
     monkeypatch.setattr(match, "find_spec", lambda name: None)
