@@ -66,8 +66,6 @@ def test_a_build_that_fails_is_an_error(played):
 
 
 def test_the_gpu_is_written_down(monkeypatch):
-    from autopipe.benchmarking import match
-
     monkeypatch.setattr(match, "time_contender", lambda *_: ([0.1], "1"))
     for gpu in ("NVIDIA Fake", None):
         table = Table(CONTENDERS, Path("inputs"), Benchmark(), lambda message: None, gpu)
