@@ -124,11 +124,9 @@ def dynamic(kind, x, w, **attributes):
     return model(nodes, inputs, outputs, [stored("w", w)])
 
 
-@pytest.mark.parametrize("factor", [1.0, 1e-3, 0.0, -1.0])
-def test_dynamic_matmul(tmp_path, factor):
-    x = drawn((2, 5, 8), "float32") * np.float32(factor)
-    x = np.abs(x) * factor if factor < 0 else x
-    check(dynamic("MatMulInteger", x, drawn((8, 6), "int8")), tmp_path, x=np.float32(x))
+def test_dynamic_matmul(tmp_path):
+    x = drawn((2, 5, 8), "float32")
+    check(dynamic("MatMulInteger", x, drawn((8, 6), "int8")), tmp_path, x=x)
 
 
 def test_dynamic_convolution(tmp_path):

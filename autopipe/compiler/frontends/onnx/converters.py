@@ -15,7 +15,7 @@ from tvm import relax, tirx
 from tvm.ir import GenericConst
 from tvm.relax.frontend.onnx import onnx_frontend
 
-from autopipe.compiler.frontends.onnx.integers import CONVERTERS
+from autopipe.compiler.frontends.onnx import integers, quantization
 
 # ruff: noqa: SLF001, ANN401  TVM's converters have no public interface, and no types
 
@@ -89,7 +89,8 @@ def _clipped(bb: Any, data: Any, low: Any, high: Any) -> Any:
 
 _PAIRWISE = (onnx_frontend.Sum, onnx_frontend.Max, onnx_frontend.Min, onnx_frontend.Mean)
 OURS: Final = {
-    **CONVERTERS,
+    **integers.CONVERTERS,
+    **quantization.CONVERTERS,
     "Clip": _Clip,
     "Size": _Size,
     "OneHot": _OneHot,

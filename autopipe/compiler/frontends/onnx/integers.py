@@ -1,4 +1,4 @@
-"""Converters for quantized operators: sums of products of bytes, in the form schedules want.
+"""Converters for sums of products of bytes, in the form schedules want.
 
 TVM subtracts the zero points first, which makes 32-bit numbers of the bytes, and it has no
 ConvInteger. Here the bytes are multiplied as they are, the first operand without a sign and the
@@ -29,9 +29,6 @@ _GROUP: Final = 4
 
 _LAYOUTS: Final = {3: ("conv1d", "NCW", "OIW"), 4: ("conv2d", "NCHW", "OIHW"),
                    5: ("conv3d", "NCDHW", "OIDHW")}  # fmt: skip
-
-_IMAGES: Final = (4, 5)
-"""Ranks of images and volumes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,29 +97,7 @@ class ConvInteger(onnx_frontend.OnnxOpConverter):
         return _corrected(bb, sums, (data.zero, zero), terms)
 
 
-class DynamicQuantizeLinear(onnx_frontend.OnnxOpConverter):
-    """Quantization to the range of the data, which may be empty."""
-
-    @classmethod
-    def _impl_v11(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
-        data, zero, most = inputs[0], relax.const(0.0), relax.const(255.0)
-        high = relax.op.maximum(zero, _extreme(bb, relax.op.max, data))
-        low = relax.op.minimum(zero, _extreme(bb, relax.op.min, data))
-        span = bb.normalize(relax.op.subtract(high, low))
-        empty = relax.op.equal(span, zero)
-        scale = relax.op.where(empty, relax.const(1.0), relax.op.divide(span, most))
-        scale = bb.normalize(scale)
-        point = relax.op.round(
-            relax.op.clip(relax.op.divide(relax.op.negative(low), scale), 0, 255)
-        )
-        steps = relax.op.add(relax.op.round(relax.op.divide(data, scale)), point)
-        values = _narrowed(bb, relax.op.clip(steps, 0, 255), "uint8")
-        return relax.Tuple([values, scale, _narrowed(bb, point, "uint8")])
-
-
-CONVERTERS: Final = {
-    each.__name__: each for each in (MatMulInteger, ConvInteger, DynamicQuantizeLinear)
-}
+CONVERTERS: Final = {each.__name__: each for each in (MatMulInteger, ConvInteger)}
 
 
 def _operand(bb: Any, values: Any, zero: Any, wanted: str) -> _Bytes:
@@ -197,15 +172,6 @@ def _pads(sizes: Sequence[int], window: Sequence[int], attr: Any) -> list[tuple[
         less, more = (total := max(0, covered - size)) // 2, -(-total // 2)
         found.append((less, more) if mode == "SAME_UPPER" else (more, less))
     return found
-
-
-def _extreme(bb: Any, op: Any, data: Any) -> Any:
-    """Reduce to one number, over neighbours in memory last: till then, vectors stay whole."""
-    rank = data.ty.ndim
-    last = 1 if rank in _IMAGES else rank - 1  # the channels, last in the layout of processors
-    outer = [axis for axis in range(rank) if axis != last]
-    rows = bb.normalize(op(data, outer)) if outer else data
-    return bb.normalize(op(rows))
 
 
 def _sum(bb: Any, values: Any, *axes: int) -> Any:

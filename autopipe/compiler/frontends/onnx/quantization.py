@@ -1,0 +1,110 @@
+"""Converters between floats and bytes, in ops that every layout gets past.
+
+Through TVM's ops for this no layout is carried, so that each of them would stand between two
+transposes; and its DynamicQuantizeLinear divides by zero where all values are the same.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from tvm import relax
+from tvm.relax.frontend.onnx import onnx_frontend
+
+# ruff: noqa: ANN401, ARG003  TVM's converters have no types, and one signature
+
+_LOWEST: Final = {"uint8": 0, "int8": -128}
+_SUMS: Final = "int32"
+_IMAGES: Final = (4, 5)
+"""Ranks of images and volumes."""
+
+Steps = Callable[[Any, Any, Any, Any], Any]
+"""Of block builder, data, scale and zero point; None where TVM's converter has to do."""
+
+
+class DynamicQuantizeLinear(onnx_frontend.OnnxOpConverter):
+    """Quantization to the range of the data, which may be empty."""
+
+    @classmethod
+    def _impl_v11(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+        data, none, most = inputs[0], relax.const(0.0), relax.const(255.0)
+        high = relax.op.maximum(none, _extreme(bb, relax.op.max, data))
+        low = relax.op.minimum(none, _extreme(bb, relax.op.min, data))
+        span = bb.normalize(relax.op.subtract(high, low))
+        empty = relax.op.equal(span, none)
+        scale = relax.op.where(empty, relax.const(1.0), relax.op.divide(span, most))
+        scale = bb.normalize(scale)
+        zero = relax.op.divide(relax.op.negative(low), scale)
+        zero = bb.normalize(relax.op.round(relax.op.clip(zero, 0, 255)))
+        zero = bb.normalize(relax.op.astype(zero, "uint8"))
+        return relax.Tuple([_quantized(bb, data, scale, zero), scale, zero])
+
+
+def _extreme(bb: Any, op: Any, data: Any) -> Any:
+    """Reduce to one number, over neighbours in memory last: till then, vectors stay whole."""
+    rank = data.ty.ndim
+    last = 1 if rank in _IMAGES else rank - 1  # the channels, last in the layout of processors
+    outer = [axis for axis in range(rank) if axis != last]
+    rows = bb.normalize(op(data, outer)) if outer else data
+    return bb.normalize(op(rows))
+
+
+def _quantized(bb: Any, data: Any, scale: Any, zero: Any) -> Any:
+    dtype = "uint8" if zero is None else str(zero.ty.dtype)
+    if dtype not in _LOWEST or str(data.ty.dtype) != "float32":
+        return None
+    steps = relax.op.round(relax.op.divide(data, scale))
+    if zero is not None:
+        steps = relax.op.add(steps, relax.op.astype(zero, "float32"))
+    low = _LOWEST[dtype]
+    return bb.normalize(relax.op.astype(relax.op.clip(steps, low, low + 255), dtype))
+
+
+def _dequantized(bb: Any, data: Any, scale: Any, zero: Any) -> Any:
+    if str(data.ty.dtype) not in (*_LOWEST, _SUMS) or str(scale.ty.dtype) != "float32":
+        return None
+    whole = relax.op.astype(data, _SUMS)
+    if zero is not None:
+        whole = relax.op.subtract(whole, relax.op.astype(zero, _SUMS))
+    return bb.normalize(relax.op.multiply(relax.op.astype(whole, "float32"), scale))
+
+
+def _in_steps(converter: Any, steps: Steps) -> Any:
+    """Return a converter that takes these steps where it can, and is TVM's otherwise."""
+
+    def replaced(original: Any) -> Any:
+        def convert(bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+            made = None
+            if not attr.get("block_size") and not attr.get("output_dtype"):
+                made = steps(bb, *_aligned(bb, inputs, int(attr.get("axis", 1))))
+            return original(bb, inputs, attr, params) if made is None else made
+
+        return staticmethod(convert)
+
+    names = [name for name in vars(converter) if name.startswith("_impl_v")]
+    versions = {name: replaced(getattr(converter, name)) for name in names}
+    return type(converter.__name__, (converter,), versions)
+
+
+def _aligned(bb: Any, inputs: Any, axis: int) -> list[Any]:
+    """Return data, scale and zero point, the latter two laid along the axis they are for."""
+    data, *others = [*inputs, None][:3]
+    rank = data.ty.ndim
+
+    def laid(values: Any) -> Any:
+        if values is None or values.ty.ndim != 1:
+            return values
+        one = int(values.ty.shape.values[0]) == 1
+        shape = [] if one else [-1 if at == axis % rank else 1 for at in range(rank)]
+        return bb.normalize(relax.op.reshape(values, shape))
+
+    return [data, *map(laid, others)]
+
+
+CONVERTERS: Final = {
+    each.__name__: each
+    for each in (
+        DynamicQuantizeLinear,
+        _in_steps(onnx_frontend.QuantizeLinear, _quantized),
+        _in_steps(onnx_frontend.DequantizeLinear, _dequantized),
+    )
+}
