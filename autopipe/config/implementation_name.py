@@ -6,7 +6,7 @@ from typing import Annotated, Final
 from pydantic import AfterValidator, Field
 from pydantic_core import PydanticKnownError
 
-OURS: Final = ("direct",)
+OURS: Final = ("direct", "winograd2", "winograd4")
 """The implementations that are part of autopipe."""
 
 

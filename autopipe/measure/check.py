@@ -6,47 +6,103 @@ import numpy as np
 import tvm
 
 from autopipe.compiler import elementary
+from autopipe.compiler.target import is_gpu
 from autopipe.errors import StageError
-from autopipe.measure.timing import arguments
+from autopipe.measure.cases import CASES, arguments
+from autopipe.measure.device import on_gpu, prepare, put
+from autopipe.measure.plain import in_memory_order
 
-_TOLERANCE: Final = {"float16": 2e-2, "float32": 1e-3, "float64": 1e-6}
+VERSION: Final = 1
+"""Bump when a schedule that passes now might not have passed before."""
+
+SEED: Final = 0
+"""Seed of the inputs."""
+
+_TOLERANCE: Final = {"bfloat16": 5e-2, "float16": 2e-2, "float32": 1e-3, "float64": 1e-6}
 """Largest difference relative to the largest value; sums are taken in another order."""
+
+_FAILURES: Final = (RuntimeError, ValueError, TypeError)
+"""What TVM raises where it refuses a module."""
 
 
 class WrongAnswer(StageError):  # noqa: N818 -- says what happened
     """A schedule changes the result."""
 
 
+class NotChecked(StageError):  # noqa: N818 -- likewise
+    """The plain loops themselves can not be run, so that nothing can be said."""
+
+
 def checked(
     workload: tvm.IRModule, scheduled: tvm.IRModule, target: tvm.target.Target
 ) -> tvm.IRModule:
-    """Return the scheduled module if it agrees with the plain workload on random data.
+    """Return the scheduled module if it agrees with the plain workload on random and edge inputs.
 
-    Both are compiled and run here. Raises WrongAnswer if they do not agree.
+    Both are compiled and run here, the workload on the processor. Raises WrongAnswer if they do
+    not agree, or if the schedule can not be compiled or run at all, and NotChecked if the workload
+    can not.
     """
-    built = elementary.expand(scheduled)
-    for expected, found in zip(_run(workload, target), _run(built, target), strict=True):
-        if not _agree(expected, found):
-            raise WrongAnswer(f"off by up to {_distance(expected, found):.2g} from the plain loops")
+    here = tvm.cpu()
+    try:
+        plain = _plain(workload, target.host if is_gpu(target) else target)
+    except _FAILURES as error:
+        raise NotChecked(f"the plain loops: {error}") from error
+    try:
+        place = prepare(target)
+        built = _compiled(scheduled if on_gpu(place) else elementary.expand(scheduled), target)
+    except _FAILURES as error:
+        raise WrongAnswer(f"does not compile: {error}") from error
+    for case in CASES:
+        _compare(case, _run(plain, workload, case, here), _run(built, workload, case, place))
     return scheduled
 
 
-def _run(module: tvm.IRModule, target: tvm.target.Target) -> list[Any]:
+def _plain(workload: tvm.IRModule, target: tvm.target.Target) -> Any:  # noqa: ANN401 - tvm
+    """Compile the plain loops; LLVM's highest level takes seconds to turn them inside out."""
+    level = tvm.target.Target({**target.export(), "opt-level": 2})
+    return _compiled(in_memory_order(workload), level)
+
+
+def _compiled(module: tvm.IRModule, target: tvm.target.Target) -> Any:  # noqa: ANN401 - tvm
+    config = {"tirx.disable_assert": True}  # the arguments fit: they are made from the function
+    with tvm.transform.PassContext(opt_level=3, config=config):
+        return tvm.tirx.build(module, target)
+
+
+def _run(
+    library: Any,  # noqa: ANN401 - tvm
+    workload: tvm.IRModule,
+    case: str,
+    place: tvm.runtime.Device,
+) -> list[Any]:
     """Return all arguments after a call; weights keep their layout, the schedule repacks them."""
-    library = tvm.tirx.build(module, target)
-    tensors = arguments(module)
+    tensors = put(arguments(workload, case, SEED), place)
     library["main"](*tensors)
     return [tensor.numpy() for tensor in tensors]
 
 
+def _compare(case: str, expected: list[Any], found: list[Any]) -> None:
+    for right, ours in zip(expected, found, strict=True):
+        if not _agree(right, ours):
+            off = _distance(right, ours)
+            raise WrongAnswer(f"off by up to {off:.2g} from the plain loops on {case} inputs")
+
+
 def _agree(expected: Any, found: Any) -> bool:  # noqa: ANN401 - arrays of any dtype
+    if np.array_equal(expected, found):
+        return True
     tolerance = _TOLERANCE.get(str(expected.dtype))
     if tolerance is None:
-        return bool(np.array_equal(expected, found))
-    scale = float(np.max(np.abs(expected), initial=0.0))
-    return bool(np.isfinite(found).all()) and _distance(expected, found) <= tolerance * scale
+        return False
+    finite = np.isfinite(expected)
+    scale = float(np.max(np.abs(expected[finite].astype("float64")), initial=0.0))
+    return (
+        bool(np.isfinite(found[finite]).all()) and _distance(expected, found) <= tolerance * scale
+    )
 
 
 def _distance(expected: Any, found: Any) -> float:  # noqa: ANN401 - arrays of any dtype
-    difference = np.abs(expected.astype("float64") - found.astype("float64"))
+    """Return the largest difference where the expected value is finite; elsewhere none is right."""
+    finite = np.isfinite(expected)
+    difference = np.abs(expected[finite].astype("float64") - found[finite].astype("float64"))
     return float(np.max(difference, initial=0.0))

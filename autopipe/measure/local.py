@@ -24,9 +24,12 @@ class Measurer(Protocol):
     """Builds and times candidates somewhere."""
 
     def measure(
-        self, candidates: Sequence[Candidate], best: float = math.inf
+        self, candidates: Sequence[Candidate], best: float = math.inf, *, rivals: bool = True
     ) -> Generator[Measurement]:
-        """Yield the measurement of each candidate in order; `best` is the time to beat."""
+        """Yield the measurement of each candidate in order; `best` is the time to beat.
+
+        Candidates of one task are rivals: the time of one is what the next has to beat.
+        """
 
 
 class Local:
@@ -42,7 +45,7 @@ class Local:
         self._limits = limits
 
     def measure(
-        self, candidates: Sequence[Candidate], best: float = math.inf
+        self, candidates: Sequence[Candidate], best: float = math.inf, *, rivals: bool = True
     ) -> Generator[Measurement]:
         """Build `cores` candidates at a time, then time one after the other, alone."""
         for start in range(0, len(candidates), _HELD):
@@ -51,7 +54,7 @@ class Local:
                 self._build(candidates[start : start + _HELD], trials)
                 for trial in trials:
                     measurement = trial.time(best)
-                    best = min(best, measurement.median)
+                    best = min(best, measurement.median) if rivals else best
                     yield measurement
             finally:
                 for trial in trials:

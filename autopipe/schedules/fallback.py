@@ -1,6 +1,6 @@
 """Schedules that need no record, and the chain of them that a task falls down."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -12,6 +12,9 @@ from autopipe.schedules.planned import Planned
 
 Plan = Callable[[tvm.IRModule, Conditions], Planned | None]
 """Returns a schedule, or None if it has none for this function."""
+
+Allowed = Callable[[str, str], bool]
+"""Tells whether an engine may schedule an implementation."""
 
 FALLBACKS: Final[Mapping[str, Plan]] = {"static": static.plan, "default": default.plan}
 """The fallbacks, by the name that YAML gives them."""
@@ -30,10 +33,34 @@ class Fallback:
     """The schedule, or None to compile the function as it is."""
 
 
+def falls(
+    chain: Sequence[str],
+    module: tvm.IRModule,
+    conditions: Conditions,
+    allowed: Allowed = lambda *_: True,
+) -> Iterator[Fallback]:
+    """Yield the schedules that the chain has for `main`, in order, then none at all.
+
+    `allowed` tells whether an engine may schedule an implementation; if that leaves nothing, all
+    are allowed.
+    """
+    found = [
+        Fallback(name, planned) for name in chain for planned in _plans(name, module, conditions)
+    ]
+    fit = [
+        each for each in found if each.planned and allowed(each.engine, each.planned.implementation)
+    ]
+    yield from fit or found
+    yield Fallback(UNSCHEDULED, None)
+
+
 def fall(chain: Sequence[str], module: tvm.IRModule, conditions: Conditions) -> Fallback:
     """Return the first schedule that the chain has for the `main` of a module."""
-    for name in chain:
-        planned = FALLBACKS[name](module, conditions)
-        if planned is not None:
-            return Fallback(name, planned)
-    return Fallback(UNSCHEDULED, None)
+    return next(falls(chain, module, conditions))
+
+
+def _plans(name: str, module: tvm.IRModule, conditions: Conditions) -> Iterator[Planned]:
+    if name == "static":
+        yield from static.plans(module, conditions)
+    elif (planned := FALLBACKS[name](module, conditions)) is not None:
+        yield planned

@@ -1,22 +1,29 @@
 """What tuning found, as the artifact of the stage."""
 
 import json
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from autopipe.errors import StageError
 from autopipe.pipeline.canonical import pretty
 from autopipe.records.store import Row
+from autopipe.schedules.journal import Journal, contender
+from autopipe.schedules.policy import Contender
 from autopipe.schedules.progress import latency
-from autopipe.schedules.tuner import Journal, Work
+from autopipe.schedules.work import Work
 
 
 class Results:
-    """The best record of each task."""
+    """The best record of each task, and how its contenders did."""
 
-    def __init__(self, works: Sequence[Work], journal: Journal) -> None:
+    def __init__(
+        self, works: Sequence[Work], journal: Journal, shares: Mapping[int, float]
+    ) -> None:
+        """Take the part of the model's time that each task had before the search, by index."""
         self._works = works
         self._journal = journal
+        self._shares = shares
         self._best = {work.standing.task.workload: journal.best(work) for work in works}
 
     def write(self, folder: Path, ended: str) -> None:
@@ -64,14 +71,37 @@ class Results:
         }  # fmt: skip
 
     def _report(self, work: Work) -> dict[str, object]:
-        standing = work.standing
+        standing, contest = work.standing, work.contest
         row = self._best[standing.task.workload]
         return {
             "task": standing.task.index, "name": standing.task.name,
             "workload": standing.task.workload, "trials": standing.trials,
             "failed": standing.failed, "engine": row and row.record.engine,
+            "implementation": row and row.record.implementation,
             "seconds": row and row.record.median, "stopped": standing.stopped,
+            "rule": contest.position, "share": self._shares[standing.task.index],
+            **self._contenders(work, row),
         }  # fmt: skip
+
+    def _contenders(self, work: Work, winner: Row | None) -> dict[str, object]:
+        """Return how each contender did, the fastest first, and how far the winner is ahead."""
+        out = {entry.by: entry.out for entry in work.contest.entries.values()}
+        found = {by: {"trials": 0, "failed": 0, "best": math.inf} for by in (*work.started(), *out)}
+        for row in self._journal.rows(work):
+            tally = found[contender(row.record)]
+            tally["trials"] += 1
+            tally["failed"] += row.record.median == math.inf
+            tally["best"] = min(tally["best"], row.record.median)
+        ranked = sorted(found, key=lambda by: (found[by]["best"], by))
+        won = contender(winner.record) if winner else None
+        own = winner.record.median if winner else math.inf
+        others = [found[by]["best"] for by in ranked if by != won]
+        starts = [found[by]["best"] for by in work.started()]
+        return {
+            "contenders": [_row(by, found[by], out.get(by)) for by in ranked],
+            "over_next": _factor(others, own),
+            "over_start": _factor(starts, own),
+        }
 
     def _last_error(self) -> str:
         for work in self._works:
@@ -81,3 +111,19 @@ class Results:
                 if row.record.error:
                     return f"{task.name}: {row.record.error}"
         return "no reason given"
+
+
+def _row(by: Contender, tally: Mapping[str, float], out: str | None) -> dict[str, object]:
+    return {
+        "engine": by.engine, "implementation": by.implementation, "trials": tally["trials"],
+        "failed": tally["failed"], "seconds": _finite(tally["best"]), "stopped": out,
+    }  # fmt: skip
+
+
+def _factor(others: Sequence[float], own: float) -> float | None:
+    """Return how many times slower the fastest of the others is; null if none has a time."""
+    return _finite(min(others, default=math.inf) / own)
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None

@@ -50,12 +50,12 @@ Scheduler = Callable[[Sequence[Standing]], Standing]
 def gradient(standings: Sequence[Standing]) -> Standing:
     """Choose the task whose next batch shortens the model most.
 
-    Section 6 of "Ansor" (OSDI 2020). Each task first gets one batch, the heaviest first.
+    Section 6 of "Ansor" (OSDI 2020). First comes what has no schedule yet, the heaviest before.
     """
     going = [standing for standing in standings if standing.stopped is None]
-    fresh = [standing for standing in going if not standing.history]
+    fresh = [standing for standing in going if standing.best == math.inf]
     if fresh:
-        return max(fresh, key=lambda standing: standing.task.calls * standing.task.flops)
+        return max(fresh, key=lambda standing: (-len(standing.history), standing.task.share))
     return max(going, key=lambda standing: _gain(standing, standings))
 
 

@@ -1,44 +1,37 @@
 """Puts tuning together: tasks, engines, records and measurement, from artifact to artifact."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
-from itertools import product
 from pathlib import Path
 from typing import Final, Literal
 
-import tvm
-
 from autopipe.config import Tuning
-from autopipe.config.schedules import Rule
 from autopipe.measure.local import Local
-from autopipe.measure.measurement import Candidate
 from autopipe.pipeline.environment import version
 from autopipe.pipeline.events import Warn
 from autopipe.pipeline.stage import Context, Facet
 from autopipe.records.record import Platform
 from autopipe.records.session import Session
-from autopipe.records.store import Store, Tally
+from autopipe.records.store import Store
 from autopipe.schedules.conditions import Conditions
-from autopipe.schedules.engine import Problem
 from autopipe.schedules.engines import engines
-from autopipe.schedules.fallback import fall
-from autopipe.schedules.implementation import implementations
-from autopipe.schedules.policy import engines_for
+from autopipe.schedules.inspection import Inspector
+from autopipe.schedules.journal import Journal
+from autopipe.schedules.policy import Policy
+from autopipe.schedules.prepare import Preparation
 from autopipe.schedules.progress import Progress
-from autopipe.schedules.replay import replay
 from autopipe.schedules.results import Results
-from autopipe.schedules.scheduler import SCHEDULERS, Standing
-from autopipe.schedules.searcher import Arm, Searcher
-from autopipe.schedules.tuner import Contender, Journal, Tuner, Work, batch_size
+from autopipe.schedules.scheduler import SCHEDULERS
+from autopipe.schedules.searcher import Searcher
+from autopipe.schedules.starts import measure_starts, shares
+from autopipe.schedules.tuner import Tuner, batch_size
 from autopipe.schedules.winners import confirm
+from autopipe.schedules.work import Spending, Work
 from autopipe.task import Task
 
 _NEEDED: Final = ("xgboost-cpu", "psutil", "cloudpickle")
 """Packages that TVM imports while it tunes, and does not ask for when it is installed."""
-
-_NONE: Final = Tally(0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +39,7 @@ class Plan:
     """How to tune."""
 
     tuning: Tuning
-    rules: tuple[Rule, ...]
-    fallback: tuple[str, ...]
+    policy: Policy
     scheduler: Literal["gradient", "round_robin"]
     fast_algorithms: bool
 
@@ -76,77 +68,67 @@ class _Tuning:
         self._conditions = Conditions.of(
             ctx.facts[Facet.TARGET], fast_algorithms=plan.fast_algorithms
         )
-        self._cores = int(str(ctx.facts[Facet.TARGET]["num_cores"]))
-        self._arms: list[Arm] = []
-        tasks = _kept_tasks(ctx.inputs["tasks"])
-        self._batch = batch_size(plan.tuning.budget.trials, len(tasks), plan.tuning.batch)
-        tallies = journal.store.trials(journal.session.name)
-        self._works = [self._work(task, tallies.get(task.workload, _NONE)) for task in tasks]
+        self._tasks = _kept_tasks(ctx.inputs["tasks"])
+        self._batch = batch_size(plan.tuning.budget.trials, len(self._tasks), plan.tuning.batch)
+        self._preparation = Preparation(
+            ctx.inputs["tasks"], plan.policy, self._conditions, journal, plan.tuning, self._batch
+        )
+        self._measurer = Local(
+            self._conditions.target, self._conditions.hardware.cores, plan.tuning.measure
+        )
+        self._inspector = Inspector.of(ctx, self._conditions, "tune")
 
     def run(self) -> str:
         """Tune, and write the artifact."""
-        budget = self._plan.tuning.budget
-        standings = [work.standing for work in self._works]
-        progress = Progress(standings, budget.trials, self._journal.session, self._ctx.emit)
-        measurer = Local(self._conditions.target, self._cores, self._plan.tuning.measure)
-        searcher = self._searcher()
+        works = self._started({task.index: task.share for task in self._tasks})
+        measured = shares(works, self._journal)
+        works = self._started(measured)  # a rule may go by the share
+        ended = self._searched(works)
+        self._confirm(works)
+        results = Results(works, self._journal, measured)
+        results.write(self._ctx.out, ended)
+        if damaged := self._journal.store.damaged:
+            text = f"{self._ctx.records}: skipped {damaged} damaged records"
+            self._ctx.emit(Warn(stage="tune", message=text))
+        return results.summary(ended)
+
+    def _started(self, by_task: Mapping[int, float]) -> list[Work]:
+        """Return the works of all tasks, with their starts measured and the winners checked."""
+        works = self._preparation.works(self._tasks, by_task)
+        told = self._progress(works).told
+        measure_starts(works, self._spending(works), self._measurer, self._journal, told)
+        self._confirm(works)
+        return works
+
+    def _searched(self, works: Sequence[Work]) -> str:
+        progress = self._progress(works)
+        arms = self._preparation.arms
+        owners = {arm: (work, e.by) for work in works for arm, e in work.contest.entries.items()}
+        searcher = Searcher(
+            engines((arm.engine for arm in arms), self._conditions), arms,
+            lambda arm: self._journal.known(*owners[arm]),
+        )  # fmt: skip
         try:
-            ended = Tuner(
-                self._works, SCHEDULERS[self._plan.scheduler], budget, self._batch, searcher,
-                measurer, self._journal, progress.told,
+            return Tuner(
+                works, SCHEDULERS[self._plan.scheduler], self._spending(works), self._batch,
+                searcher, self._measurer, self._journal, progress.told,
             ).run()  # fmt: skip
         finally:
             searcher.close()
-        if standings:
-            progress.emit()
-        confirm(self._works, self._journal, measurer, self._conditions, self._warn)
-        results = Results(self._works, self._journal)
-        results.write(self._ctx.out, ended)
-        if damaged := self._journal.store.damaged:
-            self._warn(f"{self._ctx.records}: skipped {damaged} damaged records")
-        return results.summary(ended)
+            if works:
+                progress.emit()
 
-    def _warn(self, message: str) -> None:
-        self._ctx.emit(Warn(stage="tune", message=message))
+    def _confirm(self, works: Sequence[Work]) -> None:
+        confirm(works, self._journal, self._inspector, self._conditions)
 
-    def _searcher(self) -> Searcher:
-        owners = {arm: (work, by) for work in self._works for arm, by in work.arms.items()}
-        makers = engines((arm.engine for arm in self._arms), self._conditions)
-        return Searcher(makers, self._arms, lambda arm: self._journal.known(*owners[arm]))
+    def _progress(self, works: Sequence[Work]) -> Progress:
+        standings = [work.standing for work in works]
+        budget = self._plan.tuning.budget
+        return Progress(standings, budget.trials, self._journal.session, self._ctx.emit)
 
-    def _work(self, task: Task, tally: Tally) -> Work:
-        """Return a task as far as it has come, with an arm for each engine of the policy."""
-        path = self._ctx.inputs["tasks"] / "workloads" / f"{task.workload}.json"
-        text = path.read_text(encoding="utf-8")
-        module = tvm.ir.load_json(text)
-        best = self._journal.store.best(task.workload, text, self._journal.platform)
-        standing = Standing(task, tally.trials, tally.failed)
-        if best is not None:
-            standing.best = best.record.median
-        if tally.trials:
-            standing.history.append(standing.best)
-        engines = engines_for(task, self._plan.rules)
-        if not engines:
-            standing.stopped = "the policy gives it no engine"
-        every = implementations(module, self._conditions)
-        arms = {}
-        for engine, (name, body) in product(engines, every.items()):
-            arms[len(self._arms)] = Contender(engine, name)
-            tuning = self._plan.tuning
-            self._arms.append(
-                Arm(
-                    engine,
-                    Problem(
-                        task, body, self._conditions, (), self._batch, tuning.seed, tuning.tuner
-                    ),
-                )
-            )
-
-        def candidate(implementation: str, schedule: str) -> Candidate:
-            return partial(replay, module, implementation, schedule, self._conditions)
-
-        found = fall(self._plan.fallback, module, self._conditions)
-        return Work(standing, text, candidate, (found,) if found.planned else (), arms)
+    def _spending(self, works: Sequence[Work]) -> Spending:
+        standings = [work.standing for work in works]
+        return Spending(self._plan.tuning.budget, standings, self._journal.session)
 
 
 def _kept_tasks(folder: Path) -> list[Task]:

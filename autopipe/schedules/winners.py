@@ -1,26 +1,21 @@
 """Checks the fastest schedule of each task before it may win."""
 
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 
 import tvm
 
-from autopipe.measure.check import WrongAnswer, checked
-from autopipe.measure.local import Measurer
-from autopipe.measure.measurement import Candidate
-from autopipe.records.record import Record
+from autopipe.errors import StageError
 from autopipe.records.store import Row
 from autopipe.schedules.conditions import Conditions
+from autopipe.schedules.inspection import Inspector
+from autopipe.schedules.journal import Journal
+from autopipe.schedules.quarantine import Suspect
 from autopipe.schedules.replay import replay
-from autopipe.schedules.tuner import Journal, Work
+from autopipe.schedules.work import Work
 
 
 def confirm(
-    works: Sequence[Work],
-    journal: Journal,
-    measurer: Measurer,
-    conditions: Conditions,
-    warn: Callable[[str], None],
+    works: Sequence[Work], journal: Journal, inspector: Inspector, conditions: Conditions
 ) -> None:
     """Put aside each best record that computes something else than its workload.
 
@@ -30,23 +25,32 @@ def confirm(
     doubtful = list(works)
     while doubtful:
         pairs = [(work, row) for work in doubtful if (row := journal.best(work)) is not None]
-        candidates = [_candidate(work, row, conditions) for work, row in pairs]
-        results = list(measurer.measure(candidates, best=0.0))  # nobody asks how fast they are
         doubtful = []
-        for (work, row), result in zip(pairs, results, strict=True):
-            if result.error is not None and result.error.startswith(WrongAnswer.__name__):
-                journal.store.quarantine(row, result.error)
-                warn(
-                    f"task {work.standing.task.name}: a fast schedule was put aside: {result.error}"
-                )
+        suspects = []
+        for work, row in pairs:
+            suspect = _suspect(work, row, conditions)
+            if isinstance(suspect, StageError):  # it was measured by another release
+                journal.store.quarantine(row, str(suspect))
                 doubtful.append(work)
+            else:
+                suspects.append((work, row, suspect))
+        verdicts = inspector.judge([suspect for _, _, suspect in suspects])
+        for (work, row, _), verdict in zip(suspects, verdicts, strict=True):
+            if verdict.right is False:
+                journal.store.quarantine(row, verdict.reason or "")
+                doubtful.append(work)
+    for work in works:
+        best = journal.best(work)
+        work.standing.best = best.record.median if best is not None else work.standing.best
 
 
-def _candidate(work: Work, row: Row, conditions: Conditions) -> Candidate:
-    module = tvm.ir.load_json(work.text)
-    return partial(_checked, module, row.record, conditions)
-
-
-def _checked(module: tvm.IRModule, record: Record, conditions: Conditions) -> tvm.IRModule:
-    scheduled = replay(module, record.implementation, record.schedule, conditions)
-    return checked(module, scheduled, conditions.target)
+def _suspect(work: Work, row: Row, conditions: Conditions) -> Suspect | StageError:
+    record, module = row.record, tvm.ir.load_json(work.text)
+    try:
+        scheduled = replay(module, record.implementation, record.schedule, conditions)
+    except StageError as error:
+        return error
+    return Suspect(
+        work.standing.task.name, record.engine, record.implementation, record.schedule, module,
+        scheduled,
+    )  # fmt: skip

@@ -1,11 +1,13 @@
 """Stage `build`: the lowered module, with the best schedule of each task, as a shared library."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from autopipe.config import Pipeline
+from autopipe.config.schedules import Rule
 from autopipe.errors import GateError
 from autopipe.pipeline.events import Warn
 from autopipe.pipeline.stage import Context, Facet, Kind, Need, Stage
@@ -22,7 +24,7 @@ class Build(Stage, frozen=True):
     """Schedule, compile and link; transform the weights."""
 
     name: ClassVar[str] = "build"
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     produces: ClassVar[Kind] = Kind.LIBRARY
     needs: ClassVar[dict[str, Need]] = {
         "import": Need(Kind.MODEL),
@@ -35,6 +37,8 @@ class Build(Stage, frozen=True):
         {Facet.TVM, Facet.TARGET, Facet.TOOLCHAIN, Facet.EXTENSIONS}
     )
 
+    rules: tuple[Rule, ...]
+    """The schedule policy, as far as it concerns fallbacks and implementations."""
     fallback: tuple[str, ...]
     """What schedules a task without a record."""
     tuned_share: float | None
@@ -44,8 +48,9 @@ class Build(Stage, frozen=True):
 
     @classmethod
     def of(cls, pipeline: Pipeline, base: Path) -> Self:  # noqa: ARG003 - reads no file
-        """Take the fallback chain, the gate and the numerics of the pipeline."""
+        """Take the policy, the gate and the numerics of the pipeline."""
         return cls(
+            rules=pipeline.schedules.rules,
             fallback=pipeline.schedules.fallback,
             tuned_share=pipeline.gates.tuned_share,
             fast_algorithms=pipeline.numerics.fast_algorithms,
@@ -79,29 +84,49 @@ class Build(Stage, frozen=True):
             "target": ctx.facts[Facet.TARGET],
             "versions": {**ctx.facts[Facet.TVM], **ctx.facts[Facet.TOOLCHAIN]},
             "tuned_share": share,
-            "tasks": [_row(task, choices[task.workload]) for task in tasks],
+            "tasks": self._rows(ctx, tasks, choices),
         }
         module_io.save_json(document, ctx.out / "library.json")
         return _summary(choices.values(), share)
 
     def _choose(
-        self, ctx: Context, tasks: Iterable[Task], conditions: "Conditions"
+        self, ctx: Context, tasks: Sequence[Task], conditions: "Conditions"
     ) -> dict[str, "Choice"]:
         from autopipe.compiler import module_io
-        from autopipe.schedules.choice import choose
+        from autopipe.schedules.choice import Asked, choose
+        from autopipe.schedules.inspection import Inspector
+        from autopipe.schedules.policy import Policy
 
-        records = _records(ctx.inputs.get("tune"))
-        choices: dict[str, Choice] = {}
-        for task in tasks:
-            workload = ctx.inputs["tasks"] / "workloads" / f"{task.workload}.json"
-            record = records.get(task.workload)
-            choice = choose(
-                task, module_io.load_module(workload), record, self.fallback, conditions
+        records, tuned = _records(ctx.inputs.get("tune")), _tuned(ctx.inputs.get("tune"))
+        folder = ctx.inputs["tasks"] / "workloads"
+        asked = [
+            Asked(
+                task, module_io.load_module(folder / f"{task.workload}.json"),
+                records.get(task.workload),
+                tuned.get(task.workload, {}).get("share", task.share),
             )
-            if record and choice.seconds is None:
-                ctx.emit(Warn(stage=self.name, message=f"{task.name}: {choice.reason}"))
-            choices[task.workload] = choice
-        return choices
+            for task in tasks
+        ]  # fmt: skip
+        inspector = Inspector.of(ctx, conditions, self.name)
+        found = choose(asked, Policy(self.rules, self.fallback), conditions, inspector)
+        for each, choice in zip(asked, found, strict=True):
+            if each.record and choice.seconds is None:
+                ctx.emit(Warn(stage=self.name, message=f"{each.task.name}: {choice.reason}"))
+        return {task.workload: choice for task, choice in zip(tasks, found, strict=True)}
+
+    @staticmethod
+    def _rows(
+        ctx: Context, tasks: Iterable[Task], choices: Mapping[str, "Choice"]
+    ) -> list[dict[str, object]]:
+        """Say of each task how it was scheduled, and who else was measured for it."""
+        tuned = _tuned(ctx.inputs.get("tune"))
+        return [
+            {
+                **_row(task, choices[task.workload]),
+                "contenders": tuned.get(task.workload, {}).get("contenders", []),
+            }
+            for task in tasks
+        ]
 
     def _gate(self, share: float) -> None:
         if self.tuned_share is not None and share < self.tuned_share:
@@ -142,6 +167,13 @@ def _records(tuned: Path | None) -> dict[str, Mapping[str, Any]]:
     return {record["workload"]: record for record in map(json.loads, lines)}
 
 
+def _tuned(tuned: Path | None) -> dict[str, Mapping[str, Any]]:
+    """Return what `tuning.json` says of each workload."""
+    if tuned is None:
+        return {}
+    return {task["workload"]: task for task in _read(tuned / "tuning.json")["tasks"]}
+
+
 def _tuned_share(tasks: Iterable[Task], choices: Mapping[str, "Choice"]) -> float:
     kept = [(task.flops * task.calls, choices[task.workload]) for task in tasks if not task.dropped]
     total = sum(work for work, _ in kept)
@@ -158,12 +190,20 @@ def _row(task: Task, choice: "Choice") -> dict[str, object]:
         "implementation": choice.implementation,
         "reason": choice.reason,
         "seconds": choice.seconds,
+        "rule": choice.rule,
+        "checked": choice.checked,
+        "unchecked": choice.unchecked,
+        "rejected": choice.rejected,
     }
 
 
-def _summary(choices: Iterable["Choice"], share: float) -> str:
-    counts: dict[str, int] = {}
-    for choice in choices:
-        counts[choice.engine] = counts.get(choice.engine, 0) + 1
+def _summary(choices: Collection["Choice"], share: float) -> str:
+    counts = Counter(choice.engine for choice in choices)
     engines = ", ".join(f"{count} {engine}" for engine, count in sorted(counts.items()))
-    return f"schedules: {engines}; {share:.0%} of the kept work measured"
+    wrong = sum(len(choice.rejected) for choice in choices)
+    unchecked = sum(choice.unchecked is not None for choice in choices)
+    return (
+        f"schedules: {engines}; {share:.0%} of the kept work measured"
+        + (f"; {wrong} wrong ones put aside" if wrong else "")
+        + (f"; {unchecked} not checked" if unchecked else "")
+    )

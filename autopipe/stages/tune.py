@@ -13,7 +13,7 @@ class Tune(Stage, frozen=True):
     """Measures candidates until the budget is spent; an interrupted run goes on where it was."""
 
     name: ClassVar[str] = "tune"
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     produces: ClassVar[Kind] = Kind.RECORDS
     needs: ClassVar[Mapping[str, Need]] = {"tasks": Need(Kind.TASKS)}
     reads: ClassVar[frozenset[Facet]] = frozenset(
@@ -52,9 +52,11 @@ class Tune(Stage, frozen=True):
         """
         from autopipe import extensions
         from autopipe.compiler import machine
+        from autopipe.schedules.policy import Policy
         from autopipe.schedules.tuning import Plan, tune
 
         extensions.check()
         machine.check(ctx.facts[Facet.TARGET])
-        plan = Plan(self.tuning, self.rules, self.fallback, self.scheduler, self.fast_algorithms)
+        policy = Policy(self.rules, self.fallback)
+        plan = Plan(self.tuning, policy, self.scheduler, self.fast_algorithms)
         return tune(plan, ctx)

@@ -33,7 +33,7 @@ def test_a_rule_says_all_there_is_to_say(read):
         ("{engines: [anzor]}", "rules.0.engines.0: 'anzor' is not known; did you mean `ansor`?"),
         ("{engines: [static]}", "'static' is not known"),
         ("{implementations: [dirct]}", "rules.0.implementations.0: 'dirct' is not known; did you"),
-        ("{implementations: ['x*']}", "'x*' is not known; known: direct"),
+        ("{implementations: ['x*']}", "'x*' is not known; known: direct, wino"),
         ("{implementations: []}", "implementations: a list should have at least 1 item"),
         ("{select: fastest}", "'fastest' is not known; known: best, first"),
         ("{match: {opp: x}}", "unknown key; did you mean `op`?"),
@@ -70,3 +70,14 @@ def test_installed_packages_bring_engines_and_implementations(read, monkeypatch)
     monkeypatch.setattr(extensions, "installed", lambda: tuple(found))
     (rule,) = read(rules("{engines: [mine], implementations: [mi*]}")).schedules.rules
     assert rule == Rule(engines=("mine",), implementations=("mi*",))
+
+
+def test_our_names_are_those_that_there_are():
+    """The grammar knows them without TVM."""
+    from autopipe.config import engine_name, implementation_name
+    from autopipe.schedules.engines import ENGINES
+    from autopipe.schedules.implementation import DIRECT
+    from autopipe.schedules.implementations import IMPLEMENTATIONS
+
+    assert set(implementation_name.OURS) == {DIRECT, *(each.NAME for each in IMPLEMENTATIONS)}
+    assert set(engine_name.OURS) == set(ENGINES)

@@ -4,15 +4,33 @@ import tvm
 
 from autopipe.schedules.conditions import Conditions
 from autopipe.schedules.hardware import Hardware
+from autopipe.schedules.inspection import Verdict
 from autopipe.task import Task
 
 TARGET = tvm.target.Target({"kind": "llvm", "num-cores": 2})
 CONDITIONS = Conditions(TARGET, Hardware.of(TARGET))
 
 
-def task(index=0, *, flops=1e9, calls=1, ops=("nn.conv2d",)):
+def task(index=0, *, flops=1e9, calls=1, ops=("nn.conv2d",), share=0.0):
     return Task(
         index=index, name=f"task{index}", workload=f"{index:016x}", functions=(f"task{index}",),
         calls=calls, ops=ops, kind="opaque", reductions=1, inputs=(), outputs=(), flops=flops,
-        bytes=0, dropped=None,
+        bytes=0, share=share, dropped=None,
     )  # fmt: skip
+
+
+class Trusting:
+    """An inspector that believes everything, or nothing of the engines it is given."""
+
+    def __init__(self, *wrong):
+        self.wrong = wrong
+        self.asked = []
+
+    def judge(self, suspects):
+        self.asked.append([suspect.engine for suspect in suspects])
+        return [
+            Verdict(False, "off by 1", "/wrong")  # noqa: FBT003
+            if suspect.engine in self.wrong
+            else Verdict(right=True)
+            for suspect in suspects
+        ]

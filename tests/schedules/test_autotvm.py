@@ -8,9 +8,10 @@ import pytest
 
 from autopipe.errors import StageError
 from autopipe.schedules.autotvm import AutoTVM, Settings
-from autopipe.schedules.choice import choose
+from autopipe.schedules.choice import Asked, choose
 from autopipe.schedules.engine import Known, Problem
 from autopipe.schedules.implementation import DIRECT
+from autopipe.schedules.policy import Policy
 from autopipe.schedules.replay import replay
 from autopipe.schedules.serving import serve
 from autopipe.schedules.template import dump
@@ -21,7 +22,7 @@ from autopipe.schedules.tuners.grid import Grid
 from autopipe.schedules.tuners.model_guided import ModelGuided
 from autopipe.schedules.tuners.random_order import RandomOrder
 from autopipe.schedules.tuners.space import Space
-from tests.schedules.tasks import CONDITIONS, task
+from tests.schedules.tasks import CONDITIONS, Trusting, task
 from tests.schedules.test_default import argmax, compute, softmax
 from tests.schedules.test_static import conv, dense, module_of
 
@@ -35,6 +36,11 @@ class Knobs:
     columns: int
     order: str
     split: tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Fixed:
+    """No knobs at all."""
 
 
 @dataclass(frozen=True)
@@ -173,6 +179,33 @@ def test_the_first_settings_are_the_filled_one_its_neighbours_and_distant_ones()
     assert max(changed[4:]) >= 3
 
 
+def test_where_the_template_estimates_its_best_guesses_come_first():
+    def estimate(found, knobs, _hardware):
+        return 1 + abs(knobs.rows - 16) + found.extents[-1] * abs(knobs.columns - 2)
+
+    template = SimpleNamespace(**vars(TOY), estimate=estimate)
+    served = SimpleNamespace(template=template, found=Found("a", (64, 7)), knobs=FILLED)
+    space = Space.of(served, CONDITIONS.hardware, 0)  # type: ignore[arg-type]
+    chosen = ModelGuided(space, 0, CostModel()).choose(16, ())
+    tiles = [(space.settings[index].rows, space.settings[index].columns) for index in chosen]
+    assert tiles[:8] == [(1, 64), *[(16, 2)] * 7]
+    assert len(set(tiles[8:])) == 8
+    guesses = features(space)["estimate"]
+    assert (guesses.min(), guesses[chosen[1]], guesses[0]) == (1, 1, 1 + 15 + 7 * 62)
+
+
+def test_a_template_without_a_choice_has_one_proposal():
+    class Nothing(SimpleNamespace):
+        settings = staticmethod(lambda *_: [Fixed()])
+
+    template = Nothing(NAME="fixed", VERSION=1)
+    served = SimpleNamespace(template=template, found=None, knobs=Fixed())
+    space = Space.of(served, CONDITIONS.hardware, 0)  # type: ignore[arg-type]
+    tuner = AutoTVM(CONDITIONS)._tuner(space, Problem(task(), None, CONDITIONS, (), 8, 0))
+    found = Settings(space, tuner, ())
+    assert (len(found.propose(8)), found.propose(8)) == (1, [])
+
+
 def test_the_model_needs_fewer_trials_than_chance():
     space = toy()
     guided = [tuned(ModelGuided(space, seed, CostModel()), space, 48) for seed in range(4)]
@@ -285,7 +318,8 @@ def test_a_bad_record_is_a_miss_with_its_reason(case):
     assert "\n" not in str(refused.value)
     entry = {"engine": "autotvm", "implementation": DIRECT, "seconds": [1.0]}
     bad = {**entry, "schedule": record(**changes)}
-    chosen = choose(task(), module, bad, ("static", "default"), CONDITIONS)
+    policy = Policy((), ("static", "default"))
+    (chosen,) = choose([Asked(task(), module, bad, 0.0)], policy, CONDITIONS, Trusting())
     assert chosen.engine == "static"
     assert chosen.reason == f"its record does not apply: {refused.value}"
 

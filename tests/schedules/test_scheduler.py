@@ -6,18 +6,19 @@ from autopipe.schedules.scheduler import SCHEDULERS, Standing, gradient, round_r
 from tests.schedules.tasks import task
 
 
-def standing(index, history, *, flops=1e9, calls=1, ops=("nn.conv2d",), stopped=None):
+def standing(index, history, *, share=0.0, flops=1e9, calls=1, ops=("nn.conv2d",), stopped=None):
     best = history[-1] if history else math.inf
     return Standing(
-        task(index, flops=flops, calls=calls, ops=ops), best=best, history=list(history),
-        stopped=stopped,
+        task(index, flops=flops, calls=calls, ops=ops, share=share), best=best,
+        history=list(history), stopped=stopped,
     )  # fmt: skip
 
 
-def test_every_task_has_one_batch_first_the_heaviest_before_the_others():
-    standings = [standing(0, [], flops=1), standing(1, [], flops=3, calls=2), standing(2, [1.0])]
+def test_what_has_no_schedule_comes_first_the_heaviest_before_the_others():
+    standings = [standing(0, [], share=0.1), standing(1, [], share=0.3), standing(2, [1.0])]
     assert gradient(standings).task.index == 1
     standings[1].history.append(1.0)
+    standings[1].best = 1.0
     assert gradient(standings).task.index == 0
 
 
@@ -42,13 +43,14 @@ def test_the_gradient_expects_similar_tasks_to_reach_similar_speed():
 
 def test_a_task_without_work_to_count_does_not_confuse_the_gradient():
     uncounted = standing(0, [1.0, 1.0], flops=0.0)
-    assert gradient([uncounted, standing(1, [math.inf, math.inf])]) is uncounted
+    assert gradient([uncounted, standing(1, [1.0], stopped="done")]) is uncounted
 
 
 def test_round_robin_takes_turns():
     standings = [standing(0, [1.0]), standing(1, []), standing(2, [])]
     assert round_robin(standings).task.index == 1
     standings[1].history.append(1.0)
+    standings[1].best = 1.0
     assert round_robin(standings).task.index == 2
 
 

@@ -3,19 +3,27 @@ from collections import Counter
 
 import pytest
 
+from autopipe.config.schedules import Rule
 from autopipe.config.tuning import Budget
 from autopipe.measure.measurement import Measurement
 from autopipe.records.record import Platform
 from autopipe.records.session import Session
 from autopipe.records.store import Store
+from autopipe.schedules.contest import Contest, Entry
 from autopipe.schedules.fallback import Fallback
+from autopipe.schedules.journal import Journal
 from autopipe.schedules.planned import Planned
+from autopipe.schedules.policy import Contender
 from autopipe.schedules.scheduler import Standing, gradient, round_robin
 from autopipe.schedules.searcher import SearchError
-from autopipe.schedules.tuner import Contender, Journal, Tuner, Work, batch_size
+from autopipe.schedules.starts import measure_starts, shares
+from autopipe.schedules.tuner import Tuner, batch_size
+from autopipe.schedules.work import Spending, Work
 from tests.schedules.tasks import task
 
 ANSOR = Contender("ansor", "direct")
+TEMPLATES = Contender("autotvm", "direct")
+STATIC = Contender("static", "direct")
 HERE = Platform("target", "versions", "device")
 
 
@@ -47,7 +55,7 @@ class Stopwatch:
         self.seconds = seconds
         self.groups = []
 
-    def measure(self, candidates, best=math.inf):
+    def measure(self, candidates, best=math.inf, *, rivals=True):
         self.groups.append((len(candidates), best))
         for candidate in candidates:
             time = self.seconds(candidate())
@@ -64,16 +72,29 @@ def candidate(implementation, schedule):
     return lambda: schedule
 
 
+def work(index, *, starts=(), rule=None, contenders=(ANSOR,), **fields):
+    entries = {10 * index + place: Entry(by) for place, by in enumerate(contenders)}
+    rule = rule or Rule(engines=tuple(dict.fromkeys(by.engine for by in contenders)))
+    standing = Standing(task(index, **fields))
+    return Work(standing, "{}", candidate, starts, Contest(rule, 0, entries))
+
+
 def works(count, **fields):
-    return [
-        Work(Standing(task(index, **fields)), "{}", candidate, (), {index: ANSOR})
-        for index in range(count)
-    ]
+    return [work(index, **fields) for index in range(count)]
+
+
+def spending(journal, tasks, budget):
+    return Spending(Budget(**budget), [work.standing for work in tasks], journal.session)
+
+
+def start(journal, tasks, budget, *, measurer=None):
+    spent = spending(journal, tasks, budget)
+    measure_starts(tasks, spent, measurer or Stopwatch(), journal, lambda: None)
 
 
 def tuner(journal, tasks, budget, *, searcher=None, measurer=None, batch=4, scheduler=round_robin):
     return Tuner(
-        tasks, scheduler, Budget(**budget), batch, searcher or Proposals(),
+        tasks, scheduler, spending(journal, tasks, budget), batch, searcher or Proposals(),
         measurer or Stopwatch(), journal, lambda: None,
     )  # fmt: skip
 
@@ -94,7 +115,7 @@ def test_the_budget_is_spent_and_no_more(journal, scheduler, budget):
 
 
 def test_a_budget_smaller_than_the_tasks_goes_to_the_heaviest(journal):
-    tasks = [*works(2), Work(Standing(task(9, flops=1e12)), "{}", candidate, (), {9: ANSOR})]
+    tasks = [*works(2, share=0.1), work(9, share=0.8)]
     tuner(journal, tasks, {"trials": 1}, batch=1, scheduler=gradient).run()
     assert trials(tasks) == [0, 0, 1]
 
@@ -146,13 +167,13 @@ def test_a_search_that_ends_costs_its_task_only(journal, searcher, stopped, spen
     assert tasks[0].standing.stopped == stopped
 
 
-def test_engines_of_a_task_take_turns_and_one_that_fails_is_left_out(journal):
-    tasks = works(1)
-    tasks[0].arms[1] = Contender("static", "direct")
+def test_a_contender_that_fails_is_left_out(journal):
+    (each,) = tasks = [work(0, contenders=(ANSOR, TEMPLATES))]
     searcher = Proposals(fails=(1,))
     tuner(journal, tasks, {"trials": 12}, searcher=searcher).run()
-    assert searcher.made == {0: 12}
-    assert searcher.learned == {0: 12}
+    assert (searcher.made, searcher.learned) == ({0: 12}, {0: 12})
+    assert each.contest.entries[1].out == "the search crashed"
+    assert each.standing.stopped is None
 
 
 def test_no_time_left_ends_it_within_a_batch(journal, monkeypatch):
@@ -180,14 +201,27 @@ def test_batches_are_small_where_the_budget_is_small(budget, tasks, most, size):
     assert batch_size(budget, tasks, most) == size
 
 
-def with_fallback(seconds, index=0):
-    standing = Standing(task(index, flops=1e6 + index))
-    start = Fallback("static", Planned("direct", str(seconds), None))
-    return Work(standing, "{}", candidate, (start,), {index: ANSOR})
+def with_start(seconds, index=0, **fields):
+    fallback = Fallback("static", Planned("direct", str(seconds), None))
+    return work(index, starts=(fallback,), **fields)
 
 
-def test_what_a_task_is_built_with_anyway_is_timed_first_and_can_win(journal):
-    slow, fast = with_fallback(5000.0, 0), with_fallback(5.0, 1)
+def engines_of(journal, each):
+    return [row.record.engine for row in journal.rows(each)]
+
+
+def test_starts_are_measured_everywhere_the_heaviest_task_first(journal):
+    tasks = [with_start(5000.0, 0, share=0.2), with_start(5.0, 1, share=0.8)]
+    start(journal, tasks, {"trials": 8})
+    rows = [row for each in tasks for row in journal.rows(each)]
+    assert [row.record.seconds for row in sorted(rows, key=lambda row: row.id)] == [(5.0,), (5e3,)]
+    assert [each.standing.history for each in tasks] == [[5000.0], [5.0]]
+    assert [each.contest.reached for each in tasks] == [{"direct": 5000.0}, {"direct": 5.0}]
+
+
+def test_what_a_task_is_built_with_anyway_can_win(journal):
+    slow, fast = with_start(5000.0, 0), with_start(5.0, 1)
+    start(journal, [slow, fast], {"trials": 8})
     tuner(journal, [slow, fast], {"trials": 8}).run()
     assert sum(trials([slow, fast])) == 8
     assert (slow.standing.best, fast.standing.best) == (997.0, 5.0)
@@ -195,17 +229,54 @@ def test_what_a_task_is_built_with_anyway_is_timed_first_and_can_win(journal):
     assert journal.best(fast).record.engine == "static"
 
 
-def test_a_fallback_is_not_timed_again(journal):
-    work = with_fallback(5.0)
-    work.standing.best = 4.0
-    tuner(journal, [work], {"trials": 4}).run()
-    assert [row.record.engine for row in journal.store.rows("0" * 16, "{}", HERE)] == ["ansor"] * 4
+def test_starts_are_not_measured_again(journal):
+    for _ in range(2):
+        each = with_start(5.0)
+        start(journal, [each], {"trials": 4})
+    assert engines_of(journal, each) == ["static"]
+
+
+@pytest.mark.parametrize("budget", [{"trials": 2}, {"trials": 9, "time": 1e-9}])
+def test_starts_stay_within_the_budget(journal, budget):
+    tasks = [with_start(5.0, index, share=0.1 * index) for index in range(3)]
+    start(journal, tasks, budget)
+    assert trials(tasks) == ([0, 1, 1] if budget["trials"] == 2 else [0, 0, 0])
+
+
+def test_a_start_that_fails_costs_its_task_only(journal):
+    broken, sound = with_start(math.inf, 0, share=0.9), with_start(2.0, 1)
+    start(journal, [broken, sound], {"trials": 9})
+    assert (broken.standing.failed, sound.standing.best) == (1, 2.0)
+    tuner(journal, [broken, sound], {"trials": 9}).run()
+    assert broken.standing.best < 1001
+
+
+def test_shares_are_those_of_the_measured_starts(journal):
+    tasks = [
+        with_start(3.0, 0, share=0.5, calls=2),
+        with_start(2.0, 1, share=0.3),
+        work(2, share=0.2),
+    ]
+    start(journal, tasks, {"trials": 8})
+    assert shares(tasks, journal) == pytest.approx({0: 0.6, 1: 0.2, 2: 0.2})
 
 
 def test_a_search_is_told_of_its_own_schedules_only(journal):
-    work = with_fallback(5.0)
-    tuner(journal, [work], {"trials": 3}).run()
-    assert [known.schedule for known in journal.known(work, ANSOR)] == ["1000", "999"]
-    assert [known.schedule for known in journal.known(work, Contender("static", "direct"))] == [
-        "5.0"
-    ]
+    each = with_start(5.0)
+    start(journal, [each], {"trials": 3})
+    tuner(journal, [each], {"trials": 3}).run()
+    assert [known.schedule for known in journal.known(each, ANSOR)] == ["1000", "999"]
+    assert [known.schedule for known in journal.known(each, STATIC)] == ["5.0"]
+
+
+def test_records_of_others_than_the_rule_names_do_not_win(journal):
+    everybody = work(0, contenders=(ANSOR, TEMPLATES))
+    journal.write(everybody, ANSOR, {"a": Measurement((1.0,))})
+    journal.write(everybody, TEMPLATES, {"b": Measurement((2.0,))})
+    journal.write(everybody, STATIC, {"c": Measurement((0.5,))})
+    assert journal.best(everybody).record.engine == "ansor"
+    assert journal.best(work(0, contenders=(TEMPLATES,))).record.engine == "autotvm"
+    assert journal.best(work(0, contenders=())) is None
+    first = Rule(engines=("autotvm", "ansor"), select="first")
+    only = work(0, contenders=(ANSOR, TEMPLATES), rule=first)
+    assert journal.best(only).record.engine == "autotvm"

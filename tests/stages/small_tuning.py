@@ -37,7 +37,7 @@ def emit(event):
 def context(folder):
     for name in ("tasks/workloads", "out", "work"):
         (folder / name).mkdir(parents=True, exist_ok=True)
-    kept = task(0, flops=2.0 * 48**3, ops=("matmul",))
+    kept = task(0, flops=2.0 * 48**3, ops=("matmul",), share=1.0)
     dropped = task(1).model_copy(update={"dropped": "too small"})
     document = [entry.model_dump(mode="json") for entry in (kept, dropped)]
     (folder / "tasks/tasks.json").write_text(json.dumps(document), encoding="utf-8")

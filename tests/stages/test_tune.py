@@ -101,13 +101,21 @@ def test_the_fallback_is_timed_first_and_the_fastest_wins(tuned):
     folder, _ = tuned
     with closing(sqlite3.connect(folder / "records.sqlite")) as connection:
         found = connection.execute("SELECT engine, seconds FROM records ORDER BY id").fetchall()
-    assert [engine for engine, _ in found] == ["static", *["ansor"] * 11]
+    assert next(engine for engine, _ in found) == "static"
+    assert {engine for engine, _ in found} == {"static", "autotvm", "ansor"}
     medians: dict[str, list[float]] = {engine: [] for engine, _ in found}
     for engine, seconds in found:
         times = sorted(json.loads(seconds))
         medians[engine].append(times[len(times) // 2] if times else math.inf)
     (task,) = json.loads((folder / "out/tuning.json").read_text())["tasks"]
-    assert task["engine"] == min(medians, key=lambda engine: min(medians[engine]))
+    best = {engine: min(times) for engine, times in medians.items()}
+    assert task["engine"] == min(best, key=lambda engine: best[engine])
+    assert {each["engine"]: each["seconds"] for each in task["contenders"]} == best
+    assert sum(each["trials"] for each in task["contenders"]) == 12
+    rest = [seconds for engine, seconds in best.items() if engine != task["engine"]]
+    assert task["over_next"] == pytest.approx(min(rest) / task["seconds"])
+    assert task["over_start"] == pytest.approx(best["static"] / task["seconds"])
+    assert (task["rule"], task["share"]) == (0, 1.0)
 
 
 def test_progress_counts_to_the_budget(tuned):
@@ -159,4 +167,4 @@ def test_no_tuning_no_stage():
     stage = Tune.of(Pipeline.model_validate(document), Path())
     assert stage is not None
     assert stage.tuning.budget.trials == 1000
-    assert stage.rules[0].engines == ("ansor",)
+    assert stage.rules[0].engines == ("autotvm", "ansor")

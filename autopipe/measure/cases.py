@@ -1,0 +1,72 @@
+"""Inputs that tell a right schedule from a wrong one."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import numpy as np
+import tvm
+from tvm.s_tir.meta_schedule.arg_info import ArgInfo
+
+_PERIOD: Final = 65521
+"""Values after which a pattern repeats: a prime, so that no stride of an array hits it."""
+
+_SPARSE: Final = 13
+"""One in so many elements is not zero where few terms of a sum shall be seen."""
+
+_LARGE: Final = {"float16": 8.0}
+"""Magnitude of large values; of the others, 1e4. Sums of their products have to be finite."""
+
+Pattern = np.ndarray[Any, np.dtype[Any]]
+
+
+def _random(seed: int) -> Pattern:
+    return np.random.default_rng(seed).uniform(-1.0, 1.0, _PERIOD)
+
+
+def _spikes(seed: int) -> Pattern:
+    """Zeros, but for a rising value here and there: an index that is off reads another one."""
+    values = np.linspace(0.1, 1.0, _PERIOD)
+    return np.where((np.arange(_PERIOD) + seed) % _SPARSE == 0, values, 0.0)
+
+
+CASES: Final[Mapping[str, Callable[[int], Pattern]]] = {
+    "random": _random,
+    "spikes": _spikes,
+    "large": _random,
+    "zeros": lambda _: np.zeros(_PERIOD),
+}
+"""The cases by name, in the order in which they are tried."""
+
+
+def arguments(module: tvm.IRModule, case: str, seed: int) -> list[Any]:
+    """Return arguments for `main`, the same ones for the same case and seed.
+
+    Eight-bit integers take all their values. Wider ones are 0 and 1: they may be indices, and
+    these two are inside every axis that is longer than one.
+    """
+    infos = ArgInfo.from_prim_func(module["main"])
+    return [_tensor(info, case, seed + place) for place, info in enumerate(infos)]
+
+
+def _tensor(info: Any, case: str, seed: int) -> Any:  # noqa: ANN401 - tvm is not typed
+    dtype = str(info.dtype)
+    values = _cast(CASES[case](seed), dtype, case)
+    array = np.empty([int(extent) for extent in info.shape], values.dtype)
+    flat = array.reshape(-1)
+    for start in range(0, array.size, values.size):
+        part = flat[start : start + values.size]
+        part[:] = values[: part.size]
+    return tvm.runtime.tensor(array)
+
+
+def _cast(pattern: Pattern, dtype: str, case: str) -> Pattern:
+    kind = np.dtype(dtype)  # TVM brings the package that teaches numpy bfloat16
+    if kind.kind in "iu" and kind.itemsize == 1:
+        limits = np.iinfo(kind)
+        low = 0 if kind.kind == "u" else limits.min
+        return np.clip(np.round(pattern * limits.max), low, limits.max).astype(kind)
+    if kind.kind in "iub":
+        return (pattern > 0).astype(kind)
+    if case == "large":
+        pattern = pattern * _LARGE.get(dtype, 1e4)
+    return pattern.astype(kind)

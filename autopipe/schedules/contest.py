@@ -1,0 +1,132 @@
+"""Which contender of a task proposes its next batch: a bandit over engines and implementations.
+
+What an arm pays is the part of the task's time that a batch took off, by the second the batch
+took. Each contender has one small batch first; hope, which shrinks with every batch, brings back
+those that were unlucky.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from autopipe.config.schedules import Rule
+from autopipe.schedules.policy import Contender
+
+_BEHIND: Final = 1.5
+"""An implementation whose best is this many times slower than the task's is not searched."""
+
+_MEMORY: Final = 0.5
+"""Weight of the last batch in what a contender brings."""
+
+_HOPE: Final = 0.1
+"""Part of the task's time that the batch after the first is hoped to take off."""
+
+_HOPELESS: Final = 2
+"""Batches without a single time after which a contender is left out."""
+
+
+@dataclass(slots=True)
+class Entry:
+    """How one contender does."""
+
+    by: Contender
+    trials: int = 0
+    """Trials of this session."""
+    best: float = math.inf
+    """Least seconds of one call among its own schedules."""
+    batches: int = 0
+    pace: float = 1.0
+    """Seconds a batch takes, with search and builds."""
+    brought: float = 0.0
+    """Part of the task's time that a batch takes off, lately."""
+    out: str | None = None
+    """Why it is not asked any more; null while it is."""
+
+    def count(self, times: Sequence[float], before: float, seconds: float) -> None:
+        """Take the times of a batch; `before` is the task's best until then."""
+        self.trials += len(times)
+        self.best = min(self.best, *times, math.inf)
+        self.batches += 1
+        self.pace += (max(seconds, 1e-3) - self.pace) / self.batches
+        gain = max(0.0, 1 - self.best / before) if before < math.inf else 0.0
+        self.brought += _MEMORY * (gain - self.brought)
+        if self.best == math.inf and self.batches >= _HOPELESS:
+            self.out = "no candidate could be measured"
+
+    def score(self, best: float) -> float:
+        """Return what another batch is expected to bring a second."""
+        near = min(1.0, best / self.best) if self.best < math.inf else 0.0
+        return (self.brought + _HOPE * near**2 / max(1, self.batches)) / self.pace
+
+
+@dataclass(slots=True)
+class Contest:
+    """The contenders for one task."""
+
+    rule: Rule
+    position: int | None
+    """Which rule of the policy it is; null without one."""
+    entries: dict[int, Entry]
+    """By the index of the search behind them."""
+    reached: dict[str, float] = field(default_factory=dict)
+    """Least seconds of one call of each implementation, whoever scheduled it."""
+
+    def note(self, implementation: str, seconds: float) -> None:
+        """Take the time of one schedule."""
+        self.reached[implementation] = min(seconds, self.reached.get(implementation, math.inf))
+
+    def next(self) -> int | None:
+        """Return whose turn it is, or None if nobody is left who is worth a trial."""
+        best = min(self.reached.values(), default=math.inf)
+        ready = {
+            arm: entry
+            for arm, entry in self._admitted().items()
+            if entry.out is None and self._near(entry, best)
+        }
+        ready = self._due(ready)
+        fresh = [arm for arm, entry in ready.items() if not entry.batches]
+        if fresh:
+            return min(fresh, key=lambda arm: self._promise(ready[arm].by))
+        return max(ready, key=lambda arm: ready[arm].score(best), default=None)
+
+    def ended(self) -> str:
+        """Say why nobody is left."""
+        reasons = [entry.out for entry in self.entries.values() if entry.out is not None]
+        return reasons[-1] if reasons else "the policy gives it no engine"
+
+    def _admitted(self) -> dict[int, Entry]:
+        """Return those that the rule lets play: of one engine alone, if it selects the first."""
+        if self.rule.select == "best":
+            return self.entries
+        for engine in self.rule.engines:
+            own = {arm: entry for arm, entry in self.entries.items() if entry.by.engine == engine}
+            if any(entry.out is None or entry.best < math.inf for entry in own.values()):
+                return own
+        return {}
+
+    def _near(self, entry: Entry, best: float) -> bool:
+        reached = self.reached.get(entry.by.implementation, math.inf)
+        return reached <= _BEHIND * best or (reached == math.inf and not entry.batches)
+
+    def _due(self, ready: dict[int, Entry]) -> dict[int, Entry]:
+        """Return those of the engine that is furthest below its share, or of all that have none."""
+        shares = self.rule.shares
+        total = sum(entry.trials for entry in self.entries.values())
+        engines = {entry.by.engine for entry in ready.values()}
+        if not shares or len(engines) == 1:
+            return ready
+        used = dict.fromkeys(engines, 0)
+        for entry in self.entries.values():
+            if entry.by.engine in engines:
+                used[entry.by.engine] += entry.trials
+        lacking = {e: used[e] / shares[e] for e in engines if e in shares}
+        first = min(lacking, key=lambda engine: (lacking[engine], engine), default=None)
+        free = engines - shares.keys()
+        if first is not None and (not free or lacking[first] <= total):
+            return {arm: entry for arm, entry in ready.items() if entry.by.engine == first}
+        return {arm: entry for arm, entry in ready.items() if entry.by.engine in free}
+
+    def _promise(self, by: Contender) -> tuple[float, int]:
+        """Order those that nothing is known of: the fastest implementation, then as listed."""
+        return self.reached.get(by.implementation, math.inf), self.rule.engines.index(by.engine)

@@ -1,0 +1,147 @@
+"""Checks schedules before they may win, in children, and remembers what was found."""
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Final, Self
+
+import tvm
+import tvm_ffi
+from tvm import te
+
+from autopipe.config.tuning import Measure
+from autopipe.errors import TargetError
+from autopipe.measure import check
+from autopipe.measure.local import Local, Measurer
+from autopipe.measure.measurement import Measurement
+from autopipe.pipeline import files
+from autopipe.pipeline.events import Warn
+from autopipe.pipeline.stage import Context, Facet
+from autopipe.schedules.conditions import Conditions
+from autopipe.schedules.quarantine import Quarantine, Suspect
+
+_LIMITS: Final = Measure(build_timeout=120.0, memory=16384)
+"""A check is part of the build, as far as the child knows that makes it."""
+
+_WRONG: Final = f"{check.WrongAnswer.__name__}: "
+_CRASHED: Final = "building crashed: "
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a check found."""
+
+    right: bool | None
+    """Null if it could not be made."""
+    reason: str | None = None
+    """Why it is wrong, or was not checked."""
+    folder: str | None = None
+    """Where a wrong schedule is kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class Inspector:
+    """Judges schedules. A verdict holds for the same loops, target and compiler."""
+
+    folder: Path
+    """Where verdicts and wrong schedules are kept."""
+    facts: Mapping[Facet, Mapping[str, object]]
+    target: tvm.target.Target
+    measurer: Measurer | TargetError
+    """Who runs things, or why nobody can."""
+    warn: Callable[[str], None]
+
+    @classmethod
+    def of(cls, ctx: Context, conditions: Conditions, stage: str) -> Self:
+        """Return the inspector of a stage, which checks what this machine can run."""
+        from autopipe.compiler import machine
+
+        facts, target = ctx.facts[Facet.TARGET], conditions.target
+        measurer: Measurer | TargetError = Local(target, conditions.hardware.cores, _LIMITS)
+        try:
+            machine.check(facts)
+        except TargetError as error:
+            measurer = error
+        if facts["kind"] != "llvm":
+            measurer = TargetError("kernels for a GPU are checked with the whole model, by verify")
+        folder = ctx.records.parent
+        folder.mkdir(parents=True, exist_ok=True)
+        return cls(
+            folder, ctx.facts, target, measurer,
+            lambda text: ctx.emit(Warn(stage=stage, message=text)),
+        )  # fmt: skip
+
+    def judge(self, suspects: Sequence[Suspect]) -> list[Verdict]:
+        """Return a verdict for each; what is wrong is put aside."""
+        if isinstance(self.measurer, TargetError):
+            return [Verdict(None, str(self.measurer))] * len(suspects)
+        names = [self._name(suspect) for suspect in suspects]
+        known = {name: self._recall(name) for name in names}
+        new = {name: each for name, each in zip(names, suspects, strict=True) if not known[name]}
+        candidates = [partial(_inspect, each, self.target) for each in new.values()]
+        results = self.measurer.measure(candidates, rivals=False)
+        for (name, suspect), result in zip(new.items(), results, strict=True):
+            known[name] = self._judged(name, suspect, result, self.measurer)
+        return [known[name] or Verdict(None) for name in names]
+
+    def _judged(
+        self, name: str, suspect: Suspect, result: Measurement, measurer: Measurer
+    ) -> Verdict:
+        error = result.error or ""
+        if error.startswith(_CRASHED):
+            (plain,) = measurer.measure([partial(_plain_runs, suspect, self.target)])
+            error = f"{_WRONG}{error.removeprefix('building ')}" if plain.error is None else error
+        if not error.startswith(_WRONG):
+            verdict = Verdict(None, error) if error else Verdict(right=True)
+        else:
+            reason = error.removeprefix(_WRONG)
+            place = Quarantine(self.folder / "wrong", self.facts[Facet.TARGET])
+            kept = place.keep(name[:16], suspect, reason)
+            verdict = Verdict(False, reason, str(kept))  # noqa: FBT003 - a field
+            who = f"{suspect.engine} on {suspect.implementation}"
+            self.warn(
+                f"task {suspect.task}: the schedule of {who} is wrong and was put aside:"
+                f" {reason}; python {kept / 'reproduce.py'} shows it"
+            )
+        if verdict.right is not None:
+            self._remember(name, verdict)
+        return verdict
+
+    def _name(self, suspect: Suspect) -> str:
+        """Digest all that a verdict depends on: sha256, 64 hex digits."""
+        loops = [tvm_ffi.structural_hash(each["main"]) for each in suspect[-2:]]
+        facts = [self.facts[Facet.TARGET], self.facts.get(Facet.TVM)]
+        text = json.dumps([check.VERSION, loops, facts], sort_keys=True, default=dict)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    def _recall(self, name: str) -> Verdict | None:
+        try:
+            found = json.loads((self.folder / "verdicts" / name).read_text(encoding="utf-8"))
+            return Verdict(**found)
+        except (OSError, ValueError, TypeError):
+            return None
+
+    def _remember(self, name: str, verdict: Verdict) -> None:
+        folder = self.folder / "verdicts"
+        folder.mkdir(exist_ok=True)
+        with files.guard(folder):
+            files.replace(folder / name, json.dumps(asdict(verdict)).encode(), folder)
+
+
+def _inspect(suspect: Suspect, target: tvm.target.Target) -> tvm.IRModule:
+    check.checked(suspect.workload, suspect.scheduled, target)
+    return _nothing()
+
+
+def _plain_runs(suspect: Suspect, target: tvm.target.Target) -> tvm.IRModule:
+    check.checked(suspect.workload, suspect.workload, target)
+    return _nothing()
+
+
+def _nothing() -> tvm.IRModule:
+    """Return what is over at once: a measurer wants something to time."""
+    x = te.placeholder((1,), "float32")
+    return tvm.IRModule({"main": te.create_prim_func([x, te.compute((1,), lambda i: x[i])])})

@@ -1,0 +1,73 @@
+"""Where trials are written down, and what is known from there."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from autopipe.measure.measurement import Measurement
+from autopipe.records.record import Platform, Record
+from autopipe.records.session import Session
+from autopipe.records.store import Row, Store
+from autopipe.schedules.engine import Known
+from autopipe.schedules.policy import Contender
+from autopipe.schedules.work import Work
+
+
+@dataclass(frozen=True, slots=True)
+class Journal:
+    """The records of this platform, and this session's."""
+
+    store: Store
+    platform: Platform
+    session: Session
+
+    def rows(self, work: Work) -> list[Row]:
+        """Return all that was ever measured of a task here by contenders that may win it."""
+        return [
+            row
+            for row in self.store.rows(work.standing.task.workload, work.text, self.platform)
+            if work.admits(contender(row.record))
+        ]
+
+    def known(self, work: Work, by: Contender) -> list[Known]:
+        """Return what was ever measured of a contender's schedules on this platform."""
+        own = [row.record for row in self.rows(work) if contender(row.record) == by]
+        return [Known(record.schedule, record.median) for record in own]
+
+    def best(self, work: Work) -> Row | None:
+        """Return the record that wins a task: the fastest, a coarse time after the others.
+
+        Where the rule selects the first engine, it is the fastest of that.
+        """
+        timed = [row for row in self.rows(work) if row.record.median < math.inf]
+        rule = work.contest.rule
+        for engine in rule.engines if rule.select == "first" else ():
+            own = [row for row in timed if row.record.engine == engine]
+            if own:
+                timed = own
+                break
+        return min(timed, key=lambda row: (row.record.cut, row.record.median), default=None)
+
+    def write(self, work: Work, by: Contender, results: Mapping[str, Measurement]) -> None:
+        """Put measured schedules on the disk, with the time they took from the budget."""
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        self.store.add(
+            self.platform,
+            work.text,
+            [
+                Record(
+                    workload=work.standing.task.workload, engine=by.engine,
+                    implementation=by.implementation, schedule=schedule,
+                    seconds=result.seconds, error=result.error, cut=result.cut,
+                    measured=now, session=self.session.name,
+                )
+                for schedule, result in results.items()
+            ],
+        )  # fmt: skip
+        self.session.save()
+
+
+def contender(record: Record) -> Contender:
+    """Return who proposed a schedule."""
+    return Contender(record.engine, record.implementation)

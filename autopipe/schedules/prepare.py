@@ -1,0 +1,100 @@
+"""From a task to the work of tuning it: its rule, its contenders, how far it has come."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import product, takewhile
+from pathlib import Path
+
+import tvm
+
+from autopipe.config import Tuning
+from autopipe.measure.measurement import Candidate
+from autopipe.records.store import Tally
+from autopipe.schedules.conditions import Conditions
+from autopipe.schedules.contest import Contest, Entry
+from autopipe.schedules.engine import Problem
+from autopipe.schedules.fallback import UNSCHEDULED, Fallback, falls
+from autopipe.schedules.implementation import implementations
+from autopipe.schedules.journal import Journal, contender
+from autopipe.schedules.policy import Contender, Policy, allows
+from autopipe.schedules.replay import replay
+from autopipe.schedules.scheduler import Standing
+from autopipe.schedules.searcher import Arm
+from autopipe.schedules.work import Work
+from autopipe.task import Task
+
+
+@dataclass(frozen=True, slots=True)
+class Preparation:
+    """What the works of all tasks are made with."""
+
+    folder: Path
+    """The artifact of stage `tasks`."""
+    policy: Policy
+    conditions: Conditions
+    journal: Journal
+    tuning: Tuning
+    batch: int
+    """Trials of a task at a time."""
+    arms: list[Arm] = field(default_factory=list)
+    """The searches that may be begun; the contenders name them by their index."""
+
+    def works(self, tasks: list[Task], shares: Mapping[int, float]) -> list[Work]:
+        """Return the works of tasks with these shares of the model's time."""
+        self.arms.clear()
+        tallies = self.journal.store.trials(self.journal.session.name)
+        return [
+            self._work(task, shares[task.index], tallies.get(task.workload, Tally(0, 0)))
+            for task in tasks
+        ]
+
+    def _work(self, task: Task, share: float, tally: Tally) -> Work:
+        path = self.folder / "workloads" / f"{task.workload}.json"
+        text = path.read_text(encoding="utf-8")
+        module = tvm.ir.load_json(text)
+        position, rule = self.policy.rule(task, share)
+        contest = Contest(rule, position, {})
+        every = implementations(module, self.conditions)
+        for engine, (name, body) in product(rule.engines, every.items()):
+            if allows(rule, engine, name):
+                contest.entries[len(self.arms)] = Entry(Contender(engine, name))
+                problem = Problem(
+                    task, body, self.conditions, (), self.batch, self.tuning.seed,
+                    self.tuning.tuner,
+                )  # fmt: skip
+                self.arms.append(Arm(engine, problem))
+
+        def candidate(implementation: str, schedule: str) -> Candidate:
+            return partial(replay, module, implementation, schedule, self.conditions)
+
+        found = falls(self.policy.chain(rule), module, self.conditions, partial(allows, rule))
+        standing = Standing(task, tally.trials, tally.failed)
+        work = Work(standing, text, candidate, _starts(found), contest)
+        self._recall(work)
+        return work
+
+    def _recall(self, work: Work) -> None:
+        """Take over what was measured before, in this session or another."""
+        entries = {entry.by: entry for entry in work.contest.entries.values()}
+        for row in self.journal.rows(work):
+            by, seconds = contender(row.record), row.record.median
+            work.contest.note(by.implementation, seconds)
+            if by in entries:
+                entries[by].best = min(entries[by].best, seconds)
+                if row.record.session == self.journal.session.name:
+                    entries[by].trials += 1
+                    entries[by].batches = 1
+        best = self.journal.best(work)
+        if best is not None:
+            work.standing.best = best.record.median
+        if work.standing.trials:
+            work.standing.history.append(work.standing.best)
+
+
+def _starts(found: Iterator[Fallback]) -> tuple[Fallback, ...]:
+    """Return the schedules of the first fallback that has any."""
+    first = next(found)
+    if first.engine == UNSCHEDULED:
+        return ()
+    return (first, *takewhile(lambda each: each.engine == first.engine, found))

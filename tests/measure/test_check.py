@@ -1,0 +1,118 @@
+"""The check of a schedule, and what it must not miss."""
+
+import numpy as np
+import pytest
+import tvm
+import tvm_ffi
+from tvm import te, topi
+from tvm.s_tir import Schedule
+
+from autopipe.measure.cases import CASES, arguments
+from autopipe.measure.check import NotChecked, WrongAnswer, checked
+from autopipe.measure.plain import in_memory_order
+from tests.schedules.tasks import TARGET
+
+
+def module(*tensors):
+    return tvm.IRModule({"main": te.create_prim_func(tensors)})
+
+
+def matmul(size=24, *, offset=0, dtype="float32"):
+    x, y = te.placeholder((size, size), dtype), te.placeholder((size, size), dtype)
+    k = te.reduce_axis((0, size))
+    index = te.indexmod if offset else (lambda value, _: value)
+    return module(
+        x, y,
+        te.compute((size, size), lambda i, j: te.sum(x[i, index(k + offset, size)] * y[k, j], k)),
+    )  # fmt: skip
+
+
+def pointwise(function, dtype="float32"):
+    x = te.placeholder((5, 33), dtype)
+    return module(x, te.compute(x.shape, lambda *index: function(x[index])))
+
+
+def softmax(stable):
+    x = te.placeholder((4, 32), "float32")
+    if stable:
+        return module(x, topi.nn.softmax(x))
+    powers = topi.exp(x)
+    return module(x, topi.divide(powers, topi.sum(powers, 1, keepdims=True)))
+
+
+def scheduled(workload):
+    sch = Schedule(workload)
+    (block,) = sch.get_child_blocks(sch.get_sblock("root"))
+    sch.parallel(sch.get_loops(block)[0])
+    return sch.mod
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "float64", "int8", "int64"])
+def test_a_right_schedule_is_returned(dtype):
+    workload = matmul(dtype=dtype)
+    right = scheduled(workload)
+    assert checked(workload, right, TARGET) is right
+
+
+@pytest.mark.parametrize(
+    ("workload", "wrong", "case"),
+    [
+        (matmul, lambda: matmul(offset=1), "random"),
+        (lambda: pointwise(lambda v: v), lambda: pointwise(te.abs), "random"),
+        (lambda: pointwise(lambda v: v, "int8"), lambda: pointwise(te.abs, "int8"), "random"),
+        (lambda: softmax(stable=True), lambda: softmax(stable=False), "large"),
+        (
+            lambda: pointwise(lambda v: te.if_then_else(v == 0.0, 1.0, v)),
+            lambda: pointwise(lambda v: v),
+            "spikes",
+        ),
+    ],
+    ids=["index", "sign", "range", "overflow", "zero"],
+)
+def test_a_wrong_one_is_found_by_some_case(workload, wrong, case):
+    with pytest.raises(WrongAnswer, match=f"from the plain loops on {case} inputs"):
+        checked(workload(), wrong(), TARGET)
+
+
+def test_what_no_reference_says_is_not_compared():
+    """0 / 0 and logarithms of negative numbers may be computed in any way."""
+    workload = pointwise(lambda v: te.log(v) * 0.5 + v / v)
+    other = pointwise(lambda v: te.log(v) / 2.0 + te.if_then_else(v == 0.0, 7.0, v / v))
+    checked(workload, other, TARGET)
+
+
+def test_a_schedule_that_does_not_compile_is_wrong_and_a_workload_is_not_checked():
+    broken = tvm.IRModule({"main": te.create_prim_func([te.placeholder((4,), "float32")])})
+    broken["main"] = broken["main"].with_attr("target", "nonsense")
+    with pytest.raises(WrongAnswer, match="does not compile"):
+        checked(matmul(), broken, TARGET)
+    with pytest.raises(NotChecked, match="the plain loops"):
+        checked(broken, matmul(), TARGET)
+
+
+def test_plain_loops_in_the_order_of_memory_give_the_same_bits():
+    x = te.placeholder((1, 6, 6, 12), "float32")
+    w = te.placeholder((3, 3, 12, 20), "float32")
+    workload = module(x, w, topi.nn.relu(topi.nn.conv2d_nhwc(x, w, 1, 1, 1)))
+    ordered = in_memory_order(workload)
+    assert not tvm_ffi.structural_equal(ordered, workload)
+    results = []
+    for each in (workload, ordered):
+        tensors = arguments(each, "random", 0)
+        target = tvm.target.Target({"kind": "llvm", "opt-level": 0})
+        tvm.tirx.build(each, target)["main"](*tensors)
+        results.append(tensors[-1].numpy())
+    assert np.array_equal(*results)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_inputs_are_the_same_for_the_same_seed(case):
+    first, again, other = (arguments(matmul(), case, seed)[0].numpy() for seed in (1, 1, 2))
+    assert np.array_equal(first, again)
+    assert np.isfinite(first).all()
+    assert np.array_equal(first, other) == (case == "zeros")
+
+
+def test_indices_stay_inside():
+    values = arguments(matmul(dtype="int64"), "large", 0)[0].numpy()
+    assert set(np.unique(values)) == {0, 1}
