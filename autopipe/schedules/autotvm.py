@@ -36,7 +36,7 @@ class AutoTVM:
         return Settings(space, self._tuner(space, problem), problem.known)
 
     def _tuner(self, space: Space, problem: Problem) -> Tuner:
-        if problem.tuner == "grid":
+        if problem.tuner == "grid" or len(space.settings) == 1:
             return Grid(space)
         if problem.tuner == "random":
             return RandomOrder(space, problem.seed)

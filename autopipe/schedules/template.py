@@ -19,7 +19,11 @@ from autopipe.schedules.hardware import Hardware
 
 
 class Template(Protocol):
-    """A module that schedules a family of functions."""
+    """A module that schedules a family of functions.
+
+    It may have `estimate` as well, `(Found, Knobs, Hardware) -> float`: the time of a setting in
+    any unit, which tells engine `autotvm` where to begin.
+    """
 
     @property
     def NAME(self) -> str:  # noqa: N802 - a constant of a module

@@ -18,10 +18,10 @@ from autopipe.schedules.tiling.form import Contraction, recognize
 from autopipe.schedules.tiling.nest import Nest
 from autopipe.schedules.tiling.packing import Copy
 from autopipe.schedules.tiling.product import Product
-from autopipe.schedules.tiling.promise import fill
+from autopipe.schedules.tiling.promise import estimate, fill
 from autopipe.schedules.tiling.tile import Tile, settings
 
-__all__ = ["NAME", "VERSION", "apply", "fill", "match", "settings"]
+__all__ = ["NAME", "VERSION", "apply", "estimate", "fill", "match", "settings"]
 
 NAME: Final = "contraction"
 VERSION: Final = 2

@@ -94,6 +94,11 @@ def fill(found: Windows, hardware: Hardware) -> Tile:
     return max(settings(found, hardware), key=lambda tile: _promise(tile, found, hardware))
 
 
+def estimate(found: Windows, tile: Tile, hardware: Hardware) -> float:
+    """Estimate the time of a tile, in no unit."""
+    return 1 / _promise(tile, found, hardware)
+
+
 def apply(sch: Schedule, found: Windows, tile: Tile) -> None:
     """Schedule the function. Raises ScheduleError where TVM refuses."""
     inline_copies(sch)

@@ -16,10 +16,10 @@ _UNITS: Final = 2
 
 def fill(found: Contraction, hardware: Hardware) -> Tile:
     """Return the knobs for a processor, without measuring: the tile of the least estimated time."""
-    return min(settings(found, hardware), key=lambda tile: cycles(tile, found, hardware))
+    return min(settings(found, hardware), key=lambda tile: estimate(found, tile, hardware))
 
 
-def cycles(tile: Tile, found: Contraction, hardware: Hardware) -> float:
+def estimate(found: Contraction, tile: Tile, hardware: Hardware) -> float:
     """Estimate the cycles that a core spends."""
     vectors = tile.columns // tile.width
     sums = tile.rows * vectors

@@ -24,12 +24,24 @@ def features(space: Space) -> Features:
     numbers = [(name, n) for name, n in _numbers("found", space.served.found) if "=" not in name]
     facts = {name: np.full(size, number, np.float32) for name, number in numbers}
     found: dict[str, Column] = {**knobs, **facts}
+    if (guesses := estimates(space)) is not None:
+        found["estimate"] = guesses / guesses.min()
     for (one, first), (other, second) in combinations(knobs.items(), 2):
         found[f"{one}*{other}"] = first * second
     for fact, whole in facts.items():
         for name, part in knobs.items():
             found[f"{fact}/{name}"] = (whole / np.maximum(part, 1)).astype(np.float32)
     return found
+
+
+def estimates(space: Space) -> Column | None:
+    """Return the time that the template expects of each setting, in its unit, if it expects any."""
+    served = space.served
+    estimate = getattr(served.template, "estimate", None)
+    if estimate is None:
+        return None
+    times = [estimate(served.found, knobs, space.hardware) for knobs in space.settings]
+    return np.array(times, np.float32)
 
 
 def values(space: Space) -> Features:

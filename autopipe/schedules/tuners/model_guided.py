@@ -1,7 +1,8 @@
 """Tuner `model`: a learned cost model chooses what is measured.
 
-The first settings are the one filled without measuring, its neighbours, and some that are far from
-each other; then those that the model promises most of, and a few at random.
+The first settings are those that the template thinks most of, and some that are far from each other
+or, if other tasks have taught the model, what it promises most of; then what it promises, and a few
+at random.
 """
 
 import random
@@ -12,14 +13,15 @@ import numpy as np
 import numpy.typing as npt
 
 from autopipe.schedules.tuners.cost_model import CostModel
-from autopipe.schedules.tuners.features import features, values
+from autopipe.schedules.tuners.features import estimates, features, values
 from autopipe.schedules.tuners.space import Space
 
 _EXPLORE: Final = 0.15
 """Share of a proposal that is chosen at random; epsilon in the paper."""
 
-_NEAR: Final = 0.5
-"""Share of the first proposal that is near the filled setting."""
+_GUESSED: Final = 0.5
+"""Share of the first proposal that is chosen without measurements: by the template's estimate, or,
+where it has none, near the filled setting."""
 
 _POOL: Final = 256
 """Settings among which distant ones are looked for."""
@@ -33,33 +35,39 @@ class ModelGuided:
         self._rng = random.Random(seed)  # noqa: S311 - no secret
         self._features = features(space)
         self._points = np.log2(1 + np.abs(np.stack(list(values(space).values()), axis=1)))
+        guesses = estimates(space)
+        self._guesses = self._apart(0, range(len(self._points))) if guesses is None else guesses
         self._model = model
         self._sample = model.join(self._features)
 
     def choose(self, count: int, seen: Collection[int]) -> list[int]:
         """Return the most promising settings, the best first, then what is tried at random."""
         unseen = [index for index in range(len(self._points)) if index not in seen]
+        if not unseen:
+            return []
         promise = self._model.predict(self._features)
-        if promise is None:
-            return self._first(count, unseen) if unseen else []
-        order = [unseen[place] for place in np.argsort(-promise[unseen], kind="stable")]
-        if 0 in unseen:  # what other tasks taught may not hold here
-            order.insert(0, order.pop(order.index(0)))
+        order = np.argsort(-promise[unseen], kind="stable") if promise is not None else ()
+        promised = [unseen[place] for place in order]
+        if not promised or not self._sample.seconds:
+            return self._first(count, unseen, promised)
         explored = int(_EXPLORE * count + self._rng.random())
-        best, rest = order[: count - explored], order[count - explored :]
+        best, rest = promised[: count - explored], promised[count - explored :]
         return best + self._rng.sample(rest, min(explored, len(rest)))
 
     def learn(self, measured: Mapping[int, float]) -> None:
         """Teach the model."""
         self._model.learn(self._sample, measured)
 
-    def _first(self, count: int, unseen: Sequence[int]) -> list[int]:
-        """Return settings near the filled one, and others far from each other."""
-        distance = np.abs(self._points - self._points[0]).sum(axis=1)
-        order = sorted(unseen, key=lambda index: distance[index])
-        near = max(1, round(_NEAR * count))
-        far = self._rng.sample(order[near:], min(max(_POOL, count), len(order[near:])))
-        return self._spread(order[:near], far, count)
+    def _first(self, count: int, unseen: Sequence[int], promised: Sequence[int]) -> list[int]:
+        """Return the filled setting and guesses; then what other tasks promise, or distant ones."""
+        order = sorted(unseen, key=lambda index: (index > 0, self._guesses[index]))
+        some = max(1, round(_GUESSED * count))
+        chosen, rest = order[:some], order[some:]
+        if promised or not rest:
+            others = set(rest)
+            return chosen + [index for index in promised if index in others][: count - some]
+        pool = self._rng.sample(rest, min(max(_POOL, count), len(rest)))
+        return self._spread(chosen, pool, count)
 
     def _spread(self, chosen: list[int], pool: Sequence[int], count: int) -> list[int]:
         """Add, again and again, the setting of the pool that is farthest from all chosen ones."""
