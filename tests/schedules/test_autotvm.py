@@ -8,9 +8,10 @@ import pytest
 
 from autopipe.errors import StageError
 from autopipe.schedules.autotvm import AutoTVM, Settings
-from autopipe.schedules.choice import choose
+from autopipe.schedules.choice import Asked, choose
 from autopipe.schedules.engine import Known, Problem
 from autopipe.schedules.implementation import DIRECT
+from autopipe.schedules.policy import Policy
 from autopipe.schedules.replay import replay
 from autopipe.schedules.serving import serve
 from autopipe.schedules.template import dump
@@ -21,7 +22,7 @@ from autopipe.schedules.tuners.grid import Grid
 from autopipe.schedules.tuners.model_guided import ModelGuided
 from autopipe.schedules.tuners.random_order import RandomOrder
 from autopipe.schedules.tuners.space import Space
-from tests.schedules.tasks import CONDITIONS, task
+from tests.schedules.tasks import CONDITIONS, Trusting, task
 from tests.schedules.test_default import argmax, compute, softmax
 from tests.schedules.test_static import conv, dense, module_of
 
@@ -317,7 +318,8 @@ def test_a_bad_record_is_a_miss_with_its_reason(case):
     assert "\n" not in str(refused.value)
     entry = {"engine": "autotvm", "implementation": DIRECT, "seconds": [1.0]}
     bad = {**entry, "schedule": record(**changes)}
-    chosen = choose(task(), module, bad, ("static", "default"), CONDITIONS)
+    policy = Policy((), ("static", "default"))
+    (chosen,) = choose([Asked(task(), module, bad, 0.0)], policy, CONDITIONS, Trusting())
     assert chosen.engine == "static"
     assert chosen.reason == f"its record does not apply: {refused.value}"
 
