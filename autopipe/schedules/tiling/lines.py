@@ -8,8 +8,8 @@ import tvm
 from tvm.ir import TensorLoad
 from tvm.sym import detect_linear_equation
 
+from autopipe.schedules.tiling.expressions import occurrences
 from autopipe.schedules.tiling.product import Product
-from autopipe.schedules.tiling.walk import occurrences
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,10 +15,10 @@ from tvm.s_tir import SBlock, ScheduleError
 from tvm.script.ir_builder import IRBuilder
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 
+from autopipe.schedules.tiling.expressions import Values, elements, loads_of, substitute, whole
 from autopipe.schedules.tiling.lines import is_shared
 from autopipe.schedules.tiling.nest import Nest, Place
 from autopipe.schedules.tiling.packing import Copy
-from autopipe.schedules.tiling.walk import Values, loads_of, substitute
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +43,8 @@ def write(nest: Nest, copy: Copy | None, *, parallel: bool) -> tvm.tirx.Stmt:
         loop(nest.number(0), nest.number(nest.jobs)) as job,
         T.sblock(name),
     ):
-        T.reads(*(_whole(buffer) for buffer in _sources(nest, copy)))
-        T.writes(_whole(nest.output))
+        T.reads(*(whole(buffer) for buffer in _sources(nest, copy)))
+        T.writes(whole(nest.output))
         shape, dtype = (nest.tile.rows, nest.tile.columns), nest.product.block.body.buffer.ty.dtype
         sums = T.sblock_alloc_buffer(shape, str(dtype), scope="local")
         place = nest.place(job)
@@ -133,19 +133,10 @@ def _followed(last: SBlock, total: tvm.ir.Var, at: Sequence[Expr]) -> Values:
 
 
 def _elements(nest: Nest, columns: int) -> Iterator[tuple[Expr, Expr]]:
-    """Loop over the elements of a tile, a vector at a time; yield each row and column."""
-    done, width = 0, nest.tile.width
+    """Write loops over the elements of a tile; yield each row and column."""
     with T.unroll(nest.number(0), nest.number(nest.tile.rows)) as row:
-        while done < columns:
-            count = (columns - done) // width
-            if count:
-                with (
-                    T.unroll(nest.number(0), nest.number(count)) as vector,
-                    T.vectorized(nest.number(0), nest.number(width)) as lane,
-                ):
-                    yield row, done + vector * width + lane
-            done += count * width
-            width //= 2
+        for column in elements(columns, nest.tile.width, nest.number, unroll=True):
+            yield row, column
 
 
 def _sources(nest: Nest, copy: Copy | None) -> list[tvm.ir.Var]:
@@ -160,7 +151,3 @@ def _sources(nest: Nest, copy: Copy | None) -> list[tvm.ir.Var]:
         others = [read.source for read in loads_of(nest.last.body.value)]
         reads += [other for other in others if not other.same_as(total)]
     return [read for i, read in enumerate(reads) if not any(read.same_as(r) for r in reads[:i])]
-
-
-def _whole(buffer: tvm.ir.Var) -> tvm.ir.TensorRegion:
-    return buffer[tuple(slice(0, extent) for extent in buffer.ty.shape)]

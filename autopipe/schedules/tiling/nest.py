@@ -1,7 +1,7 @@
 """The tiles of a sum of products: how many, in which order, and which outputs are in each."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import tvm
@@ -9,6 +9,7 @@ from tvm.ir import Expr
 from tvm.s_tir import SBlock
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 
+from autopipe.schedules.tiling.expressions import unfold
 from autopipe.schedules.tiling.form import Contraction
 from autopipe.schedules.tiling.product import Product
 from autopipe.schedules.tiling.tile import Tile
@@ -70,13 +71,10 @@ class Nest:
         last = self.number(self.found.lines.granule - self.tile.columns)
         return self.group(strip) + T.min(strip % self.cuts * self.tile.columns, last)
 
-    def columns(self, column: Expr) -> Iterator[tuple[int, Expr]]:
-        """Yield the index of a column along each of the axes of the columns."""
-        yield from _unfold(self.found.lines.columns, self.found.extents, column)
-
-    def rows(self, row: Expr) -> Iterator[tuple[int, Expr]]:
-        """Yield the index of a row along each of the axes of the rows."""
-        yield from _unfold(self.found.lines.rows, self.found.extents, row)
+    def along(self, axes: Sequence[int], index: Expr) -> dict[int, Expr]:
+        """Return the index along each of some axes that are gone along as if they were one."""
+        extents = [self.found.extents[axis] for axis in axes]
+        return dict(zip(axes, unfold(extents, index), strict=True))
 
     def place(self, job: Expr) -> "Place":
         """Return where a tile is; to be called where statements are written."""
@@ -104,15 +102,7 @@ class Place:
 
     def index(self, row: Expr, column: Expr) -> list[Expr]:
         """Return the indices of an output along the spatial axes."""
-        nest = self.nest
-        parts = {**self.others, **dict(nest.rows(self.row + row)), **dict(nest.columns(column))}
+        nest, lines = self.nest, self.nest.found.lines
+        rows = nest.along(lines.rows, self.row + row)
+        parts = {**self.others, **rows, **nest.along(lines.columns, column)}
         return [parts[axis] for axis in range(len(parts))]
-
-
-def _unfold(axes: Sequence[int], extents: Sequence[int], index: Expr) -> Iterator[tuple[int, Expr]]:
-    """Yield the index along each of some axes that are gone along as if they were one."""
-    inner = 1
-    for axis in reversed(axes):
-        part = index // inner
-        yield axis, part if axis == axes[0] else part % extents[axis]
-        inner *= extents[axis]

@@ -8,8 +8,8 @@ from tvm.ir import Expr
 from tvm.script.ir_builder import IRBuilder
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 
+from autopipe.schedules.tiling.expressions import substitute
 from autopipe.schedules.tiling.nest import Nest
-from autopipe.schedules.tiling.walk import substitute
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class Copy:
             index = list(T.axis.remap("S" * len(shape), list(loops), dtype=dtype))
             before, (strip, *terms, column) = index[: len(self.spatial)], index[len(self.spatial) :]
             inside = T.min(column, nest.number(nest.found.lines.granule - 1))
-            columns = dict(nest.columns(nest.column(strip) + inside))
+            columns = nest.along(nest.found.lines.columns, nest.column(strip) + inside)
             columns.update(zip(self.spatial, before, strict=True))
             values = [(product.axes[axis], value) for axis, value in columns.items()]
             values += [

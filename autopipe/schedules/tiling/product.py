@@ -10,7 +10,7 @@ from tvm.s_tir import SBlock
 from tvm.sym import Analyzer
 
 from autopipe.schedules.blocks import SPATIAL
-from autopipe.schedules.tiling.walk import loads_of, occurrences, substitute
+from autopipe.schedules.tiling.expressions import loads_of, occurrences, substitute
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ MAX_VECTORS: Final = 8
 _NARROW: Final = 4
 """How much narrower than a register a vector may be."""
 
-_UNROLLED: Final = (1, 2, 4)
+_UNROLLED: Final = (1, 2, 3, 4)
 
 
 @dataclass(frozen=True, slots=True)

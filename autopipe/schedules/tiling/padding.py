@@ -1,0 +1,136 @@
+"""Padding of an operand, line by line: no element is tested, only whether its line is inside."""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import tvm
+from tvm.ir import Call, Expr
+from tvm.s_tir import SBlock
+from tvm.script.ir_builder import IRBuilder
+from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
+
+from autopipe.schedules.spread import ELEMENTS
+from autopipe.schedules.tiling.expressions import elements, loads_of, substitute, unfold, whole
+from autopipe.schedules.tiling.product import extents_of
+
+_CHOICE = "prim.if_then_else"
+
+
+@dataclass(frozen=True, slots=True)
+class Padding:
+    """A block that surrounds what it computes with a border."""
+
+    name: str
+    target: tvm.ir.Var
+    axes: Sequence[tvm.ir.Var]
+    extents: tuple[int, ...]
+    inside: tuple[tuple[int, int], ...]
+    """For each axis the first index inside the border and the first behind it."""
+    value: Expr
+    """What is inside."""
+    border: Expr
+
+    @classmethod
+    def of(cls, block: SBlock) -> "Padding | None":
+        """Return what a block pads, or None if it does something else."""
+        choice, extents = getattr(block.body, "value", None), extents_of(block)
+        if not isinstance(choice, Call) or choice.op.name != _CHOICE or -1 in extents:
+            return None
+        condition, value, border = choice.args
+        axes = [axis.var for axis in block.iter_vars]
+        plain = all(i.same_as(axis) for i, axis in zip(block.body.indices, axes, strict=True))
+        inside = _bounds(condition, axes, extents)
+        if inside is None or not plain or loads_of(border):
+            return None
+        return cls(block.name_hint, block.body.buffer, axes, extents, inside, value, border)
+
+    @property
+    def line(self) -> int:
+        """The axis along which lines are padded: the last one that has a border."""
+        return max(i for i, n in enumerate(self.extents) if self.inside[i] != (0, n))
+
+    def write(self, width: int) -> tvm.tirx.Stmt:
+        """Return the loops that pad everything, a vector of `width` elements at a time."""
+        before = self.extents[: self.line]
+        count = self.number(math.prod(before))
+        loop = T.parallel if math.prod(self.extents) >= ELEMENTS and int(count) > 1 else T.serial
+        with IRBuilder() as builder, loop(self.number(0), count) as job, T.sblock(self.name):
+            T.reads(*(whole(load.source) for load in loads_of(self.value)))
+            T.writes(whole(self.target))
+            first = unfold(before, job)
+            self.write_line(first, lambda index: (self.target, [*first, *index]), width)
+        return builder.get()
+
+    def write_line(
+        self,
+        first: Sequence[Expr],
+        where: Callable[[Sequence[Expr]], tuple[tvm.ir.Var, Sequence[Expr]]],
+        width: int,
+    ) -> None:
+        """Write the loops over a line; `first` says which, `where` is told the other indices."""
+        inner = math.prod(self.extents[self.line + 1 :])
+        low, high = (bound * inner for bound in self.inside[self.line])
+        end = math.prod(self.extents[self.line :])
+        outside = [(0, end, self.border)]
+        parts = [(0, low, self.border), (low, high, self.value), (high, end, self.border)]
+
+        def write(parts: Sequence[tuple[int, int, Expr]]) -> None:
+            for start, stop, value in parts:
+                for element in elements(stop - start, width, self.number):
+                    index = unfold(self.extents[self.line :], start + element)
+                    values = list(zip(self.axes, [*first, *index], strict=True))
+                    buffer, at = where(index)
+                    T.buffer_store(buffer, substitute(value, values), at)
+
+        tests = self._tests(first)
+        if not tests:
+            write(parts)
+            return
+        with T.If(tvm.tirx.all(*tests)):
+            with T.Then():
+                write(parts)
+            with T.Else():
+                write(outside)
+
+    def _tests(self, first: Sequence[Expr]) -> list[Expr]:
+        """Return what holds for lines that are not border."""
+        tests = []
+        for index, (low, high), extent in zip(first, self.inside, self.extents, strict=False):
+            tests += [index >= low] if low > 0 else []
+            tests += [index < high] if high < extent else []
+        return tests
+
+    def number(self, value: int) -> Expr:
+        """Return a constant of the type that indices have."""
+        return tvm.tirx.IntImm(self.axes[0].ty.dtype, value)
+
+
+def _bounds(
+    condition: Expr, axes: Sequence[tvm.ir.Var], extents: Sequence[int]
+) -> tuple[tuple[int, int], ...] | None:
+    """Return the bounds that a condition puts on each axis, or None if it says something else."""
+    bounds = [(0, extent) for extent in extents]
+    for part in _conjuncts(condition):
+        if not isinstance(part, tvm.tirx.LT | tvm.tirx.LE):
+            return None
+        by = [i for i, axis in enumerate(axes) if axis.same_as(part.a) or axis.same_as(part.b)]
+        limits = [side for side in (part.a, part.b) if isinstance(side, tvm.tirx.IntImm)]
+        if not by or not limits:
+            return None
+        strict, limit = isinstance(part, tvm.tirx.LT), int(limits[0])
+        low, high = bounds[by[0]]
+        if axes[by[0]].same_as(part.a):
+            bounds[by[0]] = low, min(high, limit + (not strict))
+        else:
+            bounds[by[0]] = max(low, limit + strict), high
+    padded = any(bound != (0, extent) for bound, extent in zip(bounds, extents, strict=True))
+    return tuple(bounds) if padded and all(low < high for low, high in bounds) else None
+
+
+def _conjuncts(condition: Expr) -> Iterator[Expr]:
+    if isinstance(condition, tvm.tirx.And):
+        yield from _conjuncts(condition.a)
+        yield from _conjuncts(condition.b)
+    else:
+        yield condition
