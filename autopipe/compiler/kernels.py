@@ -30,8 +30,6 @@ def threaded(module: tvm.IRModule, target: tvm.target.Target) -> bool:
             tirx.transform.BindTarget(target),
             s_tir.transform.LowerInitBlock(),
             s_tir.transform.ConvertBlocksToOpaque(),
-            s_tir.transform.LiftThreadBinding(),
-            s_tir.transform.UnifyThreadBinding(),
             s_tir.transform.LowerOpaqueBlock(),
             tirx.transform.VerifyMemory(),
         ]

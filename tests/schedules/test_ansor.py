@@ -104,7 +104,7 @@ def test_schedules_of_a_gpu_are_all_threads_without_tensor_cores(workload):
     traces = search.propose(4)
     search.learn([Known(trace, 1e-3) for trace in traces])
     traces += search.propose(4)
-    assert len(set(traces)) == 8
+    assert len(set(traces)) == len(traces) > 4
     for trace in traces[::3]:
         assert refusal(apply(module, trace).mod, GPU.target) is None
     assert not any("wmma" in trace for trace in traces)

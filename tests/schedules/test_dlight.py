@@ -6,6 +6,7 @@ from tvm import te, topi
 from autopipe.compiler.kernels import refusal
 from autopipe.errors import StageError
 from autopipe.schedules import default, dlight, static
+from autopipe.schedules import implementations as ways
 from autopipe.schedules.fallback import fall
 from autopipe.schedules.implementation import DIRECT, implementations
 from autopipe.schedules.replay import replay
@@ -93,12 +94,14 @@ def test_a_function_without_blocks_has_no_rule():
     assert dlight.plan(module(x, library), CONDITIONS) is None
 
 
-def test_schedules_of_processors_are_never_put_on_a_gpu():
+def test_schedules_of_processors_are_never_put_on_a_gpu(monkeypatch):
     workload = conv()
     planned = static.plan(workload, PROCESSOR)
     assert planned is not None
     assert static.plan(workload, CONDITIONS) is None
+    monkeypatch.setattr(ways, "rewrites", lambda: pytest.fail("made for processors"))
     assert list(implementations(workload, CONDITIONS)) == [DIRECT]
+    monkeypatch.undo()
     with pytest.raises(StageError, match="is for processors, the target is a GPU"):
         replay(workload, DIRECT, planned.schedule, CONDITIONS)
 
