@@ -8,6 +8,7 @@ from tvm.s_tir import SBlock, SBlockRealize
 from tvm.tirx import For, PrimFunc, SeqStmt, stmt_seq
 
 from autopipe.compiler import elementary
+from autopipe.compiler.target import is_gpu
 
 _WEIGHTS = "meta_schedule.layout_rewrite_preproc"
 """Marks the blocks that the build runs once, on weights."""
@@ -33,7 +34,7 @@ def build(module: tvm.IRModule, target: tvm.target.Target) -> Kernel:
     module = without_weights(module)
     config = {"tirx.disable_assert": True}
     with tvm.transform.PassContext(opt_level=3, config=config):
-        library = tvm.tirx.build(elementary.expand(module), target)
+        library = tvm.tirx.build(module if is_gpu(target) else elementary.expand(module), target)
     _ = library["main"]  # machine code is made on first use
     return Kernel(library, module)
 

@@ -33,13 +33,20 @@ class Measurer(Protocol):
 
 
 class Local:
-    """Measures on the processor this process runs on."""
+    """Measures on the processor this process runs on, or on the first GPU.
+
+    Only children touch the GPU: a process that has touched it can not fork any more.
+    """
 
     def __init__(self, target: object, cores: int, limits: Measure) -> None:
-        """Take TVM's target, how many threads kernels run on, and the limits of a trial."""
-        # Imported before the first fork, or every child would do it again.
-        from autopipe.measure import build, timing  # noqa: F401
+        """Take TVM's target, how many threads kernels run on, and the limits of a trial.
 
+        Raises SetupError where compiler or driver of a GPU are missing.
+        """
+        # Imported before the first fork, or every child would do it again.
+        from autopipe.measure import build, device, timing  # noqa: F401
+
+        device.prepare(target)
         self._target = target
         self._cores = cores
         self._limits = limits

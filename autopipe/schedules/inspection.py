@@ -11,7 +11,9 @@ from typing import Final, Self
 import tvm
 import tvm_ffi
 from tvm import te
+from tvm.s_tir import Schedule
 
+from autopipe.compiler.target import is_gpu
 from autopipe.config.tuning import Measure
 from autopipe.errors import TargetError
 from autopipe.measure import check
@@ -59,14 +61,13 @@ class Inspector:
         """Return the inspector of a stage, which checks what this machine can run."""
         from autopipe.compiler import machine
 
-        facts, target = ctx.facts[Facet.TARGET], conditions.target
-        measurer: Measurer | TargetError = Local(target, conditions.hardware.cores, _LIMITS)
+        target = conditions.target
+        measurer: Measurer | TargetError
         try:
-            machine.check(facts)
+            machine.check(ctx.facts[Facet.TARGET])
+            measurer = Local(target, conditions.hardware.cores, _LIMITS)
         except TargetError as error:
             measurer = error
-        if facts["kind"] != "llvm":
-            measurer = TargetError("kernels for a GPU are checked with the whole model, by verify")
         folder = ctx.records.parent
         folder.mkdir(parents=True, exist_ok=True)
         return cls(
@@ -133,15 +134,20 @@ class Inspector:
 
 def _inspect(suspect: Suspect, target: tvm.target.Target) -> tvm.IRModule:
     check.checked(suspect.workload, suspect.scheduled, target)
-    return _nothing()
+    return nothing(target)
 
 
 def _plain_runs(suspect: Suspect, target: tvm.target.Target) -> tvm.IRModule:
-    check.checked(suspect.workload, suspect.workload, target)
-    return _nothing()
+    here = target.host if is_gpu(target) else target
+    check.checked(suspect.workload, suspect.workload, here)
+    return nothing(target)
 
 
-def _nothing() -> tvm.IRModule:
+def nothing(target: tvm.target.Target) -> tvm.IRModule:
     """Return what is over at once: a measurer wants something to time."""
     x = te.placeholder((1,), "float32")
-    return tvm.IRModule({"main": te.create_prim_func([x, te.compute((1,), lambda i: x[i])])})
+    sch = Schedule(te.create_prim_func([x, te.compute((1,), lambda i: x[i], name="copy")]))
+    if is_gpu(target):
+        (loop,) = sch.get_loops(sch.get_sblock("copy"))
+        sch.bind(loop, "threadIdx.x")
+    return sch.mod

@@ -9,13 +9,15 @@ import tvm
 from tvm import te
 from tvm.target.codegen import llvm_get_system_cpu
 
+from autopipe.compiler.kernels import threaded
 from autopipe.errors import TargetError
 from autopipe.measure.local import Local
 from autopipe.pipeline.stage import Facet
 from autopipe.schedules import static, templates
 from autopipe.schedules.default import plan
-from autopipe.schedules.inspection import _LIMITS, Inspector
+from autopipe.schedules.inspection import _LIMITS, Inspector, nothing
 from autopipe.schedules.quarantine import Suspect
+from tests.compiler.cuda_graphs import TARGET as GPU
 from tests.schedules import wrong_template
 from tests.schedules.tasks import CONDITIONS, TARGET
 
@@ -155,3 +157,11 @@ def test_nothing_is_checked_where_the_target_is_not(tmp_path, right, said):
     (verdict,) = inspector.judge([right])
     assert (verdict.right, verdict.reason) == (None, str(elsewhere))
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("target", [TARGET, GPU], ids=["processor", "gpu"])
+def test_what_is_timed_after_a_check_runs_on_the_target(target):
+    module = nothing(target)
+    library = tvm.tirx.build(module, target)
+    assert len(library.imports) == (target is GPU)
+    assert threaded(module, GPU) == (target is GPU)
