@@ -11,6 +11,7 @@ from tests.compiler.frontends.models import compiled, run
 
 FOLDER = Path(__file__).parents[1] / "pipelines"
 FILES = sorted(FOLDER.glob("*.yaml"))
+USE_CASES = sorted((FOLDER / "use-cases").glob("*.yaml"))
 
 
 def imported(file):
@@ -26,12 +27,13 @@ def test_there_are_some():
     assert len(FILES) >= 8
 
 
-@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+@pytest.mark.parametrize("file", [*FILES, *USE_CASES], ids=lambda file: file.stem)
 def test_a_pipeline_is_valid_and_says_what_it_proves(file):
     pipeline = load(file)
     assert pipeline.name == file.stem
     lines = file.read_text(encoding="utf-8").splitlines()
-    assert lines[0] == "# yaml-language-server: $schema=../schemas/pipeline.schema.json"
+    up = "../" * len(file.relative_to(FOLDER).parts)
+    assert lines[0] == f"# yaml-language-server: $schema={up}schemas/pipeline.schema.json"
     assert any(line.startswith("# Proves ") for line in lines)
 
 

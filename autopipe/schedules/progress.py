@@ -6,7 +6,6 @@ from time import monotonic
 from typing import Final
 
 from autopipe.pipeline.events import Event, TuningProgress
-from autopipe.records.session import Session
 from autopipe.schedules.scheduler import Standing
 
 _PAUSE: Final = 0.5
@@ -17,13 +16,12 @@ class Progress:
     """Counts trials as they are measured."""
 
     def __init__(
-        self, standings: Sequence[Standing], budget: int, session: Session,
-        emit: Callable[[Event], None],
-    ) -> None:  # fmt: skip
+        self, standings: Sequence[Standing], budget: int, emit: Callable[[Event], None]
+    ) -> None:
         """Take what is counted; `budget` is the trials of all tasks together."""
         self._standings = standings
         self._budget = budget
-        self._session = session
+        self._started = monotonic()
         self._emit = emit
         self._before = sum(standing.trials for standing in standings)
         self._last = -math.inf
@@ -37,7 +35,7 @@ class Progress:
         """Emit an event."""
         self._last = monotonic()
         trials = sum(standing.trials for standing in self._standings)
-        seconds = monotonic() - self._session.started
+        seconds = monotonic() - self._started
         rate = (trials - self._before) / seconds if seconds > 0 else 0.0
         self._emit(
             TuningProgress(

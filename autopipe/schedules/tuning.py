@@ -124,7 +124,7 @@ class _Tuning:
     def _progress(self, works: Sequence[Work]) -> Progress:
         standings = [work.standing for work in works]
         budget = self._plan.tuning.budget
-        return Progress(standings, budget.trials, self._journal.session, self._ctx.emit)
+        return Progress(standings, budget.trials, self._ctx.emit)
 
     def _spending(self, works: Sequence[Work]) -> Spending:
         standings = [work.standing for work in works]

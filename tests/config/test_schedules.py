@@ -1,5 +1,7 @@
 """The grammar of the schedule policy."""
 
+from pathlib import Path
+
 import pytest
 
 from autopipe.config.schedules import Rule
@@ -81,3 +83,10 @@ def test_our_names_are_those_that_there_are():
 
     assert set(implementation_name.OURS) == {DIRECT, *(each.NAME for each in IMPLEMENTATIONS)}
     assert set(engine_name.OURS) == set(ENGINES)
+
+
+def test_the_policy_of_the_readme_is_valid(read):
+    text = (Path(__file__).parents[2] / "README.md").read_text()
+    _, _, example = text.partition("```yaml\nschedules:")
+    policy = read(f"{GOOD}schedules:{example.partition('```')[0]}").schedules
+    assert [rule.engines for rule in policy.rules] == [("autotvm", "ansor"), (), ("autotvm",)]
