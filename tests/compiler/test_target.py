@@ -2,6 +2,7 @@ import pytest
 
 from autopipe.compiler.target import is_gpu, tvm_target
 from autopipe.errors import TargetError
+from autopipe.schedules.conditions import Conditions
 
 
 def facts(**changes):
@@ -72,3 +73,23 @@ def test_a_gpu_can_be_named(name, arch):
 def test_a_gpu_that_nothing_compiles_for_is_refused(arch, message):
     with pytest.raises(TargetError, match=rf"target\.arch: {message}"):
         gpu(arch)
+
+
+@pytest.mark.parametrize(
+    ("mcpu", "stated", "message"),
+    [
+        ("haswell", {"vector_bits": 512}, "vector_bits: 512 contradicts the target: haswell has"),
+        ("haswell", {"registers": 32}, r"registers: 32 contradicts the target: haswell has 16"),
+    ],
+)
+def test_hardware_that_the_processor_lacks_is_refused(mcpu, stated, message):
+    target = facts(mcpu=mcpu, hardware=stated)
+    with pytest.raises(TargetError, match=message):
+        Conditions.of(target, fast_algorithms=True)
+
+
+def test_stated_hardware_replaces_the_processors_own():
+    stated = {"vector_bits": 256, "registers": 16, "l1": 1 << 15, "l2": 1 << 20, "l3": 1 << 24}
+    found = Conditions.of(facts(mcpu="znver4", hardware=stated), fast_algorithms=True).hardware
+    assert {name: getattr(found, name) for name in stated} == stated
+    assert found.lanes(32) == 8

@@ -1,0 +1,86 @@
+"""The stage `build`: which schedule is built in, and what its artifact says of it."""
+
+import json
+from pathlib import Path
+
+import pytest
+from tvm.target.codegen import llvm_get_system_cpu, llvm_get_system_triple
+
+from autopipe import flow
+from autopipe.compiler import machine
+from autopipe.config.load import load
+from autopipe.errors import TargetError
+from autopipe.pipeline.events import Warn
+from autopipe.pipeline.stage import Context, Facet
+from autopipe.schedules import templates
+from autopipe.stages.build import Build
+from tests.schedules import wrong_template
+
+FILE = Path(__file__).parents[2] / "pipelines" / "use-cases" / "fallback-values.yaml"
+FACTS = {
+    Facet.TARGET: {
+        "kind": "llvm", "mcpu": llvm_get_system_cpu(), "mattr": [], "num_cores": 2,
+        "mtriple": llvm_get_system_triple(),
+    },
+    Facet.TVM: {"tvm": "1"},
+    Facet.TOOLCHAIN: {"linker": "one"},
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def artifacts(tmp_path_factory):
+    return flow.run(FILE, store=tmp_path_factory.mktemp("store"), until="tasks")
+
+
+@pytest.fixture
+def build(artifacts, tmp_path):
+    """Build with the schedules that there are; return the summary, the tasks and the warnings."""
+
+    def build():
+        for name in ("out", "work"):
+            (tmp_path / name).mkdir(exist_ok=True)
+        heard = []
+        ctx = Context(
+            inputs={name: artifact.path for name, artifact in artifacts.items()}, facts=FACTS,
+            out=tmp_path / "out", work=tmp_path / "work", records=tmp_path / "records" / "sqlite",
+            emit=heard.append,
+        )  # fmt: skip
+        summary = Build.of(load(FILE), FILE.parent).run(ctx)
+        tasks = json.loads((tmp_path / "out" / "library.json").read_text())["tasks"]
+        return summary, tasks, [event.message for event in heard if isinstance(event, Warn)]
+
+    return build
+
+
+def test_what_nobody_measured_is_checked(build):
+    summary, tasks, warnings = build()
+    assert "wrong" not in summary
+    assert "not checked" not in summary
+    assert all(task["checked"] and task["engine"] == "static" for task in tasks)
+    assert warnings == []
+
+
+def test_a_wrong_schedule_is_not_built_in(build, monkeypatch):
+    monkeypatch.setattr(templates, "TEMPLATES", (wrong_template,))
+    summary, tasks, warnings = build()
+    assert {task["engine"] for task in tasks} == {"default"}
+    assert f"{len(tasks)} wrong ones put aside" in summary
+    assert len(warnings) == len(tasks)
+    for task in tasks:
+        (rejected,) = task["rejected"]
+        assert rejected["engine"] == "static"
+        assert "from the plain loops" in rejected["reason"]
+        assert (Path(rejected["folder"]) / "reproduce.py").exists()
+        assert task["reason"] == "static on direct is wrong"
+        assert task["checked"]
+
+
+def test_nothing_is_checked_for_another_machine(build, monkeypatch):
+    def refuse(target):
+        raise TargetError("built for aarch64, this machine is x86_64")
+
+    monkeypatch.setattr(machine, "check", refuse)
+    summary, tasks, _ = build()
+    assert not any(task["checked"] for task in tasks)
+    assert {task["unchecked"] for task in tasks} == {"built for aarch64, this machine is x86_64"}
+    assert f"{len(tasks)} not checked" in summary
