@@ -16,6 +16,7 @@ import onnx
 import pytest
 
 from autopipe.pipeline.cuda import Gpu, look
+from tests import fake_gpu
 from tests.compiler.cuda_graphs import needs_nvcc
 from tests.compiler.frontends import models
 
@@ -64,9 +65,9 @@ def autopipe(tmp_path):
     """Run a command in a folder with the model and a pipeline file."""
     onnx.save(network(), tmp_path / "model.onnx")
 
-    def call(text, *arguments):
+    def call(text, *arguments, **extra):
         (tmp_path / "small.yaml").write_text(text)
-        environment = {**os.environ, "AUTOPIPE_STORE": str(tmp_path / "store")}
+        environment = {**os.environ, "AUTOPIPE_STORE": str(tmp_path / "store"), **extra}
         return subprocess.run(
             [sys.executable, "-m", "autopipe", *arguments], cwd=tmp_path, env=environment,
             capture_output=True, text=True, check=False,
@@ -91,13 +92,27 @@ def test_a_pipeline_for_a_gpu_is_valid_and_planned_without_one(autopipe):
 
 
 @needs_nvcc
-def test_a_package_for_a_gpu_is_built_without_one(autopipe, tmp_path):
-    done = autopipe(FILE.format(arch=", arch: sm_90") + UNMEASURED, "run", "small.yaml")
+def test_a_package_for_a_gpu_is_built_without_one_and_launches_its_kernels(autopipe, tmp_path):
+    text = FILE.format(arch=", arch: sm_90") + UNMEASURED
+    done = autopipe(text, "run", "small.yaml")
     assert done.returncode == 0, done.stderr
     manifest = packed(tmp_path)
     assert manifest["processor"]["gpu"] == "sm_90"
     assert manifest["signature"]["device"] == "cuda"
     assert {task["engine"] for task in manifest["tasks"]} == {"default"}
+
+    np.save(tmp_path / "x.npy", np.ones((2, 3, 32, 32), "float32"))
+    environment = fake_gpu.make(tmp_path)
+    run = autopipe(
+        text, "infer", "dist/small-cuda.tar", "--input", "x.npy",
+        LD_LIBRARY_PATH=environment["LD_LIBRARY_PATH"], FAKE_GPU_LOG=environment["FAKE_GPU_LOG"],
+    )  # fmt: skip
+    assert run.stdout.startswith("y: float32 [2, 10], min 0, max 0"), run.stderr
+    log = fake_gpu.log(tmp_path)
+    assert [rest for _, what, rest in log if what == "load"] == ["machine code"]
+    launched = {rest.rsplit("_kernel", 1)[0] for _, what, rest in log if what == "launch"}
+    assert launched <= {task["name"] for task in manifest["tasks"]}
+    assert len(launched) >= 5
 
 
 @pytest.mark.skipif(isinstance(look(), Gpu), reason="there is a GPU here")

@@ -1,4 +1,7 @@
 import math
+import subprocess
+import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -11,8 +14,11 @@ from autopipe.config.tuning import Measure
 from autopipe.errors import SetupError
 from autopipe.measure import device, timing
 from autopipe.measure.build import Kernel, build
-from tests.compiler.cuda_graphs import TARGET
+from tests import fake_gpu
+from tests.compiler.cuda_graphs import TARGET, needs_nvcc
 from tests.schedules.tasks import TARGET as PROCESSOR
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
@@ -35,6 +41,44 @@ def test_a_gpu_that_can_not_be_used_is_said(monkeypatch):
     cuda_runtime.load.cache_clear()
     with pytest.raises(SetupError, match="CUDA can not be loaded: libcudart"):
         device.prepare(TARGET)
+
+
+MEASURE = """
+import os
+from functools import partial
+from autopipe.config.tuning import Measure
+from autopipe.measure.check import checked
+from autopipe.measure.local import Local
+from autopipe.schedules import default
+from tests.compiler.cuda_graphs import CONDITIONS, TARGET
+from tests.schedules.test_dlight import conv, softmax
+
+candidates = []
+for workload in (conv(), softmax()):
+    module = default.plan(workload, CONDITIONS).module
+    candidates.append(partial(lambda module: module, module))
+    candidates.append(partial(checked, workload, module, TARGET))
+for measurement in Local(TARGET, 2, Measure()).measure(candidates, rivals=False):
+    print(measurement.error or "measured")
+print(os.getpid())
+"""
+
+
+@needs_nvcc
+def test_only_children_touch_the_gpu(tmp_path):
+    """Its kernels do nothing here, which is found out as well."""
+    done = subprocess.run(
+        [sys.executable, "-c", MEASURE], cwd=ROOT, env=fake_gpu.make(tmp_path),
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    *said, parent = done.stdout.splitlines()
+    assert [line.split(":")[0] for line in said] == ["measured", "WrongAnswer"] * 2, done.stderr
+    log = fake_gpu.log(tmp_path)
+    touching = {pid for pid, *_ in log}
+    assert int(parent) not in touching
+    assert len(touching) == 4
+    assert {rest for _, what, rest in log if what == "load"} == {"machine code"}
+    assert any(what == "launch" for _, what, _ in log)
 
 
 def test_the_clock_of_a_device_tells_the_same_as_ours(kernel):
