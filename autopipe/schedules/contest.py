@@ -1,8 +1,8 @@
 """Which contender of a task proposes its next batch: a bandit over engines and implementations.
 
 What an arm pays is the part of the task's time that a batch took off, by the second the batch
-took. Each contender has one small batch first; hope, which shrinks with every batch, brings back
-those that were unlucky.
+took. One that was not asked yet is judged by how its engine does on the other tasks. Hope, which
+shrinks with every batch, brings back those that were unlucky.
 """
 
 import math
@@ -27,6 +27,23 @@ _HOPELESS: Final = 2
 
 
 @dataclass(slots=True)
+class Form:
+    """What batches bring, lately: those of a contender, or of an engine on all tasks."""
+
+    batches: int = 0
+    pace: float = 1.0
+    """Seconds a batch takes, with search and builds."""
+    brought: float = 0.0
+    """Part of a task's time that a batch takes off."""
+
+    def count(self, gain: float, seconds: float) -> None:
+        """Take a batch."""
+        self.batches += 1
+        self.pace += (max(seconds, 1e-3) - self.pace) / self.batches
+        self.brought += _MEMORY * (gain - self.brought)
+
+
+@dataclass(slots=True)
 class Entry:
     """How one contender does."""
 
@@ -35,29 +52,9 @@ class Entry:
     """Trials of this session."""
     best: float = math.inf
     """Least seconds of one call among its own schedules."""
-    batches: int = 0
-    pace: float = 1.0
-    """Seconds a batch takes, with search and builds."""
-    brought: float = 0.0
-    """Part of the task's time that a batch takes off, lately."""
+    form: Form = field(default_factory=Form)
     out: str | None = None
     """Why it is not asked any more; null while it is."""
-
-    def count(self, times: Sequence[float], before: float, seconds: float) -> None:
-        """Take the times of a batch; `before` is the task's best until then."""
-        self.trials += len(times)
-        self.best = min(self.best, *times, math.inf)
-        self.batches += 1
-        self.pace += (max(seconds, 1e-3) - self.pace) / self.batches
-        gain = max(0.0, 1 - self.best / before) if before < math.inf else 0.0
-        self.brought += _MEMORY * (gain - self.brought)
-        if self.best == math.inf and self.batches >= _HOPELESS:
-            self.out = "no candidate could be measured"
-
-    def score(self, best: float) -> float:
-        """Return what another batch is expected to bring a second."""
-        near = min(1.0, best / self.best) if self.best < math.inf else 0.0
-        return (self.brought + _HOPE * near**2 / max(1, self.batches)) / self.pace
 
 
 @dataclass(slots=True)
@@ -69,12 +66,25 @@ class Contest:
     """Which rule of the policy it is; null without one."""
     entries: dict[int, Entry]
     """By the index of the search behind them."""
+    engines: dict[str, Form] = field(default_factory=dict)
+    """How the engines do; all tasks share it."""
     reached: dict[str, float] = field(default_factory=dict)
     """Least seconds of one call of each implementation, whoever scheduled it."""
 
     def note(self, implementation: str, seconds: float) -> None:
         """Take the time of one schedule."""
         self.reached[implementation] = min(seconds, self.reached.get(implementation, math.inf))
+
+    def count(self, arm: int, times: Sequence[float], before: float, seconds: float) -> None:
+        """Take the times of a batch; `before` is the task's best until then."""
+        entry = self.entries[arm]
+        entry.trials += len(times)
+        entry.best = min(entry.best, *times, math.inf)
+        gain = max(0.0, 1 - entry.best / before) if before < math.inf else 0.0
+        for form in (entry.form, self.engines.setdefault(entry.by.engine, Form())):
+            form.count(gain, seconds)
+        if entry.best == math.inf and entry.form.batches >= _HOPELESS:
+            entry.out = "no candidate could be measured"
 
     def next(self) -> int | None:
         """Return whose turn it is, or None if nobody is left who is worth a trial."""
@@ -84,11 +94,20 @@ class Contest:
             for arm, entry in self._admitted().items()
             if entry.out is None and self._near(entry, best)
         }
-        ready = self._due(ready)
-        fresh = [arm for arm, entry in ready.items() if not entry.batches]
-        if fresh:
-            return min(fresh, key=lambda arm: self._promise(ready[arm].by))
-        return max(ready, key=lambda arm: ready[arm].score(best), default=None)
+        return max(self._due(ready), key=lambda arm: self._score(arm, best), default=None)
+
+    def _score(self, arm: int, best: float) -> tuple[float, float, int]:
+        """Return what another batch is expected to bring a second; equals go by promise."""
+        entry = self.entries[arm]
+        reached = self.reached.get(entry.by.implementation, math.inf)
+        promise = (-reached, -self.rule.engines.index(entry.by.engine))
+        form = entry.form if entry.form.batches else self.engines.get(entry.by.engine)
+        if form is None or not form.batches:  # nobody knows it yet
+            return math.inf, *promise
+        own = entry.best if entry.form.batches else min(reached, _BEHIND * best)
+        near = min(1.0, best / own) if own < math.inf else 0.0
+        hope = _HOPE * near**2 / max(1, entry.form.batches)
+        return (form.brought + hope) / form.pace, *promise
 
     def ended(self) -> str:
         """Say why nobody is left."""
@@ -107,7 +126,7 @@ class Contest:
 
     def _near(self, entry: Entry, best: float) -> bool:
         reached = self.reached.get(entry.by.implementation, math.inf)
-        return reached <= _BEHIND * best or (reached == math.inf and not entry.batches)
+        return reached <= _BEHIND * best or (reached == math.inf and not entry.form.batches)
 
     def _due(self, ready: dict[int, Entry]) -> dict[int, Entry]:
         """Return those of the engine that is furthest below its share, or of all that have none."""
@@ -126,7 +145,3 @@ class Contest:
         if first is not None and (not free or lacking[first] <= total):
             return {arm: entry for arm, entry in ready.items() if entry.by.engine == first}
         return {arm: entry for arm, entry in ready.items() if entry.by.engine in free}
-
-    def _promise(self, by: Contender) -> tuple[float, int]:
-        """Order those that nothing is known of: the fastest implementation, then as listed."""
-        return self.reached.get(by.implementation, math.inf), self.rule.engines.index(by.engine)

@@ -12,7 +12,7 @@ from autopipe.config import Tuning
 from autopipe.measure.measurement import Candidate
 from autopipe.records.store import Tally
 from autopipe.schedules.conditions import Conditions
-from autopipe.schedules.contest import Contest, Entry
+from autopipe.schedules.contest import Contest, Entry, Form
 from autopipe.schedules.engine import Problem
 from autopipe.schedules.fallback import UNSCHEDULED, Fallback, falls
 from autopipe.schedules.implementation import implementations
@@ -40,6 +40,9 @@ class Preparation:
     arms: list[Arm] = field(default_factory=list)
     """The searches that may be begun; the contenders name them by their index."""
 
+    forms: dict[str, Form] = field(default_factory=dict)
+    """How the engines do over all tasks."""
+
     def works(self, tasks: list[Task], shares: Mapping[int, float]) -> list[Work]:
         """Return the works of tasks with these shares of the model's time."""
         self.arms.clear()
@@ -54,7 +57,7 @@ class Preparation:
         text = path.read_text(encoding="utf-8")
         module = tvm.ir.load_json(text)
         position, rule = self.policy.rule(task, share)
-        contest = Contest(rule, position, {})
+        contest = Contest(rule, position, {}, self.forms)
         every = implementations(module, self.conditions)
         for engine, (name, body) in product(rule.engines, every.items()):
             if allows(rule, engine, name):
@@ -84,7 +87,7 @@ class Preparation:
                 entries[by].best = min(entries[by].best, seconds)
                 if row.record.session == self.journal.session.name:
                     entries[by].trials += 1
-                    entries[by].batches = 1
+                    entries[by].form.batches = 1
         best = self.journal.best(work)
         if best is not None:
             work.standing.best = best.record.median

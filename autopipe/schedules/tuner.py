@@ -78,7 +78,7 @@ class Tuner:
     def _step(self, work: Work, arm: int) -> None:
         """Have one batch of a contender proposed, measured, written down and learned."""
         entry = work.contest.entries[arm]
-        most = self.batch if entry.batches else min(_FIRST, self.batch)
+        most = self.batch if entry.form.batches else min(_FIRST, self.batch)
         start, before = monotonic(), work.standing.best
         try:
             schedules = self.proposer.propose(
@@ -90,7 +90,7 @@ class Tuner:
                 return
             results = self._measure(work, entry, schedules)
             times = [result.median for result in results.values()]
-            entry.count(times, before, monotonic() - start)
+            work.contest.count(arm, times, before, monotonic() - start)
             self.proposer.learn(arm, [Known(s, r.median) for s, r in results.items()])
         except SearchError as error:
             entry.out = str(error)

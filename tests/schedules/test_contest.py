@@ -30,20 +30,21 @@ def play(game, batches, time, seconds=lambda by: 1.0):
         before = min(game.reached.values(), default=math.inf)
         times = [time(entry.by, asked[entry.by])] * 2
         game.note(entry.by.implementation, times[0])
-        entry.count(times, before, seconds(entry.by))
+        game.count(arm, times, before, seconds(entry.by))
         asked[entry.by] += 1
     return asked
 
 
-def test_each_has_a_batch_first_the_fastest_implementation_before():
+def test_an_engine_that_nobody_knows_is_asked_the_fastest_implementation_first():
     game = contest(FAST, SLOW, OTHER)
     game.note("direct", 1.2)
     game.note("winograd4", 1.0)
     order = []
     for _ in range(3):
-        order.append(game.entries[game.next()].by)
-        game.entries[game.next()].count([1.5, math.inf], 1.0, 1.0)
-    assert order == [OTHER, FAST, SLOW]
+        arm = game.next()
+        order.append(game.entries[arm].by)
+        game.count(arm, [1.5, math.inf], 1.0, 1.0)
+    assert order == [OTHER, SLOW, FAST]
 
 
 def test_who_brings_more_gets_more():
@@ -54,6 +55,15 @@ def test_who_brings_more_gets_more():
 def test_who_takes_longer_for_the_same_gets_less():
     asked = play(contest(FAST, SLOW), 40, lambda by, n: 1.0, lambda by: 1.0 + 3.0 * (by == SLOW))
     assert asked[FAST] > 1.5 * asked[SLOW] > 0
+
+
+def test_an_engine_that_brought_little_elsewhere_waits():
+    first, second = contest(FAST, SLOW), contest(FAST, SLOW)
+    second.engines = first.engines
+    play(first, 4, lambda by, n: 1.0 - 0.2 * n * (by == FAST), lambda by: 1.0 + 5 * (by == SLOW))
+    second.note("direct", 1.0)
+    assert play(second, 3, lambda by, n: 0.9**n) == {FAST: 3}
+    assert play(second, 40, lambda by, n: 1.0)[SLOW] > 0
 
 
 def test_who_starts_late_is_not_forgotten():
@@ -72,7 +82,7 @@ def test_an_implementation_far_behind_is_not_asked():
 def test_an_implementation_that_nothing_is_known_of_is_tried_once():
     game = contest(FAST, OTHER)
     game.note("direct", 1.0)
-    assert play(game, 10, lambda by, n: 1.0 if by == FAST else math.inf) == {FAST: 9, OTHER: 1}
+    assert play(game, 20, lambda by, n: 1.0 if by == FAST else math.inf) == {FAST: 19, OTHER: 1}
 
 
 @pytest.mark.parametrize(("share", "batches"), [(0.5, 20), (0.25, 10), (0.8, 32), (1.0, 39)])

@@ -10,7 +10,7 @@ from autopipe import flow
 from autopipe.compiler import machine
 from autopipe.config.load import load
 from autopipe.errors import TargetError
-from autopipe.pipeline.events import Warn
+from autopipe.pipeline.events import Event, Warn
 from autopipe.pipeline.stage import Context, Facet
 from autopipe.schedules import templates
 from autopipe.stages.build import Build
@@ -39,7 +39,7 @@ def build(artifacts, tmp_path):
     def build():
         for name in ("out", "work"):
             (tmp_path / name).mkdir(exist_ok=True)
-        heard = []
+        heard: list[Event] = []
         ctx = Context(
             inputs={name: artifact.path for name, artifact in artifacts.items()}, facts=FACTS,
             out=tmp_path / "out", work=tmp_path / "work", records=tmp_path / "records" / "sqlite",
