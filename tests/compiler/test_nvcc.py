@@ -1,4 +1,7 @@
 import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 import tvm
@@ -7,8 +10,10 @@ from tvm import te, topi
 from autopipe.compiler import nvcc
 from autopipe.errors import SetupError, StageError
 from autopipe.schedules import dlight
+from tests import fake_gpu
 from tests.compiler.cuda_graphs import CONDITIONS, TARGET, needs_nvcc
 
+ROOT = Path(__file__).parents[2]
 FATBIN = b"\x50\xed\x55\xba"
 ADD = 'extern "C" __global__ void add(float* x) { x[threadIdx.x] += 1; }'
 
@@ -57,3 +62,36 @@ def test_without_a_compiler_it_is_said_what_to_install(monkeypatch):
     monkeypatch.setattr(nvcc, "nvcc", lambda: None)
     with pytest.raises(SetupError, match=r"takes nvcc: pip install 'autopipe\[cuda\]'"):
         nvcc.install()
+
+
+EXPORT = """
+import sys
+import tvm
+from autopipe.compiler import cuda_runtime, nvcc
+from autopipe.schedules import dlight
+from tests.compiler.cuda_graphs import CONDITIONS, TARGET
+from tests.schedules.test_dlight import softmax
+
+beside = sys.argv[2] == "beside a GPU"
+if beside:
+    cuda_runtime.load()
+nvcc.install()
+planned = dlight.plan(softmax(), CONDITIONS)
+with nvcc.portable():
+    tvm.tirx.build(planned.module, TARGET).export_library(sys.argv[1])
+assert tvm.cuda(0).exist or not beside
+"""
+
+
+@needs_nvcc
+def test_a_library_is_the_same_whether_there_is_a_gpu_or_not(tmp_path):
+    libraries = []
+    environment = fake_gpu.make(tmp_path)
+    for where in ("beside a GPU", "without one"):
+        subprocess.run(
+            [sys.executable, "-c", EXPORT, tmp_path / "lib.so", where], cwd=ROOT,
+            env=environment if where == "beside a GPU" else None,
+            check=True,
+        )  # fmt: skip
+        libraries.append((tmp_path / "lib.so").read_bytes())
+    assert libraries[0] == libraries[1]
