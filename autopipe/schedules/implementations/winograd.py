@@ -19,7 +19,14 @@ from autopipe.schedules.blocks import SPATIAL
 from autopipe.schedules.convolution import Convolution, recognize
 from autopipe.schedules.hardware import Hardware
 from autopipe.schedules.implementations.filtering import KERNEL, Tiling, filtered
-from autopipe.schedules.templates.winograd import BYTES, MEMORY, Filtering, estimate, fill
+from autopipe.schedules.templates.winograd import (
+    BYTES,
+    MEMORY,
+    Filtering,
+    estimate,
+    fill,
+    overlapped,
+)  # fmt: skip
 
 _DIRECT = 1.15
 """Cycles that a direct convolution takes for one of products."""
@@ -66,7 +73,7 @@ def _direct(results: int, inputs: int, outputs: int, hardware: Hardware) -> floa
     """Estimate the cycles that the busiest core takes for a direct convolution."""
     products = KERNEL**2 * inputs * results / (2 * hardware.lanes(8 * BYTES)) * _DIRECT
     reads = BYTES * KERNEL**2 * inputs * outputs / MEMORY
-    return max(products, reads) / hardware.cores
+    return overlapped(products, reads) / hardware.cores
 
 
 winograd2: Final = Winograd(2)

@@ -26,11 +26,11 @@ _COLUMNS, _TILE = "winograd_columns", "winograd_tile"
 BYTES = 4
 """Of an element."""
 
-MEMORY = 8.0
+MEMORY = 4.0
 """Bytes in a cycle that a core reads from memory while others do too."""
 
-_STEPS = 4
-"""Instructions that a transform takes for an element of its result."""
+_STEPS = 1 / 16
+"""Cycles that a transform takes for an element, but for writing and reading it."""
 
 CHAINS = 10
 """Independent sums that hide the latency of a fused multiply-add."""
@@ -117,23 +117,26 @@ def fill(found: Filtering, hardware: Hardware) -> Blocking:
 
 
 def estimate(found: Filtering, knobs: Blocking, hardware: Hardware) -> float:
-    """Estimate the cycles that the busiest core takes.
-
-    Products wait for what they read, unless they take longer; transforms come on top.
-    """
+    """Estimate the cycles that the busiest core takes."""
     jobs = -(-found.tiles // knobs.tiles * knobs.parts // hardware.cores)
     outputs = found.outputs // knobs.parts
     inputs, sums = (found.positions * knobs.tiles * n for n in (found.inputs, outputs))
     weights = found.positions * found.inputs * outputs
     vectors = knobs.columns // knobs.width
     issue = max(1.0, CHAINS / (knobs.rows * vectors), 1 / knobs.rows + 1 / vectors)
+    issue += 0.05 * (4 / knobs.rows + 1 / vectors)  # weights come from the second-level cache
     products = jobs * inputs * outputs / knobs.width / 2 * issue
     kept = BYTES * (inputs + found.positions * knobs.tiles * knobs.chunk)
     reads = BYTES * weights / MEMORY  # another layer's weights are in the caches
     reads += (jobs - 1) * BYTES * weights / _rate(BYTES * weights + kept, hardware)
     reads += jobs * BYTES * inputs * (outputs / knobs.chunk) / _rate(kept, hardware)
-    transforms = jobs * _STEPS * (inputs + sums) / hardware.lanes(8 * BYTES)
-    return max(products, reads) + 0.3 * min(products, reads) + transforms
+    transforms = jobs * (inputs + sums) * (_STEPS + 2 * BYTES / _rate(kept, hardware))
+    return overlapped(products, reads) + transforms
+
+
+def overlapped(computes: float, reads: float) -> float:
+    """Estimate the cycles of work that reads from memory or caches what it computes with."""
+    return max(computes, reads) + 0.3 * min(computes, reads)
 
 
 def _rate(size: int, hardware: Hardware) -> float:
@@ -155,11 +158,18 @@ def apply(sch: Schedule, found: Filtering, knobs: Blocking) -> None:
 
 def _pack(sch: Schedule, knobs: Blocking, found: Filtering) -> None:
     """Lay out the operands of the product in the order in which it reads them."""
-    lanes = _lanes(found, knobs)
+    lanes, stripes = _lanes(found, knobs), knobs.chunk // knobs.columns
     sch.transform_layout(
         sch.get_sblock(_KERNEL),
         ("write", 0),
-        lambda i, j, k, c: [c // knobs.columns, i, j, k, c % knobs.columns],
+        lambda i, j, k, c: [
+            c // knobs.chunk,
+            i,
+            j,
+            c // knobs.columns % stripes,
+            k,
+            c % knobs.columns,
+        ],
     )
     sch.transform_layout(
         sch.get_sblock(_INPUT),
