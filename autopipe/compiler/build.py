@@ -54,8 +54,8 @@ def _compiled(module: tvm.IRModule, target: tvm.target.Target) -> tvm.runtime.Ex
         alone = tvm.IRModule({name: function})
         if not kernels.threaded(alone, target):
             raise StageError(
-                f"{name} is not scheduled for a GPU: put `default` into schedules.fallback, "
-                "which serves all but what calls libraries"
+                f"{name} has no schedule for a GPU, which can not run plain loops; "
+                "schedules.fallback should name `default`"
             )
     try:
         with nvcc.portable():
