@@ -94,18 +94,39 @@ NOTHING(cudaGraphLaunch)
 }
 """
 
-LIBRARIES = {"libcuda.so.1": ["-DDRIVER"], "libcudart.so.13": ["-Wl,--version-script=versions"]}
+LIBRARIES = {
+    "libcuda.so.1": ["-DDRIVER"],
+    "libcudart.so.13": ["-Wl,--version-script=versions"],
+}
 """The libraries, and what makes them of the one source."""
 
 
 def make(folder: Path) -> dict[str, str]:
-    """Put the two libraries into a folder; return the environment in which they are found."""
+    """Put the libraries into a folder; return the variables with which they are found first.
+
+    They lie where a wheel would have them: one that is installed comes after them.
+    """
+    wheel = folder / "nvidia" / "cu13" / "lib"
+    wheel.mkdir(parents=True)
     (folder / "fake.cc").write_text(SOURCE)
     (folder / "versions").write_text("libcudart.so.13 { global: *; };\n")
     for name, options in LIBRARIES.items():
-        command = ["g++", "-shared", "-fPIC", f"-Wl,-soname,{name}", "fake.cc", "-o", name]
+        command = [
+            "g++",
+            "-shared",
+            "-fPIC",
+            f"-Wl,-soname,{name}",
+            "fake.cc",
+            "-o",
+            str(wheel / name),
+        ]
         subprocess.run([*command, *options], cwd=folder, check=True)
-    return {**os.environ, "LD_LIBRARY_PATH": str(folder), LOG: str(folder / "log")}
+    paths = [str(folder), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {
+        "LD_LIBRARY_PATH": str(wheel),
+        "PYTHONPATH": os.pathsep.join(paths),
+        LOG: str(folder / "log"),
+    }
 
 
 def log(folder: Path) -> list[tuple[int, str, str]]:

@@ -102,11 +102,8 @@ def test_a_package_for_a_gpu_is_built_without_one_and_launches_its_kernels(autop
     assert {task["engine"] for task in manifest["tasks"]} == {"default"}
 
     np.save(tmp_path / "x.npy", np.ones((2, 3, 32, 32), "float32"))
-    environment = fake_gpu.make(tmp_path)
-    run = autopipe(
-        text, "infer", "dist/small-cuda.tar", "--input", "x.npy",
-        LD_LIBRARY_PATH=environment["LD_LIBRARY_PATH"], FAKE_GPU_LOG=environment["FAKE_GPU_LOG"],
-    )  # fmt: skip
+    fake = fake_gpu.make(tmp_path)
+    run = autopipe(text, "infer", "dist/small-cuda.tar", "--input", "x.npy", **fake)
     assert run.stdout.startswith("y: float32 [2, 10], min 0, max 0"), run.stderr
     log = fake_gpu.log(tmp_path)
     assert [rest for _, what, rest in log if what == "load"] == ["machine code"]
@@ -119,9 +116,8 @@ def test_a_package_for_a_gpu_is_built_without_one_and_launches_its_kernels(autop
 @pytest.mark.slow
 def test_what_a_gpu_computes_wrongly_never_wins(autopipe, tmp_path):
     """One whose kernels do nothing: all is measured, nothing is right, nothing is built."""
-    environment = fake_gpu.make(tmp_path)
-    extra = {name: environment[name] for name in ("LD_LIBRARY_PATH", fake_gpu.LOG)}
-    done = autopipe(FILE.format(arch="") + TUNED, "run", "small.yaml", **extra)
+    fake = fake_gpu.make(tmp_path)
+    done = autopipe(FILE.format(arch="") + TUNED, "run", "small.yaml", **fake)
     assert done.returncode == 4, done.stderr
     said = done.stdout + done.stderr
     for engine in ("default", "ansor"):

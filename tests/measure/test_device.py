@@ -1,4 +1,5 @@
 import math
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -68,7 +69,7 @@ print(os.getpid())
 def test_only_children_touch_the_gpu(tmp_path):
     """Its kernels do nothing here, which is found out as well."""
     done = subprocess.run(
-        [sys.executable, "-c", MEASURE], cwd=ROOT, env=fake_gpu.make(tmp_path),
+        [sys.executable, "-c", MEASURE], cwd=ROOT, env={**os.environ, **fake_gpu.make(tmp_path)},
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     *said, parent = done.stdout.splitlines()

@@ -1,5 +1,6 @@
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -98,7 +99,7 @@ def test_a_machine_without_a_gpu_has_facts_too(gpu):
 @pytest.fixture
 def compilers(tmp_path, monkeypatch):
     """Where the wheels and the PATH would have a compiler."""
-    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "path", [str(tmp_path)])  # without wheels that are installed
     monkeypatch.setenv("PATH", str(tmp_path / "path"))
     cuda.nvcc.cache_clear()
     yield {"wheel": tmp_path / "nvidia/cu13/bin/nvcc", "path": tmp_path / "path/nvcc"}
