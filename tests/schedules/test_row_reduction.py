@@ -47,10 +47,27 @@ def rms_norm():
     return [x, scale, topi.nn.rms_norm(x, scale, [2])]
 
 
-def instance_norm():
-    x = te.placeholder((2, 3, 6, 8), "float32")
+def instance_norm(size=8):
+    x = te.placeholder((2, 3, size, size), "float32")
     scale, shift = (te.placeholder((3,), "float32") for _ in range(2))
     return [x, scale, shift, topi.nn.instance_norm(x, scale, shift, 1, [2, 3])]
+
+
+def group_norm(size=8):
+    x = te.placeholder((2, 12, size, size), "float32")
+    scale, shift = (te.placeholder((12,), "float32") for _ in range(2))
+    return [x, scale, shift, topi.nn.group_norm(x, scale, shift, 4, 1, [2, 3])]
+
+
+def transposed_softmax(shape):
+    x = te.placeholder(shape, "float32")
+    return [x, topi.transpose(topi.nn.softmax(x, axis=-1), [0, 2, 1])]
+
+
+def statistics():
+    x = te.placeholder((4, 20), "float32")
+    mean = topi.sum(x, axis=1, keepdims=True)
+    return [x, mean, topi.multiply(topi.subtract(x, mean), mean)]
 
 
 def reduced(operation=topi.sum, shape=(5, 6, 7), axis=-1, dtype="float32", *, keepdims=False):
@@ -87,6 +104,8 @@ SERVED = {
     "min": lambda: reduced(topi.min, (3, 130), keepdims=True),
     "product": lambda: reduced(topi.prod, (3, 20)),
     "mean": mean,
+    "instance_norm": instance_norm,
+    "group_norm": group_norm,
 }
 NOT_SERVED = {
     "argmax": argmax,
@@ -97,6 +116,10 @@ NOT_SERVED = {
     "softmax_across_memory": lambda: [
         x := te.placeholder((2, 5, 6), "float32"), topi.nn.softmax(x, axis=1)
     ],
+    "rows_that_become_columns": lambda: transposed_softmax((2, 6, 6)),
+    "other_rows_that_become_columns": lambda: transposed_softmax((2, 6, 8)),
+    "two_results": statistics,
+    "odd_instance_norm": lambda: instance_norm(5),
     "a_row_of_one": lambda: reduced(shape=(5, 1)),
 }  # fmt: skip
 
@@ -147,11 +170,14 @@ def test_what_is_filled_in_is_a_setting(case, hardware):
     assert row_reduction.fill(found, hardware) in every
     assert len(set(every)) == len(every)
     for knobs in every:
-        assert knobs.partial <= found.row
+        assert knobs.partial <= found.row // 2
+        assert not found.whole or found.row % knobs.partial == 0
         assert all(length % knobs.width == 0 for length in found.widths)
 
 
-@pytest.mark.parametrize("case", ["softmax", "masked_softmax", "layer_norm", "rms_norm", "mean"])
+@pytest.mark.parametrize(
+    "case", ["softmax", "masked_softmax", "layer_norm", "rms_norm", "mean", "group_norm"]
+)
 def test_all_steps_of_a_row_are_in_one_loop(case):
     sch = scheduled(module_of(SERVED[case]()))
     blocks = sch.get_child_blocks(sch.get_sblock("root"))
