@@ -49,7 +49,6 @@ def build(
 def _compiled(module: tvm.IRModule, target: tvm.target.Target) -> tvm.runtime.Executable:
     if not is_gpu(target):
         return tvm.compile(module, target=target)
-    nvcc.install()
     for name, function in prim_funcs(module):
         alone = tvm.IRModule({name: function})
         if not kernels.threaded(alone, target):
@@ -57,6 +56,7 @@ def _compiled(module: tvm.IRModule, target: tvm.target.Target) -> tvm.runtime.Ex
                 f"{name} has no schedule for a GPU, which can not run plain loops; "
                 "schedules.fallback should name `default`"
             )
+    nvcc.install()
     try:
         with nvcc.portable():
             return tvm.compile(module, target=target)
