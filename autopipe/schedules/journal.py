@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from autopipe.measure.measurement import Measurement
@@ -21,13 +21,17 @@ class Journal:
     store: Store
     platform: Platform
     session: Session
+    sound: set[int] = field(default_factory=set)
+    """Rows whose schedules were found to be right, or could not be checked, by this process."""
+    unfit: set[int] = field(default_factory=set)
+    """Rows that make no schedule here, such as those of another version of a template."""
 
     def rows(self, work: Work) -> list[Row]:
         """Return all that was ever measured of a task here by contenders that may win it."""
         return [
             row
             for row in self.store.rows(work.standing.task.workload, work.text, self.platform)
-            if work.admits(contender(row.record))
+            if row.id not in self.unfit and work.admits(contender(row.record))
         ]
 
     def known(self, work: Work, by: Contender) -> list[Known]:

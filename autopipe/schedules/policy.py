@@ -39,6 +39,14 @@ class Policy:
                 return position, rule
         return None, Rule(engines=())
 
+    def idle(self, tasks: Sequence[tuple[Task, float]]) -> list[int]:
+        """Return the positions of the rules that match none of these tasks with their shares."""
+        return [
+            position
+            for position, rule in enumerate(self.rules)
+            if not any(matches(rule.match, task, share) for task, share in tasks)
+        ]
+
     def chain(self, rule: Rule) -> tuple[str, ...]:
         """Return the fallback chain of the tasks of a rule."""
         return rule.fallback or self.fallback
@@ -89,8 +97,3 @@ def _size_fits(wanted: int | str, size: int) -> bool:
         return wanted in (size, "*")
     least, _, most = wanted.partition("..")
     return int(least or 0) <= size and (not most or size <= int(most))
-
-
-def engines_for(task: Task, rules: Sequence[Rule]) -> tuple[str, ...]:
-    """Return the engines of the first rule that matches."""
-    return Policy(tuple(rules), ()).rule(task, task.share)[1].engines

@@ -43,6 +43,9 @@ class Preparation:
     forms: dict[str, Form] = field(default_factory=dict)
     """How the engines do over all tasks."""
 
+    starts: dict[tuple[str, int | None], tuple[Fallback, ...]] = field(default_factory=dict)
+    """The schedules that need no search, by workload and rule: they take a while to make."""
+
     def works(self, tasks: list[Task], shares: Mapping[int, float]) -> list[Work]:
         """Return the works of tasks with these shares of the model's time."""
         self.arms.clear()
@@ -71,9 +74,12 @@ class Preparation:
         def candidate(implementation: str, schedule: str) -> Candidate:
             return partial(replay, module, implementation, schedule, self.conditions)
 
-        found = falls(self.policy.chain(rule), module, self.conditions, partial(allows, rule))
+        key = (task.workload, position)
+        if key not in self.starts:
+            found = falls(self.policy.chain(rule), module, self.conditions, partial(allows, rule))
+            self.starts[key] = _starts(found)
         standing = Standing(task, tally.trials, tally.failed)
-        work = Work(standing, text, candidate, _starts(found), contest)
+        work = Work(standing, text, candidate, self.starts[key], contest)
         self._recall(work)
         return work
 

@@ -1,11 +1,12 @@
 """Checks the fastest schedule of each task before it may win."""
 
+import math
 from collections.abc import Sequence
 
 import tvm
 
 from autopipe.errors import StageError
-from autopipe.records.store import Row
+from autopipe.records.record import Record
 from autopipe.schedules.conditions import Conditions
 from autopipe.schedules.inspection import Inspector
 from autopipe.schedules.journal import Journal
@@ -24,32 +25,32 @@ def confirm(
     """
     doubtful = list(works)
     while doubtful:
-        pairs = [(work, row) for work in doubtful if (row := journal.best(work)) is not None]
+        rows = [(work, row) for work in doubtful if (row := journal.best(work)) is not None]
         doubtful = []
         suspects = []
-        for work, row in pairs:
-            suspect = _suspect(work, row, conditions)
-            if isinstance(suspect, StageError):  # it was measured by another release
-                journal.store.quarantine(row, str(suspect))
+        for work, row in rows:
+            if row.id in journal.sound:
+                continue
+            try:
+                suspects.append((work, row, _suspect(work, row.record, conditions)))
+            except StageError:  # measured by another release, or with another extension
+                journal.unfit.add(row.id)
                 doubtful.append(work)
-            else:
-                suspects.append((work, row, suspect))
         verdicts = inspector.judge([suspect for _, _, suspect in suspects])
         for (work, row, _), verdict in zip(suspects, verdicts, strict=True):
             if verdict.right is False:
                 journal.store.quarantine(row, verdict.reason or "")
                 doubtful.append(work)
+            else:
+                journal.sound.add(row.id)
     for work in works:
         best = journal.best(work)
-        work.standing.best = best.record.median if best is not None else work.standing.best
+        work.standing.best = best.record.median if best is not None else math.inf
 
 
-def _suspect(work: Work, row: Row, conditions: Conditions) -> Suspect | StageError:
-    record, module = row.record, tvm.ir.load_json(work.text)
-    try:
-        scheduled = replay(module, record.implementation, record.schedule, conditions)
-    except StageError as error:
-        return error
+def _suspect(work: Work, record: Record, conditions: Conditions) -> Suspect:
+    module = tvm.ir.load_json(work.text)
+    scheduled = replay(module, record.implementation, record.schedule, conditions)
     return Suspect(
         work.standing.task.name, record.engine, record.implementation, record.schedule, module,
         scheduled,

@@ -108,7 +108,11 @@ class Build(Stage, frozen=True):
             for task in tasks
         ]  # fmt: skip
         inspector = Inspector.of(ctx, conditions, self.name)
-        found = choose(asked, Policy(self.rules, self.fallback), conditions, inspector)
+        policy = Policy(self.rules, self.fallback)
+        for rule in policy.idle([(each.task, each.share) for each in asked]):
+            text = f"schedules.rules.{rule}: matches no task; `autopipe tasks` shows what there is"
+            ctx.emit(Warn(stage=self.name, message=text))
+        found = choose(asked, policy, conditions, inspector)
         for each, choice in zip(asked, found, strict=True):
             if each.record and choice.seconds is None:
                 ctx.emit(Warn(stage=self.name, message=f"{each.task.name}: {choice.reason}"))

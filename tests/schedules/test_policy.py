@@ -95,3 +95,9 @@ def test_a_rule_may_have_a_fallback_of_its_own():
     policy = Policy((), ("static", "default"))
     assert policy.chain(Rule()) == ("static", "default")
     assert policy.chain(Rule(fallback=("default",))) == ("default",)
+
+
+def test_a_rule_that_matches_nothing_is_told():
+    rules = (Rule(match=Match(op="conv2d")), Rule(match=Match(share=0.3)), Rule())
+    assert Policy(rules, ()).idle([(task(), 0.2)]) == [0, 1]
+    assert Policy(rules, ()).idle([(task(ops=("conv2d",)), 0.4), (task(), 0.2)]) == []

@@ -1,0 +1,82 @@
+"""The best record of a task is checked before it may win."""
+
+import json
+from functools import partial
+
+import pytest
+import tvm
+
+from autopipe.config.schedules import Rule
+from autopipe.measure.measurement import Measurement
+from autopipe.records.record import Platform
+from autopipe.records.session import Session
+from autopipe.records.store import Store
+from autopipe.schedules import static
+from autopipe.schedules.contest import Contest, Entry
+from autopipe.schedules.journal import Journal
+from autopipe.schedules.policy import Contender
+from autopipe.schedules.replay import replay
+from autopipe.schedules.scheduler import Standing
+from autopipe.schedules.winners import confirm
+from autopipe.schedules.work import Work
+from tests.schedules.tasks import CONDITIONS, Trusting, task
+from tests.schedules.test_static import dense, module_of
+
+ANSOR, TEMPLATES = Contender("ansor", "direct"), Contender("autotvm", "direct")
+
+
+@pytest.fixture
+def journal(tmp_path):
+    with Store.open(tmp_path / "records.sqlite", pytest.fail) as store:
+        yield Journal(store, Platform("t", "v", "d"), Session.resume(tmp_path))
+
+
+@pytest.fixture(scope="module")
+def module():
+    return module_of(*dense())
+
+
+@pytest.fixture(scope="module")
+def schedule(module):
+    planned = static.plan(module, CONDITIONS)
+    assert planned is not None
+    return planned.schedule
+
+
+@pytest.fixture
+def work(module):
+    entries = {0: Entry(ANSOR), 1: Entry(TEMPLATES)}
+    return Work(
+        Standing(task()), tvm.ir.save_json(module), partial(replay, module), (),
+        Contest(Rule(), 0, entries),
+    )  # fmt: skip
+
+
+def test_a_wrong_winner_gives_way_to_the_next_for_good(journal, work, schedule):
+    journal.write(work, ANSOR, {schedule: Measurement((1.0,))})
+    journal.write(work, TEMPLATES, {schedule: Measurement((2.0,))})
+    inspector = Trusting("ansor")
+    confirm([work], journal, inspector, CONDITIONS)
+    assert inspector.asked == [["ansor"], ["autotvm"]]
+    assert journal.best(work).record.engine == "autotvm"
+    assert work.standing.best == 2.0
+    confirm([work], journal, inspector, CONDITIONS)
+    assert inspector.asked[2:] == [[]]
+    again = Journal(journal.store, journal.platform, journal.session)
+    assert again.best(work).record.engine == "autotvm"
+
+
+def test_a_task_may_have_nothing_left(journal, work, schedule):
+    journal.write(work, ANSOR, {schedule: Measurement((1.0,))})
+    confirm([work], journal, Trusting("ansor"), CONDITIONS)
+    assert journal.best(work) is None
+    assert work.standing.best == float("inf")
+
+
+def test_a_record_that_makes_no_schedule_here_is_left_out_but_kept(journal, work, schedule):
+    old = json.dumps({**json.loads(schedule), "version": 0})
+    journal.write(work, TEMPLATES, {old: Measurement((1.0,)), schedule: Measurement((2.0,))})
+    confirm([work], journal, Trusting(), CONDITIONS)
+    assert journal.best(work).record.schedule == schedule
+    again = Journal(journal.store, journal.platform, journal.session)
+    assert again.best(work).record.schedule == old
