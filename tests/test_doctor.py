@@ -42,6 +42,7 @@ def test_what_does_not_work_says_what_to_do(failure: Exception, shown: str) -> N
         "pip install apache-tvm==0.27.0.post1 apache-tvm-ffi==0.1.14.post1"
     )
     assert findings["cuda"].state == "warn"
+    assert findings["extensions"].advice == "repair or uninstall that package"
     assert findings["onnx"].state == "ok", "what needs no TVM is checked all the same"
 
 

@@ -196,6 +196,22 @@ def test_templates_and_implementations_of_others_come_before_ours(install):
     sys.modules.pop("theirs")
 
 
+def test_a_template_that_fails_leaves_the_function_to_the_next_one(install, caplog):
+    from autopipe.schedules.serving import serve
+    from autopipe.schedules.templates import TEMPLATES
+    from tests.schedules.tasks import CONDITIONS
+    from tests.schedules.test_static import conv, module_of
+
+    source = "NAME, VERSION, settings, fill, apply = 'mine', 1, print, print, print\n"
+    install("hasty", [(TEMPLATE, "mine", "hasty")], f"{source}def match(sch):\n    return {{}}[1]")
+    served = serve(module_of(*conv()), CONDITIONS.hardware)
+    assert served is not None
+    assert served.template in TEMPLATES
+    assert "template mine failed" in caplog.text
+    assert "KeyError: 1" in caplog.text
+    sys.modules.pop("hasty")
+
+
 def test_what_an_extension_must_have_is_what_the_contracts_say():
     from autopipe.schedules.implementation import Implementation
     from autopipe.schedules.implementations import IMPLEMENTATIONS

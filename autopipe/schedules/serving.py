@@ -1,7 +1,8 @@
 """Which template schedules a function: the first that serves it."""
 
+import logging
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import tvm
 from tvm.s_tir import Schedule
@@ -9,6 +10,8 @@ from tvm.s_tir import Schedule
 from autopipe.schedules.hardware import Hardware
 from autopipe.schedules.template import Template, blank
 from autopipe.schedules.templates import templates
+
+_LOG: Final = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,4 +42,6 @@ def serve(module: tvm.IRModule, hardware: Hardware) -> Served | None:
                 return Served(template, found, knobs, sch)
         except RuntimeError:  # TIR without blocks, or a schedule that TVM refuses
             continue
+        except Exception:  # noqa: BLE001 - a mistake in one template costs its schedule, not the build
+            _LOG.exception("template %s failed", template.NAME)
     return None
