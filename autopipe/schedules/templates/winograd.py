@@ -11,8 +11,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from tvm.ir import Expr
 from tvm.s_tir import Schedule
 from tvm.s_tir.schedule import LoopRV, SBlockRV
+from tvm.tirx import Var
 
 from autopipe.schedules.hardware import Hardware
 from autopipe.schedules.spread import PRODUCTS, spread
@@ -150,32 +152,30 @@ def _divisors(extent: int, most: int) -> list[int]:
 
 def apply(sch: Schedule, found: Filtering, knobs: Blocking) -> None:
     """Schedule the function. Raises ScheduleError where TVM refuses."""
-    _pack(sch, knobs, found)
+    _kernel(sch, knobs)
     job, chunk = _output(sch, knobs)
     _product(sch, knobs, found, chunk)
     _input(sch, knobs, found, job)
 
 
-def _pack(sch: Schedule, knobs: Blocking, found: Filtering) -> None:
-    """Lay out the operands of the product in the order in which it reads them."""
-    lanes, stripes = _lanes(found, knobs), knobs.chunk // knobs.columns
-    sch.transform_layout(
-        sch.get_sblock(_KERNEL),
-        ("write", 0),
-        lambda i, j, k, c: [
-            c // knobs.chunk,
-            i,
-            j,
-            c // knobs.columns % stripes,
-            k,
-            c % knobs.columns,
-        ],
-    )
-    sch.transform_layout(
-        sch.get_sblock(_INPUT),
-        ("write", 0),
-        lambda i, j, p, k: [i, j, p // knobs.rows, k // lanes, p % knobs.rows, k % lanes],
-    )
+def _kernel(sch: Schedule, knobs: Blocking) -> None:
+    """Lay out the kernel as the product reads it, and transform it where it has been read.
+
+    The build does it once.
+    """
+    block, stripes = sch.get_sblock(_KERNEL), knobs.chunk // knobs.columns
+
+    def place(i: Var, j: Var, k: Var, c: Var) -> list[Expr]:
+        stripe, column = c // knobs.columns, c % knobs.columns
+        return [c // knobs.chunk, i, j, stripe % stripes, k, column]
+
+    sch.transform_layout(block, ("write", 0), place)
+    i, j, inputs, outputs = sch.get_loops(block)
+    vectors, vector = sch.split(outputs, [None, knobs.width])
+    sch.reorder(inputs, vectors, i, j, vector)
+    sch.parallel(sch.fuse(inputs, vectors))
+    sch.unroll(j)
+    sch.vectorize(vector)
 
 
 def _lanes(found: Filtering, knobs: Blocking) -> int:
@@ -226,10 +226,15 @@ def _product(sch: Schedule, knobs: Blocking, found: Filtering, chunk: LoopRV) ->
 
 def _input(sch: Schedule, knobs: Blocking, found: Filtering, job: LoopRV) -> None:
     """Transform the patches of a block, a vector of channels at a time."""
-    last = sch.get_sblock(_INPUT)
+    last, lanes = sch.get_sblock(_INPUT), _lanes(found, knobs)
+
+    def place(i: Var, j: Var, p: Var, k: Var) -> list[Expr]:
+        return [i, j, p // knobs.rows, k // lanes, p % knobs.rows, k % lanes]
+
+    sch.transform_layout(last, ("write", 0), place)
     sch.compute_at(last, job, preserve_unit_loops=True)
     i, j, tile, channel = sch.get_loops(last)[-4:]
-    vectors, vector = sch.split(channel, [None, _lanes(found, knobs)])
+    vectors, vector = sch.split(channel, [None, lanes])
     sch.reorder(tile, vectors, i, j, vector)
     for name in (_ROWS, _PATCH):
         stage = sch.get_sblock(name)
