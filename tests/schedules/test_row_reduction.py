@@ -186,6 +186,15 @@ def test_all_steps_of_a_row_are_in_one_loop(case):
     assert len(blocks) > 2
 
 
+def test_a_reduction_goes_a_vector_at_a_time_and_then_in_halves():
+    sch = scheduled(module_of(reduced(shape=(4, 96))))
+    steps = [sch.get_loops(block)[1:] for block in sch.get_child_blocks(sch.get_sblock("root"))]
+    kinds = [[sch.get(loop).kind for loop in loops] for loops in steps if len(loops) == 2]
+    extents = [int(sch.get(loops[-1]).extent) for loops in steps if len(loops) == 2]
+    assert extents == [32, 8, 4]
+    assert all(lanes == tirx.ForKind.VECTORIZED for _, lanes in kinds)
+
+
 def test_only_much_work_is_done_in_parallel():
     for rows, parallel in ((8, False), (4096, True)):
         sch = scheduled(module_of(softmax((rows, 64))))
