@@ -181,7 +181,7 @@ def test_the_first_settings_are_the_filled_one_its_neighbours_and_distant_ones()
 
 def test_where_the_template_estimates_its_best_guesses_come_first():
     def estimate(found, knobs, _hardware):
-        return 1 + abs(knobs.rows - 16) + found.extents[-1] * abs(knobs.columns - 2)
+        return 3 * (1 + abs(knobs.rows - 16) + found.extents[-1] * abs(knobs.columns - 2))
 
     template = SimpleNamespace(**vars(TOY), estimate=estimate)
     served = SimpleNamespace(template=template, found=Found("a", (64, 7)), knobs=FILLED)
