@@ -42,7 +42,8 @@ def build(module: tvm.IRModule, target: tvm.target.Target) -> Kernel:
 def without_weights(module: tvm.IRModule) -> tvm.IRModule:
     """Return the module with a `main` that takes weights as the model's build leaves them.
 
-    TVM has a pass for it that refuses all work on weights but copies.
+    It is the module itself where nothing is done to them. TVM has a pass for it, which refuses all
+    work on weights but copies.
     """
     function = module["main"]
     root = function.body.block if isinstance(function.body, SBlockRealize) else None
@@ -55,6 +56,8 @@ def without_weights(module: tvm.IRModule) -> tvm.IRModule:
             made[block.reads[0].source] = block.writes[0].source
         else:
             nests.append(nest)
+    if not made:
+        return module
     buffers = [buffer for buffer in root.alloc_buffers if buffer not in made.values()]
     block = SBlock(
         [], [], [], "root", stmt_seq(*nests), alloc_buffers=buffers, annotations=root.annotations

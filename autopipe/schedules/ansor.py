@@ -13,6 +13,7 @@ from tvm.s_tir import Schedule
 from tvm.s_tir import meta_schedule as ms
 
 from autopipe.errors import StageError
+from autopipe.measure.build import without_weights
 from autopipe.schedules.conditions import Conditions
 from autopipe.schedules.engine import Known, Problem
 from autopipe.schedules.intrinsics import register_cpu_intrinsics
@@ -46,7 +47,12 @@ class Ansor:
         self._model = ms.cost_model.XGBModel(num_warmup_samples=_WARM, num_tuning_cores=1)
 
     def search(self, problem: Problem) -> "Sketches | None":
-        """Begin a search. Raises what TVM raises where it can not make a design space."""
+        """Begin a search, or return None for what works on weights: TVM takes that for copies.
+
+        Raises what TVM raises where it can not make a design space.
+        """
+        if without_weights(problem.module) is not problem.module:
+            return None
         population = max(16, _POPULATION * problem.batch)
         strategy = ms.search_strategy.EvolutionarySearch(
             population_size=population,

@@ -12,6 +12,9 @@ from autopipe.compiler import build, module_io, passes, tasks, weights
 from autopipe.measure.build import without_weights
 from autopipe.measure.check import checked
 from autopipe.schedules import default, static
+from autopipe.schedules.ansor import Ansor
+from autopipe.schedules.autotvm import AutoTVM
+from autopipe.schedules.engine import Problem
 from autopipe.schedules.hardware import Hardware
 from autopipe.schedules.implementation import DIRECT, implementations
 from autopipe.schedules.implementations.winograd import winograd2, winograd4
@@ -20,7 +23,7 @@ from autopipe.schedules.template import blank
 from autopipe.schedules.templates import winograd
 from autopipe.schedules.templates.winograd import Blocking
 from tests.compiler import graphs
-from tests.schedules.tasks import CONDITIONS, TARGET
+from tests.schedules.tasks import CONDITIONS, TARGET, task
 
 WIDE = Hardware(vector_bits=512, registers=32, cores=2)
 NARROW = Hardware(vector_bits=128, registers=16, cores=4)
@@ -165,6 +168,16 @@ def test_a_record_gives_the_schedule_again():
     again = replay(module, plan.implementation, plan.schedule, CONDITIONS)
     assert tvm_ffi.structural_equal(again, plan.module)
     checked(module, again, TARGET)
+
+
+def test_templates_are_searched_and_sketches_are_not():
+    module = convolution(inputs=16, outputs=32)
+    problem = Problem(task(), winograd4.rewrite(module), CONDITIONS, (), 4, 0, "random")
+    assert Ansor(CONDITIONS).search(problem) is None
+    search = AutoTVM(CONDITIONS).search(problem)
+    assert search is not None
+    for schedule in search.propose(2):
+        checked(module, replay(module, "winograd4", schedule, CONDITIONS), TARGET)
 
 
 def test_a_kernel_is_transformed_before_it_is_measured():
