@@ -15,7 +15,7 @@ from autopipe.schedules.hardware import Hardware
 from autopipe.schedules.replay import replay
 from autopipe.schedules.templates import contraction
 from tests.schedules.tasks import CONDITIONS, TARGET
-from tests.schedules.test_default import argmax, compute, integers, pool
+from tests.schedules.test_default import argmax, compute, pool
 
 PLAIN = replace(CONDITIONS, fast_algorithms=False)
 
@@ -61,7 +61,7 @@ SERVED = {
     "vector_times_matrix": lambda: dense(rows=1, columns=1000),
     "batched": batched,
 }
-NOT_SERVED = {"pool": pool, "argmax": argmax, "integers": integers}
+NOT_SERVED = {"pool": pool, "argmax": argmax}
 
 
 def module_of(tensors, weights=()):

@@ -4,9 +4,25 @@ from typing import Final
 
 from autopipe import extensions
 from autopipe.schedules.template import Template
-from autopipe.schedules.templates import contraction, dot_product, row_reduction, window, winograd
+from autopipe.schedules.templates import (
+    contraction,
+    dot_product,
+    elementwise,
+    row_reduction,
+    transpose,
+    window,
+    winograd,
+)
 
-TEMPLATES: Final[tuple[Template, ...]] = (dot_product, window, winograd, contraction, row_reduction)
+TEMPLATES: Final[tuple[Template, ...]] = (
+    dot_product,
+    window,
+    winograd,
+    contraction,
+    row_reduction,
+    transpose,
+    elementwise,
+)
 """Asked in this order; the first that serves a function schedules it."""
 
 
