@@ -6,8 +6,6 @@ schedules and records in between see TVM's own intrinsics. Range reductions afte
 """
 
 from collections.abc import Callable, Sequence
-from functools import reduce
-from operator import mul
 from typing import Final
 
 import tvm
@@ -15,10 +13,12 @@ import tvm_ffi
 from tvm import tirx
 from tvm.ir import Call, Expr
 
+from autopipe.compiler.arithmetic import SINGLE, horner, let, single
+from autopipe.compiler.powers import inverse_root, power
+
 _MARK: Final = "autopipe.arithmetic_functions"
 """Attribute of PrimFuncs whose elementary functions may be computed here."""
 
-_SINGLE: Final = "float32"
 _NARROW: Final = frozenset({"float16", "bfloat16"})
 """Computed in single precision; wider ones are left to libm."""
 
@@ -67,8 +67,8 @@ _ROUND: Final = 1.5 * 2.0**23
 _ROUND_BITS: Final = 0x4B400000
 """The bits of it."""
 
-_MOST_QUARTERS: Final = 16
-"""Largest exponent, in quarters, that is made of products and roots."""
+_WHOLE: Final = 2.0**23
+"""From here on numbers have no fraction."""
 
 _BIAS: Final = 127
 _FRACTION_BITS: Final = 23
@@ -104,65 +104,63 @@ def _arithmetic(call: Call) -> Expr:
     """Return a call of an elementary function as arithmetic; any other call as it is."""
     name = getattr(call.op, "name", "")
     if name == "tirx.pow":
-        return _power(call)
+        return power(call)
     compute = _FUNCTIONS.get(name)
     dtype = str(call.ty) if compute else ""
-    if compute is None or dtype not in _NARROW | {_SINGLE}:
+    if compute is None or dtype not in _NARROW | {SINGLE}:
         return call
-    result = _let(call.args[0].astype(_SINGLE), compute)
-    return result if dtype == _SINGLE else result.astype(dtype)
+    result = let(call.args[0].astype(SINGLE), compute)
+    return result if dtype == SINGLE else result.astype(dtype)
 
 
 def _exp(x: Expr) -> Expr:
     """e^x, to 1.5 ulp: 2^n * e^r."""
-    low, high = map(_single, _EXP_RANGE)
+    low, high = map(single, _EXP_RANGE)
 
     def scaled(shifted: Expr, y: Expr) -> Expr:
-        n = shifted - _single(_ROUND)
-        fraction = _let(n, lambda n: y - n * _single(_LN2[0]) - n * _single(_LN2[1]))
-        series = _let(fraction, lambda r: _horner(r, (1.0, 1.0, *_EXP)))
+        n = shifted - single(_ROUND)
+        fraction = let(n, lambda n: y - n * single(_LN2[0]) - n * single(_LN2[1]))
+        series = let(fraction, lambda r: horner(r, (1.0, 1.0, *_EXP)))
         exponent = tirx.reinterpret("int32", shifted) - _ROUND_BITS
         # 2^n may be out of range where 2^n * e^r is not
-        return _let(
+        return let(
             exponent,
-            lambda n: _let(n >> 1, lambda half: series * _two_to(half) * _two_to(n - half)),
+            lambda n: let(n >> 1, lambda half: series * _two_to(half) * _two_to(n - half)),
         )
 
     def bounded(y: Expr) -> Expr:
-        return _let(y * _single(1.4426950408889634) + _single(_ROUND), lambda n: scaled(n, y))
+        return let(y * single(1.4426950408889634) + single(_ROUND), lambda n: scaled(n, y))
 
-    return tirx.Select(tirx.isnan(x), x, _let(tirx.max(tirx.min(x, high), low), bounded))
+    return tirx.Select(tirx.isnan(x), x, let(tirx.max(tirx.min(x, high), low), bounded))
 
 
 def _log(x: Expr) -> Expr:
     """ln(x), to 1 ulp: n * ln(2) + ln(1 + z)."""
-    denormal = x < _single(_DENORMAL)
-    scaled = tirx.Select(denormal, x * _single(2.0**_FRACTION_BITS), x)
-    shift = tirx.Select(denormal, _single(-_FRACTION_BITS), _single(0.0))
+    denormal = x < single(_DENORMAL)
+    scaled = tirx.Select(denormal, x * single(2.0**_FRACTION_BITS), x)
+    shift = tirx.Select(denormal, single(-_FRACTION_BITS), single(0.0))
 
     def near_one(z: Expr, n: Expr) -> Expr:
-        tail = z * z * (z * _horner(z, _LOG) - _single(0.5)) + n * _single(_LN2[1])
-        return n * _single(_LN2[0]) + (tail + z)
+        tail = z * z * (z * horner(z, _LOG) - single(0.5)) + n * single(_LN2[1])
+        return n * single(_LN2[0]) + (tail + z)
 
     def split(bits: Expr) -> Expr:
         offset = bits - _ROOT_HALF
-        n = (offset >> _FRACTION_BITS).astype(_SINGLE) + shift
+        n = (offset >> _FRACTION_BITS).astype(SINGLE) + shift
         fraction = (offset & ((1 << _FRACTION_BITS) - 1)) + _ROOT_HALF
-        z = tirx.reinterpret(_SINGLE, fraction) - _single(1.0)
-        return _let(n, lambda n: _let(z, lambda z: near_one(z, n)))
+        z = tirx.reinterpret(SINGLE, fraction) - single(1.0)
+        return let(n, lambda n: let(z, lambda z: near_one(z, n)))
 
-    result = _let(tirx.reinterpret("int32", scaled), split)
-    infinity = tirx.infinity(_SINGLE)
-    result = tirx.Select(x == _single(0.0), -infinity, result)
-    result = tirx.Select(
-        x < _single(0.0), tirx.reinterpret(_SINGLE, tirx.const(0x7FC00000)), result
-    )
+    result = let(tirx.reinterpret("int32", scaled), split)
+    infinity = tirx.infinity(SINGLE)
+    result = tirx.Select(x == single(0.0), -infinity, result)
+    result = tirx.Select(x < single(0.0), tirx.reinterpret(SINGLE, tirx.const(0x7FC00000)), result)
     return tirx.Select(tirx.any(x == infinity, tirx.isnan(x)), x, result)
 
 
 def _sigmoid(x: Expr) -> Expr:
     """1 / (1 + e^-x), to 3 ulp where that is no denormal number, which becomes 0."""
-    return _single(1.0) / (_single(1.0) + _let(-x, _exp))
+    return single(1.0) / (single(1.0) + let(-x, _exp))
 
 
 def _tanh(x: Expr) -> Expr:
@@ -178,66 +176,26 @@ def _erf(x: Expr) -> Expr:
 def _odd(x: Expr, ratio: tuple[Sequence[float], Sequence[float]], end: float) -> Expr:
     """An odd function that goes to 1, which it is from `end` on: a ratio of polynomials in x^2."""
     over, under = ratio
-    value = _let(x * x, lambda square: x * _horner(square, over) / _horner(square, under))
-    value = tirx.max(tirx.min(value, _single(1.0)), _single(-1.0))
-    value = tirx.Select(x > _single(end), _single(1.0), value)
-    value = tirx.Select(x < _single(-end), _single(-1.0), value)
+    value = let(x * x, lambda square: x * horner(square, over) / horner(square, under))
+    value = tirx.max(tirx.min(value, single(1.0)), single(-1.0))
+    value = tirx.Select(x > single(end), single(1.0), value)
+    value = tirx.Select(x < single(-end), single(-1.0), value)
     return tirx.Select(tirx.isnan(x), x, value)
 
 
-def _power(call: Call) -> Expr:
-    """A power by a few quarters, as products and square roots, to 2 ulp; any other as it is.
+def _round(x: Expr) -> Expr:
+    """The nearest integer, of two the even one."""
 
-    Fractions are for single precision only.
-    """
-    base, exponent = call.args
-    quarters = exponent.value * 4 if isinstance(exponent, tirx.FloatImm) else 0.0
-    fits = quarters.is_integer() and 0 < abs(quarters) <= _MOST_QUARTERS
-    if not fits or (quarters % 4 and str(call.ty) != _SINGLE):
-        return call
-    one = tirx.const(1.0, call.ty)
+    def rounded(far: Expr) -> Expr:
+        return let(
+            x + far, lambda shifted: tirx.Select(tirx.abs(x) < single(_WHOLE), shifted - far, x)
+        )
 
-    def product(x: Expr) -> Expr:
-        whole, rest = divmod(int(abs(quarters)), 4)
-        root = tirx.sqrt(x)
-        factors = [x] * whole + [root] * (rest >> 1) + [tirx.sqrt(root)] * (rest & 1)
-        return reduce(mul, factors)
-
-    positive = _let(_even_ends(base) if quarters % 4 else base, product)
-    return positive if quarters > 0 else one / positive
-
-
-def _even_ends(x: Expr) -> Expr:
-    """A fractional power is the same at -0 and 0, and at both infinities."""
-    infinity = tirx.infinity(_SINGLE)
-    return _let(
-        x,
-        lambda x: tirx.Select(
-            x == _single(0.0), _single(0.0), tirx.Select(x == -infinity, infinity, x)
-        ),
-    )
+    return let(tirx.Select(x < single(0.0), single(-_WHOLE), single(_WHOLE)), rounded)
 
 
 def _two_to(exponent: Expr) -> Expr:
-    return tirx.reinterpret(_SINGLE, (exponent + _BIAS) << _FRACTION_BITS)
-
-
-def _horner(x: Expr, coefficients: Sequence[float]) -> Expr:
-    """A polynomial, its constant coefficient first."""
-    *rest, total = map(_single, coefficients)
-    for coefficient in reversed(rest):
-        total = total * x + coefficient
-    return total
-
-
-def _let(value: Expr, body: Callable[[Expr], Expr]) -> Expr:
-    """Compute a value once for all its uses in the body."""
-    var = tirx.Var("t", value.ty)
-    return tirx.Let(var, value, body(var))
-
-
-def _single(value: float) -> Expr:
-    return tirx.const(value, _SINGLE)
+    return tirx.reinterpret(SINGLE, (exponent + _BIAS) << _FRACTION_BITS)
 
 
 _FUNCTIONS: Final = {
@@ -246,5 +204,7 @@ _FUNCTIONS: Final = {
     "tirx.sigmoid": _sigmoid,
     "tirx.tanh": _tanh,
     "tirx.erf": _erf,
+    "tirx.nearbyint": _round,
+    "tirx.rsqrt": inverse_root,
 }
 """By the name of the intrinsic."""

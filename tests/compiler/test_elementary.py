@@ -116,6 +116,24 @@ def test_powers_by_quarters_are_products_and_roots(exponent):
     np.testing.assert_allclose(run(module, values), expected.astype("float32"), 4e-7, 1e-38)
 
 
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_numbers_are_rounded_to_even_integers():
+    values = samples()
+    values[-4096:] = np.random.default_rng(1).uniform(-(2**24), 2**24, 4096)
+    values[-8192:-4096] = np.arange(-2048, 2048) / 2
+    module = expanded(elementwise(tirx.nearbyint))
+    assert "nearbyint" not in module.script()
+    np.testing.assert_array_equal(run(module, values), np.rint(values))
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_the_inverse_of_a_root_is_a_quotient():
+    values = samples()
+    module = expanded(elementwise(tirx.rsqrt))
+    assert "rsqrt" not in module.script()
+    np.testing.assert_array_equal(run(module, values), np.float32(1) / np.sqrt(values))
+
+
 def test_a_square_is_a_product_in_any_precision():
     values = np.array([-3.0, 0.5, np.inf, np.nan], "float64")
     module = expanded(power(2.0, 4, "float64"))
