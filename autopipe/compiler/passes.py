@@ -8,6 +8,7 @@ from tvm.relax import transform
 
 from autopipe.compiler import elementary, op_info, weights
 from autopipe.compiler.fusion import keep_growth_apart
+from autopipe.compiler.half import widen
 from autopipe.compiler.layout import (
     LayoutReport,
     Report,
@@ -58,7 +59,7 @@ def optimize(
             transform.CanonicalizeBindings(),
             transform.DecomposeOpsForInference(),
         )(module)
-        module = plain_convolutions(module)
+        module = widen(plain_convolutions(module), target)
         # Phase 2: layouts
         module = convert_layout(module, layout, warn) if layout else module
         # Phase 3: clean up what the phases above left
