@@ -50,7 +50,8 @@ def serve(job: Job, link: Connection, parent: int) -> NoReturn:
         _send(link, timing.time_kernel(kernel, place, job.limits, best))
     except BaseException as error:  # noqa: BLE001 - whatever it is, it costs this trial only
         _send(link, Measurement(error=f"{type(error).__name__}: {error}"[-_LONGEST:]))
-    os._exit(0)
+    finally:  # nobody may listen any more; what the parent was in the middle of is not ours to end
+        os._exit(0)
 
 
 def _alone(link: Connection, parent: int) -> None:

@@ -10,7 +10,6 @@ import os
 import signal
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from multiprocessing.connection import Connection, Pipe
 from typing import Any, Final, NoReturn
@@ -116,21 +115,26 @@ class Searcher:
 
 
 def _serve(engines: Engines, arms: Sequence[Arm], link: Connection, parent: int) -> NoReturn:
-    """Answer requests until the other end is closed; never return."""
-    die_with_parent(parent)
-    gc.freeze()  # what the parent made stays; searching through it again and again takes time
-    host: _Host | None = None
-    with suppress(EOFError, OSError):
+    """Answer requests until the other end is closed; never return, whatever happens."""
+    try:
+        die_with_parent(parent)
+        gc.freeze()  # what the parent made stays; searching through it again takes time
+        host = _Host(engines, arms)
         while True:
-            arm, method, argument = json.loads(link.recv_bytes())
-            try:
-                host = host or _Host(engines, arms)
-                answer = {"ok": getattr(host, method)(arm, argument)}
-            except Exception as error:  # noqa: BLE001 - whatever it is, it costs this task only
-                reason = "".join(traceback.format_exception_only(error)).strip()
-                answer = {"error": reason[-_TAIL:]}
-            link.send_bytes(json.dumps(answer).encode())
-    os._exit(0)
+            link.send_bytes(json.dumps(_answered(host, link.recv_bytes())).encode())
+    except (EOFError, OSError):
+        os._exit(0)
+    finally:
+        os._exit(1)
+
+
+def _answered(host: "_Host", request: bytes) -> dict[str, Any]:
+    arm, method, argument = json.loads(request)
+    try:
+        return {"ok": getattr(host, method)(arm, argument)}
+    except Exception as error:  # noqa: BLE001 - whatever it is, it costs this task only
+        reason = "".join(traceback.format_exception_only(error)).strip()
+        return {"error": reason[-_TAIL:]}
 
 
 class _Host:

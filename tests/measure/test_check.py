@@ -90,6 +90,20 @@ def test_a_schedule_that_does_not_compile_is_wrong_and_a_workload_is_not_checked
         checked(broken, matmul(), TARGET)
 
 
+def test_a_schedule_that_is_not_well_formed_is_wrong():
+    """It would compile, and fail the build as a whole."""
+    workload = pointwise(lambda v: v * 2.0)
+    function = workload["main"]
+    nest = function.body.block.body
+    block = function.body.block
+    twice = tvm.s_tir.SBlock([], [], [], "root", tvm.tirx.SeqStmt([nest, nest]))
+    body = tvm.s_tir.SBlockRealize([], True, twice)  # noqa: FBT003 - TVM's signature
+    assert block.name_hint == "root"
+    same = tvm.tirx.PrimFunc(function.params, body, function.ret_type, function.attrs)
+    with pytest.raises(WrongAnswer, match="ill-formed"):
+        checked(workload, tvm.IRModule({"main": same}), TARGET)
+
+
 def test_plain_loops_in_the_order_of_memory_give_the_same_bits():
     x = te.placeholder((1, 6, 6, 12), "float32")
     w = te.placeholder((3, 3, 12, 20), "float32")

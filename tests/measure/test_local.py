@@ -102,3 +102,24 @@ def _eventually(holds):
             return value
         time.sleep(0.01)
     pytest.fail("did not happen within 10 s")
+
+
+def test_a_child_that_nobody_listens_to_ends_without_its_parents_cleanup(tmp_path):
+    """It was forked in the middle of what the parent does, and must not do the rest of it."""
+    from multiprocessing.connection import Pipe
+
+    from autopipe.config.tuning import Measure
+    from autopipe.measure.worker import Job, serve
+
+    ours, theirs = Pipe()
+    ours.close()
+    parent = os.getpid()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            serve(Job(lambda: 1 / 0, None, 1, Measure()), theirs, parent)  # type: ignore[arg-type, return-value]
+        finally:
+            (tmp_path / "cleaned up").touch()
+            os._exit(9)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    assert list(tmp_path.iterdir()) == []
