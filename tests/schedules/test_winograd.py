@@ -90,7 +90,7 @@ CASES: dict[str, dict[str, Any]] = {
     "unpadded": {"height": 9, "width": 8, "pad": (0, 0, 0, 0)},
     "asymmetric": {"height": 8, "width": 11, "pad": (0, 1, 2, 1)},
     "batch": {"height": 6, "width": 6, "batch": 3},
-    "residual": {"after": "residual", "height": 10},
+    "residual": {"after": "residual", "height": 10, "width": 10},
     "nothing_after": {"after": "nothing", "outputs": 12},
     "odd_channels": {"inputs": 3, "outputs": 7},
     "one_tile": {"height": 2, "width": 2},
@@ -126,6 +126,16 @@ def test_tiles_compute_what_numpy_computes(case, size):
     made = SIZES[size].rewrite(module)
     for each in (made, scheduled(made)):
         assert np.abs(run(each, values) - expected).max() <= 1e-5 * np.abs(expected).max()
+
+
+def test_tiles_that_only_fill_up_a_block_write_nothing():
+    module = convolution(10, 10, outputs=16)  # 25 tiles of 2x2, summed 13 at a time
+    made = scheduled(winograd2.rewrite(module))
+    values = [tvm.runtime.tensor(value) for value in arrays(module)[:-1]]
+    images = tvm.runtime.tensor(np.full((2, 10, 10, 16), 7, "float32"))
+    tvm.tirx.build(made, TARGET)["main"](*values, images._create_view((1, 10, 10, 16)))
+    assert (images.numpy()[0] != 7).all()
+    assert (images.numpy()[1] == 7).all()
 
 
 @pytest.mark.parametrize("size", SIZES)
