@@ -16,7 +16,7 @@ class ImportModel(Stage, frozen=True):
     """Read a model file through the gate."""
 
     name: ClassVar[str] = "import"
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     produces: ClassVar[Kind] = Kind.MODEL
     reads: ClassVar[frozenset[Facet]] = frozenset({Facet.TVM, Facet.FRONTEND})
 
