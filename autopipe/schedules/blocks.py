@@ -16,6 +16,11 @@ def is_spatial(block: SBlock) -> bool:
     return all(axis.iter_type == SPATIAL for axis in block.iter_vars)
 
 
+def is_static(block: SBlock) -> bool:
+    """Tell whether all extents of the block are known."""
+    return all(isinstance(axis.dom.extent, tvm.tirx.IntImm) for axis in block.iter_vars)
+
+
 def is_copy(block: SBlock) -> bool:
     """Tell whether the block only moves elements."""
     return isinstance(getattr(block.body, "value", None), tvm.ir.TensorLoad)

@@ -10,7 +10,7 @@ from tvm.s_tir import SBlock, Schedule, ScheduleError
 from tvm.s_tir.schedule import SBlockRV
 from tvm.sym import Analyzer, detect_linear_equation, normalize_to_iter_sum
 
-from autopipe.schedules.blocks import is_spatial
+from autopipe.schedules.blocks import is_spatial, is_static
 
 _PARTS: Final = ("a", "b", "value", "condition", "true_value", "false_value")
 _LISTS: Final = ("args", "indices")
@@ -74,7 +74,7 @@ def recognize(sch: Schedule) -> Movement | None:
     """Return how a function moves through memory, or None if it does anything else."""
     sch = sch.copy()
     blocks = sch.get_child_blocks(sch.get_sblock("root"))
-    if not all(is_spatial(sch.get(block)) for block in blocks):
+    if not all(is_spatial(sch.get(block)) and is_static(sch.get(block)) for block in blocks):
         return None
     try:
         return movement(sch.get(combined(sch)))

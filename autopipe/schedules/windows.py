@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from tvm.s_tir import SBlock, Schedule
 from tvm.sym import detect_linear_equation
 
-from autopipe.schedules.blocks import SPATIAL, bits, is_copy, is_product, is_spatial
+from autopipe.schedules.blocks import SPATIAL, bits, is_copy, is_product, is_spatial, is_static
 
 Index = list[tuple[int, ...]]
 """For each axis of a tensor, how far it moves with each axis of a block; empty if unknown."""
@@ -72,6 +72,8 @@ def recognize(sch: Schedule) -> Windows | None:
     sch = sch.copy()
     inline_copies(sch)
     blocks = [sch.get(block) for block in sch.get_child_blocks(sch.get_sblock("root"))]
+    if not all(map(is_static, blocks)):
+        return None
     sums = [i for i, block in enumerate(blocks) if not is_spatial(block)]
     if len(sums) != 1 or len(blocks[sums[0]].writes) != 1:
         return None
@@ -114,9 +116,9 @@ def _operands(block: SBlock) -> tuple[Index, int | None] | None:
     if not reads[others[0]]:
         return None
     axes = [axis for axis in wide if _moves(reads[others[0]], [axis])]
-    if last not in axes:
-        return index, None
-    return (index, others[0]) if axes == [last] else None
+    if last in axes:
+        return (index, others[0]) if axes == [last] else None
+    return (index, None) if axes else None  # the same weights for all is a product of matrices
 
 
 def _row(block: SBlock, data: Index) -> tuple[tuple[int, ...], int, int]:

@@ -198,6 +198,10 @@ def test_functions_with_two_outputs_are_left_to_others():
     assert serving(module_of([x, y, topi.add(y, x)])) is None
 
 
+def test_functions_of_any_size_are_left_to_others():
+    assert serving(module_of(unary(topi.tanh, te.var("n"), 8))) is None
+
+
 @pytest.mark.parametrize(
     ("case", "parts"),
     [("concat", (32, 16, 64)), ("pad_channels", (3, 20, 9)), ("pad", ()), ("concat_of_planes", ())],

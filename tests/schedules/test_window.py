@@ -94,6 +94,16 @@ def dense():
     return [x, w, topi.matmul(x, w)], [1]
 
 
+def vector_times_matrix():
+    x, w = tensor(1, 32), tensor(32, 16)
+    return [x, w, topi.matmul(x, w)], [1]
+
+
+def of_any_size():
+    x = tensor(te.var("n"), 8, 8, 16)
+    return [x, topi.sum(x, axis=(1, 2))], []
+
+
 def convolution():
     x, w = tensor(1, 4, 8, 8), tensor(8, 4, 3, 3)
     return [x, w, topi.nn.conv2d_nchw(x, w, 1, 1, 1)], [1]
@@ -121,6 +131,8 @@ def variance():
 
 NOT_SERVED = {
     "dense": dense,
+    "vector_times_matrix": vector_times_matrix,
+    "of_any_size": of_any_size,
     "convolution": convolution,
     "multiplied": multiplied,
     "softmax": softmax,
