@@ -53,7 +53,7 @@ def checked(
         Schedule(scheduled, debug_mask="none")  # the build wants TIR that is well-formed
         built = _compiled(scheduled if on_gpu(place) else elementary.expand(scheduled), target)
     except _FAILURES as error:
-        raise WrongAnswer(f"does not compile: {error}") from error
+        raise WrongAnswer(f"does not compile: {' '.join(str(error).split())}") from error
     for case in CASES:
         _compare(case, _run(plain, workload, case, here), _run(built, workload, case, place))
     return scheduled

@@ -137,7 +137,7 @@ def tvm_folder(verdict):
 def test_a_schedule_that_crashes_is_wrong(inspector, said):
     (verdict,) = inspector.judge([crashing()])
     assert verdict.right is False
-    assert verdict.reason == "crashed: SIGSEGV"
+    assert verdict.reason.startswith("crashed: SIG")
     assert len(said) == 1
 
 
