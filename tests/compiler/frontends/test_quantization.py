@@ -54,8 +54,8 @@ def test_bytes_are_those_of_onnxruntime(tmp_path, case):
 def test_layouts_get_past_quantization(tmp_path):
     x = drawn((2, 3, 5, 5), "float32")
     *_, imported = outputs(there_and_back(x, SCALE, np.uint8(100)), tmp_path, x)
-    assert "R.quantize" not in imported.module.script()
-    assert "R.dequantize" not in imported.module.script()
+    text = imported.module.script()
+    assert not [op for op in ("R.quantize", "R.dequantize", "R.clip") if op in text]
 
 
 @pytest.mark.parametrize("shape", [(7,), (2, 5, 8), (1, 3, 7, 7)])

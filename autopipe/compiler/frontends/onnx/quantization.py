@@ -56,7 +56,10 @@ def _quantized(bb: Any, data: Any, scale: Any, zero: Any) -> Any:
     if zero is not None:
         steps = relax.op.add(steps, relax.op.astype(zero, "float32"))
     low = _LOWEST[dtype]
-    return bb.normalize(relax.op.astype(relax.op.clip(steps, low, low + 255), dtype))
+    # no layout gets past `clip`
+    steps = relax.op.maximum(steps, relax.const(float(low)))
+    steps = relax.op.minimum(steps, relax.const(float(low + 255)))
+    return bb.normalize(relax.op.astype(steps, dtype))
 
 
 def _dequantized(bb: Any, data: Any, scale: Any, zero: Any) -> Any:
