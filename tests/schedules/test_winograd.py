@@ -15,13 +15,13 @@ from autopipe.schedules import default, static
 from autopipe.schedules.ansor import Ansor
 from autopipe.schedules.autotvm import AutoTVM
 from autopipe.schedules.engine import Problem
+from autopipe.schedules.filtering_cost import Blocking
 from autopipe.schedules.hardware import Hardware
 from autopipe.schedules.implementation import DIRECT, implementations
 from autopipe.schedules.implementations.winograd import winograd2, winograd4
 from autopipe.schedules.replay import replay
 from autopipe.schedules.template import blank
 from autopipe.schedules.templates import winograd
-from autopipe.schedules.templates.winograd import Blocking
 from tests.compiler import graphs
 from tests.schedules.tasks import CONDITIONS, TARGET, task
 

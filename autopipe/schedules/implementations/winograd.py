@@ -17,19 +17,10 @@ from tvm.s_tir import SBlock, SBlockRealize
 
 from autopipe.schedules.blocks import SPATIAL
 from autopipe.schedules.convolution import Convolution, recognize
+from autopipe.schedules.filtering_cost import Filtering, direct, estimate
 from autopipe.schedules.hardware import Hardware
 from autopipe.schedules.implementations.filtering import KERNEL, Tiling, filtered
-from autopipe.schedules.templates.winograd import (
-    BYTES,
-    MEMORY,
-    Filtering,
-    estimate,
-    fill,
-    overlapped,
-)  # fmt: skip
-
-_DIRECT = 1.15
-"""Cycles that a direct convolution takes for one of products."""
+from autopipe.schedules.templates.winograd import fill
 
 _MARGIN = 1.2
 """What an estimate must promise to be believed."""
@@ -66,14 +57,8 @@ class Winograd:
         tiling = Tiling.of(shape, self.size)
         filtering = Filtering((self.size + KERNEL - 1) ** 2, tiling.padded, inputs, outputs)
         took = estimate(filtering, fill(filtering, hardware), hardware)
-        return _direct(math.prod(shape), inputs, outputs, hardware) / took / _MARGIN
-
-
-def _direct(results: int, inputs: int, outputs: int, hardware: Hardware) -> float:
-    """Estimate the cycles that the busiest core takes for a direct convolution."""
-    products = KERNEL**2 * inputs * results / (2 * hardware.lanes(8 * BYTES)) * _DIRECT
-    reads = BYTES * KERNEL**2 * inputs * outputs / MEMORY
-    return overlapped(products, reads) / hardware.cores
+        products = KERNEL**2 * inputs * math.prod(shape)
+        return direct(products, KERNEL**2 * inputs * outputs, hardware) / took / _MARGIN
 
 
 winograd2: Final = Winograd(2)

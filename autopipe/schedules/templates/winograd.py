@@ -8,7 +8,6 @@ the sums back into the output, with all that follows.
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from tvm.ir import Expr
@@ -16,6 +15,7 @@ from tvm.s_tir import Schedule
 from tvm.s_tir.schedule import LoopRV, SBlockRV
 from tvm.tirx import Var
 
+from autopipe.schedules.filtering_cost import BYTES, Blocking, Filtering, estimate
 from autopipe.schedules.hardware import Hardware
 from autopipe.schedules.spread import PRODUCTS, spread
 
@@ -25,17 +25,9 @@ VERSION: Final = 1
 _PATCH, _ROWS, _INPUT = "winograd_patch", "winograd_rows", "winograd_input"
 _KERNEL, _PRODUCT = "winograd_kernel", "winograd_product"
 _COLUMNS, _TILE = "winograd_columns", "winograd_tile"
-BYTES = 4
-"""Of an element."""
 
-MEMORY = 4.0
-"""Bytes in a cycle that a core reads from memory while others do too."""
-
-_STEPS = 1 / 16
-"""Cycles that a transform takes for an element, but for writing and reading it."""
-
-CHAINS = 10
-"""Independent sums that hide the latency of a fused multiply-add."""
+_LINE = 64
+"""Bytes of a cache line."""
 
 MAX_VECTORS = 4
 """Vectors in a row of a block of sums."""
@@ -47,37 +39,6 @@ MAX_CHUNK = 256
 """Output channels between product and transformation back."""
 
 _STAGES = (_PATCH, _ROWS, _INPUT, _KERNEL, _PRODUCT, _COLUMNS, _TILE)
-
-
-@dataclass(frozen=True, slots=True)
-class Blocking:
-    """The knobs."""
-
-    tiles: int
-    """Tiles in a parallel block; divides their count."""
-    parts: int
-    """Parallel blocks of output channels; each of them transforms the input again."""
-    chunk: int
-    """Output channels between product and transformation back; divides a block of them."""
-    rows: int
-    """Tiles that are summed in registers; divides `tiles`."""
-    columns: int
-    """Output channels that are summed in registers; divides `chunk`."""
-    width: int
-    """Output channels in a vector, a power of two; divides `columns`."""
-
-
-@dataclass(frozen=True, slots=True)
-class Filtering:
-    """A function that the template serves, as far as the knobs depend on it."""
-
-    positions: int
-    """Products that a tile takes."""
-    tiles: int
-    inputs: int
-    """Input channels."""
-    outputs: int
-    """Output channels."""
 
 
 def match(sch: Schedule) -> Filtering | None:
@@ -116,34 +77,6 @@ def _blocks(
 def fill(found: Filtering, hardware: Hardware) -> Blocking:
     """Return the blocking of the least estimated time."""
     return min(settings(found, hardware), key=lambda knobs: estimate(found, knobs, hardware))
-
-
-def estimate(found: Filtering, knobs: Blocking, hardware: Hardware) -> float:
-    """Estimate the cycles that the busiest core takes."""
-    jobs = -(-found.tiles // knobs.tiles * knobs.parts // hardware.cores)
-    outputs = found.outputs // knobs.parts
-    inputs, sums = (found.positions * knobs.tiles * n for n in (found.inputs, outputs))
-    weights = found.positions * found.inputs * outputs
-    vectors = knobs.columns // knobs.width
-    issue = max(1.0, CHAINS / (knobs.rows * vectors), 1 / knobs.rows + 1 / vectors)
-    issue += 0.05 * (4 / knobs.rows + 1 / vectors)  # weights come from the second-level cache
-    products = jobs * inputs * outputs / knobs.width / 2 * issue
-    kept = BYTES * (inputs + found.positions * knobs.tiles * knobs.chunk)
-    reads = BYTES * weights / MEMORY  # another layer's weights are in the caches
-    reads += (jobs - 1) * BYTES * weights / _rate(BYTES * weights + kept, hardware)
-    reads += jobs * BYTES * inputs * (outputs / knobs.chunk) / _rate(kept, hardware)
-    transforms = jobs * (inputs + sums) * (_STEPS + 2 * BYTES / _rate(kept, hardware))
-    return overlapped(products, reads) + transforms
-
-
-def overlapped(computes: float, reads: float) -> float:
-    """Estimate the cycles of work that reads from memory or caches what it computes with."""
-    return max(computes, reads) + 0.3 * min(computes, reads)
-
-
-def _rate(size: int, hardware: Hardware) -> float:
-    """Return the bytes in a cycle that a core reads again of so many."""
-    return 32.0 if size <= hardware.l2 else 14.0 if size <= hardware.l3 else MEMORY
 
 
 def _divisors(extent: int, most: int) -> list[int]:
@@ -206,6 +139,7 @@ def _product(sch: Schedule, knobs: Blocking, found: Filtering, chunk: LoopRV) ->
     """Sum a block of tiles and channels in registers, for each position."""
     total = sch.get_sblock(_PRODUCT)
     result = sch.cache_write(total, 0, "global")
+    _spread_positions(sch, result)
     sch.compute_at(result, chunk, preserve_unit_loops=True)
     i, j, tile, channel = sch.get_loops(result)[-4:]
     tiles, row = sch.split(tile, [None, knobs.rows])
@@ -232,6 +166,7 @@ def _input(sch: Schedule, knobs: Blocking, found: Filtering, job: LoopRV) -> Non
         return [i, j, p // knobs.rows, k // lanes, p % knobs.rows, k % lanes]
 
     sch.transform_layout(last, ("write", 0), place)
+    _spread_positions(sch, last)
     sch.compute_at(last, job, preserve_unit_loops=True)
     i, j, tile, channel = sch.get_loops(last)[-4:]
     vectors, vector = sch.split(channel, [None, lanes])
@@ -242,6 +177,11 @@ def _input(sch: Schedule, knobs: Blocking, found: Filtering, job: LoopRV) -> Non
         sch.set_scope(stage, 0, "local")
         _unroll_and_vectorize(sch, stage, 4)
     _unroll_and_vectorize(sch, last, 3)
+
+
+def _spread_positions(sch: Schedule, block: SBlockRV) -> None:
+    """Keep positions an odd number of cache lines apart, or they would share a set of a cache."""
+    sch.storage_align(block, 0, 1, 2 * _LINE // BYTES, _LINE // BYTES)
 
 
 def _unroll_and_vectorize(sch: Schedule, block: SBlockRV, count: int) -> None:
