@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import tvm
 
@@ -11,18 +11,11 @@ from autopipe.errors import AutopipeError
 from autopipe.schedules.conditions import Conditions
 from autopipe.schedules.fallback import falls
 from autopipe.schedules.implementation import DIRECT
-from autopipe.schedules.inspection import Verdict
+from autopipe.schedules.inspection import Judge, Verdict
 from autopipe.schedules.policy import Policy, allows
 from autopipe.schedules.quarantine import Suspect
 from autopipe.schedules.replay import replay
 from autopipe.task import Task
-
-
-class Judge(Protocol):
-    """Tells right schedules from wrong ones."""
-
-    def judge(self, suspects: Sequence[Suspect]) -> list[Verdict]:
-        """Return a verdict for each."""
 
 
 @dataclass(frozen=True, slots=True)

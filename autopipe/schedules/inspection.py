@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Final, Self
+from typing import Final, Protocol, Self
 
 import tvm
 import tvm_ffi
@@ -42,6 +42,13 @@ class Verdict:
     """Why it is wrong, or was not checked."""
     folder: str | None = None
     """Where a wrong schedule is kept."""
+
+
+class Judge(Protocol):
+    """Tells right schedules from wrong ones."""
+
+    def judge(self, suspects: Sequence[Suspect]) -> list[Verdict]:
+        """Return a verdict for each."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,16 +8,14 @@ import tvm
 from autopipe.errors import StageError
 from autopipe.records.record import Record
 from autopipe.schedules.conditions import Conditions
-from autopipe.schedules.inspection import Inspector
+from autopipe.schedules.inspection import Judge
 from autopipe.schedules.journal import Journal
 from autopipe.schedules.quarantine import Suspect
 from autopipe.schedules.replay import replay
 from autopipe.schedules.work import Work
 
 
-def confirm(
-    works: Sequence[Work], journal: Journal, inspector: Inspector, conditions: Conditions
-) -> None:
+def confirm(works: Sequence[Work], journal: Journal, judge: Judge, conditions: Conditions) -> None:
     """Put aside each best record that computes something else than its workload.
 
     The next best then is looked at in its place. A check that can not be made, for lack of time or
@@ -36,7 +34,7 @@ def confirm(
             except StageError:  # measured by another release, or with another extension
                 journal.unfit.add(row.id)
                 doubtful.append(work)
-        verdicts = inspector.judge([suspect for _, _, suspect in suspects])
+        verdicts = judge.judge([suspect for _, _, suspect in suspects])
         for (work, row, _), verdict in zip(suspects, verdicts, strict=True):
             if verdict.right is False:
                 journal.store.quarantine(row, verdict.reason or "")

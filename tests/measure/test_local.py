@@ -117,7 +117,7 @@ def test_a_child_that_nobody_listens_to_ends_without_its_parents_cleanup(tmp_pat
     pid = os.fork()
     if pid == 0:
         try:
-            serve(Job(lambda: 1 / 0, None, 1, Measure()), theirs, parent)  # type: ignore[arg-type, return-value]
+            serve(Job(lambda: 1 / 0, None, 1, Measure()), theirs, parent)
         finally:
             (tmp_path / "cleaned up").touch()
             os._exit(9)
