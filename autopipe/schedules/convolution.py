@@ -8,6 +8,7 @@ import tvm
 import tvm_ffi
 from tvm import te, topi
 from tvm.s_tir import SBlock, Schedule
+from tvm.tirx import IntImm, Sub
 
 from autopipe.schedules.blocks import is_spatial
 from autopipe.schedules.template import blank
@@ -71,12 +72,17 @@ def _after(sch: Schedule, blocks: Sequence[Any]) -> SBlock:
 
 
 def _reads_images(pad: SBlock, total: SBlock, size: int) -> bool:
-    """Tell whether one block reads an image and the other that and a kernel of a size."""
+    """Tell whether one block pads an image and the other reads that and a kernel of a size."""
     if [len(block.reads) for block in (pad, total)] != [1, 2]:
         return False
+    if not pad.writes[0].source.same_as(total.reads[0].source):
+        return False
     shapes = [read.source.shape for block in (pad, total) for read in block.reads]
+    known = all(isinstance(extent, IntImm) for shape in shapes for extent in shape)
     kernel = shapes[2]
-    return [len(shape) for shape in shapes] == [_AXES] * 3 and kernel[0] == kernel[1] == size
+    return (
+        known and [len(shape) for shape in shapes] == [_AXES] * 3 and kernel[0] == kernel[1] == size
+    )
 
 
 def _padding(pad: SBlock, total: SBlock) -> tuple[int, int] | None:
@@ -102,16 +108,17 @@ def _padding(pad: SBlock, total: SBlock) -> tuple[int, int] | None:
 
 def _offset(index: Any) -> int:  # noqa: ANN401 - an expression
     """Return what an index takes off its axis."""
-    return int(index.b) if isinstance(index, tvm.tirx.Sub) else 0
+    taken = index.b if isinstance(index, Sub) else None
+    return int(taken) if isinstance(taken, IntImm) else 0
 
 
 def _elementwise(block: SBlock, result: Any) -> bool:  # noqa: ANN401 - a buffer
     """Tell whether a block makes an element of each element of a buffer, at its index."""
     axes = [axis.var for axis in block.iter_vars]
     reads = [read.region for read in block.reads if read.source.same_as(result)]
-    extents = [int(axis.dom.extent) for axis in block.iter_vars]
+    extents = [axis.dom.extent for axis in block.iter_vars]
     return (
-        extents == [int(extent) for extent in result.shape]
+        tvm_ffi.structural_equal(extents, list(result.shape))
         and len(reads) == 1
         and all(part.min.same_as(axis) for part, axis in zip(reads[0], axes, strict=True))
         and all(int(part.extent) == 1 for part in reads[0])

@@ -33,21 +33,22 @@ SIZES = {"winograd2": winograd2, "winograd4": winograd4}
 def convolution(
     height=7, width=7, pad=1, inputs=5, outputs=8, *,
     batch=1, kernel=3, stride=1, dilation=1, groups=1, layout="NHWC", after="relu", free=True,
+    dtype="float32",
 ):  # fmt: skip
     shape = (batch, height, width, inputs) if layout == "NHWC" else (batch, inputs, height, width)
     weight = (kernel, kernel, inputs // groups, outputs)
     if layout == "NCHW":
         weight = (outputs, inputs // groups, kernel, kernel)
-    x, w = te.placeholder(shape, "float32"), te.placeholder(weight, "float32")
+    x, w = te.placeholder(shape, dtype), te.placeholder(weight, dtype)
     order = "HWIO" if layout == "NHWC" else "OIHW"
     y = topi.nn.conv(x, w, stride, pad, dilation, groups, layout, order)
     arguments = [x, w]
     if after != "nothing":
-        bias = te.placeholder((1, 1, 1, outputs), "float32")
+        bias = te.placeholder((1, 1, 1, outputs), dtype)
         arguments.append(bias)
         y = topi.add(y, bias)
     if after == "residual":
-        other = te.placeholder(y.shape, "float32")
+        other = te.placeholder(y.shape, dtype)
         arguments.append(other)
         y = topi.add(y, other)
     if after in {"relu", "residual"}:
@@ -151,6 +152,16 @@ def test_other_convolutions_are_left_alone(case, size):
     assert SIZES[size].rewrite(module) is None
     assert SIZES[size].gain(module, WIDE) == 0
     assert list(implementations(module, CONDITIONS)) == [DIRECT]
+
+
+def test_sizes_that_are_not_known_are_left_alone():
+    module = convolution(batch=te.var("n"))
+    assert winograd4.rewrite(module) is None
+    assert winograd4.gain(module, WIDE) == 0
+
+
+def test_halves_are_left_alone():
+    assert winograd4.rewrite(convolution(dtype="float16")) is None
 
 
 def test_a_function_that_is_no_convolution_is_left_alone():

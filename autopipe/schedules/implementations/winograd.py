@@ -69,9 +69,10 @@ winograd4: Final = Winograd(4)
 def _served(workload: tvm.IRModule) -> Convolution | None:
     """Return the convolution, if it is one of 3x3 and its kernel is a weight."""
     found = recognize(workload, KERNEL)
-    if found is None or not found.constant or str(found.data.dtype) != "float32":
+    if found is None or not found.constant:
         return None
-    return found
+    dtypes = {str(buffer.dtype) for buffer in (found.data, found.kernel, found.result)}
+    return found if dtypes == {"float32"} else None
 
 
 def _body(found: Convolution, tiling: Tiling) -> SBlockRealize:
