@@ -219,16 +219,13 @@ def test_axes_that_are_walked_as_one_are_known(case, tail):
     assert moved(IN_ORDER[case]()).tail == tail
 
 
-@pytest.mark.parametrize(
-    ("case", "loops"), [("concat", 3), ("odd_concat", 2), ("pad_channels", 3), ("short_concat", 0)]
-)
-def test_each_part_of_the_last_axis_has_a_loop_of_its_own(case, loops):
+@pytest.mark.parametrize("case", ["concat", "odd_concat", "pad_channels", "short_concat"])
+def test_the_last_axis_is_written_out_where_conditions_change(case):
     sch = blank(module_of(IN_ORDER[case]()))
     found = elementwise.match(sch)
     assert found is not None
     elementwise.apply(sch, found, elementwise.fill(found, WIDE))
-    assert sch.mod.script().count('_partition"') == loops
-    assert ("T.unroll" in sch.mod.script()) == (loops == 0)
+    assert "T.unroll" in sch.mod.script()
 
 
 def test_short_sides_are_interleaved_and_others_tiled():

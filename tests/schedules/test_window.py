@@ -56,6 +56,11 @@ def mean(*, keep):
     return [x, topi.multiply(total, 1 / 35)], []
 
 
+def whole():
+    x = tensor(1, 40, 40, 64)
+    return [x, topi.nn.pool2d(x, [40, 40], [1, 1], [1, 1], [0] * 4, "avg", layout="NHWC")], []
+
+
 def columns():
     x = tensor(50, 36)
     return [x, topi.sum(x, axis=0)], []
@@ -85,6 +90,7 @@ SERVED = {
     "mean": lambda: mean(keep=True),
     "flat_mean": lambda: mean(keep=False),
     "columns": columns,
+    "whole": whole,
     "copied": copied,
 }
 
@@ -205,6 +211,7 @@ def test_every_tile_divides_and_fits_the_registers(case, hardware):
         assert len(found.extents) == 1 or found.extents[-2] % tile.rows == 0
         sums = tile.rows * tile.columns // tile.width
         assert sums <= hardware.registers
+        assert sums * tile.width * found.bits // 8 < window.STACK
 
 
 @pytest.mark.parametrize("shared", [2, 3, 4])
@@ -223,11 +230,20 @@ def test_long_windows_are_not_written_out(monkeypatch):
     np.testing.assert_allclose(compute(scheduled(module)), compute(module), rtol=2e-5, atol=1e-4)
 
 
+def test_a_mean_over_an_image_has_several_sums():
+    found = found_in(Schedule(module_of(whole())))
+    assert window.fill(found, WIDE).columns == 64
+
+
 def test_sums_and_input_rows_are_on_the_stack():
     """TVM asks its runtime for other buffers, for each tile anew."""
-    kernel = build(scheduled(module_of(depthwise(28, 64, pad=1))), TARGET)
-    assert "i64" in kernel.library.inspect_source("ll")
-    assert "TVMBackendAllocWorkspace" not in kernel.library.inspect_source("ll")
+    module = module_of(pool("max", 18, 16))
+    tiles = window.settings(found_in(Schedule(module)), WIDE)
+    tile = max(tiles, key=lambda tile: tile.rows * tile.columns)
+    assert tile.rows > 1
+    assert "AllocWorkspace" not in build(scheduled(module, tile), TARGET).library.inspect_source(
+        "ll"
+    )
 
 
 def test_weights_are_packed_in_the_order_of_tiles():

@@ -1,16 +1,17 @@
 """Template for functions without reductions that write in order what they read in order, or nearly.
 
 Elementwise chains, broadcasts, slices, padding, concatenation, resizing, lookups. The output is
-written a vector at a time. Conditions on the last axis leave the inner loop: it is divided where
-they change. What reads across memory is for template `transpose`.
+written a vector at a time. Conditions on the last axis leave the inner loop: it is written out
+in parts of which each has but one. What reads across memory is for template `transpose`.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from tvm.s_tir import Schedule
+from tvm.s_tir.schedule import LoopRV
 
 from autopipe.schedules.hardware import Hardware
 from autopipe.schedules.movement import Movement, combined, recognize
@@ -27,6 +28,9 @@ VECTORS = 2
 
 NARROW = 4
 """Elements in the least vector that TVM is asked for; LLVM does better on what is narrower."""
+
+WRITTEN_OUT = 256
+"""Iterations that are written out for the sake of conditions."""
 
 SHORT = 8
 """Iterations that are written out one after the other."""
@@ -85,8 +89,17 @@ def apply(sch: Schedule, found: Movement, run: Run) -> None:
     if outer:
         spread(sch, block, sch.fuse(*outer), ELEMENTS)
     if divided:
-        *parts, _ = found.parts
-        sch.loop_partition(last, [*(part // run.width for part in parts), None])
+        _write_out(sch, last, [part // run.width for part in found.parts])
+
+
+def _write_out(sch: Schedule, loop: LoopRV, parts: Sequence[int]) -> None:
+    """Unroll a loop as far as conditions are constant in what is left of it.
+
+    TVM's own `loop_partition` defines the same variables twice, which its passes refuse.
+    """
+    alike = math.gcd(*parts)
+    if sum(parts) // alike <= WRITTEN_OUT:
+        sch.unroll(sch.split(loop, [None, alike])[0])
 
 
 def _run(found: Movement) -> int:

@@ -84,7 +84,7 @@ def settings(found: Windows, hardware: Hardware) -> Iterator[Tile]:
         if columns // width > MAX_VECTORS:
             continue
         for rows in _divisors(_extent(found), hardware.registers):
-            if rows == 1 or _fits(found, rows, columns, hardware):
+            if columns == width == rows * width or _fits(found, rows, columns, hardware):
                 for shared in range(planes, planes + (1 if found.along else _PAIR + 1)):
                     yield Tile(rows, columns, width, shared)
 
@@ -215,9 +215,12 @@ def _touched(found: Windows, rows: int) -> int:
 
 
 def _fits(found: Windows, rows: int, columns: int, hardware: Hardware) -> bool:
+    """Tell whether a tile fits the registers, and its sums and its row of the input the stack."""
     vectors = columns // math.gcd(columns, hardware.lanes(found.bits))
-    room = vectors * (rows + _loads(found, rows)) <= hardware.registers
-    return room and max(rows, _touched(found, rows)) * columns * found.bits // 8 < STACK
+    row = _touched(found, rows) if found.before or rows > 1 else 0
+    weights = found.taps_across if found.weights is not None else 0
+    stack = max(rows, row) * columns * found.bits // 8
+    return vectors * (rows + row + weights) <= hardware.registers and stack < STACK
 
 
 def _loads(found: Windows, rows: int) -> int:
