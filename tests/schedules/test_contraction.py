@@ -10,9 +10,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tvm import te, topi
 from tvm.s_tir import Schedule
+from tvm_ffi import structural_walk
 
 from autopipe.schedules.hardware import Hardware
 from autopipe.schedules.templates import contraction
+from autopipe.schedules.tiling import padding
+from autopipe.schedules.tiling.expressions import occurrences
 from autopipe.schedules.tiling.lines import Lines
 from tests.schedules.test_default import compute
 from tests.schedules.test_static import module_of
@@ -102,7 +105,25 @@ def long_indices():
     return tvm.IRModule({"main": function.with_attr("layout_free_buffers", [1])})
 
 
+def activated_before():
+    """A border, not the same on both sides, around what is computed from the input."""
+    x = te.placeholder((1, 5, 6, 3), "float32", "x")
+    w = te.placeholder((3, 2, 3, 18), "float32", "w")
+    padded = topi.nn.pad(topi.sqrt(x), [0, 2, 1, 0], [0, 1, 0, 0])
+    return [x, w, topi.nn.conv2d_nhwc(padded, w, 1, 0, 1)], [1]
+
+
+def sliced():
+    """Rows that are not one axis in memory, as the input is wider than what is read of it."""
+    x = te.placeholder((1, 6, 8, 5), "float32", "x")
+    w = te.placeholder((1, 1, 5, 18), "float32", "w")
+    part = topi.strided_slice(x, [0, 0, 0, 0], [1, 5, 6, 5])
+    return [x, w, topi.nn.conv2d_nhwc(part, w, 1, 0, 1)], [1]
+
+
 CASES = {
+    "sliced": sliced,
+    "activated_before": activated_before,
     "ragged": conv,
     "strided": lambda: conv(stride=2),
     "dilated": lambda: conv(dilation=2),
@@ -204,6 +225,7 @@ def test_convolutions_of_any_size_are_right(size, channels, kernel, data):
 LINES = {
     "ragged": Lines((2,), (3,), 19, (), 1, (True,), free=True, alone=True),
     "flat": Lines((1, 2), (3,), 19, (), 1, (True,), free=True, alone=True),
+    "sliced": Lines((2,), (3,), 18, (), 1, (True,), free=True, alone=True),
     "groups": Lines((2,), (3,), 6, (), 1, (True,), free=True, alone=True),
     "depthwise": Lines((2,), (3,), 21, (), 1, (True,), free=True, alone=False),
     "attention": Lines((1,), (2,), 21, (0,), 1, (False, True), free=False, alone=True),
@@ -223,10 +245,57 @@ def test_an_odd_number_of_channels_is_summed_in_whole_vectors():
 
 
 def test_the_last_tile_overlaps_the_one_before():
-    script = _script("dense", columns=32)
+    script = _scheduled("dense", columns=32).mod.script()
     assert "T.min(" in script
     assert "T.where" not in script
     assert "if " not in script
+
+
+def test_nothing_is_read_beyond_a_group():
+    function = _scheduled("wide_groups", columns=48).mod["main"]
+    vectors, loads = [], []
+    structural_walk(function.body, (tvm.tirx.For, vectors.append))
+    structural_walk(function.body, (tvm.ir.TensorLoad, loads.append))
+    lanes = [loop.loop_var for loop in vectors if loop.kind == tvm.tirx.ForKind.VECTORIZED]
+    data = [load for load in loads if load.source.same_as(function.params[0])]
+    weights = [load for load in loads if load.source.same_as(function.params[1])]
+    assert data
+    assert not any(occurrences(load, lane) for load in data for lane in lanes)
+    assert all("T.min(" in str(load) for load in weights)
+
+
+def test_any_way_to_say_what_is_inside_a_border_is_understood():
+    x = te.placeholder((5, 8), "float32", "x")
+
+    def padded(i, j):
+        inside = tvm.tirx.all(i > 0, i <= 5, j < 7)
+        return tvm.tirx.if_then_else(inside, x[i - 1, j], 0.0)
+
+    sch = Schedule(te.create_prim_func([x, te.compute((7, 8), padded, "padded")]))
+    found = padding.Padding.of(sch.get(sch.get_sblock("padded")))
+    assert found is not None
+    assert found.inside == ((1, 6), (0, 7))
+
+
+@pytest.mark.parametrize("case", ["activated_before", "groups", "attention_turned"])
+def test_many_threads_compute_the_same(case, monkeypatch):
+    for where in (contraction, padding):
+        monkeypatch.setattr(where, "ELEMENTS", 1)
+    monkeypatch.setattr(contraction, "PRODUCTS", 1)
+    tile = contraction.fill(recognized(case), SMALL)
+    sch = Schedule(module(case))
+    contraction.apply(sch, recognized(case), tile)
+    assert sch.mod.script().count("T.parallel") == 2
+    np.testing.assert_allclose(compute(sch.mod), expected(case), rtol=2e-5)
+
+
+def test_only_whole_lines_are_tested_for_being_border():
+    sch = Schedule(module("activated_before"))
+    found = recognized("activated_before")
+    contraction.apply(sch, found, contraction.fill(found, WIDE))
+    script = sch.mod.script()
+    assert script.count("if ") == 1
+    assert "if_then_else" not in script
 
 
 def test_a_sum_that_is_an_output_too_is_refused():
@@ -238,7 +307,7 @@ def test_a_sum_that_is_an_output_too_is_refused():
         contraction.apply(sch, found, contraction.fill(found, WIDE))
 
 
-def _script(case, **knobs):
+def _scheduled(case, **knobs):
     tile = next(
         tile
         for tile in contraction.settings(recognized(case), WIDE)
@@ -246,4 +315,4 @@ def _script(case, **knobs):
     )
     sch = Schedule(module(case))
     contraction.apply(sch, recognized(case), tile)
-    return sch.mod.script()
+    return sch

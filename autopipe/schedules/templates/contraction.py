@@ -41,8 +41,7 @@ def apply(sch: Schedule, found: Contraction, tile: Tile) -> None:
     last = sch.get(sch.get_sblock(found.after[-1])) if found.after else None
     nest = Nest(found, tile, product, last)
     copy = Copy.of(nest) if tile.packed else None
-    work = math.prod(found.extents) * math.prod(found.terms)
-    tiles = loops.write(nest, copy, parallel=work >= PRODUCTS)
+    tiles = loops.write(nest, copy, parallel=found.products >= PRODUCTS)
     _replace(sch, nest, copy, [*operands, *([copy.write()] if copy else []), tiles])
     if copy is not None and not found.lines.free:
         _spread(sch, copy.name, tile.width)

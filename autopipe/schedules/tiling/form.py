@@ -42,6 +42,11 @@ class Contraction:
         return math.prod(self.extents[axis] for axis in self.lines.columns)
 
     @property
+    def products(self) -> int:
+        """Multiply-adds, those that all outputs take."""
+        return math.prod(self.extents) * math.prod(self.terms)
+
+    @property
     def others(self) -> tuple[int, ...]:
         """The spatial axes along which a tile has one output."""
         tiled = {*self.lines.rows, *self.lines.columns}
