@@ -44,8 +44,8 @@ def conv(size=(7, 9), channels=(5, 19), *, kernel=3, stride=1, dilation=1, group
     return [*tensors, y], [1]
 
 
-def first_channels(stride=1):
-    x = te.placeholder((2, 5, 7, 9), "float32", "x")
+def first_channels(width=17, stride=1):
+    x = te.placeholder((2, 5, 7, width), "float32", "x")
     w = te.placeholder((18, 5, 3, 3), "float32", "w")
     return [x, w, topi.nn.conv2d_nchw(x, w, stride, 1, 1)], [1]
 
@@ -134,7 +134,8 @@ CASES = {
     "groups": lambda: conv(channels=(3, 6), groups=3),
     "wide_groups": lambda: conv(channels=(3, 34), groups=2, kernel=1),
     "channels_first": first_channels,
-    "channels_first_strided": lambda: first_channels(2),
+    "channels_first_short": lambda: first_channels(9),
+    "channels_first_strided": lambda: first_channels(stride=2),
     "transposed": transposed,
     "conv1d": conv1d,
     "conv3d": conv3d,
@@ -230,7 +231,8 @@ LINES = {
     "depthwise": Lines((2,), (3,), 21, (), 1, (True,), free=True, alone=False),
     "attention": Lines((1,), (2,), 21, (0,), 1, (False, True), free=False, alone=True),
     "attention_turned": Lines((1,), (2,), 21, (0,), 1, (True,), free=False, alone=True),
-    "channels_first": Lines((1,), (3,), 9, (0, 2), 0, (False,), free=False, alone=True),
+    "channels_first": Lines((1,), (3,), 17, (0, 2), 0, (False,), free=False, alone=True),
+    "channels_first_short": Lines((3,), (1,), 18, (), 1, (True,), free=True, alone=True),
     "channels_first_strided": Lines((3,), (1,), 18, (), 1, (True,), free=True, alone=True),
 }
 

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import tvm
 from tvm.ir import TensorLoad
@@ -10,6 +11,9 @@ from tvm.sym import detect_linear_equation
 
 from autopipe.schedules.tiling.expressions import occurrences
 from autopipe.schedules.tiling.product import Product
+
+_SHORT: Final = 16
+"""Columns that fill the widest vectors there are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +42,14 @@ class Lines:
 def lines(product: Product, weights: Sequence[tvm.ir.Var]) -> Lines | None:
     """Lay the columns along the last axis that an operand follows, or can be made to follow.
 
-    `weights` are the buffers whose layout is free.
+    Where that is short, as in a small image with its channels first, they go along another axis of
+    a weight, though the output is then written one by one. `weights` are the buffers whose layout
+    is free.
     """
     every = (_along(product, weights, axis) for axis in reversed(range(len(product.axes))))
-    return next((found for found in every if found is not None), None)
+    found = [each for each in every if each is not None]
+    usual = found[:1] + [each for each in found[1:] if each.free]
+    return max(usual, key=lambda each: min(each.granule, _SHORT), default=None)
 
 
 def _along(product: Product, weights: Sequence[tvm.ir.Var], last: int) -> Lines | None:
