@@ -7,7 +7,7 @@ from autopipe.schedules.hardware import Hardware
 BYTES = 4
 """Of an element."""
 
-MEMORY = 4.0
+MEMORY = 5.0
 """Bytes in a cycle that a core reads from memory while others do too."""
 
 _STEPS = 1 / 16
