@@ -27,6 +27,7 @@ tuning: {budget: {trials: 6}, measure: {repeat: 2, min_repeat: 1ms}}
 schedules:
   rules:
   - engines: [widest]
+    select: first
   fallback: [default]
 verify: {reference: onnxruntime}
 benchmark: null
@@ -67,7 +68,7 @@ def project(tmp_path_factory):
     return folder
 
 
-def test_an_engine_a_template_and_an_implementation_of_another_package_win(site, project):
+def test_an_engine_a_template_and_an_implementation_of_another_package_are_built_in(site, project):
     done = autopipe(site, "run", "cubes.yaml", "--json", cwd=project)
     assert done.returncode == 0, done.stderr
     (library,) = (project / "store").rglob("library.json")

@@ -152,8 +152,10 @@ def test_a_gpu_is_an_architecture_or_has_a_name(read, arch):
             [
                 "target.mcpu: 'znver4' is for kind llvm; the host of a GPU is this machine",
                 "target.mattr: a list is for kind llvm; the host of a GPU is this machine",
-                "target.mtriple: 'x86_64-linux-gnu' is for kind llvm; the host of a GPU is this "
-                "machine",
+                (
+                    "target.mtriple: 'x86_64-linux-gnu' is for kind llvm; "
+                    "the host of a GPU is this machine"
+                ),
             ],
         ),
         ("kind: cuda, arch: compute_90", ["target.arch: 'compute_90' should match pattern"]),

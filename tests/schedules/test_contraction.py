@@ -164,15 +164,19 @@ def expected(case):
     return compute(module(case))
 
 
-def recognized(case):
-    found = contraction.match(Schedule(module(case)))
+def served(sch):
+    found = contraction.match(sch)
     assert found is not None
     return found
 
 
+def recognized(case):
+    return served(Schedule(module(case)))
+
+
 def result(what, tile):
     sch = Schedule(what)
-    contraction.apply(sch, contraction.match(sch), tile)
+    contraction.apply(sch, served(sch), tile)
     return compute(sch.mod)
 
 
@@ -216,7 +220,7 @@ def test_every_setting_fits_the_registers(case, hardware):
 def test_convolutions_of_any_size_are_right(size, channels, kernel, data):
     kernel, stride, groups = kernel
     what = module_of(*conv(size, channels, kernel=kernel, stride=stride, groups=groups))
-    found = contraction.match(Schedule(what))
+    found = served(Schedule(what))
     hardware = data.draw(st.sampled_from([WIDE, NARROW, SMALL]))
     every = list(contraction.settings(found, hardware))
     tile = data.draw(st.sampled_from([contraction.fill(found, hardware), *every]))
@@ -255,7 +259,8 @@ def test_the_last_tile_overlaps_the_one_before():
 
 def test_nothing_is_read_beyond_a_group():
     function = _scheduled("wide_groups", columns=48).mod["main"]
-    vectors, loads = [], []
+    vectors: list[tvm.tirx.For] = []
+    loads: list[tvm.ir.TensorLoad] = []
     structural_walk(function.body, (tvm.tirx.For, vectors.append))
     structural_walk(function.body, (tvm.ir.TensorLoad, loads.append))
     lanes = [loop.loop_var for loop in vectors if loop.kind == tvm.tirx.ForKind.VECTORIZED]
@@ -304,7 +309,7 @@ def test_a_sum_that_is_an_output_too_is_refused():
     x, w = te.placeholder((6, 33), "float32"), te.placeholder((33, 40), "float32")
     y = topi.matmul(x, w)
     sch = Schedule(module_of([x, w, y, topi.tanh(y)], [1]))
-    found = contraction.match(sch)
+    found = served(sch)
     with pytest.raises(tvm.s_tir.ScheduleError, match="output too"):
         contraction.apply(sch, found, contraction.fill(found, WIDE))
 
