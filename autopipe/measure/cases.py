@@ -38,19 +38,24 @@ CASES: Final[Mapping[str, Callable[[int], Pattern]]] = {
 """The cases by name, in the order in which they are tried."""
 
 
-def arguments(module: tvm.IRModule, case: str, seed: int) -> list[Any]:
+def arguments(module: tvm.IRModule, case: str, seed: int, nudge: float = 0.0) -> list[Any]:
     """Return arguments for `main`, the same ones for the same case and seed.
+
+    `nudge` moves each float by so many units in the last place, up or down.
 
     Eight-bit integers take all their values. Wider ones are 0 and 1: they may be indices, and
     these two are inside every axis that is longer than one.
     """
     infos = ArgInfo.from_prim_func(module["main"])
-    return [_tensor(info, case, seed + place) for place, info in enumerate(infos)]
+    return [_tensor(info, case, seed + place, nudge) for place, info in enumerate(infos)]
 
 
-def _tensor(info: Any, case: str, seed: int) -> Any:  # noqa: ANN401 - tvm is not typed
+def _tensor(info: Any, case: str, seed: int, nudge: float) -> Any:  # noqa: ANN401 - tvm is not typed
     dtype = str(info.dtype)
     values = _cast(CASES[case](seed), dtype, case)
+    if nudge and np.dtype(dtype).kind == "f":
+        signs = np.random.default_rng(seed).choice([-1.0, 1.0], values.shape)
+        values = (values * (1 + signs * nudge * np.finfo(values.dtype).eps)).astype(values.dtype)
     array = np.empty([int(extent) for extent in info.shape], values.dtype)
     flat = array.reshape(-1)
     for start in range(0, array.size, values.size):

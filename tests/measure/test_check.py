@@ -130,3 +130,17 @@ def test_inputs_are_the_same_for_the_same_seed(case):
 def test_indices_stay_inside():
     values = arguments(matmul(dtype="int64"), "large", 0)[0].numpy()
     assert set(np.unique(values)) == {0, 1}
+
+
+def test_where_the_plain_loops_waver_a_schedule_may_too():
+    def near_zero(v):
+        return te.power(te.const(1.0, "float32") + v * te.const(1e-4, "float32"), -0.75)
+
+    def reordered(v):
+        return te.power((v + te.const(1e4, "float32")) * te.const(1e-4, "float32"), -0.75)
+
+    workload, other = pointwise(near_zero), pointwise(reordered)
+    assert checked(workload, other, TARGET) is other
+    wrong = pointwise(lambda v: near_zero(v) * te.const(1.01, "float32"))
+    with pytest.raises(WrongAnswer):
+        checked(workload, wrong, TARGET)
