@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from importlib.metadata import version
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 from safetensors.numpy import load_file
@@ -17,6 +18,13 @@ from autopipe.config import Benchmark
 from autopipe.errors import StageError
 
 _Run = Callable[[], object]
+
+_WARM: Final = 0.2
+"""Seconds of warming up, at least: a processor needs milliseconds to reach its speed, and a small
+model is over in microseconds."""
+
+_LONG: Final = 0.3
+"""Seconds of counted runs, at least."""
 
 
 def time_contender(
@@ -44,12 +52,20 @@ def time_contender(
 def _answer(request: child.Answer) -> child.Answer:
     prepare = _autopipe if request["contender"] == "autopipe" else _onnxruntime
     run = prepare(Path(request["path"]), load_file(request["inputs"]))
-    for _ in range(request["warmup"]):
-        run()
+    _times(run, request["warmup"], _WARM)
     return {
-        "seconds": [_seconds(run) for _ in range(request["repeat"])],
+        "seconds": _times(run, request["repeat"], _LONG),
         "version": version(request["contender"]),
     }
+
+
+def _times(run: _Run, count: int, seconds: float) -> list[float]:
+    """Return the times of `count` runs, and of as many more as fit into `seconds`."""
+    end = time.perf_counter() + seconds
+    times = [_seconds(run) for _ in range(count)]
+    while time.perf_counter() < end:
+        times.append(_seconds(run))
+    return times
 
 
 def _seconds(run: _Run) -> float:

@@ -34,9 +34,9 @@ class Match(Frozen, frozen=True):
     threads: int
     """Threads of the build; rivals choose their own."""
     warmup: int
-    """Runs of each contender in each round that were not counted."""
+    """Runs of each contender in each round that were not counted, at least."""
     repeat: int
-    """Counted runs of each contender in each round."""
+    """Counted runs of each contender in each round, at least."""
     ours: Contender
     """The build."""
     rivals: tuple[Contender, ...]

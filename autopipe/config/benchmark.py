@@ -17,8 +17,8 @@ class Benchmark(Frozen, frozen=True):
     rounds: Annotated[int, Field(ge=1, le=100)] = 3
     """How often the contenders take turns."""
     warmup: Annotated[int, Field(ge=0, le=1000)] = 3
-    """Runs of each contender in each round that are not counted."""
+    """Runs of each contender in each round that are not counted; more of a model that is quick."""
     repeat: Annotated[int, Field(ge=1, le=10_000)] = 10
-    """Counted runs of each contender in each round."""
+    """Counted runs of each contender in each round; more of a model that is quick."""
     timeout: Duration = 300.0
     """A contender that takes longer than this for one round is given up."""
