@@ -145,10 +145,12 @@ def test_nothing_is_started_for_a_cached_run(root: Path) -> None:
 def hanging(root: Path, note: Path) -> tuple[subprocess.Popen[bytes], list[int]]:
     """Start a run that hangs in a stage; return it and all that must die with it."""
     program = (
+        "import signal\n"
         "from pathlib import Path\n"
         "from tests.pipeline.fakes import Act, go\n"
         "from autopipe.pipeline.isolate import Zygote\n"
-        f"with Zygote(preload=()) as z:\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # a shell's `&` ignores it
+        "with Zygote(preload=()) as z:\n"
         f"  go([Act(do='hang', note={str(note)!r})], Path({str(root)!r}), isolate=z)\n"
     )
     process = subprocess.Popen([sys.executable, "-c", program], stderr=subprocess.DEVNULL)
