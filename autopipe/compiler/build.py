@@ -13,9 +13,6 @@ from autopipe.compiler.module_io import prim_funcs
 from autopipe.compiler.target import is_gpu
 from autopipe.errors import StageError
 
-_PACKING = "meta_schedule.layout_rewrite_preproc"
-"""Marks the blocks of a schedule that copy a weight into another layout."""
-
 
 @dataclass(frozen=True, slots=True)
 class Built:
@@ -90,7 +87,7 @@ def _packs(function: tvm.tirx.PrimFunc) -> bool:
         blocks = sch.get_child_blocks(sch.get_sblock("root"))
     except RuntimeError:  # no root: a loop nest, or a call of a library
         return False
-    return any(_PACKING in sch.get(block).annotations for block in blocks)
+    return any(weights.MARK in sch.get(block).annotations for block in blocks)
 
 
 def export(built: Built, path: Path) -> None:

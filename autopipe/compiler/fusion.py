@@ -11,8 +11,11 @@ import math
 import tvm
 from tvm import relax
 
-_BROADCAST, _INJECTIVE, _PRODUCT = 1, 2, 4
-"""TVM's op pattern kinds: up to broadcast, injective, out_elementwise_fusable."""
+from autopipe.compiler.op_info import PATTERNS, bindings, callee
+
+_BROADCAST, _INJECTIVE, _PRODUCT = map(
+    PATTERNS.index, ("broadcast", "injective", "out_elementwise_fusable")
+)
 
 _PATTERN = "op_pattern"
 
@@ -24,18 +27,17 @@ def keep_growth_apart(module: tvm.IRModule) -> tvm.IRModule:
     """
     products: set[str] = set()  # results of products, and elementwise functions of them
     spreading: set[tvm.ir.GlobalVar] = set()
-    for block in module["main"].body.blocks:
-        for binding in block.bindings:
-            call, result = binding.value, binding.var
-            if not isinstance(call, relax.Call) or getattr(call.op, "name", "") != "relax.call_tir":
-                continue
-            pattern = _pattern(module, call)
-            follows = 0 <= pattern <= _BROADCAST
-            sources = [a for a in call.args[1] if isinstance(a, relax.Var) and a.name in products]
-            if pattern == _PRODUCT or (follows and sources):
-                products.add(result.name)
-            if follows and any(_elements(a) < _elements(result) for a in sources):
-                spreading.add(call.args[0])
+    for binding in bindings(module["main"]):
+        call, result = binding.value, binding.var
+        if callee(call) is None:
+            continue
+        pattern = _pattern(module, call)
+        follows = 0 <= pattern <= _BROADCAST
+        sources = [a for a in call.args[1] if isinstance(a, relax.Var) and a.name in products]
+        if pattern == _PRODUCT or (follows and sources):
+            products.add(result.name)
+        if follows and any(_elements(a) < _elements(result) for a in sources):
+            spreading.add(call.args[0])
     for function in spreading:
         module.update_func(function, module[function].with_attr(_PATTERN, _INJECTIVE))
     return module

@@ -69,8 +69,8 @@ def ops_by_function(
     """
     found: dict[str, FunctionInfo] = {}
     pending: list[str] = []
-    for binding in _bindings(legalized["main"]):
-        called = _callee(binding.value)
+    for binding in bindings(legalized["main"]):
+        called = callee(binding.value)
         if called is not None:
             pending.append(called)
         info = ops.get(binding.var.name)
@@ -102,15 +102,17 @@ def ops_of_fused(
 
 def callees(function: relax.Function) -> list[str]:
     """Return the PrimFunc of each `call_tir` of a function, in order."""
-    called = (_callee(binding.value) for binding in _bindings(function))
+    called = (callee(binding.value) for binding in bindings(function))
     return [name for name in called if name is not None]
 
 
-def _bindings(function: relax.Function) -> list[relax.Binding]:
+def bindings(function: relax.Function) -> list[relax.Binding]:
+    """Return the bindings of a function, in order."""
     return [binding for block in function.body.blocks for binding in block.bindings]
 
 
-def _callee(value: relax.Expr) -> str | None:
+def callee(value: relax.Expr) -> str | None:
+    """Return the name of the PrimFunc that a `call_tir` calls; None for any other value."""
     if isinstance(value, relax.Call) and getattr(value.op, "name", "") == "relax.call_tir":
         return str(value.args[0].name_hint)
     return None

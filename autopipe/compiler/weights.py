@@ -1,6 +1,7 @@
 """Work on weights that is done once, at compile time: layout changes, packing, folded constants."""
 
 from collections.abc import Callable, Sequence
+from typing import Any, Final
 
 import numpy as np
 import tvm
@@ -13,8 +14,17 @@ from autopipe.compiler.module_io import prim_funcs
 Scheduler = Callable[[tvm.IRModule], tvm.IRModule]
 """Schedules the `main` of a workload module."""
 
+MARK: Final = "meta_schedule.layout_rewrite_preproc"
+"""TVM's annotation of blocks of a PrimFunc that work on a weight, which the build takes out."""
+
 TRANSFORM = "main_transform_params"
 """Name of the lifted function, which takes a tuple of weights and returns a tuple."""
+
+
+def free(function: tvm.tirx.PrimFunc) -> list[Any]:
+    """Return the parameters of a PrimFunc that are weights, so that their layout may change."""
+    positions = (function.attrs or {}).get("layout_free_buffers", [])
+    return [function.params[int(position)] for position in positions]
 
 
 def lift(module: tvm.IRModule) -> tuple[tvm.IRModule, tvm.IRModule]:

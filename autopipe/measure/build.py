@@ -7,11 +7,8 @@ import tvm
 from tvm.s_tir import SBlock, SBlockRealize
 from tvm.tirx import For, PrimFunc, SeqStmt, stmt_seq
 
-from autopipe.compiler import elementary
+from autopipe.compiler import elementary, weights
 from autopipe.compiler.target import is_gpu
-
-_WEIGHTS = "meta_schedule.layout_rewrite_preproc"
-"""Marks the blocks that the build runs once, on weights."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +49,7 @@ def without_weights(module: tvm.IRModule) -> tvm.IRModule:
     made, nests = {}, []
     for nest in root.body:
         block = _block(nest)
-        if block is not None and _WEIGHTS in block.annotations:
+        if block is not None and weights.MARK in block.annotations:
             made[block.reads[0].source] = block.writes[0].source
         else:
             nests.append(nest)

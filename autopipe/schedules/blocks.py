@@ -11,6 +11,12 @@ SPATIAL: Final = tvm.tirx.IterVar.DataPar
 _OPERANDS: Final = 2
 
 
+def extents_of(block: SBlock, *, spatial: bool = True) -> tuple[int, ...]:
+    """Return the extents of a block's spatial axes, or of the others; -1 where not constant."""
+    chosen = (a.dom.extent for a in block.iter_vars if (a.iter_type == SPATIAL) == spatial)
+    return tuple(int(e) if isinstance(e, tvm.tirx.IntImm) else -1 for e in chosen)
+
+
 def is_spatial(block: SBlock) -> bool:
     """Tell whether the block reduces nothing."""
     return all(axis.iter_type == SPATIAL for axis in block.iter_vars)

@@ -10,6 +10,7 @@ from tvm import te, topi
 from tvm.s_tir import SBlock, Schedule
 from tvm.tirx import IntImm, Sub
 
+from autopipe.compiler.weights import free
 from autopipe.schedules.blocks import is_spatial
 from autopipe.schedules.template import blank
 
@@ -57,7 +58,7 @@ def recognize(module: tvm.IRModule, size: int) -> Convolution | None:
     if padding is None or not _elementwise(after, result):
         return None
     data, kernel = pad.reads[0].source, total.reads[1].source
-    constant = any(kernel.same_as(weight) for weight in _weights(module["main"]))
+    constant = any(kernel.same_as(weight) for weight in free(module["main"]))
     return Convolution(data, kernel, constant, padding, result, after)
 
 
@@ -123,8 +124,3 @@ def _elementwise(block: SBlock, result: Any) -> bool:  # noqa: ANN401 - a buffer
         and all(part.min.same_as(axis) for part, axis in zip(reads[0], axes, strict=True))
         and all(int(part.extent) == 1 for part in reads[0])
     )
-
-
-def _weights(function: tvm.tirx.PrimFunc) -> list[Any]:
-    free = (function.attrs or {}).get("layout_free_buffers", [])
-    return [function.params[int(position)] for position in free]

@@ -14,11 +14,13 @@ from tvm.s_tir.schedule import LoopRV, SBlockRV
 from autopipe.schedules import dlight
 from autopipe.schedules.blocks import SPATIAL, bits, is_copy, is_product, is_spatial
 from autopipe.schedules.conditions import Conditions
+from autopipe.schedules.divisors import divisors
 from autopipe.schedules.hardware import vector_bits
 from autopipe.schedules.implementation import DIRECT
 from autopipe.schedules.planned import Planned
 from autopipe.schedules.replay import dump
 from autopipe.schedules.spread import ELEMENTS, PRODUCTS, spread
+from autopipe.schedules.write_out import write_out
 
 VECTORS = 2
 """Hardware vectors in a vectorized loop: two independent chains hide the latency of an FMA."""
@@ -144,22 +146,16 @@ def _tile(
     sums = sch.cache_write(block, 0, "local")
     sch.reverse_compute_at(sums, tile)
     sch.reorder(*reduction, *inner, vector)
-    _unroll_and_vectorize(sch, block, len(inner))
-    _unroll_and_vectorize(sch, sch.decompose_reduction(block, reduction[0]), len(inner))
+    write_out(sch, block, 1 + len(inner))
+    write_out(sch, sch.decompose_reduction(block, reduction[0]), 1 + len(inner))
     sch.vectorize(sch.get_loops(sums)[-1])
-
-
-def _unroll_and_vectorize(sch: Schedule, block: SBlockRV, unrolled: int) -> None:
-    *outer, vector = sch.get_loops(block)
-    sch.vectorize(vector)
-    if unrolled:
-        sch.unroll(outer[-1])
 
 
 def _split(sch: Schedule, loop: LoopRV, most: int) -> list[LoopRV]:
     extent = int(sch.get(loop).extent)
-    divisors = [d for d in range(1, min(extent, most) + 1) if extent % d == 0]
-    inner = max(divisors, key=lambda d: (math.gcd(d, most), d))  # LLVM dislikes odd vectors
+    inner = max(
+        divisors(extent, most), key=lambda d: (math.gcd(d, most), d)
+    )  # LLVM dislikes odd vectors
     return list(sch.split(loop, [extent // inner, inner]))
 
 

@@ -43,10 +43,10 @@ _PAIRS: Final = (
 )
 """Instructions that multiply bytes widened to 16 bits, and add two products."""
 
-_MEANING: Final = """
+_FRAME: Final = """
 # from tvm.script import tirx as T
 @T.prim_func(s_tir=True)
-def meaning(
+def intrinsic(
     A: T.Buffer(({group},), "{row}", offset_factor=1),
     B: T.Buffer(({lanes}, {group}), "{weights}", offset_factor=1),
     C: T.Buffer(({lanes},), "int32", offset_factor=1, scope="local"),
@@ -54,26 +54,24 @@ def meaning(
     with T.sblock("root"):
         T.reads(C[0:{lanes}], A[0:{group}], B[0:{lanes}, 0:{group}])
         T.writes(C[0:{lanes}])
+"""
+
+_MEANING: Final = (
+    _FRAME
+    + """
         for i, k in T.grid({lanes}, {group}):
             with T.sblock("update"):
                 vi, vk = T.axis.remap("SR", [i, k])
                 C[vi] = C[vi] + T.cast(A[vk], "int32") * T.cast(B[vi, vk], "int32")
 """
+)
 
-_CODE: Final = """
-# from tvm.script import tirx as T
-@T.prim_func(s_tir=True)
-def code(
-    A: T.Buffer(({group},), "{row}", offset_factor=1),
-    B: T.Buffer(({lanes}, {group}), "{weights}", offset_factor=1),
-    C: T.Buffer(({lanes},), "int32", offset_factor=1, scope="local"),
-) -> None:
-    with T.sblock("root"):
-        T.reads(C[0:{lanes}], A[0:{group}], B[0:{lanes}, 0:{group}])
-        T.writes(C[0:{lanes}])
+_CODE: Final = (
+    _FRAME
+    + """
         C[T.ramp(0, 1, {lanes})] = {code}
 """
-
+)
 
 _FLIP: Final = -0x7F7F7F80
 """As four bytes, each 128, or -128 if it has a sign."""

@@ -4,7 +4,7 @@ Work on weights (a packed layout, a Winograd kernel) is in blocks marked with TV
 `meta_schedule.layout_rewrite_preproc`; the build takes them out and runs them once.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Final, Protocol
 
@@ -36,17 +36,27 @@ class Implementation(Protocol):
 
 
 def implementations(workload: tvm.IRModule, conditions: Conditions) -> Mapping[str, tvm.IRModule]:
-    """Return every implementation of a workload, by name, `direct` first.
-
-    A GPU has no other: they are all made for the caches and vectors of processors.
-    """
-    from autopipe.schedules.implementations import rewrites
-
+    """Return every implementation of a workload, by name, `direct` first."""
     found = {DIRECT: workload}
-    for implementation in () if conditions.hardware.gpu else rewrites():
-        if implementation.FAST and not conditions.fast_algorithms:
-            continue
+    for implementation in _allowed(conditions):
         module = implementation.rewrite(workload)
         if module is not None:
             found[implementation.NAME] = module
     return MappingProxyType(found)
+
+
+def implement(workload: tvm.IRModule, name: str, conditions: Conditions) -> tvm.IRModule | None:
+    """Return one implementation of a workload, or None if it has none of that name here."""
+    if name == DIRECT:
+        return workload
+    named = (each for each in _allowed(conditions) if name == each.NAME)
+    return next((each.rewrite(workload) for each in named), None)
+
+
+def _allowed(conditions: Conditions) -> Iterator[Implementation]:
+    """Yield those that may be used; none on a GPU, as they are made for a processor's caches."""
+    from autopipe.schedules.implementations import rewrites
+
+    for implementation in () if conditions.hardware.gpu else rewrites():
+        if conditions.fast_algorithms or not implementation.FAST:
+            yield implementation

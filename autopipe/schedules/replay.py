@@ -9,7 +9,7 @@ from tvm.s_tir.schedule import Trace
 
 from autopipe.errors import StageError
 from autopipe.schedules.conditions import Conditions
-from autopipe.schedules.implementation import implementations
+from autopipe.schedules.implementation import implement
 from autopipe.schedules.template import make
 from autopipe.schedules.templates import templates
 
@@ -44,7 +44,7 @@ def replay(
     Raises StageError if the record does not fit: no such implementation or template here, another
     version of it, knobs that are none of its settings, a trace that does not apply.
     """
-    module = implementations(workload, conditions).get(implementation)
+    module = implement(workload, implementation, conditions)
     if module is None:
         raise StageError(f"this workload has no implementation {implementation!r} here")
     document = _document(schedule)

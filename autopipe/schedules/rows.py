@@ -11,9 +11,8 @@ from tvm.s_tir.schedule import LoopRV, SBlockRV
 from tvm.sym import Analyzer
 from tvm.tirx import Add, Bind, BufferStore, Var, const
 
-from autopipe.schedules.blocks import SPATIAL, is_copy, is_spatial
+from autopipe.schedules.blocks import SPATIAL, extents_of, is_copy, is_spatial
 from autopipe.schedules.tiling.expressions import substitute, unfold
-from autopipe.schedules.tiling.product import extents_of
 
 _CALL: Final = 4
 """Operations that an elementary function is taken for."""

@@ -13,6 +13,14 @@ ELEMENTS: Final = 1 << 14
 """The same for a block that only moves or combines elements."""
 
 
+def spread_vectors(sch: Schedule, block: SBlockRV, most: int) -> None:
+    """Compute a block in parallel, a vector of at most so many elements at a time."""
+    *outer, last = sch.get_loops(block)
+    rest, vector = sch.split(last, [None, math.gcd(int(sch.get(last).extent), most)])
+    spread(sch, block, sch.fuse(*outer, rest), ELEMENTS)
+    sch.vectorize(vector)
+
+
 def spread(sch: Schedule, block: SBlockRV, loop: LoopRV, least: int) -> None:
     """Run a loop around a block in parallel, if the block has that many iterations."""
     extents = (int(axis.dom.extent) for axis in sch.get(block).iter_vars)

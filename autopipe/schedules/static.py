@@ -24,10 +24,11 @@ def plan(workload: tvm.IRModule, conditions: Conditions) -> Planned | None:
 
 def plans(workload: tvm.IRModule, conditions: Conditions) -> Iterator[Planned]:
     """Yield a schedule for each implementation that a template serves, the most promising first."""
-    gains = {DIRECT: 1.0}
-    for implementation in rewrites():
-        gains[implementation.NAME] = implementation.gain(workload, conditions.hardware)
     every = implementations(workload, conditions)
+    gains = {DIRECT: 1.0}
+    for each in rewrites() if len(every) > 1 else ():
+        if each.NAME in every:
+            gains[each.NAME] = each.gain(workload, conditions.hardware)
     for name in sorted(every, key=lambda name: -gains[name]):
         served = serve(every[name], conditions.hardware)
         if served is not None:

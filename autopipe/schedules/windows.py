@@ -9,7 +9,16 @@ from dataclasses import dataclass
 from tvm.s_tir import SBlock, Schedule
 from tvm.sym import detect_linear_equation
 
-from autopipe.schedules.blocks import SPATIAL, bits, is_copy, is_product, is_spatial, is_static
+from autopipe.compiler import weights
+from autopipe.schedules.blocks import (
+    SPATIAL,
+    bits,
+    extents_of,
+    is_copy,
+    is_product,
+    is_spatial,
+    is_static,
+)
 
 Index = list[tuple[int, ...]]
 """For each axis of a tensor, how far it moves with each axis of a block; empty if unknown."""
@@ -78,8 +87,8 @@ def recognize(sch: Schedule) -> Windows | None:
     if len(sums) != 1 or len(blocks[sums[0]].writes) != 1:
         return None
     block, before, after = blocks[sums[0]], blocks[: sums[0]], blocks[sums[0] + 1 :]
-    extents = _extents(block, spatial=True)
-    alike = all(_extents(other, spatial=True) == extents for other in after)
+    extents = extents_of(block)
+    alike = all(extents_of(other) == extents for other in after)
     operands = _operands(block) if alike and extents else None
     if operands is None:
         return None
@@ -91,7 +100,7 @@ def recognize(sch: Schedule) -> Windows | None:
         after=tuple(other.name_hint for other in after),
         extents=extents,
         bits=bits(block),
-        window=_extents(block, spatial=False),
+        window=extents_of(block, spatial=False),
         across=across,
         stride=stride,
         reach=reach,
@@ -128,14 +137,14 @@ def _row(block: SBlock, data: Index) -> tuple[tuple[int, ...], int, int]:
     if part is None:
         return (), 0, 1
     reductions = _reductions(block)
-    extents = _extents(block, spatial=False)
+    extents = extents_of(block, spatial=False)
     across = tuple(n for n, i in enumerate(reductions) if part[i])
     reach = 1 + sum(part[reductions[n]] * (extents[n] - 1) for n in across)
     return across, part[rows], reach
 
 
 def _is_along(block: SBlock, data: Index) -> bool:
-    extents = _extents(block, spatial=False)
+    extents = extents_of(block, spatial=False)
     return any(data[-1][axis] and extents[i] > 1 for i, axis in enumerate(_reductions(block)))
 
 
@@ -155,14 +164,7 @@ def _reductions(block: SBlock) -> list[int]:
     return [i for i, axis in enumerate(block.iter_vars) if axis.iter_type != SPATIAL]
 
 
-def _extents(block: SBlock, *, spatial: bool) -> tuple[int, ...]:
-    wanted = (axis for axis in block.iter_vars if (axis.iter_type == SPATIAL) == spatial)
-    return tuple(int(axis.dom.extent) for axis in wanted)
-
-
 def _is_free(sch: Schedule, block: SBlock, position: int) -> bool:
     """Tell whether an operand is a weight whose layout may change."""
-    function = sch.mod["main"]
-    free = (function.attrs or {}).get("layout_free_buffers", [])
-    weights = [function.params[int(parameter)] for parameter in free]
-    return any(block.reads[position].source.same_as(weight) for weight in weights)
+    source = block.reads[position].source
+    return any(source.same_as(weight) for weight in weights.free(sch.mod["main"]))

@@ -12,6 +12,7 @@ from tvm import te, topi
 from tvm.s_tir import Schedule
 from tvm_ffi import structural_walk
 
+from autopipe.schedules import spread
 from autopipe.schedules.hardware import Hardware
 from autopipe.schedules.templates import contraction
 from autopipe.schedules.tiling import padding
@@ -286,7 +287,7 @@ def test_any_way_to_say_what_is_inside_a_border_is_understood():
 
 @pytest.mark.parametrize("case", ["activated_before", "groups", "attention_turned"])
 def test_many_threads_compute_the_same(case, monkeypatch):
-    for where in (contraction, padding):
+    for where in (spread, padding):
         monkeypatch.setattr(where, "ELEMENTS", 1)
     monkeypatch.setattr(contraction, "PRODUCTS", 1)
     tile = contraction.fill(recognized(case), SMALL)

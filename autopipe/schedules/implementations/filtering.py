@@ -11,11 +11,10 @@ from typing import Any, Final
 
 from tvm import te, tirx
 
+from autopipe.compiler.weights import MARK
+
 KERNEL: Final = 3
 """Rows and columns of the kernel."""
-
-MARK: Final = "meta_schedule.layout_rewrite_preproc"
-"""Marks work on a weight, which the build does once."""
 
 _LEAST, _MOST = 6, 14
 """Tiles that a block of sums in registers has, where there are that many."""

@@ -5,14 +5,13 @@ registers over the whole reduction; what follows (bias, activation, residual) is
 it leaves them. Weights whose layout is free are packed so that a tile reads them in order.
 """
 
-import math
 from collections.abc import Sequence
 from typing import Final
 
 import tvm
 from tvm.s_tir import SBlock, Schedule, ScheduleError
 
-from autopipe.schedules.spread import ELEMENTS, PRODUCTS, spread
+from autopipe.schedules.spread import PRODUCTS, spread_vectors
 from autopipe.schedules.tiling import loops
 from autopipe.schedules.tiling.form import Contraction, recognize
 from autopipe.schedules.tiling.nest import Nest
@@ -44,7 +43,7 @@ def apply(sch: Schedule, found: Contraction, tile: Tile) -> None:
     tiles = loops.write(nest, copy, parallel=found.products >= PRODUCTS)
     _replace(sch, nest, copy, [*operands, *([copy.write()] if copy else []), tiles])
     if copy is not None and not found.lines.free:
-        _spread(sch, copy.name, tile.width)
+        spread_vectors(sch, sch.get_sblock(copy.name), tile.width)
 
 
 def _prepared(sch: Schedule, found: Contraction, width: int) -> list[tvm.tirx.Stmt]:
@@ -58,7 +57,7 @@ def _prepared(sch: Schedule, found: Contraction, width: int) -> list[tvm.tirx.St
         if name in operands:
             padding = Padding.of(sch.get(sch.get_sblock(name)))
             if padding is None:
-                _spread(sch, name, width)
+                spread_vectors(sch, sch.get_sblock(name), width)
             nests.append(padding.write(width) if padding else _outermost(sch, name))
     return nests
 
@@ -85,12 +84,3 @@ def _replace(sch: Schedule, nest: Nest, copy: Copy | None, nests: Sequence[tvm.t
         annotations=root.annotations,
     )
     sch.state.replace(sch.get_sref(here), new, {root: new})
-
-
-def _spread(sch: Schedule, name: str, width: int) -> None:
-    """Compute a block in parallel, a vector at a time."""
-    block = sch.get_sblock(name)
-    *outer, last = sch.get_loops(block)
-    rest, vector = sch.split(last, [None, math.gcd(int(sch.get(last).extent), width)])
-    spread(sch, block, sch.fuse(*outer, rest), ELEMENTS)
-    sch.vectorize(vector)

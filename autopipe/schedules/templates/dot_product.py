@@ -15,10 +15,20 @@ import tvm
 from tvm.s_tir import SBlock, Schedule, ScheduleError
 from tvm.s_tir.schedule import SBlockRV
 
-from autopipe.schedules.blocks import SPATIAL, is_copy, is_product, is_spatial
+from autopipe.compiler.weights import MARK, free
+from autopipe.schedules.blocks import (
+    SPATIAL,
+    extents_of,
+    is_copy,
+    is_product,
+    is_spatial,
+    is_static,
+)
+from autopipe.schedules.divisors import divisors
 from autopipe.schedules.dot_products import DotProduct, Operands, dot_products
 from autopipe.schedules.hardware import Hardware
-from autopipe.schedules.spread import ELEMENTS, PRODUCTS, spread
+from autopipe.schedules.spread import ELEMENTS, PRODUCTS, spread, spread_vectors
+from autopipe.schedules.write_out import write_out
 
 NAME: Final = "dot_product"
 VERSION: Final = 1
@@ -84,8 +94,8 @@ def match(sch: Schedule) -> Quantized | None:
     block, after = blocks[sums[0]], blocks[sums[0] + 1 :]
     spatial, reduced = _axes(block)
     weights = _weights(block, spatial[-1].var, reduced[-1].var)
-    extents = [int(axis.dom.extent) for axis in spatial]
-    alike = all(_shape(other) == extents for other in after[-1:])
+    extents = extents_of(block)
+    alike = all(extents_of(other) == extents for other in after[-1:])
     if weights is None or not alike or len(spatial) < _PLANE:
         return None
     operand, axes = weights
@@ -93,12 +103,12 @@ def match(sch: Schedule) -> Quantized | None:
         name=block.name_hint,
         before=tuple(other.name_hint for other in blocks[: sums[0]]),
         after=tuple(other.name_hint for other in after),
-        extents=tuple(extents),
+        extents=extents,
         depth=int(reduced[-1].dom.extent),
         operands=(_dtypes(block)[1 - operand], _dtypes(block)[operand]),
         weights=operand,
         axes=axes,
-        free=_is_free(sch, block.reads[operand].source),
+        free=any(block.reads[operand].source.same_as(each) for each in free(sch.mod["main"])),
     )
 
 
@@ -109,9 +119,9 @@ def settings(found: Quantized, hardware: Hardware) -> Iterator[Tile]:
         divides = found.depth % dot.group == 0 and columns % dot.lanes == 0
         if not divides or not dot.runs_on(hardware.features):
             continue
-        for vectors in _divisors(columns // dot.lanes, MAX_VECTORS):
+        for vectors in divisors(columns // dot.lanes, MAX_VECTORS):
             free = hardware.registers - vectors - 1  # for a row of weights and one broadcast value
-            for rows in _divisors(found.extents[-2], free // vectors):
+            for rows in divisors(found.extents[-2], free // vectors):
                 yield Tile(rows, vectors, dot.lanes, dot.name)
 
 
@@ -158,10 +168,7 @@ def _sum_in_registers(sch: Schedule, block: SBlockRV, spatial: int, dot: DotProd
     sch.unroll(vectors)
     sch.unroll(row)
     zeros = sch.decompose_reduction(block, every[0])
-    *_, row, vectors, lane = sch.get_loops(zeros)
-    sch.vectorize(lane)
-    sch.unroll(vectors)
-    sch.unroll(row)
+    write_out(sch, zeros, 3)
     sch.tensorize(sch.get_loops(block)[-2], dot.register())
 
 
@@ -172,10 +179,7 @@ def _prepare(sch: Schedule, block: SBlockRV) -> None:
         return
     if not sch.get_loops(block):
         return
-    *outer, last = sch.get_loops(block)
-    rest, vector = sch.split(last, [None, math.gcd(int(sch.get(last).extent), _LINE)])
-    spread(sch, block, sch.fuse(*outer, rest), ELEMENTS)
-    sch.vectorize(vector)
+    spread_vectors(sch, block, _LINE)
 
 
 def _pack(sch: Schedule, block: SBlockRV, found: Quantized, tile: tuple[int, int]) -> None:
@@ -190,7 +194,7 @@ def _pack(sch: Schedule, block: SBlockRV, found: Quantized, tile: tuple[int, int
     copy = sch.cache_read(block, found.weights, "global")
     sch.transform_layout(block, ("read", found.weights), tiled)
     if found.free:
-        sch.annotate(copy, "meta_schedule.layout_rewrite_preproc", True)  # noqa: FBT003 - TVM's way
+        sch.annotate(copy, MARK, True)  # noqa: FBT003 - TVM's way
     else:
         spread(sch, copy, sch.get_loops(copy)[0], ELEMENTS)
 
@@ -211,14 +215,14 @@ def _promise(tile: Tile, found: Quantized, hardware: Hardware) -> float:
     return dot.lanes * dot.group / dot.cost * hidden * busy * (1 + 0.02 * loads)
 
 
-def _divisors(extent: int, most: int) -> list[int]:
-    return [d for d in range(1, min(extent, max(1, most)) + 1) if extent % d == 0]
-
-
 def _is_sum_of_bytes(block: SBlock) -> bool:
-    whole = all(isinstance(axis.dom.extent, tvm.tirx.IntImm) for axis in block.iter_vars)
     bytes_ = len(block.reads) == _OPERANDS and all(each in _BYTES for each in _dtypes(block))
-    return whole and bytes_ and is_product(block) and str(block.writes[0].source.dtype) == "int32"
+    return (
+        is_static(block)
+        and bytes_
+        and is_product(block)
+        and str(block.writes[0].source.dtype) == "int32"
+    )
 
 
 def _weights(
@@ -242,15 +246,5 @@ def _axes(block: SBlock) -> tuple[list[tvm.tirx.IterVar], list[tvm.tirx.IterVar]
     return spatial, [axis for axis in block.iter_vars if axis.iter_type != SPATIAL]
 
 
-def _shape(block: SBlock) -> list[int]:
-    return [int(axis.dom.extent) for axis in block.iter_vars]
-
-
 def _dtypes(block: SBlock) -> list[str]:
     return [str(read.source.dtype) for read in block.reads]
-
-
-def _is_free(sch: Schedule, buffer: tvm.tirx.Buffer) -> bool:
-    function = sch.mod["main"]
-    free = (function.attrs or {}).get("layout_free_buffers", [])
-    return any(buffer.same_as(function.params[int(position)]) for position in free)

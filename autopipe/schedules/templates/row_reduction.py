@@ -13,7 +13,7 @@ from tvm.s_tir import SBlock, SBlockRealize, Schedule
 from tvm.s_tir.schedule import LoopRV, SBlockRV
 from tvm.tirx import For, Stmt
 
-from autopipe.schedules.blocks import bits, is_spatial
+from autopipe.schedules.blocks import bits, extents_of, is_spatial
 from autopipe.schedules.hardware import Hardware
 from autopipe.schedules.rows import (
     blocks_of,
@@ -28,7 +28,6 @@ from autopipe.schedules.rows import (
     sums_several,
     work,
 )
-from autopipe.schedules.tiling.product import extents_of
 
 NAME: Final = "row_reduction"
 VERSION: Final = 1

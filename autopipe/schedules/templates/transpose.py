@@ -14,6 +14,7 @@ from typing import Final
 from tvm.s_tir import Schedule
 from tvm.s_tir.schedule import LoopRV
 
+from autopipe.schedules.divisors import divisors
 from autopipe.schedules.hardware import Hardware
 from autopipe.schedules.movement import Movement, Piece, combined, innermost, recognize
 from autopipe.schedules.spread import ELEMENTS, spread
@@ -82,8 +83,8 @@ def settings(found: Crossing, hardware: Hardware) -> Iterator[Tile]:  # noqa: AR
     if found.interleaved:
         yield Tile(found.along.extent, found.inner.extent, "none")
         return
-    for read in _divisors(found.along.extent):
-        for written in _divisors(found.inner.extent):
+    for read in divisors(found.along.extent, MOST):
+        for written in divisors(found.inner.extent, MOST):
             if _is_vector(read):
                 yield Tile(read, written, "read")
             if _is_vector(written):
@@ -153,7 +154,3 @@ def _crossing(read: tuple[Piece, ...], found: Movement) -> Crossing | None:
 
 def _is_vector(extent: int) -> bool:
     return extent >= NARROW and extent & (extent - 1) == 0
-
-
-def _divisors(extent: int) -> list[int]:
-    return [d for d in range(1, min(extent, MOST) + 1) if extent % d == 0]

@@ -16,10 +16,13 @@ import tvm
 from tvm.s_tir import Schedule
 from tvm.s_tir.schedule import LoopRV, SBlockRV
 
+from autopipe.compiler.weights import MARK
 from autopipe.schedules.blocks import SPATIAL
+from autopipe.schedules.divisors import divisors
 from autopipe.schedules.hardware import Hardware
 from autopipe.schedules.spread import PRODUCTS, spread
 from autopipe.schedules.windows import Windows, inline_copies, recognize
+from autopipe.schedules.write_out import write_out
 
 NAME: Final = "window"
 VERSION: Final = 1
@@ -79,11 +82,11 @@ def settings(found: Windows, hardware: Hardware) -> Iterator[Tile]:
     """Yield every tile whose sums, input row and weights for it fit the registers."""
     lanes = hardware.lanes(found.bits)
     planes = max(1, len(found.extents) - _PAIR)
-    for columns in _divisors(found.extents[-1], MAX_VECTORS * lanes):
+    for columns in divisors(found.extents[-1], MAX_VECTORS * lanes):
         width = math.gcd(columns, lanes)
         if columns // width > MAX_VECTORS:
             continue
-        for rows in _divisors(_extent(found), hardware.registers):
+        for rows in divisors(_extent(found), hardware.registers):
             if columns == width == rows * width or _fits(found, rows, columns, hardware):
                 for shared in range(planes, planes + (1 if found.along else _PAIR + 1)):
                     yield Tile(rows, columns, width, shared)
@@ -143,9 +146,9 @@ def _reduce_in_registers(sch: Schedule, block: SBlockRV, found: Windows, tile: T
     sums = tile.rows * tile.columns // tile.width
     if sums * found.taps_across <= UNROLLED:
         _unroll(sch, across)
-    _unroll_and_vectorize(sch, block)
+    write_out(sch, block, 3)
     start = sch.decompose_reduction(block, [*others, *across][0])
-    _unroll_and_vectorize(sch, start)
+    write_out(sch, start, 3)
     if found.before and not found.along:
         sparse = _touched(found, tile.rows) > tile.rows * found.taps_across
         level = across if sparse or not others else others
@@ -157,16 +160,9 @@ def _reduce_in_registers(sch: Schedule, block: SBlockRV, found: Windows, tile: T
 def _read_row(sch: Schedule, block: SBlockRV, loop: LoopRV, width: int) -> None:
     """Prepare one row of the input, in registers too."""
     sch.compute_at(block, loop, preserve_unit_loops=True)
-    *_, row, column = sch.get_loops(block)
-    vectors, vector = sch.split(column, [None, width])
-    sch.vectorize(vector)
-    _unroll(sch, (vectors, row))
-
-
-def _unroll_and_vectorize(sch: Schedule, block: SBlockRV) -> None:
-    *_, row, vectors, vector = sch.get_loops(block)
-    sch.vectorize(vector)
-    _unroll(sch, (vectors, row))
+    *_, column = sch.get_loops(block)
+    sch.split(column, [None, width])
+    write_out(sch, block, 3)
 
 
 def _unroll(sch: Schedule, loops: Sequence[LoopRV]) -> None:
@@ -186,7 +182,7 @@ def _pack(sch: Schedule, block: SBlockRV, weights: int, columns: int) -> None:
         return [index[at] // columns, *others, index[at] % columns]
 
     sch.transform_layout(block, ("read", weights), tiled)
-    sch.annotate(copy, "meta_schedule.layout_rewrite_preproc", True)  # noqa: FBT003 - TVM's way
+    sch.annotate(copy, MARK, True)  # noqa: FBT003 - TVM's way
 
 
 def _promise(tile: Tile, found: Windows, hardware: Hardware) -> float:
@@ -226,7 +222,3 @@ def _fits(found: Windows, rows: int, columns: int, hardware: Hardware) -> bool:
 def _loads(found: Windows, rows: int) -> int:
     """Return how many vectors each vector of columns of a tile needs for a row of the input."""
     return _touched(found, rows) + (found.taps_across if found.weights is not None else 0)
-
-
-def _divisors(extent: int, most: int) -> list[int]:
-    return [d for d in range(1, min(extent, max(1, most)) + 1) if extent % d == 0]

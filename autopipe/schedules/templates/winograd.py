@@ -15,9 +15,11 @@ from tvm.s_tir import Schedule
 from tvm.s_tir.schedule import LoopRV, SBlockRV
 from tvm.tirx import Var
 
+from autopipe.schedules.divisors import divisors
 from autopipe.schedules.filtering_cost import BYTES, Blocking, Filtering, estimate
 from autopipe.schedules.hardware import Hardware
 from autopipe.schedules.spread import PRODUCTS, spread
+from autopipe.schedules.write_out import write_out
 
 NAME: Final = "winograd"
 VERSION: Final = 1
@@ -56,10 +58,10 @@ def match(sch: Schedule) -> Filtering | None:
 def settings(found: Filtering, hardware: Hardware) -> Iterator[Blocking]:
     """Yield every blocking whose sums fit the registers."""
     width = math.gcd(found.outputs, hardware.lanes(8 * BYTES))
-    for vectors in _divisors(found.outputs // width, MAX_VECTORS):
+    for vectors in divisors(found.outputs // width, MAX_VECTORS):
         columns = vectors * width
         free = hardware.registers - vectors - 1  # for a row of weights and one broadcast value
-        for rows in _divisors(found.tiles, free // vectors):
+        for rows in divisors(found.tiles, free // vectors):
             for tiles, parts, chunk in _blocks(found, hardware, rows, columns):
                 yield Blocking(tiles, parts, chunk, rows, columns, width)
 
@@ -68,19 +70,15 @@ def _blocks(
     found: Filtering, hardware: Hardware, rows: int, columns: int
 ) -> Iterator[tuple[int, int, int]]:
     """Yield tiles in a block, parts of the channels, and channels in a chunk."""
-    for many in _divisors(found.tiles // rows, MAX_TILES // rows):
-        for parts in _divisors(found.outputs // columns, hardware.cores):
-            for some in _divisors(found.outputs // parts // columns, MAX_CHUNK // columns):
+    for many in divisors(found.tiles // rows, MAX_TILES // rows):
+        for parts in divisors(found.outputs // columns, hardware.cores):
+            for some in divisors(found.outputs // parts // columns, MAX_CHUNK // columns):
                 yield many * rows, parts, some * columns
 
 
 def fill(found: Filtering, hardware: Hardware) -> Blocking:
     """Return the blocking of the least estimated time."""
     return min(settings(found, hardware), key=lambda knobs: estimate(found, knobs, hardware))
-
-
-def _divisors(extent: int, most: int) -> list[int]:
-    return [d for d in range(1, min(extent, max(1, most)) + 1) if extent % d == 0]
 
 
 def apply(sch: Schedule, found: Filtering, knobs: Blocking) -> None:
@@ -126,12 +124,8 @@ def _output(sch: Schedule, knobs: Blocking) -> tuple[LoopRV, LoopRV]:
     sch.reorder(block, part, chunk, tile, vectors, row, column, vector)
     job = sch.fuse(block, part)
     spread(sch, sch.get_sblock(_PRODUCT), job, PRODUCTS)
-    for name in (_TILE, _COLUMNS):
-        stage = sch.get_sblock(name)
-        sch.compute_at(stage, vectors, preserve_unit_loops=True)
-        sch.set_scope(stage, 0, "local")
-        _unroll_and_vectorize(sch, stage, 4)
-    _unroll_and_vectorize(sch, last, 3)
+    _follow(sch, (_TILE, _COLUMNS), vectors)
+    write_out(sch, last, 3)
     return job, chunk
 
 
@@ -147,15 +141,15 @@ def _product(sch: Schedule, knobs: Blocking, found: Filtering, chunk: LoopRV) ->
         channel, [None, knobs.columns // knobs.width, knobs.width]
     )
     sch.reorder(i, j, channels, tiles, row, vectors, vector)
-    _unroll_and_vectorize(sch, result, 3)
+    write_out(sch, result, 3)
     sch.compute_at(total, tiles, preserve_unit_loops=True)
     sch.set_scope(total, 0, "local")
     *_, row, channel, sums = sch.get_loops(total)
     sums, lane = sch.split(sums, [None, _lanes(found, knobs)])
     vectors, vector = sch.split(channel, [None, knobs.width])
     sch.reorder(sums, lane, row, vectors, vector)
-    _unroll_and_vectorize(sch, total, 3)
-    _unroll_and_vectorize(sch, sch.decompose_reduction(total, sums), 3)
+    write_out(sch, total, 3)
+    write_out(sch, sch.decompose_reduction(total, sums), 3)
 
 
 def _input(sch: Schedule, knobs: Blocking, found: Filtering, job: LoopRV) -> None:
@@ -171,22 +165,19 @@ def _input(sch: Schedule, knobs: Blocking, found: Filtering, job: LoopRV) -> Non
     i, j, tile, channel = sch.get_loops(last)[-4:]
     vectors, vector = sch.split(channel, [None, lanes])
     sch.reorder(tile, vectors, i, j, vector)
-    for name in (_ROWS, _PATCH):
+    _follow(sch, (_ROWS, _PATCH), vectors)
+    write_out(sch, last, 3)
+
+
+def _follow(sch: Schedule, names: tuple[str, ...], loop: LoopRV) -> None:
+    """Compute stages of a transform for an iteration of a loop, in registers."""
+    for name in names:
         stage = sch.get_sblock(name)
-        sch.compute_at(stage, vectors, preserve_unit_loops=True)
+        sch.compute_at(stage, loop, preserve_unit_loops=True)
         sch.set_scope(stage, 0, "local")
-        _unroll_and_vectorize(sch, stage, 4)
-    _unroll_and_vectorize(sch, last, 3)
+        write_out(sch, stage, 4)
 
 
 def _spread_positions(sch: Schedule, block: SBlockRV) -> None:
     """Keep positions an odd number of cache lines apart, or they would share a set of a cache."""
     sch.storage_align(block, 0, 1, 2 * _LINE // BYTES, _LINE // BYTES)
-
-
-def _unroll_and_vectorize(sch: Schedule, block: SBlockRV, count: int) -> None:
-    """Write out the innermost loops of a block, the last of them as a vector."""
-    *loops, vector = sch.get_loops(block)[-count:]
-    sch.vectorize(vector)
-    for loop in loops:
-        sch.unroll(loop)

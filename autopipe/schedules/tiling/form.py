@@ -5,9 +5,10 @@ from dataclasses import dataclass
 
 from tvm.s_tir import Schedule
 
-from autopipe.schedules.blocks import bits, is_copy, is_spatial
+from autopipe.compiler import weights
+from autopipe.schedules.blocks import bits, extents_of, is_copy, is_spatial
 from autopipe.schedules.tiling.lines import Lines, lines
-from autopipe.schedules.tiling.product import Product, extents_of
+from autopipe.schedules.tiling.product import Product
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +89,4 @@ def _lines(
     for copy in inlined:
         tried.compute_inline(tried.get_sblock(copy))
     product = Product.of(tried.get(tried.get_sblock(name)))
-    function = sch.mod["main"]
-    free = (function.attrs or {}).get("layout_free_buffers", [])
-    weights = [function.params[int(position)] for position in free]
-    return product, lines(product, weights) if product else None
+    return product, lines(product, weights.free(sch.mod["main"])) if product else None

@@ -8,6 +8,7 @@ from tvm.ir import Expr
 from tvm.script.ir_builder import IRBuilder
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 
+from autopipe.compiler.weights import MARK
 from autopipe.schedules.tiling.expressions import substitute
 from autopipe.schedules.tiling.nest import Nest
 
@@ -73,6 +74,6 @@ class Copy:
             T.reads(value)
             T.writes(self.buffer[tuple(index)])
             if nest.found.lines.free:
-                T.sblock_attr({"meta_schedule.layout_rewrite_preproc": True})
+                T.sblock_attr({MARK: True})
             T.buffer_store(self.buffer, value, index)
         return builder.get()

@@ -9,7 +9,7 @@ from tvm.ir import TensorLoad
 from tvm.s_tir import SBlock
 from tvm.sym import Analyzer
 
-from autopipe.schedules.blocks import SPATIAL
+from autopipe.schedules.blocks import SPATIAL, extents_of
 from autopipe.schedules.tiling.expressions import loads_of, occurrences, substitute
 
 
@@ -61,12 +61,6 @@ class Product:
         spatial, summed = self.copied(load)
         uses = math.prod([self.extents[i] for i in spatial] + [self.terms[i] for i in summed])
         return uses / math.prod(map(int, load.source.ty.shape))
-
-
-def extents_of(block: SBlock, *, spatial: bool = True) -> tuple[int, ...]:
-    """Return the extents of a block's spatial axes, or of the others; -1 where not constant."""
-    chosen = (a.dom.extent for a in block.iter_vars if (a.iter_type == SPATIAL) == spatial)
-    return tuple(int(e) if isinstance(e, tvm.tirx.IntImm) else -1 for e in chosen)
 
 
 def _added(block: SBlock) -> tvm.ir.Expr | None:
