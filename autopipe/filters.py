@@ -24,7 +24,7 @@ def dynamic(task: Task, _: Tasks) -> str | None:
 
 def opaque(task: Task, _: Tasks) -> str | None:
     """Drop tasks whose TIR no schedule rule can see into, such as sort or extern calls."""
-    if task.kind == "opaque" and not task.reductions:
+    if task.info.kind == "opaque" and not task.reductions:
         return "opaque: no schedulable block"
     return None
 

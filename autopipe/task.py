@@ -1,17 +1,8 @@
 """A tuning task as a plain value: what filters, the policy, tuning and reports know of it."""
 
-from pydantic import JsonValue
-
 from autopipe.config.frozen import Frozen
-
-
-class Tensor(Frozen, frozen=True):
-    """An argument of a task."""
-
-    shape: tuple[int, ...]
-    """Size of each dimension."""
-    dtype: str
-    """Element type, in TVM's spelling."""
+from autopipe.op_info import OpInfo
+from autopipe.tensor import Tensor
 
 
 class Task(Frozen, frozen=True):
@@ -27,13 +18,8 @@ class Task(Frozen, frozen=True):
     """Global names of all PrimFuncs of the lowered module that are this workload."""
     calls: int
     """How often one inference calls them."""
-    ops: tuple[str, ...]
-    """Relax ops inside, in dataflow order, without the `relax.` prefix."""
-    attributes: tuple[dict[str, JsonValue], ...] = ()
-    """Attributes of each of these ops, such as `{"strides": [1, 1], "groups": 1}`."""
-    kind: str
-    """The function's op pattern: elementwise, broadcast, injective, reduction,
-    out_elementwise_fusable or opaque."""
+    info: OpInfo
+    """What it computes, in operators; empty for a PrimFunc that no op was lowered to."""
     reductions: int
     """Reduction blocks inside; a task without any is simple."""
     inputs: tuple[Tensor, ...]

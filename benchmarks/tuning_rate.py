@@ -113,7 +113,7 @@ CONTENDERS: Mapping[str, Callable[[Path, int, Path], None]] = {
 def _convolutions(tasks: Path) -> list[Task]:
     documents = json.loads((tasks / "tasks.json").read_text(encoding="utf-8"))
     every = [Task.model_validate(document) for document in documents]
-    return [task for task in every if task.dropped is None and "nn.conv2d" in task.ops]
+    return [task for task in every if task.dropped is None and "nn.conv2d" in task.info.names]
 
 
 def _workload(tasks: Path, task: Task) -> str:

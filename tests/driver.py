@@ -12,6 +12,7 @@ from typing import ClassVar
 
 import autopipe.stages
 from autopipe.config import Pipeline
+from autopipe.op_info import Op, OpInfo
 from autopipe.pipeline.stage import Context, Facet, Kind, Need, Stage
 from autopipe.task import Task
 from tests.pipeline.fakes import Act, Fake, Read
@@ -34,8 +35,8 @@ class Tasks(Fake, frozen=True):
     def run(self, ctx: Context) -> str:
         task = Task(
             index=0, name="fused_dense", workload="0" * 16, functions=("fused_dense",), calls=2,
-            ops=("matmul",), kind="out_elementwise_fusable", reductions=1, inputs=(), outputs=(),
-            flops=1e6, bytes=64, dropped=None,
+            info=OpInfo(kind="out_elementwise_fusable", ops=(Op(name="matmul"),)), reductions=1,
+            inputs=(), outputs=(), flops=1e6, bytes=64, dropped=None,
         )  # fmt: skip
         (ctx.out / "tasks.json").write_text(f"[{task.model_dump_json()}]")
         return "1 task"

@@ -2,14 +2,18 @@ import pytest
 
 from autopipe import config
 from autopipe.filters import apply_filters
-from autopipe.task import Task, Tensor
+from autopipe.op_info import Op, OpInfo
+from autopipe.task import Task
+from autopipe.tensor import Tensor
+
+CONV = OpInfo(kind="out_elementwise_fusable", ops=(Op(name="nn.conv2d"),))
 
 
 def task(**changes):
     tensor = Tensor(shape=(1, 8), dtype="float32")
     values = {
         "index": 0, "name": "fused_conv2d", "workload": "0" * 16, "functions": ("fused_conv2d",),
-        "calls": 1, "ops": ("nn.conv2d",), "kind": "out_elementwise_fusable", "reductions": 1,
+        "calls": 1, "info": CONV, "reductions": 1,
         "inputs": (tensor,), "outputs": (tensor,), "flops": 1e6, "bytes": 64, "dropped": None,
     }  # fmt: skip
     return Task(**(values | changes))
@@ -26,7 +30,7 @@ def test_a_reduction_with_work_is_kept():
 @pytest.mark.parametrize(
     ("changes", "word"),
     [
-        ({"reductions": 0, "kind": "injective"}, "simple"),
+        ({"reductions": 0, "info": OpInfo(kind="injective")}, "simple"),
         ({"inputs": (Tensor(shape=(-1, 8), dtype="float32"),)}, "dynamic"),
         ({"outputs": (Tensor(shape=(-1,), dtype="float32"),)}, "dynamic"),
         ({"flops": 99_999.0}, "small"),
@@ -42,13 +46,13 @@ def test_work_at_the_limit_is_kept():
 
 
 def test_include_simple_task_brings_back_what_only_moves_data():
-    simple = {"reductions": 0, "kind": "injective", "flops": 0.0}
+    simple = {"reductions": 0, "info": OpInfo(kind="injective"), "flops": 0.0}
     assert reason(simple, include_simple_task=True) is None
     assert reason({"flops": 1.0}, include_simple_task=True).startswith("small")
 
 
 def test_opaque_functions_are_never_tasks():
-    opaque = {"reductions": 0, "kind": "opaque"}
+    opaque = {"reductions": 0, "info": OpInfo(kind="opaque")}
     assert reason(opaque, include_simple_task=True).startswith("opaque")
     assert reason(opaque).startswith("opaque")
 

@@ -68,4 +68,4 @@ def test_tasks_are_extracted_the_simple_ones_too(store):
     assert len(tasks) >= 4
     assert all(task.dropped is None for task in tasks)
     assert sum(task.share for task in tasks) == pytest.approx(1.0)
-    assert any("out_dtype" in each for task in tasks for each in task.attributes)
+    assert any("out_dtype" in op.attributes for task in tasks for op in task.info.ops)

@@ -11,10 +11,11 @@ import math
 import tvm
 from tvm import relax
 
-from autopipe.compiler.op_info import PATTERNS, bindings, callee
+from autopipe.compiler.calls import bindings, callee
+from autopipe.op_info import KINDS
 
 _BROADCAST, _INJECTIVE, _PRODUCT = map(
-    PATTERNS.index, ("broadcast", "injective", "out_elementwise_fusable")
+    KINDS.index, ("broadcast", "injective", "out_elementwise_fusable")
 )
 
 _PATTERN = "op_pattern"

@@ -1,10 +1,10 @@
-"""Which Relax ops a PrimFunc came from, kept beside it when lowering would forget them.
+"""Op information on PrimFuncs: read off the Relax ops, carried through lowering and fusion.
 
-The question is the one of the Relax discussion "Extract Op Info from Primfunc": a pass that works
-on TIR wants the operator's name and attributes.
+It is read after layout conversion, from what is legalized next, so that shapes, layouts and
+attributes are those that the loops are made from.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,28 +12,52 @@ import tvm
 from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
+from autopipe.compiler.calls import bindings, callee
+from autopipe.compiler.literals import attributes, literal, tensors
 from autopipe.compiler.rewrite import rewrite_main
-
-OpInfo = dict[str, Any]
-"""One op: `{"op": "nn.conv2d", "attrs": {"strides": [1, 1], ...}}`."""
-
-PATTERNS = (
-    "elementwise", "broadcast", "injective", "reduction", "out_elementwise_fusable",
-    "unused", "unused", "tuple", "opaque",
+from autopipe.op_info import (
+    ATTRIBUTE,
+    KINDS,
+    Argument,
+    Fields,
+    Op,
+    OpInfo,
+    Parameter,
+    Result,
 )  # fmt: skip
-"""TVM's op pattern kinds, by number; a fused function has the largest of its parts."""
 
-_OPAQUE = PATTERNS.index("opaque")
+_PATTERN = "op_pattern"
+_OPAQUE = KINDS.index("opaque")
 
 
 @dataclass(frozen=True, slots=True)
-class FunctionInfo:
-    """What a PrimFunc came from."""
+class Part:
+    """What one call of a PrimFunc computes, before fusion."""
 
-    ops: tuple[OpInfo, ...]
-    """Its ops in dataflow order."""
+    op: Op
+    """Its parameters are the arguments of the call."""
     pattern: int
-    """Its op pattern kind, an index into `PATTERNS`."""
+    """An index into `KINDS`."""
+
+
+Site = tuple[str, ...]
+"""A call by the names of its function and of the variables it is given."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What the calls of a module compute.
+
+    Fusion gives new names to what its functions return, and to nothing that is read inside them.
+    """
+
+    by_name: Mapping[str, Part]
+    """By the variable that the call is bound to."""
+    by_site: Mapping[Site, Part]
+
+    def of(self, binding: relax.Binding) -> Part:
+        """Return what a call computes, inside a function that `FuseOps` made or outside of any."""
+        return self.by_site.get(_site(binding.value)) or self.by_name[binding.var.name]
 
 
 @mutator
@@ -42,100 +66,173 @@ class _NameBindings(PyExprMutator):
 
     def __init__(self, module: tvm.IRModule) -> None:
         super().__init__(module)
-        self.ops: dict[str, OpInfo] = {}
+        self.ops: dict[str, relax.Expr] = {}
+        self._taken = {param.name for param in module["main"].params}
 
     def visit_var_binding_(self, binding: relax.VarBinding) -> None:
         value = self.visit_expr(binding.value)
         name = f"op{len(self.ops)}"
-        self.ops[name] = _describe(value)
+        while name in self._taken:
+            name += "_"
+        self.ops[name] = value
         kind = relax.DataflowVar if isinstance(binding.var, relax.DataflowVar) else relax.Var
         renamed = kind(name, binding.var.ty)
         self.builder_.emit_normalized(relax.VarBinding(renamed, value))
         self.set_var_remap(binding.var, renamed)
 
 
-def name_ops(module: tvm.IRModule) -> tuple[tvm.IRModule, Mapping[str, OpInfo]]:
-    """Return the module with uniquely named bindings in `main`, and the op of each name."""
+def name_ops(module: tvm.IRModule) -> tuple[tvm.IRModule, Mapping[str, relax.Expr]]:
+    """Return the module with uniquely named bindings in `main`, and what each name is bound to."""
     naming = _NameBindings(module)
     return rewrite_main(naming, module), naming.ops
 
 
-def ops_by_function(
-    legalized: tvm.IRModule, ops: Mapping[str, OpInfo]
-) -> Mapping[str, FunctionInfo]:
-    """Return the ops behind each PrimFunc of a legalized, not yet fused module.
+def parts(legalized: tvm.IRModule, ops: Mapping[str, relax.Expr]) -> Parts:
+    """Return what each call of a PrimFunc in `main` computes.
 
     A legalization may take several bindings; those before a named one belong to its op.
     """
-    found: dict[str, FunctionInfo] = {}
-    pending: list[str] = []
+    names: dict[str, Part] = {}
+    sites: dict[Site, Part] = {}
+    pending: list[relax.Binding] = []
     for binding in bindings(legalized["main"]):
-        called = callee(binding.value)
-        if called is not None:
-            pending.append(called)
-        info = ops.get(binding.var.name)
-        if info is None:
+        if callee(binding.value) is not None:
+            pending.append(binding)
+        if binding.var.name not in ops:
             continue
-        for function in pending:
-            attrs = legalized[function].attrs
-            pattern = attrs.get("op_pattern", _OPAQUE) if attrs else _OPAQUE
-            found.setdefault(function, FunctionInfo((info,) if info["op"] else (), int(pattern)))
+        for each in pending:
+            op = _op(ops[binding.var.name], each.value, ops)
+            whole = op.model_copy(update={"whole": len(pending) == 1})
+            part = Part(whole, _pattern(legalized, each.value))
+            names[each.var.name] = sites[_site(each.value)] = part
         pending = []
+    return Parts(names, sites)
+
+
+def describe(fused: tvm.IRModule, known: Parts) -> dict[str, OpInfo]:
+    """Return the op information of each function that `main` calls after `FuseOps`."""
+    found: dict[str, OpInfo] = {}
+    for binding in bindings(fused["main"]):
+        value = binding.value
+        called = callee(value)
+        if called is not None:
+            part = known.of(binding)
+            results = tuple(Result(op=0, output=i) for i in range(len(part.op.outputs)))
+            info = OpInfo(kind=KINDS[part.pattern], ops=(part.op,), results=results)
+            found.setdefault(called, info)
+        elif isinstance(value, relax.Call) and isinstance(value.op, tvm.ir.GlobalVar):
+            function = fused[value.op]
+            if isinstance(function, relax.Function) and value.op.name_hint not in found:
+                found[value.op.name_hint] = _Flow(function, known).info()
     return found
 
 
-def ops_of_fused(
-    fused: tvm.IRModule, ops: Mapping[str, FunctionInfo]
-) -> Mapping[str, FunctionInfo]:
-    """Return the ops of each function after `FuseOps`, in dataflow order."""
-    merged = dict(ops)
-    for global_var, function in fused.functions_items():
-        if not isinstance(function, relax.Function) or global_var.name_hint == "main":
-            continue
-        parts = [ops[name] for name in callees(function) if name in ops]
-        merged[global_var.name_hint] = FunctionInfo(
-            tuple(info for part in parts for info in part.ops),
-            max((part.pattern for part in parts), default=_OPAQUE),
-        )
-    return merged
+def carry(module: tvm.IRModule, infos: Mapping[str, OpInfo]) -> tvm.IRModule:
+    """Return the module with the op information of its PrimFuncs as an attribute of each."""
+    for name, info in infos.items():
+        variable = module.get_global_var(name)
+        text = info.model_dump_json()
+        module.update_func(variable, module[variable].with_attr(ATTRIBUTE, text))
+    return module
 
 
-def callees(function: relax.Function) -> list[str]:
-    """Return the PrimFunc of each `call_tir` of a function, in order."""
-    called = (callee(binding.value) for binding in bindings(function))
-    return [name for name in called if name is not None]
+def carried(function: tvm.tirx.PrimFunc) -> OpInfo:
+    """Return the op information that a PrimFunc carries, or that nothing is known of it."""
+    attrs = function.attrs or {}
+    if ATTRIBUTE in attrs:
+        return OpInfo.model_validate_json(str(attrs[ATTRIBUTE]))
+    return OpInfo(kind=KINDS[int(attrs.get(_PATTERN, _OPAQUE))])
 
 
-def bindings(function: relax.Function) -> list[relax.Binding]:
-    """Return the bindings of a function, in order."""
-    return [binding for block in function.body.blocks for binding in block.bindings]
+class _Flow:
+    """How the ops of a fused function feed each other."""
+
+    def __init__(self, function: relax.Function, known: Parts) -> None:
+        self._function = function
+        self._known = known
+        self._values: dict[str, tuple[Argument, ...]] = {}
+        self._ops: list[Op] = []
+        self._patterns: list[int] = []
+
+    def info(self) -> OpInfo:
+        count = 0
+        for param in self._function.params:
+            width = len(tensors(param.ty))
+            self._values[param.name] = tuple(Parameter(parameter=count + i) for i in range(width))
+            count += width
+        for binding in bindings(self._function):
+            self._values[binding.var.name] = tuple(self._computed(binding))
+        kind = KINDS[max(self._patterns, default=_OPAQUE)]
+        results = tuple(self._resolve(self._function.body.body))
+        return OpInfo(kind=kind, ops=tuple(self._ops), results=results)
+
+    def _computed(self, binding: relax.Binding) -> Iterator[Argument]:
+        """Yield what a binding stands for, an argument for each of its tensors."""
+        value = binding.value
+        if callee(value) is None:
+            yield from self._resolve(value)
+            return
+        part = self._known.of(binding)
+        given = [found for each in value.args[1] for found in self._resolve(each)]
+        filled = tuple(_filled(argument, given) for argument in part.op.arguments)
+        for output in range(len(part.op.outputs)):
+            yield Result(op=len(self._ops), output=output)
+        self._ops.append(part.op.model_copy(update={"arguments": filled}))
+        self._patterns.append(part.pattern)
+
+    def _resolve(self, value: relax.Expr) -> Sequence[Argument]:
+        if isinstance(value, relax.Tuple):
+            return [found for field in value.fields for found in self._resolve(field)]
+        if isinstance(value, relax.TupleGetItem):
+            return [self._resolve(value.tuple_value)[value.index]]
+        if isinstance(value, relax.Var):
+            return self._values[value.name]
+        return [literal(value)]
 
 
-def callee(value: relax.Expr) -> str | None:
-    """Return the name of the PrimFunc that a `call_tir` calls; None for any other value."""
-    if isinstance(value, relax.Call) and getattr(value.op, "name", "") == "relax.call_tir":
-        return str(value.args[0].name_hint)
-    return None
+def _filled(argument: Argument, given: Sequence[Argument]) -> Argument:
+    """Put what a call is given in the place of its parameters."""
+    if isinstance(argument, Fields):
+        return Fields.model_validate({"fields": [_filled(each, given) for each in argument.fields]})
+    return given[argument.parameter] if isinstance(argument, Parameter) else argument
 
 
-def _describe(value: relax.Expr) -> OpInfo:
-    if not isinstance(value, relax.Call) or not isinstance(value.op, tvm.ir.Op):
-        return {"op": "", "attrs": {}}
-    return {"op": value.op.name.removeprefix("relax."), "attrs": _attributes(value.attrs)}
+def _op(value: relax.Expr, call: relax.Call, ops: Mapping[str, relax.Expr]) -> Op:
+    """Describe the op whose legalization is a call, over the arguments of that call."""
+    own = value.op if isinstance(value, relax.Call) and isinstance(value.op, tvm.ir.Op) else None
+    if own is None or callee(value) is not None:
+        every = tuple(Parameter(parameter=i) for i in range(len(call.args[1])))
+        stated = {"function": str(call.args[0].name_hint)}
+        return Op(name="call_tir", attributes=stated, arguments=every, outputs=tensors(call.ty))
+    left = list(enumerate(call.args[1]))
+
+    def found(arg: relax.Expr) -> Any:  # noqa: ANN401 - an Argument; fields are no tuples themselves
+        bound = ops.get(arg.name) if isinstance(arg, relax.Var) else None
+        tuple_ = next((each for each in (arg, bound) if isinstance(each, relax.Tuple)), None)
+        if tuple_ is not None:
+            return Fields(fields=tuple(map(found, tuple_.fields)))
+        place = next((each for each in left if _same(each[1], arg)), None)
+        if place is None:
+            return literal(arg)
+        left.remove(place)
+        return Parameter(parameter=place[0])
+
+    return Op(
+        name=own.name.removeprefix("relax."), attributes=attributes(value.attrs),
+        arguments=tuple(map(found, value.args)), outputs=tensors(call.ty),
+    )  # fmt: skip
 
 
-def _attributes(attrs: Any) -> dict[str, Any]:  # noqa: ANN401 - TVM's attribute classes share no type
-    if attrs is None:
-        return {}
-    fields = type(attrs).__tvm_ffi_type_info__.fields
-    return {field.name: _plain(getattr(attrs, field.name)) for field in fields}
+def _site(call: relax.Call) -> Site:
+    return callee(call) or "", *(getattr(arg, "name", "") for arg in call.args[1])
 
 
-def _plain(value: Any) -> Any:  # noqa: ANN401 - whatever an attribute holds, as JSON
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    if isinstance(value, tvm.tirx.IntImm | tvm.tirx.FloatImm):
-        return value.value
-    if hasattr(value, "__len__") and hasattr(value, "__getitem__") and not hasattr(value, "items"):
-        return [_plain(item) for item in value]
-    return str(value)
+def _same(given: relax.Expr, arg: relax.Expr) -> bool:
+    if isinstance(given, relax.Var) and isinstance(arg, relax.Var):
+        return bool(given.name == arg.name)
+    return bool(given.same_as(arg))
+
+
+def _pattern(module: tvm.IRModule, call: relax.Call) -> int:
+    attrs = module[call.args[0]].attrs or {}
+    return int(attrs.get(_PATTERN, _OPAQUE))

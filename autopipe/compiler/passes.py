@@ -32,16 +32,6 @@ class Optimized:
     """Layouts and transposes that are left."""
 
 
-@dataclass(frozen=True, slots=True)
-class Lowered:
-    """A module of fused PrimFuncs."""
-
-    module: tvm.IRModule
-    """`main` calls PrimFuncs only; weights it passes to them are marked free in layout."""
-    functions: Mapping[str, op_info.FunctionInfo]
-    """What each PrimFunc came from."""
-
-
 def optimize(
     module: tvm.IRModule,
     inputs: int,
@@ -79,9 +69,10 @@ def optimize(
 
 def lower(
     module: tvm.IRModule, target: tvm.target.Target, *, fast_algorithms: bool = True
-) -> Lowered:
-    """Legalize ops to PrimFuncs and fuse them, keeping what each PrimFunc came from.
+) -> tvm.IRModule:
+    """Legalize ops to PrimFuncs and fuse them; each says what it came from in `op_info`.
 
+    `main` of the result calls PrimFuncs only; weights it passes to them are marked free in layout.
     `fast_algorithms` allows elementary functions that round differently from libm's.
     Raises ModelError naming the ops that TVM can not lower.
     """
@@ -91,21 +82,17 @@ def lower(
         legalized = keep_growth_apart(transform.AnnotateTIROpPattern()(legalize(named)))
         if stuck := unlowered(legalized):
             raise ModelError(f"TVM has no compute for {', '.join(stuck)} as this model uses it")
-        by_function = op_info.ops_by_function(legalized, ops)
+        parts = op_info.parts(legalized, ops)
         # Phase 2: fusion
         fused = _sequence(transform.FoldConstant(), transform.FuseOps())(legalized)
-        functions = op_info.ops_of_fused(fused, by_function)
+        infos = op_info.describe(fused, parts)
         # Phase 3: one PrimFunc a fused function, its weights free in layout
         merged = _sequence(transform.FuseTIR(), transform.DeadCodeElimination())(fused)
         lowered = _sequence(
             transform.AttachAttrLayoutFreeBuffers(),
             transform.DeadCodeElimination(),
-        )(merged)
-    # that last pass renames what it touches, in a `main` of the same calls
-    names = zip(op_info.callees(lowered["main"]), op_info.callees(merged["main"]), strict=True)
-    if fast_algorithms and target.kind.name == "llvm":
-        lowered = elementary.mark(lowered)
-    return Lowered(lowered, {new: functions[old] for new, old in names if old in functions})
+        )(op_info.carry(merged, infos))
+    return elementary.mark(lowered) if fast_algorithms and target.kind.name == "llvm" else lowered
 
 
 def _sequence(*passes: tvm.transform.Pass) -> tvm.transform.Sequential:

@@ -22,7 +22,7 @@ from autopipe.compiler.cuda_runtime import load as load_cuda
 from autopipe.config.frozen import Frozen
 from autopipe.config.model import DType
 from autopipe.errors import ConfigError, SetupError, StageError
-from autopipe.task import Tensor
+from autopipe.tensor import Tensor
 
 ALIGNMENT = 64
 """Bytes; TVM compiles loads and stores that fault on anything less."""

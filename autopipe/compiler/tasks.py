@@ -12,11 +12,14 @@ import tvm
 import tvm_ffi
 from tvm.s_tir.analysis import estimate_tir_flops
 
+from autopipe.compiler.calls import callees
 from autopipe.compiler.module_io import prim_funcs
-from autopipe.compiler.op_info import PATTERNS, FunctionInfo, callees
-from autopipe.task import Task, Tensor
+from autopipe.compiler.op_info import carried
+from autopipe.op_info import ATTRIBUTE, OpInfo
+from autopipe.task import Task
+from autopipe.tensor import Tensor
 
-_NAMING = ("global_symbol", "op_pattern")
+_NAMING = ("global_symbol", "op_pattern", ATTRIBUTE)
 """Attributes that name or describe a PrimFunc without changing what it computes."""
 
 _MASK = 2**64 - 1
@@ -41,9 +44,7 @@ def workload(function: tvm.tirx.PrimFunc) -> Workload:
     )
 
 
-def extract_tasks(
-    lowered: tvm.IRModule, functions: Mapping[str, FunctionInfo]
-) -> tuple[list[Task], dict[str, tvm.IRModule]]:
+def extract_tasks(lowered: tvm.IRModule) -> tuple[list[Task], dict[str, tvm.IRModule]]:
     """Return the tasks of a lowered module by first use, and the module of each workload.
 
     PrimFuncs that are structurally equal are one task whose `calls` add up.
@@ -56,9 +57,8 @@ def extract_tasks(
         found = _distinct(workload(bodies[name]), workloads)
         workloads.setdefault(found.identity, found)
         names.setdefault(found.identity, []).append(name)
-    unknown = FunctionInfo((), PATTERNS.index("opaque"))
     tasks = [
-        _task(index, workloads[identity], same, functions.get(same[0], unknown)).model_copy(
+        _task(index, workloads[identity], same, carried(bodies[same[0]])).model_copy(
             update={"calls": sum(calls[name] for name in same)}
         )
         for index, (identity, same) in enumerate(names.items())
@@ -74,7 +74,7 @@ def _distinct(new: Workload, known: Mapping[str, Workload]) -> Workload:
     return _distinct(Workload(f"{int(new.identity, 16) + 1 & _MASK:016x}", new.module), known)
 
 
-def _task(index: int, found: Workload, names: Sequence[str], info: FunctionInfo) -> Task:
+def _task(index: int, found: Workload, names: Sequence[str], info: OpInfo) -> Task:
     blocks = _sblocks(found.module)
     written = [region.source for block in blocks for region in block.writes]
     params = found.module["main"].params
@@ -87,9 +87,7 @@ def _task(index: int, found: Workload, names: Sequence[str], info: FunctionInfo)
         workload=found.identity,
         functions=tuple(names),
         calls=1,
-        ops=tuple(op["op"] for op in info.ops),
-        attributes=tuple(op["attrs"] for op in info.ops),
-        kind=PATTERNS[info.pattern],
+        info=info,
         reductions=sum(map(_is_reduction, blocks)),
         inputs=tuple(tensor for tensor, out in tensors if not out),
         outputs=tuple(tensor for tensor, out in tensors if out),

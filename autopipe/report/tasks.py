@@ -4,7 +4,8 @@ from collections.abc import Iterable, Sequence
 
 from autopipe.report.escape import escape
 from autopipe.report.units import count
-from autopipe.task import Task, Tensor
+from autopipe.task import Task
+from autopipe.tensor import Tensor
 
 WIDTH = 80
 _HEADER = ("#", "share", "calls", "FLOPs", "bytes", "kind")
@@ -28,7 +29,7 @@ def table(tasks: Sequence[Task]) -> str:
 
 
 def _cells(task: Task) -> tuple[str, ...]:
-    kind = escape(_KINDS.get(task.kind, task.kind), 12)
+    kind = escape(_KINDS.get(task.info.kind, task.info.kind), 12)
     return (
         str(task.index), f"{task.share:.1%}", str(task.calls), count(task.flops),
         count(task.bytes), kind,

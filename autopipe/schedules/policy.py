@@ -7,15 +7,13 @@ from typing import Final, NamedTuple
 
 from autopipe.config.match import Match
 from autopipe.config.schedules import Rule
+from autopipe.op_info import Op
 from autopipe.schedules.implementation import DIRECT
 from autopipe.task import Task
 
 _ALONE: Final = {"ansor": (DIRECT,)}
 """What an engine is for unless it is asked otherwise: sketches tile what they find by themselves,
 and the stages of a fast algorithm only multiply what has to be measured."""
-
-_LAYOUTS: Final = ("data_layout", "layout")
-"""Attributes in which Relax ops keep the layout of their data."""
 
 
 class Contender(NamedTuple):
@@ -63,7 +61,7 @@ def matches(match: Match, task: Task, share: float) -> bool:
     tensors = (*task.inputs, *task.outputs)
     return (
         _op_fits(match, task)
-        and match.kind in (None, task.kind)
+        and match.kind in (None, task.info.kind)
         and (match.dtype is None or any(tensor.dtype == match.dtype for tensor in tensors))
         and (match.shape is None or any(_shape_fits(match.shape, t.shape) for t in tensors))
         and share >= (match.share or 0.0)
@@ -72,13 +70,11 @@ def matches(match: Match, task: Task, share: float) -> bool:
 
 def _op_fits(match: Match, task: Task) -> bool:
     """Tell whether one op has the name, the attributes and the layout, all three."""
-    ops = task.ops or ("",)
-    attributes = task.attributes or ({},) * len(ops)
     return any(
-        fnmatchcase(op, match.op)
-        and all(_same(has.get(name), value) for name, value in match.attributes.items())
-        and (match.layout is None or match.layout in (has.get(name) for name in _LAYOUTS))
-        for op, has in zip(ops, attributes, strict=True)
+        fnmatchcase(op.name, match.op)
+        and all(_same(op.attributes.get(name), value) for name, value in match.attributes.items())
+        and match.layout in (None, op.layout)
+        for op in task.info.ops or (Op(name=""),)
     )
 
 

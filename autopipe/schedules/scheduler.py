@@ -84,5 +84,7 @@ def _gain(standing: Standing, standings: Sequence[Standing]) -> float:
 def _reached(standing: Standing, standings: Sequence[Standing]) -> float:
     """Return the seconds the task would take at the speed of the best task with the same ops."""
     flops = standing.task.flops
-    similar = [s for s in standings if s.task.ops == standing.task.ops and s.task.flops > 0]
+    similar = [
+        s for s in standings if s.task.info.names == standing.task.info.names and s.task.flops > 0
+    ]
     return min((flops * s.best / s.task.flops for s in similar), default=math.inf)

@@ -1,6 +1,5 @@
 """Stage `lower`: ops become fused PrimFuncs, the one module that tuning and build share."""
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import ClassVar, Self
 
@@ -12,7 +11,7 @@ class Lower(Stage, frozen=True):
     """Legalize and fuse."""
 
     name: ClassVar[str] = "lower"
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     produces: ClassVar[Kind] = Kind.LOWERED
     needs: ClassVar[dict[str, Need]] = {"optimize": Need(Kind.MODULE)}
     reads: ClassVar[frozenset[Facet]] = frozenset({Facet.TVM, Facet.TARGET})
@@ -26,14 +25,12 @@ class Lower(Stage, frozen=True):
         return cls(fast_algorithms=pipeline.numerics.fast_algorithms)
 
     def run(self, ctx: Context) -> str:
-        """Write the lowered module, and which ops each PrimFunc came from."""
+        """Write the lowered module; its PrimFuncs say which ops they came from."""
         from autopipe.compiler import module_io, passes
         from autopipe.compiler.target import tvm_target
 
         module = module_io.load_module(ctx.inputs["optimize"] / "module.json")
         target = tvm_target(ctx.facts[Facet.TARGET])
         lowered = passes.lower(module, target, fast_algorithms=self.fast_algorithms)
-        functions = {name: asdict(info) for name, info in lowered.functions.items()}
-        module_io.save_module(lowered.module, ctx.out / "module.json")
-        module_io.save_json(functions, ctx.out / "functions.json")
-        return f"{len(module_io.prim_funcs(lowered.module))} fused functions"
+        module_io.save_module(lowered, ctx.out / "module.json")
+        return f"{len(module_io.prim_funcs(lowered))} fused functions"

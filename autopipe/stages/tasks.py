@@ -1,6 +1,5 @@
 """Stage `tasks`: extract the tuning tasks and drop those not worth tuning, each for a reason."""
 
-import json
 from pathlib import Path
 from typing import ClassVar, Self
 
@@ -14,7 +13,7 @@ class Tasks(Stage, frozen=True):
     """Extract and filter the tuning tasks."""
 
     name: ClassVar[str] = "tasks"
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     produces: ClassVar[Kind] = Kind.TASKS
     needs: ClassVar[dict[str, Need]] = {"lower": Need(Kind.LOWERED)}
     reads: ClassVar[frozenset[Facet]] = frozenset({Facet.TVM, Facet.TARGET})
@@ -30,20 +29,12 @@ class Tasks(Stage, frozen=True):
     def run(self, ctx: Context) -> str:
         """Write the table of tasks, and a module for each workload."""
         from autopipe.compiler import module_io
-        from autopipe.compiler.op_info import FunctionInfo
         from autopipe.compiler.tasks import extract_tasks
         from autopipe.schedules.conditions import Conditions
         from autopipe.schedules.roofline import with_shares
 
-        source = ctx.inputs["lower"]
-        described = json.loads((source / "functions.json").read_text(encoding="utf-8"))
-        functions = {
-            name: FunctionInfo(tuple(info["ops"]), info["pattern"])
-            for name, info in described.items()
-        }
-        extracted, workloads = extract_tasks(
-            module_io.load_module(source / "module.json"), functions
-        )
+        lowered = module_io.load_module(ctx.inputs["lower"] / "module.json")
+        extracted, workloads = extract_tasks(lowered)
         conditions = Conditions.of(ctx.facts[Facet.TARGET], fast_algorithms=True)
         tasks = apply_filters(with_shares(extracted, conditions.hardware), self.filters)
         kept = sum(task.dropped is None for task in tasks)

@@ -15,9 +15,9 @@ def built(module):
     lowered = passes.lower(optimized.module, graphs.TARGET)
     scheduled = {
         name: default.schedule(tasks.workload(function).module, graphs.TARGET)
-        for name, function in module_io.prim_funcs(lowered.module)
+        for name, function in module_io.prim_funcs(lowered)
     }
-    return optimized, build.build(lowered.module, scheduled, graphs.TARGET)
+    return optimized, build.build(lowered, scheduled, graphs.TARGET)
 
 
 def test_the_library_computes_what_the_module_says(tmp_path):

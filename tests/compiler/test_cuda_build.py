@@ -24,7 +24,7 @@ from tests.compiler.cuda_graphs import CONDITIONS, TARGET, needs_nvcc
 @pytest.fixture(scope="module")
 def lowered():
     optimized = passes.optimize(graphs.convolution(), 1, graphs.NHWC, TARGET, print)
-    return passes.lower(optimized.module, TARGET).module
+    return passes.lower(optimized.module, TARGET)
 
 
 @pytest.fixture(scope="module")

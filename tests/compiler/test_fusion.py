@@ -1,6 +1,6 @@
 from tvm import relax
 
-from autopipe.compiler import passes
+from autopipe.compiler import module_io, op_info, passes
 from tests.compiler import graphs
 
 
@@ -21,7 +21,7 @@ def gated(shape):
 def fused(module):
     optimized = passes.optimize(module, 2, {}, graphs.TARGET, print)
     lowered = passes.lower(optimized.module, graphs.TARGET)
-    return {tuple(op["op"] for op in info.ops) for info in lowered.functions.values()}
+    return {op_info.carried(function).names for _, function in module_io.prim_funcs(lowered)}
 
 
 def test_what_spreads_a_small_result_over_a_large_tensor_stays_apart():

@@ -1,6 +1,6 @@
 import pytest
 
-from autopipe.compiler import module_io, passes, tasks
+from autopipe.compiler import module_io, op_info, passes, tasks
 from autopipe.errors import ModelError
 from tests.compiler import graphs
 
@@ -10,18 +10,19 @@ def lowered(**kwargs):
     return passes.lower(optimized.module, graphs.TARGET)
 
 
+def infos(module):
+    return [op_info.carried(function) for _, function in module_io.prim_funcs(module)]
+
+
 def test_every_function_knows_its_ops_in_order():
-    result = lowered()
-    names = [name for name, _ in module_io.prim_funcs(result.module)]
-    assert sorted(result.functions) == names
-    ops = {tuple(op["op"] for op in info.ops) for info in result.functions.values()}
+    ops = {info.names for info in infos(lowered())}
     assert ("nn.conv2d", "add", "nn.relu") in ops
     assert ("nn.conv2d", "multiply") in ops
 
 
 def test_attributes_are_those_of_the_converted_op():
-    infos = [info for info in lowered(stride=2).functions.values() if len(info.ops) == 3]
-    attrs = infos[0].ops[0]["attrs"]
+    info = next(info for info in infos(lowered(stride=2)) if len(info.ops) == 3)
+    attrs = info.ops[0].attributes
     assert attrs["strides"] == [2, 2]
     assert attrs["padding"] == [1, 1, 1, 1]
     assert (attrs["data_layout"], attrs["kernel_layout"]) == ("NHWC", "HWIO")
@@ -30,9 +31,12 @@ def test_attributes_are_those_of_the_converted_op():
 def test_weights_are_free_in_layout_and_inputs_are_not():
     free = {
         name: [int(i) for i in function.attrs["layout_free_buffers"]]
-        for name, function in module_io.prim_funcs(lowered().module)
+        for name, function in module_io.prim_funcs(lowered())
     }
-    by_ops = {tuple(op["op"] for op in i.ops): free[n] for n, i in lowered().functions.items()}
+    by_ops = {
+        op_info.carried(function).names: free[name]
+        for name, function in module_io.prim_funcs(lowered())
+    }
     assert by_ops["nn.conv2d", "add", "nn.relu"] == [1, 2]
     assert by_ops["nn.max_pool2d",] == []
 
@@ -44,7 +48,7 @@ def test_ops_that_tvm_can_not_lower_are_named(monkeypatch):
 
 
 def test_lowering_twice_gives_the_same_module():
-    first, second = (module_io.prim_funcs(lowered().module) for _ in range(2))
+    first, second = (module_io.prim_funcs(lowered()) for _ in range(2))
     assert [n for n, _ in first] == [n for n, _ in second]
     hashes = [[tasks.workload(f).identity for _, f in functions] for functions in (first, second)]
     assert hashes[0] == hashes[1]

@@ -25,12 +25,12 @@ def chain(dtype="float32"):
 def extract(module):
     optimized = passes.optimize(module, 1, {}, graphs.TARGET, print)
     lowered = passes.lower(optimized.module, graphs.TARGET)
-    return tasks.extract_tasks(lowered.module, lowered.functions)
+    return tasks.extract_tasks(lowered)
 
 
 def test_equal_workloads_are_one_task_that_is_called_twice():
     found, workloads = extract(chain())
-    assert [(t.ops, t.calls) for t in found] == [
+    assert [(t.info.names, t.calls) for t in found] == [
         (("matmul", "nn.relu"), 2),
         (("matmul", "nn.relu"), 1),
         (("nn.softmax",), 1),
@@ -44,7 +44,7 @@ def test_a_task_states_shapes_work_and_kind():
     assert [t.shape for t in task.outputs] == [(4, 16)]
     assert task.flops == 2 * 4 * 16 * 16 + 4 * 16
     assert task.bytes == 4 * (4 * 16 + 16 * 16 + 4 * 16)
-    assert (task.kind, task.reductions, task.dropped) == ("out_elementwise_fusable", 1, None)
+    assert (task.info.kind, task.reductions, task.dropped) == ("out_elementwise_fusable", 1, None)
 
 
 def test_dtype_is_part_of_a_workload_and_names_are_not():

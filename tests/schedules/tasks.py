@@ -2,6 +2,7 @@
 
 import tvm
 
+from autopipe.op_info import Op, OpInfo
 from autopipe.schedules.conditions import Conditions
 from autopipe.schedules.hardware import Hardware
 from autopipe.schedules.inspection import Verdict
@@ -12,10 +13,11 @@ CONDITIONS = Conditions(TARGET, Hardware.of(TARGET))
 
 
 def task(index=0, *, flops=1e9, calls=1, ops=("nn.conv2d",), share=0.0):
+    info = OpInfo(kind="opaque", ops=tuple(Op(name=name) for name in ops))
     return Task(
         index=index, name=f"task{index}", workload=f"{index:016x}", functions=(f"task{index}",),
-        calls=calls, ops=ops, kind="opaque", reductions=1, inputs=(), outputs=(), flops=flops,
-        bytes=0, share=share, dropped=None,
+        calls=calls, info=info, reductions=1,
+        inputs=(), outputs=(), flops=flops, bytes=0, share=share, dropped=None,
     )  # fmt: skip
 
 

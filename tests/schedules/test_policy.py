@@ -2,8 +2,9 @@ import pytest
 
 from autopipe.config.match import Match
 from autopipe.config.schedules import Rule
+from autopipe.op_info import Op, OpInfo
 from autopipe.schedules.policy import Contender, Policy, allows, matches
-from autopipe.task import Tensor
+from autopipe.tensor import Tensor
 from tests.schedules.tasks import task
 
 IMAGE = Tensor(shape=(1, 56, 56, 64), dtype="float32")
@@ -13,9 +14,8 @@ NONE = Rule(match=Match(op="nn.softmax"), engines=())
 
 
 def conv():
-    return task(ops=("add", "nn.conv2d")).model_copy(
-        update={"attributes": ({}, CONV), "inputs": (IMAGE,), "outputs": (CLASSES,)}
-    )
+    info = OpInfo(kind="opaque", ops=(Op(name="add"), Op(name="nn.conv2d", attributes=CONV)))
+    return task().model_copy(update={"info": info, "inputs": (IMAGE,), "outputs": (CLASSES,)})
 
 
 @pytest.mark.parametrize(

@@ -250,11 +250,11 @@ def test_a_model_is_built_with_the_kernel_transformed():
     optimized = passes.optimize(module, 1, graphs.NHWC, TARGET, print)
     lowered = passes.lower(optimized.module, TARGET)
     choices = {}
-    for name, function in module_io.prim_funcs(lowered.module):
+    for name, function in module_io.prim_funcs(lowered):
         workload = tasks.workload(function).module
         made = winograd4.rewrite(workload)
         choices[name] = default.schedule(workload, TARGET) if made is None else scheduled(made)
-    built = build.build(lowered.module, choices, TARGET)
+    built = build.build(lowered, choices, TARGET)
     kept = values[1:]
     for work in (optimized.transform, built.packing):
         kept = weights.evaluate(work, kept, TARGET, lambda module: module)

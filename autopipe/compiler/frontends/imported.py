@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from autopipe.task import Tensor
+from autopipe.tensor import Tensor
 
 if TYPE_CHECKING:
     import numpy as np
