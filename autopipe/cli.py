@@ -9,10 +9,11 @@ from typing import Annotated, Any
 
 import typer
 
-from autopipe import cli_cache, report
+from autopipe import cli_cache, cli_records, report
+from autopipe.cli_options import File, Json, Set, StoreRoot
+from autopipe.cli_tasks import tasks
 from autopipe.errors import AutopipeError, ConfigError
 from autopipe.interrupt import Interrupted, exit_code, interruptible
-from autopipe.pipeline.events import Event, Warn
 from autopipe.terminal import complain, hang_up, show, show_json
 
 app = typer.Typer(
@@ -23,20 +24,13 @@ app = typer.Typer(
     help="Compile, tune, verify and package a machine-learning model from one YAML file.",
 )
 app.add_typer(cli_cache.app, name="cache")
+app.add_typer(cli_records.app, name="records")
 
-File = Annotated[Path, typer.Argument(help="A pipeline file, such as pipelines/squeezenet.yaml")]
-Set = Annotated[
-    list[str] | None, typer.Option("--set", metavar="FIELD=VALUE", help="Override a field")
-]
-StoreRoot = Annotated[
-    Path | None, typer.Option("--store", help="Where results are kept  [.autopipe]")
-]
 Force = Annotated[
     list[str] | None, typer.Option("--force", metavar="STAGE", help="Run it even if cached")
 ]
 Until = Annotated[str | None, typer.Option(metavar="STAGE", help="Stop after this stage")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Only warnings and the path")]
-Json = Annotated[bool, typer.Option("--json", help="JSON on stdout, and nothing else")]
 
 
 @app.command()
@@ -124,23 +118,7 @@ def validate(files: Annotated[list[Path], typer.Argument(help="Pipeline files")]
         raise ConfigError("\n".join(problems))
 
 
-@app.command()
-def tasks(
-    file: File,
-    *,
-    overrides: Set = None,
-    store: StoreRoot = None,
-    as_json: Json = False,
-) -> None:
-    """Show the tuning tasks of a model: what each computes, and which are kept."""
-    from autopipe import flow
-    from autopipe.report.tasks import table
-
-    found = flow.tasks(file, overrides=overrides or (), store=store, emit=_warnings)
-    if as_json:
-        show_json([task.model_dump(mode="json") for task in found])
-    else:
-        show([table(found)])
+app.command()(tasks)
 
 
 @app.command()
@@ -228,9 +206,3 @@ def main() -> None:
 
 def _fields(value: Any) -> dict[str, object]:  # noqa: ANN401 -- any dataclass
     return {field.name: getattr(value, field.name) for field in fields(value)}
-
-
-def _warnings(event: Event) -> None:
-    """Show warnings alone, on stderr."""
-    if isinstance(event, Warn):
-        complain(f"warning: {event.stage}: {event.message}")

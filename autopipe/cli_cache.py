@@ -7,16 +7,13 @@ from typing import Annotated
 
 import typer
 
+from autopipe.cli_options import StoreRoot
 from autopipe.errors import GateError, StoreError
 from autopipe.pipeline.gc import collect, entries, parse_size, verify
 from autopipe.pipeline.store import Store, default_root, open_store
 from autopipe.terminal import show
 
 app = typer.Typer(no_args_is_help=True, help="Look after the store.")
-
-StoreRoot = Annotated[
-    Path | None, typer.Option("--store", help="Where results are kept  [.autopipe]")
-]
 
 
 @app.command("ls")

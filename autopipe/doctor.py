@@ -82,6 +82,10 @@ def _checks() -> tuple[Check, ...]:
             needed=False, tvm=False,
         ),
         Check("cuda", f"{_STACK}:cuda", {}, "pip install 'autopipe[cuda]'", needed=False),
+        Check(
+            "libraries", "autopipe.libraries:check", {}, "repair or uninstall that library",
+            needed=False, tvm=False,
+        ),
         Check("extensions", "autopipe.extensions:check", {}, "repair or uninstall that package"),
     )  # fmt: skip
 

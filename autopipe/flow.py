@@ -33,7 +33,7 @@ EXAMINE: Final = "autopipe.compiler.stack:examine"
 
 
 @dataclass(frozen=True, slots=True)
-class _Flow:
+class Flow:
     """What all commands on a pipeline file need."""
 
     pipeline: Pipeline
@@ -61,7 +61,7 @@ def run(  # noqa: PLR0913 -- one for each option of the command
     start = time.monotonic()
     code, package = 0, None
     try:
-        with _open(file, overrides, store, until, force) as flow:
+        with opened(file, overrides, store, until, force) as flow:
             executor = Executor(flow.store, flow.host, flow.isolate, emit)
             artifacts = executor.run(flow.plan, force=force)
             for artifact in artifacts.values():
@@ -86,7 +86,7 @@ def plan(  # noqa: PLR0913 -- one for each option of the command
     emit: Callable[[Event], None] = lambda _: None,
 ) -> tuple[Outlook, ...]:
     """Return what `run` would do with each stage, and why; nothing is run."""
-    with _open(file, overrides, store, until, force) as flow:
+    with opened(file, overrides, store, until, force) as flow:
         return forecast(
             flow.plan,
             flow.store,
@@ -110,10 +110,8 @@ def tasks(
     emit: Callable[[Event], None] = lambda _: None,
 ) -> tuple[Task, ...]:
     """Run a pipeline file up to its tasks and return them all, dropped ones too."""
-    with _open(file, overrides, store, "tasks", ()) as flow:
-        artifacts = Executor(flow.store, flow.host, flow.isolate, emit).run(flow.plan)
-        text = (artifacts["tasks"].path / "tasks.json").read_bytes()
-        return TypeAdapter(tuple[Task, ...]).validate_json(text)
+    with opened(file, overrides, store, "tasks", ()) as flow:
+        return extract(flow, emit)[0]
 
 
 def init(model: Path, output: Path) -> None:
@@ -130,20 +128,29 @@ def init(model: Path, output: Path) -> None:
         raise ConfigError(f"{output}: {error.strerror}") from error
 
 
+def extract(flow: Flow, emit: Callable[[Event], None]) -> tuple[tuple[Task, ...], Path]:
+    """Run an opened flow up to its tasks; return them, and the folder of their artifact."""
+    artifacts = Executor(flow.store, flow.host, flow.isolate, emit).run(flow.plan)
+    folder = artifacts["tasks"].path
+    text = (folder / "tasks.json").read_bytes()
+    return TypeAdapter(tuple[Task, ...]).validate_json(text), folder
+
+
 @contextmanager
-def _open(
+def opened(
     file: Path,
     overrides: Sequence[str],
     root: Path | None,
     until: str | None,
     force: Collection[str],
-) -> Iterator[_Flow]:
+) -> Iterator[Flow]:
+    """Open the store of a pipeline file, with the stages that are asked for as a plan."""
     pipeline = load(file, overrides)
     steps = build_plan(stages_of(pipeline, file.absolute().parent), until=until)
     require(force, [step.name for step in steps.steps], "--force")
     with open_store(root or default_root()) as store, Zygote(tmp=store.tmp) as zygote:
         host = Host(pipeline.target, store, lambda: _examine(zygote, store))
-        yield _Flow(pipeline, steps, store, host, zygote)
+        yield Flow(pipeline, steps, store, host, zygote)
 
 
 def _examine(zygote: Zygote, store: Store) -> Stack:

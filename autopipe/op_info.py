@@ -40,15 +40,19 @@ class Result(Frozen, frozen=True):
 
 
 class Literal(Frozen, frozen=True):
-    """An argument that is part of the code: a number, a shape, a list of axes."""
+    """An argument that is part of the code: a number, a shape, a constant tensor."""
 
     value: JsonValue
+    """Infinities and what is no number as the texts `inf`, `-inf` and `nan`; null for the values
+    of a large constant, and of a tensor whose shape is all that counts."""
     dtype: str | None = None
-    """Element type, of a number that stands for a tensor."""
+    """Element type, of a number and of a tensor."""
+    shape: tuple[int, ...] | None = None
+    """Of a tensor."""
 
 
 class Fields(Frozen, frozen=True):
-    """An argument that is a tuple of tensors, such as what `concat` joins."""
+    """An argument that is a tuple, such as what `concat` joins or the axes of `strided_slice`."""
 
     fields: tuple[Parameter | Result | Literal, ...]
 
@@ -69,6 +73,10 @@ class Op(Frozen, frozen=True):
     """What it computes."""
     whole: bool = True
     """Whether the function computes all of the op; some become several PrimFuncs."""
+
+    def results(self, index: int) -> tuple[Result, ...]:
+        """Return its outputs as results of the op with that index in its function."""
+        return tuple(Result(op=index, output=i) for i in range(len(self.outputs)))
 
     @property
     def layout(self) -> str | None:

@@ -26,11 +26,27 @@ class Task(Frozen, frozen=True):
     """Arguments read, in order."""
     outputs: tuple[Tensor, ...]
     """Arguments written, in order."""
+    sizes: int = 0
+    """Arguments that are no tensors: symbolic sizes, known when the model runs."""
     flops: float
-    """Floating-point operations of one call, as TVM counts them."""
+    """Floating-point operations of one call, as TVM counts them, and as many as reduced values at
+    least."""
     bytes: int
     """Bytes of all arguments of one call."""
     share: float = 0.0
     """Estimated part of the time of all tasks that its calls take."""
+    opaque: bool = False
+    """Whether TVM does not see what some of its loops do, as in a sort or an extern call."""
+    idle: bool = False
+    """Whether all it does is store constants, or copy elements to where they are already."""
     dropped: str | None
     """Why the task is not tuned; null if it is kept."""
+
+    @property
+    def simple(self) -> bool:
+        """Whether the task is simple: no block of it reduces, and TVM sees what they all do.
+
+        The one definition, after the RFC: each op in it is injective or simpler, such as
+        elementwise functions, broadcasts, layout transforms, slices, reshapes and gathers.
+        """
+        return not self.reductions and not self.opaque

@@ -79,7 +79,7 @@ def _tuned(pipeline: Path, rules: str, seconds: int, folder: Path) -> tuple[Path
         store=folder / "store",
     )  # fmt: skip
     library, inputs = artifacts["build"].path, folder / "inputs.safetensors"
-    limits = index_limits(artifacts["import"].path / "reference.onnx")
+    limits = index_limits(artifacts["import"].path)
     save_file(draw(Signature.read(library).inputs, limits, (0, 0)), inputs)
     tuned = json.loads((artifacts["tune"].path / "tuning.json").read_text(encoding="utf-8"))
     trials = sum(task["trials"] for task in tuned["tasks"])

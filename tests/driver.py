@@ -38,8 +38,25 @@ class Tasks(Fake, frozen=True):
             info=OpInfo(kind="out_elementwise_fusable", ops=(Op(name="matmul"),)), reductions=1,
             inputs=(), outputs=(), flops=1e6, bytes=64, dropped=None,
         )  # fmt: skip
-        (ctx.out / "tasks.json").write_text(f"[{task.model_dump_json()}]")
-        return "1 task"
+        large = task.model_copy(update={"index": 1, "name": "large", "flops": 2e6})
+        listed = ", ".join(each.model_dump_json() for each in (task, large))
+        (ctx.out / "tasks.json").write_text(f"[{listed}]")
+        (ctx.out / "workloads").mkdir()
+        (ctx.out / "workloads" / f"{task.workload}.json").write_text("{}")
+        return "2 tasks"
+
+
+def offers(_argument: object, _emit: object) -> dict[str, str | None]:
+    """Stand in for what tries the templates; `OFFERS` in the environment makes it fail."""
+    if "OFFERS" in os.environ:
+        raise ValueError(os.environ["OFFERS"])
+    return {"direct": "contraction", "mine": None}
+
+
+def scripts(argument: Mapping[str, list[str]], _emit: object) -> dict[str, object]:
+    """Stand in for what writes TVMScript."""
+    tir = "# import os\n\nclass Module:\n    pass\n"
+    return {name: {"tir": tir, "exact": True} for name in argument["workloads"]}
 
 
 class NeedsTvm(Act, frozen=True):
@@ -55,9 +72,10 @@ def stages_of(pipeline: Pipeline, base: Path) -> tuple[Stage, ...]:
 
 def main() -> None:
     autopipe.stages.stages_of = stages_of
-    from autopipe import cli, flow
+    from autopipe import cli, flow, flow_tasks
     from autopipe.pipeline.isolate import Zygote
 
     vars(flow)["Zygote"] = partial(Zygote, preload=())
+    vars(flow_tasks).update(SCRIPTS="tests.driver:scripts", OFFERS="tests.driver:offers")
     vars(flow)["EXAMINE"] = os.environ.get("EXAMINE", flow.EXAMINE)
     cli.main()

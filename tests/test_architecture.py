@@ -17,7 +17,10 @@ ROOT = Path(__file__).parents[1]
 SOURCES = sorted((ROOT / "autopipe").rglob("*.py"))
 QUICKSTART = "pipelines/squeezenet.yaml"
 HEAVY = ["tvm", "tvm_ffi", "onnx", "onnxruntime", "onnxslim", "xgboost", "numpy", "scipy"]
-LIGHT = [["--help"], ["run", "--help"], ["validate", QUICKSTART], ["plan", QUICKSTART], ["schema"]]
+LIGHT = [
+    ["--help"], ["run", "--help"], ["validate", QUICKSTART], ["plan", QUICKSTART], ["schema"],
+    ["tasks", QUICKSTART, "--show", "1"],
+]  # fmt: skip
 IMPORTED = f"""
 import json, sys
 from autopipe.__main__ import main
@@ -74,6 +77,44 @@ def test_functions_stay_short():
 def test_a_file_is_called_after_what_is_in_it():
     vague = {"utils", "util", "helpers", "common", "base", "manager", "misc"}
     assert vague.isdisjoint(path.stem for path in SOURCES)
+
+
+TEXT = {"startswith", "endswith", "split", "partition", "removeprefix", "removesuffix", "find"}
+MATCH = {"fnmatch", "fnmatchcase", "match", "fullmatch", "search"}
+
+
+def reads_name(node):
+    """Whether code asks what the name of a task or of its functions says."""
+    named = re.compile(r"\b(task|function)\.(name|functions)\b")
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute | ast.Name):
+        if isinstance(node.func, ast.Attribute) and node.func.attr in TEXT:
+            return bool(named.search(ast.unparse(node.func.value)))
+        called = node.func.attr if isinstance(node.func, ast.Attribute) else node.func.id
+        return called in MATCH and any(named.search(ast.unparse(arg)) for arg in node.args)
+    if isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.In | ast.NotIn):
+        constant = isinstance(node.left, ast.Constant)
+        return constant and bool(named.search(ast.unparse(node.comparators[0])))
+    return False
+
+
+def test_nobody_reads_the_names_of_functions():
+    """What a task computes is said by its op information."""
+    found = [
+        f"{path.relative_to(ROOT)}: {ast.unparse(node)}"
+        for path in SOURCES
+        for node in ast.walk(ast.parse(path.read_text()))
+        if reads_name(node)
+        or (isinstance(node, ast.Constant) and str(node.value).startswith("fused_"))
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    "code",
+    ["task.name.startswith('conv')", "fnmatch(each.task.name, '*')", "'conv' in task.name"],
+)
+def test_reading_a_name_would_be_seen(code):
+    assert reads_name(ast.parse(code, mode="eval").body)
 
 
 def exit_codes():

@@ -205,8 +205,80 @@ def test_plan_and_explain(cli: Cli, file: Path) -> None:
 
 def test_tasks_shows_a_table(cli: Cli, file: Path) -> None:
     assert "fused_dense" in cli("tasks", file).stdout
-    (task,) = json.loads(cli("tasks", file, "--json").stdout)
+    task, _ = json.loads(cli("tasks", file, "--json").stdout)
     assert (task["name"], task["calls"]) == ("fused_dense", 2)
+    ordered = json.loads(cli("tasks", file, "--json", "--sort", "flops").stdout)
+    assert [task["index"] for task in ordered] == [1, 0]
+
+
+def test_one_task_is_shown_in_full(cli: Cli, file: Path) -> None:
+    examine = "tests.pipeline.suicide:examined"
+    done = cli("tasks", file, "--show", 1, EXAMINE=examine)
+    assert (done.returncode, done.stderr, "large" in done.stdout) == (0, "", True)
+    assert "  implementation direct: template contraction\n" in done.stdout
+    assert done.stdout.endswith("class Module:\n    pass\n")
+    shown = json.loads(cli("tasks", file, "--show", 1, "--json", EXAMINE=examine).stdout)
+    assert shown["task"]["name"] == "large"
+    assert shown["schedules"] == {
+        "rule": 0, "engines": ["autotvm", "ansor"], "fallback": ["static", "default"],
+        "templates": {"direct": "contraction", "mine": None},
+    }  # fmt: skip
+    assert shown["tir"].startswith("# import os")
+
+
+def test_the_rule_of_a_task_is_the_first_that_matches(cli: Cli, file: Path) -> None:
+    rules = "[{match: {op: sort}, engines: [ansor]}, {engines: [autotvm], fallback: [default]}]"
+    file.write_text(f"{file.read_text()}schedules: {{rules: {rules}}}\n")
+    arguments = ("tasks", file, "--show", 0, "--json")
+    done = cli(*arguments, EXAMINE="tests.pipeline.suicide:examined")
+    found = json.loads(done.stdout)["schedules"]
+    assert (found["rule"], found["engines"], found["fallback"]) == (1, ["autotvm"], ["default"])
+    file.write_text(file.read_text().replace(", {engines: [autotvm], fallback: [default]}", ""))
+    found = json.loads(cli(*arguments, EXAMINE="tests.pipeline.suicide:examined").stdout)
+    assert (found["schedules"]["rule"], found["schedules"]["engines"]) == (None, [])
+
+
+def test_templates_that_fail_are_a_warning(cli: Cli, file: Path) -> None:
+    examine = "tests.pipeline.suicide:examined"
+    done = cli("tasks", file, "--show", 1, EXAMINE=examine, OFFERS="no such\nthing")
+    assert done.returncode == 0
+    assert done.stderr == "warning: tasks: task 1: its templates fail: thing\n"
+    assert done.stdout.endswith("class Module:\n    pass\n")
+
+
+def test_tasks_are_exported_as_scripts(cli: Cli, file: Path, tmp_path: Path) -> None:
+    examine = "tests.pipeline.suicide:examined"
+    done = cli("tasks", file, "--export", "out", EXAMINE=examine)
+    assert done.stdout.splitlines() == ["wrote out/000-fused_dense.py", "wrote out/001-large.py"]
+    script = (tmp_path / "out" / "001-large.py").read_text()
+    assert script.startswith("# Task 1 of demo: large")
+    assert "class Module:\n    pass\n" in script
+    compile(script, "001-large.py", "exec")
+    done = cli("tasks", file, "--export", "one", "--show", 1, "--json", EXAMINE=examine)
+    assert json.loads(done.stdout) == ["one/001-large.py"]
+    assert [path.name for path in (tmp_path / "one").iterdir()] == ["001-large.py"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["--show", "2"], 2, "error: no task 2; there are 0 to 1"),
+        (["--show", "-1", "--json"], 2, "error: no task -1; there are 0 to 1"),
+        (["--show", "7", "--export", "new"], 2, "error: no task 7; there are 0 to 1"),
+        (["--export", "."], 2, "error: .: is there already; name a new or an empty folder"),
+        (["--export", "model.txt"], 2, "error: model.txt: is there already"),
+        (["--export", "model.txt/new"], 5, "error: model.txt/new: Not a directory"),
+        (["--sort", "shares"], 2, "'shares' is not one of 'index', 'share', 'flops', 'bytes'"),
+    ],
+)
+def test_what_tasks_can_not_show(
+    cli: Cli, file: Path, arguments: list[str], code: int, message: str
+) -> None:
+    done = cli("tasks", file, *arguments, EXAMINE="tests.pipeline.suicide:examined")
+    assert (done.returncode, done.stdout) == (code, "")
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not file.with_name("new").exists()
 
 
 def test_validate_tells_all_that_is_wrong(cli: Cli, file: Path) -> None:

@@ -12,6 +12,7 @@ from tests.compiler.frontends.models import compiled, run
 FOLDER = Path(__file__).parents[1] / "pipelines"
 FILES = sorted(FOLDER.glob("*.yaml"))
 USE_CASES = sorted((FOLDER / "use-cases").glob("*.yaml"))
+TASKS = sorted((FOLDER / "tasks").glob("*.yaml"))
 
 
 def imported(file):
@@ -27,7 +28,7 @@ def test_there_are_some():
     assert len(FILES) >= 8
 
 
-@pytest.mark.parametrize("file", [*FILES, *USE_CASES], ids=lambda file: file.stem)
+@pytest.mark.parametrize("file", [*FILES, *USE_CASES, *TASKS], ids=lambda file: file.stem)
 def test_a_pipeline_is_valid_and_says_what_it_proves(file):
     pipeline = load(file)
     assert pipeline.name == file.stem

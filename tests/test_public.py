@@ -10,7 +10,7 @@ from autopipe.publish import publish
 
 
 def test_public_names() -> None:
-    assert autopipe.__all__ == ["load", "open_package", "plan", "run"]
+    assert autopipe.__all__ == ["auto_schedule", "load", "open_package", "plan", "run"]
     assert all(callable(getattr(autopipe, name)) for name in autopipe.__all__)
     with pytest.raises(AttributeError, match="no attribute 'tune'"):
         autopipe.tune  # noqa: B018

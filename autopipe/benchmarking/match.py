@@ -99,11 +99,8 @@ def play(table: Table, threads: int) -> Match:
 def _rounds(table: Table) -> tuple[dict[str, Contender], dict[str, str]]:
     seconds: dict[str, list[list[float]]] = {name: [] for name in table.contenders}
     versions: dict[str, str] = {}
-    skipped = {
-        name: "it is not installed"
-        for name in table.contenders
-        if name != OURS and find_spec(name) is None
-    }
+    obstacles = {name: _obstacle(name, path) for name, path in table.contenders.items()}
+    skipped = {name: reason for name, reason in obstacles.items() if reason and name != OURS}
     for turn in range(table.options.rounds):
         order = list(table.contenders)
         for name in order if turn % 2 == 0 else reversed(order):
@@ -124,6 +121,13 @@ def _rounds(table: Table) -> tuple[dict[str, Contender], dict[str, str]]:
         if name not in skipped
     }
     return results, skipped
+
+
+def _obstacle(rival: str, model: Path) -> str | None:
+    """Return why a rival can not be timed on a model, or None."""
+    if not model.exists():
+        return "it runs ONNX models, and this is none"
+    return None if find_spec(rival) else "it is not installed"
 
 
 def _milliseconds(latency: Latency) -> str:

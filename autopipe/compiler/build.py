@@ -8,10 +8,11 @@ import tvm
 from tvm.relax import transform
 from tvm.s_tir import Schedule
 
-from autopipe.compiler import elementary, kernels, nvcc, weights
+from autopipe.compiler import elementary, kernels, linking, nvcc, weights
 from autopipe.compiler.module_io import prim_funcs
 from autopipe.compiler.target import is_gpu
 from autopipe.errors import StageError
+from autopipe.libraries.library import Library
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +23,8 @@ class Built:
     """Its `main` takes the inputs, then the packed weights."""
     packing: tvm.IRModule
     """What is left to do on the weights: layouts that schedules asked for."""
+    libraries: tuple[Library, ...] = ()
+    """What the code calls besides TVM's runtime."""
 
 
 def build(
@@ -40,7 +43,7 @@ def build(
         if not is_gpu(target):  # which has instructions for elementary functions
             module = elementary.expand(module)
         module, packing = weights.lift(_split_packing(module))
-        return Built(_compiled(module, target), packing)
+        return Built(_compiled(module, target), packing, linking.called(module))
 
 
 def _compiled(module: tvm.IRModule, target: tvm.target.Target) -> tvm.runtime.Executable:
@@ -91,12 +94,14 @@ def _packs(function: tvm.tirx.PrimFunc) -> bool:
 
 
 def export(built: Built, path: Path) -> None:
-    """Write the library; the same module gives the same bytes.
+    """Write the library, and beside it those it calls; the same module gives the same bytes.
 
     Raises StageError where it can not be linked, as with this machine's linker for another's.
     """
     try:
-        built.executable.export_library(str(path))
+        linked = linking.options(built.libraries)
+        built.executable.export_library(str(path), **({"options": linked} if linked else {}))
+        linking.ship(built.libraries, path.parent)
     except RuntimeError as error:
         lines = [line for line in str(error).splitlines() if "error" in line.lower()]
         told = lines[1] if len(lines) > 1 else str(error).strip().splitlines()[-1]

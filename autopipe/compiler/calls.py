@@ -1,5 +1,7 @@
 """The calls of PrimFuncs in a Relax function."""
 
+from collections.abc import Iterator
+
 from tvm import relax
 
 
@@ -10,8 +12,17 @@ def callees(function: relax.Function) -> list[str]:
 
 
 def bindings(function: relax.Function) -> list[relax.Binding]:
-    """Return the bindings of a function, in order."""
-    return [binding for block in function.body.blocks for binding in block.bindings]
+    """Return the bindings of a function, in order; those in branches before what chooses one."""
+    return list(_within(function.body))
+
+
+def _within(body: relax.SeqExpr) -> Iterator[relax.Binding]:
+    for block in body.blocks:
+        for binding in block.bindings:
+            if isinstance(binding.value, relax.If):
+                yield from _within(binding.value.true_branch)
+                yield from _within(binding.value.false_branch)
+            yield binding
 
 
 def callee(value: relax.Expr) -> str | None:

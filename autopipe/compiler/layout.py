@@ -12,6 +12,7 @@ import tvm
 from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
+from autopipe.compiler.hidden import hide, show
 from autopipe.compiler.legalize import legalize, unlowered
 from autopipe.compiler.rewrite import rewrite_main
 
@@ -42,11 +43,12 @@ def convert_layout(
     wishes = {f"relax.nn.{op}": list(layouts) for op, layouts in desired.items()}
     module = rewrite_main(_FullRank(module), module)
     try:
-        converted = relax.transform.ConvertLayout(wishes)(module)
+        seen, hidden = hide(module)
+        converted = show(relax.transform.ConvertLayout(wishes)(seen), hidden)
         converted = rewrite_main(_Materialize(converted, ONE_LAYOUT), converted)
         stuck = unlowered(legalize(converted))
         reason = f"there is no compute for {', '.join(stuck)} in the new layout"
-    except RuntimeError as error:
+    except (RuntimeError, LookupError, TypeError, ValueError) as error:
         stuck = ["?"]
         reason = str(error).strip().splitlines()[-1]
     if not stuck:

@@ -6,14 +6,14 @@ attributes are those that the loops are made from.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import tvm
 from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from autopipe.compiler.calls import bindings, callee
-from autopipe.compiler.literals import attributes, literal, tensors
+from autopipe.compiler.legalized_op import legalized_op
+from autopipe.compiler.literals import literal, tensors
 from autopipe.compiler.rewrite import rewrite_main
 from autopipe.op_info import (
     ATTRIBUTE,
@@ -23,7 +23,6 @@ from autopipe.op_info import (
     Op,
     OpInfo,
     Parameter,
-    Result,
 )  # fmt: skip
 
 _PATTERN = "op_pattern"
@@ -48,16 +47,17 @@ Site = tuple[str, ...]
 class Parts:
     """What the calls of a module compute.
 
-    Fusion gives new names to what its functions return, and to nothing that is read inside them.
+    Fusion gives new names to what its functions return, and to nothing that is read inside them;
+    folding puts constants in the place of names. What is called stays the same.
     """
 
-    by_name: Mapping[str, Part]
-    """By the variable that the call is bound to."""
     by_site: Mapping[Site, Part]
+    by_function: Mapping[str, Part]
+    """By the PrimFunc that is called. Ops that became the same code are told apart by site."""
 
-    def of(self, binding: relax.Binding) -> Part:
+    def of(self, call: relax.Call) -> Part:
         """Return what a call computes, inside a function that `FuseOps` made or outside of any."""
-        return self.by_site.get(_site(binding.value)) or self.by_name[binding.var.name]
+        return self.by_site.get(_site(call)) or self.by_function[callee(call) or ""]
 
 
 @mutator
@@ -92,21 +92,21 @@ def parts(legalized: tvm.IRModule, ops: Mapping[str, relax.Expr]) -> Parts:
 
     A legalization may take several bindings; those before a named one belong to its op.
     """
-    names: dict[str, Part] = {}
     sites: dict[Site, Part] = {}
-    pending: list[relax.Binding] = []
+    functions: dict[str, Part] = {}
+    pending: list[relax.Call] = []
     for binding in bindings(legalized["main"]):
-        if callee(binding.value) is not None:
-            pending.append(binding)
+        name = callee(binding.value)
+        if name is not None:
+            pending.append(binding.value)
         if binding.var.name not in ops:
             continue
-        for each in pending:
-            op = _op(ops[binding.var.name], each.value, ops)
-            whole = op.model_copy(update={"whole": len(pending) == 1})
-            part = Part(whole, _pattern(legalized, each.value))
-            names[each.var.name] = sites[_site(each.value)] = part
+        for call in pending:
+            op = legalized_op(ops[binding.var.name], call, ops, whole=len(pending) == 1)
+            sites[_site(call)] = part = Part(op, _pattern(legalized, call))
+            functions.setdefault(callee(call) or "", part)
         pending = []
-    return Parts(names, sites)
+    return Parts(sites, functions)
 
 
 def describe(fused: tvm.IRModule, known: Parts) -> dict[str, OpInfo]:
@@ -116,9 +116,9 @@ def describe(fused: tvm.IRModule, known: Parts) -> dict[str, OpInfo]:
         value = binding.value
         called = callee(value)
         if called is not None:
-            part = known.of(binding)
-            results = tuple(Result(op=0, output=i) for i in range(len(part.op.outputs)))
-            info = OpInfo(kind=KINDS[part.pattern], ops=(part.op,), results=results)
+            part = known.of(value)
+            kind = KINDS[part.pattern]
+            info = OpInfo(kind=kind, ops=(part.op,), results=part.op.results(0))
             found.setdefault(called, info)
         elif isinstance(value, relax.Call) and isinstance(value.op, tvm.ir.GlobalVar):
             function = fused[value.op]
@@ -142,6 +142,17 @@ def carried(function: tvm.tirx.PrimFunc) -> OpInfo:
     if ATTRIBUTE in attrs:
         return OpInfo.model_validate_json(str(attrs[ATTRIBUTE]))
     return OpInfo(kind=KINDS[int(attrs.get(_PATTERN, _OPAQUE))])
+
+
+def described(module: tvm.IRModule, info: OpInfo) -> tvm.IRModule:
+    """Return a workload module whose `main` carries op information, which its identity leaves out.
+
+    It is left as it is where nothing is known.
+    """
+    if not info.ops:
+        return module
+    function = module["main"].with_attr(ATTRIBUTE, info.model_dump_json())
+    return tvm.IRModule({"main": function})
 
 
 class _Flow:
@@ -172,11 +183,10 @@ class _Flow:
         if callee(value) is None:
             yield from self._resolve(value)
             return
-        part = self._known.of(binding)
+        part = self._known.of(value)
         given = [found for each in value.args[1] for found in self._resolve(each)]
         filled = tuple(_filled(argument, given) for argument in part.op.arguments)
-        for output in range(len(part.op.outputs)):
-            yield Result(op=len(self._ops), output=output)
+        yield from part.op.results(len(self._ops))
         self._ops.append(part.op.model_copy(update={"arguments": filled}))
         self._patterns.append(part.pattern)
 
@@ -197,40 +207,8 @@ def _filled(argument: Argument, given: Sequence[Argument]) -> Argument:
     return given[argument.parameter] if isinstance(argument, Parameter) else argument
 
 
-def _op(value: relax.Expr, call: relax.Call, ops: Mapping[str, relax.Expr]) -> Op:
-    """Describe the op whose legalization is a call, over the arguments of that call."""
-    own = value.op if isinstance(value, relax.Call) and isinstance(value.op, tvm.ir.Op) else None
-    if own is None or callee(value) is not None:
-        every = tuple(Parameter(parameter=i) for i in range(len(call.args[1])))
-        stated = {"function": str(call.args[0].name_hint)}
-        return Op(name="call_tir", attributes=stated, arguments=every, outputs=tensors(call.ty))
-    left = list(enumerate(call.args[1]))
-
-    def found(arg: relax.Expr) -> Any:  # noqa: ANN401 - an Argument; fields are no tuples themselves
-        bound = ops.get(arg.name) if isinstance(arg, relax.Var) else None
-        tuple_ = next((each for each in (arg, bound) if isinstance(each, relax.Tuple)), None)
-        if tuple_ is not None:
-            return Fields(fields=tuple(map(found, tuple_.fields)))
-        place = next((each for each in left if _same(each[1], arg)), None)
-        if place is None:
-            return literal(arg)
-        left.remove(place)
-        return Parameter(parameter=place[0])
-
-    return Op(
-        name=own.name.removeprefix("relax."), attributes=attributes(value.attrs),
-        arguments=tuple(map(found, value.args)), outputs=tensors(call.ty),
-    )  # fmt: skip
-
-
 def _site(call: relax.Call) -> Site:
     return callee(call) or "", *(getattr(arg, "name", "") for arg in call.args[1])
-
-
-def _same(given: relax.Expr, arg: relax.Expr) -> bool:
-    if isinstance(given, relax.Var) and isinstance(arg, relax.Var):
-        return bool(given.name == arg.name)
-    return bool(given.same_as(arg))
 
 
 def _pattern(module: tvm.IRModule, call: relax.Call) -> int:

@@ -15,7 +15,8 @@ from autopipe.compiler.layout import (
     convert_layout,
     layout_report,
 )
-from autopipe.compiler.legalize import legalize, unlowered
+from autopipe.compiler.legalize import legalize, refusals, unlowered
+from autopipe.compiler.scope import Scope, fuse
 from autopipe.compiler.transposed import plain_convolutions
 from autopipe.errors import ModelError
 
@@ -42,8 +43,9 @@ def optimize(
     """Simplify the graph, convert layouts and lift all work on weights out of `main`.
 
     `inputs` is how many parameters of `main` are inputs of the model; the rest are weights.
+    Raises ModelError where TVM gives up on an op.
     """
-    with target, tvm.transform.PassContext(opt_level=3):
+    with target, tvm.transform.PassContext(opt_level=3), refusals():
         # Phase 1: inference only, no aliases
         module = _sequence(
             transform.CanonicalizeBindings(),
@@ -68,15 +70,20 @@ def optimize(
 
 
 def lower(
-    module: tvm.IRModule, target: tvm.target.Target, *, fast_algorithms: bool = True
+    module: tvm.IRModule,
+    target: tvm.target.Target,
+    *,
+    fast_algorithms: bool = True,
+    scope: Scope | None = None,
 ) -> tvm.IRModule:
     """Legalize ops to PrimFuncs and fuse them; each says what it came from in `op_info`.
 
     `main` of the result calls PrimFuncs only; weights it passes to them are marked free in layout.
-    `fast_algorithms` allows elementary functions that round differently from libm's.
+    `fast_algorithms` allows elementary functions that round differently from libm's. `scope` says
+    what becomes one function where that is not TVM's choice.
     Raises ModelError naming the ops that TVM can not lower.
     """
-    with target, tvm.transform.PassContext(opt_level=3):
+    with target, tvm.transform.PassContext(opt_level=3), refusals():
         # Phase 1: ops to PrimFuncs
         named, ops = op_info.name_ops(module)
         legalized = keep_growth_apart(transform.AnnotateTIROpPattern()(legalize(named)))
@@ -84,7 +91,7 @@ def lower(
             raise ModelError(f"TVM has no compute for {', '.join(stuck)} as this model uses it")
         parts = op_info.parts(legalized, ops)
         # Phase 2: fusion
-        fused = _sequence(transform.FoldConstant(), transform.FuseOps())(legalized)
+        fused = fuse(transform.FoldConstant()(legalized), ops, parts, scope)
         infos = op_info.describe(fused, parts)
         # Phase 3: one PrimFunc a fused function, its weights free in layout
         merged = _sequence(transform.FuseTIR(), transform.DeadCodeElimination())(fused)

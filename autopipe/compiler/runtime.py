@@ -22,6 +22,7 @@ from autopipe.compiler.cuda_runtime import load as load_cuda
 from autopipe.config.frozen import Frozen
 from autopipe.config.model import DType
 from autopipe.errors import ConfigError, SetupError, StageError
+from autopipe.libraries import loading
 from autopipe.tensor import Tensor
 
 ALIGNMENT = 64
@@ -125,7 +126,8 @@ def load(library: Path, weights: Path, signature: Signature) -> Model:
         load_cuda()
         devices = [CUDA, 0, _POOLED, *devices]
     try:
-        machine = load_module(library)["vm_load_executable"]()
+        with loading():
+            machine = load_module(library)["vm_load_executable"]()
         machine["vm_initialization"](*devices)
         main = machine["main"]
     except (RuntimeError, AttributeError) as error:

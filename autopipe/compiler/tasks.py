@@ -4,13 +4,16 @@ After the RFC "A general task extraction mechanism for auto_scheduler": a task i
 function, whatever it holds; which of them are worth tuning is decided afterwards.
 """
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import tvm
 import tvm_ffi
+from tvm.ir import Call, TensorLoad
 from tvm.s_tir.analysis import estimate_tir_flops
+from tvm.tirx import BufferStore, For
 
 from autopipe.compiler.calls import callees
 from autopipe.compiler.module_io import prim_funcs
@@ -23,6 +26,9 @@ _NAMING = ("global_symbol", "op_pattern", ATTRIBUTE)
 """Attributes that name or describe a PrimFunc without changing what it computes."""
 
 _MASK = 2**64 - 1
+
+_EXTERN = frozenset({"tirx.call_extern", "tirx.call_packed", "tirx.tvm_call_packed"})
+"""Calls of functions that TVM does not know. Those of libm are `call_pure_extern`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +44,8 @@ def workload(function: tvm.tirx.PrimFunc) -> Workload:
     """Return what a PrimFunc computes, apart from how it is called."""
     for attribute in _NAMING:
         function = function.without_attr(attribute)
-    identity = tvm_ffi.structural_hash(function) & _MASK
+    # free are buffers that annotations of TOPI keep and nothing uses, each time others
+    identity = tvm_ffi.structural_hash(function, map_free_vars=True) & _MASK
     return Workload(
         f"{identity:016x}", tvm.IRModule({"main": function.with_attr("global_symbol", "main")})
     )
@@ -58,7 +65,7 @@ def extract_tasks(lowered: tvm.IRModule) -> tuple[list[Task], dict[str, tvm.IRMo
         workloads.setdefault(found.identity, found)
         names.setdefault(found.identity, []).append(name)
     tasks = [
-        _task(index, workloads[identity], same, carried(bodies[same[0]])).model_copy(
+        task_of(index, workloads[identity], same, carried(bodies[same[0]])).model_copy(
             update={"calls": sum(calls[name] for name in same)}
         )
         for index, (identity, same) in enumerate(names.items())
@@ -69,18 +76,18 @@ def extract_tasks(lowered: tvm.IRModule) -> tuple[list[Task], dict[str, tvm.IRMo
 def _distinct(new: Workload, known: Mapping[str, Workload]) -> Workload:
     """Give a workload another identity where its 64-bit hash is taken by a different one."""
     same = known.get(new.identity)
-    if same is None or tvm_ffi.structural_equal(same.module, new.module):
+    if same is None or tvm_ffi.structural_equal(same.module, new.module, map_free_vars=True):
         return new
     return _distinct(Workload(f"{int(new.identity, 16) + 1 & _MASK:016x}", new.module), known)
 
 
-def _task(index: int, found: Workload, names: Sequence[str], info: OpInfo) -> Task:
+def task_of(index: int, found: Workload, names: Sequence[str], info: OpInfo) -> Task:
+    """Return the task of a workload that is called once."""
     blocks = _sblocks(found.module)
-    written = [region.source for block in blocks for region in block.writes]
     params = found.module["main"].params
     arguments = [p for p in params if isinstance(p.ty, tvm.tirx.BufferType)]
-    is_output = [any(buffer.same_as(p) for buffer in written) for p in arguments]
-    tensors = list(zip(map(_tensor, arguments), is_output, strict=True))
+    tensors = list(map(_tensor, arguments))
+    first = len(tensors) - (len(info.results) or _written(found.module["main"], arguments))
     return Task(
         index=index,
         name=names[0],
@@ -89,12 +96,23 @@ def _task(index: int, found: Workload, names: Sequence[str], info: OpInfo) -> Ta
         calls=1,
         info=info,
         reductions=sum(map(_is_reduction, blocks)),
-        inputs=tuple(tensor for tensor, out in tensors if not out),
-        outputs=tuple(tensor for tensor, out in tensors if out),
-        flops=_flops(found.module),
-        bytes=sum(_bytes(tensor) for tensor, _ in tensors),
+        inputs=tuple(tensors[:first]),
+        outputs=tuple(tensors[first:]),
+        sizes=len(params) - len(arguments),
+        flops=max(_flops(found.module), sum(map(_steps, blocks))),
+        bytes=sum(map(_bytes, tensors)),
+        opaque=not blocks or any(map(_is_opaque, blocks)),
+        idle=bool(blocks) and all(map(_is_idle, blocks)),
         dropped=None,
     )
+
+
+def _written(function: tvm.tirx.PrimFunc, arguments: Sequence[tvm.tirx.Buffer]) -> int:
+    """Return how many arguments, the last ones, are written; one if the function does not say."""
+    stores: list[BufferStore] = []
+    tvm_ffi.structural_walk(function.body, (BufferStore, stores.append))
+    read = [i for i, p in enumerate(arguments) if not any(s.buffer.same_as(p) for s in stores)]
+    return len(arguments) - 1 - read[-1] or 1 if read else len(arguments)
 
 
 def _tensor(buffer: tvm.tirx.Buffer) -> Tensor:
@@ -128,8 +146,45 @@ def _is_reduction(block: tvm.s_tir.SBlock) -> bool:
     return any(axis.iter_type == tvm.tirx.IterVar.CommReduce for axis in block.iter_vars)
 
 
+def _steps(block: tvm.s_tir.SBlock) -> float:
+    """Return how many values a block reduces: TVM counts no operation in a choice between them."""
+    extents = [axis.dom.extent for axis in block.iter_vars]
+    known = all(isinstance(extent, tvm.tirx.IntImm) for extent in extents)
+    return float(math.prod(map(int, extents))) if known and _is_reduction(block) else 0.0
+
+
+def _is_opaque(block: tvm.s_tir.SBlock) -> bool:
+    """Tell whether a block does not say what it writes, or calls what TVM does not know."""
+    calls: list[Call] = []
+    tvm_ffi.structural_walk(block.body, (Call, calls.append))
+    return not block.writes or any(getattr(call.op, "name", "") in _EXTERN for call in calls)
+
+
+def _is_idle(block: tvm.s_tir.SBlock) -> bool:
+    """Tell whether a block stores a constant, or copies elements to where they are already."""
+    store = block.body
+    if not isinstance(store, BufferStore):
+        return False
+    if isinstance(store.value, tvm.tirx.IntImm | tvm.tirx.FloatImm):
+        return True
+    return isinstance(store.value, TensorLoad) and tvm_ffi.structural_equal(
+        store.value.indices, store.indices
+    )
+
+
 def _flops(module: tvm.IRModule) -> float:
+    loops: list[For] = []
+    tvm_ffi.structural_walk(module["main"].body, (For, loops.append))
+    if any(_reads(loop.extent) for loop in loops):  # TVM takes the dtype's largest number
+        return 0.0
     try:
         return float(estimate_tir_flops(module))
     except RuntimeError:  # symbolic extents and while loops have no count
         return 0.0
+
+
+def _reads(expression: tvm.ir.Expr) -> bool:
+    """Tell whether a value is known only when the task runs: it is an element of a tensor."""
+    loads: list[TensorLoad] = []
+    tvm_ffi.structural_walk(expression, (TensorLoad, loads.append))
+    return bool(loads)

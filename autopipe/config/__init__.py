@@ -2,6 +2,7 @@
 
 from autopipe.config.benchmark import Benchmark
 from autopipe.config.frozen import Frozen
+from autopipe.config.fusion import Fusion
 from autopipe.config.gates import Gates
 from autopipe.config.layout import Layout
 from autopipe.config.model import Model
@@ -14,6 +15,6 @@ from autopipe.config.tuning import Tuning
 from autopipe.config.verify import Verify
 
 __all__ = [
-    "Benchmark", "Frozen", "Gates", "Layout", "Model", "Package", "Pipeline", "Schedules",
+    "Benchmark", "Frozen", "Fusion", "Gates", "Layout", "Model", "Package", "Pipeline", "Schedules",
     "Target", "Tasks", "Tuning", "Verify",
 ]  # fmt: skip

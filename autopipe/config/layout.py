@@ -33,6 +33,9 @@ def _impossible(layout: dict[str, tuple[str, ...]]) -> Iterator[Contradiction]:
             if sorted(name) != sorted(example):
                 axes = ", ".join(example)
                 yield (op, position), name, f"is not an order of {axes}, such as {example}"
+            elif [axis for axis in name if axis in space] != list(space):
+                # TVM takes the axes in space in this order, whatever they are called
+                yield (op, position), name, f"should have {space} in this order, such as {example}"
 
 
 def _unknown(op: str) -> str:

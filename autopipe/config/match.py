@@ -1,11 +1,20 @@
-"""Which tasks a rule of the schedule policy is for."""
+"""Patterns on tasks: which a rule of the schedule policy is for, which are kept or dropped."""
 
 import re
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, StringConstraints, WithJsonSchema
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    GetJsonSchemaHandler,
+    StringConstraints,
+    WithJsonSchema,
+)
+from pydantic_core import CoreSchema
 
 from autopipe.config.frozen import Frozen
+from autopipe.config.suggestion import closest
 
 RANGE = r"^(?:\*|(\d{1,18})?\.\.(\d{1,18})?)$"
 """How a size that is left open is written: `*`, `8..64`, `8..`, `..64`."""
@@ -17,6 +26,10 @@ Scalar = bool | int | float | str | None
 def _size(value: int | str) -> int | str:
     if isinstance(value, str) and not re.fullmatch(RANGE, value):
         raise ValueError(f"{value[:80]!r} is no size; write 64, '*', '8..64', '8..' or '..64'")
+    if isinstance(value, str) and ".." in value:
+        least, most = value.split("..")
+        if least and most and int(least) > int(most):
+            raise ValueError(f"{value!r} fits no size; write '{most}..{least}'")
     if isinstance(value, int) and value < 0:
         raise ValueError(f"{value} is no size; write 64, '*', '8..64', '8..' or '..64'")
     return value
@@ -32,10 +45,29 @@ Size = Annotated[
 """A size, or which sizes fit."""
 
 
-class Match(Frozen, frozen=True):
-    """Which tasks a rule is for: those of which all that is given here is true."""
+def _op(value: str) -> str:
+    if value.startswith("relax."):
+        raise ValueError(f"{value[:80]!r} names no op; leave out `relax.`")
+    return value
 
-    op: Text = "*"
+
+def _dtype(value: str) -> str:
+    if re.fullmatch(r"bool|u?int[1-9]\d*|b?float[1-9]\d*(_\w+)?", value):
+        return value
+    meant = closest(value, ("bool", "int8", "int32", "int64", "float16", "float32", "float64"))
+    raise ValueError(f"{value[:80]!r} is no element type; write {meant or 'float32'}")
+
+
+def _layout(value: str) -> str:
+    if re.fullmatch(r"[A-Z]\w*", value):
+        return value
+    raise ValueError(f"{value[:80]!r} is no layout; write {value[:80].upper()}")
+
+
+class Match(Frozen, frozen=True):
+    """A pattern: it matches the tasks of which all that is given here is true."""
+
+    op: Annotated[Text, AfterValidator(_op)] = "*"
     """Glob over the names of the ops in the task, such as `nn.conv2d*`; one op that fits is
     enough."""
     kind: (
@@ -48,13 +80,44 @@ class Match(Frozen, frozen=True):
     """TVM's op pattern of the task, as `autopipe tasks` shows it."""
     attributes: dict[str, Scalar | tuple[Scalar, ...]] = {}
     """Attributes that the op has to have with these values: `{strides: [1, 1], groups: 1}`."""
-    layout: Text | None = None
+    layout: Annotated[Text, AfterValidator(_layout)] | None = None
     """Layout of the data that the op works on, such as `NHWC`."""
     shape: Annotated[tuple[Size, ...], Field(max_length=16)] | None = None
     """Shape of an input or an output, a size for each dimension: `64`, `'*'` for any, `'8..64'`,
     `'8..'` or `'..64'` for a range."""
-    dtype: Text | None = None
+    dtype: Annotated[Text, AfterValidator(_dtype)] | None = None
     """Element type of an input or an output, such as `float32`."""
     share: Annotated[float, Field(ge=0, le=1)] | None = None
     """Least share of the model's time. In tuning it is measured, with the schedules that need no
     search; before that, and without tuning, it is estimated from arithmetic and memory traffic."""
+
+    def __str__(self) -> str:
+        """Write it as YAML does, an op alone by its name."""
+        given = self.model_dump(exclude_defaults=True)
+        if given.keys() <= {"op"}:
+            return self.op
+        return "{" + ", ".join(f"{name}: {_yaml(value)}" for name, value in given.items()) + "}"
+
+
+def _yaml(value: object) -> str:
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{name}: {_yaml(each)}" for name, each in value.items()) + "}"
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(_yaml, value))}]"
+    return "null" if value is None else str(value)
+
+
+def _named(value: object) -> object:
+    return {"op": value} if isinstance(value, str) else value
+
+
+class _OrName:
+    """Tells an editor that the name of an op will do."""
+
+    @staticmethod
+    def __get_pydantic_json_schema__(core: CoreSchema, handler: GetJsonSchemaHandler) -> Any:  # noqa: ANN401 - JSON
+        return {"anyOf": [handler(core), {"type": "string", "minLength": 1}]}
+
+
+Pattern = Annotated[Match, BeforeValidator(_named), _OrName]
+"""A pattern, or a text that is short for the name of an op."""

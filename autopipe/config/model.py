@@ -36,8 +36,9 @@ class Weights(Frozen, frozen=True):
 class Model(Frozen, frozen=True):
     """Where the model comes from."""
 
-    format: Literal["onnx"] = "onnx"
-    """File format of the model."""
+    format: Literal["onnx", "tvmscript"] = "onnx"
+    """File format of the model: `onnx`, or `tvmscript` for a Python file with one Relax module or
+    PrimFunc, which is parsed and never run."""
     path: Annotated[str, StringConstraints(min_length=1)]
     """A file, relative to this YAML file, or `pkg:package/path` for one inside an installed
     Python package."""
@@ -46,4 +47,5 @@ class Model(Frozen, frozen=True):
     inputs: dict[str, Input] = {}
     """Shapes of the inputs by name; needed where the model has symbolic dimensions."""
     weights: Weights | None = None
-    """Replace the model's weights by seeded synthetic ones; leave out for a real model."""
+    """Replace the model's weights by seeded synthetic ones; leave out for a real model. A TVMScript
+    source has no weights of its own."""

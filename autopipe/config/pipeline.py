@@ -8,6 +8,7 @@ from pydantic import BeforeValidator, Field, StringConstraints, model_validator
 from autopipe.config.benchmark import Benchmark
 from autopipe.config.contradiction import Contradiction, refuse
 from autopipe.config.frozen import Frozen
+from autopipe.config.fusion import Fusion
 from autopipe.config.gates import Gates
 from autopipe.config.layout import Layout
 from autopipe.config.model import Model
@@ -40,6 +41,8 @@ class Pipeline(Frozen, frozen=True):
     layout: Layout | None = None
     """Desired layouts by Relax op: `conv2d: [NHWC, HWIO]` is data, then kernel. Pooling and the
     rest take over what reaches them; null keeps the model's layouts."""
+    fusion: Fusion = Fusion()
+    """Which ops are one task together, and which are kept apart; the rest is TVM's choice."""
     tasks: Tasks = Field(default_factory=Tasks)
     """Which of the extracted tasks are tuned."""
     tuning: Tuning | None = Field(default_factory=Tuning)
@@ -72,3 +75,10 @@ class Pipeline(Frozen, frozen=True):
             if rival not in against:
                 why = f"can not be checked: `benchmark.against` does not name {rival}"
                 yield ("gates", "max_slowdown", rival), slowdown, why
+            elif self.model.format != "onnx":
+                why = f"can not be checked: {rival} runs ONNX models, and this is none"
+                yield ("gates", "max_slowdown", rival), slowdown, why
+        reference = self.verify.reference if self.verify else "auto"
+        if reference in {"onnxruntime", "onnx"} and self.model.format != "onnx":
+            why = "runs ONNX models, and this is none; write 'plain'"
+            yield ("verify", "reference"), reference, why

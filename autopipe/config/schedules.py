@@ -25,8 +25,8 @@ class Rule(Frozen, frozen=True):
     """Engines that propose schedules: `autotvm` searches the knobs of templates, `ansor` without
     templates, an installed package may bring others. Empty leaves the task to the fallback."""
     implementations: Annotated[Distinct[ImplementationGlob], Field(min_length=1)] | None = None
-    """Globs over the names of the implementations that may be used, such as `direct`. Null is
-    all of them, but for `ansor`, which then searches `direct` alone."""
+    """Globs over the names of the implementations that may be used, such as `direct` or a library,
+    `openblas`. Null is all of them, but for `ansor`, which then searches `direct` alone."""
     select: Literal["best", "first"] = "best"
     """How the winner is chosen: `best` is the fastest measured, of all engines; `first` is the
     fastest of the first engine in the list that has a schedule, and no other engine is tuned."""

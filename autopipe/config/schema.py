@@ -91,9 +91,10 @@ def _default(node: _Node) -> str:
 def _entry(node: _Node) -> tuple[_Node, str]:
     """Return the section that a field holds one or many of, and the step that leads to it."""
     if "items" in node:
-        return _inner(node["items"]), "N."
-    if isinstance(many := node.get("additionalProperties"), dict):
-        return _inner(many), "NAME."
+        many = node["items"]  # what may be a text too is told where it is a section alone
+        return ({} if "anyOf" in many else _inner(many)), "N."
+    if isinstance(named := node.get("additionalProperties"), dict):
+        return _inner(named), "NAME."
     return node, ""
 
 

@@ -1,28 +1,100 @@
-"""Section `tasks`: which tuning tasks are kept (the RFC's S1 and S2)."""
+"""Section `tasks`: which tuning tasks are kept (the RFC's S2), and which are searched (S1)."""
 
-from typing import Annotated, Literal
+from collections.abc import Iterator
+from typing import Annotated, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
+from autopipe.config.contradiction import Contradiction, refuse
+from autopipe.config.distinct import Distinct
 from autopipe.config.frozen import Frozen
+from autopipe.config.match import Match, Pattern
+
+_SIMPLE = ("elementwise", "broadcast", "injective")
+"""Kinds of tasks that never reduce."""
+
+Share = Annotated[float, Field(ge=0, le=1)]
 
 
 class Heuristics(Frozen, frozen=True):
     """S2: rules that drop a task before anything is measured."""
 
-    min_flops: Annotated[float, Field(ge=0)] = 1e5
-    """Tasks with fewer floating-point operations than this are dropped."""
+    drop_idle: bool = True
+    """Drop tasks that compute nothing: constants, copies to the same place, empty tensors."""
+    drop_opaque: bool = True
+    """Drop tasks whose loops TVM can not see into: scatter, cumsum, sort, NMS, extern calls."""
+    drop_dynamic: bool = True
+    """Drop tasks with a symbolic dimension."""
+    min_injective_ops: Annotated[int, Field(ge=1)] | None = None
+    """Simple tasks of fewer ops than this are dropped; needs `include_simple_task: true`."""
+    min_flops: Annotated[float, Field(ge=0)] = 1e4
+    """Tasks with fewer floating-point operations than this are dropped, simple ones excepted."""
+    min_bytes: Annotated[int, Field(ge=0)] = 0
+    """Tasks whose inputs and outputs have fewer bytes than this are dropped."""
+    min_share: Share = 0.0
+    """Tasks with less than this share of the model's estimated time are dropped."""
+    heaviest: Annotated[int, Field(ge=1)] | None = None
+    """Of what all other rules leave, keep this many: those with the largest share of the time."""
+
+
+class Judge(Frozen, frozen=True):
+    """S1: which tasks get trials beyond the measurement of the schedules that need no search."""
+
+    min_share: Share = 0.001
+    """Tasks with less than this share of the measured time are not searched."""
+    min_space: Annotated[int, Field(ge=1)] = 2
+    """An engine with fewer schedules than this for a task does not search them."""
 
 
 class Tasks(Frozen, frozen=True):
     """Which of the extracted tasks are tuned."""
 
+    include: Annotated[
+        Distinct[Pattern], Field(min_length=1, json_schema_extra={"default": ["*"]})
+    ] = (Match(),)
+    """Only tasks that one of these patterns matches are kept. A pattern has the fields of
+    `schedules.rules.N.match`; a text is short for the name of an op: `nn.conv2d*` for
+    `{op: nn.conv2d*}`."""
+    exclude: Distinct[Pattern] = ()
+    """Tasks that one of these patterns matches are dropped; otherwise as `include`."""
     include_simple_task: bool = False
-    """Keep tasks without a reduction too (the RFC's flag): elementwise, injective, layout ops."""
-    heuristics: Heuristics = Heuristics()
-    """S2: rules that drop tasks not worth tuning; each dropped task is listed with its reason."""
+    """Keep simple tasks too (the RFC's flag): those without a reduction, so that each of their ops
+    is elementwise, broadcast or injective, layout transforms among them."""
+    heuristics: Heuristics | None = Heuristics()
+    """S2: rules that drop tasks not worth tuning; each dropped task is listed with its reason.
+    Null leaves that to S1."""
+    judge: Judge | None = Judge()
+    """S1: the scheduler measures each kept task once, with the schedules that need no search, and
+    goes on with those that are worth one. Null searches all."""
     scheduler: Literal["gradient", "round_robin"] = "gradient"
     """S1: who divides the trials among tasks. `gradient` gives the next batch to the task whose
     improvement shortens the whole model most; `round_robin` treats all alike."""
     allow_empty: bool = False
     """Whether a filter that leaves no task at all is accepted."""
+    on_task_failure: Literal["fallback", "fail"] = "fallback"
+    """What a crash, a hang or hunger for memory ends in when it happens a second time: `fallback`
+    puts it aside and takes the next schedule of the task's chain, `fail` ends the run."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        refuse("tasks", self._contradictions())
+        return self
+
+    def _contradictions(self) -> Iterator[Contradiction]:
+        for position, pattern in enumerate(self.exclude):
+            if pattern in self.include and pattern != Match():
+                why = "is in `include` too, and nothing fits both; leave it out of one"
+                yield ("exclude", position), str(pattern), why
+            if pattern == Match() and not self.allow_empty:
+                why = "excludes every task; name an op, or accept it with `allow_empty: true`"
+                yield ("exclude", position), str(pattern), why
+        if self.include_simple_task:
+            return
+        for position, pattern in enumerate(self.include):
+            if pattern.kind in _SIMPLE:
+                why = f"keeps nothing: {pattern.kind} tasks are simple; set `include_simple_task`"
+                yield ("include", position, "kind"), pattern.kind, why
+        least = self.heuristics and self.heuristics.min_injective_ops
+        if least is not None:
+            why = "drops nothing: all simple tasks are dropped; set `include_simple_task: true`"
+            yield ("heuristics", "min_injective_ops"), least, why

@@ -10,9 +10,10 @@ from autopipe.config.frozen import Frozen
 class Verify(Frozen, frozen=True):
     """Comparison with a reference runtime; `verify: null` publishes unchecked builds."""
 
-    reference: Literal["auto", "onnxruntime", "onnx"] = "auto"
-    """Who computes the expected outputs: `onnxruntime`, `onnx` (its reference evaluator), or `auto`
-    for the first of them that is installed and can run the model."""
+    reference: Literal["auto", "onnxruntime", "onnx", "plain"] = "auto"
+    """Who computes the expected outputs: `onnxruntime`, `onnx` (its reference evaluator), `plain`
+    (the model as imported, compiled by TVM as plain loops), or `auto` for the first of the former
+    two that is installed and can run the model, and `plain` for a model that is not ONNX."""
     cases: Annotated[int, Field(ge=1, le=1000)] = 3
     """Seeded random inputs; edge inputs (zeros, ones, large, small) come on top."""
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0

@@ -7,7 +7,7 @@ import tvm
 from tvm.s_tir import SBlock, SBlockRealize
 from tvm.tirx import For, PrimFunc, SeqStmt, stmt_seq
 
-from autopipe.compiler import elementary, weights
+from autopipe.compiler import elementary, linking, weights
 from autopipe.compiler.target import is_gpu
 
 
@@ -28,12 +28,18 @@ def build(module: tvm.IRModule, target: tvm.target.Target) -> Kernel:
     repacked at compile time. Checks of the arguments are left out: they are not part of the
     kernel, and compiling them takes an eighth of the time.
     """
+    linking.load(module)
     module = without_weights(module)
-    config = {"tirx.disable_assert": True}
-    with tvm.transform.PassContext(opt_level=3, config=config):
-        library = tvm.tirx.build(module if is_gpu(target) else elementary.expand(module), target)
+    library = compiled(module, target)
     _ = library["main"]  # machine code is made on first use
     return Kernel(library, module)
+
+
+def compiled(module: tvm.IRModule, target: tvm.target.Target) -> Any:  # noqa: ANN401 - tvm
+    """Return TVM's runtime module of a scheduled `main`, for whatever machine."""
+    config = {"tirx.disable_assert": True}
+    with tvm.transform.PassContext(opt_level=3, config=config):
+        return tvm.tirx.build(module if is_gpu(target) else elementary.expand(module), target)
 
 
 def without_weights(module: tvm.IRModule) -> tvm.IRModule:

@@ -6,7 +6,7 @@ import numpy as np
 import tvm
 from tvm.s_tir import Schedule
 
-from autopipe.compiler import elementary
+from autopipe.compiler import elementary, linking
 from autopipe.compiler.target import is_gpu
 from autopipe.errors import StageError
 from autopipe.measure.cases import CASES, arguments
@@ -76,6 +76,7 @@ def _plain(workload: tvm.IRModule, target: tvm.target.Target) -> Any:  # noqa: A
 
 
 def _compiled(module: tvm.IRModule, target: tvm.target.Target) -> Any:  # noqa: ANN401 - tvm
+    linking.load(module)
     config = {"tirx.disable_assert": True}  # the arguments fit: they are made from the function
     with tvm.transform.PassContext(opt_level=3, config=config):
         return tvm.tirx.build(module, target)

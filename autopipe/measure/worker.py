@@ -6,11 +6,11 @@ import os
 import resource
 from dataclasses import asdict, dataclass
 from multiprocessing.connection import Connection
-from pathlib import Path
 from typing import NoReturn
 
 from autopipe.config.tuning import Measure
 from autopipe.measure.measurement import Candidate, Measurement
+from autopipe.pipeline.contained import bound
 from autopipe.pipeline.lifeline import die_with_parent
 
 _LONGEST = 2000
@@ -42,8 +42,8 @@ def serve(job: Job, link: Connection, parent: int) -> NoReturn:
 
         timing.use_threads(job.cores)
         place = device.prepare(job.target)
-        if not device.on_gpu(place):
-            _bound(job.limits.memory << 20)
+        if not device.on_gpu(place):  # CUDA reserves addresses for all memory there is
+            bound(job.limits.memory << 20)
         kernel = build.build(job.candidate(), job.target)
         _send(link, None)
         best = json.loads(link.recv_bytes())
@@ -65,16 +65,6 @@ def _alone(link: Connection, parent: int) -> None:
     os.closerange(3, own)
     os.closerange(own + 1, 1 << 16)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-
-
-def _bound(memory: int) -> None:
-    """Keep the child to that many bytes more than it has.
-
-    CUDA could not be kept: it reserves addresses for all memory there is, the GPU's too.
-    """
-    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
-    limit = pages * resource.getpagesize() + memory
-    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
 
 
 def _send(link: Connection, message: Measurement | None) -> None:

@@ -43,8 +43,10 @@ def write(archive: Path, files: Mapping[str, Path]) -> None:
 
 
 @contextmanager
-def opened(archive: Path, names: Sequence[str]) -> Iterator[tuple[BinaryIO, dict[str, Member]]]:
-    """Open an archive that has exactly these files; yield it and where they lie.
+def opened(
+    archive: Path, names: Sequence[str], optional: Sequence[str] = ()
+) -> Iterator[tuple[BinaryIO, dict[str, Member]]]:
+    """Open an archive that has exactly these files, and optional ones; yield it and where they lie.
 
     Raises PackageError for anything that `write` would not have written.
     """
@@ -56,7 +58,7 @@ def opened(archive: Path, names: Sequence[str]) -> Iterator[tuple[BinaryIO, dict
         raise PackageError(f"{archive}: {error.strerror}") from error
     with file:
         try:
-            yield file, _members(file, sorted(names))
+            yield file, _members(file, names, optional)
         except PackageError as error:
             raise PackageError(f"{archive}: {error}") from None
 
@@ -85,13 +87,16 @@ def extract(file: BinaryIO, member: Member, to: Path) -> str:
     return digest.hexdigest()
 
 
-def _members(file: BinaryIO, names: Sequence[str]) -> dict[str, Member]:
+def _members(file: BinaryIO, names: Sequence[str], optional: Sequence[str]) -> dict[str, Member]:
     length = os.fstat(file.fileno()).st_size
     members = {}
-    for name in names:
+    for name in sorted({*names, *optional}):
         block = file.read(_BLOCK)
         size = _size(block)
         if size is None or block != _header(name, size):
+            if name in optional:
+                file.seek(-len(block), os.SEEK_CUR)
+                continue
             raise PackageError(f"not a package of autopipe: {name!r} does not follow")
         members[name] = Member(start := file.tell(), size)
         end = start + size + -size % _BLOCK

@@ -63,6 +63,8 @@ class Manifest(Frozen, frozen=True):
     """Where it runs."""
     runtime: dict[str, str]
     """Python packages it runs with, and their versions."""
+    libraries: dict[str, str] = {}
+    """Libraries that it calls and brings along, and their versions."""
     signature: Signature
     """How it is called: inputs, outputs, weights, threads."""
     tasks: tuple[dict[str, Any], ...]

@@ -1,6 +1,7 @@
 """Opens a package: nothing of it is run before everything about it has been checked."""
 
 import tempfile
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -8,10 +9,12 @@ from pydantic import ValidationError
 from autopipe.compiler import cpu, gpu
 from autopipe.compiler.runtime import Model, load
 from autopipe.errors import PackageError, StageError, TargetError
+from autopipe.libraries import shipped
 from autopipe.packaging import archive
 from autopipe.packaging.manifest import LIBRARY, MANIFEST, WEIGHTS, Manifest, check_runtime
 
 _MANIFEST_LIMIT = 64 << 20
+_NAMES = (LIBRARY, MANIFEST, WEIGHTS)
 
 
 def open_package(package: str | Path) -> Model:
@@ -24,10 +27,11 @@ def open_package(package: str | Path) -> Model:
     """
     package = Path(package)
     with (
-        archive.opened(package, (LIBRARY, MANIFEST, WEIGHTS)) as (file, members),
+        archive.opened(package, _NAMES, shipped()) as (file, members),
         tempfile.TemporaryDirectory(prefix="autopipe-") as folder,
     ):
-        manifest = _manifest(archive.read(file, members[MANIFEST], _MANIFEST_LIMIT))
+        text = archive.read(file, members[MANIFEST], _MANIFEST_LIMIT)
+        manifest = _manifest(text, members.keys() - {MANIFEST})
         check_runtime(manifest.runtime)
         _check_processor(manifest)
         for name, expected in manifest.files.items():
@@ -39,14 +43,14 @@ def open_package(package: str | Path) -> Model:
             raise PackageError(str(error)) from error
 
 
-def _manifest(text: bytes) -> Manifest:
+def _manifest(text: bytes, files: AbstractSet[str]) -> Manifest:
     try:
         manifest = Manifest.model_validate_json(text)
     except ValidationError as error:
         first = error.errors()[0]
         field = ".".join(map(str, first["loc"]))
         raise PackageError(f"{MANIFEST} does not fit: {field}: {first['msg']}") from None
-    if set(manifest.files) != {LIBRARY, WEIGHTS}:
+    if manifest.files.keys() != files:
         raise PackageError(f"{MANIFEST} lists {', '.join(sorted(manifest.files)) or 'no files'}")
     return manifest
 

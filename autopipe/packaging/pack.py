@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from autopipe import libraries
 from autopipe.packaging import archive
 from autopipe.packaging.manifest import LIBRARY, MANIFEST, WEIGHTS, File, Manifest
 from autopipe.pipeline.canonical import pretty
@@ -14,13 +15,20 @@ def pack(manifest: Manifest, library: Path, work: Path, out: Path) -> None:
     """Write the package `out` of a LIBRARY artifact; `work` takes the manifest."""
     text = work / MANIFEST
     text.write_text(pretty(manifest.model_dump(mode="json")), encoding="utf-8")
-    files = {name: library / name for name in (LIBRARY, WEIGHTS)}
-    archive.write(out, {MANIFEST: text, **files})
+    archive.write(out, {MANIFEST: text, **{name: library / name for name in manifest.files}})
 
 
 def describe(library: Path) -> dict[str, File]:
     """Return size and digest of the files that a package takes from a LIBRARY artifact."""
-    return {name: _file(library / name) for name in (LIBRARY, WEIGHTS)}
+    called = [libraries.named(name) for name in called_by(library)]
+    files = [file.name for each in called if each for file in each.files]
+    return {name: _file(library / name) for name in (LIBRARY, WEIGHTS, *files)}
+
+
+def called_by(library: Path) -> dict[str, str]:
+    """Return the versions of the libraries that a LIBRARY artifact calls, by name."""
+    document = json.loads((library / "library.json").read_text(encoding="utf-8"))
+    return dict(document.get("libraries", {}))
 
 
 def verification(report: Path | None) -> str | None:

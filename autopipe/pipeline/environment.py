@@ -20,6 +20,7 @@ from typing import Final, Protocol
 from autopipe.config import Target
 from autopipe.errors import SetupError, TargetError
 from autopipe.extensions import distributions
+from autopipe.libraries import versions
 from autopipe.pipeline import cuda, files
 from autopipe.pipeline.caches import caches
 from autopipe.pipeline.canonical import digest, seal, unseal
@@ -198,6 +199,7 @@ _FACTS: Final[Mapping[Facet, Callable[[], dict[str, object]]]] = {
     Facet.TOOLCHAIN: _toolchain,
     Facet.REFERENCE: _reference,
     Facet.FRONTEND: _frontend,
+    Facet.LIBRARIES: lambda: dict(versions()),
     Facet.EXTENSIONS: lambda: dict(distributions()),
 }
 

@@ -44,6 +44,8 @@ class Facet(StrEnum):
     """The linker that makes the shared library."""
     REFERENCE = "reference"
     """Versions of the runtimes that a build is compared with."""
+    LIBRARIES = "libraries"
+    """Versions of the libraries that may compute ops."""
     EXTENSIONS = "extensions"
     """Versions of the packages that register engines, templates or implementations."""
 

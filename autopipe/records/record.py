@@ -3,11 +3,22 @@
 import hashlib
 import json
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from statistics import median
+from typing import Final, Self
 
-SLOWEST = 1e4
+SLOWEST: Final = 1e4
 """Seconds of one call beyond which a time is no measurement but a stub."""
+
+FASTEST: Final = 1e-10
+"""Seconds below which a time is none: a cycle of a processor of 10 GHz."""
+
+_PEAK: Final = 4e13
+"""Floating-point operations a second of one core that nobody reaches: a hundred times what one with
+two units of 512 bits does at 6 GHz, 32 bits an element."""
+
+_GPU_PEAK: Final = 1e18
+"""The same of a whole GPU: hundreds of times what the largest do in 8 bits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +31,13 @@ class Platform:
     """Versions of TVM, tvm-ffi and LLVM."""
     device: str
     """The machine that measured."""
+
+    def least(self, flops: float) -> float:
+        """Return seconds below which so many operations can not have been done."""
+        target = _fields(self.target)
+        cores = target.get("num_cores")
+        peak = _PEAK * max(1, cores if isinstance(cores, int) else 1)
+        return max(FASTEST, flops / (_GPU_PEAK if target.get("kind") == "cuda" else peak))
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +64,25 @@ class Record:
     @property
     def median(self) -> float:
         """Seconds of one call; infinite if there is no time that can be true."""
-        sound = all(math.isfinite(value) and 0 < value < SLOWEST for value in self.seconds)
+        sound = all(FASTEST <= value < SLOWEST for value in self.seconds)
         return median(self.seconds) if self.seconds and sound else math.inf
+
+    def believed(self, least: float) -> Self:
+        """Return it, or, if a time is below `least` seconds, a failed trial that says so."""
+        if not any(0 < value < least for value in self.seconds):
+            return self
+        told = f"the timer said {min(self.seconds):.1e} s, which no processor reaches"
+        return replace(self, seconds=(), error=told)
 
     def checksum(self, platform: Platform) -> str:
         """Digest the record together with where it holds: sha256, 64 hex digits."""
         content = {"record": asdict(self), "platform": asdict(platform)}
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def _fields(text: str) -> dict[str, object]:
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}

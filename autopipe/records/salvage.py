@@ -6,15 +6,24 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Final
 
-from autopipe.records.schema import COLUMNS, TABLES
+from autopipe.records.about import About
+from autopipe.records.coding import place
+from autopipe.records.identity import identify
+from autopipe.records.schema import COLUMNS, PLATFORM, upgrade
 
-_COPIED: Final = ("target", "versions", "device", *COLUMNS, "checksum")
+_COPIED: Final = (*PLATFORM, *COLUMNS, "checksum")
 
 _READ: Final = (
-    f"SELECT records.id, hash, module, {', '.join(_COPIED)}"  # noqa: S608 - constants
-    " FROM records JOIN workloads ON workloads.id = records.workload"
-    " WHERE records.id NOT IN (SELECT record FROM wrong) ORDER BY records.id"
+    "SELECT records.id, hash, {workload}, reason, "  # noqa: S608 - constants
+    f"{', '.join(_COPIED)} FROM records"
+    " JOIN workloads ON workloads.id = records.workload"
+    " LEFT JOIN wrong ON wrong.record = records.id ORDER BY records.id {order}"
 )
+
+_WORKLOADS: Final = ("identity, about", "identify(module), NULL")
+"""How tables of this release, and the first ones, say what a workload is."""
+
+_SEEDS: Final = "key, document, origin, seconds"
 
 
 def salvage(path: Path) -> str:
@@ -23,11 +32,16 @@ def salvage(path: Path) -> str:
     The damaged file stays beside it. Damaged rows go along: readers check each row's checksum.
     """
     damaged = _aside(path)
-    rows = _readable(damaged)
-    with closing(sqlite3.connect(path)) as connection, connection:
-        connection.executescript(TABLES)
-        for row in rows:
-            _keep(connection, row)
+    rows, seeds = _readable(damaged)
+    with closing(sqlite3.connect(path)) as connection:
+        upgrade(connection)
+        with connection:
+            for row in rows:
+                _keep(connection, row)
+            connection.executemany(
+                f"INSERT OR IGNORE INTO seeds ({_SEEDS}) VALUES (?, ?, ?, ?)",  # noqa: S608
+                seeds,
+            )
     return f"{path} was damaged: {len(rows)} records were saved, the old file is {damaged.name}"
 
 
@@ -41,27 +55,35 @@ def _aside(path: Path) -> Path:
     return aside
 
 
-def _readable(path: Path) -> list[tuple[Any, ...]]:
-    """Return the rows before the damage, and those behind it."""
+def _readable(path: Path) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]:
+    """Return the records before the damage, and those behind it; and the seeds before it."""
     rows: dict[int, tuple[Any, ...]] = {}
+    seeds: list[tuple[Any, ...]] = []
     with closing(sqlite3.connect(path)) as connection:
+        connection.text_factory = lambda data: data.decode(errors="replace")
+        connection.create_function("identify", 1, identify, deterministic=True)
         connection.execute("PRAGMA writable_schema = ON")  # or a file cut short is refused whole
-        for order in ("ASC", "DESC"):
-            with suppress(sqlite3.Error):
-                for row in connection.execute(f"{_READ} {order}"):
-                    rows[row[0]] = row[1:]
-    return [rows[key] for key in sorted(rows)]
+        for workload in _WORKLOADS:
+            for order in ("ASC", "DESC"):
+                with suppress(sqlite3.Error):
+                    query = _READ.format(workload=workload, order=order)
+                    for row in connection.execute(query):
+                        rows[row[0]] = row[1:]
+        with suppress(sqlite3.Error):
+            for seed in connection.execute(f"SELECT {_SEEDS} FROM seeds"):  # noqa: S608
+                seeds.append(seed)  # noqa: PERF402 - those before an error stay
+    return [rows[key] for key in sorted(rows)], seeds
 
 
 def _keep(connection: sqlite3.Connection, row: tuple[Any, ...]) -> None:
-    workload, module, *values = row
+    name, identity, about, wrong, *values = row
+    marks = ", ".join("?" * len(values))
     with suppress(sqlite3.Error):  # a value that is not even text
-        connection.execute(
-            "INSERT OR IGNORE INTO workloads (hash, module) VALUES (?, ?)", (workload, module)
-        )
-        connection.execute(
+        workload = place(connection, name, identity, About.parse(about))
+        added = connection.execute(
             f"INSERT INTO records (workload, {', '.join(_COPIED)})"  # noqa: S608 - constants
-            f" SELECT id, {', '.join('?' * len(_COPIED))} FROM workloads"
-            " WHERE hash = ? AND module = ?",
-            (*values, workload, module),
+            f" VALUES (?, {marks})",
+            (workload, *values),
         )
+        if wrong is not None:
+            connection.execute("INSERT INTO wrong VALUES (?, ?)", (added.lastrowid, wrong))

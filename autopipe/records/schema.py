@@ -1,17 +1,29 @@
-"""The tables of the record store."""
+"""The tables of the record store, and how an older file comes to have them.
 
+`PRAGMA user_version` says which tables a file has.
+"""
+
+import sqlite3
 from typing import Final
 
-TABLES: Final = """
-CREATE TABLE IF NOT EXISTS workloads (
+from autopipe.records.about import About
+from autopipe.records.identity import identify
+
+VERSION: Final = 1
+"""Of the tables below."""
+
+COLUMNS: Final = (
+    "engine", "implementation", "schedule", "seconds", "error", "cut", "measured", "session",
+)  # fmt: skip
+"""Columns of `records` that are fields of a record under the same name."""
+
+PLATFORM: Final = ("target", "versions", "device")
+"""Columns of `records` that say where it holds."""
+
+_RECORDS: Final = """
+CREATE TABLE records (
     id INTEGER PRIMARY KEY,
-    hash TEXT NOT NULL,
-    module TEXT NOT NULL,
-    UNIQUE (hash, module)
-) STRICT;
-CREATE TABLE IF NOT EXISTS records (
-    id INTEGER PRIMARY KEY,
-    workload INTEGER NOT NULL REFERENCES workloads,
+    workload INTEGER NOT NULL,
     target TEXT NOT NULL,
     versions TEXT NOT NULL,
     device TEXT NOT NULL,
@@ -24,17 +36,102 @@ CREATE TABLE IF NOT EXISTS records (
     measured TEXT NOT NULL,
     session TEXT NOT NULL,
     checksum TEXT NOT NULL
-) STRICT;
-CREATE TABLE IF NOT EXISTS wrong (
-    record INTEGER PRIMARY KEY REFERENCES records,
-    reason TEXT NOT NULL
-) STRICT;
-CREATE INDEX IF NOT EXISTS by_workload ON records (workload, target, versions, device);
-CREATE INDEX IF NOT EXISTS by_session ON records (session);
-"""
-"""A workload is its hash and its module together: a hash of 64 bits alone could mix two up."""
+) STRICT"""
 
-COLUMNS: Final = (
-    "engine", "implementation", "schedule", "seconds", "error", "cut", "measured", "session",
-)  # fmt: skip
-"""Columns of `records` that are fields of a record under the same name."""
+_WORKLOADS: Final = """
+CREATE TABLE workloads (
+    id INTEGER PRIMARY KEY,
+    hash TEXT NOT NULL,
+    identity TEXT NOT NULL,
+    about TEXT,
+    likeness TEXT,
+    UNIQUE (hash, identity)
+) STRICT"""
+"""A workload is its hash and its identity together: a hash of 64 bits alone could mix two up."""
+
+_DAMAGED: Final = """
+CREATE TABLE damaged (
+    id INTEGER PRIMARY KEY, noticed TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP,
+    workload, target, versions, device, engine, implementation, schedule, seconds, error, cut,
+    measured, session, checksum
+)"""
+"""Records whose checksum is wrong, as they were found."""
+
+_SEEDS: Final = """
+CREATE TABLE seeds (
+    id INTEGER PRIMARY KEY,
+    key TEXT NOT NULL,
+    document TEXT NOT NULL,
+    origin TEXT NOT NULL,
+    seconds REAL NOT NULL,
+    UNIQUE (key, document)
+) STRICT"""
+"""What logs of other tools say was fast: tried early, never believed."""
+
+_WRONG: Final = "CREATE TABLE wrong (record INTEGER PRIMARY KEY, reason TEXT NOT NULL) STRICT"
+
+_INDEXES: Final = (
+    "CREATE INDEX by_workload ON records (workload, target, versions, device)",
+    "CREATE INDEX by_session ON records (session)",
+    "CREATE INDEX by_checksum ON records (checksum)",
+    "CREATE INDEX by_likeness ON workloads (likeness)",
+)
+
+
+class Newer(Exception):  # noqa: N818 - says what it is
+    """The file was written by a later release."""
+
+
+def upgrade(connection: sqlite3.Connection) -> None:
+    """Give a file the tables of this release, all or none of them. Raises Newer."""
+    if _version(connection) == VERSION:
+        return
+    connection.execute("BEGIN IMMEDIATE")
+    with connection:
+        found = _version(connection)
+        if found > VERSION:
+            raise Newer(f"it has version {found} of the tables, this autopipe knows {VERSION}")
+        if found < VERSION:
+            is_old = connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone()
+            (_from_0 if is_old else _make)(connection)
+            connection.execute(f"PRAGMA user_version = {VERSION}")
+
+
+def _version(connection: sqlite3.Connection) -> int:
+    return int(connection.execute("PRAGMA user_version").fetchone()[0])
+
+
+def _make(connection: sqlite3.Connection) -> None:
+    for statement in (_WORKLOADS, _RECORDS, _WRONG, _DAMAGED, _SEEDS, *_INDEXES):
+        connection.execute(statement)
+
+
+def _from_0(connection: sqlite3.Connection) -> None:
+    """Take over the first tables, which told workloads apart by the text of their modules."""
+    for index in ("by_workload", "by_session"):
+        connection.execute(f"DROP INDEX IF EXISTS {index}")
+    for table in ("workloads", "records", "wrong"):
+        connection.execute(f"ALTER TABLE {table} RENAME TO old_{table}")
+    _make(connection)
+    connection.create_function("identify", 1, identify, deterministic=True)
+    connection.create_function("describe", 1, _described, deterministic=True)
+    connection.execute(
+        "INSERT OR IGNORE INTO workloads (hash, identity, about)"
+        " SELECT hash, identify(module), describe(module) FROM old_workloads ORDER BY id"
+    )
+    columns = ", ".join((*PLATFORM, *COLUMNS, "checksum"))
+    connection.execute(
+        f"INSERT INTO records (id, workload, {columns})"  # noqa: S608 - constants
+        f" SELECT old_records.id, workloads.id, {columns} FROM old_records"
+        " JOIN old_workloads ON old_workloads.id = old_records.workload"
+        " JOIN workloads ON workloads.hash = old_workloads.hash"
+        " AND workloads.identity = identify(old_workloads.module)"
+    )
+    connection.execute("INSERT INTO wrong SELECT record, reason FROM old_wrong")
+    for table in ("wrong", "records", "workloads"):
+        connection.execute(f"DROP TABLE old_{table}")
+
+
+def _described(module: str) -> str | None:
+    about = About.of_module(module)
+    return about.text() if about is not None else None

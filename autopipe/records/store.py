@@ -1,27 +1,33 @@
 """The durable store of tuning records: one SQLite file that many processes may share."""
 
-import json
-import math
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any, Final, Self
 
 from autopipe.errors import StoreError
 from autopipe.pipeline.locks import shared
-from autopipe.records.record import Platform, Record
+from autopipe.records import damage
+from autopipe.records.about import About
+from autopipe.records.coding import find, insert, order, place
+from autopipe.records.connection import guard, readable, writable
+from autopipe.records.identity import identify
+from autopipe.records.record import FASTEST, Platform, Record
 from autopipe.records.salvage import salvage
-from autopipe.records.schema import COLUMNS, TABLES
 
-_PATIENCE: Final = 60.0
-"""Seconds to wait for another process that is writing."""
+_CHECKED: Final = ", ".join(damage.CHECKED)
 
 _SELECT: Final = (
-    f"SELECT id, {', '.join(COLUMNS)}, checksum FROM records"  # noqa: S608 - constants
+    f"SELECT {_CHECKED} FROM records"  # noqa: S608 - constants
     " WHERE workload = ? AND target = ? AND versions = ? AND device = ?"
     " AND id NOT IN (SELECT record FROM wrong) ORDER BY id"
+)
+
+_ALL: Final = (
+    f"SELECT hash, identity, about, reason, {_CHECKED} FROM records"  # noqa: S608 - constants
+    " JOIN workloads ON workloads.id = records.workload"
+    " LEFT JOIN wrong ON wrong.record = records.id"
 )
 
 
@@ -31,6 +37,26 @@ class Row:
 
     id: int
     record: Record
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A record with all that is known beside it."""
+
+    id: int
+    record: Record
+    platform: Platform
+    identity: str
+    """What tells its workload from another of the same hash."""
+    about: About | None
+    wrong: str | None
+    """Why its schedule is never used again; null for one that is not known to be wrong."""
+
+    @property
+    def believed(self) -> Record:
+        """The record, without a time that can not be true."""
+        flops = self.about.flops if self.about else 0.0
+        return self.record.believed(self.platform.least(flops))
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +71,11 @@ class Store:
     """Records by workload and platform. What `add` returned from is on disk."""
 
     def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
-        self._connection = connection
-        self._path = path
+        self.connection = connection
+        """For this package only."""
+        self.path = path
         self.damaged = 0
-        """Records that were skipped because their checksum is wrong."""
+        """Records that were left out because their checksum is wrong."""
 
     @classmethod
     def open(cls, path: Path, warn: Callable[[str], None]) -> Self:
@@ -57,53 +84,96 @@ class Store:
         What can still be read is taken over, and `warn` is told. Raises StoreError.
         """
         lock = path.with_name(f"{path.name}.lock")
-        with _guard(path):
+        with guard(path):
             try:
-                return cls(_connect(path), path)
+                return cls(writable(path), path)
             except sqlite3.OperationalError:  # locked, full, not permitted: not damaged
                 raise
             except sqlite3.DatabaseError:
                 with shared(lock, alone=True):
                     return cls(_repair(path, warn), path)
 
-    def add(self, platform: Platform, module: str, records: Sequence[Record]) -> None:
+    @classmethod
+    def view(cls, path: Path) -> Self:
+        """Open a store that is there, without changing it. Raises StoreError."""
+        if not path.exists():
+            raise StoreError(f"{path}: there are no tuning records; name their store with --store")
+        with guard(path):
+            return cls(readable(path), path)
+
+    def add(
+        self,
+        platform: Platform,
+        module: str,
+        records: Sequence[Record],
+        about: About | None = None,
+    ) -> None:
         """Keep trials of a workload; `module` is its JSON. All of them or none is written."""
         if not records:
             return
-        with _guard(self._path), self._connection:
-            self._connection.execute(
-                "INSERT OR IGNORE INTO workloads (hash, module) VALUES (?, ?)",
-                (records[0].workload, module),
-            )
-            workload = self._workload(records[0].workload, module)
-            insert(self._connection, ((workload, platform, record) for record in records))
+        with guard(self.path), self.connection:
+            workload = place(self.connection, records[0].workload, identify(module), about)
+            insert(self.connection, ((workload, platform, record) for record in records))
 
     def rows(self, workload: str, module: str, platform: Platform) -> list[Row]:
-        """Return all sound records of a workload on a platform, oldest first."""
-        with _guard(self._path):
-            key = self._workload(workload, module)
-            found = self._connection.execute(
-                _SELECT,
-                (key, platform.target, platform.versions, platform.device),
-            ).fetchall()
-        return list(self._sound(found, workload, platform))
+        """Return all sound records of a workload on a platform, oldest first.
+
+        One whose time can not be true is a failed trial.
+        """
+        with guard(self.path):
+            key = find(self.connection, workload, identify(module))
+            values = (key, *astuple(platform))
+            found = self.connection.execute(_SELECT, values).fetchall()
+            least = self._least(key, platform)
+            every = self._sound((workload, row) for row in found)
+        return [Row(id_, record.believed(least)) for id_, _, record in every]
 
     def best(self, workload: str, module: str, platform: Platform) -> Row | None:
         """Return the fastest record with a time that can be true; a coarse time comes last."""
-        timed = [
-            row for row in self.rows(workload, module, platform) if row.record.median < math.inf
+        found = self.rows(workload, module, platform)
+        best = min(found, key=lambda row: order(row.record), default=None)
+        return None if best is None or best.record.median >= float("inf") else best
+
+    def every(self, condition: str = "TRUE", values: Sequence[object] = ()) -> list[Found]:
+        """Return all sound records that an SQL condition holds for, oldest first."""
+        with guard(self.path):
+            query = f"{_ALL} WHERE {condition} ORDER BY records.id"
+            found = self.connection.execute(query, values).fetchall()
+            sound = {row[0]: row for row in self._sound((row[0], row[4:]) for row in found)}
+        return [
+            Found(key, sound[key][2], sound[key][1], identity, About.parse(about), wrong)
+            for _, identity, about, wrong, key, *_ in found
+            if key in sound
         ]
-        return min(timed, key=lambda row: (row.record.cut, row.record.median), default=None)
+
+    def near(self, workload: str, likeness: str | None, platform: Platform) -> list[Found]:
+        """Return what was fast elsewhere: same loops or same operators, on another platform.
+
+        The same target first, then the same versions, then the same device, and by time among
+        these. It may seed a search, and says nothing of how fast a schedule is here.
+        """
+        found = self.every("(hash = ? OR likeness = ?) AND error IS NULL", (workload, likeness))
+        here = (workload, platform)
+        other = [
+            each
+            for each in found
+            if (each.record.workload, each.platform) != here
+            and each.wrong is None
+            and each.believed.median < float("inf")
+        ]
+        return sorted(
+            other, key=lambda each: (_distance(each.platform, platform), *order(each.record))
+        )
 
     def quarantine(self, row: Row, reason: str) -> None:
         """Never return this record again: its schedule computes something else."""
-        with _guard(self._path), self._connection:
-            self._connection.execute("INSERT OR REPLACE INTO wrong VALUES (?, ?)", (row.id, reason))
+        with guard(self.path), self.connection:
+            self.connection.execute("INSERT OR REPLACE INTO wrong VALUES (?, ?)", (row.id, reason))
 
     def trials(self, session: str) -> dict[str, Tally]:
         """Return how much of each workload a session has measured, by hash."""
-        with _guard(self._path):
-            found = self._connection.execute(
+        with guard(self.path):
+            found = self.connection.execute(
                 "SELECT hash, COUNT(*), COUNT(error) FROM records"
                 " JOIN workloads ON workloads.id = records.workload"
                 " WHERE session = ? GROUP BY hash",
@@ -111,9 +181,14 @@ class Store:
             ).fetchall()
         return {workload: Tally(trials, failed) for workload, trials, failed in found}
 
+    def kept_aside(self) -> int:
+        """Return how many damaged records were ever moved out of the way."""
+        with guard(self.path):
+            return damage.kept(self.connection)
+
     def close(self) -> None:
         """Close the file."""
-        self._connection.close()
+        self.connection.close()
 
     def __enter__(self) -> Self:
         return self
@@ -121,89 +196,36 @@ class Store:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _workload(self, name: str, module: str) -> int | None:
-        found = self._connection.execute(
-            "SELECT id FROM workloads WHERE hash = ? AND module = ?", (name, module)
+    def _least(self, workload: int | None, platform: Platform) -> float:
+        """Return the seconds below which no time of a workload is believed."""
+        found = self.connection.execute(
+            "SELECT about FROM workloads WHERE id = ?", (workload,)
         ).fetchone()
-        return None if found is None else int(found[0])
+        about = About.parse(found[0]) if found else None
+        return platform.least(about.flops) if about else FASTEST
 
     def _sound(
-        self, found: Sequence[tuple[Any, ...]], workload: str, platform: Platform
-    ) -> Iterator[Row]:
-        for key, *values, checksum in found:
-            record = decode(workload, values)
-            if record is not None and record.checksum(platform) == checksum:
-                yield Row(key, record)
-            else:
-                self.damaged += 1
+        self, rows: Iterable[tuple[str, Sequence[Any]]]
+    ) -> Iterator[tuple[int, Platform, Record]]:
+        """Return the sound ones of rows that were read with their hash; keep the others aside."""
+        checked = [(row[0], damage.sound(workload, row)) for workload, row in rows]
+        bad = [key for key, found in checked if found is None]
+        damage.keep_aside(self.connection, bad)
+        self.damaged += len(bad)
+        return iter([found for _, found in checked if found is not None])
 
 
-def insert(
-    connection: sqlite3.Connection, rows: Iterator[tuple[int | None, Platform, Record]]
-) -> None:
-    """Add records of the workloads with these row ids."""
-    columns = ("workload", "target", "versions", "device", *COLUMNS, "checksum")
-    marks = ", ".join("?" * len(columns))
-    connection.executemany(
-        f"INSERT INTO records ({', '.join(columns)}) VALUES ({marks})",  # noqa: S608 - constants
-        (
-            (
-                workload, platform.target, platform.versions, platform.device,
-                *encode(record), record.checksum(platform),
-            )
-            for workload, platform, record in rows
-        ),
+def _distance(one: Platform, other: Platform) -> tuple[bool, bool, bool]:
+    return (
+        one.target != other.target, one.versions != other.versions, one.device != other.device
     )  # fmt: skip
-
-
-def encode(record: Record) -> list[object]:
-    """Return the values of `COLUMNS`."""
-    values = [getattr(record, name) for name in COLUMNS]
-    values[COLUMNS.index("seconds")] = json.dumps(record.seconds)
-    return values
-
-
-def decode(workload: str, values: Sequence[Any]) -> Record | None:
-    """Return the record that `encode` wrote, or None if it is damaged."""
-    fields = dict(zip(COLUMNS, values, strict=True))
-    try:
-        seconds = tuple(float(value) for value in json.loads(fields.pop("seconds")))
-        cut = bool(fields.pop("cut"))
-        return Record(workload=workload, seconds=seconds, cut=cut, **fields)
-    except (TypeError, ValueError, RecursionError):
-        return None
-
-
-def _connect(path: Path) -> sqlite3.Connection:
-    connection = sqlite3.connect(path, timeout=_PATIENCE)
-    try:
-        connection.execute("PRAGMA journal_mode = WAL")
-        connection.execute("PRAGMA synchronous = FULL")  # a commit waits for the disk
-        _check(connection)
-        connection.executescript(TABLES)
-    except BaseException:
-        connection.close()
-        raise
-    return connection
-
-
-def _check(connection: sqlite3.Connection) -> None:
-    said = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
-    if said != "ok":
-        raise sqlite3.DatabaseError(said)
 
 
 def _repair(path: Path, warn: Callable[[str], None]) -> sqlite3.Connection:
     try:
-        return _connect(path)  # another process was quicker
+        return writable(path)  # another process was quicker
+    except sqlite3.OperationalError:
+        raise
     except sqlite3.DatabaseError:
         warn(salvage(path))
-        return _connect(path)
-
-
-@contextmanager
-def _guard(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except (sqlite3.Error, OSError) as error:
-        raise StoreError(f"{path}: {error}") from error
+        return writable(path)

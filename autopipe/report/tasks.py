@@ -1,31 +1,74 @@
 """The table of tuning tasks."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from shutil import get_terminal_size
+from typing import TextIO
 
-from autopipe.report.escape import escape
+from autopipe.report.escape import escape, escape_lines
+from autopipe.report.op_info import listing, shape, tensor
 from autopipe.report.units import count
 from autopipe.task import Task
-from autopipe.tensor import Tensor
 
 WIDTH = 80
 _HEADER = ("#", "share", "calls", "FLOPs", "bytes", "kind")
+_LONG = 10_000
+"""Characters of a line of TIR."""
 _GAP = "  "
 _INDENT = "      "
 _KINDS = {"out_elementwise_fusable": "out_ewise"}  # the one that is too long; TVM writes OutEWise
 
 
-def table(tasks: Sequence[Task]) -> str:
-    """Show each task in 80 columns: share of the time, work, shapes, and why it is dropped."""
-    rows = [_HEADER, *map(_cells, tasks)]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    room = WIDTH - sum(widths) - len(_GAP) * len(widths)
+def columns(stream: TextIO) -> int:
+    """Return how wide a table on a stream may be: a terminal's width, `WIDTH` at least."""
+    return max(WIDTH, get_terminal_size().columns) if stream.isatty() else WIDTH
+
+
+def table(tasks: Sequence[Task], width: int = WIDTH) -> str:
+    """Show each task in so many columns: share of the time, work, ops, shapes, why dropped."""
+    return "\n".join([*rows(tasks, width), "", _summary(tasks)])
+
+
+@dataclass(frozen=True, slots=True)
+class Prospects:
+    """What may schedule a task."""
+
+    rule: int | None
+    """The rule of the policy it falls under, by its estimated share; None if none matches."""
+    engines: tuple[str, ...]
+    """Who may search for a schedule; nobody for a task that is dropped."""
+    fallback: tuple[str, ...]
+    """Who makes one without a search."""
+    templates: Mapping[str, str | None]
+    """Its implementations, and the template that serves each."""
+
+
+def whole(task: Task, schedules: Prospects, tir: str, width: int = WIDTH) -> list[str]:
+    """Show one task in full: its row, its ops and how they feed each other, its TIR."""
+    room = width - len(_INDENT)
+    told = [*listing(task, room), "", *(escape(line, room) for line in _prospects(schedules))]
+    below = [f"{_INDENT}{line}".rstrip() for line in told]
+    return [*rows([task], width), "", *below, "", escape_lines(tir.rstrip(), _LONG)]
+
+
+def _prospects(schedules: Prospects) -> Iterator[str]:
+    rule = "no rule" if schedules.rule is None else f"rule {schedules.rule}"
+    yield f"engines: {', '.join(schedules.engines) or 'none'} ({rule})"
+    yield f"fallback: {', '.join(schedules.fallback)}"
+    for name, template in schedules.templates.items():
+        yield f"implementation {name}: {f'template {template}' if template else 'no template'}"
+
+
+def rows(tasks: Sequence[Task], width: int = WIDTH) -> list[str]:
+    """Return the lines of the table, without the summary."""
+    cells = [_HEADER, *map(_cells, tasks)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    room = width - sum(widths) - len(_GAP) * len(widths)
     lines = [_line(_HEADER, widths) + "task"]
-    for task, row in zip(tasks, rows[1:], strict=True):
+    for task, row in zip(tasks, cells[1:], strict=True):
         lines.append(_line(row, widths) + escape(task.name, room))
-        lines.append(_INDENT + escape(_shapes(task), WIDTH - len(_INDENT)))
-        if task.dropped is not None:
-            lines.append(_INDENT + escape(f"dropped: {task.dropped}", WIDTH - len(_INDENT)))
-    return "\n".join([*lines, "", _summary(tasks)])
+        lines += [_INDENT + escape(text, width - len(_INDENT)) for text in _details(task, width)]
+    return lines
 
 
 def _cells(task: Task) -> tuple[str, ...]:
@@ -42,12 +85,26 @@ def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
     return _GAP.join([*right, kind.ljust(widths[-1]), ""])
 
 
+def _details(task: Task, width: int) -> Iterator[str]:
+    """Yield what stands below a task: ops and shapes, on one line where there is room."""
+    ops, shapes = ", ".join(task.info.names), _shapes(task)
+    together = f"{ops}: {shapes}"
+    if not ops:
+        yield shapes
+    elif len(_INDENT + together) <= width:
+        yield together
+    else:
+        yield from (f"{ops}:", shapes)
+    if task.dropped is not None:
+        yield f"dropped: {task.dropped}"
+
+
 def _shapes(task: Task) -> str:
-    return f"{_tensors(task.inputs)} -> {_tensors(task.outputs)}"
-
-
-def _tensors(tensors: Iterable[Tensor]) -> str:
-    return ", ".join(f"{'x'.join(map(str, t.shape)) or 'scalar'} {t.dtype}" for t in tensors)
+    """Write the shapes; an element type that all tensors have stands at the end."""
+    kinds = {each.dtype for each in (*task.inputs, *task.outputs)}
+    write = shape if len(kinds) == 1 else tensor
+    read, written = (", ".join(map(write, each)) for each in (task.inputs, task.outputs))
+    return f"{read} -> {written}" + (f" {kinds.pop()}" if len(kinds) == 1 else "")
 
 
 def _summary(tasks: Sequence[Task]) -> str:

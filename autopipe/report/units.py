@@ -2,7 +2,7 @@
 
 _MINUTE = 60
 _KILO = 1000
-_FRACTIONS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"))
+_FRACTIONS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
 _PREFIXES = " kMGTP"
 
 
@@ -23,6 +23,11 @@ def count(value: float) -> str:
     while value >= _KILO and power < len(_PREFIXES) - 1:
         value, power = value / _KILO, power + 1
     return f"{_three(value)} {_PREFIXES[power]}".rstrip()
+
+
+def plural(number: int, name: str) -> str:
+    """Write how many there are of something, such as `2 records`."""
+    return f"{number} {name}" if number == 1 else f"{number} {name}s"
 
 
 def _three(value: float) -> str:

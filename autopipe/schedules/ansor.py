@@ -15,9 +15,11 @@ from tvm.s_tir import meta_schedule as ms
 from autopipe.errors import StageError
 from autopipe.measure.build import without_weights
 from autopipe.schedules.conditions import Conditions
+from autopipe.schedules.covering import covers
 from autopipe.schedules.engine import Known, Problem
 from autopipe.schedules.intrinsics import register_cpu_intrinsics
 from autopipe.schedules.replay import apply, dump
+from autopipe.task import Task
 
 _GENERATIONS: Final = 1
 """Rounds of mutation a batch. TVM's 4, of 512 candidates, take 4 times as long as measuring."""
@@ -47,11 +49,12 @@ class Ansor:
         self._model = ms.cost_model.XGBModel(num_warmup_samples=_WARM, num_tuning_cores=1)
 
     def search(self, problem: Problem) -> "Sketches | None":
-        """Begin a search, or return None for what works on weights: TVM takes that for copies.
+        """Begin a search, or return None for what has no sketch.
 
-        Raises what TVM raises where it can not make a design space.
+        That is what works on weights, which TVM takes for copies, and what has no elements, or no
+        known number of them. Raises what TVM raises where it can not make a design space.
         """
-        if without_weights(problem.module) is not problem.module:
+        if without_weights(problem.module) is not problem.module or not _sized(problem.task):
             return None
         population = max(16, _POPULATION * problem.batch)
         strategy = ms.search_strategy.EvolutionarySearch(
@@ -68,7 +71,7 @@ class Ansor:
             rand_state=problem.seed + 1,  # TVM takes 1 to 2**31 - 1
             num_threads=self._cores,
         )
-        spaces = context.generate_design_space()
+        spaces = [each for each in context.generate_design_space() if covers(each)]
         return Sketches(problem, context, spaces, self._model) if spaces else None
 
 
@@ -95,6 +98,7 @@ class Sketches:
         spaces: Sequence[Schedule],
         model: ms.cost_model.XGBModel,
     ) -> None:
+        self.size = sum(map(_schedules, spaces))
         self._context = context
         self._model = model
         self._database = ms.database.MemoryDatabase()
@@ -150,6 +154,23 @@ class Sketches:
                     self._context.target, self._arguments,
                 )  # fmt: skip
                 self._database.commit_tuning_record(record)
+
+
+def _sized(task: Task) -> bool:
+    extents = (extent for each in (*task.inputs, *task.outputs) for extent in each.shape)
+    return not task.sizes and min(extents, default=1) > 0
+
+
+def _schedules(sketch: Schedule) -> float:
+    """Return how many schedules a sketch stands for; infinite where tiles are drawn."""
+    count = 1.0
+    for instruction in sketch.trace.insts:
+        name = instruction.kind.name
+        if name == "SampleCategorical":
+            count *= len(instruction.attrs[0])
+        elif name.startswith("Sample"):
+            return math.inf
+    return count
 
 
 def _result(known: Known) -> ms.runner.RunnerResult:

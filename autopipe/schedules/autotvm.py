@@ -49,6 +49,7 @@ class Settings:
 
     def __init__(self, space: Space, tuner: Tuner, known: Sequence[Known]) -> None:
         """Take what was measured before; records of other templates and versions say nothing."""
+        self.size = len(space.settings)
         self._space = space
         self._tuner = tuner
         self._seen: set[int] = set()

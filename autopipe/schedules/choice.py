@@ -7,14 +7,14 @@ from typing import Any
 
 import tvm
 
-from autopipe.errors import AutopipeError
-from autopipe.schedules.conditions import Conditions
+from autopipe.errors import StageError
+from autopipe.pipeline.contained import Failed
 from autopipe.schedules.fallback import falls
 from autopipe.schedules.implementation import DIRECT
 from autopipe.schedules.inspection import Judge, Verdict
-from autopipe.schedules.policy import Policy, allows
+from autopipe.schedules.making import Maker, Refused
+from autopipe.schedules.policy import Contender, Policy, allows
 from autopipe.schedules.quarantine import Suspect
-from autopipe.schedules.replay import replay
 from autopipe.task import Task
 
 
@@ -55,40 +55,64 @@ class Choice:
     """What was wrong, and stood before it."""
 
 
-def choose(
-    asked: Sequence[Asked], policy: Policy, conditions: Conditions, judge: Judge
-) -> list[Choice]:
-    """Return the schedule that each task is built with, in order."""
-    chains = [_chain(each, policy, conditions) for each in asked]
-    chosen = [next(chain) for chain in chains]
-    open_ones = list(range(len(asked)))
-    while open_ones:
-        judged = [i for i in open_ones if chosen[i].schedule is not None]
-        verdicts = judge.judge([_suspect(asked[i], chosen[i]) for i in judged])
-        open_ones = []
-        for place, verdict in zip(judged, verdicts, strict=True):
-            if verdict.right is False:
-                chosen[place] = _after(chosen[place], verdict, next(chains[place]))
-                open_ones.append(place)
-            else:
-                chosen[place] = replace(
-                    chosen[place], checked=bool(verdict.right), unchecked=verdict.reason
-                )
-    return chosen
+class Choices:
+    """The schedules of all tasks, until each of them is one that can be built."""
+
+    def __init__(self, asked: Sequence[Asked], policy: Policy, maker: Maker, judge: Judge) -> None:
+        """Take the first of each task's chain."""
+        self._judge = judge
+        self._chains = [_chain(each, policy, maker) for each in asked]
+        self.asked = asked
+        self.chosen = [next(chain) for chain in self._chains]
+        """What each task is built with, in order, as far as that is known."""
+        self._open = list(range(len(asked)))
+
+    def settle(self) -> list[Choice]:
+        """Check what was not checked yet, and return the first of each chain that is not wrong."""
+        while self._open:
+            judged = [i for i in self._open if self.chosen[i].schedule is not None]
+            suspects = [_suspect(self.asked[i], self.chosen[i]) for i in judged]
+            verdicts = self._judge.judge(suspects)
+            self._open = []
+            for place, verdict in zip(judged, verdicts, strict=True):
+                choice = self.chosen[place]
+                if verdict.right is False:
+                    self.drop(place, verdict)
+                else:
+                    right, why = bool(verdict.right), verdict.reason
+                    self.chosen[place] = replace(choice, checked=right, unchecked=why)
+        return self.chosen
+
+    def drop(self, place: int, verdict: Verdict) -> None:
+        """Take the next of a task's chain, for a verdict on the one there is.
+
+        Raises StageError if there is none.
+        """
+        following = next(self._chains[place], None)
+        if following is None:
+            task = self.asked[place].task
+            raise StageError(
+                f"task {task.name} ({', '.join(task.info.names) or task.info.kind}): nothing is"
+                f" left to build it with; at the end its plain loops failed: {verdict.reason};"
+                f" python {verdict.folder}/reproduce.py shows it"
+            )
+        self.chosen[place] = _after(self.chosen[place], verdict, following)
+        self._open.append(place)
 
 
-def _chain(asked: Asked, policy: Policy, conditions: Conditions) -> Iterator[Choice]:
+def _chain(asked: Asked, policy: Policy, maker: Maker) -> Iterator[Choice]:
     """Yield what a task may be built with, the best first; the plain loops are always the last."""
     task, record = asked.task, asked.record
     position, rule = policy.rule(task, asked.share)
     reason = f"not tuned: {task.dropped}" if task.dropped else "no record"
     if record is not None:
         try:
-            yield replace(_recorded(asked.workload, record, conditions), rule=position)
+            yield replace(_recorded(task, record, maker), rule=position)
             reason = "its record is wrong"
-        except AutopipeError as error:
+        except (Refused, Failed) as error:
             reason = f"its record does not apply: {error}"
-    for found in falls(policy.chain(rule), asked.workload, conditions, partial(allows, rule)):
+    plans = partial(maker.plans, task.name)
+    for found in falls(policy.chain(rule), plans, partial(allows, rule)):
         if found.planned is None:
             yield Choice(asked.workload, found.engine, DIRECT, reason, rule=position)
         else:
@@ -99,12 +123,12 @@ def _chain(asked: Asked, policy: Policy, conditions: Conditions) -> Iterator[Cho
             )  # fmt: skip
 
 
-def _recorded(workload: tvm.IRModule, record: Mapping[str, Any], conditions: Conditions) -> Choice:
+def _recorded(task: Task, record: Mapping[str, Any], maker: Maker) -> Choice:
     times = sorted(record["seconds"])
-    implementation, schedule = record["implementation"], record["schedule"]
-    module = replay(workload, implementation, schedule, conditions)
+    by, schedule = Contender(record["engine"], record["implementation"]), record["schedule"]
+    module = maker.replay(task.name, by, schedule)
     seconds = times[len(times) // 2]
-    return Choice(module, record["engine"], implementation, "best record", seconds, schedule)
+    return Choice(module, *by, "best record", seconds, schedule)
 
 
 def _suspect(asked: Asked, choice: Choice) -> Suspect:
@@ -114,10 +138,13 @@ def _suspect(asked: Asked, choice: Choice) -> Suspect:
     )  # fmt: skip
 
 
-def _after(wrong: Choice, verdict: Verdict, following: Choice) -> Choice:
+def _after(bad: Choice, verdict: Verdict, following: Choice) -> Choice:
+    """Return what follows; what is wrong is told with it, failures are listed apart."""
+    who = f"{bad.engine} on {bad.implementation}"
+    if verdict.failed:
+        return replace(following, reason=f"{who} failed", rejected=bad.rejected)
     entry = {
-        "engine": wrong.engine, "implementation": wrong.implementation,
+        "engine": bad.engine, "implementation": bad.implementation,
         "reason": verdict.reason, "folder": verdict.folder,
     }  # fmt: skip
-    reason = f"{wrong.engine} on {wrong.implementation} is wrong"
-    return replace(following, reason=reason, rejected=(*wrong.rejected, entry))
+    return replace(following, reason=f"{who} is wrong", rejected=(*bad.rejected, entry))

@@ -12,7 +12,7 @@ from tvm.s_tir import SBlock, Schedule, ScheduleError
 from tvm.s_tir.schedule import LoopRV, SBlockRV
 
 from autopipe.schedules import dlight
-from autopipe.schedules.blocks import SPATIAL, bits, is_copy, is_product, is_spatial
+from autopipe.schedules.blocks import SPATIAL, bits, extents_of, is_copy, is_product, is_spatial
 from autopipe.schedules.conditions import Conditions
 from autopipe.schedules.divisors import divisors
 from autopipe.schedules.hardware import vector_bits
@@ -84,7 +84,8 @@ def _schedule_block(sch: Schedule, name: str, width: int) -> None:
     block = sch.get_sblock(name)
     loops = sch.get_loops(block)
     axes = sch.get(block).iter_vars
-    if len(axes) != len(loops):
+    sizes = *extents_of(sch.get(block)), *extents_of(sch.get(block), spatial=False)
+    if len(axes) != len(loops) or 0 in sizes:
         return
     kinds = [axis.iter_type == SPATIAL for axis in axes]
     spatial = [loop for loop, is_spatial in zip(loops, kinds, strict=True) if is_spatial]
@@ -152,7 +153,11 @@ def _tile(
 
 
 def _split(sch: Schedule, loop: LoopRV, most: int) -> list[LoopRV]:
-    extent = int(sch.get(loop).extent)
+    """Return an outer and an inner loop, the inner one of one step where the size is not known."""
+    extent = sch.get(loop).extent
+    if not isinstance(extent, tvm.tirx.IntImm):
+        return list(sch.split(loop, [None, 1]))
+    extent = int(extent)
     inner = max(
         divisors(extent, most), key=lambda d: (math.gcd(d, most), d)
     )  # LLVM dislikes odd vectors
@@ -162,4 +167,11 @@ def _split(sch: Schedule, loop: LoopRV, most: int) -> list[LoopRV]:
 def _contiguous(block: SBlock) -> bool:
     """Tell whether some operand lies along the last spatial axis in memory."""
     last = [axis.var for axis in block.iter_vars if axis.iter_type == SPATIAL][-1]
-    return any(read.region and read.region[-1].min.same_as(last) for read in block.reads)
+    return any(read.region and _follows(read.region[-1].min, last) for read in block.reads)
+
+
+def _follows(index: tvm.ir.Expr, axis: tvm.tirx.Var) -> bool:
+    """Tell whether an index grows with an axis, such as the column of a window."""
+    if isinstance(index, tvm.tirx.Add):
+        return index.a.same_as(axis) or index.b.same_as(axis)
+    return index.same_as(axis)

@@ -41,7 +41,11 @@ class Problem:
 
 
 class Search(Protocol):
-    """The search of one engine for one task."""
+    """The search of one engine for one task.
+
+    One that has an attribute `size`, the number of schedules it chooses from, is not begun where
+    that is too small to be worth it.
+    """
 
     def propose(self, count: int) -> list[str]:
         """Return schedules worth measuring, none of them known, `count` at most.

@@ -1,7 +1,8 @@
 """Schedules that need no record, and the chain of them that a task falls down."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import tvm
@@ -12,6 +13,9 @@ from autopipe.schedules.planned import Planned
 
 Plan = Callable[[tvm.IRModule, Conditions], Planned | None]
 """Returns a schedule, or None if it has none for this function."""
+
+Plans = Callable[[str], Iterable[Planned]]
+"""Returns the schedules of the fallback of that name, the most promising first."""
 
 Allowed = Callable[[str, str], bool]
 """Tells whether an engine may schedule an implementation."""
@@ -34,19 +38,14 @@ class Fallback:
 
 
 def falls(
-    chain: Sequence[str],
-    module: tvm.IRModule,
-    conditions: Conditions,
-    allowed: Allowed = lambda *_: True,
+    chain: Sequence[str], plans: Plans, allowed: Allowed = lambda *_: True
 ) -> Iterator[Fallback]:
-    """Yield the schedules that the chain has for `main`, in order, then none at all.
+    """Yield the schedules that the chain has for a function, in order, then none at all.
 
-    `allowed` tells whether an engine may schedule an implementation; if that leaves nothing, all
-    are allowed.
+    `plans` makes those of a fallback. `allowed` tells whether an engine may schedule an
+    implementation; if that leaves nothing, all are allowed.
     """
-    found = [
-        Fallback(name, planned) for name in chain for planned in _plans(name, module, conditions)
-    ]
+    found = [Fallback(name, planned) for name in chain for planned in plans(name)]
     fit = [
         each for each in found if each.planned and allowed(each.engine, each.planned.implementation)
     ]
@@ -55,11 +54,11 @@ def falls(
 
 
 def fall(chain: Sequence[str], module: tvm.IRModule, conditions: Conditions) -> Fallback:
-    """Return the first schedule that the chain has for the `main` of a module."""
-    return next(falls(chain, module, conditions))
+    """Return the first schedule that the chain has for the `main` of a module, made right here."""
+    return next(falls(chain, partial(_plans, module, conditions)))
 
 
-def _plans(name: str, module: tvm.IRModule, conditions: Conditions) -> Iterator[Planned]:
+def _plans(module: tvm.IRModule, conditions: Conditions, name: str) -> Iterator[Planned]:
     if name == "static":
         yield from static.plans(module, conditions)
     elif (planned := FALLBACKS[name](module, conditions)) is not None:

@@ -38,25 +38,37 @@ class Implementation(Protocol):
 def implementations(workload: tvm.IRModule, conditions: Conditions) -> Mapping[str, tvm.IRModule]:
     """Return every implementation of a workload, by name, `direct` first."""
     found = {DIRECT: workload}
-    for implementation in _allowed(conditions):
+    for implementation in allowed(conditions):
         module = implementation.rewrite(workload)
         if module is not None:
             found[implementation.NAME] = module
     return MappingProxyType(found)
 
 
+def names(conditions: Conditions) -> tuple[str, ...]:
+    """Return the names of all implementations that may be used, but for `direct`."""
+    return tuple(each.NAME for each in allowed(conditions))
+
+
 def implement(workload: tvm.IRModule, name: str, conditions: Conditions) -> tvm.IRModule | None:
     """Return one implementation of a workload, or None if it has none of that name here."""
     if name == DIRECT:
         return workload
-    named = (each for each in _allowed(conditions) if name == each.NAME)
+    named = (each for each in allowed(conditions) if name == each.NAME)
     return next((each.rewrite(workload) for each in named), None)
 
 
-def _allowed(conditions: Conditions) -> Iterator[Implementation]:
-    """Yield those that may be used; none on a GPU, as they are made for a processor's caches."""
+def allowed(conditions: Conditions) -> Iterator[Implementation]:
+    """Yield those that may be used: libraries last.
+
+    Rewritten loops are none on a GPU: they are made for a processor's caches.
+    """
+    from autopipe.schedules.dispatch import available
     from autopipe.schedules.implementations import rewrites
+    from autopipe.schedules.implementations.library import LibraryCall
 
     for implementation in () if conditions.hardware.gpu else rewrites():
         if conditions.fast_algorithms or not implementation.FAST:
             yield implementation
+    for library in available(conditions):
+        yield LibraryCall(library, conditions.hardware.cores)

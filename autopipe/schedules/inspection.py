@@ -2,8 +2,8 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Final, Protocol, Self
@@ -18,18 +18,18 @@ from autopipe.config.tuning import Measure
 from autopipe.errors import TargetError
 from autopipe.measure import check
 from autopipe.measure.local import Local, Measurer
-from autopipe.measure.measurement import Measurement
 from autopipe.pipeline import files
-from autopipe.pipeline.events import Warn
+from autopipe.pipeline.contained import Child, Failed
 from autopipe.pipeline.stage import Context, Facet
-from autopipe.schedules.conditions import Conditions
+from autopipe.schedules.failures import Failures
+from autopipe.schedules.pieces import Piece, bounded, do
 from autopipe.schedules.quarantine import Quarantine, Suspect
 
 _LIMITS: Final = Measure(build_timeout=120.0, memory=16384)
 """A check is part of the build, as far as the child knows that makes it."""
 
 _WRONG: Final = f"{check.WrongAnswer.__name__}: "
-_CRASHED: Final = "building crashed: "
+_NOT_CHECKED: Final = f"{check.NotChecked.__name__}: "
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +42,8 @@ class Verdict:
     """Why it is wrong, or was not checked."""
     folder: str | None = None
     """Where a wrong schedule is kept."""
+    failed: bool = False
+    """Whether it is not wrong, but crashed, hung or took too much memory."""
 
 
 class Judge(Protocol):
@@ -61,62 +63,77 @@ class Inspector:
     target: tvm.target.Target
     measurer: Measurer | TargetError
     """Who runs things, or why nobody can."""
-    warn: Callable[[str], None]
+    failures: Failures
+    failed: dict[str, Verdict] = field(default_factory=dict)
+    """Verdicts of failures, which hold for this run: another may have more time or memory."""
 
     @classmethod
-    def of(cls, ctx: Context, conditions: Conditions, stage: str) -> Self:
+    def of(cls, ctx: Context, failures: Failures) -> Self:
         """Return the inspector of a stage, which checks what this machine can run."""
         from autopipe.compiler import machine
 
-        target = conditions.target
+        conditions = failures.conditions
         measurer: Measurer | TargetError
         try:
             machine.check(ctx.facts[Facet.TARGET])
-            measurer = Local(target, conditions.hardware.cores, _LIMITS)
+            measurer = Local(conditions.target, conditions.hardware.cores, _LIMITS)
         except TargetError as error:
             measurer = error
         folder = ctx.records.parent
         folder.mkdir(parents=True, exist_ok=True)
-        return cls(
-            folder, ctx.facts, target, measurer,
-            lambda text: ctx.emit(Warn(stage=stage, message=text)),
-        )  # fmt: skip
+        return cls(folder, ctx.facts, conditions.target, measurer, failures)
 
     def judge(self, suspects: Sequence[Suspect]) -> list[Verdict]:
         """Return a verdict for each; what is wrong is put aside."""
         if isinstance(self.measurer, TargetError):
             return [Verdict(None, str(self.measurer))] * len(suspects)
         names = [self._name(suspect) for suspect in suspects]
-        known = {name: self._recall(name) for name in names}
+        known = {name: self.failed.get(name) or self._recall(name) for name in names}
         new = {name: each for name, each in zip(names, suspects, strict=True) if not known[name]}
         candidates = [partial(_inspect, each, self.target) for each in new.values()]
         results = self.measurer.measure(candidates, rivals=False)
         for (name, suspect), result in zip(new.items(), results, strict=True):
-            known[name] = self._judged(name, suspect, result, self.measurer)
+            known[name] = self._judged(name, suspect, result.error or "", self.measurer)
         return [known[name] or Verdict(None) for name in names]
 
-    def _judged(
-        self, name: str, suspect: Suspect, result: Measurement, measurer: Measurer
-    ) -> Verdict:
-        error = result.error or ""
-        if error.startswith(_CRASHED):
-            (plain,) = measurer.measure([partial(_plain_runs, suspect, self.target)])
-            error = f"{_WRONG}{error.removeprefix('building ')}" if plain.error is None else error
-        if not error.startswith(_WRONG):
-            verdict = Verdict(None, error) if error else Verdict(right=True)
-        else:
-            reason = error.removeprefix(_WRONG)
-            place = Quarantine(self.folder / "wrong", self.facts[Facet.TARGET])
-            kept = place.keep(name[:16], suspect, reason)
-            verdict = Verdict(False, reason, str(kept))  # noqa: FBT003 - a field
-            who = f"{suspect.engine} on {suspect.implementation}"
-            self.warn(
-                f"task {suspect.task}: the schedule of {who} is wrong and was put aside:"
-                f" {reason}; python {kept / 'reproduce.py'} shows it"
-            )
-        if verdict.right is not None:
-            self._remember(name, verdict)
+    def _judged(self, name: str, suspect: Suspect, error: str, measurer: Measurer) -> Verdict:
+        if error and not error.startswith((_WRONG, _NOT_CHECKED)):
+            try:
+                error = self._again(suspect.piece)
+            except Failed as failed:
+                return self._failed(name, suspect, failed, measurer)
+        if error and not error.startswith(_WRONG):
+            return Verdict(None, error)
+        verdict = self._wrong(name, suspect, error) if error else Verdict(right=True)
+        self._remember(name, verdict)
         return verdict
+
+    def _again(self, piece: Piece) -> str:
+        """Check once more what failed; return what is wrong, if anything. Raises Failed."""
+        conditions = self.failures.conditions
+        limited = bounded(piece, conditions)
+        with Child(lambda: lambda _: do(piece, conditions), bounded=limited) as child:
+            return str(child.ask() or "")
+
+    def _failed(self, name: str, suspect: Suspect, error: Failed, measurer: Measurer) -> Verdict:
+        """Put a failure aside, unless the plain loops fail too: it is not the schedule's then."""
+        (plain,) = measurer.measure([partial(_plain_runs, suspect, self.target)])
+        if plain.error is not None:
+            return Verdict(None, f"it failed, as the plain loops do: {error}")
+        folder = self.failures.add(suspect.piece, error)
+        self.failed[name] = Verdict(False, str(error), folder, failed=True)  # noqa: FBT003 - a field
+        return self.failed[name]
+
+    def _wrong(self, name: str, suspect: Suspect, error: str) -> Verdict:
+        reason = error.removeprefix(_WRONG)
+        place = Quarantine(self.folder / "wrong", self.facts[Facet.TARGET])
+        kept = place.keep(name[:16], suspect, reason)
+        who = f"{suspect.engine} on {suspect.implementation}"
+        self.failures.warn(
+            f"task {suspect.task}: the schedule of {who} is wrong and was put aside:"
+            f" {reason}; python {kept / 'reproduce.py'} shows it"
+        )
+        return Verdict(False, reason, str(kept))  # noqa: FBT003 - a field
 
     def _name(self, suspect: Suspect) -> str:
         """Digest all that a verdict depends on: sha256, 64 hex digits."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from autopipe.measure.measurement import Measurement
+from autopipe.records.about import About
 from autopipe.records.record import Platform, Record
 from autopipe.records.session import Session
 from autopipe.records.store import Row, Store
@@ -24,7 +25,10 @@ class Journal:
     sound: set[int] = field(default_factory=set)
     """Rows whose schedules were found to be right, or could not be checked, by this process."""
     unfit: set[int] = field(default_factory=set)
-    """Rows that make no schedule here, such as those of another version of a template."""
+    """Rows that make no schedule here, such as those of another version of a template, or one
+    that fails."""
+    condemned: set[tuple[str, Contender, str]] = field(default_factory=set)
+    """Schedules, by workload and who proposed them, that may not win and need no other trial."""
 
     def rows(self, work: Work) -> list[Row]:
         """Return all that was ever measured of a task here by contenders that may win it."""
@@ -53,6 +57,13 @@ class Journal:
                 break
         return min(timed, key=lambda row: (row.record.cut, row.record.median), default=None)
 
+    def condemn(self, work: Work, row: Row) -> None:
+        """Leave a schedule out for as long as this process lives."""
+        self.unfit.add(row.id)
+        self.condemned.add(
+            (work.standing.task.workload, contender(row.record), row.record.schedule)
+        )
+
     def write(self, work: Work, by: Contender, results: Mapping[str, Measurement]) -> None:
         """Put measured schedules on the disk, with the time they took from the budget."""
         now = datetime.now(UTC).isoformat(timespec="seconds")
@@ -68,6 +79,7 @@ class Journal:
                 )
                 for schedule, result in results.items()
             ],
+            About.of(work.standing.task),
         )  # fmt: skip
         self.session.save()
 

@@ -4,10 +4,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import product, takewhile
-from pathlib import Path
 
 import tvm
 
+from autopipe.compiler.op_info import described
 from autopipe.config import Tuning
 from autopipe.measure.measurement import Candidate
 from autopipe.records.store import Tally
@@ -15,8 +15,8 @@ from autopipe.schedules.conditions import Conditions
 from autopipe.schedules.contest import Contest, Entry, Form
 from autopipe.schedules.engine import Problem
 from autopipe.schedules.fallback import UNSCHEDULED, Fallback, falls
-from autopipe.schedules.implementation import implementations
 from autopipe.schedules.journal import Journal, contender
+from autopipe.schedules.making import Maker
 from autopipe.schedules.policy import Contender, Policy, allows
 from autopipe.schedules.replay import replay
 from autopipe.schedules.scheduler import Standing
@@ -29,8 +29,9 @@ from autopipe.task import Task
 class Preparation:
     """What the works of all tasks are made with."""
 
-    folder: Path
-    """The artifact of stage `tasks`."""
+    texts: Mapping[str, str]
+    """The workload of each task as JSON, by its name."""
+    maker: Maker
     policy: Policy
     conditions: Conditions
     journal: Journal
@@ -56,12 +57,11 @@ class Preparation:
         ]
 
     def _work(self, task: Task, share: float, tally: Tally) -> Work:
-        path = self.folder / "workloads" / f"{task.workload}.json"
-        text = path.read_text(encoding="utf-8")
-        module = tvm.ir.load_json(text)
+        text = self.texts[task.name]
+        module = described(tvm.ir.load_json(text), task.info)
         position, rule = self.policy.rule(task, share)
         contest = Contest(rule, position, {}, self.forms)
-        every = implementations(module, self.conditions)
+        every = self.maker.implementations(task.name)
         for engine, (name, body) in product(rule.engines, every.items()):
             if allows(rule, engine, name):
                 contest.entries[len(self.arms)] = Entry(Contender(engine, name))
@@ -76,8 +76,8 @@ class Preparation:
 
         key = (task.workload, position)
         if key not in self.starts:
-            found = falls(self.policy.chain(rule), module, self.conditions, partial(allows, rule))
-            self.starts[key] = _starts(found)
+            plans = partial(self.maker.plans, task.name)
+            self.starts[key] = _starts(falls(self.policy.chain(rule), plans, partial(allows, rule)))
         standing = Standing(task, tally.trials, tally.failed)
         work = Work(standing, text, candidate, self.starts[key], contest)
         self._recall(work)

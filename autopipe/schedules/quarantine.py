@@ -1,5 +1,6 @@
-"""Where wrong schedules are kept, with what it takes to see that they are wrong."""
+"""Where wrong schedules and failures are kept, with what it takes to see them."""
 
+import hashlib
 import json
 import os
 import re
@@ -11,9 +12,13 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 import tvm
+import tvm_ffi
 
 from autopipe.measure.check import SEED
+from autopipe.pipeline import contained
 from autopipe.pipeline.canonical import pretty
+from autopipe.schedules.conditions import Conditions
+from autopipe.schedules.pieces import Piece
 
 _SCRIPT: Final = '''\
 """Shows that a schedule computes something else than its workload: python reproduce.py.
@@ -45,6 +50,20 @@ except WrongAnswer as error:
 print("the schedule agrees with the plain loops")
 '''
 
+_AGAIN: Final = '''\
+"""Does again, in a child process, what failed on a task: python reproduce.py.
+
+record.json says who did what, how it ended, and the end of what was printed.
+"""
+
+import sys
+from pathlib import Path
+
+from autopipe.schedules.again import again
+
+sys.exit(again(Path(__file__).parent))
+'''
+
 
 class Suspect(NamedTuple):
     """A schedule that may win a task."""
@@ -58,22 +77,25 @@ class Suspect(NamedTuple):
     workload: tvm.IRModule
     scheduled: tvm.IRModule
 
+    @property
+    def piece(self) -> Piece:
+        """Return the check of it."""
+        return Piece(
+            "checking", self.task, self.workload, self.engine, self.implementation, self.schedule,
+            self.scheduled,
+        )  # fmt: skip
+
 
 @dataclass(frozen=True, slots=True)
 class Quarantine:
-    """A folder of wrong schedules."""
+    """A folder of wrong schedules, or of failures."""
 
     folder: Path
     target: Mapping[str, object]
     """The resolved facts of `Facet.TARGET`."""
 
     def keep(self, name: str, suspect: Suspect, error: str) -> Path:
-        """Write everything down under that name; return the folder."""
-        place = self.folder / name
-        if place.exists():
-            return place
-        self.folder.mkdir(parents=True, exist_ok=True)
-        made = Path(tempfile.mkdtemp(dir=self.folder, prefix=".new-"))
+        """Write down a wrong schedule under that name; return the folder."""
         record = {
             "task": suspect.task, "engine": suspect.engine,
             "implementation": suspect.implementation, "schedule": _plain(suspect.schedule),
@@ -85,6 +107,35 @@ class Quarantine:
             "scheduled.json": tvm.ir.save_json(suspect.scheduled),
             "reproduce.py": _SCRIPT,
         }
+        return self._write(name, texts)
+
+    def failed(self, piece: Piece, error: contained.Failed, conditions: Conditions) -> Path:
+        """Write down work that failed; return the folder."""
+        modules = {"workload.json": piece.workload, "scheduled.json": piece.scheduled}
+        loops = {name: module for name, module in modules.items() if module is not None}
+        names = {
+            "task": piece.task, "doing": piece.doing, "engine": piece.engine,
+            "implementation": piece.implementation, "schedule": piece.schedule,
+        }  # fmt: skip
+        record = {
+            **names, "problem": piece.problem, "target": dict(self.target), "how": str(error),
+            "fast_algorithms": conditions.fast_algorithms, "seconds": contained.SECONDS,
+            "memory": contained.MEMORY,
+            "log": error.log.splitlines(),
+        }  # fmt: skip
+        hashes = [tvm_ffi.structural_hash(module["main"]) for module in loops.values()]
+        name = hashlib.sha256(json.dumps([names, hashes], sort_keys=True).encode()).hexdigest()
+        texts = {name: tvm.ir.save_json(module) for name, module in loops.items()}
+        return self._write(
+            name[:16], {**texts, "record.json": pretty(record), "reproduce.py": _AGAIN}
+        )
+
+    def _write(self, name: str, texts: Mapping[str, str]) -> Path:
+        place = self.folder / name
+        if place.exists():
+            return place
+        self.folder.mkdir(parents=True, exist_ok=True)
+        made = Path(tempfile.mkdtemp(dir=self.folder, prefix=".new-"))
         for file, text in texts.items():
             (made / file).write_text(text, encoding="utf-8")
         try:

@@ -8,6 +8,7 @@ from pathlib import Path
 from autopipe.errors import StageError
 from autopipe.pipeline.canonical import pretty
 from autopipe.records.store import Row
+from autopipe.schedules.failures import Failures
 from autopipe.schedules.journal import Journal, contender
 from autopipe.schedules.policy import Contender
 from autopipe.schedules.progress import latency
@@ -18,12 +19,17 @@ class Results:
     """The best record of each task, and how its contenders did."""
 
     def __init__(
-        self, works: Sequence[Work], journal: Journal, shares: Mapping[int, float]
+        self,
+        works: Sequence[Work],
+        journal: Journal,
+        shares: Mapping[int, float],
+        failures: Failures,
     ) -> None:
         """Take the part of the model's time that each task had before the search, by index."""
         self._works = works
         self._journal = journal
         self._shares = shares
+        self._failures = failures
         self._best = {work.standing.task.workload: journal.best(work) for work in works}
 
     def write(self, folder: Path, ended: str) -> None:
@@ -58,7 +64,7 @@ class Results:
             return "no task to tune"
         return (
             f"{trials} trials ({failed} failed), {tuned} of {len(standings)} tasks tuned{speed};"
-            f" {ended}"
+            f" {ended}{self._failures.told()}"
         )
 
     def _entry(self, row: Row) -> dict[str, object]:
@@ -80,6 +86,7 @@ class Results:
             "implementation": row and row.record.implementation,
             "seconds": row and row.record.median, "stopped": standing.stopped,
             "rule": contest.position, "share": self._shares[standing.task.index],
+            "failures": self._failures.listed.get(standing.task.name, []),
             **self._contenders(work, row),
         }  # fmt: skip
 

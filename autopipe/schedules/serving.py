@@ -1,6 +1,7 @@
 """Which template schedules a function: the first that serves it."""
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -12,6 +13,9 @@ from autopipe.schedules.template import Template, blank
 from autopipe.schedules.templates import templates
 
 _LOG: Final = logging.getLogger(__name__)
+
+Complaint = Callable[[Template, Exception], None]
+"""Takes a template and what it raised."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,10 +31,15 @@ class Served:
     """The schedule of that setting."""
 
 
-def serve(module: tvm.IRModule, hardware: Hardware) -> Served | None:
+def _logged(template: Template, _error: Exception) -> None:
+    _LOG.exception("template %s failed", template.NAME)
+
+
+def serve(module: tvm.IRModule, hardware: Hardware, failed: Complaint = _logged) -> Served | None:
     """Return the first template that serves `main` of a module, or None if none does.
 
-    None serves a GPU: they are all for processors.
+    None serves a GPU: they are all for processors. A mistake in one template costs its schedule,
+    and `failed` is told.
     """
     for template in () if hardware.gpu else templates():
         sch = blank(module)
@@ -42,6 +51,8 @@ def serve(module: tvm.IRModule, hardware: Hardware) -> Served | None:
                 return Served(template, found, knobs, sch)
         except RuntimeError:  # TIR without blocks, or a schedule that TVM refuses
             continue
-        except Exception:  # noqa: BLE001 - a mistake in one template costs its schedule, not the build
-            _LOG.exception("template %s failed", template.NAME)
+        except MemoryError:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever it raises
+            failed(template, error)
     return None

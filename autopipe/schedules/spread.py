@@ -6,11 +6,16 @@ from typing import Final
 from tvm.s_tir import Schedule
 from tvm.s_tir.schedule import LoopRV, SBlockRV
 
+from autopipe.schedules.blocks import extents_of
+
 PRODUCTS: Final = 1 << 20
 """Multiply-adds below which one thread is done before another has woken up; some microseconds."""
 
 ELEMENTS: Final = 1 << 14
 """The same for a block that only moves or combines elements."""
+
+_SYMBOLIC: Final = 64
+"""What a size is taken for that is not known before the model runs."""
 
 
 def spread_vectors(sch: Schedule, block: SBlockRV, most: int) -> None:
@@ -23,6 +28,6 @@ def spread_vectors(sch: Schedule, block: SBlockRV, most: int) -> None:
 
 def spread(sch: Schedule, block: SBlockRV, loop: LoopRV, least: int) -> None:
     """Run a loop around a block in parallel, if the block has that many iterations."""
-    extents = (int(axis.dom.extent) for axis in sch.get(block).iter_vars)
-    if math.prod(extents) >= least:
+    sizes = *extents_of(sch.get(block)), *extents_of(sch.get(block), spatial=False)
+    if math.prod(_SYMBOLIC if size < 0 else size for size in sizes) >= least:
         sch.parallel(loop)

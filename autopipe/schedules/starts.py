@@ -34,14 +34,24 @@ def measure_starts(
     told: Callable[[], None],
 ) -> None:
     """Time the starts of all tasks that are not known, as far as the budget goes."""
-    open_starts = _unknown(works, spending, journal)
-    while open_starts and spending.left() > 0 and not spending.late():
-        count = min(_TOGETHER, spending.left())
-        _measure(open_starts[:count], spending, measurer, journal, told)
-        open_starts = open_starts[count:]
+    measure(_unknown(works, spending, journal), spending, measurer, journal, told)
     for work in works:
         if work.starts:
             work.standing.history.append(work.standing.best)
+
+
+def measure(
+    starts: Sequence[Start],
+    spending: Spending,
+    measurer: Measurer,
+    journal: Journal,
+    told: Callable[[], None],
+) -> None:
+    """Time schedules and write them down, as far as the budget goes."""
+    while starts and spending.left() > 0 and not spending.late():
+        count = min(_TOGETHER, spending.left())
+        _measure(starts[:count], spending, measurer, journal, told)
+        starts = starts[count:]
 
 
 def shares(works: Sequence[Work], journal: Journal) -> dict[int, float]:
@@ -70,6 +80,8 @@ def _unknown(works: Sequence[Work], spending: Spending, journal: Journal) -> lis
     found = []
     for work in sorted(works, key=lambda work: -work.standing.task.share):
         known = {(contender(row.record), row.record.schedule) for row in journal.rows(work)}
+        name = work.standing.task.workload
+        known |= {(by, schedule) for whose, by, schedule in journal.condemned if whose == name}
         fresh = [Start(work, *start) for start in work.started().items() if start not in known]
         found += fresh[: max(0, spending.allowance(work.standing))]
     return found

@@ -10,10 +10,9 @@ from collections.abc import Iterator
 import tvm
 
 from autopipe.schedules.conditions import Conditions
-from autopipe.schedules.implementation import DIRECT, implementations
-from autopipe.schedules.implementations import rewrites
+from autopipe.schedules.implementation import DIRECT, allowed, implementations
 from autopipe.schedules.planned import Planned
-from autopipe.schedules.serving import serve
+from autopipe.schedules.serving import Complaint, serve
 from autopipe.schedules.template import dump
 
 
@@ -26,11 +25,20 @@ def plans(workload: tvm.IRModule, conditions: Conditions) -> Iterator[Planned]:
     """Yield a schedule for each implementation that a template serves, the most promising first."""
     every = implementations(workload, conditions)
     gains = {DIRECT: 1.0}
-    for each in rewrites() if len(every) > 1 else ():
+    for each in allowed(conditions) if len(every) > 1 else ():
         if each.NAME in every:
             gains[each.NAME] = each.gain(workload, conditions.hardware)
     for name in sorted(every, key=lambda name: -gains[name]):
-        served = serve(every[name], conditions.hardware)
-        if served is not None:
-            schedule = dump(served.template, served.knobs)
-            yield Planned(name, schedule, served.schedule.mod)
+        planned = plan_of(name, every[name], conditions)
+        if planned is not None:
+            yield planned
+
+
+def plan_of(
+    name: str, body: tvm.IRModule, conditions: Conditions, *complaint: Complaint
+) -> Planned | None:
+    """Return the schedule of the implementation of that name, or None if no template serves it."""
+    served = serve(body, conditions.hardware, *complaint)
+    if served is None:
+        return None
+    return Planned(name, dump(served.template, served.knobs), served.schedule.mod)

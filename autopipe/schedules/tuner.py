@@ -8,11 +8,12 @@ from typing import Final, Protocol
 
 from autopipe.measure.local import Measurer
 from autopipe.measure.measurement import Measurement
+from autopipe.pipeline.contained import Failed
 from autopipe.schedules.contest import Entry
 from autopipe.schedules.engine import Known
 from autopipe.schedules.journal import Journal
+from autopipe.schedules.judge import NotWorth
 from autopipe.schedules.scheduler import Scheduler
-from autopipe.schedules.searcher import SearchError
 from autopipe.schedules.work import Spending, Work
 
 _FIRST: Final = 8
@@ -23,7 +24,7 @@ _ROUNDS: Final = 3
 
 
 class Proposer(Protocol):
-    """Asks the search behind an arm; may raise SearchError."""
+    """Asks the search behind an arm; may raise Failed."""
 
     def propose(self, arm: int, count: int) -> list[str] | None:
         """Return schedules to measure, [] if there are no more, None if there never were."""
@@ -52,6 +53,8 @@ class Tuner:
     journal: Journal
     told: Callable[[], None]
     """Called after each trial."""
+    failed: Callable[[int, Failed], None]
+    """Called with an arm whose search failed; may raise StageError to end it all."""
 
     def run(self) -> str:
         """Tune, and return why it ended."""
@@ -92,8 +95,11 @@ class Tuner:
             times = [result.median for result in results.values()]
             work.contest.count(arm, times, before, monotonic() - start)
             self.proposer.learn(arm, [Known(s, r.median) for s, r in results.items()])
-        except SearchError as error:
+        except NotWorth as error:
             entry.out = str(error)
+        except Failed as error:
+            entry.out = str(error)
+            self.failed(arm, error)
 
     def _measure(
         self, work: Work, entry: Entry, schedules: Sequence[str]

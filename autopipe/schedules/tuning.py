@@ -6,8 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
+import tvm
+
+from autopipe.compiler.op_info import described
 from autopipe.config import Tuning
+from autopipe.config.tasks import Judge
 from autopipe.measure.local import Local
+from autopipe.pipeline.contained import Failed
 from autopipe.pipeline.environment import version
 from autopipe.pipeline.events import Warn
 from autopipe.pipeline.stage import Context, Facet
@@ -16,15 +21,20 @@ from autopipe.records.session import Session
 from autopipe.records.store import Store
 from autopipe.schedules.conditions import Conditions
 from autopipe.schedules.engines import engines
+from autopipe.schedules.failures import Failures, OnFailure
 from autopipe.schedules.inspection import Inspector
 from autopipe.schedules.journal import Journal
-from autopipe.schedules.policy import Policy
+from autopipe.schedules.judge import set_aside
+from autopipe.schedules.making import Maker
+from autopipe.schedules.pieces import Piece
+from autopipe.schedules.policy import Contender, Policy
 from autopipe.schedules.prepare import Preparation
 from autopipe.schedules.progress import Progress
 from autopipe.schedules.results import Results
 from autopipe.schedules.scheduler import SCHEDULERS
 from autopipe.schedules.searcher import Searcher
-from autopipe.schedules.starts import measure_starts, shares
+from autopipe.schedules.seeds import seeds
+from autopipe.schedules.starts import measure, measure_starts, shares
 from autopipe.schedules.tuner import Tuner, batch_size
 from autopipe.schedules.winners import confirm
 from autopipe.schedules.work import Spending, Work
@@ -42,6 +52,9 @@ class Plan:
     policy: Policy
     scheduler: Literal["gradient", "round_robin"]
     fast_algorithms: bool
+    judge: Judge | None = None
+    """Which tasks are worth a search; null for all."""
+    on_failure: OnFailure = "fallback"
 
 
 def tune(plan: Plan, ctx: Context) -> str:
@@ -55,7 +68,9 @@ def tune(plan: Plan, ctx: Context) -> str:
     session = Session.resume(ctx.work)
     platform = Platform(*(_json(ctx.facts[f]) for f in (Facet.TARGET, Facet.TVM, Facet.DEVICE)))
     with Store.open(ctx.records, lambda text: ctx.emit(Warn(stage="tune", message=text))) as store:
-        return _Tuning(plan, ctx, Journal(store, platform, session)).run()
+        tuning = _Tuning(plan, ctx, Journal(store, platform, session))
+        with tuning.maker:
+            return tuning.run()
 
 
 class _Tuning:
@@ -70,22 +85,31 @@ class _Tuning:
         )
         self._tasks = _kept_tasks(ctx.inputs["tasks"])
         self._batch = batch_size(plan.tuning.budget.trials, len(self._tasks), plan.tuning.batch)
+        self._failures = Failures.of(ctx, self._conditions, "tune", plan.on_failure)
+        texts = {task.name: _workload(ctx.inputs["tasks"], task) for task in self._tasks}
+        modules = {
+            task.name: described(tvm.ir.load_json(texts[task.name]), task.info)
+            for task in self._tasks
+        }
+        self.maker = Maker(modules, self._failures)
         self._preparation = Preparation(
-            ctx.inputs["tasks"], plan.policy, self._conditions, journal, plan.tuning, self._batch
+            texts, self.maker, plan.policy, self._conditions, journal, plan.tuning, self._batch
         )
         self._measurer = Local(
             self._conditions.target, self._conditions.hardware.cores, plan.tuning.measure
         )
-        self._inspector = Inspector.of(ctx, self._conditions, "tune")
+        self._inspector = Inspector.of(ctx, self._failures)
 
     def run(self) -> str:
         """Tune, and write the artifact."""
         works = self._started({task.index: task.share for task in self._tasks})
         measured = shares(works, self._journal)
         works = self._started(measured)  # a rule may go by the share
+        set_aside(works, measured, self._plan.judge)
+        self._seeded(works)
         ended = self._searched(works)
         self._confirm(works)
-        results = Results(works, self._journal, measured)
+        results = Results(works, self._journal, measured, self._failures)
         results.write(self._ctx.out, ended)
         if damaged := self._journal.store.damaged:
             text = f"{self._ctx.records}: skipped {damaged} damaged records"
@@ -100,6 +124,12 @@ class _Tuning:
         self._confirm(works)
         return works
 
+    def _seeded(self, works: Sequence[Work]) -> None:
+        """Measure what was fast elsewhere, so that the searches begin there."""
+        spending, told = self._spending(works), self._progress(works).told
+        found = seeds(works, spending, self._journal, self.maker, self._conditions)
+        measure(found, spending, self._measurer, self._journal, told)
+
     def _searched(self, works: Sequence[Work]) -> str:
         progress = self._progress(works)
         arms = self._preparation.arms
@@ -107,19 +137,33 @@ class _Tuning:
         searcher = Searcher(
             engines((arm.engine for arm in arms), self._conditions), arms,
             lambda arm: self._journal.known(*owners[arm]),
+            self._plan.judge.min_space if self._plan.judge else 1,
         )  # fmt: skip
         try:
             return Tuner(
                 works, SCHEDULERS[self._plan.scheduler], self._spending(works), self._batch,
                 searcher, self._measurer, self._journal, progress.told,
+                lambda arm, error: self._put_aside(arm, *owners[arm], error),
             ).run()  # fmt: skip
         finally:
             searcher.close()
             if works:
                 progress.emit()
 
+    def _put_aside(self, arm: int, work: Work, by: Contender, error: Failed) -> None:
+        """Keep what it takes to have the search fail again."""
+        problem = self._preparation.arms[arm].problem
+        known = [(known.schedule, str(known.seconds)) for known in self._journal.known(work, by)]
+        asked = {
+            "task": problem.task.model_dump(mode="json"), "batch": problem.batch,
+            "seed": problem.seed, "tuner": problem.tuner, "known": known,
+        }  # fmt: skip
+        workload = described(tvm.ir.load_json(work.text), problem.task.info)
+        piece = Piece("searching", problem.task.name, workload, *by, problem=asked)
+        self._failures.add(piece, error)
+
     def _confirm(self, works: Sequence[Work]) -> None:
-        confirm(works, self._journal, self._inspector, self._conditions)
+        confirm(works, self._journal, self._inspector, self.maker)
 
     def _progress(self, works: Sequence[Work]) -> Progress:
         standings = [work.standing for work in works]
@@ -134,6 +178,10 @@ class _Tuning:
 def _kept_tasks(folder: Path) -> list[Task]:
     tasks = json.loads((folder / "tasks.json").read_text(encoding="utf-8"))
     return [task for task in map(Task.model_validate, tasks) if task.dropped is None]
+
+
+def _workload(folder: Path, task: Task) -> str:
+    return (folder / "workloads" / f"{task.workload}.json").read_text(encoding="utf-8")
 
 
 def _json(facts: Mapping[str, object]) -> str:

@@ -5,18 +5,17 @@ from collections.abc import Sequence
 
 import tvm
 
-from autopipe.errors import StageError
+from autopipe.pipeline.contained import Failed
 from autopipe.records.record import Record
-from autopipe.schedules.conditions import Conditions
 from autopipe.schedules.inspection import Judge
-from autopipe.schedules.journal import Journal
+from autopipe.schedules.journal import Journal, contender
+from autopipe.schedules.making import Maker, Refused
 from autopipe.schedules.quarantine import Suspect
-from autopipe.schedules.replay import replay
 from autopipe.schedules.work import Work
 
 
-def confirm(works: Sequence[Work], journal: Journal, judge: Judge, conditions: Conditions) -> None:
-    """Put aside each best record that computes something else than its workload.
+def confirm(works: Sequence[Work], journal: Journal, judge: Judge, maker: Maker) -> None:
+    """Put aside each best record that computes something else than its workload, or fails.
 
     The next best then is looked at in its place. A check that can not be made, for lack of time or
     memory, condemns nothing: the build is verified as a whole later on.
@@ -30,15 +29,17 @@ def confirm(works: Sequence[Work], journal: Journal, judge: Judge, conditions: C
             if row.id in journal.sound:
                 continue
             try:
-                suspects.append((work, row, _suspect(work, row.record, conditions)))
-            except StageError:  # measured by another release, or with another extension
+                suspects.append((work, row, _suspect(work, row.record, maker)))
+            except (Refused, Failed):
                 journal.unfit.add(row.id)
                 doubtful.append(work)
         verdicts = judge.judge([suspect for _, _, suspect in suspects])
         for (work, row, _), verdict in zip(suspects, verdicts, strict=True):
             if verdict.right is False:
-                journal.store.quarantine(row, verdict.reason or "")
+                journal.condemn(work, row)
                 doubtful.append(work)
+                if not verdict.failed:
+                    journal.store.quarantine(row, verdict.reason or "")
             else:
                 journal.sound.add(row.id)
     for work in works:
@@ -46,10 +47,10 @@ def confirm(works: Sequence[Work], journal: Journal, judge: Judge, conditions: C
         work.standing.best = best.record.median if best is not None else math.inf
 
 
-def _suspect(work: Work, record: Record, conditions: Conditions) -> Suspect:
-    module = tvm.ir.load_json(work.text)
-    scheduled = replay(module, record.implementation, record.schedule, conditions)
+def _suspect(work: Work, record: Record, maker: Maker) -> Suspect:
+    task = work.standing.task.name
+    scheduled = maker.replay(task, contender(record), record.schedule)
     return Suspect(
-        work.standing.task.name, record.engine, record.implementation, record.schedule, module,
-        scheduled,
+        task, record.engine, record.implementation, record.schedule,
+        tvm.ir.load_json(work.text), scheduled,
     )  # fmt: skip

@@ -69,12 +69,15 @@ class Benchmark(Stage, frozen=True):
         from autopipe.verification.inputs import draw
         from autopipe.verification.limits import index_limits
 
-        model = ctx.inputs["import"] / "reference.onnx"
+        model = ctx.inputs["import"]
         library = ctx.inputs["build"]
         signature = Signature.read(library)
         save_file(draw(signature.inputs, index_limits(model), (0, 0)), inputs)
         table = Table(
-            contenders={OURS: library, **dict.fromkeys(self.options.against, model)},
+            contenders={
+                OURS: library,
+                **dict.fromkeys(self.options.against, model / "reference.onnx"),
+            },
             inputs=inputs,
             options=self.options,
             tell=lambda message: ctx.emit(Progress(stage=self.name, message=message)),

@@ -1,14 +1,18 @@
 """Stage `build`: the lowered module, with the best schedule of each task, as a shared library."""
 
 import json
+import math
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from autopipe.config import Pipeline
 from autopipe.config.schedules import Rule
 from autopipe.errors import GateError
+from autopipe.libraries import versions
 from autopipe.pipeline.events import Warn
 from autopipe.pipeline.stage import Context, Facet, Kind, Need, Stage
 from autopipe.task import Task
@@ -16,15 +20,15 @@ from autopipe.task import Task
 if TYPE_CHECKING:
     import tvm
 
-    from autopipe.schedules.choice import Choice
-    from autopipe.schedules.conditions import Conditions
+    from autopipe.schedules.choice import Choice, Choices
+    from autopipe.schedules.failures import Failures
 
 
 class Build(Stage, frozen=True):
     """Schedule, compile and link; transform the weights."""
 
     name: ClassVar[str] = "build"
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     produces: ClassVar[Kind] = Kind.LIBRARY
     needs: ClassVar[dict[str, Need]] = {
         "import": Need(Kind.MODEL),
@@ -34,7 +38,7 @@ class Build(Stage, frozen=True):
         "tune": Need(Kind.RECORDS, optional=True),
     }
     reads: ClassVar[frozenset[Facet]] = frozenset(
-        {Facet.TVM, Facet.TARGET, Facet.TOOLCHAIN, Facet.EXTENSIONS}
+        {Facet.TVM, Facet.TARGET, Facet.TOOLCHAIN, Facet.LIBRARIES, Facet.EXTENSIONS}
     )
 
     rules: tuple[Rule, ...]
@@ -45,6 +49,8 @@ class Build(Stage, frozen=True):
     """Least share of the kept tasks' work that must have a record."""
     fast_algorithms: bool
     """Whether implementations may round differently."""
+    on_task_failure: Literal["fallback", "fail"]
+    """What a schedule that crashes, hangs or takes all memory ends."""
 
     @classmethod
     def of(cls, pipeline: Pipeline, base: Path) -> Self:  # noqa: ARG003 - reads no file
@@ -54,82 +60,98 @@ class Build(Stage, frozen=True):
             fallback=pipeline.schedules.fallback,
             tuned_share=pipeline.gates.tuned_share,
             fast_algorithms=pipeline.numerics.fast_algorithms,
+            on_task_failure=pipeline.tasks.on_task_failure,
         )
 
     def run(self, ctx: Context) -> str:
         """Write the library, its weights, and which engine scheduled each task.
 
-        Raises SetupError if an extension is broken.
+        Raises SetupError if an extension is broken, and StageError if a task has no schedule left
+        that compiles.
         """
         from autopipe import extensions
-        from autopipe.compiler import build, module_io
+        from autopipe.compiler import module_io
+        from autopipe.schedules.compiling import compile_model
         from autopipe.schedules.conditions import Conditions
+        from autopipe.schedules.failures import Failures
 
         extensions.check()
         conditions = Conditions.of(ctx.facts[Facet.TARGET], fast_algorithms=self.fast_algorithms)
         tasks = [Task.model_validate(task) for task in _read(ctx.inputs["tasks"] / "tasks.json")]
-        choices = self._choose(ctx, tasks, conditions)
-        share = _tuned_share(tasks, choices)
+        failures = Failures.of(ctx, conditions, self.name, self.on_task_failure)
+        with self._choices(ctx, tasks, failures) as choices:
+            self._gate(_tuned_share(tasks, choices.settle()))
+            lowered = module_io.load_module(ctx.inputs["lower"] / "module.json")
+            packing = compile_model(lowered, choices, failures, ctx.out / "lib.so")
+        share = _tuned_share(tasks, choices.chosen)
         self._gate(share)
-        scheduled = {name: choices[t.workload].module for t in tasks for name in t.functions}
-        lowered = module_io.load_module(ctx.inputs["lower"] / "module.json")
-        built = build.build(lowered, scheduled, conditions.target)
-        build.export(built, ctx.out / "lib.so")
+        self._tell(ctx, choices)
         model = _read(ctx.inputs["import"] / "model.json")
         document = {
             **{key: model[key] for key in ("name", "inputs", "outputs")},
-            "weights": _pack(ctx, model["weights"], built.packing),
+            "weights": _pack(ctx, model["weights"], packing),
             "threads": ctx.facts[Facet.TARGET]["num_cores"],
             "device": "cuda" if ctx.facts[Facet.TARGET]["kind"] == "cuda" else "cpu",
             "target": ctx.facts[Facet.TARGET],
             "versions": {**ctx.facts[Facet.TVM], **ctx.facts[Facet.TOOLCHAIN]},
+            "libraries": _libraries(choices.chosen),
             "tuned_share": share,
-            "tasks": self._rows(ctx, tasks, choices),
+            "tasks": self._rows(ctx, tasks, choices.chosen, failures),
         }
         module_io.save_json(document, ctx.out / "library.json")
-        return _summary(choices.values(), share)
+        return _summary(choices.chosen, share) + failures.told()
 
-    def _choose(
-        self, ctx: Context, tasks: Sequence[Task], conditions: "Conditions"
-    ) -> dict[str, "Choice"]:
+    @contextmanager
+    def _choices(
+        self, ctx: Context, tasks: Sequence[Task], failures: "Failures"
+    ) -> "Iterator[Choices]":
         from autopipe.compiler import module_io
-        from autopipe.schedules.choice import Asked, choose
+        from autopipe.compiler.op_info import described
+        from autopipe.schedules.choice import Asked, Choices
         from autopipe.schedules.inspection import Inspector
+        from autopipe.schedules.making import Maker
         from autopipe.schedules.policy import Policy
 
         records, tuned = _records(ctx.inputs.get("tune")), _tuned(ctx.inputs.get("tune"))
         folder = ctx.inputs["tasks"] / "workloads"
         asked = [
             Asked(
-                task, module_io.load_module(folder / f"{task.workload}.json"),
+                task,
+                described(module_io.load_module(folder / f"{task.workload}.json"), task.info),
                 records.get(task.workload),
                 tuned.get(task.workload, {}).get("share", task.share),
             )
             for task in tasks
         ]  # fmt: skip
-        inspector = Inspector.of(ctx, conditions, self.name)
         policy = Policy(self.rules, self.fallback)
         for rule in policy.idle([(each.task, each.share) for each in asked]):
             text = f"schedules.rules.{rule}: matches no task; `autopipe tasks` shows what there is"
             ctx.emit(Warn(stage=self.name, message=text))
-        found = choose(asked, policy, conditions, inspector)
-        for each, choice in zip(asked, found, strict=True):
+        with Maker({each.task.name: each.workload for each in asked}, failures) as maker:
+            yield Choices(asked, policy, maker, Inspector.of(ctx, failures))
+
+    def _tell(self, ctx: Context, choices: "Choices") -> None:
+        """Warn of records that went unused."""
+        for each, choice in zip(choices.asked, choices.chosen, strict=True):
             if each.record and choice.seconds is None:
                 ctx.emit(Warn(stage=self.name, message=f"{each.task.name}: {choice.reason}"))
-        return {task.workload: choice for task, choice in zip(tasks, found, strict=True)}
 
     @staticmethod
     def _rows(
-        ctx: Context, tasks: Iterable[Task], choices: Mapping[str, "Choice"]
+        ctx: Context, tasks: Iterable[Task], choices: Iterable["Choice"], failures: "Failures"
     ) -> list[dict[str, object]]:
-        """Say of each task how it was scheduled, and who else was measured for it."""
+        """Say of each task how it was scheduled, and who else was measured for it or failed."""
         tuned = _tuned(ctx.inputs.get("tune"))
         return [
             {
-                **_row(task, choices[task.workload]),
-                "contenders": tuned.get(task.workload, {}).get("contenders", []),
+                **_row(task, choice),
+                "contenders": known.get("contenders", []),
+                "failures": _distinct(
+                    known.get("failures", []), failures.listed.get(task.name, [])
+                ),
             }
-            for task in tasks
+            for task, choice in zip(tasks, choices, strict=True)
+            for known in [tuned.get(task.workload, {})]
         ]
 
     def _gate(self, share: float) -> None:
@@ -160,6 +182,12 @@ def _pack(ctx: Context, names: Iterable[str], packing: "tvm.IRModule") -> list[s
     return list(packed)
 
 
+def _libraries(choices: Iterable["Choice"]) -> dict[str, str]:
+    """Return the versions of the libraries that lie beside `lib.so`, as it calls them."""
+    used = {choice.implementation for choice in choices}
+    return {name: version for name, version in versions().items() if name in used}
+
+
 def _read(path: Path) -> Any:  # noqa: ANN401 - a JSON document
     return json.loads(path.read_text(encoding="utf-8"))
 
@@ -178,8 +206,9 @@ def _tuned(tuned: Path | None) -> dict[str, Mapping[str, Any]]:
     return {task["workload"]: task for task in _read(tuned / "tuning.json")["tasks"]}
 
 
-def _tuned_share(tasks: Iterable[Task], choices: Mapping[str, "Choice"]) -> float:
-    kept = [(task.flops * task.calls, choices[task.workload]) for task in tasks if not task.dropped]
+def _tuned_share(tasks: Iterable[Task], choices: Iterable["Choice"]) -> float:
+    pairs = zip(tasks, choices, strict=True)
+    kept = [(task.flops * task.calls, choice) for task, choice in pairs if not task.dropped]
     total = sum(work for work, _ in kept)
     tuned = sum(work for work, choice in kept if choice.seconds is not None)
     return tuned / total if total else 0.0
@@ -201,13 +230,18 @@ def _row(task: Task, choice: "Choice") -> dict[str, object]:
     }
 
 
+def _distinct(*rows: Iterable[Mapping[str, object]]) -> list[Mapping[str, object]]:
+    """Return failures, those that two stages have met once."""
+    return list({row["folder"]: row for row in chain(*rows)}.values())
+
+
 def _summary(choices: Collection["Choice"], share: float) -> str:
     counts = Counter(choice.engine for choice in choices)
     engines = ", ".join(f"{count} {engine}" for engine, count in sorted(counts.items()))
     wrong = sum(len(choice.rejected) for choice in choices)
     unchecked = sum(choice.unchecked is not None for choice in choices)
     return (
-        f"schedules: {engines}; {share:.0%} of the kept work measured"
+        f"schedules: {engines}; {math.floor(100 * share)}% of the kept work measured"
         + (f"; {wrong} wrong ones put aside" if wrong else "")
         + (f"; {unchecked} not checked" if unchecked else "")
     )

@@ -16,11 +16,11 @@ class ImportModel(Stage, frozen=True):
     """Read a model file through the gate."""
 
     name: ClassVar[str] = "import"
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     produces: ClassVar[Kind] = Kind.MODEL
     reads: ClassVar[frozenset[Facet]] = frozenset({Facet.TVM, Facet.FRONTEND})
 
-    format: Literal["onnx"]
+    format: Literal["onnx", "tvmscript"]
     """File format of the model."""
     path: Path
     """Absolute path of the model file, which enters the key by content."""
@@ -54,7 +54,8 @@ class ImportModel(Stage, frozen=True):
             ctx.emit(Warn(stage=self.name, message=message))
         module_io.save_module(model.module, ctx.out / "module.json")
         module_io.save_weights(model.weights, ctx.out / "weights.safetensors")
-        model.write_reference(ctx.out)
+        if model.write_reference is not None:
+            model.write_reference(ctx.out)
         params = sum(values.size for values in model.weights.values())
         module_io.save_json(
             {
@@ -65,12 +66,14 @@ class ImportModel(Stage, frozen=True):
                 "source_sha256": model.source_sha256,
                 "synthesized": model.synthesized,
                 "opset": model.opset,
+                "selects": dict(model.selects),
                 "params": params,
             },
             ctx.out / "model.json",
         )
         drawn = "drawn" if model.synthesized else "read"
-        return f"{model.name}: opset {model.opset}, {params} weights {drawn}"
+        source = self.format if model.opset is None else f"opset {model.opset}"
+        return f"{model.name}: {source}, {params} weights {drawn}"
 
     def sources(self) -> Mapping[str, Path]:
         """Return the model file and its external data."""

@@ -14,7 +14,7 @@ class Optimize(Stage, frozen=True):
     """Simplify the module and convert its layouts."""
 
     name: ClassVar[str] = "optimize"
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     produces: ClassVar[Kind] = Kind.MODULE
     needs: ClassVar[dict[str, Need]] = {"import": Need(Kind.MODEL)}
     reads: ClassVar[frozenset[Facet]] = frozenset({Facet.TVM, Facet.TARGET})

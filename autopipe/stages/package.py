@@ -4,20 +4,24 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 from autopipe.config import Pipeline
 from autopipe.pipeline import canonical
 from autopipe.pipeline.stage import Context, Facet, Kind, Need, Stage
 
-_DECISIVE = {"version", "model", "target", "layout", "tasks", "tuning", "schedules"}
+_DECISIVE = {
+    "version", "model", "target", "layout", "fusion", "tasks", "tuning", "schedules", "numerics",
+}  # fmt: skip
+
+_ASIDE = ("rejected", "failures")
 
 
 class Package(Stage, frozen=True):
     """Packs the build; the same build gives the same bytes."""
 
     name: ClassVar[str] = "package"
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     produces: ClassVar[Kind] = Kind.PACKAGE
     needs: ClassVar[Mapping[str, Need]] = {
         "import": Need(Kind.MODEL),
@@ -45,7 +49,7 @@ class Package(Stage, frozen=True):
         from autopipe.compiler import cpu, gpu
         from autopipe.compiler.runtime import Signature
         from autopipe.packaging.manifest import Manifest, Processor, Source, installed_runtime
-        from autopipe.packaging.pack import describe, pack, verification
+        from autopipe.packaging.pack import called_by, describe, pack, verification
 
         target = ctx.facts[Facet.TARGET]
         library = ctx.inputs["build"]
@@ -64,8 +68,9 @@ class Package(Stage, frozen=True):
                 gpu=gpu.required(target),
             ),
             runtime=installed_runtime(),
+            libraries=called_by(library),
             signature=Signature.read(library),
-            tasks=json.loads((library / "library.json").read_text(encoding="utf-8"))["tasks"],
+            tasks=_portable(library),
             verification=verification(ctx.inputs.get("verify")),
             files=describe(library),
         )
@@ -73,3 +78,11 @@ class Package(Stage, frozen=True):
         with TemporaryDirectory(dir=ctx.work) as scratch:
             pack(manifest, library, Path(scratch), package)
         return f"{package.name}, {package.stat().st_size / 2**20:.1f} MiB"
+
+
+def _portable(library: Path) -> tuple[dict[str, Any], ...]:
+    """Return what `library.json` says of the tasks, but not where this machine put things aside."""
+    tasks = json.loads((library / "library.json").read_text(encoding="utf-8"))["tasks"]
+    for entry in (each for task in tasks for kind in _ASIDE for each in task.get(kind, ())):
+        entry.pop("folder", None)
+    return tuple(tasks)

@@ -1,12 +1,17 @@
 """Stage `tasks`: extract the tuning tasks and drop those not worth tuning, each for a reason."""
 
 from pathlib import Path
-from typing import ClassVar, Self
+from typing import ClassVar, Final, Self
 
 from autopipe import config
 from autopipe.errors import ConfigError
-from autopipe.filters import apply_filters
+from autopipe.filters import apply_filters, nothing_left
+from autopipe.filters.unmatched import unmatched
+from autopipe.pipeline.events import Warn
 from autopipe.pipeline.stage import Context, Facet, Kind, Need, Stage
+
+_LATER: Final = ("scheduler", "judge", "on_task_failure")
+"""Settings that say nothing of which tasks are kept."""
 
 
 class Tasks(Stage, frozen=True):
@@ -23,11 +28,15 @@ class Tasks(Stage, frozen=True):
 
     @classmethod
     def of(cls, pipeline: config.Pipeline, base: Path) -> Self:  # noqa: ARG003 - reads no file
-        """Take the filters of the pipeline; who schedules the kept tasks is not their business."""
-        return cls(filters=pipeline.tasks.model_copy(update={"scheduler": "gradient"}))
+        """Take the filters of the pipeline; what becomes of what they keep is not theirs."""
+        later = {name: getattr(config.Tasks(), name) for name in _LATER}
+        return cls(filters=pipeline.tasks.model_copy(update=later))
 
     def run(self, ctx: Context) -> str:
-        """Write the table of tasks, and a module for each workload."""
+        """Write the table of tasks, and a module for each workload.
+
+        Raises ConfigError if the filters leave nothing.
+        """
         from autopipe.compiler import module_io
         from autopipe.compiler.tasks import extract_tasks
         from autopipe.schedules.conditions import Conditions
@@ -37,9 +46,12 @@ class Tasks(Stage, frozen=True):
         extracted, workloads = extract_tasks(lowered)
         conditions = Conditions.of(ctx.facts[Facet.TARGET], fast_algorithms=True)
         tasks = apply_filters(with_shares(extracted, conditions.hardware), self.filters)
+        vain = list(unmatched(tasks, self.filters))
         kept = sum(task.dropped is None for task in tasks)
         if not kept and not self.filters.allow_empty:
-            raise ConfigError(_nothing_left(len(tasks)))
+            raise ConfigError("; ".join([nothing_left(tasks), *vain]))
+        for text in vain:
+            ctx.emit(Warn(stage="tasks", message=text))
         module_io.save_json(
             [task.model_dump(mode="json") for task in tasks], ctx.out / "tasks.json"
         )
@@ -47,10 +59,3 @@ class Tasks(Stage, frozen=True):
         for identity, module in workloads.items():
             module_io.save_module(module, ctx.out / "workloads" / f"{identity}.json")
         return f"{len(tasks)} tasks, {kept} kept"
-
-
-def _nothing_left(count: int) -> str:
-    return (
-        f"tasks: the filters drop all {count} tasks; lower tasks.heuristics.min_flops, "
-        "set tasks.include_simple_task: true, or accept it with tasks.allow_empty: true"
-    )

@@ -6,6 +6,7 @@ from typing import ClassVar, Literal, Self
 
 from autopipe.config import Pipeline, Tuning
 from autopipe.config.schedules import Rule
+from autopipe.config.tasks import Judge
 from autopipe.pipeline.stage import Context, Facet, Kind, Need, Stage
 
 
@@ -13,11 +14,11 @@ class Tune(Stage, frozen=True):
     """Measures candidates until the budget is spent; an interrupted run goes on where it was."""
 
     name: ClassVar[str] = "tune"
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     produces: ClassVar[Kind] = Kind.RECORDS
     needs: ClassVar[Mapping[str, Need]] = {"tasks": Need(Kind.TASKS)}
     reads: ClassVar[frozenset[Facet]] = frozenset(
-        {Facet.TVM, Facet.TARGET, Facet.DEVICE, Facet.EXTENSIONS}
+        {Facet.TVM, Facet.TARGET, Facet.DEVICE, Facet.LIBRARIES, Facet.EXTENSIONS}
     )
 
     tuning: Tuning
@@ -30,6 +31,10 @@ class Tune(Stage, frozen=True):
     """Who divides the trials among the tasks."""
     fast_algorithms: bool
     """Whether implementations may round differently."""
+    on_task_failure: Literal["fallback", "fail"]
+    """What a contender that crashes, hangs or takes all memory ends."""
+    judge: Judge | None
+    """Which tasks are worth a search; null for all."""
 
     @classmethod
     def of(cls, pipeline: Pipeline, base: Path) -> Self | None:
@@ -43,12 +48,15 @@ class Tune(Stage, frozen=True):
             fallback=pipeline.schedules.fallback,
             scheduler=pipeline.tasks.scheduler,
             fast_algorithms=pipeline.numerics.fast_algorithms,
+            on_task_failure=pipeline.tasks.on_task_failure,
+            judge=pipeline.tasks.judge,
         )
 
     def run(self, ctx: Context) -> str:
         """Write `records.jsonl` and `tuning.json`.
 
-        Raises TargetError where nothing can be timed, and SetupError if an extension is broken.
+        Raises TargetError where nothing can be timed, SetupError if an extension is broken, and
+        StageError for a failure that is to end the run.
         """
         from autopipe import extensions
         from autopipe.compiler import machine
@@ -58,5 +66,8 @@ class Tune(Stage, frozen=True):
         extensions.check()
         machine.check(ctx.facts[Facet.TARGET])
         policy = Policy(self.rules, self.fallback)
-        plan = Plan(self.tuning, policy, self.scheduler, self.fast_algorithms)
+        plan = Plan(
+            self.tuning, policy, self.scheduler, self.fast_algorithms, self.judge,
+            self.on_task_failure,
+        )  # fmt: skip
         return tune(plan, ctx)

@@ -16,7 +16,7 @@ class Verify(Stage, frozen=True):
     """Compares the build with a reference runtime; a build that fails is not published."""
 
     name: ClassVar[str] = "verify"
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     produces: ClassVar[Kind] = Kind.REPORT
     needs: ClassVar[Mapping[str, Need]] = {
         "import": Need(Kind.MODEL),
@@ -42,8 +42,7 @@ class Verify(Stage, frozen=True):
         machine.check(ctx.facts[Facet.TARGET])
         model = load_artifact(ctx.inputs["build"])
         with TemporaryDirectory(dir=ctx.work) as scratch:
-            reference = ctx.inputs["import"] / "reference.onnx"
-            result = verify(model, reference, self.options, Path(scratch))
+            result = verify(model, ctx.inputs["import"], self.options, Path(scratch))
         for message in result.warnings:
             ctx.emit(Warn(stage=self.name, message=message))
         document = pretty(result.model_dump(mode="json"))

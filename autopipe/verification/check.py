@@ -60,21 +60,21 @@ class Verification(Frozen, frozen=True):
         )
 
 
-def verify(model: Model, onnx_model: Path, options: Verify, work: Path) -> Verification:
-    """Compare a build with the model it was built from, on every case.
+def verify(model: Model, imported: Path, options: Verify, work: Path) -> Verification:
+    """Compare a build with the artifact of *import* that it was built from, on every case.
 
     `work` takes inputs and expected outputs; the caller empties it. Raises GateError where
     numbers, shapes, dtypes or names differ, SetupError where no reference is installed.
     """
-    engines = reference.choose(options.reference)
-    limits = index_limits(onnx_model)
+    engines = reference.choose(options.reference, imported)
+    limits = index_limits(imported)
     drawn = list(cases(model.signature.inputs, limits, count=options.cases, seed=options.seed))
     nudges = {case.name: nudged(case, options.seed) for case in drawn if case.edge}
     every = [*drawn, *nudges.values()]
     paths = [work / f"{index}.safetensors" for index in range(len(every))]
     for case, path in zip(every, paths, strict=True):
         save_file(dict(case.arrays), path)
-    expected = reference.expect(engines, onnx_model, paths)
+    expected = reference.expect(engines, imported, paths)
     twins = dict(zip(nudges, expected.files[len(drawn) :], strict=True))
     expected = replace(expected, files=expected.files[: len(drawn)])
     check_names([port.name for port in model.signature.outputs], expected.outputs)

@@ -1,8 +1,11 @@
 """Finds the inputs that select rows of a table, and how many rows there are."""
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+from autopipe.verification.reference import MODEL
 
 _KEEPS_VALUES = {
     "Cast", "Concat", "Expand", "Flatten", "Identity", "Reshape", "Slice", "Squeeze", "Tile",
@@ -14,11 +17,16 @@ _SELECTS = {"Gather", "GatherElements"}
 def index_limits(model: Path) -> dict[str, int]:
     """Return, by input name, the number of entries that the input's values choose from.
 
-    An input that selects from a table of unknown size is limited to its first entry.
+    `model` is the artifact of *import*. An input that selects from a table of unknown size is
+    limited to its first entry.
     """
+    source = model / MODEL
+    if not source.exists():
+        document = json.loads((model / "model.json").read_text(encoding="utf-8"))
+        return dict(document["selects"])
     import onnx
 
-    graph = onnx.load(model, load_external_data=False).graph
+    graph = onnx.load(source, load_external_data=False).graph
     shapes = _shapes(graph)
     carries = {value.name: {value.name} for value in graph.input}
     limits: dict[str, int] = {}

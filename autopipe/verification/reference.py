@@ -1,4 +1,8 @@
-"""Computes the expected outputs with a runtime that is not TVM, in a process of its own."""
+"""Computes the expected outputs, in a process of its own.
+
+For an ONNX model by a runtime that is not TVM. Any model has `plain` besides: TVM's own loops
+without schedules, which tell a wrong schedule, layout, fusion or packing, but not a wrong operator.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -9,9 +13,18 @@ from pathlib import Path
 import numpy as np
 
 from autopipe import child
-from autopipe.errors import SetupError, StageError
+from autopipe.errors import ConfigError, SetupError, StageError
 
 ENGINES = ("onnxruntime", "onnx")
+"""Those that run ONNX models, in the order of `auto`."""
+
+PLAIN = "plain"
+
+MODEL = "reference.onnx"
+"""What `ENGINES` run, in the artifact of *import*; a model that is not ONNX has none."""
+
+_PACKAGES = {"onnxruntime": "onnxruntime", "onnx": "onnx", PLAIN: "apache-tvm"}
+_PROGRAMS = {PLAIN: "autopipe.compiler.plain"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,13 +46,19 @@ class Expected:
 _Run = Callable[[dict[str, np.ndarray]], Sequence[object]]
 
 
-def choose(wanted: str) -> tuple[str, ...]:
-    """Return the engines to try, in order, for `onnxruntime`, `onnx` or `auto`.
+def choose(wanted: str, model: Path) -> tuple[str, ...]:
+    """Return the engines to try, in order, for `onnxruntime`, `onnx`, `plain` or `auto`.
 
-    Raises SetupError where none is installed: a build is never verified against nothing.
+    `model` is the artifact of *import*. Raises SetupError where none is installed, since a build
+    is never verified against nothing, and ConfigError for one that can not run the model.
     """
-    candidates = ENGINES if wanted == "auto" else (wanted,)
-    installed = tuple(engine for engine in candidates if find_spec(engine) is not None)
+    is_onnx = (model / MODEL).exists()
+    if wanted in ENGINES and not is_onnx:
+        raise ConfigError(
+            f"verify.reference: {wanted} runs ONNX models, and this is none; did you mean 'plain'?"
+        )
+    candidates = (wanted,) if wanted != "auto" else ENGINES if is_onnx else (PLAIN,)
+    installed = tuple(engine for engine in candidates if engine == PLAIN or find_spec(engine))
     if not installed:
         raise SetupError(
             f"the reference {wanted!r} is not installed: pip install {candidates[0]}, "
@@ -51,23 +70,22 @@ def choose(wanted: str) -> tuple[str, ...]:
 def expect(engines: Sequence[str], model: Path, cases: Sequence[Path]) -> Expected:
     """Compute the outputs for each case, a safetensors file, into a file beside it.
 
-    The first engine that takes the model does it: onnxruntime has kernels for fewer dtypes than
-    ONNX has. Raises StageError where all of them refuse the model or an input.
+    `model` is the artifact of *import*. The first engine that takes the model does it:
+    onnxruntime has kernels for fewer dtypes than ONNX has. Raises StageError where all of them
+    refuse the model or an input.
     """
     files = tuple(case.with_suffix(".expected") for case in cases)
-    request = {
-        "model": str(model),
-        "cases": [(str(case), str(file)) for case, file in zip(cases, files, strict=True)],
-    }
+    pairs = [(str(case), str(file)) for case, file in zip(cases, files, strict=True)]
     refusals: list[str] = []
     for engine in engines:
+        request = {"engine": engine, "model": str(model), "cases": pairs}
         try:
-            answer = child.call(__name__, {"engine": engine, **request})
+            answer = child.call(_PROGRAMS.get(engine, __name__), request)
         except StageError as error:
             refusals.append(f"the reference {engine} failed: {error}")
         else:
             outputs = tuple(answer["outputs"])
-            return Expected(engine, version(engine), outputs, files, tuple(refusals))
+            return Expected(engine, version(_PACKAGES[engine]), outputs, files, tuple(refusals))
     raise StageError("; ".join(refusals))
 
 
@@ -76,7 +94,7 @@ def _answer(request: child.Answer) -> child.Answer:
 
     start = _onnxruntime if request["engine"] == "onnxruntime" else _onnx
     try:
-        names, run = start(request["model"])
+        names, run = start(str(Path(request["model"], MODEL)))
         for case, file in request["cases"]:
             outputs = zip(names, run(load_file(case)), strict=True)
             save_file({name: _array(name, value) for name, value in outputs}, file)

@@ -8,7 +8,7 @@ from autopipe.benchmarking.match import Table, play
 from autopipe.config import Benchmark, Gates
 from autopipe.errors import GateError, SetupError, StageError
 
-CONTENDERS = {"autopipe": Path("library"), "onnxruntime": Path("model.onnx")}
+CONTENDERS = {"autopipe": Path("library"), "onnxruntime": Path(__file__)}  # which is not read
 
 
 class Stopwatch:
@@ -103,3 +103,10 @@ def test_a_slowdown_beyond_the_limit_only_by_noise_warns(played):
     found = played(Stopwatch(autopipe=1.51, onnxruntime=1.0), repeat=10)
     [warning] = hold(found, gates(1.5))
     assert warning.endswith("allowed is 1.5; the spread of the times is too wide to fail it")
+
+
+def test_a_rival_is_skipped_where_there_is_no_onnx_model(monkeypatch, tmp_path):
+    monkeypatch.setattr(match, "time_contender", Stopwatch(autopipe=1.0))
+    contenders = {**CONTENDERS, "onnxruntime": tmp_path / "reference.onnx"}
+    table = Table(contenders, Path("inputs"), Benchmark(), lambda message: None)
+    assert play(table, 1).skipped == {"onnxruntime": "it runs ONNX models, and this is none"}

@@ -1,4 +1,5 @@
 import pytest
+from tvm import relax
 
 from autopipe.compiler import module_io, op_info, passes, tasks
 from autopipe.errors import ModelError
@@ -52,3 +53,14 @@ def test_lowering_twice_gives_the_same_module():
     assert [n for n, _ in first] == [n for n, _ in second]
     hashes = [[tasks.workload(f).identity for _, f in functions] for functions in (first, second)]
     assert hashes[0] == hashes[1]
+
+
+def test_an_op_whose_code_in_tvm_is_broken_is_a_model_error():
+    x = relax.Var("x", relax.TensorType((1, 8, 4, 4), "float32"))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            out = builder.emit_output(relax.op.nn.pixel_shuffle(x, 2))
+        builder.emit_func_output(out)
+    with pytest.raises(ModelError, match="TVM can not compute an op as this model uses it: Attr"):
+        passes.lower(builder.get(), graphs.TARGET)

@@ -1,8 +1,10 @@
 import tvm
-from tvm import relax
+from tvm import relax, te, topi
+from tvm.script import tirx as T  # noqa: N812
 
 from autopipe.compiler import passes, tasks
 from autopipe.compiler.tasks import Workload
+from autopipe.op_info import OpInfo
 from tests.compiler import graphs
 
 
@@ -65,3 +67,63 @@ def test_different_workloads_with_one_hash_stay_apart():
 def test_functions_without_blocks_are_tasks_without_reductions():
     function = tvm.tirx.PrimFunc([], tvm.tirx.Evaluate(0))
     assert tasks._sblocks(tvm.IRModule({"main": function})) == []
+
+
+def described(tensors):
+    """The task of a function that says nothing of its ops."""
+    found = tasks.workload(te.create_prim_func(tensors))
+    return tasks.task_of(0, found, ["main"], OpInfo(kind="opaque"))
+
+
+def test_a_function_without_op_information_writes_what_it_stores_to():
+    x, w = te.placeholder((8, 4), "float32"), te.placeholder((4, 6), "float32")
+    found = described([x, w, topi.matmul(x, w)])
+    assert [t.shape for t in found.inputs] == [(8, 4), (4, 6)]
+    assert [t.shape for t in found.outputs] == [(8, 6)]
+    first, second = te.compute((8,), lambda i: x[i, 0]), te.compute((8,), lambda i: x[i, 1])
+    assert len(described([x, first, second]).outputs) == 2
+
+
+def test_a_choice_counts_as_an_operation():
+    x = te.placeholder((8, 64), "float32")
+    assert described([x, topi.argmax(x, axis=1)]).flops == 8 * 64
+    assert described([x, topi.nn.relu(x)]).flops == 8 * 64
+    assert described([x, topi.transpose(x)]).flops == 0
+
+
+def test_a_loop_as_long_as_an_element_says_has_no_count():
+    @T.prim_func(s_tir=True)
+    def ragged(n: T.Buffer((4,), "int32"), x: T.Buffer((4, 8), "float32")):
+        for i in range(4):
+            with T.sblock("row"):
+                row = T.axis.spatial(4, i)
+                T.reads(n[row])
+                T.writes(x[row, 0:8])
+                for j in range(n[row]):
+                    x[row, j] = x[row, j] * T.float32(2)
+
+    found = tasks.workload(ragged)
+    assert tasks.task_of(0, found, ["ragged"], OpInfo(kind="opaque")).flops == 0
+
+
+def test_what_only_copies_or_stores_constants_is_idle():
+    x = te.placeholder((8, 64), "float32")
+    assert described([x, te.compute((8, 64), x)]).idle
+    assert described([te.compute((8, 64), lambda *_: te.const(1.0, "float32"))]).idle
+    assert not described([x, topi.transpose(x)]).idle
+    assert not described([x, topi.nn.relu(x)]).idle
+
+
+def test_only_what_reduces_or_is_opaque_is_not_simple():
+    x = te.placeholder((8, 64), "float32")
+    assert described([x, topi.transpose(x)]).simple
+    assert not described([x, topi.sum(x, axis=1)]).simple
+    cumulated = described([x, topi.cumsum(x, axis=1)])
+    assert (cumulated.reductions, cumulated.opaque, cumulated.simple) == (0, True, False)
+    assert [t.shape for t in cumulated.outputs] == [(8, 64)]
+
+
+def test_the_functions_of_libm_hide_nothing():
+    x = te.placeholder((8, 64), "float32")
+    assert not described([x, topi.erf(x)]).opaque
+    assert not described([x, topi.tan(x)]).opaque

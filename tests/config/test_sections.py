@@ -59,6 +59,7 @@ def test_code_and_json_write_seconds():
         ("conv3d: [NDHWC, HWIO]", "layout.conv3d.1: 'HWIO' is not an order of D, H, W, I, O"),
         ("conv2d: [NCHW16c, OIHW]", "'NCHW16c' is not an order of N, H, W, C"),
         ("conv2d: [nhwc, HWIO]", "'nhwc' is not an order of N, H, W, C, such as NHWC"),
+        ("conv2d: [NHWC, WHIO]", "layout.conv2d.1: 'WHIO' should have HW in this order"),
         ("conv: [NHWC, HWIO]", "'conv' is not an op with a layout to choose; did you mean"),
         ("relu: [NHWC, HWIO]", "known: conv1d, conv2d, conv3d"),
         ("max_pool2d: [NHWC]", "'max_pool2d' follows the layout of the op before it; leave it"),
@@ -92,6 +93,19 @@ def test_a_gate_on_a_rival_needs_the_rival(refused, benchmark):
     (said,) = refused(GOOD, benchmark)
     assert said.startswith("f:8:37: gates.max_slowdown.onnxruntime: 1.5 can not be checked: ")
     assert said.endswith("`benchmark.against` does not name onnxruntime")
+
+
+@pytest.mark.parametrize("reference", ["onnxruntime", "onnx"])
+def test_what_runs_onnx_is_no_reference_of_another_format(refused, reference):
+    others = "model.format=tvmscript", "gates.max_slowdown={}"
+    assert refused(GOOD, *others, f"verify.reference={reference}") == [
+        f"--set verify.reference: {reference!r} runs ONNX models, and this is none; write 'plain'"
+    ]
+
+
+def test_a_gate_on_a_rival_needs_a_model_that_it_runs(refused):
+    (said,) = refused(GOOD, "model.format=tvmscript")
+    assert said.endswith("can not be checked: onnxruntime runs ONNX models, and this is none")
 
 
 def test_all_contradictions_are_told_at_once(refused):

@@ -190,3 +190,45 @@ def test_a_file_beyond_its_limit_is_not_read(tmp_path):
         pytest.raises(PackageError, match="700 bytes, where 699 is the limit"),
     ):
         archive.read(file, members["b.bin"], 699)
+
+
+@pytest.mark.parametrize("there", [(), ("a.opt",), ("c.opt",), ("a.opt", "c.opt")])
+def test_optional_files_may_be_there_or_not(tmp_path, there):
+    files = {name: tmp_path / name for name in (*NAMES, *there)}
+    for name, path in files.items():
+        path.write_text(name)
+    archive.write(tmp_path / "out.tar", files)
+    with archive.opened(tmp_path / "out.tar", NAMES, ("a.opt", "c.opt")) as (file, members):
+        assert {name: archive.read(file, each, 99) for name, each in members.items()} == {
+            name: name.encode() for name in files
+        }
+
+
+def test_an_optional_file_is_in_its_place_or_refused(tmp_path):
+    files = {name: tmp_path / name for name in (*NAMES, "a.opt")}
+    for path in files.values():
+        path.write_bytes(b"data")
+    with tarfile.open(tmp_path / "out.tar", "w", format=tarfile.GNU_FORMAT) as tar:
+        for name in ("a.txt", "b.bin", "a.opt"):
+            entry = tarfile.TarInfo(name)
+            entry.size = 4
+            tar.addfile(entry, io.BytesIO(b"data"))
+    with (
+        pytest.raises(PackageError, match="something after the last file"),
+        archive.opened(tmp_path / "out.tar", NAMES, ("a.opt",)),
+    ):
+        pytest.fail("it was opened")
+
+
+def test_a_link_in_place_of_an_optional_file_is_refused(tmp_path):
+    with tarfile.open(tmp_path / "out.tar", "w", format=tarfile.GNU_FORMAT) as tar:
+        link = tarfile.TarInfo("a.opt")
+        link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
+        tar.addfile(link)
+        for name in NAMES:
+            tar.addfile(tarfile.TarInfo(name))
+    with (
+        pytest.raises(PackageError, match=r"'a.txt' does not follow"),
+        archive.opened(tmp_path / "out.tar", NAMES, ("a.opt",)),
+    ):
+        pytest.fail("it was opened")

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from autopipe.errors import StoreError
+from autopipe.records.about import About
 from autopipe.records.record import Platform, Record
 from autopipe.records.store import Store, Tally
 
@@ -62,13 +63,30 @@ def test_the_best_is_the_least_median(reopen):
         assert store.best("00ff", MODULE, HERE).record.seconds == (1.5, 1.5, 9.0)
 
 
-@pytest.mark.parametrize("value", [math.nan, 0.0, -1.0, math.inf, 1e10])
+@pytest.mark.parametrize("value", [math.nan, 0.0, -1.0, math.inf, 1e10, 9e-11])
 def test_a_time_that_can_not_be_true_never_wins(reopen, value):
     with reopen() as store:
         store.add(HERE, MODULE, [record((value,)), record((value, 0.5, 0.5))])
         assert store.best("00ff", MODULE, HERE) is None
         store.add(HERE, MODULE, [record((5.0,))])
         assert store.best("00ff", MODULE, HERE).record.seconds == (5.0,)
+
+
+BUSY = About(("matmul",), ("float32[9]",), ("float32[9]",), flops=4e9)
+
+
+@pytest.mark.parametrize(
+    ("target", "least"),
+    [('{"num_cores":2}', 5e-5), ("no JSON", 1e-4), ('{"kind":"cuda"}', 4e-9)],
+)
+def test_a_time_that_no_processor_reaches_is_a_failed_trial(reopen, target, least):
+    here = replace(HERE, target=target)
+    with reopen() as store:
+        store.add(here, MODULE, [record((least * 0.9, 1.0)), record((least * 1.1,))], BUSY)
+        assert store.best("00ff", MODULE, here).record.seconds == (least * 1.1,)
+        failed = store.rows("00ff", MODULE, here)[0].record
+        assert "which no processor reaches" in failed.error
+        assert failed.median == math.inf
 
 
 def test_a_coarse_time_wins_only_where_there_is_no_other(reopen):
@@ -117,6 +135,7 @@ def test_trials_are_counted_by_session_and_workload(reopen):
     [
         "seconds = '[0.001]'", "seconds = 'nan'", "seconds = '[1.0'", "schedule = ''", "cut = 1",
         "target = target || ' '", "engine = 'x'", "schedule = hex(zeroblob(500000))",
+        "schedule = CAST(x'ff22ff' AS TEXT)", "error = 'x'", "checksum = ''",
     ],
 )  # fmt: skip
 def test_a_damaged_row_is_skipped_and_counted(reopen, path, change):
@@ -128,6 +147,10 @@ def test_a_damaged_row_is_skipped_and_counted(reopen, path, change):
     with reopen() as store:
         assert store.best("00ff", MODULE, HERE).record.seconds == (2.0,)
         assert store.damaged == (0 if change.startswith("target") else 1)
+        assert len(store.every()) == 1
+        assert store.kept_aside() == 1
+    with reopen() as store:
+        assert (len(store.every()), store.damaged, store.kept_aside()) == (1, 0, 1)
 
 
 def test_a_file_that_is_no_database_is_moved_aside(reopen, path, warned):
@@ -173,22 +196,34 @@ import sys
 from pathlib import Path
 from tests.records.test_store import HERE, MODULE, record
 from autopipe.records.store import Store
-for i in range(20):
+for i in range(int(sys.argv[3])):
     with Store.open(Path(sys.argv[1]), sys.exit) as store:
         store.add(HERE, MODULE, [record(session=sys.argv[2], seconds=(float(i + 1),))] * 5)
+    print(i, flush=True)
 """
 
 
-def test_many_processes_share_one_store(path):
-    writers = [
-        subprocess.Popen([sys.executable, "-c", WRITER, path, str(number)], cwd=ROOT)
-        for number in range(3)
-    ]
-    assert [writer.wait(60) for writer in writers] == [0, 0, 0]
+def writer(path, name, batches):
+    command = [sys.executable, "-c", WRITER, path, name, str(batches)]
+    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+
+
+def test_many_processes_share_one_store_and_kills_lose_nothing(path):
+    """What a writer said is done is there, and a batch is there whole or not at all."""
+    writers = [writer(path, str(n), 10**6 if n < 4 else 10) for n in range(8)]
+    for killed in writers[:4]:
+        for _ in range(3):
+            killed.stdout.readline()
+        killed.kill()
+    said = [len(each.communicate(timeout=60)[0].split()) for each in writers]
+    assert [each.returncode for each in writers] == [-9] * 4 + [0] * 4
     with Store.open(path, pytest.fail) as store:
-        assert len(store.rows("00ff", MODULE, HERE)) == 300
-        assert store.trials("1") == {"00ff": Tally(100, 0)}
+        tallies = {n: store.trials(str(n))["00ff"].trials for n in range(8)}
         assert store.damaged == 0
+    assert [tallies[n] for n in range(4, 8)] == [50] * 4
+    for number in range(4):
+        assert tallies[number] >= 5 * (3 + said[number])
+        assert tallies[number] % 5 == 0
 
 
 def test_the_checksum_covers_every_field_and_the_platform():
@@ -198,3 +233,25 @@ def test_the_checksum_covers_every_field_and_the_platform():
     sums |= {base.checksum(replace(HERE, **{name: "x"})) for name in HERE.__slots__}
     assert len(sums) == 1 + len(base.__slots__) + len(HERE.__slots__)
     assert json.dumps(sorted(sums))
+
+
+def test_what_was_fast_elsewhere_is_near_and_never_the_best(reopen):
+    likeness = "same ops"
+    about = About(("matmul",), (), (), 0.0, likeness)
+    target, device = replace(HERE, target="t"), replace(HERE, device="d")
+    with reopen() as store:
+        store.add(target, MODULE, [record((1e-9,), schedule="of another target")])
+        store.add(device, MODULE, [record((2.0,), schedule="of another device"), record(())])
+        other = record((3.0,), workload="ee", schedule="of other loops")
+        store.add(HERE, '{"root":9}', [other], about)
+        store.add(HERE, MODULE, [record((9.0,), schedule="of here")])
+        wrong = record((1e-9,), schedule="wrong")
+        store.add(device, MODULE, [wrong, record((math.nan,)), record((1e-12,))])
+        (row,) = [r for r in store.rows("00ff", MODULE, device) if r.record.schedule == "wrong"]
+        store.quarantine(row, "off by 1")
+        assert store.best("00ff", MODULE, HERE).record.schedule == "of here"
+        near = [each.record.schedule for each in store.near("00ff", likeness, HERE)]
+        assert near == ["of other loops", "of another device", "of another target"]
+        assert "of other loops" not in [
+            each.record.schedule for each in store.near("00ff", None, HERE)
+        ]

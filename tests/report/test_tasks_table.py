@@ -1,5 +1,10 @@
+import io
+
+import pytest
+
 from autopipe.op_info import Op, OpInfo
-from autopipe.report.tasks import table
+from autopipe.report.task_order import Order
+from autopipe.report.tasks import Prospects, columns, table, whole
 from autopipe.task import Task
 from autopipe.tensor import Tensor
 
@@ -26,13 +31,53 @@ def test_the_table():
     assert table([task(share=0.975), small]).splitlines() == [
         " #  share  calls  FLOPs   bytes  kind         task",
         " 0  97.5%      2  231 M  1.75 M  out_ewise    fused_conv2d_add_relu",
-        "      1x56x56x64 float32, 3x3x64x64 float32 -> 1x56x56x64 float32",
+        "      nn.conv2d: 1x56x56x64, 3x3x64x64 -> 1x56x56x64 float32",
         "11   0.1%      1     64  1.02 k  elementwise  add",
         "      1x56x56x64 float32, 3x3x64x64 float32 -> scalar int64",
         "      dropped: 64 FLOPs, fewer than 100000",
         "",
         "2 tasks, 1 kept: 100.0% of 462 M FLOPs, 97.5% of the estimated time",
     ]
+
+
+def test_ops_have_a_line_of_their_own_where_shapes_leave_no_room():
+    many = OpInfo(kind="out_elementwise_fusable", ops=(Op(name="nn.conv2d"), Op(name="add")) * 4)
+    assert table([task(info=many)]).splitlines()[2:4] == [
+        "      nn.conv2d, add, nn.conv2d, add, nn.conv2d, add, nn.conv2d, add:",
+        "      1x56x56x64, 3x3x64x64 -> 1x56x56x64 float32",
+    ]
+    (line,) = table([task(info=many)], 160).splitlines()[2:-2]
+    assert line.endswith("nn.conv2d, add: 1x56x56x64, 3x3x64x64 -> 1x56x56x64 float32")
+
+
+def test_a_wider_terminal_shows_longer_names():
+    long = task(name="fused_" + "x" * 100)
+    assert "fused_" + "x" * 100 in table([long], 160)
+    assert max(map(len, table([long], 80).splitlines())) == 80
+
+
+@pytest.mark.parametrize(("there", "width"), [(None, 80), (60, 80), (132, 132)])
+def test_a_table_is_as_wide_as_the_terminal(monkeypatch, there, width):
+    stream = io.StringIO()
+    monkeypatch.setattr(stream, "isatty", lambda: there is not None)
+    monkeypatch.setenv("COLUMNS", str(there or 200))
+    assert columns(stream) == width
+
+
+def test_one_task_in_full():
+    schedules = Prospects(1, ("autotvm", "ansor"), ("default",), {"direct": "conv", "m\x1b": None})
+    lines = whole(task(), schedules, "# TIR\n\nfor i in range(4):\n    \x1b[2J\n")
+    assert lines[1].endswith("fused_conv2d_add_relu")
+    assert "      p1: 3x3x64x64 float32" in lines
+    assert lines[-7:-1] == [
+        "",
+        "      engines: autotvm, ansor (rule 1)",
+        "      fallback: default",
+        "      implementation direct: template conv",
+        "      implementation m\\x1b: no template",
+        "",
+    ]
+    assert lines[-1] == "# TIR\n\nfor i in range(4):\n    \\x1b[2J"
 
 
 def test_it_fits_eighty_columns_whatever_the_names():
@@ -50,3 +95,10 @@ def test_a_model_without_work_has_no_share():
     nothing = "kept: 0.0% of 0 FLOPs, 0.0% of the estimated time"
     assert table([task(flops=0.0)]).endswith(f"1 tasks, 1 {nothing}")
     assert table([]).endswith(f"0 tasks, 0 {nothing}")
+
+
+def test_what_costs_most_comes_first_unless_the_index_orders():
+    tasks = [task(1, flops=2.0, bytes=9, share=0.5), task(0, flops=3.0, bytes=1, share=0.5)]
+    assert [[each.index for each in order.sorted(tasks)] for order in Order] == [
+        [0, 1], [1, 0], [0, 1], [1, 0],
+    ]  # fmt: skip

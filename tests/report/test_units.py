@@ -7,7 +7,7 @@ from autopipe.report.units import count, seconds
     ("value", "text"),
     [
         (0, "0 s"),
-        (12e-9, "1.2e-08 s"),
+        (12e-9, "12 ns"),
         (3.4e-6, "3.4 us"),
         (0.00342, "3.42 ms"),
         (0.9999, "1000 ms"),

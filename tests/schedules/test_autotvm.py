@@ -8,7 +8,6 @@ import pytest
 
 from autopipe.errors import StageError
 from autopipe.schedules.autotvm import AutoTVM, Settings
-from autopipe.schedules.choice import Asked, choose
 from autopipe.schedules.engine import Known, Problem
 from autopipe.schedules.implementation import DIRECT
 from autopipe.schedules.policy import Policy
@@ -22,6 +21,7 @@ from autopipe.schedules.tuners.grid import Grid
 from autopipe.schedules.tuners.model_guided import ModelGuided
 from autopipe.schedules.tuners.random_order import RandomOrder
 from autopipe.schedules.tuners.space import Space
+from tests.schedules.made import choose_one
 from tests.schedules.tasks import CONDITIONS, Trusting, task
 from tests.schedules.test_default import argmax, compute, softmax
 from tests.schedules.test_static import conv, dense, module_of
@@ -310,7 +310,7 @@ BAD: dict[str, tuple[dict[str, object], str]] = {
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_a_bad_record_is_a_miss_with_its_reason(case):
+def test_a_bad_record_is_a_miss_with_its_reason(case, tmp_path):
     changes, reason = BAD[case]
     module = module_of(*conv())
     with pytest.raises(StageError, match=reason) as refused:
@@ -319,7 +319,7 @@ def test_a_bad_record_is_a_miss_with_its_reason(case):
     entry = {"engine": "autotvm", "implementation": DIRECT, "seconds": [1.0]}
     bad = {**entry, "schedule": record(**changes)}
     policy = Policy((), ("static", "default"))
-    (chosen,) = choose([Asked(task(), module, bad, 0.0)], policy, CONDITIONS, Trusting())
+    chosen = choose_one(tmp_path, task(), module, bad, policy, Trusting())
     assert chosen.engine == "static"
     assert chosen.reason == f"its record does not apply: {refused.value}"
 

@@ -1,12 +1,14 @@
 """Down the chain: a record, the fallbacks, the plain loops."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from autopipe.config.match import Match
 from autopipe.config.schedules import Rule
-from autopipe.schedules import static
-from autopipe.schedules.choice import Asked, choose
+from autopipe.schedules import implementations, static
 from autopipe.schedules.policy import Policy
+from tests.schedules.made import choose_one
 from tests.schedules.tasks import CONDITIONS, Trusting, task
 from tests.schedules.test_static import dense, module_of
 
@@ -28,27 +30,31 @@ def record(workload):
     }  # fmt: skip
 
 
-def chosen(workload, record=None, *, wrong=(), policy=POLICY, share=0.0, **fields):
-    inspector = Trusting(*wrong)
-    (found,) = choose(
-        [Asked(task(**fields), workload, record, share)], policy, CONDITIONS, inspector
-    )
-    return found, inspector
+@pytest.fixture
+def chosen(tmp_path):
+    """Choose, and return the choice and the inspector that was asked."""
+
+    def chosen(workload, record=None, *, wrong=(), policy=POLICY, share=0.0, **fields):
+        inspector = Trusting(*wrong)
+        one = choose_one(tmp_path, task(**fields), workload, record, policy, inspector, share)
+        return one, inspector
+
+    return chosen
 
 
-def test_a_record_is_first(workload, record):
+def test_a_record_is_first(chosen, workload, record):
     found, inspector = chosen(workload, record)
     assert (found.engine, found.seconds, found.reason) == ("autotvm", 2.0, "best record")
     assert (found.checked, found.rule, found.rejected) == (True, 0, ())
     assert inspector.asked == [["autotvm"]]
 
 
-def test_without_a_record_the_fallback_serves(workload):
+def test_without_a_record_the_fallback_serves(chosen, workload):
     found, _ = chosen(workload)
     assert (found.engine, found.seconds, found.reason) == ("static", None, "no record")
 
 
-def test_what_is_wrong_falls_to_the_next(workload, record):
+def test_what_is_wrong_falls_to_the_next(chosen, workload, record):
     found, inspector = chosen(workload, record, wrong=("autotvm", "static"))
     assert (found.engine, found.reason) == ("default", "static on direct is wrong")
     assert inspector.asked == [["autotvm"], ["static"], ["default"]]
@@ -57,13 +63,13 @@ def test_what_is_wrong_falls_to_the_next(workload, record):
     assert found.checked
 
 
-def test_the_plain_loops_are_the_end_of_the_chain(workload):
+def test_the_plain_loops_are_the_end_of_the_chain(chosen, workload):
     found, _ = chosen(workload, wrong=("static", "default"))
     assert (found.engine, found.schedule, found.checked) == ("none", None, False)
     assert found.module is workload
 
 
-def test_the_rule_of_the_task_says_which_fallback(workload):
+def test_the_rule_of_the_task_says_which_fallback(chosen, workload):
     heavy = Rule(match=Match(share=0.5), fallback=("default",))
     policy = Policy((heavy,), ("static",))
     assert chosen(workload, policy=policy, share=0.6)[0].engine == "default"
@@ -71,10 +77,9 @@ def test_the_rule_of_the_task_says_which_fallback(workload):
     assert (found.engine, found.rule) == ("static", None)
 
 
-def test_an_implementation_that_is_not_allowed_is_not_chosen(workload, monkeypatch):
-    plans = [*static.plans(workload, CONDITIONS)]
-    other = [type(plan)("other", plan.schedule, plan.module) for plan in plans]
-    monkeypatch.setattr(static, "plans", lambda *_: iter([*other, *plans]))
+def test_an_implementation_that_is_not_allowed_is_not_chosen(chosen, workload, monkeypatch):
+    other = SimpleNamespace(NAME="other", FAST=False, rewrite=lambda w: w, gain=lambda *_: 2.0)
+    monkeypatch.setattr(implementations, "rewrites", lambda: (other,))
     assert chosen(workload)[0].implementation == "other"
     policy = Policy((Rule(implementations=("direct",)),), ("static", "default"))
     assert chosen(workload, policy=policy)[0].implementation == "direct"

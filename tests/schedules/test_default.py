@@ -134,3 +134,40 @@ def test_vector_width_follows_the_target_not_the_host():
         for cpu in ("x86-64", "haswell", "skylake-avx512")
     ]
     assert widths == [128, 256, 512]
+
+
+def compute_rows(module, rows):
+    """Run a function whose first tensor and result have as many rows as they get."""
+    rng = np.random.default_rng(0)
+    (_, *rest), width = module["main"].params, int(module["main"].params[0].shape[1])
+    given = [
+        rng.random((rows, width), "f"),
+        *(rng.random([int(d) for d in p.shape], "f") for p in rest[:-1]),
+    ]
+    result = tvm.runtime.tensor(np.zeros((rows, int(rest[-1].shape[1])), "f"))
+    tvm.tirx.build(module, target=TARGET)["main"](*map(tvm.runtime.tensor, given), result)
+    return result.numpy()
+
+
+@pytest.mark.parametrize("rows", [1, 13])
+def test_a_number_of_rows_that_is_not_known_is_no_obstacle(rows):
+    x = te.placeholder((te.var("n"), 1225), "float32")
+    w = te.placeholder((1225, 91), "float32")
+    module = module_of([x, w, topi.matmul(x, w)])
+    scheduled = default.schedule(module, TARGET)
+    script = scheduled.script()
+    assert "T.parallel" in script
+    assert "T.vectorized" in script
+    np.testing.assert_allclose(compute_rows(scheduled, rows), compute_rows(module, rows), rtol=1e-4)
+
+
+def test_a_vector_has_a_known_size():
+    x = te.placeholder((64, te.var("n")), "float32")
+    assert "T.vectorized(n)" not in default.schedule(module_of([x, topi.exp(x)]), TARGET).script()
+
+
+@pytest.mark.parametrize("shapes", [((0, 16), (16, 8)), ((4, 0), (0, 8))])
+def test_what_has_no_elements_is_left_alone(shapes):
+    x, w = (te.placeholder(shape, "float32") for shape in shapes)
+    module = module_of([x, w, topi.nn.matmul(x, w)])
+    np.testing.assert_allclose(compute(default.schedule(module, TARGET)), compute(module))

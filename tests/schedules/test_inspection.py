@@ -1,24 +1,31 @@
 """Verdicts: made in children, kept, and followed by the means to see that they are right."""
 
 import json
+import os
+import signal
 import subprocess
 import sys
+from functools import cache
+from pathlib import Path
 
 import pytest
 import tvm
-from tvm import te
 from tvm.target.codegen import llvm_get_system_cpu
 
 from autopipe.compiler.kernels import threaded
-from autopipe.errors import TargetError
+from autopipe.config.tuning import Measure
+from autopipe.errors import StageError, TargetError
 from autopipe.measure.local import Local
+from autopipe.pipeline import contained
 from autopipe.pipeline.stage import Facet
-from autopipe.schedules import static, templates
+from autopipe.schedules import inspection, static, templates
 from autopipe.schedules.default import plan
-from autopipe.schedules.inspection import _LIMITS, Inspector, nothing
+from autopipe.schedules.inspection import Inspector, nothing
 from autopipe.schedules.quarantine import Suspect
 from tests.compiler.cuda_graphs import TARGET as GPU
 from tests.schedules import wrong_template
+from tests.schedules.bad_schedules import ENDS, doubled, spoil
+from tests.schedules.made import failures
 from tests.schedules.tasks import CONDITIONS, TARGET
 
 FACTS = {Facet.TARGET: {"kind": "llvm", "mcpu": llvm_get_system_cpu(), "num_cores": 2}}
@@ -36,7 +43,7 @@ class Counting(Local):
 
 @pytest.fixture
 def measurer():
-    return Counting(TARGET, 2, _LIMITS)
+    return Counting(TARGET, 2, Measure(build_timeout=4.0))
 
 
 @pytest.fixture
@@ -46,13 +53,7 @@ def said():
 
 @pytest.fixture
 def inspector(tmp_path, measurer, said):
-    return Inspector(tmp_path, FACTS, TARGET, measurer, said.append)
-
-
-def doubled():
-    x = te.placeholder((4, 32), "float32")
-    function = te.create_prim_func([x, te.compute(x.shape, lambda i, j: x[i, j] * 2.0)])
-    return tvm.IRModule({"main": function})
+    return Inspector(tmp_path, FACTS, TARGET, measurer, failures(tmp_path, said))
 
 
 def suspect(planned, workload):
@@ -74,16 +75,9 @@ def wrong(monkeypatch):
     return suspect(static.plan(workload, CONDITIONS), workload)
 
 
-def crashing():
+def ending(way):
     workload = doubled()
-    function = tvm.script.from_source("""
-@T.prim_func(s_tir=True)
-def main(x: T.Buffer((4, 32), "float32"), y: T.Buffer((4, 32), "float32")):
-    T.func_attr({"global_symbol": "main"})
-    for i in T.serial(T.int64(1 << 20)):
-        y[0, i * T.int64(100000)] = x[0, 0]
-""")
-    return Suspect("a task", "mine", "direct", "{}", workload, tvm.IRModule({"main": function}))
+    return Suspect("a task", "mine", "direct", "{}", workload, spoil(workload, way))
 
 
 def test_a_verdict_is_remembered(inspector, measurer, said, right):
@@ -96,7 +90,7 @@ def test_a_verdict_is_remembered(inspector, measurer, said, right):
 def test_a_verdict_is_for_one_target(inspector, measurer, tmp_path, right):
     inspector.judge([right])
     other = {Facet.TARGET: {**FACTS[Facet.TARGET], "mattr": ["-avx512f"]}}
-    Inspector(tmp_path, other, TARGET, measurer, print).judge([right])
+    Inspector(tmp_path, other, TARGET, measurer, failures(tmp_path)).judge([right])
     assert measurer.checks == 2
 
 
@@ -117,43 +111,67 @@ def test_a_wrong_schedule_is_put_aside_with_the_means_to_see_it(inspector, measu
     (line,) = said
     assert line.startswith("task a task: the schedule of static on direct is wrong and was put")
     assert line.endswith("reproduce.py shows it")
-    record = json.loads((tvm_folder(verdict) / "record.json").read_text())
+    record = json.loads((Path(verdict.folder) / "record.json").read_text())
     assert (record["case"], record["difference"], record["seed"]) == ("random", "1", 0)
     assert record["schedule"] == {"template": "wrong", "version": 1, "knobs": {}}
-    shown = subprocess.run(
-        [sys.executable, tvm_folder(verdict) / "reproduce.py"],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert shown.returncode == 1
-    assert shown.stderr.splitlines()[-1] == f"a task, static on direct: {verdict.reason}"
+    assert shown(verdict).returncode == 1
+    assert shown(verdict).stderr.splitlines()[-1] == f"a task, static on direct: {verdict.reason}"
 
 
-def tvm_folder(verdict):
-    from pathlib import Path
-
-    return Path(verdict.folder)
-
-
-def test_a_schedule_that_crashes_is_wrong(inspector, said):
-    (verdict,) = inspector.judge([crashing()])
-    assert verdict.right is False
-    assert verdict.reason.startswith("crashed: SIG")
-    assert len(said) == 1
+@cache
+def shown(verdict):
+    """Run the script that shows what is wrong."""
+    script = Path(verdict.folder) / "reproduce.py"
+    return subprocess.run([sys.executable, script], capture_output=True, text=True, check=False)
 
 
-def test_a_workload_that_crashes_itself_condemns_nothing(inspector, measurer, said):
-    bad = crashing()
+@pytest.mark.parametrize("way", ENDS)
+def test_a_schedule_that_fails_twice_is_put_aside_and_is_not_called_wrong(
+    way, inspector, measurer, said, monkeypatch
+):
+    monkeypatch.setattr(contained, "SECONDS", 1.0 if way == "hang" else 60.0)
+    for _ in range(2):
+        (verdict,) = inspector.judge([ending(way)])
+        assert (verdict.right, verdict.failed) == (False, True)
+        assert verdict.reason.startswith(ENDS[way])
+    assert measurer.checks == 2, "it, and the plain loops, once"
+    (line,) = said
+    assert line.startswith(f"task a task: checking mine on direct failed twice: {ENDS[way]}")
+    (row,) = inspector.failures.listed["a task"]
+    assert (row["doing"], row["how"], row["folder"]) == ("checking", verdict.reason, verdict.folder)
+    record = json.loads((Path(verdict.folder) / "record.json").read_text())
+    if way == "compiler":
+        assert "LLVM ERROR: Cannot select: intrinsic %llvm.amdgcn.rcp" in record["log"]
+    assert any("in checked" in line for line in record["log"]), "the stack is kept"
+    assert shown(verdict).returncode == 1
+    assert f"a task, checking mine on direct: {ENDS[way]}" in shown(verdict).stderr
+
+
+def test_a_failure_that_is_to_end_the_run_does(tmp_path, measurer):
+    fatal = Inspector(tmp_path, FACTS, TARGET, measurer, failures(tmp_path, fatal=True))
+    with pytest.raises(StageError, match=r"checking mine on direct failed twice: .*reproduce\.py"):
+        fatal.judge([ending("crash")])
+
+
+def test_what_fails_once_only_is_right(inspector, monkeypatch, right):
+    monkeypatch.setattr(inspection, "_inspect", lambda *_: os.kill(os.getpid(), signal.SIGKILL))
+    assert inspector.judge([right])[0].right
+    assert inspector.failures.listed == {}
+
+
+def test_a_workload_that_fails_itself_condemns_nothing(inspector, measurer, said):
+    bad = ending("crash")
     for _ in range(2):
         (verdict,) = inspector.judge([bad._replace(workload=bad.scheduled)])
         assert verdict.right is None
-        assert "crashed" in verdict.reason
+        assert verdict.reason == "it failed, as the plain loops do: killed by SIGABRT"
     assert said == []
     assert measurer.checks == 4, "it is tried again the next time"
 
 
 def test_nothing_is_checked_where_the_target_is_not(tmp_path, right, said):
     elsewhere = TargetError("built for aarch64, this machine is x86_64")
-    inspector = Inspector(tmp_path, FACTS, TARGET, elsewhere, said.append)
+    inspector = Inspector(tmp_path, FACTS, TARGET, elsewhere, failures(tmp_path, said))
     (verdict,) = inspector.judge([right])
     assert (verdict.right, verdict.reason) == (None, str(elsewhere))
     assert list(tmp_path.iterdir()) == []

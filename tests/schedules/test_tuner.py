@@ -6,6 +6,7 @@ import pytest
 from autopipe.config.schedules import Rule
 from autopipe.config.tuning import Budget
 from autopipe.measure.measurement import Measurement
+from autopipe.pipeline.contained import Failed
 from autopipe.records.record import Platform
 from autopipe.records.session import Session
 from autopipe.records.store import Store
@@ -15,7 +16,6 @@ from autopipe.schedules.journal import Journal
 from autopipe.schedules.planned import Planned
 from autopipe.schedules.policy import Contender
 from autopipe.schedules.scheduler import Standing, gradient, round_robin
-from autopipe.schedules.searcher import SearchError
 from autopipe.schedules.starts import measure_starts, shares
 from autopipe.schedules.tuner import Tuner, batch_size
 from autopipe.schedules.work import Spending, Work
@@ -37,7 +37,7 @@ class Proposals:
 
     def propose(self, arm, count):
         if arm in self.fails:
-            raise SearchError("the search crashed")
+            raise Failed("the search crashed")
         if arm in self.none:
             return None
         first = self.made[arm]
@@ -95,7 +95,7 @@ def start(journal, tasks, budget, *, measurer=None):
 def tuner(journal, tasks, budget, *, searcher=None, measurer=None, batch=4, scheduler=round_robin):
     return Tuner(
         tasks, scheduler, spending(journal, tasks, budget), batch, searcher or Proposals(),
-        measurer or Stopwatch(), journal, lambda: None,
+        measurer or Stopwatch(), journal, lambda: None, lambda *_: None,
     )  # fmt: skip
 
 

@@ -14,11 +14,13 @@ from autopipe.records.store import Store
 from autopipe.schedules import static
 from autopipe.schedules.contest import Contest, Entry
 from autopipe.schedules.journal import Journal
+from autopipe.schedules.making import Maker
 from autopipe.schedules.policy import Contender
 from autopipe.schedules.replay import replay
 from autopipe.schedules.scheduler import Standing
 from autopipe.schedules.winners import confirm
 from autopipe.schedules.work import Work
+from tests.schedules.made import failures
 from tests.schedules.tasks import CONDITIONS, Trusting, task
 from tests.schedules.test_static import dense, module_of
 
@@ -44,6 +46,12 @@ def schedule(module):
 
 
 @pytest.fixture
+def maker(module, tmp_path):
+    with Maker({task().name: module}, failures(tmp_path)) as maker:
+        yield maker
+
+
+@pytest.fixture
 def work(module):
     entries = {0: Entry(ANSOR), 1: Entry(TEMPLATES)}
     return Work(
@@ -57,31 +65,31 @@ def best(journal, work):
     return row and row.record
 
 
-def test_a_wrong_winner_gives_way_to_the_next_for_good(journal, work, schedule):
+def test_a_wrong_winner_gives_way_to_the_next_for_good(journal, work, schedule, maker):
     journal.write(work, ANSOR, {schedule: Measurement((1.0,))})
     journal.write(work, TEMPLATES, {schedule: Measurement((2.0,))})
     inspector = Trusting("ansor")
-    confirm([work], journal, inspector, CONDITIONS)
+    confirm([work], journal, inspector, maker)
     assert inspector.asked == [["ansor"], ["autotvm"]]
     assert best(journal, work).engine == "autotvm"
     assert work.standing.best == 2.0
-    confirm([work], journal, inspector, CONDITIONS)
+    confirm([work], journal, inspector, maker)
     assert inspector.asked[2:] == [[]]
     again = Journal(journal.store, journal.platform, journal.session)
     assert best(again, work).engine == "autotvm"
 
 
-def test_a_task_may_have_nothing_left(journal, work, schedule):
+def test_a_task_may_have_nothing_left(journal, work, schedule, maker):
     journal.write(work, ANSOR, {schedule: Measurement((1.0,))})
-    confirm([work], journal, Trusting("ansor"), CONDITIONS)
+    confirm([work], journal, Trusting("ansor"), maker)
     assert journal.best(work) is None
     assert work.standing.best == float("inf")
 
 
-def test_a_record_that_makes_no_schedule_here_is_left_out_but_kept(journal, work, schedule):
+def test_a_record_that_makes_no_schedule_here_is_left_out_but_kept(journal, work, schedule, maker):
     old = json.dumps({**json.loads(schedule), "version": 0})
     journal.write(work, TEMPLATES, {old: Measurement((1.0,)), schedule: Measurement((2.0,))})
-    confirm([work], journal, Trusting(), CONDITIONS)
+    confirm([work], journal, Trusting(), maker)
     assert best(journal, work).schedule == schedule
     again = Journal(journal.store, journal.platform, journal.session)
     assert best(again, work).schedule == old

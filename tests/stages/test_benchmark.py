@@ -9,7 +9,7 @@ import pytest
 from autopipe.benchmarking import contender
 from autopipe.config import Benchmark as Options
 from autopipe.config import Gates
-from autopipe.errors import GateError, StageError
+from autopipe.errors import GateError, SetupError, StageError
 from autopipe.pipeline.events import Event, Progress, Warn
 from autopipe.stages.benchmark import Benchmark
 
@@ -85,3 +85,13 @@ def test_a_contender_that_hangs_is_given_up(tmp_path, library):
         contender.time_contender("autopipe", Path(library), inputs, options)
     assert time.monotonic() - start < 5
     assert psutil.Process().children() == []
+
+
+def test_a_rival_needs_an_onnx_model(context, tmp_path):
+    (tmp_path / "model.json").write_text('{"selects": {"ids": 5}}')
+    events: list[Event] = []
+    stage().run(context(events, **{"import": tmp_path}))
+    [warning] = [event.message for event in events if isinstance(event, Warn)]
+    assert warning == "onnxruntime is not compared with: it runs ONNX models, and this is none"
+    with pytest.raises(SetupError, match="can not be checked: it runs ONNX models"):
+        stage(Gates(max_slowdown={"onnxruntime": 2.0})).run(context(**{"import": tmp_path}))

@@ -11,6 +11,7 @@ from autopipe.pipeline.events import Event, Warn
 from autopipe.pipeline.stage import Context, Facet
 from autopipe.stages.import_model import ImportModel
 from tests.compiler.frontends.models import dense, external, save, tensor
+from tests.compiler.frontends.sources import EMBED
 
 
 def stage(path, **fields):
@@ -49,6 +50,7 @@ def test_the_artifact_is_what_the_architecture_says(tmp_path):
         "synthesized": False,
         "opset": 17,
         "params": 16,
+        "selects": {},
     }
     weights = load_file(out / "weights.safetensors")
     assert {name: values.shape for name, values in weights.items()} == {
@@ -57,6 +59,23 @@ def test_the_artifact_is_what_the_architecture_says(tmp_path):
     }
     assert len(module_io.load_module(out / "module.json")["main"].params) == 3
     onnx.checker.check_model(out / "reference.onnx", full_check=True)
+
+
+def test_a_model_that_is_not_onnx_has_no_reference_of_it(tmp_path):
+    from autopipe.compiler import module_io
+
+    path = tmp_path / "embed.py"
+    path.write_text(EMBED)
+    line, out, _ = ran(stage(path, format="tvmscript", weights=Weights()), tmp_path)
+    assert line == "embed: tvmscript, 21 weights drawn"
+    assert sorted(file.name for file in out.iterdir()) == [
+        "model.json", "module.json", "weights.safetensors",
+    ]  # fmt: skip
+    document = json.loads((out / "model.json").read_text())
+    assert document["outputs"] == [{"name": "rows", "shape": [5, 3], "dtype": "float32"}]
+    assert (document["opset"], document["selects"]) == (None, {"ids": 7})
+    assert list(load_file(out / "weights.safetensors")) == document["weights"] == ["table"]
+    assert len(module_io.load_module(out / "module.json")["main"].params) == 2
 
 
 def onnx_digest(path):

@@ -54,7 +54,11 @@ def test_a_changed_setting_changes_only_the_stages_it_is_for(tmp_path):
     assert changed(tmp_path, verify={"cases": 9}) == {"verify"}
     assert changed(tmp_path, tuning={"seed": 9}) == {"tune", "package"}
     assert changed(tmp_path, layout={"conv2d": ["NHWC", "HWIO"]}) == {"optimize", "package"}
+    joined = {"join": [["matmul", "nn.softmax", "matmul"]]}
+    assert changed(tmp_path, fusion=joined) == {"lower", "package"}
     assert changed(tmp_path, tasks={"heuristics": {"min_flops": 7}}) == {"tasks", "package"}
     assert changed(tmp_path, tasks={"scheduler": "round_robin"}) == {"tune", "package"}
+    fatal = changed(tmp_path, tasks={"on_task_failure": "fail"})
+    assert fatal == {"tune", "build", "package"}
     assert changed(tmp_path, gates={"tuned_share": 0.5}) >= {"build"}
     assert changed(tmp_path, name="other") == {"package"}

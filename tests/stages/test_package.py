@@ -56,6 +56,19 @@ def test_building_twice_gives_the_same_package(context, tmp_path):
     assert packages[0] == packages[1]
 
 
+def test_where_things_were_put_aside_is_left_out(context, tmp_path, library):
+    moved = tmp_path / "moved"
+    moved.mkdir()
+    for file in library.iterdir():
+        (moved / file.name).write_bytes(file.read_bytes())
+    document = json.loads((moved / "library.json").read_text())
+    failure = {"doing": "planning", "folder": "/home/somebody/failed/1"}
+    document["tasks"] = [{"name": "f", "failures": [failure], "rejected": [{"folder": "/x"}]}]
+    (moved / "library.json").write_text(json.dumps(document))
+    (task,) = read(packed(context(build=moved)))["tasks"]
+    assert (task["failures"], task["rejected"]) == ([{"doing": "planning"}], [{}])
+
+
 def test_nothing_of_this_machine_is_inside(context, tmp_path, library):
     content = packed(context()).read_bytes()
     folders = (tmp_path, library, Path.home(), Path(tempfile.gettempdir()), Path.cwd())

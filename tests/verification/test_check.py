@@ -21,13 +21,15 @@ def verified(tmp_path, compute, **options):
     node = helper.make_node("Identity", ["x"], ["y"])
     graph = helper.make_graph([node], "g", ports[:1], ports[1:])
     opset = helper.make_opsetid("", 17)
-    onnx.save(helper.make_model(graph, opset_imports=[opset], ir_version=8), tmp_path / "m.onnx")
+    onnx.save(
+        helper.make_model(graph, opset_imports=[opset], ir_version=8), tmp_path / "reference.onnx"
+    )
 
     signature = Signature(inputs=(X,), outputs=(Y,), weights=(), threads=1)
     build = create_autospec(Model, instance=True)
     build.signature = signature
     build.side_effect = lambda arrays: {"y": compute(arrays["x"])}
-    return verify(build, tmp_path / "m.onnx", Verify(reference="onnx", **options), tmp_path)
+    return verify(build, tmp_path, Verify(reference="onnx", **options), tmp_path)
 
 
 def test_rounding_on_the_scale_of_usual_outputs_passes_where_outputs_are_small(tmp_path):

@@ -11,8 +11,8 @@ def saved(tmp_path, nodes, tables, ids=("ids",)):
     outputs = [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)]
     initializers = [numpy_helper.from_array(np.zeros(s, "f4"), n) for n, s in tables.items()]
     model = helper.make_model(helper.make_graph(nodes, "g", inputs, outputs, initializers))
-    onnx.save(model, tmp_path / "m.onnx")
-    return tmp_path / "m.onnx"
+    onnx.save(model, tmp_path / "reference.onnx")
+    return tmp_path
 
 
 def gather(table, ids, output="y", axis=0):

@@ -4,8 +4,14 @@ import pytest
 from onnx import TensorProto, helper
 from safetensors.numpy import load_file, save_file
 
-from autopipe.errors import StageError
+from autopipe.config.model import Weights
+from autopipe.errors import ConfigError, StageError
+from autopipe.pipeline.stage import Context
+from autopipe.stages.import_model import ImportModel
 from autopipe.verification import reference
+from autopipe.verification.limits import index_limits
+from tests.compiler.frontends.models import dense, run, save
+from tests.compiler.frontends.sources import EMBED
 
 pytest.importorskip("onnxruntime")
 
@@ -19,14 +25,16 @@ def refused(tmp_path):
     ports[1].type.tensor_type.shape.dim[3].dim_value = 1
     graph.input.extend(ports[:2])
     opset = helper.make_opsetid("", 17)
-    onnx.save(helper.make_model(graph, opset_imports=[opset], ir_version=8), tmp_path / "m.onnx")
+    onnx.save(
+        helper.make_model(graph, opset_imports=[opset], ir_version=8), tmp_path / "reference.onnx"
+    )
     arrays = {"x": np.arange(4.0).reshape(1, 1, 2, 2), "k": np.full((1, 1, 1, 1), 3.0)}
     save_file(arrays, tmp_path / "0.safetensors")
-    return tmp_path / "m.onnx", [tmp_path / "0.safetensors"]
+    return tmp_path, [tmp_path / "0.safetensors"]
 
 
 def test_auto_falls_back_where_onnxruntime_has_no_kernel_and_says_so(refused):
-    expected = reference.expect(reference.choose("auto"), *refused)
+    expected = reference.expect(reference.choose("auto", refused[0]), *refused)
     assert expected.engine == "onnx"
     assert expected.version == onnx.__version__
     assert "NOT_IMPLEMENTED" in expected.refusals[0]
@@ -36,4 +44,46 @@ def test_auto_falls_back_where_onnxruntime_has_no_kernel_and_says_so(refused):
 
 def test_a_reference_asked_for_by_name_has_no_stand_in(refused):
     with pytest.raises(StageError, match=r"the reference onnxruntime failed: .*NOT_IMPLEMENTED"):
-        reference.expect(reference.choose("onnxruntime"), *refused)
+        reference.expect(reference.choose("onnxruntime", refused[0]), *refused)
+
+
+def imported(path, tmp_path, **fields):
+    """Return the artifact of a model."""
+    out = tmp_path / "imported"
+    out.mkdir()
+    stage = ImportModel(path=path, sha256=None, inputs={}, **fields)
+    stage.run(Context({}, {}, out, tmp_path / "work", tmp_path / "records", print))
+    return out
+
+
+def test_plain_loops_need_no_onnx(tmp_path):
+    source = tmp_path / "embed.py"
+    source.write_text(EMBED)
+    model = imported(source, tmp_path, format="tvmscript", weights=Weights())
+    ids = np.array([6, 0, 3, 3, 1])
+    save_file({"ids": ids}, tmp_path / "0.safetensors")
+    engines = reference.choose("auto", model)
+    assert engines == reference.choose("plain", model) == ("plain",)
+    expected = reference.expect(engines, model, [tmp_path / "0.safetensors"])
+    assert (expected.engine, expected.outputs) == ("plain", ("rows",))
+    table = load_file(model / "weights.safetensors")["table"]
+    np.testing.assert_array_equal(load_file(expected.files[0])["rows"], table[ids])
+    assert index_limits(model) == {"ids": 7}
+    with pytest.raises(ConfigError, match=r"onnx runs ONNX models, .* did you mean 'plain'"):
+        reference.choose("onnx", model)
+
+
+def test_plain_loops_of_an_onnx_model_agree_with_onnxruntime(tmp_path):
+    made = dense()
+    model = imported(save(made, tmp_path), tmp_path, format="onnx", weights=None)
+    x = np.random.default_rng(0).standard_normal((2, 3), "f")
+    save_file({"x": x}, tmp_path / "0.safetensors")
+    expected = reference.expect(("plain",), model, [tmp_path / "0.safetensors"])
+    np.testing.assert_allclose(load_file(expected.files[0])["y"], run(made, {"x": x})[0], rtol=1e-6)
+
+
+def test_plain_loops_that_fail_are_no_verification(tmp_path):
+    model = imported(save(dense(), tmp_path), tmp_path, format="onnx", weights=None)
+    save_file({"x": np.zeros((2, 4), "f")}, tmp_path / "0.safetensors")
+    with pytest.raises(StageError, match="the reference plain failed: "):
+        reference.expect(("plain",), model, [tmp_path / "0.safetensors"])

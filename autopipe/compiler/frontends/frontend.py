@@ -6,6 +6,7 @@ from typing import Protocol
 
 from autopipe.compiler.frontends.imported import Imported
 from autopipe.compiler.frontends.onnx.frontend import OnnxFrontend
+from autopipe.compiler.frontends.tvmscript.frontend import TvmscriptFrontend
 from autopipe.config.model import Input, Weights
 
 
@@ -33,4 +34,4 @@ class Frontend(Protocol):
         """
 
 
-FRONTENDS: Mapping[str, Frontend] = {"onnx": OnnxFrontend()}
+FRONTENDS: Mapping[str, Frontend] = {"onnx": OnnxFrontend(), "tvmscript": TvmscriptFrontend()}

@@ -1,7 +1,7 @@
 """An imported model: what every frontend gives, whatever it read."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,9 +34,12 @@ class Imported:
     """Digest of the model file as it was read."""
     synthesized: bool
     """Whether the weights were drawn instead of read."""
-    opset: int
-    """Operator set version of the model."""
     warnings: tuple[str, ...]
     """What the user should know of the model, a line each."""
-    write_reference: Callable[[Path], None]
-    """Writes `reference.onnx` and `reference.weights` into a folder."""
+    opset: int | None = None
+    """Operator set version of the model; None if it is not ONNX."""
+    selects: Mapping[str, int] = field(default_factory=dict)
+    """Inputs whose values select something, and of how many; of an ONNX model, `reference.onnx`
+    says so."""
+    write_reference: Callable[[Path], None] | None = None
+    """Writes `reference.onnx` and `reference.weights` into a folder; None if it is not ONNX."""

@@ -8,13 +8,16 @@ from autopipe.schedules.templates import (
     contraction,
     dot_product,
     elementwise,
+    library_call,
     row_reduction,
+    sequence,
     transpose,
     window,
     winograd,
 )
 
 TEMPLATES: Final[tuple[Template, ...]] = (
+    library_call,
     dot_product,
     window,
     winograd,
@@ -22,6 +25,7 @@ TEMPLATES: Final[tuple[Template, ...]] = (
     row_reduction,
     transpose,
     elementwise,
+    sequence,
 )
 """Asked in this order; the first that serves a function schedules it."""
 

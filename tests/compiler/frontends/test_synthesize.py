@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 from onnx import helper
 
+from autopipe.compiler.frontends.draw import normal
 from autopipe.compiler.frontends.onnx import gate, source
 from autopipe.compiler.frontends.onnx.load import load
-from autopipe.compiler.frontends.onnx.synthesize import _normal, all_constant, synthesize
+from autopipe.compiler.frontends.onnx.synthesize import all_constant, synthesize
 from autopipe.compiler.frontends.onnx.weights import attach
 from autopipe.config.model import Model, Weights
 from autopipe.config.paths import model_path
@@ -26,7 +27,7 @@ def drawn(made, tmp_path, given, seed=0):
 
 
 def test_numbers_are_normal_enough():
-    numbers = _normal("key", 200_000)
+    numbers = normal("key", 200_000)
     assert abs(numbers.mean()) < 0.01
     assert abs(numbers.std() - 1) < 0.01
     assert 0.66 < (abs(numbers) < 1).mean() < 0.70
@@ -34,7 +35,7 @@ def test_numbers_are_normal_enough():
 
 def test_numbers_are_the_same_on_every_machine():
     """The digest of raw bits, exactly: a change here changes every synthetic weight."""
-    digest = hashlib.sha256(_normal("key", 70_000).tobytes()).hexdigest()
+    digest = hashlib.sha256(normal("key", 70_000).tobytes()).hexdigest()
     assert digest.startswith("4dbf9e5d095f1521")
 
 
@@ -139,6 +140,7 @@ SLOW = ["resnet50", "inception_v2", "zfnet512", "bvlc_alexnet", "vgg19"]
 def test_activations_stay_of_order_one_through_deep_networks(tmp_path, name):
     path = model_path(Model(path=LIGHT.format(name)), tmp_path)
     imported = load(path, {}, Weights(), None)
+    assert imported.write_reference is not None
     imported.write_reference(tmp_path)
     made, shown = with_activations(tmp_path / "reference.onnx")
     shape = imported.inputs[0].shape

@@ -36,6 +36,8 @@ def read(path: Path) -> bytes:
         raise ModelError(f"{error.strerror or error}") from error
     if not data:
         raise ModelError("the file is empty")
+    if path.suffix == ".py":
+        raise ModelError("Python, not ONNX; a TVMScript source needs model.format: tvmscript")
     zipped = data.startswith(b"PK\x03\x04") and b"data.pkl" in data[:4096]
     if zipped or _PICKLE.match(data) or path.suffix in _SUFFIXES:
         raise ModelError("pickle files can run code; export the model to ONNX")

@@ -1,0 +1,65 @@
+"""Draws seeded weights.
+
+Every layer's output has variance one: a kernel is drawn with variance 1 / (fan-in x expected
+square of its input), which behind a ReLU is 2 / fan-in (He et al., 2015, arXiv:1502.01852).
+"""
+
+import hashlib
+import math
+from typing import Any
+
+import numpy as np
+
+from autopipe.compiler.frontends.moments import Role
+
+Array = np.ndarray[Any, Any]
+
+_BIAS = 0.1
+_SPREAD = 0.2
+_CHUNK = 2**16
+# Four 16-bit numbers, added: their mean, and the square root of their variance.
+_SUM_MEAN = 2 * (2**16 - 1)
+_SUM_STD = math.sqrt(4 * (2**32 - 1) / 12)
+
+
+def draw(key: str, role: Role, shape: tuple[int, ...], dtype: np.typing.DTypeLike) -> Array:
+    """Return a weight for a role; the same key gives the same numbers."""
+    z = normal(key, math.prod(shape))
+    deviation = math.sqrt(role.data.variance)
+    if role.kind == "kernel":
+        z *= _rounded(1 / math.sqrt(role.fan_in * role.data.square))
+    elif role.kind == "shift":
+        z *= _BIAS
+    elif role.kind == "scale":
+        z = _around_one(z)
+    elif role.kind == "mean":
+        z = _rounded(role.data.mean) + z * _rounded(_BIAS * deviation)
+    elif role.kind == "variance":
+        z = _around_one(z) * _rounded(role.data.variance)
+    return z.reshape(shape).astype(dtype)
+
+
+def _rounded(number: float) -> np.float32:
+    """Return a number to six digits: a last bit that differs between machines is gone."""
+    return np.float32(f"{number:.6g}")
+
+
+def _around_one(z: Array) -> Array:
+    """Return numbers around one, none of them near zero."""
+    return 1 + _SPREAD * z
+
+
+def normal(key: str, count: int) -> Array:
+    """Return nearly normal float32 numbers, the same on every machine and numpy.
+
+    Each is the sum of four uniform 16-bit integers (Irwin-Hall): integers are exact everywhere,
+    while a generator's own normals depend on the C library and may change with numpy.
+    """
+    bits = np.random.PCG64(int.from_bytes(hashlib.sha256(key.encode()).digest()))
+    numbers = np.empty(count, np.float32)
+    for start in range(0, count, _CHUNK):
+        size = min(_CHUNK, count - start)
+        parts = bits.random_raw(size).view(np.uint16).reshape(size, 4).astype(np.int32)
+        total = parts[:, 0] + parts[:, 1] + parts[:, 2] + parts[:, 3] - _SUM_MEAN
+        numbers[start : start + size] = total * np.float32(1 / _SUM_STD)
+    return numbers

@@ -1,0 +1,94 @@
+"""Expected mean and square of the values in a network of random weights, and each weight's role.
+
+A rough model (independent, normal) is enough: each layer's weights are scaled by the expectation.
+Results are rounded, so that the C library of a machine has no say in the weights.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+Kind = Literal["kernel", "scale", "shift", "mean", "variance", "table"]
+
+
+class Moments(NamedTuple):
+    """The first two moments of a value's elements."""
+
+    mean: float
+    square: float
+
+    @property
+    def variance(self) -> float:
+        """The square of the deviation from the mean."""
+        return max(self.square - self.mean * self.mean, 0.0)
+
+
+@dataclass(frozen=True)
+class Role:
+    """What a weight is for, and what it works on."""
+
+    kind: Kind
+    data: Moments
+    """Of the values the layer is given."""
+    fan_in: int = 1
+    """Products that one output element sums over."""
+
+
+NORMAL = Moments(0.0, 1.0)
+"""Of standard normal values."""
+
+_LIMIT = 1e6
+
+
+def bounded(mean: float, square: float) -> Moments:
+    """Return moments that are rounded, their square neither nothing nor beyond all bounds."""
+    return Moments(round(mean, 9), round(min(max(square, 1 / _LIMIT), _LIMIT), 9))
+
+
+def rectified(data: list[Moments]) -> Moments:
+    """Return the moments of max(x, 0) for a normal x."""
+    mean, square = data[0]
+    deviation = math.sqrt(data[0].variance) or 1e-9
+    ratio = mean / deviation
+    above = (1 + math.erf(ratio / math.sqrt(2))) / 2
+    density = math.exp(-ratio * ratio / 2) / math.sqrt(2 * math.pi) * deviation
+    return Moments(mean * above + density, square * above + mean * density)
+
+
+def largest(data: list[Moments]) -> Moments:
+    """Return the moments of the largest of a few values, which in an image are much alike."""
+    mean = data[0].mean + 0.5 * math.sqrt(data[0].variance)
+    return Moments(mean, mean * mean + 0.8 * data[0].variance)
+
+
+def total(data: list[Moments]) -> Moments:
+    """Return the moments of a sum."""
+    mean = sum(each.mean for each in data)
+    return Moments(mean, mean * mean + sum(each.variance for each in data))
+
+
+def difference(data: list[Moments]) -> Moments:
+    """Return the moments of the first less the others."""
+    mean = data[0].mean - sum(each.mean for each in data[1:])
+    return Moments(mean, mean * mean + sum(each.variance for each in data))
+
+
+def product(data: list[Moments]) -> Moments:
+    """Return the moments of a product."""
+    return Moments(math.prod(x.mean for x in data), math.prod(x.square for x in data))
+
+
+def quotient(data: list[Moments]) -> Moments:
+    """Return the moments of the first by the others."""
+    divisor = math.prod(each.square for each in data[1:])
+    return Moments(data[0].mean / math.sqrt(divisor), data[0].square / divisor)
+
+
+def squared(data: list[Moments]) -> Moments:
+    """Return the moments of the square of a normal value."""
+    return Moments(data[0].square, 3 * data[0].square ** 2)
+
+
+def rooted(data: list[Moments]) -> Moments:
+    """Return the moments of a square root."""
+    return Moments(math.sqrt(abs(data[0].mean)), abs(data[0].mean))

@@ -1,0 +1,1 @@
+"""Models written in TVMScript: Relax functions and PrimFuncs in Python's syntax."""

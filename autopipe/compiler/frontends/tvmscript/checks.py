@@ -1,0 +1,112 @@
+"""What a parsed source must be beyond its words: whole, of known sizes, and inside its buffers."""
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+import tvm
+import tvm_ffi
+from tvm import relax, tirx
+from tvm.s_tir import SBlock
+from tvm.s_tir.analysis import OOBChecker, verify_well_formed
+
+from autopipe.compiler.calls import bindings, callee
+from autopipe.compiler.module_io import prim_funcs
+from autopipe.errors import ModelError
+
+_MAX_ELEMENTS: Final = 2**31
+_ATTRIBUTES: Final = frozenset({
+    "global_symbol", "layout_free_buffers", "num_input", "op_pattern", "s_tir", "tirx.noalias",
+})  # fmt: skip
+_NOTES: Final = frozenset({"axis", "schedule_rule"})
+"""Annotations of blocks that TVM's own operators have; there are some that bring in code."""
+
+
+def check(found: Any) -> None:  # noqa: ANN401 - whatever TVM made of a source
+    """Raise `ModelError` for what is no model of Relax and PrimFuncs that TVM could compile."""
+    if isinstance(found, tirx.PrimFunc):
+        _check_functions(tvm.IRModule({"main": found}))
+        return
+    functions = [f for f in found.functions.values() if not isinstance(f, tirx.PrimFunc)]
+    if len(functions) != 1 or "main" not in {v.name_hint for v in found.get_global_vars()}:
+        if functions or len(prim_funcs(found)) != 1:
+            raise ModelError("a model of several functions has one Relax function, named main")
+        _check_functions(found)
+        return
+    _check_functions(found)
+    for binding in bindings(found["main"]):
+        _check_binding(found, binding)
+    if not relax.analysis.check_well_formed(found):
+        raise ModelError("main is not well-formed Relax")
+
+
+def _check_functions(module: tvm.IRModule) -> None:
+    """Check the PrimFuncs of a module."""
+    for name, function in prim_funcs(module):
+        if unknown := sorted(set(function.attrs.keys()) - _ATTRIBUTES):
+            raise ModelError(f"{name}: the attribute {unknown[0]!r} is not allowed in a model")
+        _check_blocks(name, function)
+        for param in function.params:
+            if not isinstance(param.ty, tirx.BufferType):
+                raise ModelError(f"{name}: parameter {param.name!r} is no T.Buffer")
+            sizes(f"{name}: buffer {param.name!r}", param.shape)
+        alone = tvm.IRModule({name: function})
+        try:
+            verify_well_formed(alone)
+            OOBChecker()(alone)
+        except Exception as error:  # noqa: BLE001 - TVM raises what it likes
+            raise ModelError(f"{name}: {_last(error)}") from None
+
+
+def _check_blocks(name: str, function: tirx.PrimFunc) -> None:
+    blocks: list[SBlock] = []
+    tvm_ffi.structural_walk(function.body, (SBlock, blocks.append))
+    for block in blocks:
+        if unknown := sorted(set(block.annotations.keys()) - _NOTES):
+            raise ModelError(f"{name}: a block's annotation {unknown[0]!r} is not allowed")
+        for buffer in block.alloc_buffers:
+            sizes(f"{name}: buffer {buffer.name!r}", buffer.shape)
+
+
+def _check_binding(module: tvm.IRModule, binding: relax.Binding) -> None:
+    value = binding.value
+    if isinstance(value, relax.If):
+        raise ModelError("main has a branch, which a model in TVMScript can not have")
+    shape = getattr(getattr(value.ty, "shape", None), "values", None)
+    if shape is not None and all(isinstance(extent, tirx.IntImm) for extent in shape):
+        sizes(f"value {binding.var.name!r}", shape)
+    name = callee(value)
+    if name is None:
+        return
+    fields = value.args[1].ty.fields
+    results = value.ty.fields if isinstance(value.ty, relax.TupleType) else [value.ty]
+    given = [_described(each.shape, each.dtype) for each in (*fields, *results)]
+    taken = [_described(each.shape, each.dtype) for each in module[name].params]
+    if given != taken:
+        raise ModelError(f"{name} takes {', '.join(taken)}; main calls it with {', '.join(given)}")
+
+
+def sizes(what: str, shape: Sequence[Any] | None) -> tuple[int, ...]:
+    """Return the sizes of a tensor; raises `ModelError` where they are not known, or absurd."""
+    if shape is None or not all(isinstance(extent, tirx.IntImm) for extent in shape):
+        raise ModelError(f"{what} has a size that is not known before the model runs")
+    found = tuple(int(extent) for extent in shape)
+    if min(found, default=1) < 1 or math.prod(found) > _MAX_ELEMENTS:
+        raise ModelError(f"{what} is {list(found)}, more than {_MAX_ELEMENTS} elements or none")
+    return found
+
+
+def _described(shape: Sequence[Any], dtype: object) -> str:
+    extents = (str(int(e)) if isinstance(e, tirx.IntImm) else str(e) for e in shape)
+    return f"{dtype}[{', '.join(extents)}]"
+
+
+def _last(error: Exception) -> str:
+    lines = list(_lines(str(error)))
+    return lines[-1][:500] if lines else "not well-formed"
+
+
+def _lines(text: str) -> Iterator[str]:
+    for line in text.splitlines():
+        if line.strip():
+            yield line.strip().removeprefix("Error message: ")

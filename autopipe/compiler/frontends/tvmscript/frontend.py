@@ -1,0 +1,28 @@
+"""The TVMScript frontend, as light as a plan needs it; the work is in `load`."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from autopipe.compiler.frontends.imported import Imported
+from autopipe.config.model import Input, Weights
+
+
+class TvmscriptFrontend:
+    """Reads `.py` files of TVMScript, which are parsed and never run."""
+
+    def files(self, path: Path) -> Mapping[str, Path]:
+        """Return the one file that a model is."""
+        return {"model": path}
+
+    def load(
+        self,
+        path: Path,
+        *,
+        inputs: Mapping[str, Input],
+        weights: Weights | None,
+        sha256: str | None,
+    ) -> Imported:
+        """Read, check and parse a model; raises `ModelError` or `ConfigError`."""
+        from autopipe.compiler.frontends.tvmscript.load import load
+
+        return load(path, inputs, weights, sha256)

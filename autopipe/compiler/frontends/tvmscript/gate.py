@@ -1,0 +1,217 @@
+"""The gate: what of Python's syntax TVM's parser gets to see.
+
+TVM evaluates the expressions of a source, with Python's built-in functions at hand. So a source is
+read as a tree first, and refused for anything that no model needs.
+"""
+
+import ast
+import re
+import warnings
+from collections.abc import Iterator
+from typing import Final, NoReturn
+
+from autopipe.compiler.frontends.tvmscript import vocabulary
+from autopipe.config.suggestion import closest
+from autopipe.errors import ModelError
+
+MAX_BYTES: Final = 2**20
+"""Size of a source; weights do not belong into it."""
+
+_MAX_NODES: Final = 200_000
+_MAX_DEPTH: Final = 100
+_MAX_BITS: Final = 64
+_MAX_TEXT: Final = 1000
+_ROOTS: Final = frozenset(vocabulary.IMPORTS.values())
+
+_NODES: Final = (
+    ast.Module, ast.ImportFrom, ast.alias, ast.ClassDef, ast.FunctionDef, ast.arguments, ast.arg,
+    ast.Return, ast.Assign, ast.AnnAssign, ast.For, ast.If, ast.With, ast.withitem, ast.Expr,
+    ast.BoolOp, ast.BinOp, ast.UnaryOp, ast.IfExp, ast.Compare, ast.Call, ast.keyword, ast.Constant,
+    ast.Attribute, ast.Subscript, ast.Slice, ast.Name, ast.List, ast.Tuple, ast.Dict,
+    ast.expr_context, ast.boolop, ast.unaryop, ast.cmpop,
+    ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Mod, ast.RShift, ast.BitOr, ast.BitAnd,
+    ast.BitXor,
+)  # fmt: skip
+_CONSTANTS: Final = (bool, int, float, str, type(None))
+
+
+def admit(data: bytes) -> str:
+    """Return the text of a source that may be given to TVM's parser, line by line as it was.
+
+    Only its class or function is left, so that nothing else is interpreted. Raises `ModelError`,
+    which begins with the line's number where there is one.
+    """
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ModelError(f"1: not text in UTF-8, byte {error.start}: no TVMScript") from None
+    tree = _parse(text)
+    lines = list(_inside(tree, 0, 1))
+    nodes = [node for node, _ in lines]
+    if len(nodes) > _MAX_NODES:
+        raise ModelError(f"1: {len(nodes)} nodes of syntax, more than {_MAX_NODES}")
+    bound, functions = _bound(nodes)
+    for node, line in lines:
+        if not isinstance(node, _NODES):
+            raise ModelError(f"{line}: {type(node).__name__} is no part of TVMScript models")
+        _check(node, bound)
+        if isinstance(node, ast.Attribute):
+            _check_attribute(node, functions)
+    definition = _definition(tree)
+    for function in definition.body if isinstance(definition, ast.ClassDef) else [definition]:
+        _check_function(function)
+    start = definition.decorator_list[0].lineno
+    every = re.split("\r\n|\r|\n", text)[: definition.end_lineno]
+    return "\n".join([*[""] * (start - 1), *every[start - 1 :]]) + "\n"
+
+
+def _parse(text: str) -> ast.Module:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return ast.parse(text)
+    except SyntaxError as error:
+        raise ModelError(f"{error.lineno or 1}: {error.msg}") from None
+    except (ValueError, RecursionError, MemoryError) as error:
+        reason = str(error) or "nested too deeply"
+        raise ModelError(f"1: Python can not read it: {reason}") from None
+
+
+def _inside(node: ast.AST, depth: int, line: int) -> Iterator[tuple[ast.AST, int]]:
+    """Yield a node and all below it, with the line of each, which operators do not know.
+
+    Refuses what is nested too deeply for TVM's own recursion.
+    """
+    line = getattr(node, "lineno", line)
+    if depth > _MAX_DEPTH:
+        raise ModelError(f"{line}: nested more than {_MAX_DEPTH} deep")
+    yield node, line
+    for child in ast.iter_child_nodes(node):
+        yield from _inside(child, depth + 1, line)
+
+
+def _bound(nodes: list[ast.AST]) -> tuple[frozenset[str], frozenset[str]]:
+    """Return every name that the source gives to something, and those of functions."""
+    stored = (n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
+    defined = [n.name for n in nodes if isinstance(n, ast.FunctionDef | ast.ClassDef)]
+    names = {*stored, *defined, *(n.arg for n in nodes if isinstance(n, ast.arg))}
+    functions = (n.name for n in nodes if isinstance(n, ast.FunctionDef))
+    return frozenset(names | vocabulary.BUILTINS | _ROOTS), frozenset(functions)
+
+
+def _check(node: ast.AST, names: frozenset[str]) -> None:
+    for name in _names(node):
+        if name.startswith("_") and name != "_":
+            _refuse(node, f"{name!r}: names of models do not begin with an underscore")
+    if isinstance(node, ast.Constant):
+        _check_constant(node)
+    elif isinstance(node, ast.Name) and node.id not in names:
+        _refuse(node, f"{node.id!r} is not defined; models know {', '.join(sorted(_ROOTS))} only")
+    elif isinstance(node, ast.Name | ast.arg) and _names(node)[0] in _ROOTS:
+        if isinstance(node, ast.arg) or not isinstance(node.ctx, ast.Load):
+            _refuse(node, f"{_names(node)[0]!r} is TVM's, and can not be another value")
+    elif isinstance(node, ast.Call):
+        _check_call(node)
+
+
+def _names(node: ast.AST) -> list[str]:
+    found = (getattr(node, field, None) for field in ("id", "name", "arg", "attr", "asname"))
+    return [name for name in found if isinstance(name, str)]
+
+
+def _check_constant(node: ast.Constant) -> None:
+    value = node.value
+    if not isinstance(value, _CONSTANTS):
+        _refuse(node, f"a constant of type {type(value).__name__}")
+    if isinstance(value, int) and value.bit_length() > _MAX_BITS:
+        _refuse(node, f"an integer of {value.bit_length()} bits, more than {_MAX_BITS}")
+    if isinstance(value, str) and len(value) > _MAX_TEXT:
+        _refuse(node, f"a string of {len(value)} characters, more than {_MAX_TEXT}")
+
+
+def _check_attribute(node: ast.Attribute, functions: frozenset[str]) -> None:
+    """Take words of T, R and I as a whole, functions of the module, and a few of values."""
+    if not isinstance(node.ctx, ast.Load):
+        _refuse(node, "an attribute can not be assigned to")
+    root, word = _word(node)
+    if root in _ROOTS:
+        if not vocabulary.known(root, word) and word != "axis" and word not in {"nn", "image"}:
+            meant = closest(word, vocabulary.T_WORDS) if root == "T" else None
+            hint = f"; did you mean T.{meant}?" if meant else ", or unknown"
+            _refuse(node, f"{root}.{word} is not allowed in a model{hint}")
+        return
+    if node.attr not in vocabulary.ON_VALUES and not (root and node.attr in functions):
+        _refuse(node, f".{node.attr} is not allowed in a model")
+
+
+def _check_call(node: ast.Call) -> None:
+    root, word = _word(node.func)
+    called = isinstance(node.func, ast.Name) and node.func.id in vocabulary.BUILTINS
+    method = isinstance(node.func, ast.Attribute) and node.func.attr == "astype"
+    if not (called or method or (root in _ROOTS and word)):
+        _refuse(node, f"{ast.unparse(node.func)[:60]} can not be called in a model")
+    for keyword in node.keywords:
+        if keyword.arg in {None, "annotations", "check_well_formed", "thread"}:
+            _refuse(node, f"{keyword.arg or '**'} is not allowed in a model")
+
+
+def _word(node: ast.AST) -> tuple[str | None, str]:
+    """Return the name at the root of a chain of attributes, if there is one, and the rest."""
+    parts: list[str] = []
+    while isinstance(node, ast.Attribute):
+        parts.append(node.attr)
+        node = node.value
+    return (node.id if isinstance(node, ast.Name) else None), ".".join(reversed(parts))
+
+
+def _definition(tree: ast.Module) -> ast.ClassDef | ast.FunctionDef:
+    """Return the one class or function of a source; refuse whatever else it would do."""
+    found: list[ast.ClassDef | ast.FunctionDef] = []
+    for statement in tree.body:
+        if isinstance(statement, ast.ImportFrom):
+            _check_import(statement)
+        elif isinstance(statement, ast.ClassDef | ast.FunctionDef):
+            found.append(statement)
+        elif not (isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)):
+            _refuse(statement, "a model is one class or one PrimFunc, and imports of tvm.script")
+    if len(found) != 1:
+        raise ModelError(
+            f"1: no TVMScript: {len(found)} classes and functions, where a model is one"
+        )
+    if isinstance(found[0], ast.ClassDef):
+        _check_decorators(found[0], {"I.ir_module"})
+        if found[0].bases or found[0].keywords:
+            _refuse(found[0], "the class of a model has no bases")
+    return found[0]
+
+
+def _check_import(node: ast.ImportFrom) -> None:
+    for alias in node.names:
+        known = vocabulary.IMPORTS.get(alias.name)
+        if node.module != "tvm.script" or node.level or known is None:
+            _refuse(node, f"only {', '.join(vocabulary.IMPORTS)} are imported, from tvm.script")
+        if alias.asname != known:
+            _refuse(node, f"write: from tvm.script import {alias.name} as {known}")
+
+
+def _check_function(node: ast.stmt) -> None:
+    if not isinstance(node, ast.FunctionDef):
+        _refuse(node, "the class of a model holds functions only")
+    _check_decorators(node, {"T.prim_func", "R.function"})
+    every = node.args
+    if every.vararg or every.kwarg or every.defaults or every.kwonlyargs or every.posonlyargs:
+        _refuse(node, "a function of a model takes plain parameters, without defaults")
+    for inner in ast.walk(node):
+        if inner is not node and isinstance(inner, ast.FunctionDef | ast.ClassDef | ast.ImportFrom):
+            _refuse(inner, "definitions and imports do not stand inside a function")
+
+
+def _check_decorators(node: ast.ClassDef | ast.FunctionDef, allowed: set[str]) -> None:
+    said = [d.func if isinstance(d, ast.Call) else d for d in node.decorator_list]
+    words = [".".join(filter(None, _word(each))) for each in said]
+    if len(words) != 1 or words[0] not in allowed:
+        _refuse(node, f"{node.name} needs one decorator: {' or '.join(sorted(allowed))}")
+
+
+def _refuse(node: ast.AST, reason: str) -> NoReturn:
+    raise ModelError(f"{getattr(node, 'lineno', 1)}: {reason}")

@@ -1,0 +1,92 @@
+"""From a TVMScript source to a Relax module: gate, parser, checks, weights."""
+
+import hashlib
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from autopipe.compiler.frontends.draw import Array, draw
+from autopipe.compiler.frontends.imported import Imported
+from autopipe.compiler.frontends.moments import NORMAL, Role
+from autopipe.compiler.frontends.tvmscript import gate
+from autopipe.compiler.frontends.tvmscript.parse import parse
+from autopipe.compiler.frontends.tvmscript.roles import roles
+from autopipe.compiler.frontends.tvmscript.selects import selects
+from autopipe.compiler.frontends.tvmscript.whole import Whole, whole
+from autopipe.config.model import Input, Weights
+from autopipe.errors import ModelError
+
+_LINE = re.compile(r"\d+: ")
+
+
+def load(
+    path: Path, inputs: Mapping[str, Input], weights: Weights | None, sha256: str | None
+) -> Imported:
+    """Read a model; raises `ModelError`, with file and line in front, or `ConfigError`."""
+    try:
+        return _load(path, inputs, weights, sha256)
+    except ModelError as error:
+        between = ":" if _LINE.match(str(error)) else ": "
+        raise ModelError(f"{path}{between}{error}") from error
+
+
+def _load(
+    path: Path, inputs: Mapping[str, Input], weights: Weights | None, sha256: str | None
+) -> Imported:
+    data = _read(path)
+    digest = hashlib.sha256(data).hexdigest()
+    if sha256 not in {None, digest}:
+        raise ModelError(f"the file's sha256 is {digest}, the pipeline asks for {sha256}")
+    model = whole(parse(data), inputs)
+    if _read(path) != data:
+        raise ModelError("the file changed while it was read; run again")
+    return Imported(
+        name=path.stem,
+        module=model.module,
+        inputs=model.inputs,
+        outputs=model.outputs,
+        weights=_weights(model, weights),
+        source_sha256=digest,
+        synthesized=weights is not None,
+        selects=selects(model.module),
+        warnings=(),
+    )
+
+
+def _read(path: Path) -> bytes:
+    try:
+        if not path.is_file():
+            raise ModelError("not a regular file")
+        with path.open("rb") as file:
+            data = file.read(gate.MAX_BYTES + 1)
+    except OSError as error:
+        raise ModelError(f"{error.strerror or error}") from error
+    if len(data) > gate.MAX_BYTES:
+        raise ModelError(f"more than {gate.MAX_BYTES} bytes, which no TVMScript needs")
+    return data
+
+
+def _weights(model: Whole, weights: Weights | None) -> dict[str, Array]:
+    """Return the weights, drawn: a source has no values for parameters."""
+    names = [value.name for value in model.weights]
+    if not names:
+        return {}
+    if weights is None:
+        raise ModelError(
+            f"parameters after the first {len(model.inputs)} are weights ({', '.join(names)}), and "
+            "a source has no values for them; set model.weights: {synthesize: he_normal}"
+        )
+    for value in model.weights:
+        if not value.dtype.startswith("float"):
+            raise ModelError(
+                f"weight {value.name!r} is {value.dtype}; only floats are drawn: write it as "
+                "R.const, or make it an input"
+            )
+    found = roles(model.module, names)
+    other = Role("kernel", NORMAL)
+    return {
+        value.name: draw(
+            f"{weights.seed}:{value.name}", found.get(value.name, other), value.shape, value.dtype
+        )
+        for value in model.weights
+    }

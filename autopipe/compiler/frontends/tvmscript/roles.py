@@ -1,0 +1,171 @@
+"""The role of each weight of a module, read off its loops: a PrimFunc may be all there is."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import tvm
+import tvm_ffi
+from tvm import relax, tirx
+from tvm.ir import TensorLoad
+from tvm.relax import transform
+from tvm.s_tir import SBlock
+
+from autopipe.compiler.calls import bindings, callee
+from autopipe.compiler.frontends import moments as rules
+from autopipe.compiler.frontends.moments import NORMAL, Kind, Moments, Role, bounded
+from autopipe.compiler.legalize import legalize
+
+_OF_WEIGHTS: Final[Mapping[Kind, Moments]] = {"shift": Moments(0, 0.01), "scale": Moments(1, 1.04)}
+_ROOTS: Final = frozenset({"sqrt", "rsqrt", "log"})
+_BRANCH: Final = "if_then_else"
+_RULES: Final[Mapping[Any, Callable[[list[Moments]], Moments]]] = {
+    tirx.Add: rules.total, tirx.Sub: rules.difference, tirx.Mul: rules.product,
+    tirx.Div: rules.quotient, tirx.Max: rules.rectified, tirx.Min: rules.rectified,
+}  # fmt: skip
+
+
+def roles(module: tvm.IRModule, weights: Sequence[str]) -> dict[str, Role]:
+    """Return the role of each of these parameters of `main` that has one."""
+    with tvm.target.Target({"kind": "llvm"}), tvm.transform.PassContext(opt_level=3):
+        module = legalize(transform.DecomposeOpsForInference()(module))
+    found = _Roles()
+    for param in module["main"].params:
+        found.origin.update({param: param.name} if param.name in weights else {})
+    for binding in bindings(module["main"]):
+        name = callee(binding.value)
+        if name is None:
+            found.rename(binding.var, binding.value)
+        else:
+            found.call(module[name], binding)
+    return found.roles
+
+
+class _Roles:
+    """What is known of the values so far, by the variable or buffer that holds them."""
+
+    def __init__(self) -> None:
+        self.roles: dict[str, Role] = {}
+        self.origin: dict[Any, str] = {}  # what is a weight, perhaps seen another way
+        self.moments: dict[Any, Moments] = {}
+
+    def rename(self, new: relax.Var, value: relax.Expr) -> None:
+        """Take a value to be another's, or a field of it."""
+        old = value.tuple_value if isinstance(value, relax.TupleGetItem) else value
+        if isinstance(old, relax.Var):
+            self._copy(old, new)
+
+    def call(self, function: tirx.PrimFunc, binding: relax.Binding) -> None:
+        """Follow the arguments of a PrimFunc to its result."""
+        arguments = list(binding.value.args[1].fields)
+        for argument, param in zip(arguments, function.params, strict=False):
+            self._forget(param)
+            if isinstance(argument, relax.Var):
+                self._copy(argument, param)
+        blocks: list[SBlock] = []
+        tvm_ffi.structural_walk(function.body, (SBlock, blocks.append))
+        for block in blocks:
+            if isinstance(block.body, tirx.BufferStore):
+                self._block(block, block.body)
+        self._copy(function.params[-1], binding.var)
+
+    def _copy(self, old: object, new: object) -> None:
+        if old in self.origin:
+            self.origin[new] = self.origin[old]
+        if old in self.moments:
+            self.moments[new] = self.moments[old]
+
+    def _forget(self, key: object) -> None:
+        self.origin.pop(key, None)
+        self.moments.pop(key, None)
+
+    def _block(self, block: SBlock, store: tirx.BufferStore) -> None:
+        loads: list[TensorLoad] = []
+        tvm_ffi.structural_walk(store.value, (TensorLoad, loads.append))
+        sources = [load.source for load in loads if not load.source.same_as(store.buffer)]
+        weights = [source for source in sources if source in self.origin]
+        others = [source for source in sources if source not in self.origin]
+        terms = math.prod(_extent(a) for a in block.iter_vars if a.iter_type != a.DataPar)
+        if weights and not others and len({self.origin[each] for each in weights}) == 1:
+            self.origin[store.buffer] = self.origin[weights[0]]
+            if _calls(store.value) & _ROOTS:
+                self.roles.setdefault(self.origin[weights[0]], Role("variance", NORMAL))
+            return
+        kernel = any(_is_factor(store.value, each) for each in weights) and terms > 1
+        data = self.moments.get(others[0], NORMAL) if others else NORMAL
+        for weight in weights:
+            kind: Kind = "kernel" if kernel else _kind(store.value, weight)
+            self.roles.setdefault(self.origin[weight], Role(kind, data, terms))
+        self.moments[store.buffer] = NORMAL if kernel else self._after(store, terms)
+
+    def _after(self, store: tirx.BufferStore, terms: int) -> Moments:
+        """Return the moments of what a block writes."""
+        value = store.value
+        if terms == 1:
+            return bounded(*self._of(value))
+        inner = [side for side in _sides(value) if not _reads(side, store.buffer)]
+        each = self._of(inner[0]) if inner else NORMAL
+        if isinstance(value, tirx.Add):
+            return bounded(each.mean * terms, each.square * terms)
+        return bounded(*rules.largest([each]))
+
+    def _of(self, value: Any) -> Moments:  # noqa: ANN401 - TVM's expressions
+        """Return the moments of an expression."""
+        if isinstance(value, TensorLoad):
+            role = self.roles.get(self.origin.get(value.source, ""))
+            known = self.moments.get(value.source, NORMAL)
+            return _OF_WEIGHTS.get(role.kind, NORMAL) if role else known
+        if isinstance(value, tirx.FloatImm | tirx.IntImm):
+            return Moments(float(value.value), float(value.value) ** 2)
+        if isinstance(value, tirx.Cast):
+            return self._of(value.value)
+        if isinstance(value, tvm.ir.Call):
+            return self._of(value.args[1]) if _name(value) == _BRANCH else NORMAL
+        rule = _RULES.get(type(value))
+        return rule([self._of(side) for side in _sides(value)]) if rule else NORMAL
+
+
+def _kind(value: Any, weight: Any) -> Kind:  # noqa: ANN401
+    """Return what a weight does to the other operands of an elementwise expression."""
+    loads: list[TensorLoad] = []
+    tvm_ffi.structural_walk(value, (TensorLoad, loads.append))
+    inner: list[TensorLoad] = []
+    for load in loads:
+        if load.source.same_as(weight):
+            tvm_ffi.structural_walk(load.indices, (TensorLoad, inner.append))
+    if inner:
+        return "table"
+    return "scale" if _is_factor(value, weight) else "shift"
+
+
+def _is_factor(value: Any, weight: Any) -> bool:  # noqa: ANN401
+    """Whether a product or quotient in an expression has a weight as one of its sides."""
+    found: list[Any] = []
+    tvm_ffi.structural_walk(value, [(tirx.Mul, found.append), (tirx.Div, found.append)])
+    return any(_reads(side, weight) for each in found for side in _sides(each))
+
+
+def _reads(value: Any, buffer: Any) -> bool:  # noqa: ANN401
+    loads: list[TensorLoad] = []
+    tvm_ffi.structural_walk(value, (TensorLoad, loads.append))
+    return any(load.source.same_as(buffer) for load in loads)
+
+
+def _calls(value: Any) -> set[str]:  # noqa: ANN401
+    calls: list[tvm.ir.Call] = []
+    tvm_ffi.structural_walk(value, (tvm.ir.Call, calls.append))
+    return set(map(_name, calls))
+
+
+def _name(call: tvm.ir.Call) -> str:
+    """Return the name of an operator, without TVM's family of it."""
+    return str(getattr(call.op, "name", "")).rpartition(".")[2]
+
+
+def _sides(value: Any) -> list[Any]:  # noqa: ANN401
+    return [value.a, value.b] if hasattr(value, "a") and hasattr(value, "b") else []
+
+
+def _extent(axis: tirx.IterVar) -> int:
+    extent = axis.dom.extent
+    return int(extent) if isinstance(extent, tirx.IntImm) else 1

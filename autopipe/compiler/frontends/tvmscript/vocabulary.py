@@ -1,0 +1,69 @@
+"""The words of TVMScript that a model is written in.
+
+Everything else is refused, however harmless: TVM's parser evaluates expressions as Python does, and
+its modules lead to files, libraries and code generators.
+"""
+
+import re
+from typing import Final
+
+IMPORTS: Final = {"ir": "I", "relax": "R", "tirx": "T"}
+"""What may be imported from `tvm.script`, and the one name that each has in a model."""
+
+BUILTINS: Final = frozenset({"range", "min", "max", "abs", "float", "int"})
+"""Names of Python that TVMScript gives a meaning."""
+
+ON_VALUES: Final = frozenset({"astype", "dtype", "shape"})
+"""Attributes of buffers and elements."""
+
+_STRUCTURE: Final = frozenset({
+    "Buffer", "axis.S", "axis.R", "axis.reduce", "axis.remap", "axis.spatial", "func_attr", "grid",
+    "init", "parallel", "prim_func", "reads", "sblock", "sblock_alloc_buffer", "sblock_attr",
+    "serial", "unroll", "vectorized", "where", "writes",
+})  # fmt: skip
+_SCALARS: Final = frozenset({
+    "Cast", "Select", "abs", "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh",
+    "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor", "bool", "boolean", "cast", "ceil",
+    "ceildiv", "clz", "copysign", "cos", "cosh", "erf", "exp", "exp10", "exp2", "fabs", "floor",
+    "floordiv", "floormod", "fma", "fmod", "hypot", "if_then_else", "infinity", "isfinite", "isinf",
+    "isnan", "ldexp", "likely", "log", "log10", "log1p", "log2", "max", "max_value", "min",
+    "min_value", "nearbyint", "nextafter", "popcount", "pow", "reinterpret", "round", "rsqrt",
+    "shift_left", "shift_right", "sigmoid", "sin", "sinh", "sqrt", "tan", "tanh", "trunc",
+    "truncdiv", "truncmod",
+})  # fmt: skip
+T_WORDS: Final = _STRUCTURE | _SCALARS
+"""Words of `T`, but for the names of element types."""
+
+_NUMBER: Final = re.compile(r"(float|int|uint)(8|16|32|64)")
+
+_RELAX: Final = frozenset({
+    "Shape", "Tensor", "Tuple", "call_tir", "const", "dataflow", "dtype", "func_attr", "function",
+    "output", "prim_value", "shape", "tuple",
+})  # fmt: skip
+_OPERATORS: Final = tuple(
+    f"tvm.relax.op.{family}"
+    for family in (
+        "binary", "create", "datatype", "image.image", "index", "linear_algebra", "manipulate",
+        "nn.nn", "qdq", "search", "sorting", "statistical", "ternary", "unary",
+    )
+)  # fmt: skip
+"""The modules of Relax whose functions are operators, which compute tensors of tensors."""
+
+
+def known(root: str, word: str) -> bool:
+    """Whether a model may say `root.word`, such as `T.axis.remap` or `R.nn.relu`."""
+    if root == "I":
+        return word == "ir_module"
+    if root == "T":
+        return word in T_WORDS or bool(_NUMBER.fullmatch(word))
+    return word in _RELAX or _is_operator(word)
+
+
+def _is_operator(word: str) -> bool:
+    from tvm.script import relax
+
+    family, _, name = word.rpartition(".")
+    if family not in {"", "nn", "image"}:
+        return False
+    scope = getattr(relax, family) if family else relax
+    return getattr(getattr(scope, name, None), "__module__", None) in _OPERATORS

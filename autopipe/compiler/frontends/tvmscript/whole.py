@@ -1,0 +1,196 @@
+"""A parsed source as one Relax `main` of static shapes, whatever it was written as."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, get_args
+
+import tvm
+import tvm_ffi
+from tvm import relax, tirx
+from tvm.relax import transform
+from tvm.s_tir import SBlock
+
+from autopipe.compiler.frontends.imported import Value
+from autopipe.compiler.frontends.tvmscript.checks import sizes
+from autopipe.compiler.module_io import prim_funcs
+from autopipe.config.model import DType, Input
+from autopipe.config.suggestion import closest
+from autopipe.errors import ConfigError, ModelError
+
+_INPUTS = "num_input"
+_DTYPES = get_args(DType)
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """A model that is ready to be optimized, but for the values of its weights."""
+
+    module: tvm.IRModule
+    """`main` takes the inputs, then the weights."""
+    inputs: tuple[Value, ...]
+    weights: tuple[Value, ...]
+    outputs: tuple[Value, ...]
+
+
+def whole(found: tvm.IRModule | tirx.PrimFunc, given: Mapping[str, Input]) -> Whole:
+    """Return the model that a source says, its inputs bound to the shapes in `given`.
+
+    Raises `ModelError`, and `ConfigError` where `given` does not fit.
+    """
+    alone = _alone(found)
+    module = found if alone is None else _called(alone)
+    _check_names([p.name for p in module["main"].params], given)
+    module = _bound(module, given)
+    main = module["main"]
+    ports = [_value(f"parameter {p.name!r}", p.name, p.ty) for p in main.params]
+    count = int((main.attrs or {}).get(_INPUTS, len(ports)))
+    if not 1 <= count <= len(ports):
+        raise ModelError(f"num_input is {count}; main has {len(ports)} parameters")
+    for value in ports[:count]:
+        _check_given(value, given.get(value.name))
+    if stray := sorted(given.keys() & {value.name for value in ports[count:]}):
+        raise ConfigError(f"model.inputs.{stray[0]}: a weight, as num_input is {count}")
+    return Whole(
+        _private(module, count), tuple(ports[:count]), tuple(ports[count:]), _outputs(main)
+    )
+
+
+def _alone(found: tvm.IRModule | tirx.PrimFunc) -> tirx.PrimFunc | None:
+    """Return the PrimFunc that is the whole model, if it is one."""
+    if isinstance(found, tirx.PrimFunc):
+        return found
+    functions = list(found.functions.values())
+    return functions[0] if len(functions) == 1 and prim_funcs(found) else None
+
+
+def _called(function: tirx.PrimFunc) -> tvm.IRModule:
+    """Return a module whose `main` calls a PrimFunc: on the buffers it reads, for those it writes.
+
+    `call_tir` wants what is written last, so the parameters are put into this order.
+    """
+    read, written = _accessed(function)
+    both = [p.name for p in function.params if p.name in read & written]
+    if both:
+        raise ModelError(f"{both[0]!r} is read and written; a model leaves its inputs alone")
+    outputs = [p for p in function.params if p.name in written]
+    inputs = [p for p in function.params if p.name not in written]
+    if not outputs:
+        raise ModelError("nothing is written to a buffer among the parameters")
+    if unread := [p.name for p in inputs if p.name not in read]:
+        raise ModelError(f"{unread[0]!r} is neither read nor written")
+    builder = relax.BlockBuilder()
+    name = str((function.attrs or {}).get("global_symbol", "main"))
+    count = int((function.attrs or {}).get(_INPUTS, len(inputs)))
+    body = tirx.PrimFunc([*inputs, *outputs], function.body, function.ret_type, function.attrs)
+    for attribute in ("global_symbol", _INPUTS):
+        body = body.without_attr(attribute)
+    types = [_type(p) for p in outputs]
+    params = [relax.Var(p.name, _type(p)) for p in inputs]
+    with builder.function("main", params, {_INPUTS: count}):
+        variable = builder.add_func(body, "main_body" if name == "main" else name)
+        with builder.dataflow():
+            if len(types) == 1:
+                call = relax.call_tir(variable, params, types[0])
+                results = [builder.emit_output(call, outputs[0].name)]
+            else:
+                made = builder.emit(relax.call_tir(variable, params, types))
+                fields = (relax.TupleGetItem(made, index) for index in range(len(types)))
+                named = zip(fields, outputs, strict=True)
+                results = [builder.emit_output(field, p.name) for field, p in named]
+        builder.emit_func_output(results[0] if len(types) == 1 else relax.Tuple(results))
+    return builder.finalize()
+
+
+def _accessed(function: tirx.PrimFunc) -> tuple[set[str], set[str]]:
+    """Return the names of the parameters that are read as they came, and of those written.
+
+    A reduction reads what it writes as well, which its block does not list as read.
+    """
+    blocks: list[SBlock] = []
+    stores: list[tirx.BufferStore] = []
+    tvm_ffi.structural_walk(function.body, (SBlock, blocks.append))
+    tvm_ffi.structural_walk(function.body, (tirx.BufferStore, stores.append))
+    read: set[str] = set()
+    done: set[str] = set()
+    for block in blocks:
+        read |= _named(function, [region.source for region in block.reads]) - done
+        done |= _named(function, [region.source for region in block.writes])
+    written = _named(function, [store.buffer for store in stores])
+    if not blocks:
+        loads: list[tvm.ir.TensorLoad] = []
+        tvm_ffi.structural_walk(function.body, (tvm.ir.TensorLoad, loads.append))
+        read = _named(function, [load.source for load in loads]) - written
+    return read, written
+
+
+def _named(function: tirx.PrimFunc, buffers: Sequence[Any]) -> set[str]:
+    return {p.name for p in function.params if any(p.same_as(buffer) for buffer in buffers)}
+
+
+def _bound(module: tvm.IRModule, given: Mapping[str, Input]) -> tvm.IRModule:
+    """Give the symbols in the shapes of inputs the sizes of the pipeline file."""
+    symbols: dict[str, int] = {}
+    for param in module["main"].params:
+        shape = getattr(getattr(param.ty, "shape", None), "values", None)
+        if param.name not in given or shape is None or len(shape) != len(given[param.name].shape):
+            continue
+        for extent, size in zip(shape, given[param.name].shape, strict=True):
+            if isinstance(extent, tirx.Var):
+                symbols.setdefault(extent.name, size)
+    return transform.BindSymbolicVars(symbols, "main")(module) if symbols else module
+
+
+def _check_names(names: Sequence[str], given: Mapping[str, Input]) -> None:
+    for name in given.keys() - set(names):
+        meant = closest(name, names)
+        hint = f"; did you mean {meant!r}?" if meant else ";"
+        raise ConfigError(
+            f"model.inputs.{name}: the model has no such input{hint} it has {', '.join(names)}"
+        )
+
+
+def _check_given(value: Value, given: Input | None) -> None:
+    if given is None:
+        return
+    where = f"model.inputs.{value.name}"
+    if given.dtype not in {None, value.dtype}:
+        raise ConfigError(f"{where}.dtype: {given.dtype} is given, the model has {value.dtype}")
+    if given.shape != value.shape:
+        raise ConfigError(f"{where}.shape: {list(given.shape)}, the model has {list(value.shape)}")
+
+
+def _private(module: tvm.IRModule, count: int) -> tvm.IRModule:
+    """Return the module with `main` as all that is called from outside, its work in dataflow."""
+    for name, function in prim_funcs(module):
+        variable = module.get_global_var(name)
+        for attribute in ("global_symbol", "layout_free_buffers"):  # set anew when it is lowered
+            function = function.without_attr(attribute)  # noqa: PLW2901
+        module.update_func(variable, function)
+    main = module["main"].with_attr({"global_symbol": "main", _INPUTS: count})
+    module.update_func(module.get_global_var("main"), main)
+    return transform.ConvertToDataflow(1)(module)
+
+
+def _outputs(main: relax.Function) -> tuple[Value, ...]:
+    """Return what `main` returns, under the names it has there."""
+    result = main.body.body
+    kind = main.ret_ty
+    types = list(kind.fields) if isinstance(kind, relax.TupleType) else [kind]
+    fields = list(result.fields) if isinstance(result, relax.Tuple) else [result]
+    names = [each.name if isinstance(each, relax.Var) else "" for each in fields]
+    if len(names) != len(types) or len(set(names)) != len(names) or "" in names:
+        names = [f"output{index}" for index in range(len(types))]
+    return tuple(_value(f"output {n!r}", n, t) for n, t in zip(names, types, strict=True))
+
+
+def _value(what: str, name: str, kind: object) -> Value:
+    if not isinstance(kind, relax.TensorType):
+        raise ModelError(f"{what} is no tensor")
+    if str(kind.dtype) not in _DTYPES:
+        raise ModelError(f"{what} is {kind.dtype}, not one of {', '.join(_DTYPES)}")
+    shape = sizes(what, getattr(kind.shape, "values", None))
+    return Value(name=name, shape=shape, dtype=str(kind.dtype))
+
+
+def _type(buffer: tirx.Buffer) -> relax.TensorType:
+    return relax.TensorType(buffer.shape, str(buffer.dtype))

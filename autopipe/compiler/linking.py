@@ -1,0 +1,77 @@
+"""Libraries that generated code calls: found from the code, loaded for it, linked and shipped."""
+
+import ctypes
+import shutil
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+import tvm
+
+from autopipe.errors import StageError
+from autopipe.libraries import loading, require
+from autopipe.libraries.library import Library
+
+ATTRIBUTE: Final = "autopipe.library"
+"""Attribute of PrimFuncs that call a library: its name and version."""
+
+
+def label(library: Library) -> str:
+    """Return the name of a library with its version, which is part of what was measured."""
+    return f"{library.name} {library.version() or 'of TVM'}"
+
+
+def called(module: tvm.IRModule) -> tuple[Library, ...]:
+    """Return the libraries that the functions of a module call, by name.
+
+    Raises SetupError for one that is missing, StageError for another version than was scheduled.
+    """
+    attributes = (function.attrs or {} for _, function in module.functions_items())
+    labels = {str(found[ATTRIBUTE]) for found in attributes if ATTRIBUTE in found}
+    libraries = [require(each.split()[0]) for each in sorted(labels)]
+    for wanted, library in zip(sorted(labels), libraries, strict=True):
+        if label(library) != wanted:
+            raise StageError(f"scheduled for {wanted}, installed is {label(library)}")
+    return tuple(libraries)
+
+
+def load(module: tvm.IRModule) -> None:
+    """Load what the functions of a module call, so that code compiled in this process finds it.
+
+    Only for processes that do not fork afterwards: a library may start threads. Raises as `called`.
+    """
+    for library in called(module):
+        _load(library.name)
+
+
+def options(libraries: Iterable[Library]) -> list[str]:
+    """Return what the linker is told, so that a library is found beside `lib.so` and only there.
+
+    TVM names it before the code that needs it, where a linker would drop it. An RPATH goes before
+    LD_LIBRARY_PATH, which a RUNPATH does not.
+    """
+    paths = [str(path) for each in libraries for path in _shared(each)]
+    if not paths:
+        return []
+    kept = ["-Wl,--push-state,--no-as-needed", *paths, "-Wl,--pop-state"]
+    return [*kept, "-Wl,--disable-new-dtags", "-Wl,-rpath,$ORIGIN"]
+
+
+def ship(libraries: Iterable[Library], folder: Path) -> None:
+    """Copy the files of libraries into the folder of `lib.so`."""
+    for library in libraries:
+        for name, path in library.located().items():
+            shutil.copyfile(path, folder / name)
+
+
+@cache
+def _load(name: str) -> None:
+    for path in _shared(require(name)):
+        with loading():
+            ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
+
+
+def _shared(library: Library) -> list[Path]:
+    """Return the shared library among the files, if there are any."""
+    return list(library.located().values())[:1]

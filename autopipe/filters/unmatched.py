@@ -1,0 +1,28 @@
+"""Patterns of the pipeline file that match no task: most likely not what was meant."""
+
+from collections.abc import Iterator, Sequence
+from fnmatch import fnmatchcase
+
+from autopipe import config
+from autopipe.config.match import Match
+from autopipe.config.suggestion import closest
+from autopipe.matching import matches
+from autopipe.task import Task
+
+
+def unmatched(tasks: Sequence[Task], section: config.Tasks) -> Iterator[str]:
+    """Yield a sentence for each pattern of `include` and `exclude` that matches no task."""
+    for field, patterns in (("include", section.include), ("exclude", section.exclude)):
+        for position, pattern in enumerate(patterns):
+            if pattern != Match() and not any(matches(pattern, t, t.share) for t in tasks):
+                yield f"tasks.{field}.{position}: {pattern} matches no task{_meant(pattern, tasks)}"
+
+
+def _meant(pattern: Match, tasks: Sequence[Task]) -> str:
+    names = sorted({name for task in tasks for name in task.info.names})
+    found = [name for name in names if fnmatchcase(name, pattern.op)]
+    if found:
+        return f"; none with {', '.join(found)} fits the rest" if pattern.op != "*" else ""
+    if meant := closest(pattern.op, names):
+        return f"; did you mean {meant}?"
+    return f"; the tasks have {', '.join(names)}" if names else ""

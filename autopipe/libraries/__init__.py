@@ -1,0 +1,82 @@
+"""Libraries that may compute an op in place of generated code, one file each."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from autopipe.errors import SetupError
+from autopipe.libraries.cublas import CUBLAS
+from autopipe.libraries.library import CBlas, Library
+from autopipe.libraries.openblas import OPENBLAS
+
+LIBRARIES: Final[tuple[Library, ...]] = (OPENBLAS, CUBLAS)
+"""In the order in which they are offered."""
+
+
+def named(name: str) -> Library | None:
+    """Return the library of that name, or None if there is none."""
+    return next((library for library in LIBRARIES if name == library.name), None)
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of the libraries that are installed, by name."""
+    found = {library.name: library.version() for library in LIBRARIES}
+    return {name: version for name, version in found.items() if version is not None}
+
+
+def shipped() -> tuple[str, ...]:
+    """Return the names of all files that libraries may add to a package."""
+    return tuple(file.name for library in LIBRARIES for file in library.files)
+
+
+@contextmanager
+def loading() -> Iterator[None]:
+    """Have libraries that are loaded meanwhile start no threads: they are called from TVM's."""
+    interfaces = [library.interface for library in LIBRARIES]
+    wanted = {
+        name: value
+        for interface in interfaces
+        if isinstance(interface, CBlas)
+        for name, value in interface.environment.items()
+    }
+    before = {name: os.environ.get(name) for name in wanted}
+    os.environ.update(wanted)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+def check(_argument: object = None, _emit: object = None) -> str:
+    """Find the files of the libraries that are installed; return their versions, for people.
+
+    Raises SetupError if one lacks a file. Takes what a call in a child process brings.
+    """
+    found = versions()
+    for name in found:
+        require(name).located()
+    absent = [each for each in LIBRARIES if each.distribution and each.name not in found]
+    return ", ".join(
+        [
+            *(f"{name} {version}" for name, version in found.items()),
+            *(each.missing() for each in absent),
+        ]
+    )
+
+
+def require(name: str) -> Library:
+    """Return a library, which TVM may have or not if it is TVM's own.
+
+    Raises SetupError where it is not installed.
+    """
+    library = named(name)
+    if library is None:
+        raise SetupError(f"there is no library {name!r}")
+    if library.distribution and library.version() is None:
+        raise SetupError(library.missing())
+    return library

@@ -1,0 +1,125 @@
+"""Logs of the AutoTVM that TVM had until 2025: JSON lines, read without TVM.
+
+Its x86 templates named their knobs for what ours name too, so a log is a good place to begin. What
+it says of times holds for another code generator and is not believed.
+"""
+
+import json
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from autopipe.errors import ConfigError
+from autopipe.records.seed import Seed, convolution, dense
+
+_SPLIT: Final = 5
+"""Axes of a data tensor in NCHWc."""
+
+_BEST: Final = 4
+"""Seeds that are kept of an operator."""
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """What a log has for us."""
+
+    seeds: tuple[Seed, ...]
+    left_out: Mapping[str, int]
+    """How many lines were left out, by why."""
+
+
+def read(text: str) -> Log:
+    """Read a log: the fastest settings of each operator."""
+    best: dict[str, list[Seed]] = {}
+    left_out: Counter[str] = Counter()
+    for line in filter(str.strip, text.split("\n")):
+        try:
+            seed = _seed(json.loads(line))
+        except _LeftOut as reason:
+            left_out[str(reason)] += 1
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+            left_out["damaged"] += 1
+        else:
+            best.setdefault(seed.key, []).append(seed)
+    seeds = [s for each in best.values() for s in sorted(each, key=lambda s: s.seconds)[:_BEST]]
+    return Log(tuple(seeds), left_out)
+
+
+def refuse_ansor(line: Mapping[str, Any], source: object) -> None:
+    """Raise ConfigError if a line is of auto_scheduler's log."""
+    if "i" in line and "r" in line:
+        raise ConfigError(
+            f"{source}: this is a log of auto_scheduler (Ansor): its steps are numbered by the"
+            " stages of a TE graph that TVM no longer has, so they can not be replayed; tune again,"
+            " or import a MetaSchedule database"
+        )
+
+
+class _LeftOut(Exception):  # noqa: N818 - says why
+    """A line that is sound, and nothing for us."""
+
+
+def _seed(line: Mapping[str, Any]) -> Seed:
+    target, task, arguments, *_ = line["input"]
+    costs, error = line["result"][:2]
+    if not str(target).startswith("llvm"):
+        raise _LeftOut(f"for target {str(target).split()[0]}, whose templates are not ours")
+    if task not in _TASKS:
+        raise _LeftOut(f"template {task}, which has no likeness here")
+    seconds = sum(map(float, costs)) / len(costs) if costs else math.inf
+    if error or not (math.isfinite(seconds) and seconds > 0):
+        raise _LeftOut("failed trials")
+    knobs = {str(name): value for name, _, value in line["config"]["entity"]}
+    document = json.dumps({"template": task, "knobs": knobs}, sort_keys=True)
+    return Seed(_TASKS[task](arguments), document, str(target), seconds)
+
+
+def _convolution(arguments: Sequence[Any]) -> str:
+    (data, dtype), (kernel, _) = map(_tensor, arguments[:2])
+    return convolution(_joined(data), _joined_kernel(kernel), arguments[2:5], 1, dtype)
+
+
+def _depthwise(arguments: Sequence[Any]) -> str:
+    (data, dtype), (kernel, _) = map(_tensor, arguments[:2])
+    channels, times, *window = _joined_kernel(kernel)
+    one_each = [channels * times, 1, *window]
+    return convolution(_joined(data), one_each, arguments[2:5], channels, dtype)
+
+
+def _dense(arguments: Sequence[Any]) -> str:
+    ((rows, terms), dtype), (weight, _) = map(_tensor, arguments[:2])
+    columns = math.prod(weight) // terms  # packed or not
+    return dense(rows, columns, terms, dtype)
+
+
+def _tensor(argument: Sequence[Any]) -> tuple[list[int], str]:
+    kind, shape, dtype = argument
+    if kind != "TENSOR" or not all(isinstance(extent, int) for extent in shape):
+        raise TypeError(argument)
+    return list(shape), str(dtype)
+
+
+def _joined(data: Sequence[int]) -> list[int]:
+    """Return NCHW for NCHWc."""
+    if len(data) != _SPLIT:
+        return list(data)
+    n, c, h, w, inner = data
+    return [n, c * inner, h, w]
+
+
+def _joined_kernel(kernel: Sequence[int]) -> list[int]:
+    """Return OIHW for OIHWio."""
+    if len(kernel) == _SPLIT - 1:
+        return list(kernel)
+    o, i, h, w, *inner = kernel
+    inner_i, inner_o = inner
+    return [o * inner_o, i * inner_i, h, w]
+
+
+_TASKS: Final[Mapping[str, Callable[[Sequence[Any]], str]]] = {
+    "conv2d_NCHWc.x86": _convolution,
+    "depthwise_conv2d_NCHWc.x86": _depthwise,
+    "dense_pack.x86": _dense,
+}

@@ -1,0 +1,70 @@
+"""What is in a store, by workload and platform."""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from autopipe.errors import ConfigError
+from autopipe.records.about import About
+from autopipe.records.coding import order
+from autopipe.records.record import Platform, Record
+from autopipe.records.store import Found
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """The records of one workload on one platform."""
+
+    workload: str
+    identity: str
+    platform: Platform
+    about: About | None
+    records: tuple[Record, ...]
+    """The best first, failed ones last; a time that can not be true is none."""
+    wrong: int
+    """Records besides, whose schedules compute something else."""
+
+    @property
+    def best(self) -> Record | None:
+        """The fastest; null if none has a time."""
+        first = self.records[0] if self.records else None
+        return first if first is not None and first.median < math.inf else None
+
+    @property
+    def failed(self) -> int:
+        """Trials without a time."""
+        return sum(record.median == math.inf for record in self.records)
+
+
+def catalog(found: Iterable[Found]) -> list[Entry]:
+    """Return the entries, by platform and then by what takes longest."""
+    groups: dict[tuple[str, str, Platform], list[Found]] = {}
+    for each in found:
+        key = (each.record.workload, each.identity, each.platform)
+        groups.setdefault(key, []).append(each)
+    entries = [_entry(key, group) for key, group in groups.items()]
+    return sorted(entries, key=_place)
+
+
+def one(entries: Sequence[Entry], start: str) -> list[Entry]:
+    """Return the entries of the workload whose hash starts so.
+
+    Raises ConfigError if there is none, or more than one.
+    """
+    names = sorted({e.workload for e in entries if e.workload.startswith(start.lower())})
+    if not names:
+        raise ConfigError(f"no workload starts with {start!r}; `autopipe records ls` lists them")
+    if len(names) > 1:
+        raise ConfigError(f"{start!r} is the start of {len(names)} workloads: {', '.join(names)}")
+    return [entry for entry in entries if entry.workload == names[0]]
+
+
+def _entry(key: tuple[str, str, Platform], group: Sequence[Found]) -> Entry:
+    right = sorted((each.believed for each in group if each.wrong is None), key=order)
+    return Entry(*key, group[0].about, tuple(right), len(group) - len(right))
+
+
+def _place(entry: Entry) -> tuple[object, ...]:
+    platform = entry.platform
+    best = entry.best.median if entry.best else 0.0
+    return platform.target, platform.versions, platform.device, -best, entry.workload

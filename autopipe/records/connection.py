@@ -1,0 +1,104 @@
+"""How the file of the record store is opened, and what is said where that fails."""
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from autopipe.errors import StoreError
+from autopipe.records.schema import VERSION, Newer, upgrade
+
+_PATIENCE: Final = 60.0
+"""Seconds to wait for another process that is writing."""
+
+_SAID: Final = {
+    "SQLITE_FULL": "no space is left; what was reported as measured is kept",
+    "SQLITE_IOERR": "reading or writing failed; is the disk full?",
+    "SQLITE_READONLY": "it can not be written here",
+    "SQLITE_BUSY": f"another process keeps it locked for more than {_PATIENCE:.0f} s",
+}
+"""What an error code of SQLite, or how it begins, is in words."""
+
+
+def writable(path: Path) -> sqlite3.Connection:
+    """Open a file for reading and writing, made anew if there is none.
+
+    Raises sqlite3.DatabaseError if it is damaged, and Newer.
+    """
+    connection = sqlite3.connect(path, timeout=_PATIENCE)
+    try:
+        _prepare(connection)
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = FULL")  # a commit waits for the disk
+        _check(connection)
+        upgrade(connection)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def readable(path: Path) -> sqlite3.Connection:
+    """Open a file that is there, and change nothing. Raises what `writable` does."""
+    try:
+        connection = _viewed(path, "mode=ro")
+    except sqlite3.OperationalError:
+        if not path.is_file() or os.access(path.parent, os.W_OK):
+            raise
+        connection = _viewed(path, "immutable=1")  # no log can be made beside it, so none is needed
+    try:
+        if connection.execute("PRAGMA user_version").fetchone()[0] != VERSION:
+            connection = _copy(connection)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+@contextmanager
+def guard(path: Path) -> Iterator[None]:
+    """Say in words what went wrong with the file. Raises StoreError."""
+    try:
+        yield
+    except (Newer, sqlite3.Error, OSError) as error:
+        name = getattr(error, "sqlite_errorname", None) or ""
+        said = next((text for code, text in _SAID.items() if name.startswith(code)), None)
+        raise StoreError(f"{path}: {said} ({error})" if said else f"{path}: {error}") from error
+
+
+def _viewed(path: Path, how: str) -> sqlite3.Connection:
+    connection = sqlite3.connect(f"{path.absolute().as_uri()}?{how}", uri=True, timeout=_PATIENCE)
+    try:
+        _prepare(connection)
+        _check(connection)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _prepare(connection: sqlite3.Connection) -> None:
+    # Bytes that are no text then are a wrong checksum, not an error that costs all rows.
+    connection.text_factory = lambda data: data.decode(errors="replace")
+
+
+def _check(connection: sqlite3.Connection) -> None:
+    said = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+    if said != "ok":
+        raise sqlite3.DatabaseError(said)
+
+
+def _copy(old: sqlite3.Connection) -> sqlite3.Connection:
+    """Return an older file in memory, with the tables of this release."""
+    copy = sqlite3.connect(":memory:")
+    try:
+        _prepare(copy)
+        old.backup(copy)
+        upgrade(copy)
+    except BaseException:
+        copy.close()
+        raise
+    old.close()
+    return copy

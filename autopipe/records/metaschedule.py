@@ -1,0 +1,219 @@
+"""Databases of MetaSchedule, as seeds: `python -m autopipe.records.metaschedule` in a child.
+
+A line that TVM can not read may end the process, so each workload is read in a fork of it.
+"""
+
+import base64
+import json
+import os
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from autopipe.child import call, serve
+from autopipe.errors import ConfigError
+from autopipe.records.about import About
+from autopipe.records.record import SLOWEST, Platform, Record
+from autopipe.records.store import Found
+
+if TYPE_CHECKING:
+    import tvm
+
+WORKLOADS: Final = "database_workload.json"
+TRIALS: Final = "database_tuning_record.json"
+
+_BEST: Final = 16
+"""Records that are read of a workload, the fastest."""
+
+_HEADER: Final = 8
+"""Bytes before a module that say how long it is."""
+
+_COMPARED: Final = ("kind", "mcpu", "mattr", "mtriple", "num-cores", "arch")
+"""What has to be the same of a target; the rest follows from these."""
+
+
+@dataclass(frozen=True, slots=True)
+class Database:
+    """What a database has for us."""
+
+    found: tuple[Found, ...]
+    left_out: Mapping[str, int]
+    """How many records were left out, by why."""
+
+
+def read(folder: Path, target: Mapping[str, Any] | None) -> Database:
+    """Read a JSONDatabase: the fastest records for exactly this target, or this machine.
+
+    Their device and versions are not known, so they seed searches and never win. Raises ConfigError
+    if it is none, and StageError if TVM can not be asked.
+    """
+    for name in (WORKLOADS, TRIALS):
+        if not (folder / name).is_file():
+            raise ConfigError(f"{folder}: no MetaSchedule database, it has no {name}")
+    answer = call(__name__, {"folder": os.fspath(folder.absolute()), "target": target})
+    found = [_found(each) for each in answer["records"]]
+    return Database(tuple(found), answer["left_out"])
+
+
+def _found(fields: Mapping[str, Any]) -> Found:
+    record = Record(**{**fields["record"], "seconds": tuple(fields["record"]["seconds"])})
+    platform = Platform(**fields["platform"])
+    return Found(0, record, platform, fields["identity"], About.parse(fields["about"]), None)
+
+
+def _answer(request: Mapping[str, Any]) -> dict[str, object]:
+    """Read the database here, in a process that may end."""
+    from tvm.target import codegen
+
+    folder = Path(request["folder"])
+    target = request["target"] or {
+        "kind": "llvm", "mcpu": str(codegen.llvm_get_system_cpu()),
+        "num-cores": len(os.sched_getaffinity(0)),
+    }  # fmt: skip
+    left_out: Counter[str] = Counter()
+    modules = _modules(folder / WORKLOADS)
+    trials = _trials(folder / TRIALS, len(modules), target, left_out)
+    made = datetime.fromtimestamp((folder / TRIALS).stat().st_mtime, UTC)
+    measured = made.isoformat(timespec="seconds")
+    records: list[object] = []
+    for index, some in sorted(trials.items()):
+        records += _workload(modules[index], some, measured, left_out)
+    return {"records": records, "left_out": dict(left_out)}
+
+
+def _modules(path: Path) -> list[str | None]:
+    """Return the module of each line as JSON, None for a line that is damaged."""
+    modules: list[str | None] = []
+    for line in path.read_text(encoding="utf-8", errors="replace").split("\n"):
+        try:
+            _, packed = json.loads(line)
+            modules.append(base64.b64decode(packed, validate=True)[_HEADER:].decode())
+        except (ValueError, TypeError):
+            modules.append(None)
+    return modules
+
+
+def _trials(
+    path: Path, workloads: int, target: Mapping[str, Any], left_out: Counter[str]
+) -> dict[int, list[tuple[list[float], str, dict[str, Any]]]]:
+    """Return the fastest times, traces and targets by index of the workload."""
+    found: dict[int, list[tuple[list[float], str, dict[str, Any]]]] = {}
+    for line in filter(str.strip, path.read_text(encoding="utf-8", errors="replace").split("\n")):
+        try:
+            index, (trace, seconds, made_for, *_) = json.loads(line)
+            times = [float(value) for value in seconds]
+            if not 0 <= index < workloads:
+                left_out["damaged"] += 1
+            elif not times or not all(0 < value < SLOWEST for value in times):
+                left_out["failed trials"] += 1
+            elif not _same(made_for, target):
+                left_out[f"for another target: {_told(made_for)}"] += 1
+            else:
+                found.setdefault(index, []).append((times, json.dumps(trace), made_for))
+        except (ValueError, TypeError, AttributeError):
+            left_out["damaged"] += 1
+    return {index: sorted(some, key=_mean)[:_BEST] for index, some in found.items()}
+
+
+def _mean(trial: tuple[list[float], str, dict[str, Any]]) -> float:
+    return sum(trial[0]) / len(trial[0])
+
+
+def _same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Tell whether two targets are the same, but for a triple that only one of them has."""
+    return all(
+        _value(one, name) == _value(other, name)
+        for name in _COMPARED
+        if name != "mtriple" or (name in one and name in other)
+    )
+
+
+def _value(target: Mapping[str, Any], name: str) -> object:
+    value = target.get(name)
+    return sorted(value) if isinstance(value, list) else value or None
+
+
+def _told(target: Mapping[str, Any]) -> str:
+    return " ".join(str(target[name]) for name in _COMPARED if target.get(name))
+
+
+def _workload(
+    module: str | None,
+    trials: Sequence[tuple[list[float], str, dict[str, Any]]],
+    measured: str,
+    left_out: Counter[str],
+) -> list[object]:
+    """Return the records of one workload whose traces apply to it."""
+    from autopipe.pipeline.contained import Child, Failed
+
+    if module is None:
+        left_out["damaged workload"] += len(trials)
+        return []
+    with Child(lambda: _replay) as child:
+        try:
+            found = child.ask([module, [trace for _, trace, _ in trials]])
+        except Failed as error:
+            left_out[f"TVM can not read the workload: {error}"] += len(trials)
+            return []
+    records: list[object] = []
+    for (times, _, target), trace in zip(trials, found["traces"], strict=True):
+        if trace is None:
+            left_out["the trace does not apply"] += 1
+            continue
+        record = {
+            "workload": found["hash"], "engine": "ansor", "implementation": "direct",
+            "schedule": trace, "seconds": times, "error": None, "cut": False,
+            "measured": measured, "session": "imported",
+        }  # fmt: skip
+        records.append(
+            {"record": record, "platform": _platform(target, module)}
+            | {name: found[name] for name in ("identity", "about")}
+        )
+    return records
+
+
+def _platform(target: Mapping[str, Any], module: str) -> dict[str, str]:
+    """Say where a record holds: on a device that is not known."""
+    named = {name: value for name, value in target.items() if name not in {"keys", "tag"} and value}
+    tvm_version = json.loads(module).get("metadata", {}).get("tvm_version", "unknown")
+    parts = {"target": named, "versions": {"tvm": tvm_version}, "device": {"imported": "unknown"}}
+    return {
+        name: json.dumps(part, sort_keys=True, separators=(",", ":"))
+        for name, part in parts.items()
+    }
+
+
+def _replay(request: tuple[str, list[str]]) -> dict[str, object]:
+    """Recompute the hash of a workload, and apply its traces; null for those that do not fit."""
+    import tvm
+
+    from autopipe.compiler.tasks import workload
+    from autopipe.records.identity import identify
+
+    text, traces = request
+    found = workload(tvm.ir.load_json(text)["main"])
+    module = str(tvm.ir.save_json(found.module))
+    about = About.of_module(module)
+    return {
+        "hash": found.identity, "identity": identify(module), "about": about and about.text(),
+        "traces": [_applied(found.module, trace) for trace in traces],
+    }  # fmt: skip
+
+
+def _applied(module: "tvm.IRModule", trace: str) -> str | None:
+    from tvm.s_tir import Schedule
+    from tvm.s_tir.schedule import Trace
+
+    schedule = Schedule(module, debug_mask="none", error_render_level="none")
+    try:
+        Trace.apply_json_to_schedule(json.loads(trace), schedule)
+    except (RuntimeError, ValueError, TypeError, LookupError):
+        return None
+    return json.dumps(schedule.trace.as_json(), default=lambda number: number.value)
+
+
+if __name__ == "__main__":
+    serve(_answer)

@@ -1,0 +1,108 @@
+"""Deletes records that nobody needs any more."""
+
+import json
+import sqlite3
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+
+from autopipe.records.coding import order
+from autopipe.records.connection import guard
+from autopipe.records.record import Platform
+from autopipe.records.store import Found, Store
+
+_TOGETHER: Final = 500
+"""Rows deleted by one statement."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What goes; a rule that is not given takes nothing."""
+
+    before: datetime | None = None
+    """Records that were measured earlier."""
+    keep_best: int | None = None
+    """All but so many of a workload on a platform."""
+    failed: bool = False
+    """Trials without a time."""
+    versions: Mapping[str, str] | None = None
+    """Records of other versions than these, by name as in the records."""
+
+
+def doomed(found: Iterable[Found], rules: Rules) -> dict[int, str]:
+    """Return why records go, by their row ids."""
+    groups: dict[tuple[str, str, Platform], list[Found]] = {}
+    for each in found:
+        key = (each.record.workload, each.identity, each.platform)
+        groups.setdefault(key, []).append(each)
+    return {
+        each.id: reason
+        for group in groups.values()
+        for place, each in enumerate(sorted(group, key=_rank))
+        if (reason := _reason(each, place, rules))
+    }
+
+
+def prune(store: Store, rules: Rules, *, dry_run: bool) -> Counter[str]:
+    """Delete records, and workloads that are left with none; return how many, by why.
+
+    Raises StoreError.
+    """
+    reasons = doomed(store.every(), rules)
+    if reasons and not dry_run:
+        with guard(store.path):
+            _delete(store.connection, list(reasons))
+    return Counter(reasons.values())
+
+
+def _reason(found: Found, place: int, rules: Rules) -> str | None:
+    if rules.versions is not None and _other(found.platform, rules.versions):
+        return "of other versions"
+    if rules.before is not None and _time(found.record.measured) < rules.before:
+        return "too old"
+    if rules.failed and found.wrong is None and found.believed.median == float("inf"):
+        return "failed"
+    if rules.keep_best is not None and found.wrong is None and place >= rules.keep_best:
+        return "not among the best"
+    return None
+
+
+def _rank(found: Found) -> tuple[object, ...]:
+    """Sort by who wins; wrong ones, which keep their schedules from coming back, stay behind."""
+    return (found.wrong is not None, *order(found.believed))
+
+
+def _other(platform: Platform, versions: Mapping[str, str]) -> bool:
+    try:
+        known = json.loads(platform.versions)
+    except ValueError:
+        return True
+    return not isinstance(known, dict) or any(
+        known.get(name, version) != version for name, version in versions.items()
+    )
+
+
+def _time(measured: str) -> datetime:
+    try:
+        found = datetime.fromisoformat(measured)
+    except ValueError:
+        return datetime.min.replace(tzinfo=UTC)
+    return found if found.tzinfo else found.replace(tzinfo=UTC)
+
+
+def _delete(connection: sqlite3.Connection, ids: Sequence[int]) -> None:
+    with connection:
+        for start in range(0, len(ids), _TOGETHER):
+            some = ids[start : start + _TOGETHER]
+            marks = ", ".join("?" * len(some))
+            for table, column in (("wrong", "record"), ("records", "id")):
+                connection.execute(
+                    f"DELETE FROM {table} WHERE {column} IN ({marks})",  # noqa: S608 - constants
+                    some,
+                )
+        connection.execute("DELETE FROM workloads WHERE id NOT IN (SELECT workload FROM records)")
+    with suppress(sqlite3.OperationalError):  # others are reading: the room is used again anyway
+        connection.execute("VACUUM")

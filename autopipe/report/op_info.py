@@ -1,0 +1,80 @@
+"""Op information as a listing: each op with its arguments, attributes and what it computes."""
+
+from collections.abc import Iterator, Mapping
+from textwrap import wrap
+
+from pydantic import JsonValue
+
+from autopipe.op_info import Argument, Fields, Literal, Op, Parameter
+from autopipe.report.escape import escape
+from autopipe.task import Task
+from autopipe.tensor import Tensor
+
+_LONG = 2000
+"""Characters told of one op."""
+
+_UNSET: tuple[JsonValue, ...] = (None, "", "void", [], {})
+"""What an attribute holds that says nothing."""
+
+
+def listing(task: Task, width: int) -> list[str]:
+    """Show what a task computes, such as `%0 = nn.conv2d(p0, p1; strides=[1, 1]) -> ...`.
+
+    `p` are the tensors it reads, `%` the results of its ops; `?` is what is not known. Attributes
+    that are false or empty are left out.
+    """
+    ops = task.info.ops
+    several = [len(op.outputs) > 1 for op in ops]
+    lines = [f"p{at}: {tensor(each)}" for at, each in enumerate(task.inputs)]
+    lines += [f"%{at} = {_op(op, several)}" for at, op in enumerate(ops)]
+    if task.info.results:
+        lines.append(f"return {', '.join(_argument(each, several) for each in task.info.results)}")
+    elif not ops:
+        lines.append("no op was lowered to it")
+    return [part for line in lines for part in _folded(escape(line, _LONG), width)]
+
+
+def tensor(each: Tensor) -> str:
+    """Write a shape and an element type."""
+    return f"{shape(each)} {each.dtype}"
+
+
+def shape(each: Tensor) -> str:
+    """Write a shape, such as `1x56x56x64`; `?` is a dimension that is symbolic."""
+    return "x".join("?" if size < 0 else str(size) for size in each.shape) or "scalar"
+
+
+def _folded(line: str, width: int) -> list[str]:
+    return wrap(line, width, subsequent_indent="    ", break_on_hyphens=False)
+
+
+def _op(op: Op, several: list[bool]) -> str:
+    arguments = ", ".join(_argument(each, several) for each in op.arguments)
+    attributes = ", ".join(_attributes(op.attributes))
+    given = "; ".join(filter(None, (arguments, attributes)))
+    part = "" if op.whole else " (a part of it)"
+    return f"{op.name}({given}) -> {', '.join(map(tensor, op.outputs)) or '?'}{part}"
+
+
+def _attributes(attributes: Mapping[str, JsonValue]) -> Iterator[str]:
+    for name, value in attributes.items():
+        if value is not False and value not in _UNSET:
+            yield f"{name}={_value(value)}"
+
+
+def _argument(argument: Argument, several: list[bool]) -> str:
+    if isinstance(argument, Parameter):
+        return f"p{argument.parameter}"
+    if isinstance(argument, Fields):
+        return f"({', '.join(_argument(each, several) for each in argument.fields)})"
+    if isinstance(argument, Literal):
+        dtype = f" {argument.dtype}" if argument.dtype else ""
+        return f"{'?' if argument.value is None else _value(argument.value)}{dtype}"
+    which = f".{argument.output}" if several[argument.op] else ""
+    return f"%{argument.op}{which}"
+
+
+def _value(value: JsonValue) -> str:
+    if isinstance(value, list):
+        return f"[{', '.join(map(_value, value))}]"
+    return f"{value:g}" if isinstance(value, float) else str(value)

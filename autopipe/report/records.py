@@ -1,0 +1,163 @@
+"""Tuning records as tables and as JSON."""
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import Any
+
+from autopipe.records.catalog import Entry
+from autopipe.records.record import Platform, Record
+from autopipe.report.escape import escape
+from autopipe.report.units import plural, seconds
+
+WIDTH = 80
+_SHOWN = 3
+"""Schedules that `show` writes out of a workload on a platform."""
+
+
+def listing(entries: Sequence[Entry], width: int = WIDTH) -> Iterator[str]:
+    """Yield the table: one line a workload, and what it computes, below each platform."""
+    for platform, some in groupby(entries, key=lambda entry: entry.platform):
+        yield escape(told(platform), width)
+        yield f"  {'workload':<16}  {'trials':>7}  {'failed':>7}  {'best':>9}  by"
+        for entry in some:
+            yield escape(_row(entry), width)
+            yield f"      {computes(entry, width - 6)}"
+        yield ""
+    yield summary(entries)
+
+
+def summary(entries: Sequence[Entry]) -> str:
+    """Say how much there is."""
+    records = sum(len(entry.records) + entry.wrong for entry in entries)
+    workloads = len({(entry.workload, entry.identity) for entry in entries})
+    platforms = len({entry.platform for entry in entries})
+    return (
+        f"{plural(records, 'record')} of {plural(workloads, 'workload')}"
+        f" on {plural(platforms, 'platform')}"
+    )
+
+
+def whole(entry: Entry, width: int = WIDTH) -> Iterator[str]:
+    """Yield all that is known of a workload on a platform: its best schedules, its failures."""
+    yield escape(told(entry.platform), width)
+    yield f"  {computes(entry, width - 2)}"
+    if entry.about is not None:
+        yield escape(f"  reads {', '.join(entry.about.inputs)}", width)
+    told_wrong = f", {entry.wrong} wrong" if entry.wrong else ""
+    yield f"  {plural(len(entry.records), 'trial')}, {entry.failed} failed{told_wrong}"
+    for record in entry.records[:_SHOWN]:
+        if record.error is None:
+            yield ""
+            yield escape(f"  {_time(record)}  {_by(record)}  {record.measured}", width)
+            yield from (escape(f"      {line}", width) for line in schedule(record.schedule))
+    failures = Counter(record.error for record in entry.records if record.error is not None)
+    if failures:
+        yield ""
+    for error, count in failures.most_common(_SHOWN):
+        yield escape(f"  failed {plural(count, 'time')}: {error}", width)
+
+
+def schedule(text: str) -> Iterator[str]:
+    """Yield how a schedule is made: a template and its knobs, or the steps of a trace."""
+    try:
+        document = json.loads(text)
+        lines = list(_knobs(document) if isinstance(document, dict) else _trace(document))
+    except (ValueError, LookupError, TypeError):
+        lines = [text]
+    yield from lines
+
+
+def table(entries: Sequence[Entry]) -> list[dict[str, object]]:
+    """Return what `listing` shows as JSON."""
+    return [_fields(entry) for entry in entries]
+
+
+def document(entries: Sequence[Entry]) -> list[dict[str, object]]:
+    """Return all records of the entries as JSON."""
+    return [{**_fields(entry), "records": list(map(_record, entry.records))} for entry in entries]
+
+
+def told(platform: Platform) -> str:
+    """Say where records hold in a line."""
+    target, versions, device = (
+        _opened(text) for text in (platform.target, platform.versions, platform.device)
+    )
+    named = (target.get(name) for name in ("kind", "arch", "mcpu"))
+    cores = target.get("num_cores", target.get("num-cores"))
+    where = " ".join(str(name) for name in named if name)
+    of = ", ".join(f"{name} {version}" for name, version in sorted(versions.items()))
+    machine = device.get("gpu") or device.get("cpu") or "a device that is not known"
+    return f"{where or platform.target}, {cores} cores; {machine}; {of}"
+
+
+def computes(entry: Entry, width: int = WIDTH) -> str:
+    """Say what a workload computes in so many columns."""
+    about = entry.about
+    if about is None:
+        return "what it computes was not written down"
+    ops = " + ".join(name.removeprefix("nn.") for name in about.ops)
+    gives = f" -> {escape(', '.join(about.outputs), width // 2)}"
+    return escape(ops, width - len(gives)) + gives
+
+
+def _row(entry: Entry) -> str:
+    best = entry.best
+    time, by = (_time(best), _by(best)) if best is not None else ("-", "nobody")
+    trials = len(entry.records)
+    return f"  {entry.workload:<16}  {trials:>7}  {entry.failed:>7}  {time:>9}  {by}"
+
+
+def _time(record: Record) -> str:
+    return seconds(record.median) + ("~" if record.cut else "")
+
+
+def _by(record: Record) -> str:
+    return f"{record.engine} on {record.implementation}"
+
+
+def _knobs(document: Mapping[str, object]) -> Iterator[str]:
+    yield f"template {document['template']}, version {document['version']}"
+    knobs = document["knobs"]
+    if isinstance(knobs, dict):
+        yield " ".join(f"{name}={json.dumps(knobs[name])}" for name in sorted(knobs))
+
+
+def _trace(document: Sequence[Sequence[Any]]) -> Iterator[str]:
+    """Yield the steps, with what was decided in each."""
+    steps, decisions = document[0], dict(document[1])
+    for place, (name, inputs, attributes, outputs) in enumerate(steps):
+        made = f" decided {json.dumps(decisions[place])}" if place in decisions else ""
+        gives = f"{', '.join(map(str, outputs))} = " if outputs else ""
+        arguments = ", ".join(str(each) for each in (*inputs, *attributes))
+        yield f"{gives}{name}({arguments}){made}"
+
+
+def _fields(entry: Entry) -> dict[str, object]:
+    best = entry.best
+    return {
+        "workload": entry.workload, "about": entry.about and entry.about.json(),
+        "target": _opened(entry.platform.target), "versions": _opened(entry.platform.versions),
+        "device": _opened(entry.platform.device), "trials": len(entry.records),
+        "failed": entry.failed, "wrong": entry.wrong, "seconds": best and best.median,
+        "engine": best and best.engine, "implementation": best and best.implementation,
+    }  # fmt: skip
+
+
+def _record(record: Record) -> dict[str, object]:
+    sound = record.median < float("inf")
+    return {
+        "engine": record.engine, "implementation": record.implementation,
+        "schedule": record.schedule, "seconds": list(record.seconds) if sound else [],
+        "error": record.error, "cut": record.cut, "measured": record.measured,
+        "session": record.session,
+    }  # fmt: skip
+
+
+def _opened(text: str) -> dict[str, object]:
+    try:
+        value = json.loads(text)
+    except ValueError:
+        value = text
+    return value if isinstance(value, dict) else {"text": value}

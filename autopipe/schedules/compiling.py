@@ -1,0 +1,102 @@
+"""Compiles the model with the schedules that were chosen, and finds the one it fails on, if any.
+
+The whole is compiled in a child process. Where that crashes, hangs or takes too much memory, the
+schedule of each task is compiled alone, which no machine of the target is needed for.
+"""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import tvm
+
+from autopipe import errors
+from autopipe.compiler import build, nvcc
+from autopipe.errors import AutopipeError, StageError
+from autopipe.pipeline import contained
+from autopipe.pipeline.contained import Child, Failed
+from autopipe.schedules.choice import Choices
+from autopipe.schedules.failures import Failures
+from autopipe.schedules.inspection import Verdict
+from autopipe.schedules.pieces import Piece, do
+
+_EACH: Final = 10.0
+"""Seconds that a task adds to what the whole may take."""
+
+
+def compile_model(
+    lowered: tvm.IRModule, choices: Choices, failures: Failures, path: Path
+) -> tvm.IRModule:
+    """Write the library, and return what is left to do on the weights.
+
+    A task whose schedule fails takes the next of its chain. Raises StageError if nothing is left
+    of one, if the whole fails twice although no task does alone, and for what can not be built or
+    linked; SetupError without the compiler for a GPU.
+    """
+    innocent = False
+    while True:
+        try:
+            return _whole(lowered, choices, failures, path)
+        except Failed as error:
+            if not _culprits(choices, failures):
+                if innocent:
+                    why = "compiling the model failed twice, though each task alone compiles"
+                    raise StageError(f"{why}: {error}\n{error.log}") from error
+                innocent = True
+            choices.settle()
+
+
+def _whole(lowered: tvm.IRModule, choices: Choices, failures: Failures, path: Path) -> tvm.IRModule:
+    scheduled = {
+        name: choice.module
+        for asked, choice in zip(choices.asked, choices.chosen, strict=True)
+        for name in asked.task.functions
+    }
+
+    def compiled(_: object) -> str:
+        built = build.build(lowered, scheduled, failures.conditions.target)
+        build.export(built, path)
+        return tvm.ir.save_json(built.packing)
+
+    seconds = contained.SECONDS + _EACH * len(choices.asked)
+    with Child(lambda: _told(compiled), seconds=seconds) as child:
+        answer = child.ask()
+    if "refused" in answer:
+        kind: type[AutopipeError] = getattr(errors, answer["refused"])
+        raise kind(answer["why"])
+    return tvm.ir.load_json(answer["packing"])
+
+
+def _told(compiled: Callable[[object], str]) -> contained.Handler:
+    """Tell a refusal, which is no failure, from a result."""
+
+    def answer(request: object) -> Mapping[str, Any]:
+        try:
+            return {"packing": compiled(request)}
+        except AutopipeError as error:
+            if str(error).startswith(nvcc.FAILED):  # some task's kernel is to blame
+                raise
+            return {"refused": type(error).__name__, "why": str(error)}
+
+    return answer
+
+
+def _culprits(choices: Choices, failures: Failures) -> bool:
+    """Have each task whose schedule fails take another one; tell whether there is any."""
+    pieces = [
+        Piece(
+            "compiling", asked.task.name, asked.workload, choice.engine, choice.implementation,
+            choice.schedule or "", choice.module,
+        )
+        for asked, choice in zip(choices.asked, choices.chosen, strict=True)
+    ]  # fmt: skip
+    found = False
+    with Child(lambda: lambda place: do(pieces[place], failures.conditions)) as child:
+        for place, piece in enumerate(pieces):
+            try:
+                child.twice(place)
+            except Failed as error:
+                folder = failures.add(piece, error)
+                choices.drop(place, Verdict(False, str(error), folder, failed=True))  # noqa: FBT003 - a field
+                found = True
+    return found

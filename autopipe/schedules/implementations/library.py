@@ -1,0 +1,105 @@
+"""An implementation that has a library compute the op it takes, and keeps the loops of the rest."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import tvm
+from tvm.s_tir import SBlock, SBlockRealize, Schedule
+from tvm.tirx import BufferType, SeqStmt
+
+from autopipe.compiler import linking
+from autopipe.compiler.op_info import carried
+from autopipe.libraries.library import Library
+from autopipe.schedules import gemm
+from autopipe.schedules.blocks import is_copy, is_spatial
+from autopipe.schedules.dispatch import takes
+from autopipe.schedules.hardware import Hardware
+from autopipe.schedules.library_call import write
+from autopipe.schedules.template import blank
+from autopipe.schedules.tiling.product import Product
+from autopipe.tensor import Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class LibraryCall:
+    """The call of a library."""
+
+    library: Library
+    cores: int
+    """Threads that call it."""
+    FAST: bool = False
+
+    @property
+    def NAME(self) -> str:  # noqa: N802 - a constant of a module
+        """Name in YAML, records and reports."""
+        return self.library.name
+
+    def rewrite(self, workload: tvm.IRModule) -> tvm.IRModule | None:
+        """Return the workload with the call, or None if the library does not take its op."""
+        function = workload["main"]
+        if not takes(self.library, carried(function), _inputs(function)):
+            return None
+        try:
+            return self._called(workload)
+        except RuntimeError:  # TIR without blocks, or copies that can not be left out
+            return None
+
+    def gain(self, workload: tvm.IRModule, hardware: Hardware) -> float:  # noqa: ARG002 - a protocol
+        """Return 0: a library is taken where it was timed, or where a rule leaves nothing else."""
+        return 0.0
+
+    def _called(self, workload: tvm.IRModule) -> tvm.IRModule | None:
+        sch = blank(workload)
+        blocks = [sch.get(block) for block in sch.get_child_blocks(sch.get_sblock("root"))]
+        sums = [i for i, block in enumerate(blocks) if not is_spatial(block)]
+        if len(sums) != 1:
+            return None
+        copies = tuple(block.name_hint for block in blocks[: sums[0]] if is_copy(block))
+        for inlined in dict.fromkeys([copies, ()]):
+            tried = blank(workload)
+            for name in inlined:
+                tried.compute_inline(tried.get_sblock(name))
+            made = self._replaced(tried, blocks[sums[0]].name_hint)
+            if made is not None:
+                return made
+        return None
+
+    def _replaced(self, sch: Schedule, name: str) -> tvm.IRModule | None:
+        """Return the function with the call in place of the loops around a block."""
+        block = sch.get_sblock(name)
+        product = Product.of(sch.get(block))
+        found = gemm.recognize(product) if product else None
+        if found is None or found.products < self.library.least:
+            return None
+        call = write(f"{name}_{self.NAME}", found, self.library.interface, self.cores)
+        if call is None:
+            return None
+        loops = sch.get_loops(block)
+        if not loops:
+            return None
+        function = sch.mod["main"]
+        body = _with(function.body.block, sch.get(loops[0]), call)
+        called = function.with_body(body).with_attr(linking.ATTRIBUTE, linking.label(self.library))
+        return tvm.IRModule({"main": called})
+
+
+def _inputs(function: tvm.tirx.PrimFunc) -> tuple[Tensor, ...]:
+    """Return what is known of the tensors that a function takes."""
+    buffers = [param for param in function.params if isinstance(param.ty, BufferType)]
+    return tuple(Tensor(shape=_shape(each.shape), dtype=str(each.dtype)) for each in buffers)
+
+
+def _shape(extents: Sequence[Any]) -> tuple[int, ...]:
+    return tuple(int(each) if isinstance(each, tvm.tirx.IntImm) else -1 for each in extents)
+
+
+def _with(root: SBlock, old: tvm.tirx.Stmt, new: tvm.tirx.Stmt) -> SBlockRealize:
+    """Return the root block with one of its statements replaced."""
+    nests = list(root.body) if isinstance(root.body, SeqStmt) else [root.body]
+    block = SBlock(
+        [], root.reads, root.writes, root.name_hint,
+        tvm.tirx.stmt_seq(*(new if nest.same_as(old) else nest for nest in nests)),
+        alloc_buffers=root.alloc_buffers, annotations=root.annotations,
+    )  # fmt: skip
+    return SBlockRealize([], True, block)  # noqa: FBT003 - TVM's signature

@@ -1,0 +1,28 @@
+"""What a task may be scheduled by: its implementations, and the template that serves each."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from autopipe.compiler.module_io import load_module
+from autopipe.compiler.op_info import described
+from autopipe.schedules.conditions import Conditions
+from autopipe.schedules.implementation import implementations
+from autopipe.schedules.serving import serve
+from autopipe.task import Task
+
+
+def offers(argument: Mapping[str, Any], _emit: Callable[[Any], None]) -> dict[str, str | None]:
+    """Return the template of each implementation, null where none serves it; called in a child.
+
+    Takes the task, the `module` file of its workload, the resolved facts of `Facet.TARGET` and
+    whether `fast_algorithms` are allowed.
+    """
+    task = Task.model_validate(argument["task"])
+    conditions = Conditions.of(argument["target"], fast_algorithms=argument["fast_algorithms"])
+    workload = described(load_module(Path(argument["module"])), task.info)
+    found = {
+        name: serve(body, conditions.hardware)
+        for name, body in implementations(workload, conditions).items()
+    }
+    return {name: served.template.NAME if served else None for name, served in found.items()}

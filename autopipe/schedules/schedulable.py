@@ -1,0 +1,31 @@
+"""Whether a function can be scheduled at all, asked before it is made a task.
+
+Engine `default` tells: what it can not act on, none can, and it needs no extension.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import tvm
+
+from autopipe.pipeline.contained import Child, Failed
+from autopipe.schedules import default
+from autopipe.schedules.conditions import Conditions
+
+
+@contextmanager
+def refusals(conditions: Conditions) -> Iterator[Callable[[tvm.IRModule], str | None]]:
+    """Give what says why a workload module has no schedule, or None if it has one."""
+
+    def plan(module: str) -> bool:
+        return default.plan(tvm.ir.load_json(module), conditions) is not None
+
+    def refusal(module: tvm.IRModule) -> str | None:
+        try:
+            served = child.twice(tvm.ir.save_json(module))
+        except Failed as error:
+            return f"scheduling failed twice: {error}"
+        return None if served else "no engine has a schedule for it"
+
+    with Child(lambda: plan) as child:
+        yield refusal

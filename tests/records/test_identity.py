@@ -1,0 +1,45 @@
+"""One workload under many names."""
+
+import json
+
+import pytest
+import tvm
+from tvm import te
+
+from autopipe.compiler.tasks import workload
+from autopipe.records.about import About
+from autopipe.records.identity import identify
+
+
+def text(one="x", other="y", *, shape=(8, 4), operation="T_add", swapped=False):
+    x, y = te.placeholder(shape, name=one), te.placeholder(shape, name=other)
+    first, second = (y, x) if swapped else (x, y)
+    z = te.compute(shape, lambda i, j: first[i, j] - 2 * second[i, j], name=operation)
+    return tvm.ir.save_json(workload(te.create_prim_func([x, y, z])).module)
+
+
+@pytest.mark.parametrize(
+    "names", [("data", "bias"), ("y", "x"), ("main", "T_add"), ("x", "float32")]
+)
+def test_names_of_a_model_do_not_count(names):
+    assert text(*names) != text()
+    assert identify(text(*names)) == identify(text())
+
+
+@pytest.mark.parametrize("change", [{"shape": (8, 5)}, {"operation": "T_sub"}, {"swapped": True}])
+def test_what_is_computed_counts_and_names_of_blocks_do(change):
+    assert identify(text(**change)) != identify(text())
+
+
+@pytest.mark.parametrize("other", ["", "{}", "[1]", '{"root_index": 0, "nodes": [3]}', "[" * 10**5])
+def test_what_is_no_module_is_its_text(other):
+    assert identify(other) == identify(str(other)) != identify(other + " ")
+    assert About.of_module(other) is None
+
+
+def test_what_is_known_of_a_module_without_its_operators():
+    about = About.of_module(text())
+    assert about == About(("T_add",), ("float32[8,4]",) * 2, ("float32[8,4]",), 0.0)
+    assert About.parse(about.text()) == about
+    assert About.parse("{}") is About.parse(None) is About.parse("[1]") is None
+    assert json.loads(about.text())["likeness"] is None

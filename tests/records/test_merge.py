@@ -1,0 +1,107 @@
+"""Records from elsewhere."""
+
+import json
+
+import pytest
+
+from autopipe.errors import ConfigError, StoreError
+from autopipe.records import lines
+from autopipe.records.importing import bring
+from autopipe.records.merge import Taken, merge, plant, planted, take
+from autopipe.records.seed import Seed
+from autopipe.records.store import Store
+from tests.records.test_lines import EVERY, found
+from tests.records.test_store import HERE, MODULE, record
+
+SEED = Seed("key", '{"template":"t","knobs":{}}', "llvm", 1.0)
+
+
+@pytest.fixture
+def store(tmp_path):
+    with Store.open(tmp_path / "records.sqlite", pytest.fail) as store:
+        yield store
+
+
+@pytest.fixture
+def other(tmp_path):
+    path = tmp_path / "other.sqlite"
+    with Store.open(path, pytest.fail) as store:
+        store.add(HERE, MODULE, [record((1.0,)), record((2.0,), schedule="wrong")])
+        store.quarantine(store.rows("00ff", MODULE, HERE)[1], "off by 1")
+        plant(store, [SEED])
+    return path
+
+
+def test_a_record_is_taken_over_once(store):
+    assert take(store, EVERY) == Taken(4, 0)
+    assert take(store, [*EVERY, found((8.0,))]) == Taken(1, 4)
+    assert lines.write(store.every()) == lines.write([*EVERY, found((8.0,))])
+
+
+def test_two_stores_become_one(store, other):
+    store.add(HERE, MODULE, [record((3.0,)), record((2.0,), schedule="wrong")])
+    assert merge(store, other) == (Taken(1, 1), 0)
+    assert merge(store, other) == (Taken(0, 2), 0)
+    assert planted(store, "key") == planted(store) == [SEED]
+    assert planted(store, "another") == []
+    times = [row.record.seconds for row in store.rows("00ff", MODULE, HERE)]
+    assert times == [(3.0,), (1.0,)]  # what is wrong there is wrong here
+
+
+def test_damaged_records_of_another_store_stay_there(store, other):
+    with Store.open(other, pytest.fail) as source, source.connection:
+        source.connection.execute("UPDATE records SET engine = 'x' WHERE id = 1")
+    assert merge(store, other) == (Taken(1, 0), 1)
+
+
+def test_a_store_that_is_not_there_is_an_error(store, tmp_path):
+    with pytest.raises(StoreError, match="no tuning records"):
+        merge(store, tmp_path / "nothing.sqlite")
+
+
+def test_all_of_an_import_or_none_is_written(store):
+    def broken():
+        yield found()
+        raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        take(store, broken())
+    assert store.every() == []
+
+
+def test_an_export_is_imported_but_for_its_damaged_lines(store, tmp_path):
+    path = tmp_path / "records.jsonl"
+    text = "<<<<<<< ours\n" + lines.write(EVERY).replace('"cut":false', '"cut":true', 1)
+    path.write_text(text)
+    brought = bring(store, path, None)
+    assert (brought.what, brought.added, brought.known) == ("record", 3, 0)
+    assert brought.left_out[f"{path}:2: its checksum is wrong"] == 1
+    assert sum(brought.left_out.values()) == 2
+
+
+ANSOR = {"i": [["[]", "llvm", [16], "", None, [], 0], [[], []]], "r": [[0.1], 0, 1, 1], "v": "v0.6"}
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (json.dumps(ANSOR), "auto_scheduler"), ('{"a": 1}\n', "neither"), ("", "no line of it"),
+        ("\x89PNG\n[1]", "no line of it"),
+    ],
+)  # fmt: skip
+def test_what_is_no_record_is_refused_with_the_reason(store, tmp_path, text, reason):
+    path = tmp_path / "file"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match=reason):
+        bring(store, path, None)
+
+
+@pytest.mark.parametrize("target", ["llvm", "{}", "{"])
+def test_a_target_that_is_none_is_refused(store, tmp_path, target):
+    with pytest.raises(ConfigError, match="write it as JSON"):
+        bring(store, tmp_path, target)
+
+
+def test_a_folder_that_is_no_database_is_refused(store, tmp_path):
+    with pytest.raises(ConfigError, match=r"it has no database_workload\.json"):
+        bring(store, tmp_path, None)

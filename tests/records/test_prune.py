@@ -1,0 +1,58 @@
+"""What goes when records are pruned."""
+
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+
+from autopipe.records.merge import take
+from autopipe.records.prune import Rules, prune
+from autopipe.records.store import Store
+from tests.records.test_lines import found
+from tests.records.test_store import HERE
+
+OTHER = replace(HERE, versions='{"tvm":"0.26"}')
+OLD = "2020-01-01T00:00:00+00:00"
+EVERY = [
+    found((1.0,), schedule="a"),
+    found((2.0,), schedule="b"),
+    found((0.1,), schedule="wrong", wrong="x"),
+    found((), schedule="c"),
+    found((3.0,), schedule="old", measured=OLD),
+    found((9.0,), schedule="other", here=OTHER),
+    found((1.0,), schedule="d", workload="0a", measured="?"),
+]
+
+
+@pytest.fixture
+def store(tmp_path):
+    with Store.open(tmp_path / "records.sqlite", pytest.fail) as store:
+        take(store, EVERY)
+        yield store
+
+
+@pytest.mark.parametrize(
+    ("rules", "gone"),
+    [
+        (Rules(), ""), (Rules(failed=True), "c"), (Rules(keep_best=1), "b c old"),
+        (Rules(keep_best=2), "c old"), (Rules(versions={"tvm": "0.27"}), "other"),
+        (Rules(before=datetime(2021, 1, 1, tzinfo=UTC)), "old d"),
+        (Rules(before=datetime(2021, 1, 1, tzinfo=UTC), failed=True), "c old d"),
+    ],
+)  # fmt: skip
+def test_what_goes(store, rules, gone):
+    before = [each.record.schedule for each in store.every()]
+    would = prune(store, rules, dry_run=True)
+    assert [each.record.schedule for each in store.every()] == before
+    assert would.total() == len(gone.split())
+    assert prune(store, rules, dry_run=False) == would
+    left = [each.record.schedule for each in store.every()]
+    assert left == [each for each in before if each not in gone.split()]
+    assert [each.wrong for each in store.every() if each.record.schedule == "wrong"] == ["x"]
+    assert prune(store, rules, dry_run=False).total() == 0
+
+
+def test_a_workload_without_records_goes_too(store):
+    prune(store, Rules(before=datetime(2021, 1, 1, tzinfo=UTC)), dry_run=False)
+    (count,) = store.connection.execute("SELECT COUNT(*) FROM workloads").fetchone()
+    assert count == 1

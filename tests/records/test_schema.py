@@ -1,0 +1,83 @@
+"""Stores of older and newer releases."""
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from autopipe.errors import StoreError
+from autopipe.records.schema import VERSION
+from autopipe.records.store import Store
+
+OLD = Path(__file__).parents[1] / "golden" / "records-v0.sql"
+"""Two names of one workload: two trials of the one, a wrong schedule of the other."""
+
+
+@pytest.fixture
+def path(tmp_path):
+    path = tmp_path / "records.sqlite"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(OLD.read_text())
+    return path
+
+
+def version(path):
+    with closing(sqlite3.connect(path)) as connection:
+        return connection.execute("PRAGMA user_version").fetchone()[0]
+
+
+def check(store):
+    first, failed, wrong = store.every()
+    assert first.record.seconds == (3e-6, 2e-6, 4e-6)
+    assert failed.record.error == "crashed"
+    assert wrong.wrong == "off by 1"
+    assert len({(each.record.workload, each.identity) for each in store.every()}) == 1
+    assert first.about.ops == ("T_add",)
+    assert first.about.inputs == ("float32[8,4]",) * 2
+    assert store.damaged == 0
+
+
+def test_the_first_tables_are_taken_over(path):
+    with Store.open(path, pytest.fail) as store:
+        check(store)
+    with Store.open(path, pytest.fail) as store:
+        check(store)
+    assert version(path) == VERSION
+
+
+def test_looking_at_an_old_store_does_not_change_it(path):
+    before = path.read_bytes()
+    with Store.view(path) as store:
+        check(store)
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("how", [lambda path: Store.open(path, pytest.fail), Store.view])
+def test_a_store_of_a_later_release_is_left_alone(path, how):
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute(f"PRAGMA user_version = {VERSION + 1}")
+    before = path.read_bytes()
+    with pytest.raises(StoreError, match=rf"has version {VERSION + 1} .* knows {VERSION}"):
+        how(path)
+    assert path.read_bytes()[100:] == before[100:]  # the header counts who opened it
+    assert version(path) == VERSION + 1
+
+
+def test_a_damaged_old_store_is_saved_too(path):
+    data = bytearray(path.read_bytes())
+    data[-4096:] = b"\x5a" * 4096
+    path.write_bytes(data)
+    said: list[str] = []
+    with Store.open(path, said.append) as store:
+        assert len(store.every()) + store.damaged <= 3
+    assert "was damaged" in said[0]
+    assert version(path) == VERSION
+
+
+def test_a_database_of_something_else_is_an_error_in_words(tmp_path):
+    path = tmp_path / "records.sqlite"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE songs (name)")
+    with pytest.raises(StoreError, match="no such table"):
+        Store.open(path, pytest.fail)

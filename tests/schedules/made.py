@@ -1,0 +1,29 @@
+"""What makes schedules in tests, and keeps what fails."""
+
+from tvm.target.codegen import llvm_get_system_cpu
+
+from autopipe.schedules.choice import Asked, Choices
+from autopipe.schedules.failures import Failures
+from autopipe.schedules.making import Maker
+from autopipe.schedules.quarantine import Quarantine
+from tests.schedules.tasks import CONDITIONS
+
+FACTS = {"kind": "llvm", "mcpu": llvm_get_system_cpu(), "num_cores": 2}
+
+
+def failures(folder, said=None, *, fatal=False):
+    """Return failures that are told to a list."""
+    said = [] if said is None else said
+    return Failures(Quarantine(folder / "failed", FACTS), CONDITIONS, said.append, fatal)
+
+
+def choose(folder, asked, policy, judge):
+    """Return what each task is built with."""
+    with Maker({each.task.name: each.workload for each in asked}, failures(folder)) as maker:
+        return Choices(asked, policy, maker, judge).settle()
+
+
+def choose_one(folder, task, workload, record, policy, judge, share=0.0):  # noqa: PLR0917
+    """Return what one task is built with."""
+    (found,) = choose(folder, [Asked(task, workload, record, share)], policy, judge)
+    return found

@@ -1,0 +1,115 @@
+"""Templates, implementations and engines that end badly, each in the way it is asked to."""
+
+import ctypes
+import os
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from autopipe.schedules import engines, implementations, templates
+from tests.schedules.bad_schedules import spoil_block
+
+MIB = 1 << 20
+PROMISED = 1 << 10
+"""MiB that hungry work stops at, so that a limit that is none hurts nobody."""
+
+
+def eat():
+    taken = [bytearray(MIB) for _ in range(PROMISED)]
+    raise AssertionError(f"nobody minds {len(taken)} MiB")
+
+
+def mistake():
+    raise LookupError("no such loop")
+
+
+WAYS: dict[str, Callable[[], object]] = {
+    "crash": lambda: os.kill(os.getpid(), signal.SIGSEGV),
+    "native crash": lambda: ctypes.string_at(0),
+    "hang": lambda: time.sleep(60),
+    "memory": eat,
+    "exception": mistake,
+}
+ENDS = {
+    "crash": "killed by SIGSEGV",
+    "native crash": "killed by SIGSEGV",
+    "hang": "no answer within 2 s",
+    "memory": "out of memory",
+    "exception": "LookupError: no such loop",
+}
+"""How each is told."""
+
+
+@dataclass(frozen=True)
+class Knobs:
+    """None."""
+
+
+class Template:
+    """Ends badly where it looks at a function, or has what it schedules do so."""
+
+    NAME, VERSION = "bad", 1
+
+    def __init__(self, way, *, schedules=False):
+        self.way, self.schedules = way, schedules
+
+    def match(self, sch):
+        if not self.schedules:
+            WAYS[self.way]()
+        return sch.get_child_blocks(sch.get_sblock("root"))[-1]
+
+    def settings(self, found, hardware):
+        yield Knobs()
+
+    def fill(self, found, hardware):
+        return Knobs()
+
+    def apply(self, sch, found, knobs):
+        spoil_block(sch, found, self.way)
+
+
+class Implementation:
+    """Ends badly where it looks at a function."""
+
+    NAME, FAST = "bad", False
+
+    def __init__(self, way):
+        self.way = way
+
+    def rewrite(self, workload):
+        return WAYS[self.way]()
+
+    def gain(self, workload, hardware):
+        return 2.0
+
+
+class Engine:
+    """Ends badly where it is asked for schedules."""
+
+    name = "ansor"
+
+    def __init__(self, way):
+        self.way = way
+
+    def search(self, problem):
+        return self
+
+    def propose(self, count):
+        return WAYS[self.way]()
+
+
+def template(monkeypatch, way, **options):
+    """Have a bad template asked first."""
+    monkeypatch.setattr(templates, "TEMPLATES", (Template(way, **options), *templates.TEMPLATES))
+
+
+def implementation(monkeypatch, way):
+    """Have a bad implementation asked first."""
+    found = (Implementation(way), *implementations.IMPLEMENTATIONS)
+    monkeypatch.setattr(implementations, "IMPLEMENTATIONS", found)
+
+
+def engine(monkeypatch, way):
+    """Put a bad engine in the place of `ansor`."""
+    monkeypatch.setattr(engines, "ENGINES", {**engines.ENGINES, "ansor": lambda _: Engine(way)})

@@ -1,0 +1,279 @@
+"""Whatever fails on a task while it is tuned and built: the run ends well, and says what it was."""
+
+import json
+import os
+import re
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Mapping
+from contextlib import closing, redirect_stderr, suppress
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from tvm.target.codegen import llvm_get_system_triple
+
+from autopipe import flow
+from autopipe.compiler import build as compiler
+from autopipe.compiler import machine
+from autopipe.config.load import load
+from autopipe.errors import SetupError, StageError, TargetError
+from autopipe.measure import build as measure
+from autopipe.pipeline import contained
+from autopipe.pipeline.contained import Child
+from autopipe.pipeline.events import Event, Warn
+from autopipe.pipeline.stage import Context, Facet
+from autopipe.schedules.again import again
+from autopipe.stages.build import Build
+from autopipe.stages.tune import Tune
+from autopipe.stages.verify import Verify
+from tests.schedules import saboteur
+from tests.schedules.made import FACTS
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+
+FILE = Path(__file__).parents[2] / "pipelines" / "mlp.yaml"
+SETTINGS = ("tuning.budget.trials=16", "tuning.measure.repeat=1", "tuning.measure.min_repeat=1ms")
+ALL_FACTS: dict[Facet, Mapping[str, object]] = {
+    Facet.TARGET: {**FACTS, "mattr": [], "mtriple": llvm_get_system_triple()},
+    **{facet: {"is": facet.value} for facet in Facet if facet is not Facet.TARGET},
+}
+
+INJECTIONS: dict[str, tuple[str, str]] = {
+    f"{what}, {way}": (what, way)
+    for what in ("template", "implementation", "engine")
+    for way in saboteur.WAYS
+}
+"""What ends badly, and how."""
+
+SHOWN = ("template, exception", "implementation, native crash", "engine, exception")
+"""Those that are shown each time; the others are slow."""
+
+DOING = {
+    "template": {("planning", "static", "direct"), ("searching", "autotvm", "direct")},
+    "implementation": {("rewriting", "", "bad")},
+    "engine": {("searching", "ansor", "direct")},
+}
+NEXT_SERVES = {("searching", "autotvm", "direct")}
+"""What goes on with the next template if one raises something."""
+
+
+@pytest.fixture(scope="module")
+def artifacts(tmp_path_factory):
+    return flow.run(FILE, store=tmp_path_factory.mktemp("store"), until="tasks")
+
+
+@pytest.fixture
+def stages(artifacts, tmp_path, monkeypatch):
+    """Run stages one after the other, as the executor would; return documents and warnings."""
+    monkeypatch.setattr(contained, "MEMORY", 200 << 20)
+    inputs = {name: artifact.path for name, artifact in artifacts.items()}
+    (tmp_path / "records").mkdir()
+    heard: list[Event] = []
+
+    def run(*stages, settings=SETTINGS):
+        pipeline = load(FILE, settings)
+        for stage in stages:
+            out, work = tmp_path / stage.name, tmp_path / f"{stage.name}-work"
+            for folder in (out, work):
+                folder.mkdir()
+            ctx = Context(
+                inputs, ALL_FACTS, out, work, tmp_path / "records" / "sqlite", heard.append
+            )
+            done = stage.of(pipeline, FILE.parent)
+            done.run(ctx)
+            inputs[stage.name] = out
+        return [event.message for event in heard if isinstance(event, Warn)]
+
+    return run
+
+
+KILLED = "killed by SIGABRT"
+
+
+def document(folder, name):
+    path = {"tune": "tune/tuning.json", "build": "build/library.json"}[name]
+    return json.loads((folder / path).read_text())["tasks"]
+
+
+def measured(folder):
+    """Count the trials that are on the disk."""
+    with closing(sqlite3.connect(folder / "records" / "sqlite")) as records:
+        return records.execute("SELECT count(*) FROM records").fetchone()[0]
+
+
+def verify(stages):
+    """Raise Failed if the build computes something else than the model."""
+    with Child(lambda: lambda _: stages(Verify), bounded=False) as child:
+        child.ask()
+
+
+@pytest.mark.parametrize(
+    "case",
+    [pytest.param(i, marks=() if i in SHOWN else pytest.mark.slow) for i in INJECTIONS],
+)
+def test_the_run_goes_on_without_what_failed(stages, tmp_path, monkeypatch, case):
+    what, way = INJECTIONS[case]
+    expected = DOING[what] - (NEXT_SERVES if case == "template, exception" else set())
+    monkeypatch.setattr(contained, "SECONDS", 2.0 if way == "hang" else 60.0)
+    getattr(saboteur, what)(monkeypatch, way)
+    engines = "[autotvm, ansor]" if what == "engine" else "[autotvm]"
+    warnings = stages(Tune, settings=(*SETTINGS, f"schedules.rules=[{{engines: {engines}}}]"))
+    tasks = document(tmp_path, "tune")
+    assert sum(task["trials"] for task in tasks) == measured(tmp_path) > 0
+    found = [row for task in tasks for row in task["failures"]]
+    assert {(row["doing"], row["engine"], row["implementation"]) for row in found} == expected
+    assert all(saboteur.ENDS[way] in row["how"] and row["retried"] for row in found)
+    assert len(warnings) == len(found)
+    shown = {shown_again(row) for row in found}
+    assert all(saboteur.ENDS[way] in line for line in shown)
+    stages(Build)
+    assert all(task["engine"] != "none" for task in document(tmp_path, "build"))
+    verify(stages)
+
+
+def shown_again(row):
+    """Do in this process, which still has the saboteur, what the script does."""
+    with redirect_stderr(StringIO()) as told:
+        assert again(Path(row["folder"])) == 1
+    return told.getvalue()
+
+
+@pytest.mark.parametrize("way", ["crash", "compiler"])
+def test_a_schedule_that_fails_its_check_is_not_built_in(stages, tmp_path, monkeypatch, way):
+    saboteur.template(monkeypatch, way, schedules=True)
+    warnings = stages(Build)
+    tasks = document(tmp_path, "build")
+    assert {task["engine"] for task in tasks} == {"default"}
+    assert all(task["checked"] for task in tasks)
+    assert len(warnings) == len(tasks)
+    for task in tasks:
+        (row,) = task["failures"]
+        assert (row["doing"], row["engine"], row["how"]) == ("checking", "static", KILLED)
+    verify(stages)
+
+
+@pytest.fixture
+def elsewhere(monkeypatch):
+    """Build for another machine, as far as anybody knows: nothing can be checked."""
+
+    def refuse(target):
+        raise TargetError("built for another one")
+
+    monkeypatch.setattr(machine, "check", refuse)
+
+
+def test_a_schedule_that_crashes_the_compiler_is_found_and_the_next_one_built(
+    stages, tmp_path, monkeypatch, elsewhere
+):
+    saboteur.template(monkeypatch, "compiler", schedules=True)
+    warnings = stages(Build)
+    tasks = document(tmp_path, "build")
+    assert {task["engine"] for task in tasks} == {"default"}
+    for task in tasks:
+        (row,) = task["failures"]
+        assert (row["doing"], row["engine"], row["how"]) == ("compiling", "static", KILLED)
+        assert task["reason"] == "static on direct failed"
+        assert task["rejected"] == []
+        assert (Path(row["folder"]) / "scheduled.json").exists()
+    assert "LLVM ERROR: Cannot select" in (Path(row["folder"]) / "record.json").read_text()
+    shown = subprocess.run(
+        [sys.executable, Path(row["folder"]) / "reproduce.py"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert shown.returncode == 1
+    assert f"{tasks[-1]['name']}, compiling static on direct: {KILLED}\n" in shown.stderr
+    first = (
+        f"task {tasks[0]['name']}: compiling static on direct failed twice: {KILLED}; it was put"
+    )
+    assert warnings[0].startswith(first)
+    monkeypatch.undo()
+    verify(stages)
+
+
+@pytest.mark.parametrize("way", [pytest.param("hang", marks=pytest.mark.slow), "memory"])
+def test_a_schedule_that_is_too_much_for_the_compiler_is_found(
+    stages, tmp_path, monkeypatch, elsewhere, way
+):
+    """What is too much is any schedule that is marked by the call it makes."""
+    monkeypatch.setattr(contained, "SECONDS", 4.0 if way == "hang" else 60.0)
+    saboteur.template(monkeypatch, "crash", schedules=True)
+    alone, whole = measure.compiled, compiler.build
+
+    def choke(modules):
+        if any("abort" in module.script() for module in modules):
+            saboteur.WAYS[way]()
+
+    def compiled(module, target):
+        choke([module])
+        return alone(module, target)
+
+    def build(lowered, scheduled, target):
+        choke(scheduled.values())
+        return whole(lowered, scheduled, target)
+
+    monkeypatch.setattr(measure, "compiled", compiled)
+    monkeypatch.setattr(compiler, "build", build)
+    stages(Build)
+    tasks = document(tmp_path, "build")
+    assert {task["engine"] for task in tasks} == {"default"}
+    hows = {row["how"] for task in tasks for row in task["failures"]}
+    assert hows == {"no answer within 4 s" if way == "hang" else "out of memory"}
+
+
+def test_a_task_that_nothing_compiles_for_is_named_with_its_ops(stages, monkeypatch, elsewhere):
+    """As where a fault of the compiler has nothing to do with the schedule."""
+    monkeypatch.setattr(measure, "compiled", lambda *_: os.abort())
+    monkeypatch.setattr(compiler, "build", lambda *_: os.abort())
+    with pytest.raises(StageError) as error:
+        stages(Build)
+    assert re.fullmatch(
+        r"task \w+ \(matmul, add, \S+\): nothing is left to build it with; at the end its plain"
+        rf" loops failed: {KILLED}; python \S+/failed/\w+/reproduce\.py shows it",
+        str(error.value),
+    )
+
+
+def test_what_no_task_is_to_blame_for_ends_the_run(stages, tmp_path, monkeypatch, elsewhere):
+    monkeypatch.setattr(compiler, "export", lambda *_: os.abort())
+    with pytest.raises(StageError, match=rf"though each task alone compiles: {KILLED}"):
+        stages(Build)
+    assert not (tmp_path / "records" / "failed").exists()
+
+
+def test_what_crashes_once_is_compiled_again(stages, tmp_path, monkeypatch, elsewhere):
+    export = compiler.export
+
+    def crash_once(*args):
+        with suppress(FileExistsError):
+            (tmp_path / "crashed").mkdir()
+            os.abort()
+        export(*args)
+
+    monkeypatch.setattr(compiler, "export", crash_once)
+    assert stages(Build) == []
+    assert {task["engine"] for task in document(tmp_path, "build")} == {"static"}
+
+
+def test_a_refusal_is_no_failure(stages, monkeypatch):
+    def refuse(*_):
+        raise SetupError("compiling for CUDA takes nvcc")
+
+    monkeypatch.setattr(compiler, "build", refuse)
+    with pytest.raises(SetupError, match="compiling for CUDA takes nvcc"):
+        stages(Build)
+
+
+@pytest.mark.parametrize("stage", [Tune, Build])
+def test_a_failure_ends_the_run_where_that_is_asked_for(stages, monkeypatch, stage):
+    saboteur.template(monkeypatch, "crash")
+    with pytest.raises(StageError) as error:
+        stages(stage, settings=(*SETTINGS, "tasks.on_task_failure=fail"))
+    assert re.fullmatch(
+        r"task \w+: planning static on direct failed twice: killed by SIGSEGV;"
+        r" python \S+/failed/\w+/reproduce\.py shows it;"
+        r" tasks\.on_task_failure: fallback goes on without it",
+        str(error.value),
+    )
+    assert error.value.exit_code == 4
