@@ -13,7 +13,7 @@ from autopipe.errors import TargetError
 from autopipe.pipeline.events import Event, Warn
 from autopipe.pipeline.stage import Context, Facet
 from autopipe.schedules import templates
-from autopipe.stages.build import Build
+from autopipe.stages.build import Build, _summary
 from tests.schedules import wrong_template
 
 FILE = Path(__file__).parents[2] / "pipelines" / "use-cases" / "fallback-values.yaml"
@@ -84,3 +84,8 @@ def test_nothing_is_checked_for_another_machine(build, monkeypatch):
     assert not any(task["checked"] for task in tasks)
     assert {task["unchecked"] for task in tasks} == {"built for aarch64, this machine is x86_64"}
     assert f"{len(tasks)} not checked" in summary
+
+
+def test_almost_all_is_not_told_as_all():
+    assert "; 99% of the kept work measured" in _summary([], 0.9996)
+    assert "; 100% of the kept work measured" in _summary([], 1.0)
