@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from pydantic import TypeAdapter
 
@@ -23,7 +23,9 @@ from autopipe.pipeline.stage import Artifact, Kind
 from autopipe.pipeline.store import Store, default_root, open_store
 from autopipe.publish import publish
 from autopipe.stages import stages_of
-from autopipe.task import Task
+
+if TYPE_CHECKING:
+    from autopipe.task import Task
 
 OUTPUT: Final = Path("dist")
 """Where packages go, unless the user says otherwise."""
@@ -108,7 +110,7 @@ def tasks(
     overrides: Sequence[str] = (),
     store: Path | None = None,
     emit: Callable[[Event], None] = lambda _: None,
-) -> tuple[Task, ...]:
+) -> "tuple[Task, ...]":
     """Run a pipeline file up to its tasks and return them all, dropped ones too."""
     with opened(file, overrides, store, "tasks", ()) as flow:
         return extract(flow, emit)[0]
@@ -128,12 +130,28 @@ def init(model: Path, output: Path) -> None:
         raise ConfigError(f"{output}: {error.strerror}") from error
 
 
-def extract(flow: Flow, emit: Callable[[Event], None]) -> tuple[tuple[Task, ...], Path]:
-    """Run an opened flow up to its tasks; return them, and the folder of their artifact."""
-    artifacts = Executor(flow.store, flow.host, flow.isolate, emit).run(flow.plan)
+def extract(flow: Flow, emit: Callable[[Event], None]) -> "tuple[tuple[Task, ...], Path]":
+    """Run an opened flow up to its tasks; return them, and the folder of their artifact.
+
+    Patterns that match no task are told each time, whether or not the stage was cached.
+    """
+    from autopipe.filters.unmatched import idle_rules, unmatched
+    from autopipe.task import Task
+
+    told: set[str] = set()
+
+    def note(event: Event) -> None:
+        told.update([event.message] if isinstance(event, Warn) else ())
+        emit(event)
+
+    artifacts = Executor(flow.store, flow.host, flow.isolate, note).run(flow.plan)
     folder = artifacts["tasks"].path
-    text = (folder / "tasks.json").read_bytes()
-    return TypeAdapter(tuple[Task, ...]).validate_json(text), folder
+    found = TypeAdapter(tuple[Task, ...]).validate_json((folder / "tasks.json").read_bytes())
+    vain = (*unmatched(found, flow.pipeline.tasks), *idle_rules(found, flow.pipeline.schedules))
+    for text in vain:
+        if text not in told:
+            emit(Warn(stage="tasks", message=text))
+    return found, folder
 
 
 @contextmanager

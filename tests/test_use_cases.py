@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from autopipe import flow
+from autopipe.pipeline.events import Warn
 
 FOLDER = Path(__file__).parents[1] / "pipelines" / "use-cases"
 BUILT = {
@@ -69,3 +70,25 @@ def test_tasks_are_extracted_the_simple_ones_too(store):
     assert all(task.dropped is None for task in tasks)
     assert sum(task.share for task in tasks) == pytest.approx(1.0)
     assert any("out_dtype" in op.attributes for task in tasks for op in task.info.ops)
+
+
+def warned(call, name, *overrides, **options):
+    events = []
+    call(FOLDER / f"{name}.yaml", overrides=overrides, emit=events.append, **options)
+    return [event.message for event in events if isinstance(event, Warn)]
+
+
+def test_what_matches_no_task_is_told_though_the_tasks_are_cached(store):
+    overrides = [
+        'tasks.exclude=["nn.conv2d"]',
+        "schedules.rules=[{match: {op: sofmax}, engines: []}, {engines: [ansor]}]",
+    ]
+    first, again = (warned(flow.tasks, "extract-tasks", *overrides, store=store) for _ in range(2))
+    assert first == again
+    assert [text.split(":")[0] for text in again] == ["tasks.exclude.0", "schedules.rules.0"]
+
+
+def test_an_implementation_that_no_task_has_is_told(store):
+    rule = "schedules.rules=[{implementations: [winograd4], engines: []}]"
+    told = warned(flow.run, "fallback-values", rule, store=store, until="build")
+    assert "for it has no winograd4 (schedules.rules.0)" in told[0]

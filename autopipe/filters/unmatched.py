@@ -18,6 +18,14 @@ def unmatched(tasks: Sequence[Task], section: config.Tasks) -> Iterator[str]:
                 yield f"tasks.{field}.{position}: {pattern} matches no task{_meant(pattern, tasks)}"
 
 
+def idle_rules(tasks: Sequence[Task], section: config.Schedules) -> Iterator[str]:
+    """Yield a sentence for each rule of `schedules` that is for no task, whatever its share."""
+    for position, rule in enumerate(section.rules):
+        pattern = rule.match
+        if not any(matches(pattern, task, 1.0) for task in tasks):
+            yield f"schedules.rules.{position}: {pattern} matches no task{_meant(pattern, tasks)}"
+
+
 def _meant(pattern: Match, tasks: Sequence[Task]) -> str:
     names = sorted({name for task in tasks for name in task.info.names})
     found = [name for name in names if fnmatchcase(name, pattern.op)]

@@ -60,6 +60,7 @@ class Tuner:
         """Tune, and return why it ended."""
         standings = [work.standing for work in self.works]
         works = {work.standing.task.index: work for work in self.works}
+        aside = sum(standing.stopped is not None for standing in standings)
         for standing in standings:  # a resumed run may have left little to do
             standing.stopped = standing.stopped or self.spending.verdict(standing)
         while any(standing.stopped is None for standing in standings):
@@ -76,7 +77,8 @@ class Tuner:
             self._step(work, arm)
             standing.history.append(standing.best)
             standing.stopped = standing.stopped or self.spending.verdict(standing)
-        return "no task has anything left to try"
+        judged = f"; {aside} of {len(standings)} are not worth a search (tasks.judge)"
+        return f"no task has anything left to try{judged if aside else ''}"
 
     def _step(self, work: Work, arm: int) -> None:
         """Have one batch of a contender proposed, measured, written down and learned."""

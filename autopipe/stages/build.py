@@ -5,6 +5,7 @@ import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from fnmatch import fnmatchcase
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
@@ -15,13 +16,13 @@ from autopipe.errors import GateError
 from autopipe.libraries import versions
 from autopipe.pipeline.events import Warn
 from autopipe.pipeline.stage import Context, Facet, Kind, Need, Stage
-from autopipe.task import Task
 
 if TYPE_CHECKING:
     import tvm
 
     from autopipe.schedules.choice import Choice, Choices
     from autopipe.schedules.failures import Failures
+    from autopipe.task import Task
 
 
 class Build(Stage, frozen=True):
@@ -74,6 +75,7 @@ class Build(Stage, frozen=True):
         from autopipe.schedules.compiling import compile_model
         from autopipe.schedules.conditions import Conditions
         from autopipe.schedules.failures import Failures
+        from autopipe.task import Task
 
         extensions.check()
         conditions = Conditions.of(ctx.facts[Facet.TARGET], fast_algorithms=self.fast_algorithms)
@@ -103,7 +105,7 @@ class Build(Stage, frozen=True):
 
     @contextmanager
     def _choices(
-        self, ctx: Context, tasks: Sequence[Task], failures: "Failures"
+        self, ctx: Context, tasks: "Sequence[Task]", failures: "Failures"
     ) -> "Iterator[Choices]":
         from autopipe.compiler import module_io
         from autopipe.compiler.op_info import described
@@ -131,14 +133,21 @@ class Build(Stage, frozen=True):
             yield Choices(asked, policy, maker, Inspector.of(ctx, failures))
 
     def _tell(self, ctx: Context, choices: "Choices") -> None:
-        """Warn of records that went unused."""
+        """Warn of records that went unused, and of rules that could not be kept."""
         for each, choice in zip(choices.asked, choices.chosen, strict=True):
             if each.record and choice.seconds is None:
                 ctx.emit(Warn(stage=self.name, message=f"{each.task.name}: {choice.reason}"))
+            wanted = () if choice.rule is None else self.rules[choice.rule].implementations
+            if wanted and not any(fnmatchcase(choice.implementation, glob) for glob in wanted):
+                text = (
+                    f"{each.task.name}: built with {choice.engine} on {choice.implementation}, for "
+                    f"it has no {' or '.join(wanted)} (schedules.rules.{choice.rule})"
+                )
+                ctx.emit(Warn(stage=self.name, message=text))
 
     @staticmethod
     def _rows(
-        ctx: Context, tasks: Iterable[Task], choices: Iterable["Choice"], failures: "Failures"
+        ctx: Context, tasks: "Iterable[Task]", choices: Iterable["Choice"], failures: "Failures"
     ) -> list[dict[str, object]]:
         """Say of each task how it was scheduled, and who else was measured for it or failed."""
         tuned = _tuned(ctx.inputs.get("tune"))
@@ -206,7 +215,7 @@ def _tuned(tuned: Path | None) -> dict[str, Mapping[str, Any]]:
     return {task["workload"]: task for task in _read(tuned / "tuning.json")["tasks"]}
 
 
-def _tuned_share(tasks: Iterable[Task], choices: Iterable["Choice"]) -> float:
+def _tuned_share(tasks: "Iterable[Task]", choices: Iterable["Choice"]) -> float:
     pairs = zip(tasks, choices, strict=True)
     kept = [(task.flops * task.calls, choice) for task, choice in pairs if not task.dropped]
     total = sum(work for work, _ in kept)
@@ -214,7 +223,7 @@ def _tuned_share(tasks: Iterable[Task], choices: Iterable["Choice"]) -> float:
     return tuned / total if total else 0.0
 
 
-def _row(task: Task, choice: "Choice") -> dict[str, object]:
+def _row(task: "Task", choice: "Choice") -> dict[str, object]:
     return {
         "name": task.name,
         "workload": task.workload,

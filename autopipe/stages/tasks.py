@@ -5,8 +5,6 @@ from typing import ClassVar, Final, Self
 
 from autopipe import config
 from autopipe.errors import ConfigError
-from autopipe.filters import apply_filters, nothing_left
-from autopipe.filters.unmatched import unmatched
 from autopipe.pipeline.events import Warn
 from autopipe.pipeline.stage import Context, Facet, Kind, Need, Stage
 
@@ -39,6 +37,8 @@ class Tasks(Stage, frozen=True):
         """
         from autopipe.compiler import module_io
         from autopipe.compiler.tasks import extract_tasks
+        from autopipe.filters import apply_filters, nothing_left
+        from autopipe.filters.unmatched import unmatched
         from autopipe.schedules.conditions import Conditions
         from autopipe.schedules.roofline import with_shares
 

@@ -176,6 +176,15 @@ def test_a_contender_that_fails_is_left_out(journal):
     assert each.standing.stopped is None
 
 
+def test_it_is_said_how_many_tasks_were_not_worth_a_search(journal):
+    tasks = works(3)
+    for each in tasks[:2]:
+        each.standing.stopped = "0.050% of the measured time < 0.100%"
+    ended = tuner(journal, tasks, {"trials": 99}, searcher=Proposals(limits={20: 4})).run()
+    assert ended.endswith("left to try; 2 of 3 are not worth a search (tasks.judge)")
+    assert [each.standing.trials for each in tasks] == [0, 0, 4]
+
+
 def test_no_time_left_ends_it_within_a_batch(journal, monkeypatch):
     tasks = works(1)
     clock = iter([0.0] * 6 + [99.0] * 100)
