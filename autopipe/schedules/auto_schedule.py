@@ -5,14 +5,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import tvm
 from pydantic import JsonValue, ValidationError
 
 from autopipe.compiler.module_io import load_module, prim_funcs, save_module
 from autopipe.compiler.op_info import described
-from autopipe.config import Target, Tuning
+from autopipe.config import Frozen, Target, Tuning
 from autopipe.config.schedules import Rule
 from autopipe.errors import ConfigError, ModelError
 from autopipe.op_info import OpInfo
@@ -23,6 +23,8 @@ from autopipe.pipeline.stage import Facet
 from autopipe.pipeline.store import Store, open_store
 
 _ALONE: Final = "autopipe.schedules.alone:answer"
+_Section = TypeVar("_Section", bound=Frozen)
+
 _EXAMINE: Final = "autopipe.compiler.stack:examine"
 _MICROSECOND: Final = 1e-6
 _FACETS: Final = (Facet.TVM, Facet.TARGET, Facet.DEVICE)
@@ -110,15 +112,15 @@ def auto_schedule(  # noqa: PLR0913 - one for each way in which a search may be 
     and StoreError.
     """
     loops = _single(module)
-    try:
-        if info is not None:
-            loops = described(loops, OpInfo.model_validate(info))
-        goal = Target.model_validate(target or {})
-        budget = {"trials": trials, "time": seconds}
-        tuning = Tuning.model_validate({"budget": budget, "seed": seed})
-        rule = Rule.model_validate({"engines": tuple(engines)})
-    except ValidationError as error:
-        raise ConfigError(_told(error)) from None
+    if info is not None:
+        loops = described(loops, _valid(OpInfo, info, info="info"))
+    goal = _valid(Target, target or {}, target="target")
+    tuning = _valid(
+        Tuning, {"budget": {"trials": trials, "time": seconds}, "seed": seed},
+        trials="budget.trials", seconds="budget.time",
+    )  # fmt: skip
+    names = (engines,) if isinstance(engines, str) else tuple(engines)
+    rule = _valid(Rule, {"engines": names})
     request: dict[str, object] = {
         "tuning": tuning.model_dump_json(),
         "rule": rule.model_dump_json(),
@@ -176,11 +178,20 @@ def _stack(zygote: Zygote, log: Path) -> Mapping[str, str]:
     return dict(found)
 
 
-def _told(error: ValidationError) -> str:
-    """Return what is wrong with the options, in a line."""
-    return "; ".join(
-        f"{'.'.join(map(str, each['loc']))}: {each['msg'].lower()}" for each in error.errors()
-    )
+def _valid(kind: type[_Section], value: object, **options: str) -> _Section:
+    """Return the section of a pipeline file; `options` are our names of what is wrong in it.
+
+    Raises ConfigError.
+    """
+    try:
+        return kind.model_validate(value)
+    except ValidationError as error:
+        ours = {field: name for name, field in options.items()}
+        told = []
+        for each in error.errors():
+            field = ".".join(map(str, each["loc"])) or next(iter(options), "")
+            told.append(f"{ours.get(field, field)}: {each['msg']}")
+        raise ConfigError("; ".join(told)) from None
 
 
 def _time(seconds: float | None) -> str:
