@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from autopipe import flow
-from autopipe.pipeline.events import Warn
+from autopipe.pipeline.events import Event, Warn
 
 FOLDER = Path(__file__).parents[1] / "pipelines" / "use-cases"
 BUILT = {
@@ -73,7 +73,7 @@ def test_tasks_are_extracted_the_simple_ones_too(store):
 
 
 def warned(call, name, *overrides, **options):
-    events = []
+    events: list[Event] = []
     call(FOLDER / f"{name}.yaml", overrides=overrides, emit=events.append, **options)
     return [event.message for event in events if isinstance(event, Warn)]
 
