@@ -15,6 +15,7 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 from autopipe.compiler.hidden import hide, show
 from autopipe.compiler.legalize import legalize, unlowered
 from autopipe.compiler.rewrite import rewrite_main
+from autopipe.errors import ModelError
 
 ONE_LAYOUT = {
     "relax.nn.conv1d_transpose": ("NCW", "IOW"),
@@ -48,7 +49,7 @@ def convert_layout(
         converted = rewrite_main(_Materialize(converted, ONE_LAYOUT), converted)
         stuck = unlowered(legalize(converted))
         reason = f"there is no compute for {', '.join(stuck)} in the new layout"
-    except (RuntimeError, LookupError, TypeError, ValueError) as error:
+    except (ModelError, RuntimeError, LookupError, TypeError, ValueError) as error:
         stuck = ["?"]
         reason = str(error).strip().splitlines()[-1]
     if not stuck:

@@ -62,27 +62,37 @@ class Parts:
 
 @mutator
 class _NameBindings(PyExprMutator):
-    """Give each binding of `main` a name of its own, so that ops can be found again by it."""
+    """Give each variable of `main` a name of its own, so that ops can be found again by it."""
 
     def __init__(self, module: tvm.IRModule) -> None:
         super().__init__(module)
         self.ops: dict[str, relax.Expr] = {}
-        self._taken = {param.name for param in module["main"].params}
+        self._taken: set[str] = set()
+
+    def visit_var_def_(self, var: relax.Var) -> relax.Var:
+        name = self._free(var.name)
+        self._taken.add(name)
+        renamed = var if name == var.name else relax.Var(name, var.ty)
+        self.set_var_remap(var, renamed)
+        return renamed
 
     def visit_var_binding_(self, binding: relax.VarBinding) -> None:
         value = self.visit_expr(binding.value)
-        name = f"op{len(self.ops)}"
-        while name in self._taken:
-            name += "_"
+        name = self._free(f"op{len(self.ops)}")
         self.ops[name] = value
         kind = relax.DataflowVar if isinstance(binding.var, relax.DataflowVar) else relax.Var
         renamed = kind(name, binding.var.ty)
         self.builder_.emit_normalized(relax.VarBinding(renamed, value))
         self.set_var_remap(binding.var, renamed)
 
+    def _free(self, name: str) -> str:
+        while name in self._taken:
+            name += "_"
+        return name
+
 
 def name_ops(module: tvm.IRModule) -> tuple[tvm.IRModule, Mapping[str, relax.Expr]]:
-    """Return the module with uniquely named bindings in `main`, and what each name is bound to."""
+    """Return the module with unique names in `main`, and what each binding's name is bound to."""
     naming = _NameBindings(module)
     return rewrite_main(naming, module), naming.ops
 

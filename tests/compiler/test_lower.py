@@ -3,6 +3,7 @@ from tvm import relax
 
 from autopipe.compiler import module_io, op_info, passes, tasks
 from autopipe.errors import ModelError
+from autopipe.op_info import Parameter, Result
 from tests.compiler import graphs
 
 
@@ -64,3 +65,35 @@ def test_an_op_whose_code_in_tvm_is_broken_is_a_model_error():
         builder.emit_func_output(out)
     with pytest.raises(ModelError, match="TVM can not compute an op as this model uses it: Attr"):
         passes.lower(builder.get(), graphs.TARGET)
+
+
+def test_parameters_of_one_name_are_told_apart():
+    """Work that is lifted out of two places leaves two weights of the same name."""
+    shapes = [(4, 8), (8,), (8,)]
+    x, *both = (relax.Var("lv", relax.TensorType(shape, "float32")) for shape in shapes)
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x, *both]):
+        with builder.dataflow():
+            y = builder.emit(relax.op.add(x, both[0]))
+            out = builder.emit_output(relax.op.multiply(y, both[1]))
+        builder.emit_func_output(out)
+    (info,) = infos(passes.lower(builder.get(), graphs.TARGET))
+    assert info.ops[0].arguments == (Parameter(parameter=0), Parameter(parameter=1))
+    assert info.ops[1].arguments == (Result(op=0), Parameter(parameter=2))
+
+
+def test_a_layout_that_an_op_behind_has_no_code_for_is_kept_from_it():
+    x = relax.Var("x", relax.TensorType((1, 4, 7, 8), "float32"))
+    weight = relax.Var("w", relax.TensorType((4, 4, 1, 1), "float32"))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x, weight]):
+        with builder.dataflow():
+            y = builder.emit(relax.op.nn.conv2d(x, weight))
+            out = builder.emit_output(relax.op.image.resize2d(y, (4, 6), layout="NCHW"))
+        builder.emit_func_output(out)
+    told = []
+    layout = {"conv2d": ["HWNC", "HWIO"]}
+    optimized = passes.optimize(builder.get(), 1, layout, graphs.TARGET, told.append)
+    assert "HWNC layout is not supported" in told[0]
+    ops = {op.name for i in infos(passes.lower(optimized.module, graphs.TARGET)) for op in i.ops}
+    assert {"nn.conv2d", "image.resize2d"} <= ops
