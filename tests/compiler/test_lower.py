@@ -91,7 +91,7 @@ def test_a_layout_that_an_op_behind_has_no_code_for_is_kept_from_it():
             y = builder.emit(relax.op.nn.conv2d(x, weight))
             out = builder.emit_output(relax.op.image.resize2d(y, (4, 6), layout="NCHW"))
         builder.emit_func_output(out)
-    told = []
+    told: list[str] = []
     layout = {"conv2d": ["HWNC", "HWIO"]}
     optimized = passes.optimize(builder.get(), 1, layout, graphs.TARGET, told.append)
     assert "HWNC layout is not supported" in told[0]
