@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
 
-from pydantic import TypeAdapter
-
 from autopipe.config import Pipeline
 from autopipe.config.load import load
 from autopipe.errors import ConfigError, SetupError
@@ -136,7 +134,7 @@ def extract(flow: Flow, emit: Callable[[Event], None]) -> "tuple[tuple[Task, ...
     Patterns that match no task are told each time, whether or not the stage was cached.
     """
     from autopipe.filters.unmatched import idle_rules, unmatched
-    from autopipe.task import Task
+    from autopipe.task import read_tasks
 
     told: set[str] = set()
 
@@ -146,7 +144,7 @@ def extract(flow: Flow, emit: Callable[[Event], None]) -> "tuple[tuple[Task, ...
 
     artifacts = Executor(flow.store, flow.host, flow.isolate, note).run(flow.plan)
     folder = artifacts["tasks"].path
-    found = TypeAdapter(tuple[Task, ...]).validate_json((folder / "tasks.json").read_bytes())
+    found = read_tasks(folder)
     vain = (*unmatched(found, flow.pipeline.tasks), *idle_rules(found, flow.pipeline.schedules))
     for text in vain:
         if text not in told:

@@ -1,5 +1,9 @@
 """A tuning task as a plain value: what filters, the policy, tuning and reports know of it."""
 
+from pathlib import Path
+
+from pydantic import TypeAdapter
+
 from autopipe.config.frozen import Frozen
 from autopipe.op_info import OpInfo
 from autopipe.tensor import Tensor
@@ -50,3 +54,8 @@ class Task(Frozen, frozen=True):
         elementwise functions, broadcasts, layout transforms, slices, reshapes and gathers.
         """
         return not self.reductions and not self.opaque
+
+
+def read_tasks(folder: Path) -> tuple[Task, ...]:
+    """Return the tasks in an artifact of stage `tasks`."""
+    return TypeAdapter(tuple[Task, ...]).validate_json((folder / "tasks.json").read_bytes())

@@ -12,6 +12,7 @@ import tvm
 from tvm import relax
 
 from autopipe.compiler.calls import bindings, callee
+from autopipe.compiler.literals import known_shape
 from autopipe.op_info import KINDS
 
 _BROADCAST, _INJECTIVE, _PRODUCT = map(
@@ -51,7 +52,5 @@ def _pattern(module: tvm.IRModule, call: relax.Call) -> int:
 
 def _elements(value: relax.Expr) -> int:
     """Return how many elements a tensor has; 0 where that is not known."""
-    shape = value.ty.shape if isinstance(value.ty, relax.TensorType) else None
-    if shape is None or not all(isinstance(extent, tvm.tirx.IntImm) for extent in shape):
-        return 0
-    return math.prod(int(extent) for extent in shape)
+    shape = known_shape(value)
+    return 0 if shape is None else math.prod(shape)

@@ -1,6 +1,7 @@
 """What is part of Relax code as plain values: attributes, shapes, small constants."""
 
 import math
+from collections.abc import Iterable
 from typing import Any, Final
 
 import tvm
@@ -51,8 +52,24 @@ def tensors(kind: Any) -> tuple[Tensor, ...]:  # noqa: ANN401 - TVM's types shar
         return ()
     known = isinstance(kind.shape, relax.ShapeExpr)
     extents = kind.shape.values if known else [None] * int(kind.ndim)
-    shape = tuple(int(e) if isinstance(e, tvm.tirx.IntImm) else -1 for e in extents)
+    shape = sizes(extents)
     return (Tensor(shape=shape, dtype=str(kind.dtype)),)
+
+
+def known_shape(value: relax.Expr) -> tuple[int, ...] | None:
+    """Return the sizes of a tensor, or None where one is not known or it is no tensor."""
+    found = tensors(value.ty) if isinstance(value.ty, relax.TensorType) else ()
+    return found[0].shape if found and -1 not in found[0].shape else None
+
+
+def buffer_tensor(buffer: tvm.tirx.Buffer) -> Tensor:
+    """Return the tensor that a buffer holds."""
+    return Tensor(shape=sizes(buffer.shape), dtype=str(buffer.dtype))
+
+
+def sizes(extents: Iterable[Any]) -> tuple[int, ...]:
+    """Return extents as numbers, -1 for each that is symbolic."""
+    return tuple(int(e) if isinstance(e, tvm.tirx.IntImm) else -1 for e in extents)
 
 
 def plain(value: Any) -> Any:  # noqa: ANN401 - whatever an attribute holds, as JSON

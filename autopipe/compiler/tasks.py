@@ -16,6 +16,7 @@ from tvm.s_tir.analysis import estimate_tir_flops
 from tvm.tirx import BufferStore, For
 
 from autopipe.compiler.calls import callees
+from autopipe.compiler.literals import buffer_tensor
 from autopipe.compiler.module_io import prim_funcs
 from autopipe.compiler.op_info import carried
 from autopipe.op_info import ATTRIBUTE, OpInfo
@@ -86,7 +87,7 @@ def task_of(index: int, found: Workload, names: Sequence[str], info: OpInfo) -> 
     blocks = _sblocks(found.module)
     params = found.module["main"].params
     arguments = [p for p in params if isinstance(p.ty, tvm.tirx.BufferType)]
-    tensors = list(map(_tensor, arguments))
+    tensors = list(map(buffer_tensor, arguments))
     first = len(tensors) - (len(info.results) or _written(found.module["main"], arguments))
     return Task(
         index=index,
@@ -115,15 +116,8 @@ def _written(function: tvm.tirx.PrimFunc, arguments: Sequence[tvm.tirx.Buffer]) 
     return len(arguments) - 1 - read[-1] or 1 if read else len(arguments)
 
 
-def _tensor(buffer: tvm.tirx.Buffer) -> Tensor:
-    shape = tuple(int(d) if isinstance(d, tvm.tirx.IntImm) else -1 for d in buffer.shape)
-    return Tensor(shape=shape, dtype=str(buffer.dtype))
-
-
 def _bytes(tensor: Tensor) -> int:
-    count = 1
-    for extent in tensor.shape:
-        count *= max(extent, 0)
+    count = math.prod(max(extent, 0) for extent in tensor.shape)
     return count * max(1, int(tvm.runtime.DataType(tensor.dtype).bits) // 8)
 
 

@@ -15,6 +15,7 @@ from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from autopipe.compiler.layout import ONE_LAYOUT
+from autopipe.compiler.literals import known_shape
 from autopipe.compiler.rewrite import rewrite_main
 
 _PLAIN = {
@@ -141,7 +142,4 @@ def _axes(call: relax.Call) -> list[_Axis] | None:
 
 def _shape(expr: relax.Expr) -> list[int]:
     """Return the extents of a tensor; [] where one is not known."""
-    shape = expr.ty.shape if isinstance(expr.ty, relax.TensorType) else None
-    extents = list(shape) if shape is not None else []
-    known = all(isinstance(extent, tvm.tirx.IntImm) for extent in extents)
-    return [int(extent) for extent in extents] if known else []
+    return list(known_shape(expr) or ())

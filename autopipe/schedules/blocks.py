@@ -5,6 +5,8 @@ from typing import Final
 import tvm
 from tvm.s_tir import SBlock
 
+from autopipe.compiler.literals import sizes
+
 SPATIAL: Final = tvm.tirx.IterVar.DataPar
 """The kind of an axis along which iterations do not depend on each other."""
 
@@ -14,7 +16,7 @@ _OPERANDS: Final = 2
 def extents_of(block: SBlock, *, spatial: bool = True) -> tuple[int, ...]:
     """Return the extents of a block's spatial axes, or of the others; -1 where not constant."""
     chosen = (a.dom.extent for a in block.iter_vars if (a.iter_type == SPATIAL) == spatial)
-    return tuple(int(e) if isinstance(e, tvm.tirx.IntImm) else -1 for e in chosen)
+    return sizes(chosen)
 
 
 def is_spatial(block: SBlock) -> bool:

@@ -45,11 +45,16 @@ def falls(
     `plans` makes those of a fallback. `allowed` tells whether an engine may schedule an
     implementation; if that leaves nothing, all are allowed.
     """
-    found = [Fallback(name, planned) for name in chain for planned in plans(name)]
-    fit = [
-        each for each in found if each.planned and allowed(each.engine, each.planned.implementation)
-    ]
-    yield from fit or found
+    others: list[Fallback] = []
+    fit = False
+    for name in chain:
+        for planned in plans(name):
+            if allowed(name, planned.implementation):
+                fit = True
+                yield Fallback(name, planned)
+            else:
+                others.append(Fallback(name, planned))
+    yield from () if fit else others
     yield Fallback(UNSCHEDULED, None)
 
 

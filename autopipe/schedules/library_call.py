@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import ceil
+from math import ceil, prod
 from typing import Any, Final
 
 import tvm
@@ -49,9 +49,7 @@ def _cblas(name: str, gemm: Gemm, interface: CBlas, part: _Part) -> tvm.tirx.Stm
         ceil(gemm.n / part.columns), 0, gemm.column.b * part.columns, gemm.column.c * part.columns
     )
     loops = [*gemm.loops, row, column]
-    jobs = 1
-    for loop in loops:
-        jobs *= loop.extent
+    jobs = prod(loop.extent for loop in loops)
     with IRBuilder() as builder, T.sblock(name):
         T.reads(whole(gemm.a.buffer), whole(gemm.b.buffer))
         T.writes(whole(gemm.c.buffer))
@@ -105,9 +103,7 @@ def _view(matrix: Matrix, shape: tuple[int, int]) -> Expr:
 
 def _divided(gemm: Gemm, cores: int) -> _Part:
     """Divide the products among threads, along what is longer, so that less is packed twice."""
-    jobs = 1
-    for loop in gemm.loops:
-        jobs *= loop.extent
+    jobs = prod(loop.extent for loop in gemm.loops)
     if jobs % cores == 0 or jobs >= _ENOUGH * cores:
         return _Part(gemm.m, gemm.n)
     longer = max(gemm.m, gemm.n)

@@ -38,7 +38,7 @@ from autopipe.schedules.starts import measure, measure_starts, shares
 from autopipe.schedules.tuner import Tuner, batch_size
 from autopipe.schedules.winners import confirm
 from autopipe.schedules.work import Spending, Work
-from autopipe.task import Task
+from autopipe.task import Task, read_tasks
 
 _NEEDED: Final = ("xgboost-cpu", "psutil", "cloudpickle")
 """Packages that TVM imports while it tunes, and does not ask for when it is installed."""
@@ -176,8 +176,7 @@ class _Tuning:
 
 
 def _kept_tasks(folder: Path) -> list[Task]:
-    tasks = json.loads((folder / "tasks.json").read_text(encoding="utf-8"))
-    return [task for task in map(Task.model_validate, tasks) if task.dropped is None]
+    return [task for task in read_tasks(folder) if task.dropped is None]
 
 
 def _workload(folder: Path, task: Task) -> str:

@@ -75,11 +75,11 @@ class Build(Stage, frozen=True):
         from autopipe.schedules.compiling import compile_model
         from autopipe.schedules.conditions import Conditions
         from autopipe.schedules.failures import Failures
-        from autopipe.task import Task
+        from autopipe.task import read_tasks
 
         extensions.check()
         conditions = Conditions.of(ctx.facts[Facet.TARGET], fast_algorithms=self.fast_algorithms)
-        tasks = [Task.model_validate(task) for task in _read(ctx.inputs["tasks"] / "tasks.json")]
+        tasks = read_tasks(ctx.inputs["tasks"])
         failures = Failures.of(ctx, conditions, self.name, self.on_task_failure)
         with self._choices(ctx, tasks, failures) as choices:
             self._gate(_tuned_share(tasks, choices.settle()))

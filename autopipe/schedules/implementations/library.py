@@ -1,14 +1,13 @@
 """An implementation that has a library compute the op it takes, and keeps the loops of the rest."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import tvm
 from tvm.s_tir import SBlock, SBlockRealize, Schedule
 from tvm.tirx import BufferType, SeqStmt
 
 from autopipe.compiler import linking
+from autopipe.compiler.literals import buffer_tensor
 from autopipe.compiler.op_info import carried
 from autopipe.libraries.library import Library
 from autopipe.schedules import gemm
@@ -87,11 +86,7 @@ class LibraryCall:
 def _inputs(function: tvm.tirx.PrimFunc) -> tuple[Tensor, ...]:
     """Return what is known of the tensors that a function takes."""
     buffers = [param for param in function.params if isinstance(param.ty, BufferType)]
-    return tuple(Tensor(shape=_shape(each.shape), dtype=str(each.dtype)) for each in buffers)
-
-
-def _shape(extents: Sequence[Any]) -> tuple[int, ...]:
-    return tuple(int(each) if isinstance(each, tvm.tirx.IntImm) else -1 for each in extents)
+    return tuple(map(buffer_tensor, buffers))
 
 
 def _with(root: SBlock, old: tvm.tirx.Stmt, new: tvm.tirx.Stmt) -> SBlockRealize:
