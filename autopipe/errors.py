@@ -9,8 +9,9 @@
   - StageError     a stage failed while running                     exit 4
   - SetupError     a dependency is missing or does not fit          exit 5
   - StoreError     the store can not be read or written             exit 5
+  - LockError      the lock does not fit, or can not be read        exit 6
 
-Exit 0 is a finished run, 6 is kept for the lock, 130 and 143 are Ctrl-C and SIGTERM.
+Exit 0 is a finished run, 130 and 143 are Ctrl-C and SIGTERM.
 Anything else that escapes is a bug in autopipe: it keeps its traceback and exits 70.
 """
 
@@ -69,3 +70,9 @@ class StoreError(AutopipeError):
     """The store can not be read or written."""
 
     exit_code = 5
+
+
+class LockError(AutopipeError):
+    """The lock is not current, or nobody could have written it so."""
+
+    exit_code = 6

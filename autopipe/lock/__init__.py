@@ -1,0 +1,1 @@
+"""The lock: what decides the bytes of a build, written down and checked in."""

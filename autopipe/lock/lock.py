@@ -1,0 +1,65 @@
+"""What a lock holds: every decision that a build rests on, and what came out."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, StringConstraints
+
+from autopipe.config.frozen import Frozen
+from autopipe.config.model import Digest
+
+Schedule = dict[str, Any] | Annotated[str, StringConstraints(pattern=r"^trace [0-9a-f]{12}$")]
+"""A template with its knobs; or the beginning of the digest of a trace, which is in the records."""
+
+
+def _version(value: object) -> object:
+    if type(value) is not int or value != 1:
+        raise ValueError(f"{value!r} is not a version this autopipe reads; `autopipe migrate` may")
+    return value
+
+
+class LockedTask(Frozen, frozen=True):
+    """A task, and how it was scheduled."""
+
+    name: str
+    """Name of its function."""
+    workload: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]+$")]
+    """Hash of its loops."""
+    ops: tuple[str, ...]
+    """Operators it came from."""
+    calls: Annotated[int, Field(ge=1)]
+    """How often a run of the model calls it."""
+    engine: str
+    """Who proposed the schedule."""
+    implementation: str
+    """What was scheduled."""
+    schedule: Schedule | None
+    """How; null for plain loops and for a fallback."""
+    microseconds: tuple[float, float, float] | None
+    """Least, median and largest measured time of one call; null for a fallback."""
+    trials: Annotated[int, Field(ge=0)]
+    """What finding it took."""
+
+
+class Lock(Frozen, frozen=True):
+    """A lock file, version 1."""
+
+    version: Annotated[Literal[1], BeforeValidator(_version)]
+    """Version of this grammar."""
+    pipeline: str
+    """Name of the pipeline."""
+    configuration: dict[str, Any]
+    """The sections of the pipeline file that decide the bytes, with their defaults."""
+    sources: dict[str, Digest]
+    """Files that the stages read, by stage and name."""
+    target: dict[str, Any]
+    """The resolved target."""
+    versions: dict[str, dict[str, str | None]]
+    """What decides the bytes besides, by facet."""
+    stages: dict[str, int]
+    """Versions of the stages."""
+    records: Digest | None
+    """Digest of the records beside the lock; null where nothing was tuned."""
+    tasks: tuple[LockedTask, ...]
+    """Every task, in the order of the model."""
+    artifacts: dict[str, Digest]
+    """What the build must come to: `lib.so`, `weights.safetensors`, and the package."""
