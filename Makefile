@@ -29,8 +29,9 @@ check: .venv/dev  ## run the linters, the type checker and the tests
 	$(BIN)/lint-imports
 	$(BIN)/pytest
 
-gen: .venv/dev  ## rewrite the JSON schema and the README's table of fields
+gen: .venv/dev  ## rewrite the JSON schema, the README's table of fields, and the pages about faults
 	$(BIN)/python -m autopipe.config.generate
+	$(BIN)/python -m tests.faults
 
 lock:  ## refresh requirements/*.txt; needs uv
 	$(LOCK) --upgrade --extra onnxruntime -o requirements/run.txt pyproject.toml requirements/build.in

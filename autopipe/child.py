@@ -14,6 +14,7 @@ from typing import Any
 
 from autopipe import errors
 from autopipe.errors import AutopipeError, StageError
+from autopipe.pipeline.variables import handed_on
 
 Answer = Mapping[str, Any]
 
@@ -34,7 +35,7 @@ def call(module: str, request: Mapping[str, object], *, timeout: float | None = 
                 input=json.dumps(request).encode(),
                 stdout=subprocess.PIPE,
                 stderr=complaints,
-                env=os.environ | _NO_TELEMETRY,
+                env=handed_on(**_NO_TELEMETRY),
                 timeout=timeout,
                 check=False,
             )

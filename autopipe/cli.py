@@ -3,18 +3,26 @@
 import os
 import sys
 import traceback
+from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import fields
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from autopipe import cli_cache, cli_records, report
-from autopipe.cli_options import File, Json, Set, StoreRoot
+from autopipe import cli_baseline, cli_cache, cli_records, report
+from autopipe.cli_diff import diff
+from autopipe.cli_migrate import migrate
+from autopipe.cli_options import File, Json, LockTimeout, Set, StoreRoot, warnings
+from autopipe.cli_packages import infer, verify
 from autopipe.cli_tasks import tasks
 from autopipe.errors import AutopipeError, ConfigError
-from autopipe.interrupt import Interrupted, exit_code, interruptible
+from autopipe.interrupt import Interrupted, exit_code, interruptible, resume
 from autopipe.terminal import complain, hang_up, show, show_json
+
+if TYPE_CHECKING:
+    from autopipe.locking import Mode
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -23,6 +31,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     help="Compile, tune, verify and package a machine-learning model from one YAML file.",
 )
+app.add_typer(cli_baseline.app, name="baseline")
 app.add_typer(cli_cache.app, name="cache")
 app.add_typer(cli_records.app, name="records")
 
@@ -30,7 +39,27 @@ Force = Annotated[
     list[str] | None, typer.Option("--force", metavar="STAGE", help="Run it even if cached")
 ]
 Until = Annotated[str | None, typer.Option(metavar="STAGE", help="Stop after this stage")]
+Locked = Annotated[
+    bool, typer.Option("--locked", help="Fail with exit code 6 unless the lock is current")
+]
+Frozen = Annotated[
+    bool,
+    typer.Option(
+        "--frozen", help="Build what the lock says: no tuning, no network, nothing written"
+    ),
+]
+Update = Annotated[
+    bool, typer.Option("--update", help="Tune only what the lock does not know; write it anew")
+]
+NoLock = Annotated[bool, typer.Option("--no-lock", help="Neither read nor write the lock")]
+Reproducible = Annotated[
+    bool, typer.Option("--check-reproducible", help="Build it twice again and compare every file")
+]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Only warnings and the path")]
+Reports = Annotated[
+    list[Path] | None,
+    typer.Option("--report", metavar="PATH", help="Write one: .json, .xml (JUnit) or .md; several"),
+]
 
 
 @app.command()
@@ -44,14 +73,31 @@ def run(  # noqa: PLR0913 -- one for each option
     output: Annotated[Path, typer.Option(help="Where the package goes")] = Path("dist"),
     as_json: Json = False,
     quiet: Quiet = False,
+    locked: Locked = False,
+    frozen: Frozen = False,
+    update: Update = False,
+    no_lock: NoLock = False,
+    reproducible: Reproducible = False,
+    reports: Reports = None,
+    lock_timeout: LockTimeout = None,
 ) -> None:
     """Run a pipeline, reusing every result that is still valid."""
     from autopipe import flow
 
-    with report.make(json=as_json, quiet=quiet) as emit:
+    asked = {"locked": locked, "frozen": frozen, "update": update, "off": no_lock}
+
+    with ExitStack() as told:
+        emit = told.enter_context(report.make(json=as_json, quiet=quiet))
+        if reports:
+            from autopipe.flow_report import reporting
+
+            emit = told.enter_context(
+                reporting(emit, reports, file, overrides=overrides or (), store=store, until=until)
+            )
         flow.run(
             file, overrides=overrides or (), store=store, output=output,
-            until=until, force=force or (), emit=emit,
+            until=until, force=force or (), mode=_mode(asked), lock_timeout=lock_timeout,
+            reproducible=reproducible, emit=emit,
         )  # fmt: skip
 
 
@@ -69,7 +115,7 @@ def plan(  # noqa: PLR0913 -- one for each option
     from autopipe import flow
 
     outlooks = flow.plan(
-        file, overrides=overrides or (), store=store, until=until, force=force or ()
+        file, overrides=overrides or (), store=store, until=until, force=force or (), emit=warnings
     )
     if as_json:
         show_json([_fields(outlook) for outlook in outlooks])
@@ -91,7 +137,7 @@ def explain(
     from autopipe.pipeline.canonical import pretty
     from autopipe.pipeline.plan import require
 
-    outlooks = flow.plan(file, overrides=overrides or (), store=store)
+    outlooks = flow.plan(file, overrides=overrides or (), store=store, emit=warnings)
     require([stage], [outlook.stage for outlook in outlooks], "explain")
     outlook = next(outlook for outlook in outlooks if outlook.stage == stage)
     if as_json:
@@ -119,6 +165,10 @@ def validate(files: Annotated[list[Path], typer.Argument(help="Pipeline files")]
 
 
 app.command()(tasks)
+app.command()(verify)
+app.command()(infer)
+app.command()(diff)
+app.command()(migrate)
 
 
 @app.command()
@@ -160,20 +210,6 @@ def init(
 
 
 @app.command()
-def infer(
-    package: Annotated[Path, typer.Argument(help="A package, such as dist/squeezenet.tar")],
-    inputs: Annotated[
-        list[str], typer.Option("--input", metavar="[NAME=]FILE.npy", help="An input array")
-    ],
-    output: Annotated[Path | None, typer.Option(help="Folder to save the outputs in")] = None,
-) -> None:
-    """Run a package once, on arrays in files."""
-    from autopipe.packaging.infer import infer as run_once
-
-    show([run_once(package, inputs, output)])
-
-
-@app.command()
 def version() -> None:
     """Print the versions of autopipe and of what it stands on."""
     from importlib.metadata import version as installed
@@ -191,7 +227,7 @@ def main() -> None:
         code = error.code if isinstance(error.code, int) else 1
     except Interrupted as error:
         code = error.exit_code
-        complain(str(error))
+        complain(f"{error}; {resume(sys.argv[1:])}")
     except AutopipeError as error:
         code = error.exit_code
         if os.environ.get("AUTOPIPE_DEBUG"):
@@ -202,6 +238,16 @@ def main() -> None:
         complain(f"{traceback.format_exc()}\nerror: this is a bug in autopipe")
     hang_up()
     sys.exit(code)
+
+
+def _mode(asked: Mapping[str, bool]) -> "Mode":
+    """Return how the lock is treated, of options that exclude each other. Raises ConfigError."""
+    from autopipe.locking import Mode
+
+    chosen = [name for name, given in asked.items() if given]
+    if len(chosen) > 1:
+        raise ConfigError("give one of --locked, --frozen, --update and --no-lock")
+    return Mode(chosen[0]) if chosen else Mode.AUTO
 
 
 def _fields(value: Any) -> dict[str, object]:  # noqa: ANN401 -- any dataclass

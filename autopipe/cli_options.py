@@ -5,7 +5,9 @@ from typing import Annotated
 
 import typer
 
+from autopipe.errors import ConfigError
 from autopipe.pipeline.events import Event, Warn
+from autopipe.pipeline.locks import Patience
 from autopipe.terminal import complain
 
 File = Annotated[Path, typer.Argument(help="A pipeline file, such as pipelines/squeezenet.yaml")]
@@ -15,7 +17,41 @@ Set = Annotated[
 StoreRoot = Annotated[
     Path | None, typer.Option("--store", help="Where results are kept  [.autopipe]")
 ]
+Url = Annotated[
+    str | None, typer.Argument(help="Where it is: s3://..., gs://..., https://..., or a folder")
+]
+Remote = Annotated[
+    str | None, typer.Option("--remote", metavar="URL", help="A remote, and not the store")
+]
+Pipeline = Annotated[
+    Path | None,
+    typer.Option("--pipeline", metavar="FILE", help="Take `cache.remote` of this pipeline file"),
+]
+LockTimeout = Annotated[
+    float | None,
+    typer.Option(min=0, metavar="SECONDS", help="Wait no longer for what another run is doing"),
+]
 Json = Annotated[bool, typer.Option("--json", help="JSON on stdout, and nothing else")]
+
+
+def remote_of(url: str | None, pipeline: Path | None) -> str:
+    """Return the remote that a command is for. Raises ConfigError if none is named, or two."""
+    from autopipe.config.cache import located
+    from autopipe.config.load import load
+
+    if (url is None) == (pipeline is None):
+        raise ConfigError("name one remote: a URL, a folder, or --pipeline FILE")
+    if pipeline is None:
+        return str(url)
+    found = load(pipeline).cache.remote
+    if found is None:
+        raise ConfigError(f"{pipeline}: cache.remote is null; name a URL or a folder")
+    return located(found, pipeline.absolute().parent)
+
+
+def patient() -> Patience:
+    """Wait for other runs as long as it takes, and say on stderr for whom."""
+    return Patience(lambda who: complain(f"warning: store: waiting for {who}"))
 
 
 def warnings(event: Event) -> None:

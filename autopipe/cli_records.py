@@ -4,11 +4,12 @@ import sys
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from autopipe.cli_options import Json, StoreRoot
+from autopipe.cli_options import Json, Pipeline, StoreRoot, Url, patient, remote_of
 from autopipe.errors import ConfigError, GateError
 from autopipe.report.units import plural
 from autopipe.terminal import complain, show, show_json
@@ -135,6 +136,31 @@ def records_merge(
             show([f"{source}: {plural(taken.added, 'record')} added, {taken.known} were known"])
 
 
+@app.command("push")
+def records_push(url: Url = None, *, pipeline: Pipeline = None, store: StoreRoot = None) -> None:
+    """Bring all records to a remote, each once; nobody's are replaced."""
+    from autopipe.remote import records
+    from autopipe.remote.depot import reached
+
+    where = remote_of(url, pipeline)
+    with _view(store) as opened, TemporaryDirectory() as tmp, reached(where, Path(tmp)) as depot:
+        taken = records.push(opened, depot, _warn)
+        _tell_damaged(opened)
+    show([f"{plural(taken.added, 'record')} pushed, {taken.known} were there"])
+
+
+@app.command("pull")
+def records_pull(url: Url = None, *, pipeline: Pipeline = None, store: StoreRoot = None) -> None:
+    """Take over all records of a remote, each once; those of other machines seed searches."""
+    from autopipe.remote import records
+    from autopipe.remote.depot import reached
+
+    where = remote_of(url, pipeline)
+    with _open(store) as opened, TemporaryDirectory() as tmp, reached(where, Path(tmp)) as depot:
+        taken = records.pull(opened, depot, _warn)
+    show([f"{plural(taken.added, 'record')} added, {taken.known} were known"])
+
+
 @app.command("prune")
 def records_prune(  # noqa: PLR0913 -- one for each option
     store: StoreRoot = None,
@@ -180,6 +206,10 @@ def _chosen(found: Iterable["Found"], workload: str | None, target: str | None) 
     ]
 
 
+def _warn(text: str) -> None:
+    complain(f"warning: {text}")
+
+
 def _tell_damaged(store: "Store") -> None:
     if store.damaged:
         complain(f"warning: {store.path}: left out {plural(store.damaged, 'damaged record')}")
@@ -196,7 +226,7 @@ def _open(root: Path | None) -> "Store":
     from autopipe.pipeline.store import default_root, open_store
     from autopipe.records.store import Store
 
-    with open_store(root or default_root()):
+    with open_store(root or default_root(), patient()):
         return Store.open(_file(root), lambda text: complain(f"warning: {text}"))
 
 

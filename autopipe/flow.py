@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
@@ -11,15 +11,18 @@ from autopipe.config import Pipeline
 from autopipe.config.load import load
 from autopipe.errors import ConfigError, SetupError
 from autopipe.interrupt import exit_code
-from autopipe.pipeline.environment import Host, Stack, requirement, version
+from autopipe.locking import Locking, Mode, begin
+from autopipe.pipeline.environment import Environment, Host, Stack, requirement, version
 from autopipe.pipeline.events import Event, RunFinished, Warn
-from autopipe.pipeline.executor import Executor
+from autopipe.pipeline.executor import Executor, Remote
 from autopipe.pipeline.forecast import Outlook, forecast
 from autopipe.pipeline.isolate import Bug, Killed, Zygote
+from autopipe.pipeline.locks import FOR_EVER, Patience
 from autopipe.pipeline.plan import Plan, build_plan, require
 from autopipe.pipeline.stage import Artifact, Kind
 from autopipe.pipeline.store import Store, default_root, open_store
 from autopipe.publish import publish
+from autopipe.reproducibility import Rebuilding
 from autopipe.stages import stages_of
 
 if TYPE_CHECKING:
@@ -39,8 +42,9 @@ class Flow:
     pipeline: Pipeline
     plan: Plan
     store: Store
-    host: Host
+    host: Environment
     isolate: Zygote
+    locking: Locking
 
 
 def run(  # noqa: PLR0913 -- one for each option of the command
@@ -51,29 +55,42 @@ def run(  # noqa: PLR0913 -- one for each option of the command
     output: Path = OUTPUT,
     until: str | None = None,
     force: Collection[str] = (),
+    mode: Mode = Mode.AUTO,
+    lock_timeout: float | None = None,
+    reproducible: bool = False,
     emit: Callable[[Event], None] = lambda _: None,
 ) -> dict[str, Artifact]:
     """Run a pipeline file, publish its package, and return the artifact of each stage by name.
 
-    `overrides` are like `tuning.budget.trials=64`. Raises an AutopipeError whose `exit_code`
-    says what kind of failure it was.
+    `overrides` are like `tuning.budget.trials=64`; a run with some, or only `until` a stage, does
+    not write the lock. `lock_timeout` limits the seconds to wait for a lock of another process.
+    `reproducible` builds all again, to compare. Raises an AutopipeError with its `exit_code`.
     """
     start = time.monotonic()
-    code, package = 0, None
+    code, package, lock = 0, None, None
+    patience = Patience(waiting(emit), lock_timeout)
     try:
-        with opened(file, overrides, store, until, force) as flow:
-            executor = Executor(flow.store, flow.host, flow.isolate, emit)
-            artifacts = executor.run(flow.plan, force=force)
+        with (
+            opened(file, overrides, store, until, force, mode, patience, ask=True) as flow,
+            _sharing(flow, file.absolute().parent, emit) as remote,
+        ):
+            artifacts = _run(flow, force, emit, remote, told=not overrides)
+            if reproducible:
+                Rebuilding(flow.plan, flow.store, flow.host, Zygote, emit).check(artifacts)
+            flow.locking.hold(artifacts, flow.store.contents)
             for artifact in artifacts.values():
                 if artifact.kind is Kind.PACKAGE:
                     package = str(publish(artifact.path, output))
+            if until is None and not overrides:
+                lock = flow.locking.write(artifacts, flow.store.contents)
             return artifacts
     except BaseException as error:
         code = exit_code(error)
         raise
     finally:
         seconds = time.monotonic() - start
-        emit(RunFinished(exit_code=code, seconds=seconds, package=package))
+        wrote = None if lock is None else str(lock)
+        emit(RunFinished(exit_code=code, seconds=seconds, package=package, lock=wrote))
 
 
 def plan(  # noqa: PLR0913 -- one for each option of the command
@@ -86,14 +103,16 @@ def plan(  # noqa: PLR0913 -- one for each option of the command
     emit: Callable[[Event], None] = lambda _: None,
 ) -> tuple[Outlook, ...]:
     """Return what `run` would do with each stage, and why; nothing is run."""
-    with opened(file, overrides, store, until, force) as flow:
-        return forecast(
+    patience = Patience(waiting(emit))
+    with opened(file, overrides, store, until, force, Mode.AUTO, patience) as flow:
+        outlooks = forecast(
             flow.plan,
             flow.store,
             flow.host,
             force=force,
             warn=lambda text: emit(Warn(stage="store", message=text)),
         )
+        return tuple(flow.locking.told(outlook) for outlook in outlooks)
 
 
 def check(file: Path) -> None:
@@ -110,7 +129,7 @@ def tasks(
     emit: Callable[[Event], None] = lambda _: None,
 ) -> "tuple[Task, ...]":
     """Run a pipeline file up to its tasks and return them all, dropped ones too."""
-    with opened(file, overrides, store, "tasks", ()) as flow:
+    with opened(file, overrides, store, "tasks", (), patience=Patience(waiting(emit))) as flow:
         return extract(flow, emit)[0]
 
 
@@ -153,20 +172,68 @@ def extract(flow: Flow, emit: Callable[[Event], None]) -> "tuple[tuple[Task, ...
 
 
 @contextmanager
-def opened(
+def opened(  # noqa: PLR0913, PLR0917 -- one for each option that the commands have
     file: Path,
     overrides: Sequence[str],
     root: Path | None,
     until: str | None,
     force: Collection[str],
+    mode: Mode = Mode.OFF,
+    patience: Patience = FOR_EVER,
+    *,
+    ask: bool = False,
 ) -> Iterator[Flow]:
-    """Open the store of a pipeline file, with the stages that are asked for as a plan."""
+    """Open the store of a pipeline file, with the stages that are asked for as a plan.
+
+    With `ask`, TVM is asked for what a lock needs to know.
+    """
     pipeline = load(file, overrides)
-    steps = build_plan(stages_of(pipeline, file.absolute().parent), until=until)
-    require(force, [step.name for step in steps.steps], "--force")
-    with open_store(root or default_root()) as store, Zygote(tmp=store.tmp) as zygote:
+    stages = stages_of(pipeline, file.absolute().parent)
+    require(force, [step.name for step in build_plan(stages, until=until).steps], "--force")
+    root = root or default_root()
+    with open_store(root, patience) as store, Zygote(tmp=store.tmp) as zygote:
         host = Host(pipeline.target, store, lambda: _examine(zygote, store))
-        yield Flow(pipeline, steps, store, host, zygote)
+        locking = begin(file, pipeline, stages, host, store.contents, mode, ask=ask)
+        steps = build_plan(locking.stages(stages, force), until=until)
+        yield Flow(pipeline, steps, store, locking.environment(host), zygote, locking)
+
+
+def waiting(emit: Callable[[Event], None]) -> Callable[[str], None]:
+    """Warn of whom the store has to wait for."""
+    return lambda who: emit(Warn(stage="store", message=f"waiting for {who}"))
+
+
+def _run(
+    flow: Flow,
+    force: Collection[str],
+    emit: Callable[[Event], None],
+    remote: Remote | None,
+    *,
+    told: bool,
+) -> dict[str, Artifact]:
+    """Run the stages of an opened flow, as its lock has them."""
+    executor = Executor(flow.store, flow.host, flow.isolate, emit, remote)
+    flow.locking.require(lambda: _tasks(executor, flow.plan))
+    if told and (text := flow.locking.stale()):
+        emit(Warn(stage="lock", message=text))
+    return executor.run(flow.plan, force=force)
+
+
+def _sharing(
+    flow: Flow, base: Path, emit: Callable[[Event], None]
+) -> AbstractContextManager[Remote | None]:
+    """Open the remote of a pipeline; a frozen run asks nobody."""
+    if flow.pipeline.cache.remote is None or flow.locking.mode is Mode.FROZEN:
+        return nullcontext()
+    from autopipe.remote.shared import sharing
+
+    return sharing(flow.pipeline.cache, base, flow.store, emit)
+
+
+def _tasks(executor: Executor, plan: Plan) -> Path:
+    """Return the folder of the tasks as they are now."""
+    names = [step.name for step in plan.steps]
+    return executor.run(Plan(plan.steps[: names.index("tasks") + 1]))["tasks"].path
 
 
 def _examine(zygote: Zygote, store: Store) -> Stack:

@@ -7,11 +7,12 @@ from typing import Any, Final
 
 from autopipe.config.schedules import Rule
 from autopipe.errors import ConfigError, StageError
-from autopipe.flow import Flow, extract, opened
+from autopipe.flow import Flow, extract, opened, waiting
 from autopipe.matching import matches
 from autopipe.pipeline.events import Event, Warn
 from autopipe.pipeline.files import guard
 from autopipe.pipeline.isolate import Bug
+from autopipe.pipeline.locks import Patience
 from autopipe.pipeline.stage import Facet
 from autopipe.report.tasks import Prospects
 from autopipe.reproducer import Loops, file_name, reproducer
@@ -44,7 +45,8 @@ def show_task(
     emit: Callable[[Event], None] = lambda _: None,
 ) -> Shown:
     """Return a task in full. Raises ConfigError if there is no such task."""
-    with opened(file, overrides, store, "tasks", ()) as flow:
+    patience = Patience(waiting(emit))
+    with opened(file, overrides, store, "tasks", (), patience=patience) as flow:
         found, folder = extract(flow, emit)
         task = _numbered(found, index)
         loops = _loops(flow, folder, [task])[task.workload]
@@ -72,7 +74,8 @@ def export_tasks(  # noqa: PLR0913 -- one for each option of the command
     with guard(output):
         if output.exists() and (not output.is_dir() or any(output.iterdir())):
             raise ConfigError(f"{output}: is there already; name a new or an empty folder")
-    with opened(file, overrides, store, "tasks", ()) as flow:
+    patience = Patience(waiting(emit))
+    with opened(file, overrides, store, "tasks", (), patience=patience) as flow:
         found, folder = extract(flow, emit)
         chosen = found if index is None else [_numbered(found, index)]
         loops = _loops(flow, folder, chosen)

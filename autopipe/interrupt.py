@@ -1,8 +1,9 @@
 """Ctrl-C and SIGTERM as exceptions, and the exit code of whatever ends a run."""
 
 import os
+import shlex
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
 from typing import Final
@@ -16,7 +17,7 @@ class Interrupted(BaseException):
     """Somebody wants this process to end; not an error, so nothing but `main` catches it."""
 
     def __init__(self, number: int) -> None:
-        super().__init__(f"ended by {signal.Signals(number).name}")
+        super().__init__("interrupted")
         self.exit_code = 128 + number
 
 
@@ -29,6 +30,12 @@ def interruptible() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def resume(arguments: Sequence[str]) -> str:
+    """Say how to go on with the command that was interrupted; nothing of a run has to be undone."""
+    again = "resume with" if arguments[:1] == ["run"] else "again with"
+    return f"{again}: {shlex.join(['autopipe', *arguments])}"
 
 
 def exit_code(error: BaseException) -> int:

@@ -18,11 +18,15 @@ def publish(artifact: Path, output: Path) -> Path:
         if not (target.is_file() and _marks(target) == _marks(source)):
             output.mkdir(parents=True, exist_ok=True)
             temporary = output / f".{source.name}.part"
-            shutil.copyfile(source, temporary)
-            shutil.copystat(source, temporary)
-            temporary.chmod(0o644)
-            files.sync(temporary)
-            temporary.replace(target)
+            files.remove(temporary)  # what a killed run left may be read-only, or a link
+            try:
+                shutil.copyfile(source, temporary)
+                shutil.copystat(source, temporary)
+                temporary.chmod(0o644)
+                files.sync(temporary)
+                temporary.replace(target)
+            finally:
+                temporary.unlink(missing_ok=True)
             files.sync(output)
     return target
 

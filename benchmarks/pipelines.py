@@ -43,6 +43,7 @@ def measure(pipeline: Path, extra: list[str]) -> float | None:
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "autopipe", "run", "--json", str(pipeline), *extra]
         command += ["--store", f"{folder}/store", "--output", f"{folder}/dist"]
+        command += [] if "--locked" in extra else ["--no-lock"]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as run:
             assert run.stdout is not None  # noqa: S101 -- asked for
             for event in map(json.loads, run.stdout):

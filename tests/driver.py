@@ -5,6 +5,7 @@
 
 import json
 import os
+import time
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -25,6 +26,8 @@ class Pack(Fake, frozen=True):
 
     def run(self, ctx: Context) -> str:
         (ctx.out / "demo.tar").write_bytes((ctx.inputs["import"] / "text").read_bytes())
+        if "AUTOPIPE_MOVING" in os.environ:
+            (ctx.out / "demo.tar").write_text(str(time.time_ns()))
         return "packed"
 
 
@@ -47,9 +50,9 @@ class Tasks(Fake, frozen=True):
 
 
 def offers(_argument: object, _emit: object) -> dict[str, str | None]:
-    """Stand in for what tries the templates; `OFFERS` in the environment makes it fail."""
-    if "OFFERS" in os.environ:
-        raise ValueError(os.environ["OFFERS"])
+    """Stand in for what tries the templates; `AUTOPIPE_OFFERS` in the environment makes it fail."""
+    if "AUTOPIPE_OFFERS" in os.environ:
+        raise ValueError(os.environ["AUTOPIPE_OFFERS"])
     return {"direct": "contraction", "mine": None}
 
 

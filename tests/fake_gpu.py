@@ -8,7 +8,7 @@ import os
 import subprocess
 from pathlib import Path
 
-LOG = "FAKE_GPU_LOG"
+LOG = "AUTOPIPE_FAKE_GPU_LOG"
 
 SOURCE = r"""
 #include <cstdio>
@@ -17,7 +17,7 @@ SOURCE = r"""
 #include <unistd.h>
 
 static void note(const char* what, const char* with) {
-  if (FILE* log = std::fopen(std::getenv("FAKE_GPU_LOG"), "a")) {
+  if (FILE* log = std::fopen(std::getenv("AUTOPIPE_FAKE_GPU_LOG"), "a")) {
     std::fprintf(log, "%d %s %s\n", getpid(), what, with);
     std::fclose(log);
   }

@@ -128,6 +128,8 @@ def save_library(folder: Path, dense: str = DENSE) -> None:
         "outputs": OUTPUTS,
         "weights": list(weights()),
         "threads": 2,
+        "versions": {"tvm": "0.27", "tvm_ffi": "0.1", "llvm": "22", "linker": "g++ (x) 12"},
+        "libraries": {},
         "tasks": [{"name": "dense", "workload": "0" * 16, "engine": "default"}],
     }
     (folder / "library.json").write_text(json.dumps(document))
@@ -159,7 +161,13 @@ def context(tmp_path: Path, model: Path, library: Path) -> Callable[..., Context
             (tmp_path / name).mkdir(exist_ok=True)
         return Context(
             inputs={"import": model, "build": library, **inputs},
-            facts={Facet.TARGET: TARGET},
+            facts={
+                Facet.TARGET: TARGET,
+                Facet.DEVICE: {"cpu": "of the tests"},
+                Facet.FRONTEND: {"onnx": "1.21.0", "onnxslim": None},
+                Facet.EXTENSIONS: {"schedules-of-ours": "2.0+cpu"},
+                Facet.PACKAGES: {"autopipe": "0.1.0", "numpy": "2.1.0"},
+            },
             out=tmp_path / "out",
             work=tmp_path / "work",
             records=tmp_path / "records",

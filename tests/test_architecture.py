@@ -16,7 +16,7 @@ from autopipe.cli import app
 ROOT = Path(__file__).parents[1]
 SOURCES = sorted((ROOT / "autopipe").rglob("*.py"))
 QUICKSTART = "pipelines/squeezenet.yaml"
-HEAVY = ["tvm", "tvm_ffi", "onnx", "onnxruntime", "onnxslim", "xgboost", "numpy", "scipy"]
+HEAVY = ["tvm", "tvm_ffi", "onnx", "onnxruntime", "onnxslim", "xgboost", "numpy", "scipy", "fsspec"]
 LIGHT = [
     ["--help"], ["run", "--help"], ["validate", QUICKSTART], ["plan", QUICKSTART], ["schema"],
     ["tasks", QUICKSTART, "--show", "1"],

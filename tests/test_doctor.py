@@ -24,6 +24,7 @@ class Broken(Zygote):
         raise self._failure
 
 
+@pytest.mark.fault("D19")
 @pytest.mark.parametrize(
     ("failure", "shown"),
     [

@@ -97,6 +97,7 @@ def autopipe(run, *settings):
     )  # fmt: skip
 
 
+@pytest.mark.fault("D7", "D10", "G12")
 def test_a_run_ends_well_and_lists_what_failed(run, tmp_path, no_leaks):
     done = autopipe(run)
     assert done.returncode == 0, done.stderr

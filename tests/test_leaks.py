@@ -10,12 +10,13 @@ if os.fork() == 0:
     os.setsid()
     time.sleep(60)
 """
+STORE = "gate = tmp_path / 's/locks/gate'; gate.parent.mkdir(parents=True); gate.touch()"
 
 
 def outcome(pytester, monkeypatch, body):
     monkeypatch.setattr("tests.leaks.PATIENCE", 0.2)
     pytester.makepyfile(f"""
-        import os, pathlib, subprocess, sys, tempfile
+        import fcntl, os, pathlib, subprocess, sys, tempfile
         def test_it(no_leaks, tmp_path):
             {body}
     """)
@@ -30,6 +31,8 @@ def outcome(pytester, monkeypatch, body):
         "tempfile.mkstemp()",
         "(tmp_path / 'log').write_text(str(os.environ))",
         f"subprocess.run([sys.executable, '-c', {ORPHAN!r}], check=True)",
+        f"{STORE}; fcntl.flock(os.open(gate, os.O_RDWR), fcntl.LOCK_SH)",
+        f"{STORE}; (tmp_path / 's/tmp/1-2f').mkdir(parents=True)",
     ],
 )
 def test_a_leak_fails_the_test(pytester, monkeypatch, body):
@@ -39,3 +42,19 @@ def test_a_leak_fails_the_test(pytester, monkeypatch, body):
 def test_a_clean_test_passes(pytester, monkeypatch):
     body = "subprocess.run([sys.executable, '-c', 'pass'], check=True)"
     assert outcome(pytester, monkeypatch, body) == (1, 0)
+
+
+def test_a_store_without_leftovers_passes(pytester, monkeypatch):
+    assert outcome(pytester, monkeypatch, STORE) == (1, 0)
+
+
+def test_a_file_that_starts_a_command_is_known(pytester, monkeypatch):
+    monkeypatch.setattr("tests.leaks.PATIENCE", 0.2)
+    pytester.makepyfile("""
+        import tempfile
+        COMMAND = ["-m", "autopipe"]
+        def test_it():
+            tempfile.mkstemp()
+    """)
+    result = pytester.runpytest_inprocess("-p", "no:cacheprovider", "-p", "tests.leaks")
+    result.assert_outcomes(passed=1, errors=1)

@@ -12,7 +12,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 from autopipe import flow
 from autopipe.packaging import archive
-from autopipe.packaging.manifest import LIBRARY, MANIFEST, WEIGHTS
+from autopipe.packaging.examine import examine
+from autopipe.packaging.manifest import COMPONENTS, LIBRARY, MANIFEST, WEIGHTS
 
 PIPELINE = """
 version: 1
@@ -26,6 +27,7 @@ schedules:
 verify: {reference: onnxruntime}
 benchmark: null
 """
+FILES = (COMPONENTS, LIBRARY, MANIFEST, WEIGHTS)
 SHIPPED = ("libscipy_openblas.so", "libscipy_openblas.LICENSE")
 OPENED = """
 import sys
@@ -97,11 +99,9 @@ def test_a_rule_hands_the_product_to_the_library_without_a_trial(artifacts):
 
 
 def test_the_package_brings_the_library_and_its_licence(package):
-    with archive.opened(package, (LIBRARY, MANIFEST, WEIGHTS), SHIPPED) as (file, members):
-        assert set(members) == {LIBRARY, MANIFEST, WEIGHTS, *SHIPPED}
-        manifest = json.loads(archive.read(file, members[MANIFEST], 1 << 20))
-    assert set(manifest["files"]) == {LIBRARY, WEIGHTS, *SHIPPED}
-    assert list(manifest["libraries"]) == ["openblas"]
+    found = examine(package)
+    assert set(found.files) == {COMPONENTS, LIBRARY, WEIGHTS, *SHIPPED}
+    assert list(found.needs.libraries) == ["openblas"]
 
 
 def test_it_is_opened_where_nobody_installed_the_library(package, project, tmp_path):
@@ -137,8 +137,8 @@ def changed(package, tmp_path):
     """Change files of the package, or leave some out."""
 
     def changed(edit, without=()):
-        names = {LIBRARY, MANIFEST, WEIGHTS, *SHIPPED}
-        with archive.opened(package, (LIBRARY, MANIFEST, WEIGHTS), SHIPPED) as (file, members):
+        names = {*FILES, *SHIPPED}
+        with archive.opened(package, FILES, SHIPPED) as (file, members):
             for name in names:
                 archive.extract(file, members[name], tmp_path / name)
         edit(tmp_path)
@@ -158,7 +158,7 @@ def damage(folder):
 
 def unlist(folder):
     document = json.loads((folder / MANIFEST).read_text())
-    del document["files"][SHIPPED[0]]
+    document["subject"] = [each for each in document["subject"] if each["name"] != SHIPPED[0]]
     (folder / MANIFEST).write_text(json.dumps(document))
 
 

@@ -31,6 +31,7 @@ def artifact(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.fault("A11")
 def test_a_package_replaces_what_a_link_pointed_to(artifact: Path, tmp_path: Path) -> None:
     precious = tmp_path / "precious"
     precious.write_text("")
@@ -42,6 +43,7 @@ def test_a_package_replaces_what_a_link_pointed_to(artifact: Path, tmp_path: Pat
     assert [path.name for path in output.iterdir()] == ["demo.tar"]
 
 
+@pytest.mark.fault("A11")
 def test_an_output_that_is_a_file_is_a_store_error(artifact: Path, tmp_path: Path) -> None:
     (tmp_path / "out").write_text("")
     with pytest.raises(StoreError, match="out"):

@@ -1,28 +1,65 @@
 """Decides whether the latencies let a build be published."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Self
 
+from autopipe.benchmarking.baseline import Baseline
+from autopipe.benchmarking.checked import Checked, Outcome
 from autopipe.benchmarking.latency import Verdict, against
 from autopipe.benchmarking.match import Match
+from autopipe.benchmarking.regression import baseline_of, regression
 from autopipe.config import Gates
 from autopipe.errors import GateError, SetupError
 
 
-def hold(match: Match, gates: Gates) -> Iterator[str]:
-    """Check the gate of each rival, and yield what is to be warned about.
+class Measurement(Match, frozen=True):
+    """What `benchmark.json` holds."""
 
-    A slowdown that lies beyond its limit only within the spread of the times is a warning.
-    Raises GateError for one beyond doubt, SetupError for a rival that could not be timed.
-    """
+    device: dict[str, Any]
+    """The machine, as far as it decides how fast code runs."""
+    gates: tuple[Checked, ...]
+    """What became of each gate."""
+
+    @classmethod
+    def of(
+        cls, match: Match, gates: Gates, baseline: Baseline | None, device: Mapping[str, Any]
+    ) -> Self:
+        """Check all gates. Raises SetupError for a rival that could not be timed."""
+        checked = list(_slowdowns(match, gates))
+        if gates.regression is not None and baseline is not None:
+            now = baseline_of(match, baseline.pipeline, device)
+            checked.append(regression(now, baseline, gates.regression))
+        told = {name: getattr(match, name) for name in Match.model_fields}
+        return cls(**told, device=dict(device), gates=tuple(checked))
+
+
+def hold(checked: Iterable[Checked]) -> Iterator[str]:
+    """Yield what is to be warned about. Raises GateError, after that, if a gate failed."""
+    failed = []
+    for each in checked:
+        if each.outcome is Outcome.INCONCLUSIVE:
+            yield f"{each.gate}: {each.found}"
+        elif each.outcome is Outcome.FAILED:
+            failed.append(f"{each.gate}: {each.found}")
+    if failed:
+        raise GateError("\n".join(failed))
+
+
+def _slowdowns(match: Match, gates: Gates) -> Iterator[Checked]:
+    """Check the gate of each rival: it fails beyond doubt, not within the spread of the times."""
     rivals = {rival.name: rival.latency for rival in match.rivals}
     for name, limit in gates.max_slowdown.items():
+        gate = f"gates.max_slowdown.{name}"
         if name not in rivals:
             reason = match.skipped.get(name, f"`benchmark.against` does not list {name!r}")
-            raise SetupError(f"gates.max_slowdown.{name} can not be checked: {reason}")
+            raise SetupError(f"{gate} can not be checked: {reason}")
         ratio = match.comparisons[name].ratio
-        if ratio <= limit:
-            continue
         found = f"the build takes {ratio:.2f} times as long as {name}, allowed is {limit:g}"
-        if against(match.ours.latency, rivals[name], limit) is Verdict.SLOWER:
-            raise GateError(found)
-        yield f"{found}; the spread of the times is too wide to fail it"
+        if ratio <= limit:
+            outcome = Outcome.PASSED
+        elif against(match.ours.latency, rivals[name], limit) is Verdict.SLOWER:
+            outcome = Outcome.FAILED
+        else:
+            outcome = Outcome.INCONCLUSIVE
+            found = f"{found}; the spread of the times is too wide to fail it"
+        yield Checked(gate=gate, outcome=outcome, found=found)

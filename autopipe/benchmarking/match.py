@@ -27,7 +27,7 @@ class Contender(Frozen, frozen=True):
 
 
 class Match(Frozen, frozen=True):
-    """What `benchmark.json` holds."""
+    """What all contenders took."""
 
     machine: Machine
     """Where it was measured."""

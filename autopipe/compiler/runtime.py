@@ -4,7 +4,6 @@ Only TVM's runtime library (3 MB) is loaded, through tvm-ffi: the compiler and `
 not needed, which takes a tenth of a second instead of one or two.
 """
 
-import json
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -12,18 +11,15 @@ from difflib import get_close_matches
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any
 
 import numpy as np
-from pydantic import PositiveInt
 
 from autopipe.compiler.cuda_runtime import CUDA, Staging
 from autopipe.compiler.cuda_runtime import load as load_cuda
-from autopipe.config.frozen import Frozen
-from autopipe.config.model import DType
+from autopipe.compiler.signature import Port, Signature
 from autopipe.errors import ConfigError, SetupError, StageError
 from autopipe.libraries import loading
-from autopipe.tensor import Tensor
 
 ALIGNMENT = 64
 """Bytes; TVM compiles loads and stores that fault on anything less."""
@@ -31,41 +27,6 @@ ALIGNMENT = 64
 _CPU, _POOLED = 1, 2
 _SHARE_ALL_CORES = -3
 _configured = threading.local()
-
-
-class Port(Tensor, frozen=True):
-    """An input or output of a model."""
-
-    name: str
-    """The model's own name for it."""
-    dtype: DType
-    """Element type; one that numpy has."""
-
-
-class Signature(Frozen, frozen=True):
-    """What a library must be called with, and what it gives back."""
-
-    inputs: tuple[Port, ...]
-    """Inputs, in call order."""
-    outputs: tuple[Port, ...]
-    """Outputs, in the order they are returned."""
-    weights: tuple[str, ...]
-    """Names of the weights, in call order after the inputs."""
-    threads: PositiveInt
-    """Threads the library was tuned for."""
-    device: Literal["cpu", "cuda"] = "cpu"
-    """Where its kernels run."""
-
-    @classmethod
-    def of(cls, document: Mapping[str, object]) -> Self:
-        """Return the signature part of a `library.json` or a manifest."""
-        given = cls.model_fields.keys() & document.keys()
-        return cls.model_validate({name: document[name] for name in given})
-
-    @classmethod
-    def read(cls, library: Path) -> Self:
-        """Return the signature of what the stage *build* made."""
-        return cls.of(json.loads((library / "library.json").read_text(encoding="utf-8")))
 
 
 class Model:

@@ -21,7 +21,12 @@ def load(path: Path, overrides: Sequence[str] = ()) -> Pipeline:
 
     Raises ConfigError with a line for each problem: place, field, and what would be right.
     """
-    document = read(_text(path))
+    return parse(read_text(path), path, overrides)
+
+
+def parse(text: str, path: Path, overrides: Sequence[str] = ()) -> Pipeline:
+    """Return the pipeline of the text of a file, like `load`."""
+    document = read(text)
     for setting in overrides:
         document = override(document, setting)
     return _validated(document, path)
@@ -39,7 +44,8 @@ def _validated(document: Document, path: Path) -> Pipeline:
     raise refusal(path, found)
 
 
-def _text(path: Path) -> str:
+def read_text(path: Path) -> str:
+    """Return the text of a pipeline file. Raises ConfigError."""
     try:
         with path.open("rb") as file:
             data = file.read(_LARGEST + 1)

@@ -1,15 +1,16 @@
 """The whole pipeline file."""
 
 from collections.abc import Iterator
-from typing import Annotated, Literal, Self
+from typing import Annotated, Final, Literal, Self
 
 from pydantic import BeforeValidator, Field, StringConstraints, model_validator
 
 from autopipe.config.benchmark import Benchmark
+from autopipe.config.cache import Cache
 from autopipe.config.contradiction import Contradiction, refuse
 from autopipe.config.frozen import Frozen
 from autopipe.config.fusion import Fusion
-from autopipe.config.gates import Gates
+from autopipe.config.gates import Gates, Regression
 from autopipe.config.layout import Layout
 from autopipe.config.model import Model
 from autopipe.config.numerics import Numerics
@@ -19,6 +20,9 @@ from autopipe.config.target import Target
 from autopipe.config.tasks import Tasks
 from autopipe.config.tuning import Tuning
 from autopipe.config.verify import Verify
+
+_ROUNDS: Final = 3
+"""Rounds from which the spread between rounds can be told."""
 
 
 def _version(value: object) -> object:
@@ -59,6 +63,8 @@ class Pipeline(Frozen, frozen=True):
     """What a build must reach to be published."""
     package: Package | None = Field(default_factory=Package)
     """The file that is shipped; null skips it."""
+    cache: Cache = Cache()
+    """Results that other machines have made."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -78,7 +84,17 @@ class Pipeline(Frozen, frozen=True):
             elif self.model.format != "onnx":
                 why = f"can not be checked: {rival} runs ONNX models, and this is none"
                 yield ("gates", "max_slowdown", rival), slowdown, why
+        if self.gates.regression is not None:
+            yield from self._untold_regression(self.gates.regression)
         reference = self.verify.reference if self.verify else "auto"
         if reference in {"onnxruntime", "onnx"} and self.model.format != "onnx":
             why = "runs ONNX models, and this is none; write 'plain'"
             yield ("verify", "reference"), reference, why
+
+    def _untold_regression(self, gate: Regression) -> Iterator[Contradiction]:
+        """Yield why a regression could not be told from noise."""
+        at, value = ("gates", "regression"), gate.baseline
+        if self.benchmark is None:
+            yield at, value, "can not be checked: `benchmark` is null"
+        elif (given := self.benchmark.rounds) < _ROUNDS:
+            yield at, value, f"needs {_ROUNDS} rounds: `benchmark.rounds` is {given}"

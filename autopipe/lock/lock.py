@@ -39,6 +39,11 @@ class LockedTask(Frozen, frozen=True):
     trials: Annotated[int, Field(ge=0)]
     """What finding it took."""
 
+    @property
+    def choice(self) -> dict[str, Any]:
+        """What decides the code of the task."""
+        return self.model_dump(include={"workload", "engine", "implementation", "schedule"})
+
 
 class Lock(Frozen, frozen=True):
     """A lock file, version 1."""

@@ -7,6 +7,7 @@ other threads: a lock that one of them holds stays locked in the child.
 
 import math
 from collections.abc import Generator, Sequence
+from contextlib import nullcontext
 from multiprocessing.connection import wait
 from time import monotonic
 from typing import Final, Protocol
@@ -14,6 +15,7 @@ from typing import Final, Protocol
 from autopipe.config.tuning import Measure
 from autopipe.measure.measurement import Candidate, Measurement
 from autopipe.measure.trial import Trial
+from autopipe.measure.turn import Turn
 from autopipe.measure.worker import Job
 
 _HELD: Final = 32
@@ -38,9 +40,12 @@ class Local:
     Only children touch the GPU: a process that has touched it can not fork any more.
     """
 
-    def __init__(self, target: object, cores: int, limits: Measure) -> None:
+    def __init__(
+        self, target: object, cores: int, limits: Measure, turn: Turn | None = None
+    ) -> None:
         """Take TVM's target, how many threads kernels run on, and the limits of a trial.
 
+        Without a `turn` other runs are not waited for, which is for where times do not matter.
         Raises SetupError where compiler or driver of a GPU are missing.
         """
         # Imported before the first fork, or every child would do it again.
@@ -50,6 +55,7 @@ class Local:
         self._target = target
         self._cores = cores
         self._limits = limits
+        self._turn = turn
 
     def measure(
         self, candidates: Sequence[Candidate], best: float = math.inf, *, rivals: bool = True
@@ -59,10 +65,11 @@ class Local:
             trials: list[Trial] = []
             try:
                 self._build(candidates[start : start + _HELD], trials)
-                for trial in trials:
-                    measurement = trial.time(best)
-                    best = min(best, measurement.median) if rivals else best
-                    yield measurement
+                with self._turn.taken() if self._turn else nullcontext():
+                    for trial in trials:
+                        measurement = trial.time(best)
+                        best = min(best, measurement.median) if rivals else best
+                        yield measurement
             finally:
                 for trial in trials:
                     trial.close()

@@ -1,16 +1,17 @@
-"""The manifest of a package: what it was built from, what it needs, and what is in it."""
+"""What a package says of itself, and the names in it."""
 
 from importlib.metadata import PackageNotFoundError, version
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import Field, StringConstraints
+from pydantic import Field
 
-from autopipe.compiler.runtime import Signature
+from autopipe.compiler.signature import Signature
 from autopipe.config.frozen import Frozen
 from autopipe.config.model import Digest
 from autopipe.errors import SetupError
 
 MANIFEST: Final = "manifest.json"
+COMPONENTS: Final = "components.cdx.json"
 LIBRARY: Final = "lib.so"
 WEIGHTS: Final = "weights.safetensors"
 
@@ -26,17 +27,6 @@ class File(Frozen, frozen=True):
     """Digest of the content."""
 
 
-class Source(Frozen, frozen=True):
-    """What the package was built from."""
-
-    model: Digest
-    """Digest of the model file."""
-    synthesized: bool
-    """Whether the weights were made up rather than the model's."""
-    pipeline: Digest
-    """Digest of the pipeline file's content, defaults and overrides included."""
-
-
 class Processor(Frozen, frozen=True):
     """What the library needs of the processor."""
 
@@ -50,15 +40,9 @@ class Processor(Frozen, frozen=True):
     """Architecture of the GPU that its kernels run on, such as `sm_90`; null for none."""
 
 
-class Manifest(Frozen, frozen=True):
-    """What `manifest.json` in a package holds."""
+class Needs(Frozen, frozen=True):
+    """What opening a package takes."""
 
-    format: Literal[1] = 1
-    """Version of the package format."""
-    name: Annotated[str, StringConstraints(min_length=1, max_length=100)]
-    """Name of the pipeline."""
-    source: Source
-    """What it was built from."""
     processor: Processor
     """Where it runs."""
     runtime: dict[str, str]
@@ -71,8 +55,20 @@ class Manifest(Frozen, frozen=True):
     """Each fused kernel, and where its schedule came from."""
     verification: str | None
     """What verification showed; null for a build that was not checked."""
+
+
+class First(Needs, frozen=True):
+    """What `manifest.json` holds in a package of format 1, which is read and no longer written."""
+
+    format: Literal[1]
+    name: str
+    source: dict[str, Any]
     files: dict[str, File]
-    """The other files of the package."""
+
+    @property
+    def needs(self) -> Needs:
+        """Return what opening the package takes."""
+        return self
 
 
 def installed_runtime() -> dict[str, str]:

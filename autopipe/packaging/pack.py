@@ -1,43 +1,34 @@
 """Makes a package: a tar that is the same, byte for byte, whenever it is made from the same."""
 
 import hashlib
-import json
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 from autopipe import libraries
-from autopipe.packaging import archive
-from autopipe.packaging.manifest import LIBRARY, MANIFEST, WEIGHTS, File, Manifest
+from autopipe.packaging import archive, components
+from autopipe.packaging.manifest import COMPONENTS, LIBRARY, MANIFEST, WEIGHTS, File
+from autopipe.packaging.provenance import Predicate, Statement, subjects
 from autopipe.pipeline.canonical import pretty
 
 
-def pack(manifest: Manifest, library: Path, work: Path, out: Path) -> None:
-    """Write the package `out` of a LIBRARY artifact; `work` takes the manifest."""
-    text = work / MANIFEST
-    text.write_text(pretty(manifest.model_dump(mode="json")), encoding="utf-8")
-    archive.write(out, {MANIFEST: text, **{name: library / name for name in manifest.files}})
+def pack(predicate: Predicate, library: Path, work: Path, out: Path) -> None:
+    """Write the package `out` of a LIBRARY artifact; `work` takes what is said of it."""
+    called = predicate.build_definition.internal_parameters.libraries
+    paths = {name: library / name for name in (LIBRARY, WEIGHTS, *_brought(called))}
+    files = {name: _file(path) for name, path in paths.items()}
+    paths[COMPONENTS], paths[MANIFEST] = work / COMPONENTS, work / MANIFEST
+    listed = components.write(Statement(subject=subjects(files), predicate=predicate))
+    paths[COMPONENTS].write_text(listed, encoding="utf-8")
+    files[COMPONENTS] = _file(paths[COMPONENTS])
+    statement = Statement(subject=subjects(files), predicate=predicate)
+    text = pretty(statement.model_dump(mode="json", by_alias=True))
+    paths[MANIFEST].write_text(text, encoding="utf-8")
+    archive.write(out, paths)
 
 
-def describe(library: Path) -> dict[str, File]:
-    """Return size and digest of the files that a package takes from a LIBRARY artifact."""
-    called = [libraries.named(name) for name in called_by(library)]
-    files = [file.name for each in called if each for file in each.files]
-    return {name: _file(library / name) for name in (LIBRARY, WEIGHTS, *files)}
-
-
-def called_by(library: Path) -> dict[str, str]:
-    """Return the versions of the libraries that a LIBRARY artifact calls, by name."""
-    document = json.loads((library / "library.json").read_text(encoding="utf-8"))
-    return dict(document.get("libraries", {}))
-
-
-def verification(report: Path | None) -> str | None:
-    """Return what `verify.json` says, without what may differ from run to run."""
-    if report is None:
-        return None
-    document: dict[str, Any] = json.loads((report / "verify.json").read_text(encoding="utf-8"))
-    checked = sum(not case["skipped"] for case in document["cases"])
-    return f"{document['reference']} {document['reference_version']}, {checked} cases"
+def _brought(called: Iterable[str]) -> list[str]:
+    """Return the names of the files that the libraries it calls add to a package."""
+    return [file.name for each in map(libraries.named, called) if each for file in each.files]
 
 
 def _file(path: Path) -> File:

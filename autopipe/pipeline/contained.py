@@ -10,6 +10,8 @@ import os
 import re
 import resource
 import signal
+import socket
+import struct
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
@@ -86,10 +88,13 @@ class Child:
         """Return the answer. Raises Failed; the next request then finds a sound child."""
         link = self._link or self._start()
         try:
+            _limit(link, self.seconds)
             link.send_bytes(json.dumps(request).encode())
             if not link.poll(self.seconds):
-                raise Failed(f"no answer within {self.seconds:g} s", self._hung(link))
+                raise BlockingIOError  # noqa: TRY301 - as where it stops in the middle
             answer = json.loads(link.recv_bytes())
+        except BlockingIOError:
+            raise Failed(f"no answer within {self.seconds:g} s", self._hung(link)) from None
         except (EOFError, OSError):
             raise self._dead(link) from None
         if "error" not in answer:
@@ -160,6 +165,14 @@ class Child:
         log = self._printed.pass_on()
         self._printed.close()
         return os.waitstatus_to_exitcode(status), _OURS.split(log)[0]
+
+
+def _limit(link: Connection, seconds: float) -> None:
+    """Have a read or a write that does not go on for so long fail with BlockingIOError."""
+    time = struct.pack("ll", int(seconds), int(seconds % 1 * 1e6))
+    with socket.socket(fileno=os.dup(link.fileno())) as end:
+        for option in (socket.SO_SNDTIMEO, socket.SO_RCVTIMEO):
+            end.setsockopt(socket.SOL_SOCKET, option, time)
 
 
 def bound(memory: int) -> None:

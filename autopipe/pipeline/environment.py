@@ -141,7 +141,7 @@ def _tvm(stack: Stack) -> dict[str, object]:
 
 
 @cache
-def _device() -> dict[str, object]:
+def device() -> dict[str, object]:
     """Describe what decides how fast code runs here; never which machine of its kind it is."""
     cpu = _cpu()
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
@@ -194,12 +194,18 @@ def _frontend() -> dict[str, object]:
     return {"onnx": _version("onnx"), "onnxslim": _version("onnxslim")}
 
 
+@cache
+def _packages() -> dict[str, object]:
+    return {name: _version(name) for name in ("autopipe", "numpy", "safetensors")}
+
+
 _FACTS: Final[Mapping[Facet, Callable[[], dict[str, object]]]] = {
-    Facet.DEVICE: _device,
+    Facet.DEVICE: device,
     Facet.TOOLCHAIN: _toolchain,
     Facet.REFERENCE: _reference,
     Facet.FRONTEND: _frontend,
     Facet.LIBRARIES: lambda: dict(versions()),
+    Facet.PACKAGES: _packages,
     Facet.EXTENSIONS: lambda: dict(distributions()),
 }
 
@@ -231,7 +237,7 @@ def _installation() -> str:
         path = Path(str(metadata.distribution(package).locate_file(record)))
         status = path.stat() if path.exists() else None
         marks.append([record, status and status.st_size, status and status.st_mtime_ns])
-    cpu = _device()
+    cpu = device()
     return digest([python_version(), marks, cpu["machine"], cpu["cpu"], cpu["flags"]])
 
 

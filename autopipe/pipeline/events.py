@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, Field, TypeAdapter
+from pydantic import BaseModel, Field, JsonValue, TypeAdapter
 
 
 class _Event(BaseModel, frozen=True, extra="forbid", use_attribute_docstrings=True):
@@ -22,6 +22,8 @@ class StageCached(_Event, frozen=True):
     event: Literal["stage_cached"] = "stage_cached"
     stage: str
     digest: str
+    fetched: bool = False
+    """Whether it came from the remote just now."""
 
 
 class StageSkipped(_Event, frozen=True):
@@ -30,6 +32,15 @@ class StageSkipped(_Event, frozen=True):
     event: Literal["stage_skipped"] = "stage_skipped"
     stage: str
     reason: str
+
+
+class StageResumed(_Event, frozen=True):
+    """A stage goes on where an earlier attempt was interrupted."""
+
+    event: Literal["stage_resumed"] = "stage_resumed"
+    stage: str
+    after: str
+    """What was spent by then, such as `12 of 64 trials, 41 s spent`."""
 
 
 class StageFinished(_Event, frozen=True):
@@ -79,6 +90,15 @@ class TuningProgress(_Event, frozen=True):
     """Estimated seconds until the budget is spent."""
 
 
+class Measured(_Event, frozen=True):
+    """What a stage that measures found; told now, because times are never taken from the store."""
+
+    event: Literal["measured"] = "measured"
+    stage: str
+    document: dict[str, JsonValue]
+    """The document that the stage writes, whether or not a gate then ends the run."""
+
+
 class Warn(_Event, frozen=True):
     """Something the user should know that does not end the run."""
 
@@ -95,11 +115,13 @@ class RunFinished(_Event, frozen=True):
     seconds: float
     package: str | None = None
     """Path of the packaged file, if one was made."""
+    lock: str | None = None
+    """Path of the lock, if it was written."""
 
 
 Event = (
-    StageStarted | StageCached | StageSkipped | StageFinished | StageFailed
-    | Progress | TuningProgress | Warn | RunFinished
+    StageStarted | StageCached | StageSkipped | StageResumed | StageFinished | StageFailed
+    | Progress | TuningProgress | Measured | Warn | RunFinished
 )  # fmt: skip
 
 parse: TypeAdapter[Event] = TypeAdapter(Annotated[Event, Field(discriminator="event")])

@@ -3,9 +3,11 @@
 import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 from autopipe.errors import StageError, StoreError
 from autopipe.interrupt import exit_code
+from autopipe.pipeline import attempt
 from autopipe.pipeline.canonical import Document, digest
 from autopipe.pipeline.environment import Environment
 from autopipe.pipeline.events import (
@@ -13,6 +15,7 @@ from autopipe.pipeline.events import (
     StageCached,
     StageFailed,
     StageFinished,
+    StageResumed,
     StageSkipped,
     StageStarted,
     Warn,
@@ -20,13 +23,23 @@ from autopipe.pipeline.events import (
 from autopipe.pipeline.isolate import Isolate, Killed
 from autopipe.pipeline.keys import action
 from autopipe.pipeline.plan import Plan, Step
-from autopipe.pipeline.stage import Artifact, Context
+from autopipe.pipeline.stage import Artifact, Context, Kind
 from autopipe.pipeline.store import Store
 
 
 def measured_before(stage: str) -> str:
     """Say why a stage that measures is not run again."""
     return f"nothing changed since it was measured; --force {stage} does it again"
+
+
+class Remote(Protocol):
+    """Where other machines keep their results."""
+
+    def fetch(self, document: Document, kind: Kind) -> Artifact | None:
+        """Return the artifact of an action, in the store by then; None if it can not be had."""
+
+    def offer(self, key: str) -> None:
+        """Give others what the store has for a key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +50,7 @@ class Executor:
     environment: Environment
     isolate: Isolate
     emit: Callable[[Event], None]
+    remote: Remote | None = None
 
     def run(self, plan: Plan, *, force: Collection[str] = ()) -> dict[str, Artifact]:
         """Run every step in order and return the artifact of each, by stage name."""
@@ -56,14 +70,13 @@ class Executor:
         digests = {name: artifact.digest for name, artifact in inputs.items()}
         document = action(step.stage, digests, facts, self.store.contents)
         key = digest(document)
-        if fresh:
-            self.store.clear_work(key)
         hit = None if fresh else self._lookup(step, key)
         if hit is not None:
             return hit
         with self.store.lock(key, lambda who: self._warn(step, f"waiting for {who}")):
-            hit = None if fresh else self._lookup(step, key)  # another run may have made it
-            return hit or self._execute(step, inputs, document)
+            if not fresh:  # another run may have made it, here or elsewhere
+                hit = self._lookup(step, key) or self._fetch(step, document)
+            return hit or self._execute(step, inputs, document, fresh=fresh)
 
     def _lookup(self, step: Step, key: str) -> Artifact | None:
         hit = self.store.lookup(key, lambda text: self._warn(step, text))
@@ -73,32 +86,56 @@ class Executor:
             self.emit(StageSkipped(stage=step.name, reason=measured_before(step.name)))
         return hit
 
-    def _execute(self, step: Step, inputs: Mapping[str, Artifact], document: Document) -> Artifact:
+    def _fetch(self, step: Step, document: Document) -> Artifact | None:
+        """Take a result from the remote; a measurement is made anew, it holds for its machine."""
+        if self.remote is None or not step.stage.cached:
+            return None
+        found = self.remote.fetch(document, step.stage.produces)
+        if found is not None:
+            self.emit(StageCached(stage=step.name, digest=found.digest, fetched=True))
+        return found
+
+    def _execute(
+        self, step: Step, inputs: Mapping[str, Artifact], document: Document, *, fresh: bool
+    ) -> Artifact:
         key, start = digest(document), time.monotonic()
         self.emit(StageStarted(stage=step.name))
+        work = attempt.begin(self.store, step.name, key, forced=fresh)
+        if spent := attempt.resumes(work):
+            self.emit(StageResumed(stage=step.name, after=spent))
         ctx = Context(
             inputs={name: artifact.path for name, artifact in inputs.items()},
             facts=self.environment.facts(step.stage.reads),
             out=self.store.out(),
-            work=self.store.work(key),
+            work=work,
             records=self.store.root / "records" / "records.sqlite",
             emit=self.emit,
+            forced=fresh,
         )
         try:
-            summary = self.isolate.run(step.stage, ctx, self.store.log(step.name, key))
-        except (Killed, StoreError):  # what it has done so far helps the next attempt
+            summary = self._attempt(step, ctx, key)
+            self._check_sources(step, document)
+            artifact = self.store.commit(key, document, step.stage.produces, ctx.out)
+        except Exception as error:
+            attempt.fail(self.store, step.name, key, error)
             raise
-        except Exception:
-            self.store.clear_work(key)
-            raise
-        self._check_sources(step, document)
-        artifact = self.store.commit(key, document, step.stage.produces, ctx.out)
         self.store.clear_work(key)
         seconds = time.monotonic() - start
         self.emit(
             StageFinished(stage=step.name, digest=artifact.digest, seconds=seconds, summary=summary)
         )
+        if self.remote is not None and step.stage.cached:
+            self.remote.offer(key)
         return artifact
+
+    def _attempt(self, step: Step, ctx: Context, key: str) -> str:
+        try:
+            return self.isolate.run(step.stage, ctx, self.store.log(step.name, key))
+        except (Killed, StoreError):  # what it has done so far helps the next attempt
+            raise
+        except Exception:
+            self.store.clear_work(key)
+            raise
 
     def _check_sources(self, step: Step, document: Document) -> None:
         """Refuse to remember a result for files that changed while the stage read them."""

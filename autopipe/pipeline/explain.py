@@ -37,10 +37,15 @@ def nearest(store: Store, document: Document) -> list[str] | None:
             entry = store.entry(key)
         except StoreError:  # damaged; a run will say so
             continue
-        if entry is not None and entry.action["stage"] == document["stage"]:
+        if entry is not None and _kind(entry.action) == _kind(document):
             difference = changes(entry.action, document)
             found.append((len(difference), -entry.used, difference))
     return min(found)[2] if found else None
+
+
+def _kind(document: Document) -> tuple[object, ...]:
+    """Tell stages apart, and tuning from the reading of a lock in its place."""
+    return document["stage"], *document["sources"]
 
 
 def _flatten(document: Document, prefix: str = "") -> Iterator[tuple[str, object]]:

@@ -49,14 +49,14 @@ def sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def replace(path: Path, data: bytes, tmp: Path) -> None:
+def replace(path: Path, data: bytes, tmp: Path, *, mode: int = 0o600) -> None:
     """Write a file so that a reader, or a crash, sees the old bytes or the new ones.
 
     `tmp` is a folder of the same file system that nobody else writes to.
     """
-    temporary = tmp / f"write-{path.name}"
+    temporary = tmp / f".{path.name}.part"
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
-    with os.fdopen(os.open(temporary, flags, 0o600), "wb") as file:
+    with os.fdopen(os.open(temporary, flags, mode), "wb") as file:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
@@ -120,4 +120,8 @@ def remove(path: Path) -> None:
         return
     for folder, _, _ in os.walk(path):
         Path(folder).chmod(0o700)
-    shutil.rmtree(path)
+    try:
+        shutil.rmtree(path)
+    except OSError as error:
+        error.filename = os.fspath(path)  # it says the last part of a name alone
+        raise

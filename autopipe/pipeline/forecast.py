@@ -2,8 +2,9 @@
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
+from autopipe.pipeline import attempt
 from autopipe.pipeline.canonical import Document, digest
 from autopipe.pipeline.environment import Environment
 from autopipe.pipeline.executor import measured_before
@@ -11,6 +12,8 @@ from autopipe.pipeline.explain import nearest
 from autopipe.pipeline.keys import action
 from autopipe.pipeline.plan import Plan, Step
 from autopipe.pipeline.store import Store
+
+NEVER: Final = "never run before"
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +27,8 @@ class Outlook:
     """None while an input is not made, or the environment not examined."""
     action: Document | None
     """The action, with None for each input that is not made; None without the environment."""
+    last: Literal["running", "interrupted", "failed"] | None = None
+    """What became of the last attempt, if there was one and it made no result."""
 
 
 def forecast(
@@ -43,7 +48,7 @@ def forecast(
             unknown = "the environment is not examined yet"
             outlook, made[step.name] = Outlook(step.name, "run", (unknown,), None, None), None
         elif step.name in force:
-            outlook, made[step.name] = _outlook(step, document, "forced"), None
+            outlook, made[step.name] = _outlook(step, document, store, "forced"), None
         else:
             outlook, made[step.name] = _look(step, document, store, warn)
         outlooks.append(outlook)
@@ -59,9 +64,15 @@ def _document(
     return action(step.stage, {name: made[name] for name in step.needs}, facts, store.contents)
 
 
-def _outlook(step: Step, document: Document, *why: str) -> Outlook:
-    key = None if None in document["inputs"].values() else digest(document)
-    return Outlook(step.name, "run", why, key, document)
+def _outlook(step: Step, document: Document, store: Store, *why: str) -> Outlook:
+    if None in document["inputs"].values():
+        return Outlook(step.name, "run", why, None, document)
+    key = digest(document)
+    last = attempt.last(store, step.name, key)
+    if last is None:
+        return Outlook(step.name, "run", why, key, document)
+    others = why if why != (NEVER,) else ()
+    return Outlook(step.name, "run", (last.told, *others), key, document, last.state)
 
 
 def _known(step: Step, key: str, document: Document) -> Outlook:
@@ -82,5 +93,5 @@ def _look(
             return _known(step, key, document), hit.digest
     changes = nearest(store, document)
     if not waits:
-        changes = ["never run before"] if changes is None else changes or ["its result is gone"]
-    return _outlook(step, document, *waits, *(changes or ())), None
+        changes = [NEVER] if changes is None else changes or ["its result is gone"]
+    return _outlook(step, document, store, *waits, *(changes or ())), None

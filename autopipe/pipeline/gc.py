@@ -2,14 +2,15 @@
 
 import re
 import time
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from autopipe.errors import ConfigError, StoreError
 from autopipe.pipeline import files, locks
-from autopipe.pipeline.store import Entry, Store
+from autopipe.pipeline.entry import Entry, NewerError
+from autopipe.pipeline.store import Store
 
 _DAY: Final = 86_400 * 10**9
 _UNITS: Final = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
@@ -34,22 +35,27 @@ def parse_size(text: str) -> int:
 def collect(store: Store, *, keep_days: float, max_size: int | None = None) -> Swept:
     """Delete entries not used for `keep_days`, then the least used beyond `max_size` bytes.
 
-    What a run that is still going has used or made is kept. Damaged records and objects that no
-    record names go as well.
+    What a run that is still going has used or made is kept, and what a later release wrote. Damaged
+    records and objects that no record names go as well.
     """
     with files.guard(store.root):
-        with locks.shared(store.gate, alone=True):
+        with locks.shared(store.gate, store.patience, alone=True):
             cutoff = time.time_ns() - int(keep_days * _DAY)
             live = locks.oldest_lease(store.tmp)
+            if live is not None and live > time.time_ns():
+                live = 0  # the clock went back meanwhile: nobody knows what that run has used
             kept = _kept(entries(store), cutoff, live, max_size)
-            doomed = _doomed(store, kept, live)
+            newer = _newer(store)
+            doomed = _doomed(store, {*newer.values(), *(e.digest for e in kept.values())}, live)
             freed = sum(status.st_size for path in doomed for _, status in files.walk(path))
             for number, path in enumerate(doomed):
                 path.chmod(0o700)
                 path.rename(store.tmp / f"doomed-{number}")
                 store.contents.forget(path)
             gone = [
-                path for path in (store.root / "actions").glob("*.json") if path.stem not in kept
+                path
+                for path in (store.root / "actions").glob("*.json")
+                if path.stem not in kept and path.stem not in newer
             ]
             for path in gone:
                 path.unlink()
@@ -64,7 +70,7 @@ def verify(store: Store) -> tuple[int, list[str]]:
 
     Damaged objects are moved to quarantine.
     """
-    found = [store.damage(key) for key in store.actions()]
+    found = [store.damage(key) for key in store.actions() if key not in _newer(store)]
     return found.count(None), [text for text in found if text is not None]
 
 
@@ -97,9 +103,21 @@ def _kept(
     return kept
 
 
-def _doomed(store: Store, kept: dict[str, Entry], live: int | None) -> list[Path]:
+def _newer(store: Store) -> dict[str, str]:
+    """Return the keys of records that a later release wrote, with the digests they name."""
+    found = {}
+    for key in store.actions():
+        try:
+            store.entry(key)
+        except NewerError as newer:
+            found[key] = newer.digest
+        except StoreError:
+            continue
+    return found
+
+
+def _doomed(store: Store, reachable: Collection[str], live: int | None) -> list[Path]:
     """Return the objects nothing that stays needs; one younger than a live run may be its own."""
-    reachable = {entry.digest for entry in kept.values()}
     return [
         path
         for path in (store.root / "objects").iterdir()

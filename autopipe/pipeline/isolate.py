@@ -4,7 +4,6 @@ A compiler is native code and can take its process down. A stage is a frozen val
 is paths and facts, so handing both to a child costs nothing but a fork.
 """
 
-import errno
 import json
 import os
 import selectors
@@ -12,27 +11,26 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import ExitStack, suppress
-from importlib import import_module
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Protocol, Self
+from typing import Final, Protocol, Self
 
 from autopipe import errors
-from autopipe.errors import AutopipeError, SetupError, StageError, StoreError
-from autopipe.pipeline.events import Event, parse
+from autopipe.errors import AutopipeError, SetupError, StageError
+from autopipe.pipeline.events import parse
+from autopipe.pipeline.lifeline import any_stopped
 from autopipe.pipeline.log import Log
-from autopipe.pipeline.stage import Context, Facet, Stage
+from autopipe.pipeline.packed import ENTRY, Emit, Message, pack
+from autopipe.pipeline.stage import Context, Stage
+from autopipe.pipeline.variables import handed_on
 
-Emit = Callable[[Event], None]
-Message = dict[str, Any]
+_GLANCE: Final = 5.0
+"""Seconds of silence after which the processes are looked at."""
 
-
-_FULL: Final = {
-    errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO, errno.EMFILE, errno.ENFILE,
-}  # fmt: skip
-"""What a disk or a limit says, whichever file it was; a stage can do nothing about it."""
+_STOPPED: Final = 12
+"""Times in a row that a process may be found stopped: whoever has stopped it forgot it."""
 
 
 class Isolate(Protocol):
@@ -67,8 +65,10 @@ class Zygote:
         `tmp` is where children make their temporary files; None is the system's place.
         """
         self._preload = preload
-        quiet = {"ORT_DISABLE_TELEMETRY": "1"}  # onnxruntime sends some when it is imported
-        self._env = {**os.environ, **quiet, "OPENBLAS_NUM_THREADS": "1"}  # no threads before forks
+        self._env = handed_on(
+            ORT_DISABLE_TELEMETRY="1",  # onnxruntime sends some when it is imported
+            OPENBLAS_NUM_THREADS="1",  # no threads before forks
+        )
         if tmp is not None:
             self._env["TMPDIR"] = os.fspath(tmp)
         self._open = ExitStack()
@@ -79,9 +79,8 @@ class Zygote:
 
     def run(self, stage: Stage, ctx: Context, log: Path) -> str:
         """Run the stage in a child. Raises what it raised, or Killed."""
-        entry = "autopipe.pipeline.isolate:answer"
         try:
-            return str(self.call(entry, _pack(stage, ctx), log, ctx.emit))
+            return str(self.call(ENTRY, pack(stage, ctx), log, ctx.emit))
         except Killed as error:
             raise Killed(f"stage {stage.name!r} was {error}") from None
 
@@ -122,10 +121,11 @@ class Zygote:
                     stderr=subprocess.STDOUT, start_new_session=True,
                     env=self._env,
                 )  # fmt: skip
+            self._process = process
+            self._watch(process)
         except OSError as error:
+            self.close()
             raise SetupError(f"can not start a process: {error.strerror}") from error
-        self._process = process
-        self._watch(process)
         self._tell({"path": sys.path, "preload": self._preload})
         if next(self._messages(log), None) != {"ready": True}:
             status = process.wait()
@@ -149,10 +149,18 @@ class Zygote:
             self._link.sendall(json.dumps(message).encode() + b"\n")
 
     def _messages(self, log: Log) -> Iterator[Message]:
-        """Yield what comes over the socket, and log what is printed, until the zygote is gone."""
-        rest = b""
+        """Yield what comes over the socket, and log what is printed, until the zygote is gone.
+
+        Raises Killed where it, the child, or what that has started is stopped for good.
+        """
+        rest, found = b"", 0
         while True:
-            ready = {key.fileobj for key, _ in self._events.select()}
+            ready = {key.fileobj for key, _ in self._events.select(_GLANCE)}
+            found = 0 if ready or not self._stopped() else found + 1
+            if found == _STOPPED:
+                self.close()
+                text = f"stopped by a signal; it was ended after {_STOPPED * _GLANCE:g} s of that"
+                raise Killed(f"{text}\n{_tail(log)}")
             data = self._link.recv(1 << 16) if self._link in ready else b""
             self._drain(log)
             if not data and (self._link in ready or self._gone()):
@@ -164,6 +172,10 @@ class Zygote:
 
     def _gone(self) -> bool:
         return self._process is None or self._process.poll() is not None
+
+    def _stopped(self) -> bool:
+        zygote = self._process.pid if self._process else None
+        return any_stopped({group for group in (self._child, zygote) if group is not None})
 
     def _drain(self, log: Log) -> None:
         if self._process is None or self._process.stdout is None:
@@ -192,47 +204,6 @@ class Zygote:
         trace: TracebackType | None,
     ) -> None:
         self.close()
-
-
-def _pack(stage: Stage, ctx: Context) -> Message:
-    return {
-        "stage": f"{type(stage).__module__}:{type(stage).__qualname__}",
-        "params": stage.model_dump_json(),
-        "inputs": {name: os.fspath(path) for name, path in ctx.inputs.items()},
-        "facts": {facet.value: dict(facts) for facet, facts in ctx.facts.items()},
-        **{name: os.fspath(getattr(ctx, name)) for name in ("out", "work", "records")},
-    }
-
-
-def answer(argument: Mapping[str, Any], emit: Emit) -> str:
-    """Run a packed stage; called in the child."""
-    module, _, name = argument["stage"].partition(":")
-    kind: type[Stage] = getattr(import_module(module), name)
-    stage = kind.model_validate_json(argument["params"])
-    ctx = Context(
-        inputs={name: Path(path) for name, path in argument["inputs"].items()},
-        facts={Facet(name): facts for name, facts in argument["facts"].items()},
-        out=Path(argument["out"]),
-        work=Path(argument["work"]),
-        records=Path(argument["records"]),
-        emit=emit,
-    )
-    try:
-        return stage.run(ctx)
-    except AutopipeError:
-        raise
-    except Exception as error:
-        raise _of_the_store(error, ctx) from error
-
-
-def _of_the_store(error: Exception, ctx: Context) -> Exception:
-    """Return the error, or what it is where the store is full or was deleted meanwhile."""
-    for folder in (ctx.out, ctx.work):
-        if not folder.is_dir():
-            return StoreError(f"{folder}: deleted while a stage used it")
-    if isinstance(error, OSError) and error.errno in _FULL:
-        return StoreError(f"{error.filename or ctx.out}: {error.strerror}")
-    return error
 
 
 def _open_answer(answer: Message, status: int, log: Log) -> object:

@@ -29,17 +29,22 @@ def action(
     `inputs` are the digests of its inputs by name. Raises ConfigError for a source that can not
     be read.
     """
-    sources = stage.sources()
-    hidden = stage.unkeyed() | sources.keys()
+    found = sources(stage, contents)
+    hidden = stage.unkeyed() | found.keys()
     return {
         "format": FORMAT,
         "stage": stage.name,
         "version": stage.version,
         "params": stage.model_dump(mode="json", exclude=set(hidden)),
-        "sources": {name: _digest(path, contents) for name, path in sources.items()},
+        "sources": found,
         "inputs": dict(inputs),
         "facts": {facet.value: dict(facts[facet]) for facet in stage.reads},
     }
+
+
+def sources(stage: Stage, contents: Contents) -> dict[str, str]:
+    """Digest the files outside the store that a stage reads. Raises ConfigError."""
+    return {name: _digest(path, contents) for name, path in stage.sources().items()}
 
 
 def _digest(source: Path, contents: Contents) -> str:

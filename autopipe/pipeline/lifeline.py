@@ -3,9 +3,14 @@
 import ctypes
 import os
 import signal
+from collections.abc import Collection
+from pathlib import Path
 from typing import Final
 
 _PR_SET_PDEATHSIG: Final = 1
+
+_STOPPED: Final = "T"
+"""What the kernel calls the state of such a process."""
 
 
 def die_with_parent(parent: int | None = None, number: int = signal.SIGKILL) -> None:
@@ -21,3 +26,23 @@ def die_with_parent(parent: int | None = None, number: int = signal.SIGKILL) -> 
         raise OSError(code, os.strerror(code))
     if parent not in {None, os.getppid()}:
         os.kill(os.getpid(), number)
+
+
+def stopped(pid: int) -> bool:
+    """Return whether a signal keeps a process from going on."""
+    return _status(pid)[:1] == [_STOPPED]
+
+
+def any_stopped(groups: Collection[int]) -> bool:
+    """Return whether a signal keeps a process of these process groups from going on."""
+    found = (_status(int(p.name)) for p in Path("/proc").iterdir() if p.name.isdecimal())
+    return any(each[0] == _STOPPED and int(each[2]) in groups for each in found if each)
+
+
+def _status(pid: int) -> list[str]:
+    """Return state, parent and group of a process, and more; nothing of one that is gone."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return []
+    return text.rpartition(")")[2].split()

@@ -2,10 +2,11 @@
 
 import os
 import re
-from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
+
+from autopipe.pipeline import files
 
 _LIMIT: Final = 1 << 20
 _TAIL: Final = 4096
@@ -15,21 +16,25 @@ _CONTROL: Final = re.compile(
 
 
 class Log:
-    """A file that takes the first MiB of what is written to it, and then the last 4 KiB."""
+    """A file that takes the first MiB of what is written to it, and then the last 4 KiB.
+
+    All of it raises StoreError.
+    """
 
     def __init__(self, path: Path) -> None:
         """Open a new file, whatever was there before."""
         self.path = path
         self._written = 0
         self._tail = b""
-        with suppress(FileNotFoundError):
-            path.unlink()
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        self._file = os.fdopen(os.open(path, flags, 0o600), "wb", buffering=0)
+        with files.guard(path):
+            path.unlink(missing_ok=True)
+            self._file = os.fdopen(os.open(path, flags, 0o600), "wb", buffering=0)
 
     def write(self, data: bytes) -> None:
         """Take what was printed; beyond the limit only its end is kept."""
-        self._file.write(data[: max(0, _LIMIT - self._written)])
+        with files.guard(self.path):
+            self._file.write(data[: max(0, _LIMIT - self._written)])
         self._written += len(data)
         self._tail = (self._tail + data)[-_TAIL:]
 
@@ -47,7 +52,7 @@ class Log:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        with self._file:
+        with files.guard(self.path), self._file:
             left_out = self._written - _LIMIT - len(self._tail)
             if left_out > 0:
                 self._file.write(f"\n[{left_out} bytes left out]\n".encode())

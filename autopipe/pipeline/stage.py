@@ -46,6 +46,8 @@ class Facet(StrEnum):
     """Versions of the runtimes that a build is compared with."""
     LIBRARIES = "libraries"
     """Versions of the libraries that may compute ops."""
+    PACKAGES = "packages"
+    """Versions of autopipe, and of the Python packages that no other facet tells of."""
     EXTENSIONS = "extensions"
     """Versions of the packages that register engines, templates or implementations."""
 
@@ -83,6 +85,8 @@ class Context:
     """File of the tuning records, shared by all pipelines of this store; may not be there yet."""
     emit: Callable[[Event], None]
     """Tells the reporter."""
+    forced: bool = False
+    """Whether the user wants it to run again, whatever is known from before."""
 
 
 class Stage(Frozen, ABC, frozen=True):

@@ -3,7 +3,7 @@
     actions/<key>.json   what ran, and what it produced
     objects/<digest>/    immutable artifacts
     work/<key>/          what an interrupted attempt left
-    logs/                what the last attempt of each stage printed
+    logs/                what the last attempt of each stage printed, and failed of
     records/             tuning records
     environments/        what was found out about TVM, once for each installation
     fingerprints/ locks/ tmp/ quarantine/
@@ -18,14 +18,16 @@ import secrets
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 from autopipe.errors import StageError, StoreError
-from autopipe.pipeline import files, locks
-from autopipe.pipeline.canonical import Document, digest, seal, unseal
-from autopipe.pipeline.content import Contents, File, Manifest, tree_digest
+from autopipe.pipeline import entry, files, locks
+from autopipe.pipeline.canonical import Document
+from autopipe.pipeline.content import Contents, Manifest, tree_digest
+from autopipe.pipeline.entry import Entry, NewerError
+from autopipe.pipeline.locks import FOR_EVER, Patience
 from autopipe.pipeline.stage import Artifact, Kind
 
 _FOLDERS: Final = (
@@ -35,29 +37,14 @@ _FOLDERS: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
-    """What the store remembers of an action."""
-
-    action: Document
-    kind: Kind
-    digest: str
-    manifest: Manifest
-    used: int
-    """When it was made or last served, in nanoseconds since 1970."""
-
-    @property
-    def size(self) -> int:
-        """Return how many bytes its artifact has."""
-        return sum(file.size for file in self.manifest)
-
-
-@dataclass(frozen=True, slots=True)
 class Store:
     """An open store; several processes may have it open."""
 
     root: Path
     tmp: Path
     """This process's own folder for what is not finished."""
+    patience: Patience
+    """Of waiting for other runs."""
 
     @property
     def contents(self) -> Contents:
@@ -74,38 +61,28 @@ class Store:
 
         A damaged entry is moved to quarantine with one warning.
         """
-        with files.guard(self.root), locks.shared(self.gate):
+        with files.guard(self.root), locks.shared(self.gate, self.patience):
             try:
-                entry = self.entry(key)
-                if entry is None or not os.path.lexists(self.object(entry.digest)):
+                known = self.entry(key)
+                if known is None or not os.path.lexists(self.object(known.digest)):
                     return None
-                self._check(entry)
+                self._check(known)
+            except NewerError:
+                warn(f"cache entry {key} was written by a later release; not used")
+                return None
             except StoreError:
                 warn(f"cache entry {key} failed its checksum; recomputed")
                 self._quarantine(self._record(key))
                 return None
             os.utime(self._record(key))
-            return Artifact(entry.kind, entry.digest, self.object(entry.digest))
+            return Artifact(known.kind, known.digest, self.object(known.digest))
 
     def entry(self, key: str) -> Entry | None:
         """Return the record of an action, unchecked against its object.
 
-        Raises StoreError for a damaged record.
+        Raises StoreError for a damaged record, NewerError for one of a later release.
         """
-        path = self._record(key)
-        try:
-            data, used = files.read(path), path.lstat().st_mtime_ns
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            if error.errno == errno.ELOOP:
-                raise StoreError(f"{path}: a symbolic link") from error
-            raise
-        content = unseal(data)
-        if content is None or digest(content["action"]) != key:
-            raise StoreError(f"{path}: damaged")
-        manifest = tuple(File(**file) for file in content["files"])
-        return Entry(content["action"], Kind(content["kind"]), content["digest"], manifest, used)
+        return entry.read(self._record(key), key)
 
     def actions(self) -> list[str]:
         """Return the keys of all records, sorted."""
@@ -115,9 +92,10 @@ class Store:
     @contextmanager
     def lock(self, key: str, waiting: Callable[[str], None]) -> Iterator[None]:
         """Keep other runs from doing the same action; tell `waiting` whom this one waits for."""
+        patience = replace(self.patience, tell=waiting)
         with ExitStack() as held:
             with files.guard(self.root):
-                held.enter_context(locks.exclusive(self.root / "locks" / key, waiting))
+                held.enter_context(locks.exclusive(self.root / "locks" / key, patience))
             yield
 
     def out(self) -> Path:
@@ -159,15 +137,11 @@ class Store:
             if not any(file.size for file in staged):
                 raise StageError(f"stage {action['stage']} ended well but wrote nothing")
             name = tree_digest(staged)
-            record: Document = {
-                "action": action,
-                "kind": kind.value,
-                "digest": name,
-                "files": [asdict(file) for file in staged],
-            }
-            with locks.shared(self.gate):
+            with locks.shared(self.gate, self.patience):
                 self._place(out, name, staged)
-                files.replace(self._record(key), seal(record), self.tmp)
+                if not self._newer(key):
+                    record = entry.write(action, kind, name, staged)
+                    files.replace(self._record(key), record, self.tmp)
             return Artifact(kind, name, self.object(name))
 
     def object(self, name: str) -> Path:
@@ -178,17 +152,26 @@ class Store:
         """Read every byte of an entry again; return what is wrong with it, None if nothing is."""
         with files.guard(self.root):
             try:
-                entry = self.entry(key)
-                if entry is not None:
-                    self._check(entry, full=True)
+                known = self.entry(key)
+                if known is not None:
+                    self._check(known, full=True)
             except (StoreError, FileNotFoundError) as error:
                 return str(error)
             return None
 
-    def _check(self, entry: Entry, *, full: bool = False) -> None:
+    def _newer(self, key: str) -> bool:
+        try:
+            self.entry(key)
+        except NewerError:
+            return True
+        except StoreError:  # about to be replaced
+            return False
+        return False
+
+    def _check(self, known: Entry, *, full: bool = False) -> None:
         """Compare an object with its record; move a damaged one out of the way and raise."""
-        path = self.object(entry.digest)
-        if not self._sound(path, entry.manifest, full=full):
+        path = self.object(known.digest)
+        if not self._sound(path, known.manifest, full=full):
             self._quarantine(path)
             raise StoreError(f"{path}: damaged")
 
@@ -230,17 +213,18 @@ def default_root() -> Path:
 
 
 @contextmanager
-def open_store(root: Path) -> Iterator[Store]:
+def open_store(root: Path, patience: Patience = FOR_EVER) -> Iterator[Store]:
     """Open a store for the length of a run; make it where there is none.
 
-    Raises StoreError for one that can not be used, or that other users could write to.
+    Raises StoreError for one that can not be used, that other users could write to, or that
+    another process keeps longer than `patience` lasts.
     """
     root = root.absolute()
     with ExitStack() as stack:
         with files.guard(root):
             _prepare(root)
-            tmp = stack.enter_context(locks.lease(root / "tmp", root / "locks" / "gate"))
-        yield Store(root, tmp)
+            tmp = stack.enter_context(locks.lease(root / "tmp", root / "locks" / "gate", patience))
+        yield Store(root, tmp, patience)
 
 
 def _prepare(root: Path) -> None:

@@ -44,8 +44,8 @@ def readable(path: Path) -> sqlite3.Connection:
     """Open a file that is there, and change nothing. Raises what `writable` does."""
     try:
         connection = _viewed(path, "mode=ro")
-    except sqlite3.OperationalError:
-        if not path.is_file() or os.access(path.parent, os.W_OK):
+    except sqlite3.OperationalError as error:
+        if not path.is_file() or _in_use(path, error):
             raise
         connection = _viewed(path, "immutable=1")  # no log can be made beside it, so none is needed
     try:
@@ -66,6 +66,13 @@ def guard(path: Path) -> Iterator[None]:
         name = getattr(error, "sqlite_errorname", None) or ""
         said = next((text for code, text in _SAID.items() if name.startswith(code)), None)
         raise StoreError(f"{path}: {said} ({error})" if said else f"{path}: {error}") from error
+
+
+def _in_use(path: Path, error: sqlite3.OperationalError) -> bool:
+    """Return whether a file that can not be opened has a log besides, or somebody who writes."""
+    log = path.with_name(f"{path.name}-wal")
+    logged = log.exists() and log.stat().st_size > 0 and os.access(path.parent, os.W_OK)
+    return logged or error.sqlite_errorname.startswith("SQLITE_BUSY")
 
 
 def _viewed(path: Path, how: str) -> sqlite3.Connection:

@@ -13,6 +13,10 @@ SLOWEST: Final = 1e4
 FASTEST: Final = 1e-10
 """Seconds below which a time is none: a cycle of a processor of 10 GHz."""
 
+_UNSTEADY: Final = 1.5
+"""How many times the shortest repeat the longest may take; on a machine of their own they differ
+by a few percent."""
+
 _PEAK: Final = 4e13
 """Floating-point operations a second of one core that nobody reaches: a hundred times what one with
 two units of 512 bits does at 6 GHz, 32 bits an element."""
@@ -66,6 +70,11 @@ class Record:
         """Seconds of one call; infinite if there is no time that can be true."""
         sound = all(FASTEST <= value < SLOWEST for value in self.seconds)
         return median(self.seconds) if self.seconds and sound else math.inf
+
+    @property
+    def unsteady(self) -> bool:
+        """Whether its repeats differ so much that something else must have run beside them."""
+        return bool(self.seconds) and max(self.seconds) > _UNSTEADY * min(self.seconds)
 
     def believed(self, least: float) -> Self:
         """Return it, or, if a time is below `least` seconds, a failed trial that says so."""

@@ -20,18 +20,30 @@ _READ: Final = (
     " LEFT JOIN wrong ON wrong.record = records.id ORDER BY records.id {order}"
 )
 
+_KNOWN: Final = "SELECT 1 FROM records WHERE workload = ? AND checksum = ?"
+
 _WORKLOADS: Final = ("identity, about", "identify(module), NULL")
 """How tables of this release, and the first ones, say what a workload is."""
 
 _SEEDS: Final = "key, document, origin, seconds"
 
 
+def unfinished(path: Path) -> Path:
+    """Return where a damaged store lies until all that can be read of it is in a fresh one."""
+    return path.with_name(f"{path.name}.salvage")
+
+
 def salvage(path: Path) -> str:
     """Put a fresh store in the place of a damaged one; return a sentence that says what was saved.
 
     The damaged file stays beside it. Damaged rows go along: readers check each row's checksum.
+    Called again after it was interrupted, it goes on.
     """
-    damaged = _aside(path)
+    damaged = unfinished(path)
+    if not damaged.exists():
+        path.rename(damaged)
+    if not path.exists():
+        _move_log(path, damaged)
     rows, seeds = _readable(damaged)
     with closing(sqlite3.connect(path)) as connection:
         upgrade(connection)
@@ -42,17 +54,18 @@ def salvage(path: Path) -> str:
                 f"INSERT OR IGNORE INTO seeds ({_SEEDS}) VALUES (?, ?, ?, ?)",  # noqa: S608
                 seeds,
             )
-    return f"{path} was damaged: {len(rows)} records were saved, the old file is {damaged.name}"
-
-
-def _aside(path: Path) -> Path:
-    """Rename the file, and with it the log that belongs to it; return its new path."""
     names = (path.with_name(f"{path.name}.damaged-{number}") for number in count(1))
     aside = next(name for name in names if not name.exists())
-    for suffix in ("-wal", "-shm", ""):
+    _move_log(damaged, aside)
+    damaged.rename(aside)
+    return f"{path} was damaged: {len(rows)} records were saved, the old file is {aside.name}"
+
+
+def _move_log(path: Path, new: Path) -> None:
+    """Rename what SQLite keeps beside a file."""
+    for suffix in ("-wal", "-shm"):
         with suppress(FileNotFoundError):
-            path.with_name(path.name + suffix).rename(aside.with_name(aside.name + suffix))
-    return aside
+            path.with_name(path.name + suffix).rename(new.with_name(new.name + suffix))
 
 
 def _readable(path: Path) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]:
@@ -80,6 +93,9 @@ def _keep(connection: sqlite3.Connection, row: tuple[Any, ...]) -> None:
     marks = ", ".join("?" * len(values))
     with suppress(sqlite3.Error):  # a value that is not even text
         workload = place(connection, name, identity, About.parse(about))
+        known = connection.execute(_KNOWN, (workload, values[-1])).fetchone()
+        if known is not None:  # an interrupted attempt has come so far
+            return
         added = connection.execute(
             f"INSERT INTO records (workload, {', '.join(_COPIED)})"  # noqa: S608 - constants
             f" VALUES (?, {marks})",

@@ -1,15 +1,29 @@
 """The journal of a tuning session, so that a resumed run spends the rest of its budget."""
 
 import json
+import math
 import os
 import secrets
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
-from typing import Any
+from types import FrameType
+from typing import Final
+
+from autopipe.pipeline import files
+from autopipe.pipeline.attempt import SESSION, read_note
+
+_SIZE: Final = 256
+"""Bytes of the journal. It is written over in place: a sector of a disk changes whole."""
+
+_TICK: Final = 1.0
+"""Seconds of the budget that a kill may give back, at most."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Session:
     """A tuning session, which interruptions do not end."""
 
@@ -20,21 +34,26 @@ class Session:
     """Seconds that earlier, interrupted runs took."""
     started: float
     """When this run began, by the monotonic clock."""
+    budget: int
+    """Trials that it may make."""
+    trials: int = 0
+    """Trials that are on the disk. The store counts them; this is for people."""
 
     @classmethod
-    def resume(cls, folder: Path) -> "Session":
+    def resume(cls, folder: Path, budget: int = 0) -> "Session":
         """Continue the session whose journal is in the folder, or begin one."""
-        path = folder / "session.json"
-        known = _read(path)
-        name = known.get("session")
-        spent = known.get("seconds")
+        known = read_note(folder)
+        name, spent = known.get("session"), known.get("seconds")
+        if not (isinstance(spent, int | float) and math.isfinite(spent) and spent > 0):
+            spent = 0.0
         session = cls(
-            path,
+            folder / SESSION,
             name if isinstance(name, str) else secrets.token_hex(8),
-            float(spent) if isinstance(spent, int | float) and spent > 0 else 0.0,
+            float(spent),
             monotonic(),
+            budget,
         )
-        session.save()
+        files.replace(session.path, session._content(), folder)
         return session
 
     @property
@@ -42,24 +61,39 @@ class Session:
         """Seconds this session has taken, all its runs together."""
         return self.spent + monotonic() - self.started
 
-    def save(self) -> None:
-        """Write down how long the session has taken."""
-        temporary = self.path.with_suffix(".tmp")
-        content = {"session": self.name, "seconds": self.elapsed}
-        with temporary.open("w", encoding="utf-8") as file:
-            json.dump(content, file)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(self.path)
+    def save(self, *, durably: bool = True) -> None:
+        """Write down how far the session has come; a kill loses it never, a power failure may."""
+        with self.path.open("r+b", buffering=0) as file:
+            file.write(self._content())
+            if durably:
+                os.fdatasync(file.fileno())
+
+    @contextmanager
+    def kept(self) -> Iterator[None]:
+        """Write down the time every second inside, whatever this process is busy with."""
+        owner = os.getpid()
+
+        def tick(_number: int, _frame: FrameType | None) -> None:
+            if os.getpid() == owner:  # not in a child that was forked meanwhile
+                with suppress(OSError):  # what the disk lacks is told where records are written
+                    self.save()
+
+        before = signal.signal(signal.SIGALRM, tick)
+        signal.siginterrupt(signal.SIGALRM, False)  # noqa: FBT003 -- native code goes on
+        signal.setitimer(signal.ITIMER_REAL, _TICK, _TICK)
+        try:
+            yield
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
 
     def forget(self) -> None:
         """End the session; the next run begins another one."""
         self.path.unlink(missing_ok=True)
 
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        known = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return known if isinstance(known, dict) else {}
+    def _content(self) -> bytes:
+        note = {
+            "session": self.name, "seconds": round(self.elapsed, 3), "trials": self.trials,
+            "budget": self.budget,
+        }  # fmt: skip
+        return json.dumps(note).ljust(_SIZE).encode()

@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from autopipe.errors import StoreError
-from autopipe.pipeline.locks import shared
+from autopipe.pipeline.locks import Patience, shared
 from autopipe.records import damage
 from autopipe.records.about import About
 from autopipe.records.coding import find, insert, order, place
 from autopipe.records.connection import guard, readable, writable
 from autopipe.records.identity import identify
 from autopipe.records.record import FASTEST, Platform, Record
-from autopipe.records.salvage import salvage
+from autopipe.records.salvage import salvage, unfinished
 
 _CHECKED: Final = ", ".join(damage.CHECKED)
 
@@ -86,11 +86,11 @@ class Store:
         lock = path.with_name(f"{path.name}.lock")
         with guard(path):
             try:
-                return cls(writable(path), path)
+                return cls(_sound(path), path)
             except sqlite3.OperationalError:  # locked, full, not permitted: not damaged
                 raise
             except sqlite3.DatabaseError:
-                with shared(lock, alone=True):
+                with shared(lock, Patience(lambda who: warn(f"waiting for {who}")), alone=True):
                     return cls(_repair(path, warn), path)
 
     @classmethod
@@ -221,9 +221,19 @@ def _distance(one: Platform, other: Platform) -> tuple[bool, bool, bool]:
     )  # fmt: skip
 
 
+def _sound(path: Path) -> sqlite3.Connection:
+    """Open a store that is whole. Raises sqlite3.DatabaseError, OperationalError where it can not.
+
+    An interrupted salvage has left one that is not.
+    """
+    if unfinished(path).exists():
+        raise sqlite3.DatabaseError("the salvage of what was damaged is not finished")
+    return writable(path)
+
+
 def _repair(path: Path, warn: Callable[[str], None]) -> sqlite3.Connection:
     try:
-        return writable(path)  # another process was quicker
+        return _sound(path)  # another process was quicker
     except sqlite3.OperationalError:
         raise
     except sqlite3.DatabaseError:

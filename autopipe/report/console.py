@@ -11,11 +11,13 @@ from typing import Self
 
 from autopipe.pipeline.events import (
     Event,
+    Measured,
     Progress,
     RunFinished,
     StageCached,
     StageFailed,
     StageFinished,
+    StageResumed,
     StageSkipped,
     StageStarted,
     TuningProgress,
@@ -62,8 +64,10 @@ class Console:
                     self._started = time.monotonic()
                 case Progress() | TuningProgress():
                     self._detail = progress(event)
+                case Measured():
+                    return  # the line of the stage's end says it
                 case _:
-                    if not isinstance(event, Warn):
+                    if not isinstance(event, Warn | StageResumed):
                         self._stage = None
                     self._out.write(f"{_ERASE}{self._paint(event)}\n")
             self._draw()

@@ -2,7 +2,7 @@
 
 import time
 
-from autopipe.pipeline.events import Event, RunFinished, TuningProgress, Warn
+from autopipe.pipeline.events import Event, Measured, RunFinished, TuningProgress, Warn
 from autopipe.report.escape import escape
 from autopipe.report.output import Output
 from autopipe.report.wording import PATH_LIMIT, wording
@@ -20,6 +20,8 @@ class Plain:
 
     def __call__(self, event: Event, /) -> None:
         """Write the line of the event."""
+        if isinstance(event, Measured):  # the line of the stage's end says it
+            return
         if isinstance(event, TuningProgress):
             now = time.monotonic()
             if now < self._next:

@@ -2,11 +2,13 @@
 
 from autopipe.pipeline.events import (
     Event,
+    Measured,
     Progress,
     RunFinished,
     StageCached,
     StageFailed,
     StageFinished,
+    StageResumed,
     StageSkipped,
     StageStarted,
     TuningProgress,
@@ -15,25 +17,32 @@ from autopipe.pipeline.events import (
 from autopipe.report.escape import escape
 from autopipe.report.units import seconds
 
+INTERRUPTED = (130, 143)
+"""Exit codes of a run that Ctrl-C or SIGTERM has ended."""
+
 PATH_LIMIT = 5000
 """A path is shown whole; the system allows no longer one."""
 
 
-def wording(event: Event) -> str:
+def wording(event: Event) -> str:  # noqa: C901 -- a case an event
     """Say what happened, in ASCII but for names and messages."""
     match event:
         case StageStarted(stage=stage):
             text = row(stage, "started")
-        case StageCached(stage=stage):
-            text = row(stage, "cached")
+        case StageCached(stage=stage, fetched=fetched):
+            text = row(stage, "cached", *(["from the remote"] if fetched else []))
         case StageSkipped(stage=stage, reason=reason):
             text = row(stage, "not run", reason)
+        case StageResumed(stage=stage, after=after):
+            text = row(stage, "resumed", f"after {escape(after)}")
         case StageFinished(stage=stage, seconds=spent, summary=summary):
             text = row(stage, "done", f"{seconds(spent):>7}", escape(summary))
         case StageFailed(stage=stage):
             text = row(stage, "failed")
         case Progress() | TuningProgress():
             text = row(event.stage, progress(event))
+        case Measured(stage=stage):
+            text = row(stage, "measured")
         case Warn(stage=stage, message=message):
             text = f"warning: {escape(stage)}: {escape(message)}"
         case RunFinished():
@@ -62,8 +71,9 @@ def progress(event: Progress | TuningProgress) -> str:
 
 
 def _end(event: RunFinished) -> str:
+    if event.exit_code in INTERRUPTED:
+        return f"interrupted after {seconds(event.seconds)} (exit code {event.exit_code})"
     if event.exit_code:
         return f"failed after {seconds(event.seconds)} (exit code {event.exit_code})"
-    if event.package is None:
-        return f"done in {seconds(event.seconds)}"
-    return f"done in {seconds(event.seconds)}: {escape(event.package, PATH_LIMIT)}"
+    made = [escape(path, PATH_LIMIT) for path in (event.package, event.lock) if path is not None]
+    return f"done in {seconds(event.seconds)}" + (f": {', '.join(made)}" if made else "")

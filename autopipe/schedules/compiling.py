@@ -16,7 +16,7 @@ from autopipe.errors import AutopipeError, StageError
 from autopipe.pipeline import contained
 from autopipe.pipeline.contained import Child, Failed
 from autopipe.schedules.choice import Choices
-from autopipe.schedules.failures import Failures
+from autopipe.schedules.failures import Failures, Known
 from autopipe.schedules.inspection import Verdict
 from autopipe.schedules.pieces import Piece, do
 
@@ -34,6 +34,8 @@ def compile_model(
     linked; SetupError without the compiler for a GPU.
     """
     innocent = False
+    while _hopeless(choices, failures):
+        choices.settle()
     while True:
         try:
             return _whole(lowered, choices, failures, path)
@@ -81,22 +83,39 @@ def _told(compiled: Callable[[object], str]) -> contained.Handler:
     return answer
 
 
-def _culprits(choices: Choices, failures: Failures) -> bool:
-    """Have each task whose schedule fails take another one; tell whether there is any."""
-    pieces = [
+def _pieces(choices: Choices) -> list[Piece]:
+    return [
         Piece(
             "compiling", asked.task.name, asked.workload, choice.engine, choice.implementation,
             choice.schedule or "", choice.module,
         )
         for asked, choice in zip(choices.asked, choices.chosen, strict=True)
     ]  # fmt: skip
+
+
+def _hopeless(choices: Choices, failures: Failures) -> bool:
+    """Have each task whose schedule failed in earlier runs take another one; tell if any does."""
     found = False
+    for place, piece in enumerate(_pieces(choices) if failures.hopeless else ()):
+        try:
+            failures.suspect(piece)
+        except Known as known:
+            choices.drop(place, Verdict(False, str(known), known.folder, failed=True))  # noqa: FBT003 - a field
+            found = True
+    return found
+
+
+def _culprits(choices: Choices, failures: Failures) -> bool:
+    """Have each task whose schedule fails take another one; tell whether there is any."""
+    found = False
+    pieces = _pieces(choices)
     with Child(lambda: lambda place: do(pieces[place], failures.conditions)) as child:
         for place, piece in enumerate(pieces):
             try:
-                child.twice(place)
+                (child.ask if failures.suspect(piece) else child.twice)(place)
+                failures.passed(piece)
             except Failed as error:
-                folder = failures.add(piece, error)
+                folder = error.folder if isinstance(error, Known) else failures.add(piece, error)
                 choices.drop(place, Verdict(False, str(error), folder, failed=True))  # noqa: FBT003 - a field
                 found = True
     return found

@@ -21,7 +21,7 @@ from autopipe.measure.local import Local, Measurer
 from autopipe.pipeline import files
 from autopipe.pipeline.contained import Child, Failed
 from autopipe.pipeline.stage import Context, Facet
-from autopipe.schedules.failures import Failures
+from autopipe.schedules.failures import Failures, Known
 from autopipe.schedules.pieces import Piece, bounded, do
 from autopipe.schedules.quarantine import Quarantine, Suspect
 
@@ -66,6 +66,8 @@ class Inspector:
     failures: Failures
     failed: dict[str, Verdict] = field(default_factory=dict)
     """Verdicts of failures, which hold for this run: another may have more time or memory."""
+    suspected: set[str] = field(default_factory=set)
+    """What failed in an earlier run, so that it is tried only once."""
 
     @classmethod
     def of(cls, ctx: Context, failures: Failures) -> Self:
@@ -88,7 +90,10 @@ class Inspector:
         if isinstance(self.measurer, TargetError):
             return [Verdict(None, str(self.measurer))] * len(suspects)
         names = [self._name(suspect) for suspect in suspects]
-        known = {name: self.failed.get(name) or self._recall(name) for name in names}
+        known = {
+            name: self.failed.get(name) or self._recall(name) or self._hopeless(name, suspect)
+            for name, suspect in zip(names, suspects, strict=True)
+        }
         new = {name: each for name, each in zip(names, suspects, strict=True) if not known[name]}
         candidates = [partial(_inspect, each, self.target) for each in new.values()]
         results = self.measurer.measure(candidates, rivals=False)
@@ -99,14 +104,27 @@ class Inspector:
     def _judged(self, name: str, suspect: Suspect, error: str, measurer: Measurer) -> Verdict:
         if error and not error.startswith((_WRONG, _NOT_CHECKED)):
             try:
+                if name in self.suspected:
+                    return self._failed(name, suspect, Failed(error), measurer)
                 error = self._again(suspect.piece)
             except Failed as failed:
                 return self._failed(name, suspect, failed, measurer)
         if error and not error.startswith(_WRONG):
             return Verdict(None, error)
+        self.failures.passed(suspect.piece)
         verdict = self._wrong(name, suspect, error) if error else Verdict(right=True)
         self._remember(name, verdict)
         return verdict
+
+    def _hopeless(self, name: str, suspect: Suspect) -> Verdict | None:
+        """Return a verdict on what failed in earlier runs, if nobody is to try it again."""
+        try:
+            if self.failures.suspect(suspect.piece):
+                self.suspected.add(name)
+        except Known as known:
+            self.failed[name] = Verdict(False, str(known), known.folder, failed=True)  # noqa: FBT003 - a field
+            return self.failed[name]
+        return None
 
     def _again(self, piece: Piece) -> str:
         """Check once more what failed; return what is wrong, if anything. Raises Failed."""

@@ -81,7 +81,8 @@ class Journal:
             ],
             About.of(work.standing.task),
         )  # fmt: skip
-        self.session.save()
+        self.session.trials += len(results)
+        self.session.save(durably=False)  # the store has counted them durably
 
 
 def contender(record: Record) -> Contender:

@@ -12,7 +12,7 @@ import tvm
 
 from autopipe.errors import StageError
 from autopipe.pipeline.contained import Child, Failed
-from autopipe.schedules.failures import Failures
+from autopipe.schedules.failures import Failures, Known
 from autopipe.schedules.implementation import DIRECT, names
 from autopipe.schedules.pieces import Piece, do
 from autopipe.schedules.planned import Planned
@@ -95,17 +95,21 @@ class Maker:
     def _asked(self, request: tuple[str, ...]) -> Any:  # noqa: ANN401 - JSON
         if request in self._failed:
             raise self._failed[request]
+        piece = self._piece(*request)
         try:
-            found = self._child.twice(request)
+            ask = self._child.ask if self._failures.suspect(piece) else self._child.twice
+            found = ask(request)
             if _complaint(found):
                 found = self._child.twice(request)
         except Failed as error:
             self._failed[request] = error
-            self._failures.add(self._piece(*request), error)
+            if not isinstance(error, Known):
+                self._failures.add(piece, error)
             raise
+        self._failures.passed(piece)
         if _complaint(found) and request not in self._told:
             self._told.add(request)
-            self._failures.add(self._piece(*request), Failed(_complaint(found)))
+            self._failures.add(piece, Failed(_complaint(found)), remembered=False)
         return found
 
     def _answer(self, request: tuple[str, ...]) -> Any:  # noqa: ANN401 - JSON

@@ -86,12 +86,15 @@ class Preparation:
     def _recall(self, work: Work) -> None:
         """Take over what was measured before, in this session or another."""
         entries = {entry.by: entry for entry in work.contest.entries.values()}
-        for row in self.journal.rows(work):
+        rows = self.journal.rows(work)
+        own = {row.id for row in rows if row.record.session == self.journal.session.name}
+        work.standing.recall((row.record.median, row.id in own) for row in rows)
+        for row in rows:
             by, seconds = contender(row.record), row.record.median
             work.contest.note(by.implementation, seconds)
             if by in entries:
                 entries[by].best = min(entries[by].best, seconds)
-                if row.record.session == self.journal.session.name:
+                if row.id in own:
                     entries[by].trials += 1
                     entries[by].form.batches = 1
         best = self.journal.best(work)

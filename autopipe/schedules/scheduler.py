@@ -1,7 +1,7 @@
 """Task schedulers: which task gets the next batch of trials."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -41,6 +41,18 @@ class Standing:
         self.failed += seconds == math.inf
         self.stale = 0 if seconds < self.best else self.stale + 1
         self.best = min(self.best, seconds)
+
+    def recall(self, trials: Iterable[tuple[float, bool]]) -> None:
+        """Count trials in a row without a better schedule as `count` did before an interruption.
+
+        Take the seconds of all that was ever measured, oldest first, each with whether this session
+        did it.
+        """
+        best = math.inf
+        for seconds, own in trials:
+            if own:
+                self.stale = 0 if seconds < best else self.stale + 1
+            best = min(best, seconds)
 
 
 Scheduler = Callable[[Sequence[Standing]], Standing]

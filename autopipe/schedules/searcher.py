@@ -4,7 +4,7 @@ All searches share the child, because they share a cost model. When it dies, the
 starts another one, and each search begins there anew from what has been measured.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -34,16 +34,18 @@ class Searcher:
         arms: Sequence[Arm],
         known: Callable[[int], Sequence[Known]],
         least: int = 1,
+        suspects: Collection[int] = (),
     ) -> None:
         """Take all arms; `known` returns what was measured for the arm of that index.
 
-        A design space of fewer schedules than `least` is not searched.
+        A design space of fewer schedules than `least` is not searched. The arms of `suspects`
+        failed in an earlier run: they do not begin once more.
         """
         self._child = Child(lambda: _Host(engines, arms).answer)
         self._known = known
         self._least = least
         self._open: set[int] = set()
-        self._failed: set[int] = set()
+        self._failed = set(suspects)
 
     def propose(self, arm: int, count: int) -> list[str] | None:
         """Return schedules to measure, [] if there are no more, None if the engine has none ever.

@@ -111,10 +111,10 @@ class Tuner:
         with closing(self.measurer.measure(candidates, work.standing.best)) as measurements:
             for schedule, measurement in zip(schedules, measurements, strict=False):
                 results[schedule] = measurement
+                self.journal.write(work, entry.by, {schedule: measurement})
                 work.standing.count(measurement.median)
                 work.contest.note(entry.by.implementation, measurement.median)
                 self.told()
                 if self.spending.late():
                     break
-        self.journal.write(work, entry.by, results)
         return results

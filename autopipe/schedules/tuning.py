@@ -12,8 +12,10 @@ from autopipe.compiler.op_info import described
 from autopipe.config import Tuning
 from autopipe.config.tasks import Judge
 from autopipe.measure.local import Local
+from autopipe.measure.turn import Turn
 from autopipe.pipeline.contained import Failed
 from autopipe.pipeline.environment import version
+from autopipe.pipeline.events import Progress as Said
 from autopipe.pipeline.events import Warn
 from autopipe.pipeline.stage import Context, Facet
 from autopipe.records.record import Platform
@@ -21,7 +23,7 @@ from autopipe.records.session import Session
 from autopipe.records.store import Store
 from autopipe.schedules.conditions import Conditions
 from autopipe.schedules.engines import engines
-from autopipe.schedules.failures import Failures, OnFailure
+from autopipe.schedules.failures import Failures, Known, OnFailure
 from autopipe.schedules.inspection import Inspector
 from autopipe.schedules.journal import Journal
 from autopipe.schedules.judge import set_aside
@@ -65,11 +67,12 @@ def tune(plan: Plan, ctx: Context) -> str:
     """
     for package in _NEEDED:
         version(package)
-    session = Session.resume(ctx.work)
+    session = Session.resume(ctx.work, plan.tuning.budget.trials)
     platform = Platform(*(_json(ctx.facts[f]) for f in (Facet.TARGET, Facet.TVM, Facet.DEVICE)))
     with Store.open(ctx.records, lambda text: ctx.emit(Warn(stage="tune", message=text))) as store:
+        session.trials = sum(tally.trials for tally in store.trials(session.name).values())
         tuning = _Tuning(plan, ctx, Journal(store, platform, session))
-        with tuning.maker:
+        with session.kept(), tuning.maker:
             return tuning.run()
 
 
@@ -96,8 +99,9 @@ class _Tuning:
             texts, self.maker, plan.policy, self._conditions, journal, plan.tuning, self._batch
         )
         self._measurer = Local(
-            self._conditions.target, self._conditions.hardware.cores, plan.tuning.measure
-        )
+            self._conditions.target, self._conditions.hardware.cores, plan.tuning.measure,
+            Turn(lambda text: ctx.emit(Warn(stage="tune", message=text))),
+        )  # fmt: skip
         self._inspector = Inspector.of(ctx, self._failures)
 
     def run(self) -> str:
@@ -106,6 +110,7 @@ class _Tuning:
         measured = shares(works, self._journal)
         works = self._started(measured)  # a rule may go by the share
         set_aside(works, measured, self._plan.judge)
+        known = self._known(works)
         self._seeded(works)
         ended = self._searched(works)
         self._confirm(works)
@@ -114,7 +119,24 @@ class _Tuning:
         if damaged := self._journal.store.damaged:
             text = f"{self._ctx.records}: skipped {damaged} damaged records"
             self._ctx.emit(Warn(stage="tune", message=text))
-        return results.summary(ended)
+        return results.summary(ended) + known + self._unsteady(works)
+
+    def _known(self, works: Sequence[Work]) -> str:
+        """Tell, and return for the summary, how much earlier runs have measured of these tasks."""
+        session = self._journal.session.name
+        counts = [
+            sum(row.record.session != session for row in self._journal.rows(work)) for work in works
+        ]
+        tasks = sum(map(bool, counts))
+        if not tasks:
+            return ""
+        text = f"known: {sum(counts)} records of earlier runs for {tasks} of {len(works)} tasks"
+        self._ctx.emit(Said(stage="tune", message=text))
+        return f"; {text}"
+
+    def _unsteady(self, works: Sequence[Work]) -> str:
+        count = sum(row.record.unsteady for work in works if (row := self._journal.best(work)))
+        return f"; the times of {count} are unsteady: the machine was busy" if count else ""
 
     def _started(self, by_task: Mapping[int, float]) -> list[Work]:
         """Return the works of all tasks, with their starts measured and the winners checked."""
@@ -134,10 +156,11 @@ class _Tuning:
         progress = self._progress(works)
         arms = self._preparation.arms
         owners = {arm: (work, e.by) for work in works for arm, e in work.contest.entries.items()}
+        suspects = self._suspects(owners)
         searcher = Searcher(
             engines((arm.engine for arm in arms), self._conditions), arms,
             lambda arm: self._journal.known(*owners[arm]),
-            self._plan.judge.min_space if self._plan.judge else 1,
+            self._plan.judge.min_space if self._plan.judge else 1, suspects,
         )  # fmt: skip
         try:
             return Tuner(
@@ -147,11 +170,31 @@ class _Tuning:
             ).run()  # fmt: skip
         finally:
             searcher.close()
+            for arm in suspects:
+                if owners[arm][0].contest.entries[arm].form.batches:
+                    self._failures.passed(self._searching(arm, *owners[arm]))
             if works:
                 progress.emit()
 
+    def _suspects(self, owners: Mapping[int, tuple[Work, Contender]]) -> set[int]:
+        """Leave out searches that failed in earlier runs; return those to be tried only once."""
+        found: set[int] = set()
+        for arm, (work, by) in owners.items() if self._failures.hopeless else ():
+            try:
+                if work.standing.stopped is None and self._failures.suspect(
+                    self._searching(arm, work, by)
+                ):
+                    found.add(arm)
+            except Known as known:
+                work.contest.entries[arm].out = str(known)
+        return found
+
     def _put_aside(self, arm: int, work: Work, by: Contender, error: Failed) -> None:
-        """Keep what it takes to have the search fail again."""
+        """Keep what it takes to have the search fail again; one that never worked is remembered."""
+        never = not work.contest.entries[arm].form.batches
+        self._failures.add(self._searching(arm, work, by), error, remembered=never)
+
+    def _searching(self, arm: int, work: Work, by: Contender) -> Piece:
         problem = self._preparation.arms[arm].problem
         known = [(known.schedule, str(known.seconds)) for known in self._journal.known(work, by)]
         asked = {
@@ -159,8 +202,7 @@ class _Tuning:
             "seed": problem.seed, "tuner": problem.tuner, "known": known,
         }  # fmt: skip
         workload = described(tvm.ir.load_json(work.text), problem.task.info)
-        piece = Piece("searching", problem.task.name, workload, *by, problem=asked)
-        self._failures.add(piece, error)
+        return Piece("searching", problem.task.name, workload, *by, problem=asked)
 
     def _confirm(self, works: Sequence[Work]) -> None:
         confirm(works, self._journal, self._inspector, self.maker)

@@ -5,10 +5,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, ClassVar, Self
 
+from autopipe.benchmarking.baseline import Baseline, load
 from autopipe.config import Benchmark as Options
 from autopipe.config import Gates, Pipeline
 from autopipe.pipeline.canonical import pretty
-from autopipe.pipeline.events import Progress, Warn
+from autopipe.pipeline.events import Measured, Progress, Warn
 from autopipe.pipeline.stage import Context, Facet, Kind, Need, Stage
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ class Benchmark(Stage, frozen=True):
     """Times the build and its rivals, anew for each build."""
 
     name: ClassVar[str] = "benchmark"
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     produces: ClassVar[Kind] = Kind.REPORT
     needs: ClassVar[Mapping[str, Need]] = {
         "import": Need(Kind.MODEL),
@@ -35,28 +36,37 @@ class Benchmark(Stage, frozen=True):
     """Section `benchmark` of the pipeline file."""
     gates: Gates
     """Section `gates` of the pipeline file."""
+    baseline: Baseline | None = None
+    """The times of an earlier build that this one is compared with."""
 
     @classmethod
     def of(cls, pipeline: Pipeline, base: Path) -> Self | None:
-        """Return the stage, or None for `benchmark: null`."""
-        del base
+        """Return the stage, or None for `benchmark: null`.
+
+        Raises ConfigError for a baseline that can not be read: now, not after tuning.
+        """
         if pipeline.benchmark is None:
             return None
-        return cls(options=pipeline.benchmark, gates=pipeline.gates)
+        gate = pipeline.gates.regression
+        baseline = None if gate is None else load(base / gate.baseline, pipeline.name)
+        return cls(options=pipeline.benchmark, gates=pipeline.gates, baseline=baseline)
 
     def run(self, ctx: Context) -> str:
         """Write `benchmark.json`; raise GateError where the build is too slow."""
-        from autopipe.benchmarking.gate import hold
+        from autopipe.benchmarking.gate import Measurement, hold
         from autopipe.compiler import machine
 
         machine.check(ctx.facts[Facet.TARGET])
         with TemporaryDirectory(dir=ctx.work) as scratch:
             match = self._play(ctx, Path(scratch) / "inputs.safetensors")
-        document = pretty(match.model_dump(mode="json"))
-        (ctx.out / "benchmark.json").write_text(document, encoding="utf-8")
+        device = ctx.facts[Facet.DEVICE]
+        measured = Measurement.of(match, self.gates, self.baseline, device)
+        document = measured.model_dump(mode="json")
+        (ctx.out / "benchmark.json").write_text(pretty(document), encoding="utf-8")
+        ctx.emit(Measured(stage=self.name, document=document))
         for name, reason in match.skipped.items():
             ctx.emit(Warn(stage=self.name, message=f"{name} is not compared with: {reason}"))
-        for message in hold(match, self.gates):
+        for message in hold(measured.gates):
             ctx.emit(Warn(stage=self.name, message=message))
         return match.summary()
 
@@ -64,7 +74,8 @@ class Benchmark(Stage, frozen=True):
         from safetensors.numpy import save_file
 
         from autopipe.benchmarking.match import OURS, Table, play
-        from autopipe.compiler.runtime import Signature
+        from autopipe.compiler.signature import Signature
+        from autopipe.measure.turn import Turn
         from autopipe.pipeline import cuda
         from autopipe.verification.inputs import draw
         from autopipe.verification.limits import index_limits
@@ -83,4 +94,5 @@ class Benchmark(Stage, frozen=True):
             tell=lambda message: ctx.emit(Progress(stage=self.name, message=message)),
             gpu=str(cuda.device()["gpu"]) if signature.device == "cuda" else None,
         )
-        return play(table, signature.threads)
+        with Turn(lambda text: ctx.emit(Warn(stage=self.name, message=text))).taken():
+            return play(table, signature.threads)

@@ -4,7 +4,7 @@ import tvm
 from tvm import relax
 
 from autopipe.compiler import build, module_io, passes, runtime, tasks, weights
-from autopipe.compiler.runtime import Port, Signature
+from autopipe.compiler.signature import Port, Signature
 from autopipe.errors import StageError
 from autopipe.schedules import default
 from tests.compiler import graphs

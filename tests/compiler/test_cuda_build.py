@@ -13,7 +13,7 @@ from autopipe.compiler import (
     runtime,
     tasks,
 )
-from autopipe.compiler.runtime import Signature
+from autopipe.compiler.signature import Signature
 from autopipe.errors import SetupError, StageError
 from autopipe.schedules import default
 from tests import small_build

@@ -29,6 +29,7 @@ def test_no_wish_leaves_the_layout():
     assert report.transposes == 0
 
 
+@pytest.mark.fault("E8")
 @pytest.mark.parametrize("desired", [{}, graphs.NHWC, {"conv2d": ["NHWC", "OHWI"]}])
 def test_conversion_changes_no_number(desired):
     module = graphs.convolution(stride=2)
@@ -72,6 +73,7 @@ def upsampled():
     return builder.get()
 
 
+@pytest.mark.fault("E8")
 def test_an_op_that_tvm_has_in_one_layout_keeps_it_and_the_others_do_not():
     module = upsampled()
     warnings: list[str] = []

@@ -8,15 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from autopipe.compiler.runtime import (
-    ALIGNMENT,
-    Model,
-    Port,
-    Signature,
-    aligned,
-    load,
-    load_artifact,
-)
+from autopipe.compiler.runtime import ALIGNMENT, Model, aligned, load, load_artifact
+from autopipe.compiler.signature import Port, Signature
 from autopipe.errors import ConfigError, StageError
 from tests import small_build
 

@@ -19,6 +19,7 @@ def test_the_facts_are_tvms_attributes():
     assert int(target.attrs["num-cores"]) == 3
 
 
+@pytest.mark.fault("A12")
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -62,6 +63,7 @@ def test_a_gpu_can_be_named(name, arch):
     assert int(target.attrs["max_shared_memory_per_block"]) == 49152
 
 
+@pytest.mark.fault("A12")
 @pytest.mark.parametrize(
     ("arch", "message"),
     [
@@ -75,6 +77,7 @@ def test_a_gpu_that_nothing_compiles_for_is_refused(arch, message):
         gpu(arch)
 
 
+@pytest.mark.fault("A12")
 @pytest.mark.parametrize(
     ("mcpu", "stated", "message"),
     [

@@ -52,6 +52,7 @@ def survives(file, data, overrides=()):
     assert isinstance(found, Pipeline) or all(map(str.isprintable, found.split("\n")))
 
 
+@pytest.mark.fault("A8")
 @given(edits=EDITS)
 @settings(max_examples=200, deadline=None, derandomize=True, database=None)
 def test_an_edited_file_is_a_pipeline_or_a_clear_error(file, edits):
@@ -61,6 +62,7 @@ def test_an_edited_file_is_a_pipeline_or_a_clear_error(file, edits):
     survives(file, text.encode("utf-8", "surrogatepass"))
 
 
+@pytest.mark.fault("A8")
 @given(data=st.binary(max_size=200), at=st.integers(0, len(GOOD)))
 @settings(max_examples=100, deadline=None, derandomize=True, database=None)
 def test_bytes_from_anywhere_are_a_pipeline_or_a_clear_error(file, data, at):

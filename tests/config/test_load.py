@@ -28,6 +28,7 @@ def test_a_section_without_a_value_does_not_switch_it_off(refused):
     assert refused(GOOD + "package:\n") == ["f:9:9: package: no value; write null if that is meant"]
 
 
+@pytest.mark.fault("A1", "A2", "A3", "A5", "A6", "A7", "A8")
 @pytest.mark.parametrize(
     ("line", "says"),
     [
@@ -88,6 +89,7 @@ def test_a_mistake_is_named_with_its_place_and_what_would_be_right(refused, line
     assert said.isprintable()
 
 
+@pytest.mark.fault("A8")
 @pytest.mark.parametrize(
     ("text", "says"),
     [
@@ -148,6 +150,7 @@ def test_the_length_of_a_line_is_bounded(refused):
     assert len(said) < 700
 
 
+@pytest.mark.fault("A8")
 def test_a_byte_order_mark_is_accepted(read):
     assert read(b"\xef\xbb\xbf" + GOOD.encode()).name == "resnet"
 
@@ -156,11 +159,13 @@ def test_windows_line_ends_are_accepted(read):
     assert read(GOOD.replace("\n", "\r\n")) == read(GOOD)
 
 
+@pytest.mark.fault("A10")
 def test_a_dollar_is_no_variable(read, monkeypatch):
     monkeypatch.setenv("SECRET", "hunter2")
     assert read(GOOD.replace("resnet.onnx", "${SECRET}.onnx")).model.path == "${SECRET}.onnx"
 
 
+@pytest.mark.fault("A3")
 def test_an_alias_bomb_costs_nothing(refused):
     levels = (f"k{n + 1}: &k{n + 1} [*k{n}, *k{n}, *k{n}, *k{n}]\n" for n in range(30))
     bomb = "k0: &k0 [x, x]\n" + "".join(levels)
@@ -170,6 +175,7 @@ def test_an_alias_bomb_costs_nothing(refused):
     assert "f:9:5: k0: `&k0` is an anchor; leave it out, or put it in quotes" in said
 
 
+@pytest.mark.fault("A4")
 @pytest.mark.parametrize("opening", ["[", "{a: ", "- ", "? ", "[{a: "])
 def test_deep_nesting_is_refused_at_once(refused, opening):
     start = time.process_time()
@@ -178,6 +184,7 @@ def test_deep_nesting_is_refused_at_once(refused, opening):
     assert "nested too deep; 50 levels at most" in said
 
 
+@pytest.mark.fault("A4", "A8")
 @pytest.mark.parametrize("filler", ["a, ", "[], ", "{}, "])
 def test_a_file_of_very_many_values_is_refused_soon(refused, filler):
     start = time.process_time()
@@ -186,6 +193,7 @@ def test_a_file_of_very_many_values_is_refused_soon(refused, filler):
     assert "too long; 20000 keys and values at most" in said
 
 
+@pytest.mark.fault("A5")
 def test_nothing_in_a_file_is_executed(refused, tmp_path):
     marker = tmp_path / "marker"
     refused(GOOD + f"verify: !!python/object/apply:os.system ['touch {marker}']\n")
@@ -193,12 +201,14 @@ def test_nothing_in_a_file_is_executed(refused, tmp_path):
     assert not marker.exists()
 
 
+@pytest.mark.fault("A13")
 @pytest.mark.parametrize("name", ["nothing.yaml", ".", "nothing.yaml/inside", "a\0b", "x" * 5000])
 def test_a_file_that_can_not_be_read_is_no_traceback(tmp_path, name):
     with pytest.raises(ConfigError, match="a pipeline file is needed"):
         load(tmp_path / name)
 
 
+@pytest.mark.fault("A13")
 def test_an_unreadable_file_is_no_traceback(file, monkeypatch):
     def denied(*_):
         raise PermissionError(13, "Permission denied")
@@ -208,6 +218,7 @@ def test_an_unreadable_file_is_no_traceback(file, monkeypatch):
         load(file)
 
 
+@pytest.mark.fault("E13")
 def test_a_name_with_control_characters_can_not_talk_to_the_terminal(tmp_path):
     with pytest.raises(ConfigError) as caught:
         load(tmp_path / "a\x1b[2J\nb.yaml")

@@ -45,6 +45,7 @@ def test_an_entry_of_a_list_is_named_by_its_position(read):
     assert rules == (Rule(match=Match(op="conv2d"), engines=("ansor",)), Rule())
 
 
+@pytest.mark.fault("A2", "A6")
 @pytest.mark.parametrize(
     ("setting", "says"),
     [

@@ -42,6 +42,7 @@ def test_a_plain_scalar_is_what_yaml_1_2_says(text, value):
     assert type(found) is type(value)
 
 
+@pytest.mark.fault("A7")
 @pytest.mark.parametrize(
     ("text", "hint"),
     [

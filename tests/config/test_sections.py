@@ -18,6 +18,7 @@ def test_a_duration_has_a_unit(text, seconds):
     assert SECONDS.validate_python(text) == seconds
 
 
+@pytest.mark.fault("A6")
 @pytest.mark.parametrize(
     "wrong",
     ["5", "5 sec", "-5s", "s", "0s", "0.0ms", "1h30m", "1e3s", "010s", "٣s", "5s\n", "8761h", True],
@@ -27,6 +28,7 @@ def test_other_ways_to_write_a_duration_are_refused(wrong):
         SECONDS.validate_python(wrong, strict=True)
 
 
+@pytest.mark.fault("A6")
 @pytest.mark.parametrize("wrong", [0, -1.0, float("inf"), float("nan"), 1e12])
 def test_a_number_of_seconds_is_in_range_too(wrong):
     with pytest.raises(ValidationError):
@@ -38,6 +40,7 @@ def test_seconds_are_written_as_a_person_writes_them(text):
     assert duration(SECONDS.validate_python(text)) == text
 
 
+@pytest.mark.fault("A6")
 @pytest.mark.parametrize("number", [float("inf"), float("nan")])
 def test_code_can_not_make_a_tolerance_that_everything_meets(number):
     with pytest.raises(ValidationError, match="finite"):
@@ -146,6 +149,7 @@ def test_a_feature_is_added_or_taken_away(read, feature):
     assert read(GOOD + f"target: {{mattr: [{feature}]}}\n").target.mattr == (feature,)
 
 
+@pytest.mark.fault("A12")
 @pytest.mark.parametrize("feature", ["avx2", "+", "+avx2,+fma", "+a b"])
 def test_a_feature_is_one_word_with_a_sign(refused, feature):
     (said,) = refused(GOOD + f'target: {{mattr: ["{feature}"]}}\n')
@@ -182,12 +186,27 @@ def test_fields_of_a_processor_are_not_those_of_a_gpu(refused, fields, said):
     assert all(part in line for part, line in zip(said, found, strict=True))
 
 
+@pytest.mark.parametrize(
+    ("benchmark", "said"),
+    [
+        ("null", "can not be checked: `benchmark` is null"),
+        ("{rounds: 2}", "needs 3 rounds: `benchmark.rounds` is 2"),
+    ],
+)
+def test_a_regression_needs_rounds_to_tell_noise_by(refused, read, benchmark, said):
+    gates = "gates={regression: {baseline: p.baseline.json}}"
+    (line,) = refused(GOOD, gates, f"benchmark={benchmark}")
+    assert line.endswith(f": 'p.baseline.json' {said}")
+    assert read(GOOD, gates).gates.regression.max == 1.05
+
+
 @pytest.mark.parametrize("name", ["../x", "", ".x", "a/b", "a b", "x" * 101, "a\n"])
 def test_a_name_is_a_file_name_everywhere(refused, name):
     (said,) = refused(GOOD, f"name={name!r}".replace("\\n", "\n\n"))
     assert said.startswith("--set name: ")
 
 
+@pytest.mark.fault("A12")
 @pytest.mark.parametrize(
     ("hardware", "says"),
     [

@@ -54,6 +54,7 @@ def test_a_right_schedule_is_returned(dtype):
     assert checked(workload, right, TARGET) is right
 
 
+@pytest.mark.fault("E1")
 @pytest.mark.parametrize(
     ("workload", "wrong", "case"),
     [

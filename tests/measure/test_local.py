@@ -36,6 +36,7 @@ def test_a_good_candidate_has_a_time_for_each_repeat(found):
         assert all(0 < seconds < 1 for seconds in trial["seconds"])
 
 
+@pytest.mark.fault("D7", "D8", "G12")
 @pytest.mark.parametrize(
     ("name", "error"),
     [
@@ -57,19 +58,23 @@ def test_a_kernel_with_too_much_data_fails_by_itself(found):
     assert found["too_large"]["error"]
 
 
+@pytest.mark.fault("D7")
 def test_a_fork_does_not_keep_the_trial_waiting_beyond_its_deadline(found):
     assert "building" in found["forks"]["error"]
 
 
+@pytest.mark.fault("D7")
 def test_a_flood_of_output_reaches_nobody(found):
     assert found["floods"]["error"] is None
     assert found["printed"] < 100_000
 
 
+@pytest.mark.fault("D7", "G12")
 def test_deadlines_are_kept(found):
     assert found["seconds"] < 60
 
 
+@pytest.mark.fault("E1")
 def test_a_schedule_that_changes_the_result_is_a_wrong_answer(found):
     assert found["wrong"]["error"].startswith("WrongAnswer: off by up to 0.9")
     assert found["right"]["error"] is None

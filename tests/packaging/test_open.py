@@ -1,28 +1,32 @@
 import json
 import subprocess
 import sys
+from hashlib import sha256
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from autopipe.compiler import cpu
 from autopipe.errors import PackageError, SetupError
-from autopipe.packaging import archive, manifest
+from autopipe.packaging import archive, manifest, provenance
 from autopipe.packaging import open as opening
-from autopipe.packaging.manifest import LIBRARY, MANIFEST, WEIGHTS
+from autopipe.packaging.manifest import COMPONENTS, LIBRARY, MANIFEST, WEIGHTS
 from autopipe.packaging.open import open_package
 from autopipe.pipeline import cuda
 from autopipe.pipeline.cuda import Gpu
 from autopipe.stages.package import Package
 from tests import small_build
 
-NAMES = (LIBRARY, MANIFEST, WEIGHTS)
+GOLDEN = Path(__file__).parents[1] / "golden" / "manifest-1.json"
+NAMES = (COMPONENTS, LIBRARY, MANIFEST, WEIGHTS)
+NEEDS = ("predicate", "buildDefinition", "internalParameters")
 
 
 @pytest.fixture
 def package(context):
     ctx = context()
-    Package(pipeline="small", digest="cd" * 32).run(ctx)
+    Package(pipeline="small", configuration={"version": 1}).run(ctx)
     return ctx.out / "small.tar"
 
 
@@ -48,9 +52,10 @@ def repacked(package, tmp_path):
     return change
 
 
+@pytest.mark.fault("E14")
 def test_kernels_of_another_gpu_are_refused(repacked, never_loaded, monkeypatch):
     monkeypatch.setattr(cuda, "look", lambda: Gpu("NVIDIA T4", "sm_75", "13.0"))
-    package = repacked(lambda document: document["processor"].update(gpu="sm_90"))
+    package = repacked(change(*NEEDS, "processor", "gpu", value="sm_90"))
     with pytest.raises(PackageError, match=r"built for sm_90, but this GPU \(NVIDIA T4\) is sm_75"):
         open_package(package)
 
@@ -87,6 +92,7 @@ def test_it_needs_no_compiler(package):
     assert run.stdout == "False False\n"
 
 
+@pytest.mark.fault("C6", "E11")
 @pytest.mark.parametrize("file", ["lib", "weights"])
 def test_a_damaged_file_is_found_before_anything_is_loaded(repacked, library, never_loaded, file):
     name = {"lib": LIBRARY, "weights": WEIGHTS}[file]
@@ -97,6 +103,7 @@ def test_a_damaged_file_is_found_before_anything_is_loaded(repacked, library, ne
         open_package(path)
 
 
+@pytest.mark.fault("C6")
 def test_a_library_cut_short_never_reaches_the_loader(repacked, library, never_loaded):
     path = repacked(lib=(library / LIBRARY).read_bytes()[:4096])
     with pytest.raises(PackageError, match=r"'lib\.so' is damaged"):
@@ -115,12 +122,20 @@ def change(*path, value):
 @pytest.mark.parametrize(
     ("edit", "message"),
     [
-        (change("format", value=2), "format: "),
-        (change("signature", "threads", value="x"), "signature.threads: "),
+        (change("format", value=3), r"manifest\.json does not fit: "),
+        (change("_type", value="https://in-toto.io/Statement/v2"), r"does not fit: _type: "),
+        (
+            change(*NEEDS[:2], "buildType", value="urn:autopipe:package:3"),
+            r"does not fit: predicate\.buildDefinition\.buildType: .*package:2",
+        ),
+        (change(*NEEDS, "signature", "threads", value="x"), r"Parameters\.signature\.threads: "),
         (change("surprise", value=1), "surprise: Extra inputs are not permitted"),
-        (change("files", value={}), "lists no files"),
-        (change("files", "../x", value={"size": 1, "sha256": "0" * 64}), r"lists \.\./x, lib\.so"),
-        (change("files", LIBRARY, "sha256", value="no digest"), r"files\.lib\.so\.sha256: "),
+        (change("subject", value=[]), "lists no files; there are components"),
+        (change("subject", 0, "name", value="../x"), r"lists \.\./x, lib\.so"),
+        (change("subject", 0, "name", value=LIBRARY), "subject: .*listed twice"),
+        (change("subject", 1, "digest", "sha256", value="no digest"), r"subject\.1\.digest\."),
+        (change("subject", 1, "annotations", "size", value=-1), r"subject\.1\.annotations\.size"),
+        (change("subject", 1, "annotations", "size", value=1), r"'lib\.so' is damaged: it has"),
     ],
 )
 def test_a_manifest_that_does_not_fit_is_refused(repacked, never_loaded, edit, message):
@@ -128,22 +143,25 @@ def test_a_manifest_that_does_not_fit_is_refused(repacked, never_loaded, edit, m
         open_package(repacked(edit))
 
 
+@pytest.mark.fault("E14")
 def test_another_architecture_is_refused(repacked, never_loaded):
-    path = repacked(change("processor", "machine", value="riscv64"))
+    path = repacked(change(*NEEDS, "processor", "machine", value="riscv64"))
     with pytest.raises(PackageError, match="built for riscv64, this machine is "):
         open_package(path)
 
 
+@pytest.mark.fault("E14")
 def test_a_processor_without_the_features_is_refused(repacked, never_loaded, monkeypatch):
-    path = repacked(change("processor", "mcpu", value="znver5"))
+    path = repacked(change(*NEEDS, "processor", "mcpu", value="znver5"))
     has = cpu.available() - {"sse4.2", "popcnt"}
     monkeypatch.setattr(cpu, "available", lambda: has)
     with pytest.raises(PackageError, match=r"built for znver5, .* has no popcnt, sse4\.2"):
         open_package(path)
 
 
+@pytest.mark.fault("D19")
 def test_another_tvm_is_refused_with_what_to_install(repacked, never_loaded):
-    path = repacked(change("runtime", "apache-tvm-ffi", value="0.1.9"))
+    path = repacked(change(*NEEDS, "runtime", "apache-tvm-ffi", value="0.1.9"))
     with pytest.raises(SetupError) as caught:
         open_package(path)
     installed = manifest.installed_runtime()
@@ -159,6 +177,7 @@ def test_a_file_that_is_not_there_is_refused(tmp_path):
         open_package(tmp_path / "nowhere.tar")
 
 
+@pytest.mark.fault("E11")
 def test_it_is_unpacked_where_only_its_owner_can_look(package, monkeypatch):
     modes = []
     monkeypatch.setattr(
@@ -166,3 +185,24 @@ def test_it_is_unpacked_where_only_its_owner_can_look(package, monkeypatch):
     )
     open_package(package)
     assert modes == [0o700]
+
+
+@pytest.mark.parametrize("text", [b"", b"[]", b"[" * 100_000, b'{"format": NaN}', b"\xff"])
+def test_what_is_no_manifest_is_refused(text):
+    with pytest.raises(PackageError, match=r"manifest\.json does not fit: "):
+        provenance.read(text)
+
+
+def test_a_package_of_format_1_is_opened(library, tmp_path):
+    """The golden manifest is what autopipe wrote before manifests were provenance."""
+    document = json.loads(GOLDEN.read_text())
+    for name, file in document["files"].items():
+        content = (library / name).read_bytes()
+        file.update(size=len(content), sha256=sha256(content).hexdigest())
+    (tmp_path / MANIFEST).write_text(json.dumps({**document, "runtime": {}}))
+    package = tmp_path / "first.tar"
+    paths = {LIBRARY: library / LIBRARY, WEIGHTS: library / WEIGHTS}
+    archive.write(package, {MANIFEST: tmp_path / MANIFEST, **paths})
+    given = inputs()
+    scores, _ = small_build.expected(given["data/x"], given["ids"])
+    np.testing.assert_allclose(open_package(package)(given)["scores"], scores, rtol=1e-5)

@@ -1,68 +1,237 @@
-"""Runs a function in a fork whose n-th operation on files ends it, or fails."""
+"""Faults at the n-th operation on files: a kill, or an error, for n until there is none.
 
+An action runs in a fork, where Python's own files are read and written through `os`, so that each
+operation can be counted. SQLite's are its own: there, statements count.
+"""
+
+import _pyio  # type: ignore[import-not-found]  # the library in Python, whose calls can be seen
+import builtins
+import errno
+import fcntl
+import io
 import os
+import resource
+import shutil
+import sqlite3
+import traceback
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
-from autopipe.errors import StoreError
+from autopipe.errors import AutopipeError
 
-OPERATIONS = (
-    "chmod", "fsync", "mkdir", "open", "remove", "rename", "replace", "rmdir", "unlink", "utime",
-    "write",
+CHANGES = (
+    "chmod", "fsync", "ftruncate", "mkdir", "open", "pwrite", "remove", "rename", "replace",
+    "rmdir", "sendfile", "unlink", "utime", "write",
 )  # fmt: skip
+LOOKS = ("listdir", "lstat", "pread", "read", "scandir", "stat")
+CODES = (errno.ENOSPC, errno.EIO, errno.EACCES, errno.EMFILE)
+
+KILLED = 137
+MOST = 2000
+"""Operations after which an action is taken to be endless."""
+
+Action = Callable[[Path], object]
+"""Does something below a folder; what it does elsewhere is not counted."""
+
+Limit = Callable[[], None]
+"""Limits what this process may use."""
 
 
-def crash_at(n: int, action: Callable[[], object]) -> int:
-    """Die like a kill -9 before the n-th operation; return the exit status, 0 for the end."""
+@dataclass(frozen=True)
+class Outcome:
+    """How an action ended, after a fault before its n-th operation."""
 
-    def die(name: str) -> None:
-        os._exit(137)
-
-    return _forked(n, action, die)
-
-
-def fail_at(n: int, code: int, action: Callable[[], object]) -> int:
-    """Have the n-th operation, and all that follow, fail like a full disk."""
-
-    def refuse(name: str) -> None:
-        raise OSError(code, os.strerror(code))
-
-    return _forked(n, action, refuse)
+    n: int
+    folder: Path
+    """Where it happened."""
+    code: int
+    """Exit code; 0 if there were fewer than n operations, or the fault did no harm."""
+    said: str
+    """What it raised."""
+    reached: bool
+    """Whether there was an n-th operation."""
 
 
-def _forked(n: int, action: Callable[[], object], fault: Callable[[str], None]) -> int:
+def kills(folder: Path, action: Action, template: Path | None = None) -> Iterator[Outcome]:
+    """Kill the action before each operation that changes something, until it ends by itself.
+
+    Each time it finds a fresh copy of `template`.
+    """
+    for n in range(1, MOST):
+        outcome = _try(n, folder / f"{n}", action, template, kill)
+        assert outcome.code == (KILLED if outcome.reached else 0), outcome
+        yield outcome
+        if not outcome.reached:
+            return
+    raise AssertionError("the action does not end")
+
+
+def errors(
+    folder: Path, action: Action, template: Path | None = None, *, turn: int = 0
+) -> Iterator[Outcome]:
+    """Have each operation fail, with the errors of `CODES` in turn, the first of them at `turn`.
+
+    A full disk stays full; the others pass.
+    """
+    for n in range(1, MOST):
+        code = CODES[(n + turn) % len(CODES)]
+        outcome = _try(n, folder / f"{n}", action, template, refusal(code))
+        assert outcome.code != 70, f"{os.strerror(code)}, {n}: {outcome.said}"
+        yield outcome
+        if not outcome.reached:
+            return
+    raise AssertionError("the action does not end")
+
+
+def limits(
+    folder: Path, action: Action, template: Path | None = None, *, step: int = 4096
+) -> Iterator[Outcome]:
+    """Let no file grow beyond a limit, one `step` more each time, until the action ends well.
+
+    This is for SQLite, whose operations can not be counted.
+    """
+    return _until_well(folder, action, template, step, no_larger)
+
+
+def descriptors(folder: Path, action: Action, template: Path | None = None) -> Iterator[Outcome]:
+    """Let no files be opened, then one at a time, two, and so on, until the action ends well."""
+    return _until_well(folder, action, template, 1, no_more)
+
+
+def _until_well(
+    folder: Path, action: Action, template: Path | None, step: int, limit: Callable[[int], None]
+) -> Iterator[Outcome]:
+    for n in range(0, MOST * step, step):
+        outcome = _try(n, folder / f"{n}", action, template, partial(limit, n))
+        assert outcome.code != 70, f"{n}: {outcome.said}"
+        yield outcome
+        if outcome.code == 0:
+            return
+    raise AssertionError("the action does not end")
+
+
+def no_larger(size: int) -> None:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+
+
+def no_more(count: int) -> None:
+    """Take all descriptors but so many."""
+    while (highest := os.dup(0)) < 100:
+        pass
+    limit = highest + 1 + count
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What happens to an operation."""
+
+    operations: tuple[str, ...]
+    strike: Callable[..., None]
+    stays: bool
+    """Whether it happens to all that follow as well."""
+
+
+kill = Fault(CHANGES, lambda *_: os._exit(KILLED), stays=False)
+
+
+def refusal(code: int) -> Fault:
+    def refuse(*args: Any) -> None:
+        path = args[0] if args and isinstance(args[0], str | os.PathLike) else None
+        number = errno.EIO if path is None and code not in {errno.ENOSPC, errno.EIO} else code
+        raise OSError(number, os.strerror(number), path)
+
+    return Fault((*CHANGES, *LOOKS), refuse, stays=code == errno.ENOSPC)
+
+
+def _try(
+    n: int, folder: Path, action: Action, template: Path | None, fault: Fault | Limit
+) -> Outcome:
+    if template is None:
+        folder.mkdir()
+    else:
+        shutil.copytree(template, folder, symlinks=True)
+    read, write = os.pipe()
     with warnings.catch_warnings():  # numpy, where another test has imported it, has threads
         warnings.simplefilter("ignore", DeprecationWarning)
         child = os.fork()
     if child == 0:
-        status = 99
-        try:
-            _arm(n, fault)
-            action()
-            status = 0
-        except Exception as error:  # noqa: BLE001
-            expected = isinstance(error, StoreError) and "No space left" in str(error)
-            status = 5 if expected else 70
-        finally:
-            os._exit(status)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        _child(n, folder, action, fault, write)
+    os.close(write)
+    with os.fdopen(read) as pipe:
+        mark, _, said = pipe.read().partition("\n")
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    return Outcome(n, folder, code, said, reached=mark == "reached")
 
 
-def _arm(n: int, fault: Callable[[str], None]) -> None:
+def _child(n: int, folder: Path, action: Action, fault: Fault | Limit, pipe: int) -> None:
+    tell, code, said = os.write, 99, ""
+    try:
+        if isinstance(fault, Fault):
+            _arm(n, folder, fault, lambda: tell(pipe, b"reached"))
+        else:
+            fault()
+        action(folder)
+        code = 0
+    except AutopipeError as error:
+        code, said = error.exit_code, str(error)
+    except BaseException:  # noqa: BLE001
+        code, said = 70, traceback.format_exc()
+    finally:
+        tell(pipe, f"\n{said}".encode())
+        os._exit(code)
+
+
+def _arm(n: int, folder: Path, fault: Fault, reached: Callable[[], object]) -> None:
     count = 0
 
-    def wrap(name: str) -> Callable[..., Any]:
-        original = getattr(os, name)
+    def step(*args: Any) -> None:
+        nonlocal count
+        if _elsewhere(folder, *args):
+            return
+        count += 1
+        if count == n:
+            reached()
+        if count == n or (fault.stays and count > n):
+            fault.strike(*args)
+
+    def wrap(module: ModuleType, name: str) -> None:
+        original = getattr(module, name)
 
         def counted(*args: Any, **kwargs: Any) -> Any:
-            nonlocal count
-            count += 1
-            if count >= n:
-                fault(name)
+            step(*args)
             return original(*args, **kwargs)
 
-        return counted
+        setattr(module, name, counted)
 
-    for name in OPERATIONS:
-        setattr(os, name, wrap(name))
+    for name in fault.operations:
+        wrap(os, name)
+    if fault is not kill:
+        wrap(fcntl, "flock")
+    vars(io)["open"] = vars(builtins)["open"] = _pyio.open
+    if fault is kill:  # an exception in there would be passed over
+        _count_statements(step)
+
+
+def _count_statements(step: Callable[[], None]) -> None:
+    connect = sqlite3.connect
+
+    def traced(*args: Any, **kwargs: Any) -> sqlite3.Connection:
+        connection: sqlite3.Connection = connect(*args, **kwargs)
+        connection.set_trace_callback(lambda _: step())
+        return connection
+
+    vars(sqlite3)["connect"] = traced
+
+
+def _elsewhere(folder: Path, *args: Any) -> bool:
+    """Return whether an operation is on a path that is known to lead elsewhere."""
+    if not args or not isinstance(args[0], str | os.PathLike):
+        return False
+    path = Path(args[0])
+    return path.is_absolute() and not path.is_relative_to(folder)

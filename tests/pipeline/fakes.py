@@ -201,6 +201,18 @@ class Act(Fake, frozen=True):
         (ctx.work / "left").write_text("x")
         time.sleep(60)
 
+    def do_nap(self, ctx: Context) -> None:
+        time.sleep(0.9)
+        self.do_write(ctx)
+
+    def do_freeze(self, ctx: Context) -> None:
+        """Stop whom the note names: this process, its parent, or a helper it waits for."""
+        if self.note == "helper":
+            with subprocess.Popen(["sleep", "60"]) as helper:
+                helper.send_signal(signal.SIGSTOP)
+        os.kill(os.getpid() if self.note == "child" else os.getppid(), signal.SIGSTOP)
+        time.sleep(60)
+
     def do_leave(self, ctx: Context) -> None:
         """End, and leave a process behind."""
         (ctx.out / "text").write_text(str(subprocess.Popen(["sleep", "60"]).pid))

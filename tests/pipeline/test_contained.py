@@ -37,6 +37,10 @@ def loop():
         pass
 
 
+def freeze():
+    os.kill(os.getpid(), signal.SIGSTOP)
+
+
 def deaf():
     """Hang, and take no notice of what could end it."""
     signal.signal(signal.SIGABRT, signal.SIG_IGN)
@@ -85,6 +89,7 @@ WAYS = {
     loop: "no answer within 1 s",
     native_hang: "no answer within 1 s",
     deaf: "no answer within 1 s",
+    freeze: "no answer within 1 s",
     eat: "out of memory",
     eat_natively: "out of memory",
     leave: "ended by itself, with status 3",
@@ -107,6 +112,7 @@ def child(monkeypatch):
         yield child
 
 
+@pytest.mark.fault("G12")
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
 def test_what_fails_is_known_and_the_next_request_is_answered(child, way):
     child.ask("before")
@@ -164,6 +170,7 @@ def test_a_second_attempt_is_made_in_a_fresh_child(tmp_path):
     assert len(set(tries.read_text().split())) == 2
 
 
+@pytest.mark.fault("G12")
 def test_a_second_failure_is_final(child):
     with pytest.raises(Failed, match="killed by SIGSEGV"):
         child.twice("crash")
@@ -188,3 +195,23 @@ def test_memory_without_a_bound_is_there(monkeypatch):
     monkeypatch.setattr(contained, "MEMORY", 10 * MIB)
     with Child(lambda: lambda _: len(bytearray(100 * MIB)), bounded=False) as child:
         assert child.ask() == 100 * MIB
+
+
+@pytest.mark.fault("G12")
+@pytest.mark.parametrize("way", ["before it reads", "while it answers"])
+def test_a_child_that_is_stopped_in_the_middle_of_a_message_is_given_up(way):
+    """More than the kernel keeps for it is on the way."""
+    much = "x" * 4 * MIB
+    with Child(lambda: lambda request: request or much, seconds=60) as child:
+        stop = psutil.Process(child.ask("pid") and child._pid)
+        child.seconds = 0.5
+        if way == "while it answers":
+            link = child._link
+            assert link is not None
+            link.send_bytes(b"null")
+            assert link.poll(60)
+        stop.suspend()
+        with pytest.raises(Failed, match=r"no answer within 0\.5 s"):
+            child.ask(much if way == "before it reads" else None)
+        child.seconds = 60
+        assert child.ask("after") == "after"

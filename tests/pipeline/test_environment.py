@@ -68,6 +68,7 @@ def test_cache_sizes_are_what_the_kernel_says(tmp_path: Path) -> None:
     assert set(caches("no-such", here=True, folder=tmp_path / "none")) == {"l1", "l2", "l3"}
 
 
+@pytest.mark.fault("A12")
 def test_native_on_a_foreign_triple_is_refused() -> None:
     with pytest.raises(TargetError, match=r"target\.mcpu: native is this machine, x86_64"):
         resolve(Target(mtriple="aarch64-linux-gnu"), STACK)

@@ -68,6 +68,7 @@ def test_an_undeclared_facet_is_unreachable(root: Path) -> None:
         go([Act(do="peek")], root)
 
 
+@pytest.mark.fault("G7")
 def test_force_runs_a_cached_stage(root: Path, source: Path) -> None:
     go(demo(source), root)
     again, _ = go(demo(source), root, force=["lower"])
@@ -104,6 +105,7 @@ def test_a_measurement_is_never_served_as_a_new_one(root: Path, source: Path) ->
     assert go([*demo(source, trials=9), Measure()], root)[0][-1] == "run benchmark"
 
 
+@pytest.mark.fault("G7")
 def test_a_failed_stage_is_not_cached_and_leaves_no_scratch(root: Path) -> None:
     for _ in range(2):
         events: list[Event] = []
@@ -114,6 +116,7 @@ def test_a_failed_stage_is_not_cached_and_leaves_no_scratch(root: Path) -> None:
     assert not list(root.glob("actions/*")) + list(root.glob("work/*"))
 
 
+@pytest.mark.fault("C17", "G7")
 @pytest.mark.parametrize("do", ["nothing", "empty_file"])
 def test_a_stage_that_writes_nothing_has_failed(root: Path, do: str) -> None:
     with pytest.raises(StageError, match="stage act ended well but wrote nothing"):
@@ -121,12 +124,14 @@ def test_a_stage_that_writes_nothing_has_failed(root: Path, do: str) -> None:
     assert not list(root.glob("actions/*")) + list(root.glob("objects/*"))
 
 
+@pytest.mark.fault("C18")
 def test_an_artifact_with_a_link_in_it_is_refused(root: Path) -> None:
     with pytest.raises(StageError, match="link: neither a regular file nor a directory"):
         go([Act(do="link")], root)
     assert not list(root.glob("actions/*"))
 
 
+@pytest.mark.fault("B16", "G6")
 def test_a_source_that_changes_meanwhile_is_not_remembered(root: Path, source: Path) -> None:
     stages = [Act(do="change_source", note=str(source))]
     with pytest.raises(StageError, match=r"model\.txt changed while stage 'act' read it"):

@@ -99,6 +99,7 @@ def test_an_environment_nobody_has_looked_at(source: Path, root: Path) -> None:
     assert outlooks["lower"].action is None
 
 
+@pytest.mark.fault("C15")
 def test_a_version_and_a_fact_changed(source: Path, root: Path) -> None:
     class Newer(Upper, frozen=True):
         version = 2

@@ -79,6 +79,7 @@ def test_a_shared_object_stays_while_one_entry_needs_it(root: Path) -> None:
     assert go([Other(do="write", note="same")], root)[0] == ["cached act"]
 
 
+@pytest.mark.fault("C2")
 def test_an_object_no_record_names_goes(root: Path) -> None:
     """As a crash between object and record leaves it."""
     make(root, "x")
@@ -86,12 +87,14 @@ def test_an_object_no_record_names_goes(root: Path) -> None:
     assert sweep(root) == Swept(entries=0, bytes=1)
 
 
+@pytest.mark.fault("C13")
 def test_an_entry_from_the_future_is_fresh(root: Path) -> None:
     make(root, "x")
     age(root, "x", -3650)
     assert sweep(root) == Swept(0, 0)
 
 
+@pytest.mark.fault("C11", "G5")
 def test_what_a_live_run_uses_stays(root: Path) -> None:
     make(root, "used", "unused")
     age(root, "used", 31)
@@ -109,6 +112,16 @@ def test_what_a_live_run_uses_stays(root: Path) -> None:
         assert made.path.exists()
 
 
+@pytest.mark.fault("C13", "G5")
+def test_what_a_run_uses_stays_if_the_clock_went_back_since_it_began(root: Path) -> None:
+    make(root, "x")
+    with open_store(root) as running:
+        began = time.time() + 365 * 86_400
+        os.utime(running.tmp.with_suffix(".lease"), (began, began))
+        assert sweep(root, days=0) == Swept(0, 0)
+    assert sweep(root, days=0) == Swept(1, 1)
+
+
 def test_old_leftovers_go_and_young_ones_stay(root: Path) -> None:
     with Zygote(preload=()) as zygote, pytest.raises(Exception, match="SIGSEGV"):
         go([Act(do="segfault")], root, isolate=zygote)
@@ -118,7 +131,7 @@ def test_old_leftovers_go_and_young_ones_stay(root: Path) -> None:
     make(root, "x")
     places = ("work", "logs", "quarantine", "locks")
     before = {place: len(list(root.glob(f"{place}/*"))) for place in places}
-    assert before == {"work": 1, "logs": 1, "quarantine": 1, "locks": 3}
+    assert before == {"work": 1, "logs": 2, "quarantine": 1, "locks": 3}
     sweep(root)
     assert before == {place: len(list(root.glob(f"{place}/*"))) for place in places}
     for path in root.glob("*/*"):
@@ -128,6 +141,7 @@ def test_old_leftovers_go_and_young_ones_stay(root: Path) -> None:
     assert not [path for place in places[:3] for path in root.glob(f"{place}/*")]
 
 
+@pytest.mark.fault("C11", "G5")
 def test_scratch_of_a_running_stage_stays(root: Path) -> None:
     key = "a" * 64
     with open_store(root) as store, store.lock(key, pytest.fail):

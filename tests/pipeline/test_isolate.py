@@ -6,13 +6,17 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from autopipe.errors import ModelError, SetupError, StoreError
+from autopipe.pipeline import isolate
 from autopipe.pipeline.events import Event, Progress
 from autopipe.pipeline.isolate import Bug, Killed, Zygote
+from autopipe.pipeline.store import open_store
+from tests.pipeline.crashes import descriptors, limits
 from tests.pipeline.fakes import Act, demo, go
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
@@ -25,8 +29,8 @@ def root(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def zygote() -> Iterator[Zygote]:
-    with Zygote(preload=()) as isolate:
-        yield isolate
+    with Zygote(preload=()) as started:
+        yield started
 
 
 def is_running(pid: int) -> bool:
@@ -76,6 +80,7 @@ def test_an_unexpected_exception_keeps_its_traceback(root: Path, zygote: Zygote)
         go([Act(do="raise", note="oh")], root, isolate=zygote)
 
 
+@pytest.mark.fault("B14", "G12")
 def test_a_crash_takes_only_its_child_down(root: Path, zygote: Zygote) -> None:
     with pytest.raises(Killed) as caught:
         go([Act(do="segfault")], root, isolate=zygote)
@@ -100,46 +105,86 @@ def test_a_flood_of_output_is_cut(root: Path, zygote: Zygote) -> None:
     assert b"bytes left out]" in log.read_bytes()
 
 
-def test_a_full_disk_in_a_child_is_said_in_a_line(root: Path) -> None:
-    program = (
-        "import resource; from pathlib import Path\n"
-        "from tests.pipeline.fakes import Act, go\n"
-        "from autopipe.pipeline.isolate import Zygote\n"
-        "resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))\n"
-        f"with Zygote(preload=()) as z: go([Act(do='fill')], Path({str(root)!r}), isolate=z)\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=False
-    )
-    assert re.search(rf"{StoreError.__name__}: {root}\S+: File too large", done.stderr)
-    assert go([Act(do="fill")], root)[0] == ["run act"]
+def act(do: str, folder: Path) -> None:
+    with Zygote(preload=()) as zygote:
+        go([Act(do=do)], folder / "store", isolate=zygote)
 
 
+@pytest.mark.fault("C7")
+@pytest.mark.parametrize("do", ["fill", "flood"])
+def test_a_full_disk_in_a_child_is_said_in_a_line(tmp_path: Path, do: str) -> None:
+    """Where the child writes, and where what it prints is logged."""
+    outcomes = list(limits(tmp_path, partial(act, do), step=400_000))
+    assert len(outcomes) == 4
+    for n, outcome in enumerate(outcomes[:-1]):
+        assert outcome.code == 5
+        assert re.fullmatch(rf"{outcome.folder}/\S+: File too large", outcome.said) or n == 0
+        assert go([Act(do="write")], outcome.folder / "store")[0] == ["run act"]
+
+
+@pytest.mark.fault("C19")
+def test_too_few_descriptors_for_a_child_are_said_in_a_line(tmp_path: Path) -> None:
+    outcomes = list(descriptors(tmp_path, partial(act, "write")))
+    assert len(outcomes) > 8
+    for outcome in outcomes[:-1]:
+        assert outcome.code == 5
+        assert re.fullmatch(
+            rf"({outcome.folder}/\S+|can not start a process): Too many open files", outcome.said
+        )
+        assert go([Act(do="write")], outcome.folder / "store")[0] == ["run act"]
+
+
+@pytest.mark.fault("C11")
 def test_a_store_that_is_deleted_meanwhile_is_said_in_a_line(root: Path, zygote: Zygote) -> None:
     with pytest.raises(StoreError, match=rf"{root}/tmp/\S+: deleted while a stage used it"):
         go([Act(do="delete")], root, isolate=zygote)
     assert go([Act(do="write")], root, isolate=zygote)[0] == ["run act"]
 
 
+@pytest.mark.fault("G12")
+@pytest.mark.parametrize("who", ["child", "zygote", "helper"])
+def test_a_process_that_stays_stopped_is_given_up(
+    root: Path, zygote: Zygote, who: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(isolate, "_GLANCE", 0.05)
+    with pytest.raises(Killed) as caught:
+        go([Act(do="freeze", note=who)], root, isolate=zygote)
+    first = "stage 'act' was stopped by a signal; it was ended after 0.6 s of that"
+    assert str(caught.value).splitlines()[0] == first
+    assert go([Act(do="write")], root, isolate=zygote)[0] == ["run act"]
+
+
+def test_a_process_that_was_stopped_and_goes_on_is_waited_for(
+    root: Path, zygote: Zygote, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = iter([True] * 11 + [False, True])
+    monkeypatch.setattr(isolate, "_GLANCE", 0.05)
+    monkeypatch.setattr(isolate, "any_stopped", lambda _: next(seen, False))
+    assert go([Act(do="nap")], root, isolate=zygote)[0] == ["run act"]
+    assert next(seen, None) is None
+
+
+@pytest.mark.fault("G12")
 def test_what_a_stage_leaves_running_is_ended(root: Path, zygote: Zygote) -> None:
     _, made = go([Act(do="leave")], root, isolate=zygote)
     assert wait_for_end([int((made["act"].path / "text").read_text())]) == []
 
 
+@pytest.mark.fault("D19")
 @pytest.mark.parametrize("module", ["no_such_module", "tests.pipeline.crash_on_import"])
 def test_a_module_that_can_not_be_imported_is_a_setup_error(root: Path, module: str) -> None:
     reason = {"no_such_module": "No module named 'no_such_module'"}.get(module, "SIGSEGV")
     with (
-        Zygote(preload=(module,)) as isolate,
+        Zygote(preload=(module,)) as broken,
         pytest.raises(SetupError, match=rf"can not import {module}: .*{reason}"),
     ):
-        go([Act(do="write")], root, isolate=isolate)
+        go([Act(do="write")], root, isolate=broken)
 
 
 def test_nothing_is_started_for_a_cached_run(root: Path) -> None:
     go([Act(do="write")], root)
-    with Zygote(preload=("no_such_module",)) as isolate:
-        assert go([Act(do="write")], root, isolate=isolate)[0] == ["cached act"]
+    with Zygote(preload=("no_such_module",)) as broken:
+        assert go([Act(do="write")], root, isolate=broken)[0] == ["cached act"]
 
 
 def hanging(root: Path, note: Path) -> tuple[subprocess.Popen[bytes], list[int]]:
@@ -168,6 +213,9 @@ def test_kill_9_leaves_no_process_and_the_scratch(root: Path, tmp_path: Path) ->
     process.wait()
     assert wait_for_end(pids) == []
     assert list(root.glob("work/*"))
+    assert list(root.glob("tmp/*"))
+    with open_store(root):
+        pass  # which clears what dead runs had in there, or `no_leaks` would find it
 
 
 def test_the_stage_dies_with_the_process_it_was_forked_from(root: Path, tmp_path: Path) -> None:
@@ -179,6 +227,8 @@ def test_the_stage_dies_with_the_process_it_was_forked_from(root: Path, tmp_path
     process.wait()
     os.kill(server, signal.SIGKILL)  # sleep(1) does not ask to die with its parent
     assert left == []
+    with open_store(root):
+        pass
 
 
 def test_a_run_whose_processes_died_ends(root: Path, tmp_path: Path) -> None:

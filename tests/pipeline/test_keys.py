@@ -48,6 +48,7 @@ def key(contents: Contents, stage: Tune | None = None, **change: object) -> str:
     return digest(action(stage or Tune(), contents=contents, **arguments))  # type: ignore[arg-type]
 
 
+@pytest.mark.fault("C15", "G6")
 def test_everything_declared_is_in_the_key(contents: Contents) -> None:
     class Newer(Tune, frozen=True):
         version: ClassVar[int] = 2
@@ -69,6 +70,7 @@ def test_everything_declared_is_in_the_key(contents: Contents) -> None:
     assert key(contents, Tune(workers=7)) == keys[0]
 
 
+@pytest.mark.fault("C16", "G6")
 def test_the_whole_input_digest_counts(contents: Contents) -> None:
     assert key(contents, inputs={"lower": "0" * 63 + "1"}) != key(contents)
 
@@ -94,6 +96,7 @@ def test_a_file_is_digested_as_sha256sum_does(contents: Contents, tmp_path: Path
     assert tree_digest(contents.manifest(file)) == expected
 
 
+@pytest.mark.fault("C18")
 def test_links_are_refused(contents: Contents, tmp_path: Path) -> None:
     folder = tmp_path / "folder"
     folder.mkdir()

@@ -36,12 +36,14 @@ def test_an_optional_input_may_be_missing() -> None:
     assert build_plan([*demo(SOURCE), Measure()]).steps[-1].needs == ("tune",)
 
 
+@pytest.mark.fault("A9")
 def test_a_needed_stage_that_is_switched_off_is_named() -> None:
     message = "stage 'tune' needs stage 'lower', which this pipeline switches off"
     with pytest.raises(ConfigError, match=message):
         build_plan([Read(path=SOURCE), Tune()])
 
 
+@pytest.mark.fault("A9")
 def test_a_stage_can_not_take_what_comes_later() -> None:
     with pytest.raises(ConfigError, match="stage 'lower' needs stage 'import'"):
         build_plan([Upper(), Read(path=SOURCE)])
@@ -60,6 +62,7 @@ def test_until_keeps_what_comes_before() -> None:
     ]
 
 
+@pytest.mark.fault("A9")
 def test_an_unknown_stage_is_refused_with_what_is_near() -> None:
     with pytest.raises(ConfigError, match=r"--until lowr: .*did you mean `lower`"):
         build_plan(demo(SOURCE), until="lowr")

@@ -1,4 +1,3 @@
-import errno
 import json
 import os
 import stat
@@ -6,7 +5,6 @@ import subprocess
 import sys
 import threading
 import time
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -17,7 +15,6 @@ from autopipe.pipeline.content import Contents
 from autopipe.pipeline.events import Event
 from autopipe.pipeline.stage import Stage
 from autopipe.pipeline.store import open_store
-from tests.pipeline.crashes import crash_at, fail_at
 from tests.pipeline.fakes import Act, Read, demo, go, told
 
 
@@ -45,39 +42,7 @@ def settle(root: Path) -> None:
             assert store.lookup(key, pytest.fail) is not None
 
 
-def test_a_crash_at_any_point_leaves_nothing_half_made(tmp_path: Path, source: Path) -> None:
-    _, expected = go(stages(source), tmp_path / "expected")
-    digests = {name: artifact.digest for name, artifact in expected.items()}
-    finished = set()
-    for n in range(1, 500):
-        root = tmp_path / f"store-{n}"
-        status = crash_at(n, partial(go, stages(source), root))
-        made = len(list(root.glob("actions/*.json")))
-        finished.add(made)
-        happened, artifacts = go(stages(source), root)
-        assert {name: artifact.digest for name, artifact in artifacts.items()} == digests
-        assert [line.split()[0] for line in happened] == ["cached"] * made + ["run"] * (2 - made)
-        assert not list(root.glob("tmp/*"))
-        if status == 0:
-            break
-        assert status == 137
-    assert n > 60
-    assert finished == {0, 1, 2}
-
-
-def test_a_full_disk_at_any_point_is_a_store_error_and_no_entry_is_torn(
-    tmp_path: Path, source: Path
-) -> None:
-    for n in range(1, 500):
-        root = tmp_path / f"store-{n}"
-        status = fail_at(n, errno.ENOSPC, partial(go, [Act(do="write")], root))
-        assert go([Act(do="write")], root)[0] in (["run act"], ["cached act"])
-        if status == 0:
-            break
-        assert status == 5, n
-    assert n > 30
-
-
+@pytest.mark.fault("C7")
 @pytest.mark.parametrize("limit", [10, 300, 100_000])
 def test_a_file_size_limit_is_a_store_error(root: Path, limit: int) -> None:
     program = (
@@ -95,6 +60,7 @@ def test_a_file_size_limit_is_a_store_error(root: Path, limit: int) -> None:
     ]
 
 
+@pytest.mark.fault("C19")
 def test_too_many_open_files_is_a_store_error(root: Path) -> None:
     program = (
         "import os, resource; from pathlib import Path\n"
@@ -135,6 +101,7 @@ def rewrite(path: Path, data: bytes) -> None:
 DAMAGES = [damage_flip, damage_cut, damage_empty, damage_append]
 
 
+@pytest.mark.fault("C3", "C6", "G3")
 @pytest.mark.parametrize("settled", [True, False])
 @pytest.mark.parametrize("damage", DAMAGES)
 @pytest.mark.parametrize("file", ["actions/*.json", "objects/*/text"])
@@ -164,6 +131,7 @@ def test_damaged_memory_is_only_forgotten(root: Path, source: Path, file: str) -
     assert go(stages(source), root)[0] == ["cached import", "cached lower"]
 
 
+@pytest.mark.fault("C3")
 def test_a_file_added_to_an_object_is_damage(root: Path) -> None:
     _, made = go([Act(do="write")], root)
     made["act"].path.chmod(0o700)
@@ -171,12 +139,14 @@ def test_a_file_added_to_an_object_is_damage(root: Path) -> None:
     assert go([Act(do="write")], root)[0][-1] == "run act"
 
 
+@pytest.mark.fault("C5", "G2")
 def test_an_object_that_is_gone_is_a_miss(root: Path) -> None:
     _, made = go([Act(do="write")], root)
     made["act"].path.rename(root / "elsewhere")
     assert go([Act(do="write")], root)[0] == ["run act"]
 
 
+@pytest.mark.fault("C3", "G2")
 def test_a_damaged_object_is_not_kept_because_another_action_makes_the_same(root: Path) -> None:
     _, made = go([Act(do="write", note="same")], root)
     rewrite(made["act"].path / "text", b"SAME")
@@ -238,6 +208,7 @@ def test_a_fingerprint_too_young_to_tell_changes_apart_is_not_kept(tmp_path: Pat
     assert len(list(contents.memory.iterdir())) == 1
 
 
+@pytest.mark.fault("C18")
 def test_replacing_a_link_leaves_what_it_points_to(tmp_path: Path) -> None:
     precious = tmp_path / "precious"
     precious.write_text("gold")
@@ -249,6 +220,7 @@ def test_replacing_a_link_leaves_what_it_points_to(tmp_path: Path) -> None:
     assert precious.read_text() == "gold"
 
 
+@pytest.mark.fault("C13")
 @pytest.mark.parametrize("year", [1990, 2100])
 def test_odd_time_stamps_change_nothing(root: Path, source: Path, year: int) -> None:
     go(stages(source), root)
@@ -258,6 +230,7 @@ def test_odd_time_stamps_change_nothing(root: Path, source: Path, year: int) -> 
     assert go(stages(source), root)[0] == ["cached import", "cached lower"]
 
 
+@pytest.mark.fault("C13")
 @pytest.mark.parametrize("year", [2000, 2060])
 def test_an_odd_clock_changes_nothing(
     root: Path, source: Path, year: int, monkeypatch: pytest.MonkeyPatch
@@ -268,6 +241,7 @@ def test_an_odd_clock_changes_nothing(
     assert go(stages(source), root)[0] == ["cached import", "cached lower"]
 
 
+@pytest.mark.fault("C18")
 def test_a_link_in_place_of_a_record_is_not_followed(root: Path, tmp_path: Path) -> None:
     go([Act(do="write")], root)
     (record,) = root.glob("actions/*.json")
@@ -279,6 +253,7 @@ def test_a_link_in_place_of_a_record_is_not_followed(root: Path, tmp_path: Path)
     assert not record.is_symlink()
 
 
+@pytest.mark.fault("C18")
 @pytest.mark.parametrize("place", ["", "text"])
 def test_a_link_in_place_of_an_object_is_not_followed(
     root: Path, tmp_path: Path, place: str
@@ -294,6 +269,7 @@ def test_a_link_in_place_of_an_object_is_not_followed(
     assert not path.is_symlink()
 
 
+@pytest.mark.fault("C18")
 def test_a_link_in_place_of_a_folder_is_refused(root: Path, tmp_path: Path) -> None:
     root.mkdir(mode=0o700)
     (root / "objects").symlink_to(tmp_path)
@@ -301,6 +277,7 @@ def test_a_link_in_place_of_a_folder_is_refused(root: Path, tmp_path: Path) -> N
         go([Act(do="write")], root)
 
 
+@pytest.mark.fault("C18")
 def test_a_record_under_a_wrong_key_is_damage(root: Path) -> None:
     go([Act(do="write")], root)
     (record,) = root.glob("actions/*.json")
@@ -311,6 +288,7 @@ def test_a_record_under_a_wrong_key_is_damage(root: Path) -> None:
         assert len(warnings) == 1
 
 
+@pytest.mark.fault("C8")
 def test_a_store_everybody_may_write_to_is_refused(root: Path) -> None:
     root.mkdir()
     root.chmod(0o777)
@@ -318,22 +296,34 @@ def test_a_store_everybody_may_write_to_is_refused(root: Path) -> None:
         go([Act(do="write")], root)
 
 
+@pytest.mark.fault("C8")
+def test_a_store_of_somebody_else_is_refused(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root.mkdir(mode=0o700)
+    monkeypatch.setattr(os, "geteuid", lambda: root.stat().st_uid + 1)
+    with pytest.raises(StoreError, match="store: belongs to another user"):
+        go([Act(do="write")], root)
+
+
+@pytest.mark.fault("C8")
 def test_a_store_that_is_a_file_is_refused(root: Path) -> None:
     root.write_text("")
     with pytest.raises(StoreError, match="store: not a directory"):
         go([Act(do="write")], root)
 
 
+@pytest.mark.fault("C8")
 def test_a_store_below_a_file_is_refused(root: Path) -> None:
     root.write_text("")
     with pytest.raises(StoreError, match="Not a directory"):
         go([Act(do="write")], root / "below")
 
 
+@pytest.mark.fault("C8")
 def test_a_missing_parent_is_made(root: Path) -> None:
     assert go([Act(do="write")], root / "a" / "b")[0] == ["run act"]
 
 
+@pytest.mark.fault("C8")
 @pytest.mark.skipif(not Path("/proc/sys").exists(), reason="needs a read-only file system")
 def test_a_read_only_store_is_refused() -> None:
     with pytest.raises(StoreError, match="/proc/sys/store: "):
@@ -359,6 +349,7 @@ def race(source: Path, root: Path) -> tuple[set[str], list[str]]:
     return {digests for digests, _ in lines}, [word for _, ran in lines for word in ran.split()]
 
 
+@pytest.mark.fault("C9", "G4")
 @pytest.mark.parametrize("_", range(2))
 def test_two_runs_at_once_do_each_stage_once(source: Path, root: Path, _: int) -> None:
     digests, ran = race(source, root)
@@ -366,6 +357,7 @@ def test_two_runs_at_once_do_each_stage_once(source: Path, root: Path, _: int) -
     assert sorted(ran) == sorted(["run", "import", "run", "lower", "run", "tune"])
 
 
+@pytest.mark.fault("C9", "G4")
 @pytest.mark.slow
 @pytest.mark.parametrize("_", range(20))
 def test_many_pairs_of_runs_at_once(source: Path, root: Path, _: int) -> None:
@@ -382,6 +374,7 @@ with open_store(Path(sys.argv[1])) as store, store.lock(sys.argv[2], print):
 """
 
 
+@pytest.mark.fault("C12", "G13")
 def test_the_lock_of_a_killed_run_is_free_and_a_live_one_is_named(root: Path) -> None:
     go([Act(do="write")], root)
     key = next(root.glob("actions/*.json")).stem

@@ -52,6 +52,7 @@ def check(path, count):
         store.add(HERE, MODULE, [record()])
 
 
+@pytest.mark.fault("C7", "G10")
 @pytest.mark.parametrize("limit", [100_000, 600_000])
 def test_a_full_disk_is_an_error_in_words_and_loses_nothing(tmp_path, limit):
     path = tmp_path / "records.sqlite"
@@ -73,6 +74,7 @@ def disk(tmp_path):
     subprocess.run(["umount", folder], check=True)
 
 
+@pytest.mark.fault("C7", "G10")
 def test_a_small_disk_that_is_full_loses_nothing(disk, tmp_path):
     count, said = fill(disk / "records.sqlite", 0)
     assert re.search("no space is left|is the disk full", said)

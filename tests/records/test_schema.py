@@ -38,6 +38,7 @@ def check(store):
     assert store.damaged == 0
 
 
+@pytest.mark.fault("C14")
 def test_the_first_tables_are_taken_over(path):
     with Store.open(path, pytest.fail) as store:
         check(store)
@@ -53,6 +54,7 @@ def test_looking_at_an_old_store_does_not_change_it(path):
     assert path.read_bytes() == before
 
 
+@pytest.mark.fault("C14")
 @pytest.mark.parametrize("how", [lambda path: Store.open(path, pytest.fail), Store.view])
 def test_a_store_of_a_later_release_is_left_alone(path, how):
     with closing(sqlite3.connect(path)) as connection:

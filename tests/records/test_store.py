@@ -63,6 +63,7 @@ def test_the_best_is_the_least_median(reopen):
         assert store.best("00ff", MODULE, HERE).record.seconds == (1.5, 1.5, 9.0)
 
 
+@pytest.mark.fault("D5")
 @pytest.mark.parametrize("value", [math.nan, 0.0, -1.0, math.inf, 1e10, 9e-11])
 def test_a_time_that_can_not_be_true_never_wins(reopen, value):
     with reopen() as store:
@@ -75,6 +76,7 @@ def test_a_time_that_can_not_be_true_never_wins(reopen, value):
 BUSY = About(("matmul",), ("float32[9]",), ("float32[9]",), flops=4e9)
 
 
+@pytest.mark.fault("D5")
 @pytest.mark.parametrize(
     ("target", "least"),
     [('{"num_cores":2}', 5e-5), ("no JSON", 1e-4), ('{"kind":"cuda"}', 4e-9)],
@@ -89,6 +91,7 @@ def test_a_time_that_no_processor_reaches_is_a_failed_trial(reopen, target, leas
         assert failed.median == math.inf
 
 
+@pytest.mark.fault("D17")
 def test_a_coarse_time_wins_only_where_there_is_no_other(reopen):
     with reopen() as store:
         store.add(HERE, MODULE, [record((1.0,), cut=True)])
@@ -97,6 +100,7 @@ def test_a_coarse_time_wins_only_where_there_is_no_other(reopen):
         assert not store.best("00ff", MODULE, HERE).record.cut
 
 
+@pytest.mark.fault("D6")
 @pytest.mark.parametrize("field", ["target", "versions", "device"])
 def test_a_record_of_another_platform_is_not_seen(reopen, field):
     with reopen() as store:
@@ -114,6 +118,7 @@ def test_workloads_with_the_same_hash_are_not_mixed_up(reopen):
         assert len(store.rows("00ff", MODULE, HERE)) == 1
 
 
+@pytest.mark.fault("E1")
 def test_a_quarantined_record_is_not_seen_again(reopen):
     with reopen() as store:
         store.add(HERE, MODULE, [record((1.0,)), record((2.0,))])
@@ -130,6 +135,7 @@ def test_trials_are_counted_by_session_and_workload(reopen):
         assert store.trials("new") == {}
 
 
+@pytest.mark.fault("D4", "G11")
 @pytest.mark.parametrize(
     "change",
     [
@@ -153,6 +159,7 @@ def test_a_damaged_row_is_skipped_and_counted(reopen, path, change):
         assert (len(store.every()), store.damaged, store.kept_aside()) == (1, 0, 1)
 
 
+@pytest.mark.fault("D4", "G11")
 def test_a_file_that_is_no_database_is_moved_aside(reopen, path, warned):
     path.write_bytes(b"not a database" * 1000)
     with reopen() as store:
@@ -164,6 +171,7 @@ def test_a_file_that_is_no_database_is_moved_aside(reopen, path, warned):
     assert len(warned) == 1
 
 
+@pytest.mark.fault("D4", "G11")
 @pytest.mark.parametrize("part", [0.3, 0.6, 0.9])
 def test_a_damaged_page_costs_the_records_on_it(reopen, path, warned, part):
     filled(path)
@@ -177,6 +185,7 @@ def test_a_damaged_page_costs_the_records_on_it(reopen, path, warned, part):
     assert all(row.record.seconds[0] == int(row.record.seconds[0]) for row in rows)
 
 
+@pytest.mark.fault("D4", "G11")
 def test_a_truncated_file_keeps_its_head(reopen, path, warned):
     filled(path)
     path.write_bytes(path.read_bytes()[: -20 * 4096])
@@ -208,6 +217,7 @@ def writer(path, name, batches):
     return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
 
 
+@pytest.mark.fault("C10", "G10")
 def test_many_processes_share_one_store_and_kills_lose_nothing(path):
     """What a writer said is done is there, and a batch is there whole or not at all."""
     writers = [writer(path, str(n), 10**6 if n < 4 else 10) for n in range(8)]
@@ -226,6 +236,7 @@ def test_many_processes_share_one_store_and_kills_lose_nothing(path):
         assert tallies[number] % 5 == 0
 
 
+@pytest.mark.fault("G11")
 def test_the_checksum_covers_every_field_and_the_platform():
     base = record()
     changed = [replace(base, **{name: "x"}) for name in base.__slots__]
@@ -235,6 +246,7 @@ def test_the_checksum_covers_every_field_and_the_platform():
     assert json.dumps(sorted(sums))
 
 
+@pytest.mark.fault("D6")
 def test_what_was_fast_elsewhere_is_near_and_never_the_best(reopen):
     likeness = "same ops"
     about = About(("matmul",), (), (), 0.0, likeness)

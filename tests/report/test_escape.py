@@ -5,6 +5,7 @@ import pytest
 from autopipe.report import escape, escape_lines
 
 
+@pytest.mark.fault("E13")
 @pytest.mark.parametrize(
     ("text", "shown"),
     [
@@ -27,6 +28,7 @@ def test_only_what_prints_is_shown(text, shown):
     assert shown.isprintable()
 
 
+@pytest.mark.fault("E13")
 def test_a_long_text_keeps_its_head_and_its_tail():
     assert escape("a" * 50 + "b" * 50, limit=21) == "a" * 9 + "..." + "b" * 9
 
@@ -41,6 +43,7 @@ def test_a_text_of_just_the_limit_is_whole():
     assert escape("x" * 200) == "x" * 200
 
 
+@pytest.mark.fault("E13")
 def test_a_megabyte_takes_no_time():
     start = time.perf_counter()
     escape("\x1b" * 1_000_000)

@@ -1,3 +1,5 @@
+import pytest
+
 from autopipe.op_info import Fields, Literal, Op, OpInfo, Parameter, Result
 from autopipe.report.op_info import listing
 from autopipe.tensor import Tensor
@@ -52,6 +54,7 @@ def test_a_function_that_no_op_was_lowered_to():
     assert shown()[1:] == ["no op was lowered to it"]
 
 
+@pytest.mark.fault("E13")
 def test_lines_are_folded_and_harmless():
     lines = shown(op("evil\x1b[2J\n", FIRST, **{f"attribute{i}": i for i in range(40)}), width=60)
     assert max(map(len, lines)) <= 60

@@ -67,6 +67,7 @@ def written(stream):
     return stream.buffer.getvalue().decode(stream.encoding)
 
 
+@pytest.mark.fault("E13")
 def test_plain_is_a_line_an_event(stream):
     play(plain.Plain(Output(stream)), *EVENTS)
     assert written(stream).splitlines() == LINES
@@ -141,12 +142,14 @@ def test_a_pipe_gets_plain_lines():
     assert done.stderr == b""
 
 
+@pytest.mark.fault("E15")
 def test_a_stream_that_knows_only_ascii_gets_ascii():
     done = run(env={**os.environ, "PYTHONIOENCODING": "ascii"})
     assert done.returncode == 0
     assert rb"\u6a21\U0001f680" in done.stdout
 
 
+@pytest.mark.fault("E15")
 @pytest.mark.parametrize("arguments", ["", "json", "quiet"])
 @pytest.mark.parametrize("redirect", ["", ">&-"])
 def test_nobody_reads_stdout(arguments, redirect):
@@ -194,6 +197,7 @@ def test_the_live_line_comes_back_below_a_warning(stream, monkeypatch):
     assert screen(text, 80) == [LINES[4], "tune           0 s  " + LINES[3][11:], ""]
 
 
+@pytest.mark.fault("E15")
 @pytest.mark.parametrize("columns", [80, 20])
 def test_the_live_line_never_wraps(stream, monkeypatch, columns):
     for live in console(stream, monkeypatch, columns, *EVENTS[1:4]).split("\r\x1b[K")[1:]:
@@ -231,6 +235,7 @@ def test_wide_characters_take_two_columns():
     assert fit("ab", 2) == "ab"
 
 
+@pytest.mark.fault("E15")
 @pytest.mark.parametrize(
     ("environ", "live"),
     [
@@ -248,6 +253,7 @@ def test_a_terminal_is_live_unless_it_says_otherwise(environ, live):
     os.close(ours)
 
 
+@pytest.mark.fault("E15")
 def test_a_pipe_is_not_live(stream):
     assert not report.is_live(stream, {"TERM": "xterm"})
     assert not report.is_live(None, {"TERM": "xterm"})

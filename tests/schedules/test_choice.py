@@ -49,6 +49,7 @@ def test_a_record_is_first(chosen, workload, record):
     assert inspector.asked == [["autotvm"]]
 
 
+@pytest.mark.fault("D9")
 def test_without_a_record_the_fallback_serves(chosen, workload):
     found, _ = chosen(workload)
     assert (found.engine, found.seconds, found.reason) == ("static", None, "no record")

@@ -65,3 +65,24 @@ def test_a_standing_counts_trials_failures_and_how_long_nothing_got_better():
     for seconds in (math.inf, 2.0, 3.0, 1.0, 1.0, math.inf):
         found.count(seconds)
     assert (found.trials, found.failed, found.best, found.stale) == (6, 2, 1.0, 2)
+
+
+@pytest.mark.fault("D1")
+@pytest.mark.parametrize("cut", range(9))
+@pytest.mark.parametrize("before", [(), (4.0,), (0.5, 9.0)])
+def test_an_interruption_changes_nothing_in_when_a_task_is_left(before, cut):
+    times = (3.0, math.inf, 2.0, 5.0, 5.0, 1.0, 1.0, 4.0)
+    straight = Standing(task(), best=min(before, default=math.inf))
+    for seconds in times:
+        straight.count(seconds)
+    resumed = Standing(task(), best=min((*before, *times[:cut]), default=math.inf))
+    resumed.recall([(each, False) for each in before] + [(each, True) for each in times[:cut]])
+    for seconds in times[cut:]:
+        resumed.count(seconds)
+    assert resumed.stale == straight.stale
+
+
+def test_trials_of_others_are_not_counted_but_have_to_be_beaten():
+    found = Standing(task())
+    found.recall([(2.0, True), (1.0, False), (1.5, True), (9.0, False)])
+    assert found.stale == 1

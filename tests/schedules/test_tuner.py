@@ -1,3 +1,4 @@
+import json
 import math
 from collections import Counter
 
@@ -114,6 +115,7 @@ def test_the_budget_is_spent_and_no_more(journal, scheduler, budget):
     assert sum(tally.trials for tally in written.values()) == budget
 
 
+@pytest.mark.fault("D20")
 def test_a_budget_smaller_than_the_tasks_goes_to_the_heaviest(journal):
     tasks = [*works(2, share=0.1), work(9, share=0.8)]
     tuner(journal, tasks, {"trials": 1}, batch=1, scheduler=gradient).run()
@@ -143,6 +145,35 @@ def test_a_task_is_left_once_it_stops_improving(journal):
     assert "no better schedule" in tasks[0].standing.stopped
 
 
+@pytest.mark.fault("D1", "G10")
+def test_a_trial_is_on_the_disk_before_anybody_is_told_of_it(journal):
+    tasks, told = [with_start(2000.0, 0), *works(3)[1:]], []
+
+    def check():
+        kept = journal.store.trials(journal.session.name).values()
+        noted = json.loads(journal.session.path.read_text())["trials"]
+        told.append(noted)
+        assert noted == sum(each.trials for each in kept) == sum(trials(tasks))
+
+    spent = spending(journal, tasks, {"trials": 10})
+    measure_starts(tasks, spent, Stopwatch(), journal, check)
+    Tuner(
+        tasks, round_robin, spent, 4, Proposals(), Stopwatch(), journal, check, lambda *_: None
+    ).run()
+    assert told == list(range(1, 11))
+
+
+@pytest.mark.fault("D1", "D20")
+def test_a_time_budget_that_earlier_runs_have_spent_buys_nothing(journal):
+    tasks = [with_start(5.0), *works(2)[1:]]
+    journal.session.spent = 61.0
+    budget = {"trials": 100, "time": 60.0}
+    start(journal, tasks, budget)
+    assert tuner(journal, tasks, budget).run() == "the time is spent"
+    assert trials(tasks) == [0, 0]
+
+
+@pytest.mark.fault("D9")
 def test_a_task_that_nothing_works_for_is_left(journal):
     tasks = works(2)
     broken = Stopwatch(lambda _: math.inf)
@@ -152,6 +183,7 @@ def test_a_task_that_nothing_works_for_is_left(journal):
     assert tasks[0].standing.stopped == "no candidate could be measured"
 
 
+@pytest.mark.fault("D10")
 @pytest.mark.parametrize(
     ("searcher", "stopped", "spent"),
     [
@@ -167,6 +199,7 @@ def test_a_search_that_ends_costs_its_task_only(journal, searcher, stopped, spen
     assert tasks[0].standing.stopped == stopped
 
 
+@pytest.mark.fault("D10")
 def test_a_contender_that_fails_is_left_out(journal):
     (each,) = tasks = [work(0, contenders=(ANSOR, TEMPLATES))]
     searcher = Proposals(fails=(1,))
@@ -185,6 +218,7 @@ def test_it_is_said_how_many_tasks_were_not_worth_a_search(journal):
     assert [each.standing.trials for each in tasks] == [0, 0, 4]
 
 
+@pytest.mark.fault("D20")
 def test_no_time_left_ends_it_within_a_batch(journal, monkeypatch):
     tasks = works(1)
     clock = iter([0.0] * 6 + [99.0] * 100)

@@ -1,4 +1,5 @@
-"""Runs the stage `tune` on a small matmul. `python -m tests.stages.small_tuning FOLDER TRIALS`."""
+"""Runs the stage `tune` on a small matmul. `python -m tests.stages.small_tuning FOLDER TRIALS
+[SECONDS]`."""
 
 import json
 import sys
@@ -54,7 +55,8 @@ def context(folder):
 def main():
     folder, trials = Path(sys.argv[1]), int(sys.argv[2])
     measure = {"repeat": 1, "min_repeat": 0.0005}
-    tuning = {"budget": {"trials": trials}, "batch": 8, "measure": measure}
+    budget = {"trials": trials, "time": float(sys.argv[3]) if sys.argv[3:] else None}
+    tuning = {"budget": budget, "batch": 8, "measure": measure}
     document = {"version": 1, "name": "small", "model": {"path": "x.onnx"}, "tuning": tuning}
     stage = Tune.of(Pipeline.model_validate(document), folder)
     assert stage is not None

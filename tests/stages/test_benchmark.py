@@ -7,16 +7,19 @@ import psutil
 import pytest
 
 from autopipe.benchmarking import contender
+from autopipe.benchmarking.baseline import Baseline
+from autopipe.benchmarking.gate import Measurement
 from autopipe.config import Benchmark as Options
-from autopipe.config import Gates
-from autopipe.errors import GateError, SetupError, StageError
-from autopipe.pipeline.events import Event, Progress, Warn
+from autopipe.config import Gates, Pipeline
+from autopipe.config.gates import Regression
+from autopipe.errors import ConfigError, GateError, SetupError, StageError
+from autopipe.pipeline.events import Event, Measured, Progress, Warn
 from autopipe.stages.benchmark import Benchmark
 
 
-def stage(gates=None, **options):
+def stage(gates=None, baseline=None, **options):
     quick = {"rounds": 2, "warmup": 1, "repeat": 3} | options
-    return Benchmark(options=Options(**quick), gates=gates or Gates())
+    return Benchmark(options=Options(**quick), gates=gates or Gates(), baseline=baseline)
 
 
 def test_both_contenders_are_timed_and_the_rest_recorded(context, no_leaks):
@@ -35,6 +38,7 @@ def test_both_contenders_are_timed_and_the_rest_recorded(context, no_leaks):
     assert found["machine"]["cores"] == len(os.sched_getaffinity(0))
     assert found["machine"]["load_before"] >= 0
     assert found["threads"] == 2
+    assert [event.document for event in events if isinstance(event, Measured)] == [found]
     assert [e.message for e in events if isinstance(e, Progress)] == [
         "round 1 of 2: autopipe",
         "round 1 of 2: onnxruntime",
@@ -46,8 +50,59 @@ def test_both_contenders_are_timed_and_the_rest_recorded(context, no_leaks):
 
 
 def test_a_gate_beyond_doubt_fails(context):
+    events: list[Event] = []
     with pytest.raises(GateError, match="times as long as onnxruntime, allowed is 1e-06"):
-        stage(gates=Gates(max_slowdown={"onnxruntime": 1e-6})).run(context())
+        stage(gates=Gates(max_slowdown={"onnxruntime": 1e-6})).run(context(events))
+    (told,) = [event.document for event in events if isinstance(event, Measured)]
+    measured = Measurement.model_validate(told)
+    assert measured.ours.latency.median > 0, "what was measured is told although it failed"
+    (gate,) = measured.gates
+    assert (gate.gate, gate.outcome) == ("gates.max_slowdown.onnxruntime", "failed")
+
+
+def times(ours, device):
+    return Baseline(
+        pipeline="p", device={"cpu": device}, threads=2, rivals={}, rounds={"autopipe": ours}
+    )
+
+
+def test_a_build_slower_than_its_baseline_fails(context):
+    gates = Gates(regression=Regression(baseline="p.baseline.json"))
+    quick = times((1e-9, 1.1e-9, 1e-9), "of the tests")
+    with pytest.raises(GateError, match=r"gates\.regression: .* times the baseline's time"):
+        stage(gates, quick, rounds=3).run(context())
+
+
+def test_a_build_faster_than_its_baseline_passes(context):
+    events: list[Event] = []
+    gates = Gates(regression=Regression(baseline="p.baseline.json"))
+    stage(gates, times((1e3, 1.1e3, 1e3), "of the tests"), rounds=3).run(context(events))
+    assert [event for event in events if isinstance(event, Warn)] == []
+
+
+def test_times_of_another_machine_without_a_rival_are_a_warning(context):
+    events: list[Event] = []
+    gates = Gates(regression=Regression(baseline="p.baseline.json"))
+    stage(gates, times((1e-9,) * 3, "another"), rounds=3).run(context(events))
+    (warning,) = [event.message for event in events if isinstance(event, Warn)]
+    assert "time is not compared: another machine (cpu)" in warning
+
+
+def test_the_baseline_is_read_before_anything_runs_and_its_content_is_in_the_key(tmp_path):
+    gates = {"regression": {"baseline": "p.baseline.json"}}
+    document = {"version": 1, "name": "p", "model": {"path": "m.onnx"}, "gates": gates}
+    pipeline = Pipeline.model_validate(document)
+    with pytest.raises(ConfigError, match=r"p\.baseline\.json: No such file"):
+        Benchmark.of(pipeline, tmp_path)
+    file = tmp_path / "p.baseline.json"
+    file.write_text(times((1.0, 2.0), "x").text())
+    made = Benchmark.of(pipeline, tmp_path)
+    assert made is not None
+    assert made.model_dump(mode="json")["baseline"]["rounds"] == {"autopipe": [1.0, 2.0]}
+    file.write_text(file.read_text() + "\n")
+    assert Benchmark.of(pipeline, tmp_path) == made, "how it is written is not in the key"
+    file.write_text(times((1.0, 3.0), "x").text())
+    assert Benchmark.of(pipeline, tmp_path) != made
 
 
 def test_a_rival_that_refuses_the_model_is_a_warning(context, tmp_path, model):
@@ -74,7 +129,7 @@ def test_a_build_that_crashes_is_an_error(context, tmp_path, library):
 def test_a_contender_that_hangs_is_given_up(tmp_path, library):
     from safetensors.numpy import save_file
 
-    from autopipe.compiler.runtime import Signature
+    from autopipe.compiler.signature import Signature
     from autopipe.verification.inputs import draw
 
     inputs = tmp_path / "inputs"

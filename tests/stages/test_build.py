@@ -9,7 +9,7 @@ from tvm.target.codegen import llvm_get_system_cpu, llvm_get_system_triple
 from autopipe import flow
 from autopipe.compiler import machine
 from autopipe.config.load import load
-from autopipe.errors import TargetError
+from autopipe.errors import GateError, TargetError
 from autopipe.pipeline.events import Event, Warn
 from autopipe.pipeline.stage import Context, Facet
 from autopipe.schedules import templates
@@ -36,7 +36,7 @@ def artifacts(tmp_path_factory):
 def build(artifacts, tmp_path):
     """Build with the schedules that there are; return the summary, the tasks and the warnings."""
 
-    def build():
+    def build(**changes):
         for name in ("out", "work"):
             (tmp_path / name).mkdir(exist_ok=True)
         heard: list[Event] = []
@@ -45,7 +45,8 @@ def build(artifacts, tmp_path):
             out=tmp_path / "out", work=tmp_path / "work", records=tmp_path / "records" / "sqlite",
             emit=heard.append,
         )  # fmt: skip
-        summary = Build.of(load(FILE), FILE.parent).run(ctx)
+        stage = Build.of(load(FILE), FILE.parent).model_copy(update=changes)
+        summary = stage.run(ctx)
         tasks = json.loads((tmp_path / "out" / "library.json").read_text())["tasks"]
         return summary, tasks, [event.message for event in heard if isinstance(event, Warn)]
 
@@ -60,6 +61,7 @@ def test_what_nobody_measured_is_checked(build):
     assert warnings == []
 
 
+@pytest.mark.fault("E1")
 def test_a_wrong_schedule_is_not_built_in(build, monkeypatch):
     monkeypatch.setattr(templates, "TEMPLATES", (wrong_template,))
     summary, tasks, warnings = build()
@@ -86,6 +88,14 @@ def test_nothing_is_checked_for_another_machine(build, monkeypatch):
     assert f"{len(tasks)} not checked" in summary
 
 
+@pytest.mark.fault("D11", "G14")
+def test_a_build_without_a_record_does_not_pass_the_gate(build, tmp_path):
+    with pytest.raises(GateError, match=r"gates.tuned_share: 0\.00 of .* 0\.50 is required"):
+        build(tuned_share=0.5)
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+@pytest.mark.fault("D11")
 def test_almost_all_is_not_told_as_all():
     assert "; 99% of the kept work measured" in _summary([], 0.9996)
     assert "; 100% of the kept work measured" in _summary([], 1.0)

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from collections.abc import Mapping
 from contextlib import closing, redirect_stderr, suppress
 from io import StringIO
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from tvm.target.codegen import llvm_get_system_triple
@@ -24,6 +26,7 @@ from autopipe.pipeline import contained
 from autopipe.pipeline.contained import Child
 from autopipe.pipeline.events import Event, Warn
 from autopipe.pipeline.stage import Context, Facet
+from autopipe.schedules import compiling
 from autopipe.schedules.again import again
 from autopipe.stages.build import Build
 from autopipe.stages.tune import Tune
@@ -109,6 +112,7 @@ def verify(stages):
         child.ask()
 
 
+@pytest.mark.fault("D10", "G12")
 @pytest.mark.parametrize(
     "case",
     [pytest.param(i, marks=() if i in SHOWN else pytest.mark.slow) for i in INJECTIONS],
@@ -140,6 +144,7 @@ def shown_again(row):
     return told.getvalue()
 
 
+@pytest.mark.fault("E1")
 @pytest.mark.parametrize("way", ["crash", "compiler"])
 def test_a_schedule_that_fails_its_check_is_not_built_in(stages, tmp_path, monkeypatch, way):
     saboteur.template(monkeypatch, way, schedules=True)
@@ -164,6 +169,7 @@ def elsewhere(monkeypatch):
     monkeypatch.setattr(machine, "check", refuse)
 
 
+@pytest.mark.fault("D10")
 def test_a_schedule_that_crashes_the_compiler_is_found_and_the_next_one_built(
     stages, tmp_path, monkeypatch, elsewhere
 ):
@@ -222,6 +228,63 @@ def test_a_schedule_that_is_too_much_for_the_compiler_is_found(
     assert hows == {"no answer within 4 s" if way == "hang" else "out of memory"}
 
 
+@pytest.mark.fault("D11")
+def test_records_that_no_longer_apply_are_told_one_by_one(stages, tmp_path):
+    stages(Tune)
+    records = tmp_path / "tune" / "records.jsonl"
+    names = [json.loads(line)["workload"] for line in records.read_text().splitlines()]
+    records.write_text(re.sub(r'"schedule": ".*?", "seconds"', '"schedule": "{}", "seconds"',
+                              records.read_text()))  # fmt: skip
+    warnings = stages(Build)
+    assert len(names) == len(warnings) > 0
+    assert all("its record does not apply: " in text for text in warnings)
+    built = json.loads((tmp_path / "build/library.json").read_text())
+    assert built["tuned_share"] == 0
+    assert all(task["engine"] == "static" for task in built["tasks"])
+
+
+OFTEN = ("failed twice: ", "failed in 2 runs: ", "failed in 2 earlier runs: ")
+
+
+def run_thrice(stages, folder, stage, settings):
+    """Run a stage three times, each time told the same of the same tasks; return the reports."""
+    reports, heard = [], 0
+    for often in OFTEN:
+        warnings = stages(stage, settings=settings)
+        assert {often in text for text in warnings[heard:]} == {True}
+        heard = len(warnings)
+        reports.append(document(folder, stage.name))
+        for name in (stage.name, f"{stage.name}-work"):
+            shutil.rmtree(folder / name)
+    return reports
+
+
+@pytest.mark.fault("D9", "D10", "G12")
+def test_a_search_that_fails_in_every_run_is_left_out(stages, tmp_path, monkeypatch):
+    saboteur.engine(monkeypatch, "exception")
+    settings = (*SETTINGS, "schedules.rules=[{engines: [autotvm, ansor]}]")
+    *_, last = run_thrice(stages, tmp_path, Tune, settings)
+    known = "LookupError: no such loop (known from 2 earlier runs)"
+    found = [task for task in last if task["failures"]]
+    assert found
+    for task in found:
+        assert [row["how"] for row in task["failures"]] == [known]
+        ansor = next(each for each in task["contenders"] if each["engine"] == "ansor")
+        assert (ansor["trials"], ansor["stopped"]) == (0, known)
+        assert task["seconds"] is not None
+
+
+def test_what_crashes_the_compiler_in_every_run_is_not_compiled(
+    stages, tmp_path, monkeypatch, elsewhere
+):
+    saboteur.template(monkeypatch, "compiler", schedules=True)
+    wholes = Mock(side_effect=compiling._whole)
+    monkeypatch.setattr(compiling, "_whole", wholes)
+    reports = run_thrice(stages, tmp_path, Build, SETTINGS)
+    assert wholes.call_count == 2 + 2 + 1, "the third run knows before it compiles anything"
+    assert all({task["engine"] for task in tasks} == {"default"} for tasks in reports)
+
+
 def test_a_task_that_nothing_compiles_for_is_named_with_its_ops(stages, monkeypatch, elsewhere):
     """As where a fault of the compiler has nothing to do with the schedule."""
     monkeypatch.setattr(measure, "compiled", lambda *_: os.abort())
@@ -265,6 +328,7 @@ def test_a_refusal_is_no_failure(stages, monkeypatch):
         stages(Build)
 
 
+@pytest.mark.fault("D9")
 @pytest.mark.parametrize("stage", [Tune, Build])
 def test_a_failure_ends_the_run_where_that_is_asked_for(stages, monkeypatch, stage):
     saboteur.template(monkeypatch, "crash")

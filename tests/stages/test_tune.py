@@ -10,9 +10,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
-from autopipe.config import Pipeline
-from autopipe.errors import TargetError
+from autopipe.config import Pipeline, Tuning
+from autopipe.errors import SetupError, TargetError
+from autopipe.pipeline import environment
 from autopipe.pipeline.events import TuningProgress, parse
 from autopipe.pipeline.stage import Facet
 from autopipe.stages.tune import Tune
@@ -21,18 +23,28 @@ ROOT = Path(__file__).parents[2]
 WORKLOAD = f"{0:016x}"
 
 
-def command(folder, trials):
+DOCUMENT = {"version": 1, "name": "x", "model": {"path": "x.onnx"}}
+
+
+def command(folder, trials, seconds=None):
     return {
-        "args": [sys.executable, "-m", "tests.stages.small_tuning", folder, str(trials)],
+        "args": [
+            sys.executable,
+            "-m",
+            "tests.stages.small_tuning",
+            folder,
+            str(trials),
+            *([] if seconds is None else [str(seconds)]),
+        ],
         "cwd": ROOT,
         "env": {**os.environ, "OPENBLAS_NUM_THREADS": "1"},
         "text": True,
     }
 
 
-def tune(folder, trials):
+def tune(folder, trials, seconds=None):
     return subprocess.run(
-        **command(folder, trials), capture_output=True, timeout=120, check=False
+        **command(folder, trials, seconds), capture_output=True, timeout=120, check=False
     )  # fmt: skip
 
 
@@ -127,6 +139,7 @@ def test_progress_counts_to_the_budget(tuned):
     assert last.latency
 
 
+@pytest.mark.fault("D1")
 def test_the_same_run_again_measures_nothing(tuned):
     folder, _ = tuned
     before = rows(folder)
@@ -134,6 +147,7 @@ def test_the_same_run_again_measures_nothing(tuned):
     assert rows(folder) == before
 
 
+@pytest.mark.fault("D1", "G10")
 def test_a_killed_run_goes_on_where_it_was(tmp_path):
     with subprocess.Popen(
         **command(tmp_path, 1000), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
@@ -152,6 +166,40 @@ def test_a_killed_run_goes_on_where_it_was(tmp_path):
     assert f"{kept + 4} trials" in done.stdout
 
 
+@pytest.mark.fault("D20")
+@pytest.mark.parametrize(
+    ("trials", "seconds", "said"),
+    [(1, None, "1 trials (0 failed), 1 of 1 tasks tuned"), (500, 1.0, "; the time is spent")],
+)
+def test_a_budget_that_is_hardly_one_ends_well(tmp_path, trials, seconds, said):
+    done = tune(tmp_path, trials, seconds)
+    assert done.returncode == 0, done.stderr
+    assert said in done.stdout
+
+
+@pytest.mark.fault("D20")
+def test_a_budget_of_no_trials_is_refused():
+    with pytest.raises(ValidationError, match="greater than or equal to 1"):
+        Tuning.model_validate({"budget": {"trials": 0}})
+
+
+@pytest.mark.fault("D19")
+@pytest.mark.parametrize("package", ["xgboost-cpu", "psutil", "cloudpickle"])
+def test_a_missing_package_is_named_before_anything_is_tuned(tmp_path, monkeypatch, package):
+    from tests.stages.small_tuning import context
+
+    found = environment._version
+    monkeypatch.setattr(
+        environment, "_version", lambda name: None if name == package else found(name)
+    )
+    stage = Tune.of(Pipeline.model_validate(DOCUMENT), tmp_path)
+    assert stage is not None
+    with pytest.raises(SetupError, match=f"{package} is not installed; pip install '{package}"):
+        stage.run(context(tmp_path))
+    assert not (tmp_path / "records.sqlite").exists()
+
+
+@pytest.mark.fault("D11")
 def test_nothing_measured_at_all_is_an_error_and_not_remembered(tmp_path):
     from tests.stages.small_tuning import context
 
@@ -162,9 +210,8 @@ def test_nothing_measured_at_all_is_an_error_and_not_remembered(tmp_path):
 
 
 def test_no_tuning_no_stage():
-    document = {"version": 1, "name": "x", "model": {"path": "x.onnx"}}
-    assert Tune.of(Pipeline.model_validate({**document, "tuning": None}), Path()) is None
-    stage = Tune.of(Pipeline.model_validate(document), Path())
+    assert Tune.of(Pipeline.model_validate({**DOCUMENT, "tuning": None}), Path()) is None
+    stage = Tune.of(Pipeline.model_validate(DOCUMENT), Path())
     assert stage is not None
     assert stage.tuning.budget.trials == 1000
     assert stage.rules[0].engines == ("autotvm", "ansor")

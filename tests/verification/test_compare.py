@@ -23,6 +23,7 @@ def failure(ours, reference, allowed=TOLERANCE):
     return compare("y", np.asarray(ours), np.asarray(reference), allowed).failure
 
 
+@pytest.mark.fault("E5")
 @pytest.mark.parametrize("dtype", ["float64", "float32", "float16"])
 def test_the_default_limit_is_where_it_says(dtype):
     allowed = tolerance(np.dtype(dtype), 2.0, None, None)
@@ -33,6 +34,7 @@ def test_the_default_limit_is_where_it_says(dtype):
     assert failure(reference - limit * 1.001, reference, allowed)
 
 
+@pytest.mark.fault("E5")
 def test_float16_is_compared_in_float64():
     reference = np.array([60000, 1000], "float16")
     ours = np.array([-60000, 1000], "float16")  # the difference overflows float16
@@ -41,6 +43,7 @@ def test_float16_is_compared_in_float64():
     assert result.max_abs == 120000
 
 
+@pytest.mark.fault("E5")
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "int64", "bool"])
 def test_integers_and_bools_are_exact(dtype):
     allowed = tolerance(np.dtype(dtype), 1.0, 0.5, 0.5)
@@ -53,10 +56,12 @@ def test_integers_and_bools_are_exact(dtype):
     assert wrong.enough_atol is wrong.enough_rtol is None
 
 
+@pytest.mark.fault("E5")
 def test_large_integers_are_not_rounded():
     assert failure(np.array([2**53 + 1]), np.array([2**53])) is not None
 
 
+@pytest.mark.fault("E2", "E3", "G14")
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 def test_what_is_not_finite_never_passes(bad):
     strange, plain = np.array([1.0, bad]), np.array([1.0, 1.0])
@@ -66,6 +71,7 @@ def test_what_is_not_finite_never_passes(bad):
     assert failure(strange, strange) == ours
 
 
+@pytest.mark.fault("E4")
 @pytest.mark.parametrize(
     ("ours", "reference", "message"),
     [
@@ -84,6 +90,7 @@ def test_an_empty_output_passes():
     assert failure(np.zeros((0, 3)), np.zeros((0, 3))) is None
 
 
+@pytest.mark.fault("E1")
 def test_the_first_bad_element_is_named():
     reference = np.ones((2, 3))
     ours = reference.copy()
@@ -180,6 +187,7 @@ def test_magnitude_is_the_root_mean_square(array, expected):
     assert magnitude(np.array(array)) == pytest.approx(expected)
 
 
+@pytest.mark.fault("E4")
 def test_names_must_be_the_same_in_the_same_order():
     check_names(["a", "b"], ["a", "b"])
     with pytest.raises(GateError, match=r"has 1 outputs \(a\), the reference has 2 \(a, b\)"):
@@ -188,6 +196,7 @@ def test_names_must_be_the_same_in_the_same_order():
         check_names(["b", "a"], ["a", "b"])
 
 
+@pytest.mark.fault("E6")
 def test_constant_outputs_prove_nothing():
     varied, other = np.array([1.0, 2.0]), np.array([3.0, 2.0])
     assert constant([varied, other]) is None

@@ -33,6 +33,7 @@ def refused(tmp_path):
     return tmp_path, [tmp_path / "0.safetensors"]
 
 
+@pytest.mark.fault("E7")
 def test_auto_falls_back_where_onnxruntime_has_no_kernel_and_says_so(refused):
     expected = reference.expect(reference.choose("auto", refused[0]), *refused)
     assert expected.engine == "onnx"
@@ -82,6 +83,7 @@ def test_plain_loops_of_an_onnx_model_agree_with_onnxruntime(tmp_path):
     np.testing.assert_allclose(load_file(expected.files[0])["y"], run(made, {"x": x})[0], rtol=1e-6)
 
 
+@pytest.mark.fault("E7")
 def test_plain_loops_that_fail_are_no_verification(tmp_path):
     model = imported(save(dense(), tmp_path), tmp_path, format="onnx", weights=None)
     save_file({"x": np.zeros((2, 4), "f")}, tmp_path / "0.safetensors")

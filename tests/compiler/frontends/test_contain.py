@@ -29,6 +29,7 @@ def test_expected_errors_come_through(error):
         contained(failing(error), memory=MEMORY, seconds=10)
 
 
+@pytest.mark.fault("B14", "G15")
 @pytest.mark.parametrize(
     ("work", "told"),
     [
@@ -50,6 +51,7 @@ def spin():
         pass
 
 
+@pytest.mark.fault("B14", "G15")
 @pytest.mark.parametrize("work", [spin, lambda: time.sleep(60)])
 def test_a_hang_ends(work):
     start = time.monotonic()

@@ -52,6 +52,7 @@ def test_a_shape_stored_outside_is_read_for_inference(folder):
     assert gate.vet(source.read(path), path, {}).shapes["y"] == (6,)
 
 
+@pytest.mark.fault("B3", "B5", "G15")
 @pytest.mark.parametrize(
     ("location", "told"),
     [
@@ -89,6 +90,7 @@ def test_other_files_are_never_read(tmp_path, folder, location, told):
     assert source.files(path) == {"model": path}
 
 
+@pytest.mark.fault("B6")
 def test_links_inside_the_folder_are_followed(folder):
     made = dense()
     (folder / "real.bin").write_bytes(external(made))
@@ -96,6 +98,7 @@ def test_links_inside_the_folder_are_followed(folder):
     assert np.array_equal(admitted(save(made, folder)), expected())
 
 
+@pytest.mark.fault("B6")
 def test_a_model_hubs_cache_of_links_is_read(tmp_path):
     blobs, snapshot = tmp_path / "blobs", tmp_path / "snapshots" / "1"
     blobs.mkdir()
@@ -110,6 +113,7 @@ def test_a_model_hubs_cache_of_links_is_read(tmp_path):
     assert source.files(path)["data:data.bin"] == blobs / "d"
 
 
+@pytest.mark.fault("B5")
 @pytest.mark.parametrize(
     ("entries", "told"),
     [
@@ -128,6 +132,7 @@ def test_an_extent_that_is_not_there_is_refused(folder, entries, told):
     assert told in refusal(save(made, folder))
 
 
+@pytest.mark.fault("B4")
 def test_a_short_file_is_refused(folder):
     made = dense()
     (folder / "data.bin").write_bytes(external(made)[:-1])

@@ -40,6 +40,7 @@ def zipped():
     return file.getvalue()
 
 
+@pytest.mark.fault("B1", "B2", "B15")
 @pytest.mark.parametrize(
     ("data", "told"),
     [
@@ -59,6 +60,7 @@ def test_what_is_no_model_is_refused(tmp_path, data, told):
         gate.vet(source.read(path), path, {})
 
 
+@pytest.mark.fault("B15")
 @pytest.mark.parametrize("name", ["a.pt", "a.pth", "a.pkl"])
 def test_a_pickle_by_name_is_refused(tmp_path, name):
     with pytest.raises(ModelError, match="pickle"):
@@ -72,6 +74,7 @@ def test_a_folder_and_a_missing_file_are_refused(tmp_path):
         source.read(tmp_path / "missing.onnx")
 
 
+@pytest.mark.fault("B12")
 def test_more_than_one_protobuf_can_hold_is_refused(tmp_path):
     path = tmp_path / "model.onnx"
     with path.open("wb") as file:
@@ -80,6 +83,7 @@ def test_more_than_one_protobuf_can_hold_is_refused(tmp_path):
         source.read(path)
 
 
+@pytest.mark.fault("B7")
 def test_an_unknown_domain_is_refused(tmp_path):
     made = dense()
     made.graph.node[0].domain = "com.evil"
@@ -89,11 +93,13 @@ def test_an_unknown_domain_is_refused(tmp_path):
     assert "MatMul of product" in message
 
 
+@pytest.mark.fault("B8")
 @pytest.mark.parametrize("version", [1, MIN_OPSET - 1, MAX_OPSET + 1, 999])
 def test_an_opset_out_of_range_is_refused(tmp_path, version):
     assert f"opset {version}" in refusal(dense(opset=version), tmp_path)
 
 
+@pytest.mark.fault("B8")
 @pytest.mark.parametrize("version", [MIN_OPSET, MAX_OPSET])
 def test_the_ends_of_the_range_pass(tmp_path, version):
     assert vet(dense(opset=version), tmp_path).opset == version
@@ -112,6 +118,7 @@ def test_the_newest_opset_is_that_of_tvms_newest_converter():
     assert max(versions) == MAX_OPSET
 
 
+@pytest.mark.fault("B8")
 def test_no_opset_or_two_are_refused(tmp_path):
     made = dense()
     made.opset_import.append(helper.make_opsetid("ai.onnx", 16))
@@ -120,6 +127,7 @@ def test_no_opset_or_two_are_refused(tmp_path):
     assert "exactly one" in refusal(made, tmp_path)
 
 
+@pytest.mark.fault("B8")
 @pytest.mark.parametrize("version", [1, 999])
 def test_an_unknown_format_version_is_refused(tmp_path, version):
     made = dense()
@@ -127,6 +135,7 @@ def test_an_unknown_format_version_is_refused(tmp_path, version):
     assert f"format version {version}" in refusal(made, tmp_path)
 
 
+@pytest.mark.fault("B9")
 def test_all_unsupported_operators_are_listed_once_with_counts(tmp_path):
     made = model(
         [node("Det", ["x"], "a"), node("Det", ["x"], "b"), node("STFT", ["x", "a"]),
@@ -137,6 +146,7 @@ def test_all_unsupported_operators_are_listed_once_with_counts(tmp_path):
     assert "1 x Attention, 2 x Det, 1 x STFT" in refusal(made, tmp_path)
 
 
+@pytest.mark.fault("B9")
 def test_operators_inside_a_branch_count_too(tmp_path):
     inner = helper.make_graph([node("Det", ["x"], "a")], "inner", [], [value("a", [])])
     branches = {"then_branch": inner, "else_branch": inner}
@@ -144,6 +154,7 @@ def test_operators_inside_a_branch_count_too(tmp_path):
     assert "2 x Det" in refusal(made, tmp_path)
 
 
+@pytest.mark.fault("B11")
 def test_branches_nested_too_deep_are_refused(tmp_path):
     graph = helper.make_graph([node("Relu", ["x"], "y")], "inner", [], [value("y", [1])])
     for _ in range(17):
@@ -168,6 +179,7 @@ def test_functions_are_inlined(tmp_path):
     assert [each.op_type for each in vet(made, tmp_path).model.graph.node] == ["Add"]
 
 
+@pytest.mark.fault("B11")
 def test_functions_in_a_circle_are_refused(tmp_path):
     opsets = [helper.make_opsetid("", 17), helper.make_opsetid("own", 1)]
     functions = [
@@ -186,6 +198,7 @@ def test_functions_in_a_circle_are_refused(tmp_path):
     assert "circle: own::Ping, own::Pong" in refusal(made, tmp_path)
 
 
+@pytest.mark.fault("B10", "B11")
 @pytest.mark.parametrize(
     ("change", "told"),
     [
@@ -215,12 +228,14 @@ def test_a_wrong_graph_is_refused(tmp_path, change, told):
     assert told in refusal(made, tmp_path)
 
 
+@pytest.mark.fault("B11")
 def test_a_graph_in_a_circle_is_refused(tmp_path):
     nodes = [node("Add", ["x", "b"], "a"), node("Relu", ["a"], "b")]
     made = model(nodes, [value("x", [2])], [value("b", [2])])
     assert "topological" in refusal(made, tmp_path)
 
 
+@pytest.mark.fault("B17")
 def test_a_graph_that_ignores_its_inputs_is_refused(tmp_path):
     made = model([node("Relu", ["w"])], [value("x", [2])], [value("y", [2])], [tensor("w", 2)])
     assert "no output depends on an input" in refusal(made, tmp_path)
@@ -236,6 +251,7 @@ def test_an_input_may_be_read_inside_a_branch_alone(tmp_path):
     assert vet(made, tmp_path).shapes["y"] == (2,)
 
 
+@pytest.mark.fault("B10")
 @pytest.mark.parametrize("shape", [[2, 5], [2, 4, 1], []])
 def test_a_declared_output_that_can_not_be_is_refused(tmp_path, shape):
     made = dense()
@@ -249,6 +265,7 @@ def test_operators_that_do_not_fit_are_refused(tmp_path):
     assert "MatMul" in refusal(made, tmp_path)
 
 
+@pytest.mark.fault("B11")
 def test_an_absurd_value_in_between_is_refused(tmp_path):
     made = model(
         [node("Expand", ["x", "size"], "big"), node("ReduceSum", ["big"], "y", keepdims=0)],

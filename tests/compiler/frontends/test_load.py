@@ -140,6 +140,7 @@ def test_the_reference_keeps_its_weights_aligned(tmp_path):
     assert [place % 64 for place in places] == [0] * 7
 
 
+@pytest.mark.fault("B14")
 def test_a_crash_in_a_parser_is_one_line(tmp_path, monkeypatch):
     vet, parent = gate.vet, os.getpid()
 
@@ -150,6 +151,23 @@ def test_a_crash_in_a_parser_is_one_line(tmp_path, monkeypatch):
 
     monkeypatch.setattr(gate, "vet", crash)
     with pytest.raises(ModelError, match=r"model\.onnx: checking the model crashed \(signal 11\)"):
+        loaded(dense(), tmp_path)
+
+
+@pytest.mark.fault("B14", "G15")
+@pytest.mark.parametrize("what", ["takes longer than 1 s", "needs more than 64 MiB"])
+def test_a_parser_that_hangs_or_hoards_is_bounded(tmp_path, monkeypatch, what):
+    vet, parent = gate.vet, os.getpid()
+
+    def greedy(*arguments):
+        while os.getpid() != parent and "longer" in what:
+            pass
+        return vet(*arguments) if os.getpid() == parent else bytes(2**30)
+
+    monkeypatch.setattr(gate, "vet", greedy)
+    monkeypatch.setattr(gate, "SECONDS", 1)
+    monkeypatch.setattr(gate, "_MEMORY", 64 << 20)
+    with pytest.raises(ModelError, match=what):
         loaded(dense(), tmp_path)
 
 
@@ -215,6 +233,7 @@ def test_the_digest_is_an_assertion(tmp_path):
         load(path, {}, None, "0" * 64)
 
 
+@pytest.mark.fault("B16")
 def test_a_file_that_changes_while_it_is_read_is_refused(tmp_path, monkeypatch):
     path = save(dense(), tmp_path)
     admit = gate.admit
@@ -241,6 +260,7 @@ def test_wrong_inputs_are_the_pipelines_fault(tmp_path):
         loaded(dense(), tmp_path, {"X": Input(shape=(1,))})
 
 
+@pytest.mark.fault("B17")
 def test_constant_and_infinite_weights_are_mentioned(tmp_path):
     made = dense()
     made.graph.initializer[0].CopyFrom(tensor("weight", 3, 4, fill=0.02))
@@ -250,6 +270,16 @@ def test_constant_and_infinite_weights_are_mentioned(tmp_path):
     assert infinite == "weight 'bias' holds numbers that are not finite"
 
 
+@pytest.mark.fault("B17")
+def test_tensors_without_elements_end_well(tmp_path):
+    nodes, rest = [node("Concat", ["x", "none"], axis=0)], tensor("none", 0, 3)
+    good = model(nodes, [value("x", [2, 3])], [value("y", [2, 3])], [rest])
+    assert load(save(good, tmp_path), {}, None, None).outputs[0].shape == (2, 3)
+    empty = model(nodes, [value("x", [0, 3])], [value("y", [0, 3])], [rest])
+    with pytest.raises(ModelError, match="input 'x' is empty"):
+        load(save(empty, tmp_path), {}, None, None)
+
+
 def test_an_output_that_is_a_shape_is_refused(tmp_path):
     nodes = [node("Shape", ["x"]), node("Relu", ["x"], "r")]
     outputs = [value("y", [1], TensorProto.INT64), value("r", [4])]
@@ -257,12 +287,14 @@ def test_an_output_that_is_a_shape_is_refused(tmp_path):
         load(save(model(nodes, [value("x", [4])], outputs), tmp_path), {}, None, None)
 
 
+@pytest.mark.fault("B10")
 def test_an_output_shape_that_depends_on_data_is_refused(tmp_path):
     made = model([node("NonZero", ["x"])], [value("x", [4])], [value("y", None, 7)])
     with pytest.raises(ModelError, match="not known before the model runs"):
         loaded(made, tmp_path)
 
 
+@pytest.mark.fault("B9")
 def test_what_tvm_can_not_import_is_one_line(tmp_path):
     made = model(
         [node("Upsample", ["x", "scales"])],
@@ -285,6 +317,7 @@ def test_the_table_has_every_format_of_the_grammar():
     assert set(FRONTENDS) == set(get_args(Model.model_fields["format"].annotation))
 
 
+@pytest.mark.fault("B13")
 @pytest.mark.parametrize("flips", [40, pytest.param(400, marks=pytest.mark.slow)])
 def test_flipped_bits_end_well(tmp_path, flips):
     """A damaged model is imported or refused, and never crashes."""

@@ -27,10 +27,12 @@ def test_the_model_itself_is_bound_and_inferred():
     assert shapes.infer(made)["y"] == (8, 3)
 
 
+@pytest.mark.fault("B10")
 def test_an_unknown_rank_is_given_by_the_pipeline():
     assert bound(two_inputs(first=None), tokens=(2, 3), mask=(2, 3))["tokens"] == (2, 3)
 
 
+@pytest.mark.fault("B10")
 @pytest.mark.parametrize(
     ("made", "told"),
     [
@@ -46,6 +48,7 @@ def test_an_open_dimension_names_what_fixes_it(made, told):
     assert "model.inputs.tokens.shape" in str(refused.value)
 
 
+@pytest.mark.fault("B10")
 @pytest.mark.parametrize(
     ("given", "told"),
     [
@@ -68,12 +71,14 @@ def test_a_dtype_is_an_assertion():
         shapes.bind(made.graph, inputs)
 
 
+@pytest.mark.fault("B11")
 @pytest.mark.parametrize("shape", [(0, 3), (-1, 3), (2**40, 3)])
 def test_an_absurd_input_is_refused(shape):
     with pytest.raises(ModelError, match="input 'tokens'"):
         bound(two_inputs(first=shape, second=(1, 3)))
 
 
+@pytest.mark.fault("B10")
 def test_notes_on_shapes_in_the_file_are_not_believed():
     made = model(
         [node("Relu", ["x"], "a"), node("Relu", ["a"])], [value("x", [2])], [value("y", [2])]

@@ -1,0 +1,100 @@
+"""Times of an earlier build, in a file that is checked in beside its pipeline.
+
+There is no date and no name of a machine in it: the same times are the same bytes, and history is
+git's. The device is there, because times of another one say nothing.
+"""
+
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import Field, ValidationError, ValidationInfo, field_validator
+
+from autopipe.config.document import Document, read
+from autopipe.config.frozen import Frozen
+from autopipe.config.problem import Problem, refusal, shown
+from autopipe.errors import ConfigError
+from autopipe.pipeline.canonical import pretty
+
+OURS: Final = "autopipe"
+"""The build, among the contenders."""
+
+_LARGEST: Final = 1 << 20
+_DIGITS: Final = 4
+"""Significant digits of a time: more are noise, and make diffs longer."""
+_ADVICE: Final = "restore it, or `autopipe baseline write` makes another"
+
+Rounds = Annotated[
+    tuple[Annotated[float, Field(gt=0, allow_inf_nan=False)], ...], Field(min_length=1)
+]
+
+
+class Baseline(Frozen, frozen=True):
+    """What a baseline file holds, version 1."""
+
+    version: Literal[1] = 1
+    """Version of this grammar."""
+    pipeline: str
+    """Name of the pipeline."""
+    device: dict[str, Any]
+    """The machine that measured, as far as it decides how fast code runs."""
+    threads: int
+    """Threads of the build."""
+    rivals: dict[str, str]
+    """Versions of the rivals that were timed."""
+    rounds: dict[str, Rounds]
+    """Median of each round in seconds, by contender."""
+
+    @field_validator("rounds")
+    @classmethod
+    def _complete(cls, rounds: dict[str, Rounds], info: ValidationInfo) -> dict[str, Rounds]:
+        if rounds.keys() != {OURS, *info.data.get("rivals", ())}:
+            raise ValueError(f"there is one of {OURS} and one of each of `rivals`, and no other")
+        if len({len(series) for series in rounds.values()}) > 1:
+            raise ValueError("one is shorter than another")
+        return rounds
+
+    def text(self) -> str:
+        """Write it as JSON, the same bytes for the same times."""
+        document = self.model_dump(mode="json")
+        document["rounds"] = {
+            name: [float(f"{seconds:.{_DIGITS}g}") for seconds in rounds]
+            for name, rounds in self.rounds.items()
+        }
+        return pretty(document)
+
+
+def load(path: Path, pipeline: str) -> Baseline:
+    """Read the baseline of a pipeline. Raises ConfigError with the line of what is wrong."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(_LARGEST + 1)
+        text = data[:_LARGEST].decode()
+    except OSError as error:
+        hint = "`autopipe baseline write` makes it from the report of a run"
+        raise ConfigError(f"{shown(path, 4096)}: {error.strerror}; {hint}") from error
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise ConfigError(f"{shown(path, 4096)}:{line}: not UTF-8; {_ADVICE}") from error
+    baseline = _parsed(read(text), path)
+    if baseline.pipeline != pipeline:
+        theirs = shown(baseline.pipeline)
+        raise ConfigError(f"{shown(path, 4096)}: times of pipeline {theirs!r}, not of {pipeline!r}")
+    return baseline
+
+
+def _parsed(document: Document, path: Path) -> Baseline:
+    """Validate what was read; JSON is YAML, whose reader knows the place of everything."""
+    found = [
+        Problem(each.place, each.field, f"{each.message}; {_ADVICE}") for each in document.problems
+    ]
+    if not found:
+        try:
+            return Baseline.model_validate(document.value)
+        except ValidationError as error:
+            for detail in error.errors(include_url=False):
+                at = detail["loc"]
+                above = (at[:depth] for depth in range(len(at), -1, -1))
+                place = next(document.values[each] for each in above if each in document.values)
+                message = detail["msg"].removeprefix("Value error, ")
+                found.append(Problem(place, at, f"{message}; {_ADVICE}"))
+    raise refusal(path, found)

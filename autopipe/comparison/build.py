@@ -1,0 +1,83 @@
+"""What is known of a build, whichever file says it."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+Fields = Mapping[str, object]
+"""Values by dotted name, such as `tuning.budget.trials`."""
+
+
+class Kind(StrEnum):
+    """What kind of file tells of a build."""
+
+    LOCK = "lock"
+    PACKAGE = "package"
+    REPORT = "report"
+
+
+@dataclass(frozen=True, slots=True)
+class Time:
+    """A measured time in seconds, with its spread where that was kept."""
+
+    median: float
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltTask:
+    """A task, how it was scheduled, and how long a call takes."""
+
+    name: str
+    workload: str
+    decisions: Mapping[str, object]
+    """What decides its code, such as `engine`; a schedule is a mapping or text."""
+    time: Time | None
+
+
+@dataclass(frozen=True, slots=True)
+class Contender:
+    """Who was timed from end to end: the build, or a rival."""
+
+    version: str
+    time: Time
+
+
+@dataclass(frozen=True, slots=True)
+class Build:
+    """What a file says of a build; what it does not tell of is None."""
+
+    kind: Kind
+    file: str
+    pipeline: str
+    facts: Mapping[str, Fields]
+    """By topic: `outcome`, `configuration`, `target`, `versions`, `sources`, `size`, `accuracy`,
+    `artifacts`.
+
+    Sizes are bytes, artifacts the sha256 of a file.
+    """
+    tasks: tuple[BuiltTask, ...] | None = None
+    latency: Mapping[str, Contender] | None = None
+    """Seconds of a run of the model, by contender; the build is `autopipe`."""
+    machine: Fields = field(default_factory=dict)
+    """Where the times were measured, as far as that is known."""
+
+
+def flat(value: Any, at: str = "") -> Iterator[tuple[str, object]]:  # noqa: ANN401
+    """Yield the values of a document by dotted name; a list is one value unless it holds mappings.
+
+    >>> dict(flat({"a": {"b": 1}, "c": [1, 2], "d": [{"e": 2}]}))
+    {'a.b': 1, 'c': [1, 2], 'd.0.e': 2}
+    """
+    inner: Iterator[tuple[object, object]]
+    if isinstance(value, Mapping) and (value or not at):
+        inner = iter(value.items())
+    elif isinstance(value, list) and any(isinstance(each, Mapping) for each in value):
+        inner = iter(enumerate(value))
+    else:
+        yield at, value
+        return
+    for name, each in inner:
+        yield from flat(each, f"{at}.{name}" if at else str(name))

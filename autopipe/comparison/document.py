@@ -1,0 +1,64 @@
+"""A difference as JSON, for programs: version 1 of its grammar."""
+
+from dataclasses import asdict
+
+from autopipe.comparison.build import Build, Time
+from autopipe.comparison.difference import Difference
+from autopipe.comparison.matching import TaskChange
+from autopipe.comparison.values import ABSENT, Change
+from autopipe.pipeline.canonical import pretty
+
+
+def write(difference: Difference) -> str:
+    """Write all that differs, uncut: sorted keys, two spaces, one newline at the end.
+
+    A side on which a value is not there is left out.
+    """
+    tasks, latency = difference.tasks, difference.latency
+    return pretty(
+        {
+            "version": 1,
+            "same": difference.same,
+            "old": _build(difference.old),
+            "new": _build(difference.new),
+            **{topic: list(map(_change, found)) for topic, found in difference.facts.items()},
+            "tasks": None if tasks is None else [_task(each) for each in tasks if each.differs],
+            "latency": None
+            if latency is None
+            else [
+                {
+                    "contender": row.contender, "versions": list(row.versions),
+                    "old": asdict(row.old), "new": asdict(row.new), "verdict": row.verdict.name,
+                }
+                for row in latency
+            ],
+            "not_compared": {topic: why.value for topic, why in difference.left.items()},
+        }
+    )  # fmt: skip
+
+
+def _build(build: Build) -> dict[str, object]:
+    return {"file": build.file, "kind": build.kind.value, "pipeline": build.pipeline}
+
+
+def _change(change: Change) -> dict[str, object]:
+    sides = {"old": change.old, "new": change.new}
+    known = {side: value for side, value in sides.items() if value is not ABSENT}
+    return {"name": change.name, **known}
+
+
+def _task(change: TaskChange) -> dict[str, object]:
+    state = "added" if change.old is None else "removed" if change.new is None else "changed"
+    old, new = (_time(time) for time in change.times)
+    return {
+        "name": change.task.name,
+        "workload": change.task.workload,
+        "state": state,
+        "changes": list(map(_change, change.changes)),
+        "seconds": {"old": old, "new": new},
+        "verdict": change.verdict and change.verdict.name,
+    }
+
+
+def _time(time: Time | None) -> dict[str, float | None] | None:
+    return None if time is None else asdict(time)

@@ -1,0 +1,71 @@
+"""A difference as a comment on a pull request, in GitHub's Markdown."""
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from typing import Final
+
+from autopipe.comparison.difference import Difference
+from autopipe.comparison.excerpt import excerpt
+from autopipe.comparison.tables import Row, Table, left, same, tables
+from autopipe.report.markdown import code, table
+
+LIMIT: Final = 65_536
+"""Characters that GitHub takes; counted in bytes, to be sure."""
+
+_ROOM: Final = 160
+
+
+def write(difference: Difference, limit: int = LIMIT) -> str:
+    """Write it in at most so many bytes; tables that are too long end with how much is left out."""
+    found = tables(difference)
+    rows = max((len(each.rows) for each in found), default=0)
+    whole = _page(difference, found, rows)
+    if len(whole.encode()) <= limit:
+        return whole
+
+    def size(most: int) -> int:
+        return len(_page(difference, found, most).encode())
+
+    return _page(difference, found, max(bisect_right(range(rows), limit, key=size) - 1, 0))
+
+
+def _page(difference: Difference, found: list[Table], most: int) -> str:
+    return "\n".join(_lines(difference, found, most)) + "\n"
+
+
+def _lines(difference: Difference, found: list[Table], most: int) -> Iterator[str]:
+    old, new = difference.old, difference.new
+    yield f"### {code(new.pipeline)}: {'no differences' if difference.same else 'what changed'}"
+    yield ""
+    yield f"{code(old.file)} ({old.kind}) → {code(new.file)} ({new.kind})"
+    for each in found:
+        yield ""
+        yield f"**{each.title.capitalize()}**: {each.summary}"
+        yield ""
+        yield from _table(each, most)
+    for label, topics in (
+        ("The same", same(difference)),
+        ("Not compared", left(difference)),
+    ):
+        if topics:
+            yield ""
+            yield f"{label}: {', '.join(topics)}."
+
+
+def _table(found: Table, most: int) -> Iterator[str]:
+    tasks = ("task",) if found.rows[0].subject else ()
+    yield from table((*tasks, "", "old", "new", ""), _cells(found.rows[:most]))
+    if len(found.rows) > most:
+        rest = len(found.rows) - most
+        yield ""
+        yield f"… and {rest} more of {len(found.rows)}; `autopipe diff` shows all."
+
+
+def _cells(rows: tuple[Row, ...]) -> Iterator[tuple[str, ...]]:
+    """Yield the rows; a task is named in the first of its own."""
+    last = ""
+    for row in rows:
+        subject = (code(row.subject) if row.subject != last else "",) if row.subject else ()
+        last = row.subject
+        old, new = excerpt(row.old, row.new, _ROOM)
+        yield (*subject, code(row.name), code(old), code(new), row.note)

@@ -1,0 +1,99 @@
+"""Which task of one build is which of the other, and what became of it."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from autopipe.comparison.build import BuiltTask, Time, flat
+from autopipe.comparison.timing import Verdict, judge
+from autopipe.comparison.values import Change, changes
+
+_Pair = tuple[BuiltTask | None, BuiltTask | None]
+
+
+@dataclass(frozen=True, slots=True)
+class TaskChange:
+    """A task before and after; one of the two is None where it came or went."""
+
+    old: BuiltTask | None
+    new: BuiltTask | None
+    changes: tuple[Change, ...]
+    """What was decided otherwise."""
+    verdict: Verdict | None
+    """What its times say; None where one of them is not known."""
+
+    @property
+    def task(self) -> BuiltTask:
+        """The task as it is now, or was last."""
+        task = self.new or self.old
+        assert task is not None  # noqa: S101 -- there is one of them at least
+        return task
+
+    @property
+    def times(self) -> tuple[Time | None, Time | None]:
+        """Its times before and after."""
+        return self.old.time if self.old else None, self.new.time if self.new else None
+
+    @property
+    def differs(self) -> bool:
+        """Whether it is another one now, or decidedly faster or slower."""
+        told = self.verdict is not None and self.verdict.conclusive
+        return self.old is None or self.new is None or bool(self.changes) or told
+
+
+def changed_tasks(
+    old: Sequence[BuiltTask], new: Sequence[BuiltTask], *, shared: bool, elsewhere: bool
+) -> tuple[TaskChange, ...]:
+    """Return what became of each task; `shared` compares only what both say of it."""
+    return tuple(
+        TaskChange(before, after, _changes(before, after, shared=shared), verdict)
+        for before, after in _pairs(old, new, shared=shared)
+        for verdict in [_verdict(before, after, elsewhere=elsewhere)]
+    )
+
+
+def _pairs(old: Sequence[BuiltTask], new: Sequence[BuiltTask], *, shared: bool) -> Iterator[_Pair]:
+    """Pair tasks of one workload, then, of the rest, those of one name and the same ops."""
+    left = list(old)
+    found: dict[int, BuiltTask] = {}
+    for alike in (
+        lambda task: (task.workload, task.name),
+        lambda task: task.workload,
+        lambda task: (task.name, None if shared else repr(task.decisions.get("ops"))),
+    ):
+        index: dict[object, list[BuiltTask]] = defaultdict(list)
+        for task in left:
+            index[alike(task)].append(task)
+        for place, task in enumerate(new):
+            if place not in found and (same := index.get(alike(task))):
+                found[place] = same.pop(0)
+        taken = {id(task) for task in found.values()}
+        left = [task for task in left if id(task) not in taken]
+    yield from ((found.get(place), task) for place, task in enumerate(new))
+    yield from ((task, None) for task in left)
+
+
+def _changes(old: BuiltTask | None, new: BuiltTask | None, *, shared: bool) -> tuple[Change, ...]:
+    if old is None or new is None:
+        return ()
+    before, after = dict(old.decisions), dict(new.decisions)
+    if shared:
+        before = {name: value for name, value in before.items() if name in new.decisions}
+        after = {name: value for name, value in after.items() if name in old.decisions}
+    if _template(before) == _template(after) is not None:  # else a knob has no counterpart
+        before, after = dict(flat(before)), dict(flat(after))
+    names = {"name": old.name, "workload": old.workload}
+    return changes(names | before, {"name": new.name, "workload": new.workload} | after)
+
+
+def _template(decisions: Mapping[str, object]) -> object:
+    schedule = decisions.get("schedule")
+    return schedule.get("template") if isinstance(schedule, Mapping) else None
+
+
+def _verdict(old: BuiltTask | None, new: BuiltTask | None, *, elsewhere: bool) -> Verdict | None:
+    if old is None or new is None or old.time is None or new.time is None:
+        return None
+    if old.workload != new.workload:
+        return Verdict.OTHER_LOOPS
+    return judge(old.time, new.time, elsewhere=elsewhere)

@@ -1,0 +1,95 @@
+"""What a package says of a build; its bytes are digested, and nothing of it is run."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BaseModel, Field, ValidationError
+
+from autopipe.comparison.build import Build, BuiltTask, Fields, Kind, Time, flat
+from autopipe.config.problem import dotted, shown
+from autopipe.errors import PackageError
+from autopipe.packaging.contents import opened
+from autopipe.packaging.provenance import Manifest, Source, Statement
+from autopipe.pipeline.files import sha256
+
+_NAMES = {"apache-tvm": "tvm", "apache-tvm-ffi": "tvm_ffi"}
+"""What a lock calls them."""
+
+
+class _Task(BaseModel, frozen=True):
+    """What is compared of a task in a manifest."""
+
+    name: str
+    workload: str
+    calls: int
+    engine: str
+    implementation: str
+    seconds: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
+
+
+def read(path: Path) -> Build:
+    """Check the digests of a package, and return what it says.
+
+    Raises PackageError for one that is damaged or hostile.
+    """
+    with opened(path) as contents:
+        manifest = contents.manifest
+        try:
+            for name in manifest.files:
+                contents.extract(name)
+            tasks = tuple(map(_task, manifest.needs.tasks))
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            what = f"tasks: {dotted(first['loc'])}: {shown(first['msg'], 200)}"
+            raise PackageError(f"the manifest does not fit: {what}") from None
+    return Build(
+        kind=Kind.PACKAGE,
+        file=str(path),
+        pipeline=manifest.name,
+        facts=dict(_facts(manifest, path)),
+        tasks=tasks,
+    )
+
+
+def _facts(manifest: Manifest, path: Path) -> Iterator[tuple[str, Fields]]:
+    needs = manifest.needs
+    processor = needs.processor.model_dump(mode="json")
+    if isinstance(manifest, Statement):
+        definition = manifest.predicate.build_definition
+        yield "configuration", dict(flat(definition.external_parameters.configuration))
+    yield "target", processor | {"num_cores": needs.signature.threads}
+    yield "versions", dict(_versions(manifest))
+    yield "sources", dict(_sources(manifest))
+    sizes = {name: file.size for name, file in manifest.files.items()}
+    yield "size", sizes | {"package": path.stat().st_size}
+    yield "accuracy", {"verification": needs.verification}
+    digests = {name: file.sha256 for name, file in manifest.files.items()}
+    yield "artifacts", digests | {f"{manifest.name}.tar": sha256(path.resolve())}
+
+
+def _versions(manifest: Manifest) -> Iterator[tuple[str, object]]:
+    needs = manifest.needs
+    yield from ((_NAMES.get(name, name), version) for name, version in needs.runtime.items())
+    yield from needs.libraries.items()
+    if isinstance(manifest, Statement):
+        tools = manifest.predicate.run_details.builder.version
+        yield from tools.items()
+
+
+def _sources(manifest: Manifest) -> Iterator[tuple[str, object]]:
+    """Yield the digest of the model, which a lock calls `import.model`."""
+    if not isinstance(manifest, Statement):
+        yield "import.model", manifest.source.get("model")
+        yield "pipeline", manifest.source.get("pipeline")
+        return
+    for each in manifest.predicate.build_definition.resolved_dependencies:
+        if isinstance(each, Source):
+            yield "import.model", each.digest.sha256
+
+
+def _task(row: dict[str, Any]) -> BuiltTask:
+    task = _Task.model_validate(row)
+    decisions = task.model_dump(include={"calls", "engine", "implementation"})
+    time = None if task.seconds is None else Time(task.seconds)
+    return BuiltTask(task.name, task.workload, decisions, time)

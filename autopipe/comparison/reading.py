@@ -1,0 +1,51 @@
+"""A lock, a package or a run report, told apart by what is in it."""
+
+import stat
+from pathlib import Path
+from typing import Final
+
+from autopipe.comparison.build import Build
+from autopipe.config.problem import shown
+from autopipe.errors import ConfigError
+from autopipe.lock.recognize import is_lock
+
+_BLOCK: Final = 4096
+_MAGIC: Final = slice(257, 262)
+"""Where a tar says that it is one."""
+
+
+def read(path: Path) -> Build:
+    """Return what a file says of a build; nothing of a package is run.
+
+    Raises LockError, PackageError, and ConfigError for a report that can not be read and for
+    what is none of the three.
+    """
+    head = _head(path)
+    if head[_MAGIC] == b"ustar":
+        from autopipe.comparison import packaged
+
+        return packaged.read(path)
+    if head.lstrip().startswith(b"{"):
+        from autopipe.comparison import run_report
+        from autopipe.report import document
+
+        return run_report.of(document.load(path), path)
+    if is_lock(head):
+        from autopipe.comparison import locked
+        from autopipe.lock import file
+
+        return locked.of(file.read(path), str(path))
+    raise ConfigError(
+        f"{shown(path, 4096)}: neither a lock, nor a package, nor the report of a run"
+    )
+
+
+def _head(path: Path) -> bytes:
+    try:
+        if not stat.S_ISREG(path.stat().st_mode):  # opening a pipe would wait for ever
+            raise ConfigError(f"{shown(path, 4096)}: not a regular file")
+        with path.open("rb") as file:
+            return file.read(_BLOCK)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise ConfigError(f"{shown(path, 4096)}: {reason}") from error

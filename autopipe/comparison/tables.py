@@ -1,0 +1,164 @@
+"""A difference as tables of plain text, which are then written for a terminal or a browser.
+
+Nothing in here is safe to print: names come from models, and are escaped where they are written.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from autopipe.comparison.build import Time
+from autopipe.comparison.difference import KNOBS, Difference, LatencyChange, Left
+from autopipe.comparison.matching import TaskChange
+from autopipe.comparison.values import ABSENT, Change
+from autopipe.report.units import seconds
+
+NOTHING: Final = "-"
+"""Stands for a value that is not there."""
+
+_DIGEST: Final = re.compile("[0-9a-f]{64}")
+_SHORT: Final = 12
+_ORDER: Final = (
+    "outcome", "configuration", "target", "versions", "sources", "tasks", "size", "latency",
+    "accuracy", "artifacts",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One thing that differs."""
+
+    subject: str
+    """The task it is about; empty where a table is about one thing."""
+    name: str
+    old: str
+    new: str
+    note: str = ""
+    """What is to be said of it, in our own words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """What differs in one topic."""
+
+    title: str
+    summary: str
+    rows: tuple[Row, ...]
+
+
+def tables(difference: Difference) -> list[Table]:
+    """Return a table for each topic that differs, and for latency, where both tell of it."""
+    found = {
+        topic: Table(topic, f"{len(changes)} changed", tuple(_fact(topic, c) for c in changes))
+        for topic, changes in difference.facts.items()
+        if changes
+    }
+    if difference.tasks is not None and any(each.differs for each in difference.tasks):
+        rows = (row for each in difference.tasks if each.differs for row in _task(each))
+        summary = f"{_counts(difference.tasks)}; times as tuning measured them"
+        found["tasks"] = Table("tasks", summary, tuple(rows))
+    if difference.latency:
+        timed = tuple(map(_latency, difference.latency))
+        found["latency"] = Table("latency", "median of a run, and its spread", timed)
+    return [found[topic] for topic in _ORDER if topic in found]
+
+
+def left(difference: Difference) -> list[str]:
+    """Name the topics that are not compared though there is something to say of them."""
+    return [
+        f"{topic} ({why.value})"
+        for topic, why in difference.left.items()
+        if why is not Left.NEITHER or topic == KNOBS
+    ]
+
+
+def same(difference: Difference) -> list[str]:
+    """Name the topics that are compared and the same."""
+    found = [topic for topic, changes in difference.facts.items() if not changes]
+    if difference.tasks is not None and not any(each.differs for each in difference.tasks):
+        found.append(f"tasks ({_counts(difference.tasks)})")
+    return found
+
+
+def _counts(tasks: tuple[TaskChange, ...]) -> str:
+    added = sum(each.old is None for each in tasks)
+    removed = sum(each.new is None for each in tasks)
+    changed = sum(each.differs for each in tasks) - added - removed
+    counts = {
+        "added": added, "removed": removed, "changed": changed,
+        "the same": len(tasks) - added - removed - changed,
+    }  # fmt: skip
+    return ", ".join(f"{count} {what}" for what, count in counts.items() if count) or "none"
+
+
+def _task(change: TaskChange) -> Iterator[Row]:
+    name = change.task.name
+    if change.old is None:
+        yield Row(name, "added", NOTHING, _decided(change), "")
+    elif change.new is None:
+        yield Row(name, "removed", _decided(change), NOTHING, "")
+    else:
+        for each in change.changes:
+            yield Row(name, each.name, _text(each.old), _text(each.new))
+        old, new = change.times
+        if old is not None or new is not None:
+            yield Row(name, "time", _time(old), _time(new), change.verdict or "")
+
+
+def _decided(change: TaskChange) -> str:
+    decisions = change.task.decisions
+    time = f", {_time(change.task.time)}" if change.task.time else ""
+    return f"{decisions.get('engine')} on {decisions.get('implementation')}{time}"
+
+
+def _latency(change: LatencyChange) -> Row:
+    old, new = change.versions
+    versions = "" if old == new else f" {old} -> {new}"
+    name = f"{change.contender}{versions}"
+    return Row("", name, _time(change.old), _time(change.new), change.verdict)
+
+
+def _fact(topic: str, change: Change) -> Row:
+    old, new = (_value(topic, value) for value in (change.old, change.new))
+    if old == new:  # as far as it is shown
+        old, new = (json.dumps(value) for value in (change.old, change.new))
+    return Row("", change.name, old, new, _grown(topic, change))
+
+
+def _value(topic: str, value: object) -> str:
+    return f"{value:,} bytes" if topic == "size" and isinstance(value, int) else _text(value)
+
+
+def _grown(topic: str, change: Change) -> str:
+    old, new = change.old, change.new
+    if topic != "size" or not isinstance(old, int) or not isinstance(new, int) or not old:
+        return ""
+    return f"{new / old - 1:+.1%}"
+
+
+def _time(time: Time | None) -> str:
+    if time is None:
+        return NOTHING
+    median = seconds(time.median)
+    if time.low is None or time.high is None:
+        return median
+    low, high = seconds(time.low), seconds(time.high)
+    unit = f" {median.rpartition(' ')[2]}"
+    if low.endswith(unit) and high.endswith(unit):
+        low, high = low.removesuffix(unit), high.removesuffix(unit)
+    return f"{median} ({low} to {high})"
+
+
+def _text(value: object) -> str:
+    if value is ABSENT:
+        return NOTHING
+    if isinstance(value, Mapping) and isinstance(value.get("knobs"), Mapping):
+        knobs = " ".join(f"{name}={_text(knob)}" for name, knob in value["knobs"].items())
+        return f"{value.get('template')} {knobs}, version {value.get('version')}"
+    if isinstance(value, str):
+        return value[:_SHORT] if _DIGEST.fullmatch(value) else value
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    return json.dumps(value, sort_keys=True, ensure_ascii=False)

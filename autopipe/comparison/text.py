@@ -1,0 +1,60 @@
+"""A difference for a terminal."""
+
+from collections.abc import Iterator
+from textwrap import wrap
+from typing import Final
+
+from autopipe.comparison.difference import Difference
+from autopipe.comparison.excerpt import excerpt
+from autopipe.comparison.tables import Row, left, same, tables
+from autopipe.report.escape import escape
+
+WIDTH: Final = 80
+_PATH: Final = 4096
+
+
+def lines(difference: Difference, width: int = WIDTH) -> Iterator[str]:
+    """Yield lines of at most so many columns, paths apart."""
+    for side, build in (("old", difference.old), ("new", difference.new)):
+        name = escape(build.pipeline, width // 2)
+        yield f"{side}: {escape(build.file, _PATH)} ({build.kind} of {name})"
+    if difference.old.kind is not difference.new.kind:
+        kinds = f"a {difference.old.kind} and a {difference.new.kind}"
+        yield f"{kinds}: only what both say is compared"
+    for table in tables(difference):
+        yield ""
+        yield f"{table.title}: {table.summary}"
+        subject = ""
+        for row in table.rows:
+            if row.subject != subject:
+                subject = row.subject
+                yield f"  {escape(subject, width - 2)}"
+            yield from _row(row, "    " if subject else "  ", width)
+    yield ""
+    if difference.same:
+        yield "no differences"
+    if topics := same(difference):
+        yield from _wrapped(f"the same: {', '.join(topics)}", width)
+    if topics := left(difference):
+        yield from _wrapped(f"not compared: {', '.join(topics)}", width)
+
+
+def _row(row: Row, indent: str, width: int) -> Iterator[str]:
+    """Write a change on one line, or on three where it is too long for one."""
+    name = escape(row.name, width - len(indent) - 1)
+    note = f", {row.note}" if row.note else ""
+    old, new = excerpt(row.old, row.new, width - len(indent) - 5)
+    line = f"{indent}{name}: {old} -> {new}{note}"
+    if len(line) <= width:
+        yield line
+        return
+    yield f"{indent}{name}:"
+    yield f"{indent}     {old}"
+    if len(indent) + 5 + len(new + note) <= width:
+        yield f"{indent}  -> {new}{note}"
+    else:
+        yield from (f"{indent}  -> {new}", f"{indent}     {row.note}")
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    return wrap(text, width, subsequent_indent="  ", break_on_hyphens=False)

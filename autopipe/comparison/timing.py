@@ -1,0 +1,35 @@
+"""Whether one time is shorter than another, as far as their spreads tell."""
+
+from enum import StrEnum
+
+from autopipe.comparison.build import Time
+
+
+class Verdict(StrEnum):
+    """What two times allow to say of the new one."""
+
+    FASTER = "faster"
+    SLOWER = "slower"
+    NOISE = "within the noise"
+    NO_SPREAD = "no spread is known, not judged"
+    ELSEWHERE = "measured elsewhere, not judged"
+    OTHER_LOOPS = "other loops, not judged"
+    UNSTEADY = "the rivals moved too, not judged"
+
+    @property
+    def conclusive(self) -> bool:
+        """Whether it is a difference."""
+        return self in {Verdict.FASTER, Verdict.SLOWER}
+
+
+def judge(old: Time, new: Time, *, elsewhere: bool) -> Verdict:
+    """Say which time is shorter; spreads that overlap, or touch, say nothing."""
+    if elsewhere:
+        return Verdict.ELSEWHERE
+    if old.low is None or old.high is None or new.low is None or new.high is None:
+        return Verdict.NO_SPREAD
+    if new.high < old.low:
+        return Verdict.FASTER
+    if new.low > old.high:
+        return Verdict.SLOWER
+    return Verdict.NOISE

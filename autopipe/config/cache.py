@@ -1,0 +1,59 @@
+"""Section `cache`: what is shared with other machines."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+from pydantic import AfterValidator, Field, model_validator
+
+from autopipe.config.contradiction import Contradiction, refuse
+from autopipe.config.frozen import Frozen
+from autopipe.config.quantity import Duration
+
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+
+
+def place(text: str) -> str:
+    """Return where a remote lies, as it is; raise ValueError, which never repeats a secret."""
+    if not text.isprintable():
+        raise ValueError("should be one line of text")
+    if not _SCHEME.match(text):
+        return text
+    if "@" in text or "?" in text:
+        raise ValueError(
+            "leave out what follows a `?` or stands before an `@`: users, passwords and tokens "
+            "come from the storage's own environment or configuration"
+        )
+    if "::" in text or "://" not in text:
+        raise ValueError("should be one URL, such as s3://bucket/folder, or a folder")
+    return text
+
+
+def located(text: str, base: Path) -> str:
+    """Return the URL of a remote; a folder is relative to `base`."""
+    return text if _SCHEME.match(text) else f"file://{(base / text).absolute()}"
+
+
+class Cache(Frozen, frozen=True):
+    """Results of other machines. Where it is can change no result, and is in no key."""
+
+    remote: Annotated[str, Field(min_length=1), AfterValidator(place)] | None = None
+    """Where they lie: any URL that fsspec reads (`s3://`, `gs://`, `https://`, ...), or a folder,
+    relative to this file. Null asks nobody."""
+    mode: Literal["off", "read", "readwrite"] = "read"
+    """`read` takes results from there, `readwrite` brings new ones too, `"off"` (in quotes) does
+    neither."""
+    timeout: Duration = 10.0
+    """An answer that takes longer is none; a file may take a second for each MiB besides."""
+    time: Duration = 600.0
+    """A run that has spent this long on the remote goes on without it."""
+
+    @model_validator(mode="after")
+    def _possible(self) -> Self:
+        refuse("cache", self._contradictions())
+        return self
+
+    def _contradictions(self) -> Iterator[Contradiction]:
+        if self.mode == "readwrite" and (self.remote or "").startswith(("http://", "https://")):
+            yield ("mode",), self.mode, "is not possible over HTTP, which only reads; write read"

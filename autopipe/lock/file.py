@@ -1,0 +1,56 @@
+"""Lock files on the disk."""
+
+from pathlib import Path
+from typing import Final
+
+from autopipe.errors import LockError
+from autopipe.lock import text
+from autopipe.lock.lock import Lock
+from autopipe.pipeline import files
+
+_LARGEST: Final = 64 << 20
+
+
+def lock_of(pipeline: Path) -> Path:
+    """Return where the lock of a pipeline file is: beside it, under its name."""
+    return pipeline.with_suffix(".lock")
+
+
+def records_of(lock: Path) -> Path:
+    """Return where the records are that a lock was written with."""
+    return lock.with_suffix(".records.jsonl")
+
+
+def read(path: Path) -> Lock:
+    """Read a lock. Raises LockError."""
+    return text.parse(read_text(path), path)
+
+
+def write(path: Path, lock: str, records: str | None) -> None:
+    """Write a lock and its records, each whole or not at all; the lock names its records' digest.
+
+    Raises StoreError.
+    """
+    beside = records_of(path)
+    with files.guard(path):
+        if records is None:
+            beside.unlink(missing_ok=True)
+        else:
+            files.replace(beside, records.encode(), path.parent, mode=0o644)
+        files.replace(path, lock.encode(), path.parent, mode=0o644)
+
+
+def read_text(path: Path) -> str:
+    """Read a text that is kept beside a pipeline. Raises LockError."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(_LARGEST + 1)
+    except OSError as error:
+        raise LockError(f"{path}: {error.strerror}; `autopipe run` writes it") from error
+    if len(data) > _LARGEST:
+        raise LockError(f"{path}: larger than 64 MB, which no lock is")
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise LockError(f"{path}:{line}: not UTF-8; it was damaged") from error

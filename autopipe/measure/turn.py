@@ -1,0 +1,90 @@
+"""Whose turn it is to time something on this machine: times taken beside each other mean nothing.
+
+Runs of one user take turns, whatever stores they have. The kernel ends the turn of a process that
+dies; one that is stopped disturbs nobody, and is passed.
+"""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from time import monotonic
+from typing import Final
+
+from autopipe.errors import StoreError
+from autopipe.pipeline import files, locks
+from autopipe.pipeline.lifeline import stopped
+
+_QUIET: Final = 1.0
+"""Seconds of waiting that are not worth a word."""
+
+_GLANCE: Final = 0.2
+"""Seconds between two looks at who has the turn."""
+
+_LONGEST: Final = 600.0
+"""Seconds after which whoever has the turn is passed; the trials of a batch never take as long."""
+
+
+class Turn:
+    """The turns of one run."""
+
+    def __init__(self, warn: Callable[[str], None]) -> None:
+        """Take who is told of a wait, once, and of whom the run does not wait for."""
+        self._warn = warn
+        self._path = _place()
+        self._told = False
+        self._passed = ""
+
+    @contextmanager
+    def taken(self) -> Iterator[None]:
+        """Time alone while inside, as far as other runs can be kept from it."""
+        with ExitStack() as held:
+            if self._path is not None:
+                self._wait(held, self._path)
+            yield
+
+    def _wait(self, held: ExitStack, path: Path) -> None:
+        begun = monotonic()
+        while True:
+            try:
+                held.enter_context(locks.exclusive(path, locks.Patience(seconds=_GLANCE)))
+            except StoreError:  # somebody has it
+                if self._passes(path, monotonic() - begun):
+                    return
+            except OSError:  # it can not be written: nobody else can take turns either
+                return
+            else:
+                return
+
+    def _passes(self, path: Path, waited: float) -> bool:
+        """Tell of a wait; return whether to wait no more."""
+        who = locks.holder(path)
+        if who == self._passed:
+            return True
+        if _stopped(path) or waited >= _LONGEST:
+            self._passed = who
+            self._warn(
+                f"{who} has kept others from timing on this machine for {waited:.0f} s; times are"
+                " now taken beside it: end it if it hangs"
+            )
+            return True
+        if waited >= _QUIET and not self._told:
+            self._told = True
+            self._warn(f"waiting for {who}, which is timing on this machine")
+        return False
+
+
+def _stopped(path: Path) -> bool:
+    pid = files.read(path)[:20].decode(errors="replace")
+    return pid.isdecimal() and stopped(int(pid))
+
+
+def _place() -> Path | None:
+    """Return what all runs of this user lock; None where there is no such place."""
+    stated = os.environ.get("XDG_RUNTIME_DIR")
+    own = Path(stated, "autopipe") if stated else Path(f"/tmp/autopipe-{os.geteuid()}")  # noqa: S108 -- whose it is, is looked at
+    try:
+        files.private_directory(own)
+        return own / "timing" if own.lstat().st_uid == os.geteuid() else None
+    except (OSError, StoreError):
+        return None

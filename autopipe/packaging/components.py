@@ -1,0 +1,84 @@
+"""The component list of a package, as CycloneDX: what is in it, and what it was made of."""
+
+import json
+from typing import Any, Final
+from uuid import UUID, uuid5
+
+from pydantic_core import from_json
+
+from autopipe import libraries
+from autopipe.errors import PackageError
+from autopipe.packaging.manifest import COMPONENTS, WEIGHTS
+from autopipe.packaging.provenance import MODEL, Component, Statement, components
+from autopipe.pipeline.canonical import digest, pretty
+
+_SPACE: Final = UUID("5f1d3c0e-2c53-5b0f-9d1c-6a2b8f6a7e10")
+"""Serial numbers are names in here."""
+
+
+def write(statement: Statement) -> str:
+    """Return the component list; it is another one only if a component is."""
+    from cyclonedx.model.bom import Bom, BomMetaData
+    from cyclonedx.model.component import Component as Entry
+    from cyclonedx.model.component import ComponentType
+    from cyclonedx.output.json import JsonV1Dot6
+
+    entries = [_entry(each) for each in sorted(components(statement))]
+    whole = Entry(name=statement.name, type=ComponentType.APPLICATION, bom_ref="package")
+    bom = Bom(components=entries, metadata=BomMetaData(component=whole))
+    bom.register_dependency(whole, entries)
+    document = json.loads(JsonV1Dot6(bom).output_as_string())
+    del document["metadata"]["timestamp"]
+    del document["serialNumber"]
+    return pretty({**document, "serialNumber": uuid5(_SPACE, digest(document)).urn})
+
+
+def check(text: bytes, statement: Statement) -> None:
+    """Raise PackageError unless the list has the components that the manifest tells of."""
+    try:
+        found = sorted(_component(entry) for entry in from_json(text)["components"])
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        raise PackageError(f"{COMPONENTS} is no component list: {error!r}") from None
+    wanted = sorted(components(statement))
+    if found != wanted:
+        names = sorted({each.name for each in set(found) ^ set(wanted)}) or ["what is there twice"]
+        raise PackageError(f"{COMPONENTS} and the manifest differ in {', '.join(names)}")
+
+
+def _entry(component: Component) -> Any:  # noqa: ANN401 -- cyclonedx is imported where it is used
+    from cyclonedx.model import HashAlgorithm, HashType
+    from cyclonedx.model.component import Component as Entry
+    from cyclonedx.model.component import ComponentType
+    from cyclonedx.model.license import DisjunctiveLicense
+    from packageurl import PackageURL
+
+    kinds = {MODEL: ComponentType.MACHINE_LEARNING_MODEL, WEIGHTS: ComponentType.DATA}
+    kind = ComponentType.FILE if component.sha256 else ComponentType.LIBRARY
+    licence = _licences().get(component.name)
+    return Entry(
+        name=component.name,
+        type=kinds.get(component.name, kind),
+        version=component.version or None,
+        bom_ref=component.purl or component.name,
+        purl=PackageURL.from_string(component.purl) if component.purl else None,
+        hashes=[HashType(alg=HashAlgorithm.SHA_256, content=component.sha256)]
+        if component.sha256
+        else (),
+        licenses=[DisjunctiveLicense(name=licence)] if licence else (),
+    )
+
+
+def _licences() -> dict[str, str]:
+    """Return which file of the package is the licence of a library, by its distribution."""
+    return {
+        library.distribution: library.files[-1].name
+        for library in libraries.LIBRARIES
+        if library.distribution and library.files
+    }
+
+
+def _component(entry: Any) -> Component:  # noqa: ANN401 -- JSON
+    hashes = [str(each["content"]) for each in entry.get("hashes", ())]
+    return Component(
+        str(entry["name"]), str(entry.get("version", "")), str(entry.get("purl", "")), *hashes
+    )

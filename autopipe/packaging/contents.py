@@ -1,0 +1,58 @@
+"""What is in a package, as its archive and its manifest say alike; nothing of it is unpacked."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, Final
+
+from autopipe.errors import PackageError
+from autopipe.libraries import shipped
+from autopipe.packaging import archive, provenance
+from autopipe.packaging.archive import Member
+from autopipe.packaging.manifest import COMPONENTS, LIBRARY, MANIFEST, WEIGHTS
+from autopipe.packaging.provenance import Manifest
+
+_LARGEST: Final = 64 << 20
+"""Bytes of a file that is read at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """An open package."""
+
+    manifest: Manifest
+    members: dict[str, Member]
+    file: BinaryIO
+
+    def read(self, name: str) -> bytes:
+        """Return the bytes of a small file. Raises PackageError."""
+        if name not in self.members:
+            raise PackageError(f"{name!r} is missing")
+        return archive.read(self.file, self.members[name], _LARGEST)
+
+    def extract(self, name: str, to: Path | None = None) -> None:
+        """Read a file, into a new one if given. Raises PackageError if it is not the manifest's."""
+        expected, size = self.manifest.files[name], self.members[name].size
+        if size != expected.size:
+            raise PackageError(
+                f"{name!r} is damaged: it has {size} bytes, {expected.size} in the manifest"
+            )
+        if archive.extract(self.file, self.members[name], to) != expected.sha256:
+            raise PackageError(f"{name!r} is damaged: its sha256 is not the manifest's")
+
+
+@contextmanager
+def opened(package: Path) -> Iterator[Contents]:
+    """Open a package and read its manifest, which lists exactly the files that are there.
+
+    Raises PackageError.
+    """
+    optional = (COMPONENTS, *shipped())
+    with archive.opened(package, (LIBRARY, MANIFEST, WEIGHTS), optional) as (file, members):
+        manifest = provenance.read(archive.read(file, members[MANIFEST], _LARGEST))
+        if manifest.files.keys() != members.keys() - {MANIFEST}:
+            listed = ", ".join(sorted(manifest.files)) or "no files"
+            there = ", ".join(sorted(members.keys() - {MANIFEST}))
+            raise PackageError(f"{MANIFEST} lists {listed}; there are {there}")
+        yield Contents(manifest, members, file)

@@ -1,0 +1,53 @@
+"""Looks a package through, byte for byte; nothing of it is loaded, and TVM is not needed."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from autopipe.packaging import components
+from autopipe.packaging.contents import opened
+from autopipe.packaging.manifest import COMPONENTS, File, Needs
+from autopipe.packaging.provenance import Statement
+from autopipe.pipeline.files import sha256
+
+
+@dataclass(frozen=True, slots=True)
+class Examined:
+    """What a sound package says of itself."""
+
+    name: str
+    """Name of the pipeline."""
+    format: int
+    """Version of the package format."""
+    sha256: str
+    """Digest of the package."""
+    files: Mapping[str, File]
+    """Its files besides the manifest."""
+    needs: Needs
+    """What opening it takes; whether that is here was not looked at."""
+
+    def differences(self, artifacts: Mapping[str, str]) -> list[str]:
+        """Name each artifact whose digest is another one than in a lock."""
+        here = {name: file.sha256 for name, file in self.files.items()}
+        here[f"{self.name}.tar"] = self.sha256
+        return [
+            f"{name}: locked {digest[:12]}, here {here.get(name, 'nothing')[:12]}"
+            for name, digest in sorted(artifacts.items())
+            if here.get(name) != digest
+        ]
+
+
+def examine(package: Path) -> Examined:
+    """Check every digest of a package, and that its manifest and component list agree.
+
+    Raises PackageError for one that is damaged or hostile.
+    """
+    with opened(package) as contents:
+        manifest = contents.manifest
+        for name in manifest.files:
+            contents.extract(name)
+        if isinstance(manifest, Statement):
+            components.check(contents.read(COMPONENTS), manifest)
+    return Examined(
+        manifest.name, manifest.format, sha256(package.resolve()), manifest.files, manifest.needs
+    )

@@ -1,0 +1,218 @@
+"""The manifest of a package: who built what from what, as an in-toto statement of SLSA provenance.
+
+It holds nothing of the machine or the moment, so that the same build writes the same bytes.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated, Any, Final, Literal
+from urllib.parse import quote
+
+from pydantic import AfterValidator, Field, ValidationError
+from pydantic.alias_generators import to_camel
+from pydantic_core import from_json
+
+from autopipe.config.frozen import Frozen
+from autopipe.config.model import Digest
+from autopipe.config.problem import dotted
+from autopipe.errors import PackageError
+from autopipe.packaging.manifest import COMPONENTS, MANIFEST, File, First, Needs
+
+MODEL: Final = "model"
+
+
+class _Part(
+    Frozen, frozen=True, alias_generator=to_camel, validate_by_name=True, validate_by_alias=True
+):
+    """A part of the statement; its fields are written as the standards spell them."""
+
+
+class Sha256(_Part, frozen=True):
+    """A digest set of one digest."""
+
+    sha256: Digest
+
+
+class Size(_Part, frozen=True):
+    """What is noted of a file."""
+
+    size: int = Field(ge=0)
+    """Bytes."""
+
+
+class Subject(_Part, frozen=True):
+    """A file of the package."""
+
+    name: str
+    digest: Sha256
+    annotations: Size
+
+
+def _distinct(subjects: tuple[Subject, ...]) -> tuple[Subject, ...]:
+    if len({each.name for each in subjects}) < len(subjects):
+        raise ValueError("a file is listed twice")
+    return subjects
+
+
+class Origin(_Part, frozen=True):
+    """What is noted of a model."""
+
+    synthesized: bool
+    """Whether the weights were made up rather than the model's."""
+
+
+class Source(_Part, frozen=True):
+    """The model file."""
+
+    name: Literal["model"] = MODEL
+    digest: Sha256
+    annotations: Origin
+
+
+class Release(_Part, frozen=True):
+    """What is noted of a Python package."""
+
+    version: str
+
+
+class Ingredient(_Part, frozen=True):
+    """A Python package that took part."""
+
+    name: str
+    uri: str
+    """Package URL, with the version."""
+    annotations: Release
+
+
+class Request(_Part, frozen=True):
+    """What the user asked for."""
+
+    pipeline: str = Field(min_length=1, max_length=100)
+    """Name of the pipeline."""
+    configuration: dict[str, Any]
+    """The sections that decide the build, defaults and overrides included."""
+
+
+class Definition(_Part, frozen=True):
+    """What went in."""
+
+    build_type: Literal["urn:autopipe:package:2"] = "urn:autopipe:package:2"
+    """The package format is its version."""
+    external_parameters: Request
+    internal_parameters: Needs
+    resolved_dependencies: tuple[Source | Ingredient, ...]
+
+
+class Builder(_Part, frozen=True):
+    """Who built it."""
+
+    id: Literal["urn:autopipe:run"] = "urn:autopipe:run"
+    version: dict[str, str]
+    """Versions of autopipe and of the compilers below it."""
+
+
+class Details(_Part, frozen=True):
+    """How it was built."""
+
+    builder: Builder
+
+
+class Predicate(_Part, frozen=True):
+    """SLSA provenance, version 1."""
+
+    build_definition: Definition
+    run_details: Details
+
+
+class Statement(_Part, frozen=True):
+    """What `manifest.json` in a package of format 2 holds."""
+
+    type: Literal["https://in-toto.io/Statement/v1"] = Field(
+        "https://in-toto.io/Statement/v1", alias="_type"
+    )
+    subject: Annotated[tuple[Subject, ...], AfterValidator(_distinct)]
+    predicate_type: Literal["https://slsa.dev/provenance/v1"] = "https://slsa.dev/provenance/v1"
+    predicate: Predicate
+
+    @property
+    def format(self) -> int:
+        """Return the version of the package format."""
+        return 2
+
+    @property
+    def name(self) -> str:
+        """Return the name of the pipeline."""
+        return self.predicate.build_definition.external_parameters.pipeline
+
+    @property
+    def needs(self) -> Needs:
+        """Return what opening the package takes."""
+        return self.predicate.build_definition.internal_parameters
+
+    @property
+    def files(self) -> dict[str, File]:
+        """Return the other files of the package."""
+        return {
+            each.name: File(size=each.annotations.size, sha256=each.digest.sha256)
+            for each in self.subject
+        }
+
+
+Manifest = Statement | First
+"""The manifest of a package of any format that is read."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Component:
+    """Something that is in a package, or that it was made from or by; the rest of what is known."""
+
+    name: str
+    version: str = ""
+    purl: str = ""
+    sha256: str = ""
+
+
+def ingredient(package: str, version: str) -> Ingredient:
+    """Describe a Python package."""
+    uri = _purl(package, version)
+    return Ingredient(name=package, uri=uri, annotations=Release(version=version))
+
+
+def subjects(files: dict[str, File]) -> tuple[Subject, ...]:
+    """Describe files of a package."""
+    return tuple(
+        Subject(name=name, digest=Sha256(sha256=file.sha256), annotations=Size(size=file.size))
+        for name, file in sorted(files.items())
+    )
+
+
+def components(statement: Statement) -> Iterator[Component]:
+    """Yield what the component list of a package holds."""
+    for name, file in statement.files.items():
+        if name != COMPONENTS:
+            yield Component(name, sha256=file.sha256)
+    for each in statement.predicate.build_definition.resolved_dependencies:
+        if isinstance(each, Source):
+            yield Component(each.name, sha256=each.digest.sha256)
+        else:
+            yield Component(each.name, each.annotations.version, each.uri)
+    for name, version in statement.predicate.run_details.builder.version.items():
+        yield Component(name, version, _purl(name, version) if name == "autopipe" else "")
+
+
+def read(text: bytes) -> Manifest:
+    """Read a manifest of this format or an earlier one. Raises PackageError."""
+    try:
+        document = from_json(text, allow_inf_nan=False)
+        old = isinstance(document, dict) and "format" in document
+        return (First if old else Statement).model_validate(document)
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = dotted(first["loc"])
+        raise PackageError(f"{MANIFEST} does not fit: {field}: {first['msg']}") from None
+    except ValueError as error:
+        raise PackageError(f"{MANIFEST} does not fit: {error}") from None
+
+
+def _purl(package: str, version: str) -> str:
+    return f"pkg:pypi/{package}@{quote(version, safe='')}"

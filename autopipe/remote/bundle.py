@@ -1,0 +1,85 @@
+"""The files of an artifact as one: one after the other, without names, sizes or modes.
+
+Where each ends, and what it is called, a manifest says; so there is no format to take apart, and
+nothing in a bundle can lead out of the folder it is unpacked into.
+"""
+
+import hashlib
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path, PurePosixPath
+from typing import BinaryIO, Final
+
+from autopipe.pipeline import files
+from autopipe.pipeline.content import File, Manifest
+from autopipe.remote.courier import DamagedError
+
+_CHUNK: Final = 2**20
+_LONGEST: Final = 255
+"""Bytes of a name in a folder."""
+
+
+def possible(manifest: Manifest) -> bool:
+    """Return whether these can be the files of an artifact: sorted, relative, and below it."""
+    names = [file.name for file in manifest]
+    folders = {str(folder) for name in names for folder in PurePosixPath(name).parents}
+    return (
+        names == sorted(set(names) - folders)
+        and all(_below(name) for name in names)
+        and all(file.size >= 0 for file in manifest)
+        and any(file.size for file in manifest)
+    )
+
+
+def pack(tree: Path, manifest: Manifest, to: Path) -> None:
+    """Write the files of a tree as one. Raises DamagedError if one is not as the manifest says."""
+    with files.guard(tree), to.open("xb") as out:
+        for file in manifest:
+            flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+            with os.fdopen(os.open(tree / file.name, flags), "rb") as source:
+                _copy(source, file, out)
+
+
+def unpack(bundle: Path, manifest: Manifest, out: Path) -> None:
+    """Write the files of a bundle into an empty folder; `possible` has looked at the manifest.
+
+    Raises DamagedError if a byte is not as the manifest says, or StoreError.
+    """
+    with files.guard(bundle), ExitStack() as stack:
+        if not bundle.is_file() or bundle.is_symlink():  # a folder in its place was copied as one
+            raise DamagedError("what should be an object is none")
+        source = stack.enter_context(bundle.open("rb"))
+        for file in manifest:
+            path = out / file.name
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with path.open("xb") as target:
+                _copy(source, file, target)
+        if source.read(1):
+            raise DamagedError("an object is longer than its files")
+
+
+def _copy(source: BinaryIO, file: File, target: BinaryIO) -> None:
+    found = hashlib.sha256()
+    for chunk in _chunks(source, file.size):
+        found.update(chunk)
+        target.write(chunk)
+    if found.hexdigest() != file.sha256:
+        raise DamagedError(f"the bytes of {file.name!r} have another digest")
+
+
+def _chunks(source: BinaryIO, left: int) -> Iterator[bytes]:
+    while left and (chunk := source.read(min(left, _CHUNK))):
+        yield chunk
+        left -= len(chunk)
+
+
+def _below(name: str) -> bool:
+    try:
+        parts = name.encode().split(b"/")
+    except UnicodeEncodeError:
+        return False
+    return all(
+        part not in {b"", b".", b".."} and b"\0" not in part and len(part) <= _LONGEST
+        for part in parts
+    )

@@ -1,0 +1,172 @@
+"""Carries files to and from a remote, each within a deadline, whatever the remote does."""
+
+import json
+import math
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final, Self
+
+from autopipe.errors import StoreError
+
+SERVER: str = "autopipe.remote.server"
+"""The module that answers."""
+
+_START: Final = 60.0
+"""Seconds that importing what speaks to the storage may take: this machine's doing."""
+_GRACE: Final = 5.0
+"""Seconds in which a process that has ended, or was killed, is gone."""
+_RATE: Final = 2**20
+"""Bytes a second that a file has to come at."""
+
+
+class RemoteError(StoreError):
+    """The remote can not be used: it is down, slow, full, or not what it should be."""
+
+
+class AbsentError(RemoteError):
+    """The remote does not have this file."""
+
+
+class DeniedError(RemoteError):
+    """The remote does not let us do this."""
+
+
+class DamagedError(RemoteError):
+    """What the remote has is not what it says it is."""
+
+
+_ERRORS: Final = {
+    "absent": AbsentError, "denied": DeniedError, "damaged": DamagedError, "failed": RemoteError,
+}  # fmt: skip
+
+
+class Courier:
+    """A process that speaks to one remote. It is started at the first request, and never outlived.
+
+    Every method raises RemoteError.
+    """
+
+    def __init__(self, url: str, tmp: Path, *, timeout: float, total: float = math.inf) -> None:
+        """Start nothing yet. `timeout` seconds are for one answer, `total` for all."""
+        self.url = url
+        self._tmp = tmp
+        self._timeout = timeout
+        self._left = total
+        self._process: subprocess.Popen[bytes] | None = None
+        self._rest = b""
+
+    def get(self, name: str, file: Path, limit: int, *, size: int = 0) -> None:
+        """Copy a file to here, `limit` bytes at most; it has the time of one of `size` bytes."""
+        self._ask("get", size, name=name, file=os.fspath(file), limit=limit)
+
+    def put(self, file: Path, name: str) -> None:
+        """Copy a file from here."""
+        self._ask("put", file.stat().st_size, name=name, file=os.fspath(file))
+
+    def size(self, name: str) -> int | None:
+        """Return how many bytes a file has; None if the remote can not say."""
+        found = self._ask("size", name=name)
+        return found if isinstance(found, int) else None
+
+    def list(self, folder: str) -> dict[str, float | None]:
+        """Return the names in a folder, and when each was written, in seconds since 1970."""
+        return dict(self._ask("list", name=folder))
+
+    def remove(self, name: str) -> None:
+        """Delete a file; one that is not there is deleted."""
+        with suppress(AbsentError):
+            self._ask("remove", name=name)
+
+    def close(self) -> None:
+        """End the process, whatever it does."""
+        process, self._process, self._rest = self._process, None, b""
+        if process is None:
+            return
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)  # with what it has started to get credentials
+        for pipe in (process.stdin, process.stdout):
+            if pipe is not None:
+                with suppress(OSError):
+                    pipe.close()
+        with suppress(subprocess.TimeoutExpired):  # the kernel does not let go of it; it will
+            process.wait(_GRACE)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _ask(self, do: str, size: int = 0, **request: object) -> Any:  # noqa: ANN401 -- JSON
+        if self._process is None:
+            self._start()
+        if self._left <= 0:
+            raise RemoteError("it has had all the time that a run gives it, cache.time")
+        start = time.monotonic()
+        try:
+            patience = min(self._timeout + size / _RATE, self._left)
+            return self._told({"do": do, **request}, patience)
+        finally:
+            self._left -= time.monotonic() - start
+
+    def _start(self) -> None:
+        try:
+            self._process = subprocess.Popen(  # noqa: S603 -- our own module
+                [sys.executable, "-P", "-m", SERVER, str(os.getpid())],
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                env={**os.environ, "TMPDIR": os.fspath(self._tmp)}, start_new_session=True,
+            )  # fmt: skip
+        except OSError as error:
+            raise RemoteError(f"can not start a process: {error.strerror}") from error
+        try:
+            self._told({"url": self.url}, _START)
+        except RemoteError:
+            self.close()
+            raise
+
+    def _told(self, request: dict[str, object], patience: float) -> Any:  # noqa: ANN401 -- JSON
+        try:
+            answer = self._exchange(request, patience)
+        except BaseException:
+            self.close()  # an answer that comes later would be taken for another's
+            raise
+        if "error" in answer:
+            raise _ERRORS[answer["error"]](answer["message"])
+        return answer["ok"]
+
+    def _exchange(self, request: dict[str, object], patience: float) -> dict[str, Any]:
+        process = self._process
+        assert process is not None  # noqa: S101 -- started before
+        assert process.stdin is not None  # noqa: S101 -- asked for
+        assert process.stdout is not None  # noqa: S101 -- asked for
+        deadline = time.monotonic() + patience
+        poll = select.poll()
+        poll.register(process.stdout, select.POLLIN)
+        with suppress(BrokenPipeError):  # its end is noticed below
+            process.stdin.write(json.dumps(request).encode() + b"\n")
+            process.stdin.flush()
+        while b"\n" not in self._rest:
+            left = deadline - time.monotonic()
+            if left <= 0 or not poll.poll(left * 1000):
+                raise RemoteError(f"it gave no answer within {patience:.3g} s")
+            data = os.read(process.stdout.fileno(), 1 << 16)
+            if not data:
+                raise RemoteError(f"the process that asks it {_end(process)}")
+            self._rest += data
+        line, self._rest = self._rest.split(b"\n", 1)
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+
+def _end(process: subprocess.Popen[bytes]) -> str:
+    try:
+        status = process.wait(_GRACE)
+    except subprocess.TimeoutExpired:
+        return "says no more"
+    return f"ended with {signal.Signals(-status).name if status < 0 else f'status {status}'}"

@@ -1,0 +1,188 @@
+"""What lies in a remote, and where: the same actions and objects as in a store.
+
+    autopipe.json        the version of this layout
+    actions/<key>.json   what ran, and what it produced, as in a store
+    objects/<digest>     the files of an artifact, one after the other, in the order of the action
+    records/<digest>     tuning records as lines of text, named by its sha256
+
+An object is there before the action that names it. Nothing is believed: a name is a digest, and
+what does not have it is damaged.
+"""
+
+import re
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from autopipe.config.cache import Cache, located, place
+from autopipe.errors import ConfigError, StoreError
+from autopipe.pipeline import files
+from autopipe.pipeline.canonical import seal, unseal
+from autopipe.pipeline.entry import Entry, write
+from autopipe.remote import bundle, entry
+from autopipe.remote.courier import AbsentError, Courier, DamagedError, RemoteError
+from autopipe.remote.server import PART
+
+FORMAT: Final = 1
+"""Version of the layout."""
+_MARKER: Final = "autopipe.json"
+_SMALL: Final = 2**24
+"""Bytes that a document has at most."""
+_LARGE: Final = 2**30
+"""Bytes that the records of one push have at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Depot:
+    """A remote, open to a courier. Every method raises RemoteError."""
+
+    courier: Courier
+    tmp: Path
+    """A folder for what is under way."""
+
+    def check(self, *, make: bool) -> None:
+        """See that this is a remote of this layout; `make` makes it one where there is none."""
+        try:
+            content = unseal(self.read(_MARKER))
+        except AbsentError:
+            if not make:
+                raise RemoteError("nothing was pushed there yet") from None
+            self._make()
+            return
+        found = content and content.get("format")
+        if isinstance(found, int) and found > FORMAT:
+            raise RemoteError(
+                f"a newer autopipe wrote it: format {found}, where this reads {FORMAT}"
+            )
+        if found != FORMAT:
+            raise RemoteError(f"its {_MARKER} is damaged, or not one of autopipe")
+
+    def actions(self) -> dict[str, float | None]:
+        """Return the keys of all actions, and when each was written, in seconds since 1970."""
+        found = self.courier.list("actions")
+        return _digests({n.removesuffix(".json"): at for n, at in found.items() if "." in n})
+
+    def objects(self) -> dict[str, float | None]:
+        """Return the digests of all objects, and when each was written."""
+        return _digests(self.courier.list("objects"))
+
+    def records(self) -> dict[str, float | None]:
+        """Return the digests of all tuning records, and when each was written."""
+        return _digests(self.courier.list("records"))
+
+    def parts(self) -> dict[str, float | None]:
+        """Return uploads to a folder that are under way or were given up, and their times."""
+        found = {f: self.courier.list(f) for f in ("actions", "objects", "records")}
+        return {f"{f}/{n}": at for f in found for n, at in found[f].items() if n.endswith(PART)}
+
+    def entry(self, key: str) -> Entry:
+        """Return what is remembered of an action. Raises AbsentError, DamagedError."""
+        return entry.read(key, self.read(_action(key)))
+
+    def fetch(self, found: Entry, out: Path) -> None:
+        """Bring the artifact of an entry into an empty folder, every byte of it checked."""
+        name = f"objects/{found.digest}"
+        with self._file() as file:
+            try:
+                self.courier.get(name, file, found.size, size=found.size)
+            except AbsentError:
+                raise DamagedError(f"object {found.digest[:16]} is not there") from None
+            except DamagedError as error:
+                raise DamagedError(f"object {found.digest[:16]} is {error}") from None
+            bundle.unpack(file, found.manifest, out)
+
+    def send(self, key: str, found: Entry, tree: Path, *, anew: bool = False) -> None:
+        """Bring an entry, its object first. One of the same size that is there stays, or `anew`."""
+        name = f"objects/{found.digest}"
+        if anew or not self._has(name, found.size):
+            with self._file() as file:
+                bundle.pack(tree, found.manifest, file)
+                self._put(file, name)
+        record = write(found.action, found.kind, found.digest, found.manifest)
+        self.write(_action(key), record)
+
+    def now(self) -> float:
+        """Return what time it is there, in seconds since 1970; the clock here may be wrong."""
+        self.write("clock", b"")
+        at = self.courier.list("").get("clock")
+        self.courier.remove("clock")
+        if at is None:
+            raise RemoteError("it does not say when a file was written, so nothing is deleted")
+        return at
+
+    def drop(self, key: str) -> None:
+        """Delete an action."""
+        self.courier.remove(_action(key))
+
+    def drop_object(self, digest: str) -> None:
+        """Delete an object."""
+        self.courier.remove(f"objects/{digest}")
+
+    def read(self, name: str, *, large: bool = False) -> bytes:
+        """Return the bytes of a document, or of a file that may be `large`."""
+        limit, size = (_LARGE, self.courier.size(name) or _LARGE) if large else (_SMALL, 0)
+        with self._file() as file:
+            self.courier.get(name, file, limit, size=min(limit, size))
+            with files.guard(file):
+                return files.read(file)
+
+    def write(self, name: str, data: bytes) -> None:
+        """Write a file."""
+        with self._file() as file:
+            with files.guard(file):
+                file.write_bytes(data)
+            self._put(file, name)
+
+    def _make(self) -> None:
+        self.write(_MARKER, seal({"format": FORMAT}))
+
+    def _put(self, file: Path, name: str) -> None:
+        try:
+            with files.guard(file):
+                self.courier.put(file, name)
+        except AbsentError:
+            raise RemoteError("there is no such bucket or folder") from None
+
+    def _has(self, name: str, size: int) -> bool:
+        try:
+            return self.courier.size(name) == size
+        except AbsentError:
+            return False
+
+    @contextmanager
+    def _file(self) -> Iterator[Path]:
+        file = self.tmp / f"remote-{secrets.token_hex(4)}"
+        try:
+            yield file
+        finally:
+            with files.guard(file):
+                files.remove(file)
+
+
+@contextmanager
+def reached(text: str, tmp: Path) -> Iterator[Depot]:
+    """Open a remote for a command, which has all the time it takes while it gets answers.
+
+    Raises ConfigError, and StoreError that names the remote.
+    """
+    try:
+        url = located(place(text), Path.cwd())
+    except ValueError as error:
+        raise ConfigError(f"the remote: {error}") from None
+    with Courier(url, tmp, timeout=Cache().timeout) as courier:
+        try:
+            yield Depot(courier, tmp)
+        except RemoteError as error:
+            raise StoreError(f"{url}: {error}") from error
+
+
+def _action(key: str) -> str:
+    return f"actions/{key}.json"
+
+
+def _digests(found: dict[str, float | None]) -> dict[str, float | None]:
+    """Return what is named by a digest; a remote may hold anything else besides."""
+    return {name: found[name] for name in sorted(found) if re.fullmatch(entry.HEX, name)}

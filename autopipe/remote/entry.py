@@ -1,0 +1,45 @@
+"""What a remote remembers of an action, as text; whoever wrote it is a stranger."""
+
+from typing import Annotated, Any, Final
+
+from pydantic import Field, StringConstraints
+
+from autopipe.config.frozen import Frozen
+from autopipe.pipeline.canonical import digest, unseal
+from autopipe.pipeline.content import File, tree_digest
+from autopipe.pipeline.entry import Entry
+from autopipe.pipeline.stage import Kind
+from autopipe.remote import bundle
+from autopipe.remote.courier import DamagedError
+
+HEX: Final = r"^[0-9a-f]{64}$"
+"""A sha256."""
+
+Hex = Annotated[str, StringConstraints(pattern=HEX)]
+
+
+class _File(Frozen, frozen=True):
+    name: str
+    size: Annotated[int, Field(strict=True, ge=0)]
+    sha256: Hex
+
+
+class _Action(Frozen, frozen=True):
+    action: dict[str, Any]
+    kind: Kind
+    digest: Hex
+    files: tuple[_File, ...]
+
+
+def read(key: str, data: bytes) -> Entry:
+    """Read the entry of a key. Raises DamagedError for one that nobody could have written so."""
+    try:
+        found = _Action.model_validate(unseal(data))
+    except ValueError:
+        raise DamagedError(f"action {key[:16]} is damaged, or of a newer autopipe") from None
+    manifest = tuple(File(each.name, each.size, each.sha256) for each in found.files)
+    if digest(found.action) != key or not isinstance(found.action.get("stage"), str):
+        raise DamagedError(f"action {key[:16]} is another's")
+    if tree_digest(manifest) != found.digest or not bundle.possible(manifest):
+        raise DamagedError(f"action {key[:16]} names files that can not be")
+    return Entry(found.action, found.kind, found.digest, manifest, 0)

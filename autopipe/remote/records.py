@@ -1,0 +1,57 @@
+"""Tuning records that machines share. All of it raises StoreError.
+
+A push adds one file of the records that nobody has brought before, named by its digest, and no file
+is ever changed: whoever pushes at the same time loses nothing, and what both bring is one record
+again when it is pulled.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterator
+
+from autopipe.records import lines
+from autopipe.records.merge import Taken, take
+from autopipe.records.store import Found, Store
+from autopipe.remote.courier import AbsentError
+from autopipe.remote.depot import Depot
+
+Warn = Callable[[str], None]
+
+
+def push(store: Store, depot: Depot, warn: Warn) -> Taken:
+    """Bring all records that the remote does not have; return how many, and how many it has."""
+    depot.check(make=True)
+    known = {_same(each) for each in _there(depot, warn)}
+    every = store.every()
+    new = [each for each in every if _same(each) not in known]
+    if new:
+        data = lines.write(new).encode()
+        depot.write(f"records/{hashlib.sha256(data).hexdigest()}", data)
+    return Taken(len(new), len(every) - len(new))
+
+
+def pull(store: Store, depot: Depot, warn: Warn) -> Taken:
+    """Take over all records of the remote that are not known yet."""
+    depot.check(make=False)
+    return take(store, _there(depot, warn))
+
+
+def _there(depot: Depot, warn: Warn) -> Iterator[Found]:
+    """Read what was pushed; a damaged file costs itself."""
+    for name in depot.records():
+        try:
+            data = depot.read(f"records/{name}", large=True)
+        except AbsentError:  # deleted since it was listed
+            continue
+        if hashlib.sha256(data).hexdigest() != name:
+            warn(f"records {name[:16]} are damaged; left out")
+            continue
+        found, bad = lines.read(data.decode(errors="replace"))
+        if bad:
+            warn(f"records {name[:16]}: left out {len(bad)}: {bad[0].reason}")
+        yield from found
+
+
+def _same(found: Found) -> tuple[str, str, str, str | None]:
+    """Return what makes two records the same to a store, and whether it is known to be wrong."""
+    checksum = found.record.checksum(found.platform)
+    return found.record.workload, found.identity, checksum, found.wrong

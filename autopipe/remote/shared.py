@@ -1,0 +1,108 @@
+"""A run's use of its remote: what it does not have, or does not give, is a miss and never more."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from autopipe.config.cache import Cache, located
+from autopipe.errors import StoreError
+from autopipe.pipeline import files
+from autopipe.pipeline.canonical import Document, digest
+from autopipe.pipeline.events import Event, Warn
+from autopipe.pipeline.stage import Artifact, Kind
+from autopipe.pipeline.store import Store
+from autopipe.remote.courier import AbsentError, Courier, DamagedError, DeniedError
+from autopipe.remote.depot import Depot
+from autopipe.remote.transfer import bring
+
+
+@contextmanager
+def sharing(
+    cache: Cache, base: Path, store: Store, emit: Callable[[Event], None]
+) -> Iterator["Shared | None"]:
+    """Share a store as section `cache` says; a folder is relative to `base`."""
+    if cache.remote is None or cache.mode == "off":
+        yield None
+        return
+    url = located(cache.remote, base)
+    with Courier(url, store.tmp, timeout=cache.timeout, total=cache.time) as courier:
+        yield Shared(courier, store, emit, write=cache.mode == "readwrite")
+
+
+class Shared:
+    """Fetches and offers artifacts; warns once, and never raises for what the remote does.
+
+    After a failure the remote is left alone. A damaged entry costs itself, and one that may not be
+    written to is still read.
+    """
+
+    def __init__(
+        self, courier: Courier, store: Store, emit: Callable[[Event], None], *, write: bool
+    ) -> None:
+        self._courier = courier
+        self._depot = Depot(courier, store.tmp)
+        self._store = store
+        self._emit = emit
+        self._write = write
+        self._read = True
+        self._checked = self._warned = False
+        self._damaged: set[str] = set()
+
+    def fetch(self, document: Document, kind: Kind) -> Artifact | None:
+        """Return the artifact of an action, if the remote has it; it is in the store then."""
+        if not self._read:
+            return None
+        try:
+            return self._fetch(digest(document), kind)
+        except AbsentError:
+            return None
+        except DamagedError as error:
+            self._tell(f"{error}; not used")
+        except StoreError as error:
+            self._leave(error)
+        return None
+
+    def offer(self, key: str) -> None:
+        """Bring an artifact to the remote, if it may be written to."""
+        if not (self._read and self._write):
+            return
+        try:
+            self._check()
+            with files.guard(self._store.root):
+                entry = self._store.entry(key)
+            if entry is not None:
+                tree = self._store.object(entry.digest)
+                self._depot.send(key, entry, tree, anew=entry.digest in self._damaged)
+        except DamagedError as error:
+            self._tell(f"{error}; not sent")
+        except DeniedError as error:
+            self._write = False
+            self._tell(f"can not be written: {error}; this run only reads it")
+        except StoreError as error:
+            self._leave(error)
+
+    def _fetch(self, key: str, kind: Kind) -> Artifact | None:
+        self._check()
+        entry = self._depot.entry(key)
+        if entry.kind is not kind:
+            raise DamagedError(f"action {key[:16]} is damaged: it made a {entry.kind}")
+        try:
+            return bring(self._store, self._depot, entry, key)
+        except DamagedError:
+            self._damaged.add(entry.digest)
+            raise
+
+    def _check(self) -> None:
+        if not self._checked:
+            self._depot.check(make=self._write)
+            self._checked = True
+
+    def _leave(self, error: StoreError) -> None:
+        self._read = False
+        self._courier.close()
+        self._tell(f"{error}; this run goes on without it")
+
+    def _tell(self, text: str) -> None:
+        if not self._warned:
+            self._emit(Warn(stage="cache", message=f"{self._courier.url}: {text}"))
+        self._warned = True

@@ -1,0 +1,84 @@
+"""What keeps a remote small and sound. All of it raises StoreError."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+from autopipe.remote.courier import AbsentError, DamagedError, RemoteError
+from autopipe.remote.depot import Depot
+
+_DAY: Final = 86_400.0
+"""Seconds. An object younger than a day may be one whose action is still to come."""
+
+
+@dataclass(frozen=True, slots=True)
+class Swept:
+    """What a sweep deleted."""
+
+    entries: int
+    objects: int
+
+
+def collect(depot: Depot, *, keep_days: float) -> Swept:
+    """Delete entries that are older than `keep_days`, and objects that no entry names.
+
+    Tuning records stay. A run that had just looked at what is deleted has a miss.
+    """
+    depot.check(make=False)
+    now = depot.now()
+    actions, objects = depot.actions(), depot.objects()
+    old = {key for key, at in actions.items() if now - (at or now) > keep_days * _DAY}
+    for key in old:
+        depot.drop(key)
+    kept = {digest for key in actions.keys() - old for digest in _named(depot, key)}
+    loose = {each for each, at in objects.items() if now - (at or now) > _DAY} - kept
+    for digest in loose:
+        depot.drop_object(digest)
+    for name, at in depot.parts().items():
+        if now - (at or now) > _DAY:
+            depot.courier.remove(name)
+    return Swept(len(old), len(loose))
+
+
+def verify(depot: Depot) -> tuple[int, list[str]]:
+    """Read every byte; return how many entries are sound, and what is wrong with others.
+
+    A damaged entry is deleted together with its object, so that the next push brings it again.
+    """
+    depot.check(make=False)
+    sound, wrong = 0, []
+    for key in depot.actions():
+        try:
+            _read_whole(depot, key)
+        except AbsentError:
+            continue
+        except DamagedError as error:
+            wrong.append(f"{error}; {_deleted(depot, key)}")
+        else:
+            sound += 1
+    return sound, wrong
+
+
+def _read_whole(depot: Depot, key: str) -> None:
+    with TemporaryDirectory(dir=depot.tmp) as out:
+        depot.fetch(depot.entry(key), Path(out))
+
+
+def _named(depot: Depot, key: str) -> Iterator[str]:
+    try:
+        yield depot.entry(key).digest
+    except (AbsentError, DamagedError):
+        return
+
+
+def _deleted(depot: Depot, key: str) -> str:
+    try:
+        digests = list(_named(depot, key))
+        depot.drop(key)
+        for digest in digests:
+            depot.drop_object(digest)
+    except RemoteError as error:
+        return f"can not be deleted: {error}"
+    return "deleted"

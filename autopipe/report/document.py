@@ -1,0 +1,130 @@
+"""The report of a run: one JSON document that the other forms are made from."""
+
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from pydantic import ValidationError
+
+from autopipe.benchmarking.baseline import Baseline
+from autopipe.benchmarking.checked import Checked
+from autopipe.benchmarking.gate import Measurement
+from autopipe.benchmarking.regression import baseline_of
+from autopipe.config.frozen import Frozen
+from autopipe.config.problem import dotted, shown
+from autopipe.errors import ConfigError
+from autopipe.pipeline.canonical import pretty
+
+State = Literal["cached", "skipped", "finished", "failed", "interrupted", "not_run"]
+Outcome = Literal["finished", "failed", "interrupted"]
+
+_LARGEST: Final = 64 << 20
+
+
+class StageReport(Frozen, frozen=True):
+    """What became of a stage."""
+
+    stage: str
+    state: State
+    """`cached` is taken from the store; `skipped` has measured this build before; what comes after
+    a stage that failed is `not_run`."""
+    seconds: float | None = None
+    """How long it ran; null if it did not, or not to its end."""
+    digest: str | None = None
+    """Of its artifact."""
+    summary: str | None = None
+    """One line for people, or why it was skipped."""
+    error: str | None = None
+
+
+class Notice(Frozen, frozen=True):
+    """A warning."""
+
+    stage: str
+    message: str
+
+
+class TaskReport(Frozen, frozen=True):
+    """A task, and how it was scheduled."""
+
+    name: str
+    workload: str
+    calls: int
+    """How often a run of the model calls it."""
+    engine: str
+    implementation: str
+    seconds: float | None
+    """Of one call, measured by tuning; null for a fallback that was not."""
+    reason: str
+    """Why this schedule."""
+    share: float | None = None
+    """Of the time of all tasks: measured before the search, otherwise estimated."""
+
+
+class PackageReport(Frozen, frozen=True):
+    """The file that was made."""
+
+    path: str
+    size: int
+    """Bytes."""
+    sha256: str
+
+
+class RunReport(Frozen, frozen=True):
+    """A run, version 1. What the run did not get to is null or empty."""
+
+    version: Literal[1] = 1
+    """Version of this grammar."""
+    pipeline: str | None
+    """Name of the pipeline; null if its file can not be read."""
+    configuration: dict[str, Any] | None
+    """The sections of the pipeline file that decide the build, with defaults and overrides."""
+    exit_code: int
+    outcome: Outcome
+    error: str | None
+    """What ended the run."""
+    seconds: float
+    stages: tuple[StageReport, ...]
+    warnings: tuple[Notice, ...]
+    tasks: tuple[TaskReport, ...]
+    """In the order of the model."""
+    tuned_share: float | None
+    """Share of the kept tasks' work that is built with a measured schedule."""
+    verification: dict[str, Any] | None
+    """What `verify.json` holds."""
+    benchmark: Measurement | None
+    """What this very run measured; null where it did not: times are never taken from the store."""
+    gates: tuple[Checked, ...]
+    """What became of each gate that was checked."""
+    package: PackageReport | None
+    versions: dict[str, str | None]
+    """What built it."""
+    machine: dict[str, Any] | None
+    """The machine, as far as it decides how fast code runs; no name, no user, no path."""
+
+    def text(self) -> str:
+        """Write it as JSON."""
+        return pretty(self.model_dump(mode="json"))
+
+    def times(self) -> Baseline:
+        """Return what this run measured, as later ones are compared with it. Raises ConfigError."""
+        if self.benchmark is None or self.pipeline is None:
+            how = "`autopipe run FILE --force benchmark --report PATH.json` makes one that has"
+            raise ConfigError(f"the report has no times, for its run measured none; {how}")
+        return baseline_of(self.benchmark, self.pipeline, self.benchmark.device)
+
+
+def load(path: Path) -> RunReport:
+    """Read the report of a run. Raises ConfigError."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(_LARGEST + 1)
+    except OSError as error:
+        hint = "`autopipe run FILE --report PATH.json` writes it"
+        raise ConfigError(f"{shown(path, 4096)}: {error.strerror}; {hint}") from error
+    try:
+        return RunReport.model_validate_json(data)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        what = f"{dotted(first['loc'])}: {first['msg']}".removeprefix(": ")
+        message = f"{shown(path, 4096)}: not the report of a run: {shown(what, 300)}"
+        raise ConfigError(message) from error

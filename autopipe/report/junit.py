@@ -1,0 +1,116 @@
+"""A run as JUnit XML, which every CI shows: stages, verified cases and gates as test cases."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final, Literal
+from xml.etree.ElementTree import Element, SubElement, indent, tostring
+
+from autopipe.benchmarking.checked import Outcome
+from autopipe.report.document import RunReport, StageReport
+
+_FORBIDDEN: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""What no XML 1.0 document may hold, not even escaped."""
+
+_NO: Final = 1
+"""Exit code of a check that said no."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Case:
+    name: str
+    result: Literal["passed", "failure", "error", "skipped"] = "passed"
+    message: str = ""
+    """Why it did not pass, or what there is to say."""
+    seconds: float = 0.0
+
+
+def junit(report: RunReport) -> str:
+    """Write the report as XML: well-formed whatever it tells of."""
+    name = report.pipeline or "pipeline"
+    root = Element("testsuites", name=_text(name), time=f"{report.seconds:.3f}")
+    every = []
+    for suite, cases in (
+        ("stages", _stages(report)), ("verify", _verified(report)), ("gates", _gates(report)),
+    ):  # fmt: skip
+        if cases:
+            every += cases
+            _suite(root, f"{name}.{suite}", cases)
+    _count(root, every)
+    indent(root)
+    body = tostring(root, encoding="unicode")
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n{body}\n'
+
+
+def _stages(report: RunReport) -> list[_Case]:
+    cases = [_stage(stage, report.exit_code) for stage in report.stages]
+    if report.error is not None and all(case.result in {"passed", "skipped"} for case in cases):
+        cases.append(_Case("run", _fault(report.exit_code), report.error))
+    return cases
+
+
+def _stage(stage: StageReport, exit_code: int) -> _Case:
+    if stage.state in {"failed", "interrupted"}:
+        return _Case(stage.stage, _fault(exit_code), stage.error or stage.state)
+    if stage.state in {"skipped", "not_run"}:
+        return _Case(stage.stage, "skipped", stage.summary or "not run")
+    said = stage.summary or stage.state
+    return _Case(stage.stage, message=said, seconds=stage.seconds or 0.0)
+
+
+def _fault(exit_code: int) -> Literal["failure", "error"]:
+    return "failure" if exit_code == _NO else "error"
+
+
+def _verified(report: RunReport) -> list[_Case]:
+    cases = []
+    for case in (report.verification or {}).get("cases", ()):
+        wrong = "; ".join(f"{o['output']}: {o['failure']}" for o in case["outputs"] if o["failure"])
+        if case["skipped"]:
+            cases.append(_Case(case["name"], "skipped", "the reference is not finite on it"))
+        else:
+            cases.append(_Case(case["name"], "failure" if wrong else "passed", wrong))
+    return cases
+
+
+def _gates(report: RunReport) -> list[_Case]:
+    results: dict[Outcome, Literal["passed", "failure", "skipped"]] = {
+        Outcome.PASSED: "passed",
+        Outcome.FAILED: "failure",
+        Outcome.INCONCLUSIVE: "skipped",
+    }
+    return [
+        _Case(
+            gate.gate,
+            results[gate.outcome],
+            f"inconclusive: {gate.found}" if gate.outcome is Outcome.INCONCLUSIVE else gate.found,
+        )
+        for gate in report.gates
+    ]
+
+
+def _suite(root: Element, name: str, cases: list[_Case]) -> None:
+    suite = SubElement(root, "testsuite", name=_text(name))
+    suite.set("time", f"{sum(case.seconds for case in cases):.3f}")
+    _count(suite, cases)
+    for case in cases:
+        element = SubElement(suite, "testcase", name=_text(case.name), classname=_text(name))
+        element.set("time", f"{case.seconds:.3f}")
+        if case.result != "passed":
+            inner = SubElement(element, case.result, message=_text(case.message.split("\n")[0]))
+            inner.text = _text(case.message)
+        elif case.message:
+            SubElement(element, "system-out").text = _text(case.message)
+
+
+def _count(element: Element, cases: Iterable[_Case]) -> None:
+    results = [case.result for case in cases]
+    element.set("tests", str(len(results)))
+    element.set("failures", str(results.count("failure")))
+    element.set("errors", str(results.count("error")))
+    element.set("skipped", str(results.count("skipped")))
+
+
+def _text(text: str) -> str:
+    """Leave out what XML can not hold; the writer escapes the rest."""
+    return _FORBIDDEN.sub("", text)

@@ -1,0 +1,162 @@
+"""A run as Markdown, for the summary of a CI job or a pull request.
+
+All text that comes from models, files and tools stands in code spans and code blocks: in there, no
+HTML, no link, no mention and no table is made of it.
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+from autopipe.benchmarking.latency import Latency
+from autopipe.report.document import RunReport, TaskReport
+from autopipe.report.escape import escape, escape_lines
+from autopipe.report.units import plural, seconds
+
+_SLOWEST: Final = 5
+"""Tasks that are shown."""
+_WARNINGS: Final = 20
+_LONG: Final = 300
+"""Characters of a message."""
+
+
+def markdown(report: RunReport) -> str:
+    """Write the report as GitHub-flavored Markdown."""
+    sections = (_head, _stages, _latency, _gates, _engines, _slowest, _warnings, _foot)
+    blocks = (list(section(report)) for section in sections)
+    return "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
+
+
+def code(text: str, limit: int = _LONG) -> str:
+    """Return a code span that holds any text, on one line, also in a cell of a table."""
+    inner = escape(text, limit).replace("|", "\u2502") or " "  # a bar would end the cell
+    fence = "`" * (_longest_run(inner) + 1)
+    pad = " " if inner[0] in "` " or inner[-1] in "` " else ""
+    return f"{fence}{pad}{inner}{pad}{fence}"
+
+
+def block(text: str) -> Iterator[str]:
+    """Yield a code block that holds any text."""
+    inner = escape_lines(text, 10 * _LONG)
+    fence = "`" * max(3, _longest_run(inner) + 1)
+    yield from (fence, *inner.split("\n"), fence)
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    """Yield a table; a column whose name starts with `>` is aligned to the right."""
+    names = [name.removeprefix(">") for name in header]
+    rules = ["--:" if name.startswith(">") else "---" for name in header]
+    for row in (names, rules, *rows):
+        yield f"| {' | '.join(row)} |"
+
+
+def _head(report: RunReport) -> Iterator[str]:
+    name = code(report.pipeline or "pipeline")
+    yield f"## {name} {report.outcome} in {seconds(report.seconds)}"
+    if report.error is not None:
+        yield ""
+        yield f"Exit code {report.exit_code}:"
+        yield ""
+        yield from block(report.error)
+
+
+def _stages(report: RunReport) -> Iterator[str]:
+    rows = [
+        (
+            code(stage.stage),
+            stage.state.replace("_", " "),
+            "" if stage.seconds is None else seconds(stage.seconds),
+            code(stage.summary) if stage.summary else "",
+        )
+        for stage in report.stages
+    ]
+    if rows:
+        yield from table(("stage", "state", ">time", ""), rows)
+
+
+def _latency(report: RunReport) -> Iterator[str]:
+    found = report.benchmark
+    if found is None:
+        if any(each.stage == "benchmark" and each.state == "skipped" for each in report.stages):
+            yield "Latency was not measured by this run, and times are never taken from the store."
+        return
+    yield f"### Latency on {code(found.machine.gpu or found.machine.cpu)}"
+    yield ""
+    header = ("contender", ">median", ">quartiles", ">autopipe relative to it", "")
+    rows = [(code(f"{found.ours.name} {found.ours.version}"), *_times(found.ours.latency), "", "")]
+    for rival in found.rivals:
+        against = found.comparisons[rival.name]
+        name = code(f"{rival.name} {rival.version}")
+        times = _times(rival.latency)
+        rows.append((name, *times, f"{against.ratio:.2f}", str(against.verdict)))
+    yield from table(header, rows)
+
+
+def _times(latency: Latency) -> tuple[str, str]:
+    return seconds(latency.median), f"{seconds(latency.low)} to {seconds(latency.high)}"
+
+
+def _gates(report: RunReport) -> Iterator[str]:
+    rows = [(code(each.gate), str(each.outcome), code(each.found)) for each in report.gates]
+    if rows:
+        yield "### Gates"
+        yield ""
+        yield from table(("gate", "outcome", ""), rows)
+
+
+def _engines(report: RunReport) -> Iterator[str]:
+    if not report.tasks:
+        return
+    groups: dict[tuple[str, str], list[TaskReport]] = defaultdict(list)
+    for task in report.tasks:
+        groups[task.engine, task.implementation].append(task)
+    rows = [
+        (code(engine), code(implementation), str(len(tasks)), f"{_share(tasks):.1%}")
+        for (engine, implementation), tasks in groups.items()
+    ]
+    yield f"### Schedules of {plural(len(report.tasks), 'task')}"
+    yield ""
+    header = ("engine", "implementation", ">tasks", ">share of time")
+    yield from table(header, sorted(rows, key=lambda row: (-int(row[2]), row)))
+    if report.tuned_share is not None:
+        yield ""
+        yield f"{report.tuned_share:.1%} of the kept work is built with a measured schedule."
+
+
+def _share(tasks: Iterable[TaskReport]) -> float:
+    return sum(task.share or 0.0 for task in tasks)
+
+
+def _slowest(report: RunReport) -> Iterator[str]:
+    timed = [(task.seconds * task.calls, task) for task in report.tasks if task.seconds is not None]
+    timed.sort(key=lambda pair: -pair[0])
+    rows = [
+        (code(task.name, 100), str(task.calls), seconds(total), code(task.engine))
+        for total, task in timed[:_SLOWEST]
+    ]
+    if rows:
+        yield "### Slowest tasks, as measured when they were tuned"
+        yield ""
+        yield from table(("task", ">calls", ">time of all calls", "engine"), rows)
+
+
+def _warnings(report: RunReport) -> Iterator[str]:
+    if not report.warnings:
+        return
+    yield f"### {plural(len(report.warnings), 'warning').capitalize()}"
+    yield ""
+    for each in report.warnings[:_WARNINGS]:
+        yield f"- {code(each.stage)}: {code(each.message)}"
+    if len(report.warnings) > _WARNINGS:
+        yield f"- and {len(report.warnings) - _WARNINGS} more"
+
+
+def _foot(report: RunReport) -> Iterator[str]:
+    if report.package is not None:
+        size = f"{report.package.size / 2**20:.1f} MiB"
+        yield f"{code(report.package.path)}, {size}, sha256 {code(report.package.sha256)}"
+
+
+def _longest_run(text: str) -> int:
+    return max(map(len, re.findall("`+", text)), default=0)

@@ -1,0 +1,176 @@
+"""Listens to a run, and sums it up as a report."""
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from autopipe.benchmarking.checked import Checked, Outcome
+from autopipe.benchmarking.gate import Measurement
+from autopipe.config import Pipeline
+from autopipe.pipeline import files
+from autopipe.pipeline.events import (
+    Event,
+    Measured,
+    RunFinished,
+    StageCached,
+    StageFailed,
+    StageFinished,
+    StageSkipped,
+    StageStarted,
+    Warn,
+)
+from autopipe.report import document
+from autopipe.report.document import Notice, RunReport, StageReport, TaskReport
+
+_DOCUMENTS: Final = ("tasks.json", "tuning.json", "library.json", "verify.json")
+"""What is read of artifacts, by the name of the file."""
+
+_TUNED_SHARE: Final = "gates.tuned_share"
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """What is known of a run besides its events."""
+
+    pipeline: Pipeline | None
+    """None if its file can not be read."""
+    configuration: Mapping[str, Any] | None
+    stages: Sequence[str]
+    """The stages that were asked for."""
+    machine: Mapping[str, Any] | None
+    versions: Mapping[str, str | None]
+    places: Mapping[str, str]
+    """Folders of this machine, and what they are called instead."""
+
+
+@dataclass(slots=True)
+class Recorder:
+    """Passes events on, and reads what artifacts say as soon as they are there."""
+
+    emit: Callable[[Event], None]
+    artifact: Callable[[str], Path]
+    """Where the artifact of a digest lies."""
+    _stages: dict[str, StageReport] = field(default_factory=dict)
+    _warnings: list[Notice] = field(default_factory=list)
+    _documents: dict[str, Any] = field(default_factory=dict)
+    _measured: Measurement | None = None
+    _end: RunFinished | None = None
+
+    def __call__(self, event: Event, /) -> None:
+        """Remember what the event says."""
+        match event:
+            case StageStarted(stage=name):
+                self._stages[name] = StageReport(stage=name, state="interrupted")
+            case StageCached(stage=name, digest=digest):
+                self._stages[name] = StageReport(stage=name, state="cached", digest=digest)
+                self._read(digest)
+            case StageSkipped(stage=name, reason=reason):
+                self._stages[name] = StageReport(stage=name, state="skipped", summary=reason)
+            case StageFinished(stage=name, digest=digest, seconds=spent, summary=summary):
+                self._stages[name] = StageReport(
+                    stage=name, state="finished", seconds=spent, digest=digest, summary=summary
+                )
+                self._read(digest)
+            case StageFailed(stage=name, error=error):
+                self._stages[name] = StageReport(stage=name, state="failed", error=_told(error))
+            case Measured(document=found):
+                self._measured = Measurement.model_validate(found)
+            case Warn(stage=name, message=message):
+                self._warnings.append(Notice(stage=name, message=message))
+            case RunFinished():
+                self._end = event
+            case _:
+                pass
+        self.emit(event)
+
+    def report(self, about: About, exit_code: int, error: BaseException | None) -> RunReport:
+        """Return what has become of the run."""
+        end = self._end or RunFinished(exit_code=exit_code, seconds=0.0)
+        library = self._documents.get("library.json", {})
+        names = dict.fromkeys([*about.stages, *self._stages])
+        rows = (self._stages.get(n) or StageReport(stage=n, state="not_run") for n in names)
+        found = RunReport(
+            pipeline=about.pipeline and about.pipeline.name,
+            configuration=about.configuration and dict(about.configuration),
+            exit_code=exit_code,
+            outcome=_outcome(exit_code),
+            error=None if error is None else _told(str(error) or type(error).__name__),
+            seconds=end.seconds,
+            stages=tuple(rows),
+            warnings=tuple(self._warnings),
+            tasks=tuple(self._tasks()),
+            tuned_share=library.get("tuned_share"),
+            verification=self._documents.get("verify.json"),
+            benchmark=self._measured,
+            gates=(*self._share(about.pipeline), *(self._measured.gates if self._measured else ())),
+            package=None if end.package is None else package(Path(end.package)),
+            versions={**about.versions, **library.get("versions", {})},
+            machine=about.machine and dict(about.machine),
+        )
+        return RunReport.model_validate(impersonal(found.model_dump(mode="json"), about.places))
+
+    def _read(self, digest: str) -> None:
+        for name in _DOCUMENTS:
+            with suppress(FileNotFoundError, NotADirectoryError):
+                text = (self.artifact(digest) / name).read_text(encoding="utf-8")
+                self._documents[name] = json.loads(text)
+
+    def _tasks(self) -> list[TaskReport]:
+        """Return the rows of the library, with the share of each task."""
+        shares = {task["name"]: task.get("share") for task in self._documents.get("tasks.json", ())}
+        tuned = self._documents.get("tuning.json", {}).get("tasks", ())
+        shares.update({task["name"]: task["share"] for task in tuned if task.get("share")})
+        told = TaskReport.model_fields.keys() - {"share"}
+        return [
+            TaskReport(**{name: row.get(name) for name in told}, share=shares.get(row["name"]))
+            for row in self._documents.get("library.json", {}).get("tasks", ())
+        ]
+
+    def _share(self, pipeline: Pipeline | None) -> list[Checked]:
+        """Tell what became of the gate that stage *build* checks."""
+        limit = pipeline and pipeline.gates.tuned_share
+        build = self._stages.get("build")
+        if limit is None or build is None or build.state == "interrupted":
+            return []
+        if build.error is not None:
+            refused = build.error.startswith(_TUNED_SHARE)
+            failed = Checked(gate=_TUNED_SHARE, outcome=Outcome.FAILED, found=build.error)
+            return [failed] if refused else []
+        share = self._documents.get("library.json", {}).get("tuned_share", 0.0)
+        found = f"{share:.2f} of the kept tasks' work is measured, {limit:.2f} is required"
+        return [Checked(gate=_TUNED_SHARE, outcome=Outcome.PASSED, found=found)]
+
+
+def impersonal(value: Any, places: Mapping[str, str]) -> Any:  # noqa: ANN401 -- a JSON document
+    """Replace the folders of this machine in every text: who reads it may be anybody."""
+    if isinstance(value, str):
+        value = value.encode("utf-8", "backslashreplace").decode()  # halves of characters
+        for place, name in sorted(places.items(), key=lambda pair: -len(pair[0])):
+            value = re.sub(rf"(?<![\w.-]){re.escape(place)}(?![\w.-])", lambda _: name, value)  # noqa: B023
+        return value
+    if isinstance(value, dict):
+        return {name: impersonal(inner, places) for name, inner in value.items()}
+    return [impersonal(each, places) for each in value] if isinstance(value, list) else value
+
+
+def package(path: Path) -> document.PackageReport:
+    """Describe the file that was made. Raises StoreError if it is gone already."""
+    with files.guard(path), path.open("rb") as file:
+        sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+        return document.PackageReport(path=str(path), size=file.tell(), sha256=sha256)
+
+
+def _outcome(exit_code: int) -> document.Outcome:
+    if exit_code == 0:
+        return "finished"
+    return "interrupted" if exit_code > 128 else "failed"  # noqa: PLR2004 -- 128 and the signal
+
+
+def _told(error: str) -> str:
+    """Leave the traceback of a bug out: it is full of this machine's folders."""
+    return error.rstrip().splitlines()[-1] if "Traceback (most recent" in error else error

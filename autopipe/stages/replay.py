@@ -1,0 +1,45 @@
+"""Stage `tune` where a lock says what tuning found: nothing is measured."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import ClassVar, Self
+
+from autopipe.config import Pipeline
+from autopipe.errors import LockError
+from autopipe.pipeline.stage import Context, Kind, Need, Stage
+
+
+class Replay(Stage, frozen=True):
+    """Gives the records beside a lock, as the bytes that tuning once gave."""
+
+    name: ClassVar[str] = "tune"
+    version: ClassVar[int] = 1
+    produces: ClassVar[Kind] = Kind.RECORDS
+    needs: ClassVar[Mapping[str, Need]] = {"tasks": Need(Kind.TASKS)}
+
+    records: Path
+    """The file beside the lock."""
+
+    @classmethod
+    def of(cls, pipeline: Pipeline, base: Path) -> Self | None:  # noqa: ARG003
+        """Return None: a pipeline file does not ask for it, a lock does."""
+        return None
+
+    def sources(self) -> Mapping[str, Path]:
+        """Return the records."""
+        return {"records": self.records}
+
+    def run(self, ctx: Context) -> str:
+        """Write `records.jsonl` and `tuning.json`.
+
+        Raises LockError, which names each task that is missing, extra or stale.
+        """
+        from autopipe.lock.file import read_text
+        from autopipe.lock.records import Tuned
+        from autopipe.task import read_tasks
+
+        tuned = Tuned.parse(read_text(self.records), self.records)
+        if misfits := tuned.misfits(tuple(read_tasks(ctx.inputs["tasks"]))):
+            raise LockError("\n".join([f"{self.records}: is not of these tasks:", *misfits]))
+        tuned.write(ctx.out)
+        return f"{len(tuned.records)} of {len(tuned.rows)} tasks tuned, as the lock says"

@@ -1,0 +1,139 @@
+"""What two builds differ in, as a value."""
+
+import pytest
+
+from autopipe.comparison.build import Kind, Time, flat
+from autopipe.comparison.difference import Left, compare
+from autopipe.comparison.timing import Verdict, judge
+from autopipe.comparison.values import ABSENT, Change
+from tests.comparison.builds import build, latency, task
+
+
+def test_values_are_named_by_their_way():
+    nested = {"a": {"b": 1, "c": {}}, "d": [1, 2], "e": [{"f": None}, {"f": [3]}], "g": {"h.i": 4}}
+    assert dict(flat(nested)) == {
+        "a.b": 1, "a.c": {}, "d": [1, 2], "e.0.f": None, "e.1.f": [3], "g.h.i": 4,
+    }  # fmt: skip
+
+
+def test_each_field_that_differs_is_named_with_both_values():
+    old = build({"configuration": {"same": 1, "gone": 2, "other": 3, "flag": True}})
+    new = build({"configuration": {"same": 1, "come": None, "other": [3], "flag": 1}})
+    found = compare(old, new)
+    assert found.facts["configuration"] == (
+        Change("come", ABSENT, None), Change(name="flag", old=True, new=1),
+        Change("gone", 2, ABSENT), Change("other", 3, [3]),
+    )  # fmt: skip
+    assert not found.same
+
+
+def test_what_a_file_does_not_say_is_not_compared():
+    old = build({"size": {"lib.so": 1}})
+    new = build({"accuracy": {"verification": "x"}}, (task(),), latency=latency(1))
+    found = compare(old, new)
+    assert (found.facts, found.tasks, found.latency) == ({}, None, None)
+    assert found.same
+    assert found.left["size"] is Left.OLD
+    assert found.left["tasks"] is found.left["latency"] is found.left["accuracy"] is Left.NEW
+    assert found.left["target"] is Left.NEITHER
+
+
+def test_files_of_two_kinds_are_compared_in_what_both_say():
+    old = build(
+        {
+            "configuration": {"model.path": "m", "model.sha256": "x", "layout": None, "verify": 1},
+            "target": {"mcpu": "a", "hardware.l1": 1},
+            "sources": {"import.model": "x"},
+            "artifacts": {"lib.so": "x", "demo.tar": "y"},
+        },
+        (task(),),
+    )
+    new = build(
+        {
+            "configuration": {"model.sha256": "x", "layout.conv2d": ["NHWC"]},
+            "target": {"mcpu": "b", "features": []},
+            "sources": {"pipeline": "x"},
+            "artifacts": {"lib.so": "x", "demo.tar": "z"},
+        },
+        (task(schedule=None),),
+        kind=Kind.PACKAGE,
+    )
+    package = {name: value for name, value in task().decisions.items() if name != "schedule"}
+    new = build(
+        new.facts,
+        tuple(type(each)(each.name, each.workload, package, each.time) for each in new.tasks or ()),
+        kind=Kind.PACKAGE,
+    )
+    found = compare(old, new)
+    assert {topic: [change.name for change in each] for topic, each in found.facts.items()} == {
+        "configuration": ["layout", "layout.conv2d"],
+        "target": ["mcpu"],
+        "artifacts": ["demo.tar"],
+    }
+    assert found.left["sources"] is Left.APART
+    assert found.left["knobs"] is Left.OLD
+    assert [each.differs for each in found.tasks or ()] == [False]
+
+
+def test_a_package_does_not_say_which_knobs_a_task_has():
+    plain = task()
+    decisions = {name: value for name, value in plain.decisions.items() if name != "schedule"}
+    same = type(plain)(plain.name, plain.workload, decisions, plain.time)
+    found = compare(build(tasks=(same,)), build(tasks=(same,)))
+    assert found.left["knobs"] is Left.NEITHER
+    assert "knobs" not in compare(build(tasks=(plain,)), build(tasks=(plain,))).left
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "verdict"),
+    [
+        (Time(3, 2, 4), Time(1, 0.5, 1.9), Verdict.FASTER),
+        (Time(1, 0.5, 1.9), Time(3, 2, 4), Verdict.SLOWER),
+        (Time(3, 2, 4), Time(1, 0.5, 2), Verdict.NOISE),
+        (Time(1, 0.5, 2), Time(3, 2, 4), Verdict.NOISE),
+        (Time(3, 2, 4), Time(3, 2, 4), Verdict.NOISE),
+        (Time(3, 1, 4), Time(2, 2, 2), Verdict.NOISE),
+        (Time(3), Time(1, 1, 1), Verdict.NO_SPREAD),
+        (Time(3, 3, 3), Time(1), Verdict.NO_SPREAD),
+    ],
+)
+def test_only_spreads_apart_are_a_claim(old, new, verdict):
+    assert judge(old, new, elsewhere=False) is verdict
+    assert judge(old, new, elsewhere=True) is Verdict.ELSEWHERE
+    assert verdict.conclusive == (verdict in {Verdict.FASTER, Verdict.SLOWER})
+
+
+def verdicts(old, new):
+    return {row.contender: row.verdict for row in compare(old, new).latency or ()}
+
+
+def test_the_build_comes_first_and_is_judged_by_its_spread():
+    faster = compare(build(latency=latency(3)), build(latency=latency(1)))
+    assert [row.contender for row in faster.latency or ()] == ["autopipe", "onnxruntime"]
+    assert verdicts(faster.old, faster.new) == {
+        "autopipe": Verdict.FASTER, "onnxruntime": Verdict.NOISE,
+    }  # fmt: skip
+    assert not faster.same
+    assert compare(build(latency=latency(3)), build(latency=latency(2.9))).same
+
+
+def test_a_machine_on_which_the_rival_moved_too_proves_nothing():
+    found = compare(build(latency=latency(3, rival=6)), build(latency=latency(1, rival=2)))
+    assert {row.verdict for row in found.latency or ()} == {Verdict.UNSTEADY}
+    assert found.same
+
+
+def test_a_rival_of_another_version_may_move():
+    found = verdicts(
+        build(latency=latency(3, rival=6)), build(latency=latency(1, rival=2, version="1.32"))
+    )
+    assert found == {"autopipe": Verdict.FASTER, "onnxruntime": Verdict.FASTER}
+
+
+def test_times_of_two_machines_are_not_judged():
+    old = build(None, (task(seconds=3),), latency=latency(3), machine={"cpu": "a"})
+    new = build(None, (task(seconds=1),), latency=latency(1), machine={"cpu": "b"})
+    found = compare(old, new)
+    assert {row.verdict for row in found.latency or ()} == {Verdict.ELSEWHERE}
+    assert [each.verdict for each in found.tasks or ()] == [Verdict.ELSEWHERE]
+    assert found.same

@@ -1,0 +1,217 @@
+"""A difference written down: nothing in it is more than text, and nothing is too long."""
+
+import json
+from unicodedata import category
+
+import pytest
+from markdown_it import MarkdownIt
+
+from autopipe.comparison import document, markdown, text
+from autopipe.comparison.build import Build, Kind
+from autopipe.comparison.difference import compare
+from autopipe.comparison.excerpt import excerpt
+from autopipe.pipeline.canonical import pretty
+from tests.comparison.builds import KNOBS, build, latency, task
+from tests.report.names import NAMES
+
+GITHUB = MarkdownIt("commonmark").enable(["table", "strikethrough"])
+
+
+def pair(name: str = "name") -> tuple[Build, Build]:
+    """Two builds that differ in everything, with a name of your choice everywhere."""
+    topics = ("outcome", "configuration", "target", "versions", "sources", "accuracy", "artifacts")
+    old = build(
+        {topic: {name: name, "z": "0"} for topic in topics} | {"size": {name: 1000}},
+        (task(name, "1"), task("gone" + name, "2"), task("same", "3")),
+        latency=latency(3.0),
+        pipeline=name,
+        file=name,
+    )
+    schedule = {**KNOBS, "knobs": {name: 16}}
+    new = build(
+        {topic: {name: f"{name}!", "z": "0"} for topic in topics} | {"size": {name: 1100}},
+        (task(name, "1", schedule=schedule), task("come" + name, "4"), task("same", "3")),
+        latency=latency(1.0),
+        pipeline=name,
+        file=name,
+    )
+    return old, new
+
+
+TEXT = """\
+old: name (lock of name)
+new: name (lock of name)
+
+outcome: 1 changed
+  name: name -> name!
+
+configuration: 1 changed
+  name: name -> name!
+
+target: 1 changed
+  name: name -> name!
+
+versions: 1 changed
+  name: name -> name!
+
+sources: 1 changed
+  name: name -> name!
+
+tasks: 1 added, 1 removed, 1 changed, 1 the same; times as tuning measured them
+  name
+    schedule.knobs.name: - -> 16
+    schedule.knobs.outer: columns -> -
+    schedule.knobs.rows: 8 -> -
+    time: 1 ms (900 us to 1.1 ms) -> 1 ms (900 us to 1.1 ms), within the noise
+  comename
+    added: - -> autotvm on direct, 1 ms (900 us to 1.1 ms)
+  gonename
+    removed: autotvm on direct, 1 ms (900 us to 1.1 ms) -> -
+
+size: 1 changed
+  name: 1,000 bytes -> 1,100 bytes, +10.0%
+
+latency: median of a run, and its spread
+  autopipe: 3 s (2.7 to 3.3) -> 1 s (900 ms to 1.1 s), faster
+  onnxruntime: 2 s (1.8 to 2.2) -> 2 s (1.8 to 2.2), within the noise
+
+accuracy: 1 changed
+  name: name -> name!
+
+artifacts: 1 changed
+  name: name -> name!
+"""
+
+
+def test_text_for_people():
+    assert "\n".join(text.lines(compare(*pair()))).rstrip() == TEXT.rstrip()
+
+
+def test_what_is_the_same_is_told_too():
+    old = build({"target": {"a": 1}, "versions": {"b": 1}}, (task(),), latency=latency(3))
+    found = compare(old, build({**old.facts, "size": {"x": 1}}, old.tasks))
+    assert list(text.lines(found))[3:] == [
+        "no differences",
+        "the same: target, versions, tasks (1 the same)",
+        "not compared: size (only the new one says it), latency (only the old one says",
+        "  it)",
+    ]
+    assert "**" not in markdown.write(found)
+    assert "### `demo`: no differences" in markdown.write(found)
+
+
+def test_another_template_is_told_in_a_line():
+    other = {"template": "window", "version": 1, "knobs": {"width": 4, "rows": True}}
+    found = compare(build(tasks=(task(),)), build(tasks=(task(schedule=other),)))
+    told = list(text.lines(found))
+    assert "    schedule:" in told
+    assert "         contraction rows=8 outer=columns, version 2" in told
+    assert "      -> window width=4 rows=true, version 1" in told
+
+
+def test_values_that_look_alike_are_written_out():
+    old = build({"sources": {"a": "0" * 64}, "accuracy": {"b": 0.1}})
+    new = build({"sources": {"a": "0" * 63 + "1"}, "accuracy": {"b": 0.1000000001}})
+    told = "\n".join(text.lines(compare(old, new)))
+    assert f'"{"0" * 63}1"' in told
+    assert "b: 0.1 -> 0.1000000001" in told
+
+
+@pytest.mark.fault("E13")
+@pytest.mark.parametrize("name", NAMES, ids=range(len(NAMES)))
+def test_text_stays_within_its_columns(name):
+    old, new = pair(name)
+    for number, line in enumerate(text.lines(compare(old, new))):
+        assert len(line) <= 80 or number < 2, "paths are shown whole"
+        assert not any(category(char) in {"Cc", "Cf", "Cs"} for char in line)
+
+
+def tokens(page: str) -> list[str]:
+    return [
+        inner.type for token in GITHUB.parse(page) for inner in (token, *(token.children or ()))
+    ]
+
+
+@pytest.mark.fault("E12")
+@pytest.mark.parametrize("name", NAMES, ids=range(len(NAMES)))
+def test_in_markdown_any_name_is_code_and_nothing_else(name):
+    page = markdown.write(compare(*pair(name)))
+    page.encode()
+    plain = markdown.write(compare(*pair()))
+    known = {"code_inline", "text"}
+    assert [t for t in tokens(page) if t not in known] == [
+        t for t in tokens(plain) if t not in known
+    ]
+    assert tokens(page).count("code_inline") == tokens(plain).count("code_inline")
+
+
+def test_markdown_has_a_row_for_each_change():
+    page = markdown.write(compare(*pair()))
+    assert page.startswith("### `name`: what changed\n\n`name` (lock) → `name` (lock)\n")
+    rows = [line for line in page.splitlines() if line.startswith("|")]
+    assert "| `name` | `1,000 bytes` | `1,100 bytes` | +10.0% |" in rows
+    assert "| `name` | `schedule.knobs.name` | `-` | `16` |  |" in rows
+    assert "|  | `schedule.knobs.outer` | `columns` | `-` |  |" in rows
+    assert "| `autopipe` | `3 s (2.7 to 3.3)` | `1 s (900 ms to 1.1 s)` | faster |" in rows
+
+
+@pytest.mark.parametrize("name", ["n", "n|`<" * 100, "名" * 200])
+def test_a_long_page_is_cut_to_what_github_takes(name):
+    many = {f"{name}{place}": place for place in range(5000)}
+    tasks = tuple(task(f"{name}{place}", f"{place:x}") for place in range(5000))
+    old = build({"configuration": {}, "target": {"few": 1}}, ())
+    found = compare(old, build({"configuration": many, "target": {"few": 2}}, tasks))
+    page = markdown.write(found)
+    assert markdown.LIMIT * 0.9 < len(page.encode()) <= markdown.LIMIT
+    assert "| `few` | `1` | `2` |  |" in page
+    left = [line for line in page.splitlines() if line.startswith("…")]
+    shown = page.count("\n| `") - 1
+    assert left == [f"… and {5000 - shown // 2} more of 5000; `autopipe diff` shows all."] * 2
+    assert len(markdown.write(found, 1 << 30).encode()) > markdown.LIMIT
+
+
+def test_a_page_that_fits_is_not_cut():
+    found = compare(*pair())
+    whole = markdown.write(found)
+    assert markdown.write(found, len(whole.encode())) == whole
+    assert "more of" in markdown.write(found, len(whole.encode()) - 1)
+
+
+def test_json_has_everything_uncut():
+    name = "\x1b`" + "x" * 1000
+    written = document.write(compare(*pair(name)))
+    assert written.isascii()
+    found = json.loads(written)
+    assert written == pretty(found)
+    assert (found["version"], found["same"]) == (1, False)
+    assert found["old"] == {"file": name, "kind": "lock", "pipeline": name}
+    assert found["configuration"] == [{"name": name, "old": name, "new": f"{name}!"}]
+    changed, added, removed = found["tasks"]
+    assert (changed["state"], added["state"], removed["state"]) == ("changed", "added", "removed")
+    assert {"name": "schedule.knobs.rows", "old": 8} in changed["changes"]
+    assert changed["verdict"] == "NOISE"
+    assert added["seconds"]["old"] is None
+    assert added["seconds"]["new"].keys() == {"median", "low", "high"}
+    assert [row["verdict"] for row in found["latency"]] == ["FASTER", "NOISE"]
+    assert found["latency"][1]["versions"] == ["1.31", "1.31"]
+
+
+def test_json_says_what_was_not_compared():
+    found = json.loads(document.write(compare(build(), build({"size": {}}, kind=Kind.PACKAGE))))
+    assert (found["same"], found["tasks"], found["latency"]) == (True, None, None)
+    assert "size" not in found
+    assert found["not_compared"]["size"] == "only the new one says it"
+
+
+@pytest.mark.parametrize(("old", "new"), [("a" * 500 + "b", "a" * 500 + "c"), ("x", "y" * 500)])
+def test_a_difference_is_seen_wherever_it_is(old, new):
+    before, after = excerpt(old, new, 40)
+    assert before != after
+    assert max(len(before), len(after)) <= 40
+
+
+def test_what_is_cut_is_the_same():
+    assert excerpt("a" * 100 + "1" + "b" * 100, "a" * 100 + "2" + "b" * 100, 40) == (
+        "...aaaaaaaaaaaa1bbbbbbbbbbbb...", "...aaaaaaaaaaaa2bbbbbbbbbbbb...",
+    )  # fmt: skip
+    assert excerpt("same start, 1", "same start, 2", 40) == ("same start, 1", "same start, 2")

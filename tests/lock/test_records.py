@@ -1,0 +1,92 @@
+"""The records beside a lock give back the artifact that they were made of, byte for byte."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from autopipe.errors import LockError
+from autopipe.lock.records import Tuned
+from autopipe.op_info import OpInfo
+from autopipe.pipeline.canonical import pretty
+from autopipe.task import Task
+
+FILE = Path("demo.records.jsonl")
+
+
+def row(index: int, workload: str) -> dict[str, object]:
+    return {
+        "task": index,
+        "name": f"task{index}",
+        "workload": workload,
+        "trials": 3,
+        "seconds": 1e-6,
+    }
+
+
+def record(workload: str) -> dict[str, object]:
+    return {"workload": workload, "engine": "ansor", "schedule": '[["a", 1.5]]', "seconds": [1e-6]}
+
+
+def task(index: int, workload: str, dropped: str | None = None) -> Task:
+    return Task(
+        index=index, name=f"task{index}", workload=workload, functions=(f"task{index}",), calls=1,
+        info=OpInfo(kind="opaque", ops=()), reductions=1, inputs=(), outputs=(), flops=1.0, bytes=1,
+        dropped=dropped,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def artifact(tmp_path):
+    head = {"ended": "all trials are spent", "seconds": 12.25, "session": "ab"}
+    rows = [row(0, "cc"), row(1, "aa"), row(2, "bb")]
+    (tmp_path / "tuning.json").write_text(pretty({**head, "tasks": rows}))
+    lines = [json.dumps(record(workload), sort_keys=True) for workload in ("aa", "cc")]
+    (tmp_path / "records.jsonl").write_text("".join(f"{line}\n" for line in lines))
+    return tmp_path
+
+
+def test_the_artifact_comes_back_byte_for_byte(artifact, tmp_path):
+    text = Tuned.of(artifact).text()
+    again = tmp_path / "again"
+    again.mkdir()
+    Tuned.parse(text, FILE).write(again)
+    for name in ("tuning.json", "records.jsonl"):
+        assert (again / name).read_bytes() == (artifact / name).read_bytes()
+
+
+def test_the_lines_are_sorted_by_workload(artifact):
+    lines = [json.loads(line) for line in Tuned.of(artifact).text().splitlines()]
+    assert lines[0]["version"] == 1
+    assert [line["tuning"]["workload"] for line in lines[1:]] == ["aa", "bb", "cc"]
+    assert [line["record"] is None for line in lines[1:]] == [False, True, False]
+
+
+@pytest.mark.fault("C20")
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (lambda text: text[:-20], "demo.records.jsonl:4: edited or cut short"),
+        (lambda text: text.replace("\n", "\n<<<<<<< HEAD\n", 1), "demo.records.jsonl:2: a merge"),
+        (lambda text: text.replace("\n", "\n[1]\n", 1), "demo.records.jsonl:2: this is no record"),
+        (lambda text: text.replace('"version": 1', '"version": 2'), "demo.records.jsonl:1: this"),
+        (lambda text: text.replace('"tuning"', '"tuned"'), "these are no records of a lock"),
+        (lambda _: "", "these are no records of a lock"),
+    ],
+)
+def test_damage_is_named_with_its_line(artifact, damage, said):
+    with pytest.raises(LockError, match=said):
+        Tuned.parse(damage(Tuned.of(artifact).text()), FILE)
+
+
+def test_missing_extra_and_stale_tasks_are_each_named(artifact):
+    tasks = (task(0, "cc"), task(1, "ee"), task(3, "ff"), task(4, "gg", dropped="simple"))
+    assert Tuned.of(artifact).misfits(tasks) == [
+        "task task3: missing in the lock",
+        "task task2: extra in the lock",
+        "task task1: stale, its loops are others now",
+    ]
+
+
+def test_the_same_tasks_fit(artifact):
+    assert Tuned.of(artifact).misfits((task(0, "cc"), task(1, "aa"), task(2, "bb"))) == []

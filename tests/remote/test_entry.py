@@ -1,0 +1,110 @@
+"""Nothing that lies in a remote is believed."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from autopipe.pipeline.canonical import digest, seal
+from autopipe.pipeline.content import File, tree_digest
+from autopipe.pipeline.entry import Entry, write
+from autopipe.pipeline.stage import Kind
+from autopipe.remote import entry
+from autopipe.remote.courier import DamagedError
+
+ACTION = {"stage": "tune", "version": 1, "inputs": {}}
+KEY = digest(ACTION)
+FILE = File("sub/text", 3, "a" * 64)
+
+
+def made(*manifest: File) -> Entry:
+    return Entry(ACTION, Kind.RECORDS, tree_digest(manifest), manifest, 0)
+
+
+def text(found: Entry) -> bytes:
+    return write(found.action, found.kind, found.digest, found.manifest)
+
+
+def test_what_a_store_writes_is_read() -> None:
+    found = made(File("a", 0, "b" * 64), FILE)
+    assert entry.read(KEY, text(found)) == found
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "", ".", "..", "/etc/passwd", "../up", "a/../../up", "a//b", "a/", "a/./b", "a\0b",
+        "\udc00", "x" * 256,
+    ],
+)  # fmt: skip
+@pytest.mark.fault("C18")
+def test_a_name_that_leads_elsewhere_is_refused(name: str) -> None:
+    with pytest.raises(DamagedError):
+        entry.read(KEY, text(made(replace(FILE, name=name))))
+
+
+@pytest.mark.parametrize(
+    "manifest",
+    [
+        [],
+        [replace(FILE, size=0)],
+        [FILE, FILE],
+        [FILE, File("a", 1, "b" * 64)],
+        [replace(FILE, size=-1)],
+        [replace(FILE, name="sub"), FILE],
+    ],
+)
+def test_a_list_of_files_that_no_stage_leaves_is_refused(manifest: list[File]) -> None:
+    with pytest.raises(DamagedError):
+        entry.read(KEY, text(made(*manifest)))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"kind": "weapon"},
+        {"kind": []},
+        {"digest": "../x"},
+        {"digest": "0" * 64},
+        {"action": {"stage": "tune"}},
+        {"action": []},
+        {"files": {}},
+        {"files": [["sub/text", 3, "a" * 64]]},
+        {"files": [{"name": "sub/text", "size": "3", "sha256": "a" * 64}]},
+        {"files": [{"name": "sub/text", "size": True, "sha256": "a" * 64}]},
+        {"format": 2},
+    ],
+)
+@pytest.mark.fault("C14")
+def test_a_sealed_document_of_another_shape_is_refused(change: dict[str, object]) -> None:
+    content = {
+        "action": ACTION,
+        "kind": "records",
+        "digest": made(FILE).digest,
+        "files": [{"name": "sub/text", "size": 3, "sha256": "a" * 64}],
+    }
+    assert entry.read(KEY, seal(content)) == made(FILE)
+    with pytest.raises(DamagedError):
+        entry.read(KEY, seal(content | change))
+
+
+def test_the_action_of_another_key_is_refused() -> None:
+    with pytest.raises(DamagedError, match="another's"):
+        entry.read("0" * 64, text(made(FILE)))
+
+
+def test_an_action_without_a_stage_is_refused() -> None:
+    nameless = replace(made(FILE), action={"version": 1})
+    with pytest.raises(DamagedError, match="another's"):
+        entry.read(digest({"version": 1}), text(nameless))
+
+
+@pytest.mark.fault("G16")
+@given(data=st.data())
+def test_a_changed_byte_is_seen(data: st.DataObject) -> None:
+    whole = bytearray(text(made(FILE)))
+    at = data.draw(st.integers(0, len(whole) - 1))
+    whole[at] ^= data.draw(st.integers(1, 255))
+    with pytest.raises(DamagedError):
+        entry.read(KEY, bytes(whole))

@@ -1,0 +1,64 @@
+"""A report of a run that has everything in it, with names of your choice."""
+
+from autopipe.benchmarking.checked import Checked, Outcome
+from autopipe.benchmarking.gate import Measurement
+from autopipe.benchmarking.latency import Comparison, Latency
+from autopipe.benchmarking.machine import Machine
+from autopipe.benchmarking.match import Contender
+from autopipe.report.document import (
+    Notice,
+    PackageReport,
+    RunReport,
+    StageReport,
+    TaskReport,
+)
+
+DIGEST = "ab" * 32
+
+
+def latency(seconds):
+    return Latency.of([[seconds, seconds * 1.01], [seconds, seconds * 0.99], [seconds] * 2])
+
+
+def measurement(name="onnxruntime"):
+    ours, theirs = latency(1e-3), latency(2e-3)
+    return Measurement(
+        machine=Machine(cpu="AMD EPYC", cores=2, load_before=0.1, load_after=1.0),
+        threads=2, warmup=3, repeat=10, ours=Contender(name="autopipe", version="1", latency=ours),
+        rivals=(Contender(name=name, version="1.31", latency=theirs),),
+        comparisons={name: Comparison.of(ours, theirs)}, skipped={}, device={"cpu": "AMD EPYC"},
+        gates=(Checked(gate="gates.regression", outcome=Outcome.PASSED, found="as fast"),),
+    )  # fmt: skip
+
+
+def full(name="demo", **fields):
+    """Return a finished run; what a model or a file may name is called `name`."""
+    found = measurement()
+    gates = (
+        *found.gates,
+        Checked(gate="gates.a", outcome=Outcome.FAILED, found=name),
+        Checked(gate="gates.b", outcome=Outcome.INCONCLUSIVE, found=name),
+    )
+    case = {"name": name, "skipped": False, "outputs": [{"output": name, "failure": None}]}
+    wrong = {"name": "wrong", "skipped": False, "outputs": [{"output": name, "failure": name}]}
+    skipped = {"name": "large", "skipped": True, "outputs": []}
+    whole = RunReport(
+        pipeline=name, configuration={"model": {"path": name}}, exit_code=0, outcome="finished",
+        error=None, seconds=41.25, warnings=(Notice(stage="tasks", message=name),),
+        stages=(
+            StageReport(stage="import", state="cached", digest=DIGEST),
+            StageReport(stage="build", state="finished", seconds=1.5, summary=name, digest=DIGEST),
+            StageReport(stage="benchmark", state="finished", seconds=2.0),
+            StageReport(stage="package", state="not_run"),
+        ),
+        tasks=(
+            TaskReport(name=name, workload="0f", calls=2, engine="ansor", implementation="direct",
+                       seconds=1e-3, reason=name, share=0.75),
+            TaskReport(name="add", workload="1f", calls=1, engine="static", implementation="direct",
+                       seconds=None, reason="not tuned", share=0.25),
+        ),
+        tuned_share=0.9, verification={"reference": name, "cases": [case, wrong, skipped]},
+        benchmark=found, gates=gates, package=PackageReport(path=name, size=2**20, sha256=DIGEST),
+        versions={"tvm": name}, machine={"cpu": name},
+    )  # fmt: skip
+    return whole.model_copy(update=fields)

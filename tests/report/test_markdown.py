@@ -1,0 +1,119 @@
+import pytest
+from markdown_it import MarkdownIt
+
+from autopipe.report.document import Notice, TaskReport
+from autopipe.report.markdown import block, code, markdown
+from tests.report.names import NAMES
+from tests.report.reports import full
+
+GITHUB = MarkdownIt("commonmark").enable(["table", "strikethrough"])
+
+
+def parsed(text):
+    """All tokens of a text, those inside of lines too."""
+    return [
+        inner for token in GITHUB.parse(text) for inner in (token, *(token.children or ()))
+    ]  # fmt: skip
+
+
+def rows(text):
+    """The cells of each table."""
+    found: list[list[str]] = []
+    row: list[str] | None = None
+    for token in GITHUB.parse(text):
+        if token.type == "tr_open":
+            row = []
+            found.append(row)
+        elif token.type == "inline" and row is not None:
+            row.append("".join(inner.content for inner in token.children or ()))
+        elif token.type == "tr_close":
+            row = None
+    return found
+
+
+def test_a_summary_says_what_a_pull_request_wants_to_know():
+    text = markdown(full())
+    assert text.startswith("## `demo` finished in 41.2 s\n")
+    found = rows(text)
+    assert ["build", "finished", "1.5 s", "demo"] in found
+    assert ["package", "not run", "", ""] in found
+    assert ["onnxruntime 1.31", "2 ms", "1.99 ms to 2.01 ms", "0.50", "faster"] in found
+    assert ["ansor", "direct", "1", "75.0%"] in found
+    assert ["demo", "2", "2 ms", "ansor"] in found
+    assert ["gates.b", "inconclusive", "demo"] in found
+    assert "90.0% of the kept work is built with a measured schedule." in text
+    assert "- `tasks`: `demo`" in text
+    assert text.endswith(f"`demo`, 1.0 MiB, sha256 `{'ab' * 32}`\n")
+
+
+def test_times_of_an_earlier_run_are_never_shown():
+    stages = list(full().stages)
+    stages[2] = stages[2].model_copy(update={"state": "skipped", "summary": "nothing changed"})
+    text = markdown(full(benchmark=None, stages=tuple(stages), gates=()))
+    assert "Latency was not measured by this run, and times are never taken" in text
+    assert "1 ms" not in text
+    assert "### Slowest tasks, as measured when they were tuned\n" in text
+
+
+def test_a_failure_is_told_in_full():
+    text = markdown(full(exit_code=1, outcome="failed", error="output is wrong\n  would pass"))
+    assert "## `demo` failed in 41.2 s\n\nExit code 1:\n\n```\noutput is wrong\n" in text
+
+
+def test_a_run_that_did_not_get_far_is_a_summary_too():
+    nothing = {"stages": (), "tasks": (), "gates": (), "warnings": (), "package": None}
+    report = full(**nothing, pipeline=None, benchmark=None, verification=None, tuned_share=None)
+    assert markdown(report) == "## `pipeline` finished in 41.2 s\n"
+
+
+def test_long_reports_are_cut():
+    many = tuple(Notice(stage="tasks", message=f"{n}") for n in range(25))
+    tasks = tuple(
+        TaskReport(name=f"t{n}", workload="0", calls=1, engine="e", implementation="i",
+                   seconds=float(n + 1), reason="")
+        for n in range(9)
+    )  # fmt: skip
+    text = markdown(full(warnings=many, tasks=tasks))
+    assert "### 25 warnings" in text
+    assert "- and 5 more\n" in text
+    assert [row[0] for row in rows(text) if row[0][0] == "t"] == [
+        "task", "t8", "t7", "t6", "t5", "t4",
+    ]  # fmt: skip
+
+
+ALLOWED = {
+    "heading_open", "heading_close", "inline", "text", "code_inline", "softbreak",
+    "paragraph_open", "paragraph_close", "fence", "bullet_list_open", "bullet_list_close",
+    "list_item_open", "list_item_close", "table_open", "table_close", "thead_open", "thead_close",
+    "tbody_open", "tbody_close", "tr_open", "tr_close", "th_open", "th_close", "td_open",
+    "td_close",
+}  # fmt: skip
+
+
+@pytest.mark.fault("E12")
+@pytest.mark.parametrize("name", NAMES, ids=range(len(NAMES)))
+def test_any_name_is_text_in_code_and_nothing_else(name):
+    text = markdown(full(name))
+    text.encode()
+    tokens, others = parsed(text), parsed(markdown(full()))
+    assert {token.type for token in tokens} <= ALLOWED
+    assert [token.type for token in tokens] == [token.type for token in others]
+    written = [token.content for token in tokens if token.type == "text"]
+    assert written == [token.content for token in others if token.type == "text"]
+
+
+@pytest.mark.fault("E12")
+@pytest.mark.parametrize("name", NAMES, ids=range(len(NAMES)))
+def test_an_error_stays_in_its_block(name):
+    tokens = GITHUB.parse("\n".join([*block(name), "", "end"]))
+    assert [token.type for token in tokens] == [
+        "fence", "paragraph_open", "inline", "paragraph_close",
+    ]  # fmt: skip
+
+
+def test_code_shows_what_it_is_given():
+    for name in ("a`b", "`a`", "a b", "x*y*", "<b>", "a\\"):
+        (token,) = GITHUB.parseInline(code(name))[0].children or []
+        assert (token.type, token.content) == ("code_inline", name)
+    assert len(code("x" * 1000)) < 310
+    assert code("") == "`   `"

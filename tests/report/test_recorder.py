@@ -1,0 +1,205 @@
+import json
+
+import pytest
+
+from autopipe.config import Pipeline
+from autopipe.errors import ConfigError, GateError
+from autopipe.interrupt import Interrupted
+from autopipe.pipeline.events import (
+    Measured,
+    RunFinished,
+    StageCached,
+    StageFailed,
+    StageFinished,
+    StageSkipped,
+    StageStarted,
+    Warn,
+)
+from autopipe.report.document import RunReport, load
+from autopipe.report.recorder import About, Recorder, impersonal
+from tests.report.reports import full, measurement
+
+TASKS = [{"name": "conv", "share": 0.6}, {"name": "add", "share": 0.4}]
+TUNING = {"tasks": [{"name": "conv", "share": 0.9}]}
+ROW = {
+    "workload": "0f", "calls": 2, "engine": "ansor", "implementation": "direct",
+    "seconds": 1e-3, "reason": "best record", "rejected": [{"folder": "/home/me/store"}],
+}  # fmt: skip
+LIBRARY = {
+    "tuned_share": 0.75, "versions": {"tvm": "1"},
+    "tasks": [{"name": "conv", **ROW}, {"name": "add", **ROW, "seconds": None}],
+}  # fmt: skip
+ARTIFACTS: dict[str, dict[str, object]] = {
+    "tasks": {"tasks.json": TASKS},
+    "tune": {"tuning.json": TUNING},
+    "build": {"library.json": LIBRARY},
+    "verify": {"verify.json": {"reference": "onnxruntime", "cases": []}},
+}
+STAGES = (*ARTIFACTS, "benchmark", "package")
+
+
+def about(**gates):
+    document = {"version": 1, "name": "demo", "model": {"path": "m.onnx"}, "gates": gates}
+    return About(
+        pipeline=Pipeline.model_validate(document), configuration={"version": 1}, stages=STAGES,
+        machine={"cpu": "x"}, versions={"autopipe": "0"}, places={"/home/me": "~"},
+    )  # fmt: skip
+
+
+@pytest.fixture
+def recorder(tmp_path):
+    for stage, files in ARTIFACTS.items():
+        (tmp_path / stage).mkdir()
+        for name, document in files.items():
+            (tmp_path / stage / name).write_text(json.dumps(document))
+    heard: list[object] = []
+    made = Recorder(heard.append, lambda digest: tmp_path / digest)
+    yield made
+    assert heard, "events are passed on"
+
+
+def cached(*stages):
+    return [StageCached(stage=stage, digest=stage) for stage in stages]
+
+
+def told(recorder, *events, exit_code=0, error=None, package=None, **gates):
+    end = RunFinished(exit_code=exit_code, seconds=1.5, package=package)
+    for event in (*events, end):
+        recorder(event)
+    return recorder.report(about(**gates), exit_code, error)
+
+
+def test_a_finished_run_is_told_in_full(recorder, tmp_path):
+    package = tmp_path / "demo.tar"
+    package.write_bytes(b"abc")
+    done = StageFinished(stage="benchmark", digest="none", seconds=1.0, summary="fast")
+    document = measurement().model_dump(mode="json")
+    measured = Measured(stage="benchmark", document=document)
+    report = told(
+        recorder, *cached(*ARTIFACTS), StageStarted(stage="benchmark"), measured, done,
+        Warn(stage="build", message="no rule"), *cached("package"), package=str(package),
+    )  # fmt: skip
+    assert (report.outcome, report.exit_code, report.seconds) == ("finished", 0, 1.5)
+    assert [stage.state for stage in report.stages] == [*["cached"] * 4, "finished", "cached"]
+    assert [(task.name, task.share, task.seconds) for task in report.tasks] == [
+        ("conv", 0.9, 1e-3),
+        ("add", 0.4, None),
+    ]
+    assert report.tuned_share == 0.75
+    assert report.benchmark == measurement()
+    assert [gate.gate for gate in report.gates] == ["gates.regression"]
+    assert [(each.stage, each.message) for each in report.warnings] == [("build", "no rule")]
+    assert report.package is not None
+    assert (report.package.size, report.package.sha256[:8]) == (3, "ba7816bf")
+    assert report.versions == {"autopipe": "0", "tvm": "1"}
+    assert "/home/me" not in report.text()
+
+
+def test_times_of_an_earlier_run_are_not_taken(recorder, tmp_path):
+    (tmp_path / "benchmark").mkdir()
+    old = measurement().model_dump_json()
+    (tmp_path / "benchmark" / "benchmark.json").write_text(old)
+    skipped = StageSkipped(stage="benchmark", reason="nothing changed")
+    report = told(recorder, *cached("build"), skipped)
+    assert report.benchmark is None
+    assert report.stages[4].model_dump(exclude_none=True) == {
+        "stage": "benchmark", "state": "skipped", "summary": "nothing changed",
+    }  # fmt: skip
+
+
+def test_what_a_failing_gate_measured_is_told(recorder):
+    document = measurement().model_dump(mode="json")
+    report = told(
+        recorder, StageStarted(stage="benchmark"), Measured(stage="benchmark", document=document),
+        StageFailed(stage="benchmark", error="too slow", exit_code=1),
+        exit_code=1, error=GateError("too slow"),
+    )  # fmt: skip
+    assert (report.outcome, report.error) == ("failed", "too slow")
+    assert [stage.state for stage in report.stages] == [*["not_run"] * 4, "failed", "not_run"]
+    assert report.benchmark == measurement()
+    assert report.times().rounds.keys() == {"autopipe", "onnxruntime"}
+
+
+@pytest.mark.fault("D2", "D3")
+@pytest.mark.parametrize(("number", "code"), [(2, 130), (15, 143)])
+def test_a_stage_that_was_interrupted_has_not_failed(recorder, number, code):
+    events = (*cached("tasks"), StageStarted(stage="tune"))
+    report = told(recorder, *events, exit_code=code, error=Interrupted(number))
+    assert report.outcome == "interrupted"
+    assert [stage.state for stage in report.stages][:3] == ["cached", "interrupted", "not_run"]
+
+
+def test_a_run_without_a_readable_pipeline_is_told(recorder):
+    recorder(RunFinished(exit_code=2, seconds=0.1))
+    nothing = About(None, None, (), None, {}, {})
+    report = recorder.report(nothing, 2, ConfigError("p.yaml:1:1: no"))
+    assert (report.pipeline, report.stages, report.error) == (None, (), "p.yaml:1:1: no")
+
+
+@pytest.mark.parametrize(
+    ("build", "outcome"),
+    [
+        (cached("build"), ["passed"]),
+        ([StageFailed(stage="build", error="gates.tuned_share: 0.1", exit_code=1)], ["failed"]),
+        ([StageFailed(stage="build", error="no linker", exit_code=5)], []),
+        ([StageStarted(stage="build")], []),
+        ([], []),
+    ],
+)
+def test_the_gate_of_the_build_is_told(recorder, build, outcome):
+    found = told(recorder, *build, tuned_share=0.5).gates
+    assert [(gate.gate, str(gate.outcome)) for gate in found] == [
+        ("gates.tuned_share", each) for each in outcome
+    ]
+
+
+def test_a_bug_is_told_without_its_traceback(recorder):
+    error = RuntimeError("Traceback (most recent call last):\n  File /secret/x.py\nKeyError: 'x'\n")
+    assert told(recorder, exit_code=70, error=error).error == "KeyError: 'x'"
+
+
+def test_folders_of_this_machine_get_other_names():
+    places = {"/home/me/work": ".", "/home/me": "~", "/home/me/work/.autopipe": "$STORE"}
+    found = impersonal(
+        {
+            "a": ["/home/me/work/.autopipe/logs/x", "in /home/me/work: no", 7, None],
+            "b": "/home/me/other, /home/mel/x, /mnt/home/me, half \ud800",
+        },
+        places,
+    )
+    assert found == {
+        "a": ["$STORE/logs/x", "in .: no", 7, None],
+        "b": "~/other, /home/mel/x, /mnt/home/me, half \\ud800",
+    }
+
+
+def test_a_report_is_read_again(tmp_path):
+    path = tmp_path / "report.json"
+    path.write_text(full().text())
+    assert load(path) == full()
+    assert json.loads(path.read_text())["version"] == 1
+    assert full().text() == RunReport.model_validate_json(full().text()).text()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (None, "No such file or directory; `autopipe run FILE --report PATH.json` writes it"),
+        ("{", "not the report of a run: Invalid JSON"),
+        ("[]", "not the report of a run: Input should be an object"),
+        (full().text().replace('"version": 1', '"version": 2'), "version: Input should be 1"),
+        (full().text()[:500], "not the report of a run: Invalid JSON"),
+    ],
+)
+def test_what_is_no_report_is_refused(tmp_path, text, said):
+    path = tmp_path / "report.json"
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        load(path)
+    assert said in str(caught.value)
+
+
+def test_a_report_without_times_is_no_baseline():
+    with pytest.raises(ConfigError, match="--force benchmark"):
+        full(benchmark=None).times()
