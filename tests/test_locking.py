@@ -139,6 +139,22 @@ def test_a_frozen_run_in_a_fresh_clone_makes_the_same_bytes_and_asks_no_network(
     assert not (clone / "store/records/records.sqlite").exists(), "something was tuned"
 
 
+@pytest.mark.fault("C4", "C6", "G3")
+def test_a_frozen_run_over_a_damaged_store_builds_what_is_damaged_again(locked, clone):
+    run(clone, Mode.FROZEN)
+    before = checked_in(clone)
+    (library,) = (clone / "store/objects").rglob("lib.so")
+    library.chmod(0o600)
+    data = bytearray(library.read_bytes())
+    data[len(data) // 2] ^= 1
+    library.write_bytes(data)
+    told = run(clone, Mode.FROZEN)
+    assert [text.split(";")[1] for text in warnings(told)] == [" recomputed"]
+    assert finished(told).keys() == {"build"}, "what follows has the same input again"
+    assert (clone / "dist/mlp.tar").read_bytes() == (locked / "dist/mlp.tar").read_bytes()
+    assert checked_in(clone) == before
+
+
 def test_a_current_lock_stands_in_for_tuning_and_stays_as_it_is(locked, warm):
     before = checked_in(warm)
     told = run(warm)

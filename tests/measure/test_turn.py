@@ -77,7 +77,7 @@ def test_one_that_is_stopped_is_passed_and_named(tmp_path):
             with ours.taken():
                 pass
     (line,) = said
-    assert line.startswith(f"process {process.pid}, which is stopped, has kept others from timing")
+    assert line.startswith(f"the stopped process {process.pid} has kept others from timing")
     assert line.endswith("end it if it hangs")
 
 

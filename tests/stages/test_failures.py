@@ -230,7 +230,7 @@ def test_a_schedule_that_is_too_much_for_the_compiler_is_found(
 
 @pytest.mark.fault("D11")
 def test_records_that_no_longer_apply_are_told_one_by_one(stages, tmp_path):
-    stages(Tune)
+    stages(Tune, settings=("tuning.budget.trials=3", *SETTINGS[1:]))
     records = tmp_path / "tune" / "records.jsonl"
     names = [json.loads(line)["workload"] for line in records.read_text().splitlines()]
     records.write_text(re.sub(r'"schedule": ".*?", "seconds"', '"schedule": "{}", "seconds"',
