@@ -112,7 +112,7 @@ def test_a_run_ends_well_and_lists_what_failed(run, tmp_path, no_leaks):
         assert row["how"] == how
         assert any(how in each["message"] and row["folder"] in each["message"] for each in warnings)
     for row in {row["doing"]: row for row in found}.values():
-        shown = run(Path(row["folder"]) / "reproduce.py")
+        shown = run(tmp_path / "store" / "records" / row["folder"] / "reproduce.py")
         assert (shown.returncode, row["how"] in shown.stderr) == (1, True), shown.stderr
     log = next((tmp_path / "store" / "logs").glob("tune-*")).read_text()
     assert "going down" in log

@@ -2,10 +2,12 @@
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, Field, JsonValue, TypeAdapter
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, TypeAdapter
 
 
-class _Event(BaseModel, frozen=True, extra="forbid", use_attribute_docstrings=True):
+class _Event(
+    BaseModel, frozen=True, extra="forbid", use_attribute_docstrings=True, defer_build=True
+):
     pass
 
 
@@ -124,5 +126,7 @@ Event = (
     | Progress | TuningProgress | Measured | Warn | RunFinished
 )  # fmt: skip
 
-parse: TypeAdapter[Event] = TypeAdapter(Annotated[Event, Field(discriminator="event")])
+parse: TypeAdapter[Event] = TypeAdapter(
+    Annotated[Event, Field(discriminator="event")], config=ConfigDict(defer_build=True)
+)
 """Reads an event from JSON."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal, Self
 
 from autopipe.errors import StageError
@@ -36,7 +37,7 @@ class Failures:
     fatal: bool = False
     """Whether the first one ends the run."""
     listed: dict[str, list[dict[str, object]]] = field(default_factory=dict)
-    """By the name of the task, as reports show them."""
+    """By the name of the task, as reports show them; folders are relative to the tuning records."""
     hopeless: Hopeless | None = None
     """What failed in earlier runs; null where that is not kept."""
     again: bool = False
@@ -100,7 +101,7 @@ class Failures:
     def _tell(self, piece: Piece, how: str, folder: str, what: str, then: str) -> None:
         row = {
             "engine": piece.engine, "implementation": piece.implementation, "doing": piece.doing,
-            "how": how, "retried": True, "folder": folder,
+            "how": how, "retried": True, "folder": f"failed/{Path(folder).name}",
         }  # fmt: skip
         self.listed.setdefault(piece.task, []).append(row)
         text = f"task {piece.task}: {piece.doing} {piece.who} {what}"

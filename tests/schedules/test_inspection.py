@@ -138,7 +138,8 @@ def test_a_schedule_that_fails_twice_is_put_aside_and_is_not_called_wrong(
     (line,) = said
     assert line.startswith(f"task a task: checking mine on direct failed twice: {ENDS[way]}")
     (row,) = inspector.failures.listed["a task"]
-    assert (row["doing"], row["how"], row["folder"]) == ("checking", verdict.reason, verdict.folder)
+    assert (row["doing"], row["how"]) == ("checking", verdict.reason)
+    assert str(verdict.folder).endswith(row["folder"]), "relative to the tuning records"
     record = json.loads((Path(verdict.folder) / "record.json").read_text())
     if way == "compiler":
         assert "LLVM ERROR: Cannot select: intrinsic %llvm.amdgcn.rcp" in record["log"]

@@ -130,17 +130,17 @@ def test_the_run_goes_on_without_what_failed(stages, tmp_path, monkeypatch, case
     assert {(row["doing"], row["engine"], row["implementation"]) for row in found} == expected
     assert all(saboteur.ENDS[way] in row["how"] and row["retried"] for row in found)
     assert len(warnings) == len(found)
-    shown = {shown_again(row) for row in found}
+    shown = {shown_again(tmp_path, row) for row in found}
     assert all(saboteur.ENDS[way] in line for line in shown)
     stages(Build)
     assert all(task["engine"] != "none" for task in document(tmp_path, "build"))
     verify(stages)
 
 
-def shown_again(row):
+def shown_again(folder, row):
     """Do in this process, which still has the saboteur, what the script does."""
     with redirect_stderr(StringIO()) as told:
-        assert again(Path(row["folder"])) == 1
+        assert again(folder / "records" / row["folder"]) == 1
     return told.getvalue()
 
 
@@ -182,10 +182,11 @@ def test_a_schedule_that_crashes_the_compiler_is_found_and_the_next_one_built(
         assert (row["doing"], row["engine"], row["how"]) == ("compiling", "static", KILLED)
         assert task["reason"] == "static on direct failed"
         assert task["rejected"] == []
-        assert (Path(row["folder"]) / "scheduled.json").exists()
-    assert "LLVM ERROR: Cannot select" in (Path(row["folder"]) / "record.json").read_text()
+        assert (tmp_path / "records" / row["folder"] / "scheduled.json").exists()
+    folder = tmp_path / "records" / row["folder"]
+    assert "LLVM ERROR: Cannot select" in (folder / "record.json").read_text()
     shown = subprocess.run(
-        [sys.executable, Path(row["folder"]) / "reproduce.py"],
+        [sys.executable, folder / "reproduce.py"],
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert shown.returncode == 1
