@@ -11,7 +11,7 @@ from autopipe.config import Pipeline
 from autopipe.config.load import load
 from autopipe.errors import ConfigError, SetupError
 from autopipe.interrupt import exit_code
-from autopipe.locking import Locking, Mode, begin
+from autopipe.locking import Locking, Mode, begin, check_mode
 from autopipe.pipeline.environment import Environment, Host, Stack, requirement, version
 from autopipe.pipeline.events import Event, RunFinished, Warn
 from autopipe.pipeline.executor import Executor, Remote
@@ -66,6 +66,7 @@ def run(  # noqa: PLR0913 -- one for each option of the command
     not write the lock. `lock_timeout` limits the seconds to wait for a lock of another process.
     `reproducible` builds all again, to compare. Raises an AutopipeError with its `exit_code`.
     """
+    check_mode(mode, partial=bool(overrides) or until is not None)
     start = time.monotonic()
     code, package, lock = 0, None, None
     patience = Patience(waiting(emit), lock_timeout)
@@ -82,7 +83,7 @@ def run(  # noqa: PLR0913 -- one for each option of the command
                 if artifact.kind is Kind.PACKAGE:
                     package = str(publish(artifact.path, output))
             if until is None and not overrides:
-                lock = flow.locking.write(artifacts, flow.store.contents)
+                lock = flow.locking.write(artifacts, flow.store)
             return artifacts
     except BaseException as error:
         code = exit_code(error)

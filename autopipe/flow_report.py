@@ -88,8 +88,14 @@ def whole(path: Path, text: str) -> None:
 
 
 def _save(report: RunReport, paths: Sequence[Path]) -> None:
+    failed = []
     for path in paths:
-        whole(path, FORMS[path.suffix](report))
+        try:
+            whole(path, FORMS[path.suffix](report))
+        except StoreError as error:  # the others are written all the same
+            failed.append(error)
+    if failed:
+        raise failed[0]
 
 
 def _about(file: Path, overrides: Sequence[str], until: str | None, root: Path) -> About:

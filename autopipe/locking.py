@@ -7,17 +7,20 @@ from pathlib import Path
 from typing import Final
 
 from autopipe.config import Pipeline
-from autopipe.errors import LockError, StoreError
+from autopipe.errors import ConfigError, LockError, StoreError
 from autopipe.lock import file as files
 from autopipe.lock import text
 from autopipe.lock.lock import Lock
 from autopipe.lock.make import Outline, differences
+from autopipe.lock.pinned import Pinned
 from autopipe.lock.records import Tuned
+from autopipe.pipeline.canonical import digest
 from autopipe.pipeline.content import Contents
 from autopipe.pipeline.environment import Environment
 from autopipe.pipeline.forecast import NEVER, Outlook
-from autopipe.pipeline.keys import Facts
-from autopipe.pipeline.stage import Artifact, Facet, Stage
+from autopipe.pipeline.keys import action
+from autopipe.pipeline.stage import Artifact, Kind, Stage
+from autopipe.pipeline.store import Store
 from autopipe.stages.replay import Replay
 from autopipe.stages.retune import Retune
 from autopipe.stages.tune import Tune
@@ -56,30 +59,10 @@ _KEPT: Final = (
 )  # fmt: skip
 """What may change without making a schedule that was found before a worse choice."""
 
+_RECORDS: Final = "records"
+
 _TOLD: Final = 3
 """Differences that a warning names."""
-
-
-@dataclass(frozen=True, slots=True)
-class Pinned:
-    """An environment whose target is the one a lock names."""
-
-    environment: Environment
-    target: Mapping[str, object]
-
-    def facts(self, facets: Iterable[Facet]) -> Facts:
-        """Return what the facets say. Raises SetupError."""
-        facets = frozenset(facets)
-        return {**self.environment.facts(facets - {Facet.TARGET}), **self._own(facets)}
-
-    def known(self, facets: Iterable[Facet]) -> Facts | None:
-        """Return the same, or None where TVM would have to be asked first."""
-        facets = frozenset(facets)
-        known = self.environment.known(facets - {Facet.TARGET})
-        return None if known is None else {**known, **self._own(facets)}
-
-    def _own(self, facets: frozenset[Facet]) -> Facts:
-        return {Facet.TARGET: self.target} if Facet.TARGET in facets else {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +120,8 @@ class Locking:
             )
         misfits: list[str] = []
         records = files.records_of(self.path)
-        if self.lock.records is not None and records.is_file():
+        sound = not any(text.startswith(_RECORDS) for text in self.differs)
+        if self.lock.records is not None and sound:
             tuned = Tuned.parse(files.read_text(records), records)
             misfits = tuned.misfits(read_tasks(tasks()))
         told = "\n  ".join([*self.differs, *misfits])
@@ -152,26 +136,38 @@ class Locking:
         now = self._made(artifacts, contents)
         found = differences(*({t.name: t.choice for t in each.tasks} for each in (self.lock, now)))
         wrong = [f"tasks.{text}" for text in found]
-        wrong += differences({"artifacts": self.lock.artifacts}, {"artifacts": now.artifacts})
+        whole = any(artifact.kind is Kind.PACKAGE for artifact in artifacts.values())
+        locked = {n: d for n, d in self.lock.artifacts.items() if whole or n in now.artifacts}
+        wrong += differences({"artifacts": locked}, {"artifacts": now.artifacts})
         if wrong:
             told = "\n  ".join(wrong)
             raise LockError(f"{self.path}: the build is not what it says\n  {told}")
 
-    def write(self, artifacts: Mapping[str, Artifact], contents: Contents) -> Path | None:
+    def write(self, artifacts: Mapping[str, Artifact], store: Store) -> Path | None:
         """Write the lock of a build, unless it is there; return its path if it was written.
 
         Raises StoreError.
         """
         if self.mode.strict or self.outline is None or "build" not in artifacts:
             return None
-        lock = self._made(artifacts, contents)
+        lock = self._made(artifacts, store.contents)
         if self.lock == lock and not self.differs:
             return None
         try:
             files.write(self.path, text.write(lock), _beside(artifacts))
         except StoreError as error:
             raise StoreError(f"{error}; `run --no-lock` does without a lock") from error
+        if "tune" in artifacts:
+            self._remember(artifacts, store)
         return self.path
+
+    def _remember(self, artifacts: Mapping[str, Artifact], store: Store) -> None:
+        """Have the next run find what it would read out of the lock."""
+        stage = Replay(records=files.records_of(self.path))
+        document = action(stage, {"tasks": artifacts["tasks"].digest}, {}, store.contents)
+        out = store.out()
+        Tuned.of(artifacts["tune"].path).write(out)
+        store.commit(digest(document), document, Kind.RECORDS, out)
 
     def _made(self, artifacts: Mapping[str, Artifact], contents: Contents) -> Lock:
         assert self.outline is not None  # noqa: S101 - both callers have seen it
@@ -187,6 +183,12 @@ class Locking:
         if self.mode is Mode.UPDATE and all(d.startswith(_KEPT) for d in self.differs):
             return Retune(**dict(stage), records=records)
         return stage
+
+
+def check_mode(mode: Mode, *, partial: bool) -> None:
+    """Raise ConfigError where a run of a part, or with overrides, is to write the lock."""
+    if partial and mode is Mode.UPDATE:
+        raise ConfigError("--update writes the lock of the whole file: leave out --set and --until")
 
 
 def begin(  # noqa: PLR0913, PLR0917 - all that a lock is about
@@ -207,7 +209,8 @@ def begin(  # noqa: PLR0913, PLR0917 - all that a lock is about
     locking = Locking(path, mode)
     if mode is Mode.OFF:
         return locking
-    locking = replace(locking, lock=_read(path, mode))
+    if path.exists() or path.is_symlink():
+        locking = replace(locking, lock=files.read(path))
     if locking.lock is None and mode.strict:
         return locking
     environment = locking.environment(environment)
@@ -223,26 +226,15 @@ def _beside(artifacts: Mapping[str, Artifact]) -> str | None:
     return Tuned.of(artifacts["tune"].path).text() if "tune" in artifacts else None
 
 
-def _read(path: Path, mode: Mode) -> Lock | None:
-    if not path.exists() and not path.is_symlink():
-        return None
-    try:
-        return files.read(path)
-    except LockError:
-        if mode is Mode.UPDATE:
-            return None
-        raise
-
-
 def _records(path: Path, lock: Lock, contents: Contents) -> list[str]:
     """Say what is wrong with the records beside a lock. Raises LockError for what is unreadable."""
     if lock.records is None:
         return []
     records = files.records_of(path)
     if not records.is_file():
-        return [f"{records}: is not there"]
+        return [f"{_RECORDS}: {records} is not there"]
     (found,) = contents.manifest(records.resolve())
     if found.sha256 == lock.records:
         return []
     Tuned.parse(files.read_text(records), records)  # to say where, if it is damaged
-    return [f"records: locked {lock.records[:12]}, now {found.sha256[:12]}"]
+    return [f"{_RECORDS}: locked {lock.records[:12]}, now {found.sha256[:12]}"]

@@ -26,6 +26,7 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "slower.json").write_text(report(1.2).text())
     (tmp_path / "little.json").write_text(report(1.05).text())
     (tmp_path / "cached.json").write_text(full(benchmark=None).text())
+    (tmp_path / "absurd.json").write_text(report(0.0).text())
     return tmp_path
 
 
@@ -59,6 +60,7 @@ def test_what_is_inconclusive_may_fail(cli: Cli, folder: Path) -> None:
     [
         (("write", "cached.json", "b.json"), "has no times, for its run measured none"),
         (("write", "nothing.json", "b.json"), "nothing.json: No such file"),
+        (("write", "absurd.json", "b.json"), "the report's times can not be: rounds."),
         (("compare", "before.json", "b.json"), "b.json: No such file"),
         (("compare", "before.json", "before.json"), "before.json:"),
         (("compare", "before.json", "b.json", "--max", "0"), "--max"),

@@ -151,6 +151,8 @@ def test_a_report_that_can_not_be_written_is_an_error(cli: Cli, file: Path, tmp_
     done = cli("run", "demo.yaml", "--report", "model.txt/a.md", do="gate", note="no")
     assert (done.returncode, done.stderr) == (1, "error: no\n"), "the first failure counts"
     assert "warning: report: model.txt/a.md: " in done.stdout
+    cli("run", "demo.yaml", "--report", "model.txt/a.md", "--report", "b.md", do="gate", note="no")
+    assert (tmp_path / "b.md").exists(), "one that can not be written costs itself"
 
 
 @pytest.mark.fault("C7")

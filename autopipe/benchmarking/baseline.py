@@ -23,9 +23,7 @@ _DIGITS: Final = 4
 """Significant digits of a time: more are noise, and make diffs longer."""
 _ADVICE: Final = "restore it, or `autopipe baseline write` makes another"
 
-Rounds = Annotated[
-    tuple[Annotated[float, Field(gt=0, allow_inf_nan=False)], ...], Field(min_length=1)
-]
+Rounds = Annotated[tuple[Annotated[float, Field(ge=1e-9, le=1e6)], ...], Field(min_length=1)]
 
 
 class Baseline(Frozen, frozen=True):

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -27,6 +27,9 @@ _ELSEWHERE: Final = frozenset({Facet.TARGET, Facet.DEVICE})
 """What is no version: the target has its own place, and where was measured decides no bytes."""
 
 _LIBRARIES: Final = Facet.LIBRARIES.value
+
+_LONGEST: Final = 80
+"""Characters of a value that a difference shows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,30 +112,33 @@ class Outline:
 
 def differences(locked: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """Name every entry that differs, as `configuration.tuning.seed: locked 0, now 1`."""
-    before, after = dict(_flat(locked, "")), dict(_flat(now, ""))
-    return [
-        f"{name}: locked {_shown(before, name)}, now {_shown(after, name)}"
-        for name in sorted(before.keys() | after.keys())
-        if before.get(name, ...) != after.get(name, ...)
-    ]
+    return [f"{at}: locked {_shown(a)}, now {_shown(b)}" for at, a, b in _apart(locked, now, "")]
 
 
-def _flat(value: Any, at: str) -> Iterable[tuple[str, object]]:  # noqa: ANN401
-    if isinstance(value, Mapping) and (value or not at):
-        for name, inner in value.items():
-            yield from _flat(inner, f"{at}.{name}" if at else name)
-    elif isinstance(value, list) and any(isinstance(inner, Mapping) for inner in value):
-        for place, inner in enumerate(value):
-            yield from _flat(inner, f"{at}.{place}")
-    else:
-        yield at, list(value) if isinstance(value, tuple) else value
+def _apart(locked: Any, now: Any, at: str) -> Iterator[tuple[str, object, object]]:  # noqa: ANN401
+    """Yield where two values part, and both as they are there."""
+    if isinstance(locked, Mapping) and isinstance(now, Mapping):
+        for name in sorted(locked.keys() | now.keys()):
+            below = f"{at}.{name}" if at else name
+            yield from _apart(locked.get(name, ...), now.get(name, ...), below)
+    elif _sections(locked) and _sections(now) and len(locked) == len(now):
+        for place, pair in enumerate(zip(locked, now, strict=True)):
+            yield from _apart(*pair, f"{at}.{place}")
+    elif locked != now:
+        yield at, locked, now
 
 
-def _shown(flat: Mapping[str, object], name: str) -> str:
-    if name not in flat:
+def _sections(value: object) -> bool:
+    return isinstance(value, list | tuple) and all(isinstance(each, Mapping) for each in value)
+
+
+def _shown(value: object) -> str:
+    if value is ...:
         return "nothing"
-    value = flat[name]
-    return value[:12] if isinstance(value, str) and len(value) == 64 else json.dumps(value)  # noqa: PLR2004
+    if isinstance(value, str) and len(value) == 64:  # noqa: PLR2004 - a digest
+        return value[:12]
+    text = json.dumps(value)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
 
 
 def _versions(facts: Facts) -> dict[str, dict[str, str | None]]:

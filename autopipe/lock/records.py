@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from autopipe.errors import LockError
-from autopipe.lock.text import CONFLICT
+from autopipe.lock.text import CONFLICT, LINE_ENDS
 from autopipe.pipeline.canonical import pretty
 from autopipe.task import Task
 
@@ -40,14 +40,15 @@ class Tuned:
     @classmethod
     def parse(cls, text: str, path: Path) -> Self:
         """Read what `text` wrote. Raises LockError with the line."""
-        values = [_value(line, path, number) for number, line in enumerate(text.splitlines(), 1)]
+        lines = text.removesuffix("\n").split("\n")
+        values = [_value(line, path, number) for number, line in enumerate(lines, 1)]
         try:
             head = values[0]
             if head.pop("version") != 1:
                 raise LockError(f"{path}:1: this autopipe reads version 1; upgrade it")
             rows = sorted((value["tuning"] for value in values[1:]), key=lambda row: row["task"])
-            lines = [_line(value["record"]) for value in values[1:] if value["record"]]
-            return cls(head, tuple(rows), {json.loads(line)["workload"]: line for line in lines})
+            best = [value["record"] for value in values[1:] if value["record"]]
+            return cls(head, tuple(rows), {record["workload"]: _line(record) for record in best})
         except (IndexError, LookupError, TypeError, AttributeError) as error:
             raise LockError(f"{path}: these are no records of a lock: {error!r}") from error
 
@@ -74,17 +75,19 @@ class Tuned:
         extra = {w: name for w, name in known.items() if w not in kept}
         stale = set(missing.values()) & set(extra.values())
         return [
-            *(
-                f"task {name}: missing in the lock"
-                for name in missing.values()
-                if name not in stale
-            ),
-            *(f"task {name}: extra in the lock" for name in extra.values() if name not in stale),
+            *(_told(w, name, "missing") for w, name in missing.items() if name not in stale),
+            *(_told(w, name, "extra") for w, name in extra.items() if name not in stale),
             *(f"task {name}: stale, its loops are others now" for name in sorted(stale)),
         ]
 
 
+def _told(workload: str, name: str, how: str) -> str:
+    return f"task {name} (workload {workload}): {how} in the lock"
+
+
 def _value(line: str, path: Path, number: int) -> dict[str, Any]:
+    if line.endswith("\r"):
+        raise LockError(f"{path}:{number}: it ends as lines do on Windows; {LINE_ENDS}")
     if CONFLICT.match(line):
         raise LockError(f"{path}:{number}: a merge conflict; take one side whole")
     try:

@@ -27,6 +27,7 @@ _HEAD: Final = (
 _SEAL: Final = re.compile(r"# sha256: ([0-9a-f]{64})")
 CONFLICT: Final = re.compile(r"(<{7}|={7}|>{7}|\|{7})( |$)")
 """What git leaves in a file that two branches have changed."""
+LINE_ENDS: Final = "in .gitattributes, `*.lock -text` and `*.records.jsonl -text` have git keep it"
 _LINE: Final = re.compile(r'((?:  )*)(?:(- )?([\w./-]+|"(?:[^"\\]|\\.)*"):(?: (.+))?|- (.+))')
 _WIDTH: Final = 100
 _DEEPEST: Final = 20
@@ -51,6 +52,8 @@ def parse(text: str, path: Path, steps: Mapping[int, Step] = MappingProxyType({}
     lines = text.split("\n")
     reader = _Reader(path, lines)
     for number, line in enumerate(lines, 1):
+        if line.endswith("\r"):
+            reader.refuse(number, f"it ends as lines do on Windows; {LINE_ENDS}")
         if CONFLICT.match(line):
             reader.refuse(number, "a merge conflict; take one side whole, then `autopipe run`")
     value = reader.document()

@@ -94,13 +94,11 @@ class Depot:
                 raise DamagedError(f"object {found.digest[:16]} is {error}") from None
             bundle.unpack(file, found.manifest, out)
 
-    def send(self, key: str, found: Entry, tree: Path, *, anew: bool = False) -> None:
-        """Bring an entry, its object first. One of the same size that is there stays, or `anew`."""
-        name = f"objects/{found.digest}"
-        if anew or not self._has(name, found.size):
-            with self._file() as file:
-                bundle.pack(tree, found.manifest, file)
-                self._put(file, name)
+    def send(self, key: str, found: Entry, tree: Path) -> None:
+        """Bring an entry, its object first, whatever is there: nobody has read that."""
+        with self._file() as file:
+            bundle.pack(tree, found.manifest, file)
+            self._put(file, f"objects/{found.digest}")
         record = write(found.action, found.kind, found.digest, found.manifest)
         self.write(_action(key), record)
 
@@ -145,12 +143,6 @@ class Depot:
                 self.courier.put(file, name)
         except AbsentError:
             raise RemoteError("there is no such bucket or folder") from None
-
-    def _has(self, name: str, size: int) -> bool:
-        try:
-            return self.courier.size(name) == size
-        except AbsentError:
-            return False
 
     @contextmanager
     def _file(self) -> Iterator[Path]:

@@ -46,7 +46,6 @@ class Shared:
         self._write = write
         self._read = True
         self._checked = self._warned = False
-        self._damaged: set[str] = set()
 
     def fetch(self, document: Document, kind: Kind) -> Artifact | None:
         """Return the artifact of an action, if the remote has it; it is in the store then."""
@@ -72,7 +71,7 @@ class Shared:
                 entry = self._store.entry(key)
             if entry is not None:
                 tree = self._store.object(entry.digest)
-                self._depot.send(key, entry, tree, anew=entry.digest in self._damaged)
+                self._depot.send(key, entry, tree)
         except DamagedError as error:
             self._tell(f"{error}; not sent")
         except DeniedError as error:
@@ -86,11 +85,7 @@ class Shared:
         entry = self._depot.entry(key)
         if entry.kind is not kind:
             raise DamagedError(f"action {key[:16]} is damaged: it made a {entry.kind}")
-        try:
-            return bring(self._store, self._depot, entry, key)
-        except DamagedError:
-            self._damaged.add(entry.digest)
-            raise
+        return bring(self._store, self._depot, entry, key)
 
     def _check(self) -> None:
         if not self._checked:

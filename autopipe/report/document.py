@@ -110,7 +110,12 @@ class RunReport(Frozen, frozen=True):
         if self.benchmark is None or self.pipeline is None:
             how = "`autopipe run FILE --force benchmark --report PATH.json` makes one that has"
             raise ConfigError(f"the report has no times, for its run measured none; {how}")
-        return baseline_of(self.benchmark, self.pipeline, self.benchmark.device)
+        try:
+            return baseline_of(self.benchmark, self.pipeline, self.benchmark.device)
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            at = dotted(first["loc"])
+            raise ConfigError(f"the report's times can not be: {at}: {first['msg']}") from error
 
 
 def load(path: Path) -> RunReport:

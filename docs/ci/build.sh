@@ -15,6 +15,7 @@ pipeline=$1
 output=$2
 base=${3-}
 
+rm -f "$output"/*.tar  # of an earlier build; a failed one leaves none
 code=0
 autopipe run "$pipeline" --frozen --output "$output" \
     --report "$output/report.json" \

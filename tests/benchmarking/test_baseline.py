@@ -52,7 +52,7 @@ def test_it_is_canonical_and_knows_no_date(file):
         ('"threads": 2,', '"threads": 2,\n  "threads": 3,', 21, "given twice, first on line 20"),
         ('"threads": 2,', '<<<<<<< HEAD\n  "threads": 2,', 20, ""),
         ("      2e-05\n    ],", "", 12, ""),
-        ("2e-05", "-2e-05", 13, "rounds.autopipe.1: Input should be greater than 0"),
+        ("2e-05", "-2e-05", 13, "rounds.autopipe.1: Input should be greater than or equal to"),
         ("2e-05", "fast", 13, "rounds.autopipe.1: Input should be a valid number"),
         ("2e-05", ".inf", 13, "is not a finite number"),
         ("1.235e-05,\n", "", 10, "rounds: one is shorter than another"),

@@ -100,7 +100,7 @@ def test_only_libraries_that_the_build_calls_are_locked(artifacts, contents):
     ("changed", "said"),
     [
         ({"configuration": {"tuning": {"seed": 1}}}, "configuration.tuning.seed: locked 0, now 1"),
-        ({"configuration": {"tuning": None}}, "configuration.tuning: locked nothing, now null"),
+        ({"configuration": {"tuning": None}}, 'configuration.tuning: locked {"seed": 0}, now null'),
         ({"sources": {"import.model": "cd" * 32}}, "locked abababababab, now cdcdcdcdcdcd"),
         ({"target": {"mcpu": "skylake"}}, 'target.mcpu: locked "znver4", now "skylake"'),
         ({"stages": {"tune": 4}}, "stages.tune: locked 3, now 4"),

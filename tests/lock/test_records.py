@@ -71,7 +71,8 @@ def test_the_lines_are_sorted_by_workload(artifact):
         (lambda text: text.replace("\n", "\n[1]\n", 1), "demo.records.jsonl:2: this is no record"),
         (lambda text: text.replace('"version": 1', '"version": 2'), "demo.records.jsonl:1: this"),
         (lambda text: text.replace('"tuning"', '"tuned"'), "these are no records of a lock"),
-        (lambda _: "", "these are no records of a lock"),
+        (lambda _: "", "demo.records.jsonl:1: edited or cut short"),
+        (lambda text: text.replace("\n", "\r\n"), "demo.records.jsonl:1: it ends as lines do on"),
     ],
 )
 def test_damage_is_named_with_its_line(artifact, damage, said):
@@ -82,8 +83,8 @@ def test_damage_is_named_with_its_line(artifact, damage, said):
 def test_missing_extra_and_stale_tasks_are_each_named(artifact):
     tasks = (task(0, "cc"), task(1, "ee"), task(3, "ff"), task(4, "gg", dropped="simple"))
     assert Tuned.of(artifact).misfits(tasks) == [
-        "task task3: missing in the lock",
-        "task task2: extra in the lock",
+        "task task3 (workload ff): missing in the lock",
+        "task task2 (workload bb): extra in the lock",
         "task task1: stale, its loops are others now",
     ]
 

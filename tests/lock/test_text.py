@@ -109,6 +109,13 @@ def test_an_edit_by_hand_is_refused_with_its_line(old, new, said):
 
 
 @pytest.mark.fault("C20")
+def test_line_ends_of_windows_are_called_that():
+    assert refused(TEXT.replace("\n", "\r\n")).startswith(
+        "demo.lock:1: it ends as lines do on Windows; in .gitattributes, "
+    )
+
+
+@pytest.mark.fault("C20")
 def test_what_follows_the_seal_is_refused():
     assert refused(TEXT + "more: 1\n") == (
         f"demo.lock:{len(LINES) + 1}: something follows the digest; take it away"

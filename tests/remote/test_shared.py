@@ -199,7 +199,6 @@ def test_a_remote_of_which_everything_is_damaged_is_one_warning_and_is_repaired(
         ("put objects crash", "ended with SIGSEGV"),
         ("put actions refuse", "can not be written: Forbidden"),
         ("put actions half", "connection reset"),
-        ("info objects down", "could not connect"),
     ],
 )
 @pytest.mark.fault("C2", "G1", "G2")

@@ -120,6 +120,18 @@ def test_verify_deletes_what_is_damaged(farm: Machine, depot: Depot, machine: Ma
     assert sweep.verify(depot) == (3, [])
 
 
+@pytest.mark.fault("C3")
+def test_a_push_does_not_take_over_what_nobody_has_read(farm: Machine, depot: Depot) -> None:
+    """Objects that no record names may be anything."""
+    for path in (farm.remote / "actions").iterdir():
+        path.unlink()
+    for path in (farm.remote / "objects").iterdir():
+        path.write_bytes(bytes(path.stat().st_size))
+    with open_store(farm.home) as store:
+        assert transfer.push(store, depot, ["benchmark"], pytest.fail).entries == 3
+    assert sweep.verify(depot) == (3, [])
+
+
 def age(path: Path, days: float, now: float) -> None:
     os.utime(path, (now - days * DAY,) * 2)
 
