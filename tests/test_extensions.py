@@ -77,7 +77,7 @@ def test_an_engine_a_template_and_an_implementation_of_another_package_are_built
     assert task["reason"] == "best record"
     texts = [path.read_text() for path in (project / "store" / "actions").iterdir()]
     facts = {each["stage"]: each["facts"] for each in _actions(texts)}
-    seen = {stage for stage, found in facts.items() if found.get("extensions")}
+    seen = {each["stage"] for each in _actions(texts) if each["facts"].get("extensions")}
     assert seen == {"tune", "build", "package"}
     assert facts["build"]["extensions"] == {"autopipe-powers": "1.2.0"}
 
