@@ -38,10 +38,12 @@ LINES = [
 PLAY = """
 import sys
 from autopipe import report
+from autopipe.terminal import hang_up
 from tests.report.test_reporters import EVENTS
 with report.make(json="json" in sys.argv, quiet="quiet" in sys.argv) as tell:
     for event in EVENTS:
         tell(event)
+hang_up()
 """
 
 
