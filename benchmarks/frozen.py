@@ -42,7 +42,7 @@ def rebuild(pipeline: Path, folder: Path) -> tuple[float, bool]:
     command = [sys.executable, "-m", "autopipe", "run", str(file), "--frozen", "--quiet"]
     command += ["--store", str(store), "--output", str(folder / "dist")]
     start = time.monotonic()
-    subprocess.run(command, check=True)
+    subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
     seconds = time.monotonic() - start
     (package,) = (folder / "dist").iterdir()
     same = read(lock_of(file)).artifacts[package.name] == sha256(package)
