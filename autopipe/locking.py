@@ -133,7 +133,7 @@ class Locking:
         """Raise LockError where a build is not what a lock says that it has to be."""
         if not self.mode.strict or self.lock is None or "build" not in artifacts:
             return
-        now = self._made(artifacts, contents)
+        now = self._made(artifacts, _found(artifacts), contents)
         found = differences(*({t.name: t.choice for t in each.tasks} for each in (self.lock, now)))
         wrong = [f"tasks.{text}" for text in found]
         whole = any(artifact.kind is Kind.PACKAGE for artifact in artifacts.values())
@@ -150,28 +150,31 @@ class Locking:
         """
         if self.mode.strict or self.outline is None or "build" not in artifacts:
             return None
-        lock = self._made(artifacts, store.contents)
+        tuned = _found(artifacts)
+        lock = self._made(artifacts, tuned, store.contents)
         if self.lock == lock and not self.differs:
             return None
         try:
-            files.write(self.path, text.write(lock), _beside(artifacts))
+            files.write(self.path, text.write(lock), tuned.text() if tuned else None)
         except StoreError as error:
             raise StoreError(f"{error}; `run --no-lock` does without a lock") from error
-        if "tune" in artifacts:
-            self._remember(artifacts, store)
+        if tuned is not None:
+            self._remember(tuned, artifacts["tasks"].digest, store)
         return self.path
 
-    def _remember(self, artifacts: Mapping[str, Artifact], store: Store) -> None:
+    def _remember(self, tuned: Tuned, tasks: str, store: Store) -> None:
         """Have the next run find what it would read out of the lock."""
         stage = Replay(records=files.records_of(self.path))
-        document = action(stage, {"tasks": artifacts["tasks"].digest}, {}, store.contents)
+        document = action(stage, {"tasks": tasks}, {}, store.contents)
         out = store.out()
-        Tuned.of(artifacts["tune"].path).write(out)
+        tuned.write(out)
         store.commit(digest(document), document, Kind.RECORDS, out)
 
-    def _made(self, artifacts: Mapping[str, Artifact], contents: Contents) -> Lock:
+    def _made(
+        self, artifacts: Mapping[str, Artifact], tuned: Tuned | None, contents: Contents
+    ) -> Lock:
         assert self.outline is not None  # noqa: S101 - both callers have seen it
-        return self.outline.filled(artifacts, _beside(artifacts), contents)
+        return self.outline.filled(artifacts, tuned, contents)
 
     def _tuned(self, stage: Stage, force: frozenset[str]) -> Stage:
         if not isinstance(stage, Tune) or self.lock is None or self.lock.records is None:
@@ -221,9 +224,9 @@ def begin(  # noqa: PLR0913, PLR0917 - all that a lock is about
     return replace(locking, outline=outline, differs=tuple(differs))
 
 
-def _beside(artifacts: Mapping[str, Artifact]) -> str | None:
-    """Return the text of the records that belong beside a lock; None where nothing was tuned."""
-    return Tuned.of(artifacts["tune"].path).text() if "tune" in artifacts else None
+def _found(artifacts: Mapping[str, Artifact]) -> Tuned | None:
+    """Return what belongs beside a lock; None where nothing was tuned."""
+    return Tuned.of(artifacts["tune"].path) if "tune" in artifacts else None
 
 
 def _records(path: Path, lock: Lock, contents: Contents) -> list[str]:

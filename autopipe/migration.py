@@ -14,11 +14,9 @@ from autopipe.config.migrations import VERSION, chain
 from autopipe.config.problem import shown
 from autopipe.errors import ConfigError
 from autopipe.lock import file as locks
-from autopipe.lock import migrations, text
-from autopipe.lock.recognize import is_lock
+from autopipe.lock import migrations, recognize, text
 from autopipe.pipeline import files
 
-_HEAD: Final = 4096
 _VERSION: Final = re.compile(r"^version: (\d+)$", re.MULTILINE)
 
 
@@ -67,7 +65,7 @@ def migrate(path: Path) -> Migration:
 
     Raises ConfigError or LockError, with the line, for one that is newer, damaged or neither.
     """
-    if is_lock(_head(path)):
+    if recognize.is_lock(recognize.head(path)):
         before = locks.read_text(path)
         lock = text.parse(before, path, migrations.STEPS)
         found = _VERSION.search(before)
@@ -79,14 +77,3 @@ def migrate(path: Path) -> Migration:
     if version != VERSION:
         load.parse(after, path)
     return Migration(path, version, VERSION, before, after)
-
-
-def _head(path: Path) -> bytes:
-    try:
-        if not stat.S_ISREG(path.stat().st_mode):  # opening a pipe would wait for ever
-            raise ConfigError(f"{shown(path, 4096)}: not a regular file")
-        with path.open("rb") as file:
-            return file.read(_HEAD)
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise ConfigError(f"{shown(path, 4096)}: {reason}") from error

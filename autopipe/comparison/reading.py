@@ -1,15 +1,13 @@
 """A lock, a package or a run report, told apart by what is in it."""
 
-import stat
 from pathlib import Path
 from typing import Final
 
 from autopipe.comparison.build import Build
 from autopipe.config.problem import shown
 from autopipe.errors import ConfigError
-from autopipe.lock.recognize import is_lock
+from autopipe.lock import recognize
 
-_BLOCK: Final = 4096
 _MAGIC: Final = slice(257, 262)
 """Where a tar says that it is one."""
 
@@ -20,7 +18,7 @@ def read(path: Path) -> Build:
     Raises LockError, PackageError, and ConfigError for a report that can not be read and for
     what is none of the three.
     """
-    head = _head(path)
+    head = recognize.head(path)
     if head[_MAGIC] == b"ustar":
         from autopipe.comparison import packaged
 
@@ -30,7 +28,7 @@ def read(path: Path) -> Build:
         from autopipe.report import document
 
         return run_report.of(document.load(path), path)
-    if is_lock(head):
+    if recognize.is_lock(head):
         from autopipe.comparison import locked
         from autopipe.lock import file
 
@@ -38,14 +36,3 @@ def read(path: Path) -> Build:
     raise ConfigError(
         f"{shown(path, 4096)}: neither a lock, nor a package, nor the report of a run"
     )
-
-
-def _head(path: Path) -> bytes:
-    try:
-        if not stat.S_ISREG(path.stat().st_mode):  # opening a pipe would wait for ever
-            raise ConfigError(f"{shown(path, 4096)}: not a regular file")
-        with path.open("rb") as file:
-            return file.read(_BLOCK)
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise ConfigError(f"{shown(path, 4096)}: {reason}") from error

@@ -86,18 +86,17 @@ class Outline:
         return differences(locked, {**now, "versions": {**self.versions, _LIBRARIES: used}})
 
     def filled(
-        self, artifacts: Mapping[str, Artifact], records: str | None, contents: Contents
+        self, artifacts: Mapping[str, Artifact], tuned: Tuned | None, contents: Contents
     ) -> Lock:
-        """Return the lock of a build; `records` is the text of the records beside it."""
+        """Return the lock of a build; `tuned` is what its artifact of *tune* holds, if any."""
         library = artifacts["build"].path
-        tuned = Tuned.of(artifacts["tune"].path) if "tune" in artifacts else None
         ops = {task.name: task.info.names for task in read_tasks(artifacts["tasks"].path)}
         rows = json.loads((library / "library.json").read_text(encoding="utf-8"))["tasks"]
         return Lock(
             version=1, pipeline=self.pipeline, configuration=self.configuration,
             sources=self.sources, target=self.target, versions=self._used(rows),
             stages=self.stages,
-            records=records and hashlib.sha256(records.encode()).hexdigest(),
+            records=hashlib.sha256(tuned.text().encode()).hexdigest() if tuned else None,
             tasks=tuple(_task(row, ops, tuned) for row in rows),
             artifacts=_digests(artifacts.values(), contents),
         )  # fmt: skip

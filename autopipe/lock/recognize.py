@@ -1,7 +1,14 @@
 """Whether a text is a lock, also one that was merged, edited or cut short."""
 
 import re
+import stat
+from pathlib import Path
 from typing import Final
+
+from autopipe.config.problem import shown
+from autopipe.errors import ConfigError
+
+_BLOCK: Final = 4096
 
 _LOCK: Final = re.compile(
     rb"(?:#[^\n]*\n)*\s*(?:version:[^\n]*\r?\npipeline:|[<=>|]{7}(?:[ \r\n]|$))"
@@ -11,3 +18,15 @@ _LOCK: Final = re.compile(
 def is_lock(head: bytes) -> bool:
     """Tell a lock by how it begins; a pipeline file has no field `pipeline`."""
     return _LOCK.match(head) is not None
+
+
+def head(path: Path) -> bytes:
+    """Return how a file begins, which tells what it is. Raises ConfigError."""
+    try:
+        if not stat.S_ISREG(path.stat().st_mode):  # opening a pipe would wait for ever
+            raise ConfigError(f"{shown(path, 4096)}: not a regular file")
+        with path.open("rb") as file:
+            return file.read(_BLOCK)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise ConfigError(f"{shown(path, 4096)}: {reason}") from error

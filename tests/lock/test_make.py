@@ -6,6 +6,7 @@ import json
 import pytest
 
 from autopipe.lock.make import Outline, differences
+from autopipe.lock.records import Tuned
 from autopipe.op_info import Op, OpInfo
 from autopipe.pipeline.canonical import pretty
 from autopipe.pipeline.content import Contents
@@ -75,7 +76,7 @@ def artifacts(tmp_path):
 
 
 def test_a_lock_names_who_won_each_task_and_what_was_made(artifacts, contents):
-    lock = OUTLINE.filled(artifacts, "records\n", contents)
+    lock = OUTLINE.filled(artifacts, Tuned.of(artifacts["tune"].path), contents)
     dense, searched, softmax = lock.tasks
     assert dense.ops == ("nn.dense",)
     assert dense.schedule == {"template": "contraction", "knobs": {"rows": 8}}
