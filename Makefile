@@ -29,8 +29,8 @@ check: .venv/dev  ## run the linters, the type checker and the tests
 	$(BIN)/lint-imports
 	$(BIN)/pytest
 
-gen: .venv/dev  ## rewrite the JSON schema, the README's table of fields, and the pages about faults
-	$(BIN)/python -m autopipe.config.generate
+gen: .venv/dev  ## rewrite the JSON schema, the reference pages, and the pages about faults
+	$(BIN)/python -m docs.generate
 	$(BIN)/python -m tests.faults
 
 lock:  ## refresh requirements/*.txt; needs uv

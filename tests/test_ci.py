@@ -1,4 +1,4 @@
-"""What docs/ci.md hands out works as it says."""
+"""What the pages show and hand out works as they say."""
 
 import os
 import re
@@ -16,10 +16,10 @@ from autopipe.cli import app
 from tests.test_cli import environment
 
 ROOT = Path(__file__).parents[1]
-CI = ROOT / "docs" / "ci"
+CI = ROOT / "docs" / "guides" / "ci"
 RECIPE = CI / "build.sh"
 WORKFLOW = CI / "github-actions.yml"
-PAGE = ROOT / "docs" / "ci.md"
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def workflow() -> dict[str, object]:
@@ -35,9 +35,17 @@ def steps() -> Iterator[dict[str, object]]:
 
 
 def scripts() -> dict[str, str]:
-    blocks = re.findall(r"^ {4}(autopipe .*)$", PAGE.read_text(), re.MULTILINE)
     found = {f"step {n}": str(step["run"]) for n, step in enumerate(steps()) if "run" in step}
-    return {**found, "build.sh": RECIPE.read_text(), "ci.md": "\n".join(blocks)}
+    return {**found, "build.sh": RECIPE.read_text(), **shown()}
+
+
+def shown() -> dict[str, str]:
+    """Return the command blocks of each page."""
+    blocks = {
+        page.name: re.findall(r"^ {4}(?:\$ )?(autopipe .*)$", page.read_text(), re.MULTILINE)
+        for page in PAGES
+    }
+    return {name: "\n".join(lines) for name, lines in blocks.items() if lines}
 
 
 def calls(script: str) -> Iterator[tuple[list[str], list[str]]]:
@@ -60,8 +68,8 @@ def command_of(words: list[str]) -> Any:
 
 def test_every_command_that_is_shown_exists_with_its_options() -> None:
     found = {name: list(calls(script)) for name, script in scripts().items()}
-    shown = [words[0] for calls_of in found.values() for words, _ in calls_of]
-    assert {"run", "diff", "baseline", "cache"} <= set(shown)
+    names = [words[0] for calls_of in found.values() for words, _ in calls_of]
+    assert {"run", "diff", "baseline", "cache"} <= set(names)
     assert len(found["build.sh"]) >= 2
     for name, calls_of in found.items():
         for words, options in calls_of:

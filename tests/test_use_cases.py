@@ -35,9 +35,9 @@ def built(name, store):
 
 def test_each_is_documented_and_tested():
     assert {file.stem for file in FOLDER.glob("*.yaml")} == {*BUILT, "extract-tasks"}
-    readme = (FOLDER.parents[1] / "README.md").read_text()
+    page = (FOLDER.parents[1] / "docs/concepts/policy.md").read_text()
     for file in FOLDER.glob("*.yaml"):
-        assert f"pipelines/use-cases/{file.name}" in readme
+        assert f"pipelines/use-cases/{file.name}" in page
 
 
 @pytest.mark.parametrize("name", BUILT)

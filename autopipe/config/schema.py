@@ -1,4 +1,4 @@
-"""The grammar for editors (JSON Schema) and for the README (a table of fields)."""
+"""The grammar for editors (JSON Schema) and for people (a table of fields)."""
 
 import json
 from collections.abc import Iterator

@@ -85,8 +85,8 @@ def test_our_names_are_those_that_there_are():
     assert set(engine_name.OURS) == set(ENGINES)
 
 
-def test_the_policy_of_the_readme_is_valid(read):
-    text = (Path(__file__).parents[2] / "README.md").read_text()
+def test_the_policy_of_the_page_is_valid(read):
+    text = (Path(__file__).parents[2] / "docs/concepts/policy.md").read_text()
     _, _, example = text.partition("```yaml\nschedules:")
     policy = read(f"{GOOD}schedules:{example.partition('```')[0]}").schedules
     assert [rule.engines for rule in policy.rules] == [("autotvm", "ansor"), (), ("autotvm",)]

@@ -9,9 +9,9 @@ import yaml
 from pydantic import BaseModel
 
 from autopipe.config import Pipeline
-from autopipe.config.generate import BEGIN, END, generated, main
 from autopipe.config.load import load
 from autopipe.config.schema import _tidy, field_table, json_schema, section_keys
+from docs.generate import generated, main
 from tests.config.conftest import GOOD
 
 ROOT = Path(__file__).parents[2]
@@ -83,24 +83,12 @@ def test_generated_files_are_current():
     assert stale == [], "out of date; run: make gen"
 
 
-def test_make_gen_writes_schema_and_table(tmp_path, monkeypatch):
+def test_make_gen_writes_what_is_checked_in(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    readme = tmp_path / "README.md"
-    readme.write_text(f"before\n{BEGIN}old{END}after\n")
     main()
-    main()
-    assert readme.read_text() == f"before\n{BEGIN}\n{field_table()}\n{END}after\n"
-    schema = (tmp_path / "schemas" / "pipeline.schema.json").read_text()
-    assert schema == (ROOT / "schemas" / "pipeline.schema.json").read_text()
-
-
-@pytest.mark.parametrize("text", ["precious", f"{BEGIN}precious"])
-def test_a_readme_without_the_table_is_not_overwritten(tmp_path, monkeypatch, text):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "README.md").write_text(text)
-    with pytest.raises(ValueError, match="has no lines"):
-        main()
-    assert (tmp_path / "README.md").read_text() == text
+    made = [path.relative_to(tmp_path) for path in tmp_path.rglob("*") if path.is_file()]
+    assert {(tmp_path / path).read_text() == (ROOT / path).read_text() for path in made} == {True}
+    assert {path for path, _ in generated(Path())} == set(made)
 
 
 def test_the_schema_is_a_schema():

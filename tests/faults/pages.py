@@ -11,7 +11,7 @@ GUARANTEES = Path("docs/guarantees.md")
 
 _WRITTEN = """\
 `make gen` writes this page from [the cases](../tests/faults/cases) and from the tests that say
-`@pytest.mark.fault("C3")`. Exit codes are those of the [README](../README.md).
+`@pytest.mark.fault("C3")`. Exit codes are [these](reference/exit-codes.md).
 """
 _FAULTS = """\
 # Faults

@@ -1,4 +1,4 @@
-"""Each trouble of the RFC's thread ends as `docs/tasks.md` says."""
+"""Each trouble of the RFC's thread ends as `docs/concepts/tasks.md` says."""
 
 import os
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 from tests.tasks.conftest import Odd
 from tests.tasks.thread import TROUBLES, Trouble, table
 
-DOCS = Path(__file__).parents[2] / "docs" / "tasks.md"
+DOCS = Path(__file__).parents[2] / "docs" / "concepts" / "tasks.md"
 BEGIN, END = "<!-- troubles: tests/tasks/thread.py -->\n", "<!-- end of troubles -->\n"
 
 

@@ -1,6 +1,6 @@
 """The troubles of the RFC's thread, and what proves that each has the outcome it is said to have.
 
-`docs/tasks.md` shows the same rows.
+`docs/concepts/tasks.md` shows the same rows.
 """
 
 import math

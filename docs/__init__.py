@@ -1,0 +1,1 @@
+"""The pages, and what writes the generated ones among them."""
