@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from autopipe.errors import GateError
-from autopipe.terminal import show
+from autopipe.terminal import complain, show
 
 app = typer.Typer(no_args_is_help=True, help="Write and compare checked-in times.")
 
@@ -25,10 +25,17 @@ class Inconclusive(StrEnum):
 @app.command("write")
 def baseline_write(report: Report, file: File) -> None:
     """Make the times of a run those that later ones are compared with."""
+    from autopipe.config.problem import shown
     from autopipe.flow_report import whole
     from autopipe.report.document import load
 
-    whole(file, load(report).times().text())
+    times = load(report).times()
+    if times.disturbed:
+        complain(
+            f"warning: {shown(report)}: other programs ran while these times were measured; "
+            "gates.regression says inconclusive of every build that is compared with them"
+        )
+    whole(file, times.text())
     show([f"wrote {file}; name it in `gates.regression.baseline`, and check it in"])
 
 

@@ -35,7 +35,7 @@ def main() -> None:
         }
         for turn in range(ROUNDS):
             for name in times if turn % 2 == 0 else reversed(times):
-                runs, _ = time_contender("autopipe", *builds[name], Benchmark())
+                runs = time_contender("autopipe", *builds[name], Benchmark()).seconds
                 times[name].append(statistics.median(runs))
     for name, medians in times.items():
         middle, low, high = statistics.median(medians), min(medians), max(medians)

@@ -56,7 +56,7 @@ def measure(pipeline: Path, seconds: int) -> dict[str, float]:
         for turn in range(ROUNDS):
             for name in builds if turn % 2 == 0 else reversed(builds):
                 library, inputs = builds[name]
-                runs, _ = time_contender("autopipe", library, inputs, options)
+                runs = time_contender("autopipe", library, inputs, options).seconds
                 times[name].append(statistics.median(runs))
     return {name: statistics.median(medians) for name, medians in times.items()}
 

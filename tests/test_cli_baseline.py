@@ -46,6 +46,22 @@ def test_times_are_written_and_compared(cli: Cli, folder: Path) -> None:
     assert cli("baseline", *arguments).returncode == 0
 
 
+@pytest.mark.fault("N5")
+def test_times_of_a_busy_machine_are_written_with_a_warning(cli: Cli, folder: Path) -> None:
+    whole = full()
+    assert whole.benchmark is not None
+    busy = whole.benchmark.model_copy(update={"disturbed": "other programs took 87% in all"})
+    (folder / "busy.json").write_text(full(benchmark=busy).text())
+    assert cli("baseline", "write", "before.json", "demo.baseline.json").stderr == ""
+    assert "disturbed" not in (folder / "demo.baseline.json").read_text()
+    done = cli("baseline", "write", "busy.json", "busy.baseline.json")
+    assert done.returncode == 0
+    assert done.stderr.startswith("warning: busy.json: other programs ran while these times")
+    for now, before in (("busy", "demo"), ("before", "busy"), ("slower", "busy")):
+        done = cli("baseline", "compare", f"{now}.json", f"{before}.baseline.json")
+        assert (done.returncode, done.stdout[:14]) == (0, "inconclusive: "), (now, before)
+
+
 def test_what_is_inconclusive_may_fail(cli: Cli, folder: Path) -> None:
     cli("baseline", "write", "before.json", "demo.baseline.json")
     arguments = ("baseline", "compare", "little.json", "demo.baseline.json")

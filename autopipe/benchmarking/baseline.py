@@ -41,6 +41,8 @@ class Baseline(Frozen, frozen=True):
     """Versions of the rivals that were timed."""
     rounds: dict[str, Rounds]
     """Median of each round in seconds, by contender."""
+    disturbed: bool = False
+    """Whether other programs ran beside them: such times are compared with nothing."""
 
     @field_validator("rounds")
     @classmethod
@@ -54,6 +56,8 @@ class Baseline(Frozen, frozen=True):
     def text(self) -> str:
         """Write it as JSON, the same bytes for the same times."""
         document = self.model_dump(mode="json")
+        if not self.disturbed:
+            del document["disturbed"]
         document["rounds"] = {
             name: [float(f"{seconds:.{_DIGITS}g}") for seconds in rounds]
             for name, rounds in self.rounds.items()

@@ -4,8 +4,10 @@ Its process is all it has in common with the others: the idle threads of a runti
 loaded spin, and steal a core from whatever is timed beside it.
 """
 
+import os
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Final
@@ -14,6 +16,7 @@ import numpy as np
 from safetensors.numpy import load_file
 
 from autopipe import child
+from autopipe.benchmarking.conditions import Conditions, glance
 from autopipe.config import Benchmark
 from autopipe.errors import StageError
 
@@ -27,10 +30,20 @@ _LONG: Final = 0.3
 """Seconds of counted runs, at least."""
 
 
-def time_contender(
-    name: str, path: Path, inputs: Path, options: Benchmark
-) -> tuple[list[float], str]:
-    """Return the seconds of each counted run of one round, and the contender's version.
+@dataclass(frozen=True, slots=True)
+class Timed:
+    """A round of one contender."""
+
+    seconds: list[float]
+    """Of each counted run."""
+    version: str
+    """Version of its runtime."""
+    conditions: Conditions
+    """What the machine did meanwhile."""
+
+
+def time_contender(name: str, path: Path, inputs: Path, options: Benchmark) -> Timed:
+    """Time one round of a contender.
 
     `path` is a LIBRARY artifact for `autopipe`, an ONNX model for a rival; `inputs` a safetensors
     file. Raises StageError where the contender fails or takes too long.
@@ -46,16 +59,22 @@ def time_contender(
         answer = child.call(__name__, request, timeout=options.timeout)
     except StageError as error:
         raise StageError(f"contender {name}: {error}") from None
-    return list(answer["seconds"]), str(answer["version"])
+    conditions = Conditions.model_validate(answer["conditions"])
+    return Timed(list(answer["seconds"]), str(answer["version"]), conditions)
 
 
 def _answer(request: child.Answer) -> child.Answer:
+    cpus = os.sched_getaffinity(0)  # before a runtime pins this thread to one of them
     prepare = _autopipe if request["contender"] == "autopipe" else _onnxruntime
     run = prepare(Path(request["path"]), load_file(request["inputs"]))
     _times(run, request["warmup"], _WARM)
+    before = glance(cpus)
+    seconds = _times(run, request["repeat"], _LONG)
+    conditions = before.until(glance(cpus), len(cpus))
     return {
-        "seconds": _times(run, request["repeat"], _LONG),
+        "seconds": seconds,
         "version": version(request["contender"]),
+        "conditions": conditions.model_dump(),
     }
 
 

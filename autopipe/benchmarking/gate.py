@@ -55,7 +55,10 @@ def _slowdowns(match: Match, gates: Gates) -> Iterator[Checked]:
             raise SetupError(f"{gate} can not be checked: {reason}")
         ratio = match.comparisons[name].ratio
         found = f"the build takes {ratio:.2f} times as long as {name}, allowed is {limit:g}"
-        if ratio <= limit:
+        if match.disturbed:
+            outcome = Outcome.INCONCLUSIVE
+            found = f"{found}; {match.disturbed}"
+        elif ratio <= limit:
             outcome = Outcome.PASSED
         elif against(match.ours.latency, rivals[name], limit) is Verdict.SLOWER:
             outcome = Outcome.FAILED

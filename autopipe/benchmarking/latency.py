@@ -43,24 +43,25 @@ class Verdict(StrEnum):
     FASTER = "faster"
     SLOWER = "slower"
     INCONCLUSIVE = "inconclusive"
-    """The spreads overlap: these times do not tell."""
+    """The spreads overlap, or something disturbed: these times do not tell."""
 
 
 class Comparison(Frozen, frozen=True):
     """A build against one rival."""
 
     ratio: float
-    """Median of `ours / theirs` over the rounds; below 1 the build is faster."""
+    """Our median divided by theirs; below 1 the build is faster."""
     rounds: tuple[float, ...]
     """The ratio of each round, whose two contenders ran one after the other."""
     verdict: Verdict
     """What the spreads allow to say."""
 
     @classmethod
-    def of(cls, ours: Latency, theirs: Latency) -> Self:
-        """Compare the latencies of the same rounds."""
+    def of(cls, ours: Latency, theirs: Latency, *, disturbed: bool = False) -> Self:
+        """Compare the latencies of the same rounds; those of `disturbed` ones tell nothing."""
         ratios = tuple(a / b for a, b in zip(ours.rounds, theirs.rounds, strict=True))
-        return cls(ratio=median(ratios), rounds=ratios, verdict=against(ours, theirs, 1.0))
+        verdict = Verdict.INCONCLUSIVE if disturbed else against(ours, theirs, 1.0)
+        return cls(ratio=ours.median / theirs.median, rounds=ratios, verdict=verdict)
 
 
 def against(ours: Latency, theirs: Latency, factor: float) -> Verdict:

@@ -2,6 +2,7 @@
 
 import os
 
+from autopipe.benchmarking.conditions import load_average
 from autopipe.compiler import cpu
 from autopipe.config.frozen import Frozen
 
@@ -19,11 +20,6 @@ class Machine(Frozen, frozen=True):
     """Runnable processes, averaged over the minute before the first round."""
     load_after: float
     """The same after the last round; the contenders themselves are in it."""
-
-
-def load_average() -> float:
-    """Return the number of runnable processes, averaged over the last minute."""
-    return round(os.getloadavg()[0], 2)
 
 
 def machine(load_before: float, gpu: str | None = None) -> Machine:

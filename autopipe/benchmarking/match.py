@@ -1,18 +1,28 @@
 """Lets the contenders take turns, each alone on the machine."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Final
 
-from autopipe.benchmarking.contender import time_contender
+from autopipe.benchmarking.conditions import (
+    Conditions,
+    Disturbance,
+    disturbance,
+    load_average,
+)
+from autopipe.benchmarking.contender import Timed, time_contender
 from autopipe.benchmarking.latency import Comparison, Latency
-from autopipe.benchmarking.machine import Machine, load_average, machine
+from autopipe.benchmarking.machine import Machine, machine
 from autopipe.config import Benchmark
 from autopipe.config.frozen import Frozen
 from autopipe.errors import StageError
 
 OURS = "autopipe"
+
+_TIMES: Final = 2
+"""How many times the rounds that are asked for are played at most, to have as many quiet ones."""
 
 
 class Contender(Frozen, frozen=True):
@@ -24,6 +34,15 @@ class Contender(Frozen, frozen=True):
     """Version of its runtime."""
     latency: Latency
     """Its times."""
+
+
+class Round(Frozen, frozen=True):
+    """A round that was played."""
+
+    conditions: dict[str, Conditions]
+    """What the machine did meanwhile, by contender."""
+    disturbed: str = ""
+    """Who disturbed it; such a round is played again."""
 
 
 class Match(Frozen, frozen=True):
@@ -45,6 +64,10 @@ class Match(Frozen, frozen=True):
     """The build against each rival, by the rival's name."""
     skipped: dict[str, str]
     """Rivals that could not be timed, and why."""
+    rounds: tuple[Round, ...] = ()
+    """All that were played, in order; the times are of the quiet ones, where these are enough."""
+    disturbed: str = ""
+    """Why the times tell nothing; empty where enough rounds were quiet."""
 
     def summary(self) -> str:
         """Return one line for people."""
@@ -55,7 +78,9 @@ class Match(Frozen, frozen=True):
                 f"{rival.name} {_milliseconds(rival.latency)}: "
                 f"ratio {found.ratio:.2f}, {found.verdict}"
             )
-        return "; ".join(parts)
+        if not self.disturbed:
+            return "; ".join(parts)
+        return "; ".join(parts) + (": " if self.rivals else ", inconclusive: ") + self.disturbed
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,13 +99,29 @@ class Table:
     """Name of the GPU that the build runs on."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Played:
+    """A round: the times of each contender, and the worst that disturbed one of them."""
+
+    timed: Mapping[str, Timed]
+    worst: Disturbance | None
+
+    @property
+    def told(self) -> Round:
+        conditions = {name: timed.conditions for name, timed in self.timed.items()}
+        return Round(conditions=conditions, disturbed=str(self.worst or ""))
+
+
 def play(table: Table, threads: int) -> Match:
-    """Time all contenders over all rounds.
+    """Time all contenders over all rounds; those that were disturbed are played again.
 
     Raises StageError where the build fails; a rival that fails is recorded as skipped.
     """
     load_before = load_average()
-    results, skipped = _rounds(table)
+    played, skipped = _rounds(table, threads)
+    quiet = [each for each in played if each.worst is None]
+    enough = len(quiet) >= table.options.rounds
+    results = _results(quiet if enough else played, skipped)
     ours = results.pop(OURS)
     return Match(
         machine=machine(load_before, table.gpu),
@@ -90,37 +131,78 @@ def play(table: Table, threads: int) -> Match:
         ours=ours,
         rivals=tuple(results.values()),
         comparisons={
-            name: Comparison.of(ours.latency, rival.latency) for name, rival in results.items()
+            name: Comparison.of(ours.latency, rival.latency, disturbed=not enough)
+            for name, rival in results.items()
         },
         skipped=skipped,
+        rounds=tuple(each.told for each in played),
+        disturbed="" if enough else _disturbed(played),
     )
 
 
-def _rounds(table: Table) -> tuple[dict[str, Contender], dict[str, str]]:
-    seconds: dict[str, list[list[float]]] = {name: [] for name in table.contenders}
-    versions: dict[str, str] = {}
+def _rounds(table: Table, threads: int) -> tuple[list[_Played], dict[str, str]]:
+    """Play until enough rounds were quiet, or it is no use; return them, and who was skipped."""
     obstacles = {name: _obstacle(name, path) for name, path in table.contenders.items()}
     skipped = {name: reason for name, reason in obstacles.items() if reason and name != OURS}
-    for turn in range(table.options.rounds):
+    played: list[_Played] = []
+    quiet, wanted = 0, table.options.rounds
+    while quiet < wanted and len(played) < _TIMES * wanted:
+        again = f" again, as {played[-1].worst}" if played and played[-1].worst else ""
+        title = f"round {quiet + 1} of {wanted}{again}"
         order = list(table.contenders)
-        for name in order if turn % 2 == 0 else reversed(order):
-            if name in skipped:
-                continue
-            table.tell(f"round {turn + 1} of {table.options.rounds}: {name}")
-            try:
-                path = table.contenders[name]
-                runs, versions[name] = time_contender(name, path, table.inputs, table.options)
-                seconds[name].append(runs)
-            except StageError as error:
-                if name == OURS:
-                    raise
-                skipped[name] = str(error)
-    results = {
-        name: Contender(name=name, version=versions[name], latency=Latency.of(seconds[name]))
-        for name in table.contenders
+        timed = _turns(table, order if len(played) % 2 == 0 else order[::-1], title, skipped)
+        played.append(_Played(timed, _worst(timed, threads)))
+        quiet += played[-1].worst is None
+    return played, skipped
+
+
+def _turns(
+    table: Table, order: Iterable[str], title: str, skipped: dict[str, str]
+) -> dict[str, Timed]:
+    """Time one contender after the other; a rival that fails is added to `skipped`."""
+    timed: dict[str, Timed] = {}
+    for name in order:
+        if name in skipped:
+            continue
+        table.tell(f"{title}: {name}")
+        try:
+            path = table.contenders[name]
+            timed[name] = time_contender(name, path, table.inputs, table.options)
+        except StageError as error:
+            if name == OURS:
+                raise
+            skipped[name] = str(error)
+    return timed
+
+
+def _worst(timed: Mapping[str, Timed], threads: int) -> Disturbance | None:
+    """Return what disturbed a round most; rivals want all processors that there are."""
+    found = (
+        disturbance(each.conditions, threads if name == OURS else each.conditions.cores)
+        for name, each in timed.items()
+    )
+    return max(filter(None, found), key=lambda each: each.share, default=None)
+
+
+def _results(played: Sequence[_Played], skipped: Collection[str]) -> dict[str, Contender]:
+    """Sum up the contenders, ours and those that were timed in every round."""
+    first = played[0].timed  # in the order of the table
+    return {
+        name: Contender(
+            name=name,
+            version=played[-1].timed[name].version,
+            latency=Latency.of([each.timed[name].seconds for each in played]),
+        )
+        for name in first
         if name not in skipped
     }
-    return results, skipped
+
+
+def _disturbed(played: Sequence[_Played]) -> str:
+    """Say what disturbed most, and how often something did."""
+    found = [each.worst for each in played if each.worst is not None]
+    worst = max(found, key=lambda each: each.share)
+    return f"{worst} in {len(found)} of {len(played)} rounds"
 
 
 def _obstacle(rival: str, model: Path) -> str | None:

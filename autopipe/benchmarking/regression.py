@@ -5,7 +5,7 @@ of the same version, which was timed in the same minutes. A machine has slow day
 rival is slow too; so a build fails only if all that can be compared says so.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from autopipe.benchmarking.baseline import OURS, Baseline
@@ -25,21 +25,31 @@ def baseline_of(match: Match, pipeline: str, device: Mapping[str, Any]) -> Basel
         threads=match.threads,
         rivals={rival.name: rival.version for rival in match.rivals},
         rounds={each.name: each.latency.rounds for each in (match.ours, *match.rivals)},
+        disturbed=bool(match.disturbed),
     )
 
 
 def regression(now: Baseline, before: Baseline, gate: Regression) -> Checked:
     """Compare two builds."""
     evidence, obstacles = _evidence(now, before)
-    outcome = judged(list(evidence.values()), gate.max)
+    both = {"this build": now, "the baseline": before}
+    busy = [what for what, times in both.items() if times.disturbed]
+    outcome = Outcome.INCONCLUSIVE if busy else judged(list(evidence.values()), gate.max)
     said = [f"{interval} times the baseline's {what}" for what, interval in evidence.items()]
     said += [f"allowed is {gate.max:g}", *obstacles]
     if outcome is Outcome.INCONCLUSIVE:
-        more = "these times do not tell; more `benchmark.rounds` may"
-        said.append(more if evidence else "nothing is left to compare")
+        said.append(_why(busy, evidence))
         if gate.on_inconclusive == "fail":
             outcome = Outcome.FAILED
     return Checked(gate=GATE, outcome=outcome, found="; ".join(said))
+
+
+def _why(busy: Iterable[str], evidence: Mapping[str, Interval]) -> str:
+    """Say why nothing can be said."""
+    if busy:
+        return f"other programs disturbed when {' and '.join(busy)} was timed"
+    more = "these times do not tell; more `benchmark.rounds` may"
+    return more if evidence else "nothing is left to compare"
 
 
 def judged(evidence: list[Interval], limit: float) -> Outcome:

@@ -43,6 +43,8 @@ class Contender:
 
     version: str
     time: Time
+    disturbed: bool = False
+    """Whether other programs ran beside it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -141,6 +141,8 @@ def _rows(
     for name in sorted(old.keys() & new.keys(), key=lambda name: (name != OURS, name)):
         before, after = old[name], new[name]
         verdict = judge(before.time, after.time, elsewhere=elsewhere)
+        if before.disturbed or after.disturbed:
+            verdict = Verdict.DISTURBED
         versions = (before.version, after.version)
         yield LatencyChange(name, versions, before.time, after.time, verdict)
 

@@ -93,4 +93,4 @@ def _task(task: TaskReport) -> BuiltTask:
 def _contenders(found: Measurement) -> Iterator[tuple[str, Contender]]:
     for each in (*found.rivals, found.ours):
         time = Time(each.latency.median, each.latency.low, each.latency.high)
-        yield each.name, Contender(each.version, time)
+        yield each.name, Contender(each.version, time, disturbed=bool(found.disturbed))

@@ -15,6 +15,7 @@ class Verdict(StrEnum):
     ELSEWHERE = "measured elsewhere, not judged"
     OTHER_LOOPS = "other loops, not judged"
     UNSTEADY = "the rivals moved too, not judged"
+    DISTURBED = "other programs ran beside it, not judged"
 
     @property
     def conclusive(self) -> bool:

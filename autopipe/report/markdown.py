@@ -91,6 +91,13 @@ def _latency(report: RunReport) -> Iterator[str]:
         times = _times(rival.latency)
         rows.append((name, *times, f"{against.ratio:.2f}", str(against.verdict)))
     yield from table(header, rows)
+    again = sum(bool(each.disturbed) for each in found.rounds)
+    if found.disturbed:
+        yield ""
+        yield f"These times tell nothing: {code(found.disturbed)}."
+    elif again:
+        yield ""
+        yield f"{plural(again, 'round')} of {len(found.rounds)} left out, for others disturbed."
 
 
 def _times(latency: Latency) -> tuple[str, str]:

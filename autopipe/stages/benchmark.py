@@ -66,6 +66,9 @@ class Benchmark(Stage, frozen=True):
         ctx.emit(Measured(stage=self.name, document=document))
         for name, reason in match.skipped.items():
             ctx.emit(Warn(stage=self.name, message=f"{name} is not compared with: {reason}"))
+        if match.disturbed:
+            advice = "these times tell nothing; --force benchmark measures again"
+            ctx.emit(Warn(stage=self.name, message=f"{match.disturbed}; {advice}"))
         for message in hold(measured.gates):
             ctx.emit(Warn(stage=self.name, message=message))
         return match.summary()

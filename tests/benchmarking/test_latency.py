@@ -51,10 +51,16 @@ def test_overlapping_spreads_are_inconclusive(ours, theirs, verdict):
     assert Comparison.of(latency(*ours), latency(*theirs)).verdict == verdict
 
 
-def test_the_ratio_is_taken_round_by_round():
-    ours, theirs = Latency.of([[1.0], [2.0], [30.0]]), Latency.of([[2.0], [4.0], [4.0]])
+def test_the_ratio_is_that_of_the_medians_and_each_round_has_its_own():
+    ours, theirs = Latency.of([[1.0], [2.0], [30.0]]), Latency.of([[2.0], [5.0], [4.0]])
     found = Comparison.of(ours, theirs)
-    assert (found.ratio, found.rounds) == (0.5, (0.5, 0.5, 7.5))
+    assert (found.ratio, found.rounds) == (0.5, (0.5, 0.4, 7.5))
+
+
+@pytest.mark.fault("N3")
+def test_what_was_disturbed_tells_nothing_however_far_apart_it_is():
+    found = Comparison.of(latency(1, 2), latency(30, 40), disturbed=True)
+    assert found.verdict == "inconclusive"
 
 
 def test_a_limit_moves_the_line():

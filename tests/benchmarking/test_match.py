@@ -3,27 +3,43 @@ from pathlib import Path
 import pytest
 
 from autopipe.benchmarking import match
+from autopipe.benchmarking.conditions import Conditions
+from autopipe.benchmarking.contender import Timed
 from autopipe.benchmarking.gate import Measurement, hold
-from autopipe.benchmarking.match import Table, play
+from autopipe.benchmarking.latency import Comparison, Latency
+from autopipe.benchmarking.machine import Machine
+from autopipe.benchmarking.match import Contender, Match, Table, play
 from autopipe.config import Benchmark, Gates
 from autopipe.errors import GateError, SetupError, StageError
 
 CONTENDERS = {"autopipe": Path("library"), "onnxruntime": Path(__file__)}  # which is not read
 
 
+def conditions(others=0.0):
+    """Conditions of ten seconds on two processors, of which others take a share."""
+    return Conditions(
+        seconds=10.0, cpu=10.0, others=20.0 * others, stolen=0.0, cores=2, load_before=0.5,
+        load_after=2.0,
+    )  # fmt: skip
+
+
 class Stopwatch:
     """Times nothing: gives each contender the seconds it is told to."""
 
-    def __init__(self, **seconds):
+    def __init__(self, *, others=(), **seconds):
         self.seconds = seconds
-        self.turns = []
+        self.others = list(others)  # how much of the processor others take, turn by turn
+        self.turns: list[str] = []
+        self.told: list[str] = []
 
     def __call__(self, name, path, inputs, options):
         self.turns.append(name)
         found = self.seconds[name]
         if isinstance(found, Exception):
             raise found
-        return [found * (1 + 0.01 * run) for run in range(options.repeat)], "1.0"
+        others = self.others.pop(0) if self.others else 0.0
+        seconds = [found * (1 + 0.01 * run) for run in range(options.repeat)]
+        return Timed(seconds, "1.0", conditions(others))
 
 
 @pytest.fixture
@@ -31,7 +47,8 @@ def played(monkeypatch):
     def start(stopwatch, **options):
         monkeypatch.setattr(match, "time_contender", stopwatch)
         monkeypatch.setattr(match, "find_spec", lambda name: True)
-        table = Table(CONTENDERS, Path("inputs"), Benchmark(**options), lambda message: None)
+        tell = stopwatch.told.append
+        table = Table(CONTENDERS, Path("inputs"), Benchmark(**options), tell)
         return play(table, threads=2)
 
     return start
@@ -71,7 +88,7 @@ def test_a_build_that_fails_is_an_error(played):
 
 
 def test_the_gpu_is_written_down(monkeypatch):
-    monkeypatch.setattr(match, "time_contender", lambda *_: ([0.1], "1"))
+    monkeypatch.setattr(match, "time_contender", lambda *_: Timed([0.1], "1", conditions()))
     for gpu in ("NVIDIA Fake", None):
         table = Table(CONTENDERS, Path("inputs"), Benchmark(), lambda message: None, gpu)
         assert match.play(table, 1).machine.gpu == gpu
@@ -109,6 +126,86 @@ def test_a_slowdown_beyond_the_limit_only_by_noise_warns(played):
     found = played(Stopwatch(autopipe=1.51, onnxruntime=1.0), repeat=10)
     [warning] = held(found, gates(1.5))
     assert warning.endswith("allowed is 1.5; the spread of the times is too wide to fail it")
+
+
+BUSY = "other programs took 87% of the processor"
+
+
+@pytest.mark.fault("N1")
+def test_a_quiet_match_is_played_once_and_says_nothing(played):
+    found = played(Stopwatch(autopipe=1.0, onnxruntime=2.0), rounds=3)
+    assert (len(found.rounds), found.disturbed) == (3, "")
+    assert all(not each.disturbed for each in found.rounds)
+    assert found.rounds[0].conditions == {name: conditions() for name in CONTENDERS}
+
+
+@pytest.mark.fault("N2")
+def test_a_round_that_others_disturbed_is_played_again_and_does_not_count(played):
+    stopwatch = Stopwatch(others=[0, 0, 0, 0.87], autopipe=1.0, onnxruntime=2.0)
+    found = played(stopwatch, rounds=3)
+    ours, theirs = CONTENDERS
+    assert stopwatch.turns == [ours, theirs, theirs, ours] * 2
+    assert stopwatch.told[4:6] == [
+        f"round 2 of 3 again, as {BUSY}: autopipe", f"round 2 of 3 again, as {BUSY}: onnxruntime",
+    ]  # fmt: skip
+    assert [each.disturbed for each in found.rounds] == ["", BUSY, "", ""]
+    assert [len(found.ours.latency.rounds), found.disturbed] == [3, ""]
+    assert found.comparisons["onnxruntime"].verdict == "faster"
+
+
+@pytest.mark.fault("N3")
+def test_a_machine_that_is_never_quiet_gives_no_verdict_and_says_why(played):
+    found = played(Stopwatch(others=[0, 0.2, *[0.87] * 99], autopipe=1.0, onnxruntime=2.0))
+    assert (len(found.rounds), len(found.ours.latency.rounds)) == (6, 6)
+    assert found.disturbed == f"{BUSY} in 6 of 6 rounds"
+    assert found.comparisons["onnxruntime"].verdict == "inconclusive"
+    assert found.summary().endswith(f": ratio 0.50, inconclusive: {found.disturbed}")
+    alone = found.model_copy(update={"rivals": ()})
+    assert alone.summary().endswith(f"), inconclusive: {found.disturbed}")
+
+
+@pytest.mark.fault("N3")
+def test_no_gate_passes_or_fails_by_times_that_were_disturbed(played):
+    quick = played(Stopwatch(others=[0.87] * 99, autopipe=1.0, onnxruntime=2.0))
+    slow = played(Stopwatch(others=[0.87] * 99, autopipe=9.0, onnxruntime=1.0))
+    for found in (quick, slow):
+        [warning] = held(found, gates(1.5))
+        assert warning.endswith(f"allowed is 1.5; {BUSY} in 6 of 6 rounds")
+
+
+def test_a_rival_that_fails_late_is_not_compared_with(played):
+    class Late(Stopwatch):
+        def __call__(self, name, path, inputs, options):
+            if len(self.turns) == 5:
+                self.seconds["onnxruntime"] = StageError("killed by SIGSEGV")
+            return super().__call__(name, path, inputs, options)
+
+    found = played(Late(autopipe=1.0, onnxruntime=2.0), rounds=3)
+    assert (found.rivals, found.skipped) == ((), {"onnxruntime": "killed by SIGSEGV"})
+    assert [sorted(each.conditions) for each in found.rounds][-1] == ["autopipe"]
+
+
+@pytest.mark.fault("N4")
+@pytest.mark.parametrize("times", [(36.2e-3, 40.7e-3), (3.88e-3, 4.32e-3), (0.5, 1.3e-6)])
+def test_the_ratio_that_is_printed_follows_from_the_times_that_are_printed(times):
+    """Also where rounds say otherwise: a median of ratios is not a ratio of medians."""
+    ours, theirs = (
+        Latency.of([[each, 3 * each], [each * odd, each], [each] * 2])
+        for each, odd in zip(times, (1.0, 0.2), strict=True)
+    )
+    found = played_with(ours, theirs)
+    numbers = [float(text.split(" ms")[0].split()[-1]) for text in found.summary().split(";")]
+    printed = float(found.summary().split("ratio ")[1].split(",")[0])
+    assert printed == pytest.approx(numbers[0] / numbers[1], rel=0.01, abs=0.005)
+
+
+def played_with(ours, theirs):
+    return Match(
+        machine=Machine(cpu="x", cores=2, load_before=0.0, load_after=0.0),
+        threads=2, warmup=1, repeat=2, ours=Contender(name="autopipe", version="1", latency=ours),
+        rivals=(Contender(name="onnxruntime", version="1", latency=theirs),),
+        comparisons={"onnxruntime": Comparison.of(ours, theirs)}, skipped={},
+    )  # fmt: skip
 
 
 def test_a_rival_is_skipped_where_there_is_no_onnx_model(monkeypatch, tmp_path):

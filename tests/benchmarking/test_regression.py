@@ -83,6 +83,22 @@ def test_another_version_of_the_rival_is_another_rival():
     assert (found.outcome, "and was not timed" in found.found) == ("failed", True)
 
 
+@pytest.mark.fault("N5")
+@pytest.mark.parametrize(
+    ("now", "before", "who"),
+    [(True, False, "this build"), (False, True, "the baseline"),
+     (True, True, "this build and the baseline")],
+)  # fmt: skip
+@pytest.mark.parametrize("factor", [1.0, 2.0])
+def test_times_of_a_busy_machine_neither_pass_nor_fail(now, before, who, factor):
+    times = baseline(scaled(factor), disturbed=now), baseline(disturbed=before)
+    found = regression(*times, GATE)
+    assert found.outcome == "inconclusive"
+    assert found.found.endswith(f"; other programs disturbed when {who} was timed")
+    strict = GATE.model_copy(update={"on_inconclusive": "fail"})
+    assert regression(*times, strict).outcome == "failed"
+
+
 def test_nothing_to_compare_is_inconclusive():
     other = baseline(theirs=None, device={"cpu": "y"})
     assert regression(other, baseline(), GATE).outcome == "inconclusive"

@@ -1,12 +1,15 @@
 import json
 import os
+import re
+import subprocess
+import sys
 import time
 from pathlib import Path
 
 import psutil
 import pytest
 
-from autopipe.benchmarking import contender
+from autopipe.benchmarking import conditions, contender, match
 from autopipe.benchmarking.baseline import Baseline
 from autopipe.benchmarking.gate import Measurement
 from autopipe.config import Benchmark as Options
@@ -15,6 +18,12 @@ from autopipe.config.gates import Regression
 from autopipe.errors import ConfigError, GateError, SetupError, StageError
 from autopipe.pipeline.events import Event, Measured, Progress, Warn
 from autopipe.stages.benchmark import Benchmark
+
+
+@pytest.fixture(autouse=True)
+def quiet(monkeypatch):
+    """Whatever else this machine does while it runs tests."""
+    monkeypatch.setattr(match, "disturbance", lambda found, wanted: None)
 
 
 def stage(gates=None, baseline=None, **options):
@@ -38,6 +47,10 @@ def test_both_contenders_are_timed_and_the_rest_recorded(context, no_leaks):
     assert found["machine"]["cores"] == len(os.sched_getaffinity(0))
     assert found["machine"]["load_before"] >= 0
     assert found["threads"] == 2
+    for each in (each for turn in found["rounds"] for each in turn["conditions"].values()):
+        assert 0 < each["cpu"] <= 1.1 * each["seconds"] * each["cores"]
+        assert each["others"] >= 0
+        assert each["stolen"] >= 0
     assert [event.document for event in events if isinstance(event, Measured)] == [found]
     assert [e.message for e in events if isinstance(e, Progress)] == [
         "round 1 of 2: autopipe",
@@ -47,6 +60,26 @@ def test_both_contenders_are_timed_and_the_rest_recorded(context, no_leaks):
     ]
     assert psutil.Process().children() == []
     assert list(ctx.work.iterdir()) == []
+
+
+@pytest.mark.slow
+@pytest.mark.fault("N3")
+def test_beside_programs_that_burn_nothing_is_claimed(context, monkeypatch):
+    monkeypatch.setattr(match, "disturbance", conditions.disturbance)
+    burn = [sys.executable, "-c", "while True: pass"]
+    burners = [subprocess.Popen(burn) for _ in range(2 * len(os.sched_getaffinity(0)))]
+    try:
+        events: list[Event] = []
+        gates = Gates(max_slowdown={"onnxruntime": 1e-6})
+        summary = stage(gates).run(context(events))
+    finally:
+        for each in burners:
+            each.kill()
+            each.wait()
+    assert re.search(r"inconclusive: other programs took \d+% of the processor in 4 of 4", summary)
+    told = [event.message for event in events if isinstance(event, Warn)]
+    assert told[0].endswith("rounds; these times tell nothing; --force benchmark measures again")
+    assert [text.startswith("gates.max_slowdown.onnxruntime: ") for text in told] == [False, True]
 
 
 def test_a_gate_beyond_doubt_fails(context):

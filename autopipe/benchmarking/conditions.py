@@ -1,0 +1,146 @@
+"""What else a machine did while something was timed on it, and whether that disturbed it.
+
+Linux counts in ticks what each processor did, and by the nanosecond what a process did; what is
+left is other programs. Only processors count that the process may use: on a large machine, and in
+a container that is held to some of them, the others are nobody's business.
+"""
+
+import os
+import resource
+import time
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Final
+
+from pydantic import Field
+
+from autopipe.config.frozen import Frozen
+
+_DISTURBING: Final = 0.10
+"""Share of the processors that a contender wants, from which those who take it disturb."""
+
+_GRAIN: Final = 2
+"""Ticks by which what is counted for a processor may be off."""
+
+_STAT: Final = Path("/proc/stat")
+
+_STEAL: Final = 7
+_BUSY: Final = (0, 1, 2, 5, 6)
+"""Places in a line of /proc/stat: user, nice, system, irq, softirq; what guests take is in user."""
+
+_Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
+class Conditions(Frozen, frozen=True):
+    """What a machine did while the counted runs of a round were timed."""
+
+    seconds: _Seconds
+    """How long that took."""
+    cpu: _Seconds
+    """CPU time of the contender, with all its threads and children."""
+    others: _Seconds | None
+    """CPU time of all other programs, on the processors it may use; null where nobody tells."""
+    stolen: _Seconds | None
+    """Time in which the host of a virtual machine kept these from it; null where nobody tells."""
+    cores: Annotated[int, Field(ge=1)]
+    """Processors it may use."""
+    load_before: float
+    """Runnable processes, averaged over the minute before."""
+    load_after: float
+    """The same, afterwards."""
+
+
+class Disturbance(Frozen, frozen=True):
+    """Who took the processor from a contender, and how much of it."""
+
+    by: str
+    share: float
+
+    def __str__(self) -> str:
+        """Write it for people."""
+        return f"{self.by} took {self.share:.0%} of the processor"
+
+
+@dataclass(frozen=True, slots=True)
+class Glance:
+    """The counters at one time, in seconds."""
+
+    at: float
+    cpu: float
+    load: float
+    busy: float | None = None
+    stolen: float | None = None
+    counted: float = 0.0
+    """All that was counted, idle or not: counters that stand still tell nothing."""
+
+    def until(self, after: "Glance", cores: int) -> Conditions:
+        """Return what happened between two looks."""
+        cpu = after.cpu - self.cpu
+        others = stolen = None
+        if (
+            self.busy is not None and after.busy is not None
+            and self.stolen is not None and after.stolen is not None
+            and after.counted > self.counted
+        ):  # fmt: skip
+            others = max(0.0, after.busy - self.busy - cpu)
+            stolen = max(0.0, after.stolen - self.stolen)
+        return Conditions(
+            seconds=after.at - self.at, cpu=cpu, others=others, stolen=stolen, cores=cores,
+            load_before=self.load, load_after=after.load,
+        )  # fmt: skip
+
+
+def glance(cpus: Collection[int], stat: Path = _STAT) -> Glance:
+    """Look at the counters of this process and of the processors `cpus`."""
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu = time.process_time() + children.ru_utime + children.ru_stime
+    at, load = time.perf_counter(), load_average()
+    try:
+        found = _counted(stat.read_text("ascii"), cpus)
+    except (OSError, ValueError):  # some sandboxes show no such file, or another one
+        found = None
+    if found is None:
+        return Glance(at, cpu, load)
+    return Glance(at, cpu, load, *found)
+
+
+def disturbance(found: Conditions, wanted: int) -> Disturbance | None:
+    """Say who disturbed a contender that wants so many processors; None where nobody did.
+
+    Others that run where it does not disturb nobody, as far as this tells.
+    """
+    if found.others is None or found.stolen is None or not found.seconds:
+        return None
+    wanted = max(1, min(wanted, found.cores))
+    whole = found.seconds * found.cores
+    doubt = _GRAIN / os.sysconf("SC_CLK_TCK") * found.cores
+    crowded = found.others - doubt - found.seconds * (found.cores - wanted)
+    if crowded > _DISTURBING * found.seconds * wanted:
+        return Disturbance(by="other programs", share=min(1.0, found.others / whole))
+    asked = found.cpu + found.others + found.stolen
+    if found.stolen - doubt > _DISTURBING * asked:
+        return Disturbance(by="the host of this machine", share=found.stolen / asked)
+    return None
+
+
+def load_average() -> float:
+    """Return the number of runnable processes, averaged over the last minute."""
+    return round(os.getloadavg()[0], 2)
+
+
+def _counted(stat: str, cpus: Collection[int]) -> tuple[float, float, float] | None:
+    """Return the seconds that the processors were busy, were kept from us, and in all.
+
+    None if one of them is not there. Raises ValueError for what is no number.
+    """
+    tick = 1 / os.sysconf("SC_CLK_TCK")
+    lines = (line.split() for line in stat.splitlines() if line.startswith("cpu"))
+    ticks = {name: [int(each) for each in rest] for name, *rest in lines}
+    mine = [ticks.get(f"cpu{cpu}", []) for cpu in cpus]
+    if not mine or any(len(each) <= _STEAL for each in mine):
+        return None
+    busy = sum(each[place] for each in mine for place in _BUSY)
+    stolen = sum(each[_STEAL] for each in mine)
+    counted = sum(sum(each[: _STEAL + 1]) for each in mine)
+    return busy * tick, stolen * tick, counted * tick
