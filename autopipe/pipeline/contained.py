@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, Final, NoReturn, Self
 
 from autopipe.errors import StageError
+from autopipe.pipeline.hunger import hungry
 from autopipe.pipeline.lifeline import die_with_parent
 from autopipe.pipeline.printed import Printed
 
@@ -34,9 +35,6 @@ _LONGEST: Final = 500
 
 _LAST_WORDS: Final = 2.0
 """Seconds that a process gets to say where it hangs."""
-
-_HUNGER: Final = ("std::bad_alloc", "LLVM ERROR: out of memory", "MemoryError")
-"""What native code says where it gets no memory, before it gives up on itself."""
 
 _OURS: Final = re.compile(r'\n  File "\S*contained\.py", line \d+ in _serve\n')
 """Where a stack that faulthandler has written goes on with what every child has."""
@@ -139,7 +137,7 @@ class Child:
 
     def _dead(self, link: Connection) -> Failed:
         status, log = self._bury(link)
-        if any(words in log for words in _HUNGER):
+        if hungry(log):
             return Failed("out of memory", log)
         if status >= 0:
             return Failed(f"ended by itself, with status {status}", log)

@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Iterator
 from typing import Final, NoReturn
 
-from autopipe.compiler.frontends.tvmscript import vocabulary
+from autopipe.compiler.frontends.tvmscript import attributes, strings, vocabulary
 from autopipe.config.suggestion import closest
 from autopipe.errors import ModelError
 
@@ -22,6 +22,7 @@ _MAX_DEPTH: Final = 100
 _MAX_BITS: Final = 64
 _MAX_TEXT: Final = 1000
 _ROOTS: Final = frozenset(vocabulary.IMPORTS.values())
+_TAKEN: Final = _ROOTS | vocabulary.BUILTINS
 
 _NODES: Final = (
     ast.Module, ast.ImportFrom, ast.alias, ast.ClassDef, ast.FunctionDef, ast.arguments, ast.arg,
@@ -32,6 +33,8 @@ _NODES: Final = (
     ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Mod, ast.RShift, ast.BitOr, ast.BitAnd,
     ast.BitXor,
 )  # fmt: skip
+_OPTIONS: Final = frozenset({"private", "pure", "s_tir"})
+"""What decorators may be told, each true or false."""
 _CONSTANTS: Final = (bool, int, float, str, type(None))
 
 
@@ -50,16 +53,18 @@ def admit(data: bytes) -> str:
     nodes = [node for node, _ in lines]
     if len(nodes) > _MAX_NODES:
         raise ModelError(f"1: {len(nodes)} nodes of syntax, more than {_MAX_NODES}")
-    bound, functions = _bound(nodes)
+    bound = _bound(nodes)
+    functions, modules = _callees(nodes)
     for node, line in lines:
         if not isinstance(node, _NODES):
             raise ModelError(f"{line}: {type(node).__name__} is no part of TVMScript models")
         _check(node, bound)
         if isinstance(node, ast.Attribute):
-            _check_attribute(node, functions)
+            _check_attribute(node, functions, modules)
     definition = _definition(tree)
     for function in definition.body if isinstance(definition, ast.ClassDef) else [definition]:
         _check_function(function)
+    _check_strings(tree, nodes)
     start = definition.decorator_list[0].lineno
     every = re.split("\r\n|\r|\n", text)[: definition.end_lineno]
     return "\n".join([*[""] * (start - 1), *every[start - 1 :]]) + "\n"
@@ -90,13 +95,26 @@ def _inside(node: ast.AST, depth: int, line: int) -> Iterator[tuple[ast.AST, int
         yield from _inside(child, depth + 1, line)
 
 
-def _bound(nodes: list[ast.AST]) -> tuple[frozenset[str], frozenset[str]]:
-    """Return every name that the source gives to something, and those of functions."""
-    stored = (n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
-    defined = [n.name for n in nodes if isinstance(n, ast.FunctionDef | ast.ClassDef)]
-    names = {*stored, *defined, *(n.arg for n in nodes if isinstance(n, ast.arg))}
-    functions = (n.name for n in nodes if isinstance(n, ast.FunctionDef))
-    return frozenset(names | vocabulary.BUILTINS | _ROOTS), frozenset(functions)
+def _bound(nodes: list[ast.AST]) -> frozenset[str]:
+    """Return every name that the source gives to something."""
+    return frozenset(_names(node)[0] for node in nodes if _binds(node))
+
+
+def _callees(nodes: list[ast.AST]) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the functions of a module, and the names that stand for the module alone."""
+    classes = {node.name for node in nodes if isinstance(node, ast.ClassDef)}
+    aliases = {
+        id(target): target.id
+        for node in nodes
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Name)
+        for target in node.targets
+        if isinstance(target, ast.Name) and node.value.id in classes
+    }
+    other = _bound([
+        node for node in nodes if id(node) not in aliases and not isinstance(node, ast.ClassDef)
+    ])  # fmt: skip
+    functions = frozenset(node.name for node in nodes if isinstance(node, ast.FunctionDef))
+    return functions, frozenset({*classes, *aliases.values()} - other)
 
 
 def _check(node: ast.AST, names: frozenset[str]) -> None:
@@ -105,13 +123,17 @@ def _check(node: ast.AST, names: frozenset[str]) -> None:
             _refuse(node, f"{name!r}: names of models do not begin with an underscore")
     if isinstance(node, ast.Constant):
         _check_constant(node)
-    elif isinstance(node, ast.Name) and node.id not in names:
+    elif isinstance(node, ast.Name) and node.id not in names | _TAKEN:
         _refuse(node, f"{node.id!r} is not defined; models know {', '.join(sorted(_ROOTS))} only")
-    elif isinstance(node, ast.Name | ast.arg) and _names(node)[0] in _ROOTS:
-        if isinstance(node, ast.arg) or not isinstance(node.ctx, ast.Load):
-            _refuse(node, f"{_names(node)[0]!r} is TVM's, and can not be another value")
+    elif _binds(node) and _names(node)[0] in _ROOTS:
+        _refuse(node, f"{_names(node)[0]!r} is TVM's, and can not be another value")
     elif isinstance(node, ast.Call):
-        _check_call(node)
+        _check_call(node, names)
+
+
+def _binds(node: ast.AST) -> bool:
+    stores = isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)
+    return stores or isinstance(node, ast.arg | ast.FunctionDef | ast.ClassDef)
 
 
 def _names(node: ast.AST) -> list[str]:
@@ -129,7 +151,9 @@ def _check_constant(node: ast.Constant) -> None:
         _refuse(node, f"a string of {len(value)} characters, more than {_MAX_TEXT}")
 
 
-def _check_attribute(node: ast.Attribute, functions: frozenset[str]) -> None:
+def _check_attribute(
+    node: ast.Attribute, functions: frozenset[str], modules: frozenset[str]
+) -> None:
     """Take words of T, R and I as a whole, functions of the module, and a few of values."""
     if not isinstance(node.ctx, ast.Load):
         _refuse(node, "an attribute can not be assigned to")
@@ -140,19 +164,46 @@ def _check_attribute(node: ast.Attribute, functions: frozenset[str]) -> None:
             hint = f"; did you mean T.{meant}?" if meant else ", or unknown"
             _refuse(node, f"{root}.{word} is not allowed in a model{hint}")
         return
-    if node.attr not in vocabulary.ON_VALUES and not (root and node.attr in functions):
+    called = root in modules and word in functions
+    if node.attr not in vocabulary.ON_VALUES and not called:
         _refuse(node, f".{node.attr} is not allowed in a model")
 
 
-def _check_call(node: ast.Call) -> None:
+def _check_call(node: ast.Call, names: frozenset[str]) -> None:
     root, word = _word(node.func)
-    called = isinstance(node.func, ast.Name) and node.func.id in vocabulary.BUILTINS
+    called = isinstance(node.func, ast.Name) and node.func.id in vocabulary.BUILTINS - names
     method = isinstance(node.func, ast.Attribute) and node.func.attr == "astype"
     if not (called or method or (root in _ROOTS and word)):
         _refuse(node, f"{ast.unparse(node.func)[:60]} can not be called in a model")
     for keyword in node.keywords:
         if keyword.arg in {None, "annotations", "check_well_formed", "thread"}:
             _refuse(node, f"{keyword.arg or '**'} is not allowed in a model")
+    if ast.unparse(node.func) in attributes.OF:
+        _check_attributes(node)
+
+
+def _check_attributes(node: ast.Call) -> None:
+    """Check what a function or a block is given beyond its code."""
+    kind, known = attributes.OF[ast.unparse(node.func)]
+    given = node.args[0] if len(node.args) == 1 and not node.keywords else None
+    if not isinstance(given, ast.Dict):
+        _refuse(node, f"{ast.unparse(node.func)} takes one {{key: value}} in a model")
+    for key, value in zip(given.keys, given.values, strict=True):
+        try:
+            said = ast.literal_eval(key or given), ast.literal_eval(value)
+        except (ValueError, TypeError):
+            _refuse(value, f"the value of an {kind} is written out in a model")
+        if reason := attributes.fault(kind, known, *said):
+            _refuse(value, reason)
+
+
+def _check_strings(tree: ast.Module, nodes: list[ast.AST]) -> None:
+    """Refuse every string but those that name what is known in their place."""
+    allowed = {id(node) for node in strings.allowed(tree)}
+    for node in nodes:
+        value = getattr(node, "value", None) if isinstance(node, ast.Constant) else None
+        if isinstance(value, str) and id(node) not in allowed:
+            _refuse(node, f"the string {value[:40]!r} is not allowed here: TVM may evaluate it")
 
 
 def _word(node: ast.AST) -> tuple[str | None, str]:
@@ -207,10 +258,22 @@ def _check_function(node: ast.stmt) -> None:
 
 
 def _check_decorators(node: ast.ClassDef | ast.FunctionDef, allowed: set[str]) -> None:
+    for each in node.decorator_list:
+        if isinstance(each, ast.Call):
+            _check_options(each)
     said = [d.func if isinstance(d, ast.Call) else d for d in node.decorator_list]
     words = [".".join(filter(None, _word(each))) for each in said]
     if len(words) != 1 or words[0] not in allowed:
         _refuse(node, f"{node.name} needs one decorator: {' or '.join(sorted(allowed))}")
+
+
+def _check_options(decorator: ast.Call) -> None:
+    for each in decorator.keywords:
+        plain = isinstance(each.value, ast.Constant) and isinstance(each.value.value, bool)
+        if each.arg not in _OPTIONS or not plain:
+            _refuse(decorator, f"{each.arg} is not allowed in a model, or not of this value")
+    if decorator.args:
+        _refuse(decorator, "a decorator of a model takes named options only")
 
 
 def _refuse(node: ast.AST, reason: str) -> NoReturn:

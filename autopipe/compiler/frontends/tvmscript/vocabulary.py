@@ -55,11 +55,22 @@ def known(root: str, word: str) -> bool:
     if root == "I":
         return word == "ir_module"
     if root == "T":
-        return word in T_WORDS or bool(_NUMBER.fullmatch(word))
-    return word in _RELAX or _is_operator(word)
+        return word in T_WORDS or is_number(word)
+    return word in _RELAX or is_operator(word)
 
 
-def _is_operator(word: str) -> bool:
+def is_number(word: str) -> bool:
+    """Whether `T.word` makes a number of this type."""
+    return bool(_NUMBER.fullmatch(word))
+
+
+def is_scalar(word: str) -> bool:
+    """Whether `T.word` computes a number of numbers."""
+    return word in _SCALARS
+
+
+def is_operator(word: str) -> bool:
+    """Whether `R.word` computes tensors of tensors."""
     from tvm.script import relax
 
     family, _, name = word.rpartition(".")

@@ -1,0 +1,68 @@
+"""Attributes that functions and blocks of a model may have, and of which values.
+
+TVM calls what some attributes name and compiles what others hold; there are more of that kind in
+every release. So those that TVM's own operators have are known, and no others.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Final
+
+_RULE: Final = re.compile(
+    r"None|meta_schedule\.(adaptive_)?pool_[a-z]{1,20}|conv2d_\w{1,40}", re.ASCII
+)
+_NAME: Final = re.compile(r"[A-Za-z]\w{0,63}", re.ASCII)
+_LARGEST: Final = 2**31
+
+Fits = Callable[[object], bool]
+
+
+def _number(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _LARGEST
+
+
+def _truth(value: object) -> bool:
+    return isinstance(value, bool) or value in (0, 1)
+
+
+def _numbers(value: object) -> bool:
+    return isinstance(value, list) and all(map(_number, value))
+
+
+def _name(value: object) -> bool:
+    return isinstance(value, str) and bool(_NAME.fullmatch(value))
+
+
+def _rule(value: object) -> bool:
+    return isinstance(value, str) and bool(_RULE.fullmatch(value))
+
+
+FUNCTIONS: Final[Mapping[str, Fits]] = {
+    "global_symbol": _name, "layout_free_buffers": _numbers, "num_input": _number,
+    "op_pattern": _number, "s_tir": _truth, "tirx.noalias": _truth,
+}  # fmt: skip
+"""Attributes of PrimFuncs."""
+
+MAINS: Final[Mapping[str, Fits]] = {
+    "global_symbol": _name, "num_input": _number, "relax.force_pure": _truth,
+}  # fmt: skip
+"""Attributes of the Relax function."""
+
+BLOCKS: Final[Mapping[str, Fits]] = {"axis": _number, "schedule_rule": _rule}
+"""Annotations of blocks; a rule is the name of a function that TVM calls."""
+
+OF: Final[Mapping[str, tuple[str, Mapping[str, Fits]]]] = {
+    "T.func_attr": ("attribute", FUNCTIONS),
+    "R.func_attr": ("attribute", MAINS),
+    "T.sblock_attr": ("annotation", BLOCKS),
+}
+"""Words that give attributes: what each is called, and which it may give."""
+
+
+def fault(kind: str, known: Mapping[str, Fits], key: object, value: object) -> str | None:
+    """Say why an attribute can not be in a model; None where it can."""
+    if not isinstance(key, str) or key not in known:
+        return f"the {kind} {str(key)[:60]!r} is not allowed in a model"
+    if not known[key](value):
+        return f"the {kind} {key!r} can not be {str(value)[:60]!r} in a model"
+    return None

@@ -1,0 +1,114 @@
+"""Where a string may stand in a source, and what it may say there.
+
+TVM's parser evaluates strings as Python in some places: quoted sizes in annotations are code to it.
+So a string is a name of an element type, of a size, of a block, or a word of an operator, each in
+the places that are known for it, or it is refused.
+"""
+
+import ast
+import builtins
+import keyword
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Final
+
+from autopipe.compiler.frontends.tvmscript import attributes, vocabulary
+
+_DTYPE: Final = re.compile(r"bool|bfloat16|(float|int|uint)(8|16|32|64)(x(2|4|8|16|32|64))?")
+_SIZE: Final = re.compile(r"\w{1,40}( ?(\+|-|\*|//) ?\w{1,40}){0,3}", re.ASCII)
+_BLOCK: Final = re.compile(r"[A-Za-z][\w.]{0,99}|", re.ASCII)
+_WORD: Final = re.compile(r"[A-Za-z0-9_,> -]{0,60}")
+_KINDS: Final = re.compile(r"[SR]{1,40}")
+_NUMBER: Final = re.compile(r"-?(inf|nan)")
+_SCOPES: Final = frozenset({"global", "local", "shared"})
+
+
+def dtype(text: str) -> bool:
+    """Whether a string names an element type."""
+    return bool(_DTYPE.fullmatch(text))
+
+
+def size(text: str) -> bool:
+    """Whether a string is a size: names and numbers that are added or multiplied, and no more.
+
+    TVM evaluates it, so a name that Python has a meaning for is none of a size.
+    """
+    words = re.findall(r"\w+", text)
+    known = any(keyword.iskeyword(w) or hasattr(builtins, w) or w.startswith("_") for w in words)
+    whole = all(w.isidentifier() or w.isdecimal() for w in words)
+    return bool(_SIZE.fullmatch(text)) and whole and not known
+
+
+def _known(pattern: re.Pattern[str]) -> Callable[[str], bool]:
+    return lambda text: bool(pattern.fullmatch(text))
+
+
+Says = Callable[[str], bool]
+"""Whether a string may be said in a place."""
+
+_FIRST: Final[Mapping[str, Says]] = {
+    "T.sblock": _known(_BLOCK), "T.axis.remap": _known(_KINDS), "R.dtype": dtype,
+    "R.Tensor": dtype,
+}  # fmt: skip
+"""What the first argument of a call may say."""
+
+_SECOND: Final[Mapping[str, Says]] = {
+    "T.Buffer": dtype, "T.sblock_alloc_buffer": dtype, "R.Tensor": dtype, "R.const": dtype,
+}  # fmt: skip
+
+_NAMED: Final[Mapping[str, Says]] = {
+    "dtype": dtype, "out_dtype": dtype, "scope": _SCOPES.__contains__,
+}  # fmt: skip
+"""What a named argument of any word of T and R may say."""
+
+
+def allowed(tree: ast.AST) -> Iterator[ast.Constant]:
+    """Yield every string of a source that stands where it may, and says what it may there."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr):
+            yield from _text(node.value, lambda _: True)  # a docstring, which nobody reads
+        elif isinstance(node, ast.Call):
+            yield from _of_call(node)
+
+
+def _of_call(node: ast.Call) -> Iterator[ast.Constant]:
+    said = ast.unparse(node.func)
+    root, _, word = said.partition(".")
+    if isinstance(node.func, ast.Attribute) and node.func.attr == "astype":
+        yield from _texts([*node.args, *(each.value for each in node.keywords)], dtype)
+    elif said in attributes.OF:  # the gate has looked at what they say
+        for given in (each for each in node.args if isinstance(each, ast.Dict)):
+            yield from _texts([*filter(None, given.keys), *given.values], lambda _: True)
+    elif said == "float" or (root == "T" and vocabulary.is_number(word)):
+        yield from _texts(node.args, _known(_NUMBER))
+    elif root == "T" and vocabulary.is_scalar(word):
+        yield from _texts(node.args, dtype)
+    elif root == "R" and vocabulary.is_operator(word):
+        yield from _texts([*node.args, *(each.value for each in node.keywords)], _known(_WORD))
+    yield from _of_place(said, root, node)
+
+
+def _of_place(said: str, root: str, node: ast.Call) -> Iterator[ast.Constant]:
+    for place, argument in zip((_FIRST, _SECOND), node.args, strict=False):
+        if said in place:
+            yield from _text(argument, place[said])
+    for each in node.keywords:
+        if root in {"T", "R"} and each.arg in _NAMED:
+            yield from _text(each.value, _NAMED[each.arg])
+        elif said == "T.sblock" and each.arg == "name":
+            yield from _text(each.value, _FIRST[said])
+    if said == "R.Tensor":
+        shapes = [*node.args[:1], *(each.value for each in node.keywords if each.arg == "shape")]
+        for shape in shapes:
+            if isinstance(shape, ast.Tuple | ast.List):
+                yield from _texts(shape.elts, size)
+
+
+def _texts(nodes: Iterable[ast.expr], says: Says) -> Iterator[ast.Constant]:
+    for node in nodes:
+        yield from _text(node, says)
+
+
+def _text(node: ast.expr, says: Says) -> Iterator[ast.Constant]:
+    if isinstance(node, ast.Constant) and isinstance(node.value, str) and says(node.value):
+        yield node
