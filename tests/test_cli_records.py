@@ -102,6 +102,10 @@ def test_an_export_goes_from_store_to_store(cli, tmp_path):
     assert cli("import", file, store=other).out == "4 records added, 0 were known\n"
     assert cli("import", file, store=other).out == "0 records added, 4 were known\n"
     assert cli("export", "-", store=other).out == file.read_text()
+    assert "autotvm on direct, claimed\n" in cli("ls", store=other).out
+    assert "autotvm on direct  claimed, 2026" in cli("show", "00", store=other).out
+    assert json.loads(cli("ls", "--json", store=other).out)[0]["claimed"]
+    assert "claimed" not in cli("ls").out
     best = cli("export", "-", "--best", "--workload", "00FF").out.splitlines()
     assert [json.loads(line)["seconds"] for line in best] == [[2e-3]]
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from autopipe.errors import ConfigError
 from autopipe.records.about import About
-from autopipe.records.coding import order
 from autopipe.records.record import Platform, Record
 from autopipe.records.store import Found
 
@@ -21,6 +20,8 @@ class Entry:
     about: About | None
     records: tuple[Record, ...]
     """The best first, failed ones last; a time that can not be true is none."""
+    here: tuple[bool, ...]
+    """Of each record whether this store has measured it; others are claims, and come later."""
     wrong: int
     """Records besides, whose schedules compute something else."""
 
@@ -29,6 +30,11 @@ class Entry:
         """The fastest; null if none has a time."""
         first = self.records[0] if self.records else None
         return first if first is not None and first.median < math.inf else None
+
+    @property
+    def claimed(self) -> bool:
+        """Whether the best is a claim: nothing of it was measured here."""
+        return self.best is not None and not self.here[0]
 
     @property
     def failed(self) -> int:
@@ -60,8 +66,9 @@ def one(entries: Sequence[Entry], start: str) -> list[Entry]:
 
 
 def _entry(key: tuple[str, str, Platform], group: Sequence[Found]) -> Entry:
-    right = sorted((each.believed for each in group if each.wrong is None), key=order)
-    return Entry(*key, group[0].about, tuple(right), len(group) - len(right))
+    right = sorted((each for each in group if each.wrong is None), key=lambda each: each.rank)
+    records, here = tuple(each.believed for each in right), tuple(each.here for each in right)
+    return Entry(*key, group[0].about, records, here, len(group) - len(right))
 
 
 def _place(entry: Entry) -> tuple[object, ...]:

@@ -31,31 +31,44 @@ def decode(workload: str, values: Sequence[Any]) -> Record | None:
 
 
 def insert(
-    connection: sqlite3.Connection, rows: Iterable[tuple[int | None, Platform, Record]]
+    connection: sqlite3.Connection,
+    rows: Iterable[tuple[int | None, Platform, Record]],
+    *,
+    here: bool,
 ) -> None:
-    """Add records of the workloads with these row ids."""
-    columns = ("workload", *PLATFORM, *COLUMNS, "checksum")
+    """Add records of the workloads with these row ids; `here` if this store has measured them."""
+    columns = ("workload", *PLATFORM, *COLUMNS, "checksum", "here")
     marks = ", ".join("?" * len(columns))
     connection.executemany(
         f"INSERT INTO records ({', '.join(columns)}) VALUES ({marks})",  # noqa: S608 - constants
         (
-            (workload, *astuple(platform), *encode(record), record.checksum(platform))
+            (workload, *astuple(platform), *encode(record), record.checksum(platform), here)
             for workload, platform, record in rows
         ),
     )
 
 
 def place(
-    connection: sqlite3.Connection, name: str, identity: str, about: About | None
+    connection: sqlite3.Connection,
+    name: str,
+    identity: str,
+    about: About | None,
+    *,
+    here: bool = False,
 ) -> int | None:
-    """Return the row id of a workload, made if it is new; a note that says more replaces one."""
+    """Return the row id of a workload, made if it is new; a note that says more replaces one.
+
+    A time is believed by the work that the note names, so what this store says itself, `here`,
+    replaces what others say, and never the other way.
+    """
     text, likeness = (about.text(), about.likeness) if about else (None, None)
     connection.execute(
         "INSERT INTO workloads (hash, identity, about, likeness) VALUES (?, ?, ?, ?)"
         " ON CONFLICT DO UPDATE SET about = excluded.about, likeness = excluded.likeness"
-        " WHERE excluded.about IS NOT NULL AND workloads.likeness IS NULL"
-        " AND workloads.about IS NOT excluded.about",
-        (name, identity, text, likeness),
+        " WHERE excluded.about IS NOT NULL AND workloads.about IS NOT excluded.about"
+        " AND (? OR workloads.likeness IS NULL AND NOT EXISTS"
+        " (SELECT 1 FROM records WHERE records.workload = workloads.id AND records.here))",
+        (name, identity, text, likeness, here),
     )
     return find(connection, name, identity)
 

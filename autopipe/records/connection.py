@@ -4,10 +4,12 @@ import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from autopipe.errors import StoreError
+from autopipe.records.origin import own_sessions
 from autopipe.records.schema import VERSION, Newer, upgrade
 
 _PATIENCE: Final = 60.0
@@ -33,7 +35,7 @@ def writable(path: Path) -> sqlite3.Connection:
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")  # a commit waits for the disk
         _check(connection)
-        upgrade(connection)
+        upgrade(connection, partial(own_sessions, path))
     except BaseException:
         connection.close()
         raise
@@ -50,7 +52,7 @@ def readable(path: Path) -> sqlite3.Connection:
         connection = _viewed(path, "immutable=1")  # no log can be made beside it, so none is needed
     try:
         if connection.execute("PRAGMA user_version").fetchone()[0] != VERSION:
-            connection = _copy(connection)
+            connection = _copy(connection, path)
     except BaseException:
         connection.close()
         raise
@@ -97,13 +99,13 @@ def _check(connection: sqlite3.Connection) -> None:
         raise sqlite3.DatabaseError(said)
 
 
-def _copy(old: sqlite3.Connection) -> sqlite3.Connection:
+def _copy(old: sqlite3.Connection, path: Path) -> sqlite3.Connection:
     """Return an older file in memory, with the tables of this release."""
     copy = sqlite3.connect(":memory:")
     try:
         _prepare(copy)
         old.backup(copy)
-        upgrade(copy)
+        upgrade(copy, partial(own_sessions, path))
     except BaseException:
         copy.close()
         raise

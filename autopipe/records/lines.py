@@ -8,7 +8,6 @@ from typing import Any
 
 from autopipe.pipeline.canonical import digest
 from autopipe.records.about import About
-from autopipe.records.coding import order
 from autopipe.records.record import Platform, Record
 from autopipe.records.store import Found
 
@@ -48,7 +47,7 @@ def winners(found: Iterable[Found]) -> list[Found]:
         key = (each.record.workload, each.identity, each.platform)
         known = best.get(key)
         sound = each.wrong is None and each.believed.median < math.inf
-        if sound and (known is None or order(each.believed) < order(known.believed)):
+        if sound and (known is None or each.rank < known.rank):
             best[key] = each
     return list(best.values())
 

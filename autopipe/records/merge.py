@@ -20,7 +20,7 @@ class Taken:
 
 
 def take(store: Store, found: Iterable[Found]) -> Taken:
-    """Add records that are not known yet, all of them or none. Raises StoreError."""
+    """Add records that are not known yet as claims, all or none. Raises StoreError."""
     added = known = 0
     connection = store.connection
     with guard(store.path), connection:
@@ -32,7 +32,7 @@ def take(store: Store, found: Iterable[Found]) -> Taken:
             query = "SELECT id FROM records WHERE workload = ? AND checksum = ?"
             row = connection.execute(query, same).fetchone()
             if row is None:
-                insert(connection, [(workload, each.platform, record)])
+                insert(connection, [(workload, each.platform, record)], here=False)
                 row = connection.execute(query, same).fetchone()
                 added += 1
             else:

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
-from autopipe.records.coding import order
 from autopipe.records.connection import guard
 from autopipe.records.record import Platform
 from autopipe.records.store import Found, Store
@@ -72,7 +71,7 @@ def _reason(found: Found, place: int, rules: Rules) -> str | None:
 
 def _rank(found: Found) -> tuple[object, ...]:
     """Sort by who wins; wrong ones, which keep their schedules from coming back, stay behind."""
-    return (found.wrong is not None, *order(found.believed))
+    return (found.wrong is not None, *found.rank)
 
 
 def _other(platform: Platform, versions: Mapping[str, str]) -> bool:

@@ -14,7 +14,7 @@ from autopipe.records.schema import COLUMNS, PLATFORM, upgrade
 _COPIED: Final = (*PLATFORM, *COLUMNS, "checksum")
 
 _READ: Final = (
-    "SELECT records.id, hash, {workload}, reason, "  # noqa: S608 - constants
+    "SELECT records.id, hash, {tables}, reason, "  # noqa: S608 - constants
     f"{', '.join(_COPIED)} FROM records"
     " JOIN workloads ON workloads.id = records.workload"
     " LEFT JOIN wrong ON wrong.record = records.id ORDER BY records.id {order}"
@@ -22,8 +22,8 @@ _READ: Final = (
 
 _KNOWN: Final = "SELECT 1 FROM records WHERE workload = ? AND checksum = ?"
 
-_WORKLOADS: Final = ("identity, about", "identify(module), NULL")
-"""How tables of this release, and the first ones, say what a workload is."""
+_TABLES: Final = ("here = 1, identity, about", "0, identity, about", "0, identify(module), NULL")
+"""How tables of this release, and earlier ones, say who measured and what a workload is."""
 
 _SEEDS: Final = "key, document, origin, seconds"
 
@@ -76,12 +76,12 @@ def _readable(path: Path) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]
         connection.text_factory = lambda data: data.decode(errors="replace")
         connection.create_function("identify", 1, identify, deterministic=True)
         connection.execute("PRAGMA writable_schema = ON")  # or a file cut short is refused whole
-        for workload in _WORKLOADS:
+        for tables in _TABLES:
             for order in ("ASC", "DESC"):
                 with suppress(sqlite3.Error):
-                    query = _READ.format(workload=workload, order=order)
+                    query = _READ.format(tables=tables, order=order)
                     for row in connection.execute(query):
-                        rows[row[0]] = row[1:]
+                        rows.setdefault(row[0], row[1:])
         with suppress(sqlite3.Error):
             for seed in connection.execute(f"SELECT {_SEEDS} FROM seeds"):  # noqa: S608
                 seeds.append(seed)  # noqa: PERF402 - those before an error stay
@@ -89,7 +89,7 @@ def _readable(path: Path) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]
 
 
 def _keep(connection: sqlite3.Connection, row: tuple[Any, ...]) -> None:
-    name, identity, about, wrong, *values = row
+    name, here, identity, about, wrong, *values = row
     marks = ", ".join("?" * len(values))
     with suppress(sqlite3.Error):  # a value that is not even text
         workload = place(connection, name, identity, About.parse(about))
@@ -97,9 +97,9 @@ def _keep(connection: sqlite3.Connection, row: tuple[Any, ...]) -> None:
         if known is not None:  # an interrupted attempt has come so far
             return
         added = connection.execute(
-            f"INSERT INTO records (workload, {', '.join(_COPIED)})"  # noqa: S608 - constants
-            f" VALUES (?, {marks})",
-            (workload, *values),
+            f"INSERT INTO records (workload, here, {', '.join(_COPIED)})"  # noqa: S608 - constants
+            f" VALUES (?, ?, {marks})",
+            (workload, here, *values),
         )
         if wrong is not None:
             connection.execute("INSERT INTO wrong VALUES (?, ?)", (added.lastrowid, wrong))

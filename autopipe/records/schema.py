@@ -4,12 +4,13 @@
 """
 
 import sqlite3
+from collections.abc import Callable, Collection
 from typing import Final
 
 from autopipe.records.about import About
 from autopipe.records.identity import identify
 
-VERSION: Final = 1
+VERSION: Final = 2
 """Of the tables below."""
 
 COLUMNS: Final = (
@@ -35,8 +36,10 @@ CREATE TABLE records (
     cut INTEGER NOT NULL,
     measured TEXT NOT NULL,
     session TEXT NOT NULL,
-    checksum TEXT NOT NULL
+    checksum TEXT NOT NULL,
+    here INTEGER NOT NULL DEFAULT 0
 ) STRICT"""
+"""`here` is 1 where this store has measured the time itself; all else is what others say."""
 
 _WORKLOADS: Final = """
 CREATE TABLE workloads (
@@ -82,8 +85,14 @@ class Newer(Exception):  # noqa: N818 - says what it is
     """The file was written by a later release."""
 
 
-def upgrade(connection: sqlite3.Connection) -> None:
-    """Give a file the tables of this release, all or none of them. Raises Newer."""
+def upgrade(
+    connection: sqlite3.Connection, own: Callable[[], Collection[str]] = lambda: ()
+) -> None:
+    """Give a file the tables of this release, all or none of them. Raises Newer.
+
+    Older tables do not say who measured: `own` names the sessions that are known to be this
+    store's, and what others have measured is a claim from then on.
+    """
     if _version(connection) == VERSION:
         return
     connection.execute("BEGIN IMMEDIATE")
@@ -93,7 +102,10 @@ def upgrade(connection: sqlite3.Connection) -> None:
             raise Newer(f"it has version {found} of the tables, this autopipe knows {VERSION}")
         if found < VERSION:
             is_old = connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone()
-            (_from_0 if is_old else _make)(connection)
+            (_STEPS[found] if is_old else _make)(connection)
+            if is_old:
+                mine = [(session,) for session in own()]
+                connection.executemany("UPDATE records SET here = 1 WHERE session = ?", mine)
             connection.execute(f"PRAGMA user_version = {VERSION}")
 
 
@@ -130,6 +142,15 @@ def _from_0(connection: sqlite3.Connection) -> None:
     connection.execute("INSERT INTO wrong SELECT record, reason FROM old_wrong")
     for table in ("wrong", "records", "workloads"):
         connection.execute(f"DROP TABLE old_{table}")
+
+
+def _from_1(connection: sqlite3.Connection) -> None:
+    """Take over tables that did not tell who measured."""
+    connection.execute("ALTER TABLE records ADD COLUMN here INTEGER NOT NULL DEFAULT 0")
+
+
+_STEPS: Final = {0: _from_0, 1: _from_1}
+"""What brings older tables up to date, by their version."""
 
 
 def _described(module: str) -> str | None:

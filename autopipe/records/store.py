@@ -20,12 +20,12 @@ _CHECKED: Final = ", ".join(damage.CHECKED)
 
 _SELECT: Final = (
     f"SELECT {_CHECKED} FROM records"  # noqa: S608 - constants
-    " WHERE workload = ? AND target = ? AND versions = ? AND device = ?"
+    " WHERE workload = ? AND target = ? AND versions = ? AND device = ? AND here"
     " AND id NOT IN (SELECT record FROM wrong) ORDER BY id"
 )
 
 _ALL: Final = (
-    f"SELECT hash, identity, about, reason, {_CHECKED} FROM records"  # noqa: S608 - constants
+    f"SELECT hash, identity, about, reason, here, {_CHECKED} FROM records"  # noqa: S608 - constants
     " JOIN workloads ON workloads.id = records.workload"
     " LEFT JOIN wrong ON wrong.record = records.id"
 )
@@ -51,12 +51,20 @@ class Found:
     about: About | None
     wrong: str | None
     """Why its schedule is never used again; null for one that is not known to be wrong."""
+    here: bool = False
+    """Whether this store has measured it; false for what others claim."""
 
     @property
     def believed(self) -> Record:
         """The record, without a time that can not be true."""
         flops = self.about.flops if self.about else 0.0
         return self.record.believed(self.platform.least(flops))
+
+    @property
+    def rank(self) -> tuple[bool, bool, bool, float]:
+        """What sorts records by who wins: what was measured here before what is claimed."""
+        failed, cut, seconds = order(self.believed)
+        return failed, not self.here, cut, seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,17 +116,22 @@ class Store:
         records: Sequence[Record],
         about: About | None = None,
     ) -> None:
-        """Keep trials of a workload; `module` is its JSON. All of them or none is written."""
+        """Keep trials of a workload that were measured here; `module` is its JSON.
+
+        All of them or none is written.
+        """
         if not records:
             return
         with guard(self.path), self.connection:
-            workload = place(self.connection, records[0].workload, identify(module), about)
-            insert(self.connection, ((workload, platform, record) for record in records))
+            name = records[0].workload
+            workload = place(self.connection, name, identify(module), about, here=True)
+            rows = ((workload, platform, record) for record in records)
+            insert(self.connection, rows, here=True)
 
     def rows(self, workload: str, module: str, platform: Platform) -> list[Row]:
-        """Return all sound records of a workload on a platform, oldest first.
+        """Return all sound records of a workload measured here on a platform, oldest first.
 
-        One whose time can not be true is a failed trial.
+        What others claim of it is not among them. One whose time can not be true is a failed trial.
         """
         with guard(self.path):
             key = find(self.connection, workload, identify(module))
@@ -129,7 +142,7 @@ class Store:
         return [Row(id_, record.believed(least)) for id_, _, record in every]
 
     def best(self, workload: str, module: str, platform: Platform) -> Row | None:
-        """Return the fastest record with a time that can be true; a coarse time comes last."""
+        """Return the fastest that was measured here, if its time can be true; coarse ones last."""
         found = self.rows(workload, module, platform)
         best = min(found, key=lambda row: order(row.record), default=None)
         return None if best is None or best.record.median >= float("inf") else best
@@ -139,25 +152,26 @@ class Store:
         with guard(self.path):
             query = f"{_ALL} WHERE {condition} ORDER BY records.id"
             found = self.connection.execute(query, values).fetchall()
-            sound = {row[0]: row for row in self._sound((row[0], row[4:]) for row in found)}
+            sound = {row[0]: row for row in self._sound((row[0], row[5:]) for row in found)}
         return [
-            Found(key, sound[key][2], sound[key][1], identity, About.parse(about), wrong)
-            for _, identity, about, wrong, key, *_ in found
+            Found(key, sound[key][2], sound[key][1], identity, About.parse(about), wrong, here == 1)
+            for _, identity, about, wrong, here, key, *_ in found
             if key in sound
         ]
 
     def near(self, workload: str, likeness: str | None, platform: Platform) -> list[Found]:
-        """Return what was fast elsewhere: same loops or same operators, on another platform.
+        """Return what is said to be fast: same loops or same operators, measured elsewhere.
 
-        The same target first, then the same versions, then the same device, and by time among
-        these. It may seed a search, and says nothing of how fast a schedule is here.
+        Claims for this very platform first, then those of the same target, of the same versions,
+        of the same device, and by time among these. It may seed a search, and says nothing
+        of how fast a schedule is here.
         """
         found = self.every("(hash = ? OR likeness = ?) AND error IS NULL", (workload, likeness))
         here = (workload, platform)
         other = [
             each
             for each in found
-            if (each.record.workload, each.platform) != here
+            if not (each.here and (each.record.workload, each.platform) == here)
             and each.wrong is None
             and each.believed.median < float("inf")
         ]
@@ -176,7 +190,7 @@ class Store:
             found = self.connection.execute(
                 "SELECT hash, COUNT(*), COUNT(error) FROM records"
                 " JOIN workloads ON workloads.id = records.workload"
-                " WHERE session = ? GROUP BY hash",
+                " WHERE session = ? AND here GROUP BY hash",
                 (session,),
             ).fetchall()
         return {workload: Tally(trials, failed) for workload, trials, failed in found}

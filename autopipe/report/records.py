@@ -47,10 +47,11 @@ def whole(entry: Entry, width: int = WIDTH) -> Iterator[str]:
         yield escape(f"  reads {', '.join(entry.about.inputs)}", width)
     told_wrong = f", {entry.wrong} wrong" if entry.wrong else ""
     yield f"  {plural(len(entry.records), 'trial')}, {entry.failed} failed{told_wrong}"
-    for record in entry.records[:_SHOWN]:
+    for record, here in zip(entry.records[:_SHOWN], entry.here, strict=False):
         if record.error is None:
             yield ""
-            yield escape(f"  {_time(record)}  {_by(record)}  {record.measured}", width)
+            row = f"  {_time(record)}  {_by(record)}  {_origin(here)} {record.measured}"
+            yield escape(row, width)
             yield from (escape(f"      {line}", width) for line in schedule(record.schedule))
     failures = Counter(record.error for record in entry.records if record.error is not None)
     if failures:
@@ -76,7 +77,10 @@ def table(entries: Sequence[Entry]) -> list[dict[str, object]]:
 
 def document(entries: Sequence[Entry]) -> list[dict[str, object]]:
     """Return all records of the entries as JSON."""
-    return [{**_fields(entry), "records": list(map(_record, entry.records))} for entry in entries]
+    return [
+        {**_fields(entry), "records": list(map(_record, entry.records, entry.here))}
+        for entry in entries
+    ]
 
 
 def told(platform: Platform) -> str:
@@ -105,12 +109,17 @@ def computes(entry: Entry, width: int = WIDTH) -> str:
 def _row(entry: Entry) -> str:
     best = entry.best
     time, by = (_time(best), _by(best)) if best is not None else ("-", "nobody")
+    by += ", claimed" if entry.claimed else ""
     trials = len(entry.records)
     return f"  {entry.workload:<16}  {trials:>7}  {entry.failed:>7}  {time:>9}  {by}"
 
 
 def _time(record: Record) -> str:
     return seconds(record.median) + ("~" if record.cut else "")
+
+
+def _origin(here: bool) -> str:  # noqa: FBT001 -- a field
+    return "measured here," if here else "claimed,"
 
 
 def _by(record: Record) -> str:
@@ -142,16 +151,17 @@ def _fields(entry: Entry) -> dict[str, object]:
         "device": _opened(entry.platform.device), "trials": len(entry.records),
         "failed": entry.failed, "wrong": entry.wrong, "seconds": best and best.median,
         "engine": best and best.engine, "implementation": best and best.implementation,
+        "claimed": entry.claimed,
     }  # fmt: skip
 
 
-def _record(record: Record) -> dict[str, object]:
+def _record(record: Record, here: bool) -> dict[str, object]:  # noqa: FBT001 -- a field
     sound = record.median < float("inf")
     return {
         "engine": record.engine, "implementation": record.implementation,
         "schedule": record.schedule, "seconds": list(record.seconds) if sound else [],
         "error": record.error, "cut": record.cut, "measured": record.measured,
-        "session": record.session,
+        "session": record.session, "claimed": not here,
     }  # fmt: skip
 
 

@@ -1,15 +1,20 @@
 """Records from elsewhere."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from autopipe.errors import ConfigError, StoreError
 from autopipe.records import lines
+from autopipe.records.about import About
+from autopipe.records.catalog import catalog
+from autopipe.records.identity import identify
 from autopipe.records.importing import bring
 from autopipe.records.merge import Taken, merge, plant, planted, take
+from autopipe.records.prune import Rules, doomed
 from autopipe.records.seed import Seed
-from autopipe.records.store import Store
+from autopipe.records.store import Store, Tally
 from tests.records.test_lines import EVERY, found
 from tests.records.test_store import HERE, MODULE, record
 
@@ -45,7 +50,45 @@ def test_two_stores_become_one(store, other):
     assert planted(store, "key") == planted(store) == [SEED]
     assert planted(store, "another") == []
     times = [row.record.seconds for row in store.rows("00ff", MODULE, HERE)]
-    assert times == [(3.0,), (1.0,)]  # what is wrong there is wrong here
+    assert times == [(3.0,)]  # the other store's are claims
+    assert [each.here for each in store.every()] == [True, True, False]
+
+
+ABOUT = About(("nn.conv2d",), (), (), 1.0, "x")
+
+
+@pytest.mark.fault("L1")
+def test_what_others_have_measured_is_a_claim(store):
+    store.add(HERE, MODULE, [record((15e-6,))], ABOUT)
+    (own,) = store.every()
+    lie = replace(ABOUT, flops=1e30, likeness="y")
+    claims = [
+        replace(own, record=record(seconds, schedule=name, error=error), about=lie)
+        for name, seconds, error in (("a", (5e-6,), None), ("b", (), "crashed"))
+    ]  # fmt: skip
+    assert take(store, [*claims, own]) == Taken(2, 1)
+    assert store.best("00ff", MODULE, HERE).record.seconds == (15e-6,)
+    assert [each.here for each in store.every()] == [True, False, False]
+    assert store.trials("s") == {"00ff": Tally(1, 0)}
+    assert [each.record.seconds for each in store.near("00ff", None, HERE)] == [(5e-6,)]
+    assert [each.record.seconds for each in lines.winners(store.every())] == [(15e-6,)]
+    (entry,) = catalog(store.every())
+    assert (entry.best.seconds, entry.here) == ((15e-6,), (True, False, False))
+    gone = doomed(store.every(), Rules(keep_best=1))
+    assert [each.here for each in store.every() if each.id not in gone] == [True]
+
+
+def test_what_this_store_says_of_a_workload_replaces_what_others_say(store):
+    store.add(HERE, MODULE, [record()])
+    (own,) = store.every()
+    lie = replace(ABOUT, flops=1e30)
+    elsewhere = replace(own, identity="another", about=lie)
+    take(store, [elsewhere, replace(own, record=record((2.0,)), about=lie)])
+    assert store.best("00ff", MODULE, HERE) is not None
+    module = replace(own, record=record((3.0,)), identity=identify("{}"), about=lie)
+    take(store, [module])
+    store.add(HERE, "{}", [record((4.0,))], ABOUT)
+    assert store.best("00ff", "{}", HERE).record.seconds == (4.0,)
 
 
 def test_damaged_records_of_another_store_stay_there(store, other):

@@ -1,14 +1,19 @@
 """Stores of older and newer releases."""
 
+import json
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from autopipe.errors import StoreError
+from autopipe.records.merge import take
+from autopipe.records.salvage import unfinished
 from autopipe.records.schema import VERSION
 from autopipe.records.store import Store
+from tests.records.test_store import HERE, MODULE, record
 
 OLD = Path(__file__).parents[1] / "golden" / "records-v0.sql"
 """Two names of one workload: two trials of the one, a wrong schedule of the other."""
@@ -45,6 +50,47 @@ def test_the_first_tables_are_taken_over(path):
     with Store.open(path, pytest.fail) as store:
         check(store)
     assert version(path) == VERSION
+
+
+def older(path, *records):
+    """Make a store as it was before its tables told who measured."""
+    with Store.open(path, pytest.fail) as store:
+        store.add(HERE, MODULE, records)
+        store.connection.execute("ALTER TABLE records DROP COLUMN here")
+        store.connection.execute("PRAGMA user_version = 1")
+
+
+@pytest.mark.fault("L2")
+@pytest.mark.parametrize("look", [lambda path: Store.open(path, pytest.fail), Store.view])
+def test_records_of_unknown_origin_become_claims(tmp_path, look):
+    path = tmp_path / "records" / "records.sqlite"
+    path.parent.mkdir()
+    older(path, *(record(session=name) for name in ("tuned", "going", "locked", "other")))
+    write(tmp_path / "work/0/session.json", {"session": "going"})
+    for name, facts in (("tuned", {"device": {}}), ("locked", {})):
+        entry = {"action": {"stage": "tune", "facts": facts}, "digest": name}
+        write(tmp_path / f"actions/{name}.json", entry)
+        write(tmp_path / f"objects/{name}/tuning.json", {"session": name})
+    (tmp_path / "actions/torn.json").write_text("{")
+    with look(path) as store:
+        own = {each.record.session for each in store.every() if each.here}
+    assert own == {"tuned", "going"}
+
+
+def test_a_damaged_store_keeps_who_measured(tmp_path):
+    path = tmp_path / "records.sqlite"
+    with Store.open(path, pytest.fail) as store:
+        store.add(HERE, MODULE, [record()])
+        take(store, [replace(store.every()[0], record=record((2.0,)))])
+    unfinished(path).write_bytes(path.read_bytes())
+    path.unlink()
+    with Store.open(path, lambda _: None) as store:
+        assert [each.here for each in store.every()] == [True, False]
+
+
+def write(path, document):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(document))
 
 
 def test_looking_at_an_old_store_does_not_change_it(path):

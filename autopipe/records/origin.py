@@ -1,0 +1,37 @@
+"""Which sessions are a store's own, where its tables were made before they told who measured."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from autopipe.pipeline.attempt import read_note
+
+
+def own_sessions(path: Path) -> set[str]:
+    """Return the sessions that the store of these records has tuned with, as far as it knows.
+
+    It knows them by its results of *tune* and by what interrupted runs have left. What a lock gave
+    is no such result: it does not rest on a device.
+    """
+    root = path.parent.parent
+    found = [*_tuned(root), *(read_note(work) for work in root.glob("work/*"))]
+    sessions = (each.get("session") for each in found)
+    return {session for session in sessions if isinstance(session, str)}
+
+
+def _tuned(root: Path) -> Iterator[dict[str, Any]]:
+    for path in root.glob("actions/*.json"):
+        entry = _load(path)
+        action = entry.get("action")
+        tunes = isinstance(action, dict) and action.get("stage") == "tune"
+        if tunes and "device" in (action.get("facts") or {}):
+            yield _load(root / "objects" / str(entry.get("digest")) / "tuning.json")
+
+
+def _load(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
