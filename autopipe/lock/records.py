@@ -9,7 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Self
 
+from autopipe import foreign
+from autopipe.config.problem import shown
 from autopipe.errors import LockError
+from autopipe.lock import rows
 from autopipe.lock.text import CONFLICT, LINE_ENDS
 from autopipe.pipeline.canonical import pretty
 from autopipe.task import Task
@@ -31,26 +34,31 @@ class Tuned:
 
     @classmethod
     def of(cls, folder: Path) -> Self:
-        """Read a RECORDS artifact."""
-        head = json.loads((folder / TUNING).read_text(encoding="utf-8"))
-        rows = tuple(head.pop("tasks"))
+        """Read a RECORDS artifact. Raises ValueError, and OSError, for what is none."""
+        head = foreign.parse_object((folder / TUNING).read_bytes())
+        tasks = rows.listed(head.pop("tasks", None), "tasks")
         lines = (folder / RECORDS).read_text(encoding="utf-8").splitlines()
-        return cls(head, rows, {json.loads(line)["workload"]: line for line in lines})
+        best = {rows.best(foreign.parse(line))["workload"]: line for line in lines}
+        return cls(head, tuple(map(rows.task, tasks)), best)
 
     @classmethod
     def parse(cls, text: str, path: Path) -> Self:
         """Read what `text` wrote. Raises LockError with the line."""
         lines = text.removesuffix("\n").split("\n")
-        values = [_value(line, path, number) for number, line in enumerate(lines, 1)]
-        try:
-            head = values[0]
-            if head.pop("version") != 1:
-                raise LockError(f"{path}:1: this autopipe reads version 1; upgrade it")
-            rows = sorted((value["tuning"] for value in values[1:]), key=lambda row: row["task"])
-            best = [value["record"] for value in values[1:] if value["record"]]
-            return cls(head, tuple(rows), {record["workload"]: _line(record) for record in best})
-        except (IndexError, LookupError, TypeError, AttributeError) as error:
-            raise LockError(f"{path}: these are no records of a lock: {error!r}") from error
+        head, *values = [_value(line, path, number) for number, line in enumerate(lines, 1)]
+        if head.pop("version", None) != 1:
+            raise LockError(f"{path}:1: this autopipe reads version 1; upgrade it")
+        found: list[dict[str, Any]] = []
+        records: dict[str, str] = {}
+        for number, value in enumerate(values, 2):
+            try:
+                found.append(rows.task(value.get("tuning")))
+                if value.get("record") is not None:
+                    record = rows.best(value["record"])
+                    records[record["workload"]] = _line(record)
+            except ValueError as error:
+                raise LockError(f"{path}:{number}: no record of a lock: {error}") from error
+        return cls(head, tuple(sorted(found, key=lambda row: int(row["task"]))), records)
 
     def text(self) -> str:
         """Return the lines that are kept beside a lock."""
@@ -77,12 +85,12 @@ class Tuned:
         return [
             *(_told(w, name, "missing") for w, name in missing.items() if name not in stale),
             *(_told(w, name, "extra") for w, name in extra.items() if name not in stale),
-            *(f"task {name}: stale, its loops are others now" for name in sorted(stale)),
+            *(f"task {shown(name)}: stale, its loops are others now" for name in sorted(stale)),
         ]
 
 
 def _told(workload: str, name: str, how: str) -> str:
-    return f"task {name} (workload {workload}): {how} in the lock"
+    return f"task {shown(name)} (workload {workload}): {how} in the lock"
 
 
 def _value(line: str, path: Path, number: int) -> dict[str, Any]:
@@ -91,12 +99,9 @@ def _value(line: str, path: Path, number: int) -> dict[str, Any]:
     if CONFLICT.match(line):
         raise LockError(f"{path}:{number}: a merge conflict; take one side whole")
     try:
-        value = json.loads(line)
-    except (ValueError, RecursionError) as error:
+        return foreign.parse_object(line)
+    except foreign.MalformedError as error:
         raise LockError(f"{path}:{number}: edited or cut short: {error}") from None
-    if not isinstance(value, dict):
-        raise LockError(f"{path}:{number}: this is no record")
-    return value
 
 
 def _line(value: object) -> str:

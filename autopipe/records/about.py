@@ -4,10 +4,15 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Final, Self
 
+from autopipe import foreign
 from autopipe.pipeline.canonical import digest
+from autopipe.records import fields
 from autopipe.task import Task
+
+_LISTS: Final = ("ops", "inputs", "outputs")
+_FIELDS: Final = {*_LISTS, "flops", "likeness"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +52,7 @@ class About:
         """
         try:
             return cls._read(json.loads(module)["nodes"])
-        except (ValueError, LookupError, TypeError, RecursionError):
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
             return None
 
     @classmethod
@@ -71,17 +76,20 @@ class About:
     def parse(cls, text: str | None) -> Self | None:
         """Read what `text` wrote; None if it is damaged."""
         try:
-            return cls.from_json(json.loads(text or ""))
-        except (ValueError, LookupError, TypeError, RecursionError):
+            return cls.from_json(foreign.parse(text or ""))
+        except ValueError:
             return None
 
     @classmethod
-    def from_json(cls, fields: Mapping[str, Any]) -> Self:
-        """Read what `json` wrote. Raises LookupError, TypeError and ValueError."""
-        ops, inputs, outputs = (
-            tuple(map(str, fields[name])) for name in ("ops", "inputs", "outputs")
-        )
-        return cls(ops, inputs, outputs, float(fields["flops"]), fields["likeness"])
+    def from_json(cls, content: object) -> Self:
+        """Read what `json` wrote. Raises ValueError."""
+        if not isinstance(content, dict) or content.keys() != _FIELDS:
+            raise ValueError("about is no note of a workload")
+        ops, inputs, outputs = (fields.texts(content[name], name) for name in _LISTS)
+        return cls(
+            ops, inputs, outputs, fields.count(content["flops"], "flops"),
+            fields.optional(content["likeness"], "likeness"),
+        )  # fmt: skip
 
     def json(self) -> dict[str, object]:
         """Return it as a JSON object."""

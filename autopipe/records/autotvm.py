@@ -6,12 +6,13 @@ it says of times holds for another code generator and is not believed.
 
 import json
 import math
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from autopipe import foreign
 from autopipe.errors import ConfigError
+from autopipe.records.left_out import LeftOut
 from autopipe.records.seed import Seed, convolution, dense
 
 _SPLIT: Final = 5
@@ -30,21 +31,23 @@ class Log:
     """How many lines were left out, by why."""
 
 
-def read(text: str) -> Log:
-    """Read a log: the fastest settings of each operator."""
+def read(lines: Iterable[bytes | None]) -> Log:
+    """Read the lines of a log: the fastest settings of each operator."""
     best: dict[str, list[Seed]] = {}
-    left_out: Counter[str] = Counter()
-    for line in filter(str.strip, text.split("\n")):
+    left_out = LeftOut()
+    for line in lines:
+        if line is not None and not line.strip():
+            continue
         try:
-            seed = _seed(json.loads(line))
+            seed = _seed(foreign.parse_object(line or b""))
         except _LeftOut as reason:
-            left_out[str(reason)] += 1
-        except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
-            left_out["damaged"] += 1
+            left_out.add(str(reason))
+        except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError):
+            left_out.add("damaged")
         else:
-            best.setdefault(seed.key, []).append(seed)
-    seeds = [s for each in best.values() for s in sorted(each, key=lambda s: s.seconds)[:_BEST]]
-    return Log(tuple(seeds), left_out)
+            known = [*best.get(seed.key, ()), seed]
+            best[seed.key] = sorted(known, key=lambda s: s.seconds)[:_BEST]
+    return Log(tuple(seed for each in best.values() for seed in each), left_out.counts())
 
 
 def refuse_ansor(line: Mapping[str, Any], source: object) -> None:
@@ -65,7 +68,8 @@ def _seed(line: Mapping[str, Any]) -> Seed:
     target, task, arguments, *_ = line["input"]
     costs, error = line["result"][:2]
     if not str(target).startswith("llvm"):
-        raise _LeftOut(f"for target {str(target).split()[0]}, whose templates are not ours")
+        name = str(target).partition(" ")[0]
+        raise _LeftOut(f"for target {name}, whose templates are not ours")
     if task not in _TASKS:
         raise _LeftOut(f"template {task}, which has no likeness here")
     seconds = sum(map(float, costs)) / len(costs) if costs else math.inf

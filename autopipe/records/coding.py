@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import astuple
 from typing import Any
 
+from autopipe.records import fields
 from autopipe.records.about import About
 from autopipe.records.record import Platform, Record
 from autopipe.records.schema import COLUMNS, PLATFORM
@@ -21,11 +22,11 @@ def encode(record: Record) -> list[object]:
 
 def decode(workload: str, values: Sequence[Any]) -> Record | None:
     """Return the record that `encode` wrote, or None if it is damaged."""
-    fields = dict(zip(COLUMNS, values, strict=True))
+    content = dict(zip(COLUMNS, values, strict=True))
     try:
-        seconds = tuple(float(value) for value in json.loads(fields.pop("seconds")))
-        cut = bool(fields.pop("cut"))
-        return Record(workload=workload, seconds=seconds, cut=cut, **fields)
+        seconds = json.loads(content["seconds"])  # what is no time is not written as a text here
+        cut = bool(content["cut"])
+        return fields.record({**content, "workload": workload, "seconds": seconds, "cut": cut})
     except (TypeError, ValueError, RecursionError):
         return None
 
@@ -49,26 +50,22 @@ def insert(
 
 
 def place(
-    connection: sqlite3.Connection,
-    name: str,
-    identity: str,
-    about: About | None,
-    *,
-    here: bool = False,
+    connection: sqlite3.Connection, name: str, identity: str, about: About | None, *, here: bool
 ) -> int | None:
-    """Return the row id of a workload, made if it is new; a note that says more replaces one.
+    """Return the row id of a workload, made if it is new.
 
-    A time is believed by the work that the note names, so what this store says itself, `here`,
-    replaces what others say, and never the other way.
+    A note that this store makes itself, `here`, replaces one that is there, and another's never
+    does: what a workload computes bounds which times of it are believed.
     """
     text, likeness = (about.text(), about.likeness) if about else (None, None)
-    connection.execute(
-        "INSERT INTO workloads (hash, identity, about, likeness) VALUES (?, ?, ?, ?)"
-        " ON CONFLICT DO UPDATE SET about = excluded.about, likeness = excluded.likeness"
+    replace = (
+        "UPDATE SET about = excluded.about, likeness = excluded.likeness"
         " WHERE excluded.about IS NOT NULL AND workloads.about IS NOT excluded.about"
-        " AND (? OR workloads.likeness IS NULL AND NOT EXISTS"
-        " (SELECT 1 FROM records WHERE records.workload = workloads.id AND records.here))",
-        (name, identity, text, likeness, here),
+    )
+    connection.execute(
+        "INSERT INTO workloads (hash, identity, about, likeness) VALUES (?, ?, ?, ?)"  # noqa: S608
+        f" ON CONFLICT DO {replace if here else 'NOTHING'}",
+        (name, identity, text, likeness),
     )
     return find(connection, name, identity)
 

@@ -1,16 +1,16 @@
 """Takes over records from files, whatever tool wrote them."""
 
-import json
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from autopipe import foreign
 from autopipe.errors import ConfigError
 from autopipe.records import autotvm, lines, metaschedule
+from autopipe.records.left_out import LeftOut
 from autopipe.records.merge import Taken, plant, take
-from autopipe.records.store import Store
+from autopipe.records.store import Found, Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,45 +35,47 @@ def bring(store: Store, source: Path, target: str | None) -> Brought:
         return _brought("seed", take(store, database.found), database.left_out)
     if target is not None:
         raise ConfigError(f"--target is for MetaSchedule databases, {source} is a file")
-    text = _text(source)
-    first = _first(text, source)
+    first = _first(source)
     autotvm.refuse_ansor(first, source)
     if "input" in first and "config" in first:
-        log = autotvm.read(text)
+        log = autotvm.read(_lines(source))
         return _brought("seed", plant(store, log.seeds), log.left_out)
     if "checksum" not in first:
         raise ConfigError(f"{source}: neither `autopipe records export` nor AutoTVM wrote this")
-    found, bad = lines.read(text)
-    return _brought("record", take(store, found), _told(bad, source))
+    left_out = LeftOut()
+    taken = take(store, sound(lines.read(_lines(source)), left_out))
+    return _brought("record", taken, left_out.located(source))
+
+
+def sound(read: Iterable[Found | lines.Bad], left_out: LeftOut) -> Iterator[Found]:
+    """Yield the records, and count the lines that are none."""
+    for each in read:
+        if isinstance(each, Found):
+            yield each
+        else:
+            left_out.add(each.reason, line=each.number)
 
 
 def _brought(what: str, taken: Taken, left_out: Mapping[str, int]) -> Brought:
-    return Brought(what, taken.added, taken.known, left_out)
+    told = {"said to compute something else": taken.condemned} if taken.condemned else {}
+    return Brought(what, taken.added, taken.known, {**left_out, **told})
 
 
-def _told(bad: Sequence[lines.Bad], source: Path) -> dict[str, int]:
-    """Count bad lines by what is wrong, and say where the first one is."""
-    first = {each.reason: each.number for each in reversed(bad)}
-    counts = Counter(each.reason for each in bad)
-    return {f"{source}:{first[why]}: {why}": count for why, count in counts.items()}
-
-
-def _text(source: Path) -> str:
+def _lines(source: Path) -> Iterator[bytes | None]:
     try:
-        return source.read_text(encoding="utf-8", errors="replace")
+        with foreign.opened(source) as file:
+            yield from foreign.lines(file, lines.LONGEST)
     except OSError as error:
         raise ConfigError(f"{source}: can not be read: {error.strerror}") from None
 
 
-def _first(text: str, source: Path) -> dict[str, Any]:
+def _first(source: Path) -> dict[str, Any]:
     """Return the first line that is a JSON object: a damaged one costs itself."""
-    for line in filter(str.strip, text.split("\n")):
+    for line in _lines(source):
         try:
-            value = json.loads(line)
-        except (ValueError, RecursionError):
+            return foreign.parse_object(line or b"")
+        except foreign.MalformedError:
             continue
-        if isinstance(value, dict):
-            return value
     raise ConfigError(f"{source}: no line of it is a record; folders are MetaSchedule databases")
 
 
@@ -81,8 +83,8 @@ def _target(text: str | None) -> Mapping[str, Any] | None:
     if text is None:
         return None
     try:
-        value = json.loads(text)
-    except ValueError:
+        value = foreign.parse(text)
+    except foreign.MalformedError:
         value = None
     if not isinstance(value, dict) or "kind" not in value:
         example = '{"kind": "llvm", "mcpu": "znver4", "num-cores": 2}'

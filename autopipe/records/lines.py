@@ -2,14 +2,21 @@
 
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, astuple, dataclass
-from typing import Any
+from typing import Any, Final
 
+from autopipe import foreign
 from autopipe.pipeline.canonical import digest
+from autopipe.records import fields
 from autopipe.records.about import About
-from autopipe.records.record import Platform, Record
+from autopipe.records.record import Platform
 from autopipe.records.store import Found
+
+LONGEST: Final = 1 << 24
+"""Bytes of a line."""
+
+_PLATFORM: Final = ("target", "versions", "device")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,18 +33,16 @@ def write(found: Iterable[Found]) -> str:
     return "".join(f"{_line(each)}\n" for each in sorted(found, key=_place))
 
 
-def read(text: str) -> tuple[list[Found], list[Bad]]:
-    """Read what `write` wrote; a damaged line costs itself."""
-    found: list[Found] = []
-    bad: list[Bad] = []
-    for number, line in enumerate(text.split("\n"), 1):
-        if not line.strip():
-            continue
-        try:
-            found.append(_parsed(json.loads(line)))
-        except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
-            bad.append(Bad(number, str(error) or type(error).__name__))
-    return found, bad
+def read(lines: Iterable[bytes | None]) -> Iterator[Found | Bad]:
+    """Read what `write` wrote, line by line; a damaged one costs itself."""
+    for number, line in enumerate(lines, 1):
+        if line is None:
+            yield Bad(number, "it is too long")
+        elif line.strip():
+            try:
+                yield _parsed(foreign.parse_object(line))
+            except ValueError as error:
+                yield Bad(number, str(error))
 
 
 def winners(found: Iterable[Found]) -> list[Found]:
@@ -66,13 +71,18 @@ def _line(found: Found) -> str:
 
 
 def _parsed(content: dict[str, Any]) -> Found:
-    if content.pop("checksum") != digest(content):
+    """Return the record of a line. Raises ValueError."""
+    if content.pop("checksum", None) != digest(content):
         raise ValueError("its checksum is wrong")
-    about, identity, wrong = (content.pop(name) for name in ("about", "identity", "wrong"))
-    platform = Platform(*(_closed(content.pop(n)) for n in ("target", "versions", "device")))
-    seconds = tuple(map(float, content.pop("seconds")))
-    record = Record(seconds=seconds, **content)
-    return Found(0, record, platform, identity, about and About.from_json(about), wrong)
+    about, wrong = content.pop("about", None), content.pop("wrong", None)
+    return Found(
+        platform=fields.platform({name: content.pop(name, None) for name in _PLATFORM}),
+        identity=fields.text(content.pop("identity", None), "identity"),
+        about=None if about is None else About.from_json(about),
+        wrong=fields.optional(wrong, "wrong"),
+        record=fields.record(content),
+        id=0,
+    )
 
 
 def _place(found: Found) -> tuple[object, ...]:

@@ -1,10 +1,10 @@
 """Takes records over from elsewhere, each only once."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from autopipe.records.coding import insert, place
+from autopipe.records.coding import find, insert, place
 from autopipe.records.connection import guard
 from autopipe.records.seed import Seed
 from autopipe.records.store import Found, Store
@@ -17,30 +17,35 @@ class Taken:
     added: int
     known: int
     """What was there already."""
+    condemned: int = 0
+    """What is not known here, and said to compute something else; it was left out."""
 
 
 def take(store: Store, found: Iterable[Found]) -> Taken:
-    """Add records that are not known yet as claims, all or none. Raises StoreError."""
-    added = known = 0
+    """Add records that are not known yet as claims, all or none. Raises StoreError.
+
+    That a schedule is wrong is what another says: it takes nothing away that is here, where only a
+    check made here condemns. What is not known here is left out then.
+    """
+    added = known = condemned = 0
     connection = store.connection
     with guard(store.path), connection:
         connection.execute("BEGIN IMMEDIATE")
         for each in found:
             record = each.record
-            workload = place(connection, record.workload, each.identity, each.about)
+            workload = find(connection, record.workload, each.identity)
             same = (workload, record.checksum(each.platform))
             query = "SELECT id FROM records WHERE workload = ? AND checksum = ?"
-            row = connection.execute(query, same).fetchone()
-            if row is None:
-                insert(connection, [(workload, each.platform, record)], here=False)
-                row = connection.execute(query, same).fetchone()
-                added += 1
-            else:
+            if connection.execute(query, same).fetchone() is not None:
                 known += 1
-            if each.wrong is not None:
-                values = (row[0], each.wrong)
-                connection.execute("INSERT OR IGNORE INTO wrong VALUES (?, ?)", values)
-    return Taken(added, known)
+            elif each.wrong is not None:
+                condemned += 1
+            else:
+                about = each.about
+                workload = place(connection, record.workload, each.identity, about, here=False)
+                insert(connection, [(workload, each.platform, record)], here=False)
+                added += 1
+    return Taken(added, known, condemned)
 
 
 def plant(store: Store, seeds: Iterable[Seed]) -> Taken:
@@ -65,7 +70,13 @@ def planted(store: Store, key: str | None = None) -> list[Seed]:
             " ORDER BY seconds, id",
             (key,),
         ).fetchall()
-    return [Seed(*row) for row in rows]
+    return [Seed(*row) for row in rows if _sound(row)]
+
+
+def _sound(row: Sequence[object]) -> bool:
+    """Tell whether a row has the types that a table of ours has; another's may have any."""
+    *texts, seconds = row
+    return all(isinstance(each, str) for each in texts) and isinstance(seconds, float)
 
 
 def merge(store: Store, other: Path) -> tuple[Taken, int]:

@@ -6,17 +6,19 @@ A line that TVM can not read may end the process, so each workload is read in a 
 import base64
 import json
 import os
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from autopipe import foreign
 from autopipe.child import call, serve
 from autopipe.errors import ConfigError
+from autopipe.records import fields, lines
 from autopipe.records.about import About
-from autopipe.records.record import SLOWEST, Platform, Record
+from autopipe.records.left_out import LeftOut
+from autopipe.records.record import SLOWEST
 from autopipe.records.store import Found
 
 if TYPE_CHECKING:
@@ -58,10 +60,9 @@ def read(folder: Path, target: Mapping[str, Any] | None) -> Database:
     return Database(tuple(found), answer["left_out"])
 
 
-def _found(fields: Mapping[str, Any]) -> Found:
-    record = Record(**{**fields["record"], "seconds": tuple(fields["record"]["seconds"])})
-    platform = Platform(**fields["platform"])
-    return Found(0, record, platform, fields["identity"], About.parse(fields["about"]), None)
+def _found(answer: Mapping[str, Any]) -> Found:
+    record, platform = fields.record(answer["record"]), fields.platform(answer["platform"])
+    return Found(0, record, platform, answer["identity"], About.parse(answer["about"]), None)
 
 
 def _answer(request: Mapping[str, Any]) -> dict[str, object]:
@@ -73,7 +74,7 @@ def _answer(request: Mapping[str, Any]) -> dict[str, object]:
         "kind": "llvm", "mcpu": str(codegen.llvm_get_system_cpu()),
         "num-cores": len(os.sched_getaffinity(0)),
     }  # fmt: skip
-    left_out: Counter[str] = Counter()
+    left_out = LeftOut()
     modules = _modules(folder / WORKLOADS)
     trials = _trials(folder / TRIALS, len(modules), target, left_out)
     made = datetime.fromtimestamp((folder / TRIALS).stat().st_mtime, UTC)
@@ -81,15 +82,15 @@ def _answer(request: Mapping[str, Any]) -> dict[str, object]:
     records: list[object] = []
     for index, some in sorted(trials.items()):
         records += _workload(modules[index], some, measured, left_out)
-    return {"records": records, "left_out": dict(left_out)}
+    return {"records": records, "left_out": left_out.counts()}
 
 
 def _modules(path: Path) -> list[str | None]:
     """Return the module of each line as JSON, None for a line that is damaged."""
     modules: list[str | None] = []
-    for line in path.read_text(encoding="utf-8", errors="replace").split("\n"):
+    for line in _lines(path):
         try:
-            _, packed = json.loads(line)
+            _, packed = foreign.parse(line or b"")
             modules.append(base64.b64decode(packed, validate=True)[_HEADER:].decode())
         except (ValueError, TypeError):
             modules.append(None)
@@ -97,25 +98,36 @@ def _modules(path: Path) -> list[str | None]:
 
 
 def _trials(
-    path: Path, workloads: int, target: Mapping[str, Any], left_out: Counter[str]
+    path: Path, workloads: int, target: Mapping[str, Any], left_out: LeftOut
 ) -> dict[int, list[tuple[list[float], str, dict[str, Any]]]]:
     """Return the fastest times, traces and targets by index of the workload."""
     found: dict[int, list[tuple[list[float], str, dict[str, Any]]]] = {}
-    for line in filter(str.strip, path.read_text(encoding="utf-8", errors="replace").split("\n")):
+    for line in _lines(path):
+        if line is not None and not line.strip():
+            continue
         try:
-            index, (trace, seconds, made_for, *_) = json.loads(line)
-            times = [float(value) for value in seconds]
-            if not 0 <= index < workloads:
-                left_out["damaged"] += 1
+            index, (trace, seconds, made_for, *_) = foreign.parse(line or b"")
+            times = list(fields.times(seconds))
+            if type(index) is not int or not 0 <= index < workloads:
+                left_out.add("damaged")
             elif not times or not all(0 < value < SLOWEST for value in times):
-                left_out["failed trials"] += 1
+                left_out.add("failed trials")
             elif not _same(made_for, target):
-                left_out[f"for another target: {_told(made_for)}"] += 1
+                left_out.add(f"for another target: {_told(made_for)}")
             else:
-                found.setdefault(index, []).append((times, json.dumps(trace), made_for))
+                known = [*found.get(index, ()), (times, json.dumps(trace), made_for)]
+                found[index] = sorted(known, key=_mean)[:_BEST]
         except (ValueError, TypeError, AttributeError):
-            left_out["damaged"] += 1
-    return {index: sorted(some, key=_mean)[:_BEST] for index, some in found.items()}
+            left_out.add("damaged")
+    return found
+
+
+def _lines(path: Path) -> Iterator[bytes | None]:
+    try:
+        with foreign.opened(path) as file:
+            yield from foreign.lines(file, lines.LONGEST)
+    except OSError as error:
+        raise ConfigError(f"{path}: can not be read: {error.strerror}") from None
 
 
 def _mean(trial: tuple[list[float], str, dict[str, Any]]) -> float:
@@ -144,24 +156,24 @@ def _workload(
     module: str | None,
     trials: Sequence[tuple[list[float], str, dict[str, Any]]],
     measured: str,
-    left_out: Counter[str],
+    left_out: LeftOut,
 ) -> list[object]:
     """Return the records of one workload whose traces apply to it."""
     from autopipe.pipeline.contained import Child, Failed
 
     if module is None:
-        left_out["damaged workload"] += len(trials)
+        left_out.add("damaged workload", count=len(trials))
         return []
     with Child(lambda: _replay) as child:
         try:
             found = child.ask([module, [trace for _, trace, _ in trials]])
         except Failed as error:
-            left_out[f"TVM can not read the workload: {error}"] += len(trials)
+            left_out.add(f"TVM can not read the workload: {error}", count=len(trials))
             return []
     records: list[object] = []
     for (times, _, target), trace in zip(trials, found["traces"], strict=True):
         if trace is None:
-            left_out["the trace does not apply"] += 1
+            left_out.add("the trace does not apply")
             continue
         record = {
             "workload": found["hash"], "engine": "ansor", "implementation": "direct",
@@ -178,12 +190,21 @@ def _workload(
 def _platform(target: Mapping[str, Any], module: str) -> dict[str, str]:
     """Say where a record holds: on a device that is not known."""
     named = {name: value for name, value in target.items() if name not in {"keys", "tag"} and value}
-    tvm_version = json.loads(module).get("metadata", {}).get("tvm_version", "unknown")
+    tvm_version = _version(module)
     parts = {"target": named, "versions": {"tvm": tvm_version}, "device": {"imported": "unknown"}}
     return {
         name: json.dumps(part, sort_keys=True, separators=(",", ":"))
         for name, part in parts.items()
     }
+
+
+def _version(module: str) -> str:
+    """Return the version of TVM that wrote a module, as far as it says so."""
+    try:
+        found = json.loads(module)["metadata"]["tvm_version"]
+    except (ValueError, LookupError, TypeError, RecursionError):
+        found = None
+    return found if isinstance(found, str) else "unknown"
 
 
 def _replay(request: tuple[str, list[str]]) -> dict[str, object]:

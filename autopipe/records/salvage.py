@@ -92,7 +92,7 @@ def _keep(connection: sqlite3.Connection, row: tuple[Any, ...]) -> None:
     name, here, identity, about, wrong, *values = row
     marks = ", ".join("?" * len(values))
     with suppress(sqlite3.Error):  # a value that is not even text
-        workload = place(connection, name, identity, About.parse(about))
+        workload = place(connection, name, identity, About.parse(about), here=True)
         known = connection.execute(_KNOWN, (workload, values[-1])).fetchone()
         if known is not None:  # an interrupted attempt has come so far
             return

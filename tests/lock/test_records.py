@@ -25,7 +25,10 @@ def row(index: int, workload: str) -> dict[str, object]:
 
 
 def record(workload: str) -> dict[str, object]:
-    return {"workload": workload, "engine": "ansor", "schedule": '[["a", 1.5]]', "seconds": [1e-6]}
+    return {
+        "workload": workload, "engine": "ansor", "implementation": "direct", "trials": 3,
+        "schedule": '[["a", 1.5]]', "seconds": [1e-6],
+    }  # fmt: skip
 
 
 def task(index: int, workload: str, dropped: str | None = None) -> Task:
@@ -68,9 +71,9 @@ def test_the_lines_are_sorted_by_workload(artifact):
     [
         (lambda text: text[:-20], "demo.records.jsonl:4: edited or cut short"),
         (lambda text: text.replace("\n", "\n<<<<<<< HEAD\n", 1), "demo.records.jsonl:2: a merge"),
-        (lambda text: text.replace("\n", "\n[1]\n", 1), "demo.records.jsonl:2: this is no record"),
+        (lambda text: text.replace("\n", "\n[1]\n", 1), "demo.records.jsonl:2: edited or cut short: not an"),
         (lambda text: text.replace('"version": 1', '"version": 2'), "demo.records.jsonl:1: this"),
-        (lambda text: text.replace('"tuning"', '"tuned"'), "these are no records of a lock"),
+        (lambda text: text.replace('"tuning"', '"tuned"'), "demo.records.jsonl:2: no record of a lock"),
         (lambda _: "", "demo.records.jsonl:1: edited or cut short"),
         (lambda text: text.replace("\n", "\r\n"), "demo.records.jsonl:1: it ends as lines do on"),
     ],

@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from autopipe.records import lines
 from autopipe.records.about import About
-from autopipe.records.lines import read, winners, write
+from autopipe.records.lines import Bad, winners, write
 from autopipe.records.store import Found
 from tests.records.test_store import HERE, record
 
@@ -16,6 +17,13 @@ ABOUT = About(("nn.conv2d",), ("float32[1,2]",), ("float32[3]",), 7.0, "abc")
 
 def found(seconds=(1.0,), *, wrong=None, identity="1d", about=ABOUT, here=HERE, **fields):
     return Found(0, record(seconds, **fields), here, identity, about, wrong)
+
+
+def read(text):
+    """Return the records of a text, and what of it is none."""
+    every = list(lines.read(line.encode() for line in text.split("\n")))
+    bad = [each for each in every if isinstance(each, Bad)]
+    return [each for each in every if each not in bad], bad
 
 
 EVERY = [

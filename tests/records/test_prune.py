@@ -7,7 +7,7 @@ import pytest
 
 from autopipe.records.merge import take
 from autopipe.records.prune import Rules, prune
-from autopipe.records.store import Store
+from autopipe.records.store import Row, Store
 from tests.records.test_lines import found
 from tests.records.test_store import HERE
 
@@ -27,7 +27,9 @@ EVERY = [
 @pytest.fixture
 def store(tmp_path):
     with Store.open(tmp_path / "records.sqlite", pytest.fail) as store:
-        take(store, EVERY)
+        take(store, [replace(each, wrong=None) for each in EVERY])
+        for each in store.every("schedule = 'wrong'"):
+            store.quarantine(Row(each.id, each.record), "x")
         yield store
 
 

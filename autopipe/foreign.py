@@ -1,0 +1,141 @@
+"""What another may have written: files and JSON, read within bounds, and believed in nothing.
+
+JSON from a file or a remote is read here and nowhere else. What two readers could understand
+differently, or a later step could not write down again, is refused: NaN, Infinity and numbers
+beyond 64 bits, a key that is there twice, halves of characters, deep nesting, and more values than
+any document of ours has.
+"""
+
+import errno
+import json
+import math
+import os
+import re
+import stat
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO, Final, NoReturn
+
+_DEEPEST: Final = 64
+"""Lists and objects in each other."""
+
+_MOST: Final = 500_000
+"""Lists, objects and commas: what bounds the memory that a document takes."""
+
+_INTEGERS: Final = range(-(2**63), 2**63)
+
+_HALF: Final = re.compile(r"\\u[dD][89a-fA-F]")
+"""What may be half of a character; two halves are one."""
+
+
+class MalformedError(ValueError):
+    """This is no JSON, or such as nobody should have to understand; says it in a line."""
+
+
+def parse(data: bytes | str) -> Any:  # noqa: ANN401 -- JSON
+    """Read a JSON value. Raises MalformedError, whose text quotes nothing of the data."""
+    try:
+        text = data if isinstance(data, str) else data.decode()
+        text.encode()
+        if sum(map(text.count, "[{,")) > _MOST:
+            raise MalformedError("more values than any document has")
+        value = _DECODER.decode(text)
+        _check_depth(value)
+        if _HALF.search(text):
+            json.dumps(value, ensure_ascii=False).encode()
+    except RecursionError:
+        raise MalformedError("nested too deeply") from None
+    except UnicodeDecodeError:
+        raise MalformedError("not UTF-8") from None
+    except UnicodeEncodeError:
+        raise MalformedError("half of a character") from None
+    except json.JSONDecodeError as error:
+        raise MalformedError(str(error)) from None
+    return value
+
+
+def parse_object(data: bytes | str) -> dict[str, Any]:
+    """Read a JSON object. Raises MalformedError."""
+    value = parse(data)
+    if not isinstance(value, dict):
+        raise MalformedError("not an object")
+    return value
+
+
+def read(path: Path, largest: int) -> bytes:
+    """Read a regular file of so many bytes at most. Raises OSError for any other."""
+    with opened(path) as file:
+        data = file.read(largest + 1)
+    if len(data) > largest:
+        raise OSError(errno.EFBIG, f"larger than {largest >> 20} MiB, which no such file is", path)
+    return data
+
+
+def opened(path: Path) -> BinaryIO:
+    """Open a regular file. Raises OSError for what would have to be waited for, or never ends."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except ValueError as error:  # a byte that no name has
+        raise OSError(errno.EINVAL, str(error)) from None
+    mode = os.fstat(descriptor).st_mode
+    if stat.S_ISREG(mode):
+        return os.fdopen(descriptor, "rb")
+    os.close(descriptor)
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+    raise OSError(errno.EINVAL, "not a regular file", path)
+
+
+def lines(file: BinaryIO, longest: int) -> Iterator[bytes | None]:
+    """Yield the lines of a file; None for one that is longer than so many bytes."""
+    while line := file.readline(longest + 1):
+        if len(line) <= longest or line.endswith(b"\n"):
+            yield line.removesuffix(b"\n")
+            continue
+        while line and not line.endswith(b"\n"):
+            line = file.readline(longest)
+        yield None
+
+
+def _check_depth(value: object) -> None:
+    level = [value]
+    for _ in range(_DEEPEST):
+        level = [inner for each in level for inner in _inside(each)]
+        if not level:
+            return
+    raise MalformedError("nested too deeply")
+
+
+def _inside(value: object) -> Iterator[object]:
+    if isinstance(value, list | dict):
+        inner = value.values() if isinstance(value, dict) else value
+        yield from (each for each in inner if isinstance(each, list | dict))
+
+
+def _object(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise MalformedError("a key is there twice")
+    return found
+
+
+def _integer(text: str) -> int:
+    if len(text) > len(str(_INTEGERS.start)) or int(text) not in _INTEGERS:
+        raise MalformedError("a number of more than 64 bits")
+    return int(text)
+
+
+def _real(text: str) -> float:
+    value = float(text)
+    if math.isinf(value):
+        raise MalformedError("a number that is too large")
+    return value
+
+
+def _constant(text: str) -> NoReturn:
+    raise MalformedError(f"{text}, which is no number")
+
+
+_DECODER: Final = json.JSONDecoder(
+    object_pairs_hook=_object, parse_int=_integer, parse_float=_real, parse_constant=_constant
+)
