@@ -45,10 +45,7 @@ def call(module: str, request: Mapping[str, object], *, timeout: float | None = 
             raise StageError(f"killed by {signal.Signals(-child.returncode).name}")
         if child.returncode > 0:
             raise StageError(f"broke: {_tail(complaints.fileno())}")
-    answer = json.loads(child.stdout)
-    if "error" in answer:
-        raise getattr(errors, answer["error"])(answer["message"])
-    return dict(answer["answer"])
+    return _opened(child.stdout)
 
 
 def serve(function: Callable[[Answer], Answer]) -> None:
@@ -66,6 +63,18 @@ def serve(function: Callable[[Answer], Answer]) -> None:
         except AutopipeError as error:
             reply = {"error": type(error).__name__, "message": str(error)}
         json.dump(reply, out)
+
+
+def _opened(reply: bytes) -> Answer:
+    """Return what a child answered, or raise what it raised; its work may have written there."""
+    try:
+        found = json.loads(reply)
+        if "error" in found:
+            kind, message = getattr(errors, found["error"]), str(found["message"])
+            raise kind(message) if issubclass(kind, AutopipeError) else StageError(message)
+        return dict(found["answer"])
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        raise StageError("gave an answer that can not be read") from None
 
 
 def _tail(descriptor: int) -> str:

@@ -144,8 +144,8 @@ def explain(
         show_json(_fields(outlook))
     else:
         reasons = (f"  {reason}" for reason in outlook.why)
-        action = pretty(outlook.action).rstrip() if outlook.state == "cached" else ""
-        show([f"{stage}: {outlook.state}", *reasons, *filter(None, [action])])
+        action = pretty(outlook.action).split("\n")[:-1] if outlook.state == "cached" else []
+        show([f"{stage}: {outlook.state}", *reasons, *action])
 
 
 @app.command()
@@ -188,7 +188,7 @@ def doctor(*, as_json: Json = False) -> None:
     for finding in diagnose():
         findings.append(finding)
         if not as_json:
-            show([str(finding)])
+            show(str(finding).split("\n"))
     if as_json:
         show_json([_fields(finding) for finding in findings])
     if any(finding.state == "fail" for finding in findings):

@@ -55,7 +55,7 @@ def baseline_compare(
     from autopipe.report.document import load
 
     times = load(report).times()
-    gate = Regression(baseline=str(file), max=limit, on_inconclusive=inconclusive.value)
+    gate = Regression(baseline=file.name, max=limit, on_inconclusive=inconclusive.value)
     checked = regression(times, baseline.load(file, times.pipeline), gate)
     if checked.outcome is Outcome.FAILED:
         raise GateError(checked.found)

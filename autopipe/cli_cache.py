@@ -87,12 +87,13 @@ def cache_pull(url: Url = None, *, pipeline: Pipeline = None, store: StoreRoot =
     """Bring all that a remote has into the store; a run fetches just what it needs."""
     from autopipe.remote import transfer
     from autopipe.remote.depot import reached
+    from autopipe.stages.shapes import SHAPES
 
     with (
         open_store(store or default_root(), patient()) as opened,
         reached(remote_of(url, pipeline), opened.tmp) as depot,
     ):
-        moved = transfer.pull(opened, depot, _measured(), _warn)
+        moved = transfer.pull(opened, depot, _measured(), _warn, SHAPES)
     show([f"pulled {_moved(moved)}"])
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from autopipe.terminal import show
+from autopipe.terminal import show, show_text
 
 if TYPE_CHECKING:
     from autopipe.comparison.difference import Difference
@@ -43,22 +43,27 @@ def diff(
     from autopipe.comparison.reading import read
 
     found = compare(read(old), read(new))
-    show(_lines(found, form))
+    if form is Format.TEXT:
+        show(_text(found))
+    else:
+        show_text(_document(found, form))
     if exit_code and not found.same:
         raise typer.Exit(1)
 
 
-def _lines(found: "Difference", form: Format) -> Iterable[str]:
-    """Import what writes it alone: Markdown takes all of the reports along."""
-    if form is Format.TEXT:
-        from autopipe.comparison.text import lines
-        from autopipe.report.tasks import columns
+def _text(found: "Difference") -> Iterable[str]:
+    from autopipe.comparison.text import lines
+    from autopipe.report.tasks import columns
 
-        return lines(found, columns(sys.stdout))
+    return lines(found, columns(sys.stdout))
+
+
+def _document(found: "Difference", form: Format) -> str:
+    """Import what writes it alone: Markdown takes all of the reports along."""
     if form is Format.JSON:
         from autopipe.comparison import document
 
-        return [document.write(found).rstrip("\n")]
+        return document.write(found).rstrip("\n") + "\n"
     from autopipe.comparison import markdown
 
-    return [markdown.write(found).rstrip("\n")]
+    return markdown.write(found).rstrip("\n") + "\n"

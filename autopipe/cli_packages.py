@@ -51,7 +51,7 @@ def infer(
     """Run a package once, on arrays in files."""
     from autopipe.packaging.infer import infer as run_once
 
-    show([run_once(package, inputs, output)])
+    show(run_once(package, inputs, output).split("\n"))
 
 
 def _lines(found: "Examined") -> Iterator[str]:

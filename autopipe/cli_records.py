@@ -12,7 +12,7 @@ import typer
 from autopipe.cli_options import Json, Pipeline, StoreRoot, Url, patient, remote_of
 from autopipe.errors import ConfigError, GateError
 from autopipe.report.units import plural
-from autopipe.terminal import complain, show, show_json
+from autopipe.terminal import complain, show, show_json, show_text
 
 if TYPE_CHECKING:
     from autopipe.records.store import Found, Store
@@ -87,7 +87,7 @@ def records_export(
         _tell_damaged(opened)
     text = lines.write(lines.winners(found) if best else found)
     if str(output) == "-":
-        show(text.splitlines())
+        show_text(text)
         return
     try:
         output.write_text(text, encoding="utf-8")
@@ -133,6 +133,8 @@ def records_merge(
             taken, damaged = merge(opened, _file(source) if source.is_dir() else source)
             if damaged:
                 complain(f"warning: {source}: left out {plural(damaged, 'damaged record')}")
+            if taken.condemned:
+                complain(f"warning: {source}: left out {taken.condemned}: said to be wrong there")
             show([f"{source}: {plural(taken.added, 'record')} added, {taken.known} were known"])
 
 
@@ -158,6 +160,8 @@ def records_pull(url: Url = None, *, pipeline: Pipeline = None, store: StoreRoot
     where = remote_of(url, pipeline)
     with _open(store) as opened, TemporaryDirectory() as tmp, reached(where, Path(tmp)) as depot:
         taken = records.pull(opened, depot, _warn)
+    if taken.condemned:
+        complain(f"warning: left out {taken.condemned}: said to compute something else")
     show([f"{plural(taken.added, 'record')} added, {taken.known} were known"])
 
 

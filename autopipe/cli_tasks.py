@@ -51,7 +51,7 @@ def _list(
     if as_json:
         show_json([task.model_dump(mode="json") for task in found])
     else:
-        show([table(found, columns(sys.stdout))])
+        show(table(found, columns(sys.stdout)).split("\n"))
 
 
 def _show(
@@ -65,7 +65,8 @@ def _show(
     if as_json:
         show_json({"task": task, "schedules": schedules, "tir": found.tir})
     else:
-        show(whole(found.task, found.schedules, found.tir, columns(sys.stdout)))
+        told = whole(found.task, found.schedules, found.tir, columns(sys.stdout))
+        show("\n".join(told).split("\n"))
 
 
 def _export(  # noqa: PLR0913 -- one for each option

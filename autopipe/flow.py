@@ -227,8 +227,9 @@ def _sharing(
     if flow.pipeline.cache.remote is None or flow.locking.mode is Mode.FROZEN:
         return nullcontext()
     from autopipe.remote.shared import sharing
+    from autopipe.stages.shapes import SHAPES
 
-    return sharing(flow.pipeline.cache, base, flow.store, emit)
+    return sharing(flow.pipeline.cache, base, flow.store, emit, SHAPES)
 
 
 def _tasks(executor: Executor, plan: Plan) -> Path:

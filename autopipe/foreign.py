@@ -1,9 +1,9 @@
 """What another may have written: files and JSON, read within bounds, and believed in nothing.
 
 JSON from a file or a remote is read here and nowhere else. What two readers could understand
-differently, or a later step could not write down again, is refused: NaN, Infinity and numbers
-beyond 64 bits, a key that is there twice, halves of characters, deep nesting, and more values than
-any document of ours has.
+differently, or a later step could not write down again, is refused: NaN, Infinity and numbers that
+no float comes near, a key that is there twice, halves of characters, deep nesting, and more values
+than any document of ours has.
 """
 
 import errno
@@ -22,7 +22,8 @@ _DEEPEST: Final = 64
 _MOST: Final = 500_000
 """Lists, objects and commas: what bounds the memory that a document takes."""
 
-_INTEGERS: Final = range(-(2**63), 2**63)
+_DIGITS: Final = 100
+"""Of a whole number, its sign included: any such is near some float."""
 
 _HALF: Final = re.compile(r"\\u[dD][89a-fA-F]")
 """What may be half of a character; two halves are one."""
@@ -120,8 +121,8 @@ def _object(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _integer(text: str) -> int:
-    if len(text) > len(str(_INTEGERS.start)) or int(text) not in _INTEGERS:
-        raise MalformedError("a number of more than 64 bits")
+    if len(text) > _DIGITS:
+        raise MalformedError(f"a number of more than {_DIGITS} digits")
     return int(text)
 
 

@@ -5,21 +5,30 @@ import os
 import sys
 from collections.abc import Iterable
 from contextlib import suppress
+from typing import Final
 
-from autopipe.report import escape_lines
+from autopipe.report import escape_lines, line_of
 from autopipe.report.output import Output
+
+_LONGEST: Final = 10_000
+"""Characters of a line for people."""
 
 
 def show(lines: Iterable[str]) -> None:
-    """Print lines on stdout."""
+    """Print lines on stdout, harmless to a terminal and to a CI; each stays one line."""
     out = Output(sys.stdout)
     for line in lines:
-        out.write(line + "\n")
+        out.write(line_of(line, _LONGEST) + "\n")
+
+
+def show_text(text: str) -> None:
+    """Print a text for programs on stdout as it is: whoever wrote it has made it harmless."""
+    Output(sys.stdout).write(text)
 
 
 def show_json(value: object) -> None:
-    """Print a JSON value on stdout."""
-    show([json.dumps(value, indent=2, sort_keys=True)])
+    """Print a JSON value on stdout, in ASCII."""
+    show_text(json.dumps(value, indent=2, sort_keys=True) + "\n")
 
 
 def complain(message: str) -> None:

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field, ValidationError, ValidationInfo, field_validator
 
+from autopipe import foreign
 from autopipe.config.document import Document, read
 from autopipe.config.frozen import Frozen
 from autopipe.config.problem import Problem, refusal, shown
@@ -19,6 +20,8 @@ OURS: Final = "autopipe"
 """The build, among the contenders."""
 
 _LARGEST: Final = 1 << 20
+_TOLD: Final = ("pipeline", "rounds")
+"""What a file tells of that may be quoted in an error: any other is somebody's own."""
 _DIGITS: Final = 4
 """Significant digits of a time: more are noise, and make diffs longer."""
 _ADVICE: Final = "restore it, or `autopipe baseline write` makes another"
@@ -68,15 +71,16 @@ class Baseline(Frozen, frozen=True):
 def load(path: Path, pipeline: str) -> Baseline:
     """Read the baseline of a pipeline. Raises ConfigError with the line of what is wrong."""
     try:
-        with path.open("rb") as file:
-            data = file.read(_LARGEST + 1)
-        text = data[:_LARGEST].decode()
+        data = foreign.read(path, _LARGEST)
+        text = data.decode()
     except OSError as error:
         hint = "`autopipe baseline write` makes it from the report of a run"
         raise ConfigError(f"{shown(path, 4096)}: {error.strerror}; {hint}") from error
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise ConfigError(f"{shown(path, 4096)}:{line}: not UTF-8; {_ADVICE}") from error
+    if not text.lstrip().startswith("{") or not all(f'"{name}"' in text for name in _TOLD):
+        raise ConfigError(f"{shown(path, 4096)}:1: no baseline; {_ADVICE}")  # and nothing of it
     baseline = _parsed(read(text), path)
     if baseline.pipeline != pipeline:
         theirs = shown(baseline.pipeline)

@@ -38,6 +38,7 @@ def read(path: Path) -> Build:
         try:
             for name in manifest.files:
                 contents.extract(name)
+            contents.agree()
             tasks = tuple(map(_task, manifest.needs.tasks))
         except ValidationError as error:
             first = error.errors(include_url=False)[0]

@@ -2,15 +2,21 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from autopipe.config.frozen import Frozen
+
+
+def _relative(name: str) -> str:
+    if name.startswith("/"):
+        raise ValueError("a file of the project, relative to this YAML file")
+    return name
 
 
 class Regression(Frozen, frozen=True):
     """The build against an earlier one, whose times are checked in."""
 
-    baseline: Annotated[str, Field(min_length=1)]
+    baseline: Annotated[str, Field(min_length=1), AfterValidator(_relative)]
     """File of the earlier times, relative to this YAML file; `autopipe baseline write` makes it."""
     max: Annotated[float, Field(gt=0, le=100)] = 1.05
     """Largest time relative to the baseline's. Leave room for how days differ on one machine."""

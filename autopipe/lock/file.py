@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Final
 
+from autopipe import foreign
 from autopipe.errors import LockError
 from autopipe.lock import text
 from autopipe.lock.lock import Lock
@@ -43,12 +44,9 @@ def write(path: Path, lock: str, records: str | None) -> None:
 def read_text(path: Path) -> str:
     """Read a text that is kept beside a pipeline. Raises LockError."""
     try:
-        with path.open("rb") as file:
-            data = file.read(_LARGEST + 1)
+        data = foreign.read(path, _LARGEST)
     except OSError as error:
         raise LockError(f"{path}: {error.strerror}; `autopipe run` writes it") from error
-    if len(data) > _LARGEST:
-        raise LockError(f"{path}: larger than 64 MB, which no lock is")
     try:
         return data.decode()
     except UnicodeDecodeError as error:

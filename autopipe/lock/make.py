@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from autopipe.config import Pipeline
+from autopipe.config.problem import shown
 from autopipe.lock.lock import Lock, LockedTask, Schedule
 from autopipe.lock.records import Tuned
 from autopipe.pipeline.content import Contents
@@ -118,7 +119,7 @@ def _apart(locked: Any, now: Any, at: str) -> Iterator[tuple[str, object, object
     """Yield where two values part, and both as they are there."""
     if isinstance(locked, Mapping) and isinstance(now, Mapping):
         for name in sorted(locked.keys() | now.keys()):
-            below = f"{at}.{name}" if at else name
+            below = f"{at}.{shown(name)}" if at else shown(name)
             yield from _apart(locked.get(name, ...), now.get(name, ...), below)
     elif _sections(locked) and _sections(now) and len(locked) == len(now):
         for place, pair in enumerate(zip(locked, now, strict=True)):

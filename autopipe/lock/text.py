@@ -15,6 +15,7 @@ from typing import Any, Final, NoReturn
 
 from pydantic import ValidationError
 
+from autopipe import foreign
 from autopipe.config.problem import dotted, shown
 from autopipe.config.scalar import resolve
 from autopipe.errors import LockError
@@ -188,8 +189,8 @@ class _Reader:
 
     def _json(self, number: int, text: str) -> Any:  # noqa: ANN401
         try:
-            return json.loads(text)
-        except (ValueError, RecursionError):
+            return foreign.parse(text)
+        except foreign.MalformedError:
             self.refuse(number, f"{shown(text)} is no value; it was edited or cut short")
 
     def _mapping(self, depth: int, at: tuple[str | int, ...]) -> dict[str, Any]:

@@ -4,9 +4,8 @@ import json
 from typing import Any, Final
 from uuid import UUID, uuid5
 
-from pydantic_core import from_json
-
-from autopipe import libraries
+from autopipe import foreign, libraries
+from autopipe.config.problem import shown
 from autopipe.errors import PackageError
 from autopipe.packaging.manifest import COMPONENTS, WEIGHTS
 from autopipe.packaging.provenance import MODEL, Component, Statement, components
@@ -36,13 +35,16 @@ def write(statement: Statement) -> str:
 def check(text: bytes, statement: Statement) -> None:
     """Raise PackageError unless the list has the components that the manifest tells of."""
     try:
-        found = sorted(_component(entry) for entry in from_json(text)["components"])
+        found = sorted(_component(entry) for entry in foreign.parse(text)["components"])
+    except foreign.MalformedError as error:
+        raise PackageError(f"{COMPONENTS} is no component list: {error}") from None
     except (ValueError, LookupError, TypeError, AttributeError) as error:
-        raise PackageError(f"{COMPONENTS} is no component list: {error!r}") from None
+        raise PackageError(f"{COMPONENTS} is no component list: {shown(repr(error))}") from None
     wanted = sorted(components(statement))
     if found != wanted:
         names = sorted({each.name for each in set(found) ^ set(wanted)}) or ["what is there twice"]
-        raise PackageError(f"{COMPONENTS} and the manifest differ in {', '.join(names)}")
+        told = shown(", ".join(names), 300)
+        raise PackageError(f"{COMPONENTS} and the manifest differ in {told}")
 
 
 def _entry(component: Component) -> Any:  # noqa: ANN401 -- cyclonedx is imported where it is used

@@ -6,15 +6,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final
 
+from autopipe.config.problem import shown
 from autopipe.errors import PackageError
 from autopipe.libraries import shipped
-from autopipe.packaging import archive, provenance
+from autopipe.packaging import archive, components, provenance
 from autopipe.packaging.archive import Member
 from autopipe.packaging.manifest import COMPONENTS, LIBRARY, MANIFEST, WEIGHTS
-from autopipe.packaging.provenance import Manifest
+from autopipe.packaging.provenance import Manifest, Statement
 
 _LARGEST: Final = 64 << 20
 """Bytes of a file that is read at once."""
+_LONG: Final = 300
+"""Characters of a list of names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +33,11 @@ class Contents:
         if name not in self.members:
             raise PackageError(f"{name!r} is missing")
         return archive.read(self.file, self.members[name], _LARGEST)
+
+    def agree(self) -> None:
+        """Raise PackageError unless the component list tells of what the manifest tells of."""
+        if isinstance(self.manifest, Statement):
+            components.check(self.read(COMPONENTS), self.manifest)
 
     def extract(self, name: str, to: Path | None = None) -> None:
         """Read a file, into a new one if given. Raises PackageError if it is not the manifest's."""
@@ -52,7 +60,7 @@ def opened(package: Path) -> Iterator[Contents]:
     with archive.opened(package, (LIBRARY, MANIFEST, WEIGHTS), optional) as (file, members):
         manifest = provenance.read(archive.read(file, members[MANIFEST], _LARGEST))
         if manifest.files.keys() != members.keys() - {MANIFEST}:
-            listed = ", ".join(sorted(manifest.files)) or "no files"
+            listed = shown(", ".join(sorted(manifest.files)) or "no files", _LONG)
             there = ", ".join(sorted(members.keys() - {MANIFEST}))
             raise PackageError(f"{MANIFEST} lists {listed}; there are {there}")
         yield Contents(manifest, members, file)

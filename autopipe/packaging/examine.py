@@ -4,10 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from autopipe.packaging import components
 from autopipe.packaging.contents import opened
-from autopipe.packaging.manifest import COMPONENTS, File, Needs
-from autopipe.packaging.provenance import Statement
+from autopipe.packaging.manifest import File, Needs
 from autopipe.pipeline.files import sha256
 
 
@@ -46,8 +44,7 @@ def examine(package: Path) -> Examined:
         manifest = contents.manifest
         for name in manifest.files:
             contents.extract(name)
-        if isinstance(manifest, Statement):
-            components.check(contents.read(COMPONENTS), manifest)
+        contents.agree()
     return Examined(
         manifest.name, manifest.format, sha256(package.resolve()), manifest.files, manifest.needs
     )

@@ -6,7 +6,8 @@ from urllib.parse import quote
 
 import numpy as np
 
-from autopipe import child
+from autopipe import child, foreign
+from autopipe.config.problem import shown
 from autopipe.errors import ConfigError, PackageError, StageError
 from autopipe.packaging.open import open_package
 
@@ -53,7 +54,7 @@ def _by_name(names: Sequence[str], inputs: Sequence[str]) -> dict[str, Path]:
         elif len(names) == 1:
             name, file = names[0], text
         else:
-            raise ConfigError(f"write <name>={text}: the inputs are {', '.join(names)}")
+            raise ConfigError(f"write <name>={text}: the inputs are {', '.join(map(shown, names))}")
         if name in files:
             raise ConfigError(f"input {name!r} is given twice")
         files[name] = Path(file)
@@ -62,18 +63,19 @@ def _by_name(names: Sequence[str], inputs: Sequence[str]) -> dict[str, Path]:
 
 def _array(path: Path) -> np.ndarray:
     try:
-        array = np.load(path, allow_pickle=False)
+        with foreign.opened(path) as file:
+            array = np.load(file, allow_pickle=False)
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror or error}") from None
     except Exception as error:  # noqa: BLE001 - a header is Python, and raises what its parsers do
-        raise ConfigError(f"{path}: not a .npy file: {error}") from None
+        raise ConfigError(f"{path}: not a .npy file: {shown(error, 200)}") from None
     if not isinstance(array, np.ndarray):
         raise ConfigError(f"{path}: an archive of arrays, not a .npy file")
     return array
 
 
 def _line(name: str, array: np.ndarray) -> str:
-    line = f"{name}: {array.dtype} {list(array.shape)}"
+    line = f"{shown(name)}: {array.dtype} {list(array.shape)}"
     if array.size == 0:
         return line
     values = array.astype(np.float64)

@@ -3,7 +3,7 @@
 from importlib.metadata import PackageNotFoundError, version
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import Field
+from pydantic import Field, StringConstraints
 
 from autopipe.compiler.signature import Signature
 from autopipe.config.frozen import Frozen
@@ -16,6 +16,10 @@ LIBRARY: Final = "lib.so"
 WEIGHTS: Final = "weights.safetensors"
 
 _RUNTIME = ("apache-tvm", "apache-tvm-ffi")
+
+
+_Package = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
+_Version = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9.+!_-]{0,99}$")]
 
 
 class File(Frozen, frozen=True):
@@ -45,9 +49,9 @@ class Needs(Frozen, frozen=True):
 
     processor: Processor
     """Where it runs."""
-    runtime: dict[str, str]
+    runtime: dict[_Package, _Version]
     """Python packages it runs with, and their versions."""
-    libraries: dict[str, str] = {}
+    libraries: dict[_Package, _Version] = {}
     """Libraries that it calls and brings along, and their versions."""
     signature: Signature
     """How it is called: inputs, outputs, weights, threads."""

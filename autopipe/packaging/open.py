@@ -27,6 +27,7 @@ def open_package(package: str | Path) -> Model:
         _check_processor(needs.processor)
         for name in contents.manifest.files:
             contents.extract(name, Path(folder, name))
+        contents.agree()
         try:
             return load(Path(folder, LIBRARY), Path(folder, WEIGHTS), needs.signature)
         except StageError as error:

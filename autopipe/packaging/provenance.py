@@ -10,11 +10,11 @@ from urllib.parse import quote
 
 from pydantic import AfterValidator, Field, ValidationError
 from pydantic.alias_generators import to_camel
-from pydantic_core import from_json
 
+from autopipe import foreign
 from autopipe.config.frozen import Frozen
 from autopipe.config.model import Digest
-from autopipe.config.problem import dotted
+from autopipe.config.problem import dotted, shown
 from autopipe.errors import PackageError
 from autopipe.packaging.manifest import COMPONENTS, MANIFEST, File, First, Needs
 
@@ -203,13 +203,14 @@ def components(statement: Statement) -> Iterator[Component]:
 def read(text: bytes) -> Manifest:
     """Read a manifest of this format or an earlier one. Raises PackageError."""
     try:
-        document = from_json(text, allow_inf_nan=False)
+        document = foreign.parse(text)
         old = isinstance(document, dict) and "format" in document
         return (First if old else Statement).model_validate(document)
     except ValidationError as error:
         first = error.errors()[0]
         field = dotted(first["loc"])
-        raise PackageError(f"{MANIFEST} does not fit: {field}: {first['msg']}") from None
+        said = shown(first["msg"], 200)
+        raise PackageError(f"{MANIFEST} does not fit: {field}: {said}") from None
     except ValueError as error:
         raise PackageError(f"{MANIFEST} does not fit: {error}") from None
 

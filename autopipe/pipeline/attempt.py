@@ -8,13 +8,14 @@
 A result leaves none of them.
 """
 
-import json
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, Literal
 
+from autopipe import foreign
+from autopipe.config.problem import shown
 from autopipe.errors import AutopipeError, StoreError
 from autopipe.interrupt import exit_code
 from autopipe.pipeline import files, locks
@@ -27,6 +28,9 @@ SESSION: Final = "session.json"
 _FORCED: Final = "forced"
 
 _BUG: Final = AutopipeError.exit_code
+
+_LARGEST: Final = 1 << 20
+"""Bytes of a note."""
 
 _LONGEST: Final = 300
 """Characters of an error that are told of a stage that failed."""
@@ -49,7 +53,7 @@ def last(store: Store, stage: str, key: str) -> Attempt | None:
     spent, note = resumes(work), _load(_note(store, stage, key))
     kept = f"; {spent} are kept" if spent else ""
     if note.get("key") == key:
-        return Attempt("failed", f"failed on {note.get('when')}: {_line(note)}{kept}")
+        return Attempt("failed", f"failed on {shown(note.get('when'))}: {_line(note)}{kept}")
     if not work.is_dir():
         return None
     rest = f"interrupted after {spent}; the rest is spent next" if spent else "interrupted"
@@ -84,7 +88,7 @@ def resumes(work: Path) -> str | None:
     """Say how much of its budget an attempt has spent; None if it has spent nothing."""
     note = read_note(work)
     trials, budget, seconds = (note.get(name) for name in ("trials", "budget", "seconds"))
-    if not isinstance(trials, int) or not isinstance(seconds, int | float):
+    if not all(type(each) in {int, float} for each in (trials, budget, seconds)):
         return None
     return f"{trials} of {budget} trials, {seconds:.0f} s spent"
 
@@ -107,7 +111,6 @@ def _note(store: Store, stage: str, key: str) -> Path:
 
 def _load(path: Path) -> dict[str, Any]:
     try:
-        found = json.loads(files.read(path))
-    except (OSError, ValueError, RecursionError):
+        return foreign.parse_object(files.read(path, _LARGEST))
+    except (OSError, foreign.MalformedError):
         return {}
-    return found if isinstance(found, dict) else {}

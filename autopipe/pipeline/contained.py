@@ -90,17 +90,18 @@ class Child:
             link.send_bytes(json.dumps(request).encode())
             if not link.poll(self.seconds):
                 raise BlockingIOError  # noqa: TRY301 - as where it stops in the middle
-            answer = json.loads(link.recv_bytes())
+            answer = _answered(link.recv_bytes())
         except BlockingIOError:
             raise Failed(f"no answer within {self.seconds:g} s", self._hung(link)) from None
         except (EOFError, OSError):
             raise self._dead(link) from None
-        if "error" not in answer:
+        if "ok" in answer:
             return answer["ok"]
         log = self._printed.pass_on()
-        if answer["hungry"]:
+        hungry = answer.get("hungry") is True
+        if hungry:
             self.close()
-        raise Failed("out of memory" if answer["hungry"] else answer["error"], log)
+        raise Failed("out of memory" if hungry else str(answer.get("error")), log)
 
     def twice(self, request: object = None) -> Any:  # noqa: ANN401 - JSON
         """Return the answer, at the second attempt if the first fails. Raises Failed."""
@@ -163,6 +164,15 @@ class Child:
         log = self._printed.pass_on()
         self._printed.close()
         return os.waitstatus_to_exitcode(status), _OURS.split(log)[0]
+
+
+def _answered(reply: bytes) -> dict[str, Any]:
+    """Return an answer; what the child works on may have made it say something else."""
+    try:
+        found = json.loads(reply)
+    except (ValueError, RecursionError):
+        found = None
+    return found if isinstance(found, dict) else {"error": "an answer that can not be read"}
 
 
 def _limit(link: Connection, seconds: float) -> None:

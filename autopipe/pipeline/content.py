@@ -10,6 +10,9 @@ from typing import Final
 from autopipe.pipeline import files
 from autopipe.pipeline.canonical import digest, seal, unseal
 
+_MARK: Final = 5
+"""Values of a fingerprint, the digest last."""
+
 _SETTLED: Final = 20_000_000
 """Nanoseconds after which a change is sure to bring another time stamp."""
 
@@ -86,5 +89,9 @@ def _recall(memo: Path) -> dict[str, list[int | str]]:
             document = unseal(files.read(memo))
         except FileNotFoundError:
             return {}
-    files_seen: dict[str, list[int | str]] = (document or {}).get("files", {})
-    return files_seen
+    seen = (document or {}).get("files")
+    return {
+        name: mark
+        for name, mark in (seen.items() if isinstance(seen, dict) else ())
+        if isinstance(mark, list) and len(mark) == _MARK and isinstance(mark[-1], str)
+    }

@@ -1,6 +1,7 @@
 """What the store remembers of an action, and how that is written."""
 
 import errno
+import re
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
@@ -13,6 +14,8 @@ from autopipe.pipeline.stage import Kind
 
 _FORMAT: Final = 1
 """Of a record that does not say. Say `format` in it as soon as there is another."""
+
+_SHA256: Final = re.compile(r"[0-9a-f]{64}")
 
 
 class NewerError(StoreError):
@@ -72,6 +75,17 @@ def read(path: Path, key: str) -> Entry | None:
         known = Entry(action, Kind(kind), name, tuple(File(**file) for file in listed), used)
     except (LookupError, TypeError, ValueError):  # whole, but nothing that we wrote
         known = None
-    if known is None or digest(known.action) != key:
+    if known is None or not _ours(known) or digest(known.action) != key:
         raise StoreError(f"{path}: damaged")
     return known
+
+
+def _ours(known: Entry) -> bool:
+    """Return whether a stage may have left this; its digest is a name in a folder of the store."""
+    return (
+        isinstance(known.action, dict)
+        and isinstance(known.action.get("stage"), str)
+        and isinstance(known.digest, str)
+        and _SHA256.fullmatch(known.digest) is not None
+        and all(type(file.size) is int for file in known.manifest)
+    )

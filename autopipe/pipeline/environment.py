@@ -33,6 +33,8 @@ _STACK: Final = ("apache-tvm", "apache-tvm-ffi")
 Stack = Mapping[str, str]
 """What TVM says: `llvm` version, the host's `mcpu` and `mtriple`, and what it `lacks`."""
 
+_ASKED: Final = ("llvm", "mcpu", "mtriple", "lacks")
+
 
 class Environment(Protocol):
     """Where facts come from."""
@@ -244,9 +246,10 @@ def _installation() -> str:
 def _recall(store: Store) -> Stack | None:
     with files.guard(store.root):
         try:
-            return unseal(files.read(_memo(store)))
+            found = unseal(files.read(_memo(store))) or {}
         except FileNotFoundError:
             return None
+    return found if all(isinstance(found.get(name), str) for name in _ASKED) else None
 
 
 def _remember(store: Store, stack: Stack) -> None:

@@ -37,10 +37,10 @@ def private_directory(path: Path) -> None:
         raise StoreError(f"{path}: not a directory")
 
 
-def read(path: Path) -> bytes:
-    """Read a regular file that is not a symbolic link."""
+def read(path: Path, largest: int = -1) -> bytes:
+    """Read a regular file that is not a symbolic link, so many bytes of it at most."""
     with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as file:
-        return file.read()
+        return file.read(largest)
 
 
 def sha256(path: Path) -> str:

@@ -167,7 +167,7 @@ class Zygote:
                 return
             *lines, rest = (rest + data).split(b"\n")
             for line in lines:
-                with suppress(ValueError):  # torn by the death of who wrote it
+                with suppress(ValueError, RecursionError):  # torn by the death of who wrote it
                     yield json.loads(line)
 
     def _gone(self) -> bool:

@@ -97,13 +97,11 @@ def _place(found: Found) -> tuple[object, ...]:
 def _opened(text: str) -> object:
     """Return the JSON value that a text is, if it can be written as that again."""
     try:
-        value = json.loads(text)
-        return value if isinstance(value, dict) and _closed(value) == text else text
-    except (ValueError, RecursionError):
+        value = foreign.parse_object(text)
+        return value if _closed(value) == text else text
+    except foreign.MalformedError:
         return text
 
 
 def _closed(value: object) -> str:
-    if isinstance(value, str):
-        return value
     return json.dumps(value, sort_keys=True, separators=(",", ":"))

@@ -1,6 +1,5 @@
 """Deletes records that nobody needs any more."""
 
-import json
 import sqlite3
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,6 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
+from autopipe import foreign
 from autopipe.records.connection import guard
 from autopipe.records.record import Platform
 from autopipe.records.store import Found, Store
@@ -76,12 +76,10 @@ def _rank(found: Found) -> tuple[object, ...]:
 
 def _other(platform: Platform, versions: Mapping[str, str]) -> bool:
     try:
-        known = json.loads(platform.versions)
-    except ValueError:
+        known = foreign.parse_object(platform.versions)
+    except foreign.MalformedError:
         return True
-    return not isinstance(known, dict) or any(
-        known.get(name, version) != version for name, version in versions.items()
-    )
+    return any(known.get(name, version) != version for name, version in versions.items())
 
 
 def _time(measured: str) -> datetime:

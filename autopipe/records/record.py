@@ -7,6 +7,8 @@ from dataclasses import asdict, dataclass, replace
 from statistics import median
 from typing import Final, Self
 
+from autopipe import foreign
+
 SLOWEST: Final = 1e4
 """Seconds of one call beyond which a time is no measurement but a stub."""
 
@@ -40,7 +42,7 @@ class Platform:
         """Return seconds below which so many operations can not have been done."""
         target = _fields(self.target)
         cores = target.get("num_cores")
-        peak = _PEAK * max(1, cores if isinstance(cores, int) else 1)
+        peak = _PEAK * max(1, cores if type(cores) is int else 1)
         return max(FASTEST, flops / (_GPU_PEAK if target.get("kind") == "cuda" else peak))
 
 
@@ -91,7 +93,6 @@ class Record:
 
 def _fields(text: str) -> dict[str, object]:
     try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):
+        return foreign.parse_object(text)
+    except foreign.MalformedError:
         return {}
-    return found if isinstance(found, dict) else {}

@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import re
 import secrets
 import signal
 from collections.abc import Iterator
@@ -15,6 +16,8 @@ from typing import Final
 
 from autopipe.pipeline import files
 from autopipe.pipeline.attempt import SESSION, read_note
+
+_NAME: Final = re.compile(r"[0-9a-zA-Z-]{1,64}")
 
 _SIZE: Final = 256
 """Bytes of the journal. It is written over in place: a sector of a disk changes whole."""
@@ -44,11 +47,11 @@ class Session:
         """Continue the session whose journal is in the folder, or begin one."""
         known = read_note(folder)
         name, spent = known.get("session"), known.get("seconds")
-        if not (isinstance(spent, int | float) and math.isfinite(spent) and spent > 0):
+        if type(spent) not in {int, float} or not 0 < spent < math.inf:
             spent = 0.0
         session = cls(
             folder / SESSION,
-            name if isinstance(name, str) else secrets.token_hex(8),
+            name if isinstance(name, str) and _NAME.fullmatch(name) else secrets.token_hex(8),
             float(spent),
             monotonic(),
             budget,

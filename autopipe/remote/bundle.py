@@ -16,6 +16,8 @@ from autopipe.pipeline.content import File, Manifest
 from autopipe.remote.courier import DamagedError
 
 _CHUNK: Final = 2**20
+_DEEPEST: Final = 16
+"""Folders in each other."""
 _LONGEST: Final = 255
 """Bytes of a name in a folder."""
 
@@ -79,7 +81,7 @@ def _below(name: str) -> bool:
         parts = name.encode().split(b"/")
     except UnicodeEncodeError:
         return False
-    return all(
+    return len(parts) <= _DEEPEST and all(
         part not in {b"", b".", b".."} and b"\0" not in part and len(part) <= _LONGEST
         for part in parts
     )

@@ -12,6 +12,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, Self
 
+from autopipe import foreign
+from autopipe.config.problem import shown
 from autopipe.errors import StoreError
 
 SERVER: str = "autopipe.remote.server"
@@ -23,6 +25,10 @@ _GRACE: Final = 5.0
 """Seconds in which a process that has ended, or was killed, is gone."""
 _RATE: Final = 2**20
 """Bytes a second that a file has to come at."""
+_WEEK: Final = 604_800.0
+"""Seconds that nothing is waited for longer, whatever size it says it has."""
+_LONGEST: Final = 2**24
+"""Bytes of an answer: a listing of 170000 names."""
 
 
 class RemoteError(StoreError):
@@ -59,7 +65,6 @@ class Courier:
         self._timeout = timeout
         self._left = total
         self._process: subprocess.Popen[bytes] | None = None
-        self._rest = b""
 
     def get(self, name: str, file: Path, limit: int, *, size: int = 0) -> None:
         """Copy a file to here, `limit` bytes at most; it has the time of one of `size` bytes."""
@@ -72,11 +77,14 @@ class Courier:
     def size(self, name: str) -> int | None:
         """Return how many bytes a file has; None if the remote can not say."""
         found = self._ask("size", name=name)
-        return found if isinstance(found, int) else None
+        return found if type(found) is int and found >= 0 else None
 
     def list(self, folder: str) -> dict[str, float | None]:
         """Return the names in a folder, and when each was written, in seconds since 1970."""
-        return dict(self._ask("list", name=folder))
+        found = self._ask("list", name=folder)
+        if not isinstance(found, dict):
+            raise DamagedError("its listing is none")
+        return {name: _time(value) for name, value in found.items()}
 
     def remove(self, name: str) -> None:
         """Delete a file; one that is not there is deleted."""
@@ -85,7 +93,7 @@ class Courier:
 
     def close(self) -> None:
         """End the process, whatever it does."""
-        process, self._process, self._rest = self._process, None, b""
+        process, self._process = self._process, None
         if process is None:
             return
         with suppress(ProcessLookupError):
@@ -110,7 +118,7 @@ class Courier:
             raise RemoteError("it has had all the time that a run gives it, cache.time")
         start = time.monotonic()
         try:
-            patience = min(self._timeout + size / _RATE, self._left)
+            patience = min(self._timeout + size / _RATE, self._left, _WEEK)
             return self._told({"do": do, **request}, patience)
         finally:
             self._left -= time.monotonic() - start
@@ -136,9 +144,10 @@ class Courier:
         except BaseException:
             self.close()  # an answer that comes later would be taken for another's
             raise
-        if "error" in answer:
-            raise _ERRORS[answer["error"]](answer["message"])
-        return answer["ok"]
+        if "ok" in answer:
+            return answer["ok"]
+        kind = _ERRORS.get(str(answer.get("error")), RemoteError)
+        raise kind(shown(answer.get("message"), 500))
 
     def _exchange(self, request: dict[str, object], patience: float) -> dict[str, Any]:
         process = self._process
@@ -151,17 +160,26 @@ class Courier:
         with suppress(BrokenPipeError):  # its end is noticed below
             process.stdin.write(json.dumps(request).encode() + b"\n")
             process.stdin.flush()
-        while b"\n" not in self._rest:
+        answer = bytearray()
+        while not answer.endswith(b"\n"):
             left = deadline - time.monotonic()
             if left <= 0 or not poll.poll(left * 1000):
                 raise RemoteError(f"it gave no answer within {patience:.3g} s")
             data = os.read(process.stdout.fileno(), 1 << 16)
             if not data:
                 raise RemoteError(f"the process that asks it {_end(process)}")
-            self._rest += data
-        line, self._rest = self._rest.split(b"\n", 1)
-        answer: dict[str, Any] = json.loads(line)
-        return answer
+            answer += data
+            if len(answer) > _LONGEST:
+                raise DamagedError("it has more to list than a remote of ours")
+        try:
+            return foreign.parse_object(bytes(answer))
+        except foreign.MalformedError as error:
+            raise RemoteError(f"the process that asks it said something else: {error}") from None
+
+
+def _time(value: object) -> float | None:
+    """Return when a file was written, if that is a time."""
+    return float(value) if type(value) in {int, float} else None  # type: ignore[arg-type]
 
 
 def _end(process: subprocess.Popen[bytes]) -> str:

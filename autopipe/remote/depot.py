@@ -11,6 +11,7 @@ what does not have it is damaged.
 
 import re
 import secrets
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -85,6 +86,13 @@ class Depot:
     def fetch(self, found: Entry, out: Path) -> None:
         """Bring the artifact of an entry into an empty folder, every byte of it checked."""
         name = f"objects/{found.digest}"
+        with files.guard(self.tmp):
+            free = shutil.disk_usage(self.tmp).free
+        if found.size > free:
+            raise DamagedError(
+                f"object {found.digest[:16]} is said to have {found.size >> 20} MiB, where"
+                f" {free >> 20} MiB are free"
+            )
         with self._file() as file:
             try:
                 self.courier.get(name, file, found.size, size=found.size)
@@ -119,13 +127,24 @@ class Depot:
         """Delete an object."""
         self.courier.remove(f"objects/{digest}")
 
-    def read(self, name: str, *, large: bool = False) -> bytes:
-        """Return the bytes of a document, or of a file that may be `large`."""
-        limit, size = (_LARGE, self.courier.size(name) or _LARGE) if large else (_SMALL, 0)
+    def read(self, name: str) -> bytes:
+        """Return the bytes of a document."""
         with self._file() as file:
-            self.courier.get(name, file, limit, size=min(limit, size))
+            self.courier.get(name, file, _SMALL)
             with files.guard(file):
-                return files.read(file)
+                return files.read(file, _SMALL)
+
+    @contextmanager
+    def pushed(self, digest: str) -> Iterator[Path]:
+        """Give the tuning records of that name as a file. Raises DamagedError for any others."""
+        name = f"records/{digest}"
+        with self._file() as file:
+            size = self.courier.size(name) or _LARGE
+            self.courier.get(name, file, _LARGE, size=min(_LARGE, size))
+            with files.guard(file):
+                if not file.is_file() or files.sha256(file) != digest:
+                    raise DamagedError("damaged")
+            yield file
 
     def write(self, name: str, data: bytes) -> None:
         """Write a file."""

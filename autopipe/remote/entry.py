@@ -18,9 +18,14 @@ HEX: Final = r"^[0-9a-f]{64}$"
 Hex = Annotated[str, StringConstraints(pattern=HEX)]
 
 
+_LARGEST: Final = 2**38
+"""Bytes of an artifact: more than any machine that builds has room for."""
+_FILES: Final = 20_000
+
+
 class _File(Frozen, frozen=True):
-    name: str
-    size: Annotated[int, Field(strict=True, ge=0)]
+    name: Annotated[str, Field(max_length=1000)]
+    size: Annotated[int, Field(strict=True, ge=0, le=_LARGEST)]
     sha256: Hex
 
 
@@ -28,7 +33,7 @@ class _Action(Frozen, frozen=True):
     action: dict[str, Any]
     kind: Kind
     digest: Hex
-    files: tuple[_File, ...]
+    files: Annotated[tuple[_File, ...], Field(max_length=_FILES)]
 
 
 def read(key: str, data: bytes) -> Entry:
@@ -42,4 +47,6 @@ def read(key: str, data: bytes) -> Entry:
         raise DamagedError(f"action {key[:16]} is another's")
     if tree_digest(manifest) != found.digest or not bundle.possible(manifest):
         raise DamagedError(f"action {key[:16]} names files that can not be")
+    if sum(file.size for file in manifest) > _LARGEST:
+        raise DamagedError(f"action {key[:16]} names more bytes than there can be")
     return Entry(found.action, found.kind, found.digest, manifest, 0)

@@ -13,9 +13,11 @@ import resource
 import secrets
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import datetime
 from functools import cached_property
+from pathlib import Path
 from typing import Any, Final
 
 from autopipe.pipeline.lifeline import die_with_parent
@@ -26,6 +28,8 @@ _EXTRAS: Final = {"s3": "s3", "s3a": "s3", "gs": "gs", "gcs": "gs", "http": "htt
 _NO_FOLDERS: Final = {"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "http", "https"}
 """Where a name with slashes needs nothing to lie in; to make a folder there is to make a bucket."""
 _SECRET: Final = re.compile(r"SECRET|TOKEN|PASSW|CREDENTIAL|_KEY", re.IGNORECASE)
+_ANSWER: Final = 192 << 20
+"""Bytes of memory that a listing may take."""
 _MODIFIED: Final = ("LastModified", "mtime", "updated", "last_modified", "modified", "created")
 
 Request = Mapping[str, Any]
@@ -79,17 +83,19 @@ class Server:
     def size(self, request: Request) -> int | None:
         """Return how many bytes a file of the remote has."""
         self._fs.invalidate_cache()
-        found: int | None = self._fs.info(self._path(request)).get("size")
+        with _modest():
+            found: int | None = self._fs.info(self._path(request)).get("size")
         return found
 
     def list(self, request: Request) -> dict[str, float | None]:
         """Return the names in a folder, and when each was written, in seconds since 1970."""
         self._fs.invalidate_cache()
-        try:
-            found = self._fs.ls(self._path(request), detail=True)
-        except FileNotFoundError:
-            return {}
-        return {each["name"].rstrip("/").rpartition("/")[2]: _modified(each) for each in found}
+        with _modest():
+            try:
+                found = self._fs.ls(self._path(request), detail=True)
+            except FileNotFoundError:
+                return {}
+            return {each["name"].rstrip("/").rpartition("/")[2]: _modified(each) for each in found}
 
     def remove(self, request: Request) -> None:
         """Delete a file of the remote."""
@@ -98,6 +104,21 @@ class Server:
     def _path(self, request: Request) -> str:
         root = self._opened[1].rstrip("/")
         return f"{root}/{request['name']}".rstrip("/")
+
+
+@contextmanager
+def _modest() -> Iterator[None]:
+    """Let an answer take so much memory and no more, however long the remote goes on."""
+    before = resource.getrlimit(resource.RLIMIT_DATA)
+    status = Path("/proc/self/status").read_text(encoding="ascii", errors="replace")
+    taken = re.search(r"^VmData:\s+(\d+) kB$", status, re.MULTILINE)
+    limit = (int(taken[1]) * 1024 if taken else 0) + _ANSWER
+    allowed = [each for each in (limit, *before) if each >= 0]
+    resource.setrlimit(resource.RLIMIT_DATA, (min(allowed), before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, before)
 
 
 def _modified(info: Mapping[str, Any]) -> float | None:
@@ -128,6 +149,8 @@ def _failure(error: Exception) -> dict[str, str]:
         word = "denied"
     elif isinstance(error, OSError) and error.errno == errno.EFBIG:
         word, error = "damaged", OSError("larger than it says")
+    elif isinstance(error, MemoryError):
+        word, error = "damaged", OSError("it says more than any remote of ours")
     said = " ".join(str(error).split()) or type(error).__name__
     for name, value in os.environ.items():
         if len(value) > 5 and _SECRET.search(name):  # noqa: PLR2004 -- shorter is a word

@@ -1,6 +1,6 @@
 """A run's use of its remote: what it does not have, or does not give, is a miss and never more."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -13,20 +13,27 @@ from autopipe.pipeline.stage import Artifact, Kind
 from autopipe.pipeline.store import Store
 from autopipe.remote.courier import AbsentError, Courier, DamagedError, DeniedError
 from autopipe.remote.depot import Depot
-from autopipe.remote.transfer import bring
+from autopipe.remote.transfer import UNSEEN, Inspect, bring
 
 
 @contextmanager
 def sharing(
-    cache: Cache, base: Path, store: Store, emit: Callable[[Event], None]
+    cache: Cache,
+    base: Path,
+    store: Store,
+    emit: Callable[[Event], None],
+    inspect: Mapping[str, Inspect] = UNSEEN,
 ) -> Iterator["Shared | None"]:
-    """Share a store as section `cache` says; a folder is relative to `base`."""
+    """Share a store as section `cache` says; a folder is relative to `base`.
+
+    `inspect` looks at what a stage of that name is said to have left.
+    """
     if cache.remote is None or cache.mode == "off":
         yield None
         return
     url = located(cache.remote, base)
     with Courier(url, store.tmp, timeout=cache.timeout, total=cache.time) as courier:
-        yield Shared(courier, store, emit, write=cache.mode == "readwrite")
+        yield Shared(courier, store, emit, inspect, write=cache.mode == "readwrite")
 
 
 class Shared:
@@ -37,12 +44,19 @@ class Shared:
     """
 
     def __init__(
-        self, courier: Courier, store: Store, emit: Callable[[Event], None], *, write: bool
+        self,
+        courier: Courier,
+        store: Store,
+        emit: Callable[[Event], None],
+        inspect: Mapping[str, Inspect],
+        *,
+        write: bool,
     ) -> None:
         self._courier = courier
         self._depot = Depot(courier, store.tmp)
         self._store = store
         self._emit = emit
+        self._inspect = inspect
         self._write = write
         self._read = True
         self._checked = self._warned = False
@@ -52,7 +66,7 @@ class Shared:
         if not self._read:
             return None
         try:
-            return self._fetch(digest(document), kind)
+            return self._fetch(document, kind)
         except AbsentError:
             return None
         except DamagedError as error:
@@ -80,12 +94,13 @@ class Shared:
         except StoreError as error:
             self._leave(error)
 
-    def _fetch(self, key: str, kind: Kind) -> Artifact | None:
+    def _fetch(self, document: Document, kind: Kind) -> Artifact | None:
         self._check()
+        key = digest(document)
         entry = self._depot.entry(key)
         if entry.kind is not kind:
             raise DamagedError(f"action {key[:16]} is damaged: it made a {entry.kind}")
-        return bring(self._store, self._depot, entry, key)
+        return bring(self._store, self._depot, entry, key, self._inspect)
 
     def _check(self) -> None:
         if not self._checked:

@@ -1,8 +1,13 @@
 """Everything of a store to a remote, and the other way. All of it raises StoreError."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Final
 
+from autopipe.config.problem import shown
+from autopipe.errors import PackageError
 from autopipe.pipeline import files
 from autopipe.pipeline.canonical import Document
 from autopipe.pipeline.entry import Entry
@@ -13,6 +18,12 @@ from autopipe.remote.courier import AbsentError, DamagedError
 from autopipe.remote.depot import Depot
 
 Warn = Callable[[str], None]
+
+Inspect = Callable[[Path], None]
+"""Raises ValueError, or OSError, for the folder of an artifact that a stage does not leave so."""
+
+UNSEEN: Final[Mapping[str, Inspect]] = MappingProxyType({})
+"""Looks at nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +54,17 @@ def push(store: Store, depot: Depot, private: Collection[str], warn: Warn) -> Mo
     return Moved(len(sizes), sum(sizes), known)
 
 
-def pull(store: Store, depot: Depot, private: Collection[str], warn: Warn) -> Moved:
-    """Bring all sound entries of a remote, but not those of `private` stages."""
+def pull(
+    store: Store,
+    depot: Depot,
+    private: Collection[str],
+    warn: Warn,
+    inspect: Mapping[str, Inspect] = UNSEEN,
+) -> Moved:
+    """Bring all sound entries of a remote, but not those of `private` stages.
+
+    `inspect` looks at what a stage of that name is said to have left.
+    """
     depot.check(make=False)
     sizes, known = [], 0
     for key in depot.actions():
@@ -54,7 +74,7 @@ def pull(store: Store, depot: Depot, private: Collection[str], warn: Warn) -> Mo
         try:
             entry = depot.entry(key)
             if entry.action["stage"] not in private:
-                bring(store, depot, entry, key)
+                bring(store, depot, entry, key, inspect)
                 sizes.append(entry.size)
         except AbsentError:  # swept since it was listed
             continue
@@ -63,13 +83,30 @@ def pull(store: Store, depot: Depot, private: Collection[str], warn: Warn) -> Mo
     return Moved(len(sizes), sum(sizes), known)
 
 
-def bring(store: Store, depot: Depot, entry: Entry, key: str) -> Artifact:
+def bring(
+    store: Store, depot: Depot, entry: Entry, key: str, inspect: Mapping[str, Inspect]
+) -> Artifact:
     """Bring one entry into the store, and return its artifact."""
     action: Document = entry.action
     out = store.out()
     try:
         depot.fetch(entry, out)
+        _look(out, entry, inspect)
         return store.commit(key, action, entry.kind, out)
     finally:
         with files.guard(out):
             files.remove(out)
+
+
+def _look(out: Path, entry: Entry, inspect: Mapping[str, Inspect]) -> None:
+    """Raise DamagedError for what its stage does not leave: later ones rest on its shape."""
+    look = inspect.get(entry.action["stage"])
+    try:
+        if look is not None:
+            look(out)
+    except (OSError, ValueError, PackageError) as error:
+        what = error.strerror if isinstance(error, OSError) else error
+        stage = shown(entry.action["stage"])
+        raise DamagedError(
+            f"object {entry.digest[:16]} is not what stage {stage} makes: {shown(what, 200)}"
+        ) from None

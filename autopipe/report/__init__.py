@@ -8,12 +8,12 @@ from typing import TextIO
 
 from autopipe.pipeline.events import Event
 from autopipe.report.console import Console
-from autopipe.report.escape import escape, escape_lines
+from autopipe.report.escape import escape, escape_lines, line_of
 from autopipe.report.json_lines import JsonLines
 from autopipe.report.output import Output
 from autopipe.report.plain import Plain, Quiet
 
-__all__ = ["Reporter", "escape", "escape_lines", "make"]
+__all__ = ["Reporter", "escape", "escape_lines", "line_of", "make"]
 
 Reporter = Callable[[Event], None]
 """Is told of every event of a run, in order."""

@@ -5,6 +5,7 @@ from typing import Any, Final, Literal
 
 from pydantic import ValidationError
 
+from autopipe import foreign
 from autopipe.benchmarking.baseline import Baseline
 from autopipe.benchmarking.checked import Checked
 from autopipe.benchmarking.gate import Measurement
@@ -121,13 +122,16 @@ class RunReport(Frozen, frozen=True):
 def load(path: Path) -> RunReport:
     """Read the report of a run. Raises ConfigError."""
     try:
-        with path.open("rb") as file:
-            data = file.read(_LARGEST + 1)
+        data = foreign.read(path, _LARGEST)
     except OSError as error:
         hint = "`autopipe run FILE --report PATH.json` writes it"
         raise ConfigError(f"{shown(path, 4096)}: {error.strerror}; {hint}") from error
     try:
+        foreign.parse(data)
         return RunReport.model_validate_json(data)
+    except foreign.MalformedError as error:
+        message = f"{shown(path, 4096)}: not the report of a run: Invalid JSON: {error}"
+        raise ConfigError(message) from None
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         what = f"{dotted(first['loc'])}: {first['msg']}".removeprefix(": ")

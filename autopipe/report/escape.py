@@ -1,6 +1,11 @@
-"""Text from model files and YAML, made safe for a terminal."""
+"""Text from model files and YAML, made safe for a terminal, and for a log that a CI reads."""
+
+import re
 
 LIMIT = 200
+
+_COMMAND = re.compile(r"^(\s*):(?=:)|#(?=#\[)")
+"""What GitHub takes for a command: `::` where a line begins, and `##[` anywhere in it."""
 
 
 def escape(text: str, limit: int = LIMIT) -> str:
@@ -21,7 +26,16 @@ def escape(text: str, limit: int = LIMIT) -> str:
 
 def escape_lines(text: str, limit: int = LIMIT) -> str:
     """Escape each line of a message of several lines."""
-    return "\n".join(escape(line, limit) for line in text.split("\n"))
+    return "\n".join(line_of(line, limit) for line in text.split("\n"))
+
+
+def line_of(text: str, limit: int) -> str:
+    """Return `text` as a line of output: escaped, and nothing that a CI obeys."""
+    return _COMMAND.sub(_spelled, escape(text, limit))
+
+
+def _spelled(found: re.Match[str]) -> str:
+    return r"\x23" if found[0] == "#" else rf"{found[1]}\x3a"
 
 
 def _printable(text: str) -> str:

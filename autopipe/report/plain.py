@@ -3,10 +3,11 @@
 import time
 
 from autopipe.pipeline.events import Event, Measured, RunFinished, TuningProgress, Warn
-from autopipe.report.escape import escape
+from autopipe.report.escape import escape, line_of
 from autopipe.report.output import Output
 from autopipe.report.wording import PATH_LIMIT, wording
 
+_LONGEST = 4 * PATH_LIMIT
 INTERVAL = 10.0
 """Seconds between two lines about the same tuning: a log is read afterwards."""
 
@@ -27,7 +28,7 @@ class Plain:
             if now < self._next:
                 return
             self._next = now + INTERVAL
-        self._out.write(wording(event) + "\n")
+        self._out.write(line_of(wording(event), _LONGEST) + "\n")
 
 
 class Quiet(Plain):
@@ -40,6 +41,6 @@ class Quiet(Plain):
     def __call__(self, event: Event, /) -> None:
         """Write the warning, or the path."""
         if isinstance(event, Warn):
-            self._err.write(wording(event) + "\n")
+            self._err.write(line_of(wording(event), _LONGEST) + "\n")
         elif isinstance(event, RunFinished) and event.package is not None:
             self._out.write(escape(event.package, PATH_LIMIT) + "\n")

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
+from autopipe import foreign
 from autopipe.records.catalog import Entry
 from autopipe.records.record import Platform, Record
 from autopipe.report.escape import escape
@@ -63,7 +64,7 @@ def whole(entry: Entry, width: int = WIDTH) -> Iterator[str]:
 def schedule(text: str) -> Iterator[str]:
     """Yield how a schedule is made: a template and its knobs, or the steps of a trace."""
     try:
-        document = json.loads(text)
+        document = foreign.parse(text)
         lines = list(_knobs(document) if isinstance(document, dict) else _trace(document))
     except (ValueError, LookupError, TypeError):
         lines = [text]
@@ -167,7 +168,7 @@ def _record(record: Record, here: bool) -> dict[str, object]:  # noqa: FBT001 --
 
 def _opened(text: str) -> dict[str, object]:
     try:
-        value = json.loads(text)
-    except ValueError:
+        value = foreign.parse(text)
+    except foreign.MalformedError:
         value = text
     return value if isinstance(value, dict) else {"text": value}

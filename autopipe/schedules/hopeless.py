@@ -9,14 +9,16 @@ import hashlib
 import json
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from importlib.metadata import version
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, Final
 
 import tvm_ffi
 
+from autopipe import foreign
+from autopipe.config.problem import shown
 from autopipe.pipeline import contained, files
 from autopipe.pipeline.stage import Facet
 from autopipe.schedules import templates
@@ -24,6 +26,12 @@ from autopipe.schedules.pieces import Piece
 
 ENOUGH: Final = 2
 """Runs in which a piece of work has to fail."""
+
+_ASIDE: Final = "failed"
+"""Where failures are put, beside this folder."""
+
+_LARGEST: Final = 1 << 16
+_LONG: Final = 500
 
 _LASTS: Final = timedelta(days=30)
 """How long nobody tries it again."""
@@ -70,11 +78,16 @@ class Hopeless:
         if not self:
             return None
         try:
-            found = Former(**json.loads(files.read(self.folder / self._name(piece))))
+            content = foreign.parse_object(files.read(self.folder / self._name(piece), _LARGEST))
+            found = Former(**content)
             _ = found.final
-        except (OSError, ValueError, TypeError, RecursionError):  # damaged: it is tried again
+        except (OSError, ValueError, TypeError):  # damaged: it is tried again
             return None
-        return found
+        texts = isinstance(found.how, str) and isinstance(found.folder, str)
+        if not texts or type(found.runs) is not int:
+            return None
+        place = self.folder.with_name(_ASIDE) / PurePath(found.folder).name  # wherever it says
+        return replace(found, how=shown(found.how, _LONG), folder=str(place))
 
     def add(self, piece: Piece, how: str, folder: str) -> int:
         """Remember a failure; return in how many runs there was one, this one included."""

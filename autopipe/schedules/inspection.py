@@ -13,6 +13,7 @@ import tvm_ffi
 from tvm import te
 from tvm.s_tir import Schedule
 
+from autopipe import foreign
 from autopipe.compiler.target import is_gpu
 from autopipe.config.tuning import Measure
 from autopipe.errors import TargetError
@@ -27,6 +28,9 @@ from autopipe.schedules.quarantine import Quarantine, Suspect
 
 _LIMITS: Final = Measure(build_timeout=120.0, memory=16384)
 """A check is part of the build, as far as the child knows that makes it."""
+
+_LARGEST: Final = 1 << 20
+"""Bytes of a verdict."""
 
 _WRONG: Final = f"{check.WrongAnswer.__name__}: "
 _NOT_CHECKED: Final = f"{check.NotChecked.__name__}: "
@@ -44,6 +48,13 @@ class Verdict:
     """Where a wrong schedule is kept."""
     failed: bool = False
     """Whether it is not wrong, but crashed, hung or took too much memory."""
+
+    @property
+    def sound(self) -> bool:
+        """Whether its fields have their types; a file may say anything."""
+        kinds = ((self.right, bool), (self.reason, str), (self.folder, str))
+        fits = all(value is None or isinstance(value, kind) for value, kind in kinds)
+        return fits and isinstance(self.failed, bool)
 
 
 class Judge(Protocol):
@@ -162,10 +173,12 @@ class Inspector:
 
     def _recall(self, name: str) -> Verdict | None:
         try:
-            found = json.loads((self.folder / "verdicts" / name).read_text(encoding="utf-8"))
-            return Verdict(**found)
+            found = Verdict(
+                **foreign.parse_object(files.read(self.folder / "verdicts" / name, _LARGEST))
+            )
         except (OSError, ValueError, TypeError):
             return None
+        return found if found.sound else None
 
     def _remember(self, name: str, verdict: Verdict) -> None:
         folder = self.folder / "verdicts"

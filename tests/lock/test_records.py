@@ -71,9 +71,15 @@ def test_the_lines_are_sorted_by_workload(artifact):
     [
         (lambda text: text[:-20], "demo.records.jsonl:4: edited or cut short"),
         (lambda text: text.replace("\n", "\n<<<<<<< HEAD\n", 1), "demo.records.jsonl:2: a merge"),
-        (lambda text: text.replace("\n", "\n[1]\n", 1), "demo.records.jsonl:2: edited or cut short: not an"),
+        (
+            lambda text: text.replace("\n", "\n[1]\n", 1),
+            "records.jsonl:2: edited or cut short: not an",
+        ),
         (lambda text: text.replace('"version": 1', '"version": 2'), "demo.records.jsonl:1: this"),
-        (lambda text: text.replace('"tuning"', '"tuned"'), "demo.records.jsonl:2: no record of a lock"),
+        (
+            lambda text: text.replace('"tuning"', '"tuned"'),
+            "records.jsonl:2: no record of a lock",
+        ),
         (lambda _: "", "demo.records.jsonl:1: edited or cut short"),
         (lambda text: text.replace("\n", "\r\n"), "demo.records.jsonl:1: it ends as lines do on"),
     ],
