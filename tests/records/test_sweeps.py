@@ -97,7 +97,7 @@ class Scene:
 
 SCENES = {
     "measure": Scene(nothing, measure, (0, 6), 20),
-    "merge": Scene(two, take_over, (1, 23), 20),
+    "merge": Scene(two, take_over, (1, 22), 20),
     "prune": Scene(some, clear, (22, 20), 8),
     "upgrade": Scene(old, open_it, (3, 3), 20),
     "salvage": Scene(damaged, open_it, (22, 22), 20),
