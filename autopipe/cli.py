@@ -14,8 +14,19 @@ import typer
 from autopipe import cli_baseline, cli_cache, cli_records, report
 from autopipe.cli_diff import diff
 from autopipe.cli_migrate import migrate
-from autopipe.cli_options import File, Json, LockTimeout, Set, StoreRoot, warnings
-from autopipe.cli_packages import infer, verify
+from autopipe.cli_options import (
+    File,
+    Identity,
+    Json,
+    LockTimeout,
+    Revoked,
+    Set,
+    SignersFile,
+    StoreRoot,
+    signers_of,
+    warnings,
+)
+from autopipe.cli_packages import infer, sign, verify
 from autopipe.cli_tasks import tasks
 from autopipe.errors import AutopipeError, ConfigError
 from autopipe.interrupt import Interrupted, exit_code, interruptible, resume
@@ -80,11 +91,16 @@ def run(  # noqa: PLR0913 -- one for each option
     reproducible: Reproducible = False,
     reports: Reports = None,
     lock_timeout: LockTimeout = None,
+    signers: SignersFile = None,
+    identity: Identity = None,
+    revoked: Revoked = None,
 ) -> None:
     """Run a pipeline, reusing every result that is still valid."""
     from autopipe import flow
 
     asked = {"locked": locked, "frozen": frozen, "update": update, "off": no_lock}
+
+    trusted = signers_of(signers, identity, revoked)
 
     with ExitStack() as told:
         emit = told.enter_context(report.make(json=as_json, quiet=quiet))
@@ -97,7 +113,7 @@ def run(  # noqa: PLR0913 -- one for each option
         flow.run(
             file, overrides=overrides or (), store=store, output=output,
             until=until, force=force or (), mode=_mode(asked), lock_timeout=lock_timeout,
-            reproducible=reproducible, emit=emit,
+            reproducible=reproducible, signers=trusted, emit=emit,
         )  # fmt: skip
 
 
@@ -166,6 +182,7 @@ def validate(files: Annotated[list[Path], typer.Argument(help="Pipeline files")]
 
 app.command()(tasks)
 app.command()(verify)
+app.command()(sign)
 app.command()(infer)
 app.command()(diff)
 app.command()(migrate)

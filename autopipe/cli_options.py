@@ -8,6 +8,7 @@ import typer
 from autopipe.errors import ConfigError
 from autopipe.pipeline.events import Event, Warn
 from autopipe.pipeline.locks import Patience
+from autopipe.signing.signers import Signers
 from autopipe.terminal import complain
 
 File = Annotated[Path, typer.Argument(help="A pipeline file, such as pipelines/squeezenet.yaml")]
@@ -31,6 +32,16 @@ LockTimeout = Annotated[
     float | None,
     typer.Option(min=0, metavar="SECONDS", help="Wait no longer for what another run is doing"),
 ]
+SignersFile = Annotated[
+    Path | None,
+    typer.Option("--signers", metavar="FILE", help="Whose signatures count (ssh-keygen(1))"),
+]
+Identity = Annotated[
+    str | None, typer.Option(metavar="NAME", help="The only one of the signers who counts")
+]
+Revoked = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Keys of signers that count no more")
+]
 Json = Annotated[bool, typer.Option("--json", help="JSON on stdout, and nothing else")]
 
 
@@ -47,6 +58,15 @@ def remote_of(url: str | None, pipeline: Path | None) -> str:
     if found is None:
         raise ConfigError(f"{pipeline}: cache.remote is null; name a URL or a folder")
     return located(found, pipeline.absolute().parent)
+
+
+def signers_of(file: Path | None, identity: str | None, revoked: Path | None) -> Signers | None:
+    """Return whose signatures count, None for nobody's. Raises ConfigError."""
+    if file is not None:
+        return Signers(file, identity, revoked)
+    if identity is not None or revoked is not None:
+        raise ConfigError("--identity and --revoked say more of --signers, which is not there")
+    return None
 
 
 def patient() -> Patience:

@@ -23,6 +23,7 @@ from autopipe.pipeline.stage import Artifact, Kind
 from autopipe.pipeline.store import Store, default_root, open_store
 from autopipe.publish import publish
 from autopipe.reproducibility import Rebuilding
+from autopipe.signing.signers import Signers
 from autopipe.stages import stages_of
 
 if TYPE_CHECKING:
@@ -58,21 +59,26 @@ def run(  # noqa: PLR0913 -- one for each option of the command
     mode: Mode = Mode.AUTO,
     lock_timeout: float | None = None,
     reproducible: bool = False,
+    signers: Signers | None = None,
     emit: Callable[[Event], None] = lambda _: None,
 ) -> dict[str, Artifact]:
     """Run a pipeline file, publish its package, and return the artifact of each stage by name.
 
     `overrides` are like `tuning.budget.trials=64`; a run with some, or only `until` a stage, does
     not write the lock. `lock_timeout` limits the seconds to wait for a lock of another process.
-    `reproducible` builds all again, to compare. Raises an AutopipeError with its `exit_code`.
+    `reproducible` builds all again, to compare. A lock that is followed has to be signed by one of
+    the `signers`, where there are some. Raises an AutopipeError with its `exit_code`.
     """
-    check_mode(mode, partial=bool(overrides) or until is not None)
+    partial = bool(overrides) or until is not None
+    check_mode(mode, partial=partial, signed=signers is not None)
     start = time.monotonic()
     code, package, lock = 0, None, None
     patience = Patience(waiting(emit), lock_timeout)
     try:
         with (
-            opened(file, overrides, store, until, force, mode, patience, ask=True) as flow,
+            opened(
+                file, overrides, store, until, force, mode, patience, ask=True, signers=signers
+            ) as flow,
             _sharing(flow, file.absolute().parent, emit) as remote,
         ):
             artifacts = _run(flow, force, emit, remote, told=not overrides)
@@ -183,6 +189,7 @@ def opened(  # noqa: PLR0913, PLR0917 -- one for each option that the commands h
     patience: Patience = FOR_EVER,
     *,
     ask: bool = False,
+    signers: Signers | None = None,
 ) -> Iterator[Flow]:
     """Open the store of a pipeline file, with the stages that are asked for as a plan.
 
@@ -194,7 +201,9 @@ def opened(  # noqa: PLR0913, PLR0917 -- one for each option that the commands h
     root = root or default_root()
     with open_store(root, patience) as store, Zygote(tmp=store.tmp) as zygote:
         host = Host(pipeline.target, store, lambda: _examine(zygote, store))
-        locking = begin(file, pipeline, stages, host, store.contents, mode, ask=ask)
+        locking = begin(
+            file, pipeline, stages, host, store.contents, mode, ask=ask, signers=signers
+        )
         steps = build_plan(locking.stages(stages, force), until=until)
         yield Flow(pipeline, steps, store, locking.environment(host), zygote, locking)
 

@@ -17,10 +17,12 @@ from autopipe.lock.records import Tuned
 from autopipe.pipeline.canonical import digest
 from autopipe.pipeline.content import Contents
 from autopipe.pipeline.environment import Environment
+from autopipe.pipeline.files import guard
 from autopipe.pipeline.forecast import NEVER, Outlook
 from autopipe.pipeline.keys import action
 from autopipe.pipeline.stage import Artifact, Kind, Stage
 from autopipe.pipeline.store import Store
+from autopipe.signing.signers import Signers, UnsignedError
 from autopipe.stages.replay import Replay
 from autopipe.stages.retune import Retune
 from autopipe.stages.tune import Tune
@@ -76,6 +78,13 @@ class Locking:
     """What a run would rest on now; None where that is not known or not asked."""
     differs: tuple[str, ...] = field(default=())
     """Why the lock is not current."""
+    checked: Path | None = None
+    """A copy of the records, whose bytes a signature was found to cover; None without signers."""
+
+    @property
+    def records(self) -> Path:
+        """Where the records are read."""
+        return self.checked or files.records_of(self.path)
 
     @property
     def current(self) -> bool:
@@ -119,10 +128,9 @@ class Locking:
                 f"{self.path}: is not there; `autopipe run` without --{self.mode} writes it"
             )
         misfits: list[str] = []
-        records = files.records_of(self.path)
         sound = not any(text.startswith(_RECORDS) for text in self.differs)
         if self.lock.records is not None and sound:
-            tuned = Tuned.parse(files.read_text(records), records)
+            tuned = Tuned.parse(files.read_text(self.records), self.records)
             misfits = tuned.misfits(read_tasks(tasks()))
         told = "\n  ".join([*self.differs, *misfits])
         raise LockError(
@@ -179,17 +187,21 @@ class Locking:
     def _tuned(self, stage: Stage, force: frozenset[str]) -> Stage:
         if not isinstance(stage, Tune) or self.lock is None or self.lock.records is None:
             return stage
-        records = files.records_of(self.path)
         aside = self.outline is not None and all(d.startswith(_ASIDE) for d in self.differs)
         if aside and (self.mode.strict or stage.name not in force):
-            return Replay(records=records)
+            return Replay(records=self.records)
         if self.mode is Mode.UPDATE and all(d.startswith(_KEPT) for d in self.differs):
-            return Retune(**dict(stage), records=records)
+            return Retune(**dict(stage), records=self.records)
         return stage
 
 
-def check_mode(mode: Mode, *, partial: bool) -> None:
-    """Raise ConfigError where a run of a part, or with overrides, is to write the lock."""
+def check_mode(mode: Mode, *, partial: bool, signed: bool = False) -> None:
+    """Raise ConfigError where a run of a part, or with overrides, is to write the lock.
+
+    Likewise where the lock has to be `signed`, and need not be followed.
+    """
+    if signed and not mode.strict:
+        raise ConfigError("--signers is for runs that follow the lock: add --frozen or --locked")
     if partial and mode is Mode.UPDATE:
         raise ConfigError("--update writes the lock of the whole file: leave out --set and --until")
 
@@ -203,25 +215,47 @@ def begin(  # noqa: PLR0913, PLR0917 - all that a lock is about
     mode: Mode,
     *,
     ask: bool,
+    signers: Signers | None = None,
 ) -> Locking:
     """Read the lock of a pipeline file, and see whether it is current.
 
-    Without `ask`, TVM is not asked for what is not known yet. Raises LockError, ConfigError.
+    Without `ask`, TVM is not asked for what is not known yet. A lock that none of the `signers`
+    signed is not looked at. Raises LockError, ConfigError, SetupError.
     """
     path = files.lock_of(file)
     locking = Locking(path, mode)
     if mode is Mode.OFF:
         return locking
     if path.exists() or path.is_symlink():
-        locking = replace(locking, lock=files.read(path))
+        locking = _read(locking, signers, contents.tmp)
     if locking.lock is None and mode.strict:
         return locking
     environment = locking.environment(environment)
     outline = Outline.of(pipeline, stages, environment, contents, ask=ask)
     if locking.lock is None or outline is None:
         return replace(locking, outline=outline)
-    differs = [*outline.differences(locking.lock), *_records(path, locking.lock, contents)]
+    differs = outline.differences(locking.lock)
+    if signers is None:
+        differs += _records(path, locking.lock, contents)
     return replace(locking, outline=outline, differs=tuple(differs))
+
+
+def _read(locking: Locking, signers: Signers | None, tmp: Path) -> Locking:
+    """Read the lock; where it has to be signed, put its records where nobody else changes them."""
+    path = locking.path
+    if signers is None:
+        return replace(locking, lock=files.read(path))
+    try:
+        lock, _ = files.read_signed(path, signers)
+    except UnsignedError as error:
+        raise LockError(str(error)) from None
+    records = files.read_records(path, lock)
+    if records is None:
+        return replace(locking, lock=lock)
+    checked = tmp / files.records_of(path).name
+    with guard(checked):
+        checked.write_bytes(records)
+    return replace(locking, lock=lock, checked=checked)
 
 
 def _found(artifacts: Mapping[str, Artifact]) -> Tuned | None:

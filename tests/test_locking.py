@@ -6,6 +6,7 @@ import sqlite3
 import subprocess
 import sys
 from contextlib import closing
+from io import BytesIO
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,11 @@ from autopipe.lock import text
 from autopipe.locking import Mode
 from autopipe.pipeline.environment import version
 from autopipe.pipeline.events import Event, StageCached, StageFinished, Warn
+from autopipe.signing.sign import sign
+from autopipe.signing.signature import Kind
+from autopipe.signing.signers import Signers
+from tests.signing import keys
+from tests.signing.keys import NEEDED
 
 ROOT = Path(__file__).parents[1]
 
@@ -140,6 +146,34 @@ def test_a_frozen_run_in_a_fresh_clone_makes_the_same_bytes_and_asks_no_network(
 
 
 @pytest.mark.fault("C4", "C6", "G3")
+@NEEDED
+@pytest.mark.fault("N10", "N11")
+@pytest.mark.parametrize("mode", [Mode.FROZEN, Mode.LOCKED])
+def test_a_signed_lock_builds_what_was_signed_though_its_records_are_exchanged(
+    locked, warm, tmp_path, monkeypatch, mode
+):
+    """The store knows all but what is replayed from the lock."""
+    for key in (warm / "store" / "actions").glob("*.json"):
+        if '"stage":"tune"' in key.read_text().replace(" ", ""):
+            key.unlink()
+    key = keys.key(tmp_path, "alice")
+    path = warm / "mlp.lock"
+    sign(BytesIO(path.read_bytes()), path, Kind.LOCK, key)
+    signers = Signers(keys.signers(tmp_path, f"alice {keys.public(key)}"))
+    begin = flow.begin
+
+    def exchange(*arguments, **options):
+        locking = begin(*arguments, **options)
+        edit(warm, '"trials": ', '"trials": 9', name="mlp.records.jsonl")
+        return locking
+
+    monkeypatch.setattr(flow, "begin", exchange)
+    told = run(warm, mode, signers=signers)
+    assert "tune" in finished(told)
+    assert (warm / "dist/mlp.tar").read_bytes() == (locked / "dist/mlp.tar").read_bytes()
+    assert "records.jsonl: not the records that mlp.lock" in refused(warm, mode, signers=signers)[0]
+
+
 def test_a_frozen_run_over_a_damaged_store_builds_what_is_damaged_again(locked, clone):
     run(clone, Mode.FROZEN)
     before = checked_in(clone)

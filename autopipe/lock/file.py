@@ -1,5 +1,7 @@
 """Lock files on the disk."""
 
+import hashlib
+from io import BytesIO
 from pathlib import Path
 from typing import Final
 
@@ -8,6 +10,8 @@ from autopipe.errors import LockError
 from autopipe.lock import text
 from autopipe.lock.lock import Lock
 from autopipe.pipeline import files
+from autopipe.signing.signature import Kind
+from autopipe.signing.signers import Signer, Signers
 
 _LARGEST: Final = 64 << 20
 
@@ -27,6 +31,32 @@ def read(path: Path) -> Lock:
     return text.parse(read_text(path), path)
 
 
+def read_signed(path: Path, signers: Signers) -> tuple[Lock, Signer]:
+    """Read a lock once; what is parsed is what was found to be signed, and by whom.
+
+    Raises UnsignedError, before anything of it is looked at; LockError, ConfigError, SetupError.
+    """
+    data = _bytes(path)
+    with signers.checked(BytesIO(data), path, Kind.LOCK) as (_, signer):
+        return text.parse(_decoded(data, path), path), signer
+
+
+def read_records(path: Path, lock: Lock) -> bytes | None:
+    """Read the records beside a lock, which have to be those that it names; None if it names none.
+
+    Raises LockError.
+    """
+    if lock.records is None:
+        return None
+    records = records_of(path)
+    data = _bytes(records)
+    found = hashlib.sha256(data).hexdigest()
+    if found != lock.records:
+        told = f"locked {lock.records[:12]}, now {found[:12]}"
+        raise LockError(f"{records}: not the records that {path.name} names: {told}")
+    return data
+
+
 def write(path: Path, lock: str, records: str | None) -> None:
     """Write a lock and its records, each whole or not at all; the lock names its records' digest.
 
@@ -43,10 +73,17 @@ def write(path: Path, lock: str, records: str | None) -> None:
 
 def read_text(path: Path) -> str:
     """Read a text that is kept beside a pipeline. Raises LockError."""
+    return _decoded(_bytes(path), path)
+
+
+def _bytes(path: Path) -> bytes:
     try:
-        data = foreign.read(path, _LARGEST)
+        return foreign.read(path, _LARGEST)
     except OSError as error:
         raise LockError(f"{path}: {error.strerror}; `autopipe run` writes it") from error
+
+
+def _decoded(data: bytes, path: Path) -> str:
     try:
         return data.decode()
     except UnicodeDecodeError as error:

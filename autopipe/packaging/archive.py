@@ -10,7 +10,7 @@ import os
 import shutil
 import tarfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -42,21 +42,29 @@ def write(archive: Path, files: Mapping[str, Path]) -> None:
         out.write(_END)
 
 
-@contextmanager
-def opened(
-    archive: Path, names: Sequence[str], optional: Sequence[str] = ()
-) -> Iterator[tuple[BinaryIO, dict[str, Member]]]:
-    """Open an archive that has exactly these files, and optional ones; yield it and where they lie.
-
-    Raises PackageError for anything that `write` would not have written.
-    """
+def source(archive: Path) -> BinaryIO:
+    """Open the file of an archive, whatever is in it. Raises PackageError."""
     if archive.exists() and not archive.is_file():  # opening a pipe would wait for ever
         raise PackageError(f"{archive}: not a regular file")
     try:
-        file = archive.open("rb")
+        return archive.open("rb")
     except OSError as error:
         raise PackageError(f"{archive}: {error.strerror}") from error
-    with file:
+
+
+@contextmanager
+def opened(
+    archive: Path,
+    names: Sequence[str],
+    optional: Sequence[str] = (),
+    copy: BinaryIO | None = None,
+) -> Iterator[tuple[BinaryIO, dict[str, Member]]]:
+    """Open an archive that has exactly these files, and optional ones; yield it and where they lie.
+
+    With a `copy`, that is read, and `archive` is only its name. Raises PackageError for anything
+    that `write` would not have written.
+    """
+    with source(archive) if copy is None else nullcontext(copy) as file:
         try:
             yield file, _members(file, names, optional)
         except PackageError as error:

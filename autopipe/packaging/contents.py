@@ -13,6 +13,8 @@ from autopipe.packaging import archive, components, provenance
 from autopipe.packaging.archive import Member
 from autopipe.packaging.manifest import COMPONENTS, LIBRARY, MANIFEST, WEIGHTS
 from autopipe.packaging.provenance import Manifest, Statement
+from autopipe.signing.signature import Kind
+from autopipe.signing.signers import Signer, Signers
 
 _LARGEST: Final = 64 << 20
 """Bytes of a file that is read at once."""
@@ -51,13 +53,33 @@ class Contents:
 
 
 @contextmanager
-def opened(package: Path) -> Iterator[Contents]:
+def signed(
+    package: Path, signers: Signers | None
+) -> Iterator[tuple[BinaryIO | None, Signer | None]]:
+    """Yield a copy of a package, of which only the signature was looked at, and who signed it.
+
+    Where nobody has to sign, it yields nothing. Raises PackageError, UnsignedError, ConfigError,
+    SetupError, StoreError.
+    """
+    if signers is None:
+        yield None, None
+        return
+    with (
+        archive.source(package) as source,
+        signers.checked(source, package, Kind.PACKAGE) as found,
+    ):
+        yield found
+
+
+@contextmanager
+def opened(package: Path, copy: BinaryIO | None = None) -> Iterator[Contents]:
     """Open a package and read its manifest, which lists exactly the files that are there.
 
-    Raises PackageError.
+    With a `copy`, that is read, and `package` is only its name. Raises PackageError.
     """
     optional = (COMPONENTS, *shipped())
-    with archive.opened(package, (LIBRARY, MANIFEST, WEIGHTS), optional) as (file, members):
+    names = (LIBRARY, MANIFEST, WEIGHTS)
+    with archive.opened(package, names, optional, copy) as (file, members):
         manifest = provenance.read(archive.read(file, members[MANIFEST], _LARGEST))
         if manifest.files.keys() != members.keys() - {MANIFEST}:
             listed = shown(", ".join(sorted(manifest.files)) or "no files", _LONG)

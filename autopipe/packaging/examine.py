@@ -1,12 +1,15 @@
 """Looks a package through, byte for byte; nothing of it is loaded, and TVM is not needed."""
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
+from autopipe.packaging import archive
+from autopipe.packaging.archive import Member
 from autopipe.packaging.contents import opened
 from autopipe.packaging.manifest import File, Needs
-from autopipe.pipeline.files import sha256
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,16 +38,17 @@ class Examined:
         ]
 
 
-def examine(package: Path) -> Examined:
+def examine(package: Path, copy: BinaryIO | None = None) -> Examined:
     """Check every digest of a package, and that its manifest and component list agree.
 
-    Raises PackageError for one that is damaged or hostile.
+    With a `copy`, that is read, and `package` is only its name. Raises PackageError for one that is
+    damaged or hostile.
     """
-    with opened(package) as contents:
+    with opened(package, copy) as contents:
         manifest = contents.manifest
         for name in manifest.files:
             contents.extract(name)
         contents.agree()
-    return Examined(
-        manifest.name, manifest.format, sha256(package.resolve()), manifest.files, manifest.needs
-    )
+        whole = Member(0, os.fstat(contents.file.fileno()).st_size)
+        sha256 = archive.extract(contents.file, whole)
+    return Examined(manifest.name, manifest.format, sha256, manifest.files, manifest.needs)

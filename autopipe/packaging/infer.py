@@ -10,19 +10,24 @@ from autopipe import child, foreign
 from autopipe.config.problem import shown
 from autopipe.errors import ConfigError, PackageError, StageError
 from autopipe.packaging.open import open_package
+from autopipe.signing.signers import Signers
 
 
-def infer(package: Path, inputs: Sequence[str], output: Path | None) -> str:
+def infer(
+    package: Path, inputs: Sequence[str], output: Path | None, signers: Signers | None = None
+) -> str:
     """Run the package on `name=file.npy` inputs and return a summary, a line for each output.
 
     The only input of a model needs no name. With a folder as `output`, each output is saved
     there as `<name>.npy`, the name quoted as in a URL. Raises ConfigError for inputs that do not
-    fit, PackageError for a package that can not be opened or crashes.
+    fit, PackageError for a package that can not be opened or crashes, or that none of the `signers`
+    signed.
     """
     request = {
         "package": str(package),
         "inputs": list(inputs),
         "output": None if output is None else str(output),
+        "signers": None if signers is None else signers.document(),
     }
     try:
         return str(child.call(__name__, request)["summary"])
@@ -31,7 +36,8 @@ def infer(package: Path, inputs: Sequence[str], output: Path | None) -> str:
 
 
 def _answer(request: child.Answer) -> child.Answer:
-    model = open_package(request["package"])
+    signers = request["signers"]
+    model = open_package(request["package"], signers and Signers.of(signers))
     files = _by_name([port.name for port in model.signature.inputs], request["inputs"])
     outputs = model({name: _array(file) for name, file in files.items()})
     lines = []

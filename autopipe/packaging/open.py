@@ -1,25 +1,33 @@
 """Opens a package: nothing of it is run before everything about it has been checked."""
 
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 from autopipe.compiler import cpu, gpu
 from autopipe.compiler.runtime import Model, load
 from autopipe.errors import PackageError, StageError, TargetError
-from autopipe.packaging.contents import opened
+from autopipe.packaging.contents import opened, signed
 from autopipe.packaging.manifest import LIBRARY, WEIGHTS, Processor, check_runtime
+from autopipe.signing.signers import Signers, UnsignedError
 
 
-def open_package(package: str | Path) -> Model:
+def open_package(package: str | Path, signers: Signers | str | Path | None = None) -> Model:
     """Return the packaged model: call it with numpy arrays by name, get numpy arrays by name.
 
     It runs on as many threads as it was tuned for, if the machine has them. A package is a
-    program: the digests in it find damage, not forgery. Raises PackageError for a damaged or
-    hostile package and for one that this processor can not run, SetupError for one that needs
-    another TVM.
+    program: the digests in it find damage, not forgery. `signers` finds forgery: the file that
+    names them, in the form of OpenSSH's allowed signers. Raises PackageError for a damaged or
+    hostile package, for one that no signer signed and for one that this processor can not run,
+    SetupError for one that needs another TVM.
     """
+    if isinstance(signers, str | Path):
+        signers = Signers(Path(signers))
     with (
-        opened(Path(package)) as contents,
+        _signed(Path(package), signers) as copy,
+        opened(Path(package), copy) as contents,
         tempfile.TemporaryDirectory(prefix="autopipe-") as folder,
     ):
         needs = contents.manifest.needs
@@ -32,6 +40,15 @@ def open_package(package: str | Path) -> Model:
             return load(Path(folder, LIBRARY), Path(folder, WEIGHTS), needs.signature)
         except StageError as error:
             raise PackageError(str(error)) from error
+
+
+@contextmanager
+def _signed(package: Path, signers: Signers | None) -> Iterator[BinaryIO | None]:
+    try:
+        with signed(package, signers) as (copy, _):
+            yield copy
+    except UnsignedError as error:
+        raise PackageError(str(error)) from None
 
 
 def _check_processor(processor: Processor) -> None:

@@ -1,4 +1,5 @@
 import json
+import shutil
 import subprocess
 import sys
 from hashlib import sha256
@@ -15,8 +16,13 @@ from autopipe.packaging.manifest import COMPONENTS, LIBRARY, MANIFEST, WEIGHTS
 from autopipe.packaging.open import open_package
 from autopipe.pipeline import cuda
 from autopipe.pipeline.cuda import Gpu
+from autopipe.signing.sign import sign
+from autopipe.signing.signature import Kind, signature_of
+from autopipe.signing.signers import Signers
 from autopipe.stages.package import Package
 from tests import small_build
+from tests.signing import keys
+from tests.signing.keys import NEEDED
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "manifest-1.json"
 NAMES = (COMPONENTS, LIBRARY, MANIFEST, WEIGHTS)
@@ -50,6 +56,31 @@ def repacked(package, tmp_path):
         return out
 
     return change
+
+
+@NEEDED
+@pytest.mark.fault("N10", "N12")
+def test_only_what_a_signer_signed_is_loaded(package, repacked, tmp_path, monkeypatch):
+    key = keys.key(tmp_path, "alice")
+    signers = keys.signers(tmp_path, f"alice {keys.public(key)}")
+    with package.open("rb") as content:
+        sign(content, package, Kind.PACKAGE, key)
+    assert open_package(package, signers=str(signers)).signature.threads == 2
+    other = repacked(change(*NEEDS, "signature", "threads", value=1))
+    shutil.copy(signature_of(package), signature_of(other))
+    checked = Signers.check
+
+    def exchange(self, content, path, kind):
+        found = checked(self, content, path, kind)
+        shutil.copy(other, package)
+        return found
+
+    monkeypatch.setattr(Signers, "check", exchange)
+    assert open_package(package, Signers(signers)).signature.threads == 2, "not the one of now"
+    monkeypatch.setattr(opening, "opened", None)
+    for refused in (other, package):
+        with pytest.raises(PackageError, match="does not count: .* incorrect signature"):
+            open_package(refused, signers)
 
 
 @pytest.mark.fault("E14")

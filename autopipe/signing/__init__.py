@@ -1,0 +1,1 @@
+"""Detached signatures of packages and locks, made and checked by OpenSSH."""

@@ -1,0 +1,59 @@
+"""What is signed, where its signature lies, and how both are read."""
+
+import os
+import shutil
+from contextlib import ExitStack
+from enum import StrEnum
+from pathlib import Path
+from tempfile import TemporaryFile, gettempdir
+from typing import BinaryIO, Final, cast
+
+from autopipe.errors import ConfigError, StoreError
+
+LARGEST: Final = 1 << 16
+"""Bytes of a signature; those of the largest keys, with a certificate, have a quarter of that."""
+
+
+class Kind(StrEnum):
+    """What is signed: the namespace, so that no signature of one kind serves as the other."""
+
+    PACKAGE = "autopipe-package"
+    LOCK = "autopipe-lock"
+
+
+def signature_of(path: Path) -> Path:
+    """Return where the signature of a file lies: beside it."""
+    return path.with_name(f"{path.name}.sig")
+
+
+def bounded(path: Path, largest: int) -> bytes:
+    """Read a file that is no larger than that. Raises OSError, and ConfigError for a larger one."""
+    with os.fdopen(_unhindered(path), "rb") as file:
+        data = file.read(largest + 1)
+    if len(data) > largest:
+        raise ConfigError(f"{path}: larger than {largest} bytes")
+    return data
+
+
+def copy_of(content: BinaryIO) -> BinaryIO:
+    """Return a copy that has no name, so that nobody changes it between two looks at it.
+
+    Raises StoreError where there is no room for it.
+    """
+    with ExitStack() as held:
+        try:
+            copy = held.enter_context(TemporaryFile())
+            shutil.copyfileobj(content, copy)
+            copy.flush()
+        except OSError as error:
+            raise StoreError(f"{gettempdir()}: no copy to check: {error.strerror}") from error
+        copy.seek(0)
+        held.pop_all()
+        return cast("BinaryIO", copy)
+
+
+def _unhindered(path: Path) -> int:
+    """Open a file, or a pipe; one that nobody writes to is empty, where one would wait for ever."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    os.set_blocking(descriptor, True)
+    return descriptor
