@@ -79,7 +79,7 @@ def test_only_what_a_signer_signed_is_loaded(package, repacked, tmp_path, monkey
     assert open_package(package, Signers(signers)).signature.threads == 2, "not the one of now"
     monkeypatch.setattr(opening, "opened", None)
     for refused in (other, package):
-        with pytest.raises(PackageError, match="does not count: .* incorrect signature"):
+        with pytest.raises(PackageError, match=r"does not count: .* incorrect signature"):
             open_package(refused, signers)
 
 
