@@ -95,7 +95,7 @@ def took(others=0.0, stolen=0.0, *, seconds=10.0, cpu=10.0, cores=2):
         (took(300.0, cores=64), 2, None),
         (took(300.0, cores=64), 64, "other programs took 47% of the processor"),
         (took(0.0, cpu=20.0), 2, None),  # threads that spin are its own
-        (took(0.06, seconds=0.3), 2, None),  # a few ticks
+        (took(0.08, seconds=0.3), 2, None),  # a few ticks
         (took(0.12, seconds=0.3), 2, "other programs took 20% of the processor"),
         (took(0.0, 1.0), 2, None),
         (took(0.0, 1.3), 2, "the host of this machine took 12% of the processor"),

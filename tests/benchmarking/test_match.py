@@ -44,12 +44,12 @@ class Stopwatch:
 
 @pytest.fixture
 def played(monkeypatch):
-    def start(stopwatch, **options):
+    def start(stopwatch, threads=2, **options):
         monkeypatch.setattr(match, "time_contender", stopwatch)
         monkeypatch.setattr(match, "find_spec", lambda name: True)
         tell = stopwatch.told.append
         table = Table(CONTENDERS, Path("inputs"), Benchmark(**options), tell)
-        return play(table, threads=2)
+        return play(table, threads)
 
     return start
 
@@ -153,6 +153,15 @@ def test_a_round_that_others_disturbed_is_played_again_and_does_not_count(played
     assert found.comparisons["onnxruntime"].verdict == "faster"
 
 
+@pytest.mark.fault("N1")
+def test_others_may_have_the_processors_that_a_contender_leaves(played):
+    """The build wants one of two, and its rival both."""
+    found = played(Stopwatch(others=[0.4, 0, 0, 0.4], autopipe=1.0, onnxruntime=2.0), threads=1)
+    assert (len(found.rounds), found.disturbed) == (3, "")
+    found = played(Stopwatch(others=[0, 0.4], autopipe=1.0, onnxruntime=2.0), threads=1)
+    assert [bool(each.disturbed) for each in found.rounds] == [True, False, False, False]
+
+
 @pytest.mark.fault("N3")
 def test_a_machine_that_is_never_quiet_gives_no_verdict_and_says_why(played):
     found = played(Stopwatch(others=[0, 0.2, *[0.87] * 99], autopipe=1.0, onnxruntime=2.0))
@@ -189,11 +198,15 @@ def test_a_rival_that_fails_late_is_not_compared_with(played):
 @pytest.mark.parametrize("times", [(36.2e-3, 40.7e-3), (3.88e-3, 4.32e-3), (0.5, 1.3e-6)])
 def test_the_ratio_that_is_printed_follows_from_the_times_that_are_printed(times):
     """Also where rounds say otherwise: a median of ratios is not a ratio of medians."""
+    rounds = ((1, 1, 4), (4, 0.8, 1))
     ours, theirs = (
-        Latency.of([[each, 3 * each], [each * odd, each], [each] * 2])
-        for each, odd in zip(times, (1.0, 0.2), strict=True)
+        Latency.of([[each * factor] for factor in factors])
+        for each, factors in zip(times, rounds, strict=True)
     )
     found = played_with(ours, theirs)
+    assert found.comparisons["onnxruntime"].rounds == pytest.approx(
+        [times[0] / times[1] * ratio for ratio in (0.25, 1.25, 4)]
+    )
     numbers = [float(text.split(" ms")[0].split()[-1]) for text in found.summary().split(";")]
     printed = float(found.summary().split("ratio ")[1].split(",")[0])
     assert printed == pytest.approx(numbers[0] / numbers[1], rel=0.01, abs=0.005)

@@ -1,5 +1,7 @@
 """What two builds differ in, as a value."""
 
+from dataclasses import replace
+
 import pytest
 
 from autopipe.comparison.build import Kind, Time, flat
@@ -137,3 +139,16 @@ def test_times_of_two_machines_are_not_judged():
     assert {row.verdict for row in found.latency or ()} == {Verdict.ELSEWHERE}
     assert [each.verdict for each in found.tasks or ()] == [Verdict.ELSEWHERE]
     assert found.same
+
+
+@pytest.mark.fault("N5")
+@pytest.mark.parametrize("which", [0, 1])
+def test_times_of_a_busy_machine_are_not_judged(which):
+    builds = [build(latency=latency(1.0)), build(latency=latency(9.0))]
+    busy = {
+        name: replace(each, disturbed=True) for name, each in (builds[which].latency or {}).items()
+    }
+    builds[which] = replace(builds[which], latency=busy)
+    found = compare(*builds)
+    assert {row.verdict for row in found.latency or ()} == {Verdict.DISTURBED}
+    assert not any(row.verdict.conclusive for row in found.latency or ())

@@ -1,10 +1,11 @@
 import pytest
 from markdown_it import MarkdownIt
 
+from autopipe.benchmarking.match import Round
 from autopipe.report.document import Notice, TaskReport
 from autopipe.report.markdown import block, code, markdown
 from tests.report.names import NAMES
-from tests.report.reports import full
+from tests.report.reports import full, measurement
 
 GITHUB = MarkdownIt("commonmark").enable(["table", "strikethrough"])
 
@@ -53,6 +54,17 @@ def test_times_of_an_earlier_run_are_never_shown():
     assert "Latency was not measured by this run, and times are never taken" in text
     assert "1 ms" not in text
     assert "### Slowest tasks, as measured when they were tuned\n" in text
+
+
+@pytest.mark.fault("N3")
+def test_what_disturbed_a_benchmark_is_told():
+    busy = Round(conditions={}, disturbed="other programs took 87%")
+    found = measurement().model_copy(update={"rounds": (Round(conditions={}), busy)})
+    text = markdown(full(benchmark=found))
+    assert "\n\n1 round of 2 left out, for others disturbed.\n" in text
+    found = found.model_copy(update={"disturbed": "they took 87% in 1 of 2 rounds"})
+    text = markdown(full(benchmark=found))
+    assert "\n\nThese times tell nothing: `they took 87% in 1 of 2 rounds`.\n" in text
 
 
 def test_a_failure_is_told_in_full():
