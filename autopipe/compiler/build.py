@@ -11,6 +11,7 @@ from tvm.s_tir import Schedule
 from autopipe.compiler import elementary, kernels, linking, nvcc, weights
 from autopipe.compiler.module_io import prim_funcs
 from autopipe.compiler.target import is_gpu
+from autopipe.compiler.walls import gate
 from autopipe.errors import StageError
 from autopipe.libraries.library import Library
 
@@ -33,7 +34,8 @@ def build(
     """Compile the lowered module with the scheduled body of each PrimFunc.
 
     `scheduled` holds, by the name of a PrimFunc of the module, a module with it as `main`.
-    Raises SetupError without the compiler for a GPU, StageError for what can not be compiled.
+    Raises SetupError without the compiler for a GPU, StageError for what can not be compiled, and
+    its ForeignCode for schedules that bring code along.
     """
     module = tvm.IRModule(dict(lowered.functions_items()))
     for name, body in scheduled.items():
@@ -48,7 +50,7 @@ def build(
 
 def _compiled(module: tvm.IRModule, target: tvm.target.Target) -> tvm.runtime.Executable:
     if not is_gpu(target):
-        return tvm.compile(module, target=target)
+        return gate.model(module, target)
     for name, function in prim_funcs(module):
         alone = tvm.IRModule({name: function})
         if not kernels.threaded(alone, target):
@@ -59,7 +61,7 @@ def _compiled(module: tvm.IRModule, target: tvm.target.Target) -> tvm.runtime.Ex
     nvcc.install()
     try:
         with nvcc.portable():
-            return tvm.compile(module, target=target)
+            return gate.model(module, target)
     except RuntimeError as error:
         if not str(error).startswith(nvcc.FAILED):
             raise
@@ -96,11 +98,12 @@ def _packs(function: tvm.tirx.PrimFunc) -> bool:
 def export(built: Built, path: Path) -> None:
     """Write the library, and beside it those it calls; the same module gives the same bytes.
 
-    Raises StageError where it can not be linked, as with this machine's linker for another's.
+    Raises StageError where it can not be linked, as with this machine's linker for another's, and
+    its ForeignCode for what does more than to compute.
     """
     try:
         linked = linking.options(built.libraries)
-        built.executable.export_library(str(path), **({"options": linked} if linked else {}))
+        gate.export(built.executable, path, linked)
         linking.ship(built.libraries, path.parent)
     except RuntimeError as error:
         lines = [line for line in str(error).splitlines() if "error" in line.lower()]

@@ -18,6 +18,7 @@ from autopipe.compiler.layout import (
 from autopipe.compiler.legalize import legalize, refusals, unlowered
 from autopipe.compiler.scope import Scope, fuse
 from autopipe.compiler.transposed import plain_convolutions
+from autopipe.compiler.walls import gate
 from autopipe.errors import ModelError
 
 
@@ -43,8 +44,9 @@ def optimize(
     """Simplify the graph, convert layouts and lift all work on weights out of `main`.
 
     `inputs` is how many parameters of `main` are inputs of the model; the rest are weights.
-    Raises ModelError where TVM gives up on an op.
+    Raises ModelError where TVM gives up on an op, and for a model that brings code along.
     """
+    gate.of_model(module)  # to fold its constants, TVM compiles and runs parts of it
     with target, tvm.transform.PassContext(opt_level=3), refusals():
         # Phase 1: inference only, no aliases
         module = _sequence(
@@ -81,8 +83,9 @@ def lower(
     `main` of the result calls PrimFuncs only; weights it passes to them are marked free in layout.
     `fast_algorithms` allows elementary functions that round differently from libm's. `scope` says
     what becomes one function where that is not TVM's choice.
-    Raises ModelError naming the ops that TVM can not lower.
+    Raises ModelError naming the ops that TVM can not lower, and for a model that brings code along.
     """
+    gate.of_model(module)
     with target, tvm.transform.PassContext(opt_level=3), refusals():
         # Phase 1: ops to PrimFuncs
         named, ops = op_info.name_ops(module)

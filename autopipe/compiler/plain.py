@@ -15,6 +15,7 @@ from tvm.relax import transform
 
 from autopipe import child
 from autopipe.compiler import module_io
+from autopipe.compiler.walls import gate
 from autopipe.errors import StageError
 
 
@@ -46,7 +47,7 @@ def _compiled(module: Path) -> relax.VirtualMachine:
     target = tvm.target.Target({"kind": "llvm"})
     with target, tvm.transform.PassContext(opt_level=3):
         inference = transform.DecomposeOpsForInference()(module_io.load_module(module))
-        return relax.VirtualMachine(tvm.compile(inference, target=target), tvm.cpu())
+        return relax.VirtualMachine(gate.model(inference, target), tvm.cpu())
 
 
 if __name__ == "__main__":

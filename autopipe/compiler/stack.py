@@ -77,10 +77,12 @@ def link(argument: Argument, _emit: Emit) -> str:
     import tvm
     from tvm.target import codegen
 
+    from autopipe.compiler.walls import gate
+
     target = tvm.target.Target({"kind": "llvm", "mcpu": codegen.llvm_get_system_cpu()})
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "add_one.so")
-        tvm.compile(_module(), target=target).export_library(str(path))
+        gate.export(gate.model(_module(), target), path)
         data = tvm.runtime.tensor(np.zeros(16, "float32"))
         out = tvm.runtime.tensor(np.zeros(16, "float32"))
         tvm.runtime.load_module(str(path))["main"](data, out)

@@ -10,6 +10,7 @@ from tvm.relax import transform
 
 from autopipe.compiler.legalize import legalize
 from autopipe.compiler.module_io import prim_funcs
+from autopipe.compiler.walls import gate
 
 Scheduler = Callable[[tvm.IRModule], tvm.IRModule]
 """Schedules the `main` of a workload module."""
@@ -50,7 +51,10 @@ def evaluate(
     target: tvm.target.Target,
     scheduler: Scheduler,
 ) -> list[np.ndarray]:
-    """Run a module of work on weights and return the transformed weights, in order."""
+    """Run a module of work on weights and return the transformed weights, in order.
+
+    Raises ForeignCode for one that brings code along.
+    """
     with target, tvm.transform.PassContext(opt_level=3):
         module = tvm.transform.Sequential(
             [
@@ -65,7 +69,7 @@ def evaluate(
             alone = tvm.IRModule({"main": function.with_attr("global_symbol", "main")})
             scheduled = scheduler(alone)["main"].without_attr("global_symbol")
             module.update_func(module.get_global_var(name), scheduled)
-        executable = tvm.compile(module, target=target)
+        executable = gate.model(module, target)
     machine = relax.VirtualMachine(executable, tvm.cpu())
     arguments = [tvm.runtime.tensor(array) for array in weights]
     return [result.numpy() for result in machine[TRANSFORM](arguments)]

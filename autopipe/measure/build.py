@@ -9,6 +9,7 @@ from tvm.tirx import For, PrimFunc, SeqStmt, stmt_seq
 
 from autopipe.compiler import elementary, linking, weights
 from autopipe.compiler.target import is_gpu
+from autopipe.compiler.walls import gate
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +27,7 @@ def build(module: tvm.IRModule, target: tvm.target.Target) -> Kernel:
 
     Weights are taken in the layout the schedule asks for, as in the built model, where they are
     repacked at compile time. Checks of the arguments are left out: they are not part of the
-    kernel, and compiling them takes an eighth of the time.
+    kernel, and compiling them takes an eighth of the time. Raises ForeignCode as `compiled`.
     """
     linking.load(module)
     module = without_weights(module)
@@ -36,10 +37,13 @@ def build(module: tvm.IRModule, target: tvm.target.Target) -> Kernel:
 
 
 def compiled(module: tvm.IRModule, target: tvm.target.Target) -> Any:  # noqa: ANN401 - tvm
-    """Return TVM's runtime module of a scheduled `main`, for whatever machine."""
+    """Return TVM's runtime module of a scheduled `main`, for whatever machine.
+
+    Raises ForeignCode for one that brings code along.
+    """
     config = {"tirx.disable_assert": True}
     with tvm.transform.PassContext(opt_level=3, config=config):
-        return tvm.tirx.build(module if is_gpu(target) else elementary.expand(module), target)
+        return gate.kernel(module if is_gpu(target) else elementary.expand(module), target)
 
 
 def without_weights(module: tvm.IRModule) -> tvm.IRModule:

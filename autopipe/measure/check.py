@@ -8,6 +8,7 @@ from tvm.s_tir import Schedule
 
 from autopipe.compiler import elementary, linking
 from autopipe.compiler.target import is_gpu
+from autopipe.compiler.walls import gate
 from autopipe.errors import StageError
 from autopipe.measure.cases import CASES, arguments
 from autopipe.measure.device import on_gpu, prepare, put
@@ -46,8 +47,8 @@ def checked(
     """Return the scheduled module if it agrees with the plain workload on random and edge inputs.
 
     Both are compiled and run here, the workload on the processor. Raises WrongAnswer if they do
-    not agree, or if the schedule can not be compiled or run at all, and NotChecked if the workload
-    can not.
+    not agree, or if the schedule can not be compiled or run at all, NotChecked if the workload can
+    not, and ForeignCode, before anything is run, if one of them brings code along.
     """
     here = tvm.cpu()
     try:
@@ -79,7 +80,7 @@ def _compiled(module: tvm.IRModule, target: tvm.target.Target) -> Any:  # noqa: 
     linking.load(module)
     config = {"tirx.disable_assert": True}  # the arguments fit: they are made from the function
     with tvm.transform.PassContext(opt_level=3, config=config):
-        return tvm.tirx.build(module, target)
+        return gate.kernel(module, target)
 
 
 def _run(

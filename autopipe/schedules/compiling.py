@@ -12,6 +12,7 @@ import tvm
 
 from autopipe import errors
 from autopipe.compiler import build, nvcc
+from autopipe.compiler.walls.module import ForeignCode
 from autopipe.errors import AutopipeError, StageError
 from autopipe.pipeline import contained
 from autopipe.pipeline.contained import Child, Failed
@@ -76,8 +77,8 @@ def _told(compiled: Callable[[object], str]) -> contained.Handler:
         try:
             return {"packing": compiled(request)}
         except AutopipeError as error:
-            if str(error).startswith(nvcc.FAILED):  # some task's kernel is to blame
-                raise
+            if isinstance(error, ForeignCode) or str(error).startswith(nvcc.FAILED):
+                raise  # some task's kernel is to blame
             return {"refused": type(error).__name__, "why": str(error)}
 
     return answer

@@ -1,25 +1,48 @@
 """Schedules that end badly, for real."""
 
+import platform
+
 import tvm
 from tvm import te
 from tvm.s_tir import SBlock, Schedule
-from tvm.tirx import BufferStore, Evaluate, SeqStmt, call_extern, call_llvm_pure_intrin, const
+from tvm.tirx import (
+    BufferStore, Cast, For, ForKind, SeqStmt, Shuffle, Var, call_llvm_pure_intrin, const, sin,
+)  # fmt: skip
+
+FAR = 1 << 45
+"""An index that no memory has."""
+
+_OFTEN = (1 << 31) - 1
 
 
-def _call(name, *arguments):
-    return lambda store: SeqStmt([Evaluate(call_extern("int32", name, *arguments)), store])
+def _crash(store):
+    indices = [Cast("int64", index) for index in store.indices]
+    indices[-1] = indices[-1] + const(FAR, "int64")
+    return SeqStmt([BufferStore(store.buffer, store.value, indices), store])
+
+
+def _hang(store):
+    """Compute what depends on what was computed before, for ever."""
+    body = BufferStore(store.buffer, sin(store.buffer[tuple(store.indices)]), store.indices)
+    for name in ("i", "j"):
+        body = For(Var(name, "int32"), 0, _OFTEN, ForKind.SERIAL, body)
+    return SeqStmt([store, body])
 
 
 def _foreign(store):
-    """Use an instruction of a GPU, at which LLVM gives up on the process."""
-    value = call_llvm_pure_intrin("float32", "llvm.amdgcn.rcp.f32", store.value)
+    """Use an instruction of another processor, at which LLVM gives up on the process."""
+    x86 = platform.machine() == "x86_64"
+    name = "llvm.aarch64.neon.sdot" if x86 else "llvm.x86.avx512.vpdpbusd.128"
+    zeros, kind = const(0, "int32x4"), "int8x16" if x86 else "int32x4"
+    sums = call_llvm_pure_intrin("int32x4", name, zeros, const(0, kind), const(0, kind))
+    value = store.value + Cast("float32", Shuffle([sums], [0]))
     return BufferStore(store.buffer, value, store.indices)
 
 
-WAYS = {"crash": _call("abort"), "hang": _call("sleep", const(1000, "int32")), "compiler": _foreign}
+WAYS = {"crash": _crash, "hang": _hang, "compiler": _foreign}
 """What becomes of a store."""
 
-ENDS = {"crash": "killed by SIGABRT", "hang": "no answer within", "compiler": "killed by SIGABRT"}
+ENDS = {"crash": "killed by SIGSEGV", "hang": "no answer within", "compiler": "killed by SIGABRT"}
 """How that is told."""
 
 

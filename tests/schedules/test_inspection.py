@@ -165,7 +165,7 @@ def test_a_workload_that_fails_itself_condemns_nothing(inspector, measurer, said
     for _ in range(2):
         (verdict,) = inspector.judge([bad._replace(workload=bad.scheduled)])
         assert verdict.right is None
-        assert verdict.reason == "it failed, as the plain loops do: killed by SIGABRT"
+        assert verdict.reason == "it failed, as the plain loops do: killed by SIGSEGV"
     assert said == []
     assert measurer.checks == 4, "it is tried again the next time"
 

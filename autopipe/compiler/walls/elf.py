@@ -1,0 +1,155 @@
+"""Reads ELF files of 64 bits, as far as it takes to say what they bring along and do when loaded.
+
+Every offset is checked against the file: whatever is not there, or not within bounds, is refused.
+"""
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final, Self
+
+_HEADER: Final = struct.Struct("16xHHIQQQIHHHHHH")
+_SECTION: Final = struct.Struct("IIQQQQIIQQ")
+_SYMBOL: Final = struct.Struct("IBBHQQ")
+_SEGMENT: Final = struct.Struct("IIQQQQQQ")
+_ADDEND: Final = struct.Struct("QQq")
+_PAIR: Final = struct.Struct("QQ")
+_MOST: Final = 1 << 20
+"""Entries of a table; TVM's largest models have some thousand."""
+
+OBJECT, SHARED = 1, 3
+"""Kinds of files."""
+
+PROGBITS, SYMBOLS, STRINGS, ADDENDS, DYNAMIC, NOBITS, DYNAMIC_SYMBOLS = 1, 2, 3, 4, 6, 8, 11
+CONSTRUCTORS: Final = frozenset({14, 15, 16})
+"""Kinds of sections: of these, what is run when a file is loaded and unloaded."""
+
+INDIRECT = 10
+"""A symbol that a function is called for when a file is loaded."""
+
+EXECUTABLE, STACK = 1, 0x6474E551
+
+
+class Malformed(Exception):  # noqa: N818 - says what is wrong
+    """A file is no ELF file, or one that contradicts itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A section."""
+
+    name: str
+    kind: int
+    flags: int
+    address: int
+    offset: int
+    size: int
+    link: int
+
+
+@dataclass(frozen=True, slots=True)
+class Symbol:
+    """An entry of a table of symbols."""
+
+    name: str
+    kind: int
+    binding: int
+    section: int
+    """The number of the section that it is in; 0 where it is not in this file."""
+    value: int
+
+
+@dataclass(frozen=True, slots=True)
+class Elf:
+    """A file that was read."""
+
+    data: bytes
+    kind: int
+    sections: tuple[Section, ...]
+    segments: tuple[tuple[int, int], ...]
+    """Kind and flags of each."""
+
+    @classmethod
+    def read(cls, data: bytes) -> Self:
+        """Read headers and sections. Raises Malformed."""
+        if data[:7] != b"\x7fELF\x02\x01\x01":
+            raise Malformed("it is no ELF file of 64 bits, little-endian")
+        kind, _, _, _, first, start, _, _, size, count, width, many, named = _at(_HEADER, data, 0)
+        if count and size != _SEGMENT.size or many and width != _SECTION.size:
+            raise Malformed("its tables have entries of another size")
+        segments = tuple(
+            _at(_SEGMENT, data, first + _SEGMENT.size * each)[:2] for each in range(count)
+        )
+        rows = [_at(_SECTION, data, start + _SECTION.size * each) for each in range(many)]
+        if rows and named >= len(rows):
+            raise Malformed("its sections have no names")
+        if not rows:
+            raise Malformed("it has no sections")
+        label, shown = rows[named][4], rows[named][5]
+        texts = _bytes(data, label, shown)
+        sections = tuple(
+            Section(_text(texts, name), kind_, flags, address, offset, size_, link)
+            for name, kind_, flags, address, offset, size_, link, *_ in rows
+        )
+        return cls(data, kind, sections, segments)
+
+    def content(self, section: Section) -> bytes:
+        """Return what a section holds. Raises Malformed."""
+        return b"" if section.kind == NOBITS else _bytes(self.data, section.offset, section.size)
+
+    def symbols(self, kind: int) -> Iterator[Symbol]:
+        """Yield the symbols of all tables of a kind, `SYMBOLS` or `DYNAMIC_SYMBOLS`."""
+        for table in self.sections:
+            if table.kind == kind:
+                texts = self._strings(table)
+                for name, info, _, section, value, _ in self._entries(_SYMBOL, table):
+                    yield Symbol(_text(texts, name), info & 15, info >> 4, section, value)
+
+    def dynamic(self) -> list[tuple[int, int, str]]:
+        """Return what the loader is told: tag, value, and the value as a text where it is one."""
+        return [
+            (tag, value, _text(texts, value) if tag in _NAMES else "")
+            for table in self.sections
+            if table.kind == DYNAMIC
+            for texts in [self._strings(table)]
+            for tag, value in self._entries(_PAIR, table)
+        ]
+
+    def relocations(self) -> Iterator[tuple[int, int, int]]:
+        """Yield place, kind and addend of what the loader changes."""
+        for table in self.sections:
+            if table.kind == ADDENDS and table.flags & 2:
+                for place, info, addend in self._entries(_ADDEND, table):
+                    yield place, info & 0xFFFFFFFF, addend
+
+    def _entries(self, form: struct.Struct, table: Section) -> Iterator[tuple[int, ...]]:
+        content = self.content(table)
+        if len(content) % form.size or len(content) > _MOST * form.size:
+            raise Malformed(f"its section {table.name!r} is cut off")
+        return form.iter_unpack(content)
+
+    def _strings(self, table: Section) -> bytes:
+        if table.link >= len(self.sections):
+            raise Malformed(f"its section {table.name!r} has no names")
+        return self.content(self.sections[table.link])
+
+
+_NAMES: Final = frozenset({1, 14, 15, 29, 0x6FFFFEFC, 0x6FFFFEFB, 0x7FFFFFFD, 0x7FFFFFFF})
+"""Tags whose value is a text: what is needed, its own name, where to look, who is to watch."""
+
+
+def _at(form: struct.Struct, data: bytes, offset: int) -> tuple[int, ...]:
+    return form.unpack(_bytes(data, offset, form.size))
+
+
+def _bytes(data: bytes, offset: int, size: int) -> bytes:
+    if offset + size > len(data):
+        raise Malformed("it is cut off")
+    return data[offset : offset + size]
+
+
+def _text(texts: bytes, offset: int) -> str:
+    end = texts.find(b"\0", offset)
+    if offset >= len(texts) or end < 0:
+        raise Malformed("a name in it is cut off")
+    return texts[offset:end].decode("utf-8", "backslashreplace")

@@ -1,0 +1,65 @@
+"""The one way from TIR to machine code: what is compiled here has passed all walls.
+
+Nothing else of autopipe calls TVM's code generation. TVM itself does, to fold constants: it asks
+for `tirx.build` by name, and finds `kernel` there once this module is imported.
+"""
+
+from collections.abc import Sequence
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+import tvm
+from tvm.support import cc
+
+from autopipe.compiler.walls import linked, module, text
+from autopipe.errors import ModelError
+
+
+def kernel(scheduled: tvm.IRModule, target: tvm.target.Target) -> Any:  # noqa: ANN401 - tvm
+    """Return TVM's runtime module of the functions of a module. Raises ForeignCode."""
+    module.look_through(scheduled)
+    library = tvm.tirx.build(scheduled, target)
+    text.look_through(library)
+    return library
+
+
+def model(whole: tvm.IRModule, target: tvm.target.Target) -> tvm.runtime.Executable:
+    """Compile a model; what comes of it may be run. Raises ForeignCode."""
+    module.look_through(whole)
+    executable = tvm.compile(whole, target=target)
+    text.look_through(executable.mod)
+    return executable
+
+
+def of_model(whole: tvm.IRModule) -> None:
+    """Look through a model before any of it is compiled. Raises ModelError."""
+    try:
+        module.look_through(whole)
+    except module.ForeignCode as error:
+        raise ModelError(f"the model brings code along: {error}") from None
+
+
+def export(executable: tvm.runtime.Executable, path: Path, options: Sequence[str] = ()) -> None:
+    """Write a library. Raises ForeignCode, and RuntimeError where it can not be linked."""
+    told = {"options": list(options)} if options else {}
+    executable.export_library(str(path), fcompile=_linked, **told)
+
+
+@wraps(cc.create_shared)  # TVM reads attributes of it
+def _linked(output: str, objects: Sequence[str], **options: Any) -> None:  # noqa: ANN401 - as TVM calls it
+    for each in objects:
+        linked.look_at_object(Path(each).read_bytes(), Path(each).name)
+    cc.create_shared(output, objects, **options)
+    try:
+        linked.look_at_library(Path(output).read_bytes(), Path(output).name)
+    except module.ForeignCode:
+        Path(output).unlink()
+        raise
+
+
+def _folding(function: tvm.tirx.PrimFunc, target: tvm.target.Target, *_: object) -> Any:  # noqa: ANN401 - tvm
+    return kernel(function, target)
+
+
+tvm.register_global_func("tirx.build", _folding, override=True)

@@ -1,0 +1,150 @@
+"""Looks through objects before they are linked, and through the library that came of them.
+
+An object of code generation has no reason to run anything when it is loaded. In a library, the
+linker puts two functions of the C library's there, which are told by their names and number.
+"""
+
+import re
+from collections.abc import Collection, Iterator
+from typing import Final
+
+from autopipe.compiler.walls import elf, symbols
+from autopipe.compiler.walls.module import ForeignCode
+from autopipe.libraries import shipped
+
+_SECTIONS: Final = re.compile(
+    r"|\.text(\.\w[\w.]*)?|\.l?rodata(\.\w[\w.]*)?|\.l?data(\.rel\.ro|\.rel)?(\.\w[\w.]*)?|"
+    r"\.l?bss(\.\w[\w.]*)?|\.rela?\.(?!init|fini|preinit|ctors|dtors)[\w.-]+|\.symtab|\.strtab|"
+    r"\.shstrtab|\.symtab_shndx|\.comment|\.eh_frame|\.debug_\w+|\.note\.GNU-stack|"
+    r"\.note\.gnu\.property|\.llvm_addrsig|\.ltext(\.\w[\w.]*)?|\.group"
+)
+"""Names of sections of objects."""
+
+_LOADERS: Final = {
+    "__gmon_start__", "_ITM_deregisterTMCloneTable", "_ITM_registerTMCloneTable", "__cxa_finalize",
+    "_Jv_RegisterClasses", "__stack_chk_fail", "_GLOBAL_OFFSET_TABLE_", "__dso_handle",
+}  # fmt: skip
+"""What the files of the C library take that a linker adds."""
+
+_NEEDED: Final = re.compile(
+    r"lib(m|c|pthread|dl|mvec|gcc_s|stdc\+\+)\.so(\.\d+)?|ld-(linux|musl)[\w.-]*\.so\.\d+|"
+    r"libc\.musl-\w+\.so\.1"
+)
+_START: Final = {14: ("frame_dummy",), 15: ("__do_global_dtors_aux",)}
+"""What the linker has run when a library is loaded and unloaded; nothing before that."""
+
+_TAGS: Final = {
+    15: "an RPATH", 29: "a RUNPATH", 22: "relocations of its text", 32: "functions to run first",
+    0x6FFFFEFC: "a library that watches it", 0x6FFFFEFB: "a library to watch others",
+    0x7FFFFFFD: "an auxiliary library", 0x7FFFFFFF: "a filter",
+}  # fmt: skip
+_NEEDED_TAG, _FLAGS, _TEXT_FLAG = 1, 30, 4
+_POINTER: Final = 8
+_INIT_BYTES: Final = 64
+"""More than any `.init` of the C library's has, which only calls a profiler's start."""
+_BESIDE: Final = "$ORIGIN"
+_INDIRECT: Final = frozenset({37, 1032})
+"""Relocations that call a function for their value, on x86-64 and AArch64."""
+
+
+def look_at_object(data: bytes, name: str) -> None:
+    """Raise ForeignCode with what was found in an object that is about to be linked."""
+    try:
+        _refuse(_of_object(elf.Elf.read(data)), name)
+    except elf.Malformed as error:
+        raise ForeignCode(f"{name} can not be read: {error}") from None
+
+
+def look_at_library(data: bytes, name: str, beside: Collection[str] | None = None) -> None:
+    """Raise ForeignCode with what was found in a linked library.
+
+    `beside` are the files that lie with it, by default all that libraries may ship.
+    """
+    files = shipped() if beside is None else beside
+    try:
+        _refuse(_of_library(elf.Elf.read(data), files), name)
+    except elf.Malformed as error:
+        raise ForeignCode(f"{name} can not be read: {error}") from None
+
+
+def _refuse(found: Iterator[str], name: str) -> None:
+    for what in found:
+        raise ForeignCode(f"{name} has {what}")
+
+
+def _of_object(read: elf.Elf) -> Iterator[str]:
+    if read.kind != elf.OBJECT:
+        yield "another kind than an object"
+    for section in read.sections:
+        if section.kind in elf.CONSTRUCTORS or _SECTIONS.fullmatch(section.name) is None:
+            yield f"the section {section.name!a}"
+        if section.name == ".note.GNU-stack" and section.flags & 4:
+            yield "an executable stack"
+    for symbol in read.symbols(elf.SYMBOLS):
+        yield from _of_symbol(symbol)
+
+
+def _of_symbol(symbol: elf.Symbol) -> Iterator[str]:
+    if symbol.kind == elf.INDIRECT:
+        yield f"the indirect function {symbol.name!a}"
+    if not symbol.name:
+        return
+    if symbol.section == 0:
+        if not symbols.is_called(symbol.name) and symbol.name not in _LOADERS:
+            yield f"a call of {symbol.name!a}"
+    elif symbol.name in symbols.called():
+        yield f"a {symbol.name!a} of its own"
+    elif symbol.binding and not symbols.is_ours(symbol.name):
+        yield f"the name {symbol.name!a} for others to see"
+
+
+def _of_library(read: elf.Elf, beside: Collection[str]) -> Iterator[str]:
+    if read.kind != elf.SHARED:
+        yield "another kind than a shared library"
+    for kind, flags in read.segments:
+        if kind == elf.STACK and flags & elf.EXECUTABLE:
+            yield "an executable stack"
+    yield from _told(read, beside)
+    yield from _started(read)
+    for symbol in read.symbols(elf.DYNAMIC_SYMBOLS):
+        if symbol.section or symbol.name not in _LOADERS:
+            yield from _of_symbol(symbol)
+    for _, kind, _ in read.relocations():
+        if kind in _INDIRECT:
+            yield "a function that is called for an address"
+
+
+def _told(read: elf.Elf, beside: Collection[str]) -> Iterator[str]:
+    """Yield what the loader is told to do, beside loading."""
+    dynamic = read.dynamic()
+    if not dynamic:
+        yield "nothing for the loader"
+    needed = {text for tag, _, text in dynamic if tag == _NEEDED_TAG}
+    for text in sorted(needed):
+        if _NEEDED.fullmatch(text) is None and text not in beside:
+            yield f"need of the library {text!a}"
+    for tag, value, text in dynamic:
+        if tag == _FLAGS and value & _TEXT_FLAG:
+            yield _TAGS[22]
+        if tag in _TAGS and not (tag == 15 and text == _BESIDE and needed & set(beside)):  # noqa: PLR2004 - the RPATH
+            yield f"{_TAGS[tag]}{f' {text!a}' if text else ''}"
+
+
+def _started(read: elf.Elf) -> Iterator[str]:
+    """Yield what is run when a library is loaded and unloaded, beside what a linker puts there."""
+    names = {symbol.value: symbol.name for symbol in read.symbols(elf.SYMBOLS) if symbol.section}
+    targets = {place: addend for place, _, addend in read.relocations()}
+    for section in read.sections:
+        if section.name in {".init", ".fini"} and section.size > _INIT_BYTES:
+            yield f"code of its own in {section.name}"
+        if section.name.startswith((".ctors", ".dtors")):
+            yield f"the section {section.name!a}"
+        if section.kind not in elf.CONSTRUCTORS:
+            continue
+        allowed = _START.get(section.kind, ())
+        if section.size > _POINTER * len(allowed):
+            yield f"{section.size // _POINTER} functions in {section.name!a}"
+        elif section.size and names:
+            who = names.get(targets.get(section.address, -1))
+            if who not in allowed:
+                yield f"{who!a} in {section.name!a}"

@@ -1,0 +1,272 @@
+"""Looks through a module before code generation, for what no pass of ours or TVM's has put there.
+
+TIR can bring code along: LLVM IR and C in pragmas, calls by name of anything that is loaded,
+instructions by number, text that ends up in a GPU's kernel. What is known and harmless passes;
+the rest is refused by name.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache
+from typing import Any, Final
+
+import tvm
+import tvm_ffi
+from tvm.ir import Op, StringImm
+from tvm.target import codegen
+
+from autopipe.compiler.linking import ATTRIBUTE
+from autopipe.compiler.walls import names
+from autopipe.errors import StageError
+from autopipe.libraries import LIBRARIES, named
+from autopipe.libraries.library import CBlas, Library, Packed
+
+_SYMBOL: Final = re.compile(r"(?!__|_library|_metadata)[A-Za-z_][A-Za-z0-9_]{0,4095}")
+"""A name of a function; those that are left out are TVM's own."""
+
+_VARIABLE: Final = re.compile(r"[A-Za-z_][\w.]*|", re.ASCII)
+_TYPE: Final = re.compile(r"(|bool|void|handle|u?int\d+|b?float\d+(_\w+)?)(x\d+|xvscalex\d+)?")
+_WORD: Final = re.compile(r"[\w.]{0,100}", re.ASCII)
+_LABEL: Final = re.compile(r"(\w+) [\w.+-]+( \w+)*", re.ASCII)
+_NUMBERS: Final = (int, float, tvm.tirx.IntImm, tvm.tirx.FloatImm)
+_TEXT: Final = 80
+"""Characters of what was found that are shown."""
+
+
+class ForeignCode(StageError):  # noqa: N818 - says what was found
+    """A module holds what neither our passes nor TVM's put there; nothing was generated of it."""
+
+
+class _Found(Exception):  # noqa: N818 - says what happened
+    """Carries what was found out of a walk."""
+
+
+def look_through(module: tvm.IRModule | tvm.tirx.PrimFunc) -> None:
+    """Raise ForeignCode with the function and what was found in it, if anything was."""
+    if isinstance(module, tvm.tirx.PrimFunc):
+        module = tvm.IRModule({"main": module})
+    for key in module.attrs or {}:
+        raise ForeignCode(f"the module has the attribute {_shown(key)}")
+    for variable, function in module.functions_items():
+        name = str(variable.name_hint)
+        try:
+            _name(name)
+            _Walk(function).look()
+        except _Found as found:
+            raise ForeignCode(f"function {_shown(name)[1:-1]} {found}") from None
+
+
+class _Walk:
+    """A look through one function."""
+
+    def __init__(self, function: Any) -> None:  # noqa: ANN401 - tvm is not typed
+        self._function = function
+        self._library: Library | None = None
+        self._seen: set[tuple[str, str]] = set()
+        self._strings = 0
+        """How many strings stand where they may."""
+        self._met = 0
+        """How many there are."""
+        self._checks: Mapping[str, Callable[[Any], None]] = {
+            "Call": self._call,
+            "AttrStmt": self._attribute,
+            "For": self._loop,
+            "SBlock": lambda block: _annotations(block.annotations),
+            "AllocBuffer": lambda alloc: _annotations(alloc.annotations),
+            "IterVar": lambda axis: _one_of(names.THREADS, axis.thread_tag, "thread tag"),
+            "PointerType": lambda kind: _one_of(names.SCOPES, kind.storage_scope, "memory scope"),
+            "BufferType": lambda kind: _one_of(names.SCOPES, kind.storage_scope, "memory scope"),
+            "PrimType": self._type,
+            "Var": self._variable,
+            "SizeVar": self._variable,
+            "StringImm": self._string,
+            "ExternFunc": lambda f: _one_of(names.RELAX_EXTERNS, f.global_symbol, "function"),
+            "GlobalVar": lambda variable: _name(str(variable.name_hint)),
+            "Op": lambda op: self._op(str(op.name)),
+        }
+
+    def look(self) -> None:
+        """Raise _Found for the first thing that does not belong there."""
+        kind = type(self._function).__name__
+        if kind not in {"PrimFunc", "Function"}:
+            raise _Found(f"is a {kind}")
+        self._attributes(self._function.attrs or {})
+        stopped = tvm_ffi.structural_walk(self._function, (object, self._visit))
+        if stopped is not None:
+            raise _Found(str(stopped.value))
+        if self._met > self._strings and kind == "PrimFunc":
+            raise _Found("has a string where none belongs")
+
+    def _visit(self, node: Any) -> tvm_ffi.VisitInterrupt | None:  # noqa: ANN401 - likewise
+        kind = type(node).__name__
+        check = self._checks.get(kind)
+        try:
+            if check is not None:
+                check(node)
+            elif kind not in names.NODES:
+                raise _Found(f"has a node of kind {kind}")  # noqa: TRY301 - as the checks do
+        except _Found as found:
+            return tvm_ffi.VisitInterrupt(str(found))
+        return None
+
+    def _attributes(self, attributes: Mapping[str, Any]) -> None:
+        for key, value in attributes.items():
+            _one_of(names.FUNCTION_ATTRIBUTES, key, "attribute")
+            if key == "global_symbol":
+                _name(str(value))
+            elif key == ATTRIBUTE:
+                self._library = _library(str(value))
+
+    def _call(self, call: Any) -> None:  # noqa: ANN401 - likewise
+        op, arguments = call.op, call.args
+        if isinstance(op, tvm.ir.GlobalVar):
+            return
+        if not isinstance(op, Op):
+            if type(op).__name__ not in {"ExternFunc", "Var"} or isinstance(
+                self._function, tvm.tirx.PrimFunc
+            ):
+                raise _Found(f"calls a {type(op).__name__}")
+            return
+        name = str(op.name)
+        if name in {"tirx.call_extern", "tirx.call_pure_extern"}:
+            self._named(_externs(self._library), arguments, name)
+        elif name in {"tirx.tvm_call_packed", "tirx.call_packed"}:
+            self._named(_packed(self._library), arguments, name)
+            self._words(arguments[1:], _WORD)
+        elif name in {"tirx.call_llvm_intrin", "tirx.call_llvm_pure_intrin"}:
+            _intrinsic(arguments[0] if arguments else None)
+        elif name == "tirx.tvm_storage_sync":
+            self._strings += 1
+            _one_of(names.WORDS, getattr(arguments[0], "value", None), "kind of barrier")
+        else:
+            self._op(name)
+            if name.startswith("tirx.tvm_"):
+                self._words(arguments, re.compile("|".join(names.WORDS)))
+
+    def _op(self, name: str) -> None:
+        if ("op", name) not in self._seen:
+            if name not in names.OPS and not _of_graph(name):
+                raise _Found(f"calls {_shown(name)}")
+            self._seen.add(("op", name))
+
+    def _named(self, known: Iterable[str], arguments: Any, op: str) -> None:  # noqa: ANN401 - likewise
+        first = arguments[0] if len(arguments) else None
+        if not isinstance(first, StringImm):
+            raise _Found(f"calls {op} without a name")
+        self._strings += 1
+        _one_of(known, str(first.value), op.removeprefix("tirx."))
+
+    def _words(self, arguments: Any, pattern: re.Pattern[str]) -> None:  # noqa: ANN401 - likewise
+        for each in arguments:
+            if isinstance(each, StringImm):
+                self._strings += 1
+                if pattern.fullmatch(str(each.value)) is None:
+                    raise _Found(f"passes the string {_shown(each.value)}")
+
+    def _string(self, _: object) -> None:
+        self._met += 1
+
+    def _attribute(self, statement: Any) -> None:  # noqa: ANN401 - likewise
+        key = str(statement.attr_key)
+        _one_of(names.ATTRIBUTES, key, "attribute statement")
+        if isinstance(statement.value, StringImm | str):
+            raise _Found(f"has the string {_shown(statement.value)} at {key}")
+        _one_of(names.THREADS, getattr(statement.node, "thread_tag", ""), "thread tag")
+
+    def _loop(self, loop: Any) -> None:  # noqa: ANN401 - likewise
+        _annotations(loop.annotations)
+        if loop.thread_binding is not None:
+            _one_of(names.THREADS, loop.thread_binding.thread_tag, "thread tag")
+
+    def _type(self, kind: Any) -> None:  # noqa: ANN401 - likewise
+        self._once("type", str(kind.dtype), _TYPE)
+
+    def _variable(self, variable: Any) -> None:  # noqa: ANN401 - likewise
+        if isinstance(self._function, tvm.tirx.PrimFunc):  # its names are in the text of kernels
+            self._once("variable", str(variable.name), _VARIABLE)
+
+    def _once(self, what: str, text: str, pattern: re.Pattern[str]) -> None:
+        if (what, text) not in self._seen:
+            if pattern.fullmatch(text) is None:
+                raise _Found(f"has the {what} {_shown(text)}")
+            self._seen.add((what, text))
+
+
+def _annotations(annotations: Mapping[str, Any] | None) -> None:
+    for key, value in (annotations or {}).items():
+        _one_of(names.ANNOTATIONS, key, "annotation")
+        if not _plain(value):
+            raise _Found(f"has the annotation {key} with {_shown(value)}")
+
+
+def _plain(value: Any) -> bool:  # noqa: ANN401 - any of TVM's values
+    if value is None or isinstance(value, _NUMBERS):
+        return True
+    if isinstance(value, str):
+        return _WORD.fullmatch(value) is not None
+    if type(value).__name__ in {"Array", "List", "list", "tuple"}:
+        return all(map(_plain, value))
+    return isinstance(value, tvm.ir.Var)
+
+
+def _name(name: str) -> None:
+    if _SYMBOL.fullmatch(name) is None:
+        raise _Found(f"has the name {_shown(name)}")
+
+
+def _library(label: str) -> Library:
+    found = _LABEL.fullmatch(label)
+    library = named(found[1]) if found else None
+    if library is None:
+        raise _Found(f"calls the library {_shown(label)}")
+    return library
+
+
+def _externs(library: Library | None) -> frozenset[str]:
+    interface = library.interface if library else None
+    if not isinstance(interface, CBlas):
+        return names.EXTERNS
+    return names.EXTERNS | {interface.threads, *interface.gemm.values()}
+
+
+def _packed(library: Library | None) -> frozenset[str]:
+    interface = library.interface if library else None
+    return names.PACKED | {interface.function} if isinstance(interface, Packed) else names.PACKED
+
+
+def of_libraries() -> frozenset[str]:
+    """Return the symbols and functions of all libraries that code may call."""
+    return frozenset().union(*(_externs(each) | _packed(each) for each in LIBRARIES))
+
+
+def _intrinsic(number: Any) -> None:  # noqa: ANN401 - any of TVM's values
+    name = _intrinsic_name(int(number)) if isinstance(number, tvm.tirx.IntImm) else number
+    _one_of(names.INTRINSICS, name, "intrinsic")
+
+
+@cache
+def _intrinsic_name(number: int) -> str:
+    try:
+        return str(codegen.llvm_get_intrinsic_name(number))
+    except (RuntimeError, TypeError, ValueError, OverflowError):
+        return f"number {number}"
+
+
+@cache
+def _of_graph(name: str) -> bool:
+    """Tell whether an op of the graph is harmless: TVM makes PrimFuncs of it, or it is known."""
+    family, _, rest = name.removeprefix("relax.").rpartition(".")
+    if not name.startswith("relax.") or not rest:
+        return False
+    made = family in names.RELAX_FAMILIES and Op.get(name).get_attr("FLegalize") is not None
+    return made or name in names.RELAX_OPS
+
+
+def _one_of(known: Iterable[str], found: object, what: str) -> None:
+    if not isinstance(found, str) or found not in known:
+        raise _Found(f"has the {what} {_shown(found)}")
+
+
+def _shown(found: object) -> str:
+    text = ascii(str(found))
+    return text if len(text) <= _TEXT else f"{text[:_TEXT]}...'"

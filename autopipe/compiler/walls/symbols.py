@@ -1,0 +1,60 @@
+"""Names in machine code: what generated code defines, and what it may take from elsewhere."""
+
+import re
+from functools import cache
+from typing import Final
+
+from autopipe.compiler.walls import names
+from autopipe.libraries import LIBRARIES
+from autopipe.libraries.library import CBlas
+
+_MEMORY: Final = frozenset({"memcpy", "memmove", "memset", "memcmp", "bcmp", "bzero"})
+
+_COMPILER: Final = re.compile(
+    r"__(trunc|extend)([sdthbx]f){2}2|__(float|fix|fixuns|floatun)([sdth][if]){2}|"
+    r"__(mul|div|udiv|mod|umod|ashl|lshr|ashr)[sdt]i3|__(mul|div)[sd]c3|__powi[sd]f2|"
+    r"__gnu_(h2f|f2h)_ieee|__popcount[sdt]i2"
+)
+"""Functions of the compiler's own library, for what a processor has no instruction for."""
+
+_RUNTIME: Final = frozenset(
+    """
+    TVMBackendAllocWorkspace TVMBackendFreeWorkspace TVMBackendParallelBarrier
+    TVMBackendParallelLaunch TVMFFIEnvModLookupFromImports TVMFFIErrorSetRaisedFromCStr
+    TVMFFIErrorSetRaisedFromCStrParts TVMFFIFunctionCall TVMFFIHandleInitOnce
+    """.split()
+)
+"""Functions of TVM's runtime; it puts their addresses into variables of the same names."""
+
+_OURS: Final = re.compile(
+    r"__tvm_ffi_(?!_)[A-Za-z_]\w*|__tvm_ffi__library_(ctx|bin)|__tvm_ffi__metadata_\w+|"
+    r"__truncsfhf2|__extendhfsf2"
+)
+
+_INSTRUCTIONS: Final = re.compile(r"llvm\.(?!eh\.|init\.|adjust\.|write_|read_|returnaddress|"
+    r"addressofreturn|sponentry|frameaddress|local|coro\.|call\.|gc|stack|clear_cache|thread\.|"
+    r"x86\.(rd|wr|int|flags|xbegin|xend|seh)|load\.relative|icall|type\.)[a-z0-9_.]+", re.IGNORECASE)  # fmt: skip
+
+
+@cache
+def called() -> frozenset[str]:
+    """Return the functions that code may call by their names."""
+    interfaces = [each.interface for each in LIBRARIES if isinstance(each.interface, CBlas)]
+    libraries = {each.threads for each in interfaces}
+    libraries.update(symbol for each in interfaces for symbol in each.gemm.values())
+    return names.EXTERNS | _MEMORY | libraries
+
+
+def is_called(name: str) -> bool:
+    """Tell whether code may leave this name undefined."""
+    return name in called() or name in _RUNTIME or _COMPILER.fullmatch(name) is not None
+
+
+def is_ours(name: str) -> bool:
+    """Tell whether generated code defines this name for others to see."""
+    return name.removeprefix("__") in _RUNTIME or _OURS.fullmatch(name) is not None
+
+
+def is_instruction(name: str) -> bool:
+    """Tell whether LLVM makes instructions of this function, other than such as jump anywhere."""
+    return _INSTRUCTIONS.fullmatch(name) is not None

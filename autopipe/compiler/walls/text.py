@@ -1,0 +1,104 @@
+"""Looks through LLVM IR before machine code of it is run: what a candidate is compiled in place for.
+
+Every line of LLVM's text that is not inside a function begins with what it is, and text of others
+is in quotes with all its quotes and line ends escaped, so lines can be told apart.
+"""
+
+import re
+from typing import Any, Final
+
+from autopipe.compiler.walls import symbols
+from autopipe.compiler.walls.module import ForeignCode
+
+_BEGINNINGS: Final = (
+    "", " ", ";", "!", "%", "}", "source_filename = ", "target ", "attributes #", "uselistorder",
+    "\t",
+)  # fmt: skip
+"""What lines begin with that say nothing about symbols."""
+
+_NAME = r'[@$](?:"(?P<quoted>[^"]*)"|(?P<bare>[\w.$-]+))'
+_GLOBAL: Final = re.compile(_NAME + r" = (?P<rest>.*)")
+_FUNCTION: Final = re.compile(r"(?P<kind>define|declare) (?P<head>[^@]*)" + _NAME + r"\((?P<rest>.*)")
+_LABEL: Final = re.compile(r'(?:"[^"]*"|[\w.$-]+):')
+_NAMED_METADATA: Final = re.compile(r"!(llvm\.(dbg\.cu|module\.flags|ident)|\d+) = ")
+_INLINE: Final = re.compile(r" asm (?:(?:sideeffect|alignstack|inteldialect|unwind) )*\"")
+_SECTION: Final = re.compile(r' section "([^"]*)"')
+_SECTIONS: Final = frozenset({".text.tvm.fp16.conv", ".lrodata"})
+_LOCAL: Final = frozenset({"private", "internal"})
+_HIDDEN: Final = re.compile(r" (prologue|prefix|personality|gc) ")
+_NOTHING: Final = re.compile(r"appending global \[0 x ")
+
+
+def look_through(library: Any) -> None:  # noqa: ANN401 - tvm is not typed
+    """Raise ForeignCode with what was found in the LLVM IR of a compiled module, if anything was."""
+    modules = [library]
+    while modules:
+        module = modules.pop()
+        modules.extend(module.imports)
+        if module.kind == "llvm":
+            look(module.inspect_source("ll"))
+
+
+def look(text: str) -> None:
+    """Raise ForeignCode with what was found in the text of an LLVM module, if anything was."""
+    if _INLINE.search(text) is not None:
+        raise ForeignCode("the code has inline assembly")
+    for line in text.split("\n"):
+        if line.startswith(" "):
+            continue
+        if line.startswith(("define ", "declare ")):
+            _function(line)
+        elif line.startswith(("@", "$")):
+            _global(line)
+        elif line.startswith("!"):
+            if _NAMED_METADATA.match(line) is None:
+                raise ForeignCode(f"the code has metadata {_shown(line)}")
+        elif not (line == "" or line.startswith(_BEGINNINGS[2:]) or _LABEL.match(line)):
+            raise ForeignCode(f"the code has {_shown(line)}")
+
+
+def _function(line: str) -> None:
+    found = _FUNCTION.match(line)
+    if found is None:
+        raise ForeignCode(f"the code has {_shown(line)}")
+    name, words = found["quoted"] or found["bare"], frozenset(found["head"].split())
+    if found["kind"] == "declare":
+        if not symbols.is_instruction(name) and not symbols.is_called(name):
+            raise ForeignCode(f"the code calls {_shown(name)}")
+    elif not words & _LOCAL and not symbols.is_ours(name):
+        raise ForeignCode(f"the code defines {_shown(name)}")
+    if name in symbols.called() and found["kind"] == "define":
+        raise ForeignCode(f"the code has a {_shown(name)} of its own")
+    _place(found["rest"])
+
+
+def _global(line: str) -> None:
+    found = _GLOBAL.match(line)
+    if found is None:
+        raise ForeignCode(f"the code has {_shown(line)}")
+    name, rest = found["quoted"] or found["bare"], found["rest"]
+    if line.startswith("$"):
+        return
+    words = frozenset(re.split(r"[ (]", rest.split('"', 1)[0])[:12])
+    if words & {"alias", "ifunc"}:
+        raise ForeignCode(f"the code has another name for a function, {_shown(name)}")
+    if name.startswith("llvm."):
+        if _NOTHING.match(rest) is None:
+            raise ForeignCode(f"the code has {_shown(name)}: something runs when it is loaded")
+        return
+    if not words & _LOCAL and not symbols.is_ours(name):
+        raise ForeignCode(f"the code defines {_shown(name)}")
+    _place(rest)
+
+
+def _place(rest: str) -> None:
+    """Refuse sections of their own, and data in front of functions."""
+    found = _SECTION.search(rest)
+    if found is not None and found[1] not in _SECTIONS:
+        raise ForeignCode(f"the code has the section {_shown(found[1])}")
+    if _HIDDEN.search(rest.split('"', 1)[0]) is not None:
+        raise ForeignCode("the code has data in front of a function")
+
+
+def _shown(text: str) -> str:
+    return ascii(text[:80])
