@@ -72,6 +72,9 @@ def compile_cuda(source: str, arch: str) -> bytes:
 
 def _compiled(source: str, target: object) -> str:
     """Return machine code as the text that TVM wants: a character for each byte."""
+    from autopipe.compiler.walls import text
+
+    text.look_at_kernels(source)
     arch = target.attrs["arch"]  # type: ignore[attr-defined]
     return compile_cuda(source, str(arch)).decode("latin-1")
 

@@ -32,6 +32,7 @@ from autopipe.stages.build import Build
 from autopipe.stages.tune import Tune
 from autopipe.stages.verify import Verify
 from tests.schedules import saboteur
+from tests.schedules.bad_schedules import ENDS, FAR
 from tests.schedules.made import FACTS
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
@@ -155,7 +156,7 @@ def test_a_schedule_that_fails_its_check_is_not_built_in(stages, tmp_path, monke
     assert len(warnings) == len(tasks)
     for task in tasks:
         (row,) = task["failures"]
-        assert (row["doing"], row["engine"], row["how"]) == ("checking", "static", KILLED)
+        assert (row["doing"], row["engine"], row["how"]) == ("checking", "static", ENDS[way])
     verify(stages)
 
 
@@ -209,7 +210,7 @@ def test_a_schedule_that_is_too_much_for_the_compiler_is_found(
     alone, whole = measure.compiled, compiler.build
 
     def choke(modules):
-        if any("abort" in module.script() for module in modules):
+        if any(str(FAR) in module.script() for module in modules):
             saboteur.WAYS[way]()
 
     def compiled(module, target):

@@ -30,8 +30,16 @@ _NEEDED: Final = re.compile(
     r"lib(m|c|pthread|dl|mvec|gcc_s|stdc\+\+)\.so(\.\d+)?|ld-(linux|musl)[\w.-]*\.so\.\d+|"
     r"libc\.musl-\w+\.so\.1"
 )
-_START: Final = {14: ("frame_dummy",), 15: ("__do_global_dtors_aux",)}
-"""What the linker has run when a library is loaded and unloaded; nothing before that."""
+_LISTS: Final = {
+    (25, 27): (".init_array", "frame_dummy"),
+    (26, 28): (".fini_array", "__do_global_dtors_aux"),
+}
+"""Where the loader finds, and how long are, the functions that it calls when a library is loaded
+and unloaded: the section, and the one that a linker puts there."""
+
+_CODE: Final = {(".init", 12): 64, (".fini", 13): 64}
+"""Sections that are code to be run then, with the loader's tag of each: the C library's own, which
+only call a profiler, take no more bytes than that."""
 
 _TAGS: Final = {
     15: "an RPATH", 29: "a RUNPATH", 22: "relocations of its text", 32: "functions to run first",
@@ -40,8 +48,6 @@ _TAGS: Final = {
 }  # fmt: skip
 _NEEDED_TAG, _FLAGS, _TEXT_FLAG = 1, 30, 4
 _POINTER: Final = 8
-_INIT_BYTES: Final = 64
-"""More than any `.init` of the C library's has, which only calls a profiler's start."""
 _BESIDE: Final = "$ORIGIN"
 _INDIRECT: Final = frozenset({37, 1032})
 """Relocations that call a function for their value, on x86-64 and AArch64."""
@@ -132,19 +138,18 @@ def _told(read: elf.Elf, beside: Collection[str]) -> Iterator[str]:
 
 def _started(read: elf.Elf) -> Iterator[str]:
     """Yield what is run when a library is loaded and unloaded, beside what a linker puts there."""
+    told = {tag: value for tag, value, _ in read.dynamic()}
+    for (name, tag), size in _CODE.items():
+        place = next((each for each in read.sections if each.name == name), None)
+        if tag in told and (place is None or place.address != told[tag] or place.size > size):
+            yield f"code of its own in {name}"
     names = {symbol.value: symbol.name for symbol in read.symbols(elf.SYMBOLS) if symbol.section}
     targets = {place: addend for place, _, addend in read.relocations()}
-    for section in read.sections:
-        if section.name in {".init", ".fini"} and section.size > _INIT_BYTES:
-            yield f"code of its own in {section.name}"
-        if section.name.startswith((".ctors", ".dtors")):
-            yield f"the section {section.name!a}"
-        if section.kind not in elf.CONSTRUCTORS:
-            continue
-        allowed = _START.get(section.kind, ())
-        if section.size > _POINTER * len(allowed):
-            yield f"{section.size // _POINTER} functions in {section.name!a}"
-        elif section.size and names:
-            who = names.get(targets.get(section.address, -1))
-            if who not in allowed:
-                yield f"{who!a} in {section.name!a}"
+    for (tag, length), (name, allowed) in _LISTS.items():
+        if told.get(length, 0) > _POINTER:
+            yield f"{told[length] // _POINTER} functions in {name!a}"
+        elif told.get(length) and names and names.get(targets.get(told.get(tag, 0), -1)) != allowed:
+            yield f"another function than {allowed} in {name!a}"
+    for symbol in read.symbols(elf.SYMBOLS):
+        if symbol.section and symbol.name in symbols.called():
+            yield f"a {symbol.name!a} of its own"

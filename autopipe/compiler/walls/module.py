@@ -29,6 +29,8 @@ _TYPE: Final = re.compile(r"(|bool|void|handle|u?int\d+|b?float\d+(_\w+)?)(x\d+|
 _WORD: Final = re.compile(r"[\w.]{0,100}", re.ASCII)
 _LABEL: Final = re.compile(r"(\w+) [\w.+-]+( \w+)*", re.ASCII)
 _NUMBERS: Final = (int, float, tvm.tirx.IntImm, tvm.tirx.FloatImm)
+_BROKEN: Final = (AttributeError, LookupError, RuntimeError, TypeError, ValueError)
+"""What comes of nodes that lack what they must have."""
 _TEXT: Final = 80
 """Characters of what was found that are shown."""
 
@@ -45,7 +47,7 @@ def look_through(module: tvm.IRModule | tvm.tirx.PrimFunc) -> None:
     """Raise ForeignCode with the function and what was found in it, if anything was."""
     if isinstance(module, tvm.tirx.PrimFunc):
         module = tvm.IRModule({"main": module})
-    for key in module.attrs or {}:
+    for key in (module.attrs or {}).keys():  # noqa: SIM118 - it is no dict
         raise ForeignCode(f"the module has the attribute {_shown(key)}")
     for variable, function in module.functions_items():
         name = str(variable.name_hint)
@@ -54,6 +56,10 @@ def look_through(module: tvm.IRModule | tvm.tirx.PrimFunc) -> None:
             _Walk(function).look()
         except _Found as found:
             raise ForeignCode(f"function {_shown(name)[1:-1]} {found}") from None
+        except _BROKEN as error:
+            why = ascii(str(error).strip().split("\n")[-1])[1:-1]
+            text = f"function {_shown(name)[1:-1]} can not be looked through: {why[:_TEXT]}"
+            raise ForeignCode(text) from None
 
 
 class _Walk:
@@ -240,16 +246,15 @@ def of_libraries() -> frozenset[str]:
 
 
 def _intrinsic(number: Any) -> None:  # noqa: ANN401 - any of TVM's values
-    name = _intrinsic_name(int(number)) if isinstance(number, tvm.tirx.IntImm) else number
-    _one_of(names.INTRINSICS, name, "intrinsic")
+    known = isinstance(number, tvm.tirx.IntImm) and int(number) in _instructions()
+    if not known:
+        raise _Found(f"has the instruction {_shown(getattr(number, 'value', number))} of LLVM")
 
 
 @cache
-def _intrinsic_name(number: int) -> str:
-    try:
-        return str(codegen.llvm_get_intrinsic_name(number))
-    except (RuntimeError, TypeError, ValueError, OverflowError):
-        return f"number {number}"
+def _instructions() -> frozenset[int]:
+    """Return the numbers of known instructions; to ask for the name of one may end the process."""
+    return frozenset(codegen.llvm_lookup_intrinsic_id(name) for name in names.INTRINSICS) - {0}
 
 
 @cache

@@ -151,7 +151,7 @@ NODES: Final = frozenset(
     IterVar LE LShift LT Let MatchBufferRegion Max Min Mod Mul NE Not Or PointerType PrimFunc
     PrimType RShift Ramp Range Reduce Return SBlock SBlockRealize Select SeqStmt Shuffle SizeVar
     StringImm StringType Sub TensorLoad TensorRegion TileLayout TupleType Var VectorLane While
-    AnyType Constant DataTypeImm DataflowBlock DataflowVar ExternFunc Function If MatchCast
+    AnyType Constant DataTypeImm GenericConst DataflowBlock DataflowVar ExternFunc Function If MatchCast
     BindingBlock Op PrimStruct PrimValue SeqExpr ShapeExpr ShapeType Tensor TensorType Tuple
     TupleGetItem VDevice VarBinding DictAttrs
     Array Map List Dict String str int float bool NoneType dtype DataType Bool
