@@ -104,7 +104,7 @@ def _beside(expression):
     return _within(lambda store: tirx.SeqStmt([tirx.Evaluate(expression), store]))
 
 
-def _calling(name, *arguments, op="tirx.call_extern"):
+def calling(name, *arguments, op="tirx.call_extern"):
     """Return the workload with a call; strings among the arguments become nodes."""
     nodes = [StringImm(each) if isinstance(each, str) else each for each in (name, *arguments)]
     return _beside(Call(op, nodes, ret_ty="int32"))
@@ -193,20 +193,20 @@ MODULES = {
     "annotation with code in a list": lambda: annotated("schedule_rule", ["a", _C], block=True),
     "annotation with a map": lambda: annotated("workload", {"a": 1}, block=True),
     "unknown annotation": lambda: annotated("hostile", 1, block=True),
-    "system": lambda: _calling("system", "touch /tmp/hostile"),
-    "pure system": lambda: _calling("system", "id", op="tirx.call_pure_extern"),
-    "dlopen": lambda: _calling("dlopen", "/tmp/hostile.so", 1),
-    "a library that nobody asked for": lambda: _calling("scipy_openblas_set_num_threads", 1),
-    "a string as argument": lambda: _calling("sinf", "id"),
-    "packed module loader": lambda: _calling("ffi.Module.load_from_file", "/tmp/hostile.so",
+    "system": lambda: calling("system", "touch /tmp/hostile"),
+    "pure system": lambda: calling("system", "id", op="tirx.call_pure_extern"),
+    "dlopen": lambda: calling("dlopen", "/tmp/hostile.so", 1),
+    "a library that nobody asked for": lambda: calling("scipy_openblas_set_num_threads", 1),
+    "a string as argument": lambda: calling("sinf", "id"),
+    "packed module loader": lambda: calling("ffi.Module.load_from_file", "/tmp/hostile.so",
                                              op="tirx.tvm_call_packed"),
-    "packed system library": lambda: _calling("runtime.SystemLib", op="tirx.tvm_call_packed"),
-    "packed with a path": lambda: _calling("tvm.contrib.sort.topk", "/tmp/hostile",
+    "packed system library": lambda: calling("runtime.SystemLib", op="tirx.tvm_call_packed"),
+    "packed with a path": lambda: calling("tvm.contrib.sort.topk", "/tmp/hostile",
                                            op="tirx.tvm_call_packed"),
     "packed without a name": lambda: _op("tirx.tvm_call_packed", 1),
-    "cpacked": lambda: _calling("system", op="tirx.tvm_call_cpacked"),
+    "cpacked": lambda: calling("system", op="tirx.tvm_call_cpacked"),
     "lowered packed": lambda: _op("tirx.tvm_call_packed_lowered", "system", 0, 0, 0),
-    "traced packed": lambda: _calling("system", op="tirx.tvm_call_trace_packed"),
+    "traced packed": lambda: calling("system", op="tirx.tvm_call_trace_packed"),
     "static handle": lambda: _op("tirx.tvm_static_handle"),
     "field of a struct": lambda: _op("tirx.tvm_struct_set", 0, 0, 1, 0),
     "workspace": lambda: _op("tirx.TVMBackendAllocWorkspace", 1, 0, 1, 2, 32),
