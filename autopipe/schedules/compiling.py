@@ -12,7 +12,7 @@ import tvm
 
 from autopipe import errors
 from autopipe.compiler import build, nvcc
-from autopipe.compiler.walls.module import ForeignCode
+from autopipe.compiler.walls.foreign import ForeignCode
 from autopipe.errors import AutopipeError, StageError
 from autopipe.pipeline import contained
 from autopipe.pipeline.contained import Child, Failed

@@ -6,7 +6,16 @@ import tvm
 from tvm import te
 from tvm.s_tir import SBlock, Schedule
 from tvm.tirx import (
-    BufferStore, Cast, For, ForKind, SeqStmt, Shuffle, Var, call_llvm_pure_intrin, const, sin,
+    BufferStore,
+    Cast,
+    For,
+    ForKind,
+    SeqStmt,
+    Shuffle,
+    Var,
+    call_llvm_pure_intrin,
+    const,
+    sin,
 )  # fmt: skip
 
 FAR = 1 << 45

@@ -8,6 +8,7 @@ import tvm
 import tvm_ffi
 from tvm import te
 
+from autopipe import libraries
 from autopipe.compiler import linking
 from autopipe.compiler.op_info import described
 from autopipe.errors import StageError
@@ -183,7 +184,7 @@ def test_the_wheel_of_tvm_has_no_cublas():
     assert CUBLAS.device == "cuda"
 
 
-def test_a_library_that_the_runtime_wraps_is_called_with_tensors():
+def test_a_library_that_the_runtime_wraps_is_called_with_tensors(monkeypatch):
     """The protocol of cuBLAS, with a function of the same signature in its place."""
     heard = []
 
@@ -195,6 +196,7 @@ def test_a_library_that_the_runtime_wraps_is_called_with_tensors():
 
     tvm_ffi.register_global_func("tests.matmul", matmul, override=True)
     library = replace(CUBLAS, interface=Packed("tests.matmul"), least=1)
+    monkeypatch.setattr(libraries, "LIBRARIES", (library,))
     _, module = task_of(dense, (1, 90, 160), (160, 110), (110,), (1, 90, 110))
     made = LibraryCall(library, 2).rewrite(module)
     assert made is not None

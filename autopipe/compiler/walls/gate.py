@@ -13,6 +13,7 @@ import tvm
 from tvm.support import cc
 
 from autopipe.compiler.walls import linked, module, text
+from autopipe.compiler.walls.foreign import ForeignCode
 from autopipe.errors import ModelError
 
 
@@ -36,7 +37,7 @@ def of_model(whole: tvm.IRModule) -> None:
     """Look through a model before any of it is compiled. Raises ModelError."""
     try:
         module.look_through(whole)
-    except module.ForeignCode as error:
+    except ForeignCode as error:
         raise ModelError(f"the model brings code along: {error}") from None
 
 
@@ -53,7 +54,7 @@ def _linked(output: str, objects: Sequence[str], **options: Any) -> None:  # noq
     cc.create_shared(output, objects, **options)
     try:
         linked.look_at_library(Path(output).read_bytes(), Path(output).name)
-    except module.ForeignCode:
+    except ForeignCode:
         Path(output).unlink()
         raise
 

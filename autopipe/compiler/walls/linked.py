@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator
 from typing import Final
 
 from autopipe.compiler.walls import elf, symbols
-from autopipe.compiler.walls.module import ForeignCode
+from autopipe.compiler.walls.foreign import ForeignCode
 from autopipe.libraries import shipped
 
 _SECTIONS: Final = re.compile(

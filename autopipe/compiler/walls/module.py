@@ -17,14 +17,13 @@ from tvm.target import codegen
 
 from autopipe.compiler.linking import ATTRIBUTE
 from autopipe.compiler.walls import names
-from autopipe.errors import StageError
-from autopipe.libraries import LIBRARIES, named
+from autopipe.compiler.walls.foreign import ForeignCode
+from autopipe.libraries import named
 from autopipe.libraries.library import CBlas, Library, Packed
 
 _SYMBOL: Final = re.compile(r"(?!__|_library|_metadata)[A-Za-z_][A-Za-z0-9_]{0,4095}")
 """A name of a function; those that are left out are TVM's own."""
 
-_VARIABLE: Final = re.compile(r"[A-Za-z_][\w.]*|", re.ASCII)
 _TYPE: Final = re.compile(r"(|bool|void|handle|u?int\d+|b?float\d+(_\w+)?)(x\d+|xvscalex\d+)?")
 _WORD: Final = re.compile(r"[\w.]{0,100}", re.ASCII)
 _LABEL: Final = re.compile(r"(\w+) [\w.+-]+( \w+)*", re.ASCII)
@@ -33,10 +32,6 @@ _BROKEN: Final = (AttributeError, LookupError, RuntimeError, TypeError, ValueErr
 """What comes of nodes that lack what they must have."""
 _TEXT: Final = 80
 """Characters of what was found that are shown."""
-
-
-class ForeignCode(StageError):  # noqa: N818 - says what was found
-    """A module holds what neither our passes nor TVM's put there; nothing was generated of it."""
 
 
 class _Found(Exception):  # noqa: N818 - says what happened
@@ -83,8 +78,6 @@ class _Walk:
             "PointerType": lambda kind: _one_of(names.SCOPES, kind.storage_scope, "memory scope"),
             "BufferType": lambda kind: _one_of(names.SCOPES, kind.storage_scope, "memory scope"),
             "PrimType": self._type,
-            "Var": self._variable,
-            "SizeVar": self._variable,
             "StringImm": self._string,
             "ExternFunc": lambda f: _one_of(names.RELAX_EXTERNS, f.global_symbol, "function"),
             "GlobalVar": lambda variable: _name(str(variable.name_hint)),
@@ -187,10 +180,6 @@ class _Walk:
     def _type(self, kind: Any) -> None:  # noqa: ANN401 - likewise
         self._once("type", str(kind.dtype), _TYPE)
 
-    def _variable(self, variable: Any) -> None:  # noqa: ANN401 - likewise
-        if isinstance(self._function, tvm.tirx.PrimFunc):  # its names are in the text of kernels
-            self._once("variable", str(variable.name), _VARIABLE)
-
     def _once(self, what: str, text: str, pattern: re.Pattern[str]) -> None:
         if (what, text) not in self._seen:
             if pattern.fullmatch(text) is None:
@@ -238,11 +227,6 @@ def _externs(library: Library | None) -> frozenset[str]:
 def _packed(library: Library | None) -> frozenset[str]:
     interface = library.interface if library else None
     return names.PACKED | {interface.function} if isinstance(interface, Packed) else names.PACKED
-
-
-def of_libraries() -> frozenset[str]:
-    """Return the symbols and functions of all libraries that code may call."""
-    return frozenset().union(*(_externs(each) | _packed(each) for each in LIBRARIES))
 
 
 def _intrinsic(number: Any) -> None:  # noqa: ANN401 - any of TVM's values

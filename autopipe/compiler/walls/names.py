@@ -1,38 +1,39 @@
 """The names that code generation may meet; read from TVM 0.27's source, from what it acts on.
 
-Whatever is not here is refused, however harmless: what TVM's next release adds has to be read first.
+Whatever is not here is refused, however harmless: what TVM adds next has to be read first.
 """
 
 from typing import Final
 
-LIBM: Final = frozenset(
+
+def words(text: str, start: str = "") -> frozenset[str]:
+    """Return the words of a text, each with the same start."""
+    return frozenset(f"{start}{word}" for word in text.split())
+
+
+LIBM: Final = words(
     """
     acos acosh asin asinh atan atan2 atanh cbrt ceil copysign cos cosh erf erfc exp exp10 exp2 expm1
     fabs floor fma fmax fmin fmod hypot ldexp lgamma llrint llround log log10 log1p log2 lrint
     lround nearbyint nextafter pow remainder rint round roundeven sin sincos sinh sqrt tan tanh
     tgamma trunc
-    """.split()
+    """
 )
 """Functions of C's mathematics, in double precision; with an `f` at the end in single."""
 
 EXTERNS: Final = LIBM | {f"{name}f" for name in LIBM}
 """What may be called by name."""
 
-PACKED: Final = frozenset(
-    f"tvm.contrib.{name}"
-    for name in (
-        "sort.argsort", "sort.argsort_nms", "sort.sort", "sort.topk", "thrust.sort",
-        "thrust.stable_sort_by_key", "thrust.sum_scan",
-    )
-)  # fmt: skip
+PACKED: Final = words("argsort argsort_nms sort topk", "tvm.contrib.sort.") | words(
+    "sort stable_sort_by_key sum_scan", "tvm.contrib.thrust."
+)
 """What TVM's runtime may be asked for by name: it sorts and scans."""
 
 RELAX_EXTERNS: Final = frozenset({"vm.builtin.reshape"})
 """The same in the graph."""
 
-INTRINSICS: Final = frozenset(
-    f"llvm.{name}"
-    for name in """
+INTRINSICS: Final = words(
+    """
     aarch64.neon.sdot aarch64.neon.udot aarch64.neon.usdot aarch64.neon.smull aarch64.neon.umull
     aarch64.neon.smull.v8i16 aarch64.neon.saddlp.v4i32.v8i16 aarch64.neon.saddlp
     aarch64.neon.addp.v4i32 aarch64.neon.addp
@@ -41,56 +42,53 @@ INTRINSICS: Final = frozenset(
     x86.sse2.pmadd.wd x86.ssse3.pmadd.ub.sw.128
     ceil copysign cos ctlz ctpop cttz exp exp10 exp2 fabs floor fma fmuladd log log10 log2 maximum
     maxnum minimum minnum nearbyint pow prefetch rint round roundeven sin sqrt trunc
-    """.split()
+    """,
+    "llvm.",
 )
 """Instructions that are named as such: sums of products of bytes, and arithmetic."""
 
-OPS: Final = frozenset(
-    f"tirx.{name}"
-    for name in """
+OPS: Final = words(
+    """
     acos acosh asin asinh atan atan2 atanh copysign cos cosh ctpop dp4a erf exp exp10 exp2 fabs
-    floor fma fmod hypot isfinite isinf isnan ldexp log log10 log1p nearbyint nextafter popcount pow
-    q_multiply_shift q_multiply_shift_per_axis reinterpret round rsqrt sigmoid sin sinh sqrt tan
-    tanh trunc
-    address_of assume atomic_add bitwise_and bitwise_not bitwise_or bitwise_xor break_loop
-    buffer_data buffer_offset continue_loop ignore_loop_partition isnullptr large_uint_imm
-    ptr_byte_offset ret shift_left shift_right tvm_access_ptr tvm_stack_make_array
-    tvm_stack_make_shape tvm_thread_allreduce tvm_thread_invariant tvm_tuple tvm_warp_activemask
-    tvm_warp_shuffle tvm_warp_shuffle_down tvm_warp_shuffle_up type_annotation undef vectorcombine
-    vectorhigh vectorlow
-    tvm_bmma_sync tvm_fill_fragment tvm_load_matrix_sync tvm_mma_sync tvm_store_matrix_sync
-    """.split()
-) | frozenset(f"prim.{name}" for name in ("ceil", "clz", "if_then_else", "likely", "log2", "vscale"))
+    floor fma fmod hypot isfinite isinf isnan ldexp log log10 log1p nearbyint nextafter popcount
+    pow q_multiply_shift q_multiply_shift_per_axis reinterpret round rsqrt sigmoid sin sinh sqrt
+    tan tanh trunc address_of assume atomic_add bitwise_and bitwise_not bitwise_or bitwise_xor
+    break_loop buffer_data buffer_offset continue_loop ignore_loop_partition isnullptr
+    large_uint_imm ptr_byte_offset ret shift_left shift_right tvm_access_ptr
+    tvm_stack_make_array tvm_stack_make_shape tvm_thread_allreduce tvm_thread_invariant
+    tvm_tuple tvm_warp_activemask tvm_warp_shuffle tvm_warp_shuffle_down tvm_warp_shuffle_up
+    type_annotation undef vectorcombine vectorhigh vectorlow tvm_bmma_sync tvm_fill_fragment
+    tvm_load_matrix_sync tvm_mma_sync tvm_store_matrix_sync
+    """,
+    "tirx.",
+) | words("ceil clz if_then_else likely log2 vscale", "prim.")
 """Ops of TIR that become instructions, or calls of `LIBM`, whatever their arguments are.
 
 Those that are told apart by an argument, such as `call_extern`, are not among them.
 """
 
-RELAX_OPS: Final = frozenset(
-    f"relax.{name}"
-    for name in """
+RELAX_OPS: Final = words(
+    """
     argsort call_tir call_tir_inplace call_tir_with_grad cumprod cumsum ewise_fma hint_on_device
     multinomial_from_uniform nonzero null_value shape_of sort tensor_to_shape to_vdevice topk unique
     wrap_param builtin.alloc_tensor builtin.stop_lift_params memory.alloc_storage
     memory.alloc_tensor memory.ensure_zero_offset memory.kill_storage memory.kill_tensor memory.view
     call_pure_packed
-    """.split()
+    """,
+    "relax.",
 )
 """Ops of the graph beside those that TVM makes PrimFuncs of."""
 
 RELAX_FAMILIES: Final = frozenset({"", "image", "nn", "vision", "grad"})
 """First names of the ops that TVM makes PrimFuncs of; `ccl` and `dist` become calls of others."""
 
-PRAGMAS: Final = frozenset(
-    f"pragma_{name}"
-    for name in ("auto_unroll_max_step", "unroll_explicit", "loop_partition_hint", "unroll")
-)
+PRAGMAS: Final = words("auto_unroll_max_step unroll_explicit loop_partition_hint unroll", "pragma_")
 
-_NUMBERS: Final = PRAGMAS | frozenset(
+_NUMBERS: Final = PRAGMAS | words(
     """
     async_commit_queue_scope async_scope async_wait_inflight_count async_wait_queue_scope
     disable_unroll double_buffer_scope double_buffer_write reduce_scope storage_alignment
-    """.split()
+    """
 )
 
 ATTRIBUTES: Final = _NUMBERS | {"extern_scope", "thread_extent", "virtual_thread", "buffer_bound"}
@@ -98,7 +96,7 @@ ATTRIBUTES: Final = _NUMBERS | {"extern_scope", "thread_extent", "virtual_thread
 
 ANNOTATIONS: Final = (
     _NUMBERS
-    | frozenset(
+    | words(
         """
         auto_copy axis buffer_dim_align explicit_read_region explicit_write_region
         irregular_loop_mark layout_free_placeholders local_stage require_bound_predicate
@@ -106,44 +104,41 @@ ANNOTATIONS: Final = (
         software_pipeline_stage tirx.manifest_shared_memory_local_stage
         tirx.script_parsing_detect_access tirx.volatile vector_bytes warp_execution workload
         auto_scheduler_simplify_const_tensor_indices
-        """.split()
+        """
     )
-    | frozenset(
-        f"meta_schedule.{name}"
-        for name in """
+    | words(
+        """
         auto_tensorize auto_tensorize_init cooperative_fetch inline_rule layout_rewrite_preproc
         parallel random_compute_producer thread_extent_high_inclusive thread_extent_low_inclusive
         tiling_structure unroll_explicit unroll_implicit vectorize
-        """.split()
+        """,
+        "meta_schedule.",
     )
 )
 """Keys of annotations; their values are numbers, short names, buffers, and lists of these."""
 
-FUNCTION_ATTRIBUTES: Final = frozenset(
+FUNCTION_ATTRIBUTES: Final = words(
     """
     autopipe.arithmetic_functions autopipe.library global_symbol layout_free_buffers num_input
     op_info op_pattern relax.force_pure s_tir tirx.is_scheduled tirx.noalias
     Primitive
-    """.split()
+    """
 )
 
-THREADS: Final = frozenset(
-    ("", "vthread", *(f"{of}.{axis}" for of in ("blockIdx", "threadIdx", "vthread") for axis in "xyz"))
+THREADS: Final = frozenset({"", "vthread"}).union(
+    *(words("x y z", f"{of}.") for of in ("blockIdx", "threadIdx", "vthread"))
 )
 """Tags of threads, which are written into the text of GPU kernels."""
 
-SCOPES: Final = frozenset(
-    (
-        "", "global", "shared", "shared.dyn", "local", "warp", "wmma.matrix_a", "wmma.matrix_b",
-        "wmma.accumulator",
-    )
-)  # fmt: skip
+SCOPES: Final = {""} | words(
+    "global shared shared.dyn local warp wmma.matrix_a wmma.matrix_b wmma.accumulator"
+)
 """Kinds of memory."""
 
 WORDS: Final = frozenset({"shared", "shared.dyn", "warp", "row_major", "col_major"})
 """What ops of GPUs take as a string."""
 
-NODES: Final = frozenset(
+NODES: Final = words(
     """
     Add And AllocBuffer AttrStmt Axis Bind BitwiseAnd BitwiseNot BitwiseOr BitwiseXor Break
     Broadcast BufferRegionType BufferStore BufferType Call Cast CommReducer Continue DeclBuffer Div
@@ -151,10 +146,10 @@ NODES: Final = frozenset(
     IterVar LE LShift LT Let MatchBufferRegion Max Min Mod Mul NE Not Or PointerType PrimFunc
     PrimType RShift Ramp Range Reduce Return SBlock SBlockRealize Select SeqStmt Shuffle SizeVar
     StringImm StringType Sub TensorLoad TensorRegion TileLayout TupleType Var VectorLane While
-    AnyType Constant DataTypeImm GenericConst DataflowBlock DataflowVar ExternFunc Function If MatchCast
-    BindingBlock Op PrimStruct PrimValue SeqExpr ShapeExpr ShapeType Tensor TensorType Tuple
-    TupleGetItem VDevice VarBinding DictAttrs
+    AnyType Constant DataTypeImm DataflowBlock DataflowVar ExternFunc Function GenericConst If
+    BindingBlock MatchCast Op PrimStruct PrimValue SeqExpr ShapeExpr ShapeType Tensor TensorType
+    Tuple TupleGetItem VDevice VarBinding DictAttrs
     Array Map List Dict String str int float bool NoneType dtype DataType Bool
-    """.split()
+    """
 )
 """Kinds of nodes: of TIR, of the graph, and what they are made of."""

@@ -17,12 +17,12 @@ _COMPILER: Final = re.compile(
 )
 """Functions of the compiler's own library, for what a processor has no instruction for."""
 
-_RUNTIME: Final = frozenset(
+_RUNTIME: Final = names.words(
     """
     TVMBackendAllocWorkspace TVMBackendFreeWorkspace TVMBackendParallelBarrier
     TVMBackendParallelLaunch TVMFFIEnvModLookupFromImports TVMFFIErrorSetRaisedFromCStr
     TVMFFIErrorSetRaisedFromCStrParts TVMFFIFunctionCall TVMFFIHandleInitOnce
-    """.split()
+    """
 )
 """Functions of TVM's runtime; it puts their addresses into variables of the same names."""
 
@@ -31,9 +31,12 @@ _OURS: Final = re.compile(
     r"__truncsfhf2|__extendhfsf2"
 )
 
-_INSTRUCTIONS: Final = re.compile(r"llvm\.(?!eh\.|init\.|adjust\.|write_|read_|returnaddress|"
-    r"addressofreturn|sponentry|frameaddress|local|coro\.|call\.|gc|stack|clear_cache|thread\.|"
-    r"x86\.(rd|wr|int|flags|xbegin|xend|seh)|load\.relative|icall|type\.)[a-z0-9_.]+", re.IGNORECASE)  # fmt: skip
+_INSTRUCTIONS: Final = re.compile(
+    r"llvm\.(?!eh\.|init\.|adjust\.|write_|read_|returnaddress|addressofreturn|sponentry|"
+    r"frameaddress|local|coro\.|call\.|gc|stack|clear_cache|thread\.|x86\.(rd|wr|int|flags|xbegin|"
+    r"xend|seh)|load\.relative|icall|type\.)[a-z0-9_.]+",
+    re.IGNORECASE,
+)
 
 
 @cache

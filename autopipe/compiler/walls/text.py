@@ -1,4 +1,4 @@
-"""Looks through LLVM IR before machine code of it is run: what a candidate is compiled in place for.
+"""Looks through LLVM IR before machine code of it is run, and CUDA C++ before nvcc sees it.
 
 Every line of LLVM's text that is not inside a function begins with what it is, and text of others
 is in quotes with all its quotes and line ends escaped, so lines can be told apart.
@@ -8,14 +8,16 @@ import re
 from typing import Any, Final
 
 from autopipe.compiler.walls import symbols
-from autopipe.compiler.walls.module import ForeignCode
+from autopipe.compiler.walls.foreign import ForeignCode
 
 _BEGINNINGS: Final = (";", "%", "}", "source_filename = ", "target ", "attributes #")
 """What lines begin with that say nothing about symbols."""
 
 _NAME = r'[@$](?:"(?P<quoted>[^"]*)"|(?P<bare>[\w.$-]+))'
 _GLOBAL: Final = re.compile(_NAME + r" = (?P<rest>.*)")
-_FUNCTION: Final = re.compile(r"(?P<kind>define|declare) (?P<head>[^@]*)" + _NAME + r"\((?P<rest>.*)")
+_FUNCTION: Final = re.compile(
+    r"(?P<kind>define|declare) (?P<head>[^@]*)" + _NAME + r"\((?P<rest>.*)"
+)
 _LABEL: Final = re.compile(r'(?:"[^"]*"|[\w.$-]+):')
 _NAMED_METADATA: Final = re.compile(r"!(llvm\.(dbg\.cu|module\.flags|ident)|\d+) = ")
 _ASSEMBLY: Final = re.compile(r" asm (?:(?:sideeffect|alignstack|inteldialect|unwind) )*\"")
@@ -35,7 +37,7 @@ _BEYOND: Final = re.compile(r"\b(asm|__asm__|__asm|__attribute__|_Pragma|__decls
 
 
 def look_through(library: Any) -> None:  # noqa: ANN401 - tvm is not typed
-    """Raise ForeignCode with what was found in the LLVM IR of a compiled module, if anything was."""
+    """Raise ForeignCode with what was found in the LLVM IR of a library, if anything was."""
     modules = [library]
     while modules:
         module = modules.pop()

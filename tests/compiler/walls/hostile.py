@@ -1,7 +1,5 @@
 """Modules that bring code along, or ask for what no kernel needs."""
 
-import itertools
-
 import tvm
 from tvm import relax, te, tirx
 from tvm.ir import Call, StringImm
@@ -33,7 +31,7 @@ module asm ".quad hostile"
 
 CONSTRUCTED = (
     _FUNCTION.format(label=".globl hostile\nhostile").replace("\n:", ":")
-    .replace('.globl hostile\nhostile', '.globl hostile"\nmodule asm "hostile')
+    .replace(".globl hostile\nhostile", '.globl hostile"\nmodule asm "hostile')
     + """
 declare void @hostile()
 @llvm.global_ctors = appending global [1 x { i32, ptr, ptr }]
@@ -53,16 +51,16 @@ LLVM = {
     "destructor": STARTED.replace(".init_array", ".fini_array"),
     "before constructors": STARTED.replace(".init_array", ".preinit_array"),
     "old constructors": STARTED.replace(".init_array", ".ctors"),
-    "start of the library": _asm('.section .init,\\22ax\\22', "nop"),
+    "start of the library": _asm(".section .init,\\22ax\\22", "nop"),
     "indirect function": _asm(".text", ".globl sinf", ".type sinf, @gnu_indirect_function",
                               "sinf:", "ret"),
     "a function of the C library": _asm(".text", "expf:", "ret"),
     "the same by another name": _asm(".text", "hostile:", "ret", ".set memcpy, hostile"),
     "a name for others": _asm(".text", ".globl getenv", "getenv:", "ret"),
     "undefined symbol": _asm(".data", ".quad system"),
-    "executable stack": _asm('.section .note.GNU-stack,\\22x\\22,@progbits'),
-    "library to be linked": _asm('.section .deplibs,\\22MS\\22,@llvm_dependent_libraries,1',
-                                 '.asciz \\22hostile\\22'),
+    "executable stack": _asm(".section .note.GNU-stack,\\22x\\22,@progbits"),
+    "library to be linked": _asm(".section .deplibs,\\22MS\\22,@llvm_dependent_libraries,1",
+                                 ".asciz \\22hostile\\22"),
 }  # fmt: skip
 """LLVM IR for `pragma_import_llvm`, by what it brings along."""
 
@@ -150,10 +148,6 @@ def _scoped(scope):
     return sch.mod
 
 
-def _variable(name):
-    return _within(lambda store: tirx.SeqStmt([tirx.Bind(tirx.Var(name, "int32"), 1), store]))
-
-
 def _graph(make):
     builder = relax.BlockBuilder()
     x = relax.Var("x", relax.TensorType((4,), "float32"))
@@ -174,7 +168,7 @@ def _external(name):
 
 _C = "__attribute__((constructor)) static void hostile(void) { system(0); }"
 _TARGET = {"kind": "llvm", "cl-opt": ["-load-pass-plugin=/tmp/hostile.so"]}
-_CUDA = "__device__ int hostile() { asm(\".incbin 1\"); return 0; }"
+_CUDA = '__device__ int hostile() { asm(".incbin 1"); return 0; }'
 
 MODULES = {
     "llvm on a loop": lambda: importing(STARTED),
@@ -228,7 +222,7 @@ MODULES = {
         tirx.AssertStmt(tirx.const(1, "bool"), StringImm("E"), [StringImm("m")]), store])),
     "target with options": lambda: _attributed("target", tvm.target.Target(_TARGET)),
     "calling convention": lambda: _attributed("calling_conv", 1),
-    "entry point": lambda: _attributed("tirx.is_entry_func", True),
+    "entry point": lambda: _attributed("tirx.is_entry_func", 1),
     "linker name": lambda: _attributed("linkage", "weak"),
     "unknown library": lambda: _attributed("autopipe.library", "hostile 1.0"),
     "library by path": lambda: _attributed("autopipe.library", "/tmp/hostile.so 1"),
@@ -242,16 +236,13 @@ MODULES = {
     "thread with text": lambda: _threads('threadIdx.x); asm("trap;"'),
     "thread of a cluster": lambda: _threads("clusterCtaIdx.x"),
     "memory with text": lambda: _scoped("local[1]; asm"),
-    "variable with text": lambda: _variable('x; asm("trap;"); int y'),
     "graph that loads": lambda: _graph(_packed("ffi.Module.load_from_file")),
     "graph that calls out": lambda: _graph(_external("system")),
     "graph that prints": lambda: _graph(lambda x: relax.op.print(x, format="{}")),
     "graph that asserts": lambda: _graph(
-        lambda x: relax.op.assert_op(relax.const(True), x, format="{}")),
+        lambda x: relax.op.assert_op(relax.const(1, "bool"), x, format="{}")),
     "graph that is another's": lambda: tvm.IRModule(
         {"main": _graph(relax.op.exp)["main"].with_attr("Codegen", "hostile")}),
     "graph that communicates": lambda: _graph(relax.op.ccl.broadcast_from_worker0),
 }  # fmt: skip
 """Modules that are refused before code generation."""
-
-

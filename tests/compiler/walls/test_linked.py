@@ -7,7 +7,7 @@ import pytest
 import tvm
 
 from autopipe.compiler.walls import elf, gate, linked
-from autopipe.compiler.walls.module import ForeignCode
+from autopipe.compiler.walls.foreign import ForeignCode
 from tests.compiler import graphs
 from tests.compiler.walls import hostile
 
@@ -24,12 +24,13 @@ def _library(folder, source, *options):
     return out.read_bytes()
 
 
+RESOLVER = "static void *r(void) { return 0; }\n"
+
 LIBRARIES = {
     "constructor": ("__attribute__((constructor)) static void f(void) {}", (), "2 functions"),
     "destructor": ("__attribute__((destructor)) static void f(void) {}", (), "2 functions"),
     "constructor alone": (
-        "static void f(void) {}\n"
-        '__attribute__((section(".init_array"), used)) static void (*start)(void) = f;',
+        '__attribute__((section(".init_array"), used)) static void *start = __tvm_ffi_main;',
         ("-nostartfiles",), "another function than frame_dummy"),
     "first code": (
         "void __tvm_ffi_f(void) {}", ("-Wl,-init,__tvm_ffi_f",), "code of its own in .init"),
@@ -38,21 +39,19 @@ LIBRARIES = {
     "longer first code": (
         '__asm__(".section .init,\\"ax\\"\\n.fill 80,1,0x90\\n.text");', (), "code of its own"),
     "indirect function": (
-        "static void *r(void) { return 0; }\n"
-        '__attribute__((ifunc("r"), visibility("default"))) void __tvm_ffi_g(void);', (),
+        f'{RESOLVER}__attribute__((ifunc("r"), visibility("default"))) void __tvm_ffi_g(void);', (),
         "indirect function"),
     "hidden indirect function": (
-        "static void *r(void) { return 0; }\n"
-        '__attribute__((ifunc("r"))) static void g(void);\n'
-        "void *__tvm_ffi_g(void) { return g; }", (), "called for an address"),
+        f'{RESOLVER}__attribute__((ifunc("r"))) static void g(void);\nvoid *__tvm_ffi_g = g;', (),
+        "called for an address"),
     "call of the system": (
-        "int system(const char *);\nint __tvm_ffi_g(void) { return system(\"id\"); }", (),
+        'int system(const char *);\nint __tvm_ffi_g(void) { return system("id"); }', (),
         "a call of 'system'"),
     "name for others": ("char *getenv(const char *n) { return 0; }", (), "name 'getenv'"),
-    "function of C": ("void *memcpy(void *a, void *b, long n) { return a; }", (), "'memcpy' of its"),
+    "function of C": ("void *memcpy(void *a) { return a; }", (), "'memcpy' of its own"),
     "hidden function of C": (
-        "static void *memcpy(void *a, void *b, long n) { return a; }\n"
-        "void *__tvm_ffi_g(void) { return memcpy; }", (), "'memcpy' of its own"),
+        "static void *memcpy(void *a) { return a; }\nvoid *__tvm_ffi_g = memcpy;", (),
+        "'memcpy' of its own"),
     "rpath": ("", ("-Wl,-rpath,/tmp/hostile", "-Wl,--disable-new-dtags"), "RPATH '/tmp/hostile'"),
     "runpath": ("", ("-Wl,-rpath,$ORIGIN/x", "-Wl,--enable-new-dtags"), "RUNPATH"),
     "a folder beside nothing": (
@@ -63,7 +62,8 @@ LIBRARIES = {
     "auxiliary": ("", ("-Wl,--auxiliary=/tmp/hostile.so",), "auxiliary"),
     "executable stack": ("", ("-Wl,-z,execstack",), "executable stack"),
     "changed text": (
-        '__asm__(".text\\n.quad __tvm_ffi_main\\n");', ("-Wl,-z,notext",), "relocations of its text"),
+        '__asm__(".text\\n.quad __tvm_ffi_main\\n");', ("-Wl,-z,notext",),
+        "relocations of its text"),
 }  # fmt: skip
 
 

@@ -8,7 +8,7 @@ from tvm.s_tir import Schedule
 
 from autopipe.compiler import passes
 from autopipe.compiler.walls import gate, module
-from autopipe.compiler.walls.module import ForeignCode
+from autopipe.compiler.walls.foreign import ForeignCode
 from autopipe.errors import ModelError
 from tests.compiler import graphs
 from tests.compiler.walls import hostile
@@ -81,7 +81,7 @@ def test_what_schedules_and_libraries_of_tvm_use_passes(made):
 
 def test_constants_are_folded_behind_the_walls(monkeypatch):
     """TVM compiles what it folds, by a function that it finds by name."""
-    seen = []
+    seen: list[object] = []
     monkeypatch.setattr(module, "look_through", seen.append)
     sch, _, _ = hostile.doubled()
     build = tvm_ffi.get_global_func("tirx.build")
@@ -90,15 +90,19 @@ def test_constants_are_folded_behind_the_walls(monkeypatch):
 
 
 @pytest.mark.fault("I4")
-@pytest.mark.parametrize("step", ["optimize", "lower"])
+@pytest.mark.parametrize(
+    "step",
+    [
+        lambda model: passes.optimize(model, 1, {}, graphs.TARGET, print),
+        lambda model: passes.lower(model, graphs.TARGET),
+    ],
+    ids=["optimize", "lower"],
+)
 def test_a_model_that_brings_code_along_is_unusable(step, monkeypatch):
     bad = hostile.MODULES["graph that loads"]()
     monkeypatch.setattr(tvm.transform, "Sequential", lambda *_: pytest.fail("a pass has run"))
     with pytest.raises(ModelError, match=r"^the model brings code along: function main has the"):
-        if step == "optimize":
-            passes.optimize(bad, 1, {}, graphs.TARGET, print)
-        else:
-            passes.lower(bad, graphs.TARGET)
+        step(bad)
 
 
 def test_what_can_not_be_walked_through_is_refused(monkeypatch):
