@@ -14,6 +14,7 @@ from typing import Any
 
 from autopipe import errors
 from autopipe.errors import AutopipeError, StageError
+from autopipe.pipeline.hunger import hungry
 from autopipe.pipeline.variables import handed_on
 
 Answer = Mapping[str, Any]
@@ -42,7 +43,8 @@ def call(module: str, request: Mapping[str, object], *, timeout: float | None = 
         except subprocess.TimeoutExpired:
             raise StageError(f"gave no answer within {timeout:g} s") from None
         if child.returncode < 0:
-            raise StageError(f"killed by {signal.Signals(-child.returncode).name}")
+            hint = " (out of memory)" if hungry(_end(complaints.fileno())) else ""
+            raise StageError(f"killed by {signal.Signals(-child.returncode).name}{hint}")
         if child.returncode > 0:
             raise StageError(f"broke: {_tail(complaints.fileno())}")
     return _opened(child.stdout)
@@ -77,8 +79,11 @@ def _opened(reply: bytes) -> Answer:
         raise StageError("gave an answer that can not be read") from None
 
 
-def _tail(descriptor: int) -> str:
+def _end(descriptor: int) -> str:
     size = os.fstat(descriptor).st_size
-    text = os.pread(descriptor, 2000, max(0, size - 2000)).decode(errors="replace")
-    lines = text.strip().splitlines()
+    return os.pread(descriptor, 2000, max(0, size - 2000)).decode(errors="replace")
+
+
+def _tail(descriptor: int) -> str:
+    lines = _end(descriptor).strip().splitlines()
     return lines[-1] if lines else "no reason given"

@@ -83,6 +83,11 @@ def _checks() -> tuple[Check, ...]:
         ),
         Check("cuda", f"{_STACK}:cuda", {}, "pip install 'autopipe[cuda]'", needed=False),
         Check(
+            "sandbox", "autopipe.pipeline.sandbox:check", {},
+            "run it where the kernel has seccomp, or read models of strangers before it does",
+            needed=False, tvm=False,
+        ),
+        Check(
             "libraries", "autopipe.libraries:check", {}, "repair or uninstall that library",
             needed=False, tvm=False,
         ),

@@ -20,6 +20,7 @@ from typing import Final, Protocol, Self
 from autopipe import errors
 from autopipe.errors import AutopipeError, SetupError, StageError
 from autopipe.pipeline.events import parse
+from autopipe.pipeline.hunger import hungry
 from autopipe.pipeline.lifeline import any_stopped
 from autopipe.pipeline.log import Log
 from autopipe.pipeline.packed import ENTRY, Emit, Message, pack
@@ -132,6 +133,7 @@ class Zygote:
             self._drain(log)
             self.close()
             reason = signal.Signals(-status).name if status < 0 else log.tail(1)
+            reason = f"out of memory: {reason}" if hungry(log.tail()) else reason
             raise SetupError(f"can not import {' '.join(self._preload)}: {reason}")
 
     def _watch(self, process: subprocess.Popen[bytes]) -> None:
@@ -211,6 +213,7 @@ def _open_answer(answer: Message, status: int, log: Log) -> object:
     if status < 0:
         name = signal.Signals(-status).name
         hint = " (out of memory?)" if -status == signal.SIGKILL else ""
+        hint = " (out of memory)" if hungry(log.tail()) else hint
         raise Killed(f"killed by {name}{hint}\n{_tail(log)}")
     if "ok" in answer:
         return answer["ok"]

@@ -7,8 +7,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
-from autopipe.errors import AutopipeError, StoreError
+from autopipe.errors import AutopipeError, StageError, StoreError
 from autopipe.pipeline.events import Event
+from autopipe.pipeline.hunger import hungry
+from autopipe.pipeline.memory import ceiling, hold
 from autopipe.pipeline.stage import Context, Facet, Stage
 
 Emit = Callable[[Event], None]
@@ -50,12 +52,21 @@ def answer(argument: Mapping[str, Any], emit: Emit) -> str:
         emit=emit,
         forced=argument["forced"],
     )
+    limit = hold(ceiling())
     try:
         return stage.run(ctx)
-    except AutopipeError:
+    except AutopipeError as error:
+        if type(error) is StageError and hungry(str(error)):
+            raise StageError(_needs(limit)) from error
         raise
     except Exception as error:
+        if isinstance(error, MemoryError) or hungry(f"{type(error).__name__}: {error}"):
+            raise StageError(_needs(limit)) from error
         raise _of_the_store(error, ctx) from error
+
+
+def _needs(limit: int) -> str:
+    return f"out of memory: it needs more than the {limit >> 20} MiB that a stage may take here"
 
 
 def _of_the_store(error: Exception, ctx: Context) -> Exception:

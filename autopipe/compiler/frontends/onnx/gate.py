@@ -14,7 +14,7 @@ from onnx import inliner, numpy_helper
 
 from autopipe.compiler.frontends.contain import contained
 from autopipe.compiler.frontends.imported import Value
-from autopipe.compiler.frontends.onnx import operators, shapes, source, tensors
+from autopipe.compiler.frontends.onnx import memory, operators, shapes, source, tensors
 from autopipe.compiler.frontends.onnx.affine import uses
 from autopipe.compiler.frontends.onnx.tensors import Proto
 from autopipe.compiler.frontends.onnx.weights import declare, detach
@@ -46,7 +46,7 @@ def admit(data: bytes, path: Path, inputs: Mapping[str, Input]) -> Vetted:
 
     Raises `ModelError` for what can not be used, `ConfigError` where `inputs` do not fit.
     """
-    contained(lambda: vet(data, path, inputs), memory=_MEMORY + 4 * len(data), seconds=SECONDS)
+    contained(lambda: _try(data, path, inputs), memory=_MEMORY + 4 * len(data), seconds=SECONDS)
     return vet(data, path, inputs)
 
 
@@ -55,7 +55,7 @@ def sketch(data: bytes, path: Path) -> Vetted:
 
     Operators that would fit each other in other sizes are not refused. Raises `ModelError`.
     """
-    contained(lambda: vet(data, path, None), memory=_MEMORY + 4 * len(data), seconds=SECONDS)
+    contained(lambda: _try(data, path, None), memory=_MEMORY + 4 * len(data), seconds=SECONDS)
     return vet(data, path, None)
 
 
@@ -64,10 +64,14 @@ def declared(data: bytes) -> dict[str, tuple[int | str | None, ...]]:
 
     Raises `ModelError` for bytes that are no model.
     """
-    contained(lambda: parse(data), memory=_MEMORY + 4 * len(data), seconds=SECONDS)
+    contained(lambda: parse(data) and None, memory=_MEMORY + 4 * len(data), seconds=SECONDS)
     graph = parse(data).graph
     stored = {tensor.name for tensor in graph.initializer}
     return {name: shape for name, shape in shapes.declared(graph).items() if name not in stored}
+
+
+def _try(data: bytes, path: Path, inputs: Mapping[str, Input] | None) -> None:
+    vet(data, path, inputs)
 
 
 def vet(data: bytes, path: Path, inputs: Mapping[str, Input] | None) -> Vetted:
@@ -87,7 +91,8 @@ def vet(data: bytes, path: Path, inputs: Mapping[str, Input] | None) -> Vetted:
     model.ir_version = max(model.ir_version, _IR_WITHOUT_WEIGHTS_AMONG_INPUTS)
     inferred = shapes.infer(model)
     _check_reached(graph, values)
-    return Vetted(model, weights, values, inferred, opset)
+    memory.check(inferred.graph, values, weights)
+    return Vetted(model, weights, values, shapes.static(inferred.graph), opset)
 
 
 def parse(data: bytes) -> Proto:

@@ -1,12 +1,20 @@
 """The shapes of a model: inputs bound to the pipeline's, the rest inferred and checked."""
 
+import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
+import numpy as np
 import onnx
 
 from autopipe.compiler.frontends.imported import Value
-from autopipe.compiler.frontends.onnx.tensors import Proto, dtype_name, elements
+from autopipe.compiler.frontends.onnx.tensors import (
+    DTYPES,
+    Proto,
+    dtype_name,
+    elements,
+    graphs,
+)
 from autopipe.config.model import Input
 from autopipe.config.suggestion import closest
 from autopipe.errors import ConfigError, ModelError
@@ -119,27 +127,47 @@ def _dtype(value: Proto) -> str:
     return dtype_name(value.type.tensor_type.elem_type, f"input {value.name!r}")
 
 
-def infer(model: Proto) -> dict[str, tuple[int, ...]]:
-    """Return the shapes that follow from the inputs, of values where they are static.
+def infer(model: Proto) -> Proto:
+    """Return the model with the types that follow from the inputs.
 
     Raises `ModelError` where operators do not fit each other or what the model declares.
     """
     del model.graph.value_info[:]  # a note of whoever wrote the file, often out of date
     try:
         onnx.checker.check_model(_with_output_shapes(model))
-        inferred = onnx.shape_inference.infer_shapes(
+        return onnx.shape_inference.infer_shapes(
             model, check_type=True, strict_mode=True, data_prop=True
         )
     except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
         raise ModelError(_plain(str(error))) from error
-    found = {}
-    for value in (*inferred.graph.input, *inferred.graph.value_info, *inferred.graph.output):
+
+
+def static(graph: Proto) -> dict[str, tuple[int, ...]]:
+    """Return the shapes of the values of an inferred graph, where they are static.
+
+    Raises `ModelError` for one that is absurd.
+    """
+    return {name: shape for name, shape, _ in _values(graph)}
+
+
+def sizes(graph: Proto) -> dict[str, int]:
+    """Return the bytes of the values of an inferred graph, where they are known."""
+    return {
+        name: math.prod(shape) * np.dtype(DTYPES[kind][0]).itemsize
+        for inner in graphs(graph)
+        for name, shape, kind in _values(inner)
+        if kind in DTYPES
+    }
+
+
+def _values(graph: Proto) -> Iterator[tuple[str, tuple[int, ...], int]]:
+    """Yield name, shape and element type of each value whose shape is static."""
+    for value in (*graph.input, *graph.value_info, *graph.output):
         dims = value.type.tensor_type.shape.dim
         shape = tuple(dim.dim_value for dim in dims if dim.HasField("dim_value"))
         if value.type.tensor_type.HasField("shape") and len(shape) == len(dims):
             elements(shape, f"value {value.name!r}")
-            found[value.name] = shape
-    return found
+            yield value.name, shape, value.type.tensor_type.elem_type
 
 
 def _with_output_shapes(model: Proto) -> Proto:

@@ -1,7 +1,7 @@
 """What a parsed source must be beyond its words: whole, of known sizes, and inside its buffers."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import tvm
@@ -11,15 +11,12 @@ from tvm.s_tir import SBlock
 from tvm.s_tir.analysis import OOBChecker, verify_well_formed
 
 from autopipe.compiler.calls import bindings, callee
+from autopipe.compiler.frontends.tvmscript import attributes, vocabulary
 from autopipe.compiler.module_io import prim_funcs
+from autopipe.compiler.weights import TRANSFORM
 from autopipe.errors import ModelError
 
 _MAX_ELEMENTS: Final = 2**31
-_ATTRIBUTES: Final = frozenset({
-    "global_symbol", "layout_free_buffers", "num_input", "op_pattern", "s_tir", "tirx.noalias",
-})  # fmt: skip
-_NOTES: Final = frozenset({"axis", "schedule_rule"})
-"""Annotations of blocks that TVM's own operators have; there are some that bring in code."""
 
 
 def check(found: Any) -> None:  # noqa: ANN401 - whatever TVM made of a source
@@ -34,6 +31,8 @@ def check(found: Any) -> None:  # noqa: ANN401 - whatever TVM made of a source
         _check_functions(found)
         return
     _check_functions(found)
+    _check_attributes("main", attributes.MAINS, found["main"].attrs)
+    _check_calls("main", found["main"])
     for binding in bindings(found["main"]):
         _check_binding(found, binding)
     if not relax.analysis.check_well_formed(found):
@@ -43,8 +42,10 @@ def check(found: Any) -> None:  # noqa: ANN401 - whatever TVM made of a source
 def _check_functions(module: tvm.IRModule) -> None:
     """Check the PrimFuncs of a module."""
     for name, function in prim_funcs(module):
-        if unknown := sorted(set(function.attrs.keys()) - _ATTRIBUTES):
-            raise ModelError(f"{name}: the attribute {unknown[0]!r} is not allowed in a model")
+        if name == TRANSFORM:
+            raise ModelError(f"{name}: a function of autopipe has this name; take another")
+        _check_attributes(name, attributes.FUNCTIONS, function.attrs)
+        _check_calls(name, function.body)
         _check_blocks(name, function)
         for param in function.params:
             if not isinstance(param.ty, tirx.BufferType):
@@ -58,12 +59,32 @@ def _check_functions(module: tvm.IRModule) -> None:
             raise ModelError(f"{name}: {_last(error)}") from None
 
 
+def _check_attributes(name: str, known: Mapping[str, attributes.Fits], given: Any) -> None:  # noqa: ANN401
+    for key, value in (given or {}).items():
+        plain = list(value) if isinstance(value, Sequence) and not isinstance(value, str) else value
+        kind = "annotation" if known is attributes.BLOCKS else "attribute"
+        if reason := attributes.fault(kind, known, str(key), plain):
+            raise ModelError(f"{name}: {reason}")
+
+
+def _check_calls(name: str, part: Any) -> None:  # noqa: ANN401 - a function, or the body of one
+    """Refuse every operator that no word of a model stands for, and functions of elsewhere."""
+    calls: list[tvm.ir.Call] = []
+    outside: list[relax.ExternFunc] = []
+    tvm_ffi.structural_walk(part, (tvm.ir.Call, calls.append))
+    tvm_ffi.structural_walk(part, (relax.ExternFunc, outside.append))
+    for each in outside:
+        raise ModelError(f"{name}: {str(each.global_symbol)!r} is a function from elsewhere")
+    for call in calls:
+        if isinstance(call.op, tvm.ir.Op) and not vocabulary.computes(call.op.name):
+            raise ModelError(f"{name}: {call.op.name} is not allowed in a model")
+
+
 def _check_blocks(name: str, function: tirx.PrimFunc) -> None:
     blocks: list[SBlock] = []
     tvm_ffi.structural_walk(function.body, (SBlock, blocks.append))
     for block in blocks:
-        if unknown := sorted(set(block.annotations.keys()) - _NOTES):
-            raise ModelError(f"{name}: a block's annotation {unknown[0]!r} is not allowed")
+        _check_attributes(name, attributes.BLOCKS, block.annotations)
         for buffer in block.alloc_buffers:
             sizes(f"{name}: buffer {buffer.name!r}", buffer.shape)
 

@@ -59,6 +59,14 @@ def known(root: str, word: str) -> bool:
     return word in _RELAX or is_operator(word)
 
 
+def computes(op: str) -> bool:
+    """Whether an operator of TVM is one that a word of a model stands for."""
+    dialect, _, word = op.partition(".")
+    if dialect in {"prim", "tirx"}:
+        return word in _SCALARS
+    return dialect == "relax" and (word == "call_tir" or is_operator(word))
+
+
 def is_number(word: str) -> bool:
     """Whether `T.word` makes a number of this type."""
     return bool(_NUMBER.fullmatch(word))

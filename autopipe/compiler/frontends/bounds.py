@@ -1,0 +1,101 @@
+"""How much memory a model may ask for: a few bytes of a file can name tensors that fill a machine.
+
+Two sums are bounded, whatever the parts: of what is computed of constants alone, which import and
+clean-up fold into the model, and of what is alive at once while the model runs.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from autopipe.errors import ModelError
+from autopipe.pipeline.memory import machine
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What is too much, in bytes. A share of what the model brings along is added to each."""
+
+    folded: int = 2**30
+    """Computed of constants alone: weights of half of the published networks, made of nothing."""
+    folded_share: int = 8
+    """A quantized weight becomes four times as large, and may be turned around as well."""
+    alive: int = 2**31
+    """Of tensors that are alive at once."""
+    alive_share: int = 64
+    """The first layers of a network widen its input by about ten."""
+    weights: int = 2**32
+    """Of weights that are drawn, since the file holds none."""
+    machine_share: int = 2
+    """No more than one part in so many of the machine's memory: a stage holds a model twice."""
+
+
+BOUNDS: Final = Bounds()
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One computation of a model."""
+
+    what: str
+    """What it is called in messages."""
+    inputs: tuple[str, ...]
+    outputs: Mapping[str, int]
+    """Bytes of each result whose size is known."""
+    constant: bool = False
+    """Whether it needs nothing of what the model is given."""
+
+
+def check(
+    steps: Sequence[Step],
+    *,
+    given: Mapping[str, int],
+    stored: int,
+    returned: Collection[str],
+    bounds: Bounds = BOUNDS,
+) -> None:
+    """Raise `ModelError` for a model whose tensors take absurdly much memory.
+
+    `given` are the bytes of each input, `stored` those of all weights.
+    """
+    limit = bounds.folded + bounds.folded_share * stored
+    folded = 0
+    for step in steps:
+        if step.constant:
+            folded += sum(step.outputs.values())
+            _within(folded, limit, f"{step.what}: what is computed of constants alone comes to")
+    limit = bounds.alive + bounds.alive_share * (stored + sum(given.values()))
+    for step, alive in _alive(steps, given, returned):
+        _within(alive, limit, f"{step.what}: the tensors that are alive with its results take")
+        _within(alive, machine() // bounds.machine_share, f"{step.what}: half of this machine is")
+
+
+def check_weights(sizes: Mapping[str, int], bounds: Bounds = BOUNDS) -> None:
+    """Raise `ModelError` where weights that are to be drawn take absurdly much memory."""
+    total = 0
+    for name, size in sizes.items():
+        total += size
+        limit = min(bounds.weights, machine() // bounds.machine_share)
+        _within(total, limit, f"weight {name!r}: the weights up to it take")
+
+
+def _alive(
+    steps: Sequence[Step], given: Mapping[str, int], returned: Collection[str]
+) -> Iterable[tuple[Step, int]]:
+    """Yield each step with the bytes of all tensors that are needed during it, weights left out."""
+    last = {name: index for index, step in enumerate(steps) for name in step.inputs}
+    held = dict(given)
+    total = sum(held.values())
+    for index, step in enumerate(steps):
+        made = {} if step.constant else step.outputs
+        total += sum(made.values())
+        held.update(made)
+        yield step, total
+        for name in {*step.inputs, *made}:
+            if name in held and last.get(name, -1) <= index and name not in returned:
+                total -= held.pop(name)
+
+
+def _within(size: int, limit: int, what: str) -> None:
+    if size > limit:
+        raise ModelError(f"{what} {size >> 20} MiB, more than {limit >> 20} MiB")

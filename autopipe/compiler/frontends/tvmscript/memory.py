@@ -1,0 +1,86 @@
+"""How much memory a model in TVMScript asks for."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+import tvm
+import tvm_ffi
+from tvm import relax, tirx
+from tvm.s_tir import SBlock
+
+from autopipe.compiler.calls import bindings, callee
+from autopipe.compiler.frontends import bounds
+from autopipe.compiler.frontends.bounds import BOUNDS, Bounds, Step
+from autopipe.compiler.frontends.imported import Value
+
+
+def check(
+    module: tvm.IRModule,
+    inputs: Sequence[Value],
+    weights: Sequence[Value],
+    limits: Bounds = BOUNDS,
+) -> None:
+    """Raise `ModelError`, with the value's name, where tensors take absurdly much memory."""
+    drawn = {value.name: _bytes(value.shape, value.dtype) for value in weights}
+    bounds.check_weights(drawn, limits)
+    given = {value.name: _bytes(value.shape, value.dtype) for value in inputs}
+    main = module["main"]
+    bounds.check(
+        list(_steps(module, main, set(given))),
+        given=given,
+        stored=sum(drawn.values()),
+        returned=_named(main.body.body),
+        bounds=limits,
+    )
+
+
+def _steps(
+    module: tvm.IRModule, main: relax.Function, varying: set[str]
+) -> Iterator[Step]:  # names are unique in a function that was parsed
+    for binding in bindings(main):
+        name = str(binding.var.name)
+        read = _named(binding.value)
+        constant = varying.isdisjoint(read)
+        if not constant:
+            varying.add(name)
+        made = {name: _of_type(binding.var.ty)}
+        called = callee(binding.value)
+        if called is not None:
+            made[f"{name}/{called}"] = _buffers(module[called])
+        yield Step(f"value {name!r}", tuple(read), made, constant)
+
+
+def _named(value: relax.Expr) -> set[str]:
+    found: list[relax.Var] = []
+    tvm_ffi.structural_walk(value, (relax.Var, found.append))
+    return {str(each.name) for each in found}
+
+
+def _buffers(function: tirx.PrimFunc) -> int:
+    """Return the bytes that a function needs beside its parameters."""
+    blocks: list[SBlock] = []
+    tvm_ffi.structural_walk(function.body, (SBlock, blocks.append))
+    return sum(
+        _bytes(buffer.shape, str(buffer.dtype))
+        for block in blocks
+        for buffer in block.alloc_buffers
+    )
+
+
+def _of_type(kind: object) -> int:
+    if isinstance(kind, relax.TupleType):
+        return sum(map(_of_type, kind.fields))
+    values = getattr(getattr(kind, "shape", None), "values", None)
+    return 0 if values is None else _bytes(values, str(getattr(kind, "dtype", "float32")))
+
+
+def _bytes(shape: Mapping[int, object] | Sequence[object], dtype: str) -> int:
+    """Return the size of a tensor; 0 where a part of it is not known."""
+    if not all(isinstance(extent, int | tirx.IntImm) for extent in shape):
+        return 0
+    try:
+        unit = np.dtype(dtype).itemsize
+    except TypeError:
+        unit = 4
+    return unit * math.prod(int(extent) for extent in shape)  # type: ignore[call-overload]
