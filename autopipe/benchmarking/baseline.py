@@ -20,8 +20,8 @@ OURS: Final = "autopipe"
 """The build, among the contenders."""
 
 _LARGEST: Final = 1 << 20
-_TOLD: Final = ("pipeline", "rounds")
-"""What a file tells of that may be quoted in an error: any other is somebody's own."""
+_TOLD: Final = '"rounds"'
+"""What a file has that may be quoted in an error: any other is somebody's own."""
 _DIGITS: Final = 4
 """Significant digits of a time: more are noise, and make diffs longer."""
 _ADVICE: Final = "restore it, or `autopipe baseline write` makes another"
@@ -79,8 +79,8 @@ def load(path: Path, pipeline: str) -> Baseline:
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise ConfigError(f"{shown(path, 4096)}:{line}: not UTF-8; {_ADVICE}") from error
-    if not text.lstrip().startswith("{") or not all(f'"{name}"' in text for name in _TOLD):
-        raise ConfigError(f"{shown(path, 4096)}:1: no baseline; {_ADVICE}")  # and nothing of it
+    if not text.lstrip().startswith("{") or _TOLD not in text:
+        raise ConfigError(f"{shown(path, 4096)}:1:1: no baseline; {_ADVICE}")  # and nothing of it
     baseline = _parsed(read(text), path)
     if baseline.pipeline != pipeline:
         theirs = shown(baseline.pipeline)

@@ -3,12 +3,12 @@
 Every function returns what it was given, and raises ValueError that says in a line what is wrong.
 """
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
 from autopipe import foreign
 from autopipe.records import fields
+from autopipe.records.record import SLOWEST
 
 
 def task(row: object) -> dict[str, Any]:
@@ -38,7 +38,7 @@ def best(record: object) -> dict[str, Any]:
     if type(found.get("trials")) is not int or found["trials"] < 0:
         raise ValueError("trials is no number of trials")
     seconds = fields.times(found.get("seconds"))
-    if not seconds or not all(0 < value < math.inf for value in seconds):
+    if not seconds or not all(0 < value < SLOWEST for value in seconds):
         raise ValueError("seconds holds something that is no time")
     schedule = foreign.parse(fields.schedule(found.get("schedule"), "schedule"))
     if not isinstance(schedule, list | dict):

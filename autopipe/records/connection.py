@@ -15,6 +15,15 @@ from autopipe.records.schema import VERSION, Newer, upgrade
 _PATIENCE: Final = 60.0
 """Seconds to wait for another process that is writing."""
 
+_LONGEST: Final = 1 << 26
+"""Bytes of a value."""
+
+_MADE: Final = (
+    "SELECT 1 FROM sqlite_master WHERE type NOT IN ('table', 'index')"
+    " OR sql LIKE '%VIRTUAL TABLE%' OR sql LIKE '%GENERATED ALWAYS%'"
+)
+"""What another's file may have instead of rows: it could go on for ever."""
+
 _SAID: Final = {
     "SQLITE_FULL": "no space is left; what was reported as measured is kept",
     "SQLITE_IOERR": "reading or writing failed; is the disk full?",
@@ -81,6 +90,8 @@ def _viewed(path: Path, how: str) -> sqlite3.Connection:
     connection = sqlite3.connect(f"{path.absolute().as_uri()}?{how}", uri=True, timeout=_PATIENCE)
     try:
         _prepare(connection)
+        if connection.execute(_MADE).fetchone() is not None:
+            raise sqlite3.DatabaseError("it computes what it says, which no store of ours does")
         _check(connection)
     except BaseException:
         connection.close()
@@ -91,6 +102,7 @@ def _viewed(path: Path, how: str) -> sqlite3.Connection:
 def _prepare(connection: sqlite3.Connection) -> None:
     # Bytes that are no text then are a wrong checksum, not an error that costs all rows.
     connection.text_factory = lambda data: data.decode(errors="replace")
+    connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LONGEST)
 
 
 def _check(connection: sqlite3.Connection) -> None:

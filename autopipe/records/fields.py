@@ -21,7 +21,7 @@ _REPEATS: Final = 10_000
 _TENSORS: Final = 10_000
 _NONE: Final = ("inf", "-inf", "nan")
 """How a time is written that is none."""
-_HASH: Final = re.compile(r"[0-9a-zA-Z]{1,64}")
+_HASH: Final = re.compile(r"[0-9a-f]{1,64}")
 
 _PLATFORM: Final = ("target", "versions", "device")
 

@@ -1,7 +1,6 @@
 """The journal of a tuning session, so that a resumed run spends the rest of its budget."""
 
 import json
-import math
 import os
 import re
 import secrets
@@ -47,7 +46,7 @@ class Session:
         """Continue the session whose journal is in the folder, or begin one."""
         known = read_note(folder)
         name, spent = known.get("session"), known.get("seconds")
-        if type(spent) not in {int, float} or not 0 < spent < math.inf:
+        if isinstance(spent, bool) or not isinstance(spent, int | float) or spent < 0:
             spent = 0.0
         session = cls(
             folder / SESSION,
