@@ -1,0 +1,270 @@
+"""What files say is printed so that no terminal and no CI obeys it."""
+
+import http.server
+import json
+import os
+import re
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from autopipe.errors import ConfigError, StoreError
+from autopipe.packaging.infer import _line
+from autopipe.pipeline.canonical import digest, seal
+from autopipe.pipeline.content import File, tree_digest
+from autopipe.pipeline.events import RunFinished, StageFailed, StageFinished, Warn
+from autopipe.pipeline.store import open_store
+from autopipe.records import lines
+from autopipe.records.about import About
+from autopipe.records.importing import bring
+from autopipe.records.store import Store
+from autopipe.remote import courier
+from autopipe.remote.courier import Courier, RemoteError
+from autopipe.report.output import Output
+from autopipe.report.plain import Plain
+from autopipe.terminal import complain, show
+from tests.faults.conftest import Command
+from tests.faults.hostile import OWNED
+from tests.packaging.packages import changed, make
+from tests.records.test_lines import found
+from tests.records.test_store import HERE, MODULE, record
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "v0.1"
+NAMES = [OWNED, "::error ::owned", "  ::add-mask::x", "##[add-path]/tmp", "x" * 1_000_000]
+
+
+def harmless(text: str) -> bool:
+    rows = text.split("\n")
+    return (
+        all(row.isprintable() and len(row) <= 20_000 for row in rows)
+        and not re.search(r"^\s*::|##\[", text, re.MULTILINE)
+        and "owned" not in [row.rpartition(":")[2] for row in rows if row.startswith("::")]
+    )
+
+
+@pytest.mark.fault("K8")
+@pytest.mark.parametrize("name", NAMES)
+def test_all_that_is_printed_passes_the_escape(capsys, name):
+    show([name, f"  {name}"])
+    complain(f"error: {name}\n{name}")
+    plain = Plain(Output(__import__("sys").stdout))
+    for event in (
+        Warn(stage=name, message=name), StageFailed(stage=name, error=name, exit_code=4),
+        StageFinished(stage=name, digest="a" * 64, seconds=1.0, summary=name),
+        RunFinished(exit_code=0, seconds=1.0, package=name, lock=name),
+    ):  # fmt: skip
+        plain(event)
+    show([_line(name, np.zeros(2, "float32"))])
+    told = capsys.readouterr()
+    assert harmless(told.out), told.out[:500]
+    assert harmless(told.err), told.err[:500]
+
+
+@pytest.mark.fault("K8")
+@pytest.mark.parametrize("name", NAMES)
+def test_commands_print_names_of_files_harmlessly(autopipe: Command, tmp_path, name):
+    short = name[:100]
+    about = About((name,), (name,), (name,), 1.0, "x")
+    here = replace(HERE, target=json.dumps({"kind": name}), versions=json.dumps({name: name}))
+    records = tmp_path / "records.jsonl"
+    mine = found((1.0,), engine=short, implementation=short, about=about, here=here)
+    failed = found((), error=name, schedule=name, about=about, here=here)
+    bad = lines.write([found((2.0,))])[:-2] + f",{json.dumps(name)}:1}}\n"
+    records.write_text(lines.write([mine, failed]) + bad)
+    package = changed(
+        make(tmp_path / "made"),
+        manifest=lambda document: document["subject"][0].update(name=name),
+    )
+    report = json.loads((GOLDEN / "tiny.report.json").read_text())
+    report["pipeline"], report["tasks"][0]["name"], report["error"] = name, name, name
+    report["versions"][name] = name
+    (tmp_path / "report.json").write_text(json.dumps(report))
+    store = tmp_path / "store"
+    with open_store(store):
+        action = {"stage": name}
+        file = File("a", 1, "a" * 64)
+        content = {
+            "action": action, "kind": "model", "digest": tree_digest((file,)),
+            "files": [{"name": "a", "size": 1, "sha256": "a" * 64}],
+        }  # fmt: skip
+        (store / "actions" / f"{digest(action)}.json").write_bytes(seal(content))
+    for arguments in (
+        ["records", "import", records, "--store", store],
+        ["records", "ls", "--store", store],
+        ["records", "show", "00ff", "--store", store],
+        ["records", "prune", "--failed", "--dry-run", "--store", store],
+        ["cache", "ls", "--store", store],
+        ["cache", "verify", "--store", store],
+        ["verify", package],
+        ["infer", package, "--input", "x=x.npy"],
+        ["diff", GOLDEN / "tiny.report.json", tmp_path / "report.json"],
+        ["baseline", "compare", tmp_path / "report.json", GOLDEN / "tiny.baseline.json"],
+    ):
+        done = autopipe(*arguments)
+        assert done.code in {0, 1, 2, 3}, (arguments, done.err[:500])
+        assert harmless(done.out), (arguments, done.out[:500])
+        assert harmless(done.err), (arguments, done.err[:500])
+
+
+@pytest.mark.fault("K6")
+def test_commands_wait_for_no_pipe_and_read_no_device(autopipe: Command, tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    package, report = GOLDEN / "tiny.tar", GOLDEN / "tiny.report.json"
+    for path in (tmp_path / "pipe", Path("/dev/zero")):
+        for arguments, code in (
+            (["records", "import", path, "--store", tmp_path / "store"], 2),
+            (["diff", report, path], 2),
+            (["baseline", "compare", report, path], 2),
+            (["baseline", "compare", path, GOLDEN / "tiny.baseline.json"], 2),
+            (["verify", path], 3),
+            (["verify", package, "--lock", path], 6),
+        ):
+            done = autopipe(*arguments)
+            assert done.code == code, (arguments, done.err)
+            assert "not a regular file" in done.err
+
+
+@pytest.mark.fault("K6")
+def test_a_baseline_is_named_relative_to_its_file(autopipe: Command, tmp_path):
+    text = "version: 1\nname: demo\nmodel: {path: m.onnx}\n"
+    (tmp_path / "m.onnx").write_bytes(b"")
+    for name, code in (("/etc/passwd", 2), ("../other/x.baseline.json", 0)):
+        gates = f"gates: {{regression: {{baseline: {name}}}}}\n"
+        (tmp_path / "demo.yaml").write_text(text + gates)
+        done = autopipe("validate", tmp_path / "demo.yaml")
+        assert "root:" not in done.err
+        assert ("relative to this YAML file" in done.err) == (code == 2)
+
+
+@pytest.mark.fault("K2")
+def test_what_another_says_of_a_record_takes_no_winner_away(tmp_path):
+    """A known line with `wrong`, and a note whose operations no processor could have done."""
+    path = tmp_path / "records.jsonl"
+    mine = record((1e-3,))
+    forged = found((1e-3,), wrong="x", identity="", about=None)
+    with Store.open(tmp_path / "records.sqlite", pytest.fail) as store:
+        store.add(HERE, MODULE, [mine])
+        (known,) = store.every()
+        flops = About(("a",), (), (), 1e300, "b" * 64)
+        other = replace(forged.record, session="other")
+        claims = [
+            replace(known, wrong="x", about=flops),
+            replace(known, wrong=None, about=flops, record=other),
+        ]
+        path.write_text(lines.write(claims))
+        bring(store, path, None)
+        best = store.best(mine.workload, MODULE, HERE)
+        assert best is not None
+        assert best.record.median == 1e-3
+
+
+@pytest.mark.fault("K2")
+def test_our_own_note_of_a_workload_replaces_another_s(tmp_path):
+    """A note that was there before us would have our times be none."""
+    path = tmp_path / "records.jsonl"
+    with Store.open(tmp_path / "one.sqlite", pytest.fail) as store:
+        store.add(HERE, MODULE, [record((1e-3,))])
+        (known,) = store.every()
+    forged = About(("a",), (), (), 1e300, "b" * 64)
+    path.write_text(lines.write([replace(known, about=forged)]))
+    with Store.open(tmp_path / "two.sqlite", pytest.fail) as store:
+        bring(store, path, None)
+        store.add(HERE, MODULE, [record((2e-3,))], replace(forged, flops=1.0))
+        best = store.best("00ff", MODULE, HERE)
+        assert best is not None
+
+
+@pytest.fixture
+def endless() -> Iterator[str]:
+    """A server that lists names for ever."""
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def log_message(self, *_: object) -> None: ...
+
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            with __import__("contextlib").suppress(OSError):
+                while True:
+                    self.wfile.write(b'<a href="%064d.json">x</a>\n' % 7 * 1000)
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        server.daemon_threads = True
+        server.block_on_close = False
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+@pytest.mark.fault("K3")
+def test_an_endless_listing_takes_no_memory(tmp_path, endless):
+    from resource import RUSAGE_CHILDREN, getrusage
+
+    with Courier(endless, tmp_path, timeout=120) as opened, pytest.raises(RemoteError) as caught:
+        opened.list("actions")
+    assert "no answer within" not in str(caught.value)
+    assert getrusage(RUSAGE_CHILDREN).ru_maxrss < 450 << 10
+
+
+ANSWERS = [
+    '{"ok": {"a": "yesterday", "b": [1], "c": 1.5}}', '{"ok": [1]}', '{"ok": NaN}', "[]", "nonsense",
+    '{"error": "weapon", "message": "\\n::error ::owned"}', "{}", '{"error": []}',
+    '{"ok": {"a": ' + "[" * 100 + "]" * 100 + "}}",
+]  # fmt: skip
+
+
+@pytest.mark.fault("K3")
+@pytest.mark.parametrize("answer", ANSWERS)
+def test_a_process_that_asks_a_remote_may_say_anything(tmp_path, monkeypatch, answer):
+    (tmp_path / "hostile_server.py").write_text(
+        "import sys\nprint('{\"ok\": null}', flush=True)\nsys.stdin.readline()\n"
+        f"sys.stdin.readline()\nprint({answer!r}, flush=True)\nsys.stdin.readline()\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]))  # fmt: skip # noqa: E501
+    monkeypatch.setattr(courier, "SERVER", "hostile_server")
+    with Courier("file:///x", tmp_path, timeout=60) as opened:
+        try:
+            found = opened.list("actions")
+        except StoreError as error:
+            assert str(error).isprintable()
+        else:
+            assert found == {"a": None, "b": None, "c": 1.5}
+
+
+@pytest.mark.fault("K1")
+def test_a_store_that_computes_its_rows_is_not_merged(tmp_path):
+    """An endless table would be read for ever."""
+    import sqlite3
+    from contextlib import closing
+
+    from autopipe.records.merge import merge
+
+    other = tmp_path / "other.sqlite"
+    Store.open(other, pytest.fail).close()
+    with closing(sqlite3.connect(other)) as connection:
+        connection.execute("DROP TABLE records")
+        columns = "1 id, 1 workload, 'a' target, 'a' versions, 'a' device, 'a' engine, 'a' implementation, 'a' schedule, '[]' seconds, NULL error, 0 cut, 'a' measured, 'a' session, 'a' checksum"  # fmt: skip # noqa: E501
+        connection.execute(
+            "CREATE VIEW records AS WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n)"
+            f" SELECT {columns} FROM n"
+        )
+        connection.commit()
+    with (
+        Store.open(tmp_path / "records.sqlite", pytest.fail) as store,
+        pytest.raises(StoreError, match="it computes what it says"),
+    ):
+        merge(store, other)
+
+
+def test_a_config_error_is_one(tmp_path):
+    with (
+        Store.open(tmp_path / "records.sqlite", pytest.fail) as store,
+        pytest.raises(ConfigError, match="can not be read"),
+    ):
+        bring(store, tmp_path / "missing", None)

@@ -1,0 +1,59 @@
+"""What another wrote is read within bounds."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from autopipe import foreign
+
+
+@pytest.mark.fault("K1")
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("NaN", "no number"), ("[-Infinity]", "no number"), ("1e999", "too large"),
+        ("1" + "0" * 400, "100 digits"), ("9" * 5000, "100 digits"),
+        ('{"a": {"b": 1, "b": 2}}', "twice"), ("[" * 65 + "]" * 65, "too deeply"),
+        ("[" * 100_000, "too deeply"), (r'"\ud800"', "half"), (r'{"\udfff": 1}', "half"),
+        (b'"\xff"', "UTF-8"), ('"\udc80"', "half"), ("[" + "1," * 600_000 + "1]", "more values"),
+        ("{}x", "Extra data"), ("", "Expecting value"), ('"secret', "Unterminated"),
+    ],
+)  # fmt: skip
+def test_what_two_readers_could_take_differently_is_refused(text, said):
+    with pytest.raises(foreign.MalformedError, match=said) as caught:
+        foreign.parse(text)
+    assert "secret" not in str(caught.value)
+
+
+def test_what_is_right_is_read():
+    text = (
+        r'{"a": [1, -2.5e-7, 123456789012345678901234567890], "b": "\ud83d\ude00\u00e9", "c": {}}'
+    )
+    assert foreign.parse(text) == {"a": [1, -2.5e-7, 123456789012345678901234567890], "b": "😀é", "c": {}}  # fmt: skip # noqa: E501
+    assert foreign.parse("[" * 64 + "]" * 64)
+    assert foreign.parse_object(b"{}") == {}
+    with pytest.raises(foreign.MalformedError):
+        foreign.parse_object("[]")
+
+
+@pytest.mark.fault("K6")
+def test_a_file_that_never_ends_or_has_to_be_waited_for_is_not_read(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to("/dev/zero")
+    for path in (tmp_path / "pipe", tmp_path / "link", Path("/dev/zero"), tmp_path):
+        with pytest.raises(OSError, match="not a regular file|Is a directory"):
+            foreign.read(path, 10)
+    with pytest.raises(OSError, match="null"):
+        foreign.read(Path("a\0b"), 10)
+    (tmp_path / "large").write_bytes(bytes(11))
+    with pytest.raises(OSError, match="larger than"):
+        foreign.read(tmp_path / "large", 10)
+    assert foreign.read(tmp_path / "large", 11) == bytes(11)
+
+
+def test_a_line_that_is_too_long_costs_itself(tmp_path):
+    path = tmp_path / "lines"
+    path.write_bytes(b"a\n" + b"b" * 100 + b"\nccc\n\n" + b"d" * 5)
+    with path.open("rb") as file:
+        assert list(foreign.lines(file, 4)) == [b"a", None, b"ccc", b"", None]
