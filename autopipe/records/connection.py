@@ -90,8 +90,7 @@ def _viewed(path: Path, how: str) -> sqlite3.Connection:
     connection = sqlite3.connect(f"{path.absolute().as_uri()}?{how}", uri=True, timeout=_PATIENCE)
     try:
         _prepare(connection)
-        if connection.execute(_MADE).fetchone() is not None:
-            raise sqlite3.DatabaseError("it computes what it says, which no store of ours does")
+        _check_tables(connection)
         _check(connection)
     except BaseException:
         connection.close()
@@ -109,6 +108,11 @@ def _check(connection: sqlite3.Connection) -> None:
     said = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
     if said != "ok":
         raise sqlite3.DatabaseError(said)
+
+
+def _check_tables(connection: sqlite3.Connection) -> None:
+    if connection.execute(_MADE).fetchone() is not None:
+        raise sqlite3.DatabaseError("it computes what it says, which no store of ours does")
 
 
 def _copy(old: sqlite3.Connection, path: Path) -> sqlite3.Connection:

@@ -52,7 +52,7 @@ def texts(document: Any) -> Iterator[str]:
 def _places(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     if at:
         yield at
-    inner = value.items() if isinstance(value, dict) else ()
+    inner: list[tuple[Any, Any]] = list(value.items()) if isinstance(value, dict) else []
     if isinstance(value, list):
         inner = list(enumerate(value))[:2]
     for name, each in inner:
