@@ -25,7 +25,8 @@ HERE = replace(
 ABOUT = About(("nn.conv2d", "add"), ("float32[1,8,8,4]",), ("float32[1,8,8,32]",), 1e3, "x")
 KNOBS = '{"knobs": {"columns": 32, "rows": 8}, "template": "contraction", "version": 2}'
 TRACE = (
-    '[[["GetSBlock", [], ["C", "main"], ["b0"]], ["Sample", ["b0"], [2], ["v1"]]], [[1, [4, 2]]]]'
+    '[[["GetSBlock", [], ["C", "main"], ["b0"]], ["GetLoops", ["b0"], [], ["l1"]],'
+    ' ["SamplePerfectTile", ["l1"], [2, 64], ["v2", "v3"]]], [[2, [4, 2]]]]'
 )
 
 
@@ -83,7 +84,8 @@ def test_a_workload_is_shown_with_its_schedules_and_failures(cli):
     shown = cli("show", "00").out
     assert "3 trials, 1 failed" in shown
     assert "      template contraction, version 2\n      columns=32 rows=8\n" in shown
-    assert "      b0 = GetSBlock(C, main)\n      v1 = Sample(b0, 2) decided [4, 2]\n" in shown
+    assert "      b0 = GetSBlock(C, main)\n      l1 = GetLoops(b0)\n" in shown
+    assert "SamplePerfectTile(l1, 2, 64) decided [4, 2]\n" in shown
     assert "failed 1 time: building crashed: \\x1b[31mSIGSEGV" in shown
     (entry,) = json.loads(cli("show", "00", "--json").out)
     assert [each["seconds"] for each in entry["records"]] == [[2e-3], [3e-3], []]

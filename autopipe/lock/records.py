@@ -5,6 +5,7 @@ its line of `records.jsonl`, sorted by workload.
 """
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Self
@@ -16,6 +17,7 @@ from autopipe.lock import rows
 from autopipe.lock.text import CONFLICT, LINE_ENDS
 from autopipe.pipeline.canonical import pretty
 from autopipe.task import Task
+from autopipe.traces.reading import Forbidden, check
 
 RECORDS: Final = "records.jsonl"
 TUNING: Final = "tuning.json"
@@ -75,6 +77,24 @@ class Tuned:
         document = pretty({**self.head, "tasks": list(self.rows)})
         (folder / TUNING).write_text(document, encoding="utf-8")
 
+    def forbidden(self) -> dict[str, str]:
+        """Say what is wrong with each record whose schedule holds what no schedule needs.
+
+        By workload, with the engine; a lock with such a record was written by nobody's tuning.
+        """
+        found = ((w, _forbidden(json.loads(line))) for w, line in sorted(self.records.items()))
+        return {workload: why for workload, why in found if why}
+
+    def harmless(self, path: Path) -> None:
+        """Raise LockError, which names record and instruction, unless all schedules are data."""
+        names = {str(row["workload"]): shown(row["name"]) for row in self.rows}
+        wrong = [
+            f"task {names.get(workload, '?')} (workload {shown(workload)}), {why}"
+            for workload, why in self.forbidden().items()
+        ]
+        if wrong:
+            raise LockError("\n  ".join([f"{path}: refused, nobody's tuning wrote this:", *wrong]))
+
     def misfits(self, tasks: tuple[Task, ...]) -> list[str]:
         """Name each kept task that is missing here, is another one here, or is not needed."""
         kept = {task.workload: task for task in tasks if task.dropped is None}
@@ -87,6 +107,14 @@ class Tuned:
             *(_told(w, name, "extra") for w, name in extra.items() if name not in stale),
             *(f"task {shown(name)}: stale, its loops are others now" for name in sorted(stale)),
         ]
+
+
+def _forbidden(record: Mapping[str, Any]) -> str:
+    try:
+        check(str(record["schedule"]))
+    except Forbidden as error:
+        return f"engine {shown(record.get('engine'))}: {error}"
+    return ""
 
 
 def _told(workload: str, name: str, how: str) -> str:

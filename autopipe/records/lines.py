@@ -7,11 +7,13 @@ from dataclasses import asdict, astuple, dataclass
 from typing import Any, Final
 
 from autopipe import foreign
+from autopipe.config.problem import shown
 from autopipe.pipeline.canonical import digest
 from autopipe.records import fields
 from autopipe.records.about import About
-from autopipe.records.record import Platform
+from autopipe.records.record import Platform, Record
 from autopipe.records.store import Found
+from autopipe.traces.reading import Forbidden, check
 
 LONGEST: Final = 1 << 24
 """Bytes of a line."""
@@ -75,7 +77,7 @@ def _parsed(content: dict[str, Any]) -> Found:
     if content.pop("checksum", None) != digest(content):
         raise ValueError("its checksum is wrong")
     about, wrong = content.pop("about", None), content.pop("wrong", None)
-    return Found(
+    found = Found(
         platform=fields.platform({name: content.pop(name, None) for name in _PLATFORM}),
         identity=fields.text(content.pop("identity", None), "identity"),
         about=None if about is None else About.from_json(about),
@@ -83,6 +85,17 @@ def _parsed(content: dict[str, Any]) -> Found:
         record=fields.record(content),
         id=0,
     )
+    _harmless(found.record)
+    return found
+
+
+def _harmless(record: Record) -> None:
+    """Raise ValueError for a schedule that holds what no schedule needs."""
+    try:
+        check(record.schedule)
+    except Forbidden as error:
+        who = f"workload {shown(record.workload)}, engine {shown(record.engine)}"
+        raise ValueError(f"{who}: {error}") from None
 
 
 def _place(found: Found) -> tuple[object, ...]:

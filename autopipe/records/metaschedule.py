@@ -20,6 +20,7 @@ from autopipe.records.about import About
 from autopipe.records.left_out import LeftOut
 from autopipe.records.record import SLOWEST
 from autopipe.records.store import Found
+from autopipe.traces import reading
 
 if TYPE_CHECKING:
     import tvm
@@ -115,8 +116,12 @@ def _trials(
             elif not _same(made_for, target):
                 left_out.add(f"for another target: {_told(made_for)}")
             else:
-                known = [*found.get(index, ()), (times, json.dumps(trace), made_for)]
+                text = json.dumps(trace)
+                reading.check(text)
+                known = [*found.get(index, ()), (times, text, made_for)]
                 found[index] = sorted(known, key=_mean)[:_BEST]
+        except reading.Forbidden as error:
+            left_out.add(f"a trace of workload {index} is refused: {error}")
         except (ValueError, TypeError, AttributeError):
             left_out.add("damaged")
     return found
@@ -230,8 +235,8 @@ def _applied(module: "tvm.IRModule", trace: str) -> str | None:
 
     schedule = Schedule(module, debug_mask="none", error_render_level="none")
     try:
-        Trace.apply_json_to_schedule(json.loads(trace), schedule)
-    except (RuntimeError, ValueError, TypeError, LookupError):
+        Trace.apply_json_to_schedule(reading.read(trace).json(), schedule)
+    except (reading.Forbidden, RuntimeError, ValueError, TypeError, LookupError):
         return None
     return json.dumps(schedule.trace.as_json(), default=lambda number: number.value)
 

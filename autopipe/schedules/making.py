@@ -10,6 +10,7 @@ from typing import Any, Self
 
 import tvm
 
+from autopipe.config.problem import shown
 from autopipe.errors import StageError
 from autopipe.pipeline.contained import Child, Failed
 from autopipe.schedules.failures import Failures, Known
@@ -30,6 +31,11 @@ class Made:
 
 class Refused(StageError):  # noqa: N818 - says what happened
     """A record makes no schedule here: it is of another release, or an extension is missing."""
+
+    def __init__(self, reason: str, *, harmful: bool = False) -> None:
+        """Take why; a `harmful` one may have been made to have something else done."""
+        super().__init__(reason)
+        self.harmful = harmful
 
 
 class Maker:
@@ -66,8 +72,14 @@ class Maker:
         """
         found = self._asked((task, "replaying", *by, schedule))
         if "refused" in found:
-            raise Refused(found["refused"])
+            raise Refused(found["refused"], harmful=found["harmful"])
         return tvm.ir.load_json(found["module"])
+
+    def left_out(self, task: str, by: Contender, error: StageError) -> None:
+        """Warn of a record that nobody would have written for a schedule's sake."""
+        if isinstance(error, Refused) and error.harmful:
+            who = f"{shown(by.engine)} on {shown(by.implementation)}"
+            self._failures.warn(f"task {task}: a record of {who} is left out: {error}")
 
     def __enter__(self) -> Self:
         return self

@@ -25,6 +25,7 @@ from autopipe.schedules.planned import Planned
 from autopipe.schedules.replay import replay
 from autopipe.schedules.template import Template
 from autopipe.task import Task
+from autopipe.traces.reading import Forbidden
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,12 +94,12 @@ def _plan(piece: Piece, conditions: Conditions) -> dict[str, Any]:
     return found
 
 
-def _replay(piece: Piece, conditions: Conditions) -> dict[str, str]:
+def _replay(piece: Piece, conditions: Conditions) -> dict[str, object]:
     """Return the module that a schedule makes, or why it does not fit."""
     try:
         made = replay(piece.workload, piece.implementation, piece.schedule, conditions)
     except StageError as error:
-        return {"refused": str(error)}
+        return {"refused": str(error), "harmful": isinstance(error, Forbidden)}
     return {"module": tvm.ir.save_json(made)}
 
 

@@ -7,11 +7,14 @@ import tvm
 from tvm.s_tir import Schedule
 from tvm.s_tir.schedule import Trace
 
+from autopipe.config.problem import shown
 from autopipe.errors import StageError
 from autopipe.schedules.conditions import Conditions
 from autopipe.schedules.implementation import implement
 from autopipe.schedules.template import make
 from autopipe.schedules.templates import templates
+from autopipe.traces import strict
+from autopipe.traces.reading import check, read
 
 _REFUSALS = (RuntimeError, ValueError, TypeError, LookupError)
 """All that TVM raises."""
@@ -25,11 +28,12 @@ def dump(trace: Trace) -> str:
 def apply(module: tvm.IRModule, trace: str) -> Schedule:
     """Apply a trace to the unscheduled module it was recorded on; return the schedule.
 
-    Raises StageError if the trace does not apply.
+    Raises StageError if the trace does not apply, and Forbidden for one that may do harm.
     """
+    steps = read(trace).json()
     schedule = Schedule(module, debug_mask="none", error_render_level="fast")
     try:
-        Trace.apply_json_to_schedule(json.loads(trace), schedule)
+        Trace.apply_json_to_schedule(steps, schedule)
     except _REFUSALS as error:
         reason = " ".join(str(error).strip().splitlines()[:1])
         raise StageError(f"the trace does not fit this workload: {reason}") from None
@@ -42,12 +46,14 @@ def replay(
     """Return the module that a record makes of an unscheduled workload.
 
     Raises StageError if the record does not fit: no such implementation or template here, another
-    version of it, knobs that are none of its settings, a trace that does not apply.
+    version of it, knobs that are none of its settings, a trace that does not apply; and Forbidden
+    for what may do harm.
     """
+    check(schedule)
     module = implement(workload, implementation, conditions)
     if module is None:
-        raise StageError(f"this workload has no implementation {implementation!r} here")
-    document = _document(schedule)
+        raise StageError(f"this workload has no implementation {shown(implementation)!r} here")
+    document = strict.parsed(schedule)
     if isinstance(document, dict):
         return _filled(module, document, conditions)
     return apply(module, schedule).mod
@@ -57,15 +63,8 @@ def _filled(module: tvm.IRModule, document: dict[str, Any], conditions: Conditio
     name = document.get("template")
     template = next((template for template in templates() if name == template.NAME), None)
     if template is None:
-        raise StageError(f"there is no template {name!r}")
+        raise StageError(f"there is no template {shown(name)!r}")
     try:
         return make(module, template, document, conditions.hardware).mod
     except _REFUSALS as error:
         raise StageError(f"template {name} does not fit this workload: {error}") from None
-
-
-def _document(schedule: str) -> object:
-    try:
-        return json.loads(schedule)
-    except ValueError:
-        raise StageError("the schedule is no JSON") from None

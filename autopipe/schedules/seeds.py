@@ -88,9 +88,11 @@ def _near(work: Work, journal: Journal, maker: Maker) -> Iterator[Start]:
 
 
 def _applies(start: Start, maker: Maker) -> bool:
+    task = start.work.standing.task.name
     try:
-        maker.replay(start.work.standing.task.name, start.by, start.schedule)
-    except StageError:
+        maker.replay(task, start.by, start.schedule)
+    except StageError as error:
+        maker.left_out(task, start.by, error)
         return False
     return True
 

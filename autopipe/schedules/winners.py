@@ -30,7 +30,8 @@ def confirm(works: Sequence[Work], journal: Journal, judge: Judge, maker: Maker)
                 continue
             try:
                 suspects.append((work, row, _suspect(work, row.record, maker)))
-            except (Refused, Failed):
+            except (Refused, Failed) as error:
+                maker.left_out(work.standing.task.name, contender(row.record), error)
                 journal.unfit.add(row.id)
                 doubtful.append(work)
         verdicts = judge.judge([suspect for _, _, suspect in suspects])

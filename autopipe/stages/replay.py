@@ -32,13 +32,15 @@ class Replay(Stage, frozen=True):
     def run(self, ctx: Context) -> str:
         """Write `records.jsonl` and `tuning.json`.
 
-        Raises LockError, which names each task that is missing, extra or stale.
+        Raises LockError, which names each task that is missing, extra or stale, and each record
+        whose schedule holds what no schedule needs.
         """
         from autopipe.lock.file import read_text
         from autopipe.lock.records import Tuned
         from autopipe.task import read_tasks
 
         tuned = Tuned.parse(read_text(self.records), self.records)
+        tuned.harmless(self.records)
         if misfits := tuned.misfits(tuple(read_tasks(ctx.inputs["tasks"]))):
             raise LockError("\n".join([f"{self.records}: is not of these tasks:", *misfits]))
         tuned.write(ctx.out)

@@ -37,6 +37,7 @@ class Retune(Tune, frozen=True):
         tasks = read_tasks(ctx.inputs["tasks"])
         now = {task.workload: task for task in tasks if task.dropped is None}
         locked = Tuned.parse(read_text(self.records), self.records)
+        locked.harmless(self.records)
         known = {str(row["workload"]): row for row in locked.rows if row["workload"] in now}
         rest = ctx.work / "rest"
         rest.mkdir(exist_ok=True)

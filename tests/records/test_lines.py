@@ -29,7 +29,7 @@ def read(text):
 EVERY = [
     found((1.5, 2.0), wrong="off by 1"),
     found((), workload="00aa", about=None),
-    found((math.nan, math.inf), schedule='{"knobs": {"a": [1, 2]}}\n\x00é'),
+    found((math.nan, math.inf), schedule="[[],\n []]", session="\x00é"),
     found(here=replace(HERE, target="no JSON", device='{"b": 1}')),
 ]
 

@@ -74,7 +74,8 @@ def test_records_for_exactly_the_target_become_seeds(folder, module, tmp_path):
         assert (brought.what, brought.added, brought.known) == ("seed", 1, 0)
         reasons = {reason.split(":")[0]: count for reason, count in brought.left_out.items()}
         assert reasons == {
-            "failed trials": 1, "damaged": 4, "damaged workload": 1, "the trace does not apply": 1,
+            "failed trials": 1, "damaged": 4, "damaged workload": 1,
+            "a trace of workload 0 is refused": 1,
             "TVM can not read the workload": 1, "for another target": 1,
         }  # fmt: skip
         assert "for another target: llvm cortex-a72 2" in brought.left_out

@@ -1,0 +1,145 @@
+"""The one kind of expression that a trace may hold: how a layout is changed, `(i, j) -> (j, i)`.
+
+It is a graph in TVM's JSON, which can say every object there is; here it says an `IndexMap` of
+whole numbers, or it is refused.
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any, Final
+
+from autopipe.traces import strict
+from autopipe.traces.values import Check, int64, name, one_of
+
+_NODES: Final = 512
+_SIZE: Final = 10_000
+"""Nodes where each that is used twice counts twice, as TVM's visitors walk them."""
+
+_LITERALS: Final[Mapping[str, Check]] = {
+    "ffi.String": name(r"[A-Za-z_][A-Za-z0-9_]{0,63}"),
+    "int": int64,
+}
+"""Nodes that are a value."""
+
+_TYPE: Final = ("ir.PrimType",)
+_SPAN: Final = ("None",)
+_OPERATORS: Final = {
+    "prim.Add": "+", "prim.Sub": "-", "prim.Mul": "*", "prim.FloorDiv": "//",
+    "prim.FloorMod": "%",
+}  # fmt: skip
+_EXPRESSION: Final = ("ir.Var", "ir.IntImm", "prim.Cast", *_OPERATORS)
+_FIELDS: Final[Mapping[str, Mapping[str, Sequence[str]]]] = {
+    "ir.PrimType": {"span": _SPAN},
+    "ir.Var": {"span": _SPAN, "ty": _TYPE, "name": ("ffi.String",)},
+    "ir.IntImm": {"span": _SPAN, "ty": _TYPE, "value": ("int",)},
+    "prim.Cast": {"span": _SPAN, "ty": _TYPE, "value": _EXPRESSION},
+    **{
+        operator: {"span": _SPAN, "ty": _TYPE, "a": _EXPRESSION, "b": _EXPRESSION}
+        for operator in _OPERATORS
+    },
+    "tirx.IndexMap": {
+        "initial_indices": ("ffi.Array",),
+        "final_indices": ("ffi.Array",),
+        "inverse_index_map": ("None", "tirx.IndexMap"),
+    },
+}
+"""Nodes that name others: which fields, and what these may be."""
+
+_DTYPE: Final = one_of("int32", "int64")
+_VERSION: Final = name(r"[\w.+-]{1,40}")
+
+
+@lru_cache(maxsize=256)
+def read(text: str) -> dict[str, Any]:
+    """Return the graph, which is not to be changed; a search makes the same ones all the time.
+
+    Raises ValueError for what is none, or says more than an index map.
+    """
+    graph = strict.parsed(text)
+    if not isinstance(graph, dict) or not graph.keys() <= {"root_index", "nodes", "metadata"}:
+        raise ValueError("no index map")
+    if not _metadata(graph.get("metadata", {})):
+        raise ValueError("an index map with other metadata than TVM's version")
+    nodes, root = graph.get("nodes"), graph.get("root_index")
+    if not isinstance(nodes, list) or len(nodes) > _NODES:
+        raise ValueError(f"an index map of no nodes, or of more than {_NODES}")
+    sizes: list[int] = []
+    for node in nodes:
+        sizes.append(_checked(node, nodes, sizes))
+        if sizes[-1] > _SIZE:
+            raise ValueError("an index map that is larger than any layout needs")
+    if not _is(root, nodes, ("tirx.IndexMap",)):
+        raise ValueError("an expression that is no index map")
+    return graph
+
+
+def words(graph: Mapping[str, Any]) -> str:
+    """Return a graph that `read` has read as `(i, j) -> (j, i // 4, i % 4)`."""
+    nodes = graph["nodes"]
+    fields = nodes[graph["root_index"]]["data"]
+    sides = [
+        ", ".join(_written(nodes, each) for each in nodes[fields[side]]["data"])
+        for side in ("initial_indices", "final_indices")
+    ]
+    return " -> ".join(f"({side})" for side in sides)
+
+
+def _written(nodes: Sequence[Any], at: int) -> str:
+    kind, data = nodes[at]["type"], nodes[at]["data"]
+    if kind == "ir.Var":
+        return str(nodes[data["name"]]["data"])
+    if kind == "ir.IntImm":
+        return str(nodes[data["value"]]["data"])
+    if kind == "prim.Cast":
+        return _written(nodes, data["value"])
+    sides = (_written(nodes, data[side]) for side in ("a", "b"))
+    whole = f" {_OPERATORS[kind]} ".join(f"({s})" if " " in s else s for s in sides)
+    return whole
+
+
+def _metadata(value: object) -> bool:
+    return isinstance(value, dict) and all(
+        key == "tvm_version" and _VERSION(version) for key, version in value.items()
+    )
+
+
+def _checked(node: object, nodes: Sequence[Any], sizes: Sequence[int]) -> int:
+    """Return the size of a node whose fields are earlier ones. Raises ValueError."""
+    kind = node.get("type") if isinstance(node, dict) else None
+    if not isinstance(node, dict) or not isinstance(kind, str):
+        raise ValueError("an index map with a node of no type")  # noqa: TRY004 - as the others
+    before, data = nodes[: len(sizes)], node.get("data")
+    if kind == "None" and node.keys() == {"type"}:
+        return 1
+    if node.keys() == {"type", "data"}:
+        if kind in _LITERALS and _LITERALS[kind](data):
+            return 1
+        if kind == "ffi.Array" and isinstance(data, list):
+            return _size(data, before, sizes, _EXPRESSION)
+        if kind in _FIELDS and isinstance(data, dict):
+            return _fields(kind, data, before, sizes)
+    raise ValueError(f"an index map with {kind[:40]!r} in it")
+
+
+def _fields(
+    kind: str, data: Mapping[str, object], before: Sequence[Any], sizes: Sequence[int]
+) -> int:
+    fields = _FIELDS[kind]
+    extra = {"dtype"} if kind == "ir.PrimType" else set()
+    if data.keys() != fields.keys() | extra or not all(_DTYPE(data[each]) for each in extra):
+        raise ValueError(f"an index map with another {kind} than of whole numbers")
+    return 1 + sum(
+        _size([data[field]], before, sizes, allowed) for field, allowed in fields.items()
+    )
+
+
+def _size(
+    places: Sequence[object], before: Sequence[Any], sizes: Sequence[int], allowed: Sequence[str]
+) -> int:
+    if not all(_is(each, before, allowed) for each in places):
+        raise ValueError("an index map whose nodes do not fit each other")
+    return 1 + sum(sizes[each] for each in places)  # type: ignore[call-overload]
+
+
+def _is(place: object, nodes: Sequence[Any], allowed: Sequence[str]) -> bool:
+    return type(place) is int and 0 <= place < len(nodes) and nodes[place].get("type") in allowed

@@ -1,0 +1,241 @@
+"""A trace as values, read from its JSON, or refused: what TVM is handed is made from these values.
+
+This is the wall between files that others may have written (locks, exports, remotes, databases,
+the store itself) and TVM, whose annotations can carry source text that its code generators compile.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from autopipe.config.problem import shown
+from autopipe.errors import StageError
+from autopipe.traces import index_map, strict
+from autopipe.traces.kinds import ANNOTATIONS, INDEX_MAP, KINDS, Kind
+from autopipe.traces.values import Check, block, loop, name, number
+
+LARGEST: Final = 1 << 20
+"""Characters of a trace; the longest that searches make have a few ten thousand."""
+MOST: Final = 4096
+"""Instructions of a trace; the longest that searches make have a few hundred."""
+_TOLD: Final = 60
+_NAMES: Final = {"b": block, "l": loop, "v": number}
+_INDEX: Final = name(r"[blv]\d{1,6}")
+
+
+class Forbidden(StageError):  # noqa: N818 - says what it is
+    """A record's schedule holds what no schedule needs; it may have been made to do harm."""
+
+
+class Instruction(NamedTuple):
+    """One step of a trace; every value in it is on the allow-list."""
+
+    kind: str
+    inputs: tuple[Any, ...]
+    attrs: tuple[Any, ...]
+    outputs: tuple[str, ...]
+    decision: Any = None
+    """What was drawn; null where nothing is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """The steps of a schedule."""
+
+    instructions: tuple[Instruction, ...]
+
+    def json(self) -> list[Any]:
+        """Return what TVM reads: made from the values that were checked, and from nothing else."""
+        steps = [
+            [
+                each.kind,
+                [_texts(value) for value in each.inputs],
+                [_texts(value) for value in each.attrs],
+                list(each.outputs),
+            ]
+            for each in self.instructions
+        ]
+        drawn = [
+            [place, each.decision]
+            for place, each in enumerate(self.instructions)
+            if each.decision is not None
+        ]
+        return [steps, drawn]
+
+
+def read(text: str) -> Trace:
+    """Read a trace. Raises Forbidden, which names the instruction, counted from 1."""
+    steps, drawn = _lists(_value(text))
+    decisions = _decisions(drawn, len(steps))
+    known: set[str] = set()
+    return Trace(
+        tuple(
+            _instruction(number, step, decisions.get(number - 1), known)
+            for number, step in enumerate(steps, 1)
+        )
+    )
+
+
+def check(schedule: str) -> None:
+    """Raise Forbidden unless a record's schedule is a trace, or knobs of a template, and no more.
+
+    Whether there is such a template and such a setting is for `schedules.template.make` to say.
+    """
+    value = _value(schedule)
+    if isinstance(value, dict):
+        _setting(value)
+    else:
+        read(schedule)
+
+
+def _value(text: str) -> Any:  # noqa: ANN401 - a JSON document
+    if len(text) > LARGEST:
+        raise Forbidden(f"a schedule of {len(text):,} characters")
+    try:
+        return strict.parsed(text)
+    except ValueError as error:
+        raise Forbidden(f"the schedule is no JSON: {shown(error, _TOLD)}") from None
+
+
+def _setting(value: dict[str, Any]) -> None:
+    """Refuse what can not be knobs: other fields, values that are neither numbers nor names."""
+    if value.keys() != {"template", "version", "knobs"}:
+        raise Forbidden("a schedule that is neither a trace nor knobs of a template")
+    if not all(_plain(each, 0) for each in value.values()):
+        raise Forbidden(f"template {shown(value['template'])}: its knobs are no numbers and names")
+
+
+def _plain(value: object, depth: int) -> bool:
+    if isinstance(value, dict | list):
+        inner = value if isinstance(value, list) else [*value.keys(), *value.values()]
+        return (
+            len(inner) <= _KNOBS and depth < _DEEPEST and all(_plain(v, depth + 1) for v in inner)
+        )
+    if isinstance(value, str):
+        return _NAME(value)
+    return value is None or isinstance(value, bool | float) or abs(value) <= _BIGGEST  # type: ignore[operator]
+
+
+_KNOBS: Final = 256
+_DEEPEST: Final = 6
+_BIGGEST: Final = 1 << 62
+_NAME: Final = name(r"[\w.+-]{0,100}")
+
+
+def _lists(value: object) -> tuple[list[Any], list[Any]]:
+    sound = isinstance(value, list) and len(value) == 2  # noqa: PLR2004 - steps and what was drawn
+    if not sound or not all(isinstance(part, list) for part in value):  # type: ignore[attr-defined]
+        raise Forbidden("no trace: it is not a list of instructions and one of decisions")
+    steps, drawn = value  # type: ignore[misc]
+    if len(steps) > MOST:
+        raise Forbidden(f"a trace of {len(steps)} instructions; more than {MOST} are none")
+    return steps, drawn
+
+
+def _decisions(drawn: Sequence[Any], count: int) -> dict[int, Any]:
+    """Return decisions by instruction. TVM writes where their index says, wherever that is."""
+    found: dict[int, Any] = {}
+    for entry in drawn:
+        place = entry[0] if isinstance(entry, list) and len(entry) == 2 else None  # noqa: PLR2004
+        if type(place) is not int or not 0 <= place < count or place in found:
+            raise Forbidden(f"no trace: decision {shown(entry, _TOLD)} is of no instruction")
+        found[place] = entry[1]
+    return found
+
+
+def _instruction(number: int, step: object, decision: object, known: set[str]) -> Instruction:
+    try:
+        if not isinstance(step, list) or len(step) != 4 or not isinstance(step[0], str):  # noqa: PLR2004
+            raise ValueError("it is not kind, inputs, attributes and outputs")
+        return _read(step, decision, known)
+    except ValueError as error:
+        kind = f", {shown(step[0], _TOLD)}" if isinstance(step, list) and step else ""
+        raise Forbidden(f"instruction {number}{kind}: {error}") from None
+
+
+def _read(step: Sequence[Any], decision: object, known: set[str]) -> Instruction:
+    """Return an instruction, index maps read. Raises ValueError."""
+    name, inputs, attrs, outputs = step
+    kind = KINDS.get(name)
+    if kind is None:
+        raise ValueError("none of the kinds that schedules are made of")
+    if not isinstance(inputs, list) or not isinstance(attrs, list) or not isinstance(outputs, list):
+        raise ValueError("it is not kind, inputs, attributes and outputs")  # noqa: TRY004 - as the others
+    checks = kind.inputs
+    if kind.many and len(inputs) > len(checks):
+        checks = (*checks, *[checks[-1]] * (len(inputs) - len(checks)))
+    what = "key" if name.endswith("nnotate") else "attribute"
+    found = _checked("input", inputs, checks), _checked(what, attrs, kind.attrs)
+    if name == "Annotate":
+        _annotation(attrs[0], inputs[1])
+    _used(inputs, known)
+    _drawn(kind, attrs, decision)
+    _outputs(outputs, kind.outputs, known)
+    return Instruction(name, *found, tuple(outputs), decision)
+
+
+def _checked(what: str, values: Sequence[Any], checks: Sequence[Check]) -> tuple[Any, ...]:
+    if len(values) != len(checks):
+        raise ValueError(f"{len(values)} {what}s where it has {len(checks)}")
+    for place, allowed in enumerate(checks):
+        if not allowed(values[place]):
+            number = f" {place + 1}" if len(checks) > 1 else ""
+            raise ValueError(f"{what}{number} may not be {_told(values[place])}")
+    if INDEX_MAP in checks:
+        pairs = zip(values, checks, strict=True)
+        return tuple(index_map.read(v) if each is INDEX_MAP else v for v, each in pairs)
+    return tuple(values)
+
+
+def _annotation(key: str, value: object) -> None:
+    if not ANNOTATIONS[key](value):
+        raise ValueError(f"{key} may not be {_told(value)}")
+
+
+def _used(inputs: Sequence[Any], known: set[str]) -> None:
+    for value in inputs:
+        for each in value if isinstance(value, list) else (value,):
+            if isinstance(each, str) and each not in known and _INDEX(each):
+                raise ValueError(f"{each} is not there yet")
+
+
+def _drawn(kind: Kind, attrs: Sequence[Any], decision: object) -> None:
+    """Refuse a step that would be drawn anew each time, and a decision of what is not drawn."""
+    if kind.decision is None:
+        if decision is not None:
+            raise ValueError("it decides nothing, and has a decision")
+        return
+    if not kind.decision(decision):
+        raise ValueError(f"its decision may not be {_told(decision)}")
+    match attrs:
+        case [list(choices), list(shares)]:
+            if len(choices) != len(shares) or decision >= len(choices):  # type: ignore[operator]
+                raise ValueError("its decision is none of its choices")
+        case [int(count), _]:
+            if len(decision) != count:  # type: ignore[arg-type]
+                raise ValueError(f"its decision is not of {count} parts")
+
+
+def _outputs(values: Sequence[object], outputs: str, known: set[str]) -> None:
+    """Add the names of what a step gives to what is known. Raises ValueError."""
+    if not outputs.endswith("*") and len(values) != len(outputs):
+        raise ValueError(f"{len(values)} outputs where it has {len(outputs)}")
+    for value in values:
+        if not _NAMES[outputs[0]](value) or value in known:
+            raise ValueError(f"an output may not be {_told(value)}")
+        known.add(str(value))
+
+
+def _told(value: object) -> str:
+    """Write a value for a message; what may be a megabyte is cut before it is looked at."""
+    if isinstance(value, str):
+        return shown(json.dumps(value[: 2 * _TOLD]), _TOLD)
+    if isinstance(value, int) and abs(value) > _BIGGEST:
+        return "so large a number"
+    return shown(value if isinstance(value, int | float | None) else f"a {type(value).__name__}")
+
+
+def _texts(value: object) -> object:
+    """Return a value as a trace has it, where an index map is text."""
+    return json.dumps(value) if isinstance(value, dict) else value

@@ -1,0 +1,86 @@
+"""The values that may stand in a trace, each a function that tells whether one is allowed."""
+
+import re
+from collections.abc import Callable
+from typing import Final
+
+Check = Callable[[object], bool]
+
+_INT64: Final = 1 << 63
+_EXTENT: Final = 1 << 31
+"""Elements along a loop, and more: no buffer that is scheduled here has as many."""
+_LONGEST: Final = 256
+"""Values in a list; loops of a nest are a few dozen."""
+
+
+def integer(low: int, high: int) -> Check:
+    """Return a check for whole numbers between two; a boolean is none."""
+    return lambda value: type(value) is int and low <= value <= high
+
+
+def name(pattern: str) -> Check:
+    """Return a check for text that a regular expression describes as a whole."""
+    compiled = re.compile(pattern)
+    return lambda value: isinstance(value, str) and compiled.fullmatch(value) is not None
+
+
+def quoted(pattern: str) -> Check:
+    """Return the same for text as an input: TVM puts quotation marks around it."""
+    return name(f'"{pattern}"')
+
+
+def one_of(*values: str) -> Check:
+    """Return a check for a few names."""
+    known = frozenset(values)
+    return lambda value: isinstance(value, str) and value in known
+
+
+def either(*checks: Check) -> Check:
+    """Return a check for what one of some checks allows."""
+    return lambda value: any(check(value) for check in checks)
+
+
+def several(check: Check, least: int = 0) -> Check:
+    """Return a check for a list of bounded length."""
+    return lambda value: (
+        isinstance(value, list) and least <= len(value) <= _LONGEST and all(map(check, value))
+    )
+
+
+def boolean(value: object) -> bool:
+    """Tell whether it is a boolean, or the 0 or 1 that TVM writes in its place."""
+    return isinstance(value, bool) or (type(value) is int and value in {0, 1})
+
+
+def nothing(value: object) -> bool:
+    """Tell whether it is null."""
+    return value is None
+
+
+def share(value: object) -> bool:
+    """Tell whether it is a probability."""
+    return type(value) in {int, float} and 0 <= value <= 1  # type: ignore[operator]
+
+
+def int64(value: object) -> bool:
+    """Tell whether it is a whole number that TVM can hold."""
+    return type(value) is int and -_INT64 <= value < _INT64
+
+
+block: Final = name(r"b\d{1,6}")
+"""A block that an earlier instruction gave."""
+loop: Final = name(r"l\d{1,6}")
+"""A loop that an earlier instruction gave."""
+number: Final = name(r"v\d{1,6}")
+"""A number that an earlier instruction drew."""
+extent: Final = integer(1, _EXTENT)
+factor: Final = either(number, extent, one_of("None"))
+"""The length of a loop that another is split into; one may be left open."""
+small: Final = integer(0, 1 << 16)
+"""Steps, lengths of vectors, threads."""
+place: Final = integer(-64, 1024)
+"""The position of a buffer, an axis or a loop."""
+title: Final = name(r"[\w.:@$ -]{1,200}")
+"""What a block of a function is called."""
+intrinsic: Final = r"(?:dot|wmma|mma)_[A-Za-z0-9_]{1,60}"
+"""A tensor intrinsic. TVM takes one of those that are registered in this process, or none."""

@@ -1,0 +1,157 @@
+"""What a trace does, in words: a line for each step that changes something.
+
+Loops go by the block they were listed for and their place in that list; what a loop was split into
+is `C.0.1`, what loops were fused to `C.0+C.1`. Names come from a file: escape them where they are
+written.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final
+
+from autopipe.traces import index_map
+from autopipe.traces.reading import Forbidden, Instruction, Trace, read
+
+_LONG: Final = 40
+"""Characters of a loop's name; a longer one is cut in its middle."""
+
+
+def steps(schedule: str) -> tuple[str, ...]:
+    """Return what a trace does, or the one line that says why it would be refused."""
+    try:
+        return words(read(schedule))
+    except Forbidden as error:
+        return (f"would be refused: {error}",)
+
+
+def words(trace: Trace) -> tuple[str, ...]:
+    """Return the lines."""
+    names: dict[str, str] = {}
+    lines: list[str] = []
+    for each in trace.instructions:
+        names |= dict(zip(each.outputs, _names(each, names), strict=True))
+        line = _WORDS.get(each.kind, _other)(each, [_said(value, names) for value in each.inputs])
+        lines += [line] if line else []
+    return tuple(lines)
+
+
+def _names(step: Instruction, names: Mapping[str, str]) -> Iterator[str]:
+    """Yield a name for each output of a step."""
+    given = [_said(value, names) for value in step.inputs]
+    of = given[0] if given else ""
+    if step.kind == "GetSBlock":
+        yield str(step.attrs[0])
+        return
+    if step.kind == "Fuse":
+        yield _short(f"{of}+{given[-1]}" if len(given) > 1 else of)
+        return
+    for place in range(len(step.outputs)):
+        if step.kind == "SampleCategorical":
+            yield str(step.attrs[0][step.decision])
+        elif step.kind == "SamplePerfectTile":
+            yield str(step.decision[place]) if place < len(step.decision) else "?"
+        elif step.kind in _PARTS:
+            yield _short(f"{of}.{place}")
+        else:
+            what = _GIVEN.get(step.kind, step.kind)
+            which = f" {place}" if len(step.outputs) > 1 else ""
+            yield _short(f"{what}{which} of {of}")
+
+
+_PARTS: Final = ("GetLoops", "Split")
+_GIVEN: Final = {
+    "GetChildBlocks": "block", "GetProducers": "producer", "GetConsumers": "consumer",
+    "GetOutputBlocks": "output", "CacheRead": "read cache", "CacheWrite": "write cache",
+    "ReadAt": "read cache", "WriteAt": "write cache", "DecomposeReduction": "start",
+    "RFactor": "partial sum", "Blockize": "outer block", "AddUnitLoop": "unit loop",
+    "ReIndex": "reindexed", "SampleComputeLocation": "place",
+}  # fmt: skip
+
+
+def _said(value: object, names: Mapping[str, str]) -> str:
+    if isinstance(value, str):
+        return names.get(value, "the rest" if value == "None" else value)
+    if isinstance(value, dict):
+        return index_map.words(value)
+    if isinstance(value, list):
+        return f"[{', '.join(_said(each, names) for each in value)}]"
+    return (
+        {True: "true", False: "false"}.get(value, str(value))
+        if isinstance(value, bool)
+        else str(value)
+    )
+
+
+def _short(name: str) -> str:
+    half = _LONG // 2 - 1
+    return name if len(name) <= _LONG else f"{name[:half]}..{name[-half:]}"
+
+
+def _silent(step: Instruction, given: Sequence[str]) -> str:  # noqa: ARG001 - one signature
+    """Return nothing: a step that only looks something up, or draws a number."""
+    return ""
+
+
+def _other(step: Instruction, given: Sequence[str]) -> str:
+    return " ".join([step.kind, *given, *map(str, step.attrs)])
+
+
+def _split(step: Instruction, given: Sequence[str]) -> str:  # noqa: ARG001
+    return f"split {given[0]} into {' x '.join(given[1:])}"
+
+
+def _cached(step: Instruction, given: Sequence[str]) -> str:
+    verb = {"CacheRead": "read", "ReadAt": "read"}.get(step.kind, "write")
+    block, where = (given[1], f" at {given[0]}") if step.kind.endswith("At") else (given[0], "")
+    return f"{block}: {verb} buffer {step.attrs[0]} through {step.attrs[1]}{where}"
+
+
+def _transformed(step: Instruction, given: Sequence[str]) -> str:
+    side = "written" if step.attrs[1] else "read"
+    return f"{given[0]}: layout of {side} buffer {step.attrs[0]}: {given[1]}"
+
+
+def _verb(text: str) -> Callable[[Instruction, Sequence[str]], str]:
+    """Return what writes a sentence, in which {0} is the first input, {a} the first attribute."""
+
+    def written(step: Instruction, given: Sequence[str]) -> str:
+        attrs = [_said(value, {}) for value in step.attrs]
+        return text.format(*given, all=", ".join(given), **dict(zip("abcd", attrs, strict=False)))
+
+    return written
+
+
+_WORDS: Final[Mapping[str, Callable[[Instruction, list[str]], str]]] = {
+    **dict.fromkeys(
+        ("GetSBlock", "GetLoops", "GetChildBlocks", "GetProducers", "GetConsumers",
+         "GetOutputBlocks", "SampleCategorical", "SamplePerfectTile", "SampleComputeLocation",
+         "EnterPostproc"), _silent,
+    ),
+    "Split": _split,
+    "Fuse": _verb("fuse {all}"),
+    "Reorder": _verb("reorder {all}"),
+    "AddUnitLoop": _verb("add a unit loop to {0}"),
+    "Parallel": _verb("parallel {0}"),
+    "Vectorize": _verb("vectorize {0}"),
+    "Unroll": _verb("unroll {0}"),
+    "Bind": _verb("bind {0} to {a}"),
+    "CacheRead": _cached,
+    "CacheWrite": _cached,
+    "ReadAt": _cached,
+    "WriteAt": _cached,
+    "ReIndex": _verb("{0}: index buffer {a} as the loops do"),
+    "ComputeAt": _verb("compute {0} at {1}"),
+    "ReverseComputeAt": _verb("compute {0} at {1}"),
+    "ComputeInline": _verb("inline {0}"),
+    "ReverseComputeInline": _verb("inline {0} into its producer"),
+    "DecomposeReduction": _verb("start the sum of {0} at {1}"),
+    "RFactor": _verb("sum {0} in parts, axis {a}"),
+    "PadEinsum": _verb("pad {0} to multiples of {a}"),
+    "Blockize": _verb("make {0} a block"),
+    "Tensorize": _verb("compute {0} by {a}"),
+    "SetScope": _verb("{0}: buffer {a} in {b}"),
+    "StorageAlign": _verb("{0}: align buffer {a}, axis {b}, by {c} + {d}"),
+    "TransformLayout": _transformed,
+    "TransformBlockLayout": _verb("{0}: loops {a}"),
+    "Annotate": _verb("annotate {0}: {a} = {1}"),
+    "Unannotate": _verb("take annotation {a} from {0}"),
+}  # fmt: skip
