@@ -5,16 +5,15 @@ For work that may crash, spin or leave state behind: reference runtimes, contend
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from autopipe import errors
-from autopipe.errors import AutopipeError, StageError
-from autopipe.pipeline.hunger import hungry
+from autopipe import errors, refusal
+from autopipe.errors import AutopipeError, StageError, StoreError
+from autopipe.memory import killed
 from autopipe.pipeline.variables import handed_on
 
 Answer = Mapping[str, Any]
@@ -26,8 +25,8 @@ _NO_TELEMETRY = {"ORT_DISABLE_TELEMETRY": "1"}
 def call(module: str, request: Mapping[str, object], *, timeout: float | None = None) -> Answer:
     """Run `python -m module` on a request and return what it answers.
 
-    Raises the AutopipeError the child raised, or StageError where it crashed, broke, or took
-    longer than `timeout` seconds.
+    Raises the AutopipeError the child raised; StageError where it crashed, broke, or took longer
+    than `timeout` seconds; StoreError where a disk or a limit refused something.
     """
     with tempfile.TemporaryFile() as complaints:
         try:
@@ -42,11 +41,8 @@ def call(module: str, request: Mapping[str, object], *, timeout: float | None = 
             )
         except subprocess.TimeoutExpired:
             raise StageError(f"gave no answer within {timeout:g} s") from None
-        if child.returncode < 0:
-            hint = " (out of memory)" if hungry(_end(complaints.fileno())) else ""
-            raise StageError(f"killed by {signal.Signals(-child.returncode).name}{hint}")
-        if child.returncode > 0:
-            raise StageError(f"broke: {_tail(complaints.fileno())}")
+        if child.returncode:
+            raise _broken(child.returncode, _tail(complaints.fileno()))
     return _opened(child.stdout)
 
 
@@ -62,8 +58,11 @@ def serve(function: Callable[[Answer], Answer]) -> None:
         os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
         try:
             reply: object = {"answer": function(json.load(sys.stdin))}
-        except AutopipeError as error:
-            reply = {"error": type(error).__name__, "message": str(error)}
+        except Exception as error:
+            found = _told(error)
+            if found is None:
+                raise
+            reply = {"error": _known(found), "message": str(found)}
         json.dump(reply, out)
 
 
@@ -79,11 +78,32 @@ def _opened(reply: bytes) -> Answer:
         raise StageError("gave an answer that can not be read") from None
 
 
-def _end(descriptor: int) -> str:
-    size = os.fstat(descriptor).st_size
-    return os.pread(descriptor, 2000, max(0, size - 2000)).decode(errors="replace")
+def _told(error: Exception) -> AutopipeError | None:
+    """Return an error as the parent is told it; None for one that nobody expected."""
+    if isinstance(error, StageError):
+        return refusal.of_a_stage(error) or error
+    if isinstance(error, AutopipeError):
+        return error
+    missing = refusal.starved(error)
+    return StageError(missing) if missing else refusal.refused(error)
+
+
+def _broken(status: int, last: str) -> AutopipeError:
+    """Return what a child ended of that gave no answer; `last` is the last line it printed."""
+    if words := refusal.said(last):
+        return StoreError(f"{refusal.temporary()}: {words}")
+    if missing := refusal.hunger(last):
+        return StageError(missing)
+    return StageError(killed(-status) if status < 0 else f"broke: {last}")
+
+
+def _known(error: AutopipeError) -> str:
+    """Return the class by which the parent knows an error."""
+    return next(each.__name__ for each in type(error).__mro__ if hasattr(errors, each.__name__))
 
 
 def _tail(descriptor: int) -> str:
-    lines = _end(descriptor).strip().splitlines()
+    size = os.fstat(descriptor).st_size
+    text = os.pread(descriptor, 2000, max(0, size - 2000)).decode(errors="replace")
+    lines = text.strip().splitlines()
     return lines[-1] if lines else "no reason given"

@@ -30,7 +30,8 @@ from autopipe.cli_packages import infer, sign, verify
 from autopipe.cli_tasks import tasks
 from autopipe.errors import AutopipeError, ConfigError
 from autopipe.interrupt import Interrupted, exit_code, interruptible, resume
-from autopipe.terminal import complain, hang_up, show, show_json
+from autopipe.refusal import told
+from autopipe.terminal import complain, hang_up, named, show, show_json
 
 if TYPE_CHECKING:
     from autopipe.locking import Mode
@@ -245,14 +246,14 @@ def main() -> None:
     except Interrupted as error:
         code = error.exit_code
         complain(f"{error}; {resume(sys.argv[1:])}")
-    except AutopipeError as error:
-        code = error.exit_code
-        if os.environ.get("AUTOPIPE_DEBUG"):
-            traceback.print_exc()
-        complain(f"error: {error}")
     except Exception as error:  # noqa: BLE001 -- a bug keeps its traceback
-        code = exit_code(error)
-        complain(f"{traceback.format_exc()}\nerror: this is a bug in autopipe")
+        code, found = exit_code(error), told(error)
+        if found is None:
+            complain(f"{traceback.format_exc()}\nerror: this is a bug in autopipe")
+        else:
+            if os.environ.get("AUTOPIPE_DEBUG"):
+                traceback.print_exc()
+            complain(named(f"error: {found}", sys.argv[1:]))
     hang_up()
     sys.exit(code)
 

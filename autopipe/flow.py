@@ -12,6 +12,7 @@ from autopipe.config.load import load
 from autopipe.errors import ConfigError, SetupError
 from autopipe.interrupt import exit_code
 from autopipe.locking import Locking, Mode, begin, check_mode
+from autopipe.memory import addresses, little
 from autopipe.pipeline.environment import Environment, Host, Stack, requirement, version
 from autopipe.pipeline.events import Event, RunFinished, Warn
 from autopipe.pipeline.executor import Executor, Remote
@@ -22,6 +23,7 @@ from autopipe.pipeline.plan import Plan, build_plan, require
 from autopipe.pipeline.stage import Artifact, Kind
 from autopipe.pipeline.store import Store, default_root, open_store
 from autopipe.publish import publish
+from autopipe.refusal import OUT_OF_MEMORY
 from autopipe.reproducibility import Rebuilding
 from autopipe.signing.signers import Signers
 from autopipe.stages import stages_of
@@ -31,6 +33,9 @@ if TYPE_CHECKING:
 
 OUTPUT: Final = Path("dist")
 """Where packages go, unless the user says otherwise."""
+
+_ADDRESSES: Final = 1 << 30
+"""Bytes of addresses that TVM wants, with room to spare."""
 
 EXAMINE: Final = "autopipe.compiler.stack:examine"
 """What asks TVM, in a child process."""
@@ -250,13 +255,19 @@ def _tasks(executor: Executor, plan: Plan) -> Path:
 def _examine(zygote: Zygote, store: Store) -> Stack:
     """Ask TVM what the facts need; that it can answer is the check that it works.
 
-    Raises SetupError.
+    Raises SetupError, and StoreError for what a disk refuses.
     """
     log = store.root / "logs" / "examine.log"
     try:
         found = zygote.call(EXAMINE, {}, log, lambda _: None)
     except (Killed, Bug, SetupError) as error:
         reason = str(error).rstrip().splitlines()[-1 if isinstance(error, Bug) else 0]
+        if OUT_OF_MEMORY in reason:
+            raise SetupError(f"TVM can not be started: {reason}") from error
+        if addresses() < _ADDRESSES:  # libraries fail in ways of their own then
+            raise SetupError(
+                f"TVM can not be started ({reason}), {OUT_OF_MEMORY}? {little()}"
+            ) from error
         raise SetupError(misfit(reason)) from error
     return cast("Mapping[str, str]", found)
 

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM as exceptions, and the exit code of whatever ends a run."""
+"""Ctrl-C, SIGTERM and SIGHUP as exceptions, and the exit code of whatever ends a run."""
 
 import os
 import shlex
@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Final
 
-from autopipe.errors import AutopipeError
+from autopipe import refusal
 
-_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Interrupted(BaseException):
@@ -23,8 +23,11 @@ class Interrupted(BaseException):
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Raise Interrupted at the first signal inside; the second ends the process at once."""
-    before = {number: signal.signal(number, _first) for number in _SIGNALS}
+    """Raise Interrupted at the first signal inside; the second ends the process at once.
+
+    A SIGHUP that is ignored, as below `nohup`, stays so.
+    """
+    before = {number: signal.signal(number, _first) for number in _heard()}
     try:
         yield
     finally:
@@ -42,11 +45,19 @@ def exit_code(error: BaseException) -> int:
     """Return the exit code a command ends with; 70 for a bug."""
     if isinstance(error, KeyboardInterrupt):
         return 128 + signal.SIGINT
-    return error.exit_code if isinstance(error, AutopipeError | Interrupted) else 70
+    if isinstance(error, Interrupted):
+        return error.exit_code
+    found = refusal.told(error)
+    return 70 if found is None else found.exit_code
+
+
+def _heard() -> list[signal.Signals]:
+    ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    return [number for number in _SIGNALS if not (ignored and number == signal.SIGHUP)]
 
 
 def _first(number: int, _frame: FrameType | None) -> None:
-    for each in _SIGNALS:
+    for each in _heard():
         signal.signal(each, _second)
     raise Interrupted(number)
 

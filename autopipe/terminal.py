@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import Final
 
-from autopipe.report import escape_lines, line_of
+from autopipe.errors import StoreError
+from autopipe.report import escape, escape_lines, line_of
 from autopipe.report.output import Output
 
 _LONGEST: Final = 10_000
@@ -15,20 +16,40 @@ _LONGEST: Final = 10_000
 
 
 def show(lines: Iterable[str]) -> None:
-    """Print lines on stdout, harmless to a terminal and to a CI; each stays one line."""
-    out = Output(sys.stdout)
-    for line in lines:
-        out.write(line_of(line, _LONGEST) + "\n")
+    """Print lines on stdout, harmless to a terminal and to a CI; each stays one line.
+
+    Raises StoreError where it is a file that can not take them.
+    """
+    _print(line_of(line, _LONGEST) + "\n" for line in lines)
 
 
 def show_text(text: str) -> None:
-    """Print a text for programs on stdout as it is: whoever wrote it has made it harmless."""
-    Output(sys.stdout).write(text)
+    """Print a text for programs on stdout as it is: whoever wrote it has made it harmless.
+
+    Raises StoreError where it is a file that can not take it.
+    """
+    _print([text])
+
+
+def _print(texts: Iterable[str]) -> None:
+    out = Output(sys.stdout)
+    for text in texts:
+        out.write(text)
+    if out.refused:
+        raise StoreError(f"standard output: {out.refused}")
 
 
 def show_json(value: object) -> None:
     """Print a JSON value on stdout, in ASCII."""
     show_text(json.dumps(value, indent=2, sort_keys=True) + "\n")
+
+
+def named(message: str, given: Iterable[str]) -> str:
+    """Keep what the command line names on one line, wherever a message names it again."""
+    for word in given:
+        if "\n" in word:
+            message = message.replace(word, escape(word))
+    return message
 
 
 def complain(message: str) -> None:

@@ -8,11 +8,12 @@ import tvm
 from tvm.relax import transform
 from tvm.s_tir import Schedule
 
+from autopipe import refusal
 from autopipe.compiler import elementary, kernels, linking, nvcc, weights
 from autopipe.compiler.module_io import prim_funcs
 from autopipe.compiler.target import is_gpu
 from autopipe.compiler.walls import gate
-from autopipe.errors import StageError
+from autopipe.errors import StageError, StoreError
 from autopipe.libraries.library import Library
 
 
@@ -99,13 +100,17 @@ def export(built: Built, path: Path) -> None:
     """Write the library, and beside it those it calls; the same module gives the same bytes.
 
     Raises StageError where it can not be linked, as with this machine's linker for another's, and
-    its ForeignCode for what does more than to compute.
+    its ForeignCode for what does more than to compute, and StoreError where there is no room.
     """
     try:
         linked = linking.options(built.libraries)
         gate.export(built.executable, path, linked)
         linking.ship(built.libraries, path.parent)
     except RuntimeError as error:
+        if words := refusal.said(str(error)):
+            raise StoreError(f"{path}: {words}") from error
+        if missing := refusal.hunger(str(error)):
+            raise StageError(f"linking failed: {missing}") from error
         lines = [line for line in str(error).splitlines() if "error" in line.lower()]
         told = lines[1] if len(lines) > 1 else str(error).strip().splitlines()[-1]
         raise StageError(

@@ -7,6 +7,8 @@ from pathlib import Path
 import numpy as np
 import tvm
 
+from autopipe.pipeline import arrays
+
 
 def save_module(module: tvm.IRModule, path: Path) -> None:
     """Write an IRModule as TVM's own JSON."""
@@ -19,10 +21,8 @@ def load_module(path: Path) -> tvm.IRModule:
 
 
 def save_weights(weights: Mapping[str, np.ndarray], path: Path) -> None:
-    """Write named arrays; the same arrays give the same bytes."""
-    from safetensors.numpy import save_file
-
-    save_file({name: np.asarray(array, order="C") for name, array in weights.items()}, path)
+    """Write named arrays; the same arrays give the same bytes. Raises OSError."""
+    arrays.save({name: np.asarray(array, order="C") for name, array in weights.items()}, path)
 
 
 def load_weights(path: Path) -> dict[str, np.ndarray]:

@@ -17,10 +17,11 @@ from autopipe import child
 from autopipe.compiler import module_io
 from autopipe.compiler.walls import gate
 from autopipe.errors import StageError
+from autopipe.pipeline import arrays
 
 
 def _answer(request: child.Answer) -> child.Answer:
-    from safetensors.numpy import load_file, save_file
+    from safetensors.numpy import load_file
 
     folder = Path(request["model"])
     model = json.loads((folder / "model.json").read_text(encoding="utf-8"))
@@ -34,8 +35,8 @@ def _answer(request: child.Answer) -> child.Answer:
             arguments = [tvm.runtime.tensor(given[name]) for name in inputs]
             result = machine["main"](*arguments, *weights)
             results = [result] if hasattr(result, "numpy") else list(result)
-            arrays = [np.asarray(each.numpy(), order="C") for each in results]
-            save_file(dict(zip(outputs, arrays, strict=True)), file)
+            values = [np.asarray(each.numpy(), order="C") for each in results]
+            arrays.save(dict(zip(outputs, values, strict=True)), Path(file))
     except Exception as error:  # TVM raises what it likes
         lines = str(error).strip().splitlines() or [type(error).__name__]
         raise StageError(lines[-1]) from error

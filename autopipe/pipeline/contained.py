@@ -19,10 +19,12 @@ from multiprocessing.connection import Connection, Pipe
 from pathlib import Path
 from typing import Any, Final, NoReturn, Self
 
-from autopipe.errors import StageError
-from autopipe.pipeline.hunger import hungry
+from autopipe import refusal
+from autopipe.errors import StageError, StoreError
+from autopipe.memory import killed
 from autopipe.pipeline.lifeline import die_with_parent
 from autopipe.pipeline.printed import Printed
+from autopipe.refusal import OUT_OF_MEMORY
 
 SECONDS = 120.0
 """After which work that has not answered counts as hung."""
@@ -83,7 +85,10 @@ class Child:
         return self._link is not None
 
     def ask(self, request: object = None) -> Any:  # noqa: ANN401 - JSON
-        """Return the answer. Raises Failed; the next request then finds a sound child."""
+        """Return the answer. Raises Failed; the next request then finds a sound child.
+
+        Raises StoreError for what a disk or a limit refused: that is no failure of the work.
+        """
         link = self._link or self._start()
         try:
             _limit(link, self.seconds)
@@ -101,7 +106,7 @@ class Child:
         hungry = answer.get("hungry") is True
         if hungry:
             self.close()
-        raise Failed("out of memory" if hungry else str(answer.get("error")), log)
+        raise _failed(OUT_OF_MEMORY if hungry else str(answer.get("error")), log)
 
     def twice(self, request: object = None) -> Any:  # noqa: ANN401 - JSON
         """Return the answer, at the second attempt if the first fails. Raises Failed."""
@@ -136,14 +141,12 @@ class Child:
         self._link = ours
         return ours
 
-    def _dead(self, link: Connection) -> Failed:
+    def _dead(self, link: Connection) -> StageError | StoreError:
         status, log = self._bury(link)
-        if hungry(log):
-            return Failed("out of memory", log)
-        if status >= 0:
-            return Failed(f"ended by itself, with status {status}", log)
-        hint = " (out of memory?)" if -status == signal.SIGKILL else ""
-        return Failed(f"killed by {signal.Signals(-status).name}{hint}", log)
+        if refusal.hunger(log):
+            return Failed(OUT_OF_MEMORY, log)
+        how = killed(-status) if status < 0 else f"ended by itself, with status {status}"
+        return _failed(how, log)
 
     def _hung(self, link: Connection) -> str:
         """End a child that hangs, and return what it said, with its stack at the end."""
@@ -175,6 +178,12 @@ def _answered(reply: bytes) -> dict[str, Any]:
     return found if isinstance(found, dict) else {"error": "an answer that can not be read"}
 
 
+def _failed(how: str, log: str) -> StageError | StoreError:
+    """Return how work failed; native code that can not write says so in what it prints."""
+    words = refusal.said(f"{how}\n{log}")
+    return StoreError(f"{refusal.temporary()}: {words}") if words else Failed(how, log)
+
+
 def _limit(link: Connection, seconds: float) -> None:
     """Have a read or a write that does not go on for so long fail with BlockingIOError."""
     time = struct.pack("ll", int(seconds), int(seconds % 1 * 1e6))
@@ -184,9 +193,11 @@ def _limit(link: Connection, seconds: float) -> None:
 
 
 def bound(memory: int) -> None:
-    """Keep this process to that many bytes more than it has."""
+    """Keep this process to that many bytes more than it has, or to less where it may have less."""
     pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
     limit = pages * resource.getpagesize() + memory
+    _, hard = resource.getrlimit(resource.RLIMIT_AS)
+    limit = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
 
 
@@ -231,4 +242,4 @@ def _first_to_go() -> None:
 def _complaint(error: BaseException) -> dict[str, object]:
     traceback.print_exception(error)
     reason = "".join(traceback.format_exception_only(error)).strip()
-    return {"error": reason[-_LONGEST:], "hungry": isinstance(error, MemoryError)}
+    return {"error": reason[-_LONGEST:], "hungry": refusal.starved(error) is not None}

@@ -17,10 +17,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Protocol, Self
 
-from autopipe import errors
-from autopipe.errors import AutopipeError, SetupError, StageError
+from autopipe import errors, refusal
+from autopipe.errors import AutopipeError, SetupError, StageError, StoreError
+from autopipe.memory import Used, killed
 from autopipe.pipeline.events import parse
-from autopipe.pipeline.hunger import hungry
 from autopipe.pipeline.lifeline import any_stopped
 from autopipe.pipeline.log import Log
 from autopipe.pipeline.packed import ENTRY, Emit, Message, pack
@@ -42,7 +42,13 @@ class Isolate(Protocol):
 
 
 class Killed(StageError):  # noqa: N818 -- says what happened
-    """The child did not end by itself: a crash of native code, or the system's memory ran out."""
+    """The child did not end by itself: a crash of native code, or there was no memory left."""
+
+    def __init__(self, how: str, log: Log | None = None) -> None:
+        """Take how it ended, in a line, and where it printed to."""
+        self.how = how
+        self.printed = "" if log is None else log.tail()
+        super().__init__(how if log is None else f"{how}{_tail(log)}")
 
 
 class Bug(Exception):  # noqa: N818 -- it is one
@@ -79,10 +85,15 @@ class Zygote:
         self._events: selectors.BaseSelector
 
     def run(self, stage: Stage, ctx: Context, log: Path) -> str:
-        """Run the stage in a child. Raises what it raised, or Killed."""
+        """Run the stage in a child. Raises what it raised, Killed, or StoreError for a full disk.
+
+        Native code that can not write ends its process, and says why in what it prints.
+        """
         try:
             return str(self.call(ENTRY, pack(stage, ctx), log, ctx.emit))
         except Killed as error:
+            if words := refusal.said(error.printed):
+                raise StoreError(f"{ctx.out}: {words}; stage {stage.name!r} ended of it") from None
             raise Killed(f"stage {stage.name!r} was {error}") from None
 
     def call(self, entry: str, argument: Message, log: Path, emit: Emit) -> object:
@@ -103,10 +114,10 @@ class Zygote:
                     self._child = message["pid"]
                 elif "exit" in message:
                     self._child = None
-                    return _open_answer(answer, message["exit"], output)
+                    return _open_answer(answer, message["exit"], Used(**message["used"]), output)
                 else:
                     answer = message
-            raise Killed(f"lost: the process it was forked from died\n{_tail(output)}")
+            raise Killed("lost: the process it was forked from died", output)
 
     def _start(self, log: Log) -> None:
         """Start the zygote in a session of its own, out of reach of the terminal's Ctrl-C."""
@@ -133,8 +144,8 @@ class Zygote:
             self._drain(log)
             self.close()
             reason = signal.Signals(-status).name if status < 0 else log.tail(1)
-            reason = f"out of memory: {reason}" if hungry(log.tail()) else reason
-            raise SetupError(f"can not import {' '.join(self._preload)}: {reason}")
+            missing = refusal.hunger(log.tail())
+            raise SetupError(f"can not import {' '.join(self._preload)}: {missing or reason}")
 
     def _watch(self, process: subprocess.Popen[bytes]) -> None:
         assert process.stdout is not None  # noqa: S101 -- asked for above
@@ -161,8 +172,8 @@ class Zygote:
             found = 0 if ready or not self._stopped() else found + 1
             if found == _STOPPED:
                 self.close()
-                text = f"stopped by a signal; it was ended after {_STOPPED * _GLANCE:g} s of that"
-                raise Killed(f"{text}\n{_tail(log)}")
+                seconds = f"{_STOPPED * _GLANCE:g} s"
+                raise Killed(f"stopped by a signal; it was ended after {seconds} of that", log)
             data = self._link.recv(1 << 16) if self._link in ready else b""
             self._drain(log)
             if not data and (self._link in ready or self._gone()):
@@ -208,24 +219,28 @@ class Zygote:
         self.close()
 
 
-def _open_answer(answer: Message, status: int, log: Log) -> object:
+def _open_answer(answer: Message, status: int, used: Used, log: Log) -> object:
     """Return what the child returned, or raise what it raised."""
     if status < 0:
-        name = signal.Signals(-status).name
-        hint = " (out of memory?)" if -status == signal.SIGKILL else ""
-        hint = " (out of memory)" if hungry(log.tail()) else hint
-        raise Killed(f"killed by {name}{hint}\n{_tail(log)}")
+        missing = refusal.hunger(log.tail())
+        raise Killed(f"ended: {missing}" if missing else killed(-status, used), log)
     if "ok" in answer:
         return answer["ok"]
     if "error" in answer:
         kind: type[AutopipeError] = getattr(errors, answer["error"]["type"])
         raise kind(answer["error"]["message"])
+    if "hungry" in answer:
+        raise Killed(f"ended: {answer['hungry']}")
     if "bug" in answer:
         raise Bug(answer["bug"])
-    raise Killed(f"lost: it ended with status {status} and no result\n{_tail(log)}")
+    missing = refusal.hunger(log.tail())
+    raise Killed(
+        f"ended: {missing}" if missing else f"lost: it ended with status {status} and no result",
+        log,
+    )
 
 
 def _tail(log: Log) -> str:
-    tail = log.tail()
-    shown = "\n".join(f"  | {line}" for line in tail.splitlines())
-    return f"{shown}\n  whole output: {log.path}" if shown else f"  it printed nothing ({log.path})"
+    """Return the last lines of what was printed, and where the rest is; nothing of nothing."""
+    lines = [f"  | {line}" for line in log.tail().splitlines()]
+    return "".join(f"\n{line}" for line in (*lines, f"  whole output: {log.path}")) if lines else ""

@@ -1,16 +1,16 @@
 """A stage and its context as JSON, and the stage run from that in another process."""
 
-import errno
 import os
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
-from autopipe.errors import AutopipeError, StageError, StoreError
+from autopipe import refusal
+from autopipe.errors import AutopipeError, ConfigError, StageError, StoreError
+from autopipe.memory import little
+from autopipe.pipeline.ceiling import ceiling, hold
 from autopipe.pipeline.events import Event
-from autopipe.pipeline.hunger import hungry
-from autopipe.pipeline.memory import ceiling, hold
 from autopipe.pipeline.stage import Context, Facet, Stage
 
 Emit = Callable[[Event], None]
@@ -19,18 +19,20 @@ Message = dict[str, Any]
 ENTRY: Final = "autopipe.pipeline.packed:answer"
 """What a child is asked to call."""
 
-_REFUSED: Final = {
-    errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO, errno.EMFILE, errno.ENFILE,
-    errno.EACCES, errno.EPERM,
-}  # fmt: skip
-"""What a disk, a limit or a permission says of any file; a stage can do nothing about it."""
-
 
 def pack(stage: Stage, ctx: Context) -> Message:
-    """Write a stage and its context down as JSON."""
+    """Write a stage and its context down as JSON.
+
+    Raises ConfigError where it names a file whose name is no text, or none in this locale.
+    """
+    try:
+        params = stage.model_dump_json()
+    except ValueError as error:
+        named = ", ".join(ascii(str(path)) for path in stage.sources().values())
+        raise ConfigError(f"stage {stage.name!r}: {named}: a name that is not UTF-8") from error
     return {
         "stage": f"{type(stage).__module__}:{type(stage).__qualname__}",
-        "params": stage.model_dump_json(),
+        "params": params,
         "inputs": {name: os.fspath(path) for name, path in ctx.inputs.items()},
         "facts": {facet.value: dict(facts) for facet, facts in ctx.facts.items()},
         **{name: os.fspath(getattr(ctx, name)) for name in ("out", "work", "records")},
@@ -55,25 +57,31 @@ def answer(argument: Mapping[str, Any], emit: Emit) -> str:
     limit = hold(ceiling())
     try:
         return stage.run(ctx)
-    except AutopipeError as error:
-        if type(error) is StageError and hungry(str(error)):
-            raise StageError(_needs(limit)) from error
-        raise
     except Exception as error:
-        if isinstance(error, MemoryError) or hungry(f"{type(error).__name__}: {error}"):
-            raise StageError(_needs(limit)) from error
-        raise _of_the_store(error, ctx) from error
+        found = _hungry(error, limit) or _of_the_store(error, ctx)
+        if found is error:
+            raise
+        raise found from error
 
 
-def _needs(limit: int) -> str:
-    return f"out of memory: it needs more than the {limit >> 20} MiB that a stage may take here"
+def _hungry(error: Exception, limit: int) -> StageError | None:
+    """Return what an error is where it was memory that was refused; None for others."""
+    said = type(error) is StageError and refusal.hunger(str(error))
+    if not said and (isinstance(error, AutopipeError) or not refusal.starved(error)):
+        return None
+    return StageError(
+        f"{refusal.OUT_OF_MEMORY}: it needs more than the {limit >> 20} MiB that a stage may take "
+        f"here; {little()}"
+    )
 
 
 def _of_the_store(error: Exception, ctx: Context) -> Exception:
     """Return the error, or what it is where the store is full or was deleted meanwhile."""
+    if isinstance(error, StageError):
+        return refusal.of_a_stage(error, ctx.out) or error
+    if isinstance(error, AutopipeError):
+        return error
     for folder in (ctx.out, ctx.work):
         if not folder.is_dir():
             return StoreError(f"{folder}: deleted while a stage used it")
-    if isinstance(error, OSError) and error.errno in _REFUSED:
-        return StoreError(f"{error.filename or ctx.out}: {error.strerror}")
-    return error
+    return refusal.refused(error, ctx.out) or error

@@ -3,8 +3,8 @@
 Started as `python -m autopipe.pipeline.zygote FD PARENT`. Everything on the socket is a line of
 JSON. In: first `{"path", "preload"}`, then `{"entry": "module:function", "argument"}` a call. Out:
 `{"ready"}`, then for each call `{"pid"}`, what the child says - `{"event"}` any number of times
-and one of `{"ok"}`, `{"error"}`, `{"bug"}` - and `{"exit"}`. It starts no thread, so that a fork of
-it is a sound process.
+and one of `{"ok"}`, `{"error"}`, `{"hungry"}`, `{"bug"}` - and `{"exit", "used"}`. It starts no
+thread, so that a fork of it is a sound process.
 """
 
 import importlib
@@ -16,10 +16,11 @@ import sys
 import threading
 import traceback
 from contextlib import suppress
+from dataclasses import asdict
 from types import FrameType
 from typing import Any, NoReturn
 
-from autopipe import errors
+from autopipe import errors, memory, refusal
 from autopipe.pipeline.events import Event
 from autopipe.pipeline.lifeline import die_with_parent
 
@@ -52,19 +53,20 @@ def _end(_number: int, _frame: FrameType | None) -> None:
 
 def _serve(link: socket.socket, call: dict[str, Any]) -> None:
     """Fork a child for one call; once it is gone, end what it left running in its group."""
-    zygote = os.getpid()
+    zygote, starved = os.getpid(), memory.starved()
     child = os.fork()
     if child == 0:
         _child(link, call, zygote)
     with suppress(ProcessLookupError, PermissionError):  # it was quicker, or is gone
         os.setpgid(child, child)
     _groups.add(child)
-    _, status = os.waitpid(child, 0)
+    _, status, usage = os.wait4(child, 0)
     with suppress(ProcessLookupError):
         os.killpg(child, signal.SIGKILL)
     _groups.clear()
     link.sendall(b"\n")  # it may have died in the middle of a line
-    _tell(link, {"exit": os.waitstatus_to_exitcode(status)})
+    used = memory.Used.of(usage, starved)
+    _tell(link, {"exit": os.waitstatus_to_exitcode(status), "used": asdict(used)})
 
 
 def _child(link: socket.socket, call: dict[str, Any], zygote: int) -> NoReturn:
@@ -99,9 +101,11 @@ def _answer(link: socket.socket, call: dict[str, Any]) -> dict[str, Any]:
             kind.__name__ for kind in type(error).__mro__ if hasattr(errors, kind.__name__)
         )
         return {"error": {"type": known, "message": str(error)}}
-    except MemoryError:
-        return {"error": {"type": "StageError", "message": "out of memory"}}
-    except BaseException:  # noqa: BLE001 -- whatever it is, the parent shows it
+    except BaseException as error:  # noqa: BLE001 -- whatever it is, the parent shows it
+        if missing := refusal.starved(error):
+            return {"hungry": missing}
+        if refused := refusal.refused(error):
+            return {"error": {"type": "StoreError", "message": str(refused)}}
         return {"bug": traceback.format_exc()}
 
 

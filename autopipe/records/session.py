@@ -39,13 +39,13 @@ class Session:
     budget: int
     """Trials that it may make."""
     trials: int = 0
-    """Trials that are on the disk. The store counts them; this is for people."""
+    """Trials that are on the disk, at first as many as earlier runs have noted."""
 
     @classmethod
     def resume(cls, folder: Path, budget: int = 0) -> "Session":
         """Continue the session whose journal is in the folder, or begin one."""
         known = read_note(folder)
-        name, spent = known.get("session"), known.get("seconds")
+        name, spent, trials = (known.get(key) for key in ("session", "seconds", "trials"))
         if isinstance(spent, bool) or not isinstance(spent, int | float) or spent < 0:
             spent = 0.0
         session = cls(
@@ -54,6 +54,7 @@ class Session:
             float(spent),
             monotonic(),
             budget,
+            trials if isinstance(trials, int) and isinstance(name, str) else 0,
         )
         files.replace(session.path, session._content(), folder)
         return session

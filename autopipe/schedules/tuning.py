@@ -70,10 +70,23 @@ def tune(plan: Plan, ctx: Context) -> str:
     session = Session.resume(ctx.work, plan.tuning.budget.trials)
     platform = Platform(*(_json(ctx.facts[f]) for f in (Facet.TARGET, Facet.TVM, Facet.DEVICE)))
     with Store.open(ctx.records, lambda text: ctx.emit(Warn(stage="tune", message=text))) as store:
-        session.trials = sum(tally.trials for tally in store.trials(session.name).values())
+        _count(session, store, ctx)
         tuning = _Tuning(plan, ctx, Journal(store, platform, session))
         with session.kept(), tuning.maker:
             return tuning.run()
+
+
+def _count(session: Session, store: Store, ctx: Context) -> None:
+    """Have the store say how far the session has come, and warn where it has lost trials."""
+    noted = session.trials
+    session.trials = sum(tally.trials for tally in store.trials(session.name).values())
+    lost = noted - session.trials
+    if lost > 0:
+        text = (
+            f"{ctx.records} has {session.trials} of the {noted} trials that were measured before"
+            f" the interruption: {lost} were lost or deleted, and are measured again"
+        )
+        ctx.emit(Warn(stage="tune", message=text))
 
 
 class _Tuning:

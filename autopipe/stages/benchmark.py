@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, Self
 from autopipe.benchmarking.baseline import Baseline, load
 from autopipe.config import Benchmark as Options
 from autopipe.config import Gates, Pipeline
+from autopipe.pipeline import arrays
 from autopipe.pipeline.canonical import pretty
 from autopipe.pipeline.events import Measured, Progress, Warn
 from autopipe.pipeline.stage import Context, Facet, Kind, Need, Stage
@@ -74,8 +75,6 @@ class Benchmark(Stage, frozen=True):
         return match.summary()
 
     def _play(self, ctx: Context, inputs: Path) -> "Match":
-        from safetensors.numpy import save_file
-
         from autopipe.benchmarking.match import OURS, Table, play
         from autopipe.compiler.signature import Signature
         from autopipe.measure.turn import Turn
@@ -86,7 +85,7 @@ class Benchmark(Stage, frozen=True):
         model = ctx.inputs["import"]
         library = ctx.inputs["build"]
         signature = Signature.read(library)
-        save_file(draw(signature.inputs, index_limits(model), (0, 0)), inputs)
+        arrays.save(draw(signature.inputs, index_limits(model), (0, 0)), inputs)
         table = Table(
             contenders={
                 OURS: library,

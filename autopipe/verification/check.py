@@ -6,12 +6,12 @@ from pathlib import Path
 
 import numpy as np
 from safetensors import safe_open
-from safetensors.numpy import save_file
 
 from autopipe.compiler.runtime import Model
 from autopipe.config import Verify
 from autopipe.config.frozen import Frozen
 from autopipe.errors import GateError
+from autopipe.pipeline import arrays
 from autopipe.verification import reference
 from autopipe.verification.compare import (
     Comparison,
@@ -73,7 +73,7 @@ def verify(model: Model, imported: Path, options: Verify, work: Path) -> Verific
     every = [*drawn, *nudges.values()]
     paths = [work / f"{index}.safetensors" for index in range(len(every))]
     for case, path in zip(every, paths, strict=True):
-        save_file(dict(case.arrays), path)
+        arrays.save(case.arrays, path)
     expected = reference.expect(engines, imported, paths)
     twins = dict(zip(nudges, expected.files[len(drawn) :], strict=True))
     expected = replace(expected, files=expected.files[: len(drawn)])

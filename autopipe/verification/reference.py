@@ -14,6 +14,7 @@ import numpy as np
 
 from autopipe import child
 from autopipe.errors import ConfigError, SetupError, StageError
+from autopipe.pipeline import arrays
 
 ENGINES = ("onnxruntime", "onnx")
 """Those that run ONNX models, in the order of `auto`."""
@@ -90,14 +91,14 @@ def expect(engines: Sequence[str], model: Path, cases: Sequence[Path]) -> Expect
 
 
 def _answer(request: child.Answer) -> child.Answer:
-    from safetensors.numpy import load_file, save_file
+    from safetensors.numpy import load_file
 
     start = _onnxruntime if request["engine"] == "onnxruntime" else _onnx
     try:
         names, run = start(str(Path(request["model"], MODEL)))
         for case, file in request["cases"]:
             outputs = zip(names, run(load_file(case)), strict=True)
-            save_file({name: _array(name, value) for name, value in outputs}, file)
+            arrays.save({name: _array(name, value) for name, value in outputs}, Path(file))
     except Exception as error:  # the runtimes' errors have no base in common
         lines = str(error).strip().splitlines() or [type(error).__name__]
         raise StageError(lines[0]) from error

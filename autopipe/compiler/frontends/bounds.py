@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from autopipe.errors import ModelError
-from autopipe.pipeline.memory import machine
+from autopipe.memory import available
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ def check(
     limit = bounds.alive + bounds.alive_share * (stored + sum(given.values()))
     for step, alive in _alive(steps, given, returned):
         _within(alive, limit, f"{step.what}: the tensors that are alive with its results take")
-        _within(alive, machine() // bounds.machine_share, f"{step.what}: half of this machine is")
+        _within(alive, available() // bounds.machine_share, f"{step.what}: half of this machine is")
 
 
 def check_weights(sizes: Mapping[str, int], bounds: Bounds = BOUNDS) -> None:
@@ -75,7 +75,7 @@ def check_weights(sizes: Mapping[str, int], bounds: Bounds = BOUNDS) -> None:
     total = 0
     for name, size in sizes.items():
         total += size
-        limit = min(bounds.weights, machine() // bounds.machine_share)
+        limit = min(bounds.weights, available() // bounds.machine_share)
         _within(total, limit, f"weight {name!r}: the weights up to it take")
 
 

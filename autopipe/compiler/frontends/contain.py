@@ -13,8 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, NoReturn
 
+from autopipe import refusal
 from autopipe.errors import AutopipeError, ConfigError, ModelError
-from autopipe.pipeline.hunger import hungry
 from autopipe.pipeline.lifeline import die_with_parent
 from autopipe.pipeline.sandbox import confine
 
@@ -81,7 +81,7 @@ def _answer(work: Callable[[], str | None], parent: int, memory: int, seconds: i
         return f"{type(error).__name__} {error}"[:_LONGEST]
     except Exception as error:  # noqa: BLE001  what a hostile file sets off in a parser
         reason = f"{type(error).__name__}: {error}"
-        if hungry(reason):
+        if refusal.hunger(reason):
             return f"ModelError the model needs more than {memory >> 20} MiB to be checked"
         return f"ModelError the model can not be checked: {reason}"[:_LONGEST]
 

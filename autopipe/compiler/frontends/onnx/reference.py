@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+import numpy as np
 import onnx
 
 from autopipe.compiler.frontends.onnx.tensors import Array, Proto
@@ -31,5 +32,6 @@ def write_reference(model: Proto, weights: Mapping[str, Array], folder: Path) ->
             place = {"location": _WEIGHTS, "offset": file.tell(), "length": values.nbytes}
             for key, value in place.items():
                 tensor.external_data.add(key=key, value=str(value))
-            values.astype(values.dtype.newbyteorder("<")).tofile(file)
+            little = np.ascontiguousarray(values, values.dtype.newbyteorder("<"))
+            file.write(little.reshape(-1).view(np.uint8).data)  # `tofile` hides the error's number
     (folder / _MODEL).write_bytes(written.SerializeToString(deterministic=True))

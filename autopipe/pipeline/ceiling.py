@@ -1,16 +1,11 @@
-"""How much memory this machine has, and a ceiling on what a process of ours may take of it."""
+"""A ceiling on what a process of ours may take of the machine's memory."""
 
 import resource
 from contextlib import suppress
-from functools import cache
 from pathlib import Path
 from typing import Final
 
-_CGROUPS: Final = (
-    Path("/sys/fs/cgroup/memory.max"),
-    Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
-)
-"""What a container gets, of the second and the first version of control groups."""
+from autopipe.memory import available
 
 _CUDA: Final = Path("/dev/nvidiactl")
 
@@ -20,20 +15,9 @@ _LEFT: Final = 8
 _LEAST: Final = 2**30
 
 
-@cache
-def machine() -> int:
-    """Return the bytes of memory that processes here may have together."""
-    pages = resource.getpagesize()
-    found = [int(line.split()[1]) << 10 for line in _meminfo() if line.startswith("MemTotal:")]
-    for path in _CGROUPS:
-        with suppress(OSError, ValueError):
-            found.append(int(path.read_text(encoding="ascii")))
-    return min((each for each in found if each > pages), default=2**33)
-
-
 def ceiling() -> int:
     """Return how many bytes of its own a process of ours may have."""
-    return max(_LEAST, machine() - machine() // _LEFT)
+    return max(_LEAST, available() - available() // _LEFT)
 
 
 def hold(limit: int) -> int:
@@ -51,9 +35,3 @@ def hold(limit: int) -> int:
     with suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
     return limit
-
-
-def _meminfo() -> list[str]:
-    with suppress(OSError):
-        return Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
-    return []

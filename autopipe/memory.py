@@ -1,0 +1,131 @@
+"""How much memory there is, who was ended for want of it, and what can be done."""
+
+import math
+import os
+import resource
+import signal
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+_GIB: Final = 1 << 30
+
+_CGROUP: Final = Path("/proc/self/cgroup")
+
+_ROOTS: Final = {"": Path("/sys/fs/cgroup"), "memory": Path("/sys/fs/cgroup/memory")}
+"""Where the kernel tells of memory, by the controllers of a line of `_CGROUP`: version 2, and 1."""
+
+_LIMITS: Final = ("memory.max", "memory.limit_in_bytes")
+
+_EVENTS: Final = ("memory.events", "memory.oom_control")
+
+
+@dataclass(frozen=True, slots=True)
+class Used:
+    """What the kernel says of a process that has ended."""
+
+    peak: int
+    """Bytes of memory it held at most."""
+    seconds: float
+    """Of processors."""
+    ended: int
+    """Processes that the kernel ended for want of memory while it ran."""
+
+    @classmethod
+    def of(cls, usage: resource.struct_rusage, before: int | None) -> "Used":
+        """Take what `wait4` says, and how many were ended when the process began."""
+        now = starved()
+        ended = now - before if now is not None and before is not None else 0
+        return cls(usage.ru_maxrss << 10, usage.ru_utime + usage.ru_stime, ended)
+
+
+def killed(number: int, used: Used | None = None) -> str:
+    """Say what ended a process: the signal, and as far as is known who sent it, and what to do."""
+    name = f"killed by {signal.Signals(number).name}"
+    if number == signal.SIGXCPU or (number == signal.SIGKILL and used and _spent(used)):
+        return f"{name}: it has used all the processor time it may have (`ulimit -t`)"
+    if number == signal.SIGXFSZ:
+        return f"{name}: a file became larger than allowed (`ulimit -f`)"
+    if number != signal.SIGKILL:
+        return name
+    if used is None:
+        return f"{name} (out of memory?)"
+    held = f"it held {used.peak / _GIB:.1f} GiB at its peak"
+    if used.ended:
+        return f"{name}: the kernel ended it for want of memory, {held}; {more()}"
+    return f"{name} (out of memory? {held}; {more()})"
+
+
+def little() -> str:
+    """Say what limits memory, and what to do about it, in words that go on a sentence."""
+    limit = addresses()
+    return (
+        more()
+        if limit == math.inf
+        else (f"addresses are limited to {limit / _GIB:.1f} GiB: raise `ulimit -v`")
+    )
+
+
+def addresses() -> float:
+    """Return how many bytes of addresses this process may have."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    return math.inf if limit == resource.RLIM_INFINITY else limit
+
+
+def more() -> str:
+    """Say how there could be more memory."""
+    total, limit = _physical(), available()
+    if limit < total:
+        return f"this container may have {limit / _GIB:.1f} GiB: give it more"
+    return f"this machine has {total / _GIB:.1f} GiB: end other processes, or take a larger one"
+
+
+def available() -> int:
+    """Return the bytes of memory that processes here may have together."""
+    total = _physical()
+    return min([total, *filter(None, (_number(path) for path in _files(_LIMITS)))])
+
+
+def _physical() -> int:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def starved() -> int | None:
+    """Return how many processes the kernel has ended for want of memory; None if it does not say.
+
+    Those of this container where it counts them, else of the machine.
+    """
+    for place in (*_files(_EVENTS), Path("/proc/vmstat")):
+        try:
+            words = place.read_text(encoding="ascii").split()
+            return int(words[words.index("oom_kill") + 1])
+        except (OSError, ValueError, IndexError):
+            continue
+    return None
+
+
+def _files(names: Iterable[str]) -> list[Path]:
+    """Return where the kernel may tell of the memory of this process, nearest first."""
+    try:
+        lines = _CGROUP.read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return []
+    found = []
+    for _, controllers, group in (line.split(":", 2) for line in lines if line.count(":") > 1):
+        if controllers in _ROOTS:  # a container sees its own group as the root
+            root = _ROOTS[controllers]
+            found += [at / name for at in (root / group.lstrip("/"), root) for name in names]
+    return found
+
+
+def _number(path: Path) -> int | None:
+    try:
+        return int(path.read_text(encoding="ascii"))
+    except (OSError, ValueError):  # "max" is no number
+        return None
+
+
+def _spent(used: Used) -> bool:
+    limit, _ = resource.getrlimit(resource.RLIMIT_CPU)
+    return limit != resource.RLIM_INFINITY and used.seconds >= limit - 1
