@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
 
+from autopipe import refusal
 from autopipe.config import Pipeline
 from autopipe.config.load import load
-from autopipe.errors import ConfigError, SetupError
+from autopipe.errors import ConfigError, SetupError, StoreError
 from autopipe.interrupt import exit_code
 from autopipe.locking import Locking, Mode, begin, check_mode
 from autopipe.memory import addresses, little
@@ -262,7 +263,9 @@ def _examine(zygote: Zygote, store: Store) -> Stack:
         found = zygote.call(EXAMINE, {}, log, lambda _: None)
     except (Killed, Bug, SetupError) as error:
         reason = str(error).rstrip().splitlines()[-1 if isinstance(error, Bug) else 0]
-        if OUT_OF_MEMORY in reason:
+        if words := refusal.said(reason):
+            raise StoreError(f"{log}: {words}; TVM can not be started") from error
+        if OUT_OF_MEMORY in reason or "SIGKILL" in reason:
             raise SetupError(f"TVM can not be started: {reason}") from error
         if addresses() < _ADDRESSES:  # libraries fail in ways of their own then
             raise SetupError(

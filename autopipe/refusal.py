@@ -139,7 +139,7 @@ def as_os_error(error: Exception, path: object) -> Exception:
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
-    """Yield an error and what it comes from, each once: a cause may be its own."""
+    """Yield an error and what it comes from, each once: an error may be its own cause."""
     found: BaseException | None = error
     seen: set[int] = set()
     while found is not None and id(found) not in seen:

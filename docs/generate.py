@@ -73,7 +73,12 @@ def exit_codes() -> Mapping[int, list[str]]:
     for meaning, code in lines:
         found.setdefault(int(code), []).append(meaning)
     bug = "a bug in autopipe; please report it with its traceback"
-    return {**found, errors.AutopipeError.exit_code: [bug], 130: ["Ctrl-C"], 143: ["SIGTERM"]}
+    signals = {
+        129: ["SIGHUP: the terminal was closed; below `nohup` it is ignored"],
+        130: ["Ctrl-C"],
+        143: ["SIGTERM"],
+    }
+    return {**found, errors.AutopipeError.exit_code: [bug], **signals}
 
 
 def _codes() -> Iterator[str]:

@@ -131,7 +131,7 @@ def test_every_error_has_the_documented_exit_code():
 
 def test_the_page_lists_every_exit_code():
     assert {*generate.exit_codes()} == {
-        *exit_codes().values(), 0, errors.AutopipeError.exit_code, 130, 143,
+        *exit_codes().values(), 0, errors.AutopipeError.exit_code, 129, 130, 143,
     }  # fmt: skip
 
 

@@ -123,7 +123,9 @@ def test_exit_codes_are_those_documented() -> None:
     actual = {name: str(kind.exit_code) for name, kind in kinds if hasattr(kind, "exit_code")}
     assert documented == actual
     assert {int(code) for code in actual.values()} <= {code for code, *_ in EXITS}
-    assert "130 and 143 are Ctrl-C and SIGTERM" in " ".join((errors.__doc__ or "").split())
+    assert "129, 130 and 143 are SIGHUP, Ctrl-C and SIGTERM" in " ".join(
+        (errors.__doc__ or "").split()
+    )
 
 
 def test_debug_shows_the_traceback_of_an_expected_failure(cli: Cli, file: Path) -> None:
@@ -140,9 +142,11 @@ def test_a_missing_file_is_a_configuration_error(cli: Cli, file: Path) -> None:
         assert "nothing.yaml" in done.stderr
 
 
-@pytest.mark.fault("D2", "D3")
+@pytest.mark.fault("D2", "D3", "M6")
 @pytest.mark.parametrize(
-    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["ctrl-c", "sigterm"]
+    ("number", "code"),
+    [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)],
+    ids=["ctrl-c", "sigterm", "sighup"],
 )
 def test_a_signal_ends_everything_soon(
     file: Path, tmp_path: Path, number: signal.Signals, code: int

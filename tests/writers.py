@@ -42,7 +42,8 @@ benchmark: null
 PRELOADED = (
     "tvm", "onnx", "onnxslim", "xgboost", "safetensors.numpy", "autopipe.stages",
     "autopipe.compiler.build", "autopipe.schedules.tuning",
-    "autopipe.compiler.frontends.onnx.load", "autopipe.measure.check", "autopipe.measure.timing", "autopipe.verification.check",
+    "autopipe.compiler.frontends.onnx.load", "autopipe.measure.check",
+    "autopipe.measure.timing", "autopipe.verification.check",
 )  # fmt: skip
 
 
@@ -202,7 +203,6 @@ def attempts(
             reports = ("--report", disk / "report.json")
             with little(kind, disk, size, zygote):
                 first = command(*run, *reports)
-                published = [str(path) for path in disk.glob("dist/*")]
             second = command(*run, *reports)
             checks = [
                 command("cache", "verify", "--store", disk / "store"),
@@ -228,7 +228,7 @@ def attempts(
                 ]
             )
             tell({
-                "size": size, "first": asdict(first), "second": asdict(second), "published": published,
+                "size": size, "first": asdict(first), "second": asdict(second),
                 "checks": [asdict(check) for check in checks], "left": left,
             })  # fmt: skip
     finally:

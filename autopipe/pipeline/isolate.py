@@ -143,7 +143,7 @@ class Zygote:
             status = process.wait()
             self._drain(log)
             self.close()
-            reason = signal.Signals(-status).name if status < 0 else log.tail(1)
+            reason = killed(-status) if status < 0 else log.tail(1)
             missing = refusal.hunger(log.tail())
             raise SetupError(f"can not import {' '.join(self._preload)}: {missing or reason}")
 
