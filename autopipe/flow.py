@@ -11,6 +11,7 @@ from autopipe import refusal
 from autopipe.config import Pipeline
 from autopipe.config.load import load
 from autopipe.errors import ConfigError, SetupError, StoreError
+from autopipe.evidence import Evidence
 from autopipe.interrupt import exit_code
 from autopipe.locking import Locking, Mode, begin, check_mode
 from autopipe.memory import addresses, little
@@ -228,7 +229,9 @@ def _run(
     told: bool,
 ) -> dict[str, Artifact]:
     """Run the stages of an opened flow, as its lock has them."""
-    executor = Executor(flow.store, flow.host, flow.isolate, emit, remote)
+    records = flow.store.root / "records" / "records.sqlite"
+    look = Evidence(records, flow.host, flow.pipeline.gates, emit)
+    executor = Executor(flow.store, flow.host, flow.isolate, emit, remote, look)
     flow.locking.require(lambda: _tasks(executor, flow.plan))
     if told and (text := flow.locking.stale()):
         emit(Warn(stage="lock", message=text))

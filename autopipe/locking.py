@@ -20,7 +20,7 @@ from autopipe.pipeline.environment import Environment
 from autopipe.pipeline.files import guard
 from autopipe.pipeline.forecast import NEVER, Outlook
 from autopipe.pipeline.keys import action
-from autopipe.pipeline.stage import Artifact, Kind, Stage
+from autopipe.pipeline.stage import Artifact, Facet, Kind, Stage
 from autopipe.pipeline.store import Store
 from autopipe.signing.signers import Signers, UnsignedError
 from autopipe.stages.replay import Replay
@@ -173,7 +173,9 @@ class Locking:
     def _remember(self, tuned: Tuned, tasks: str, store: Store) -> None:
         """Have the next run find what it would read out of the lock."""
         stage = Replay(records=files.records_of(self.path))
-        document = action(stage, {"tasks": tasks}, {}, store.contents)
+        assert self.outline is not None  # noqa: S101 - the caller has seen it
+        facts = {Facet.TARGET: self.outline.target}
+        document = action(stage, {"tasks": tasks}, facts, store.contents)
         out = store.out()
         tuned.write(out)
         store.commit(digest(document), document, Kind.RECORDS, out)

@@ -46,10 +46,10 @@ def test_schedules_are_of_those_the_policy_names(store, name):
     assert {task["engine"] for task in library["tasks"]} <= BUILT[name]
     assert all(task["checked"] and not task["rejected"] for task in library["tasks"])
     if tuning is None:
-        assert library["tuned_share"] == 0.0
+        assert library["claimed"]["measured"] == 0.0
         assert {task["reason"] for task in library["tasks"]} >= {"no record"}
         return
-    assert library["tuned_share"] == 1.0
+    assert library["claimed"]["measured"] == 1.0
     for task in tuning["tasks"]:
         engines = {each["engine"] for each in task["contenders"]}
         assert engines <= BUILT[name]

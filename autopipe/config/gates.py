@@ -1,10 +1,16 @@
 """Section `gates`: what a build must reach to be published."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import AfterValidator, Field
 
 from autopipe.config.frozen import Frozen
+
+SHARES: Final = {
+    "searched_share": "searched", "measured_share": "measured", "steady_share": "steady",
+    "tuned_share": "searched",
+}  # fmt: skip
+"""What each gate on tuning asks for."""
 
 
 def _relative(name: str) -> str:
@@ -27,9 +33,21 @@ class Regression(Frozen, frozen=True):
 class Gates(Frozen, frozen=True):
     """Conditions that end the run with exit code 1 when they are not met."""
 
+    searched_share: Annotated[float, Field(ge=0, le=1)] | None = None
+    """Least share of the kept tasks' time in tasks where an engine searched, not only timed what
+    needs no search. What a lock or a remote says counts for none of the shares."""
+    measured_share: Annotated[float, Field(ge=0, le=1)] | None = None
+    """Least share of that time in tasks whose schedule this store has measured on this machine."""
+    steady_share: Annotated[float, Field(ge=0, le=1)] | None = None
+    """Least share of that time in tasks whose measurements agree with each other."""
     tuned_share: Annotated[float, Field(ge=0, le=1)] | None = None
-    """Least share of the kept tasks' work, in FLOPs, that is built with a measured schedule."""
+    """Earlier name of `searched_share`."""
     max_slowdown: dict[Literal["onnxruntime"], Annotated[float, Field(gt=0)]] = {}
     """Largest latency relative to a rival. An inconclusive comparison does not fail."""
     regression: Regression | None = None
     """Largest slowdown since a checked-in baseline; needs three rounds of `benchmark` at least."""
+
+    def shares(self) -> dict[str, tuple[str, float]]:
+        """Return what is asked of tuning: by field the word for it, and the least share."""
+        given = {name: getattr(self, name) for name in SHARES}
+        return {name: (SHARES[name], limit) for name, limit in given.items() if limit is not None}

@@ -73,9 +73,8 @@ class Pipeline(Frozen, frozen=True):
 
     def _contradictions(self) -> Iterator[Contradiction]:
         """Yield each field that another section makes impossible."""
-        share = self.gates.tuned_share
-        if share is not None and self.tuning is None:
-            yield ("gates", "tuned_share"), share, "can not be reached: `tuning` is null"
+        for name, (_, share) in self.gates.shares().items() if self.tuning is None else ():
+            yield ("gates", name), share, "can not be reached: `tuning` is null"
         against = self.benchmark.against if self.benchmark else ()
         for rival, slowdown in self.gates.max_slowdown.items():
             if rival not in against:

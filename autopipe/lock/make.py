@@ -173,7 +173,12 @@ def _schedule(text: str) -> Schedule:
 def _microseconds(seconds: list[float]) -> tuple[float, float, float]:
     times = sorted(seconds)
     least, median, most = times[0], times[len(times) // 2], times[-1]
-    return round(least * 1e6, 3), round(median * 1e6, 3), round(most * 1e6, 3)
+    return _microsecond(least), _microsecond(median), _microsecond(most)
+
+
+def _microsecond(seconds: float) -> float:
+    """Round for people, but never down to nothing."""
+    return round(seconds * 1e6, 3) or float(f"{seconds * 1e6:.3g}")
 
 
 def _digests(artifacts: Iterable[Artifact], contents: Contents) -> dict[str, str]:

@@ -5,7 +5,7 @@ its line of `records.jsonl`, sorted by workload.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Self
@@ -16,6 +16,7 @@ from autopipe.errors import LockError
 from autopipe.lock import rows
 from autopipe.lock.text import CONFLICT, LINE_ENDS
 from autopipe.pipeline.canonical import pretty
+from autopipe.records.times import complaints
 from autopipe.task import Task
 from autopipe.traces.reading import Forbidden, check
 
@@ -94,6 +95,15 @@ class Tuned:
         ]
         if wrong:
             raise LockError("\n  ".join([f"{path}: refused, nobody's tuning wrote this:", *wrong]))
+
+    def refuse_untrue(
+        self, tasks: Iterable[Task], target: Mapping[str, object], path: Path
+    ) -> None:
+        """Raise LockError, with the name of each task whose time can not be true."""
+        records = [json.loads(line) for line in self.records.values()]
+        if found := complaints(records, tasks, target):
+            told = "\n  ".join(found.values())
+            raise LockError(f"{path}: times that can not be true; tune again\n  {told}")
 
     def misfits(self, tasks: tuple[Task, ...]) -> list[str]:
         """Name each kept task that is missing here, is another one here, or is not needed."""

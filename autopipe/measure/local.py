@@ -34,6 +34,13 @@ class Measurer(Protocol):
         """
 
 
+class Rounds(Protocol):
+    """Times a few candidates in turn, so that what else the machine does falls on all of them."""
+
+    def rounds(self, candidates: Sequence[Candidate], count: int) -> list[Measurement]:
+        """Return the measurement of each candidate, with a time for each round."""
+
+
 class Local:
     """Measures on the processor this process runs on, or on the first GPU.
 
@@ -64,7 +71,7 @@ class Local:
         for start in range(0, len(candidates), _HELD):
             trials: list[Trial] = []
             try:
-                self._build(candidates[start : start + _HELD], trials)
+                self._build(candidates[start : start + _HELD], trials, self._limits)
                 with self._turn.taken() if self._turn else nullcontext():
                     for trial in trials:
                         measurement = trial.time(best)
@@ -74,17 +81,35 @@ class Local:
                 for trial in trials:
                     trial.close()
 
-    def _build(self, candidates: Sequence[Candidate], trials: list[Trial]) -> None:
+    def rounds(self, candidates: Sequence[Candidate], count: int) -> list[Measurement]:
+        """Build all candidates, then time one after the other, and so on for so many rounds."""
+        trials: list[Trial] = []
+        try:
+            self._build(candidates, trials, self._limits.model_copy(update={"repeat": 1}))
+            with self._turn.taken() if self._turn else nullcontext():
+                found = [[trial.round() for trial in trials] for _ in range(count)]
+        finally:
+            for trial in trials:
+                trial.close()
+        return [_joined(each) for each in zip(*found, strict=True)]
+
+    def _build(self, candidates: Sequence[Candidate], trials: list[Trial], limits: Measure) -> None:
         """Add a trial to `trials` for each candidate, and return once all of them are built."""
         building: list[Trial] = []
         for candidate in candidates:
             if len(building) == self._cores:
                 building = _progress(building)
-            trial = Trial.start(Job(candidate, self._target, self._cores, self._limits))
+            trial = Trial.start(Job(candidate, self._target, self._cores, limits))
             trials.append(trial)
             building.append(trial)
         while building:
             building = _progress(building)
+
+
+def _joined(rounds: Sequence[Measurement]) -> Measurement:
+    """Return the times of all rounds, or the first failure."""
+    failed = next((each for each in rounds if each.error is not None), None)
+    return failed or Measurement(tuple(each.median for each in rounds))
 
 
 def _progress(building: Sequence[Trial]) -> list[Trial]:

@@ -1,6 +1,7 @@
 """One trial as its parent sees it: a child process that is built, waits, and is timed."""
 
 import json
+import math
 import os
 import signal
 from contextlib import suppress
@@ -53,15 +54,25 @@ class Trial:
 
     def time(self, best: float) -> Measurement:
         """Have a built candidate timed, unless it failed before, and end it."""
+        found = self.round(best)
+        if self.result is None:
+            self.result = found
+            self._end()
+        return self.result
+
+    def round(self, best: float = math.inf) -> Measurement:
+        """Have a built candidate timed once more; one that failed has ended, and stays so."""
         if self.result is not None:
             return self.result
         with suppress(OSError):
             self.link.send_bytes(json.dumps(best).encode())
-        if self.link.poll(self._limits.run_timeout):
-            self.result = self._answer("running") or Measurement(error="gave no time")
+        if not self.link.poll(self._limits.run_timeout):
+            return self._fail(f"running took longer than {self._limits.run_timeout:g} s")
+        found = self._answer("running") or Measurement(error="gave no time")
+        if found.error is not None:
+            self.result = found
             self._end()
-            return self.result
-        return self._fail(f"running took longer than {self._limits.run_timeout:g} s")
+        return found
 
     def close(self) -> None:
         """End the child, whatever it is doing."""

@@ -30,9 +30,10 @@ class Job:
 
 
 def serve(job: Job, link: Connection, parent: int) -> NoReturn:
-    """Build, say so, and time the candidate when told the best time so far; never return.
+    """Build, say so, and time the candidate whenever told the best time so far; never return.
 
-    Called in a fresh fork. Messages are JSON: `null` once built, then the measurement.
+    Called in a fresh fork. Messages are JSON: `null` once built, then a measurement each
+    time that it is asked for one.
     """
     gc.disable()  # it would look through all that TVM is, and copy those pages
     try:
@@ -46,8 +47,9 @@ def serve(job: Job, link: Connection, parent: int) -> NoReturn:
             bound(job.limits.memory << 20)
         kernel = build.build(job.candidate(), job.target)
         _send(link, None)
-        best = json.loads(link.recv_bytes())
-        _send(link, timing.time_kernel(kernel, place, job.limits, best))
+        while True:
+            best = json.loads(link.recv_bytes())
+            _send(link, timing.time_kernel(kernel, place, job.limits, best))
     except BaseException as error:  # noqa: BLE001 - whatever it is, it costs this trial only
         _send(link, Measurement(error=f"{type(error).__name__}: {error}"[-_LONGEST:]))
     finally:  # nobody may listen any more; what the parent was in the middle of is not ours to end

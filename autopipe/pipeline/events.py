@@ -101,6 +101,21 @@ class Measured(_Event, frozen=True):
     """The document that the stage writes, whether or not a gate then ends the run."""
 
 
+class Tuned(_Event, frozen=True):
+    """How much of the time of what was built this store has tuned itself; told in every run."""
+
+    event: Literal["tuned"] = "tuned"
+    stage: str
+    searched: float
+    """Share of the kept tasks' time in tasks where an engine searched."""
+    measured: float
+    """Share in tasks whose schedule was measured here."""
+    steady: float
+    """Share in tasks whose measurements agree with each other."""
+    claimed: int
+    """Tasks that are built with what a lock or a remote says, and was not measured here."""
+
+
 class Warn(_Event, frozen=True):
     """Something the user should know that does not end the run."""
 
@@ -123,7 +138,7 @@ class RunFinished(_Event, frozen=True):
 
 Event = (
     StageStarted | StageCached | StageSkipped | StageResumed | StageFinished | StageFailed
-    | Progress | TuningProgress | Measured | Warn | RunFinished
+    | Progress | TuningProgress | Measured | Tuned | Warn | RunFinished
 )  # fmt: skip
 
 parse: TypeAdapter[Event] = TypeAdapter(

@@ -42,6 +42,14 @@ class Remote(Protocol):
         """Give others what the store has for a key."""
 
 
+Look = Callable[[str, Mapping[str, Artifact]], None]
+"""Takes the name of a stage that is done, and all artifacts so far."""
+
+
+def _nothing(stage: str, artifacts: Mapping[str, Artifact]) -> None:
+    """Look at nothing."""
+
+
 @dataclass(frozen=True, slots=True)
 class Executor:
     """Runs plans against one store, in one environment, telling one reporter."""
@@ -51,6 +59,8 @@ class Executor:
     isolate: Isolate
     emit: Callable[[Event], None]
     remote: Remote | None = None
+    look: Look = _nothing
+    """Looks at what is there after each stage, cached or not; may raise GateError."""
 
     def run(self, plan: Plan, *, force: Collection[str] = ()) -> dict[str, Artifact]:
         """Run every step in order and return the artifact of each, by stage name."""
@@ -59,6 +69,7 @@ class Executor:
             inputs = {name: done[name] for name in step.needs}
             try:
                 done[step.name] = self._step(step, inputs, fresh=step.name in force)
+                self.look(step.name, done)
             except Exception as error:
                 failed = StageFailed(stage=step.name, error=str(error), exit_code=exit_code(error))
                 self.emit(failed)

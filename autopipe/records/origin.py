@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from autopipe.pipeline.attempt import read_note
+from autopipe.pipeline.canonical import unseal
 
 
 def own_sessions(path: Path) -> set[str]:
@@ -22,11 +23,18 @@ def own_sessions(path: Path) -> set[str]:
 
 def _tuned(root: Path) -> Iterator[dict[str, Any]]:
     for path in root.glob("actions/*.json"):
-        entry = _load(path)
+        entry = _entry(path)
         action = entry.get("action")
-        tunes = isinstance(action, dict) and action.get("stage") == "tune"
-        if tunes and "device" in (action.get("facts") or {}):
+        facts = action.get("facts") if isinstance(action, dict) else None
+        if isinstance(facts, dict) and "device" in facts and entry["action"].get("stage") == "tune":
             yield _load(root / "objects" / str(entry.get("digest")) / "tuning.json")
+
+
+def _entry(path: Path) -> dict[str, Any]:
+    try:
+        return unseal(path.read_bytes()) or {}
+    except OSError:
+        return {}
 
 
 def _load(path: Path) -> dict[str, Any]:

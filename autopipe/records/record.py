@@ -3,6 +3,7 @@
 import hashlib
 import json
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from statistics import median
 from typing import Final, Self
@@ -37,6 +38,12 @@ class Platform:
     """Versions of TVM, tvm-ffi and LLVM."""
     device: str
     """The machine that measured."""
+
+    @classmethod
+    def of(cls, *facts: Mapping[str, object]) -> Self:
+        """Return the platform of these facts: target, versions, device."""
+        texts = (json.dumps(each, sort_keys=True, separators=(",", ":")) for each in facts)
+        return cls(*texts)
 
     def least(self, flops: float) -> float:
         """Return seconds below which so many operations can not have been done."""
@@ -76,7 +83,7 @@ class Record:
     @property
     def unsteady(self) -> bool:
         """Whether its repeats differ so much that something else must have run beside them."""
-        return bool(self.seconds) and max(self.seconds) > _UNSTEADY * min(self.seconds)
+        return bool(self.seconds) and not agree(self.seconds)
 
     def believed(self, least: float) -> Self:
         """Return it, or, if a time is below `least` seconds, a failed trial that says so."""
@@ -89,6 +96,11 @@ class Record:
         """Digest the record together with where it holds: sha256, 64 hex digits."""
         content = {"record": asdict(self), "platform": asdict(platform)}
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def agree(seconds: Sequence[float]) -> bool:
+    """Tell whether repeats differ so little that nothing else ran beside them."""
+    return max(seconds) <= _UNSTEADY * min(seconds)
 
 
 def _fields(text: str) -> dict[str, object]:

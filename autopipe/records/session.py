@@ -21,6 +21,9 @@ _NAME: Final = re.compile(r"[0-9a-zA-Z-]{1,64}")
 _SIZE: Final = 256
 """Bytes of the journal. It is written over in place: a sector of a disk changes whole."""
 
+RUN_OFF: Final = "/run-off"
+"""What follows the name of a session in records that are no trials of it."""
+
 _TICK: Final = 1.0
 """Seconds of the budget that a kill may give back, at most."""
 

@@ -1,5 +1,6 @@
 """Everything of a store to a remote, and the other way. All of it raises StoreError."""
 
+import json
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,10 +13,12 @@ from autopipe.pipeline import files
 from autopipe.pipeline.canonical import Document
 from autopipe.pipeline.entry import Entry
 from autopipe.pipeline.gc import entries
-from autopipe.pipeline.stage import Artifact
+from autopipe.pipeline.stage import Artifact, Kind
 from autopipe.pipeline.store import Store
+from autopipe.records.times import complaints
 from autopipe.remote.courier import AbsentError, DamagedError
 from autopipe.remote.depot import Depot
+from autopipe.task import Task, read_tasks
 
 Warn = Callable[[str], None]
 
@@ -92,6 +95,8 @@ def bring(
     try:
         depot.fetch(entry, out)
         _look(out, entry, inspect)
+        if entry.kind is Kind.RECORDS:
+            _check_times(store, action, out, key)
         return store.commit(key, action, entry.kind, out)
     finally:
         with files.guard(out):
@@ -110,3 +115,26 @@ def _look(out: Path, entry: Entry, inspect: Mapping[str, Inspect]) -> None:
         raise DamagedError(
             f"object {entry.digest[:16]} is not what stage {stage} makes: {shown(what, 200)}"
         ) from None
+
+
+def _check_times(store: Store, action: Document, out: Path, key: str) -> None:
+    """Raise DamagedError for records with a time that no processor reaches."""
+    path = out / "records.jsonl"
+    if not path.is_file():
+        return
+    try:
+        target = action.get("facts", {}).get("target", {})
+        lines = path.read_text(encoding="utf-8").splitlines()
+        found = complaints(map(json.loads, lines), _tasks(store, action), target)
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        raise DamagedError(f"action {key[:16]} is damaged: its records: {error}") from error
+    if found:
+        raise DamagedError(f"action {key[:16]}: {'; '.join(found.values())}")
+
+
+def _tasks(store: Store, action: Document) -> tuple[Task, ...]:
+    """Return the tasks that were tuned, if this store has them."""
+    name = str(action.get("inputs", {}).get("tasks", ""))
+    folder = store.object(name)
+    known = name.isalnum() and (folder / "tasks.json").is_file()
+    return read_tasks(folder) if known else ()

@@ -89,7 +89,15 @@ class RunReport(Frozen, frozen=True):
     tasks: tuple[TaskReport, ...]
     """In the order of the model."""
     tuned_share: float | None
-    """Share of the kept tasks' work that is built with a measured schedule."""
+    """The same as `searched_share`, by its earlier name."""
+    searched_share: float | None = None
+    """Share of the kept tasks' time in tasks where an engine searched, in this store."""
+    measured_share: float | None = None
+    """Share of that time in tasks whose schedule this store has measured."""
+    steady_share: float | None = None
+    """Share of that time in tasks whose measurements agree with each other."""
+    claimed: int | None = None
+    """Tasks built with what a lock or a remote says, whose times were not measured here."""
     verification: dict[str, Any] | None
     """What `verify.json` holds."""
     benchmark: Measurement | None

@@ -126,9 +126,12 @@ def _engines(report: RunReport) -> Iterator[str]:
     yield ""
     header = ("engine", "implementation", ">tasks", ">share of time")
     yield from table(header, sorted(rows, key=lambda row: (-int(row[2]), row)))
-    if report.tuned_share is not None:
+    if report.searched_share is not None:
+        words = ("searched", "measured", "steady")
+        parts = (report.searched_share, report.measured_share or 0, report.steady_share or 0)
+        told = ", ".join(f"{part:.1%} {word}" for part, word in zip(parts, words, strict=True))
         yield ""
-        yield f"{report.tuned_share:.1%} of the kept work is built with a measured schedule."
+        yield f"Of the kept tasks' time {told} in this store."
 
 
 def _share(tasks: Iterable[TaskReport]) -> float:
@@ -143,7 +146,8 @@ def _slowest(report: RunReport) -> Iterator[str]:
         for total, task in timed[:_SLOWEST]
     ]
     if rows:
-        yield "### Slowest tasks, as measured when they were tuned"
+        claims = f"; {plural(report.claimed, 'time')} in all only claimed" if report.claimed else ""
+        yield f"### Slowest tasks, as measured when they were tuned{claims}"
         yield ""
         yield from table(("task", ">calls", ">time of all calls", "engine"), rows)
 

@@ -22,6 +22,7 @@ from autopipe.pipeline.events import (
     StageFinished,
     StageSkipped,
     StageStarted,
+    Tuned,
     Warn,
 )
 from autopipe.report import document
@@ -29,8 +30,6 @@ from autopipe.report.document import Notice, RunReport, StageReport, TaskReport
 
 _DOCUMENTS: Final = ("tasks.json", "tuning.json", "library.json", "verify.json")
 """What is read of artifacts, by the name of the file."""
-
-_TUNED_SHARE: Final = "gates.tuned_share"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +58,7 @@ class Recorder:
     _warnings: list[Notice] = field(default_factory=list)
     _documents: dict[str, Any] = field(default_factory=dict)
     _measured: Measurement | None = None
+    _tuned: Tuned | None = None
     _end: RunFinished | None = None
 
     def __call__(self, event: Event, /) -> None:
@@ -80,6 +80,8 @@ class Recorder:
                 self._stages[name] = StageReport(stage=name, state="failed", error=_told(error))
             case Measured(document=found):
                 self._measured = Measurement.model_validate(found)
+            case Tuned():
+                self._tuned = event
             case Warn(stage=name, message=message):
                 self._warnings.append(Notice(stage=name, message=message))
             case RunFinished():
@@ -104,7 +106,11 @@ class Recorder:
             stages=tuple(rows),
             warnings=tuple(self._warnings),
             tasks=tuple(self._tasks()),
-            tuned_share=library.get("tuned_share"),
+            tuned_share=self._tuned and self._tuned.searched,
+            searched_share=self._tuned and self._tuned.searched,
+            measured_share=self._tuned and self._tuned.measured,
+            steady_share=self._tuned and self._tuned.steady,
+            claimed=self._tuned and self._tuned.claimed,
             verification=self._documents.get("verify.json"),
             benchmark=self._measured,
             gates=(*self._share(about.pipeline), *(self._measured.gates if self._measured else ())),
@@ -132,18 +138,16 @@ class Recorder:
         ]
 
     def _share(self, pipeline: Pipeline | None) -> list[Checked]:
-        """Tell what became of the gate that stage *build* checks."""
-        limit = pipeline and pipeline.gates.tuned_share
-        build = self._stages.get("build")
-        if limit is None or build is None or build.state == "interrupted":
+        """Tell what became of the gates on what this store has tuned."""
+        if pipeline is None or self._tuned is None:
             return []
-        if build.error is not None:
-            refused = build.error.startswith(_TUNED_SHARE)
-            failed = Checked(gate=_TUNED_SHARE, outcome=Outcome.FAILED, found=build.error)
-            return [failed] if refused else []
-        share = self._documents.get("library.json", {}).get("tuned_share", 0.0)
-        found = f"{share:.2f} of the kept tasks' work is measured, {limit:.2f} is required"
-        return [Checked(gate=_TUNED_SHARE, outcome=Outcome.PASSED, found=found)]
+        found = []
+        for name, (word, limit) in pipeline.gates.shares().items():
+            share = getattr(self._tuned, word)
+            outcome = Outcome.PASSED if share >= limit else Outcome.FAILED
+            told = f"{share:.2f} of the kept tasks' time was {word} here, {limit:.2f} is required"
+            found.append(Checked(gate=f"gates.{name}", outcome=outcome, found=told))
+        return found
 
 
 def impersonal(value: Any, places: Mapping[str, str]) -> Any:  # noqa: ANN401 -- a JSON document

@@ -11,11 +11,13 @@ from autopipe.pipeline.events import (
     StageResumed,
     StageSkipped,
     StageStarted,
+    Tuned,
     TuningProgress,
     Warn,
 )
 from autopipe.report.escape import escape
-from autopipe.report.units import seconds
+from autopipe.report.units import plural, seconds
+from autopipe.shares import Shares
 
 INTERRUPTED = (130, 143)
 """Exit codes of a run that Ctrl-C or SIGTERM has ended."""
@@ -30,7 +32,7 @@ def wording(event: Event) -> str:  # noqa: C901 -- a case an event
         case StageStarted(stage=stage):
             text = row(stage, "started")
         case StageCached(stage=stage, fetched=fetched):
-            text = row(stage, "cached", *(["from the remote"] if fetched else []))
+            text = row(stage, "cached", *(["from the remote", *_claims(stage)] if fetched else []))
         case StageSkipped(stage=stage, reason=reason):
             text = row(stage, "not run", reason)
         case StageResumed(stage=stage, after=after):
@@ -43,11 +45,17 @@ def wording(event: Event) -> str:  # noqa: C901 -- a case an event
             text = row(event.stage, progress(event))
         case Measured(stage=stage):
             text = row(stage, "measured")
+        case Tuned(stage=stage):
+            text = row(stage, "tuned", _tuned(event))
         case Warn(stage=stage, message=message):
             text = f"warning: {escape(stage)}: {escape(message)}"
         case RunFinished():
             text = _end(event)
     return text
+
+
+def _claims(stage: str) -> list[str]:
+    return ["its times are claims"] if stage == "tune" else []
 
 
 def row(stage: str, *cells: str) -> str:
@@ -68,6 +76,13 @@ def progress(event: Progress | TuningProgress) -> str:
     if event.failed:
         cells.append(f"{event.failed} failed")
     return "  ".join(cells)
+
+
+def _tuned(event: Tuned) -> str:
+    """Say what this store has tuned; the rest is what others say."""
+    told = Shares(event.searched, event.measured, event.steady).told()
+    claims = f"; {plural(event.claimed, 'time')} not measured here, but claimed"
+    return f"{told} here" + (claims if event.claimed else "")
 
 
 def _end(event: RunFinished) -> str:

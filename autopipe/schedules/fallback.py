@@ -7,7 +7,7 @@ from typing import Final
 
 import tvm
 
-from autopipe.schedules import default, static
+from autopipe.schedules import default, serial, static
 from autopipe.schedules.conditions import Conditions
 from autopipe.schedules.planned import Planned
 
@@ -20,8 +20,10 @@ Plans = Callable[[str], Iterable[Planned]]
 Allowed = Callable[[str, str], bool]
 """Tells whether an engine may schedule an implementation."""
 
-FALLBACKS: Final[Mapping[str, Plan]] = {"static": static.plan, "default": default.plan}
-"""The fallbacks, by the name that YAML gives them."""
+FALLBACKS: Final[Mapping[str, Plan]] = {
+    "static": static.plan, "default": default.plan, "serial": serial.plan,
+}  # fmt: skip
+"""The fallbacks, by the name that YAML gives them; `serial` is only what winners are held to."""
 
 UNSCHEDULED: Final = "none"
 """The engine of a function that none can act on: it is compiled as it is."""

@@ -22,6 +22,10 @@ class Contender(NamedTuple):
     implementation: str
 
 
+SERIAL: Final = Contender("serial", DIRECT)
+"""The loops without threads, which no winner may be slower than."""
+
+
 @dataclass(frozen=True, slots=True)
 class Policy:
     """Section `schedules`."""

@@ -7,12 +7,15 @@ from pathlib import Path
 
 from autopipe.errors import StageError
 from autopipe.pipeline.canonical import pretty
+from autopipe.records.session import RUN_OFF
 from autopipe.records.store import Row
 from autopipe.schedules.failures import Failures
 from autopipe.schedules.journal import Journal, contender
 from autopipe.schedules.policy import Contender
 from autopipe.schedules.progress import latency
 from autopipe.schedules.work import Work
+from autopipe.shares import WITHOUT_SEARCH, Proof, Shares
+from autopipe.shares import shares as shares_of
 
 
 class Results:
@@ -48,6 +51,7 @@ class Results:
             "ended": ended,
             "seconds": self._journal.session.elapsed,
             "session": self._journal.session.name,
+            "shares": self._proven().named(),
             "tasks": [self._report(work) for work in self._works],
         }
         (folder / "tuning.json").write_text(pretty(document), encoding="utf-8")
@@ -57,15 +61,26 @@ class Results:
         standings = [work.standing for work in self._works]
         trials = sum(standing.trials for standing in standings)
         failed = sum(standing.failed for standing in standings)
-        tuned = sum(row is not None for row in self._best.values())
         total = latency(standings)
         speed = f", {total * 1e3:.2f} ms in all" if total is not None else ""
         if not standings:
             return "no task to tune"
         return (
-            f"{trials} trials ({failed} failed), {tuned} of {len(standings)} tasks tuned{speed};"
+            f"{trials} trials ({failed} failed); {self._proven().told()}{speed};"
             f" {ended}{self._failures.told()}"
         )
+
+    def _proven(self) -> Shares:
+        """Return how much of the time was searched, measured and steady, all of it here."""
+        proofs = {}
+        for work in self._works:
+            row = self._best[work.standing.task.workload]
+            if row is not None:
+                engines = {row.record.engine for row in self._journal.rows(work)}
+                searched = not engines <= set(WITHOUT_SEARCH)
+                proof = Proof(row.record.median, searched, not row.record.unsteady)
+                proofs[row.record.workload] = proof
+        return shares_of((work.standing.task for work in self._works), proofs)
 
     def _entry(self, row: Row) -> dict[str, object]:
         record = row.record
@@ -93,12 +108,16 @@ class Results:
     def _contenders(self, work: Work, winner: Row | None) -> dict[str, object]:
         """Return how each contender did, the fastest first, and how far the winner is ahead."""
         out = {entry.by: entry.out for entry in work.contest.entries.values()}
-        found = {by: {"trials": 0, "failed": 0, "best": math.inf} for by in (*work.started(), *out)}
-        for row in self._journal.rows(work):
+        rows = self._journal.rows(work)
+        known = dict.fromkeys((*work.started(), *out, *(contender(row.record) for row in rows)))
+        found = {by: {"trials": 0, "failed": 0, "best": math.inf} for by in known}
+        for row in rows:
             tally = found[contender(row.record)]
-            tally["trials"] += 1
+            tally["trials"] += not row.record.session.endswith(RUN_OFF)
             tally["failed"] += row.record.median == math.inf
             tally["best"] = min(tally["best"], row.record.median)
+        for row in reversed(self._journal.settled_rows(work)):
+            found[contender(row.record)]["best"] = row.record.median
         ranked = sorted(found, key=lambda by: (found[by]["best"], by))
         won = contender(winner.record) if winner else None
         own = winner.record.median if winner else math.inf

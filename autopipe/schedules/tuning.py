@@ -1,6 +1,5 @@
 """Puts tuning together: tasks, engines, records and measurement, from artifact to artifact."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,10 +28,11 @@ from autopipe.schedules.journal import Journal
 from autopipe.schedules.judge import set_aside
 from autopipe.schedules.making import Maker
 from autopipe.schedules.pieces import Piece
-from autopipe.schedules.policy import Contender, Policy
+from autopipe.schedules.policy import SERIAL, Contender, Policy
 from autopipe.schedules.prepare import Preparation
 from autopipe.schedules.progress import Progress
 from autopipe.schedules.results import Results
+from autopipe.schedules.runoff import run_off
 from autopipe.schedules.scheduler import SCHEDULERS
 from autopipe.schedules.searcher import Searcher
 from autopipe.schedules.seeds import seeds
@@ -68,7 +68,7 @@ def tune(plan: Plan, ctx: Context) -> str:
     for package in _NEEDED:
         version(package)
     session = Session.resume(ctx.work, plan.tuning.budget.trials)
-    platform = Platform(*(_json(ctx.facts[f]) for f in (Facet.TARGET, Facet.TVM, Facet.DEVICE)))
+    platform = Platform.of(*(ctx.facts[f] for f in (Facet.TARGET, Facet.TVM, Facet.DEVICE)))
     with Store.open(ctx.records, lambda text: ctx.emit(Warn(stage="tune", message=text))) as store:
         _count(session, store, ctx)
         tuning = _Tuning(plan, ctx, Journal(store, platform, session))
@@ -126,6 +126,8 @@ class _Tuning:
         known = self._known(works)
         self._seeded(works)
         ended = self._searched(works)
+        self._confirm(works)
+        run_off(works, self._journal, self._measurer, self._serial)
         self._confirm(works)
         results = Results(works, self._journal, measured, self._failures)
         results.write(self._ctx.out, ended)
@@ -220,6 +222,10 @@ class _Tuning:
     def _confirm(self, works: Sequence[Work]) -> None:
         confirm(works, self._journal, self._inspector, self.maker)
 
+    def _serial(self, work: Work) -> str | None:
+        plans = self.maker.plans(work.standing.task.name, SERIAL.engine)
+        return next((planned.schedule for planned in plans), None)
+
     def _progress(self, works: Sequence[Work]) -> Progress:
         standings = [work.standing for work in works]
         budget = self._plan.tuning.budget
@@ -236,7 +242,3 @@ def _kept_tasks(folder: Path) -> list[Task]:
 
 def _workload(folder: Path, task: Task) -> str:
     return (folder / "workloads" / f"{task.workload}.json").read_text(encoding="utf-8")
-
-
-def _json(facts: Mapping[str, object]) -> str:
-    return json.dumps(facts, sort_keys=True, separators=(",", ":"))

@@ -9,7 +9,7 @@ from autopipe.measure.measurement import Candidate
 from autopipe.records.session import Session
 from autopipe.schedules.contest import Contest
 from autopipe.schedules.fallback import Fallback
-from autopipe.schedules.policy import Contender, allows
+from autopipe.schedules.policy import SERIAL, Contender, allows
 from autopipe.schedules.scheduler import Standing
 
 
@@ -32,7 +32,15 @@ class Work:
         rule = self.contest.rule
         known = {entry.by.implementation for entry in self.contest.entries.values()}
         searched = by.engine in rule.engines and by.implementation in known
+        if by == SERIAL:
+            return self.serial
         return (searched and allows(rule, *by)) or by in self.started()
+
+    @property
+    def serial(self) -> bool:
+        """Whether the loops without threads may win: not where a rule wants something else."""
+        rule = self.contest.rule
+        return rule.select == "best" and allows(rule, *SERIAL)
 
     def started(self) -> dict[Contender, str]:
         """Return the schedules that cost nothing, by who made them."""

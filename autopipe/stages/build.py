@@ -1,7 +1,6 @@
 """Stage `build`: the lowered module, with the best schedule of each task, as a shared library."""
 
 import json
-import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -12,10 +11,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from autopipe.config import Pipeline
 from autopipe.config.schedules import Rule
-from autopipe.errors import GateError
 from autopipe.libraries import versions
 from autopipe.pipeline.events import Warn
 from autopipe.pipeline.stage import Context, Facet, Kind, Need, Stage
+from autopipe.records.record import agree
+from autopipe.shares import WITHOUT_SEARCH, Proof, Shares, shares
 
 if TYPE_CHECKING:
     import tvm
@@ -46,8 +46,6 @@ class Build(Stage, frozen=True):
     """The schedule policy, as far as it concerns fallbacks and implementations."""
     fallback: tuple[str, ...]
     """What schedules a task without a record."""
-    tuned_share: float | None
-    """Least share of the kept tasks' work that must have a record."""
     fast_algorithms: bool
     """Whether implementations may round differently."""
     on_task_failure: Literal["fallback", "fail"]
@@ -55,11 +53,10 @@ class Build(Stage, frozen=True):
 
     @classmethod
     def of(cls, pipeline: Pipeline, base: Path) -> Self:  # noqa: ARG003 - reads no file
-        """Take the policy, the gate and the numerics of the pipeline."""
+        """Take the policy and the numerics of the pipeline."""
         return cls(
             rules=pipeline.schedules.rules,
             fallback=pipeline.schedules.fallback,
-            tuned_share=pipeline.gates.tuned_share,
             fast_algorithms=pipeline.numerics.fast_algorithms,
             on_task_failure=pipeline.tasks.on_task_failure,
         )
@@ -82,11 +79,9 @@ class Build(Stage, frozen=True):
         tasks = read_tasks(ctx.inputs["tasks"])
         failures = Failures.of(ctx, conditions, self.name, self.on_task_failure)
         with self._choices(ctx, tasks, failures) as choices:
-            self._gate(_tuned_share(tasks, choices.settle()))
+            choices.settle()
             lowered = module_io.load_module(ctx.inputs["lower"] / "module.json")
             packing = compile_model(lowered, choices, failures, ctx.out / "lib.so")
-        share = _tuned_share(tasks, choices.chosen)
-        self._gate(share)
         self._tell(ctx, choices)
         model = _read(ctx.inputs["import"] / "model.json")
         document = {
@@ -97,11 +92,11 @@ class Build(Stage, frozen=True):
             "target": ctx.facts[Facet.TARGET],
             "versions": {**ctx.facts[Facet.TVM], **ctx.facts[Facet.TOOLCHAIN]},
             "libraries": _libraries(choices.chosen),
-            "tuned_share": share,
+            "claimed": _claimed(ctx.inputs.get("tune"), tasks, choices.chosen).named(),
             "tasks": self._rows(ctx, tasks, choices.chosen, failures),
         }
         module_io.save_json(document, ctx.out / "library.json")
-        return _summary(choices.chosen, share) + failures.told()
+        return _summary(choices.chosen) + failures.told()
 
     @contextmanager
     def _choices(
@@ -114,7 +109,7 @@ class Build(Stage, frozen=True):
         from autopipe.schedules.making import Maker
         from autopipe.schedules.policy import Policy
 
-        records, tuned = _records(ctx.inputs.get("tune")), _tuned(ctx.inputs.get("tune"))
+        records, tuned = self._believed(ctx, tasks), _tuned(ctx.inputs.get("tune"))
         folder = ctx.inputs["tasks"] / "workloads"
         asked = [
             Asked(
@@ -131,6 +126,16 @@ class Build(Stage, frozen=True):
             ctx.emit(Warn(stage=self.name, message=text))
         with Maker({each.task.name: each.workload for each in asked}, failures) as maker:
             yield Choices(asked, policy, maker, Inspector.of(ctx, failures))
+
+    def _believed(self, ctx: Context, tasks: "Sequence[Task]") -> dict[str, Mapping[str, Any]]:
+        """Return the records of *tune*, without those whose times can not be true."""
+        from autopipe.records.times import complaints
+
+        records = _records(ctx.inputs.get("tune"))
+        untrue = complaints(records.values(), tasks, ctx.facts[Facet.TARGET])
+        for told in untrue.values():
+            ctx.emit(Warn(stage=self.name, message=f"{told}; its record is not used"))
+        return {name: record for name, record in records.items() if name not in untrue}
 
     def _tell(self, ctx: Context, choices: "Choices") -> None:
         """Warn of records that went unused, and of rules that could not be kept."""
@@ -162,13 +167,6 @@ class Build(Stage, frozen=True):
             for task, choice in zip(tasks, choices, strict=True)
             for known in [tuned.get(task.workload, {})]
         ]
-
-    def _gate(self, share: float) -> None:
-        if self.tuned_share is not None and share < self.tuned_share:
-            raise GateError(
-                f"gates.tuned_share: {share:.2f} of the kept tasks' work has a tuning record, "
-                f"{self.tuned_share:.2f} is required; raise tuning.budget or lower the gate"
-            )
 
 
 def _pack(ctx: Context, names: Iterable[str], packing: "tvm.IRModule") -> list[str]:
@@ -215,12 +213,22 @@ def _tuned(tuned: Path | None) -> dict[str, Mapping[str, Any]]:
     return {task["workload"]: task for task in _read(tuned / "tuning.json")["tasks"]}
 
 
-def _tuned_share(tasks: "Iterable[Task]", choices: Iterable["Choice"]) -> float:
-    pairs = zip(tasks, choices, strict=True)
-    kept = [(task.flops * task.calls, choice) for task, choice in pairs if not task.dropped]
-    total = sum(work for work, _ in kept)
-    tuned = sum(work for work, choice in kept if choice.seconds is not None)
-    return tuned / total if total else 0.0
+def _claimed(tuned: Path | None, tasks: "Sequence[Task]", choices: Iterable["Choice"]) -> Shares:
+    """Return how much of the time was searched, measured and steady, as the records say."""
+    rows, records = _tuned(tuned), _records(tuned)
+    proofs = {}
+    for task, choice in zip(tasks, choices, strict=True):
+        if choice.seconds is not None and not task.dropped:
+            engines = {
+                each["engine"]
+                for each in rows.get(task.workload, {}).get("contenders", ())
+                if each["trials"]
+            }
+            times = records[task.workload]["seconds"]
+            proofs[task.workload] = Proof(
+                choice.seconds, not engines <= set(WITHOUT_SEARCH), agree(times)
+            )
+    return shares(tasks, proofs)
 
 
 def _row(task: "Task", choice: "Choice") -> dict[str, object]:
@@ -244,13 +252,13 @@ def _distinct(*rows: Iterable[Mapping[str, object]]) -> list[Mapping[str, object
     return list({row["folder"]: row for row in chain(*rows)}.values())
 
 
-def _summary(choices: Collection["Choice"], share: float) -> str:
+def _summary(choices: Collection["Choice"]) -> str:
     counts = Counter(choice.engine for choice in choices)
     engines = ", ".join(f"{count} {engine}" for engine, count in sorted(counts.items()))
     wrong = sum(len(choice.rejected) for choice in choices)
     unchecked = sum(choice.unchecked is not None for choice in choices)
     return (
-        f"schedules: {engines}; {math.floor(100 * share)}% of the kept work measured"
+        f"schedules: {engines}"
         + (f"; {wrong} wrong ones put aside" if wrong else "")
         + (f"; {unchecked} not checked" if unchecked else "")
     )

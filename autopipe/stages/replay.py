@@ -6,7 +6,7 @@ from typing import ClassVar, Self
 
 from autopipe.config import Pipeline
 from autopipe.errors import LockError
-from autopipe.pipeline.stage import Context, Kind, Need, Stage
+from autopipe.pipeline.stage import Context, Facet, Kind, Need, Stage
 
 
 class Replay(Stage, frozen=True):
@@ -16,6 +16,7 @@ class Replay(Stage, frozen=True):
     version: ClassVar[int] = 1
     produces: ClassVar[Kind] = Kind.RECORDS
     needs: ClassVar[Mapping[str, Need]] = {"tasks": Need(Kind.TASKS)}
+    reads: ClassVar[frozenset[Facet]] = frozenset({Facet.TARGET})
 
     records: Path
     """The file beside the lock."""
@@ -32,8 +33,8 @@ class Replay(Stage, frozen=True):
     def run(self, ctx: Context) -> str:
         """Write `records.jsonl` and `tuning.json`.
 
-        Raises LockError, which names each task that is missing, extra or stale, and each record
-        whose schedule holds what no schedule needs.
+        Raises LockError, which names each task that is missing, extra or stale, each record whose
+        schedule holds what no schedule needs, and each whose time can not be true.
         """
         from autopipe.lock.file import read_text
         from autopipe.lock.records import Tuned
@@ -41,7 +42,10 @@ class Replay(Stage, frozen=True):
 
         tuned = Tuned.parse(read_text(self.records), self.records)
         tuned.harmless(self.records)
-        if misfits := tuned.misfits(tuple(read_tasks(ctx.inputs["tasks"]))):
+        tasks = read_tasks(ctx.inputs["tasks"])
+        if misfits := tuned.misfits(tasks):
             raise LockError("\n".join([f"{self.records}: is not of these tasks:", *misfits]))
+        tuned.refuse_untrue(tasks, ctx.facts[Facet.TARGET], self.records)
         tuned.write(ctx.out)
-        return f"{len(tuned.records)} of {len(tuned.rows)} tasks tuned, as the lock says"
+        known, every = len(tuned.records), len(tuned.rows)
+        return f"{known} of {every} tasks tuned, as the lock says; its times are claims"

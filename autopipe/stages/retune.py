@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import ClassVar, Self
 
 from autopipe.config import Pipeline
-from autopipe.pipeline.stage import Context
+from autopipe.pipeline.stage import Context, Facet
 from autopipe.stages.tune import Tune
 
 
@@ -38,6 +38,7 @@ class Retune(Tune, frozen=True):
         now = {task.workload: task for task in tasks if task.dropped is None}
         locked = Tuned.parse(read_text(self.records), self.records)
         locked.harmless(self.records)
+        locked.refuse_untrue(tasks, ctx.facts[Facet.TARGET], self.records)
         known = {str(row["workload"]): row for row in locked.rows if row["workload"] in now}
         rest = ctx.work / "rest"
         rest.mkdir(exist_ok=True)
@@ -58,4 +59,4 @@ class Retune(Tune, frozen=True):
         rows = sorted([*found.rows, *taken], key=lambda row: int(row["task"]))
         records = {name: line for name, line in locked.records.items() if name in known}
         Tuned(found.head, tuple(rows), {**records, **found.records}).write(ctx.out)
-        return f"{len(known)} tasks as the lock says; {summary}"
+        return f"{len(known)} tasks as the lock says; {summary}; times of the lock are claims"

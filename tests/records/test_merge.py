@@ -74,7 +74,7 @@ def test_what_others_have_measured_is_a_claim(store):
     assert [each.record.seconds for each in store.near("00ff", None, HERE)] == [(5e-6,)]
     assert [each.record.seconds for each in lines.winners(store.every())] == [(15e-6,)]
     (entry,) = catalog(store.every())
-    assert (entry.best.seconds, entry.here) == ((15e-6,), (True, False, False))
+    assert (entry.records[0].seconds, entry.here) == ((15e-6,), (True, False, False))
     gone = doomed(store.every(), Rules(keep_best=1))
     assert [each.here for each in store.every() if each.id not in gone] == [True]
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from autopipe.errors import StoreError
+from autopipe.pipeline.canonical import seal
 from autopipe.records.merge import take
 from autopipe.records.salvage import unfinished
 from autopipe.records.schema import VERSION
@@ -66,10 +67,11 @@ def test_records_of_unknown_origin_become_claims(tmp_path, look):
     path = tmp_path / "records" / "records.sqlite"
     path.parent.mkdir()
     older(path, *(record(session=name) for name in ("tuned", "going", "locked", "other")))
+    (tmp_path / "actions").mkdir()
     write(tmp_path / "work/0/session.json", {"session": "going"})
-    for name, facts in (("tuned", {"device": {}}), ("locked", {})):
-        entry = {"action": {"stage": "tune", "facts": facts}, "digest": name}
-        write(tmp_path / f"actions/{name}.json", entry)
+    for name, facts in (("tuned", ["device"]), ("locked", [])):
+        entry = {"action": {"stage": "tune", "facts": {each: {} for each in facts}}, "digest": name}
+        (tmp_path / f"actions/{name}.json").write_bytes(seal(entry))
         write(tmp_path / f"objects/{name}/tuning.json", {"session": name})
     (tmp_path / "actions/torn.json").write_text("{")
     with look(path) as store:

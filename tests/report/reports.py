@@ -57,7 +57,8 @@ def full(name="demo", **fields):
             TaskReport(name="add", workload="1f", calls=1, engine="static", implementation="direct",
                        seconds=None, reason="not tuned", share=0.25),
         ),
-        tuned_share=0.9, verification={"reference": name, "cases": [case, wrong, skipped]},
+        tuned_share=0.7, searched_share=0.7, measured_share=0.9, steady_share=0.8, claimed=1,
+        verification={"reference": name, "cases": [case, wrong, skipped]},
         benchmark=found, gates=gates, package=PackageReport(path=name, size=2**20, sha256=DIGEST),
         versions={"tvm": name}, machine={"cpu": name},
     )  # fmt: skip

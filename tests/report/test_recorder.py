@@ -13,6 +13,7 @@ from autopipe.pipeline.events import (
     StageFinished,
     StageSkipped,
     StageStarted,
+    Tuned,
     Warn,
 )
 from autopipe.report.document import RunReport, load
@@ -26,9 +27,10 @@ ROW = {
     "seconds": 1e-3, "reason": "best record", "rejected": [{"folder": "/home/me/store"}],
 }  # fmt: skip
 LIBRARY = {
-    "tuned_share": 0.75, "versions": {"tvm": "1"},
+    "versions": {"tvm": "1"},
     "tasks": [{"name": "conv", **ROW}, {"name": "add", **ROW, "seconds": None}],
 }  # fmt: skip
+TUNED = Tuned(stage="build", searched=0.25, measured=0.75, steady=0.5, claimed=1)
 ARTIFACTS: dict[str, dict[str, object]] = {
     "tasks": {"tasks.json": TASKS},
     "tune": {"tuning.json": TUNING},
@@ -77,7 +79,7 @@ def test_a_finished_run_is_told_in_full(recorder, tmp_path):
     measured = Measured(stage="benchmark", document=document)
     report = told(
         recorder, *cached(*ARTIFACTS), StageStarted(stage="benchmark"), measured, done,
-        Warn(stage="build", message="no rule"), *cached("package"), package=str(package),
+        Warn(stage="build", message="no rule"), TUNED, *cached("package"), package=str(package),
     )  # fmt: skip
     assert (report.outcome, report.exit_code, report.seconds) == ("finished", 0, 1.5)
     assert [stage.state for stage in report.stages] == [*["cached"] * 4, "finished", "cached"]
@@ -85,7 +87,8 @@ def test_a_finished_run_is_told_in_full(recorder, tmp_path):
         ("conv", 0.9, 1e-3),
         ("add", 0.4, None),
     ]
-    assert report.tuned_share == 0.75
+    assert (report.tuned_share, report.searched_share, report.measured_share) == (0.25, 0.25, 0.75)
+    assert (report.steady_share, report.claimed) == (0.5, 1)
     assert report.benchmark == measurement()
     assert [gate.gate for gate in report.gates] == ["gates.regression"]
     assert [(each.stage, each.message) for each in report.warnings] == [("build", "no rule")]
@@ -139,18 +142,18 @@ def test_a_run_without_a_readable_pipeline_is_told(recorder):
 @pytest.mark.parametrize(
     ("build", "outcome"),
     [
-        (cached("build"), ["passed"]),
-        ([StageFailed(stage="build", error="gates.tuned_share: 0.1", exit_code=1)], ["failed"]),
+        ([*cached("build"), TUNED], ["failed", "passed"]),
         ([StageFailed(stage="build", error="no linker", exit_code=5)], []),
         ([StageStarted(stage="build")], []),
         ([], []),
     ],
 )
 def test_the_gate_of_the_build_is_told(recorder, build, outcome):
-    found = told(recorder, *build, tuned_share=0.5).gates
-    assert [(gate.gate, str(gate.outcome)) for gate in found] == [
-        ("gates.tuned_share", each) for each in outcome
-    ]
+    found = told(recorder, *build, tuned_share=0.5, measured_share=0.5).gates
+    names = ("gates.measured_share", "gates.tuned_share")
+    assert {gate.gate: str(gate.outcome) for gate in found} == dict(
+        zip(names, reversed(outcome), strict=bool(outcome))
+    )
 
 
 def test_a_bug_is_told_without_its_traceback(recorder):

@@ -9,11 +9,11 @@ from tvm.target.codegen import llvm_get_system_cpu, llvm_get_system_triple
 from autopipe import flow
 from autopipe.compiler import machine
 from autopipe.config.load import load
-from autopipe.errors import GateError, TargetError
+from autopipe.errors import TargetError
 from autopipe.pipeline.events import Event, Warn
 from autopipe.pipeline.stage import Context, Facet
 from autopipe.schedules import templates
-from autopipe.stages.build import Build, _summary
+from autopipe.stages.build import Build
 from tests.schedules import wrong_template
 
 FILE = Path(__file__).parents[2] / "pipelines" / "use-cases" / "fallback-values.yaml"
@@ -86,16 +86,3 @@ def test_nothing_is_checked_for_another_machine(build, monkeypatch):
     assert not any(task["checked"] for task in tasks)
     assert {task["unchecked"] for task in tasks} == {"built for aarch64, this machine is x86_64"}
     assert f"{len(tasks)} not checked" in summary
-
-
-@pytest.mark.fault("D11", "G14")
-def test_a_build_without_a_record_does_not_pass_the_gate(build, tmp_path):
-    with pytest.raises(GateError, match=r"gates.tuned_share: 0\.00 of .* 0\.50 is required"):
-        build(tuned_share=0.5)
-    assert list((tmp_path / "out").iterdir()) == []
-
-
-@pytest.mark.fault("D11")
-def test_almost_all_is_not_told_as_all():
-    assert "; 99% of the kept work measured" in _summary([], 0.9996)
-    assert "; 100% of the kept work measured" in _summary([], 1.0)

@@ -150,7 +150,7 @@ def test_a_tuned_record_of_every_kept_task_is_found_at_build(folder):
     assert [(task["reductions"], task["dropped"]) for task in tasks] == [(2, None), (1, None)]
     built = {row["workload"]: row["reason"] for row in library["tasks"]}
     assert built == {task["workload"]: "best record" for task in tasks}
-    assert library["tuned_share"] == 1.0
+    assert library["claimed"]["measured"] == 1.0
 
 
 def test_attention_of_a_whole_model_is_one_task_of_two_calls(tmp_path):
