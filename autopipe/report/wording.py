@@ -81,7 +81,7 @@ def progress(event: Progress | TuningProgress) -> str:
 def _tuned(event: Tuned) -> str:
     """Say what this store has tuned; the rest is what others say."""
     told = Shares(event.searched, event.measured, event.steady).told()
-    claims = f"; {plural(event.claimed, 'time')} not measured here, but claimed"
+    claims = f"; {plural(event.claimed, 'time')} claimed, not measured"
     return f"{told} here" + (claims if event.claimed else "")
 
 

@@ -95,7 +95,7 @@ class Journal:
     def resettle(self, work: Work, parts: Collection[tuple[Contender, str]]) -> bool:
         """Take the run-off that this session has made before it was interrupted, if it is whole."""
         own = {(contender(row.record), row.record.schedule): row.id for row in self._run(work)}
-        if not own.keys() >= set(parts):
+        if not (parts and own.keys() >= set(parts)):
             return False
         self.settled[work.standing.task.workload] = {own[part] for part in parts}
         return True

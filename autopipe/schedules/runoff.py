@@ -23,6 +23,9 @@ _BEST: Final = 2
 _PATIENCE: Final = 30.0
 """Seconds in which winners that were unsteady are timed again; one that was begun is ended."""
 
+Part = tuple[Contender, str]
+"""Who proposed a schedule, and the schedule."""
+
 Serial = Callable[[Work], str | None]
 """Returns the schedule of a task without threads, or None if there is none."""
 
@@ -30,39 +33,40 @@ Serial = Callable[[Work], str | None]
 def run_off(works: Sequence[Work], journal: Journal, measurer: Rounds, serial: Serial) -> None:
     """Settle who wins each task that has a record at all; the unsteady ones twice."""
     for work in works:
-        _settle(work, journal, measurer, serial)
+        parts = _parts(work, journal, serial)
+        if not journal.resettle(work, parts):
+            _settle(work, parts, journal, measurer)
     end = monotonic() + _PATIENCE
     for work in works:
         before = journal.best(work)
         if before is None or not before.record.unsteady or monotonic() >= end:
             continue
-        settled = journal.settled.get(work.standing.task.workload)
-        _settle(work, journal, measurer, serial, again=True)
+        rows = journal.settled_rows(work)
+        _settle(work, [_part(row.record) for row in rows], journal, measurer)
         after = journal.best(work)
-        if settled and after and _spread(after.record) > _spread(before.record):
-            journal.settled[work.standing.task.workload] = settled
+        if rows and after and _spread(after.record) > _spread(before.record):
+            journal.settled[work.standing.task.workload] = {row.id for row in rows}
 
 
-def _settle(
-    work: Work, journal: Journal, measurer: Rounds, serial: Serial, *, again: bool = False
-) -> None:
-    some = _parts(work, journal, serial)
-    if not some:
-        return
-    if not again and journal.resettle(work, some):
-        return
-    candidates = [work.candidate(by.implementation, schedule) for by, schedule in some]
-    found = measurer.rounds(candidates, ROUNDS)
-    journal.settle(work, dict(zip(some, found, strict=True)))
+def _settle(work: Work, parts: Sequence[Part], journal: Journal, measurer: Rounds) -> None:
+    if parts:
+        candidates = [work.candidate(by.implementation, schedule) for by, schedule in parts]
+        found = measurer.rounds(candidates, ROUNDS)
+        journal.settle(work, dict(zip(parts, found, strict=True)))
 
 
-def _parts(work: Work, journal: Journal, serial: Serial) -> list[tuple[Contender, str]]:
+def _parts(work: Work, journal: Journal, serial: Serial) -> list[Part]:
     """Return who takes part: the fastest so far, each schedule once; nobody without a record."""
-    ranked = [(contender(row.record), row.record.schedule) for row in journal.ranked(work)]
-    some = list(dict.fromkeys(ranked))[:_BEST]
-    if some and work.serial and (plain := serial(work)) is not None:
-        some = list(dict.fromkeys([*some, (SERIAL, plain)]))
+    ranked = dict.fromkeys(_part(row.record) for row in journal.ranked(work))
+    some = list(ranked)[:_BEST]
+    plain = serial(work) if some and work.serial else None
+    if plain is not None and all(schedule != plain for _, schedule in some):
+        some.append((SERIAL, plain))
     return some
+
+
+def _part(record: Record) -> Part:
+    return contender(record), record.schedule
 
 
 def _spread(record: Record) -> float:

@@ -1,17 +1,22 @@
 """Stores and remotes as wholes: pushed, pulled, verified, swept."""
 
+import json
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from autopipe.errors import ConfigError, StoreError
+from autopipe.pipeline.entry import Entry
 from autopipe.pipeline.gc import entries
+from autopipe.pipeline.stage import Kind
 from autopipe.pipeline.store import open_store
 from autopipe.remote import sweep, transfer
-from autopipe.remote.courier import RemoteError
+from autopipe.remote.courier import DamagedError, RemoteError
 from autopipe.remote.depot import Depot, reached
+from tests.records.test_times import TASK
 from tests.remote.conftest import Inject, Machine
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
@@ -169,3 +174,34 @@ def test_the_clock_of_a_remote_leaves_nothing(farm: Machine, depot: Depot) -> No
     before = sorted(farm.remote.rglob("*"))
     assert depot.now() > 0
     assert sorted(farm.remote.rglob("*")) == before
+
+
+class Forger:
+    """A remote whose records claim a time."""
+
+    def __init__(self, seconds: float) -> None:
+        self.line = json.dumps({"workload": "0f", "seconds": [seconds]})
+
+    def fetch(self, entry: Entry, out: Path) -> None:
+        (out / "records.jsonl").write_text(f"{self.line}\n")
+
+
+@pytest.mark.fault("L5")
+@pytest.mark.parametrize(("seconds", "taken"), [(1e-6, True), (0.9e-6, False), (1e-15, False)])
+def test_records_with_a_time_that_can_not_be_are_damaged(
+    tmp_path: Path, seconds: float, *, taken: bool
+) -> None:
+    facts = {"target": {"kind": "llvm", "num_cores": 2}, "device": {}}
+    action = {"stage": "tune", "facts": facts, "inputs": {"tasks": "f" * 64}}
+    with open_store(tmp_path / "store") as store:
+        tasks = store.object("f" * 64)
+        tasks.mkdir(parents=True)
+        (tasks / "tasks.json").write_text(f"[{TASK.model_dump_json()}]")
+        entry = Entry(action, Kind.RECORDS, "0" * 64, (), 0)
+        forger = cast("Depot", Forger(seconds))
+        if taken:
+            assert transfer.bring(store, forger, entry, "a" * 64).kind is Kind.RECORDS
+            return
+        with pytest.raises(DamagedError, match=r"task task0: .* which no processor"):
+            transfer.bring(store, forger, entry, "a" * 64)
+        assert store.lookup("a" * 64, pytest.fail) is None

@@ -14,6 +14,7 @@ from autopipe.pipeline.events import Event, Warn
 from autopipe.pipeline.stage import Context, Facet
 from autopipe.schedules import templates
 from autopipe.stages.build import Build
+from autopipe.task import read_tasks
 from tests.schedules import wrong_template
 
 FILE = Path(__file__).parents[2] / "pipelines" / "use-cases" / "fallback-values.yaml"
@@ -86,3 +87,20 @@ def test_nothing_is_checked_for_another_machine(build, monkeypatch):
     assert not any(task["checked"] for task in tasks)
     assert {task["unchecked"] for task in tasks} == {"built for aarch64, this machine is x86_64"}
     assert f"{len(tasks)} not checked" in summary
+
+
+@pytest.mark.fault("L4")
+def test_a_record_with_a_time_that_can_not_be_is_not_used(artifacts, tmp_path):
+    tasks = read_tasks(artifacts["tasks"].path)
+    lines = [{"workload": t.workload, "seconds": [s]} for t, s in zip(tasks, (1e-15, 1.0))]  # noqa: B905
+    (tmp_path / "records.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    heard: list[Event] = []
+    ctx = Context(
+        inputs={"tune": tmp_path}, facts=FACTS, out=tmp_path, work=tmp_path, records=tmp_path,
+        emit=heard.append,
+    )  # fmt: skip
+    believed = Build.of(load(FILE), FILE.parent)._believed(ctx, tasks)
+    assert list(believed) == [tasks[1].workload]
+    assert [event.message for event in heard if isinstance(event, Warn)] == [
+        f"task {tasks[0].name}: 1.0e-15 s, which no processor reaches; its record is not used"
+    ]
