@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from resource import RLIMIT_FSIZE, getrlimit, setrlimit
 
 import pytest
 
@@ -25,8 +26,9 @@ def cli(tmp_path, monkeypatch, capsys):
         monkeypatch.setattr(sys, "argv", ["autopipe", *map(str, arguments)])
         with pytest.raises(SystemExit) as end:
             main()
-        told = capsys.readouterr()
-        return subprocess.CompletedProcess(arguments, end.value.code, told.out, told.err)
+        told, code = capsys.readouterr(), end.value.code
+        assert isinstance(code, int)
+        return subprocess.CompletedProcess(arguments, code, told.out, told.err)
 
     return run
 
@@ -145,6 +147,26 @@ def test_without_openssh_it_is_said_in_a_line(cli, tmp_path, monkeypatch):
         assert done.stderr == (
             "error: ssh-keygen is not on the PATH; install OpenSSH 8.9 or later\n"
         )
+
+
+@NEEDED
+@pytest.mark.fault("N6")
+@pytest.mark.parametrize("limit", [0, 100, 5000])
+def test_a_disk_that_is_full_is_said_in_a_line(cli, folder, limit):
+    cli("sign", "demo.tar", "--key", "alice")
+    cli("sign", "demo.lock", "--key", "alice")
+    before = {path.name: path.read_bytes() for path in folder.glob("demo.*")}
+    for name in ("demo.tar", "demo.lock"):
+        for arguments in (("verify", name, *SIGNERS), ("sign", name, "--key", "alice")):
+            held = getrlimit(RLIMIT_FSIZE)
+            setrlimit(RLIMIT_FSIZE, (limit, held[1]))
+            try:
+                done = cli(*arguments)
+            finally:
+                setrlimit(RLIMIT_FSIZE, held)
+            assert done.returncode in ({0, 5} if limit == 5000 else {5}), done.stderr
+            assert done.stderr.count("\n") == (done.returncode != 0)
+    assert {path.name: path.read_bytes() for path in folder.glob("demo.*")} == before
 
 
 @NEEDED

@@ -15,7 +15,7 @@ from autopipe import flow
 from autopipe.errors import ConfigError, LockError
 from autopipe.lock import file as files
 from autopipe.lock import text
-from autopipe.locking import Mode
+from autopipe.locking import Mode, begin
 from autopipe.pipeline.environment import version
 from autopipe.pipeline.events import Event, StageCached, StageFinished, Warn
 from autopipe.signing.sign import sign
@@ -160,7 +160,6 @@ def test_a_signed_lock_builds_what_was_signed_though_its_records_are_exchanged(
     path = warm / "mlp.lock"
     sign(BytesIO(path.read_bytes()), path, Kind.LOCK, key)
     signers = Signers(keys.signers(tmp_path, f"alice {keys.public(key)}"))
-    begin = flow.begin
 
     def exchange(*arguments, **options):
         locking = begin(*arguments, **options)

@@ -10,6 +10,7 @@ import resource
 import time
 from collections.abc import Collection
 from dataclasses import dataclass
+from math import ceil
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -49,6 +50,8 @@ class Conditions(Frozen, frozen=True):
     """Runnable processes, averaged over the minute before."""
     load_after: float
     """The same, afterwards."""
+    quota: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    """As how many processors its control groups let it take time; null for no limit."""
 
 
 class Disturbance(Frozen, frozen=True):
@@ -74,7 +77,7 @@ class Glance:
     counted: float = 0.0
     """All that was counted, idle or not: counters that stand still tell nothing."""
 
-    def until(self, after: "Glance", cores: int) -> Conditions:
+    def until(self, after: "Glance", cores: int, limit: float | None = None) -> Conditions:
         """Return what happened between two looks."""
         cpu = after.cpu - self.cpu
         others = stolen = None
@@ -87,7 +90,7 @@ class Glance:
             stolen = max(0.0, after.stolen - self.stolen)
         return Conditions(
             seconds=after.at - self.at, cpu=cpu, others=others, stolen=stolen, cores=cores,
-            load_before=self.load, load_after=after.load,
+            load_before=self.load, load_after=after.load, quota=limit,
         )  # fmt: skip
 
 
@@ -112,7 +115,7 @@ def disturbance(found: Conditions, wanted: int) -> Disturbance | None:
     """
     if found.others is None or found.stolen is None or not found.seconds:
         return None
-    wanted = max(1, min(wanted, found.cores))
+    wanted = max(1, min(wanted, found.cores, ceil(found.quota or found.cores)))
     whole = found.seconds * found.cores
     doubt = _GRAIN / os.sysconf("SC_CLK_TCK") * found.cores
     crowded = found.others - doubt - found.seconds * (found.cores - wanted)

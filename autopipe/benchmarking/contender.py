@@ -17,6 +17,7 @@ from safetensors.numpy import load_file
 
 from autopipe import child
 from autopipe.benchmarking.conditions import Conditions, glance
+from autopipe.benchmarking.quota import quota
 from autopipe.config import Benchmark
 from autopipe.errors import StageError
 
@@ -70,7 +71,7 @@ def _answer(request: child.Answer) -> child.Answer:
     _times(run, request["warmup"], _WARM)
     before = glance(cpus)
     seconds = _times(run, request["repeat"], _LONG)
-    conditions = before.until(glance(cpus), len(cpus))
+    conditions = before.until(glance(cpus), len(cpus), quota())
     return {
         "seconds": seconds,
         "version": version(request["contender"]),

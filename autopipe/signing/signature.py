@@ -5,7 +5,7 @@ import shutil
 from contextlib import ExitStack
 from enum import StrEnum
 from pathlib import Path
-from tempfile import TemporaryFile, gettempdir
+from tempfile import TemporaryFile
 from typing import BinaryIO, Final, cast
 
 from autopipe.errors import ConfigError, StoreError
@@ -40,16 +40,16 @@ def copy_of(content: BinaryIO) -> BinaryIO:
 
     Raises StoreError where there is no room for it.
     """
-    with ExitStack() as held:
-        try:
+    try:
+        with ExitStack() as held:
             copy = held.enter_context(TemporaryFile())
             shutil.copyfileobj(content, copy)
-            copy.flush()
-        except OSError as error:
-            raise StoreError(f"{gettempdir()}: no copy to check: {error.strerror}") from error
-        copy.seek(0)
-        held.pop_all()
-        return cast("BinaryIO", copy)
+            copy.seek(0)
+            held.pop_all()
+    except OSError as error:
+        where = os.environ.get("TMPDIR", "/tmp")  # noqa: S108 -- what a message names
+        raise StoreError(f"{where}: no copy to check: {error.strerror or error}") from error
+    return cast("BinaryIO", copy)
 
 
 def _unhindered(path: Path) -> int:

@@ -73,13 +73,12 @@ class Signers:
         Raises UnsignedError, ConfigError for files of signers that can not be read, SetupError.
         """
         signature = signature_of(path)
-        with TemporaryDirectory(prefix="autopipe-") as folder:
-            own = Path(folder)
-            with files.guard(own):  # what is looked at twice is looked at in a copy
-                (own / "signers").write_bytes(_read(self.file, "--signers"))
-                if self.revoked is not None:
-                    (own / "revoked").write_bytes(_read(self.revoked, "--revoked"))
-                (own / "signature").write_bytes(_signature(path, signature))
+        with files.guard(path), TemporaryDirectory(prefix="autopipe-") as folder:
+            own = Path(folder)  # what is looked at twice is looked at in a copy
+            (own / "signers").write_bytes(_read(self.file, "--signers"))
+            if self.revoked is not None:
+                (own / "revoked").write_bytes(_read(self.revoked, "--revoked"))
+            (own / "signature").write_bytes(_signature(path, signature))
             try:
                 return self._signer(own, content, kind)
             except _NoneError as error:

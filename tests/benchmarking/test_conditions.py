@@ -74,10 +74,10 @@ def test_what_is_left_of_the_busy_time_is_of_others():
     assert before.until(busier, 2).others == 0.0, "ticks are coarser than the time of a process"
 
 
-def took(others=0.0, stolen=0.0, *, seconds=10.0, cpu=10.0, cores=2):
+def took(others=0.0, stolen=0.0, *, seconds=10.0, cpu=10.0, cores=2, quota=None):
     return Conditions(
         seconds=seconds, cpu=cpu, others=others, stolen=stolen, cores=cores, load_before=0.0,
-        load_after=0.0,
+        load_after=0.0, quota=quota,
     )  # fmt: skip
 
 
@@ -94,6 +94,8 @@ def took(others=0.0, stolen=0.0, *, seconds=10.0, cpu=10.0, cores=2):
         (took(10.0), 99, "other programs took 50% of the processor"),  # there are two
         (took(300.0, cores=64), 2, None),
         (took(300.0, cores=64), 64, "other programs took 47% of the processor"),
+        (took(300.0, cores=64, quota=3.5), 64, None),  # a container on a busy host
+        (took(620.0, cores=64, quota=3.5), 64, "other programs took 97% of the processor"),
         (took(0.0, cpu=20.0), 2, None),  # threads that spin are its own
         (took(0.08, seconds=0.3), 2, None),  # a few ticks
         (took(0.12, seconds=0.3), 2, "other programs took 20% of the processor"),
