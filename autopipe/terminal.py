@@ -8,7 +8,8 @@ from contextlib import suppress
 from typing import Final
 
 from autopipe.errors import StoreError
-from autopipe.report import escape, escape_lines, line_of
+from autopipe.report import escape_lines, line_of
+from autopipe.report.escape import escape, json_of
 from autopipe.report.output import Output
 
 _LONGEST: Final = 10_000
@@ -41,7 +42,7 @@ def _print(texts: Iterable[str]) -> None:
 
 def show_json(value: object) -> None:
     """Print a JSON value on stdout, in ASCII."""
-    show_text(json.dumps(value, indent=2, sort_keys=True) + "\n")
+    show_text(json_of(json.dumps(value, indent=2, sort_keys=True)) + "\n")
 
 
 def named(message: str, given: Iterable[str]) -> str:

@@ -139,7 +139,8 @@ def _module(path: Path) -> None:
         found = json.loads(path.read_bytes())
     except RecursionError:
         found = None
-    if not isinstance(found, dict) or not {"nodes", "root_index"} <= found.keys():
+    sound = isinstance(found, dict) and isinstance(found.get("nodes"), list)
+    if not sound or type(found.get("root_index")) is not int:
         raise ValueError(f"{path.name} is no module")
 
 

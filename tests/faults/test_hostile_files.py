@@ -246,6 +246,16 @@ ARTIFACTS: dict[str, tuple[str, Any, dict[str, Any]]] = {
 }
 
 
+REFUSED: dict[str, list[dict[str, Any]]] = {
+    "import": [{"selects": {"x": -1}}, {"weights": "w"}, {"inputs": [{"name": "x"}]}],
+    "lower": [{"nodes": 1, "root_index": None}],
+    "tune": [{"tasks": [{**locked_row(0, "aa"), "failures": [{}]}]}],
+    "build": [{"tuned_share": "all"}, {"versions": {"tvm": 1}}, {"tasks": [{"name": "t"}]}],
+    "verify": [{"cases": [{**CASE, "outputs": [{}]}]}],
+}  # fmt: skip
+"""What later stages would fail of."""
+
+
 @pytest.mark.fault("K3")
 @pytest.mark.parametrize("stage", ARTIFACTS)
 def test_an_artifact_of_a_remote_has_the_shape_that_its_stage_leaves(tmp_path, capsys, stage):
@@ -258,6 +268,9 @@ def test_an_artifact_of_a_remote_has_the_shape_that_its_stage_leaves(tmp_path, c
     document.write_text(json.dumps(good))
     _look(tmp_path, said, SHAPES)  # type: ignore[arg-type]
     counts: Counter[int] = Counter()
+    for wrong in REFUSED.get(stage, ()):
+        document.write_text(json.dumps({**good, **wrong}))
+        assert ends(lambda: _look(tmp_path, said, SHAPES), capsys, {5}) == 5  # type: ignore[arg-type]
     whole = [{"evil": good}, [], None, *variants(good, COUNT)]
     for text in [*map(json.dumps, whole), *texts(good)]:
         document.write_text(text, encoding="utf-8")

@@ -26,9 +26,10 @@ from autopipe.records.importing import bring
 from autopipe.records.store import Store
 from autopipe.remote import courier
 from autopipe.remote.courier import Courier, RemoteError
+from autopipe.report.json_lines import JsonLines
 from autopipe.report.output import Output
 from autopipe.report.plain import Plain
-from autopipe.terminal import complain, show
+from autopipe.terminal import complain, show, show_json
 from tests.faults.conftest import Command
 from tests.faults.hostile import OWNED
 from tests.packaging.packages import changed, make
@@ -64,6 +65,20 @@ def test_all_that_is_printed_passes_the_escape(capsys, name):
     told = capsys.readouterr()
     assert harmless(told.out), told.out[:500]
     assert harmless(told.err), told.err[:500]
+
+
+@pytest.mark.fault("K8")
+@pytest.mark.parametrize("name", NAMES)
+def test_json_says_the_same_and_no_ci_obeys_it(capsys, name):
+    JsonLines(Output(sys.stdout))(Warn(stage=name, message=name))
+    event = capsys.readouterr().out
+    show_json({name: name})
+    document = capsys.readouterr().out
+    assert json.loads(event)["message"] == name
+    assert json.loads(document) == {name: name}
+    for text in (event, document):
+        assert text.isascii()
+        assert not re.search(r"^\s*::|##\[|[^\n -~]", text, re.MULTILINE)
 
 
 @pytest.mark.fault("K8")

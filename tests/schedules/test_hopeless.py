@@ -148,6 +148,9 @@ def test_another_month_is_another_machine(run, piece, monkeypatch):
                     run().suspect(piece)
 
 
+RIGHT = {"how": "x", "folder": "/tmp/evil", "runs": 9, "last": "2026-01-01T00:00:00+00:00"}
+
+
 def test_other_versions_limits_or_work_are_new(run, piece, monkeypatch):
     crashed(run, piece)
     others = (
@@ -170,8 +173,17 @@ def test_other_versions_limits_or_work_are_new(run, piece, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "text", ["", "[]", "{}", "\0", '{"how": 1, "folder": "", "runs": "2", "last": "x"}']
-)
+    "text",
+    [
+        "", "[]", "{}", "\0", '{"how": 1, "folder": "", "runs": "2", "last": "x"}', "[" * 100_000,
+        *(json.dumps({**RIGHT, **wrong}) for wrong in (
+            {"how": 1}, {"folder": 3}, {"folder": None}, {"runs": "2"}, {"runs": 2.5},
+            {"runs": [9]}, {"last": "2999"}, {"last": 1}, {"more": 1}, {"runs": True},
+        )),
+        json.dumps(RIGHT).replace("9", "1e999"), json.dumps(RIGHT).replace("9", "NaN"),
+    ],
+)  # fmt: skip
+@pytest.mark.fault("K7")
 def test_a_damaged_memory_is_forgotten(run, piece, tmp_path, text):
     crashed(run, piece)
     (path,) = (tmp_path / "hopeless").iterdir()
@@ -179,6 +191,39 @@ def test_a_damaged_memory_is_forgotten(run, piece, tmp_path, text):
     assert not run().suspect(piece)
     crashed(run, piece, 1)
     assert json.loads(path.read_text())["runs"] == 1
+
+
+@pytest.mark.fault("K8")
+def test_a_memory_names_no_program_of_another(run, piece, tmp_path, said):
+    """Who reads the warning runs what it names."""
+    crashed(run, piece)
+    (path,) = (tmp_path / "hopeless").iterdir()
+    last = json.loads(path.read_text())["last"]
+    path.write_text(json.dumps({**RIGHT, "how": "\n::error ::owned", "last": last}))
+    with pytest.raises(Known) as known:
+        run().suspect(piece)
+    assert known.value.folder == str(tmp_path / "failed" / "evil")
+    assert all(text.isprintable() for text in said)
+
+
+@pytest.mark.fault("K7")
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", "[]", "{}", '{"right": 1}', '{"right": true, "reason": 3}', '{"right": NaN}',
+        '{"right": true, "folder": []}', '{"right": true, "more": 1}', "[" * 100_000,
+        '{"right": true, "right": false}', '{"right": true, "failed": "x"}',
+    ],
+)  # fmt: skip
+def test_a_verdict_that_is_none_is_forgotten(tmp_path, text):
+    from autopipe.schedules.inspection import Inspector, Verdict
+
+    (tmp_path / "verdicts").mkdir()
+    there = SimpleNamespace(folder=tmp_path)
+    (tmp_path / "verdicts" / "a").write_text('{"right": true}')
+    assert Inspector._recall(there, "a") == Verdict(True)  # noqa: FBT003
+    (tmp_path / "verdicts" / "a").write_text(text)
+    assert Inspector._recall(there, "a") is None
 
 
 @pytest.mark.fault("G12")
