@@ -13,7 +13,7 @@ from autopipe.pipeline.entry import Entry
 from autopipe.pipeline.gc import entries
 from autopipe.pipeline.stage import Kind
 from autopipe.pipeline.store import open_store
-from autopipe.remote import sweep, transfer
+from autopipe.remote import shared, sweep, transfer
 from autopipe.remote.courier import DamagedError, RemoteError
 from autopipe.remote.depot import Depot, reached
 from tests.records.test_times import TASK
@@ -29,6 +29,11 @@ DAY = 86_400
 def depot(remote: Path, tmp_path: Path, machine: Make) -> Iterator[Depot]:
     with reached(f"faulty://{remote}", tmp_path) as opened:
         yield opened
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    return tmp_path / "fresh"
 
 
 def push(home: Path, depot: Depot, *private: str) -> transfer.Moved:
@@ -57,6 +62,38 @@ def test_a_store_pushed_is_a_store_pulled(machine: Make, depot: Depot, tmp_path:
     assert pull(tmp_path / "second", depot, "lower")[0] == transfer.Moved(2, 15, 0)
     assert stages(tmp_path / "second") == ["import", "tune"]
     assert pull(tmp_path / "second", depot)[0] == transfer.Moved(1, 3, 2)
+
+
+@pytest.mark.fault("K3")
+def test_what_a_stage_does_not_leave_is_left_out(farm: Machine, depot: Depot, home: Path) -> None:
+    """Its digests fit, for whoever wrote it has made them; its files are others."""
+
+    def look(artifact: Path) -> None:
+        (artifact / "module.json").stat()
+
+    warnings: list[str] = []
+    with open_store(home) as store:
+        moved = transfer.pull(store, depot, (), warnings.append, {"import": look})
+    assert "import" not in stages(home)
+    assert moved.entries == len(stages(home)) > 0
+    (warning,) = warnings
+    assert "is not what stage import makes: No such file or directory; left out" in warning
+
+
+@pytest.mark.fault("K3")
+def test_a_run_makes_itself_what_a_stage_does_not_leave(
+    farm: Machine, machine: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def look(artifact: Path) -> None:
+        raise ValueError(f"{artifact.name}\n::error ::owned")
+
+    monkeypatch.setattr(shared.sharing.__wrapped__, "__defaults__", ({"import": look},))
+    second = machine("second")
+    second.run("read", url=f"file://{farm.remote}")
+    assert "import" not in second.fetched
+    (warning,) = second.warnings
+    assert warning.isprintable()
+    assert "is not what stage import makes" in warning
 
 
 def test_a_damaged_entry_is_left_out(farm: Machine, depot: Depot, tmp_path: Path) -> None:
