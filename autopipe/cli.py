@@ -26,8 +26,9 @@ from autopipe.cli_options import (
     signers_of,
     warnings,
 )
-from autopipe.cli_packages import infer, sign, verify
+from autopipe.cli_packages import infer, sign
 from autopipe.cli_tasks import tasks
+from autopipe.cli_verify import verify
 from autopipe.errors import AutopipeError, ConfigError
 from autopipe.interrupt import Interrupted, exit_code, interruptible, resume
 from autopipe.refusal import told

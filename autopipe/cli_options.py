@@ -42,6 +42,7 @@ Identity = Annotated[
 Revoked = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Keys of signers that count no more")
 ]
+Target = Annotated[Path, typer.Argument(metavar="PACKAGE|LOCK", help="Such as dist/squeezenet.tar")]
 Json = Annotated[bool, typer.Option("--json", help="JSON on stdout, and nothing else")]
 
 
@@ -78,3 +79,13 @@ def warnings(event: Event) -> None:
     """Show warnings alone, on stderr."""
     if isinstance(event, Warn):
         complain(f"warning: {event.stage}: {event.message}")
+
+
+def is_lock(path: Path) -> bool:
+    """Whether a file that a command names is a lock, by its name or by its beginning."""
+    from autopipe.lock import recognize
+
+    try:
+        return path.suffix == ".lock" or recognize.is_lock(recognize.head(path))
+    except ConfigError:  # whoever opens it says so
+        return False

@@ -8,12 +8,14 @@ from dataclasses import replace
 import pytest
 
 from autopipe.cli import main
+from autopipe.records import lines
 from autopipe.records.about import About
-from autopipe.records.store import Store
+from autopipe.records.store import Found, Store
 from tests.records.test_autotvm import CONV, DENSE
 from tests.records.test_store import HERE as DEVICE
 from tests.records.test_store import MODULE, record
 from tests.test_architecture import IMPORTED, ROOT
+from tests.traces.hostile import TEXTS, trace
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
 
@@ -178,3 +180,17 @@ def test_looking_imports_nothing_heavy(root, command):
     arguments = [sys.executable, "-c", IMPORTED, "records", *command, "--store", root]
     done = subprocess.run(arguments, cwd=ROOT, capture_output=True, text=True, check=False)
     assert json.loads(done.stderr.splitlines()[-1]) == {"code": 0, "imported": []}, done.stderr
+
+
+@pytest.mark.fault("H5")
+def test_an_imported_trace_with_code_costs_its_line(cli, tmp_path):
+    file, other = tmp_path / "records.jsonl", tmp_path / "other"
+    code = trace("Annotate", ["l1", TEXTS["LLVM IR"]], ["pragma_import_llvm"], [])
+    forged = Found(0, record((1e-9,), schedule=code), HERE, "1d", ABOUT, None)
+    cli("export", file)
+    file.write_text(file.read_text() + lines.write([forged]))
+    done = cli("import", file, store=other)
+    assert done.out == "4 records added, 0 were known\n"
+    assert "left out 1" in done.err
+    assert "workload 00ff, engine ansor: instruction 4, Annotate: key may not be" in done.err
+    cli("ls", store=other)

@@ -1,5 +1,6 @@
 """Runs with a lock, of a real model: replayed, frozen, refused, brought up to date."""
 
+import hashlib
 import json
 import shutil
 import sqlite3
@@ -10,8 +11,10 @@ from io import BytesIO
 from pathlib import Path
 
 import pytest
+import tvm
 
 from autopipe import flow
+from autopipe.__main__ import main
 from autopipe.errors import ConfigError, LockError
 from autopipe.lock import file as files
 from autopipe.lock import text
@@ -23,6 +26,7 @@ from autopipe.signing.signature import Kind
 from autopipe.signing.signers import Signers
 from tests.signing import keys
 from tests.signing.keys import NEEDED
+from tests.traces.hostile import forge
 
 ROOT = Path(__file__).parents[1]
 
@@ -366,3 +370,63 @@ def test_no_lock_neither_reads_nor_writes(warm):
     (warm / "mlp.lock").write_text("<<<<<<< HEAD\n")
     assert run(warm, Mode.OFF)[-1].lock is None
     assert json.dumps(checked_in(warm)["mlp.lock"].decode()) == '"<<<<<<< HEAD\\n"'
+
+
+def forged(folder, store, command):
+    """Put a trace with code in it into the records, and make digest and seal anew."""
+    records = folder / "mlp.records.jsonl"
+    lock = files.read(folder / "mlp.lock")
+    victim = lock.tasks[0]
+    (module,) = {path.read_text() for path in store.glob(f"**/workloads/{victim.workload}.json")}
+    code = forge(tvm.ir.load_json(module), command)
+    lines = [json.loads(line) for line in records.read_text().splitlines()]
+    for line in lines:
+        if line.get("record") and line["record"]["workload"] == victim.workload:
+            line["record"].update(engine="ansor", schedule=code)
+    records.write_text("".join(f"{json.dumps(line, sort_keys=True)}\n" for line in lines))
+    digest = f"trace {hashlib.sha256(code.encode()).hexdigest()[:12]}"
+    changed = victim.model_copy(update={"engine": "ansor", "schedule": digest})
+    resealed(
+        folder,
+        tasks=(changed, *lock.tasks[1:]),
+        records=hashlib.sha256(records.read_bytes()).hexdigest(),
+    )
+    return victim.workload
+
+
+@pytest.mark.fault("H1")
+@pytest.mark.parametrize("mode", [Mode.FROZEN, Mode.LOCKED, Mode.AUTO])
+def test_a_lock_with_code_in_a_trace_is_refused_and_nothing_of_it_runs(
+    locked, warm, tmp_path, mode
+):
+    workload = forged(warm, locked / "store", f"touch {tmp_path / 'marker'}")
+    before = checked_in(warm)
+    head, told = refused(warm, mode)
+    assert head.endswith("mlp.records.jsonl: refused, nobody's tuning wrote this:")
+    assert f"(workload {workload}), engine ansor: instruction 3, Annotate: key may not" in told
+    assert '"pragma_import_llvm"' in told
+    assert checked_in(warm) == before
+    assert not (tmp_path / "marker").exists()
+
+
+@pytest.mark.fault("H6")
+def test_verify_and_diff_say_what_a_forged_trace_does(locked, clone, capsys, monkeypatch):
+    forged(clone, locked / "store", "touch /tmp/marker")
+    why = 'would be refused: instruction 3, Annotate: key may not be "pragma_import_llvm"'
+    package, locks = (
+        str(locked / "dist/mlp.tar"),
+        (str(locked / "mlp.lock"), str(clone / "mlp.lock")),
+    )
+    for arguments, code in (
+        (["verify", package, "--lock", locks[1]], 6),
+        (["diff", *locks], 0),
+        (["diff", "--format", "markdown", *locks], 0),
+        (["diff", "--format", "json", *locks], 0),
+    ):
+        monkeypatch.setattr(sys, "argv", ["autopipe", *arguments])
+        with pytest.raises(SystemExit) as end:
+            main()
+        done = capsys.readouterr()
+        assert end.value.code == code, done.err
+        said = " ".join(done.out.replace('\\"', '"').split())
+        assert why in said, (arguments, done.out)

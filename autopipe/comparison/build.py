@@ -35,6 +35,8 @@ class BuiltTask:
     decisions: Mapping[str, object]
     """What decides its code, such as `engine`; a schedule is a mapping or text."""
     time: Time | None
+    steps: tuple[str, ...] | None = None
+    """What its trace does, a line a step; None where it has none, or the file does not tell."""
 
 
 @dataclass(frozen=True, slots=True)

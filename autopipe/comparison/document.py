@@ -57,6 +57,7 @@ def _task(change: TaskChange) -> dict[str, object]:
         "changes": list(map(_change, change.changes)),
         "seconds": {"old": old, "new": new},
         "verdict": change.verdict and change.verdict.name,
+        "steps": list(change.steps),
     }
 
 

@@ -1,17 +1,39 @@
 """What a lock says of a build."""
 
 from collections.abc import Mapping
+from hashlib import sha256
+from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 from autopipe.comparison.build import Build, BuiltTask, Kind, Time, flat
+from autopipe.lock import file as files
 from autopipe.lock.lock import Lock, LockedTask
+from autopipe.lock.records import Tuned
+from autopipe.traces.wording import is_trace, steps
 
 _DEVICE: Final = ("kind", "arch", "mcpu")
 """What of the target tells where its tasks were timed; a lock says no more of that."""
 
 
-def of(lock: Lock, file: str) -> Build:
-    """Return what a lock says."""
+def traces(lock: Lock, path: Path) -> Mapping[str, tuple[str, ...]]:
+    """Return what each trace beside a lock does, by workload; the lock itself has digests of them.
+
+    Without the records, or with others than the lock was written with, nothing is known. Raises
+    LockError for records that can not be read.
+    """
+    records = files.records_of(path)
+    if lock.records is None or not records.is_file():
+        return {}
+    text = files.read_text(records)
+    if sha256(text.encode()).hexdigest() != lock.records:
+        return {}
+    schedules = Tuned.parse(text, records).schedules
+    return {w: steps(schedule) for w, schedule in schedules.items() if is_trace(schedule)}
+
+
+def of(lock: Lock, file: str, known: Mapping[str, tuple[str, ...]] = MappingProxyType({})) -> Build:
+    """Return what a lock says; `known` is what its traces do, by workload."""
     stages = {f"stages.{name}": version for name, version in lock.stages.items()}
     versions: dict[str, object] = {
         name: v for facet in lock.versions.values() for name, v in facet.items()
@@ -27,17 +49,18 @@ def of(lock: Lock, file: str) -> Build:
             "sources": lock.sources,
             "artifacts": lock.artifacts,
         },
-        tasks=tuple(map(_task, lock.tasks)),
+        tasks=tuple(_task(task, known) for task in lock.tasks),
         machine={name: lock.target.get(name) for name in _DEVICE},
     )
 
 
-def _task(task: LockedTask) -> BuiltTask:
+def _task(task: LockedTask, known: Mapping[str, tuple[str, ...]]) -> BuiltTask:
     decisions: Mapping[str, object] = {
         "engine": task.engine, "implementation": task.implementation, "schedule": task.schedule,
         "calls": task.calls, "ops": list(task.ops),
     }  # fmt: skip
-    return BuiltTask(task.name, task.workload, decisions, _time(task.microseconds))
+    done = known.get(task.workload) if isinstance(task.schedule, str) else None
+    return BuiltTask(task.name, task.workload, decisions, _time(task.microseconds), done)
 
 
 def _time(microseconds: tuple[float, float, float] | None) -> Time | None:

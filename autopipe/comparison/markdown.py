@@ -7,12 +7,15 @@ from typing import Final
 from autopipe.comparison.difference import Difference
 from autopipe.comparison.excerpt import excerpt
 from autopipe.comparison.tables import Row, Table, left, same, tables
+from autopipe.report.escape import escape
 from autopipe.report.markdown import code, table
 
 LIMIT: Final = 65_536
 """Characters that GitHub takes; counted in bytes, to be sure."""
 
 _ROOM: Final = 160
+_STEPS: Final = 60
+"""Steps that are shown of a trace."""
 
 
 def write(difference: Difference, limit: int = LIMIT) -> str:
@@ -55,10 +58,26 @@ def _lines(difference: Difference, found: list[Table], most: int) -> Iterator[st
 def _table(found: Table, most: int) -> Iterator[str]:
     tasks = ("task",) if found.rows[0].subject else ()
     yield from table((*tasks, "", "old", "new", ""), _cells(found.rows[:most]))
+    for row in found.rows[:most]:
+        yield from _steps(row)
     if len(found.rows) > most:
         rest = len(found.rows) - most
         yield ""
         yield f"… and {rest} more of {len(found.rows)}; `autopipe diff` shows all."
+
+
+def _steps(row: Row) -> Iterator[str]:
+    """Yield what changed in a trace as a block that GitHub colours; no line can end it."""
+    if row.lines:
+        yield ""
+        yield f"{code(row.subject)}, {row.name}:"
+        yield ""
+        yield "```diff"
+        yield from (escape(line, _ROOM) for line in row.lines[:_STEPS])
+        yield "```"
+        if len(row.lines) > _STEPS:
+            yield ""
+            yield f"… and {len(row.lines) - _STEPS} more; `autopipe diff` shows them."
 
 
 def _cells(rows: tuple[Row, ...]) -> Iterator[tuple[str, ...]]:

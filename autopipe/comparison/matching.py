@@ -3,6 +3,8 @@
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import unified_diff
+from itertools import islice
 
 from autopipe.comparison.build import BuiltTask, Time, flat
 from autopipe.comparison.timing import Verdict, judge
@@ -35,10 +37,18 @@ class TaskChange:
         return self.old.time if self.old else None, self.new.time if self.new else None
 
     @property
+    def steps(self) -> tuple[str, ...]:
+        """What its trace does now, and did: lines behind `+` and `-`, where it is another one."""
+        old, new = (side.steps or () if side else () for side in (self.old, self.new))
+        marked = unified_diff(old, new, n=0, lineterm="")
+        return tuple(f"{line[0]} {line[1:]}" for line in islice(marked, 2, None) if line[0] != "@")
+
+    @property
     def differs(self) -> bool:
         """Whether it is another one now, or decidedly faster or slower."""
         told = self.verdict is not None and self.verdict.conclusive
-        return self.old is None or self.new is None or bool(self.changes) or told
+        other = self.old is None or self.new is None or bool(self.changes or self.steps)
+        return other or told
 
 
 def changed_tasks(

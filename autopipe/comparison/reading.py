@@ -32,7 +32,8 @@ def read(path: Path) -> Build:
         from autopipe.comparison import locked
         from autopipe.lock import file
 
-        return locked.of(file.read(path), str(path))
+        lock = file.read(path)
+        return locked.of(lock, str(path), locked.traces(lock, path))
     raise ConfigError(
         f"{shown(path, 4096)}: neither a lock, nor a package, nor the report of a run"
     )

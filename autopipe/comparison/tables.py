@@ -37,6 +37,8 @@ class Row:
     new: str
     note: str = ""
     """What is to be said of it, in our own words."""
+    lines: tuple[str, ...] = ()
+    """What differs in detail, behind `+` and `-`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,12 +98,15 @@ def _counts(tasks: tuple[TaskChange, ...]) -> str:
 def _task(change: TaskChange) -> Iterator[Row]:
     name = change.task.name
     if change.old is None:
-        yield Row(name, "added", NOTHING, _decided(change), "")
+        yield Row(name, "added", NOTHING, _decided(change), "", change.steps)
     elif change.new is None:
-        yield Row(name, "removed", _decided(change), NOTHING, "")
+        yield Row(name, "removed", _decided(change), NOTHING, "", change.steps)
     else:
+        if change.steps and all(each.name != "schedule" for each in change.changes):
+            yield Row(name, "steps", NOTHING, NOTHING, "under the same digest", change.steps)
         for each in change.changes:
-            yield Row(name, each.name, _text(each.old), _text(each.new))
+            lines = change.steps if each.name == "schedule" else ()
+            yield Row(name, each.name, _text(each.old), _text(each.new), "", lines)
         old, new = change.times
         if old is not None or new is not None:
             yield Row(name, "time", _time(old), _time(new), change.verdict or "")

@@ -1,6 +1,6 @@
 """A difference for a terminal."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from textwrap import wrap
 from typing import Final
 
@@ -11,6 +11,10 @@ from autopipe.report.escape import escape
 
 WIDTH: Final = 80
 _PATH: Final = 4096
+_STEPS: Final = 200
+"""Steps that are shown of a trace."""
+_STEP: Final = 1000
+"""Characters of a step that are shown; the loops of a large nest in a new order are half of it."""
 
 
 def lines(difference: Difference, width: int = WIDTH) -> Iterator[str]:
@@ -30,6 +34,7 @@ def lines(difference: Difference, width: int = WIDTH) -> Iterator[str]:
                 subject = row.subject
                 yield f"  {escape(subject, width - 2)}"
             yield from _row(row, "    " if subject else "  ", width)
+            yield from steps(row.lines, width, marked=2)
     yield ""
     if difference.same:
         yield "no differences"
@@ -54,6 +59,23 @@ def _row(row: Row, indent: str, width: int) -> Iterator[str]:
         yield f"{indent}  -> {new}{note}"
     else:
         yield from (f"{indent}  -> {new}", f"{indent}     {row.note}")
+
+
+def steps(lines: Sequence[str], width: int, marked: int = 0) -> Iterator[str]:
+    """Yield the steps of a trace; the first characters of each may be `marked`, as in a diff."""
+    for each in lines[:_STEPS]:
+        yield from _step(each, width, marked)
+    if len(lines) > _STEPS:
+        yield f"        and {len(lines) - _STEPS} more; --format json has them all"
+
+
+def _step(text: str, width: int, marked: int) -> list[str]:
+    """Write a step of a trace, on as many lines as it takes."""
+    behind = f"      {text[:marked]}"
+    return wrap(
+        escape(text[marked:], _STEP), width, initial_indent=behind, subsequent_indent=" " * 10,
+        break_on_hyphens=False,
+    )  # fmt: skip
 
 
 def _wrapped(text: str, width: int) -> list[str]:

@@ -78,6 +78,11 @@ class Tuned:
         document = pretty({**self.head, "tasks": list(self.rows)})
         (folder / TUNING).write_text(document, encoding="utf-8")
 
+    @property
+    def schedules(self) -> dict[str, str]:
+        """How each task is scheduled, by workload."""
+        return {w: str(json.loads(line).get("schedule")) for w, line in self.records.items()}
+
     def forbidden(self) -> dict[str, str]:
         """Say what is wrong with each record whose schedule holds what no schedule needs.
 

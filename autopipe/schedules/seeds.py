@@ -27,12 +27,16 @@ from autopipe.schedules.starts import Start
 from autopipe.schedules.template import dump
 from autopipe.schedules.tuners.space import Space
 from autopipe.schedules.work import Spending, Work
+from autopipe.traces.values import integer
 
 _MOST: Final = 3
 """Seeds that are tried of a contender."""
 
 _LOOKED_AT: Final = 4 * _MOST
 """Seeds of a contender that are looked at: those of another release may not apply."""
+
+_LENGTH: Final = integer(1, 1 << 16)
+"""Outputs in a tile."""
 
 AUTOTVM: Final = Contender("autotvm", DIRECT)
 
@@ -130,7 +134,7 @@ def _fresh(starts: Sequence[Start], journal: Journal) -> list[Start]:
 
 def _wanted(document: Mapping[str, Any], key: str) -> dict[str, float] | None:
     """Return rows, columns and what lies along the columns, 0 if that does not matter."""
-    knobs = {name: value for name, value in document["knobs"].items() if isinstance(value, list)}
+    knobs = {name: value for name, value in document["knobs"].items() if _tiles(value)}
     try:
         if document["template"] == "dense_pack.x86":
             return {"rows": knobs["tile_y"][-1], "columns": knobs["tile_x"][-1], "channels": 0}
@@ -140,6 +144,11 @@ def _wanted(document: Mapping[str, Any], key: str) -> dict[str, float] | None:
         }  # fmt: skip
     except LookupError:
         return None
+
+
+def _tiles(value: object) -> bool:
+    """Tell whether a knob is how a loop was split, in lengths that a loop can have."""
+    return isinstance(value, list) and bool(value) and _LENGTH(value[-1])
 
 
 def _last(served: Served) -> int:

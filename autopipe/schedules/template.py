@@ -9,11 +9,12 @@ values of the knobs, and makes the same schedule again.
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import tvm
 from tvm.s_tir import Schedule
 
+from autopipe.config.problem import shown
 from autopipe.errors import StageError
 from autopipe.schedules.hardware import Hardware
 
@@ -56,6 +57,10 @@ def dump(template: Template, knobs: Any) -> str:  # noqa: ANN401 - the template'
     return json.dumps(document, sort_keys=True)
 
 
+_TOLD: Final = 400
+"""Characters of knobs that are none."""
+
+
 def blank(module: tvm.IRModule) -> Schedule:
     """Return a schedule of a module to which nothing has been done."""
     return Schedule(module, debug_mask="none", error_render_level="none")
@@ -74,10 +79,10 @@ def make(
     """
     if hardware.gpu:
         raise StageError(f"template {template.NAME} is for processors, the target is a GPU")
-    if document.get("version") != template.VERSION:
+    if type(document.get("version")) is not int or document["version"] != template.VERSION:
         raise StageError(
             f"template {template.NAME} has version {template.VERSION},"
-            f" the record has {document.get('version')!r}"
+            f" the record has {shown(document.get('version'))}"
         )
     sch = blank(module)
     found = template.match(sch)
@@ -86,7 +91,8 @@ def make(
     knobs = _setting(template.settings(found, hardware), document.get("knobs"))
     if knobs is None:
         raise StageError(
-            f"template {template.NAME} has no setting {json.dumps(document.get('knobs'))} here"
+            f"template {template.NAME} has no setting"
+            f" {shown(json.dumps(document.get('knobs')), _TOLD)} here"
         )
     template.apply(sch, found, knobs)
     return sch

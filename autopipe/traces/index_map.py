@@ -93,8 +93,7 @@ def _written(nodes: Sequence[Any], at: int) -> str:
     if kind == "prim.Cast":
         return _written(nodes, data["value"])
     sides = (_written(nodes, data[side]) for side in ("a", "b"))
-    whole = f" {_OPERATORS[kind]} ".join(f"({s})" if " " in s else s for s in sides)
-    return whole
+    return f" {_OPERATORS[kind]} ".join(f"({s})" if " " in s else s for s in sides)
 
 
 def _metadata(value: object) -> bool:

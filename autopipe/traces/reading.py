@@ -19,6 +19,7 @@ LARGEST: Final = 1 << 20
 """Characters of a trace; the longest that searches make have a few ten thousand."""
 MOST: Final = 4096
 """Instructions of a trace; the longest that searches make have a few hundred."""
+_NONE: Final = "it is not kind, inputs, attributes and outputs"
 _TOLD: Final = 60
 _NAMES: Final = {"b": block, "l": loop, "v": number}
 _INDEX: Final = name(r"[blv]\d{1,6}")
@@ -146,22 +147,22 @@ def _decisions(drawn: Sequence[Any], count: int) -> dict[int, Any]:
 
 def _instruction(number: int, step: object, decision: object, known: set[str]) -> Instruction:
     try:
-        if not isinstance(step, list) or len(step) != 4 or not isinstance(step[0], str):  # noqa: PLR2004
-            raise ValueError("it is not kind, inputs, attributes and outputs")
         return _read(step, decision, known)
     except ValueError as error:
         kind = f", {shown(step[0], _TOLD)}" if isinstance(step, list) and step else ""
         raise Forbidden(f"instruction {number}{kind}: {error}") from None
 
 
-def _read(step: Sequence[Any], decision: object, known: set[str]) -> Instruction:
+def _read(step: object, decision: object, known: set[str]) -> Instruction:
     """Return an instruction, index maps read. Raises ValueError."""
+    if not isinstance(step, list) or len(step) != 4 or not isinstance(step[0], str):  # noqa: PLR2004
+        raise ValueError(_NONE)
     name, inputs, attrs, outputs = step
     kind = KINDS.get(name)
     if kind is None:
         raise ValueError("none of the kinds that schedules are made of")
     if not isinstance(inputs, list) or not isinstance(attrs, list) or not isinstance(outputs, list):
-        raise ValueError("it is not kind, inputs, attributes and outputs")  # noqa: TRY004 - as the others
+        raise ValueError(_NONE)
     checks = kind.inputs
     if kind.many and len(inputs) > len(checks):
         checks = (*checks, *[checks[-1]] * (len(inputs) - len(checks)))
@@ -233,7 +234,9 @@ def _told(value: object) -> str:
         return shown(json.dumps(value[: 2 * _TOLD]), _TOLD)
     if isinstance(value, int) and abs(value) > _BIGGEST:
         return "so large a number"
-    return shown(value if isinstance(value, int | float | None) else f"a {type(value).__name__}")
+    if isinstance(value, list | dict):
+        return "a list" if isinstance(value, list) else "an object"
+    return json.dumps(value)
 
 
 def _texts(value: object) -> object:

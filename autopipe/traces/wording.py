@@ -5,12 +5,14 @@ is `C.0.1`, what loops were fused to `C.0+C.1`. Names come from a file: escape t
 written.
 """
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
-from autopipe.traces import index_map
+from autopipe.traces import index_map, strict
 from autopipe.traces.reading import Forbidden, Instruction, Trace, read
 
+_REFUSED: Final = "would be refused: "
 _LONG: Final = 40
 """Characters of a loop's name; a longer one is cut in its middle."""
 
@@ -20,7 +22,20 @@ def steps(schedule: str) -> tuple[str, ...]:
     try:
         return words(read(schedule))
     except Forbidden as error:
-        return (f"would be refused: {error}",)
+        return (f"{_REFUSED}{error}",)
+
+
+def refused(lines: Sequence[str]) -> bool:
+    """Tell whether `steps` says that the trace would be refused."""
+    return bool(lines) and lines[0].startswith(_REFUSED)
+
+
+def is_trace(schedule: str) -> bool:
+    """Tell whether a schedule is no knobs of a template; what can not be read counts as a trace."""
+    try:
+        return not isinstance(strict.parsed(schedule), dict)
+    except ValueError:
+        return True
 
 
 def words(trace: Trace) -> tuple[str, ...]:
@@ -74,11 +89,7 @@ def _said(value: object, names: Mapping[str, str]) -> str:
         return index_map.words(value)
     if isinstance(value, list):
         return f"[{', '.join(_said(each, names) for each in value)}]"
-    return (
-        {True: "true", False: "false"}.get(value, str(value))
-        if isinstance(value, bool)
-        else str(value)
-    )
+    return json.dumps(value)
 
 
 def _short(name: str) -> str:

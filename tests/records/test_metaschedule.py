@@ -15,6 +15,7 @@ from autopipe.records.metaschedule import TRIALS, WORKLOADS, read
 from autopipe.records.store import Store
 from autopipe.schedules.replay import apply
 from tests.records.test_store import HERE
+from tests.traces.hostile import forge
 
 WRONG = [[["Fuse", ["l9"], [], ["l1"]]], []]
 HOST = {"kind": "llvm", "mcpu": "znver4", "num-cores": 2}
@@ -94,3 +95,15 @@ def test_without_a_target_it_is_this_machine(folder):
     found = read(folder, None)
     assert all(json.loads(each.platform.target)["mcpu"] != "cortex-a72" for each in found.found)
     assert sum(found.left_out.values()) + len(found.found) == 4
+
+
+@pytest.mark.fault("H5")
+def test_a_trace_with_code_is_left_out_and_told(folder, module):
+    good = trials(folder)[0]
+    forged = json.loads(forge(module, "touch /tmp/marker"))
+    with (folder / TRIALS).open("a") as file:
+        file.write(json.dumps([0, [forged, *good[1][1:]]]) + "\n")
+    found = read(folder, HOST)
+    assert len(found.found) == 1
+    why = 'instruction 3, Annotate: key may not be "pragma_import_llvm"'
+    assert found.left_out[f"a trace of workload 0 is refused: {why}"] == 1

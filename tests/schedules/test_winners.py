@@ -23,6 +23,7 @@ from autopipe.schedules.work import Work
 from tests.schedules.made import failures
 from tests.schedules.tasks import CONDITIONS, Trusting, task
 from tests.schedules.test_static import dense, module_of
+from tests.traces.hostile import forge
 
 ANSOR, TEMPLATES = Contender("ansor", "direct"), Contender("autotvm", "direct")
 
@@ -93,3 +94,19 @@ def test_a_record_that_makes_no_schedule_here_is_left_out_but_kept(journal, work
     assert best(journal, work).schedule == schedule
     again = Journal(journal.store, journal.platform, journal.session)
     assert best(again, work).schedule == old
+
+
+@pytest.mark.fault("H4")
+def test_a_trace_with_code_in_the_store_costs_itself_and_is_told(
+    journal, work, schedule, module, tmp_path
+):
+    said: list[str] = []
+    forged = forge(module, f"touch {tmp_path / 'marker'}")
+    journal.write(work, ANSOR, {forged: Measurement((1.0,))})
+    journal.write(work, TEMPLATES, {schedule: Measurement((2.0,))})
+    with Maker({task().name: module}, failures(tmp_path, said)) as maker:
+        confirm([work], journal, Trusting(), maker)
+    assert best(journal, work).engine == "autotvm"
+    (told,) = said
+    assert "a record of ansor on direct is left out: instruction 3, Annotate: key may not" in told
+    assert not (tmp_path / "marker").exists()
