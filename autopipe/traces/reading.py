@@ -13,7 +13,7 @@ from autopipe.config.problem import shown
 from autopipe.errors import StageError
 from autopipe.traces import index_map, strict
 from autopipe.traces.kinds import ANNOTATIONS, INDEX_MAP, KINDS, Kind
-from autopipe.traces.values import Check, block, loop, name, number
+from autopipe.traces.values import Check, block, integer, loop, name, number
 
 LARGEST: Final = 1 << 20
 """Characters of a trace; the longest that searches make have a few ten thousand."""
@@ -21,6 +21,12 @@ MOST: Final = 4096
 """Instructions of a trace; the longest that searches make have a few hundred."""
 _NONE: Final = "it is not kind, inputs, attributes and outputs"
 _TOLD: Final = 60
+_KNOBS: Final = 256
+_DEEPEST: Final = 6
+"""Lists in lists of knobs; those of template `sequence` hold those of others."""
+_BIGGEST: Final = 1 << 62
+_NUMBER: Final = integer(-_BIGGEST, _BIGGEST)
+_NAME: Final = name(r"[\w.+-]{0,100}")
 _NAMES: Final = {"b": block, "l": loop, "v": number}
 _INDEX: Final = name(r"[blv]\d{1,6}")
 
@@ -115,20 +121,14 @@ def _plain(value: object, depth: int) -> bool:
         )
     if isinstance(value, str):
         return _NAME(value)
-    return value is None or isinstance(value, bool | float) or abs(value) <= _BIGGEST  # type: ignore[operator]
-
-
-_KNOBS: Final = 256
-_DEEPEST: Final = 6
-_BIGGEST: Final = 1 << 62
-_NAME: Final = name(r"[\w.+-]{0,100}")
+    return value is None or isinstance(value, bool | float) or _NUMBER(value)
 
 
 def _lists(value: object) -> tuple[list[Any], list[Any]]:
-    sound = isinstance(value, list) and len(value) == 2  # noqa: PLR2004 - steps and what was drawn
-    if not sound or not all(isinstance(part, list) for part in value):  # type: ignore[attr-defined]
+    parts = value if isinstance(value, list) else []
+    if len(parts) != 2 or not all(isinstance(part, list) for part in parts):  # noqa: PLR2004
         raise Forbidden("no trace: it is not a list of instructions and one of decisions")
-    steps, drawn = value  # type: ignore[misc]
+    steps, drawn = parts
     if len(steps) > MOST:
         raise Forbidden(f"a trace of {len(steps)} instructions; more than {MOST} are none")
     return steps, drawn
@@ -162,7 +162,7 @@ def _read(step: object, decision: object, known: set[str]) -> Instruction:
     if kind is None:
         raise ValueError("none of the kinds that schedules are made of")
     if not isinstance(inputs, list) or not isinstance(attrs, list) or not isinstance(outputs, list):
-        raise ValueError(_NONE)
+        raise ValueError(_NONE)  # noqa: TRY004 - as the others
     checks = kind.inputs
     if kind.many and len(inputs) > len(checks):
         checks = (*checks, *[checks[-1]] * (len(inputs) - len(checks)))
