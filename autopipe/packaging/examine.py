@@ -6,10 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+from autopipe.compiler.walls import elf, linked
+from autopipe.compiler.walls.foreign import ForeignCode
+from autopipe.errors import PackageError
 from autopipe.packaging import archive
 from autopipe.packaging.archive import Member
-from autopipe.packaging.contents import opened
-from autopipe.packaging.manifest import File, Needs
+from autopipe.packaging.contents import Contents, opened
+from autopipe.packaging.manifest import LIBRARY, File, Needs
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,14 +44,27 @@ class Examined:
 def examine(package: Path, copy: BinaryIO | None = None) -> Examined:
     """Check every digest of a package, and that its manifest and component list agree.
 
-    With a `copy`, that is read, and `package` is only its name. Raises PackageError for one that is
-    damaged or hostile.
+    With a `copy`, that is read, and `package` is only its name. The library is looked through for
+    what runs when it is loaded, which no build leaves in one; what runs when it is called is not
+    looked at. Raises PackageError for a package that is damaged or hostile.
     """
     with opened(package, copy) as contents:
         manifest = contents.manifest
         for name in manifest.files:
             contents.extract(name)
+        _library(contents, package)
         contents.agree()
         whole = Member(0, os.fstat(contents.file.fileno()).st_size)
         sha256 = archive.extract(contents.file, whole)
     return Examined(manifest.name, manifest.format, sha256, manifest.files, manifest.needs)
+
+
+def _library(contents: Contents, package: Path) -> None:
+    member = contents.members[LIBRARY]
+    data = archive.read(contents.file, member, member.size)
+    if not data.startswith(elf.MAGIC):  # nobody can load it
+        return
+    try:
+        linked.look_at_library(data, LIBRARY)
+    except ForeignCode as error:
+        raise PackageError(f"{package}: {error}, which no build leaves there") from None

@@ -17,6 +17,9 @@ _PAIR: Final = struct.Struct("QQ")
 _MOST: Final = 1 << 20
 """Entries of a table; TVM's largest models have some thousand."""
 
+MAGIC: Final = b"\x7fELF"
+"""What every ELF file begins with."""
+
 OBJECT, SHARED = 1, 3
 """Kinds of files."""
 
@@ -72,7 +75,7 @@ class Elf:
     @classmethod
     def read(cls, data: bytes) -> Self:
         """Read headers and sections. Raises Malformed."""
-        if data[:7] != b"\x7fELF\x02\x01\x01":
+        if data[:7] != MAGIC + b"\x02\x01\x01":
             raise Malformed("it is no ELF file of 64 bits, little-endian")
         kind, _, _, _, first, start, _, _, size, count, width, many, named = _at(_HEADER, data, 0)
         if (count and size != _SEGMENT.size) or (many and width != _SECTION.size):

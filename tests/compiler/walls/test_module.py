@@ -49,18 +49,22 @@ def _functions():
     return te.create_prim_func([x, y])
 
 
+ON_LOOPS = {
+    "pragma_auto_unroll_max_step": 16, "pragma_unroll_explicit": 1,
+    "pragma_loop_partition_hint": True, "software_pipeline_stage": [0, 0, 1],
+}  # fmt: skip
+ON_BLOCKS = {
+    "meta_schedule.tiling_structure": "SSRSRS", "meta_schedule.vectorize": 64,
+    "meta_schedule.cooperative_fetch": 2, "schedule_rule": "meta_schedule.pool_max",
+}  # fmt: skip
+
+
 def _annotated():
     sch, block, loop = hostile.doubled()
-    for key, value in (
-        ("pragma_auto_unroll_max_step", 16), ("pragma_unroll_explicit", 1),
-        ("pragma_loop_partition_hint", True), ("software_pipeline_stage", [0, 0, 1]),
-    ):  # fmt: skip
+    for key, value in ON_LOOPS.items():
         sch.annotate(loop, key, value)
-    for key, value in (
-        ("meta_schedule.tiling_structure", "SSRSRS"), ("meta_schedule.vectorize", 64),
-        ("meta_schedule.cooperative_fetch", 2), ("schedule_rule", "meta_schedule.pool_max"),
-    ):  # fmt: skip
-        sch.annotate(block, key, value)
+    for key, word in ON_BLOCKS.items():
+        sch.annotate(block, key, word)
     return sch.mod["main"]
 
 
