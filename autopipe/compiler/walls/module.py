@@ -7,26 +7,22 @@ the rest is refused by name.
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from functools import cache
 from typing import Any, Final
 
 import tvm
 import tvm_ffi
 from tvm.ir import Op, StringImm
-from tvm.target import codegen
 
 from autopipe.compiler.linking import ATTRIBUTE
-from autopipe.compiler.walls import names
+from autopipe.compiler.walls import callees, names
 from autopipe.compiler.walls.foreign import ForeignCode
-from autopipe.libraries import named
-from autopipe.libraries.library import CBlas, Library, Packed
+from autopipe.libraries.library import Library
 
 _SYMBOL: Final = re.compile(r"(?!__|_library|_metadata)[A-Za-z_][A-Za-z0-9_]{0,4095}")
 """A name of a function; those that are left out are TVM's own."""
 
 _TYPE: Final = re.compile(r"(|bool|void|handle|u?int\d+|b?float\d+(_\w+)?)(x\d+|xvscalex\d+)?")
 _WORD: Final = re.compile(r"[\w.]{0,100}", re.ASCII)
-_LABEL: Final = re.compile(r"(\w+) [\w.+-]+( \w+)*", re.ASCII)
 _NUMBERS: Final = (int, float, tvm.tirx.IntImm, tvm.tirx.FloatImm)
 _BROKEN: Final = (AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 """What comes of nodes that lack what they must have."""
@@ -114,7 +110,9 @@ class _Walk:
             if key == "global_symbol":
                 _name(str(value))
             elif key == ATTRIBUTE:
-                self._library = _library(str(value))
+                self._library = callees.library(str(value))
+                if self._library is None:
+                    raise _Found(f"calls the library {_shown(value)}")
 
     def _call(self, call: Any) -> None:  # noqa: ANN401 - likewise
         op, arguments = call.op, call.args
@@ -128,9 +126,9 @@ class _Walk:
             return
         name = str(op.name)
         if name in {"tirx.call_extern", "tirx.call_pure_extern"}:
-            self._named(_externs(self._library), arguments, name)
+            self._named(callees.externs(self._library), arguments, name)
         elif name in {"tirx.tvm_call_packed", "tirx.call_packed"}:
-            self._named(_packed(self._library), arguments, name)
+            self._named(callees.packed(self._library), arguments, name)
             self._words(arguments[1:], _WORD)
         elif name in {"tirx.call_llvm_intrin", "tirx.call_llvm_pure_intrin"}:
             _intrinsic(arguments[0] if arguments else None)
@@ -144,7 +142,7 @@ class _Walk:
 
     def _op(self, name: str) -> None:
         if ("op", name) not in self._seen:
-            if name not in names.OPS and not _of_graph(name):
+            if name not in names.OPS and not callees.of_graph(name):
                 raise _Found(f"calls {_shown(name)}")
             self._seen.add(("op", name))
 
@@ -209,46 +207,10 @@ def _name(name: str) -> None:
         raise _Found(f"has the name {_shown(name)}")
 
 
-def _library(label: str) -> Library:
-    found = _LABEL.fullmatch(label)
-    library = named(found[1]) if found else None
-    if library is None:
-        raise _Found(f"calls the library {_shown(label)}")
-    return library
-
-
-def _externs(library: Library | None) -> frozenset[str]:
-    interface = library.interface if library else None
-    if not isinstance(interface, CBlas):
-        return names.EXTERNS
-    return names.EXTERNS | {interface.threads, *interface.gemm.values()}
-
-
-def _packed(library: Library | None) -> frozenset[str]:
-    interface = library.interface if library else None
-    return names.PACKED | {interface.function} if isinstance(interface, Packed) else names.PACKED
-
-
 def _intrinsic(number: Any) -> None:  # noqa: ANN401 - any of TVM's values
-    known = isinstance(number, tvm.tirx.IntImm) and int(number) in _instructions()
+    known = isinstance(number, tvm.tirx.IntImm) and int(number) in callees.instructions()
     if not known:
         raise _Found(f"has the instruction {_shown(getattr(number, 'value', number))} of LLVM")
-
-
-@cache
-def _instructions() -> frozenset[int]:
-    """Return the numbers of known instructions; to ask for the name of one may end the process."""
-    return frozenset(codegen.llvm_lookup_intrinsic_id(name) for name in names.INTRINSICS) - {0}
-
-
-@cache
-def _of_graph(name: str) -> bool:
-    """Tell whether an op of the graph is harmless: TVM makes PrimFuncs of it, or it is known."""
-    family, _, rest = name.removeprefix("relax.").rpartition(".")
-    if not name.startswith("relax.") or not rest:
-        return False
-    made = family in names.RELAX_FAMILIES and Op.get(name).get_attr("FLegalize") is not None
-    return made or name in names.RELAX_OPS
 
 
 def _one_of(known: Iterable[str], found: object, what: str) -> None:

@@ -1,0 +1,50 @@
+"""What code may call: of a library that its function names, of LLVM, and of the graph's ops."""
+
+import re
+from functools import cache
+from typing import Final
+
+from tvm.ir import Op
+from tvm.target import codegen
+
+from autopipe.compiler.walls import names
+from autopipe.libraries import named
+from autopipe.libraries.library import CBlas, Library, Packed
+
+_LABEL: Final = re.compile(r"(\w+) [\w.+-]+( \w+)*", re.ASCII)
+
+
+def library(label: str) -> Library | None:
+    """Return the library that the label of a function names, if it is one of ours."""
+    found = _LABEL.fullmatch(label)
+    return named(found[1]) if found else None
+
+
+def externs(library: Library | None) -> frozenset[str]:
+    """Return the functions that may be called by their symbols."""
+    interface = library.interface if library else None
+    if not isinstance(interface, CBlas):
+        return names.EXTERNS
+    return names.EXTERNS | {interface.threads, *interface.gemm.values()}
+
+
+def packed(library: Library | None) -> frozenset[str]:
+    """Return the functions that TVM's runtime may be asked for."""
+    interface = library.interface if library else None
+    return names.PACKED | {interface.function} if isinstance(interface, Packed) else names.PACKED
+
+
+@cache
+def instructions() -> frozenset[int]:
+    """Return the numbers of LLVM's instructions; to ask for the name of one may end the process."""
+    return frozenset(codegen.llvm_lookup_intrinsic_id(name) for name in names.INTRINSICS) - {0}
+
+
+@cache
+def of_graph(name: str) -> bool:
+    """Tell whether an op of the graph is harmless: TVM makes PrimFuncs of it, or it is known."""
+    family, _, rest = name.removeprefix("relax.").rpartition(".")
+    if not name.startswith("relax.") or not rest:
+        return False
+    made = family in names.RELAX_FAMILIES and Op.get(name).get_attr("FLegalize") is not None
+    return made or name in names.RELAX_OPS
