@@ -4,8 +4,10 @@ import platform
 
 import tvm
 from tvm import te
+from tvm.ir import StringImm
 from tvm.s_tir import SBlock, Schedule
 from tvm.tirx import (
+    AttrStmt,
     BufferStore,
     Cast,
     For,
@@ -48,10 +50,22 @@ def _foreign(store):
     return BufferStore(store.buffer, value, store.indices)
 
 
-WAYS = {"crash": _crash, "hang": _hang, "compiler": _foreign}
+def _brought(store):
+    """Bring LLVM IR along."""
+    return AttrStmt(const(0), "pragma_import_llvm", StringImm('module asm "nop"'), store)
+
+
+WAYS = {"crash": _crash, "hang": _hang, "compiler": _foreign, "brought": _brought}
 """What becomes of a store."""
 
-ENDS = {"crash": "killed by SIGSEGV", "hang": "no answer within", "compiler": "killed by SIGABRT"}
+_FOUND = "function main has the attribute statement 'pragma_import_llvm'"
+
+ENDS = {
+    "crash": "killed by SIGSEGV",
+    "hang": "no answer within",
+    "compiler": "killed by SIGABRT",
+    "brought": f"autopipe.compiler.walls.foreign.ForeignCode: {_FOUND}",
+}
 """How that is told."""
 
 

@@ -145,8 +145,8 @@ def shown_again(folder, row):
     return told.getvalue()
 
 
-@pytest.mark.fault("E1")
-@pytest.mark.parametrize("way", ["crash", "compiler"])
+@pytest.mark.fault("E1", "I1")
+@pytest.mark.parametrize("way", ["crash", "compiler", "brought"])
 def test_a_schedule_that_fails_its_check_is_not_built_in(stages, tmp_path, monkeypatch, way):
     saboteur.template(monkeypatch, way, schedules=True)
     warnings = stages(Build)
@@ -198,6 +198,18 @@ def test_a_schedule_that_crashes_the_compiler_is_found_and_the_next_one_built(
     assert warnings[0].startswith(first)
     monkeypatch.undo()
     verify(stages)
+
+
+@pytest.mark.fault("I1")
+def test_a_schedule_that_brings_code_along_is_not_compiled_where_nothing_is_checked(
+    stages, tmp_path, monkeypatch, elsewhere
+):
+    saboteur.template(monkeypatch, "brought", schedules=True)
+    stages(Build)
+    for task in document(tmp_path, "build"):
+        (row,) = task["failures"]
+        assert (row["doing"], row["how"]) == ("compiling", ENDS["brought"])
+        assert task["engine"] == "default"
 
 
 @pytest.mark.parametrize("way", [pytest.param("hang", marks=pytest.mark.slow), "memory"])
