@@ -61,11 +61,8 @@ def _buffers(function: tirx.PrimFunc) -> int:
     """Return the bytes that a function needs beside its parameters."""
     blocks: list[SBlock] = []
     tvm_ffi.structural_walk(function.body, (SBlock, blocks.append))
-    return sum(
-        _bytes(buffer.shape, str(buffer.dtype))
-        for block in blocks
-        for buffer in block.alloc_buffers
-    )
+    buffers = (buffer for block in blocks for buffer in block.alloc_buffers)
+    return sum(_bytes(buffer.shape, str(buffer.dtype)) for buffer in buffers)
 
 
 def _of_type(kind: object) -> int:

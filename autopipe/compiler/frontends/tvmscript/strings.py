@@ -93,8 +93,8 @@ def _of_place(said: str, root: str, node: ast.Call) -> Iterator[ast.Constant]:
         if said in place:
             yield from _text(argument, place[said])
     for each in node.keywords:
-        if root in {"T", "R"} and each.arg in _NAMED:
-            yield from _text(each.value, _NAMED[each.arg])
+        if root in {"T", "R"} and (each.arg or "") in _NAMED:
+            yield from _text(each.value, _NAMED[each.arg or ""])
         elif said == "T.sblock" and each.arg == "name":
             yield from _text(each.value, _FIRST[said])
     if said == "R.Tensor":
