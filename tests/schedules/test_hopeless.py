@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -219,7 +220,7 @@ def test_a_verdict_that_is_none_is_forgotten(tmp_path, text):
     from autopipe.schedules.inspection import Inspector, Verdict
 
     (tmp_path / "verdicts").mkdir()
-    there = SimpleNamespace(folder=tmp_path)
+    there: Any = SimpleNamespace(folder=tmp_path)
     (tmp_path / "verdicts" / "a").write_text('{"right": true}')
     assert Inspector._recall(there, "a") == Verdict(True)  # noqa: FBT003
     (tmp_path / "verdicts" / "a").write_text(text)
