@@ -55,7 +55,7 @@ def test_what_is_confined_reaches_nothing(tmp_path, what):
     assert [(each.name, each.read_text()) for each in tmp_path.iterdir()] == [("old", "kept")]
 
 
-def in_a_thread():
+def in_a_thread(_):
     thread = threading.Thread(target=len, args=("",))
     thread.start()
     thread.join()
@@ -66,8 +66,8 @@ def in_a_thread():
     "work",
     [
         lambda path: (path / "old").read_text(),
-        lambda path: os.listdir(path),
-        lambda _: in_a_thread(),
+        lambda path: list(path.iterdir()),
+        in_a_thread,
     ],
 )
 def test_reading_and_threads_go_on(tmp_path, work):
@@ -77,7 +77,7 @@ def test_reading_and_threads_go_on(tmp_path, work):
 
 @pytest.mark.fault("J4")
 def test_where_there_is_none_doctor_says_so(monkeypatch):
-    monkeypatch.setattr(sandbox.platform, "machine", lambda: "pdp11")
+    monkeypatch.setattr("platform.machine", lambda: "pdp11")
     assert not sandbox.works()
     with pytest.raises(SetupError, match="no seccomp here"):
         sandbox.check({}, None)

@@ -239,8 +239,8 @@ def test_records_with_a_time_that_can_not_be_are_damaged(
         entry = Entry(action, Kind.RECORDS, "0" * 64, (), 0)
         forger = cast("Depot", Forger(seconds))
         if taken:
-            assert transfer.bring(store, forger, entry, "a" * 64).kind is Kind.RECORDS
+            assert transfer.bring(store, forger, entry, "a" * 64, {}).kind is Kind.RECORDS
             return
         with pytest.raises(DamagedError, match=r"task task0: .* which no processor"):
-            transfer.bring(store, forger, entry, "a" * 64)
+            transfer.bring(store, forger, entry, "a" * 64, {})
         assert store.lookup("a" * 64, pytest.fail) is None

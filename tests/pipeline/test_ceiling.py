@@ -2,9 +2,10 @@ import os
 
 import pytest
 
+from autopipe import memory, refusal
 from autopipe.errors import StageError
-from autopipe.pipeline import memory, packed
-from autopipe.pipeline.hunger import hungry
+from autopipe.pipeline import packed
+from autopipe.pipeline.ceiling import ceiling, hold
 
 
 @pytest.mark.fault("J6")
@@ -12,7 +13,7 @@ def test_a_process_that_is_held_gets_no_more():
     child = os.fork()
     if child == 0:
         try:
-            memory.hold(2**28)
+            hold(2**28)
             bytearray(2**29)
         except MemoryError:
             os._exit(7)
@@ -47,16 +48,12 @@ def test_a_stage_that_gets_no_memory_says_so(monkeypatch, tmp_path, error):
 
 def test_a_container_has_what_it_may_take(monkeypatch, tmp_path):
     (tmp_path / "max").write_text(str(2**31))
-    monkeypatch.setattr(memory, "_CGROUPS", (tmp_path / "max",))
-    memory.machine.cache_clear()
-    try:
-        assert memory.machine() <= 2**31
-        assert memory.ceiling() == memory.machine() * 7 // 8
-    finally:
-        memory.machine.cache_clear()
+    monkeypatch.setattr(memory, "_files", lambda _names: [tmp_path / "max"])
+    assert memory.available() == 2**31
+    assert ceiling() == 2**31 * 7 // 8
 
 
 @pytest.mark.parametrize("text", ["std::bad_alloc", "numpy: Unable to allocate 4.00 GiB"])
 def test_words_for_no_memory(text):
-    assert hungry(text)
-    assert not hungry("the shapes do not fit")
+    assert refusal.hunger(text)
+    assert refusal.hunger("the shapes do not fit") is None
