@@ -3,11 +3,10 @@
 import os
 import sys
 import traceback
-from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -19,10 +18,12 @@ from autopipe.cli_options import (
     Identity,
     Json,
     LockTimeout,
+    Reports,
     Revoked,
     Set,
     SignersFile,
     StoreRoot,
+    mode_of,
     signers_of,
     warnings,
 )
@@ -33,9 +34,6 @@ from autopipe.errors import AutopipeError, ConfigError
 from autopipe.interrupt import Interrupted, exit_code, interruptible, resume
 from autopipe.refusal import told
 from autopipe.terminal import complain, hang_up, named, show, show_json
-
-if TYPE_CHECKING:
-    from autopipe.locking import Mode
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -69,10 +67,6 @@ Reproducible = Annotated[
     bool, typer.Option("--check-reproducible", help="Build it twice again and compare every file")
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Only warnings and the path")]
-Reports = Annotated[
-    list[Path] | None,
-    typer.Option("--report", metavar="PATH", help="Write one: .json, .xml (JUnit) or .md; several"),
-]
 
 
 @app.command()
@@ -114,7 +108,7 @@ def run(  # noqa: PLR0913 -- one for each option
             )
         flow.run(
             file, overrides=overrides or (), store=store, output=output,
-            until=until, force=force or (), mode=_mode(asked), lock_timeout=lock_timeout,
+            until=until, force=force or (), mode=mode_of(asked), lock_timeout=lock_timeout,
             reproducible=reproducible, signers=trusted, emit=emit,
         )  # fmt: skip
 
@@ -222,9 +216,9 @@ def init(
     ),
 ) -> None:
     """Write a pipeline file that runs for a model."""
-    from autopipe import flow
+    from autopipe import starter
 
-    flow.init(model, output)
+    starter.init(model, output)
     show([f"wrote {output}; next: autopipe run {output}"])
 
 
@@ -257,16 +251,6 @@ def main() -> None:
             complain(named(f"error: {found}", sys.argv[1:]))
     hang_up()
     sys.exit(code)
-
-
-def _mode(asked: Mapping[str, bool]) -> "Mode":
-    """Return how the lock is treated, of options that exclude each other. Raises ConfigError."""
-    from autopipe.locking import Mode
-
-    chosen = [name for name, given in asked.items() if given]
-    if len(chosen) > 1:
-        raise ConfigError("give one of --locked, --frozen, --update and --no-lock")
-    return Mode(chosen[0]) if chosen else Mode.AUTO
 
 
 def _fields(value: Any) -> dict[str, object]:  # noqa: ANN401 -- any dataclass

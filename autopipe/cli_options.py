@@ -1,7 +1,8 @@
 """Arguments and options that several commands have."""
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -10,6 +11,9 @@ from autopipe.pipeline.events import Event, Warn
 from autopipe.pipeline.locks import Patience
 from autopipe.signing.signers import Signers
 from autopipe.terminal import complain
+
+if TYPE_CHECKING:
+    from autopipe.locking import Mode
 
 File = Annotated[Path, typer.Argument(help="A pipeline file, such as pipelines/squeezenet.yaml")]
 Set = Annotated[
@@ -31,6 +35,10 @@ Pipeline = Annotated[
 LockTimeout = Annotated[
     float | None,
     typer.Option(min=0, metavar="SECONDS", help="Wait no longer for what another run is doing"),
+]
+Reports = Annotated[
+    list[Path] | None,
+    typer.Option("--report", metavar="PATH", help="Write one: .json, .xml (JUnit) or .md; several"),
 ]
 SignersFile = Annotated[
     Path | None,
@@ -68,6 +76,16 @@ def signers_of(file: Path | None, identity: str | None, revoked: Path | None) ->
     if identity is not None or revoked is not None:
         raise ConfigError("--identity and --revoked say more of --signers, which is not there")
     return None
+
+
+def mode_of(asked: Mapping[str, bool]) -> "Mode":
+    """Return how the lock is treated, of options that exclude each other. Raises ConfigError."""
+    from autopipe.locking import Mode
+
+    chosen = [name for name, given in asked.items() if given]
+    if len(chosen) > 1:
+        raise ConfigError("give one of --locked, --frozen, --update and --no-lock")
+    return Mode(chosen[0]) if chosen else Mode.AUTO
 
 
 def patient() -> Patience:

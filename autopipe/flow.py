@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, cast
 from autopipe import refusal
 from autopipe.config import Pipeline
 from autopipe.config.load import load
-from autopipe.errors import ConfigError, SetupError, StoreError
+from autopipe.errors import SetupError, StoreError
 from autopipe.evidence import Evidence
 from autopipe.interrupt import exit_code
 from autopipe.locking import Locking, Mode, begin, check_mode
@@ -73,19 +73,15 @@ def run(  # noqa: PLR0913 -- one for each option of the command
 
     `overrides` are like `tuning.budget.trials=64`; a run with some, or only `until` a stage, does
     not write the lock. `lock_timeout` limits the seconds to wait for a lock of another process.
-    `reproducible` builds all again, to compare. A lock that is followed has to be signed by one of
-    the `signers`, where there are some. Raises an AutopipeError with its `exit_code`.
+    `reproducible` builds all again, to compare; a lock that is followed has to be signed by one of
+    the `signers`. Raises an AutopipeError with its `exit_code`.
     """
-    partial = bool(overrides) or until is not None
-    check_mode(mode, partial=partial, signed=signers is not None)
-    start = time.monotonic()
-    code, package, lock = 0, None, None
+    check_mode(mode, partial=bool(overrides) or until is not None, signed=signers is not None)
+    start, code, package, lock = time.monotonic(), 0, None, None
     patience = Patience(waiting(emit), lock_timeout)
     try:
         with (
-            opened(
-                file, overrides, store, until, force, mode, patience, ask=True, signers=signers
-            ) as flow,
+            opened(file, overrides, store, until, force, mode, patience, signers, ask=True) as flow,
             _sharing(flow, file.absolute().parent, emit) as remote,
         ):
             artifacts = _run(flow, force, emit, remote, told=not overrides)
@@ -102,8 +98,7 @@ def run(  # noqa: PLR0913 -- one for each option of the command
         code = exit_code(error)
         raise
     finally:
-        seconds = time.monotonic() - start
-        wrote = None if lock is None else str(lock)
+        seconds, wrote = time.monotonic() - start, None if lock is None else str(lock)
         emit(RunFinished(exit_code=code, seconds=seconds, package=package, lock=wrote))
 
 
@@ -147,20 +142,6 @@ def tasks(
         return extract(flow, emit)[0]
 
 
-def init(model: Path, output: Path) -> None:
-    """Write a pipeline file that runs for a model. Raises ConfigError if the file is there."""
-    from autopipe.starter import starter
-
-    if output.exists():
-        raise ConfigError(f"{output}: is there already; choose another --output")
-    text = starter(model, output)
-    try:
-        with output.open("x", encoding="utf-8") as file:
-            file.write(text)
-    except OSError as error:
-        raise ConfigError(f"{output}: {error.strerror}") from error
-
-
 def extract(flow: Flow, emit: Callable[[Event], None]) -> "tuple[tuple[Task, ...], Path]":
     """Run an opened flow up to its tasks; return them, and the folder of their artifact.
 
@@ -194,9 +175,9 @@ def opened(  # noqa: PLR0913, PLR0917 -- one for each option that the commands h
     force: Collection[str],
     mode: Mode = Mode.OFF,
     patience: Patience = FOR_EVER,
+    signers: Signers | None = None,
     *,
     ask: bool = False,
-    signers: Signers | None = None,
 ) -> Iterator[Flow]:
     """Open the store of a pipeline file, with the stages that are asked for as a plan.
 
@@ -208,9 +189,7 @@ def opened(  # noqa: PLR0913, PLR0917 -- one for each option that the commands h
     root = root or default_root()
     with open_store(root, patience) as store, Zygote(tmp=store.tmp) as zygote:
         host = Host(pipeline.target, store, lambda: _examine(zygote, store))
-        locking = begin(
-            file, pipeline, stages, host, store.contents, mode, ask=ask, signers=signers
-        )
+        locking = begin(file, pipeline, stages, host, store.contents, mode, signers, ask=ask)
         steps = build_plan(locking.stages(stages, force), until=until)
         yield Flow(pipeline, steps, store, locking.environment(host), zygote, locking)
 

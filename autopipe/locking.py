@@ -17,12 +17,11 @@ from autopipe.lock.records import Tuned
 from autopipe.pipeline.canonical import digest
 from autopipe.pipeline.content import Contents
 from autopipe.pipeline.environment import Environment
-from autopipe.pipeline.files import guard
 from autopipe.pipeline.forecast import NEVER, Outlook
 from autopipe.pipeline.keys import action
 from autopipe.pipeline.stage import Artifact, Facet, Kind, Stage
 from autopipe.pipeline.store import Store
-from autopipe.signing.signers import Signers, UnsignedError
+from autopipe.signing.signers import Signers
 from autopipe.stages.replay import Replay
 from autopipe.stages.retune import Retune
 from autopipe.stages.tune import Tune
@@ -198,10 +197,7 @@ class Locking:
 
 
 def check_mode(mode: Mode, *, partial: bool, signed: bool = False) -> None:
-    """Raise ConfigError where a run of a part, or with overrides, is to write the lock.
-
-    Likewise where the lock has to be `signed`, and need not be followed.
-    """
+    """Raise ConfigError where a part is to write the lock, or one that is `signed` binds nobody."""
     if signed and not mode.strict:
         raise ConfigError("--signers is for runs that follow the lock: add --frozen or --locked")
     if partial and mode is Mode.UPDATE:
@@ -215,9 +211,9 @@ def begin(  # noqa: PLR0913, PLR0917 - all that a lock is about
     environment: Environment,
     contents: Contents,
     mode: Mode,
+    signers: Signers | None = None,
     *,
     ask: bool,
-    signers: Signers | None = None,
 ) -> Locking:
     """Read the lock of a pipeline file, and see whether it is current.
 
@@ -229,7 +225,8 @@ def begin(  # noqa: PLR0913, PLR0917 - all that a lock is about
     if mode is Mode.OFF:
         return locking
     if path.exists() or path.is_symlink():
-        locking = _read(locking, signers, contents.tmp)
+        found = files.read_followed(path, signers, contents.tmp)
+        locking = replace(locking, lock=found[0], checked=found[1])
     if locking.lock is None and mode.strict:
         return locking
     environment = locking.environment(environment)
@@ -240,24 +237,6 @@ def begin(  # noqa: PLR0913, PLR0917 - all that a lock is about
     if signers is None:
         differs += _records(path, locking.lock, contents)
     return replace(locking, outline=outline, differs=tuple(differs))
-
-
-def _read(locking: Locking, signers: Signers | None, tmp: Path) -> Locking:
-    """Read the lock; where it has to be signed, put its records where nobody else changes them."""
-    path = locking.path
-    if signers is None:
-        return replace(locking, lock=files.read(path))
-    try:
-        lock, _ = files.read_signed(path, signers)
-    except UnsignedError as error:
-        raise LockError(str(error)) from None
-    records = files.read_records(path, lock)
-    if records is None:
-        return replace(locking, lock=lock)
-    checked = tmp / files.records_of(path).name
-    with guard(checked):
-        checked.write_bytes(records)
-    return replace(locking, lock=lock, checked=checked)
 
 
 def _found(artifacts: Mapping[str, Artifact]) -> Tuned | None:

@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from autopipe.errors import ConfigError
+
 _LAYOUTS = {
     3: "conv1d: [NWC, WIO]",
     4: "conv2d: [NHWC, HWIO]",
@@ -13,6 +15,18 @@ _LAYOUTS = {
 }
 
 Shape = tuple[int | str | None, ...]
+
+
+def init(model: Path, output: Path) -> None:
+    """Write a pipeline file that runs for a model. Raises ConfigError if the file is there."""
+    if output.exists():
+        raise ConfigError(f"{output}: is there already; choose another --output")
+    text = starter(model, output)
+    try:
+        with output.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        raise ConfigError(f"{output}: {error.strerror}") from error
 
 
 def starter(model: Path, output: Path) -> str:

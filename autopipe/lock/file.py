@@ -11,7 +11,7 @@ from autopipe.lock import text
 from autopipe.lock.lock import Lock
 from autopipe.pipeline import files
 from autopipe.signing.signature import Kind
-from autopipe.signing.signers import Signer, Signers
+from autopipe.signing.signers import Signer, Signers, UnsignedError
 
 _LARGEST: Final = 64 << 20
 
@@ -39,6 +39,27 @@ def read_signed(path: Path, signers: Signers) -> tuple[Lock, Signer]:
     data = _bytes(path)
     with signers.checked(BytesIO(data), path, Kind.LOCK) as (_, signer):
         return text.parse(_decoded(data, path), path), signer
+
+
+def read_followed(path: Path, signers: Signers | None, tmp: Path) -> tuple[Lock, Path | None]:
+    """Read a lock that a run follows, which one of the `signers` has to have signed, if any.
+
+    Return with it a copy of its records in `tmp`, where nobody else changes them, if signers are
+    named. Raises LockError, ConfigError, SetupError, StoreError.
+    """
+    if signers is None:
+        return read(path), None
+    try:
+        lock, _ = read_signed(path, signers)
+    except UnsignedError as error:
+        raise LockError(str(error)) from None
+    records = read_records(path, lock)
+    if records is None:
+        return lock, None
+    copy = tmp / records_of(path).name
+    with files.guard(copy):
+        copy.write_bytes(records)
+    return lock, copy
 
 
 def read_records(path: Path, lock: Lock) -> bytes | None:

@@ -2,10 +2,10 @@
 
 import os
 import shutil
+import tempfile
 from contextlib import ExitStack
 from enum import StrEnum
 from pathlib import Path
-from tempfile import TemporaryFile
 from typing import BinaryIO, Final, cast
 
 from autopipe.errors import ConfigError, StoreError
@@ -42,13 +42,13 @@ def copy_of(content: BinaryIO) -> BinaryIO:
     """
     try:
         with ExitStack() as held:
-            copy = held.enter_context(TemporaryFile())
+            copy = held.enter_context(tempfile.TemporaryFile())
             shutil.copyfileobj(content, copy)
             copy.seek(0)
             held.pop_all()
     except OSError as error:
-        where = os.environ.get("TMPDIR", "/tmp")  # noqa: S108 -- what a message names
-        raise StoreError(f"{where}: no copy to check: {error.strerror or error}") from error
+        why = error.strerror or error
+        raise StoreError(f"{tempfile.tempdir}: no copy to check: {why}") from error
     return cast("BinaryIO", copy)
 
 
