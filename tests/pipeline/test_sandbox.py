@@ -1,5 +1,6 @@
 import errno
 import os
+import platform
 import socket
 import subprocess
 import threading
@@ -55,7 +56,7 @@ def test_what_is_confined_reaches_nothing(tmp_path, what):
     assert [(each.name, each.read_text()) for each in tmp_path.iterdir()] == [("old", "kept")]
 
 
-def in_a_thread(_):
+def in_a_thread():
     thread = threading.Thread(target=len, args=("",))
     thread.start()
     thread.join()
@@ -67,7 +68,7 @@ def in_a_thread(_):
     [
         lambda path: (path / "old").read_text(),
         lambda path: list(path.iterdir()),
-        in_a_thread,
+        lambda _: in_a_thread(),
     ],
 )
 def test_reading_and_threads_go_on(tmp_path, work):
@@ -77,7 +78,7 @@ def test_reading_and_threads_go_on(tmp_path, work):
 
 @pytest.mark.fault("J4")
 def test_where_there_is_none_doctor_says_so(monkeypatch):
-    monkeypatch.setattr("platform.machine", lambda: "pdp11")
+    monkeypatch.setattr(platform, "machine", lambda: "pdp11")
     assert not sandbox.works()
     with pytest.raises(SetupError, match="no seccomp here"):
         sandbox.check({}, None)

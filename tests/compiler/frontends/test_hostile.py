@@ -1,9 +1,8 @@
 """Sources and models that are made to run code, or to take all memory."""
 
+import contextlib
 import dataclasses
-from contextlib import suppress
 
-import onnx
 import pytest
 from onnx import TensorProto
 from onnx import helper as make
@@ -11,7 +10,7 @@ from onnx import helper as make
 from autopipe.compiler.frontends import bounds
 from autopipe.compiler.frontends.frontend import FRONTENDS
 from autopipe.compiler.frontends.tvmscript import attributes, gate, load, parse, strings
-from autopipe.config.model import Input, Weights
+from autopipe.config.model import Weights
 from autopipe.errors import ModelError
 from autopipe.pipeline import sandbox
 from tests.compiler.frontends.sources import DENSE, DOUBLE, EMBED, HEAD, block, main
@@ -97,7 +96,7 @@ def test_without_the_gate_code_reaches_nothing(tmp_path, monkeypatch, code):
     monkeypatch.setattr(gate, "admit", lambda data: data.decode().replace(HEAD, ""))
     mark = tmp_path / "mark"
     source = main("y = R.add(x, x)", arguments='x: R.Tensor(("CODE", 3), "float32")')
-    with suppress(ModelError):
+    with contextlib.suppress(ModelError):
         parse.parse(source.replace("CODE", code.format(mark)).encode())
     assert not mark.exists()
 
@@ -199,7 +198,7 @@ def grown(operator, name, *inputs, **values):
 
 HUGE = {
     "one": (constant(0, [32768, 32768]), "a0", "'big0'.* 4096 MiB, more than 1024 MiB"),
-    "sum": ([node for i in range(3) for node in constant(i, [16000, 16000])], "a2", "'big1'.* 1953 MiB"),
+    "sum": ([n for i in range(3) for n in constant(i, [16000] * 2)], "a2", "'big1'.* 1953 MiB"),
     "expand": (
         grown("Expand", "grow", "x", "s", s=[16384, 16384, 4]), "y", "'grow'.* 4096 MiB, more than",
     ),
@@ -251,8 +250,6 @@ def test_a_large_batch_passes():
     bounds.check(steps, given={"v0": 2**26}, stored=2**27, returned={"v50"})
 
 
-def test_inputs_of_the_pipeline_still_pass(tmp_path):
+def test_sizes_in_words_still_pass(tmp_path):
     source = main("y = R.add(x, x)", arguments='x: R.Tensor(("n * 2", "n"), "float32")')
     assert "size that is not known" in refused(source, tmp_path)
-    assert onnx.__version__
-    assert Input(shape=(4, 2)).shape == (4, 2)
