@@ -52,7 +52,7 @@ def replay(
     check(schedule)
     module = implement(workload, implementation, conditions)
     if module is None:
-        raise StageError(f"this workload has no implementation {shown(implementation)!r} here")
+        raise StageError(f"this workload has no implementation {shown(repr(implementation))} here")
     document = strict.parsed(schedule)
     if isinstance(document, dict):
         return _filled(module, document, conditions)
@@ -63,7 +63,7 @@ def _filled(module: tvm.IRModule, document: dict[str, Any], conditions: Conditio
     name = document.get("template")
     template = next((template for template in templates() if name == template.NAME), None)
     if template is None:
-        raise StageError(f"there is no template {shown(name)!r}")
+        raise StageError(f"there is no template {shown(repr(name))}")
     try:
         return make(module, template, document, conditions.hardware).mod
     except _REFUSALS as error:

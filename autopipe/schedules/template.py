@@ -82,7 +82,7 @@ def make(
     if type(document.get("version")) is not int or document["version"] != template.VERSION:
         raise StageError(
             f"template {template.NAME} has version {template.VERSION},"
-            f" the record has {shown(document.get('version'))}"
+            f" the record has {shown(repr(document.get('version')))}"
         )
     sch = blank(module)
     found = template.match(sch)

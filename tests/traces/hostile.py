@@ -226,9 +226,9 @@ def corpus() -> Iterator[tuple[str, str, str, str]]:
                 yield kind, place, what, trace(kind, *changed)
         inputs, attrs, *rest = example
         for key in KEYS:  # in place of each attribute, as one more, and as Annotate has it
-            for place in range(len(attrs)):
-                other = [*attrs[:place], key, *attrs[place + 1 :]]
-                yield kind, f"attributes.{place}", key, trace(kind, inputs, other, *rest)
+            for at in range(len(attrs)):
+                other = [*attrs[:at], key, *attrs[at + 1 :]]
+                yield kind, f"attributes.{at}", key, trace(kind, inputs, other, *rest)
             yield kind, "more attributes", key, trace(kind, inputs, [*attrs, key], *rest)
             yield kind, "as Annotate", key, trace(kind, ["l1", TEXTS["LLVM IR"]], [key], [])
     for key in KEYS:
