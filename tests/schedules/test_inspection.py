@@ -142,7 +142,7 @@ def test_a_schedule_that_fails_twice_is_put_aside_and_is_not_called_wrong(
     assert str(verdict.folder).endswith(row["folder"]), "relative to the tuning records"
     record = json.loads((Path(verdict.folder) / "record.json").read_text())
     if way == "compiler":
-        assert "LLVM ERROR: Cannot select: intrinsic %llvm.amdgcn.rcp" in record["log"]
+        assert any("LLVM ERROR: Cannot select: intrinsic" in line for line in record["log"])
     assert any("in checked" in line for line in record["log"]), "the stack is kept"
     assert shown(verdict).returncode == 1
     assert f"a task, checking mine on direct: {ENDS[way]}" in shown(verdict).stderr
