@@ -11,9 +11,9 @@ from autopipe.pipeline.events import Event, Warn
 FOLDER = Path(__file__).parents[1] / "pipelines" / "use-cases"
 BUILT = {
     "fallback-values": {"static", "default"},
-    "autotvm-records": {"autotvm", "static", "default"},
-    "ansor-records": {"ansor", "default"},
-    "mixed": {"autotvm", "ansor", "static", "default"},
+    "autotvm-records": {"autotvm", "static", "default", "serial"},
+    "ansor-records": {"ansor", "default", "serial"},
+    "mixed": {"autotvm", "ansor", "static", "default", "serial"},
 }
 
 

@@ -50,10 +50,15 @@ def journal(tmp_path):
         yield Journal(store, Platform("t", "v", "d"), Session.resume(tmp_path))
 
 
+def _named(_implementation, schedule):
+    """Stand for a candidate that `Machine` knows by its schedule."""
+    return schedule
+
+
 def work(rule=None):
     entries = {0: Entry(ANSOR), 1: Entry(TEMPLATES)}
     return Work(
-        Standing(task(flops=0.0)), "{}", lambda _, schedule: schedule, (),
+        Standing(task(flops=0.0)), "{}", _named, (),
         Contest(rule or Rule(), 0, entries),
     )  # fmt: skip
 
@@ -153,13 +158,19 @@ def test_timing_again_has_an_end(journal, monkeypatch):
     assert len(machine.asked) == 1
 
 
+def planned(engine, module):
+    found = engine.plan(module, CONDITIONS)
+    assert found is not None
+    return found
+
+
 def test_the_serial_loops_are_those_of_default_without_threads(monkeypatch):
     module = module_of(pool(), [])
     small = module_of(*dense())
-    assert serial.plan(small, CONDITIONS).schedule == default.plan(small, CONDITIONS).schedule
+    assert planned(serial, small).schedule == planned(default, small).schedule
     monkeypatch.setattr(default, "ELEMENTS", 1)
-    plain = serial.plan(module, CONDITIONS)
-    assert "T.parallel" in default.plan(module, CONDITIONS).module.script()
+    plain = planned(serial, module)
+    assert "T.parallel" in planned(default, module).module.script()
     assert "T.parallel" not in plain.module.script()
     assert "T.vectorized" in plain.module.script()
     made = replay(module, "direct", plain.schedule, CONDITIONS)
