@@ -11,6 +11,7 @@ from autopipe.errors import AutopipeError, GateError, StoreError
 from autopipe.pipeline.environment import Environment
 from autopipe.pipeline.events import Event, Tuned
 from autopipe.pipeline.stage import Artifact, Facet
+from autopipe.records.proofs import proofs
 from autopipe.records.record import Platform
 from autopipe.records.store import Store
 from autopipe.shares import Proof, shares
@@ -24,8 +25,8 @@ _TUNE: Final = "tune"
 class Evidence:
     """Looks at a build as soon as it is there, and tells what of it was measured here."""
 
-    records: Path
-    """File of the tuning records; may not be there."""
+    root: Path
+    """Of the store; its tuning records may not be there."""
     environment: Environment
     gates: Gates
     emit: Callable[[Event], None]
@@ -36,21 +37,22 @@ class Evidence:
             return
         tasks = read_tasks(artifacts["tasks"].path)
         winners = _winners(artifacts)
-        proofs = self._proofs(winners)
-        found = shares(tasks, proofs)
-        claimed = len(winners.keys() - proofs.keys())
+        proven = self._proven(winners)
+        found = shares(tasks, proven)
+        claimed = len(winners.keys() - proven.keys())
         self.emit(Tuned(stage=stage, claimed=claimed, **found.named()))
         self._require(found.named(), claimed)
 
-    def _proofs(self, winners: Mapping[str, Mapping[str, Any]]) -> dict[str, Proof]:
+    def _proven(self, winners: Mapping[str, Mapping[str, Any]]) -> dict[str, Proof]:
         """Return what this store has measured of schedules, by workload."""
+        records = self.root / "records" / "records.sqlite"
         try:
             facts = self.environment.facts({Facet.TARGET, Facet.TVM, Facet.DEVICE})
             platform = Platform.of(facts[Facet.TARGET], facts[Facet.TVM], facts[Facet.DEVICE])
-            with Store.view(self.records) as store:
-                return store.proofs(platform, winners)
+            with Store.view(records) as store:
+                return proofs(store, platform, winners)
         except StoreError:
-            if self.records.exists():
+            if records.exists():
                 raise
             return {}
         except AutopipeError:  # there is no such device here, so nothing was measured on it

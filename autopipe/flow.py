@@ -98,8 +98,8 @@ def run(  # noqa: PLR0913 -- one for each option of the command
         code = exit_code(error)
         raise
     finally:
-        seconds, wrote = time.monotonic() - start, None if lock is None else str(lock)
-        emit(RunFinished(exit_code=code, seconds=seconds, package=package, lock=wrote))
+        seconds = time.monotonic() - start
+        emit(RunFinished(exit_code=code, seconds=seconds, package=package, lock=lock and str(lock)))
 
 
 def plan(  # noqa: PLR0913 -- one for each option of the command
@@ -112,8 +112,7 @@ def plan(  # noqa: PLR0913 -- one for each option of the command
     emit: Callable[[Event], None] = lambda _: None,
 ) -> tuple[Outlook, ...]:
     """Return what `run` would do with each stage, and why; nothing is run."""
-    patience = Patience(waiting(emit))
-    with opened(file, overrides, store, until, force, Mode.AUTO, patience) as flow:
+    with opened(file, overrides, store, until, force, Mode.AUTO, Patience(waiting(emit))) as flow:
         outlooks = forecast(
             flow.plan,
             flow.store,
@@ -208,8 +207,7 @@ def _run(
     told: bool,
 ) -> dict[str, Artifact]:
     """Run the stages of an opened flow, as its lock has them."""
-    records = flow.store.root / "records" / "records.sqlite"
-    look = Evidence(records, flow.host, flow.pipeline.gates, emit)
+    look = Evidence(flow.store.root, flow.host, flow.pipeline.gates, emit)
     executor = Executor(flow.store, flow.host, flow.isolate, emit, remote, look)
     flow.locking.require(lambda: _tasks(executor, flow.plan))
     if told and (text := flow.locking.stale()):

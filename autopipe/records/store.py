@@ -1,7 +1,7 @@
 """The durable store of tuning records: one SQLite file that many processes may share."""
 
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any, Final, Self
@@ -15,8 +15,6 @@ from autopipe.records.connection import guard, readable, writable
 from autopipe.records.identity import identify
 from autopipe.records.record import FASTEST, Platform, Record
 from autopipe.records.salvage import salvage, unfinished
-from autopipe.records.session import RUN_OFF
-from autopipe.shares import WITHOUT_SEARCH, Proof
 
 _CHECKED: Final = ", ".join(damage.CHECKED)
 
@@ -30,16 +28,6 @@ _ALL: Final = (
     f"SELECT hash, identity, about, reason, here, {_CHECKED} FROM records"  # noqa: S608 - constants
     " JOIN workloads ON workloads.id = records.workload"
     " LEFT JOIN wrong ON wrong.record = records.id"
-)
-
-
-_HERE: Final = "hash = ? AND records.here AND target = ? AND versions = ? AND device = ?"
-
-_WINNER: Final = f"{_HERE} AND engine = ? AND implementation = ? AND schedule = ?"
-
-_SEARCHED: Final = (
-    "SELECT 1 FROM records JOIN workloads ON workloads.id = records.workload"  # noqa: S608
-    f" WHERE {_HERE} AND engine NOT IN ({', '.join('?' * len(WITHOUT_SEARCH))}) LIMIT 1"
 )
 
 
@@ -190,29 +178,6 @@ class Store:
         return sorted(
             other, key=lambda each: (_distance(each.platform, platform), *order(each.record))
         )
-
-    def proofs(
-        self, platform: Platform, winners: Mapping[str, Mapping[str, Any]]
-    ) -> dict[str, Proof]:
-        """Return what was measured here of these schedules, by workload; others are left out.
-
-        The last run-off of a schedule counts, or else its fastest trial.
-        """
-        place = astuple(platform)
-        found: dict[str, Proof] = {}
-        for workload, record in winners.items():
-            names = [record[name] for name in ("engine", "implementation", "schedule")]
-            own = self.every(_WINNER, (workload, *place, *names))
-            timed = [each for each in own if each.wrong is None and each.rank < (True,)]
-            settled = [each for each in timed if each.record.session.endswith(RUN_OFF)]
-            if timed:
-                best = settled[-1] if settled else min(timed, key=lambda each: each.rank)
-                with guard(self.path):
-                    query = self.connection.execute(_SEARCHED, (workload, *place, *WITHOUT_SEARCH))
-                    searched = query.fetchone() is not None
-                best_record = best.record
-                found[workload] = Proof(best_record.median, searched, not best_record.unsteady)
-        return found
 
     def quarantine(self, row: Row, reason: str) -> None:
         """Never return this record again: its schedule computes something else."""

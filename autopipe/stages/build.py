@@ -14,8 +14,7 @@ from autopipe.config.schedules import Rule
 from autopipe.libraries import versions
 from autopipe.pipeline.events import Warn
 from autopipe.pipeline.stage import Context, Facet, Kind, Need, Stage
-from autopipe.records.record import agree
-from autopipe.shares import WITHOUT_SEARCH, Proof, Shares, shares
+from autopipe.records.proofs import claimed
 
 if TYPE_CHECKING:
     import tvm
@@ -92,7 +91,9 @@ class Build(Stage, frozen=True):
             "target": ctx.facts[Facet.TARGET],
             "versions": {**ctx.facts[Facet.TVM], **ctx.facts[Facet.TOOLCHAIN]},
             "libraries": _libraries(choices.chosen),
-            "claimed": _claimed(ctx.inputs.get("tune"), tasks, choices.chosen).named(),
+            "claimed": claimed(
+                tasks, self._used(ctx, tasks, choices), _tuned(ctx.inputs.get("tune"))
+            ),
             "tasks": self._rows(ctx, tasks, choices.chosen, failures),
         }
         module_io.save_json(document, ctx.out / "library.json")
@@ -126,6 +127,17 @@ class Build(Stage, frozen=True):
             ctx.emit(Warn(stage=self.name, message=text))
         with Maker({each.task.name: each.workload for each in asked}, failures) as maker:
             yield Choices(asked, policy, maker, Inspector.of(ctx, failures))
+
+    @staticmethod
+    def _used(
+        ctx: Context, tasks: "Sequence[Task]", choices: "Choices"
+    ) -> dict[str, Sequence[float]]:
+        """Return the times of the records that are built with, by workload."""
+        records = _records(ctx.inputs.get("tune"))
+        pairs = zip(tasks, choices.chosen, strict=True)
+        return {
+            t.workload: records[t.workload]["seconds"] for t, c in pairs if c.seconds is not None
+        }
 
     def _believed(self, ctx: Context, tasks: "Sequence[Task]") -> dict[str, Mapping[str, Any]]:
         """Return the records of *tune*, without those whose times can not be true."""
@@ -211,24 +223,6 @@ def _tuned(tuned: Path | None) -> dict[str, Mapping[str, Any]]:
     if tuned is None:
         return {}
     return {task["workload"]: task for task in _read(tuned / "tuning.json")["tasks"]}
-
-
-def _claimed(tuned: Path | None, tasks: "Sequence[Task]", choices: Iterable["Choice"]) -> Shares:
-    """Return how much of the time was searched, measured and steady, as the records say."""
-    rows, records = _tuned(tuned), _records(tuned)
-    proofs = {}
-    for task, choice in zip(tasks, choices, strict=True):
-        if choice.seconds is not None and not task.dropped:
-            engines = {
-                each["engine"]
-                for each in rows.get(task.workload, {}).get("contenders", ())
-                if each["trials"]
-            }
-            times = records[task.workload]["seconds"]
-            proofs[task.workload] = Proof(
-                choice.seconds, not engines <= set(WITHOUT_SEARCH), agree(times)
-            )
-    return shares(tasks, proofs)
 
 
 def _row(task: "Task", choice: "Choice") -> dict[str, object]:

@@ -1,0 +1,59 @@
+"""What a store has measured of the schedules that a model is built with, and what records claim."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import astuple
+from statistics import median
+from typing import Any, Final
+
+from autopipe.records.connection import guard
+from autopipe.records.record import Platform, agree
+from autopipe.records.session import RUN_OFF
+from autopipe.records.store import Store
+from autopipe.shares import WITHOUT_SEARCH, Proof, shares
+from autopipe.task import Task
+
+_HERE: Final = "hash = ? AND records.here AND target = ? AND versions = ? AND device = ?"
+
+_WINNER: Final = f"{_HERE} AND engine = ? AND implementation = ? AND schedule = ?"
+
+_SEARCHED: Final = (
+    "SELECT 1 FROM records JOIN workloads ON workloads.id = records.workload"  # noqa: S608
+    f" WHERE {_HERE} AND engine NOT IN ({', '.join('?' * len(WITHOUT_SEARCH))}) LIMIT 1"
+)
+
+
+def proofs(
+    store: Store, platform: Platform, winners: Mapping[str, Mapping[str, Any]]
+) -> dict[str, Proof]:
+    """Return what was measured here of these records, by workload; others are left out.
+
+    The last run-off of a schedule counts, or else its fastest trial. Raises StoreError.
+    """
+    place = astuple(platform)
+    found: dict[str, Proof] = {}
+    for workload, record in winners.items():
+        names = [record[name] for name in ("engine", "implementation", "schedule")]
+        own = store.every(_WINNER, (workload, *place, *names))
+        timed = [each for each in own if each.wrong is None and each.rank < (True,)]
+        settled = [each for each in timed if each.record.session.endswith(RUN_OFF)]
+        if timed:
+            best = settled[-1] if settled else min(timed, key=lambda each: each.rank)
+            with guard(store.path):
+                query = store.connection.execute(_SEARCHED, (workload, *place, *WITHOUT_SEARCH))
+                searched = query.fetchone() is not None
+            found[workload] = Proof(best.record.median, searched, not best.record.unsteady)
+    return found
+
+
+def claimed(
+    tasks: Iterable[Task],
+    seconds: Mapping[str, Sequence[float]],
+    rows: Mapping[str, Mapping[str, Any]],
+) -> dict[str, float]:
+    """Return the shares as records say them: `seconds` and rows of `tuning.json` by workload."""
+    said = {}
+    for workload, times in seconds.items():
+        contenders = rows.get(workload, {}).get("contenders", ())
+        engines = {each["engine"] for each in contenders if each["trials"]}
+        said[workload] = Proof(median(times), not engines <= set(WITHOUT_SEARCH), agree(times))
+    return shares(tasks, said).named()
