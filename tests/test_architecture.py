@@ -62,7 +62,7 @@ def test_the_contracts_hold_without_the_heavy_packages():
 
 
 def test_files_stay_short():
-    assert {p.name: n for p in SOURCES if (n := len(p.read_text().splitlines())) > 260} == {}
+    assert {p.name: n for p in SOURCES if (n := len(p.read_text().splitlines())) > 350} == {}
 
 
 def test_functions_stay_short():
