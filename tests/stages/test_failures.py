@@ -104,7 +104,8 @@ def document(folder, name):
 def measured(folder):
     """Count the trials that are on the disk."""
     with closing(sqlite3.connect(folder / "records" / "sqlite")) as records:
-        return records.execute("SELECT count(*) FROM records").fetchone()[0]
+        query = "SELECT count(*) FROM records WHERE session NOT LIKE '%/run-off'"
+        return records.execute(query).fetchone()[0]
 
 
 def verify(stages):
