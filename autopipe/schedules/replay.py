@@ -7,13 +7,13 @@ import tvm
 from tvm.s_tir import Schedule
 from tvm.s_tir.schedule import Trace
 
+from autopipe import foreign
 from autopipe.config.problem import shown
 from autopipe.errors import StageError
 from autopipe.schedules.conditions import Conditions
 from autopipe.schedules.implementation import implement
 from autopipe.schedules.template import make
 from autopipe.schedules.templates import templates
-from autopipe.traces import strict
 from autopipe.traces.reading import check, read
 
 _REFUSALS = (RuntimeError, ValueError, TypeError, LookupError)
@@ -53,7 +53,7 @@ def replay(
     module = implement(workload, implementation, conditions)
     if module is None:
         raise StageError(f"this workload has no implementation {shown(repr(implementation))} here")
-    document = strict.parsed(schedule)
+    document = foreign.parse(schedule)
     if isinstance(document, dict):
         return _filled(module, document, conditions)
     return apply(module, schedule).mod

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
-from autopipe.traces import strict
+from autopipe import foreign
 from autopipe.traces.values import Check, int64, name, one_of
 
 _NODES: Final = 512
@@ -55,7 +55,7 @@ def read(text: str) -> dict[str, Any]:
 
     Raises ValueError for what is none, or says more than an index map.
     """
-    graph = strict.parsed(text)
+    graph = foreign.parse(text)
     if not isinstance(graph, dict) or not graph.keys() <= {"root_index", "nodes", "metadata"}:
         raise ValueError("no index map")
     if not _metadata(graph.get("metadata", {})):

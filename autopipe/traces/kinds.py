@@ -1,7 +1,8 @@
 """The allow-list: which instructions a trace may hold, and with what.
 
 It is what is emitted, not what can be imagined: by our engine `default`, by MetaSchedule's rules
-and postprocessors for x86, ARM and CUDA, and by DLight's rules, read from and run with TVM 0.27.
+and postprocessors for x86 and CUDA, and by DLight's rules, which were run with TVM 0.27; what rules
+for ARM and tensor cores emit was read in its source.
 Whatever carries TIR, source text or a path is left out; so are primitives that say of themselves
 that they are unsafe.
 """

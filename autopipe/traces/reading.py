@@ -9,9 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
+from autopipe import foreign
 from autopipe.config.problem import shown
 from autopipe.errors import StageError
-from autopipe.traces import index_map, strict
+from autopipe.traces import index_map
 from autopipe.traces.kinds import ANNOTATIONS, INDEX_MAP, KINDS, Kind
 from autopipe.traces.values import Check, block, integer, loop, name, number
 
@@ -100,7 +101,7 @@ def _value(text: str) -> Any:  # noqa: ANN401 - a JSON document
     if len(text) > LARGEST:
         raise Forbidden(f"a schedule of {len(text):,} characters")
     try:
-        return strict.parsed(text)
+        return foreign.parse(text)
     except ValueError as error:
         raise Forbidden(f"the schedule is no JSON: {shown(error, _TOLD)}") from None
 

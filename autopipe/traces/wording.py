@@ -9,7 +9,8 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
-from autopipe.traces import index_map, strict
+from autopipe import foreign
+from autopipe.traces import index_map
 from autopipe.traces.reading import Forbidden, Instruction, Trace, read
 
 _REFUSED: Final = "would be refused: "
@@ -33,7 +34,7 @@ def refused(lines: Sequence[str]) -> bool:
 def is_trace(schedule: str) -> bool:
     """Tell whether a schedule is no knobs of a template; what can not be read counts as a trace."""
     try:
-        return not isinstance(strict.parsed(schedule), dict)
+        return not isinstance(foreign.parse(schedule), dict)
     except ValueError:
         return True
 
