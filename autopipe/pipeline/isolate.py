@@ -5,12 +5,14 @@ is paths and facts, so handing both to a child costs nothing but a fork.
 """
 
 import json
+import math
 import os
 import selectors
 import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -90,24 +92,26 @@ class Zygote:
         Native code that can not write ends its process, and says why in what it prints.
         """
         try:
-            return str(self.call(ENTRY, pack(stage, ctx), log, ctx.emit))
+            return str(self.call(ENTRY, pack(stage, ctx), log, ctx.emit, stage.seconds))
         except Killed as error:
             if words := refusal.said(error.printed):
                 raise StoreError(f"{ctx.out}: {words}; stage {stage.name!r} ended of it") from None
             raise Killed(f"stage {stage.name!r} was {error}") from None
 
-    def call(self, entry: str, argument: Message, log: Path, emit: Emit) -> object:
+    def call(
+        self, entry: str, argument: Message, log: Path, emit: Emit, seconds: float | None = None
+    ) -> object:
         """Call `module:function` in a child with a JSON value and return the JSON value it returns.
 
-        Raises the AutopipeError it raised, Bug for any other exception, Killed if it crashed, and
-        SetupError if the modules to preload can not be imported.
+        Raises the AutopipeError it raised, Bug for any other exception, Killed if it crashed or
+        took longer than `seconds`, and SetupError if the modules to preload can not be imported.
         """
         with Log(log) as output:
             if self._process is None:
                 self._start(output)
             self._tell({"entry": entry, "argument": argument})
             answer: Message = {}
-            for message in self._messages(output):
+            for message in self._messages(output, seconds):
                 if "event" in message:
                     emit(parse.validate_python(message["event"]))
                 elif "pid" in message:
@@ -161,13 +165,18 @@ class Zygote:
         with suppress(BrokenPipeError, ConnectionResetError):  # its death is noticed when reading
             self._link.sendall(json.dumps(message).encode() + b"\n")
 
-    def _messages(self, log: Log) -> Iterator[Message]:
+    def _messages(self, log: Log, seconds: float | None = None) -> Iterator[Message]:
         """Yield what comes over the socket, and log what is printed, until the zygote is gone.
 
-        Raises Killed where it, the child, or what that has started is stopped for good.
+        Raises Killed where it, the child, or what that has started is stopped for good, and where
+        there is no end of it after so many seconds.
         """
         rest, found = b"", 0
+        end = math.inf if seconds is None else time.monotonic() + seconds
         while True:
+            if time.monotonic() > end:
+                self.close()
+                raise Killed(f"ended: it had no result after {seconds:g} s", log)
             ready = {key.fileobj for key, _ in self._events.select(_GLANCE)}
             found = 0 if ready or not self._stopped() else found + 1
             if found == _STOPPED:

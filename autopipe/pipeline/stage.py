@@ -105,6 +105,9 @@ class Stage(Frozen, ABC, frozen=True):
     """False for a stage that measures: its result is never served as a new one. It runs where what
     it needs has changed, or by force, and is skipped otherwise."""
 
+    seconds: ClassVar[float | None] = 30 * 60.0
+    """How long it may take at most, whatever a model makes it do; None where a budget says."""
+
     @classmethod
     @abstractmethod
     def of(cls, pipeline: Pipeline, base: Path) -> Self | None:

@@ -23,6 +23,7 @@ class Benchmark(Stage, frozen=True):
     name: ClassVar[str] = "benchmark"
     version: ClassVar[int] = 2
     produces: ClassVar[Kind] = Kind.REPORT
+    seconds: ClassVar[float | None] = None
     needs: ClassVar[Mapping[str, Need]] = {
         "import": Need(Kind.MODEL),
         "build": Need(Kind.LIBRARY),

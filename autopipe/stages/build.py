@@ -30,6 +30,7 @@ class Build(Stage, frozen=True):
     name: ClassVar[str] = "build"
     version: ClassVar[int] = 3
     produces: ClassVar[Kind] = Kind.LIBRARY
+    seconds: ClassVar[float | None] = 4 * 3600.0
     needs: ClassVar[dict[str, Need]] = {
         "import": Need(Kind.MODEL),
         "optimize": Need(Kind.MODULE),

@@ -16,6 +16,7 @@ class Tune(Stage, frozen=True):
     name: ClassVar[str] = "tune"
     version: ClassVar[int] = 3
     produces: ClassVar[Kind] = Kind.RECORDS
+    seconds: ClassVar[float | None] = None
     needs: ClassVar[Mapping[str, Need]] = {"tasks": Need(Kind.TASKS)}
     reads: ClassVar[frozenset[Facet]] = frozenset(
         {Facet.TVM, Facet.TARGET, Facet.DEVICE, Facet.LIBRARIES, Facet.EXTENSIONS}

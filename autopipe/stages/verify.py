@@ -18,6 +18,7 @@ class Verify(Stage, frozen=True):
     name: ClassVar[str] = "verify"
     version: ClassVar[int] = 2
     produces: ClassVar[Kind] = Kind.REPORT
+    seconds: ClassVar[float | None] = 4 * 3600.0
     needs: ClassVar[Mapping[str, Need]] = {
         "import": Need(Kind.MODEL),
         "build": Need(Kind.LIBRARY),

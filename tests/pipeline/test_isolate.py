@@ -154,6 +154,20 @@ def test_a_process_that_stays_stopped_is_given_up(
     assert go([Act(do="write")], root, isolate=zygote)[0] == ["run act"]
 
 
+@pytest.mark.fault("J7")
+def test_a_stage_without_an_end_is_ended(
+    root: Path, zygote: Zygote, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(isolate, "_GLANCE", 0.05)
+    monkeypatch.setattr(Act, "seconds", 1.0)
+    with pytest.raises(Killed) as caught:
+        go([Act(do="hang", note=str(tmp_path / "pids"))], root, isolate=zygote)
+    first = "stage 'act' was ended: it had no result after 1 s"
+    assert str(caught.value).splitlines()[0] == first
+    assert wait_for_end([int(pid) for pid in (tmp_path / "pids").read_text().split()]) == []
+    assert go([Act(do="write")], root, isolate=zygote)[0] == ["run act"]
+
+
 def test_a_process_that_was_stopped_and_goes_on_is_waited_for(
     root: Path, zygote: Zygote, monkeypatch: pytest.MonkeyPatch
 ) -> None:
