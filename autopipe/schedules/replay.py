@@ -14,7 +14,7 @@ from autopipe.schedules.conditions import Conditions
 from autopipe.schedules.implementation import implement
 from autopipe.schedules.template import make
 from autopipe.schedules.templates import templates
-from autopipe.traces.reading import check, read
+from autopipe.traces.reading import Forbidden, check, read
 
 _REFUSALS = (RuntimeError, ValueError, TypeError, LookupError)
 """All that TVM raises."""
@@ -37,7 +37,14 @@ def apply(module: tvm.IRModule, trace: str) -> Schedule:
     except _REFUSALS as error:
         reason = " ".join(str(error).strip().splitlines()[:1])
         raise StageError(f"the trace does not fit this workload: {reason}") from None
+    if _arguments(schedule.mod) != _arguments(module):
+        raise Forbidden("the trace changes what the workload takes; it would leave its tensors")
     return schedule
+
+
+def _arguments(module: tvm.IRModule) -> list[tuple[str, tuple[int, ...]]]:
+    """Return dtype and shape of each tensor of `main`, which callers do not check again."""
+    return [(str(p.dtype), tuple(map(int, p.shape))) for p in module["main"].params]
 
 
 def replay(

@@ -1,7 +1,8 @@
 """The one kind of expression that a trace may hold: how a layout is changed, `(i, j) -> (j, i)`.
 
 It is a graph in TVM's JSON, which can say every object there is; here it says an `IndexMap` of
-whole numbers, or it is refused.
+whole numbers, or it is refused. No number is negative and nothing is subtracted: TVM would take
+`(i) -> (-i)` for a way to count the same elements, and let a kernel write before its buffers.
 """
 
 from collections.abc import Mapping, Sequence
@@ -9,7 +10,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from autopipe import foreign
-from autopipe.traces.values import Check, int64, name, one_of
+from autopipe.traces.values import Check, integer, name, one_of
 
 _NODES: Final = 512
 _SIZE: Final = 10_000
@@ -17,15 +18,14 @@ _SIZE: Final = 10_000
 
 _LITERALS: Final[Mapping[str, Check]] = {
     "ffi.String": name(r"[A-Za-z_][A-Za-z0-9_]{0,63}"),
-    "int": int64,
+    "int": integer(0, (1 << 31) - 1),
 }
 """Nodes that are a value."""
 
 _TYPE: Final = ("ir.PrimType",)
 _SPAN: Final = ("None",)
 _OPERATORS: Final = {
-    "prim.Add": "+", "prim.Sub": "-", "prim.Mul": "*", "prim.FloorDiv": "//",
-    "prim.FloorMod": "%",
+    "prim.Add": "+", "prim.Mul": "*", "prim.FloorDiv": "//", "prim.FloorMod": "%",
 }  # fmt: skip
 _EXPRESSION: Final = ("ir.Var", "ir.IntImm", "prim.Cast", *_OPERATORS)
 _FIELDS: Final[Mapping[str, Mapping[str, Sequence[str]]]] = {
@@ -71,6 +71,13 @@ def read(text: str) -> dict[str, Any]:
     if not _is(root, nodes, ("tirx.IndexMap",)):
         raise ValueError("an expression that is no index map")
     return graph
+
+
+def inverted(graph: Mapping[str, Any]) -> bool:
+    """Tell whether a graph that `read` has read brings its own way back, which TVM would believe."""
+    nodes = graph["nodes"]
+    way_back = nodes[nodes[graph["root_index"]]["data"]["inverse_index_map"]]
+    return bool(way_back["type"] != "None")
 
 
 def words(graph: Mapping[str, Any]) -> str:

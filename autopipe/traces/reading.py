@@ -171,6 +171,8 @@ def _read(step: object, decision: object, known: set[str]) -> Instruction:
     found = _checked("input", inputs, checks), _checked(what, attrs, kind.attrs)
     if name == "Annotate":
         _annotation(attrs[0], inputs[1])
+    if name == "TransformBlockLayout" and index_map.inverted(found[1][0]):
+        raise ValueError("an index map that says its own way back")
     _used(inputs, known)
     _drawn(kind, attrs, decision)
     _outputs(outputs, kind.outputs, known)

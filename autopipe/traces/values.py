@@ -6,7 +6,6 @@ from typing import Final
 
 Check = Callable[[object], bool]
 
-_INT64: Final = 1 << 63
 _EXTENT: Final = 1 << 31
 """Elements along a loop, and more: no buffer that is scheduled here has as many."""
 _LONGEST: Final = 256
@@ -60,11 +59,6 @@ def nothing(value: object) -> bool:
 def share(value: object) -> bool:
     """Tell whether it is a probability."""
     return type(value) in {int, float} and 0 <= value <= 1  # type: ignore[operator]
-
-
-def int64(value: object) -> bool:
-    """Tell whether it is a whole number that TVM can hold."""
-    return type(value) is int and -_INT64 <= value < _INT64
 
 
 block: Final = name(r"b\d{1,6}")

@@ -198,6 +198,55 @@ def test_a_graph_that_is_small_and_stands_for_a_large_expression_is_refused():
         index_map.read(text)
 
 
+def doubled(graph):
+    """Return `(i) -> (i)` with something to compute: `{"a": i, "b": i}` is put into the node."""
+    nodes, root = graph["nodes"][:4], graph["nodes"][-1]
+    nodes += [{"type": "ffi.Array", "data": [3]}, {"type": "None"}, {"type": "ffi.Array"}, root]
+    root["data"] = {"initial_indices": 4, "final_indices": 6, "inverse_index_map": 0}
+    return {**graph, "root_index": 7, "nodes": nodes}
+
+
+@pytest.mark.fault("H7")
+@pytest.mark.parametrize(
+    "node",
+    [
+        {"type": "prim.Sub", "data": {"span": 0, "ty": 1, "a": 3, "b": 3}},
+        {"type": "int", "data": -1},
+    ],
+)
+def test_an_index_map_counts_upwards(node):
+    """TVM takes (i) -> (-i) for bijective, and the kernel writes before its buffers."""
+    graph = doubled(json.loads(IDENTITY))
+    graph["nodes"][5], graph["nodes"][6]["data"] = node, [3]
+    with pytest.raises(ValueError, match=f"an index map with '{node['type']}' in it"):
+        index_map.read(json.dumps(graph))
+
+
+def misled(kind):
+    """Return a trace that leaves its tensors: by a wrong way back, or by another output."""
+    block = ["GetSBlock", [], ["C", "main"], ["b0"]]
+    if kind == "TransformLayout":
+        text = tvm.ir.save_json(tvm.tirx.IndexMap.from_func(lambda i, j: (i * 1000, j)))
+        return json.dumps([[block, [kind, ["b0", text], [0, 1, None, 1], []]], []])
+    there = tvm.tirx.IndexMap.from_func(lambda i, j, k: (i, j, k))
+    back = tvm.tirx.IndexMap.from_func(lambda i, j, k: (i * 100_000 + j, j, k))
+    text = tvm.ir.save_json(tvm.tirx.IndexMap(there.initial_indices, there.final_indices, back))
+    return json.dumps([[block, [kind, ["b0"], [text], []]], []])
+
+
+@pytest.mark.fault("H7")
+@pytest.mark.parametrize(
+    ("kind", "why"),
+    [
+        ("TransformBlockLayout", "instruction 2, TransformBlockLayout: an index map that says"),
+        ("TransformLayout", "the trace changes what the workload takes"),
+    ],
+)
+def test_a_layout_stays_within_its_tensors(kind, why, module):
+    with pytest.raises(Forbidden, match=why):
+        apply(module, misled(kind))
+
+
 @pytest.mark.parametrize("text", [MODULE, CALL, "{}", '{"nodes": [1]}', '{"nodes": [{"type": 1}]}'])
 def test_other_objects_are_no_index_maps(text):
     with pytest.raises(ValueError, match="index map"):
