@@ -74,7 +74,7 @@ def read(text: str) -> dict[str, Any]:
 
 
 def inverted(graph: Mapping[str, Any]) -> bool:
-    """Tell whether a graph that `read` has read brings its own way back, which TVM would believe."""
+    """Tell whether a graph that `read` has read brings a way back, which TVM would believe."""
     nodes = graph["nodes"]
     way_back = nodes[nodes[graph["root_index"]]["data"]["inverse_index_map"]]
     return bool(way_back["type"] != "None")
