@@ -43,7 +43,6 @@ EXPECTED: dict[str, list[str | None]] = {
     "dynamic_relu": [DYNAMIC],
     "shape_of": [f"{OPAQUE}shape_to_tensor"],
     "nms": [NMS] * 4,
-    "packed": [],
     "extern": [HIDDEN],
     "extern_scalar": [HIDDEN],
     "split": [SIMPLE],

@@ -91,8 +91,13 @@ _NUMBERS: Final = PRAGMAS | words(
     """
 )
 
-ATTRIBUTES: Final = _NUMBERS | {"extern_scope", "thread_extent", "virtual_thread", "buffer_bound"}
-"""Keys of attribute statements; their values are numbers."""
+SAID: Final = {"pragma_scope": frozenset({"seq"})}
+"""Attribute statements whose value is a word: TVM marks scatter and NMS so, and acts on none."""
+
+ATTRIBUTES: Final = (
+    _NUMBERS | SAID.keys() | {"extern_scope", "thread_extent", "virtual_thread", "buffer_bound"}
+)
+"""Keys of attribute statements; the values of all others are numbers."""
 
 ANNOTATIONS: Final = (
     _NUMBERS
