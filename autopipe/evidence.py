@@ -14,7 +14,7 @@ from autopipe.pipeline.stage import Artifact, Facet
 from autopipe.records.proofs import proofs
 from autopipe.records.record import Platform
 from autopipe.records.store import Store
-from autopipe.shares import Proof, shares
+from autopipe.shares import Proof, floored, shares
 from autopipe.task import read_tasks
 
 _BUILD: Final = "build"
@@ -64,8 +64,8 @@ class Evidence:
         if not missed:
             return
         told = "; ".join(
-            f"gates.{name}: {found[word]:.2f} of the kept tasks' time was {word} by this store,"
-            f" {limit:.2f} is required"
+            f"gates.{name}: {floored(found[word])} of the kept tasks' time was {word} by this"
+            f" store, {floored(limit)} is required"
             for name, (word, limit) in limits.items()
             if name in missed
         )

@@ -11,6 +11,10 @@ WITHOUT_SEARCH: Final = ("static", "default", "serial", "none")
 """Engines that propose one schedule and search for none."""
 
 
+_EXACT: Final = 1e-9
+"""What a percentage may lack for its share being a binary fraction."""
+
+
 @dataclass(frozen=True, slots=True)
 class Proof:
     """What is known of the schedule that a task is built with."""
@@ -36,12 +40,18 @@ class Shares:
 
     def told(self) -> str:
         """Say it in one line; almost all is not all."""
-        parts = (f"{math.floor(100 * part)}% {name}" for name, part in self.named().items())
+        parts = (f"{floored(part, 0)} {name}" for name, part in self.named().items())
         return f"of the time {', '.join(parts)}"
 
     def named(self) -> dict[str, float]:
         """Return them by name."""
         return {"searched": self.searched, "measured": self.measured, "steady": self.steady}
+
+
+def floored(part: float, digits: int = 1) -> str:
+    """Write a share in percent, never rounded up: almost all is not all."""
+    scale = 10**digits
+    return f"{math.floor(100 * scale * part + _EXACT) / scale:.{digits}f}%"
 
 
 def shares(tasks: Iterable[Task], proofs: Mapping[str, Proof]) -> Shares:

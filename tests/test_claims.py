@@ -7,7 +7,9 @@ from contextlib import closing
 from hashlib import sha256
 
 import pytest
+from typer.testing import CliRunner
 
+from autopipe.cli import app
 from autopipe.errors import GateError
 from autopipe.lock import file as files
 from autopipe.lock import text
@@ -61,7 +63,7 @@ def test_a_frozen_build_of_a_lock_passes_no_gate_on_tuning(warm):
     told = told_of(run(warm, Mode.FROZEN))
     assert (told.searched, told.measured, told.steady, told.claimed) == (0.0, 0.0, 0.0, 3)
     for gate in ("searched", "measured", "steady", "tuned"):
-        with pytest.raises(GateError, match=rf"gates.{gate}_share: 0\.00 of .* --force tune"):
+        with pytest.raises(GateError, match=rf"gates.{gate}_share: 0\.0% of .* --force tune"):
             run(warm, Mode.FROZEN, overrides=[f"gates.{gate}_share=0.1"])
 
 
@@ -70,12 +72,12 @@ def test_what_was_measured_here_passes_as_long_as_the_records_say_so(warm):
     gate = {"overrides": ["gates.measured_share=1.0"]}
     told = run(warm, Mode.FROZEN, **gate)
     assert (told_of(told).measured, told_of(told).claimed) == (1.0, 0)
-    with pytest.raises(GateError, match=r"gates.searched_share: 0\.\d+ of .*; raise tun"):
+    with pytest.raises(GateError, match=r"gates.searched_share: \d+\.\d% of .*; raise tun"):
         run(warm, Mode.FROZEN, overrides=["gates.searched_share=1.0"])
     with closing(sqlite3.connect(warm / "store/records/records.sqlite")) as connection:
         connection.execute("UPDATE records SET here = 0")
         connection.commit()
-    with pytest.raises(GateError, match=r"gates.measured_share: 0\.00 of .*; 3 winners are claims"):
+    with pytest.raises(GateError, match=r"gates.measured_share: 0\.0% of .*; 3 winners are claims"):
         run(warm, Mode.FROZEN, **gate)
 
 
@@ -86,12 +88,27 @@ def test_records_of_a_remote_are_claims_too(locked, clone, tmp_path):
         (clone / name).unlink()
     shutil.copytree(locked / "store/actions", clone / "store/actions")
     shutil.copytree(locked / "store/objects", clone / "store/objects")
-    with pytest.raises(GateError, match=r"gates.measured_share: 0\.00 .* or a remote"):
+    with pytest.raises(GateError, match=r"gates.measured_share: 0\.0% .* or a remote"):
         run(clone, Mode.OFF, overrides=["gates.measured_share=0.1"])
     told = run(clone, Mode.OFF)
     assert [event.stage for event in told if isinstance(event, StageCached)][-1] == "package"
     assert told_of(told).claimed == 3
     assert not [event for event in told if isinstance(event, StageFinished | Warn)]
+
+
+@pytest.mark.fault("L5")
+def test_all_that_a_machine_made_is_taken_from_its_remote(locked, clone, tmp_path):
+    """What stages really leave has the shape that is asked of what a remote gives."""
+    remote = f"cache.remote={tmp_path / 'remote'}"
+    for name in ("mlp.lock", "mlp.records.jsonl"):
+        (clone / name).unlink()
+    pushed = ["cache", "push", str(tmp_path / "remote"), "--store", str(locked / "store")]
+    assert CliRunner().invoke(app, pushed).exit_code == 0
+    told = run(clone, Mode.OFF, overrides=[remote])
+    assert not [event for event in told if isinstance(event, StageFinished | Warn)]
+    taken = [event.stage for event in told if isinstance(event, StageCached) and event.fetched]
+    assert taken == ["import", "optimize", "lower", "tasks", "tune", "build", "verify", "package"]
+    assert told_of(told).claimed == 3
 
 
 @pytest.mark.parametrize(

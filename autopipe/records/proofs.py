@@ -8,7 +8,7 @@ from typing import Any, Final
 from autopipe.records.connection import guard
 from autopipe.records.record import Platform, agree
 from autopipe.records.session import RUN_OFF
-from autopipe.records.store import Store
+from autopipe.records.store import Found, Store
 from autopipe.shares import WITHOUT_SEARCH, Proof, shares
 from autopipe.task import Task
 
@@ -27,7 +27,8 @@ def proofs(
 ) -> dict[str, Proof]:
     """Return what was measured here of these records, by workload; others are left out.
 
-    The last run-off of a schedule counts, or else its fastest trial. Raises StoreError.
+    The very times of a record count where they were measured here; otherwise the last run-off of
+    its schedule, or else its fastest trial. Raises StoreError.
     """
     place = astuple(platform)
     found: dict[str, Proof] = {}
@@ -35,14 +36,19 @@ def proofs(
         names = [record[name] for name in ("engine", "implementation", "schedule")]
         own = store.every(_WINNER, (workload, *place, *names))
         timed = [each for each in own if each.wrong is None and each.rank < (True,)]
-        settled = [each for each in timed if each.record.session.endswith(RUN_OFF)]
         if timed:
-            best = settled[-1] if settled else min(timed, key=lambda each: each.rank)
+            best = _counted(timed, tuple(record["seconds"]))
             with guard(store.path):
                 query = store.connection.execute(_SEARCHED, (workload, *place, *WITHOUT_SEARCH))
                 searched = query.fetchone() is not None
             found[workload] = Proof(best.record.median, searched, not best.record.unsteady)
     return found
+
+
+def _counted(timed: Sequence[Found], seconds: tuple[float, ...]) -> Found:
+    settled = [each for each in timed if each.record.session.endswith(RUN_OFF)]
+    same = [each for each in timed if each.record.seconds == seconds]
+    return [*settled, *same][-1] if settled or same else min(timed, key=lambda each: each.rank)
 
 
 def claimed(

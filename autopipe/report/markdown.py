@@ -13,6 +13,7 @@ from autopipe.benchmarking.latency import Latency
 from autopipe.report.document import RunReport, TaskReport
 from autopipe.report.escape import escape, escape_lines
 from autopipe.report.units import plural, seconds
+from autopipe.shares import floored
 
 _SLOWEST: Final = 5
 """Tasks that are shown."""
@@ -129,7 +130,7 @@ def _engines(report: RunReport) -> Iterator[str]:
     if report.searched_share is not None:
         words = ("searched", "measured", "steady")
         parts = (report.searched_share, report.measured_share or 0, report.steady_share or 0)
-        told = ", ".join(f"{part:.1%} {word}" for part, word in zip(parts, words, strict=True))
+        told = ", ".join(f"{floored(part)} {word}" for part, word in zip(parts, words, strict=True))
         yield ""
         yield f"Of the kept tasks' time {told} in this store."
 

@@ -27,6 +27,7 @@ from autopipe.pipeline.events import (
 )
 from autopipe.report import document
 from autopipe.report.document import Notice, RunReport, StageReport, TaskReport
+from autopipe.shares import floored
 
 _DOCUMENTS: Final = ("tasks.json", "tuning.json", "library.json", "verify.json")
 """What is read of artifacts, by the name of the file."""
@@ -145,7 +146,10 @@ class Recorder:
         for name, (word, limit) in pipeline.gates.shares().items():
             share = getattr(self._tuned, word)
             outcome = Outcome.PASSED if share >= limit else Outcome.FAILED
-            told = f"{share:.2f} of the kept tasks' time was {word} here, {limit:.2f} is required"
+            told = (
+                f"{floored(share)} of the kept tasks' time was {word} here,"
+                f" {floored(limit)} is required"
+            )
             found.append(Checked(gate=f"gates.{name}", outcome=outcome, found=told))
         return found
 

@@ -29,7 +29,10 @@ class Retune(Tune, frozen=True):
         return {"records": self.records}
 
     def run(self, ctx: Context) -> str:
-        """Write `records.jsonl` and `tuning.json`. Raises LockError, and what *tune* raises."""
+        """Write `records.jsonl` and `tuning.json`. Raises LockError, and what *tune* raises.
+
+        What was searched and measured of the others is not the share of all, so it is left out.
+        """
         from autopipe.lock.file import read_text
         from autopipe.lock.records import Tuned
         from autopipe.task import read_tasks
@@ -58,5 +61,6 @@ class Retune(Tune, frozen=True):
         ]
         rows = sorted([*found.rows, *taken], key=lambda row: int(row["task"]))
         records = {name: line for name, line in locked.records.items() if name in known}
-        Tuned(found.head, tuple(rows), {**records, **found.records}).write(ctx.out)
-        return f"{len(known)} tasks as the lock says; {summary}; times of the lock are claims"
+        head = {name: value for name, value in found.head.items() if name != "shares"}
+        Tuned(head, tuple(rows), {**records, **found.records}).write(ctx.out)
+        return f"{len(known)} tasks as the lock says, their times are claims; the others: {summary}"

@@ -50,7 +50,8 @@ class _Row(BaseModel, frozen=True):
 class _Library(BaseModel, frozen=True):
     """What later stages read of `library.json`, besides the signature."""
 
-    tuned_share: _Number
+    claimed: dict[str, _Number] = {}
+    """Libraries of earlier releases lack it."""
     versions: dict[str, str | None]
     libraries: dict[str, str]
     tasks: tuple[_Row, ...]

@@ -27,7 +27,8 @@ _DEEPEST: Final = 6
 """Lists in lists of knobs; those of template `sequence` hold those of others."""
 _BIGGEST: Final = 1 << 62
 _NUMBER: Final = integer(-_BIGGEST, _BIGGEST)
-_NAME: Final = name(r"[\w.+-]{0,100}")
+_NAME: Final = name(r"[\w.+-]{0,100}( \d[\w.+!-]{0,99}| of TVM)?")
+"""A name, or that of a library and its version, as the calls of libraries have it."""
 _NAMES: Final = {"b": block, "l": loop, "v": number}
 _INDEX: Final = name(r"[blv]\d{1,6}")
 

@@ -1,11 +1,13 @@
 """Who looks fastest is timed again, in turn with the runner-up and the loops without threads."""
 
+from dataclasses import asdict
 from functools import partial
 
 import pytest
 
 from autopipe.config.schedules import Rule
 from autopipe.measure.measurement import Measurement
+from autopipe.records.proofs import proofs
 from autopipe.records.record import Platform
 from autopipe.records.session import Session
 from autopipe.records.store import Store
@@ -37,7 +39,7 @@ class Machine:
         self.asked.append(candidates)
         spread = self.busy.pop(0) if self.busy else 1.0
         return [
-            Measurement((self.times[each],) * (count - 1) + (self.times[each] * spread,))
+            Measurement((self.times[each], *(self.times[each] * spread,) * (count - 1)))
             if self.times[each]
             else Measurement(error="crashed")
             for each in candidates
@@ -146,6 +148,9 @@ def test_unsteady_winners_are_timed_again_once(journal, busy, spread, asked):
     seconds = journal.best(each).record.seconds
     assert max(seconds) / min(seconds) == pytest.approx(spread)
     assert journal.best(each).record.unsteady == (spread > 1.5)
+    won = journal.best(each).record
+    (proof,) = proofs(journal.store, journal.platform, {won.workload: asdict(won)}).values()
+    assert (proof.seconds, proof.steady) == (won.median, not won.unsteady)
     assert len(machine.asked) == asked
 
 

@@ -9,6 +9,7 @@ from tvm import te
 from tvm.s_tir.schedule import InstructionKind
 from tvm_ffi import structural_walk
 
+from autopipe import libraries
 from autopipe.errors import StageError
 from autopipe.schedules.replay import apply
 from autopipe.traces import index_map
@@ -142,6 +143,8 @@ def test_code_in_an_annotation_is_named(key, module):
         ('{"template": "t", "version": 1}', "neither a trace nor knobs"),
         (json.dumps({**SETTING, "knobs": {"rows": TEXTS["LLVM IR"]}}), "no numbers and names"),
         (json.dumps({**SETTING, "knobs": {"rows": "/etc/passwd"}}), "no numbers and names"),
+        (json.dumps({**SETTING, "knobs": {"rows": "call it"}}), "no numbers and names"),
+        (json.dumps({**SETTING, "knobs": {"rows": "a 1 /bin/sh"}}), "no numbers and names"),
         (json.dumps({**SETTING, "knobs": {"rows": 1 << 70}}), "no numbers and names"),
         (json.dumps({**SETTING, "template": "x" * 1000}), "no numbers and names"),
         ("[" * 100_000, "nested too deep"),
@@ -157,6 +160,13 @@ def test_knobs_of_templates_pass():
     part = {"template": "window", "version": 3, "knobs": {"rows": 1, "packed": True, "x": None}}
     check(json.dumps(SETTING))
     check(json.dumps({"template": "sequence", "version": 1, "knobs": {"parts": [part, part]}}))
+
+
+@pytest.mark.parametrize("library", libraries.LIBRARIES)
+@pytest.mark.parametrize("version", ["0.3.34.481.3", "1!2.0rc1+local.2", "of TVM"])
+def test_knobs_of_calls_of_libraries_pass(library, version):
+    knobs = {"library": f"{library.name} {version}", "width": 32}
+    check(json.dumps({"template": "library_call", "version": 1, "knobs": knobs}))
 
 
 def test_an_output_has_a_name_of_its_own():
