@@ -4,7 +4,7 @@ It is what is emitted, not what can be imagined: by our engine `default`, by Met
 and postprocessors for x86 and CUDA, and by DLight's rules, which were run with TVM 0.27; what rules
 for ARM and tensor cores emit was read in its source.
 Whatever carries TIR, source text or a path is left out; so are primitives that say of themselves
-that they are unsafe.
+that they are unsafe, and a `Split` without predicates, which leaves its buffers.
 """
 
 from collections.abc import Mapping
@@ -25,6 +25,7 @@ from autopipe.traces.values import (
     name,
     nothing,
     number,
+    off,
     one_of,
     place,
     quoted,
@@ -115,7 +116,7 @@ KINDS: Final[Mapping[str, Kind]] = MappingProxyType(
             decision=several(extent, least=1),
         ),
         "SampleComputeLocation": Kind((block,), outputs="l", decision=integer(-2, 1024)),
-        "Split": Kind((loop, factor), (boolean, boolean), "l*", many=True),
+        "Split": Kind((loop, factor), (boolean, off), "l*", many=True),
         "Fuse": Kind((loop,), (boolean,), "l", many=True),
         "Reorder": Kind((loop,), many=True),
         "AddUnitLoop": Kind((_item,), outputs="l"),

@@ -51,6 +51,11 @@ def boolean(value: object) -> bool:
     return isinstance(value, bool) or (type(value) is int and value in {0, 1})
 
 
+def off(value: object) -> bool:
+    """Tell whether it is false, or the 0 that TVM writes in its place."""
+    return boolean(value) and not value
+
+
 def nothing(value: object) -> bool:
     """Tell whether it is null."""
     return value is None

@@ -245,6 +245,13 @@ def misled(kind):
 
 
 @pytest.mark.fault("H7")
+def test_a_split_keeps_to_the_length_of_its_loop():
+    inputs, _, outputs = EXAMPLES["Split"]
+    why = refused(trace("Split", inputs, [True, True], outputs))
+    assert why.endswith("Split: attribute 2 may not be true")
+
+
+@pytest.mark.fault("H7")
 @pytest.mark.parametrize(
     ("kind", "why"),
     [
