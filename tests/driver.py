@@ -77,7 +77,9 @@ def main() -> None:
     autopipe.stages.stages_of = stages_of
     from autopipe import cli, flow, flow_tasks
     from autopipe.pipeline.isolate import Zygote
+    from autopipe.stages.shapes import SHAPES
 
+    vars(autopipe.stages.shapes)["SHAPES"] = dict.fromkeys(SHAPES, lambda _: None)
     vars(flow)["Zygote"] = partial(Zygote, preload=())
     vars(flow_tasks).update(SCRIPTS="tests.driver:scripts", OFFERS="tests.driver:offers")
     vars(flow)["EXAMINE"] = os.environ.get("EXAMINE", flow.EXAMINE)

@@ -131,7 +131,7 @@ def test_a_failed_write_leaves_the_file_as_it_was(cli, old, tmp_path, monkeypatc
 
     real = getattr(os, call)
     monkeypatch.setattr(os, call, fail)
-    assert "demo.yaml: can not be written: No space left on device" in cli("demo.yaml", code=2).err
+    assert "demo.yaml: can not be written: No space left on device" in cli("demo.yaml", code=5).err
     monkeypatch.undo()
     assert old.read_text() == OLD
     assert {path.name for path in tmp_path.iterdir()} == {"demo.yaml", "TMPDIR"}

@@ -39,9 +39,16 @@ class TaskChange:
     @property
     def steps(self) -> tuple[str, ...]:
         """What its trace does now, and did: lines behind `+` and `-`, where it is another one."""
+        sides = [side for side in (self.old, self.new) if side]
+        if len(sides) > 1 and None in [side.steps for side in sides] and not self._rescheduled:
+            return ()  # a package and a report tell of no trace
         old, new = (side.steps or () if side else () for side in (self.old, self.new))
         marked = unified_diff(old, new, n=0, lineterm="")
         return tuple(f"{line[0]} {line[1:]}" for line in islice(marked, 2, None) if line[0] != "@")
+
+    @property
+    def _rescheduled(self) -> bool:
+        return any(each.name == "schedule" for each in self.changes)
 
     @property
     def differs(self) -> bool:

@@ -181,8 +181,8 @@ class Zygote:
             found = 0 if ready or not self._stopped() else found + 1
             if found == _STOPPED:
                 self.close()
-                seconds = f"{_STOPPED * _GLANCE:g} s"
-                raise Killed(f"stopped by a signal; it was ended after {seconds} of that", log)
+                told = f"{_STOPPED * _GLANCE:g} s"
+                raise Killed(f"stopped by a signal; it was ended after {told} of that", log)
             data = self._link.recv(1 << 16) if self._link in ready else b""
             self._drain(log)
             if not data and (self._link in ready or self._gone()):

@@ -66,7 +66,8 @@ def answer(argument: Mapping[str, Any], emit: Emit) -> str:
 
 def _hungry(error: Exception, limit: int) -> StageError | None:
     """Return what an error is where it was memory that was refused; None for others."""
-    said = type(error) is StageError and refusal.hunger(str(error))
+    text = str(error)  # of a child that ran out of memory of its own, it says so already
+    said = type(error) is StageError and refusal.OUT_OF_MEMORY not in text and refusal.hunger(text)
     if not said and (isinstance(error, AutopipeError) or not refusal.starved(error)):
         return None
     return StageError(

@@ -82,9 +82,15 @@ def test_a_small_design_space_runs_out():
     pytest.fail("never ran out")
 
 
-@pytest.mark.parametrize("trace", ["", "[]", "[[]]", '[[["NoSuchThing", [], [], []]], []]', "{}"])
-def test_a_trace_that_does_not_apply_is_an_error_in_words(trace):
-    with pytest.raises(StageError, match="the trace does not fit this workload"):
+@pytest.mark.parametrize(
+    ("trace", "why"),
+    [
+        ("", "no JSON"), ("[]", "no trace"), ("[[]]", "no trace"), ("{}", "no trace"),
+        ('[[["NoSuchThing", [], [], []]], []]', "instruction 1, NoSuchThing: none of the kinds"),
+    ],
+)  # fmt: skip
+def test_a_trace_that_does_not_apply_is_an_error_in_words(trace, why):
+    with pytest.raises(StageError, match=why):
         apply(matmul(), trace)
 
 

@@ -253,5 +253,5 @@ def test_a_record_is_replayed_no_more_either(workload, run, tries):
             Maker({"t": workload}, run()) as maker,
             pytest.raises(Failed, match="killed by SIGSEGV"),
         ):
-            maker.replay("t", Contender("autotvm", "bad"), "{}")
+            maker.replay("t", Contender("autotvm", "bad"), "[[],[]]")
         assert tries() == expected

@@ -60,7 +60,11 @@ def test_it_makes_what_would_be_made_here(maker, workload, said):
 
 def test_a_record_that_does_not_fit_is_refused_and_no_failure(maker, said):
     with pytest.raises(Refused, match="there is no template 'gone'"):
-        maker.replay("t", Contender("autotvm", "direct"), json.dumps({"template": "gone"}))
+        maker.replay(
+            "t",
+            Contender("autotvm", "direct"),
+            json.dumps({"template": "gone", "version": 1, "knobs": {}}),
+        )
     assert said == []
 
 
@@ -96,7 +100,7 @@ def test_a_record_that_crashes_fails(maker, monkeypatch, said):
     saboteur.implementation(monkeypatch, "crash")
     for _ in range(2):
         with pytest.raises(Failed, match="killed by SIGSEGV"):
-            maker.replay("t", Contender("autotvm", "bad"), "{}")
+            maker.replay("t", Contender("autotvm", "bad"), "[[],[]]")
     assert len(said) == 1
 
 

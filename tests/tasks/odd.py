@@ -55,7 +55,10 @@ def _extern(builder: relax.BlockBuilder, x: relax.Var) -> relax.Var:
     def call(ins: Any, outs: Any) -> Any:
         return tvm.tirx.call_packed("tvm.contrib.sort.sort", ins[0], outs[0], -1, 1)
 
-    return builder.emit_te(lambda a: te.extern(a.shape, [a], call, dtype=FLOAT, name="sorted"), x)
+    def ordered(a: te.Tensor) -> te.Tensor:
+        return te.extern(a.shape, [a], call, dtype=FLOAT, name="ordered")
+
+    return builder.emit_te(ordered, x)
 
 
 def _extern_scalar(builder: relax.BlockBuilder, x: relax.Var) -> relax.Var:
@@ -68,11 +71,17 @@ def _extern_scalar(builder: relax.BlockBuilder, x: relax.Var) -> relax.Var:
 
 
 def _copy(builder: relax.BlockBuilder, x: relax.Var) -> relax.Var:
-    return builder.emit_te(lambda a: te.compute(a.shape, a, name="copy"), x)
+    def copy(a: te.Tensor) -> te.Tensor:
+        return te.compute(a.shape, a, name="copy")
+
+    return builder.emit_te(copy, x)
 
 
 def _constant(builder: relax.BlockBuilder, x: relax.Var) -> relax.Var:
-    return builder.emit_te(lambda a: te.compute(a.shape, lambda *_: te.const(7.0, FLOAT)), x)
+    def constant(a: te.Tensor) -> te.Tensor:
+        return te.compute(a.shape, lambda *_: te.const(7.0, FLOAT))
+
+    return builder.emit_te(constant, x)
 
 
 def _nms(_: relax.BlockBuilder, boxes: relax.Var, scores: relax.Var) -> relax.Expr:

@@ -18,13 +18,8 @@ from autopipe.compiler.walls import callees, names
 from autopipe.compiler.walls.foreign import ForeignCode
 from autopipe.libraries.library import Library
 
-_SYMBOL: Final = re.compile(
-    r"(?!__|_library|_metadata)(<lambda>|[A-Za-z_])(<lambda>|[A-Za-z0-9_]){0,4095}"
-)
-"""A name of a function; those that are left out are TVM's own.
-
-What Python has no name for, TVM calls `<lambda>`, also as a part of what it fuses.
-"""
+_SYMBOL: Final = re.compile(r"(?!__|_library|_metadata)[A-Za-z_][A-Za-z0-9_]{0,4095}")
+"""A name of a function; those that are left out are TVM's own."""
 
 _TYPE: Final = re.compile(r"(|bool|void|handle|u?int\d+|b?float\d+(_\w+)?)(x\d+|xvscalex\d+)?")
 _WORD: Final = re.compile(r"[\w.]{0,100}", re.ASCII)
