@@ -1,6 +1,7 @@
 """A second model starts with the layers that it shares with the first one tuned."""
 
 import json
+import re
 from itertools import pairwise
 
 import numpy as np
@@ -76,15 +77,23 @@ def first(run):
     return task
 
 
+def known(said):
+    """Return how many records of earlier runs a run has found."""
+    found = (
+        re.fullmatch(r"known: (\d+) records of earlier runs for \d of 2 tasks", t) for t in said
+    )
+    return next(int(each[1]) for each in found if each)
+
+
 def test_a_shared_layer_is_built_as_it_was_tuned_for_another_model(run, first):
     tuned, built, said = run("second", 1)
     shared, other = sorted(tuned, key=lambda task: task["workload"] != first["workload"])
     assert (shared["workload"], shared["trials"], other["trials"]) == (first["workload"], 0, 1)
     assert shared["seconds"] < 10 * first["seconds"]  # its run-off is of this run
     row = built[shared["workload"]]
-    assert (row["reason"], row["engine"]) == ("best record", first["engine"])
+    assert row["reason"] == "best record"  # of whom, the run-off says anew
     assert row["seconds"] == shared["seconds"]
-    assert "known: 12 records of earlier runs for 1 of 2 tasks" in said
+    assert known(said) >= 12  # and those of the run-off
 
 
 def test_with_a_budget_it_starts_from_what_is_known(run, first):
@@ -92,4 +101,4 @@ def test_with_a_budget_it_starts_from_what_is_known(run, first):
     (shared,) = (task for task in tuned if task["workload"] == first["workload"])
     assert shared["seconds"] < 10 * first["seconds"]
     assert sum(task["trials"] for task in tuned) == 9
-    assert any(text.endswith("tasks") and text.startswith("known: 1") for text in said)
+    assert known(said) >= 12
