@@ -1,12 +1,12 @@
 """Everything of a store to a remote, and the other way. All of it raises StoreError."""
 
-import json
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
+from autopipe import foreign
 from autopipe.config.problem import shown
 from autopipe.errors import PackageError
 from autopipe.pipeline import files
@@ -125,7 +125,7 @@ def _check_times(store: Store, action: Document, out: Path, key: str) -> None:
     try:
         target = action.get("facts", {}).get("target", {})
         lines = path.read_text(encoding="utf-8").splitlines()
-        found = complaints(map(json.loads, lines), _tasks(store, action), target)
+        found = complaints(map(foreign.parse, lines), _tasks(store, action), target)
     except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise DamagedError(f"action {key[:16]} is damaged: its records: {error}") from error
     if found:
