@@ -6,6 +6,7 @@ UV ?= uv
 PIPELINE ?= pipelines/squeezenet.yaml
 
 BIN := .venv/bin
+PYTEST := $(BIN)/pytest --numprocesses logical --maxprocesses 4 --dist loadfile
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --no-deps
 LOCK := $(UV) pip compile --quiet --universal --fork-strategy fewest --generate-hashes \
 	--no-config --custom-compile-command "make lock" --python-version 3.11
@@ -20,14 +21,14 @@ run: .venv/run  ## compile, verify, benchmark and package the quickstart model
 	$(BIN)/autopipe run $(PIPELINE)
 
 test: .venv/dev  ## run the tests
-	$(BIN)/pytest
+	$(PYTEST)
 
 check: .venv/dev  ## run the linters, the type checker and the tests
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/pytest
+	$(PYTEST)
 
 gen: .venv/dev  ## rewrite the JSON schema, the reference pages, and the pages about faults
 	$(BIN)/python -m docs.generate

@@ -4,15 +4,22 @@ import signal
 import sys
 
 from autopipe.errors import SetupError
-from autopipe.refusal import told
+from autopipe.memory import addresses
+from autopipe.refusal import hunger, told
+
+_ENOUGH = 1 << 30
+"""Addresses that are always enough to import the command line."""
 
 if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # until `main` takes over: nothing has begun
 
 try:
     from autopipe.cli import main
-except (ImportError, MemoryError, OSError) as error:  # as where there are too few addresses for it
+except Exception as error:  # as where there are too few addresses for it
     found = told(error)
+    if found is None and addresses() < _ENOUGH:
+        # CPython 3.11 may take a refusal for bad syntax: "field 'target' is required for AnnAssign"
+        found = SetupError(hunger("MemoryError"))
     if found is None:
         raise
     sys.stderr.write(f"error: {found}\n")

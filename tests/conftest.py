@@ -13,7 +13,13 @@ pytest_plugins = ["tests.leaks", "tests.small_build"]
 
 @pytest.fixture(scope="session", autouse=True)
 def own_turns(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Have tests take turns among themselves only, whatever else is timing on this machine."""
+    """Have tests take turns among themselves only, whatever else is timing on this machine.
+
+    All workers of pytest-xdist take the same turns: what is timed in one waits for the other's.
+    """
+    base = tmp_path_factory.getbasetemp()
+    runtime = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "runtime"
+    runtime.mkdir(mode=0o700, exist_ok=True)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_RUNTIME_DIR", str(tmp_path_factory.mktemp("runtime")))
+        patch.setenv("XDG_RUNTIME_DIR", str(runtime))
         yield

@@ -6,6 +6,7 @@ from autopipe import memory, refusal
 from autopipe.errors import StageError
 from autopipe.pipeline import packed
 from autopipe.pipeline.ceiling import ceiling, hold
+from tests import hungry
 
 
 @pytest.mark.fault("J6")
@@ -14,7 +15,7 @@ def test_a_process_that_is_held_gets_no_more():
     if child == 0:
         try:
             hold(2**28)
-            bytearray(2**29)
+            hungry.take(2**29)
         except MemoryError:
             os._exit(7)
         finally:

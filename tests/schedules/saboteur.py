@@ -8,15 +8,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from autopipe.schedules import engines, implementations, templates
+from tests import hungry
 from tests.schedules.bad_schedules import spoil_block
 
-MIB = 1 << 20
-PROMISED = 1 << 10
-"""MiB that hungry work stops at, so that a limit that is none hurts nobody."""
+PROMISED = 1 << 30
+"""Bytes that hungry work stops at, so that a limit that is none hurts nobody."""
 
 
 def eat():
-    taken = [bytearray(MIB) for _ in range(PROMISED)]
+    taken = hungry.take(PROMISED)
     raise AssertionError(f"nobody minds {len(taken)} MiB")
 
 

@@ -13,6 +13,7 @@ from autopipe.compiler.frontends.onnx import cleanup, gate
 from autopipe.compiler.frontends.onnx.load import load
 from autopipe.config.model import Input, Weights
 from autopipe.errors import AutopipeError, ConfigError, ModelError
+from tests import hungry
 from tests.compiler.frontends.models import (
     compiled,
     dense,
@@ -162,7 +163,7 @@ def test_a_parser_that_hangs_or_hoards_is_bounded(tmp_path, monkeypatch, what):
     def greedy(*arguments):
         while os.getpid() != parent and "longer" in what:
             pass
-        return vet(*arguments) if os.getpid() == parent else bytes(2**30)
+        return vet(*arguments) if os.getpid() == parent else hungry.take(2**30)
 
     monkeypatch.setattr(gate, "vet", greedy)
     monkeypatch.setattr(gate, "SECONDS", 1)
