@@ -4,8 +4,8 @@ import signal
 import sys
 
 from autopipe.errors import SetupError
-from autopipe.memory import addresses
-from autopipe.refusal import hunger, told
+from autopipe.host.memory import addresses
+from autopipe.host.refusal import hunger, told
 
 _ENOUGH = 1 << 30
 """Addresses that are always enough to import the command line."""
@@ -14,7 +14,7 @@ if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # until `main` takes over: nothing has begun
 
 try:
-    from autopipe.cli import main
+    from autopipe.cli.app import main
 except Exception as error:  # as where there are too few addresses for it
     found = told(error)
     if found is None and addresses() < _ENOUGH:

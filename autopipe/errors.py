@@ -12,7 +12,7 @@
   - LockError      the lock does not fit, or can not be read        exit 6
 
 Exit 0 is a finished run; 129, 130 and 143 are SIGHUP, Ctrl-C and SIGTERM. What a disk, a limit or
-the system's memory refuses is a StoreError or a SetupError, whoever raises it (`refusal.py`).
+the system's memory refuses is a StoreError or a SetupError, whoever raises it (`host/refusal.py`).
 Anything else that escapes is a bug in autopipe: it keeps its traceback and exits 70.
 """
 

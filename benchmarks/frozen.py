@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 from autopipe.lock.file import lock_of, read
-from autopipe.pipeline.files import remove, sha256
+from autopipe.store.files import remove, sha256
 
 ROOT = Path(__file__).parents[1]
 

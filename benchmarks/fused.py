@@ -50,7 +50,7 @@ def built(pipeline: Path, trials: int, folder: Path) -> tuple[Path, Path]:
     """Tune, build and verify a pipeline; return the library, and inputs for it."""
     from safetensors.numpy import save_file
 
-    from autopipe.compiler.signature import Signature
+    from autopipe.compiler.library.signature import Signature
     from autopipe.verification.inputs import draw
     from autopipe.verification.limits import index_limits
 

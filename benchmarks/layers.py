@@ -141,7 +141,7 @@ def ours(folder: Path) -> float:
     from autopipe.measure.local import Local
     from autopipe.measure.timing import use_threads
     from autopipe.schedules.conditions import Conditions
-    from autopipe.schedules.fallback import fall
+    from autopipe.schedules.engines.fallback import fall
 
     cores = int(str(target()["num_cores"]))
     use_threads(cores)
@@ -194,7 +194,7 @@ def peak(_: Path) -> float:
     import tvm
     from tvm.script import tirx as T  # noqa: N812 - as everybody calls it
 
-    from autopipe.compiler.target import tvm_target
+    from autopipe.compiler.target.target import tvm_target
     from autopipe.measure.timing import use_threads
     from autopipe.schedules.hardware import Hardware
 

@@ -21,13 +21,13 @@ from autopipe.compiler.tasks import extract_tasks
 from autopipe.config.tuning import Measure
 from autopipe.libraries import LIBRARIES, versions
 from autopipe.measure.local import Local
-from autopipe.schedules.autotvm import AutoTVM
 from autopipe.schedules.conditions import Conditions
-from autopipe.schedules.engine import Known, Problem
-from autopipe.schedules.implementation import DIRECT
+from autopipe.schedules.engines.autotvm import AutoTVM
+from autopipe.schedules.engines.engine import Known, Problem
+from autopipe.schedules.engines.static import plans
+from autopipe.schedules.implementations.implementation import DIRECT
 from autopipe.schedules.replay import replay
-from autopipe.schedules.static import plans
-from autopipe.task import Task
+from autopipe.tasks.task import Task
 
 EVEN: Final = 0.03
 BATCH: Final = 16

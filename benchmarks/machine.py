@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from autopipe.task import Task
+from autopipe.tasks.task import Task
 
 
 def target() -> Mapping[str, object]:

@@ -65,7 +65,7 @@ def _tuned(pipeline: Path, rules: str, seconds: int, folder: Path) -> tuple[Path
     """Tune and build; return the library, and inputs for it."""
     from safetensors.numpy import save_file
 
-    from autopipe.compiler.signature import Signature
+    from autopipe.compiler.library.signature import Signature
     from autopipe.verification.inputs import draw
     from autopipe.verification.limits import index_limits
 

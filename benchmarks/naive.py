@@ -36,7 +36,7 @@ def measure(pipeline: Path) -> tuple[float, float]:
     from autopipe.measure.local import Local
     from autopipe.measure.timing import use_threads
     from autopipe.schedules.conditions import Conditions
-    from autopipe.schedules.fallback import fall
+    from autopipe.schedules.engines.fallback import fall
 
     with tempfile.TemporaryDirectory() as folder:
         artifact = autopipe.run(pipeline, store=Path(folder) / "store", until="tasks")["tasks"]
@@ -63,7 +63,7 @@ def _naive(module: Any) -> Any:  # noqa: ANN401
     """Run the outer loops of each block in parallel, and do nothing else."""
     from tvm.s_tir import Schedule
 
-    from autopipe.schedules.blocks import SPATIAL
+    from autopipe.schedules.analysis.blocks import SPATIAL
 
     sch = Schedule(module)
     for block in sch.get_child_blocks(sch.get_sblock("root")):

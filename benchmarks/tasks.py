@@ -13,9 +13,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import autopipe
-from autopipe import flow
+from autopipe.api import flow
 from autopipe.config.load import load
-from autopipe.filters import tally
+from autopipe.tasks.filters import tally
 
 ALL = (
     "tasks.heuristics=null", "tasks.include_simple_task=true", "tasks.include=['*']",

@@ -24,7 +24,7 @@ from typing import Any
 from machine import target
 
 import autopipe
-from autopipe.task import Task
+from autopipe.tasks.task import Task
 
 PROGRESS = "progress.jsonl"
 """File in which a contender says how far it has come."""
@@ -35,8 +35,9 @@ PIPELINE = Path(__file__).parents[1] / "pipelines" / "resnet50.yaml"
 def ours(tasks: Path, trials: int, work: Path) -> None:
     """Tune as the stage does."""
     from autopipe.config.load import load
+    from autopipe.environment.facet import Facet
     from autopipe.pipeline.events import Event, TuningProgress
-    from autopipe.pipeline.stage import Context, Facet
+    from autopipe.pipeline.stage import Context
     from autopipe.stages.tune import Tune
 
     start = perf_counter()
@@ -70,7 +71,7 @@ def stock(tasks: Path, trials: int, work: Path) -> None:
     from tvm.ir.utils import derived_object
     from tvm.s_tir import meta_schedule as ms
 
-    from autopipe.compiler.target import tvm_target
+    from autopipe.compiler.target.target import tvm_target
 
     start = perf_counter()
     cores = int(str(target()["num_cores"]))

@@ -12,7 +12,7 @@ from typing import Any
 import typer
 
 from autopipe import errors
-from autopipe.cli import app
+from autopipe.cli.app import app
 from autopipe.config.schema import field_table, json_schema
 
 _NOTE = "`make gen` writes this page from the code.\n"

@@ -13,9 +13,11 @@ from typing import ClassVar
 
 import autopipe.stages
 from autopipe.config import Pipeline
-from autopipe.op_info import Op, OpInfo
-from autopipe.pipeline.stage import Context, Facet, Kind, Need, Stage
-from autopipe.task import Task
+from autopipe.environment.facet import Facet
+from autopipe.pipeline.stage import Context, Need, Stage
+from autopipe.store.artifact import Kind
+from autopipe.tasks.op_info import Op, OpInfo
+from autopipe.tasks.task import Task
 from tests.pipeline.fakes import Act, Fake, Read
 
 
@@ -75,12 +77,13 @@ def stages_of(pipeline: Pipeline, base: Path) -> tuple[Stage, ...]:
 
 def main() -> None:
     autopipe.stages.stages_of = stages_of
-    from autopipe import cli, flow, flow_tasks
+    from autopipe.api import flow, tasks
+    from autopipe.api.shapes import SHAPES
+    from autopipe.cli import app
     from autopipe.pipeline.isolate import Zygote
-    from autopipe.stages.shapes import SHAPES
 
-    vars(autopipe.stages.shapes)["SHAPES"] = dict.fromkeys(SHAPES, lambda _: None)
+    vars(autopipe.api.shapes)["SHAPES"] = dict.fromkeys(SHAPES, lambda _: None)
     vars(flow)["Zygote"] = partial(Zygote, preload=())
-    vars(flow_tasks).update(SCRIPTS="tests.driver:scripts", OFFERS="tests.driver:offers")
+    vars(tasks).update(SCRIPTS="tests.driver:scripts", OFFERS="tests.driver:offers")
     vars(flow)["EXAMINE"] = os.environ.get("EXAMINE", flow.EXAMINE)
-    cli.main()
+    app.main()

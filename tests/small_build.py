@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
+from autopipe.environment.facet import Facet
 from autopipe.pipeline.events import Event
-from autopipe.pipeline.stage import Context, Facet
+from autopipe.pipeline.stage import Context
 
 TARGET: Mapping[str, object] = {
     "kind": "llvm", "mcpu": "x86-64-v2", "mattr": [], "mtriple": None, "num_cores": 2,

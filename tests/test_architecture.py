@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from autopipe import errors
-from autopipe.cli import app
+from autopipe.cli.app import app
 from docs import generate
 
 ROOT = Path(__file__).parents[1]

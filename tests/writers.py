@@ -41,7 +41,7 @@ benchmark: null
 
 PRELOADED = (
     "tvm", "onnx", "onnxslim", "xgboost", "safetensors.numpy", "autopipe.stages",
-    "autopipe.compiler.build", "autopipe.schedules.tuning",
+    "autopipe.compiler.library.build", "autopipe.tuning.run",
     "autopipe.compiler.frontends.onnx.load", "autopipe.measure.check",
     "autopipe.measure.timing", "autopipe.verification.check",
 )  # fmt: skip
@@ -94,13 +94,13 @@ def save_model(path: Path) -> None:
 
 def command(*arguments: object) -> Ended:
     """Run a command of the command line in this process."""
-    from autopipe import cli
+    from autopipe.cli import app
 
     out, err, code = io.StringIO(), io.StringIO(), 0
     before, sys.argv = sys.argv, ["autopipe", *map(str, arguments)]
     try:
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-            cli.main()
+            app.main()
     except SystemExit as error:
         code = int(error.code or 0)
     finally:
@@ -169,7 +169,7 @@ def attempts(
     kind: str, folder: Path, sizes: Sequence[int], tell: Callable[[dict[str, object]], object]
 ) -> None:
     """Run with each size, then again with room, and tell how both went."""
-    from autopipe import flow
+    from autopipe.api import flow
 
     disk = folder / "disk"
     disk.mkdir(exist_ok=True)

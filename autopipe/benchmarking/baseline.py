@@ -14,7 +14,7 @@ from autopipe.config.document import Document, read
 from autopipe.config.frozen import Frozen
 from autopipe.config.problem import Problem, refusal, shown
 from autopipe.errors import ConfigError
-from autopipe.pipeline.canonical import pretty
+from autopipe.store.canonical import pretty
 
 OURS: Final = "autopipe"
 """The build, among the contenders."""

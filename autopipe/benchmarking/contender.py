@@ -15,11 +15,11 @@ from typing import Final
 import numpy as np
 from safetensors.numpy import load_file
 
-from autopipe import child
 from autopipe.benchmarking.conditions import Conditions, glance
 from autopipe.benchmarking.quota import quota
 from autopipe.config import Benchmark
 from autopipe.errors import StageError
+from autopipe.processes import call
 
 _Run = Callable[[], object]
 
@@ -57,14 +57,14 @@ def time_contender(name: str, path: Path, inputs: Path, options: Benchmark) -> T
         "repeat": options.repeat,
     }
     try:
-        answer = child.call(__name__, request, timeout=options.timeout)
+        answer = call.call(__name__, request, timeout=options.timeout)
     except StageError as error:
         raise StageError(f"contender {name}: {error}") from None
     conditions = Conditions.model_validate(answer["conditions"])
     return Timed(list(answer["seconds"]), str(answer["version"]), conditions)
 
 
-def _answer(request: child.Answer) -> child.Answer:
+def _answer(request: call.Answer) -> call.Answer:
     cpus = os.sched_getaffinity(0)  # before a runtime pins this thread to one of them
     prepare = _autopipe if request["contender"] == "autopipe" else _onnxruntime
     run = prepare(Path(request["path"]), load_file(request["inputs"]))
@@ -95,7 +95,7 @@ def _seconds(run: _Run) -> float:
 
 
 def _autopipe(library: Path, inputs: Mapping[str, np.ndarray]) -> _Run:
-    from autopipe.compiler.runtime import load_artifact
+    from autopipe.compiler.library.runtime import load_artifact
 
     model = load_artifact(library)
     return lambda: model(inputs)
@@ -113,4 +113,4 @@ def _onnxruntime(model: Path, inputs: Mapping[str, np.ndarray]) -> _Run:
 
 
 if __name__ == "__main__":
-    child.serve(_answer)
+    call.serve(_answer)

@@ -3,7 +3,7 @@
 import os
 
 from autopipe.benchmarking.conditions import load_average
-from autopipe.compiler import cpu
+from autopipe.compiler.target import cpu
 from autopipe.config.frozen import Frozen
 
 

@@ -6,7 +6,7 @@ from autopipe.comparison.build import Build, Time
 from autopipe.comparison.difference import Difference
 from autopipe.comparison.matching import TaskChange
 from autopipe.comparison.values import ABSENT, Change
-from autopipe.pipeline.canonical import pretty
+from autopipe.store.canonical import pretty
 
 
 def write(difference: Difference) -> str:

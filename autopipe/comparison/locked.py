@@ -8,7 +8,7 @@ from typing import Final
 
 from autopipe.comparison.build import Build, BuiltTask, Kind, Time, flat
 from autopipe.lock import file as files
-from autopipe.lock.lock import Lock, LockedTask
+from autopipe.lock.document import Lock, LockedTask
 from autopipe.lock.records import Tuned
 from autopipe.traces.wording import is_trace, steps
 

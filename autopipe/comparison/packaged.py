@@ -11,7 +11,7 @@ from autopipe.config.problem import dotted, shown
 from autopipe.errors import PackageError
 from autopipe.packaging.contents import opened
 from autopipe.packaging.provenance import Manifest, Source, Statement
-from autopipe.pipeline.files import sha256
+from autopipe.store.files import sha256
 
 _NAMES = {"apache-tvm": "tvm", "apache-tvm-ffi": "tvm_ffi"}
 """What a lock calls them."""

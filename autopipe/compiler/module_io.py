@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import tvm
 
-from autopipe.pipeline import arrays
+from autopipe.store import arrays
 
 
 def save_module(module: tvm.IRModule, path: Path) -> None:

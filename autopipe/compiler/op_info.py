@@ -11,11 +11,11 @@ import tvm
 from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from autopipe.compiler.calls import bindings, callee
-from autopipe.compiler.legalized_op import legalized_op
-from autopipe.compiler.literals import literal, tensors
-from autopipe.compiler.rewrite import rewrite_main
-from autopipe.op_info import (
+from autopipe.compiler.graph.calls import bindings, callee
+from autopipe.compiler.graph.legalized_op import legalized_op
+from autopipe.compiler.graph.literals import literal, tensors
+from autopipe.compiler.graph.rewrite import rewrite_main
+from autopipe.tasks.op_info import (
     ATTRIBUTE,
     KINDS,
     Argument,

@@ -6,18 +6,19 @@ from dataclasses import dataclass
 import tvm
 from tvm.relax import transform
 
-from autopipe.compiler import elementary, op_info, weights
-from autopipe.compiler.fusion import keep_growth_apart
-from autopipe.compiler.half import widen
-from autopipe.compiler.layout import (
+from autopipe.compiler import op_info
+from autopipe.compiler.fusion.growth import keep_growth_apart
+from autopipe.compiler.fusion.scope import Scope, fuse
+from autopipe.compiler.graph import elementary, weights
+from autopipe.compiler.graph.half import widen
+from autopipe.compiler.graph.layout import (
     LayoutReport,
     Report,
     convert_layout,
     layout_report,
 )
-from autopipe.compiler.legalize import legalize, refusals, unlowered
-from autopipe.compiler.scope import Scope, fuse
-from autopipe.compiler.transposed import plain_convolutions
+from autopipe.compiler.graph.legalize import legalize, refusals, unlowered
+from autopipe.compiler.graph.transposed import plain_convolutions
 from autopipe.compiler.walls import gate
 from autopipe.errors import ModelError
 

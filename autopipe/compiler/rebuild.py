@@ -12,11 +12,11 @@ import tvm_ffi
 from tvm import relax
 from tvm.relax import transform
 
-from autopipe.compiler.calls import bindings, callee
-from autopipe.compiler.legalize import legalize
-from autopipe.compiler.literals import tensors
-from autopipe.op_info import Argument, Fields, Literal, Op, OpInfo, Parameter
-from autopipe.tensor import Tensor
+from autopipe.compiler.graph.calls import bindings, callee
+from autopipe.compiler.graph.legalize import legalize
+from autopipe.compiler.graph.literals import tensors
+from autopipe.tasks.op_info import Argument, Fields, Literal, Op, OpInfo, Parameter
+from autopipe.tasks.tensor import Tensor
 
 _FUSED: Final = "fused"
 

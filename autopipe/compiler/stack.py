@@ -25,7 +25,7 @@ def examine(_argument: Argument, _emit: Emit) -> dict[str, str]:
     import tvm
     from tvm.target import codegen
 
-    from autopipe.compiler import cpu
+    from autopipe.compiler.target import cpu
 
     tvm.ir.save_json(_module())
     llvm = codegen.llvm_version_major(allow_none=True)
@@ -100,8 +100,8 @@ def importable(argument: Argument, _emit: Emit) -> str:
 
 def cuda(_argument: Argument, _emit: Emit) -> str:
     """Return which GPU there is and what compiles for it; raise SetupError for half of it."""
-    from autopipe.compiler import cuda_runtime
-    from autopipe.pipeline.cuda import Gpu, look, nvcc, toolchain
+    from autopipe.compiler.library import cuda_runtime
+    from autopipe.environment.cuda import Gpu, look, nvcc, toolchain
 
     found = look()
     compiler = toolchain()["nvcc"]

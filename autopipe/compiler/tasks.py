@@ -15,13 +15,13 @@ from tvm.ir import Call, TensorLoad
 from tvm.s_tir.analysis import estimate_tir_flops
 from tvm.tirx import BufferStore, For
 
-from autopipe.compiler.calls import callees
-from autopipe.compiler.literals import buffer_tensor
+from autopipe.compiler.graph.calls import callees
+from autopipe.compiler.graph.literals import buffer_tensor
 from autopipe.compiler.module_io import prim_funcs
 from autopipe.compiler.op_info import carried
-from autopipe.op_info import ATTRIBUTE, OpInfo
-from autopipe.task import Task
-from autopipe.tensor import Tensor
+from autopipe.tasks.op_info import ATTRIBUTE, OpInfo
+from autopipe.tasks.task import Task
+from autopipe.tasks.tensor import Tensor
 
 _NAMING = ("global_symbol", "op_pattern", ATTRIBUTE)
 """Attributes that name or describe a PrimFunc without changing what it computes."""

@@ -8,10 +8,10 @@ from typing import Final
 from autopipe import foreign
 from autopipe.errors import LockError
 from autopipe.lock import text
-from autopipe.lock.lock import Lock
-from autopipe.pipeline import files
+from autopipe.lock.document import Lock
 from autopipe.signing.signature import Kind
 from autopipe.signing.signers import Signer, Signers, UnsignedError
+from autopipe.store import files
 
 _LARGEST: Final = 64 << 20
 

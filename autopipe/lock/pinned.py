@@ -3,9 +3,8 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from autopipe.pipeline.environment import Environment
-from autopipe.pipeline.keys import Facts
-from autopipe.pipeline.stage import Facet
+from autopipe.environment.environment import Environment
+from autopipe.environment.facet import Facet, Facts
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,9 +15,9 @@ from autopipe.config.problem import shown
 from autopipe.errors import LockError
 from autopipe.lock import rows
 from autopipe.lock.text import CONFLICT, LINE_ENDS
-from autopipe.pipeline.canonical import pretty
 from autopipe.records.times import complaints
-from autopipe.task import Task
+from autopipe.store.canonical import pretty
+from autopipe.tasks.task import Task
 from autopipe.traces.reading import Forbidden, check
 
 RECORDS: Final = "records.jsonl"

@@ -19,7 +19,7 @@ from autopipe import foreign
 from autopipe.config.problem import dotted, shown
 from autopipe.config.scalar import resolve
 from autopipe.errors import LockError
-from autopipe.lock.lock import Lock
+from autopipe.lock.document import Lock
 from autopipe.lock.migrations import Step, upgrade
 
 _HEAD: Final = (

@@ -7,8 +7,9 @@ import tvm
 from tvm.s_tir import SBlock, SBlockRealize
 from tvm.tirx import For, PrimFunc, SeqStmt, stmt_seq
 
-from autopipe.compiler import elementary, linking, weights
-from autopipe.compiler.target import is_gpu
+from autopipe.compiler.graph import elementary, weights
+from autopipe.compiler.library import linking
+from autopipe.compiler.target.target import is_gpu
 from autopipe.compiler.walls import gate
 
 

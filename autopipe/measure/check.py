@@ -6,8 +6,9 @@ import numpy as np
 import tvm
 from tvm.s_tir import Schedule
 
-from autopipe.compiler import elementary, linking
-from autopipe.compiler.target import is_gpu
+from autopipe.compiler.graph import elementary
+from autopipe.compiler.library import linking
+from autopipe.compiler.target.target import is_gpu
 from autopipe.compiler.walls import gate
 from autopipe.errors import StageError
 from autopipe.measure.cases import CASES, arguments

@@ -5,7 +5,7 @@ from typing import Any
 
 import tvm
 
-from autopipe.compiler.target import is_gpu
+from autopipe.compiler.target.target import is_gpu
 
 
 def prepare(target: tvm.target.Target) -> tvm.runtime.Device:
@@ -16,7 +16,7 @@ def prepare(target: tvm.target.Target) -> tvm.runtime.Device:
     """
     if not is_gpu(target):
         return tvm.cpu()
-    from autopipe.compiler import cuda_runtime, nvcc
+    from autopipe.compiler.library import cuda_runtime, nvcc
 
     cuda_runtime.load()
     nvcc.install()

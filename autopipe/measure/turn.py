@@ -12,8 +12,8 @@ from time import monotonic
 from typing import Final
 
 from autopipe.errors import StoreError
-from autopipe.pipeline import files, locks
-from autopipe.pipeline.lifeline import stopped
+from autopipe.processes.lifeline import stopped
+from autopipe.store import files, locks
 
 _QUIET: Final = 1.0
 """Seconds of waiting that are not worth a word."""

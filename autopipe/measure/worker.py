@@ -10,8 +10,8 @@ from typing import NoReturn
 
 from autopipe.config.tuning import Measure
 from autopipe.measure.measurement import Candidate, Measurement
-from autopipe.pipeline.contained import bound
-from autopipe.pipeline.lifeline import die_with_parent
+from autopipe.processes.contained import bound
+from autopipe.processes.lifeline import die_with_parent
 
 _LONGEST = 2000
 """Characters of an error that are worth keeping."""

@@ -9,7 +9,7 @@ from autopipe.config.problem import shown
 from autopipe.errors import PackageError
 from autopipe.packaging.manifest import COMPONENTS, WEIGHTS
 from autopipe.packaging.provenance import MODEL, Component, Statement, components
-from autopipe.pipeline.canonical import digest, pretty
+from autopipe.store.canonical import digest, pretty
 
 _SPACE: Final = UUID("5f1d3c0e-2c53-5b0f-9d1c-6a2b8f6a7e10")
 """Serial numbers are names in here."""

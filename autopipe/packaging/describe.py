@@ -5,8 +5,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from autopipe import libraries
-from autopipe.compiler import cpu, gpu
-from autopipe.compiler.signature import Signature
+from autopipe.compiler.library.signature import Signature
+from autopipe.compiler.target import cpu, gpu
+from autopipe.environment.facet import Facet
 from autopipe.packaging.manifest import Needs, Processor, installed_runtime
 from autopipe.packaging.provenance import (
     Builder,
@@ -20,7 +21,7 @@ from autopipe.packaging.provenance import (
     Source,
     ingredient,
 )
-from autopipe.pipeline.stage import Context, Facet
+from autopipe.pipeline.stage import Context
 
 _TASK: Final = ("name", "workload", "calls", "engine", "implementation", "seconds")
 """What is told of a task. How checking and building it went is another thing each time."""

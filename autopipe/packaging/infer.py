@@ -6,10 +6,11 @@ from urllib.parse import quote
 
 import numpy as np
 
-from autopipe import child, foreign
+from autopipe import foreign
 from autopipe.config.problem import shown
 from autopipe.errors import ConfigError, PackageError, StageError
 from autopipe.packaging.open import open_package
+from autopipe.processes import call
 from autopipe.signing.signers import Signers
 
 
@@ -30,12 +31,12 @@ def infer(
         "signers": None if signers is None else signers.document(),
     }
     try:
-        return str(child.call(__name__, request)["summary"])
+        return str(call.call(__name__, request)["summary"])
     except StageError as error:
         raise PackageError(f"{package}: running it failed: {error}") from None
 
 
-def _answer(request: child.Answer) -> child.Answer:
+def _answer(request: call.Answer) -> call.Answer:
     signers = request["signers"]
     model = open_package(request["package"], signers and Signers.of(signers))
     files = _by_name([port.name for port in model.signature.inputs], request["inputs"])
@@ -103,4 +104,4 @@ def _save(folder: Path, name: str, array: np.ndarray) -> Path:
 
 
 if __name__ == "__main__":
-    child.serve(_answer)
+    call.serve(_answer)

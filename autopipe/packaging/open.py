@@ -6,8 +6,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from autopipe.compiler import cpu, gpu
-from autopipe.compiler.runtime import Model, load
+from autopipe.compiler.library.runtime import Model, load
+from autopipe.compiler.target import cpu, gpu
 from autopipe.errors import PackageError, StageError, TargetError
 from autopipe.packaging.contents import opened, signed
 from autopipe.packaging.manifest import LIBRARY, WEIGHTS, Processor, check_runtime

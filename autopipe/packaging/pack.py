@@ -8,7 +8,7 @@ from autopipe import libraries
 from autopipe.packaging import archive, components
 from autopipe.packaging.manifest import COMPONENTS, LIBRARY, MANIFEST, WEIGHTS, File
 from autopipe.packaging.provenance import Predicate, Statement, subjects
-from autopipe.pipeline.canonical import pretty
+from autopipe.store.canonical import pretty
 
 
 def pack(predicate: Predicate, library: Path, work: Path, out: Path) -> None:

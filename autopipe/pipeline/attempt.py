@@ -17,10 +17,10 @@ from typing import Any, Final, Literal
 from autopipe import foreign
 from autopipe.config.problem import shown
 from autopipe.errors import AutopipeError, StoreError
-from autopipe.interrupt import exit_code
-from autopipe.pipeline import files, locks
-from autopipe.pipeline.canonical import pretty
-from autopipe.pipeline.store import Store
+from autopipe.processes.interrupt import exit_code
+from autopipe.store import files, locks
+from autopipe.store.canonical import pretty
+from autopipe.store.store import Store
 
 SESSION: Final = "session.json"
 """What a stage with a budget keeps in its scratch directory: `trials`, `budget`, `seconds`."""

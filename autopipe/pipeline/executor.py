@@ -5,11 +5,9 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+from autopipe.environment.environment import Environment
 from autopipe.errors import StageError, StoreError
-from autopipe.interrupt import exit_code
 from autopipe.pipeline import attempt
-from autopipe.pipeline.canonical import Document, digest
-from autopipe.pipeline.environment import Environment
 from autopipe.pipeline.events import (
     Event,
     StageCached,
@@ -23,8 +21,11 @@ from autopipe.pipeline.events import (
 from autopipe.pipeline.isolate import Isolate, Killed
 from autopipe.pipeline.keys import action
 from autopipe.pipeline.plan import Plan, Step
-from autopipe.pipeline.stage import Artifact, Context, Kind
-from autopipe.pipeline.store import Store
+from autopipe.pipeline.stage import Context
+from autopipe.processes.interrupt import exit_code
+from autopipe.store.artifact import Artifact, Kind
+from autopipe.store.canonical import Document, digest
+from autopipe.store.store import Store
 
 
 def measured_before(stage: str) -> str:

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from autopipe.errors import StoreError
-from autopipe.pipeline.canonical import Document
-from autopipe.pipeline.store import Store
+from autopipe.store.canonical import Document
+from autopipe.store.store import Store
 
 _DIGEST: Final = re.compile("[0-9a-f]{64}")
 

@@ -4,14 +4,14 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from autopipe.environment.environment import Environment
 from autopipe.pipeline import attempt
-from autopipe.pipeline.canonical import Document, digest
-from autopipe.pipeline.environment import Environment
 from autopipe.pipeline.executor import measured_before
 from autopipe.pipeline.explain import nearest
 from autopipe.pipeline.keys import action
 from autopipe.pipeline.plan import Plan, Step
-from autopipe.pipeline.store import Store
+from autopipe.store.canonical import Document, digest
+from autopipe.store.store import Store
 
 NEVER: Final = "never run before"
 

@@ -19,15 +19,16 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Protocol, Self
 
-from autopipe import errors, refusal
+from autopipe import errors
 from autopipe.errors import AutopipeError, SetupError, StageError, StoreError
-from autopipe.memory import Used, killed
+from autopipe.host import refusal
+from autopipe.host.memory import Used, killed
 from autopipe.pipeline.events import parse
-from autopipe.pipeline.lifeline import any_stopped
 from autopipe.pipeline.log import Log
 from autopipe.pipeline.packed import ENTRY, Emit, Message, pack
 from autopipe.pipeline.stage import Context, Stage
-from autopipe.pipeline.variables import handed_on
+from autopipe.processes.lifeline import any_stopped
+from autopipe.processes.variables import handed_on
 
 _GLANCE: Final = 5.0
 """Seconds of silence after which the processes are looked at."""

@@ -8,17 +8,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from autopipe.environment.facet import Facts
 from autopipe.errors import ConfigError
-from autopipe.pipeline.canonical import Document
-from autopipe.pipeline.content import Contents, tree_digest
-from autopipe.pipeline.files import IrregularError
-from autopipe.pipeline.stage import Facet, Stage
+from autopipe.pipeline.stage import Stage
+from autopipe.store.canonical import Document
+from autopipe.store.content import Contents, tree_digest
+from autopipe.store.files import IrregularError
 
 FORMAT: Final = 1
 """Bump when the meaning of the document changes; every key changes with it."""
-
-Facts = Mapping[Facet, Mapping[str, object]]
-"""What the facets say about the world outside."""
 
 
 def action(

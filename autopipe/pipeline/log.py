@@ -6,7 +6,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from autopipe.pipeline import files
+from autopipe.store import files
 
 _LIMIT: Final = 1 << 20
 _TAIL: Final = 4096

@@ -6,12 +6,13 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
-from autopipe import refusal
+from autopipe.environment.facet import Facet
 from autopipe.errors import AutopipeError, ConfigError, StageError, StoreError
-from autopipe.memory import little
-from autopipe.pipeline.ceiling import ceiling, hold
+from autopipe.host import refusal
+from autopipe.host.memory import little
 from autopipe.pipeline.events import Event
-from autopipe.pipeline.stage import Context, Facet, Stage
+from autopipe.pipeline.stage import Context, Stage
+from autopipe.processes.ceiling import ceiling, hold
 
 Emit = Callable[[Event], None]
 Message = dict[str, Any]

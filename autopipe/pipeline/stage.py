@@ -7,49 +7,13 @@ declaration, and `run` is its behaviour. Nothing else reaches it, and nothing el
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 from typing import ClassVar, Self
 
 from autopipe.config import Frozen, Pipeline
+from autopipe.environment.facet import Facet
 from autopipe.pipeline.events import Event
-
-
-class Kind(StrEnum):
-    """What an artifact is. An input accepts exactly one kind."""
-
-    MODEL = "model"
-    MODULE = "module"
-    LOWERED = "lowered"
-    TASKS = "tasks"
-    RECORDS = "records"
-    LIBRARY = "library"
-    REPORT = "report"
-    PACKAGE = "package"
-
-
-class Facet(StrEnum):
-    """A part of the outside world a stage may read; each one read enters the key."""
-
-    TVM = "tvm"
-    """Versions of tvm, tvm-ffi and LLVM."""
-    FRONTEND = "frontend"
-    """Versions of the libraries that read and clean up model files."""
-    TARGET = "target"
-    """The resolved target: kind, mcpu, mattr, mtriple, num_cores, and hardware: cache sizes and
-    what the user states; never `native`."""
-    DEVICE = "device"
-    """The machine that measures."""
-    TOOLCHAIN = "toolchain"
-    """The linker that makes the shared library."""
-    REFERENCE = "reference"
-    """Versions of the runtimes that a build is compared with."""
-    LIBRARIES = "libraries"
-    """Versions of the libraries that may compute ops."""
-    PACKAGES = "packages"
-    """Versions of autopipe, and of the Python packages that no other facet tells of."""
-    EXTENSIONS = "extensions"
-    """Versions of the packages that register engines, templates or implementations."""
+from autopipe.store.artifact import Kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,15 +22,6 @@ class Need:
 
     kind: Kind
     optional: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Artifact:
-    """An immutable directory in the store, named by the digest of its content."""
-
-    kind: Kind
-    digest: str
-    path: Path
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,9 +20,10 @@ from dataclasses import asdict
 from types import FrameType
 from typing import Any, NoReturn
 
-from autopipe import errors, memory, refusal
+from autopipe import errors
+from autopipe.host import memory, refusal
 from autopipe.pipeline.events import Event
-from autopipe.pipeline.lifeline import die_with_parent
+from autopipe.processes.lifeline import die_with_parent
 
 _groups: set[int] = set()
 """Process groups of children that are running; `_end` can be told in no other way."""

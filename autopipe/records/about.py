@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any, Final, Self
 
 from autopipe import foreign
-from autopipe.pipeline.canonical import digest
 from autopipe.records import fields
-from autopipe.task import Task
+from autopipe.store.canonical import digest
+from autopipe.tasks.task import Task
 
 _LISTS: Final = ("ops", "inputs", "outputs")
 _FIELDS: Final = {*_LISTS, "flops", "likeness"}

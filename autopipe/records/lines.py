@@ -8,11 +8,11 @@ from typing import Any, Final
 
 from autopipe import foreign
 from autopipe.config.problem import shown
-from autopipe.pipeline.canonical import digest
 from autopipe.records import fields
 from autopipe.records.about import About
 from autopipe.records.record import Platform, Record
 from autopipe.records.store import Found
+from autopipe.store.canonical import digest
 from autopipe.traces.reading import Forbidden, check
 
 LONGEST: Final = 1 << 24

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from autopipe import foreign
-from autopipe.child import call, serve
 from autopipe.errors import ConfigError
+from autopipe.processes.call import call, serve
 from autopipe.records import fields, lines
 from autopipe.records.about import About
 from autopipe.records.left_out import LeftOut
@@ -164,7 +164,7 @@ def _workload(
     left_out: LeftOut,
 ) -> list[object]:
     """Return the records of one workload whose traces apply to it."""
-    from autopipe.pipeline.contained import Child, Failed
+    from autopipe.processes.contained import Child, Failed
 
     if module is None:
         left_out.add("damaged workload", count=len(trials))

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from autopipe.pipeline.attempt import read_note
-from autopipe.pipeline.canonical import unseal
+from autopipe.store.canonical import unseal
 
 
 def own_sessions(path: Path) -> set[str]:

@@ -9,8 +9,8 @@ from autopipe.records.connection import guard
 from autopipe.records.record import Platform, agree
 from autopipe.records.session import RUN_OFF
 from autopipe.records.store import Found, Store
-from autopipe.shares import WITHOUT_SEARCH, Proof, shares
-from autopipe.task import Task
+from autopipe.tasks.shares import WITHOUT_SEARCH, Proof, shares
+from autopipe.tasks.task import Task
 
 _HERE: Final = "hash = ? AND records.here AND target = ? AND versions = ? AND device = ?"
 

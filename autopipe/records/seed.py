@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from autopipe.op_info import Op, Parameter, Result
-from autopipe.task import Task
-from autopipe.tensor import Tensor
+from autopipe.tasks.op_info import Op, Parameter, Result
+from autopipe.tasks.task import Task
+from autopipe.tasks.tensor import Tensor
 
 _PAIR: Final = 2
 

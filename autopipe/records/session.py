@@ -13,8 +13,8 @@ from time import monotonic
 from types import FrameType
 from typing import Final
 
-from autopipe.pipeline import files
 from autopipe.pipeline.attempt import SESSION, read_note
+from autopipe.store import files
 
 _NAME: Final = re.compile(r"[0-9a-zA-Z-]{1,64}")
 

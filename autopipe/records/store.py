@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from autopipe.errors import StoreError
-from autopipe.pipeline.locks import Patience, shared
 from autopipe.records import damage
 from autopipe.records.about import About
 from autopipe.records.coding import find, insert, order, place
@@ -15,6 +14,7 @@ from autopipe.records.connection import guard, readable, writable
 from autopipe.records.identity import identify
 from autopipe.records.record import FASTEST, Platform, Record
 from autopipe.records.salvage import salvage, unfinished
+from autopipe.store.locks import Patience, shared
 
 _CHECKED: Final = ", ".join(damage.CHECKED)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from autopipe.records.record import FASTEST, SLOWEST, Platform
-from autopipe.task import Task
+from autopipe.tasks.task import Task
 
 
 def complaints(

@@ -11,9 +11,9 @@ from contextlib import ExitStack
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO, Final
 
-from autopipe.pipeline import files
-from autopipe.pipeline.content import File, Manifest
 from autopipe.remote.courier import DamagedError
+from autopipe.store import files
+from autopipe.store.content import File, Manifest
 
 _CHUNK: Final = 2**20
 _DEEPEST: Final = 16

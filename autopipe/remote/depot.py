@@ -20,12 +20,12 @@ from typing import Final
 
 from autopipe.config.cache import Cache, located, place
 from autopipe.errors import ConfigError, StoreError
-from autopipe.pipeline import files
-from autopipe.pipeline.canonical import seal, unseal
-from autopipe.pipeline.entry import Entry, write
 from autopipe.remote import bundle, entry
 from autopipe.remote.courier import AbsentError, Courier, DamagedError, RemoteError
 from autopipe.remote.server import PART
+from autopipe.store import files
+from autopipe.store.canonical import seal, unseal
+from autopipe.store.entry import Entry, write
 
 FORMAT: Final = 1
 """Version of the layout."""

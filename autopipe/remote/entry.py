@@ -5,12 +5,12 @@ from typing import Annotated, Any, Final
 from pydantic import Field, StringConstraints
 
 from autopipe.config.frozen import Frozen
-from autopipe.pipeline.canonical import digest, unseal
-from autopipe.pipeline.content import File, tree_digest
-from autopipe.pipeline.entry import Entry
-from autopipe.pipeline.stage import Kind
 from autopipe.remote import bundle
 from autopipe.remote.courier import DamagedError
+from autopipe.store.artifact import Kind
+from autopipe.store.canonical import digest, unseal
+from autopipe.store.content import File, tree_digest
+from autopipe.store.entry import Entry
 
 HEX: Final = r"^[0-9a-f]{64}$"
 """A sha256."""

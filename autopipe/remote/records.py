@@ -9,7 +9,6 @@ import hashlib
 from collections.abc import Callable, Iterator
 
 from autopipe import foreign
-from autopipe.pipeline import files
 from autopipe.records import lines
 from autopipe.records.importing import sound
 from autopipe.records.left_out import LeftOut
@@ -17,6 +16,7 @@ from autopipe.records.merge import Taken, take
 from autopipe.records.store import Found, Store
 from autopipe.remote.courier import AbsentError, DamagedError
 from autopipe.remote.depot import Depot
+from autopipe.store import files
 
 Warn = Callable[[str], None]
 

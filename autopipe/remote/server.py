@@ -20,7 +20,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
-from autopipe.pipeline.lifeline import die_with_parent
+from autopipe.processes.lifeline import die_with_parent
 
 PART: Final = ".part"
 """How the name of a file ends that is being written to a folder."""

@@ -6,14 +6,14 @@ from pathlib import Path
 
 from autopipe.config.cache import Cache, located
 from autopipe.errors import StoreError
-from autopipe.pipeline import files
-from autopipe.pipeline.canonical import Document, digest
 from autopipe.pipeline.events import Event, Warn
-from autopipe.pipeline.stage import Artifact, Kind
-from autopipe.pipeline.store import Store
 from autopipe.remote.courier import AbsentError, Courier, DamagedError, DeniedError
 from autopipe.remote.depot import Depot
 from autopipe.remote.transfer import UNSEEN, Inspect, bring
+from autopipe.store import files
+from autopipe.store.artifact import Artifact, Kind
+from autopipe.store.canonical import Document, digest
+from autopipe.store.store import Store
 
 
 @contextmanager

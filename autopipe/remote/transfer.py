@@ -9,16 +9,16 @@ from typing import Final
 from autopipe import foreign
 from autopipe.config.problem import shown
 from autopipe.errors import PackageError
-from autopipe.pipeline import files
-from autopipe.pipeline.canonical import Document
-from autopipe.pipeline.entry import Entry
-from autopipe.pipeline.gc import entries
-from autopipe.pipeline.stage import Artifact, Kind
-from autopipe.pipeline.store import Store
 from autopipe.records.times import complaints
 from autopipe.remote.courier import AbsentError, DamagedError
 from autopipe.remote.depot import Depot
-from autopipe.task import Task, read_tasks
+from autopipe.store import files
+from autopipe.store.artifact import Artifact, Kind
+from autopipe.store.canonical import Document
+from autopipe.store.entry import Entry
+from autopipe.store.gc import entries
+from autopipe.store.store import Store
+from autopipe.tasks.task import Task, read_tasks
 
 Warn = Callable[[str], None]
 

@@ -13,7 +13,7 @@ from autopipe.benchmarking.regression import baseline_of
 from autopipe.config.frozen import Frozen
 from autopipe.config.problem import dotted, shown
 from autopipe.errors import ConfigError
-from autopipe.pipeline.canonical import pretty
+from autopipe.store.canonical import pretty
 
 State = Literal["cached", "skipped", "finished", "failed", "interrupted", "not_run"]
 Outcome = Literal["finished", "failed", "interrupted"]

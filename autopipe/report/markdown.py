@@ -13,7 +13,7 @@ from autopipe.benchmarking.latency import Latency
 from autopipe.report.document import RunReport, TaskReport
 from autopipe.report.escape import escape, escape_lines
 from autopipe.report.units import plural, seconds
-from autopipe.shares import floored
+from autopipe.tasks.shares import floored
 
 _SLOWEST: Final = 5
 """Tasks that are shown."""

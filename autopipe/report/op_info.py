@@ -5,10 +5,10 @@ from textwrap import wrap
 
 from pydantic import JsonValue
 
-from autopipe.op_info import Argument, Fields, Literal, Op, Parameter
 from autopipe.report.escape import escape
-from autopipe.task import Task
-from autopipe.tensor import Tensor
+from autopipe.tasks.op_info import Argument, Fields, Literal, Op, Parameter
+from autopipe.tasks.task import Task
+from autopipe.tasks.tensor import Tensor
 
 _LONG = 2000
 """Characters told of one op."""

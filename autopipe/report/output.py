@@ -2,7 +2,7 @@
 
 from typing import TextIO
 
-from autopipe.refusal import SHORT
+from autopipe.host.refusal import SHORT
 
 
 class Output:

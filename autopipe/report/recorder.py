@@ -12,7 +12,6 @@ from typing import Any, Final
 from autopipe.benchmarking.checked import Checked, Outcome
 from autopipe.benchmarking.gate import Measurement
 from autopipe.config import Pipeline
-from autopipe.pipeline import files
 from autopipe.pipeline.events import (
     Event,
     Measured,
@@ -27,7 +26,8 @@ from autopipe.pipeline.events import (
 )
 from autopipe.report import document
 from autopipe.report.document import Notice, RunReport, StageReport, TaskReport
-from autopipe.shares import floored
+from autopipe.store import files
+from autopipe.tasks.shares import floored
 
 _DOCUMENTS: Final = ("tasks.json", "tuning.json", "library.json", "verify.json")
 """What is read of artifacts, by the name of the file."""

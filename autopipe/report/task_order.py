@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from enum import StrEnum
 
-from autopipe.task import Task
+from autopipe.tasks.task import Task
 
 
 class Order(StrEnum):

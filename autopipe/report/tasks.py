@@ -8,7 +8,7 @@ from typing import TextIO
 from autopipe.report.escape import escape, escape_lines
 from autopipe.report.op_info import listing, shape, tensor
 from autopipe.report.units import count
-from autopipe.task import Task
+from autopipe.tasks.task import Task
 
 WIDTH = 80
 _HEADER = ("#", "share", "calls", "FLOPs", "bytes", "kind")

@@ -17,7 +17,7 @@ from autopipe.pipeline.events import (
 )
 from autopipe.report.escape import escape
 from autopipe.report.units import plural, seconds
-from autopipe.shares import Shares
+from autopipe.tasks.shares import Shares
 
 INTERRUPTED = (130, 143)
 """Exit codes of a run that Ctrl-C or SIGTERM has ended."""

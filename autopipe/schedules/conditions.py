@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import tvm
 
-from autopipe.compiler.target import tvm_target
+from autopipe.compiler.target.target import tvm_target
 from autopipe.schedules.hardware import Hardware
 
 

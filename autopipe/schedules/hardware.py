@@ -8,7 +8,7 @@ from typing import Any
 import tvm
 from tvm.target import codegen
 
-from autopipe.compiler.target import is_gpu
+from autopipe.compiler.target.target import is_gpu
 from autopipe.errors import TargetError
 
 

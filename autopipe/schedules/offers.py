@@ -7,9 +7,9 @@ from typing import Any
 from autopipe.compiler.module_io import load_module
 from autopipe.compiler.op_info import described
 from autopipe.schedules.conditions import Conditions
-from autopipe.schedules.implementation import implementations
-from autopipe.schedules.serving import serve
-from autopipe.task import Task
+from autopipe.schedules.implementations.implementation import implementations
+from autopipe.schedules.templates.serve import serve
+from autopipe.tasks.task import Task
 
 
 def offers(argument: Mapping[str, Any], _emit: Callable[[Any], None]) -> dict[str, str | None]:

@@ -6,9 +6,9 @@ from fnmatch import fnmatchcase
 from typing import Final, NamedTuple
 
 from autopipe.config.schedules import Rule
-from autopipe.matching import matches
-from autopipe.schedules.implementation import DIRECT
-from autopipe.task import Task
+from autopipe.schedules.implementations.implementation import DIRECT
+from autopipe.tasks.matching import matches
+from autopipe.tasks.task import Task
 
 _ALONE: Final = {"ansor": (DIRECT,)}
 """What an engine is for unless it is asked otherwise: sketches tile what they find by themselves,

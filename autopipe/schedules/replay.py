@@ -11,9 +11,9 @@ from autopipe import foreign
 from autopipe.config.problem import shown
 from autopipe.errors import StageError
 from autopipe.schedules.conditions import Conditions
-from autopipe.schedules.implementation import implement
-from autopipe.schedules.template import make
+from autopipe.schedules.implementations.implementation import implement
 from autopipe.schedules.templates import templates
+from autopipe.schedules.templates.template import make
 from autopipe.traces.reading import Forbidden, check, read
 
 _REFUSALS = (RuntimeError, ValueError, TypeError, LookupError)

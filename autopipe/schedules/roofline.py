@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from autopipe.schedules.hardware import Hardware
-from autopipe.task import Task
+from autopipe.tasks.task import Task
 
 _FLOPS: Final = 4
 """Operations a cycle on each lane of a vector: two units that multiply and add."""

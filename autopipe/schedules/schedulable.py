@@ -8,9 +8,9 @@ from contextlib import contextmanager
 
 import tvm
 
-from autopipe.pipeline.contained import Child, Failed
-from autopipe.schedules import default
+from autopipe.processes.contained import Child, Failed
 from autopipe.schedules.conditions import Conditions
+from autopipe.schedules.engines import default
 
 
 @contextmanager

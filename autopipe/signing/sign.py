@@ -6,9 +6,9 @@ from tempfile import TemporaryDirectory
 from typing import BinaryIO, Final
 
 from autopipe.errors import ConfigError
-from autopipe.pipeline import files
 from autopipe.signing import keygen
 from autopipe.signing.signature import LARGEST, Kind, bounded, signature_of
+from autopipe.store import files
 
 _OPEN: Final = "are too open"
 """What it says, in a large box, of a private key that others may read."""

@@ -9,9 +9,9 @@ from tempfile import TemporaryDirectory
 from typing import BinaryIO, Final, Self
 
 from autopipe.errors import ConfigError, GateError
-from autopipe.pipeline import files
 from autopipe.signing import keygen
 from autopipe.signing.signature import LARGEST, Kind, bounded, copy_of, signature_of
+from autopipe.store import files
 
 _LONGEST: Final = 16 << 20
 """Bytes of a file of signers, or of revoked keys."""

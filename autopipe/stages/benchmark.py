@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, ClassVar, Self
 from autopipe.benchmarking.baseline import Baseline, load
 from autopipe.config import Benchmark as Options
 from autopipe.config import Gates, Pipeline
-from autopipe.pipeline import arrays
-from autopipe.pipeline.canonical import pretty
+from autopipe.environment.facet import Facet
 from autopipe.pipeline.events import Measured, Progress, Warn
-from autopipe.pipeline.stage import Context, Facet, Kind, Need, Stage
+from autopipe.pipeline.stage import Context, Need, Stage
+from autopipe.store import arrays
+from autopipe.store.artifact import Kind
+from autopipe.store.canonical import pretty
 
 if TYPE_CHECKING:
     from autopipe.benchmarking.match import Match
@@ -56,7 +58,7 @@ class Benchmark(Stage, frozen=True):
     def run(self, ctx: Context) -> str:
         """Write `benchmark.json`; raise GateError where the build is too slow."""
         from autopipe.benchmarking.gate import Measurement, hold
-        from autopipe.compiler import machine
+        from autopipe.compiler.target import machine
 
         machine.check(ctx.facts[Facet.TARGET])
         with TemporaryDirectory(dir=ctx.work) as scratch:
@@ -77,9 +79,9 @@ class Benchmark(Stage, frozen=True):
 
     def _play(self, ctx: Context, inputs: Path) -> "Match":
         from autopipe.benchmarking.match import OURS, Table, play
-        from autopipe.compiler.signature import Signature
+        from autopipe.compiler.library.signature import Signature
+        from autopipe.environment import cuda
         from autopipe.measure.turn import Turn
-        from autopipe.pipeline import cuda
         from autopipe.verification.inputs import draw
         from autopipe.verification.limits import index_limits
 

@@ -11,17 +11,19 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from autopipe.config import Pipeline
 from autopipe.config.schedules import Rule
+from autopipe.environment.facet import Facet
 from autopipe.libraries import versions
 from autopipe.pipeline.events import Warn
-from autopipe.pipeline.stage import Context, Facet, Kind, Need, Stage
+from autopipe.pipeline.stage import Context, Need, Stage
 from autopipe.records.proofs import claimed
+from autopipe.store.artifact import Kind
 
 if TYPE_CHECKING:
     import tvm
 
-    from autopipe.schedules.choice import Choice, Choices
-    from autopipe.schedules.failures import Failures
-    from autopipe.task import Task
+    from autopipe.building.choice import Choice, Choices
+    from autopipe.safety.failures import Failures
+    from autopipe.tasks.task import Task
 
 
 class Build(Stage, frozen=True):
@@ -68,11 +70,11 @@ class Build(Stage, frozen=True):
         that compiles.
         """
         from autopipe import extensions
+        from autopipe.building.compiling import compile_model
         from autopipe.compiler import module_io
-        from autopipe.schedules.compiling import compile_model
+        from autopipe.safety.failures import Failures
         from autopipe.schedules.conditions import Conditions
-        from autopipe.schedules.failures import Failures
-        from autopipe.task import read_tasks
+        from autopipe.tasks.task import read_tasks
 
         extensions.check()
         conditions = Conditions.of(ctx.facts[Facet.TARGET], fast_algorithms=self.fast_algorithms)
@@ -104,11 +106,11 @@ class Build(Stage, frozen=True):
     def _choices(
         self, ctx: Context, tasks: "Sequence[Task]", failures: "Failures"
     ) -> "Iterator[Choices]":
+        from autopipe.building.choice import Asked, Choices
         from autopipe.compiler import module_io
         from autopipe.compiler.op_info import described
-        from autopipe.schedules.choice import Asked, Choices
-        from autopipe.schedules.inspection import Inspector
-        from autopipe.schedules.making import Maker
+        from autopipe.safety.inspection import Inspector
+        from autopipe.safety.maker import Maker
         from autopipe.schedules.policy import Policy
 
         records, tuned = self._believed(ctx, tasks), _tuned(ctx.inputs.get("tune"))
@@ -184,10 +186,11 @@ class Build(Stage, frozen=True):
 
 def _pack(ctx: Context, names: Iterable[str], packing: "tvm.IRModule") -> list[str]:
     """Transform the imported weights as graph and schedules want them; return their new names."""
-    from autopipe.compiler import module_io, weights
-    from autopipe.compiler.runtime import use_threads
-    from autopipe.compiler.target import host
-    from autopipe.schedules import default
+    from autopipe.compiler import module_io
+    from autopipe.compiler.graph import weights
+    from autopipe.compiler.library.runtime import use_threads
+    from autopipe.compiler.target.target import host
+    from autopipe.schedules.engines import default
 
     cores = int(str(ctx.facts[Facet.TARGET]["num_cores"]))
     use_threads(cores)

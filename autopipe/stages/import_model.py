@@ -8,8 +8,10 @@ from autopipe.compiler.frontends.frontend import FRONTENDS
 from autopipe.config import Pipeline
 from autopipe.config.model import Input, Weights
 from autopipe.config.paths import model_path
+from autopipe.environment.facet import Facet
 from autopipe.pipeline.events import Warn
-from autopipe.pipeline.stage import Context, Facet, Kind, Stage
+from autopipe.pipeline.stage import Context, Stage
+from autopipe.store.artifact import Kind
 
 
 class ImportModel(Stage, frozen=True):

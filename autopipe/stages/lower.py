@@ -4,13 +4,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Self
 
 from autopipe.config import Fusion, Pipeline
+from autopipe.environment.facet import Facet
 from autopipe.pipeline.events import Warn
-from autopipe.pipeline.stage import Context, Facet, Kind, Need, Stage
+from autopipe.pipeline.stage import Context, Need, Stage
+from autopipe.store.artifact import Kind
 
 if TYPE_CHECKING:
     import tvm
 
-    from autopipe.compiler.scope import Refusal, Scope
+    from autopipe.compiler.fusion.scope import Refusal, Scope
 
 
 class Lower(Stage, frozen=True):
@@ -57,9 +59,9 @@ class Lower(Stage, frozen=True):
         self, ctx: Context, target: "tvm.target.Target", refusal: "Refusal"
     ) -> "Scope | None":
         """Return how fusion is changed: by the rules, and on a GPU, where nothing runs as it is."""
-        from autopipe.compiler.fusion_rules import Rules
-        from autopipe.compiler.scope import Scope, check
-        from autopipe.compiler.target import is_gpu
+        from autopipe.compiler.fusion.fusion_rules import Rules
+        from autopipe.compiler.fusion.scope import Scope, check
+        from autopipe.compiler.target.target import is_gpu
 
         rules = Rules(self.fusion.join, self.fusion.apart)
         check(rules)

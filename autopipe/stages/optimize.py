@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import ClassVar, Self
 
 from autopipe.config import Pipeline
+from autopipe.environment.facet import Facet
 from autopipe.pipeline.events import Warn
-from autopipe.pipeline.stage import Context, Facet, Kind, Need, Stage
+from autopipe.pipeline.stage import Context, Need, Stage
+from autopipe.store.artifact import Kind
 
 
 class Optimize(Stage, frozen=True):
@@ -30,7 +32,7 @@ class Optimize(Stage, frozen=True):
     def run(self, ctx: Context) -> str:
         """Write the optimized module, the transform of its weights, and what layouts it has."""
         from autopipe.compiler import module_io, passes
-        from autopipe.compiler.target import tvm_target
+        from autopipe.compiler.target.target import tvm_target
 
         source = ctx.inputs["import"]
         model = json.loads((source / "model.json").read_text(encoding="utf-8"))

@@ -6,7 +6,9 @@ from tempfile import TemporaryDirectory
 from typing import Any, ClassVar, Final, Self
 
 from autopipe.config import Pipeline
-from autopipe.pipeline.stage import Context, Facet, Kind, Need, Stage
+from autopipe.environment.facet import Facet
+from autopipe.pipeline.stage import Context, Need, Stage
+from autopipe.store.artifact import Kind
 
 _DECISIVE: Final = {
     "version", "model", "target", "layout", "fusion", "tasks", "tuning", "schedules", "numerics",

@@ -4,9 +4,11 @@ from pathlib import Path
 from typing import ClassVar, Final, Self
 
 from autopipe import config
+from autopipe.environment.facet import Facet
 from autopipe.errors import ConfigError
 from autopipe.pipeline.events import Warn
-from autopipe.pipeline.stage import Context, Facet, Kind, Need, Stage
+from autopipe.pipeline.stage import Context, Need, Stage
+from autopipe.store.artifact import Kind
 
 _LATER: Final = ("scheduler", "judge", "on_task_failure")
 """Settings that say nothing of which tasks are kept."""
@@ -37,10 +39,10 @@ class Tasks(Stage, frozen=True):
         """
         from autopipe.compiler import module_io
         from autopipe.compiler.tasks import extract_tasks
-        from autopipe.filters import apply_filters, nothing_left
-        from autopipe.filters.unmatched import unmatched
         from autopipe.schedules.conditions import Conditions
         from autopipe.schedules.roofline import with_shares
+        from autopipe.tasks.filters import apply_filters, nothing_left
+        from autopipe.tasks.filters.unmatched import unmatched
 
         lowered = module_io.load_module(ctx.inputs["lower"] / "module.json")
         extracted, workloads = extract_tasks(lowered)

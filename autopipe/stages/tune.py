@@ -7,7 +7,9 @@ from typing import ClassVar, Literal, Self
 from autopipe.config import Pipeline, Tuning
 from autopipe.config.schedules import Rule
 from autopipe.config.tasks import Judge
-from autopipe.pipeline.stage import Context, Facet, Kind, Need, Stage
+from autopipe.environment.facet import Facet
+from autopipe.pipeline.stage import Context, Need, Stage
+from autopipe.store.artifact import Kind
 
 
 class Tune(Stage, frozen=True):
@@ -60,9 +62,9 @@ class Tune(Stage, frozen=True):
         StageError for a failure that is to end the run.
         """
         from autopipe import extensions
-        from autopipe.compiler import machine
+        from autopipe.compiler.target import machine
         from autopipe.schedules.policy import Policy
-        from autopipe.schedules.tuning import Plan, tune
+        from autopipe.tuning.run import Plan, tune
 
         extensions.check()
         machine.check(ctx.facts[Facet.TARGET])

@@ -7,9 +7,11 @@ from typing import ClassVar, Self
 
 from autopipe.config import Pipeline
 from autopipe.config import Verify as Options
-from autopipe.pipeline.canonical import pretty
+from autopipe.environment.facet import Facet
 from autopipe.pipeline.events import Warn
-from autopipe.pipeline.stage import Context, Facet, Kind, Need, Stage
+from autopipe.pipeline.stage import Context, Need, Stage
+from autopipe.store.artifact import Kind
+from autopipe.store.canonical import pretty
 
 
 class Verify(Stage, frozen=True):
@@ -36,8 +38,8 @@ class Verify(Stage, frozen=True):
 
     def run(self, ctx: Context) -> str:
         """Write `verify.json`; raise GateError where the build is wrong."""
-        from autopipe.compiler import machine
-        from autopipe.compiler.runtime import load_artifact
+        from autopipe.compiler.library.runtime import load_artifact
+        from autopipe.compiler.target import machine
         from autopipe.verification.check import verify
 
         machine.check(ctx.facts[Facet.TARGET])

@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 from safetensors import safe_open
 
-from autopipe.compiler.runtime import Model
+from autopipe.compiler.library.runtime import Model
 from autopipe.config import Verify
 from autopipe.config.frozen import Frozen
 from autopipe.errors import GateError
-from autopipe.pipeline import arrays
+from autopipe.store import arrays
 from autopipe.verification import reference
 from autopipe.verification.compare import (
     Comparison,

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import numpy as np
 
-from autopipe import child
 from autopipe.errors import ConfigError, SetupError, StageError
-from autopipe.pipeline import arrays
+from autopipe.processes import call
+from autopipe.store import arrays
 
 ENGINES = ("onnxruntime", "onnx")
 """Those that run ONNX models, in the order of `auto`."""
@@ -25,7 +25,7 @@ MODEL = "reference.onnx"
 """What `ENGINES` run, in the artifact of *import*; a model that is not ONNX has none."""
 
 _PACKAGES = {"onnxruntime": "onnxruntime", "onnx": "onnx", PLAIN: "apache-tvm"}
-_PROGRAMS = {PLAIN: "autopipe.compiler.plain"}
+_PROGRAMS = {PLAIN: "autopipe.compiler.library.plain"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ def expect(engines: Sequence[str], model: Path, cases: Sequence[Path]) -> Expect
     for engine in engines:
         request = {"engine": engine, "model": str(model), "cases": pairs}
         try:
-            answer = child.call(_PROGRAMS.get(engine, __name__), request)
+            answer = call.call(_PROGRAMS.get(engine, __name__), request)
         except StageError as error:
             refusals.append(f"the reference {engine} failed: {error}")
         else:
@@ -90,7 +90,7 @@ def expect(engines: Sequence[str], model: Path, cases: Sequence[Path]) -> Expect
     raise StageError("; ".join(refusals))
 
 
-def _answer(request: child.Answer) -> child.Answer:
+def _answer(request: call.Answer) -> call.Answer:
     from safetensors.numpy import load_file
 
     start = _onnxruntime if request["engine"] == "onnxruntime" else _onnx
@@ -128,4 +128,4 @@ def _array(name: str, value: object) -> np.ndarray:
 
 
 if __name__ == "__main__":
-    child.serve(_answer)
+    call.serve(_answer)

@@ -9,7 +9,7 @@ from autopipe.comparison.difference import compare
 from autopipe.comparison.reading import read
 from autopipe.errors import ConfigError, LockError, PackageError
 from autopipe.lock import text
-from autopipe.pipeline.files import sha256
+from autopipe.store.files import sha256
 from tests.lock.examples import KNOBS, LOCK
 from tests.packaging import packages
 from tests.report.reports import full

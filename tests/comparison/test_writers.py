@@ -10,7 +10,7 @@ from autopipe.comparison import document, markdown, text
 from autopipe.comparison.build import Build, Kind
 from autopipe.comparison.difference import compare
 from autopipe.comparison.excerpt import excerpt
-from autopipe.pipeline.canonical import pretty
+from autopipe.store.canonical import pretty
 from tests.comparison.builds import KNOBS, build, latency, task
 from tests.report.names import NAMES
 

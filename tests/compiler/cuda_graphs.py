@@ -2,7 +2,7 @@
 
 import pytest
 
-from autopipe.pipeline.cuda import nvcc
+from autopipe.environment.cuda import nvcc
 from autopipe.schedules.conditions import Conditions
 
 FACTS = {"kind": "cuda", "arch": "sm_90", "mcpu": "x86-64-v2", "mtriple": None, "num_cores": 2}

@@ -7,8 +7,8 @@ import tvm
 
 from autopipe.compiler import module_io, tasks
 from autopipe.compiler.rebuild import RebuildError, rebuild, same_code
-from autopipe.op_info import ATTRIBUTE, Literal, OpInfo, Parameter
-from autopipe.tensor import Tensor
+from autopipe.tasks.op_info import ATTRIBUTE, Literal, OpInfo, Parameter
+from autopipe.tasks.tensor import Tensor
 from tests.compiler import graphs
 
 SAME, COMPARED = "rebuilt, the same code", "rebuilt, the same numbers"

@@ -1,21 +1,14 @@
-"""Builds for GPUs, made here without one; what runs them is in `tests/test_gpu.py`."""
+"""Builds for GPUs, made here without one; what runs them is in `tests/system/test_gpu.py`."""
 
 import numpy as np
 import pytest
 
-from autopipe.compiler import (
-    build,
-    cuda_runtime,
-    elementary,
-    module_io,
-    nvcc,
-    passes,
-    runtime,
-    tasks,
-)
-from autopipe.compiler.signature import Signature
+from autopipe.compiler import module_io, passes, tasks
+from autopipe.compiler.graph import elementary
+from autopipe.compiler.library import build, cuda_runtime, nvcc, runtime
+from autopipe.compiler.library.signature import Signature
 from autopipe.errors import SetupError, StageError
-from autopipe.schedules import default
+from autopipe.schedules.engines import default
 from tests import small_build
 from tests.compiler import graphs
 from tests.compiler.cuda_graphs import CONDITIONS, TARGET, needs_nvcc

@@ -3,7 +3,7 @@ from tvm import relax
 
 from autopipe.compiler import module_io, op_info, passes, tasks
 from autopipe.errors import ModelError
-from autopipe.op_info import Parameter, Result
+from autopipe.tasks.op_info import Parameter, Result
 from tests.compiler import graphs
 
 

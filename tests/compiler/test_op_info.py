@@ -15,8 +15,8 @@ from autopipe.compiler.module_io import prim_funcs
 from autopipe.compiler.op_info import carried
 from autopipe.compiler.tasks import extract_tasks
 from autopipe.errors import ModelError
-from autopipe.op_info import Literal, Parameter
-from autopipe.tensor import Tensor
+from autopipe.tasks.op_info import Literal, Parameter
+from autopipe.tasks.tensor import Tensor
 from tests.compiler import graphs
 from tests.compiler.proof import COMPARED, SAME, prove
 from tests.compiler.random_graphs import graphs as random_graphs

@@ -4,8 +4,8 @@ from tvm import relax
 
 from autopipe.compiler import passes, tasks
 from autopipe.compiler.rebuild import RebuildError, graph, rebuild, same_code
-from autopipe.op_info import Literal, Op, OpInfo, Parameter, Result
-from autopipe.tensor import Tensor
+from autopipe.tasks.op_info import Literal, Op, OpInfo, Parameter, Result
+from autopipe.tasks.tensor import Tensor
 from tests.compiler import graphs
 
 op, nn = relax.op, relax.op.nn

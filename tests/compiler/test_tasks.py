@@ -3,7 +3,7 @@ from tvm import relax, te, topi
 
 from autopipe.compiler import passes, tasks
 from autopipe.compiler.tasks import Workload
-from autopipe.op_info import OpInfo
+from autopipe.tasks.op_info import OpInfo
 from tests.compiler import graphs
 
 

@@ -77,9 +77,9 @@ def test_installed_packages_bring_engines_and_implementations(read, monkeypatch)
 def test_our_names_are_those_that_there_are():
     """The grammar knows them without TVM."""
     from autopipe.config import engine_name, implementation_name
-    from autopipe.schedules.engines import ENGINES
-    from autopipe.schedules.implementation import DIRECT
+    from autopipe.schedules.engines.registry import ENGINES
     from autopipe.schedules.implementations import IMPLEMENTATIONS
+    from autopipe.schedules.implementations.implementation import DIRECT
 
     assert set(implementation_name.OURS) == {DIRECT, *(each.NAME for each in IMPLEMENTATIONS)}
     assert set(engine_name.OURS) == set(ENGINES)

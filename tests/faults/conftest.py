@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from autopipe.cli import main
+from autopipe.cli.app import main
 
 
 @dataclass(frozen=True, slots=True)

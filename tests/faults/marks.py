@@ -8,7 +8,7 @@ ROOT = Path(__file__).parents[2]
 """The checkout."""
 
 Proofs = dict[str, list[str]]
-"""Tests by the case they prove, such as `tests/test_cli.py::test_exit_codes`."""
+"""Tests by the case they prove, such as `tests/cli/test_app.py::test_exit_codes`."""
 
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 

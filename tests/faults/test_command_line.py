@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from autopipe import flow
+from autopipe.api import flow
+from autopipe.api.publish import publish
 from autopipe.errors import ConfigError, StoreError
 from autopipe.pipeline.events import StageStarted
 from autopipe.pipeline.isolate import Zygote
-from autopipe.publish import publish
 from tests import driver
+from tests.cli.test_app import command, environment
 from tests.leaks import PLANTED
-from tests.test_cli import command, environment
 
 GOOD = "version: 1\nname: demo\nmodel: {path: model.txt}\n"
 

@@ -16,19 +16,19 @@ from typing import Any
 
 import pytest
 
+from autopipe.api.shapes import SHAPES
 from autopipe.benchmarking import baseline
+from autopipe.cli.terminal import complain, show
 from autopipe.comparison import reading
 from autopipe.comparison.difference import compare
 from autopipe.comparison.text import lines as told_lines
 from autopipe.errors import AutopipeError, PackageError
 from autopipe.lock import text as lock_text
 from autopipe.lock.file import read_text
-from autopipe.lock.make import _task as locked_task
+from autopipe.lock.outline import _task as locked_task
 from autopipe.lock.records import Tuned
 from autopipe.packaging.examine import examine
-from autopipe.pipeline import attempt, entry
-from autopipe.pipeline.canonical import digest, seal
-from autopipe.pipeline.content import File, tree_digest
+from autopipe.pipeline import attempt
 from autopipe.records import autotvm, lines, metaschedule
 from autopipe.records.importing import bring
 from autopipe.records.left_out import LeftOut
@@ -39,8 +39,9 @@ from autopipe.remote import entry as remote_entry
 from autopipe.remote.courier import DamagedError
 from autopipe.remote.transfer import _look
 from autopipe.report.escape import line_of
-from autopipe.stages.shapes import SHAPES
-from autopipe.terminal import complain, show
+from autopipe.store import entry
+from autopipe.store.canonical import digest, seal
+from autopipe.store.content import File, tree_digest
 from tests.faults.hostile import texts, variants
 from tests.faults.mutations import deadline
 from tests.lock.test_records import record as locked_record

@@ -15,12 +15,10 @@ from resource import RUSAGE_CHILDREN, RUSAGE_SELF, getrusage
 import numpy as np
 import pytest
 
+from autopipe.cli.terminal import complain, show, show_json
 from autopipe.errors import ConfigError, StoreError
 from autopipe.packaging.infer import _line
-from autopipe.pipeline.canonical import digest, seal
-from autopipe.pipeline.content import File, tree_digest
 from autopipe.pipeline.events import RunFinished, StageFailed, StageFinished, Warn
-from autopipe.pipeline.store import open_store
 from autopipe.records import lines
 from autopipe.records.about import About
 from autopipe.records.importing import bring
@@ -30,7 +28,9 @@ from autopipe.remote.courier import Courier, RemoteError
 from autopipe.report.json_lines import JsonLines
 from autopipe.report.output import Output
 from autopipe.report.plain import Plain
-from autopipe.terminal import complain, show, show_json
+from autopipe.store.canonical import digest, seal
+from autopipe.store.content import File, tree_digest
+from autopipe.store.store import open_store
 from tests.faults.conftest import Command
 from tests.faults.hostile import OWNED
 from tests.packaging.packages import changed, make

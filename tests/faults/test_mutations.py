@@ -10,13 +10,13 @@ import pytest
 
 from autopipe.benchmarking import baseline
 from autopipe.comparison import reading
-from autopipe.compiler.frontends.contain import contained
 from autopipe.compiler.frontends.onnx import gate, source
 from autopipe.compiler.frontends.onnx.load import load
 from autopipe.errors import AutopipeError, ConfigError
 from autopipe.lock.file import read_text
 from autopipe.lock.records import Tuned
 from autopipe.packaging.infer import _array
+from autopipe.processes.sandbox import contained
 from tests.compiler.frontends.models import dense, external, model, node, tensor, value
 from tests.compiler.frontends.test_load import GIVEN, network
 from tests.faults.mutations import deadline, mutants

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from autopipe import child
 from autopipe.pipeline.isolate import Zygote
-from autopipe.pipeline.variables import handed_on
+from autopipe.processes import call
+from autopipe.processes.variables import handed_on
+from tests.cli.test_app import command, environment
 from tests.faults.forbidden import forbidden
-from tests.test_cli import command, environment
 
 ROOT = Path(__file__).parents[2]
 SOURCES = sorted((ROOT / "autopipe").rglob("*.py"))
@@ -89,7 +89,7 @@ def test_our_processes_are_started_with_named_variables():
     }
     assert {name for name, named in starts.items() if not named} == {
         "remote/courier.py",
-        "pipeline/cuda.py",
+        "environment/cuda.py",
     }
 
 
@@ -109,7 +109,7 @@ def test_processes_that_work_on_models_get_no_credentials(tmp_path, monkeypatch)
     with Zygote(preload=()) as zygote:
         there = zygote.call("tests.faults.test_security:told", {}, tmp_path / "log", print)
     assert isinstance(there, list)
-    asked = child.call("tests.faults.test_security", {})["names"]
+    asked = call.call("tests.faults.test_security", {})["names"]
     for names in (there, asked):
         assert {"PATH", "PYTHONPATH", "ORT_DISABLE_TELEMETRY"} <= set(names)
         assert not SECRETS.keys() & set(names)
@@ -186,4 +186,4 @@ def test_a_whole_run_opens_no_connection_and_writes_no_secret(guard, tmp_path, m
 
 
 if __name__ == "__main__":
-    child.serve(answered)
+    call.serve(answered)

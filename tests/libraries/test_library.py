@@ -8,14 +8,14 @@ import pytest
 from autopipe import libraries
 from autopipe.config import Target
 from autopipe.config.load import load
+from autopipe.environment.environment import Host
+from autopipe.environment.facet import Facet
 from autopipe.errors import ConfigError, SetupError
 from autopipe.libraries import LIBRARIES, check, loading, named, require, versions
 from autopipe.libraries.cublas import CUBLAS
 from autopipe.libraries.library import File, Library, Pattern
 from autopipe.libraries.openblas import OPENBLAS
-from autopipe.pipeline.environment import Host
-from autopipe.pipeline.stage import Facet
-from autopipe.pipeline.store import open_store
+from autopipe.store.store import open_store
 
 PIPELINE = """version: 1
 name: p

@@ -1,6 +1,6 @@
 """A lock to take apart."""
 
-from autopipe.lock.lock import Lock, LockedTask
+from autopipe.lock.document import Lock, LockedTask
 
 KNOBS = {"template": "contraction", "version": 2, "knobs": {"rows": 8, "outer": "columns"}}
 

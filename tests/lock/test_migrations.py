@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from autopipe.errors import LockError
-from autopipe.lock.lock import Lock
+from autopipe.lock.document import Lock
 from autopipe.lock.migrations import STEPS, upgrade
 from autopipe.lock.recognize import is_lock
 from autopipe.lock.text import parse, write

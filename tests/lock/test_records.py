@@ -7,9 +7,9 @@ import pytest
 
 from autopipe.errors import LockError
 from autopipe.lock.records import Tuned
-from autopipe.op_info import OpInfo
-from autopipe.pipeline.canonical import pretty
-from autopipe.task import Task
+from autopipe.store.canonical import pretty
+from autopipe.tasks.op_info import OpInfo
+from autopipe.tasks.task import Task
 
 FILE = Path("demo.records.jsonl")
 

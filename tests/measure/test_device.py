@@ -10,7 +10,7 @@ import pytest
 import tvm
 from tvm import te
 
-from autopipe.compiler import cuda_runtime
+from autopipe.compiler.library import cuda_runtime
 from autopipe.config.tuning import Measure
 from autopipe.errors import SetupError
 from autopipe.measure import device, timing
@@ -50,9 +50,9 @@ from functools import partial
 from autopipe.config.tuning import Measure
 from autopipe.measure.check import checked
 from autopipe.measure.local import Local
-from autopipe.schedules import default
+from autopipe.schedules.engines import default
 from tests.compiler.cuda_graphs import CONDITIONS, TARGET
-from tests.schedules.test_dlight import conv, softmax
+from tests.schedules.engines.test_dlight import conv, softmax
 
 candidates = []
 for workload in (conv(), softmax()):

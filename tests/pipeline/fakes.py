@@ -10,15 +10,16 @@ from pathlib import Path
 from typing import ClassVar, Self
 
 from autopipe.config import Pipeline
+from autopipe.environment.environment import Environment
+from autopipe.environment.facet import Facet, Facts
 from autopipe.errors import GateError, ModelError, SetupError
-from autopipe.pipeline.environment import Environment
 from autopipe.pipeline.events import Event, Progress
 from autopipe.pipeline.executor import Executor
 from autopipe.pipeline.isolate import Here, Isolate
-from autopipe.pipeline.keys import Facts
 from autopipe.pipeline.plan import build_plan
-from autopipe.pipeline.stage import Artifact, Context, Facet, Kind, Need, Stage
-from autopipe.pipeline.store import open_store
+from autopipe.pipeline.stage import Context, Need, Stage
+from autopipe.store.artifact import Artifact, Kind
+from autopipe.store.store import open_store
 
 FACTS: Facts = {
     Facet.TVM: {"tvm": "1"},

@@ -13,8 +13,9 @@ from autopipe.pipeline.events import Event, StageResumed
 from autopipe.pipeline.forecast import Outlook, forecast
 from autopipe.pipeline.isolate import Killed, Zygote
 from autopipe.pipeline.plan import build_plan
-from autopipe.pipeline.stage import Context, Kind
-from autopipe.pipeline.store import open_store
+from autopipe.pipeline.stage import Context
+from autopipe.store.artifact import Kind
+from autopipe.store.store import open_store
 from tests.pipeline.fakes import Act, Fake, Fixed, go
 
 

@@ -3,10 +3,11 @@ from pathlib import Path
 
 import pytest
 
+from autopipe.environment.facet import Facet
 from autopipe.errors import StageError
 from autopipe.pipeline.events import Event
 from autopipe.pipeline.isolate import Killed, Zygote
-from autopipe.pipeline.stage import Facet, Kind
+from autopipe.store.artifact import Kind
 from tests.pipeline.fakes import FACTS, Act, Dice, Fixed, Measure, Tune, Upper, demo, go, told
 
 
@@ -148,7 +149,7 @@ def test_a_second_run_takes_what_it_has_waited_for(root: Path, source: Path) -> 
     from autopipe.pipeline.executor import Executor
     from autopipe.pipeline.isolate import Here
     from autopipe.pipeline.plan import build_plan
-    from autopipe.pipeline.store import Store, open_store
+    from autopipe.store.store import Store, open_store
 
     events: list[Event] = []
     plan = build_plan([Act(do="write")])

@@ -3,12 +3,12 @@ from pathlib import Path
 
 import pytest
 
+from autopipe.environment.facet import Facet, Facts
 from autopipe.pipeline.explain import changes
 from autopipe.pipeline.forecast import Outlook, forecast
-from autopipe.pipeline.keys import Facts
 from autopipe.pipeline.plan import build_plan
-from autopipe.pipeline.stage import Facet, Stage
-from autopipe.pipeline.store import open_store
+from autopipe.pipeline.stage import Stage
+from autopipe.store.store import open_store
 from tests.pipeline.fakes import FACTS, Fixed, Measure, Upper, demo, go
 
 

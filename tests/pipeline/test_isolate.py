@@ -15,7 +15,7 @@ from autopipe.errors import ModelError, SetupError, StoreError
 from autopipe.pipeline import isolate
 from autopipe.pipeline.events import Event, Progress
 from autopipe.pipeline.isolate import Bug, Killed, Zygote
-from autopipe.pipeline.store import open_store
+from autopipe.store.store import open_store
 from tests.pipeline.crashes import descriptors, limits
 from tests.pipeline.fakes import Act, demo, go
 

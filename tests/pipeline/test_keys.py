@@ -5,12 +5,12 @@ from typing import ClassVar
 
 import pytest
 
+from autopipe.environment.facet import Facet
 from autopipe.errors import ConfigError
-from autopipe.pipeline.canonical import digest, seal, unseal
-from autopipe.pipeline.content import Contents, tree_digest
-from autopipe.pipeline.files import IrregularError
 from autopipe.pipeline.keys import action
-from autopipe.pipeline.stage import Facet
+from autopipe.store.canonical import digest, seal, unseal
+from autopipe.store.content import Contents, tree_digest
+from autopipe.store.files import IrregularError
 from tests.pipeline.fakes import FACTS, Act, Read, Tune, Upper
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "keys.json"

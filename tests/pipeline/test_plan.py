@@ -6,7 +6,8 @@ import pytest
 
 from autopipe.errors import ConfigError
 from autopipe.pipeline.plan import build_plan, require
-from autopipe.pipeline.stage import Kind, Need
+from autopipe.pipeline.stage import Need
+from autopipe.store.artifact import Kind
 from tests.pipeline.fakes import Measure, Read, Tune, Upper, demo
 
 SOURCE = Path("model.txt")

@@ -9,12 +9,13 @@ from typing import Any, ClassVar
 
 import pytest
 
-from autopipe.pipeline.canonical import digest
-from autopipe.pipeline.gc import verify
-from autopipe.pipeline.stage import Context, Kind, Need
-from autopipe.pipeline.store import open_store
+from autopipe.pipeline.stage import Context, Need
 from autopipe.records.identity import identify
 from autopipe.records.store import Store
+from autopipe.store.artifact import Kind
+from autopipe.store.canonical import digest
+from autopipe.store.gc import verify
+from autopipe.store.store import open_store
 from tests.pipeline.fakes import Fake, Read, Upper, go
 from tests.records.test_store import HERE, record
 

@@ -4,11 +4,11 @@ import json
 
 import pytest
 
-from autopipe.op_info import Op, OpInfo, Parameter
 from autopipe.records import autotvm
 from autopipe.records.seed import keys
-from autopipe.task import Task
-from autopipe.tensor import Tensor
+from autopipe.tasks.op_info import Op, OpInfo, Parameter
+from autopipe.tasks.task import Task
+from autopipe.tasks.tensor import Tensor
 
 TARGET = "llvm -keys=cpu -mcpu=skylake-avx512"
 TILE = [["tile_ic", "sp", [-1, 16]], ["tile_oc", "sp", [-1, 32]], ["tile_ow", "sp", [-1, 14]]]

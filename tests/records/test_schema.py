@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from autopipe.errors import StoreError
-from autopipe.pipeline.canonical import seal
 from autopipe.records.merge import take
 from autopipe.records.salvage import unfinished
 from autopipe.records.schema import VERSION
 from autopipe.records.store import Store
+from autopipe.store.canonical import seal
 from tests.records.test_store import HERE, MODULE, record
 
 OLD = Path(__file__).parents[1] / "golden" / "records-v0.sql"

@@ -14,9 +14,9 @@ from autopipe.records.merge import merge
 from autopipe.records.prune import Rules, prune
 from autopipe.records.store import Store
 from tests.pipeline.crashes import Outcome, kills, limits
-from tests.pipeline.test_sweeps import disk  # noqa: F401
 from tests.records.test_schema import OLD
 from tests.records.test_store import HERE, MODULE, record
+from tests.store.test_sweeps import disk  # noqa: F401
 
 ABOUT = About(("matmul",), ("float32[9]",), ("float32[9]",), flops=1.0)
 BATCH = 3

@@ -13,9 +13,9 @@ from autopipe.pipeline.executor import Executor
 from autopipe.pipeline.isolate import Here
 from autopipe.pipeline.plan import build_plan
 from autopipe.pipeline.stage import Stage
-from autopipe.pipeline.store import open_store
 from autopipe.remote import courier
 from autopipe.remote.shared import sharing
+from autopipe.store.store import open_store
 from tests.pipeline.fakes import FACTS, Fixed, Measure, demo, told
 
 ROOT = Path(__file__).parents[2]

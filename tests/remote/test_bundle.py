@@ -3,10 +3,10 @@ from pathlib import Path
 import pytest
 
 from autopipe.errors import StoreError
-from autopipe.pipeline.content import File, Manifest
-from autopipe.pipeline.files import sha256, walk
 from autopipe.remote import bundle
 from autopipe.remote.courier import DamagedError
+from autopipe.store.content import File, Manifest
+from autopipe.store.files import sha256, walk
 
 
 @pytest.fixture

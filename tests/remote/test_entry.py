@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autopipe.pipeline.canonical import digest, seal
-from autopipe.pipeline.content import File, tree_digest
-from autopipe.pipeline.entry import Entry, write
-from autopipe.pipeline.stage import Kind
 from autopipe.remote import entry
 from autopipe.remote.courier import DamagedError
+from autopipe.store.artifact import Kind
+from autopipe.store.canonical import digest, seal
+from autopipe.store.content import File, tree_digest
+from autopipe.store.entry import Entry, write
 
 ACTION = {"stage": "tune", "version": 1, "inputs": {}}
 KEY = digest(ACTION)

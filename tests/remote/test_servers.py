@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from autopipe.pipeline.store import open_store
 from autopipe.remote.depot import reached
 from autopipe.remote.transfer import pull
+from autopipe.store.store import open_store
 from tests.remote.conftest import Machine
 from tests.remote.test_shared import ALONE, CACHED, RUN
 

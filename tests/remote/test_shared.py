@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from autopipe.pipeline.canonical import seal
-from autopipe.pipeline.stage import Facet
-from autopipe.pipeline.store import open_store
+from autopipe.environment.facet import Facet
 from autopipe.remote import courier
 from autopipe.remote.courier import Courier
 from autopipe.remote.depot import reached
 from autopipe.remote.transfer import push
+from autopipe.store.canonical import seal
+from autopipe.store.store import open_store
 from tests.pipeline.fakes import FACTS, Measure, demo
 from tests.remote.conftest import Inject, Machine
 

@@ -10,13 +10,13 @@ from typing import cast
 import pytest
 
 from autopipe.errors import ConfigError, StoreError
-from autopipe.pipeline.entry import Entry
-from autopipe.pipeline.gc import entries
-from autopipe.pipeline.stage import Kind
-from autopipe.pipeline.store import open_store
 from autopipe.remote import shared, sweep, transfer
 from autopipe.remote.courier import DamagedError, RemoteError
 from autopipe.remote.depot import Depot, reached
+from autopipe.store.artifact import Kind
+from autopipe.store.entry import Entry
+from autopipe.store.gc import entries
+from autopipe.store.store import open_store
 from tests.records.test_times import TASK
 from tests.remote.conftest import Inject, Machine
 

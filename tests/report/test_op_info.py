@@ -1,8 +1,8 @@
 import pytest
 
-from autopipe.op_info import Fields, Literal, Op, OpInfo, Parameter, Result
 from autopipe.report.op_info import listing
-from autopipe.tensor import Tensor
+from autopipe.tasks.op_info import Fields, Literal, Op, OpInfo, Parameter, Result
+from autopipe.tasks.tensor import Tensor
 from tests.report.test_tasks_table import task
 
 WIDE = Tensor(shape=(1, 8), dtype="float32")

@@ -4,7 +4,6 @@ import pytest
 
 from autopipe.config import Pipeline
 from autopipe.errors import ConfigError, GateError
-from autopipe.interrupt import Interrupted
 from autopipe.pipeline.events import (
     Measured,
     RunFinished,
@@ -16,6 +15,7 @@ from autopipe.pipeline.events import (
     Tuned,
     Warn,
 )
+from autopipe.processes.interrupt import Interrupted
 from autopipe.report.document import RunReport, load
 from autopipe.report.recorder import About, Recorder, impersonal
 from tests.report.reports import full, measurement

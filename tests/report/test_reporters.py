@@ -38,7 +38,7 @@ LINES = [
 PLAY = """
 import sys
 from autopipe import report
-from autopipe.terminal import hang_up
+from autopipe.cli.terminal import hang_up
 from tests.report.test_reporters import EVENTS
 with report.make(json="json" in sys.argv, quiet="quiet" in sys.argv) as tell:
     for event in EVENTS:

@@ -2,11 +2,11 @@ import io
 
 import pytest
 
-from autopipe.op_info import Op, OpInfo
 from autopipe.report.task_order import Order
 from autopipe.report.tasks import Prospects, columns, table, whole
-from autopipe.task import Task
-from autopipe.tensor import Tensor
+from autopipe.tasks.op_info import Op, OpInfo
+from autopipe.tasks.task import Task
+from autopipe.tasks.tensor import Tensor
 
 CONV = OpInfo(kind="out_elementwise_fusable", ops=(Op(name="nn.conv2d"),))
 

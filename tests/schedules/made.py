@@ -2,10 +2,10 @@
 
 from tvm.target.codegen import llvm_get_system_cpu
 
-from autopipe.schedules.choice import Asked, Choices
-from autopipe.schedules.failures import Failures
-from autopipe.schedules.making import Maker
-from autopipe.schedules.quarantine import Quarantine
+from autopipe.building.choice import Asked, Choices
+from autopipe.safety.failures import Failures
+from autopipe.safety.maker import Maker
+from autopipe.safety.quarantine import Quarantine
 from tests.schedules.tasks import CONDITIONS
 
 FACTS = {"kind": "llvm", "mcpu": llvm_get_system_cpu(), "num_cores": 2}

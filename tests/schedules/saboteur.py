@@ -7,7 +7,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from autopipe.schedules import engines, implementations, templates
+from autopipe.schedules import implementations, templates
+from autopipe.schedules.engines import registry
 from tests import hungry
 from tests.schedules.bad_schedules import spoil_block
 
@@ -112,4 +113,4 @@ def implementation(monkeypatch, way):
 
 def engine(monkeypatch, way):
     """Put a bad engine in the place of `ansor`."""
-    monkeypatch.setattr(engines, "ENGINES", {**engines.ENGINES, "ansor": lambda _: Engine(way)})
+    monkeypatch.setattr(registry, "ENGINES", {**registry.ENGINES, "ansor": lambda _: Engine(way)})

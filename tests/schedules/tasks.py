@@ -2,11 +2,11 @@
 
 import tvm
 
-from autopipe.op_info import Op, OpInfo
+from autopipe.safety.inspection import Verdict
 from autopipe.schedules.conditions import Conditions
 from autopipe.schedules.hardware import Hardware
-from autopipe.schedules.inspection import Verdict
-from autopipe.task import Task
+from autopipe.tasks.op_info import Op, OpInfo
+from autopipe.tasks.task import Task
 
 TARGET = tvm.target.Target({"kind": "llvm", "num-cores": 2})
 CONDITIONS = Conditions(TARGET, Hardware.of(TARGET))

@@ -5,7 +5,7 @@ from tvm.target.codegen import llvm_get_system_cpu, llvm_get_system_triple
 from autopipe.compiler.module_io import save_module
 from autopipe.schedules.offers import offers
 from tests.schedules.tasks import task
-from tests.schedules.test_winograd import convolution
+from tests.schedules.templates.test_winograd import convolution
 
 TARGET = {
     "kind": "llvm", "mcpu": str(llvm_get_system_cpu()), "mtriple": str(llvm_get_system_triple()),

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from autopipe.lock import file
-from autopipe.lock.lock import Lock
+from autopipe.lock.document import Lock
 from autopipe.lock.text import write
 from tests.lock.examples import LOCK
 

@@ -10,7 +10,8 @@ from tvm import te
 from tvm.target.codegen import llvm_get_system_cpu
 
 from autopipe.config import Pipeline
-from autopipe.pipeline.stage import Context, Facet
+from autopipe.environment.facet import Facet
+from autopipe.pipeline.stage import Context
 from autopipe.stages.tune import Tune
 from tests.schedules.tasks import task
 

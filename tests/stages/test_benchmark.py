@@ -162,7 +162,7 @@ def test_a_build_that_crashes_is_an_error(context, tmp_path, library):
 def test_a_contender_that_hangs_is_given_up(tmp_path, library):
     from safetensors.numpy import save_file
 
-    from autopipe.compiler.signature import Signature
+    from autopipe.compiler.library.signature import Signature
     from autopipe.verification.inputs import draw
 
     inputs = tmp_path / "inputs"

@@ -6,15 +6,16 @@ from pathlib import Path
 import pytest
 from tvm.target.codegen import llvm_get_system_cpu, llvm_get_system_triple
 
-from autopipe import flow
-from autopipe.compiler import machine
+from autopipe.api import flow
+from autopipe.compiler.target import machine
 from autopipe.config.load import load
+from autopipe.environment.facet import Facet
 from autopipe.errors import TargetError
 from autopipe.pipeline.events import Event, Warn
-from autopipe.pipeline.stage import Context, Facet
+from autopipe.pipeline.stage import Context
 from autopipe.schedules import templates
 from autopipe.stages.build import Build
-from autopipe.task import read_tasks
+from autopipe.tasks.task import read_tasks
 from tests.schedules import wrong_template
 
 FILE = Path(__file__).parents[2] / "pipelines" / "use-cases" / "fallback-values.yaml"

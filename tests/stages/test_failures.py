@@ -16,18 +16,19 @@ from unittest.mock import Mock
 import pytest
 from tvm.target.codegen import llvm_get_system_triple
 
-from autopipe import flow
-from autopipe.compiler import build as compiler
-from autopipe.compiler import machine
+from autopipe.api import flow
+from autopipe.building import compiling
+from autopipe.compiler.library import build as compiler
+from autopipe.compiler.target import machine
 from autopipe.config.load import load
+from autopipe.environment.facet import Facet
 from autopipe.errors import SetupError, StageError, TargetError
 from autopipe.measure import build as measure
-from autopipe.pipeline import contained
-from autopipe.pipeline.contained import Child
 from autopipe.pipeline.events import Event, Warn
-from autopipe.pipeline.stage import Context, Facet
-from autopipe.schedules import compiling
-from autopipe.schedules.again import again
+from autopipe.pipeline.stage import Context
+from autopipe.processes import contained
+from autopipe.processes.contained import Child
+from autopipe.safety.reproduce import again
 from autopipe.stages.build import Build
 from autopipe.stages.tune import Tune
 from autopipe.stages.verify import Verify

@@ -6,9 +6,10 @@ from safetensors.numpy import load_file
 
 from autopipe.config.model import Input, Model, Weights
 from autopipe.config.pipeline import Pipeline
+from autopipe.environment.facet import Facet
 from autopipe.errors import ConfigError, ModelError
 from autopipe.pipeline.events import Event, Warn
-from autopipe.pipeline.stage import Context, Facet
+from autopipe.pipeline.stage import Context
 from autopipe.stages.import_model import ImportModel
 from tests.compiler.frontends.models import dense, external, save, tensor
 from tests.compiler.frontends.sources import EMBED

@@ -5,11 +5,11 @@ import os
 from pathlib import Path
 
 from autopipe.config import Pipeline
-from autopipe.pipeline.canonical import digest
-from autopipe.pipeline.content import Contents
+from autopipe.environment.facet import Facet
 from autopipe.pipeline.keys import action
-from autopipe.pipeline.stage import Facet
 from autopipe.stages import STAGES, stages_of
+from autopipe.store.canonical import digest
+from autopipe.store.content import Contents
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "stages.json"
 FACTS = {facet: {"is": facet.value} for facet in Facet}

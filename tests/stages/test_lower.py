@@ -11,13 +11,14 @@ import pytest
 import yaml
 from onnx import TensorProto, helper, numpy_helper
 
-from autopipe import flow
-from autopipe.compiler import scope
+from autopipe.api import flow
+from autopipe.compiler.fusion import scope
 from autopipe.config.load import load
+from autopipe.environment.facet import Facet
 from autopipe.errors import ConfigError
 from autopipe.pipeline.events import Event, Warn
-from autopipe.pipeline.stage import Context, Facet
-from autopipe.schedules import default
+from autopipe.pipeline.stage import Context
+from autopipe.schedules.engines import default
 from autopipe.stages.lower import Lower
 
 ATTENTION = Path(__file__).parents[2] / "pipelines" / "tasks" / "attention-joined.yaml"

@@ -13,10 +13,10 @@ import pytest
 from pydantic import ValidationError
 
 from autopipe.config import Pipeline, Tuning
+from autopipe.environment import environment
+from autopipe.environment.facet import Facet
 from autopipe.errors import SetupError, TargetError
-from autopipe.pipeline import environment
 from autopipe.pipeline.events import TuningProgress, parse
-from autopipe.pipeline.stage import Facet
 from autopipe.records.merge import take
 from autopipe.records.store import Store
 from autopipe.stages.tune import Tune

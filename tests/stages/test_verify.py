@@ -5,7 +5,7 @@ import textwrap
 import numpy as np
 import pytest
 
-from autopipe.compiler import cpu
+from autopipe.compiler.target import cpu
 from autopipe.config import Verify as Options
 from autopipe.errors import GateError, SetupError, StageError, TargetError
 from autopipe.pipeline.events import Event, Warn

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from autopipe import config
-from autopipe.filters import apply_filters
-from autopipe.task import Task
+from autopipe.tasks.filters import apply_filters
+from autopipe.tasks.task import Task
 
 ROOT = Path(__file__).parents[2]
 

@@ -18,10 +18,11 @@ from tvm.relax import op
 from tvm.target.codegen import llvm_get_system_cpu, llvm_get_system_triple
 
 from autopipe.compiler import module_io, passes
-from autopipe.compiler.calls import bindings, callee
+from autopipe.compiler.graph.calls import bindings, callee
 from autopipe.config import Pipeline
+from autopipe.environment.facet import Facet
 from autopipe.pipeline.events import Event
-from autopipe.pipeline.stage import Context, Facet
+from autopipe.pipeline.stage import Context
 from autopipe.stages.build import Build
 from autopipe.stages.tasks import Tasks
 from autopipe.stages.tune import Tune

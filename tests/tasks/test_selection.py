@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from autopipe import flow
+from autopipe.api import flow
 from autopipe.errors import ConfigError
 from autopipe.pipeline.events import Event, Warn
 

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from autopipe.compiler.signature import Port
+from autopipe.compiler.library.signature import Port
 from autopipe.verification.inputs import Case, cases, nudged
 
 DTYPES = ["bool", "int8", "uint8", "int32", "int64", "float16", "float32", "float64"]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from autopipe.errors import ModelError
-from autopipe.memory import available
+from autopipe.host.memory import available
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from autopipe.tensor import Tensor
+from autopipe.tasks.tensor import Tensor
 
 if TYPE_CHECKING:
     import numpy as np

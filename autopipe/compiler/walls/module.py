@@ -13,7 +13,7 @@ import tvm
 import tvm_ffi
 from tvm.ir import Op, StringImm
 
-from autopipe.compiler.linking import ATTRIBUTE
+from autopipe.compiler.library.linking import ATTRIBUTE
 from autopipe.compiler.walls import callees, names
 from autopipe.compiler.walls.foreign import ForeignCode
 from autopipe.libraries.library import Library

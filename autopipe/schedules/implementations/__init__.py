@@ -3,7 +3,7 @@
 from typing import Final
 
 from autopipe import extensions
-from autopipe.schedules.implementation import DIRECT, Implementation
+from autopipe.schedules.implementations.implementation import DIRECT, Implementation
 from autopipe.schedules.implementations.winograd import winograd2, winograd4
 
 IMPLEMENTATIONS: Final[tuple[Implementation, ...]] = (winograd2, winograd4)

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from tvm import te, tirx
 
-from autopipe.compiler.weights import MARK
+from autopipe.compiler.graph.weights import MARK
 
 KERNEL: Final = 3
 """Rows and columns of the kernel."""

@@ -6,18 +6,18 @@ import tvm
 from tvm.s_tir import SBlock, SBlockRealize, Schedule
 from tvm.tirx import BufferType, SeqStmt
 
-from autopipe.compiler import linking
-from autopipe.compiler.literals import buffer_tensor
+from autopipe.compiler.graph.literals import buffer_tensor
+from autopipe.compiler.library import linking
 from autopipe.compiler.op_info import carried
 from autopipe.libraries.library import Library
-from autopipe.schedules import gemm
-from autopipe.schedules.blocks import is_copy, is_spatial
-from autopipe.schedules.dispatch import takes
+from autopipe.schedules.analysis import gemm
+from autopipe.schedules.analysis.blocks import is_copy, is_spatial
+from autopipe.schedules.analysis.product import Product
 from autopipe.schedules.hardware import Hardware
-from autopipe.schedules.library_call import write
-from autopipe.schedules.template import blank
-from autopipe.schedules.tiling.product import Product
-from autopipe.tensor import Tensor
+from autopipe.schedules.implementations.dispatch import takes
+from autopipe.schedules.implementations.library_call import write
+from autopipe.schedules.templates.template import blank
+from autopipe.tasks.tensor import Tensor
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,9 +15,9 @@ import tvm_ffi
 from tvm import te, tirx
 from tvm.s_tir import SBlock, SBlockRealize
 
-from autopipe.schedules.blocks import SPATIAL
-from autopipe.schedules.convolution import Convolution, recognize
-from autopipe.schedules.filtering_cost import Filtering, direct, estimate
+from autopipe.schedules.analysis.blocks import SPATIAL
+from autopipe.schedules.analysis.convolution import Convolution, recognize
+from autopipe.schedules.analysis.filtering_cost import Filtering, direct, estimate
 from autopipe.schedules.hardware import Hardware
 from autopipe.schedules.implementations.filtering import KERNEL, Tiling, filtered
 from autopipe.schedules.templates.winograd import fill

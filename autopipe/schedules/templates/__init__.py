@@ -3,7 +3,6 @@
 from typing import Final
 
 from autopipe import extensions
-from autopipe.schedules.template import Template
 from autopipe.schedules.templates import (
     contraction,
     dot_product,
@@ -15,6 +14,7 @@ from autopipe.schedules.templates import (
     window,
     winograd,
 )
+from autopipe.schedules.templates.template import Template
 
 TEMPLATES: Final[tuple[Template, ...]] = (
     library_call,

@@ -11,13 +11,13 @@ from typing import Final
 import tvm
 from tvm.s_tir import SBlock, Schedule, ScheduleError
 
-from autopipe.schedules.spread import PRODUCTS, spread_vectors
+from autopipe.schedules.analysis.product import Product
+from autopipe.schedules.primitives import PRODUCTS, spread_vectors
 from autopipe.schedules.tiling import loops
 from autopipe.schedules.tiling.form import Contraction, recognize
 from autopipe.schedules.tiling.nest import Nest
 from autopipe.schedules.tiling.packing import Copy
 from autopipe.schedules.tiling.padding import Padding
-from autopipe.schedules.tiling.product import Product
 from autopipe.schedules.tiling.promise import estimate, fill
 from autopipe.schedules.tiling.tile import Tile, settings
 

@@ -15,8 +15,8 @@ import tvm
 from tvm.s_tir import SBlock, Schedule, ScheduleError
 from tvm.s_tir.schedule import SBlockRV
 
-from autopipe.compiler.weights import MARK, free
-from autopipe.schedules.blocks import (
+from autopipe.compiler.graph.weights import MARK, free
+from autopipe.schedules.analysis.blocks import (
     SPATIAL,
     extents_of,
     is_copy,
@@ -24,10 +24,10 @@ from autopipe.schedules.blocks import (
     is_spatial,
     is_static,
 )
+from autopipe.schedules.analysis.dot_products import DotProduct, Operands, dot_products
 from autopipe.schedules.divisors import divisors
-from autopipe.schedules.dot_products import DotProduct, Operands, dot_products
 from autopipe.schedules.hardware import Hardware
-from autopipe.schedules.spread import ELEMENTS, PRODUCTS, spread, spread_vectors
+from autopipe.schedules.primitives import ELEMENTS, PRODUCTS, spread, spread_vectors
 from autopipe.schedules.write_out import write_out
 
 NAME: Final = "dot_product"

@@ -13,9 +13,9 @@ from typing import Final
 from tvm.s_tir import Schedule
 from tvm.s_tir.schedule import LoopRV
 
+from autopipe.schedules.analysis.movement import Movement, combined, recognize
 from autopipe.schedules.hardware import Hardware
-from autopipe.schedules.movement import Movement, combined, recognize
-from autopipe.schedules.spread import ELEMENTS, spread
+from autopipe.schedules.primitives import ELEMENTS, spread
 
 NAME: Final = "elementwise"
 VERSION: Final = 1

@@ -9,10 +9,10 @@ from typing import Final
 
 from tvm.s_tir import Schedule
 
-from autopipe.compiler import linking
-from autopipe.schedules.blocks import bits, is_spatial
+from autopipe.compiler.library import linking
+from autopipe.schedules.analysis.blocks import bits, is_spatial
 from autopipe.schedules.hardware import Hardware
-from autopipe.schedules.spread import spread_vectors
+from autopipe.schedules.primitives import spread_vectors
 
 NAME: Final = "library_call"
 VERSION: Final = 1

@@ -13,9 +13,8 @@ from tvm.s_tir import SBlock, SBlockRealize, Schedule
 from tvm.s_tir.schedule import LoopRV, SBlockRV
 from tvm.tirx import For, Stmt
 
-from autopipe.schedules.blocks import bits, extents_of, is_spatial
-from autopipe.schedules.hardware import Hardware
-from autopipe.schedules.rows import (
+from autopipe.schedules.analysis.blocks import bits, extents_of, is_spatial
+from autopipe.schedules.analysis.rows import (
     blocks_of,
     count,
     gather,
@@ -28,6 +27,7 @@ from autopipe.schedules.rows import (
     sums_several,
     work,
 )
+from autopipe.schedules.hardware import Hardware
 
 NAME: Final = "row_reduction"
 VERSION: Final = 1

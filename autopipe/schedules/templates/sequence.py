@@ -12,9 +12,9 @@ from typing import Any, Final
 import tvm
 from tvm.s_tir import Schedule
 
+from autopipe.schedules.analysis.steps import Steps
 from autopipe.schedules.hardware import Hardware
-from autopipe.schedules.steps import Steps
-from autopipe.schedules.template import Template, blank
+from autopipe.schedules.templates.template import Template, blank
 
 NAME: Final = "sequence"
 VERSION: Final = 1

@@ -14,10 +14,10 @@ from typing import Final
 from tvm.s_tir import Schedule
 from tvm.s_tir.schedule import LoopRV
 
+from autopipe.schedules.analysis.movement import Movement, Piece, combined, innermost, recognize
 from autopipe.schedules.divisors import divisors
 from autopipe.schedules.hardware import Hardware
-from autopipe.schedules.movement import Movement, Piece, combined, innermost, recognize
-from autopipe.schedules.spread import ELEMENTS, spread
+from autopipe.schedules.primitives import ELEMENTS, spread
 
 NAME: Final = "transpose"
 VERSION: Final = 1

@@ -16,12 +16,12 @@ import tvm
 from tvm.s_tir import Schedule
 from tvm.s_tir.schedule import LoopRV, SBlockRV
 
-from autopipe.compiler.weights import MARK
-from autopipe.schedules.blocks import SPATIAL
+from autopipe.compiler.graph.weights import MARK
+from autopipe.schedules.analysis.blocks import SPATIAL
+from autopipe.schedules.analysis.windows import Windows, inline_copies, recognize
 from autopipe.schedules.divisors import divisors
 from autopipe.schedules.hardware import Hardware
-from autopipe.schedules.spread import PRODUCTS, spread
-from autopipe.schedules.windows import Windows, inline_copies, recognize
+from autopipe.schedules.primitives import PRODUCTS, spread
 from autopipe.schedules.write_out import write_out
 
 NAME: Final = "window"

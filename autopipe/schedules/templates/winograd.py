@@ -15,10 +15,10 @@ from tvm.s_tir import Schedule
 from tvm.s_tir.schedule import LoopRV, SBlockRV
 from tvm.tirx import Var
 
+from autopipe.schedules.analysis.filtering_cost import BYTES, Blocking, Filtering, estimate
 from autopipe.schedules.divisors import divisors
-from autopipe.schedules.filtering_cost import BYTES, Blocking, Filtering, estimate
 from autopipe.schedules.hardware import Hardware
-from autopipe.schedules.spread import PRODUCTS, spread
+from autopipe.schedules.primitives import PRODUCTS, spread
 from autopipe.schedules.write_out import write_out
 
 NAME: Final = "winograd"

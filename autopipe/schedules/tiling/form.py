@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 from tvm.s_tir import Schedule
 
-from autopipe.compiler import weights
-from autopipe.schedules.blocks import bits, extents_of, is_copy, is_spatial
+from autopipe.compiler.graph import weights
+from autopipe.schedules.analysis.blocks import bits, extents_of, is_copy, is_spatial
+from autopipe.schedules.analysis.product import Product
 from autopipe.schedules.tiling.lines import Lines, lines
-from autopipe.schedules.tiling.product import Product
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,8 @@ import tvm
 from tvm.ir import TensorLoad
 from tvm.sym import detect_linear_equation
 
-from autopipe.schedules.tiling.expressions import occurrences
-from autopipe.schedules.tiling.product import Product
+from autopipe.schedules.analysis.expressions import occurrences
+from autopipe.schedules.analysis.product import Product
 
 _SHORT: Final = 16
 """Columns that fill the widest vectors there are."""

@@ -15,7 +15,7 @@ from tvm.s_tir import SBlock, ScheduleError
 from tvm.script.ir_builder import IRBuilder
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 
-from autopipe.schedules.tiling.expressions import Values, elements, loads_of, substitute, whole
+from autopipe.schedules.analysis.expressions import Values, elements, loads_of, substitute, whole
 from autopipe.schedules.tiling.lines import is_shared
 from autopipe.schedules.tiling.nest import Nest, Place
 from autopipe.schedules.tiling.packing import Copy

@@ -9,9 +9,9 @@ from tvm.ir import Expr
 from tvm.s_tir import SBlock
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 
-from autopipe.schedules.tiling.expressions import unfold
+from autopipe.schedules.analysis.expressions import unfold
+from autopipe.schedules.analysis.product import Product
 from autopipe.schedules.tiling.form import Contraction
-from autopipe.schedules.tiling.product import Product
 from autopipe.schedules.tiling.tile import Tile
 
 

@@ -8,8 +8,8 @@ from tvm.ir import Expr
 from tvm.script.ir_builder import IRBuilder
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 
-from autopipe.compiler.weights import MARK
-from autopipe.schedules.tiling.expressions import substitute
+from autopipe.compiler.graph.weights import MARK
+from autopipe.schedules.analysis.expressions import substitute
 from autopipe.schedules.tiling.nest import Nest
 
 

@@ -10,9 +10,9 @@ from tvm.s_tir import SBlock
 from tvm.script.ir_builder import IRBuilder
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 
-from autopipe.schedules.blocks import extents_of
-from autopipe.schedules.spread import ELEMENTS
-from autopipe.schedules.tiling.expressions import elements, loads_of, substitute, unfold, whole
+from autopipe.schedules.analysis.blocks import extents_of
+from autopipe.schedules.analysis.expressions import elements, loads_of, substitute, unfold, whole
+from autopipe.schedules.primitives import ELEMENTS
 
 _CHOICE = "prim.if_then_else"
 

@@ -4,7 +4,7 @@ import math
 from typing import Final
 
 from autopipe.schedules.hardware import Hardware
-from autopipe.schedules.spread import PRODUCTS
+from autopipe.schedules.primitives import PRODUCTS
 from autopipe.schedules.tiling.form import Contraction
 from autopipe.schedules.tiling.tile import Tile, settings
 

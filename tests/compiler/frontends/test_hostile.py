@@ -12,7 +12,7 @@ from autopipe.compiler.frontends.frontend import FRONTENDS
 from autopipe.compiler.frontends.tvmscript import attributes, gate, load, parse, strings
 from autopipe.config.model import Weights
 from autopipe.errors import ModelError
-from autopipe.pipeline import sandbox
+from autopipe.processes import seccomp
 from tests.compiler.frontends.sources import DENSE, DOUBLE, EMBED, HEAD, block, main
 from tests.compiler.frontends.test_tvmscript import load as read
 from tests.compiler.frontends.test_tvmscript import refused
@@ -83,7 +83,7 @@ def test_sizes_are_nothing_else(text):
     assert not strings.size(text)
 
 
-@pytest.mark.skipif(not sandbox.works(), reason="this kernel has no seccomp")
+@pytest.mark.skipif(not seccomp.works(), reason="this kernel has no seccomp")
 @pytest.mark.fault("J3")
 @pytest.mark.parametrize(
     "code",
@@ -101,7 +101,7 @@ def test_without_the_gate_code_reaches_nothing(tmp_path, monkeypatch, code):
     assert not mark.exists()
 
 
-@pytest.mark.skipif(not sandbox.works(), reason="this kernel has no seccomp")
+@pytest.mark.skipif(not seccomp.works(), reason="this kernel has no seccomp")
 @pytest.mark.fault("J3")
 def test_without_the_gate_no_connection_is_opened(monkeypatch):
     monkeypatch.setattr(gate, "admit", lambda data: data.decode().replace(HEAD, ""))

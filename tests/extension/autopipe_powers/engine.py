@@ -1,6 +1,6 @@
 """Engine `widest`: the settings of template `chunks`, the longest loops first."""
 
-from autopipe.schedules.template import blank, dump
+from autopipe.schedules.templates.template import blank, dump
 
 from . import template
 

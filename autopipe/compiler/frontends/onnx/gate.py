@@ -12,7 +12,6 @@ import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from onnx import inliner, numpy_helper
 
-from autopipe.compiler.frontends.contain import contained
 from autopipe.compiler.frontends.imported import Value
 from autopipe.compiler.frontends.onnx import memory, operators, shapes, source, tensors
 from autopipe.compiler.frontends.onnx.affine import uses
@@ -20,6 +19,7 @@ from autopipe.compiler.frontends.onnx.tensors import Proto
 from autopipe.compiler.frontends.onnx.weights import declare, detach
 from autopipe.config.model import Input
 from autopipe.errors import ModelError
+from autopipe.processes.sandbox import contained
 
 SECONDS = 60
 """CPU time the check of a model may take; twice this by the clock."""

@@ -10,10 +10,10 @@ from tvm import relax, tirx
 from tvm.s_tir import SBlock
 from tvm.s_tir.analysis import OOBChecker, verify_well_formed
 
-from autopipe.compiler.calls import bindings, callee
 from autopipe.compiler.frontends.tvmscript import attributes, vocabulary
+from autopipe.compiler.graph.calls import bindings, callee
+from autopipe.compiler.graph.weights import TRANSFORM
 from autopipe.compiler.module_io import prim_funcs
-from autopipe.compiler.weights import TRANSFORM
 from autopipe.errors import ModelError
 
 _MAX_ELEMENTS: Final = 2**31

@@ -15,7 +15,7 @@ from autopipe.compiler.frontends.tvmscript.selects import selects
 from autopipe.compiler.frontends.tvmscript.whole import Whole, whole
 from autopipe.config.model import Input, Weights
 from autopipe.errors import ModelError
-from autopipe.pipeline.sandbox import works
+from autopipe.processes.seccomp import works
 
 _OPEN = "no seccomp here: nothing but the gate kept this source from what its parser can do"
 _LINE = re.compile(r"\d+: ")

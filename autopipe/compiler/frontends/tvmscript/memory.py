@@ -9,10 +9,10 @@ import tvm_ffi
 from tvm import relax, tirx
 from tvm.s_tir import SBlock
 
-from autopipe.compiler.calls import bindings, callee
 from autopipe.compiler.frontends import bounds
 from autopipe.compiler.frontends.bounds import BOUNDS, Bounds, Step
 from autopipe.compiler.frontends.imported import Value
+from autopipe.compiler.graph.calls import bindings, callee
 
 
 def check(

@@ -9,9 +9,9 @@ from typing import Any, Final
 
 import tvm
 
-from autopipe.compiler.frontends.contain import contained
 from autopipe.compiler.frontends.tvmscript import checks, gate, vocabulary
 from autopipe.errors import ModelError
+from autopipe.processes.sandbox import contained
 
 SECONDS: Final = 60
 """CPU time that reading a source may take; twice this by the clock."""

@@ -11,10 +11,10 @@ from tvm.ir import TensorLoad
 from tvm.relax import transform
 from tvm.s_tir import SBlock
 
-from autopipe.compiler.calls import bindings, callee
 from autopipe.compiler.frontends import moments as rules
 from autopipe.compiler.frontends.moments import NORMAL, Kind, Moments, Role, bounded
-from autopipe.compiler.legalize import legalize
+from autopipe.compiler.graph.calls import bindings, callee
+from autopipe.compiler.graph.legalize import legalize
 
 _OF_WEIGHTS: Final[Mapping[Kind, Moments]] = {"shift": Moments(0, 0.01), "scale": Moments(1, 1.04)}
 _ROOTS: Final = frozenset({"sqrt", "rsqrt", "log"})

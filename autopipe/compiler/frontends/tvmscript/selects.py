@@ -9,8 +9,8 @@ from tvm import relax, tirx
 from tvm.ir import TensorLoad
 from tvm.s_tir import SBlock
 
-from autopipe.compiler.calls import bindings, callee
-from autopipe.compiler.legalize import legalize
+from autopipe.compiler.graph.calls import bindings, callee
+from autopipe.compiler.graph.legalize import legalize
 
 
 def selects(module: tvm.IRModule) -> dict[str, int]:

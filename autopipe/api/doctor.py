@@ -1,0 +1,128 @@
+"""`autopipe doctor`: does what autopipe stands on work here, and if not, what to do."""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import psutil
+
+from autopipe.environment.environment import linker, requirement
+from autopipe.errors import AutopipeError
+from autopipe.pipeline.isolate import Bug, Zygote
+
+QUOTA: Final = Path("/sys/fs/cgroup/cpu.max")
+"""What a container gets of the processors: microseconds, and in which period."""
+
+_GIB: Final = 2**30
+_STACK: Final = "autopipe.compiler.stack"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What one check found."""
+
+    state: Literal["ok", "warn", "fail"]
+    what: str
+    detail: str
+    advice: str = ""
+
+    def __str__(self) -> str:
+        """Return the line for people."""
+        advice = f" - {self.advice}" if self.advice and self.state != "ok" else ""
+        return f"{self.state:<4}  {self.what:<12}  {self.detail}{advice}"
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """Something to try in a child process."""
+
+    what: str
+    entry: str
+    argument: Mapping[str, Any]
+    advice: str
+    needed: bool = True
+    tvm: bool = True
+
+
+def diagnose(tvm: Zygote | None = None) -> Iterator[Finding]:
+    """Try everything, each in a child of its own, and yield what was found, in order."""
+    with (
+        tempfile.TemporaryDirectory(prefix="autopipe-") as folder,
+        tvm or Zygote(tmp=Path(folder)) as with_tvm,
+        Zygote(preload=(), tmp=Path(folder)) as without,
+    ):
+        for check in _checks():
+            yield _try(check, with_tvm if check.tvm else without, Path(folder, "log"))
+    for look in (threads, _disk, _memory):
+        yield look()
+
+
+def _checks() -> tuple[Check, ...]:
+    """List what is tried."""
+    pins = f"pip install {requirement('apache-tvm')} {requirement('apache-tvm-ffi')}"
+    onnxruntime = "only verify and benchmark want it: pip install 'autopipe[onnxruntime]'"
+    tuning = "pip install xgboost-cpu psutil cloudpickle"
+    modules = ["xgboost", "psutil", "cloudpickle"]
+    return (
+        Check("tvm", f"{_STACK}:importable", {"modules": ["tvm", "tvm_ffi"]}, pins),
+        Check("tvm-ffi", f"{_STACK}:fit", {}, pins),
+        Check("processor", f"{_STACK}:host", {}, "set target.mcpu to its nearest relative"),
+        Check(
+            "linker", f"{_STACK}:link", {"linker": linker()},
+            "install a C++ compiler, such as g++, or name one in CXX",
+        ),
+        Check("tuning", f"{_STACK}:importable", {"modules": modules}, tuning, tvm=False),
+        Check("onnx", f"{_STACK}:importable", {"modules": ["onnx"]}, "pip install onnx", tvm=False),
+        Check(
+            "onnxruntime", f"{_STACK}:importable", {"modules": ["onnxruntime"]}, onnxruntime,
+            needed=False, tvm=False,
+        ),
+        Check("cuda", f"{_STACK}:cuda", {}, "pip install 'autopipe[cuda]'", needed=False),
+        Check(
+            "sandbox", "autopipe.processes.seccomp:check", {},
+            "run it where the kernel has seccomp, or read models of strangers before it does",
+            needed=False, tvm=False,
+        ),
+        Check(
+            "libraries", "autopipe.libraries:check", {}, "repair or uninstall that library",
+            needed=False, tvm=False,
+        ),
+        Check("extensions", "autopipe.extensions:check", {}, "repair or uninstall that package"),
+    )  # fmt: skip
+
+
+def _try(check: Check, zygote: Zygote, log: Path) -> Finding:
+    try:
+        detail = str(zygote.call(check.entry, dict(check.argument), log, lambda _: None))
+    except (AutopipeError, Bug) as error:
+        lines = str(error).strip().splitlines()
+        reason = lines[-1] if isinstance(error, Bug) else lines[0]
+        return Finding("fail" if check.needed else "warn", check.what, reason, check.advice)
+    return Finding("ok", check.what, detail)
+
+
+def threads() -> Finding:
+    """Compare the cores this process may use with what a container lets it use."""
+    cores = len(os.sched_getaffinity(0))
+    words = QUOTA.read_text(encoding="ascii").split() if QUOTA.exists() else ["max"]
+    if words[0] != "max" and int(words[0]) < cores * int(words[1]):
+        allowed = int(words[0]) / int(words[1])
+        detail = f"{cores} cores, but time for {allowed:g} only"
+        return Finding("warn", "threads", detail, f"set target.num_cores to {max(1, int(allowed))}")
+    return Finding("ok", "threads", f"{cores} cores")
+
+
+def _disk() -> Finding:
+    free = shutil.disk_usage(Path.cwd()).free / _GIB
+    state: Literal["ok", "warn"] = "ok" if free >= 5 else "warn"  # noqa: PLR2004 -- GiB
+    return Finding(state, "disk", f"{free:.1f} GiB free here", "a large model takes 5 GiB")
+
+
+def _memory() -> Finding:
+    free = psutil.virtual_memory().available / _GIB
+    state: Literal["ok", "warn"] = "ok" if free >= 2 else "warn"  # noqa: PLR2004 -- GiB
+    return Finding(state, "memory", f"{free:.1f} GiB free", "a large model takes 2 GiB")

@@ -1,0 +1,83 @@
+"""What this store has measured of a build: only that passes a gate, whatever a lock says."""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from autopipe.config.gates import Gates
+from autopipe.environment.environment import Environment
+from autopipe.environment.facet import Facet
+from autopipe.errors import AutopipeError, GateError, StoreError
+from autopipe.pipeline.events import Event, Tuned
+from autopipe.records.proofs import proofs
+from autopipe.records.record import Platform
+from autopipe.records.store import Store
+from autopipe.store.artifact import Artifact
+from autopipe.tasks.shares import Proof, floored, shares
+from autopipe.tasks.task import read_tasks
+
+_BUILD: Final = "build"
+_TUNE: Final = "tune"
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """Looks at a build as soon as it is there, and tells what of it was measured here."""
+
+    root: Path
+    """Of the store; its tuning records may not be there."""
+    environment: Environment
+    gates: Gates
+    emit: Callable[[Event], None]
+
+    def __call__(self, stage: str, artifacts: Mapping[str, Artifact]) -> None:
+        """Take what a stage has made. Raises GateError where a build has too little of it."""
+        if stage != _BUILD or _TUNE not in artifacts:
+            return
+        tasks = read_tasks(artifacts["tasks"].path)
+        winners = _winners(artifacts)
+        proven = self._proven(winners)
+        found = shares(tasks, proven)
+        claimed = len(winners.keys() - proven.keys())
+        self.emit(Tuned(stage=stage, claimed=claimed, **found.named()))
+        self._require(found.named(), claimed)
+
+    def _proven(self, winners: Mapping[str, Mapping[str, Any]]) -> dict[str, Proof]:
+        """Return what this store has measured of schedules, by workload."""
+        records = self.root / "records" / "records.sqlite"
+        try:
+            facts = self.environment.facts({Facet.TARGET, Facet.TVM, Facet.DEVICE})
+            platform = Platform.of(facts[Facet.TARGET], facts[Facet.TVM], facts[Facet.DEVICE])
+            with Store.view(records) as store:
+                return proofs(store, platform, winners)
+        except StoreError:
+            if records.exists():
+                raise
+            return {}
+        except AutopipeError:  # there is no such device here, so nothing was measured on it
+            return {}
+
+    def _require(self, found: Mapping[str, float], claimed: int) -> None:
+        limits = self.gates.shares()
+        missed = [name for name, (word, limit) in limits.items() if found[word] < limit]
+        if not missed:
+            return
+        told = "; ".join(
+            f"gates.{name}: {floored(found[word])} of the kept tasks' time was {word} by this"
+            f" store, {floored(limit)} is required"
+            for name, (word, limit) in limits.items()
+            if name in missed
+        )
+        others = f"{claimed} winners are claims of a lock or a remote; --force tune measures here"
+        raise GateError(f"{told}; {others if claimed else 'raise tuning.budget or lower the gate'}")
+
+
+def _winners(artifacts: Mapping[str, Artifact]) -> dict[str, dict[str, Any]]:
+    """Return the records that a build rests on, by workload."""
+    text = (artifacts[_TUNE].path / "records.jsonl").read_text(encoding="utf-8")
+    records = {each["workload"]: each for each in map(json.loads, text.splitlines())}
+    library = (artifacts[_BUILD].path / "library.json").read_text(encoding="utf-8")
+    used = {row["workload"] for row in json.loads(library)["tasks"] if row["seconds"] is not None}
+    return {workload: record for workload, record in records.items() if workload in used}

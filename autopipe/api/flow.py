@@ -1,0 +1,264 @@
+"""A pipeline file run, or looked at: what the command line does, as functions."""
+
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, cast
+
+from autopipe.api.evidence import Evidence
+from autopipe.api.publish import publish
+from autopipe.config import Pipeline
+from autopipe.config.load import load
+from autopipe.environment.environment import Environment, Host, Stack, requirement, version
+from autopipe.errors import SetupError, StoreError
+from autopipe.host import refusal
+from autopipe.host.memory import addresses, little
+from autopipe.host.refusal import OUT_OF_MEMORY
+from autopipe.lock.locking import Locking, Mode, begin, check_mode
+from autopipe.lock.rebuild import Rebuilding
+from autopipe.pipeline.events import Event, RunFinished, Warn
+from autopipe.pipeline.executor import Executor, Remote
+from autopipe.pipeline.forecast import Outlook, forecast
+from autopipe.pipeline.isolate import Bug, Killed, Zygote
+from autopipe.pipeline.plan import Plan, build_plan, require
+from autopipe.processes.interrupt import exit_code
+from autopipe.signing.signers import Signers
+from autopipe.stages import stages_of
+from autopipe.store.artifact import Artifact, Kind
+from autopipe.store.locks import FOR_EVER, Patience
+from autopipe.store.store import Store, default_root, open_store
+
+if TYPE_CHECKING:
+    from autopipe.tasks.task import Task
+
+OUTPUT: Final = Path("dist")
+"""Where packages go, unless the user says otherwise."""
+
+_ADDRESSES: Final = 1 << 30
+"""Bytes of addresses that TVM wants, with room to spare."""
+
+EXAMINE: Final = "autopipe.compiler.stack:examine"
+"""What asks TVM, in a child process."""
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """What all commands on a pipeline file need."""
+
+    pipeline: Pipeline
+    plan: Plan
+    store: Store
+    host: Environment
+    isolate: Zygote
+    locking: Locking
+
+
+def run(  # noqa: PLR0913 -- one for each option of the command
+    file: Path,
+    *,
+    overrides: Sequence[str] = (),
+    store: Path | None = None,
+    output: Path = OUTPUT,
+    until: str | None = None,
+    force: Collection[str] = (),
+    mode: Mode = Mode.AUTO,
+    lock_timeout: float | None = None,
+    reproducible: bool = False,
+    signers: Signers | None = None,
+    emit: Callable[[Event], None] = lambda _: None,
+) -> dict[str, Artifact]:
+    """Run a pipeline file, publish its package, and return the artifact of each stage by name.
+
+    `overrides` are like `tuning.budget.trials=64`; a run with some, or only `until` a stage, does
+    not write the lock. `lock_timeout` limits the seconds to wait for a lock of another process.
+    `reproducible` builds all again, to compare; a lock that is followed has to be signed by one of
+    the `signers`. Raises an AutopipeError with its `exit_code`.
+    """
+    check_mode(mode, partial=bool(overrides) or until is not None, signed=signers is not None)
+    start, code, package, lock = time.monotonic(), 0, None, None
+    patience = Patience(waiting(emit), lock_timeout)
+    try:
+        with (
+            opened(file, overrides, store, until, force, mode, patience, signers, ask=True) as flow,
+            _sharing(flow, file.absolute().parent, emit) as remote,
+        ):
+            artifacts = _run(flow, force, emit, remote, told=not overrides)
+            if reproducible:
+                Rebuilding(flow.plan, flow.store, flow.host, Zygote, emit).check(artifacts)
+            flow.locking.hold(artifacts, flow.store.contents)
+            for artifact in artifacts.values():
+                if artifact.kind is Kind.PACKAGE:
+                    package = str(publish(artifact.path, output))
+            if until is None and not overrides:
+                lock = flow.locking.write(artifacts, flow.store)
+            return artifacts
+    except BaseException as error:
+        code = exit_code(error)
+        raise
+    finally:
+        seconds = time.monotonic() - start
+        emit(RunFinished(exit_code=code, seconds=seconds, package=package, lock=lock and str(lock)))
+
+
+def plan(  # noqa: PLR0913 -- one for each option of the command
+    file: Path,
+    *,
+    overrides: Sequence[str] = (),
+    store: Path | None = None,
+    until: str | None = None,
+    force: Collection[str] = (),
+    emit: Callable[[Event], None] = lambda _: None,
+) -> tuple[Outlook, ...]:
+    """Return what `run` would do with each stage, and why; nothing is run."""
+    with opened(file, overrides, store, until, force, Mode.AUTO, Patience(waiting(emit))) as flow:
+        outlooks = forecast(
+            flow.plan,
+            flow.store,
+            flow.host,
+            force=force,
+            warn=lambda text: emit(Warn(stage="store", message=text)),
+        )
+        return tuple(flow.locking.told(outlook) for outlook in outlooks)
+
+
+def check(file: Path) -> None:
+    """Read a pipeline file and wire its stages. Raises ConfigError with all that is wrong."""
+    pipeline = load(file)
+    build_plan(stages_of(pipeline, file.absolute().parent))
+
+
+def tasks(
+    file: Path,
+    *,
+    overrides: Sequence[str] = (),
+    store: Path | None = None,
+    emit: Callable[[Event], None] = lambda _: None,
+) -> "tuple[Task, ...]":
+    """Run a pipeline file up to its tasks and return them all, dropped ones too."""
+    with opened(file, overrides, store, "tasks", (), patience=Patience(waiting(emit))) as flow:
+        return extract(flow, emit)[0]
+
+
+def extract(flow: Flow, emit: Callable[[Event], None]) -> "tuple[tuple[Task, ...], Path]":
+    """Run an opened flow up to its tasks; return them, and the folder of their artifact.
+
+    Patterns that match no task are told each time, whether or not the stage was cached.
+    """
+    from autopipe.tasks.filters.unmatched import idle_rules, unmatched
+    from autopipe.tasks.task import read_tasks
+
+    told: set[str] = set()
+
+    def note(event: Event) -> None:
+        told.update([event.message] if isinstance(event, Warn) else ())
+        emit(event)
+
+    artifacts = Executor(flow.store, flow.host, flow.isolate, note).run(flow.plan)
+    folder = artifacts["tasks"].path
+    found = read_tasks(folder)
+    vain = (*unmatched(found, flow.pipeline.tasks), *idle_rules(found, flow.pipeline.schedules))
+    for text in vain:
+        if text not in told:
+            emit(Warn(stage="tasks", message=text))
+    return found, folder
+
+
+@contextmanager
+def opened(  # noqa: PLR0913, PLR0917 -- one for each option that the commands have
+    file: Path,
+    overrides: Sequence[str],
+    root: Path | None,
+    until: str | None,
+    force: Collection[str],
+    mode: Mode = Mode.OFF,
+    patience: Patience = FOR_EVER,
+    signers: Signers | None = None,
+    *,
+    ask: bool = False,
+) -> Iterator[Flow]:
+    """Open the store of a pipeline file, with the stages that are asked for as a plan.
+
+    With `ask`, TVM is asked for what a lock needs to know.
+    """
+    pipeline = load(file, overrides)
+    stages = stages_of(pipeline, file.absolute().parent)
+    require(force, [step.name for step in build_plan(stages, until=until).steps], "--force")
+    root = root or default_root()
+    with open_store(root, patience) as store, Zygote(tmp=store.tmp) as zygote:
+        host = Host(pipeline.target, store, lambda: _examine(zygote, store))
+        locking = begin(file, pipeline, stages, host, store.contents, mode, signers, ask=ask)
+        steps = build_plan(locking.stages(stages, force), until=until)
+        yield Flow(pipeline, steps, store, locking.environment(host), zygote, locking)
+
+
+def waiting(emit: Callable[[Event], None]) -> Callable[[str], None]:
+    """Warn of whom the store has to wait for."""
+    return lambda who: emit(Warn(stage="store", message=f"waiting for {who}"))
+
+
+def _run(
+    flow: Flow,
+    force: Collection[str],
+    emit: Callable[[Event], None],
+    remote: Remote | None,
+    *,
+    told: bool,
+) -> dict[str, Artifact]:
+    """Run the stages of an opened flow, as its lock has them."""
+    look = Evidence(flow.store.root, flow.host, flow.pipeline.gates, emit)
+    executor = Executor(flow.store, flow.host, flow.isolate, emit, remote, look)
+    flow.locking.require(lambda: _tasks(executor, flow.plan))
+    if told and (text := flow.locking.stale()):
+        emit(Warn(stage="lock", message=text))
+    return executor.run(flow.plan, force=force)
+
+
+def _sharing(
+    flow: Flow, base: Path, emit: Callable[[Event], None]
+) -> AbstractContextManager[Remote | None]:
+    """Open the remote of a pipeline; a frozen run asks nobody."""
+    if flow.pipeline.cache.remote is None or flow.locking.mode is Mode.FROZEN:
+        return nullcontext()
+    from autopipe.api.shapes import SHAPES
+    from autopipe.remote.shared import sharing
+
+    return sharing(flow.pipeline.cache, base, flow.store, emit, SHAPES)
+
+
+def _tasks(executor: Executor, plan: Plan) -> Path:
+    """Return the folder of the tasks as they are now."""
+    names = [step.name for step in plan.steps]
+    return executor.run(Plan(plan.steps[: names.index("tasks") + 1]))["tasks"].path
+
+
+def _examine(zygote: Zygote, store: Store) -> Stack:
+    """Ask TVM what the facts need; that it can answer is the check that it works.
+
+    Raises SetupError, and StoreError for what a disk refuses.
+    """
+    log = store.root / "logs" / "examine.log"
+    try:
+        found = zygote.call(EXAMINE, {}, log, lambda _: None)
+    except (Killed, Bug, SetupError) as error:
+        reason = str(error).rstrip().splitlines()[-1 if isinstance(error, Bug) else 0]
+        if words := refusal.said(reason):
+            raise StoreError(f"{log}: {words}; TVM can not be started") from error
+        if OUT_OF_MEMORY in reason or "SIGKILL" in reason:
+            raise SetupError(f"TVM can not be started: {reason}") from error
+        if addresses() < _ADDRESSES:  # libraries fail in ways of their own then
+            raise SetupError(
+                f"TVM can not be started ({reason}), {OUT_OF_MEMORY}? {little()}"
+            ) from error
+        raise SetupError(misfit(reason)) from error
+    return cast("Mapping[str, str]", found)
+
+
+def misfit(reason: str) -> str:
+    """Say that TVM and tvm-ffi do not fit each other, and what to install."""
+    return (
+        f"apache-tvm {version('apache-tvm')} does not work with apache-tvm-ffi "
+        f"{version('apache-tvm-ffi')} ({reason}): "
+        f"pip install {requirement('apache-tvm')} {requirement('apache-tvm-ffi')}"
+    )

@@ -1,0 +1,36 @@
+"""Puts the package where the user wants it."""
+
+import shutil
+from pathlib import Path
+
+from autopipe.store import files
+
+
+def publish(artifact: Path, output: Path) -> Path:
+    """Copy the one file of a package artifact into the folder `output`, unless it is there.
+
+    It appears whole or not at all. A copy with the same size and time is taken for the same.
+    Raises StoreError.
+    """
+    with files.guard(output):
+        (source,) = artifact.iterdir()
+        target = output / source.name
+        if not (target.is_file() and _marks(target) == _marks(source)):
+            output.mkdir(parents=True, exist_ok=True)
+            temporary = output / f".{source.name}.part"
+            files.remove(temporary)  # what a killed run left may be read-only, or a link
+            try:
+                shutil.copyfile(source, temporary)
+                shutil.copystat(source, temporary)
+                temporary.chmod(0o644)
+                files.sync(temporary)
+                temporary.replace(target)
+            finally:
+                temporary.unlink(missing_ok=True)
+            files.sync(output)
+    return target
+
+
+def _marks(path: Path) -> tuple[int, int]:
+    status = path.stat()
+    return status.st_size, status.st_mtime_ns

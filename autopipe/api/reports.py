@@ -1,0 +1,124 @@
+"""A run that leaves reports, whatever it ends in."""
+
+import os
+import secrets
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from importlib.metadata import version
+from pathlib import Path
+from typing import Final
+
+from autopipe.config.load import load
+from autopipe.environment import cuda
+from autopipe.environment.environment import device
+from autopipe.errors import AutopipeError, ConfigError, StoreError
+from autopipe.lock.outline import DECISIVE
+from autopipe.pipeline.events import Event, Warn
+from autopipe.pipeline.plan import build_plan
+from autopipe.processes.interrupt import exit_code
+from autopipe.report.document import RunReport
+from autopipe.report.junit import junit
+from autopipe.report.markdown import markdown
+from autopipe.report.recorder import About, Recorder
+from autopipe.stages import stages_of
+from autopipe.store.store import default_root
+
+Emit = Callable[[Event], None]
+
+FORMS: Final[Mapping[str, Callable[[RunReport], str]]] = {
+    ".json": RunReport.text,
+    ".xml": junit,
+    ".md": markdown,
+}
+"""How a report is written, by the suffix of its file."""
+
+
+@contextmanager
+def reporting(  # noqa: PLR0913 -- what `flow.run` takes, too
+    emit: Emit,
+    paths: Sequence[Path],
+    file: Path,
+    *,
+    overrides: Sequence[str] = (),
+    store: Path | None = None,
+    until: str | None = None,
+) -> Iterator[Emit]:
+    """Give the reporter of a run of `file`; at its end, however it ends, write each of `paths`.
+
+    Raises ConfigError, before the run, for a path whose suffix says no form; StoreError for a
+    report that can not be written, or warns of it where the run itself failed.
+    """
+    for path in paths:
+        if path.suffix not in FORMS:
+            known = ", ".join(FORMS)
+            raise ConfigError(f"--report {path}: the suffix says the form; it is one of {known}")
+    root = store or default_root()
+    about = _about(file, overrides, until, root)
+    recorder = Recorder(emit, lambda digest: root / "objects" / digest)
+    try:
+        yield recorder
+    except BaseException as error:
+        try:
+            _save(recorder.report(about, exit_code(error), error), paths)
+        except StoreError as second:
+            emit(Warn(stage="report", message=str(second)))
+        raise
+    _save(recorder.report(about, 0, None), paths)
+
+
+def whole(path: Path, text: str) -> None:
+    """Write a file so that a reader, or a crash, sees the old text or the new one.
+
+    Folders on the way are made. Raises StoreError.
+    """
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with temporary.open("x", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError as error:
+        raise StoreError(f"{path}: {error.strerror}") from error
+    finally:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+
+
+def _save(report: RunReport, paths: Sequence[Path]) -> None:
+    failed = []
+    for path in paths:
+        try:
+            whole(path, FORMS[path.suffix](report))
+        except StoreError as error:  # the others are written all the same
+            failed.append(error)
+    if failed:
+        raise failed[0]
+
+
+def _about(file: Path, overrides: Sequence[str], until: str | None, root: Path) -> About:
+    """Find out what can be said before the run; what is wrong, the run will say."""
+    pipeline = configuration = machine = None
+    stages: list[str] = []
+    with suppress(AutopipeError):
+        pipeline = load(file, overrides)
+        configuration = pipeline.model_dump(mode="json", include=set(DECISIVE))
+        steps = build_plan(stages_of(pipeline, file.absolute().parent), until=until)
+        stages = [step.name for step in steps.steps]
+        machine = {**device(), **(cuda.device() if pipeline.target.kind == "cuda" else {})}
+    places = {
+        str(root.absolute()): "$STORE",
+        sys.prefix: "$PYTHON",
+        str(Path.cwd()): ".",
+        str(Path.home()): "~",
+    }
+    return About(
+        pipeline=pipeline,
+        configuration=configuration,
+        stages=stages,
+        machine=machine,
+        versions={"autopipe": version("autopipe")},
+        places={place: name for place, name in places.items() if place != os.sep},
+    )

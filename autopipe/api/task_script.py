@@ -1,0 +1,151 @@
+"""A task as a script that tunes it alone: what people mail each other to show a problem."""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from importlib.metadata import version
+from pprint import pformat
+
+from autopipe.config import Pipeline
+from autopipe.config.schedules import Rule
+from autopipe.report.escape import escape
+from autopipe.report.op_info import listing
+from autopipe.report.units import count
+from autopipe.tasks.matching import matches
+from autopipe.tasks.task import Task
+
+_WIDTH = 96
+
+_FIRST = """\
+from __future__ import annotations  # only TVM's parser knows the sizes in them
+
+import argparse
+import sys
+"""
+
+_IMPORTS = """\
+import autopipe
+from autopipe.errors import AutopipeError
+from autopipe.pipeline.events import Event, Warn
+from autopipe.report.wording import wording
+"""
+
+_MAIN = '''\
+
+
+def told(event: Event) -> None:
+    """Show warnings, and in a terminal how far tuning is."""
+    if isinstance(event, Warn):
+        print(wording(event), file=sys.stderr)
+    elif sys.stderr.isatty():
+        print(wording(event).ljust(79), end="\\r", file=sys.stderr, flush=True)
+
+
+def main() -> None:
+    """Tune the task, and show who took part and who won."""
+    parser = argparse.ArgumentParser(description="Tune this task alone.")
+    parser.add_argument("--trials", type=int, default=64, help="candidates to measure  [64]")
+    parser.add_argument("--seconds", type=float, help="end after so long")
+    parser.add_argument("--engine", action="append", help="who may search; may be repeated")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--store", help="folder that keeps what was measured")
+    parser.add_argument("--tir", action="store_true", help="show the scheduled TIR too")
+    given = parser.parse_args()
+    try:
+        found = autopipe.auto_schedule(
+            Module,
+            target=TARGET,
+            trials=given.trials,
+            seconds=given.seconds,
+            engines=given.engine or ENGINES,
+            info=INFO,
+            seed=given.seed,
+            fast_algorithms=FAST_ALGORITHMS,
+            store=given.store,
+            emit=told,
+        )
+    except AutopipeError as error:
+        sys.exit(f"error: {error}")
+    print(f"\\n{found}" if sys.stderr.isatty() else found)
+    if given.tir:
+        print(found.module.script())
+
+
+if __name__ == "__main__":
+    main()
+'''
+
+
+@dataclass(frozen=True, slots=True)
+class Loops:
+    """The TIR of a task."""
+
+    tir: str
+    """As TVMScript."""
+    exact: bool
+    """Whether that text, read again, is the same module."""
+    json: str
+    """As TVM's JSON, which always is."""
+
+
+def file_name(task: Task) -> str:
+    """Return the name of a task's script, harmless in every file system."""
+    return f"{task.index:03}-{re.sub(r'[^A-Za-z0-9_]+', '_', task.name)[:80]}.py"
+
+
+def reproducer(task: Task, loops: Loops, pipeline: Pipeline, target: Mapping[str, object]) -> str:
+    """Return the text of the script; `target` is the resolved facts of `Facet.TARGET`."""
+    head = "\n".join(f"# {line}".rstrip() for line in _header(task, pipeline, target))
+    imports, module = _exact(loops.tir) if loops.exact else _from_json(loops.json)
+    return (
+        f"{head}\n\n{_FIRST}\n{imports}\n\n{_IMPORTS}\n"
+        f"{''.join(_constants(task, pipeline))}\n\n{module}\n{_MAIN}"
+    )
+
+
+def _header(task: Task, pipeline: Pipeline, target: Mapping[str, object]) -> Iterator[str]:
+    yield escape(f"Task {task.index} of {pipeline.name}: {task.name}, {task.info.kind}", _WIDTH)
+    yield ""
+    yield from (f"  {line}" for line in listing(task, _WIDTH - 2))
+    yield ""
+    work = f"{count(task.flops)} FLOPs and {count(task.bytes)} bytes a call"
+    yield f"Called {task.calls} times an inference; {work}; {task.share:.1%} of the estimated time"
+    yield f"Workload {task.workload}"
+    if task.dropped is not None:
+        yield escape(f"A run does not tune it: {task.dropped}", _WIDTH)
+    machine = {k: v for k, v in target.items() if k in {"arch", "mcpu", "mtriple", "num_cores"}}
+    on = ", ".join(f"{name} {value}" for name, value in machine.items())
+    yield escape(f"Exported for {on}", _WIDTH)
+    names = ("autopipe", "apache-tvm", "apache-tvm-ffi")
+    yield f"with {', '.join(f'{name} {version(name)}' for name in names)}."
+    yield f"Run it with: python {file_name(task)} --trials 64"
+
+
+def _constants(task: Task, pipeline: Pipeline) -> Iterator[str]:
+    """Yield the options that the pipeline gives the task, as assignments."""
+    stated = pipeline.target.model_dump(mode="json", exclude_defaults=True)
+    rules = pipeline.schedules.rules
+    found = (rule.engines for rule in rules if matches(rule.match, task, task.share))
+    known = task.info.model_dump(mode="json", exclude_defaults=True) if task.info.ops else None
+    options = {
+        "TARGET": {"kind": pipeline.target.kind, **stated},
+        "ENGINES": next(found, ()) or Rule().engines,
+        "FAST_ALGORITHMS": pipeline.numerics.fast_algorithms,
+        "INFO": known,
+    }
+    for name, value in options.items():
+        shown = pformat(value, width=_WIDTH - len(f"{name} = "), compact=True, sort_dicts=False)
+        yield f"{name} = {shown}\n".replace("\n ", "\n" + " " * len(f"{name} =  "))
+
+
+def _exact(tir: str) -> tuple[str, str]:
+    """Return the imports that TVMScript names in comments before the module, and the module."""
+    head, _, module = tir.partition("\n\n")
+    imports = [line.removeprefix("# ") for line in head.splitlines()]
+    used = [line for line in imports if re.search(rf"\b{line.split()[-1]}\b", module)]
+    return "\n".join(used), module.rstrip()
+
+
+def _from_json(text: str) -> tuple[str, str]:
+    why = "# TVM's JSON: written as TVMScript, this module would not be read back as the same."
+    return "import tvm", f"{why}\nModule = tvm.ir.load_json(\n    {text!r}\n)"

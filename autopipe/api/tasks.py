@@ -1,0 +1,146 @@
+"""One task of a pipeline file in full, and tasks as scripts: what `autopipe tasks` calls."""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from autopipe.api.flow import Flow, extract, opened, waiting
+from autopipe.api.task_script import Loops, file_name, reproducer
+from autopipe.config.schedules import Rule
+from autopipe.environment.facet import Facet
+from autopipe.errors import ConfigError, StageError
+from autopipe.pipeline.events import Event, Warn
+from autopipe.pipeline.isolate import Bug
+from autopipe.report.tasks import Prospects
+from autopipe.store.files import guard
+from autopipe.store.locks import Patience
+from autopipe.tasks.matching import matches
+from autopipe.tasks.task import Task
+
+SCRIPTS: Final = "autopipe.compiler.script:scripts"
+"""What writes TVMScript, in a child process."""
+
+OFFERS: Final = "autopipe.schedules.offers:offers"
+"""What tries the templates, in a child process."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A task with all that is known of it before it is tuned."""
+
+    task: Task
+    schedules: Prospects
+    """What may schedule it."""
+    tir: str
+    """Its loops as TVMScript."""
+
+
+def show_task(
+    file: Path,
+    index: int,
+    *,
+    overrides: Sequence[str] = (),
+    store: Path | None = None,
+    emit: Callable[[Event], None] = lambda _: None,
+) -> Shown:
+    """Return a task in full. Raises ConfigError if there is no such task."""
+    patience = Patience(waiting(emit))
+    with opened(file, overrides, store, "tasks", (), patience=patience) as flow:
+        found, folder = extract(flow, emit)
+        task = _numbered(found, index)
+        loops = _loops(flow, folder, [task])[task.workload]
+        position, rule = _rule(flow.pipeline.schedules.rules, task)
+        fallback = rule.fallback or flow.pipeline.schedules.fallback
+        templates = _offers(flow, folder, task, emit)
+        engines = rule.engines if task.dropped is None else ()
+        return Shown(task, Prospects(position, engines, fallback, templates), loops.tir)
+
+
+def export_tasks(  # noqa: PLR0913 -- one for each option of the command
+    file: Path,
+    output: Path,
+    *,
+    index: int | None = None,
+    overrides: Sequence[str] = (),
+    store: Path | None = None,
+    emit: Callable[[Event], None] = lambda _: None,
+) -> list[Path]:
+    """Write each task, or one, as a script that tunes it alone; return the scripts.
+
+    Raises ConfigError if there is no such task, or `output` is there and not an empty folder, and
+    StoreError if it can not be written.
+    """
+    with guard(output):
+        if output.exists() and (not output.is_dir() or any(output.iterdir())):
+            raise ConfigError(f"{output}: is there already; name a new or an empty folder")
+    patience = Patience(waiting(emit))
+    with opened(file, overrides, store, "tasks", (), patience=patience) as flow:
+        found, folder = extract(flow, emit)
+        chosen = found if index is None else [_numbered(found, index)]
+        loops = _loops(flow, folder, chosen)
+        texts = {
+            output / file_name(task): reproducer(
+                task, loops[task.workload], flow.pipeline, _target(flow)
+            )
+            for task in chosen
+        }
+    with guard(output):
+        output.mkdir(parents=True, exist_ok=True)
+        for path, text in texts.items():
+            path.write_text(text, encoding="utf-8")
+    return list(texts)
+
+
+def _numbered(tasks: Sequence[Task], index: int) -> Task:
+    task = next((task for task in tasks if task.index == index), None)
+    if task is None:
+        there = f"there are 0 to {len(tasks) - 1}" if tasks else "there are none"
+        raise ConfigError(f"no task {index}; {there}")
+    return task
+
+
+def _rule(rules: Sequence[Rule], task: Task) -> tuple[int | None, Rule]:
+    for position, rule in enumerate(rules):
+        if matches(rule.match, task, task.share):
+            return position, rule
+    return None, Rule(engines=())
+
+
+def _target(flow: Flow) -> Mapping[str, object]:
+    return flow.host.facts({Facet.TARGET})[Facet.TARGET]
+
+
+def _loops(flow: Flow, folder: Path, tasks: Collection[Task]) -> dict[str, Loops]:
+    """Return the TIR of tasks, by workload."""
+    files = {task.workload: folder / "workloads" / f"{task.workload}.json" for task in tasks}
+    argument = {"folder": str(folder / "workloads"), "workloads": list(files)}
+    found = _ask(flow, SCRIPTS, argument)
+    return {
+        name: Loops(**found[name], json=path.read_text("utf-8")) for name, path in files.items()
+    }
+
+
+def _offers(
+    flow: Flow, folder: Path, task: Task, emit: Callable[[Event], None]
+) -> Mapping[str, str | None]:
+    """Return the templates of a task, or none with a warning where trying them goes wrong."""
+    argument = {
+        "task": task.model_dump(mode="json"),
+        "module": str(folder / "workloads" / f"{task.workload}.json"),
+        "target": dict(_target(flow)),
+        "fast_algorithms": flow.pipeline.numerics.fast_algorithms,
+    }
+    try:
+        found: Mapping[str, str | None] = _ask(flow, OFFERS, argument)
+    except (Bug, StageError) as error:
+        reason = str(error).rstrip().splitlines()[-1]
+        emit(Warn(stage="tasks", message=f"task {task.index}: its templates fail: {reason}"))
+        return {}
+    return found
+
+
+def _ask(flow: Flow, entry: str, argument: dict[str, Any]) -> Any:  # noqa: ANN401 -- JSON
+    """Call a function in a process that has TVM."""
+    log = flow.store.root / "logs" / "tasks.log"
+    return flow.isolate.call(entry, argument, log, lambda _: None)

@@ -1,0 +1,1 @@
+"""Which schedule each task is built with, and the library that they become."""

@@ -1,0 +1,150 @@
+"""Which schedule each task is built with: the first right one of its record and its fallbacks."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+import tvm
+
+from autopipe.errors import StageError
+from autopipe.processes.contained import Failed
+from autopipe.safety.inspection import Judge, Verdict
+from autopipe.safety.maker import Maker, Refused
+from autopipe.safety.quarantine import Suspect
+from autopipe.schedules.engines.fallback import falls
+from autopipe.schedules.implementations.implementation import DIRECT
+from autopipe.schedules.policy import Contender, Policy, allows
+from autopipe.tasks.task import Task
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A task to be built."""
+
+    task: Task
+    workload: tvm.IRModule
+    record: Mapping[str, Any] | None
+    """Its line of `records.jsonl`."""
+    share: float
+    """Its part of the model's time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A scheduled workload, and how it came about."""
+
+    module: tvm.IRModule
+    """The workload module with `main` scheduled."""
+    engine: str
+    """Name of the engine, or of the fallback."""
+    implementation: str
+    reason: str
+    """Why it is this one."""
+    seconds: float | None = None
+    """Median measured time of one call; null for a fallback."""
+    schedule: str | None = None
+    """How it is made again; null where nothing is scheduled."""
+    rule: int | None = None
+    """Which rule of the policy the task fell under; null for none."""
+    checked: bool = False
+    """Whether it was compared with the plain loops."""
+    unchecked: str | None = None
+    """Why it was not."""
+    rejected: tuple[Mapping[str, object], ...] = field(default=())
+    """What was wrong, and stood before it."""
+
+
+class Choices:
+    """The schedules of all tasks, until each of them is one that can be built."""
+
+    def __init__(self, asked: Sequence[Asked], policy: Policy, maker: Maker, judge: Judge) -> None:
+        """Take the first of each task's chain."""
+        self._judge = judge
+        self._chains = [_chain(each, policy, maker) for each in asked]
+        self.asked = asked
+        self.chosen = [next(chain) for chain in self._chains]
+        """What each task is built with, in order, as far as that is known."""
+        self._open = list(range(len(asked)))
+
+    def settle(self) -> list[Choice]:
+        """Check what was not checked yet, and return the first of each chain that is not wrong."""
+        while self._open:
+            judged = [i for i in self._open if self.chosen[i].schedule is not None]
+            suspects = [_suspect(self.asked[i], self.chosen[i]) for i in judged]
+            verdicts = self._judge.judge(suspects)
+            self._open = []
+            for place, verdict in zip(judged, verdicts, strict=True):
+                choice = self.chosen[place]
+                if verdict.right is False:
+                    self.drop(place, verdict)
+                else:
+                    right, why = bool(verdict.right), verdict.reason
+                    self.chosen[place] = replace(choice, checked=right, unchecked=why)
+        return self.chosen
+
+    def drop(self, place: int, verdict: Verdict) -> None:
+        """Take the next of a task's chain, for a verdict on the one there is.
+
+        Raises StageError if there is none.
+        """
+        following = next(self._chains[place], None)
+        if following is None:
+            task = self.asked[place].task
+            raise StageError(
+                f"task {task.name} ({', '.join(task.info.names) or task.info.kind}): nothing is"
+                f" left to build it with; at the end its plain loops failed: {verdict.reason};"
+                f" python {verdict.folder}/reproduce.py shows it"
+            )
+        self.chosen[place] = _after(self.chosen[place], verdict, following)
+        self._open.append(place)
+
+
+def _chain(asked: Asked, policy: Policy, maker: Maker) -> Iterator[Choice]:
+    """Yield what a task may be built with, the best first; the plain loops are always the last."""
+    task, record = asked.task, asked.record
+    position, rule = policy.rule(task, asked.share)
+    reason = f"not tuned: {task.dropped}" if task.dropped else "no record"
+    if record is not None:
+        try:
+            yield replace(_recorded(task, record, maker), rule=position)
+            reason = "its record is wrong"
+        except (Refused, Failed) as error:
+            reason = f"its record does not apply: {error}"
+    plans = partial(maker.plans, task.name)
+    for found in falls(policy.chain(rule), plans, partial(allows, rule)):
+        if found.planned is None:
+            yield Choice(asked.workload, found.engine, DIRECT, reason, rule=position)
+        else:
+            planned = found.planned
+            yield Choice(
+                planned.module, found.engine, planned.implementation, reason,
+                schedule=planned.schedule, rule=position,
+            )  # fmt: skip
+
+
+def _recorded(task: Task, record: Mapping[str, Any], maker: Maker) -> Choice:
+    times = sorted(record["seconds"])
+    by, schedule = Contender(record["engine"], record["implementation"]), record["schedule"]
+    module = maker.replay(task.name, by, schedule)
+    seconds = times[len(times) // 2]
+    return Choice(module, *by, "best record", seconds, schedule)
+
+
+def _suspect(asked: Asked, choice: Choice) -> Suspect:
+    return Suspect(
+        asked.task.name, choice.engine, choice.implementation, choice.schedule or "",
+        asked.workload, choice.module,
+    )  # fmt: skip
+
+
+def _after(bad: Choice, verdict: Verdict, following: Choice) -> Choice:
+    """Return what follows; what is wrong is told with it, failures are listed apart."""
+    who = f"{bad.engine} on {bad.implementation}"
+    if verdict.failed:
+        return replace(following, reason=f"{who} failed", rejected=bad.rejected)
+    entry = {
+        "engine": bad.engine, "implementation": bad.implementation,
+        "reason": verdict.reason, "folder": verdict.folder,
+    }  # fmt: skip
+    return replace(following, reason=f"{who} is wrong", rejected=(*bad.rejected, entry))

@@ -1,0 +1,122 @@
+"""Compiles the model with the schedules that were chosen, and finds the one it fails on, if any.
+
+The whole is compiled in a child process. Where that crashes, hangs or takes too much memory, the
+schedule of each task is compiled alone, which no machine of the target is needed for.
+"""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import tvm
+
+from autopipe import errors
+from autopipe.building.choice import Choices
+from autopipe.compiler.library import build, nvcc
+from autopipe.compiler.walls.foreign import ForeignCode
+from autopipe.errors import AutopipeError, StageError
+from autopipe.processes import contained
+from autopipe.processes.contained import Child, Failed
+from autopipe.safety.failures import Failures, Known
+from autopipe.safety.inspection import Verdict
+from autopipe.safety.job import Piece, do
+
+_EACH: Final = 10.0
+"""Seconds that a task adds to what the whole may take."""
+
+
+def compile_model(
+    lowered: tvm.IRModule, choices: Choices, failures: Failures, path: Path
+) -> tvm.IRModule:
+    """Write the library, and return what is left to do on the weights.
+
+    A task whose schedule fails takes the next of its chain. Raises StageError if nothing is left
+    of one, if the whole fails twice although no task does alone, and for what can not be built or
+    linked; SetupError without the compiler for a GPU.
+    """
+    innocent = False
+    while _hopeless(choices, failures):
+        choices.settle()
+    while True:
+        try:
+            return _whole(lowered, choices, failures, path)
+        except Failed as error:
+            if not _culprits(choices, failures):
+                if innocent:
+                    why = "compiling the model failed twice, though each task alone compiles"
+                    raise StageError(f"{why}: {error}\n{error.log}") from error
+                innocent = True
+            choices.settle()
+
+
+def _whole(lowered: tvm.IRModule, choices: Choices, failures: Failures, path: Path) -> tvm.IRModule:
+    scheduled = {
+        name: choice.module
+        for asked, choice in zip(choices.asked, choices.chosen, strict=True)
+        for name in asked.task.functions
+    }
+
+    def compiled(_: object) -> str:
+        built = build.build(lowered, scheduled, failures.conditions.target)
+        build.export(built, path)
+        return tvm.ir.save_json(built.packing)
+
+    seconds = contained.SECONDS + _EACH * len(choices.asked)
+    with Child(lambda: _told(compiled), seconds=seconds) as child:
+        answer = child.ask()
+    if "refused" in answer:
+        kind: type[AutopipeError] = getattr(errors, answer["refused"])
+        raise kind(answer["why"])
+    return tvm.ir.load_json(answer["packing"])
+
+
+def _told(compiled: Callable[[object], str]) -> contained.Handler:
+    """Tell a refusal, which is no failure, from a result."""
+
+    def answer(request: object) -> Mapping[str, Any]:
+        try:
+            return {"packing": compiled(request)}
+        except AutopipeError as error:
+            if isinstance(error, ForeignCode) or str(error).startswith(nvcc.FAILED):
+                raise  # some task's kernel is to blame
+            return {"refused": type(error).__name__, "why": str(error)}
+
+    return answer
+
+
+def _pieces(choices: Choices) -> list[Piece]:
+    return [
+        Piece(
+            "compiling", asked.task.name, asked.workload, choice.engine, choice.implementation,
+            choice.schedule or "", choice.module,
+        )
+        for asked, choice in zip(choices.asked, choices.chosen, strict=True)
+    ]  # fmt: skip
+
+
+def _hopeless(choices: Choices, failures: Failures) -> bool:
+    """Have each task whose schedule failed in earlier runs take another one; tell if any does."""
+    found = False
+    for place, piece in enumerate(_pieces(choices) if failures.hopeless else ()):
+        try:
+            failures.suspect(piece)
+        except Known as known:
+            choices.drop(place, Verdict(False, str(known), known.folder, failed=True))  # noqa: FBT003 - a field
+            found = True
+    return found
+
+
+def _culprits(choices: Choices, failures: Failures) -> bool:
+    """Have each task whose schedule fails take another one; tell whether there is any."""
+    found = False
+    pieces = _pieces(choices)
+    with Child(lambda: lambda place: do(pieces[place], failures.conditions)) as child:
+        for place, piece in enumerate(pieces):
+            try:
+                (child.ask if failures.suspect(piece) else child.twice)(place)
+                failures.passed(piece)
+            except Failed as error:
+                folder = error.folder if isinstance(error, Known) else failures.add(piece, error)
+                choices.drop(place, Verdict(False, str(error), folder, failed=True))  # noqa: FBT003 - a field
+                found = True
+    return found

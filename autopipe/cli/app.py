@@ -1,0 +1,258 @@
+"""The command line. Each command parses, calls one function, and prints."""
+
+import os
+import sys
+import traceback
+from contextlib import ExitStack
+from dataclasses import fields
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from autopipe import report
+from autopipe.cli import baseline, cache, records
+from autopipe.cli.diff import diff
+from autopipe.cli.migrate import migrate
+from autopipe.cli.options import (
+    File,
+    Identity,
+    Json,
+    LockTimeout,
+    Reports,
+    Revoked,
+    Set,
+    SignersFile,
+    StoreRoot,
+    mode_of,
+    signers_of,
+    warnings,
+)
+from autopipe.cli.packages import infer, sign
+from autopipe.cli.tasks import tasks
+from autopipe.cli.terminal import complain, hang_up, named, show, show_json
+from autopipe.cli.verify import verify
+from autopipe.errors import AutopipeError, ConfigError
+from autopipe.host.refusal import told
+from autopipe.processes.interrupt import Interrupted, exit_code, interruptible, resume
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    help="Compile, tune, verify and package a machine-learning model from one YAML file.",
+)
+app.add_typer(baseline.app, name="baseline")
+app.add_typer(cache.app, name="cache")
+app.add_typer(records.app, name="records")
+
+Force = Annotated[
+    list[str] | None, typer.Option("--force", metavar="STAGE", help="Run it even if cached")
+]
+Until = Annotated[str | None, typer.Option(metavar="STAGE", help="Stop after this stage")]
+Locked = Annotated[
+    bool, typer.Option("--locked", help="Fail with exit code 6 unless the lock is current")
+]
+Frozen = Annotated[
+    bool,
+    typer.Option(
+        "--frozen", help="Build what the lock says: no tuning, no network, nothing written"
+    ),
+]
+Update = Annotated[
+    bool, typer.Option("--update", help="Tune only what the lock does not know; write it anew")
+]
+NoLock = Annotated[bool, typer.Option("--no-lock", help="Neither read nor write the lock")]
+Reproducible = Annotated[
+    bool, typer.Option("--check-reproducible", help="Build it twice again and compare every file")
+]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Only warnings and the path")]
+
+
+@app.command()
+def run(  # noqa: PLR0913 -- one for each option
+    file: File,
+    *,
+    until: Until = None,
+    force: Force = None,
+    overrides: Set = None,
+    store: StoreRoot = None,
+    output: Annotated[Path, typer.Option(help="Where the package goes")] = Path("dist"),
+    as_json: Json = False,
+    quiet: Quiet = False,
+    locked: Locked = False,
+    frozen: Frozen = False,
+    update: Update = False,
+    no_lock: NoLock = False,
+    reproducible: Reproducible = False,
+    reports: Reports = None,
+    lock_timeout: LockTimeout = None,
+    signers: SignersFile = None,
+    identity: Identity = None,
+    revoked: Revoked = None,
+) -> None:
+    """Run a pipeline, reusing every result that is still valid."""
+    from autopipe.api import flow
+
+    asked = {"locked": locked, "frozen": frozen, "update": update, "off": no_lock}
+
+    trusted = signers_of(signers, identity, revoked)
+
+    with ExitStack() as told:
+        emit = told.enter_context(report.make(json=as_json, quiet=quiet))
+        if reports:
+            from autopipe.api.reports import reporting
+
+            emit = told.enter_context(
+                reporting(emit, reports, file, overrides=overrides or (), store=store, until=until)
+            )
+        flow.run(
+            file, overrides=overrides or (), store=store, output=output,
+            until=until, force=force or (), mode=mode_of(asked), lock_timeout=lock_timeout,
+            reproducible=reproducible, signers=trusted, emit=emit,
+        )  # fmt: skip
+
+
+@app.command()
+def plan(  # noqa: PLR0913 -- one for each option
+    file: File,
+    *,
+    until: Until = None,
+    force: Force = None,
+    overrides: Set = None,
+    store: StoreRoot = None,
+    as_json: Json = False,
+) -> None:
+    """Say what `run` would do with each stage, and why; nothing is run."""
+    from autopipe.api import flow
+
+    outlooks = flow.plan(
+        file, overrides=overrides or (), store=store, until=until, force=force or (), emit=warnings
+    )
+    if as_json:
+        show_json([_fields(outlook) for outlook in outlooks])
+    else:
+        show(f"{o.stage:<10} {o.state:<7} {'; '.join(o.why)}".rstrip() for o in outlooks)
+
+
+@app.command()
+def explain(
+    file: File,
+    stage: Annotated[str, typer.Argument(help="A stage of the pipeline")],
+    *,
+    overrides: Set = None,
+    store: StoreRoot = None,
+    as_json: Json = False,
+) -> None:
+    """Say why a stage would run, or what its cached result depends on."""
+    from autopipe.api import flow
+    from autopipe.pipeline.plan import require
+    from autopipe.store.canonical import pretty
+
+    outlooks = flow.plan(file, overrides=overrides or (), store=store, emit=warnings)
+    require([stage], [outlook.stage for outlook in outlooks], "explain")
+    outlook = next(outlook for outlook in outlooks if outlook.stage == stage)
+    if as_json:
+        show_json(_fields(outlook))
+    else:
+        reasons = (f"  {reason}" for reason in outlook.why)
+        action = pretty(outlook.action).split("\n")[:-1] if outlook.state == "cached" else []
+        show([f"{stage}: {outlook.state}", *reasons, *action])
+
+
+@app.command()
+def validate(files: Annotated[list[Path], typer.Argument(help="Pipeline files")]) -> None:
+    """Check pipeline files; all errors of a file at once."""
+    from autopipe.api import flow
+
+    problems = []
+    for file in files:
+        try:
+            flow.check(file)
+            show([f"{file}: ok"])
+        except AutopipeError as error:
+            problems.append(str(error))
+    if problems:
+        raise ConfigError("\n".join(problems))
+
+
+app.command()(tasks)
+app.command()(verify)
+app.command()(sign)
+app.command()(infer)
+app.command()(diff)
+app.command()(migrate)
+
+
+@app.command()
+def schema() -> None:
+    """Print the JSON schema of a pipeline file."""
+    from autopipe.config.schema import json_schema
+
+    show_json(json_schema())
+
+
+@app.command()
+def doctor(*, as_json: Json = False) -> None:
+    """Check that what autopipe stands on works here, and say what to do if not."""
+    from autopipe.api.doctor import diagnose
+
+    findings = []
+    for finding in diagnose():
+        findings.append(finding)
+        if not as_json:
+            show(str(finding).split("\n"))
+    if as_json:
+        show_json([_fields(finding) for finding in findings])
+    if any(finding.state == "fail" for finding in findings):
+        raise typer.Exit(5)
+
+
+@app.command()
+def init(
+    model: Annotated[Path, typer.Argument(help="An ONNX model")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The file to write")] = Path(
+        "pipeline.yaml"
+    ),
+) -> None:
+    """Write a pipeline file that runs for a model."""
+    from autopipe.api import init
+
+    init.init(model, output)
+    show([f"wrote {output}; next: autopipe run {output}"])
+
+
+@app.command()
+def version() -> None:
+    """Print the versions of autopipe and of what it stands on."""
+    from importlib.metadata import version as installed
+
+    show(f"{name} {installed(name)}" for name in ("autopipe", "apache-tvm", "apache-tvm-ffi"))
+
+
+def main() -> None:
+    """Run a command; an expected failure ends in one message and its exit code."""
+    code = 0
+    try:
+        with interruptible():
+            app()
+    except SystemExit as error:
+        code = error.code if isinstance(error.code, int) else 1
+    except Interrupted as error:
+        code = error.exit_code
+        complain(f"{error}; {resume(sys.argv[1:])}")
+    except Exception as error:  # noqa: BLE001 -- a bug keeps its traceback
+        code, found = exit_code(error), told(error)
+        if found is None:
+            complain(f"{traceback.format_exc()}\nerror: this is a bug in autopipe")
+        else:
+            if os.environ.get("AUTOPIPE_DEBUG"):
+                traceback.print_exc()
+            complain(named(f"error: {found}", sys.argv[1:]))
+    hang_up()
+    sys.exit(code)
+
+
+def _fields(value: Any) -> dict[str, object]:  # noqa: ANN401 -- any dataclass
+    return {field.name: getattr(value, field.name) for field in fields(value)}

@@ -1,0 +1,62 @@
+"""`autopipe baseline`: commands about the times that gate `gates.regression` compares with."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from autopipe.cli.terminal import complain, show
+from autopipe.errors import GateError
+
+app = typer.Typer(no_args_is_help=True, help="Write and compare checked-in times.")
+
+Report = Annotated[Path, typer.Argument(help="What `autopipe run --report PATH.json` wrote")]
+File = Annotated[Path, typer.Argument(metavar="BASELINE", help="Such as mlp.baseline.json")]
+
+
+class Inconclusive(StrEnum):
+    """What times that do not tell end in."""
+
+    WARN = "warn"
+    FAIL = "fail"
+
+
+@app.command("write")
+def baseline_write(report: Report, file: File) -> None:
+    """Make the times of a run those that later ones are compared with."""
+    from autopipe.api.reports import whole
+    from autopipe.config.problem import shown
+    from autopipe.report.document import load
+
+    times = load(report).times()
+    if times.disturbed:
+        complain(
+            f"warning: {shown(report)}: other programs ran while these times were measured; "
+            "gates.regression says inconclusive of every build that is compared with them"
+        )
+    whole(file, times.text())
+    show([f"wrote {file}; name it in `gates.regression.baseline`, and check it in"])
+
+
+@app.command("compare")
+def baseline_compare(
+    report: Report,
+    file: File,
+    *,
+    limit: Annotated[float, typer.Option("--max", min=0.01, max=100)] = 1.05,
+    inconclusive: Annotated[Inconclusive, typer.Option("--on-inconclusive")] = Inconclusive.WARN,
+) -> None:
+    """Say whether a run was slower than the baseline, as gate `gates.regression` would."""
+    from autopipe.benchmarking import baseline
+    from autopipe.benchmarking.checked import Outcome
+    from autopipe.benchmarking.regression import regression
+    from autopipe.config.gates import Regression
+    from autopipe.report.document import load
+
+    times = load(report).times()
+    gate = Regression(baseline=file.name, max=limit, on_inconclusive=inconclusive.value)
+    checked = regression(times, baseline.load(file, times.pipeline), gate)
+    if checked.outcome is Outcome.FAILED:
+        raise GateError(checked.found)
+    show([f"{checked.outcome}: {checked.found}"])

@@ -1,0 +1,142 @@
+"""`autopipe cache`: commands that look after a store."""
+
+import time
+from contextlib import AbstractContextManager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from autopipe.cli.options import Pipeline, Remote, StoreRoot, Url, patient, remote_of
+from autopipe.cli.terminal import complain, show
+from autopipe.errors import ConfigError, GateError, StoreError
+from autopipe.report.units import plural
+from autopipe.store.gc import collect, entries, parse_size, verify
+from autopipe.store.store import Store, default_root, open_store
+
+if TYPE_CHECKING:
+    from autopipe.remote.transfer import Moved
+
+app = typer.Typer(no_args_is_help=True, help="Look after the store, and share it.")
+
+
+@app.command("ls")
+def cache_ls(store: StoreRoot = None) -> None:
+    """List what is in the store, the most recently used last."""
+    with _store(store) as opened:
+        rows = sorted(entries(opened).items(), key=lambda item: item[1].used)
+    show(
+        f"{key[:16]}  {entry.action['stage']:<10} {entry.size / 2**20:10.1f} MiB  "
+        f"{time.strftime('%Y-%m-%d %H:%M', time.localtime(entry.used / 1e9))}"
+        for key, entry in rows
+    )
+
+
+@app.command("gc")
+def cache_gc(
+    store: StoreRoot = None,
+    keep_days: Annotated[float, typer.Option(min=0, help="Keep what was used since then")] = 30,
+    max_size: Annotated[
+        str | None, typer.Option(help="Then delete the least used beyond this, such as 20G")
+    ] = None,
+    remote: Remote = None,
+) -> None:
+    """Delete what nobody used for long; what runs that are going on use is kept.
+
+    Of a remote, what is older: that it was used can not be seen there.
+    """
+    if remote is not None:
+        _gc_remote(remote, keep_days, max_size)
+        return
+    limit = None if max_size is None else parse_size(max_size)
+    with _store(store) as opened:
+        swept = collect(opened, keep_days=keep_days, max_size=limit)
+    show([f"deleted {swept.entries} entries, {swept.bytes / 2**20:.1f} MiB"])
+
+
+@app.command("verify")
+def cache_verify(store: StoreRoot = None, remote: Remote = None) -> None:
+    """Read every byte in the store again; what is damaged goes to quarantine.
+
+    In a remote, it is deleted, where that is allowed.
+    """
+    if remote is not None:
+        _verify_remote(remote)
+        return
+    with _store(store) as opened:
+        sound, damaged = verify(opened)
+    show([*damaged, f"{sound} sound, {len(damaged)} damaged"])
+    if damaged:
+        raise GateError("damaged entries were moved to quarantine; the next run makes them again")
+
+
+@app.command("push")
+def cache_push(url: Url = None, *, pipeline: Pipeline = None, store: StoreRoot = None) -> None:
+    """Bring what is in the store to a remote, but not what was measured on this machine."""
+    from autopipe.remote import transfer
+    from autopipe.remote.depot import reached
+
+    with _store(store) as opened, reached(remote_of(url, pipeline), opened.tmp) as depot:
+        moved = transfer.push(opened, depot, _measured(), _warn)
+    show([f"pushed {_moved(moved)}"])
+
+
+@app.command("pull")
+def cache_pull(url: Url = None, *, pipeline: Pipeline = None, store: StoreRoot = None) -> None:
+    """Bring all that a remote has into the store; a run fetches just what it needs."""
+    from autopipe.api.shapes import SHAPES
+    from autopipe.remote import transfer
+    from autopipe.remote.depot import reached
+
+    with (
+        open_store(store or default_root(), patient()) as opened,
+        reached(remote_of(url, pipeline), opened.tmp) as depot,
+    ):
+        moved = transfer.pull(opened, depot, _measured(), _warn, SHAPES)
+    show([f"pulled {_moved(moved)}"])
+
+
+def _gc_remote(url: str, keep_days: float, max_size: str | None) -> None:
+    from autopipe.remote import sweep
+    from autopipe.remote.depot import reached
+
+    if max_size is not None:
+        raise ConfigError("--max-size is for a store; in a remote nobody knows what was used last")
+    with TemporaryDirectory() as tmp, reached(url, Path(tmp)) as depot:
+        swept = sweep.collect(depot, keep_days=keep_days)
+    show([f"deleted {swept.entries} entries, {plural(swept.objects, 'object')}"])
+
+
+def _verify_remote(url: str) -> None:
+    from autopipe.remote import sweep
+    from autopipe.remote.depot import reached
+
+    with TemporaryDirectory() as tmp, reached(url, Path(tmp)) as depot:
+        sound, damaged = sweep.verify(depot)
+    show([*damaged, f"{sound} sound, {len(damaged)} damaged"])
+    if damaged:
+        raise GateError("a remote has damaged entries; a run that meets one makes it again")
+
+
+def _measured() -> set[str]:
+    """Return the stages whose results hold for the machine that made them."""
+    from autopipe.stages import STAGES
+
+    return {stage.name for stage in STAGES if not stage.cached}
+
+
+def _moved(moved: "Moved") -> str:
+    return f"{moved.entries} entries, {moved.bytes / 2**20:.1f} MiB; {moved.known} were there"
+
+
+def _warn(text: str) -> None:
+    complain(f"warning: {text}")
+
+
+def _store(root: Path | None) -> AbstractContextManager[Store]:
+    """Open a store that must be there."""
+    root = root or default_root()
+    if not root.exists():
+        raise StoreError(f"{root}: there is no store; name one with --store")
+    return open_store(root, patient())

@@ -1,0 +1,69 @@
+"""`autopipe diff`: what changed between two builds."""
+
+import sys
+from collections.abc import Iterable
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from autopipe.cli.terminal import show, show_text
+
+if TYPE_CHECKING:
+    from autopipe.comparison.difference import Difference
+
+
+class Format(StrEnum):
+    """How differences are written."""
+
+    TEXT = "text"
+    JSON = "json"
+    MARKDOWN = "markdown"
+
+
+Build = Annotated[
+    Path, typer.Argument(help="A lock, a package, or the JSON report of a run", show_default=False)
+]
+
+
+def diff(
+    old: Build,
+    new: Build,
+    *,
+    form: Annotated[
+        Format, typer.Option("--format", help="How it is written; Markdown fits a pull request")
+    ] = Format.TEXT,
+    exit_code: Annotated[
+        bool, typer.Option("--exit-code", help="End with 1 if they differ, like git")
+    ] = False,
+) -> None:
+    """Compare two locks, packages or run reports; nothing of a package is run."""
+    from autopipe.comparison.difference import compare
+    from autopipe.comparison.reading import read
+
+    found = compare(read(old), read(new))
+    if form is Format.TEXT:
+        show(_text(found))
+    else:
+        show_text(_document(found, form))
+    if exit_code and not found.same:
+        raise typer.Exit(1)
+
+
+def _text(found: "Difference") -> Iterable[str]:
+    from autopipe.comparison.text import lines
+    from autopipe.report.tasks import columns
+
+    return lines(found, columns(sys.stdout))
+
+
+def _document(found: "Difference", form: Format) -> str:
+    """Import what writes it alone: Markdown takes all of the reports along."""
+    if form is Format.JSON:
+        from autopipe.comparison import document
+
+        return document.write(found).rstrip("\n") + "\n"
+    from autopipe.comparison import markdown
+
+    return markdown.write(found).rstrip("\n") + "\n"

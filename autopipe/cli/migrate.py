@@ -1,0 +1,50 @@
+"""`autopipe migrate`: brings files of earlier releases up to date."""
+
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from autopipe.cli.terminal import show
+from autopipe.errors import AutopipeError, GateError
+from autopipe.report import escape
+from autopipe.report.units import plural
+
+_LONG: Final = 1000
+"""Characters of a line of a diff."""
+
+
+def migrate(
+    files: Annotated[list[Path], typer.Argument(help="Pipeline files and locks")],
+    *,
+    check: Annotated[
+        bool, typer.Option("--check", help="Only say what would change; exit code 1 if anything")
+    ] = False,
+) -> None:
+    """Bring pipeline files and locks to the current version, in place; comments stay.
+
+    Nothing is written unless all of them can be read.
+    """
+    from autopipe.api import migrate
+
+    found, errors = [], []
+    for path in files:
+        try:
+            found.append(migrate.migrate(path))
+        except AutopipeError as error:
+            errors.append(error)
+    if errors:
+        raise type(errors[0])("\n".join(map(str, errors)))
+    for each in found:
+        if not each.changed:
+            show([f"{each.path}: version {each.version}, current"])
+            continue
+        if check:
+            show([f"{each.path}: version {each.version}, would be {each.current}"])
+            show(escape(line, _LONG) for line in each.difference())
+            continue
+        each.write()
+        show([f"{each.path}: version {each.version} -> {each.current}"])
+    older = sum(each.changed for each in found)
+    if check and older:
+        raise GateError(f"{plural(older, 'file')} to migrate; `autopipe migrate` does it")

@@ -1,0 +1,109 @@
+"""Arguments and options that several commands have."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from autopipe.cli.terminal import complain
+from autopipe.errors import ConfigError
+from autopipe.pipeline.events import Event, Warn
+from autopipe.signing.signers import Signers
+from autopipe.store.locks import Patience
+
+if TYPE_CHECKING:
+    from autopipe.lock.locking import Mode
+
+File = Annotated[Path, typer.Argument(help="A pipeline file, such as pipelines/squeezenet.yaml")]
+Set = Annotated[
+    list[str] | None, typer.Option("--set", metavar="FIELD=VALUE", help="Override a field")
+]
+StoreRoot = Annotated[
+    Path | None, typer.Option("--store", help="Where results are kept  [.autopipe]")
+]
+Url = Annotated[
+    str | None, typer.Argument(help="Where it is: s3://..., gs://..., https://..., or a folder")
+]
+Remote = Annotated[
+    str | None, typer.Option("--remote", metavar="URL", help="A remote, and not the store")
+]
+Pipeline = Annotated[
+    Path | None,
+    typer.Option("--pipeline", metavar="FILE", help="Take `cache.remote` of this pipeline file"),
+]
+LockTimeout = Annotated[
+    float | None,
+    typer.Option(min=0, metavar="SECONDS", help="Wait no longer for what another run is doing"),
+]
+Reports = Annotated[
+    list[Path] | None,
+    typer.Option("--report", metavar="PATH", help="Write one: .json, .xml (JUnit) or .md; several"),
+]
+SignersFile = Annotated[
+    Path | None,
+    typer.Option("--signers", metavar="FILE", help="Whose signatures count (ssh-keygen(1))"),
+]
+Identity = Annotated[
+    str | None, typer.Option(metavar="NAME", help="The only one of the signers who counts")
+]
+Revoked = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Keys of signers that count no more")
+]
+Target = Annotated[Path, typer.Argument(metavar="PACKAGE|LOCK", help="Such as dist/squeezenet.tar")]
+Json = Annotated[bool, typer.Option("--json", help="JSON on stdout, and nothing else")]
+
+
+def remote_of(url: str | None, pipeline: Path | None) -> str:
+    """Return the remote that a command is for. Raises ConfigError if none is named, or two."""
+    from autopipe.config.cache import located
+    from autopipe.config.load import load
+
+    if (url is None) == (pipeline is None):
+        raise ConfigError("name one remote: a URL, a folder, or --pipeline FILE")
+    if pipeline is None:
+        return str(url)
+    found = load(pipeline).cache.remote
+    if found is None:
+        raise ConfigError(f"{pipeline}: cache.remote is null; name a URL or a folder")
+    return located(found, pipeline.absolute().parent)
+
+
+def signers_of(file: Path | None, identity: str | None, revoked: Path | None) -> Signers | None:
+    """Return whose signatures count, None for nobody's. Raises ConfigError."""
+    if file is not None:
+        return Signers(file, identity, revoked)
+    if identity is not None or revoked is not None:
+        raise ConfigError("--identity and --revoked say more of --signers, which is not there")
+    return None
+
+
+def mode_of(asked: Mapping[str, bool]) -> "Mode":
+    """Return how the lock is treated, of options that exclude each other. Raises ConfigError."""
+    from autopipe.lock.locking import Mode
+
+    chosen = [name for name, given in asked.items() if given]
+    if len(chosen) > 1:
+        raise ConfigError("give one of --locked, --frozen, --update and --no-lock")
+    return Mode(chosen[0]) if chosen else Mode.AUTO
+
+
+def patient() -> Patience:
+    """Wait for other runs as long as it takes, and say on stderr for whom."""
+    return Patience(lambda who: complain(f"warning: store: waiting for {who}"))
+
+
+def warnings(event: Event) -> None:
+    """Show warnings alone, on stderr."""
+    if isinstance(event, Warn):
+        complain(f"warning: {event.stage}: {event.message}")
+
+
+def is_lock(path: Path) -> bool:
+    """Whether a file that a command names is a lock, by its name or by its beginning."""
+    from autopipe.lock import recognize
+
+    try:
+        return path.suffix == ".lock" or recognize.is_lock(recognize.head(path))
+    except ConfigError:  # whoever opens it says so
+        return False

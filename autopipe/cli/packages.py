@@ -1,0 +1,53 @@
+"""Commands on packages and locks: `autopipe sign` and `infer`."""
+
+from io import BytesIO
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from autopipe.cli.options import Identity, Revoked, SignersFile, Target, is_lock, signers_of
+from autopipe.cli.terminal import show
+
+
+def sign(
+    target: Target,
+    *,
+    key: Annotated[
+        Path, typer.Option(metavar="FILE", help="SSH key; a public one if an agent has it")
+    ],
+) -> None:
+    """Sign a package, or a lock with its records, in a file beside it; needs ssh-keygen."""
+    from autopipe.lock import file
+    from autopipe.lock.text import parse
+    from autopipe.packaging import archive
+    from autopipe.packaging.examine import examine
+    from autopipe.signing.sign import sign as made
+    from autopipe.signing.signature import Kind, copy_of
+
+    if is_lock(target):
+        text = file.read_text(target)
+        file.read_records(target, parse(text, target))
+        signature = made(BytesIO(text.encode()), target, Kind.LOCK, key)
+    else:
+        with archive.source(target) as source, copy_of(source) as copy:
+            examine(target, copy)
+            signature = made(copy, target, Kind.PACKAGE, key)
+    show([f"wrote {signature}"])
+
+
+def infer(  # noqa: PLR0913, PLR0917 -- one for each option
+    package: Annotated[Path, typer.Argument(help="A package, such as dist/squeezenet.tar")],
+    inputs: Annotated[
+        list[str], typer.Option("--input", metavar="[NAME=]FILE.npy", help="An input array")
+    ],
+    output: Annotated[Path | None, typer.Option(help="Folder to save the outputs in")] = None,
+    signers: SignersFile = None,
+    identity: Identity = None,
+    revoked: Revoked = None,
+) -> None:
+    """Run a package once, on arrays in files."""
+    from autopipe.packaging.infer import infer as run_once
+
+    given = signers_of(signers, identity, revoked)
+    show(run_once(package, inputs, output, given).split("\n"))

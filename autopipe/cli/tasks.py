@@ -1,0 +1,89 @@
+"""`autopipe tasks`: the table of tuning tasks, one of them in full, and all of them as scripts."""
+
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from autopipe.cli.options import File, Json, Set, StoreRoot, warnings
+from autopipe.cli.terminal import show, show_json
+from autopipe.report.task_order import Order
+
+Number = Annotated[
+    int | None, typer.Option("--show", metavar="N", help="Only task N: its ops and its TIR")
+]
+Folder = Annotated[
+    Path | None,
+    typer.Option(metavar="DIR", help="Write each task as a script that tunes it alone"),
+]
+Sort = Annotated[Order, typer.Option(help="What comes first")]
+
+
+def tasks(  # noqa: PLR0913 -- one for each option
+    file: File,
+    *,
+    number: Number = None,
+    export: Folder = None,
+    sort: Sort = Order.INDEX,
+    overrides: Set = None,
+    store: StoreRoot = None,
+    as_json: Json = False,
+) -> None:
+    """Show the tuning tasks of a model: what each computes, and which are kept."""
+    if export is not None:
+        _export(file, export, number, overrides or (), store, as_json=as_json)
+    elif number is not None:
+        _show(file, number, overrides or (), store, as_json=as_json)
+    else:
+        _list(file, sort, overrides or (), store, as_json=as_json)
+
+
+def _list(
+    file: Path, sort: Order, overrides: Sequence[str], store: Path | None, *, as_json: bool
+) -> None:
+    from autopipe.api import flow
+    from autopipe.report.tasks import columns, table
+
+    found = sort.sorted(flow.tasks(file, overrides=overrides, store=store, emit=warnings))
+    if as_json:
+        show_json([task.model_dump(mode="json") for task in found])
+    else:
+        show(table(found, columns(sys.stdout)).split("\n"))
+
+
+def _show(
+    file: Path, number: int, overrides: Sequence[str], store: Path | None, *, as_json: bool
+) -> None:
+    from autopipe.api import tasks
+    from autopipe.report.tasks import columns, whole
+
+    found = tasks.show_task(file, number, overrides=overrides, store=store, emit=warnings)
+    task, schedules = found.task.model_dump(mode="json"), asdict(found.schedules)
+    if as_json:
+        show_json({"task": task, "schedules": schedules, "tir": found.tir})
+    else:
+        told = whole(found.task, found.schedules, found.tir, columns(sys.stdout))
+        show("\n".join(told).split("\n"))
+
+
+def _export(  # noqa: PLR0913 -- one for each option
+    file: Path,
+    folder: Path,
+    number: int | None,
+    overrides: Sequence[str],
+    store: Path | None,
+    *,
+    as_json: bool,
+) -> None:
+    from autopipe.api import tasks
+
+    written = tasks.export_tasks(
+        file, folder, index=number, overrides=overrides, store=store, emit=warnings
+    )
+    if as_json:
+        show_json([str(path) for path in written])
+    else:
+        show([f"wrote {path}" for path in written])

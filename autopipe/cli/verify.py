@@ -1,0 +1,162 @@
+"""Command `autopipe verify`: what a package or a lock holds, and whether all of it is sound."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from autopipe.cli.options import (
+    Identity,
+    Json,
+    Revoked,
+    SignersFile,
+    Target,
+    is_lock,
+    signers_of,
+)
+from autopipe.cli.terminal import show, show_json
+from autopipe.errors import ConfigError, GateError, LockError
+from autopipe.report.escape import escape
+
+if TYPE_CHECKING:
+    from autopipe.lock.document import Lock, LockedTask
+    from autopipe.packaging.examine import Examined
+    from autopipe.signing.signers import Signer, Signers
+
+_WIDTH = 80
+
+Does = Mapping[str, tuple[str, ...]]
+"""What each trace of a lock does, by workload."""
+
+
+def verify(  # noqa: PLR0913 -- one for each option
+    target: Target,
+    *,
+    lock: Annotated[Path | None, typer.Option(help="Compare it with what this lock says")] = None,
+    signers: SignersFile = None,
+    identity: Identity = None,
+    revoked: Revoked = None,
+    as_json: Json = False,
+) -> None:
+    """Check every byte of a package against its manifest, or of a lock; nothing of it is run.
+
+    With --signers, one of them has to have signed it; with --lock, that lock.
+    """
+    whose = signers_of(signers, identity, revoked)
+    if not is_lock(target):
+        _verify_package(target, lock, whose, as_json=as_json)
+    elif lock is None:
+        _verify_lock(target, whose, as_json=as_json)
+    else:
+        raise ConfigError("--lock compares a package with a lock, and this is a lock")
+
+
+def _verify_package(
+    package: Path, lock: Path | None, signers: "Signers | None", *, as_json: bool
+) -> None:
+    from autopipe.lock import file
+    from autopipe.packaging.contents import signed
+    from autopipe.packaging.examine import examine
+
+    signer: Signer | None = None
+    locked: Lock | None = None
+    if lock is not None and signers is not None:
+        locked, signer = file.read_signed(lock, signers)
+    elif lock is not None:
+        locked = file.read(lock)
+    does = {} if lock is None or locked is None else _does(locked, lock)
+    with signed(package, signers if lock is None else None) as (copy, found_signer):
+        found = examine(package, copy)
+    signer = signer or found_signer
+    differ = [] if locked is None else found.differences(locked.artifacts)
+    if signer is not None and locked is not None and f"{found.name}.tar" not in locked.artifacts:
+        differ.append(f"{found.name}.tar: not in the lock")
+    if as_json:
+        document = {name: getattr(found, name) for name in ("name", "format", "sha256")}
+        document["files"] = {name: each.model_dump() for name, each in found.files.items()}
+        document["needs"] = found.needs.model_dump(mode="json")
+        more = {} if locked is None else {"traces": {w: list(each) for w, each in does.items()}}
+        show_json({**document, "differs": differ, "signer": _named(signer), **more})
+    else:
+        show(escape(line) for line in _lines(found))
+        if locked is not None:
+            show(line for task in locked.tasks for line in _traced(task, does))
+        if locked is not None and not differ:
+            show([f"equal to {lock}"])
+        if signer is not None and not differ:
+            show([escape(f"{lock or package} is signed by {signer}")])
+    if lock is not None:
+        _require_harmless(does, lock)
+    if differ:
+        raise GateError("\n".join([f"{package} is sound, but not what {lock} says:", *differ]))
+
+
+def _verify_lock(path: Path, signers: "Signers | None", *, as_json: bool) -> None:
+    from autopipe.lock import file
+
+    signer: Signer | None = None
+    if signers is None:
+        lock = file.read(path)
+    else:
+        lock, signer = file.read_signed(path, signers)
+    file.read_records(path, lock)
+    does = _does(lock, path)
+    if as_json:
+        traces = {workload: list(each) for workload, each in does.items()}
+        show_json({**lock.model_dump(mode="json"), "signer": _named(signer), "traces": traces})
+    else:
+        records = "no records" if lock.records is None else f"records {lock.records}"
+        show([escape(f"{lock.pipeline}: {len(lock.tasks)} tasks, {records}")])
+        show(escape(f"  {name:<24} {digest}") for name, digest in sorted(lock.artifacts.items()))
+        show(line for task in lock.tasks for line in _traced(task, does))
+    _require_harmless(does, path)
+    if not as_json:
+        show(["sound: as it was written, and so are its records"])
+        show([escape(f"{path} is signed by {signer}")] if signer is not None else [])
+
+
+def _does(lock: "Lock", path: Path) -> Does:
+    from autopipe.comparison.locked import traces
+
+    return traces(lock, path)
+
+
+def _traced(task: "LockedTask", does: Does) -> Iterator[str]:
+    """Yield what the trace of a task does, or that nobody can tell."""
+    from autopipe.comparison.text import steps
+
+    if not isinstance(task.schedule, str):
+        return
+    name = escape(task.name)
+    if task.workload not in does:
+        yield f"{name}: {task.schedule}; what it does is in the records, which are not beside it"
+        return
+    yield f"{name}: {task.schedule}"
+    yield from steps(does[task.workload], _WIDTH)
+
+
+def _require_harmless(does: Does, lock: Path) -> None:
+    """Raise LockError for a lock whose records hold what no schedule needs."""
+    from autopipe.traces.wording import refused
+
+    wrong = [f"workload {w}: {each[0]}" for w, each in does.items() if refused(each)]
+    if wrong:
+        raise LockError("\n".join([f"{lock}: its records hold what no schedule needs:", *wrong]))
+
+
+def _named(signer: "Signer | None") -> dict[str, str] | None:
+    return None if signer is None else {"identity": signer.identity, "key": signer.key}
+
+
+def _lines(found: "Examined") -> Iterator[str]:
+    needs = found.needs
+    yield f"{found.name}: format {found.format}, sha256 {found.sha256}"
+    for name, file in sorted(found.files.items()):
+        yield f"  {name:<24} {file.size:>12}  {file.sha256}"
+    processor = needs.processor
+    machine = filter(None, [processor.machine, processor.mcpu, processor.gpu])
+    yield f"compiled for {' '.join(machine)}"
+    yield f"runs with {', '.join(f'{name} {version}' for name, version in needs.runtime.items())}"
+    yield f"compared with {needs.verification or 'nothing'}"
+    yield f"sound: {len(found.files)} files, each as the manifest says"

@@ -1,0 +1,1 @@
+"""Which ops become one function."""

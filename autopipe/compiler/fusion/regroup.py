@@ -1,0 +1,245 @@
+"""Functions as groups of steps: reads off what `FuseOps` chose, and makes those of other groups."""
+
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import tvm
+from tvm import relax
+
+from autopipe.compiler.fusion.unfused import Unfused, Value, key, meaning
+from autopipe.compiler.graph.calls import bindings, callee
+
+Groups = Sequence[tuple[str, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Fused:
+    """What `FuseOps` made of `main`, in terms of the steps before."""
+
+    values: Mapping[relax.Var, Value]
+    """What the variables of the new `main` stand for."""
+    steps: Mapping[relax.Var, tuple[str, ...]]
+    """The steps that are computed with a binding, by the variable it binds."""
+
+    @property
+    def groups(self) -> Groups:
+        """The steps of each function."""
+        return list(self.steps.values())
+
+
+def read(module: tvm.IRModule, before: Unfused) -> Fused:
+    """Return which steps each function that `main` calls after `FuseOps` computes."""
+    values: dict[relax.Var, Value] = {param: param.name for param in module["main"].params}
+    steps: dict[relax.Var, tuple[str, ...]] = {}
+    for binding in bindings(module["main"]):
+        variable, value = binding.var, binding.value
+        called = _called(module, value)
+        if called is None:
+            values[variable] = _value(value, variable.name, values, before)
+            if callee(value) is not None:
+                steps[variable] = (str(values[variable]),)
+            continue
+        inner = {p: _argument(a, values) for p, a in zip(called.params, value.args, strict=True)}
+        for each in bindings(called):
+            inner[each.var] = _value(each.value, each.var.name, inner, before)
+        calls = (inner[each.var] for each in bindings(called) if callee(each.value) is not None)
+        steps[variable] = tuple(str(name) for name in calls)
+        values[variable] = _argument(called.body.body, inner)
+    return Fused(values, steps)
+
+
+def regroup(module: tvm.IRModule, before: Unfused, fused: Fused, groups: Groups) -> tvm.IRModule:
+    """Return what `FuseOps` made, with functions of other groups, which hold the same steps."""
+    known = set(fused.groups)
+    changed = [group for group in groups if group not in known and group[0] in before.calls]
+    return _Regrouped(module, before, fused, changed).module if changed else module
+
+
+def _called(module: tvm.IRModule, value: relax.Expr) -> relax.Function | None:
+    if isinstance(value, relax.Call) and isinstance(value.op, tvm.ir.GlobalVar):
+        function = module[value.op]
+        return function if isinstance(function, relax.Function) else None
+    return None
+
+
+def _value(
+    value: relax.Expr, name: str, values: Mapping[relax.Var, Value], before: Unfused
+) -> Value:
+    """Return what a binding that calls no function stands for."""
+    if isinstance(value, relax.TupleGetItem) and isinstance(values[value.tuple_value], tuple):
+        return values[value.tuple_value][value.index]
+    if isinstance(value, relax.Tuple | relax.Var):
+        return _argument(value, values)
+    return before.found.get(key(value, name, values), name)
+
+
+def _argument(value: relax.Expr, values: Mapping[relax.Var, Value]) -> Value:
+    if isinstance(value, relax.Var):
+        return values[value]
+    if isinstance(value, relax.Tuple):
+        return tuple(_argument(field, values) for field in value.fields)
+    return value
+
+
+class Functions:
+    """Makes functions of steps, as `FuseOps` would."""
+
+    def __init__(self, module: tvm.IRModule, before: Unfused) -> None:
+        self._before = before
+        self._module = module
+
+    def alone(self, group: Sequence[str]) -> tvm.IRModule:
+        """Return a module whose `main` calls the function of a group, `fused`, and nothing else."""
+        function, _ = self.function(group, [name for name in group if self.is_read(name, group)])
+        names = {callee(self._before.calls[name]) or "" for name in group}
+        called = [self._module.get_global_var(name) for name in sorted(names)]
+        builder = relax.BlockBuilder(tvm.IRModule({each: self._module[each] for each in called}))
+        fused = builder.add_func(function, "fused")
+        params = [relax.Var(param.name, param.ty) for param in function.params]
+        with builder.function("main", params):
+            builder.emit_func_output(builder.emit(relax.Call(fused, params)))
+        return builder.get()
+
+    def is_read(self, name: str, group: Sequence[str]) -> bool:
+        """Tell whether a step is read outside of its group."""
+        return name in self._before.returned or any(
+            name in step.reads and step.name not in group for step in self._before.steps
+        )
+
+    def function(
+        self, group: Sequence[str], results: Sequence[str]
+    ) -> tuple[relax.Function, list[relax.Expr]]:
+        """Return a function of the steps of a group, and what it is given, as `FuseOps` would."""
+        inside: dict[Hashable, relax.Var] = {}
+        given: dict[Hashable, relax.Expr] = {}
+        for name in group:
+            for each in self._before.calls[name].args[1]:
+                meant = meaning(each, self._before.names)
+                if meant not in group and meant not in given:
+                    named = meant if isinstance(meant, str) else f"param_{len(given)}"
+                    inside[meant], given[meant] = relax.Var(named, each.ty), each
+        builder = relax.BlockBuilder()
+        params = list(inside.values())
+        with builder.function("fused", params, attrs={"Primitive": True}, private=True):
+            with builder.dataflow():
+                for name in group:
+                    call = self._before.calls[name]
+                    arguments = [inside[meaning(e, self._before.names)] for e in call.args[1]]
+                    inside[name] = relax.DataflowVar(name, call.ty)
+                    made = builder.normalize(self.primitive(call, arguments))
+                    builder.emit_normalized(relax.VarBinding(inside[name], made))
+                outputs = [inside[name] for name in results]
+                out = builder.emit_output(outputs[0] if len(outputs) == 1 else tuple(outputs))
+            builder.emit_func_output(out)
+        return builder.get()["fused"], list(given.values())
+
+    def primitive(self, call: relax.Call, arguments: Sequence[relax.Expr]) -> relax.Call:
+        """Return the call of a PrimFunc with other arguments."""
+        function = self._module.get_global_var(callee(call) or "")
+        return relax.Call(call.op, [function, relax.Tuple(arguments)], call.attrs, call.ty_args)
+
+
+class _Regrouped:
+    """Makes functions, and puts calls of them in the place of those that held their steps."""
+
+    def __init__(self, module: tvm.IRModule, before: Unfused, fused: Fused, groups: Groups) -> None:
+        self._before = before
+        self._steps = fused.steps
+        self._values = fused.values
+        self._groups = {name: group for group in groups for name in group}
+        self._builder = relax.BlockBuilder(module)
+        self._functions = Functions(module, before)
+        self._variables: dict[str, relax.Var] = {}
+        for variable, value in fused.values.items():
+            if isinstance(value, str):
+                self._variables.setdefault(value, variable)
+        main = module["main"]
+        blocks = list(map(self._block, main.body.blocks))
+        body = self._builder.normalize(relax.SeqExpr(blocks, main.body.body))
+        whole = relax.Function(main.params, body, main.ret_ty, main.is_pure, main.attrs)
+        self._builder.update_func(module.get_global_var("main"), whole)
+        self.module: tvm.IRModule = self._builder.get()
+
+    def _block(self, block: relax.BindingBlock) -> relax.BindingBlock:
+        """Return a block with the new calls, each binding after what it reads."""
+        units: list[list[relax.Binding]] = []
+        made: dict[tuple[str, ...], None] = {}
+        for binding in block.bindings:
+            names = self._steps.get(binding.var, ())
+            changed = dict.fromkeys(self._groups[name] for name in names if name in self._groups)
+            units.extend(self._call(group) for group in changed if group not in made)
+            made.update(changed)
+            value = self._values[binding.var]
+            if value in self._groups and binding.var.same_as(self._variable(value)):
+                continue  # a new call binds it
+            if changed:
+                fields = [self._variable(str(name)) for name in value]
+                units.append([self._binding(binding.var, relax.Tuple(fields))])
+            else:
+                units.append([binding])
+        return relax.DataflowBlock(list(_in_order(units))) if made else block
+
+    def _call(self, group: tuple[str, ...]) -> list[relax.Binding]:
+        """Return the bindings of what a group computes for others."""
+        results = [name for name in group if self._functions.is_read(name, group)]
+        if len(group) == 1:
+            call = self._before.calls[group[0]]
+            arguments = [self._outer(each) for each in call.args[1]]
+            return [
+                self._binding(self._variable(group[0]), self._functions.primitive(call, arguments))
+            ]
+        function, given = self._functions.function(group, results)
+        name = "_".join(["fused", *(callee(self._before.calls[each]) or "" for each in group)])
+        whole = relax.Call(
+            self._builder.add_func(function, name), [self._outer(each) for each in given],
+            ret_ty=function.ret_ty,
+        )  # fmt: skip
+        if len(results) == 1:
+            return [relax.VarBinding(self._variable(results[0]), whole)]
+        several = relax.DataflowVar(name, function.ret_ty)
+        items = (
+            self._binding(self._variable(each), relax.TupleGetItem(several, index))
+            for index, each in enumerate(results)
+        )
+        return [relax.VarBinding(several, whole), *items]
+
+    def _outer(self, value: relax.Expr) -> relax.Expr:
+        """Return in the new `main` what an expression was before fusion."""
+        if not isinstance(value, relax.Var):
+            return value
+        return self._variable(self._before.names[value])
+
+    def _variable(self, name: str) -> relax.Var:
+        """Return the variable of a step in the new `main`."""
+        if name not in self._variables:
+            self._variables[name] = relax.DataflowVar(name, self._before.calls[name].ty)
+        return self._variables[name]
+
+    def _binding(self, variable: relax.Var, value: relax.Expr) -> relax.Binding:
+        return relax.VarBinding(variable, self._builder.normalize(value))
+
+
+def _in_order(units: Sequence[Sequence[relax.Binding]]) -> Iterator[relax.Binding]:
+    """Yield the bindings of some units, each unit after what it reads, else as they come.
+
+    Raises ValueError if two of them read each other.
+    """
+    by = {binding.var: unit for unit in units for binding in unit}
+    done: set[relax.Var] = set()
+    opened: set[relax.Var] = set()
+    waiting = list(reversed(units))
+    while waiting:
+        unit = waiting[-1]
+        own = {binding.var for binding in unit}
+        read = {v for binding in unit for v in relax.analysis.free_vars(binding.value)}
+        before = [variable for variable in by if variable in read - done - own]
+        if before and own & opened:
+            raise ValueError("functions read each other")
+        if before:
+            opened |= own
+            waiting.extend(by[variable] for variable in reversed(before))
+            continue
+        waiting.pop()
+        if not own & done:
+            done |= own
+            yield from unit

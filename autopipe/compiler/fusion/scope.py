@@ -1,0 +1,112 @@
+"""What one task is: TVM's fusion, the user's rules, and what no engine can schedule split again."""
+
+import fnmatch
+from collections import Counter, deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import tvm
+from tvm import relax
+from tvm.relax.transform import FuseOps, FuseTIR
+
+from autopipe.compiler.fusion import fusion_rules
+from autopipe.compiler.fusion.fusion_rules import Rules, Warn
+from autopipe.compiler.fusion.grouping import Group, Grouping
+from autopipe.compiler.fusion.regroup import Functions, read, regroup
+from autopipe.compiler.fusion.unfused import unfused
+from autopipe.compiler.module_io import prim_funcs
+from autopipe.compiler.op_info import Parts
+from autopipe.compiler.tasks import workload
+from autopipe.config.suggestion import closest
+from autopipe.errors import ConfigError
+
+Refusal = Callable[[tvm.IRModule], str | None]
+"""Says of a workload module why no engine can schedule it, or None if one can."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """How far what TVM fuses is changed."""
+
+    rules: Rules
+    refusal: Refusal
+    warn: Warn
+    try_all: bool = False
+    """Whether functions that TVM fused are tried too, not only those that rules joined."""
+
+
+def fuse(
+    module: tvm.IRModule, ops: Mapping[str, relax.Expr], known: Parts, scope: Scope | None
+) -> tvm.IRModule:
+    """Return the legalized module with its calls fused; `ops` are the names of its ops."""
+    fused = FuseOps()(module)
+    if scope is None:
+        return fused
+    before = unfused(module, ops, known)
+    chosen = read(fused, before)
+    grouping = Grouping(before.steps, chosen.groups)
+    fusion_rules.apply(scope.rules, before.steps, grouping, scope.warn)
+    _split(grouping, _Trial(Functions(fused, before), scope), scope)
+    return regroup(fused, before, chosen, [group.steps for group in grouping])
+
+
+def check(rules: Rules) -> None:
+    """Raise ConfigError if a rule names what is no op of Relax, so that it can match nothing."""
+    known = [name for name in tvm.ir.Op.list_op_names() if name.startswith("relax.")]
+    names = sorted(name.removeprefix("relax.") for name in known)
+    wrong = [
+        f"fusion.{section}.{position}: {op!r} fits no op of Relax{_meant(op, names)}"
+        for section, patterns in (("join", rules.join), ("apart", rules.apart))
+        for position, ops in enumerate(patterns)
+        for op in ops
+        if not fnmatch.filter(names, op)
+    ]
+    if wrong:
+        raise ConfigError("; ".join(wrong))
+
+
+def _meant(op: str, names: Sequence[str]) -> str:
+    last = op.rpartition(".")[2].strip("*?")
+    same = [name for name in names if name.rpartition(".")[2] == last]
+    meant = next(iter(same), None) or closest(op, names)
+    return f"; did you mean `{meant}`?" if meant else ", such as nn.conv2d or matmul"
+
+
+class _Trial:
+    """Tries functions, each workload once."""
+
+    def __init__(self, functions: Functions, scope: Scope) -> None:
+        self._functions = functions
+        self._scope = scope
+        self._tried: dict[str, str | None] = {}
+
+    def refusal(self, group: Group) -> str | None:
+        """Return why a group can not be one function."""
+        try:
+            merged = FuseTIR()(self._functions.alone(group.steps))
+        except (RuntimeError, ValueError, TypeError) as error:
+            return f"TVM can not merge them: {str(error).strip().splitlines()[-1]}"
+        ((_, function),) = [pair for pair in prim_funcs(merged) if pair[0] == "fused"]
+        found = workload(function)
+        if found.identity not in self._tried:
+            self._tried[found.identity] = self._scope.refusal(found.module)
+        return self._tried[found.identity]
+
+
+def _split(grouping: Grouping, trial: _Trial, scope: Scope) -> None:
+    """Split groups that can not be one function, and their pieces, until all can."""
+    said: Counter[str] = Counter()
+    waiting = deque(grouping)
+    while waiting:
+        group = waiting.popleft()
+        tried = len(group.steps) > 1 and (group.rule or scope.try_all)
+        if not tried or grouping.obstacle(group):
+            continue
+        why = trial.refusal(group)
+        if why is not None:
+            who = f"{group.rule}: " if group.rule else ""
+            said[f"{who}one function of {grouping.named(group)} is split again: {why}"] += 1
+            grouping.split(group)
+            waiting.extend(group.pieces)
+    for text, count in said.items():
+        scope.warn(text if count == 1 else f"{text} ({count} times)")

@@ -1,0 +1,210 @@
+"""Elementary functions as arithmetic, which LLVM makes vectors of; it calls libm for each element.
+
+The mark is put on PrimFuncs where the graph is lowered and acted on where machine code is made:
+schedules and records in between see TVM's own intrinsics. Range reductions after Cody and Waite,
+"Software Manual for the Elementary Functions" (1980); coefficients are minimax fits of our own.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import tvm
+import tvm_ffi
+from tvm import tirx
+from tvm.ir import Call, Expr
+
+from autopipe.compiler.graph.arithmetic import SINGLE, horner, let, single
+from autopipe.compiler.graph.powers import inverse_root, power
+
+_MARK: Final = "autopipe.arithmetic_functions"
+"""Attribute of PrimFuncs whose elementary functions may be computed here."""
+
+_NARROW: Final = frozenset({"float16", "bfloat16"})
+"""Computed in single precision; wider ones are left to libm."""
+
+_LN2: Final = (0.693359375, -2.1219444005469057e-4)
+"""The logarithm of 2: few bits, so that multiples of it are exact, and the rest."""
+
+_EXP: Final = (
+    0.4999999403953552, 0.1666652113199234, 0.04166838899254799, 0.008368716575205326,
+    0.001381459878757596,
+)  # fmt: skip
+"""(e^r - 1 - r) / r^2 for |r| <= ln(2) / 2, to 3e-9."""
+
+_EXP_RANGE: Final = (-104.0, 89.0)
+"""Outside of it e^x is 0 or infinite."""
+
+_LOG: Final = (
+    0.3333333134651184, -0.2500081956386566, 0.20001226663589478, -0.16623356938362122,
+    0.14201758801937103, -0.13160182535648346, 0.12761574983596802, -0.07634492963552475,
+)  # fmt: skip
+"""(ln(1 + z) - z + z^2 / 2) / z^3 for 1 + z between the roots of 1/2 and 2, to 6e-9."""
+
+_TANH: Final = (
+    (1.0, 0.13379718363285065, 0.0034940349869430065, 2.0583489458658732e-05,
+     1.3319082725615772e-08),
+    (1.0, 0.4671303331851959, 0.025871075689792633, 0.0003283093683421612,
+     7.762023983559629e-07),
+)  # fmt: skip
+"""Numerator and denominator of tanh(x) / x in x^2, to 2e-8 where tanh(x) is not 1."""
+
+_TANH_END: Final = 9.02
+"""From here on tanh is 1."""
+
+_ERF: Final = (
+    (1.1283791065216064, 0.19059480726718903, 0.05276944488286972, 0.003772597061470151,
+     0.00028484492213465273, 2.0460233827179763e-06),
+    (1.0, 0.5022429823875427, 0.11418315768241882, 0.014983291737735271,
+     0.0011638697469606996, 3.804780499194749e-05),
+)  # fmt: skip
+"""The same of erf(x) / x."""
+
+_ERF_END: Final = 3.925
+"""From here on erf is 1."""
+
+_ROUND: Final = 1.5 * 2.0**23
+"""A number plus this one has no fraction left, and the number in its last bits."""
+_ROUND_BITS: Final = 0x4B400000
+"""The bits of it."""
+
+_WHOLE: Final = 2.0**23
+"""From here on numbers have no fraction."""
+
+_BIAS: Final = 127
+_FRACTION_BITS: Final = 23
+_ROOT_HALF: Final = 0x3F3504F3
+"""The bits of sqrt(1/2) in single precision."""
+_DENORMAL: Final = 2.0**-126
+"""The smallest number that has all its bits."""
+
+
+def mark(module: tvm.IRModule) -> tvm.IRModule:
+    """Return the module with the PrimFuncs marked that `expand` is to change."""
+    return _mapped(module, lambda f: f if _expanded(f).same_as(f) else f.with_attr(_MARK, True))  # noqa: FBT003 - TVM's signature
+
+
+def expand(module: tvm.IRModule) -> tvm.IRModule:
+    """Return the module with the elementary functions of marked PrimFuncs as arithmetic."""
+    return _mapped(module, lambda f: _expanded(f) if _MARK in (f.attrs or {}) else f)
+
+
+def _mapped(module: tvm.IRModule, change: Callable[[tirx.PrimFunc], tirx.PrimFunc]) -> tvm.IRModule:
+    functions = {
+        var: change(function) if isinstance(function, tirx.PrimFunc) else function
+        for var, function in module.functions_items()
+    }
+    return tvm.IRModule(functions, attrs=module.attrs)
+
+
+def _expanded(function: tirx.PrimFunc) -> tirx.PrimFunc:
+    return tvm_ffi.structural_map(function, (Call, _arithmetic))
+
+
+def _arithmetic(call: Call) -> Expr:
+    """Return a call of an elementary function as arithmetic; any other call as it is."""
+    name = getattr(call.op, "name", "")
+    if name == "tirx.pow":
+        return power(call)
+    compute = _FUNCTIONS.get(name)
+    dtype = str(call.ty) if compute else ""
+    if compute is None or dtype not in _NARROW | {SINGLE}:
+        return call
+    result = let(call.args[0].astype(SINGLE), compute)
+    return result if dtype == SINGLE else result.astype(dtype)
+
+
+def _exp(x: Expr) -> Expr:
+    """e^x, to 1.5 ulp: 2^n * e^r."""
+    low, high = map(single, _EXP_RANGE)
+
+    def scaled(shifted: Expr, y: Expr) -> Expr:
+        n = shifted - single(_ROUND)
+        fraction = let(n, lambda n: y - n * single(_LN2[0]) - n * single(_LN2[1]))
+        series = let(fraction, lambda r: horner(r, (1.0, 1.0, *_EXP)))
+        exponent = tirx.reinterpret("int32", shifted) - _ROUND_BITS
+        # 2^n may be out of range where 2^n * e^r is not
+        return let(
+            exponent,
+            lambda n: let(n >> 1, lambda half: series * _two_to(half) * _two_to(n - half)),
+        )
+
+    def bounded(y: Expr) -> Expr:
+        return let(y * single(1.4426950408889634) + single(_ROUND), lambda n: scaled(n, y))
+
+    return tirx.Select(tirx.isnan(x), x, let(tirx.max(tirx.min(x, high), low), bounded))
+
+
+def _log(x: Expr) -> Expr:
+    """ln(x), to 1 ulp: n * ln(2) + ln(1 + z)."""
+    denormal = x < single(_DENORMAL)
+    scaled = tirx.Select(denormal, x * single(2.0**_FRACTION_BITS), x)
+    shift = tirx.Select(denormal, single(-_FRACTION_BITS), single(0.0))
+
+    def near_one(z: Expr, n: Expr) -> Expr:
+        tail = z * z * (z * horner(z, _LOG) - single(0.5)) + n * single(_LN2[1])
+        return n * single(_LN2[0]) + (tail + z)
+
+    def split(bits: Expr) -> Expr:
+        offset = bits - _ROOT_HALF
+        n = (offset >> _FRACTION_BITS).astype(SINGLE) + shift
+        fraction = (offset & ((1 << _FRACTION_BITS) - 1)) + _ROOT_HALF
+        z = tirx.reinterpret(SINGLE, fraction) - single(1.0)
+        return let(n, lambda n: let(z, lambda z: near_one(z, n)))
+
+    result = let(tirx.reinterpret("int32", scaled), split)
+    infinity = tirx.infinity(SINGLE)
+    result = tirx.Select(x == single(0.0), -infinity, result)
+    result = tirx.Select(x < single(0.0), tirx.reinterpret(SINGLE, tirx.const(0x7FC00000)), result)
+    return tirx.Select(tirx.any(x == infinity, tirx.isnan(x)), x, result)
+
+
+def _sigmoid(x: Expr) -> Expr:
+    """1 / (1 + e^-x), to 3 ulp where that is no denormal number, which becomes 0."""
+    return single(1.0) / (single(1.0) + let(-x, _exp))
+
+
+def _tanh(x: Expr) -> Expr:
+    """tanh(x), to 7 ulp."""
+    return _odd(x, _TANH, _TANH_END)
+
+
+def _erf(x: Expr) -> Expr:
+    """erf(x), to 7 ulp."""
+    return _odd(x, _ERF, _ERF_END)
+
+
+def _odd(x: Expr, ratio: tuple[Sequence[float], Sequence[float]], end: float) -> Expr:
+    """An odd function that goes to 1, which it is from `end` on: a ratio of polynomials in x^2."""
+    over, under = ratio
+    value = let(x * x, lambda square: x * horner(square, over) / horner(square, under))
+    value = tirx.max(tirx.min(value, single(1.0)), single(-1.0))
+    value = tirx.Select(x > single(end), single(1.0), value)
+    value = tirx.Select(x < single(-end), single(-1.0), value)
+    return tirx.Select(tirx.isnan(x), x, value)
+
+
+def _round(x: Expr) -> Expr:
+    """The nearest integer, of two the even one."""
+
+    def rounded(far: Expr) -> Expr:
+        return let(
+            x + far, lambda shifted: tirx.Select(tirx.abs(x) < single(_WHOLE), shifted - far, x)
+        )
+
+    return let(tirx.Select(x < single(0.0), single(-_WHOLE), single(_WHOLE)), rounded)
+
+
+def _two_to(exponent: Expr) -> Expr:
+    return tirx.reinterpret(SINGLE, (exponent + _BIAS) << _FRACTION_BITS)
+
+
+_FUNCTIONS: Final = {
+    "tirx.exp": _exp,
+    "tirx.log": _log,
+    "tirx.sigmoid": _sigmoid,
+    "tirx.tanh": _tanh,
+    "tirx.erf": _erf,
+    "tirx.nearbyint": _round,
+    "tirx.rsqrt": inverse_root,
+}
+"""By the name of the intrinsic."""

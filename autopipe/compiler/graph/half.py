@@ -1,0 +1,124 @@
+"""Half precision where the processor does not compute in it.
+
+LLVM then converts number by number around each operation. A model of halves takes them and gives
+them, but computes in float32, which is also more exact; its weights become float32 at compile time.
+"""
+
+from typing import Any, Final
+
+import tvm
+import tvm_ffi
+from tvm import relax
+from tvm.relax.expr_functor import PyExprMutator, mutator
+from tvm.target.codegen import llvm_cpu_has_features
+
+from autopipe.compiler.graph.rewrite import rewrite_main
+from autopipe.compiler.target.target import is_gpu
+
+HALVES: Final = ("float16", "bfloat16")
+_WIDE: Final = "float32"
+_ARITHMETIC: Final = ("avx512fp16", "fullfp16")
+"""LLVM's names of what makes a processor compute in float16."""
+
+
+def widen(module: tvm.IRModule, target: tvm.target.Target) -> tvm.IRModule:
+    """Return the module with `main` in float32 inside, where the target has nothing narrower."""
+    halves = HALVES[1:] if _computes_in_half(target) else HALVES
+    if is_gpu(target) or not any(_holds(each.ty, halves) for each in _values(module["main"])):
+        return module
+    return rewrite_main(_Widen(module, halves), module)
+
+
+def _computes_in_half(target: tvm.target.Target) -> bool:
+    return any(llvm_cpu_has_features(feature, target) for feature in _ARITHMETIC)
+
+
+def _values(function: relax.Function) -> list[relax.Expr]:
+    found: list[relax.Expr] = []
+    relax.analysis.post_order_visit(function, found.append)
+    return [each for each in found if isinstance(each, relax.Expr) and each.ty is not None]
+
+
+def _holds(kind: Any, halves: tuple[str, ...]) -> bool:  # noqa: ANN401 - a type of any sort
+    if isinstance(kind, relax.TupleType):
+        return any(_holds(each, halves) for each in kind.fields)
+    return isinstance(kind, relax.TensorType) and str(kind.dtype) in halves
+
+
+@mutator
+class _Widen(PyExprMutator):
+    """Computes in float32 between parameters and results."""
+
+    def __init__(self, module: tvm.IRModule, halves: tuple[str, ...]) -> None:
+        super().__init__(module)
+        self._halves = halves
+        self._results: dict[relax.Var, relax.Var] = {}
+
+    def visit_var_(self, var: relax.Var) -> relax.Expr:
+        return self._wide(super().visit_var_(var))
+
+    def visit_dataflow_var_(self, var: relax.DataflowVar) -> relax.Expr:
+        return self._wide(super().visit_dataflow_var_(var))
+
+    def visit_generic_const_(self, constant: tvm.ir.GenericConst) -> relax.Expr:
+        if not _holds(constant.ty, self._halves):
+            return constant
+        return relax.const(constant.value.numpy().astype(_WIDE), _WIDE)
+
+    def visit_call_(self, call: relax.Call) -> relax.Expr:
+        args = [self.visit_expr(each) for each in call.args]
+        if isinstance(call.op, tvm.ir.Op) and not call.op.name.startswith("relax.call_"):
+            return relax.Call(call.op, args, self._widened(call.attrs), call.ty_args)
+        narrow = [self._like(*each) for each in zip(args, call.args, strict=True)]
+        made = relax.Call(call.op, narrow, call.attrs, call.ty_args)
+        return self._wide(self.builder_.emit(made))
+
+    def visit_var_binding_(self, binding: relax.VarBinding) -> None:
+        super().visit_var_binding_(binding)
+        if isinstance(binding.var, relax.DataflowVar) or not _holds(binding.var.ty, self._halves):
+            return
+        result = self._like(self.visit_expr(binding.var), binding.var)
+        in_dataflow = self.builder_.current_block_is_dataflow()
+        emit = self.builder_.emit_output if in_dataflow else self.builder_.emit
+        self._results[binding.var] = emit(result)
+
+    def visit_seq_expr_(self, body: relax.SeqExpr) -> relax.Expr:
+        made = super().visit_seq_expr_(body)
+        return relax.SeqExpr(made.blocks, self._results.get(body.body, made.body))
+
+    def _wide(self, value: relax.Expr) -> relax.Expr:
+        if not isinstance(value.ty, relax.TensorType) or not _holds(value.ty, self._halves):
+            return value
+        return self.builder_.emit(relax.op.astype(value, _WIDE))
+
+    def _like(self, value: relax.Expr, original: relax.Expr) -> relax.Expr:
+        """Return a value in the dtypes that another one has."""
+        kind = original.ty
+        if not _holds(kind, self._halves):
+            return value
+        if isinstance(kind, relax.TensorType):
+            return self.builder_.emit(relax.op.astype(value, kind.dtype))
+        parts = [relax.TupleGetItem(value, at) for at in range(len(kind.fields))]
+        return relax.Tuple(
+            [
+                self.builder_.emit(relax.op.astype(self.builder_.emit(part), each.dtype))
+                if _holds(each, self._halves)
+                else part
+                for part, each in zip(parts, kind.fields, strict=True)
+            ]
+        )
+
+    def _widened(self, attrs: Any) -> Any:  # noqa: ANN401 - attributes of any op
+        """Return attributes of an op that ask for no halves."""
+        if attrs is None:
+            return attrs
+        info = type(attrs).__tvm_ffi_type_info__
+        values = {field.name: getattr(attrs, field.name) for field in info.fields}
+        halves = {name for name, value in values.items() if _is_half(value, self._halves)}
+        if not halves:
+            return attrs
+        return tvm.ir.make_node(info.type_key, **values | dict.fromkeys(halves, _WIDE))
+
+
+def _is_half(value: object, halves: tuple[str, ...]) -> bool:
+    return isinstance(value, tvm_ffi.dtype) and str(value) in halves

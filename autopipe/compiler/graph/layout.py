@@ -1,0 +1,149 @@
+"""Layout conversion of a Relax module, and an account of what it left.
+
+TVM's `ConvertLayout` propagates layouts through the graph; ops without a layout of their own follow
+their input. Where it gives up on a model, each op is converted by itself instead.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import tvm
+from tvm import relax
+from tvm.relax.expr_functor import PyExprMutator, mutator
+
+from autopipe.compiler.graph.hidden import hide, show
+from autopipe.compiler.graph.legalize import legalize, unlowered
+from autopipe.compiler.graph.rewrite import rewrite_main
+from autopipe.errors import ModelError
+
+ONE_LAYOUT = {
+    "relax.nn.conv1d_transpose": ("NCW", "IOW"),
+    "relax.nn.conv2d_transpose": ("NCHW", "IOHW"),
+    "relax.nn.conv3d_transpose": ("NCDHW", "IODHW"),
+}
+"""Ops that TVM carries into any layout, but has a compute for in this one only."""
+
+Report = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class LayoutReport:
+    """What layouts a module computes in."""
+
+    layouts: Mapping[str, Mapping[str, int]]
+    """Number of ops by op and data layout, such as `{"nn.conv2d": {"NHWC": 53}}`."""
+    transposes: int
+    """Transposes of activations; those of weights happen once, at compile time."""
+
+
+def convert_layout(
+    module: tvm.IRModule, desired: Mapping[str, Sequence[str]], warn: Report
+) -> tvm.IRModule:
+    """Return the module with ops in the desired layouts, such as `{"conv2d": ["NHWC", "HWIO"]}`."""
+    wishes = {f"relax.nn.{op}": list(layouts) for op, layouts in desired.items()}
+    module = rewrite_main(_FullRank(module), module)
+    try:
+        seen, hidden = hide(module)
+        converted = show(relax.transform.ConvertLayout(wishes)(seen), hidden)
+        converted = rewrite_main(_Materialize(converted, ONE_LAYOUT), converted)
+        stuck = unlowered(legalize(converted))
+        reason = f"there is no compute for {', '.join(stuck)} in the new layout"
+    except (ModelError, RuntimeError, LookupError, TypeError, ValueError) as error:
+        stuck = ["?"]
+        reason = str(error).strip().splitlines()[-1]
+    if not stuck:
+        return converted
+    warn(f"layouts are not propagated, each op is converted by itself: {reason}")
+    return rewrite_main(_Materialize(module, wishes), module)
+
+
+def layout_report(module: tvm.IRModule) -> LayoutReport:
+    """Count the layouts and transposes in `main`, weights already lifted out of it."""
+    layouts: dict[str, Counter[str]] = {}
+    transposes = 0
+    for block in module["main"].body.blocks:
+        for binding in block.bindings:
+            call = binding.value
+            if not isinstance(call, relax.Call) or not isinstance(call.op, tvm.ir.Op):
+                continue
+            name = call.op.name.removeprefix("relax.")
+            layout = getattr(call.attrs, "data_layout", None) or getattr(call.attrs, "layout", None)
+            if layout:
+                layouts.setdefault(name, Counter())[str(layout)] += 1
+            transposes += name in ("permute_dims", "layout_transform")
+    return LayoutReport({op: dict(count) for op, count in sorted(layouts.items())}, transposes)
+
+
+def _rank(expr: relax.Expr) -> int:
+    ty = expr.ty
+    return int(ty.ndim) if isinstance(ty, relax.TensorType) else -1
+
+
+@mutator
+class _FullRank(PyExprMutator):
+    """Give both sides of a broadcast the same rank, which layout inference needs.
+
+    ONNX writes a scale per channel as (C, 1, 1). Against (N, C, H, W) TVM can not carry a layout
+    through that, and puts a transpose on each side of the op.
+    """
+
+    BINARY = ("add", "subtract", "multiply", "divide", "maximum", "minimum", "power")
+
+    def visit_call_(self, call: relax.Call) -> relax.Expr:
+        call = self.visit_expr_post_order(call)
+        name = getattr(call.op, "name", "").removeprefix("relax.")
+        if name not in self.BINARY:
+            return call
+        left, right = (_rank(arg) for arg in call.args)
+        if min(left, right) < 1 or left == right:
+            return call
+        args = [self._widen(arg, max(left, right)) for arg in call.args]
+        return relax.Call(call.op, args, call.attrs)
+
+    def _widen(self, arg: relax.Expr, rank: int) -> relax.Expr:
+        missing = rank - _rank(arg)
+        if missing == 0:
+            return arg
+        wide = relax.op.expand_dims(arg, list(range(missing)))
+        return self.builder_.emit(wide)
+
+
+@mutator
+class _Materialize(PyExprMutator):
+    """Put each op with a wish between transposes of its own, touching nothing else."""
+
+    def __init__(self, module: tvm.IRModule, wishes: Mapping[str, Sequence[str]]) -> None:
+        super().__init__(module)
+        self._wishes = wishes
+
+    def visit_call_(self, call: relax.Call) -> relax.Expr:
+        call = self.visit_expr_post_order(call)
+        wish = self._wishes.get(getattr(call.op, "name", ""))
+        if wish is None:
+            return call
+        attrs = call.attrs
+        data = self._permute(call.args[0], str(attrs.data_layout), wish[0])
+        kernel = self._permute(call.args[1], str(attrs.kernel_layout), wish[-1])
+        operation = getattr(relax.op.nn, call.op.name.removeprefix("relax.nn."))
+        extra = {"output_padding": attrs.output_padding} if "transpose" in call.op.name else {}
+        result = self.builder_.emit(
+            operation(
+                data,
+                kernel,
+                strides=attrs.strides,
+                padding=attrs.padding,
+                dilation=attrs.dilation,
+                groups=attrs.groups,
+                data_layout=wish[0],
+                kernel_layout=wish[-1],
+                out_dtype=attrs.out_dtype,
+                **extra,
+            )
+        )
+        return relax.op.permute_dims(result, [wish[0].index(a) for a in str(attrs.out_layout)])
+
+    def _permute(self, arg: relax.Expr, old: str, new: str) -> relax.Expr:
+        if old == new:
+            return arg
+        return self.builder_.emit(relax.op.permute_dims(arg, [old.index(axis) for axis in new]))

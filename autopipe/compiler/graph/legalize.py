@@ -1,0 +1,55 @@
+"""Relax ops to PrimFuncs: the one way tuning, build and the work on weights do it."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+import tvm
+from tvm import relax
+from tvm.relax import backend, transform
+
+from autopipe.compiler.graph.calls import bindings
+from autopipe.errors import ModelError
+
+_OF_SHAPES: Final = frozenset({"shape_of", "tensor_to_shape"})
+"""Ops that the virtual machine has itself: they ask for sizes and compute nothing."""
+
+_GIVES_UP: Final = "TVM can not compute an op as this model uses it"
+
+
+def legalize(module: tvm.IRModule) -> tvm.IRModule:
+    """Return the module with its ops as calls of PrimFuncs, for the target in scope.
+
+    Raises ModelError where TVM's own code for an op is broken, as for `nn.pixel_shuffle`.
+    """
+    sequence = tvm.transform.Sequential(
+        [
+            # `LegalizeOps` leaves alone what every kind of target computes in its own way
+            backend.DispatchSampling(),
+            backend.DispatchSortScan(),
+            transform.LegalizeOps(),
+        ]
+    )
+    try:
+        return sequence(module)
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
+        raise ModelError(f"{_GIVES_UP}: {type(error).__name__}: {error}") from error
+
+
+@contextmanager
+def refusals() -> Iterator[None]:
+    """Raise ModelError where TVM gives up on an op, such as the largest of boolean values."""
+    try:
+        yield
+    except tvm.error.InternalError as error:
+        reason = str(error).strip().splitlines()[-1]
+        raise ModelError(f"{_GIVES_UP}: {reason}") from error
+
+
+def unlowered(legalized: tvm.IRModule) -> list[str]:
+    """Return the ops in `main` that have not become PrimFuncs, though TVM has computes for them."""
+    calls = (binding.value for binding in bindings(legalized["main"]))
+    ops = {call.op for call in calls if isinstance(call, relax.Call)}
+    names = (op.name for op in ops if isinstance(op, tvm.ir.Op) and op.has_attr("FLegalize"))
+    found = {name.removeprefix("relax.") for name in names if "relax.call_" not in name}
+    return sorted(found - _OF_SHAPES)

@@ -1,0 +1,58 @@
+"""An op by the call of a PrimFunc that it was legalized to."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import tvm
+from tvm import relax
+
+from autopipe.compiler.graph.calls import callee
+from autopipe.compiler.graph.literals import attributes, literal, tensors
+from autopipe.tasks.op_info import Argument, Fields, Op, Parameter
+
+
+def legalized_op(
+    value: relax.Expr, call: relax.Call, ops: Mapping[str, relax.Expr], *, whole: bool
+) -> Op:
+    """Describe the op whose legalization is a call, or has it in it, over that call's arguments."""
+    own = value.op if isinstance(value, relax.Call) and isinstance(value.op, tvm.ir.Op) else None
+    every = tuple(Parameter(parameter=i) for i in range(len(call.args[1])))
+    outputs = tensors(call.ty)
+    if own is None or callee(value) is not None:
+        stated = {"function": str(call.args[0].name_hint)}
+        return Op(name="call_tir", attributes=stated, arguments=every, outputs=outputs)
+    described = Op(
+        name=own.name.removeprefix("relax."), attributes=attributes(value.attrs), outputs=outputs,
+        whole=whole,
+    )  # fmt: skip
+    read = _read(value, call, ops) if whole else every
+    return described.model_copy(update={"arguments": read})
+
+
+def _read(
+    value: relax.Call, call: relax.Call, ops: Mapping[str, relax.Expr]
+) -> tuple[Argument, ...]:
+    """Return the arguments of an op by the arguments of the call that it became."""
+    left = list(enumerate(call.args[1]))
+
+    def found(arg: relax.Expr) -> Any:  # noqa: ANN401 - an Argument; fields are no tuples themselves
+        bound = ops.get(arg.name) if isinstance(arg, relax.Var) else None
+        tuple_ = next((each for each in (arg, bound) if isinstance(each, relax.Tuple)), None)
+        if tuple_ is not None:
+            return Fields(fields=tuple(map(found, tuple_.fields)))
+        if isinstance(arg.ty, relax.TupleType):  # each of its tensors is an argument of its own
+            taken, left[:] = left[: len(arg.ty.fields)], left[len(arg.ty.fields) :]
+            return Fields(fields=tuple(Parameter(parameter=index) for index, _ in taken))
+        place = next((each for each in left if _same(each[1], arg)), None)
+        if place is None:
+            return literal(arg)
+        left.remove(place)
+        return Parameter(parameter=place[0])
+
+    return tuple(map(found, value.args))
+
+
+def _same(given: relax.Expr, arg: relax.Expr) -> bool:
+    if isinstance(given, relax.Var) and isinstance(arg, relax.Var):
+        return bool(given.name == arg.name)
+    return bool(given.same_as(arg))

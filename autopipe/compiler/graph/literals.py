@@ -1,0 +1,87 @@
+"""What is part of Relax code as plain values: attributes, shapes, small constants."""
+
+import math
+from collections.abc import Iterable
+from typing import Any, Final
+
+import tvm
+from tvm import relax
+
+from autopipe.tasks.op_info import Literal
+from autopipe.tasks.tensor import Tensor
+
+_NUMBER: Final = (tvm.tirx.IntImm, tvm.tirx.FloatImm)
+_IMMEDIATE: Final = (*_NUMBER, tvm.ir.StringImm)
+
+_SMALL: Final = 64
+"""Elements of a constant that are still worth telling."""
+
+
+def literal(value: relax.Expr) -> Literal:
+    """Return an argument that the function does not read: code, or a tensor of known values.
+
+    A large constant, and a variable whose shape is all that counts, are without values.
+    """
+    if isinstance(value, tvm.ir.GenericConst):
+        array = value.value.numpy()
+        told = plain(array.tolist()) if array.size <= _SMALL else None
+        return Literal(value=told, dtype=str(value.value.dtype), shape=array.shape)
+    if isinstance(value, relax.Var) and isinstance(value.ty, relax.TensorType):
+        (tensor,) = tensors(value.ty)
+        return Literal(value=None, dtype=tensor.dtype, shape=tensor.shape)
+    dtype = str(value.ty) if isinstance(value, _NUMBER) else None
+    return Literal(value=plain(value), dtype=dtype)
+
+
+def attributes(attrs: Any) -> dict[str, Any]:  # noqa: ANN401 - TVM's attribute classes share no type
+    """Return the attributes of an op as JSON values."""
+    if attrs is None:
+        return {}
+    fields = type(attrs).__tvm_ffi_type_info__.fields
+    return {field.name: plain(getattr(attrs, field.name)) for field in fields}
+
+
+def tensors(kind: Any) -> tuple[Tensor, ...]:  # noqa: ANN401 - TVM's types share none
+    """Return the tensors of a Relax type, those of a tuple one after the other.
+
+    Where only the rank is known, each size is -1.
+    """
+    if isinstance(kind, relax.TupleType):
+        return tuple(found for field in kind.fields for found in tensors(field))
+    if not isinstance(kind, relax.TensorType):
+        return ()
+    known = isinstance(kind.shape, relax.ShapeExpr)
+    extents = kind.shape.values if known else [None] * int(kind.ndim)
+    shape = sizes(extents)
+    return (Tensor(shape=shape, dtype=str(kind.dtype)),)
+
+
+def known_shape(value: relax.Expr) -> tuple[int, ...] | None:
+    """Return the sizes of a tensor, or None where one is not known or it is no tensor."""
+    found = tensors(value.ty) if isinstance(value.ty, relax.TensorType) else ()
+    return found[0].shape if found and -1 not in found[0].shape else None
+
+
+def buffer_tensor(buffer: tvm.tirx.Buffer) -> Tensor:
+    """Return the tensor that a buffer holds."""
+    return Tensor(shape=sizes(buffer.shape), dtype=str(buffer.dtype))
+
+
+def sizes(extents: Iterable[Any]) -> tuple[int, ...]:
+    """Return extents as numbers, -1 for each that is symbolic."""
+    return tuple(int(e) if isinstance(e, tvm.tirx.IntImm) else -1 for e in extents)
+
+
+def plain(value: Any) -> Any:  # noqa: ANN401 - whatever an attribute holds, as JSON
+    """Return a JSON value."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)  # JSON has no such numbers; `float` takes the text
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, _IMMEDIATE):
+        return plain(value.value)
+    if isinstance(value, relax.ShapeExpr):
+        return [plain(each) for each in value.values]
+    if hasattr(value, "__len__") and hasattr(value, "__getitem__") and not hasattr(value, "items"):
+        return [plain(item) for item in value]
+    return str(value)

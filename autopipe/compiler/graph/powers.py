@@ -1,0 +1,51 @@
+"""Powers as products and square roots, which LLVM makes vectors of."""
+
+from functools import reduce
+from operator import mul
+from typing import Final
+
+from tvm import tirx
+from tvm.ir import Call, Expr
+
+from autopipe.compiler.graph.arithmetic import SINGLE, let, single
+
+_MOST_QUARTERS: Final = 16
+"""Largest exponent, in quarters, that is made of products and roots."""
+
+
+def power(call: Call) -> Expr:
+    """A power by a few quarters, as products and square roots, to 2 ulp; any other as it is.
+
+    Fractions are for single precision only.
+    """
+    base, exponent = call.args
+    quarters = exponent.value * 4 if isinstance(exponent, tirx.FloatImm) else 0.0
+    fits = quarters.is_integer() and 0 < abs(quarters) <= _MOST_QUARTERS
+    if not fits or (quarters % 4 and str(call.ty) != SINGLE):
+        return call
+    one = tirx.const(1.0, call.ty)
+
+    def product(x: Expr) -> Expr:
+        whole, rest = divmod(int(abs(quarters)), 4)
+        root = tirx.sqrt(x)
+        factors = [x] * whole + [root] * (rest >> 1) + [tirx.sqrt(root)] * (rest & 1)
+        return reduce(mul, factors)
+
+    positive = let(_even_ends(base) if quarters % 4 else base, product)
+    return positive if quarters > 0 else one / positive
+
+
+def _even_ends(x: Expr) -> Expr:
+    """A fractional power is the same at -0 and 0, and at both infinities."""
+    infinity = tirx.infinity(SINGLE)
+    return let(
+        x,
+        lambda x: tirx.Select(
+            x == single(0.0), single(0.0), tirx.Select(x == -infinity, infinity, x)
+        ),
+    )
+
+
+def inverse_root(x: Expr) -> Expr:
+    """1 / sqrt(x), as TVM computes it, but in vectors too."""
+    return single(1.0) / tirx.sqrt(x)

@@ -1,0 +1,145 @@
+"""Transposed convolutions as convolutions of the same work, which every schedule then serves.
+
+With stride s, output i * s + r takes only the kernel's taps r, r + s, r + 2 s, ...: s kernels of
+ceil(k / s) taps give s results for each input, side by side as channels, and a rearrangement puts
+them beside each other in space ("sub-pixel convolution", Shi et al., arXiv:1609.07009). TVM's own
+compute spreads the input with zeros first and multiplies them all.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import tvm
+from tvm import relax
+from tvm.relax.expr_functor import PyExprMutator, mutator
+
+from autopipe.compiler.graph.layout import ONE_LAYOUT
+from autopipe.compiler.graph.literals import known_shape
+from autopipe.compiler.graph.rewrite import rewrite_main
+
+_PLAIN = {
+    "relax.nn.conv1d_transpose": ("NCW", "OIW"),
+    "relax.nn.conv2d_transpose": ("NCHW", "OIHW"),
+    "relax.nn.conv3d_transpose": ("NCDHW", "OIDHW"),
+}
+"""Layouts of data and kernel of the convolution that takes the place of each op."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Axis:
+    """One axis in space."""
+
+    stride: int
+    taps: int
+    """Taps of each of the `stride` kernels."""
+    pad: tuple[int, int]
+    """Padding of the convolution."""
+    crop: int
+    """Results to drop at the start."""
+    size: int
+    """Results to keep."""
+    steps: int
+    """Positions of the convolution; each has `stride` results."""
+
+    @classmethod
+    def of(cls, data: int, kernel: int, stride: int, pad: tuple[int, int], extra: int) -> "_Axis":
+        taps = -(-kernel // stride)
+        size = (data - 1) * stride + kernel - pad[0] - pad[1] + extra
+        first = min(pad[0] // stride, taps - 1)
+        last = min(-(-(pad[0] + size) // stride), data + taps - 1)
+        before, after = taps - 1 - first, last - data
+        return cls(stride, taps, (before, after), pad[0] - first * stride, size, last - first)
+
+    @property
+    def possible(self) -> bool:
+        """Whether the convolution reaches every result, and drops no input."""
+        return min(self.pad) >= 0 and self.crop + self.size <= self.steps * self.stride
+
+
+def plain_convolutions(module: tvm.IRModule) -> tvm.IRModule:
+    """Return the module with transposed convolutions as plain ones, where shapes are known."""
+    return rewrite_main(_Plain(module), module)
+
+
+@mutator
+class _Plain(PyExprMutator):
+    def visit_call_(self, call: relax.Call) -> relax.Expr:
+        call = self.visit_expr_post_order(call)
+        layouts = _PLAIN.get(getattr(call.op, "name", ""))
+        if layouts is None:
+            return call
+        axes = _axes(call)
+        if axes is None or not all(axis.possible for axis in axes):
+            return call
+        kernel = self._kernel(call, axes)
+        convolve = getattr(relax.op.nn, f"conv{len(axes)}d")
+        befores, afters = zip(*(axis.pad for axis in axes), strict=True)
+        result = self.builder_.emit(
+            convolve(
+                call.args[0], kernel, padding=[*befores, *afters], groups=call.attrs.groups,
+                data_layout=layouts[0], kernel_layout=layouts[1], out_dtype=call.attrs.out_dtype,
+            )
+        )  # fmt: skip
+        return self._spread(result, call, axes)
+
+    def _kernel(self, call: relax.Call, axes: Sequence[_Axis]) -> relax.Expr:
+        """Return the kernels of all results of a position as one, in the layout OI and space."""
+        op, emit, weight = relax.op, self.builder_.emit, call.args[1]
+        channels, outputs, *sizes = _shape(weight)
+        groups, space = int(call.attrs.groups), len(axes)
+        missing = [axis.taps * axis.stride - size for axis, size in zip(axes, sizes, strict=True)]
+        if any(missing):
+            widths = [0, 0, 0, 0, *(n for more in missing for n in (0, more))]
+            weight = emit(op.nn.pad(weight, widths))
+        split = [n for axis in axes for n in (axis.taps, axis.stride)]
+        parts = emit(op.reshape(weight, [groups, channels // groups, outputs, *split]))
+        for tap in range(3, 3 + 2 * space, 2):
+            parts = emit(op.flip(parts, tap))
+        phases, taps = range(4, 4 + 2 * space, 2), range(3, 3 + 2 * space, 2)
+        ordered = emit(op.permute_dims(parts, [0, *phases, 2, 1, *taps]))
+        total = groups * outputs * math.prod(axis.stride for axis in axes)
+        return emit(op.reshape(ordered, [total, channels // groups, *(a.taps for a in axes)]))
+
+    def _spread(self, result: relax.Expr, call: relax.Call, axes: Sequence[_Axis]) -> relax.Expr:
+        """Put the results of each position beside each other in space, and crop."""
+        op, emit = relax.op, self.builder_.emit
+        batch, groups, space = _shape(call.args[0])[0], int(call.attrs.groups), len(axes)
+        outputs = _shape(call.args[1])[1]
+        strides, steps = [axis.stride for axis in axes], [axis.steps for axis in axes]
+        parts = emit(op.reshape(result, [batch, groups, *strides, outputs, *steps]))
+        pairs = [n for axis in range(space) for n in (3 + space + axis, 2 + axis)]
+        ordered = emit(op.permute_dims(parts, [0, 1, 2 + space, *pairs]))
+        whole = [step * stride for step, stride in zip(steps, strides, strict=True)]
+        full = emit(op.reshape(ordered, [batch, groups * outputs, *whole]))
+        if all(
+            axis.crop == 0 and axis.size == size for axis, size in zip(axes, whole, strict=True)
+        ):
+            return full
+        begin = [axis.crop for axis in axes]
+        end = [axis.crop + axis.size for axis in axes]
+        return emit(op.strided_slice(full, list(range(2, 2 + space)), begin, end))
+
+
+def _axes(call: relax.Call) -> list[_Axis] | None:
+    """Return how each axis in space is computed, or None where that is not known here."""
+    attrs = call.attrs
+    shapes = [_shape(arg) for arg in call.args]
+    plain = (str(attrs.data_layout), str(attrs.kernel_layout)) == ONE_LAYOUT[call.op.name]
+    if not plain or not all(shapes) or any(int(step) != 1 for step in attrs.dilation):
+        return None
+    data, kernel = (shape[2:] for shape in shapes)
+    space = len(data)
+    pads = [int(n) for n in attrs.padding]
+    return [
+        _Axis.of(
+            data[i], kernel[i], int(attrs.strides[i]), (pads[i], pads[i + space]),
+            int(attrs.output_padding[i]),
+        )
+        for i in range(space)
+    ]  # fmt: skip
+
+
+def _shape(expr: relax.Expr) -> list[int]:
+    """Return the extents of a tensor; [] where one is not known."""
+    return list(known_shape(expr) or ())

@@ -1,0 +1,1 @@
+"""The compiled library: how it is built, linked, loaded and called."""

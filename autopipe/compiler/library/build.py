@@ -1,0 +1,120 @@
+"""From a lowered module and a schedule for each workload to a shared library."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import tvm
+from tvm.relax import transform
+from tvm.s_tir import Schedule
+
+from autopipe.compiler.graph import elementary, weights
+from autopipe.compiler.library import kernels, linking, nvcc
+from autopipe.compiler.module_io import prim_funcs
+from autopipe.compiler.target.target import is_gpu
+from autopipe.compiler.walls import gate
+from autopipe.errors import StageError, StoreError
+from autopipe.host import refusal
+from autopipe.libraries.library import Library
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """A compiled model, not yet on disk."""
+
+    executable: tvm.runtime.Executable
+    """Its `main` takes the inputs, then the packed weights."""
+    packing: tvm.IRModule
+    """What is left to do on the weights: layouts that schedules asked for."""
+    libraries: tuple[Library, ...] = ()
+    """What the code calls besides TVM's runtime."""
+
+
+def build(
+    lowered: tvm.IRModule, scheduled: Mapping[str, tvm.IRModule], target: tvm.target.Target
+) -> Built:
+    """Compile the lowered module with the scheduled body of each PrimFunc.
+
+    `scheduled` holds, by the name of a PrimFunc of the module, a module with it as `main`.
+    Raises SetupError without the compiler for a GPU, StageError for what can not be compiled, and
+    its ForeignCode for schedules that bring code along.
+    """
+    module = tvm.IRModule(dict(lowered.functions_items()))
+    for name, body in scheduled.items():
+        function = body["main"].without_attr("global_symbol").with_attr("tirx.is_scheduled", True)  # noqa: FBT003 - TVM's signature
+        module.update_func(module.get_global_var(name), function)
+    with target, tvm.transform.PassContext(opt_level=3):
+        if not is_gpu(target):  # which has instructions for elementary functions
+            module = elementary.expand(module)
+        module, packing = weights.lift(_split_packing(module))
+        return Built(_compiled(module, target), packing, linking.called(module))
+
+
+def _compiled(module: tvm.IRModule, target: tvm.target.Target) -> tvm.runtime.Executable:
+    if not is_gpu(target):
+        return gate.model(module, target)
+    for name, function in prim_funcs(module):
+        alone = tvm.IRModule({name: function})
+        if not kernels.threaded(alone, target):
+            raise StageError(
+                f"{name} has no schedule for a GPU, which can not run plain loops; "
+                "schedules.fallback should name `default`"
+            )
+    nvcc.install()
+    try:
+        with nvcc.portable():
+            return gate.model(module, target)
+    except RuntimeError as error:
+        if not str(error).startswith(nvcc.FAILED):
+            raise
+        raise StageError(str(error)) from None
+
+
+def _split_packing(module: tvm.IRModule) -> tvm.IRModule:
+    """Make functions of their own of what schedules do to weights first.
+
+    TVM's pass for it fails on PrimFuncs without blocks, such as sort, so it sees only those that
+    have something to split.
+    """
+    functions = dict(module.functions_items())
+    others = {
+        var: function
+        for var, function in functions.items()
+        if isinstance(function, tvm.tirx.PrimFunc) and not _packs(function)
+    }
+    rest = {var: function for var, function in functions.items() if var not in others}
+    split = transform.SplitLayoutRewritePreproc()(tvm.IRModule(rest))
+    split.update(tvm.IRModule(others))
+    return split
+
+
+def _packs(function: tvm.tirx.PrimFunc) -> bool:
+    sch = Schedule(function, debug_mask="none", error_render_level="none")
+    try:
+        blocks = sch.get_child_blocks(sch.get_sblock("root"))
+    except RuntimeError:  # no root: a loop nest, or a call of a library
+        return False
+    return any(weights.MARK in sch.get(block).annotations for block in blocks)
+
+
+def export(built: Built, path: Path) -> None:
+    """Write the library, and beside it those it calls; the same module gives the same bytes.
+
+    Raises StageError where it can not be linked, as with this machine's linker for another's, and
+    its ForeignCode for what does more than to compute, and StoreError where there is no room.
+    """
+    try:
+        linked = linking.options(built.libraries)
+        gate.export(built.executable, path, linked)
+        linking.ship(built.libraries, path.parent)
+    except RuntimeError as error:
+        if words := refusal.said(str(error)):
+            raise StoreError(f"{path}: {words}") from error
+        if missing := refusal.hunger(str(error)):
+            raise StageError(f"linking failed: {missing}") from error
+        lines = [line for line in str(error).splitlines() if "error" in line.lower()]
+        told = lines[1] if len(lines) > 1 else str(error).strip().splitlines()[-1]
+        raise StageError(
+            f"linking failed: {told.strip()}; CXX may name another compiler, and "
+            "`autopipe doctor` tries the one there is"
+        ) from error

@@ -1,0 +1,68 @@
+"""TVM's runtime for CUDA, in this process. Loading it touches no GPU; the first kernel does."""
+
+import ctypes
+from collections.abc import Sequence
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from autopipe.environment.cuda import runtime_library
+from autopipe.errors import SetupError
+
+CUDA = 2
+"""The number that DLPack gives the kind of device."""
+
+_CPU = 1
+_DEFAULT_STREAM = 0
+
+
+@cache
+def load() -> None:
+    """Load it, after TVM's own runtime. Raises SetupError where driver or runtime are missing."""
+    from tvm_ffi.libinfo import load_lib_ctypes
+
+    from autopipe.compiler.library.nvcc import install_loader
+
+    spec = find_spec("tvm")
+    folders = [Path(folder, "lib") for folder in (spec and spec.submodule_search_locations) or ()]
+    try:
+        ctypes.CDLL(runtime_library(), ctypes.RTLD_GLOBAL)
+        load_lib_ctypes("tvm", "tvm_runtime_cuda", "RTLD_LOCAL", folders)
+    except (OSError, RuntimeError) as error:
+        reason = str(error).strip().splitlines()[-1]
+        raise SetupError(
+            f"CUDA can not be loaded: {reason}; it takes a driver for CUDA 13 and "
+            "pip install 'autopipe[cuda]'"
+        ) from None
+    install_loader()
+
+
+class Staging:
+    """Arguments of a function on the first GPU, and the buffers of this process behind them."""
+
+    def __init__(self, tensors: Sequence[Any]) -> None:
+        """Take the tensors that are filled before each call."""
+        from tvm_ffi import device, get_global_func
+
+        self._to_device = get_global_func("vm.builtin.to_device")
+        self._copy = get_global_func("runtime.TVMTensorCopyFromTo")
+        self._sync = get_global_func("runtime.Device_StreamSync")
+        self._device = device(CUDA, 0)
+        self._pairs = [(tensor, self.put(tensor)) for tensor in tensors]
+
+    def put(self, tensor: object) -> object:
+        """Return a copy on the GPU."""
+        return self._to_device(tensor, CUDA, 0)
+
+    def arguments(self) -> list[object]:
+        """Copy what the buffers hold to the GPU, and return it there."""
+        for source, copy in self._pairs:
+            self._copy(source, copy)
+        return [copy for _, copy in self._pairs]
+
+    def results(self, tensors: Sequence[object]) -> list[object]:
+        """Return copies in this process, once the GPU has computed them."""
+        copies = [self._to_device(tensor, _CPU, 0) for tensor in tensors]
+        self._sync(self._device, _DEFAULT_STREAM)
+        return copies

@@ -1,0 +1,83 @@
+"""Machine code for GPUs, made by nvcc; no GPU is needed for it.
+
+TVM gives the CUDA C++ of a module to `tvm_callback_cuda_postproc`, and what that returns to
+`tvm_callback_cuda_compile` where a CUDA runtime is to load it. Compiling in the first means that a
+library holds machine code, whether it was built beside a GPU or not, and loads without a compiler.
+"""
+
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+import tvm_ffi
+
+from autopipe.environment.cuda import nvcc
+from autopipe.errors import SetupError, StageError
+
+FAILED: Final = "nvcc can not compile the kernels: "
+"""How its failures begin; TVM makes a RuntimeError of what a callback raises."""
+
+_FALLBACK = "TVM_COMPILE_FORCE_FALLBACK"
+
+
+def install() -> None:
+    """Have TVM compile with nvcc from now on, in this process. Raises SetupError without nvcc."""
+    import tvm.support.nvcc  # noqa: F401 - registers its own first, which then are replaced
+
+    if nvcc() is None:
+        raise SetupError("compiling for CUDA takes nvcc: pip install 'autopipe[cuda]'")
+    tvm_ffi.register_global_func("tvm_callback_cuda_postproc", _compiled, override=True)
+    install_loader()
+
+
+def install_loader() -> None:
+    """Have libraries that were compiled with `install` loaded, which takes no compiler."""
+    tvm_ffi.register_global_func("tvm_callback_cuda_compile", _unpacked, override=True)
+
+
+@contextmanager
+def portable() -> Iterator[None]:
+    """Make modules only to be written down: the same bytes with and without a GPU here."""
+    before = os.environ.get(_FALLBACK)
+    os.environ[_FALLBACK] = "1"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[_FALLBACK]
+        else:
+            os.environ[_FALLBACK] = before
+
+
+def compile_cuda(source: str, arch: str) -> bytes:
+    """Return the machine code of CUDA C++ for an architecture, and PTX for those that follow.
+
+    Raises StageError with nvcc's first complaint.
+    """
+    number = arch.removeprefix("sm_")
+    command = [
+        str(nvcc()), "-x", "cu", "--fatbin", "-O3", "--disable-warnings",
+        "-gencode", f"arch=compute_{number},code=[sm_{number},compute_{number}]",
+        "-o", "/dev/stdout", "-",
+    ]  # fmt: skip
+    done = subprocess.run(command, input=source.encode(), capture_output=True, check=False)  # noqa: S603
+    if done.returncode != 0:
+        said = done.stderr.decode(errors="replace").strip().splitlines() or ["no reason given"]
+        errors = [line.split("error: ", 1)[1] for line in said if "error: " in line]
+        raise StageError(f"{FAILED}{errors[0] if errors else said[-1]}")
+    return done.stdout
+
+
+def _compiled(source: str, target: object) -> str:
+    """Return machine code as the text that TVM wants: a character for each byte."""
+    from autopipe.compiler.walls import text
+
+    text.look_at_kernels(source)
+    arch = target.attrs["arch"]  # type: ignore[attr-defined]
+    return compile_cuda(source, str(arch)).decode("latin-1")
+
+
+def _unpacked(code: str) -> bytes:
+    return code.encode("latin-1")

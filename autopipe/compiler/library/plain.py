@@ -1,0 +1,55 @@
+"""The reference `plain`: the model as it was imported, as plain loops, in a process of its own.
+
+TVM legalizes and compiles it; no pass of ours, no fusion, no layout and no schedule has a part in
+it, and the weights are those that were imported. What it shares with a build is how TVM defines
+its operators, the parser of the source, and LLVM.
+"""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import tvm
+from tvm import relax
+from tvm.relax import transform
+
+from autopipe.compiler import module_io
+from autopipe.compiler.walls import gate
+from autopipe.errors import StageError
+from autopipe.processes import call
+from autopipe.store import arrays
+
+
+def _answer(request: call.Answer) -> call.Answer:
+    from safetensors.numpy import load_file
+
+    folder = Path(request["model"])
+    model = json.loads((folder / "model.json").read_text(encoding="utf-8"))
+    inputs, outputs = ([port["name"] for port in model[key]] for key in ("inputs", "outputs"))
+    stored = module_io.load_weights(folder / "weights.safetensors")
+    weights = [tvm.runtime.tensor(stored[name]) for name in model["weights"]]
+    try:
+        machine = _compiled(folder / "module.json")
+        for case, file in request["cases"]:
+            given = load_file(case)
+            arguments = [tvm.runtime.tensor(given[name]) for name in inputs]
+            result = machine["main"](*arguments, *weights)
+            results = [result] if hasattr(result, "numpy") else list(result)
+            values = [np.asarray(each.numpy(), order="C") for each in results]
+            arrays.save(dict(zip(outputs, values, strict=True)), Path(file))
+    except Exception as error:  # TVM raises what it likes
+        lines = str(error).strip().splitlines() or [type(error).__name__]
+        raise StageError(lines[-1]) from error
+    return {"outputs": outputs}
+
+
+def _compiled(module: Path) -> relax.VirtualMachine:
+    """Compile for any processor of this kind; whatever this one is, the loops stay plain."""
+    target = tvm.target.Target({"kind": "llvm"})
+    with target, tvm.transform.PassContext(opt_level=3):
+        inference = transform.DecomposeOpsForInference()(module_io.load_module(module))
+        return relax.VirtualMachine(gate.model(inference, target), tvm.cpu())
+
+
+if __name__ == "__main__":
+    call.serve(_answer)

@@ -1,0 +1,1 @@
+"""The hardware that is compiled for."""

@@ -1,0 +1,75 @@
+"""What a build asks of the processor, and whether this one has it.
+
+A library that runs on a processor without its instructions dies of SIGILL with no word; the
+check turns that into a sentence before anything is loaded.
+"""
+
+import platform
+from collections.abc import Collection, Mapping
+from pathlib import Path
+
+from autopipe.errors import TargetError
+
+_FLAGS = {
+    "sse3": "pni", "ssse3": "ssse3", "sse4.1": "sse4_1", "sse4.2": "sse4_2", "popcnt": "popcnt",
+    "lzcnt": "abm", "bmi": "bmi1", "bmi2": "bmi2", "movbe": "movbe", "f16c": "f16c",
+    "fma": "fma", "avx": "avx", "avx2": "avx2", "avxvnni": "avx_vnni", "gfni": "gfni",
+    "avx512f": "avx512f", "avx512cd": "avx512cd", "avx512bw": "avx512bw",
+    "avx512dq": "avx512dq", "avx512vl": "avx512vl", "avx512ifma": "avx512ifma",
+    "avx512vbmi": "avx512vbmi", "avx512vbmi2": "avx512_vbmi2", "avx512vnni": "avx512_vnni",
+    "avx512bf16": "avx512_bf16", "avx512fp16": "avx512_fp16", "avx512bitalg": "avx512_bitalg",
+    "avx512vpopcntdq": "avx512_vpopcntdq", "amx-tile": "amx_tile", "amx-int8": "amx_int8",
+    "amx-bf16": "amx_bf16",
+    "neon": "asimd", "dotprod": "asimddp", "fullfp16": "asimdhp", "i8mm": "i8mm", "bf16": "bf16",
+    "lse": "atomics", "sve": "sve", "sve2": "sve2",
+}  # fmt: skip
+"""LLVM's names of the features a kernel may use, and Linux's names of the same."""
+
+_MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
+
+
+def machine_of(target: Mapping[str, object]) -> str:
+    """Return the architecture a target compiles for, such as `x86_64`."""
+    triple = target.get("mtriple")
+    name = str(triple).split("-", 1)[0] if triple else platform.machine()
+    return _MACHINES.get(name.lower(), name.lower())
+
+
+def required(target: Mapping[str, object]) -> tuple[str, ...]:
+    """Return the features, in LLVM's names, that code for the target may use."""
+    from tvm.target.codegen import llvm_get_cpu_features
+
+    from autopipe.compiler.target.target import processor
+
+    return tuple(
+        sorted(_FLAGS.keys() & {str(name) for name in llvm_get_cpu_features(processor(target))})
+    )
+
+
+def check(machine: str, mcpu: str, features: Collection[str]) -> None:
+    """Raise a TargetError if code for that processor can not run on this one."""
+    here = machine_of({})
+    if machine != here:
+        raise TargetError(f"built for {machine}, this machine is {here}")
+    lacking = sorted(set(features) - available())
+    if lacking:
+        raise TargetError(f"built for {mcpu}, but this CPU ({model()}) has no {', '.join(lacking)}")
+
+
+def available() -> frozenset[str]:
+    """Return the features of this machine's processor, in LLVM's names."""
+    flags = set(f"{_cpuinfo('flags')} {_cpuinfo('Features')}".split())
+    return frozenset(name for name, flag in _FLAGS.items() if flag in flags)
+
+
+def model() -> str:
+    """Return the name of this machine's processor."""
+    return _cpuinfo("model name") or platform.processor() or platform.machine()
+
+
+def _cpuinfo(field: str) -> str:
+    for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+        name, _, value = line.partition(":")
+        if name.strip() == field:
+            return value.strip()
+    return ""

@@ -1,0 +1,35 @@
+"""What a build asks of the GPU, and whether the one here has it."""
+
+from collections.abc import Mapping
+
+from autopipe.environment import cuda
+from autopipe.errors import TargetError
+
+
+def required(target: Mapping[str, object]) -> str | None:
+    """Return the architecture that kernels of the target are compiled for, null without a GPU."""
+    if target["kind"] != "cuda":
+        return None
+    from autopipe.compiler.target.target import tvm_target
+
+    return str(tvm_target(target).attrs["arch"])
+
+
+def check(arch: str) -> None:
+    """Raise a TargetError if kernels for that architecture can not run here."""
+    found = cuda.look()
+    if isinstance(found, str):
+        raise TargetError(f"built for {arch}, but {found}")
+    if not runs(arch, found.arch):
+        raise TargetError(f"built for {arch}, but this GPU ({found.gpu}) is {found.arch}")
+
+
+def runs(built: str, here: str) -> bool:
+    """Tell whether a GPU runs what was built for another.
+
+    `sm_90a` runs on that one alone, `sm_100f` on its family from it on, `sm_90` on all from it on.
+    """
+    least, has = (int(arch.strip("sm_af")) for arch in (built, here))
+    if built.endswith("a"):
+        return has == least
+    return has >= least and (not built.endswith("f") or has // 10 == least // 10)

@@ -1,0 +1,1 @@
+"""What results depend on outside the pipeline file: versions, target, device."""

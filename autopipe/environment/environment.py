@@ -1,0 +1,257 @@
+"""The world outside as facts: versions, target, machine, linker. Those a stage reads enter its key.
+
+What only TVM knows is asked once for each installation, in a child process, which is also the
+check that the installation works. The answer is kept in the store, so that a cached run never
+imports TVM.
+"""
+
+import math
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+from platform import machine, python_version
+from typing import Final, Protocol
+
+from autopipe.config import Target
+from autopipe.environment import cuda
+from autopipe.environment.caches import caches
+from autopipe.environment.facet import Facet, Facts
+from autopipe.errors import SetupError, TargetError
+from autopipe.extensions import distributions
+from autopipe.libraries import versions
+from autopipe.store import files
+from autopipe.store.canonical import digest, seal, unseal
+from autopipe.store.store import Store
+
+_STACK: Final = ("apache-tvm", "apache-tvm-ffi")
+
+Stack = Mapping[str, str]
+"""What TVM says: `llvm` version, the host's `mcpu` and `mtriple`, and what it `lacks`."""
+
+_ASKED: Final = ("llvm", "mcpu", "mtriple", "lacks")
+
+
+class Environment(Protocol):
+    """Where facts come from."""
+
+    def facts(self, facets: Iterable[Facet]) -> Facts:
+        """Return what the facets say. Raises SetupError, TargetError."""
+
+    def known(self, facets: Iterable[Facet]) -> Facts | None:
+        """Return the same, or None where TVM would have to be asked first."""
+
+
+class Host:
+    """The machine this process runs on, seen by a pipeline with this target."""
+
+    def __init__(self, target: Target, store: Store, examine: Callable[[], Stack]) -> None:
+        """Take how TVM is asked: `examine` runs it in a child and raises SetupError."""
+        self._target = target
+        self._store = store
+        self._examine = examine
+
+    def facts(self, facets: Iterable[Facet]) -> Facts:
+        """Return what the facets say, asking TVM only if nobody has on this installation."""
+        facets = frozenset(facets)
+        known = self.known(facets)
+        if known is None:
+            _remember(self._store, self._examine())
+            known = self.known(facets)
+        if known is None:
+            raise SetupError(f"{self._store.root}: can not keep what TVM said")
+        return known
+
+    def known(self, facets: Iterable[Facet]) -> Facts | None:
+        """Return what the facets say, or None where TVM was never asked."""
+        found: dict[Facet, Mapping[str, object]] = {}
+        for facet in facets:
+            if facet in {Facet.TVM, Facet.TARGET}:
+                stack = _recall(self._store)
+                if stack is None:
+                    return None
+                found[facet] = _tvm(stack) if facet is Facet.TVM else resolve(self._target, stack)
+            else:
+                found[facet] = _FACTS[facet]()
+            if self._target.kind == "cuda" and facet in _CUDA:
+                found[facet] = {**found[facet], **_CUDA[facet]()}
+        return found
+
+
+def resolve(target: Target, stack: Stack) -> dict[str, object]:
+    """Replace what a target leaves to the machine by what this machine is. Raises TargetError."""
+    mtriple = target.mtriple or stack["mtriple"]
+    if target.mcpu == "native" and mtriple.split("-")[0] != stack["mtriple"].split("-")[0]:
+        raise TargetError(
+            f"target.mcpu: native is this machine, {stack['mtriple']}; "
+            f"name the processor that target.mtriple {mtriple} has"
+        )
+    native = target.mcpu == "native"
+    lacks = [f"-{feature}" for feature in stack["lacks"].split()] if native else []
+    gpu = {"arch": _arch(target)} if target.kind == "cuda" else {}
+    return {
+        **gpu,
+        "kind": target.kind,
+        "mcpu": stack["mcpu"] if native else target.mcpu,
+        "mattr": [*lacks, *target.mattr],
+        "mtriple": mtriple,
+        "num_cores": target.num_cores or len(os.sched_getaffinity(0)),
+        "hardware": {
+            **caches(stack["mcpu"] if native else target.mcpu, here=native),
+            **target.hardware.model_dump(exclude_none=True),
+        },
+    }
+
+
+def _arch(target: Target) -> str:
+    if target.arch not in {None, "native"}:
+        return str(target.arch)
+    found = cuda.look()
+    if isinstance(found, str):
+        raise TargetError(f"target.arch: {found}; name what to compile for, such as sm_90")
+    return found.arch
+
+
+def version(package: str) -> str:
+    """Return the version of an installed package. Raises SetupError."""
+    found = _version(package)
+    if found is None:
+        raise SetupError(f"{package} is not installed; pip install '{requirement(package)}'")
+    return found
+
+
+def requirement(package: str) -> str:
+    """Return how autopipe asks for a package, such as `apache-tvm==0.27.0.post1`."""
+    try:
+        lines = metadata.requires("autopipe") or []
+    except metadata.PackageNotFoundError:
+        lines = []
+    pattern = re.compile(rf"{re.escape(package)}\s*[^\w.-][^;]*")
+    return next((match[0].strip() for match in map(pattern.match, lines) if match), package)
+
+
+def _tvm(stack: Stack) -> dict[str, object]:
+    return {
+        "tvm": version("apache-tvm"),
+        "tvm_ffi": version("apache-tvm-ffi"),
+        "llvm": stack["llvm"],
+    }
+
+
+@cache
+def device() -> dict[str, object]:
+    """Describe what decides how fast code runs here; never which machine of its kind it is."""
+    cpu = _cpu()
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    return {
+        "machine": machine(),
+        "cpu": cpu.get("model name") or cpu.get("CPU part") or "unknown",
+        "flags": digest(sorted((cpu.get("flags") or cpu.get("Features") or "").split()))[:16],
+        "cores": len(os.sched_getaffinity(0)),
+        "memory_gib": 2 ** round(math.log2(memory)),
+    }
+
+
+def _cpu() -> dict[str, str]:
+    """Read what the kernel says of the first processor."""
+    found: dict[str, str] = {}
+    with Path("/proc/cpuinfo").open(encoding="utf-8", errors="replace") as lines:
+        for line in lines:
+            name, colon, value = line.partition(":")
+            if not colon and found:
+                break
+            found[name.strip()] = value.strip()
+    return found
+
+
+@cache
+def _toolchain() -> dict[str, object]:
+    """Name the linker that TVM will take."""
+    path = linker()
+    if path is None:
+        return {"linker": None}
+    command = [path, "--version"]
+    shown = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
+    return {"linker": shown.stdout.split("\n", 1)[0]}
+
+
+def linker() -> str | None:
+    """Return the path of the first compiler there is, in the order in which TVM looks."""
+    names = ["g++", "gcc", "clang++", "clang", "c++", "cc"]
+    chosen = os.environ.get("CXX") or os.environ.get("CC")
+    return next(filter(None, map(shutil.which, [chosen] if chosen else names)), None)
+
+
+@cache
+def _reference() -> dict[str, object]:
+    return {"onnx": _version("onnx"), "onnxruntime": _version("onnxruntime")}
+
+
+@cache
+def _frontend() -> dict[str, object]:
+    return {"onnx": _version("onnx"), "onnxslim": _version("onnxslim")}
+
+
+@cache
+def _packages() -> dict[str, object]:
+    return {name: _version(name) for name in ("autopipe", "numpy", "safetensors")}
+
+
+_FACTS: Final[Mapping[Facet, Callable[[], dict[str, object]]]] = {
+    Facet.DEVICE: device,
+    Facet.TOOLCHAIN: _toolchain,
+    Facet.REFERENCE: _reference,
+    Facet.FRONTEND: _frontend,
+    Facet.LIBRARIES: lambda: dict(versions()),
+    Facet.PACKAGES: _packages,
+    Facet.EXTENSIONS: lambda: dict(distributions()),
+}
+
+_CUDA: Final[Mapping[Facet, Callable[[], dict[str, object]]]] = {
+    Facet.DEVICE: cuda.device,
+    Facet.TOOLCHAIN: cuda.toolchain,
+}
+"""What these facets say besides, for a GPU."""
+
+
+@cache
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _memo(store: Store) -> Path:
+    """Return where the facts of exactly this installation on this processor are kept."""
+    return store.root / "environments" / f"{_installation()}.json"
+
+
+@cache
+def _installation() -> str:
+    marks = []
+    for package in _STACK:
+        record = f"{package.replace('-', '_')}-{version(package)}.dist-info/RECORD"
+        path = Path(str(metadata.distribution(package).locate_file(record)))
+        status = path.stat() if path.exists() else None
+        marks.append([record, status and status.st_size, status and status.st_mtime_ns])
+    cpu = device()
+    return digest([python_version(), marks, cpu["machine"], cpu["cpu"], cpu["flags"]])
+
+
+def _recall(store: Store) -> Stack | None:
+    with files.guard(store.root):
+        try:
+            found = unseal(files.read(_memo(store))) or {}
+        except FileNotFoundError:
+            return None
+    return found if all(isinstance(found.get(name), str) for name in _ASKED) else None
+
+
+def _remember(store: Store, stack: Stack) -> None:
+    with files.guard(store.root):
+        files.replace(_memo(store), seal(dict(stack)), store.tmp)

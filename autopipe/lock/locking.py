@@ -1,0 +1,260 @@
+"""What a lock means for a run: whether it is current, what is replayed, and when it is written."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Final
+
+from autopipe.config import Pipeline
+from autopipe.environment.environment import Environment
+from autopipe.environment.facet import Facet
+from autopipe.errors import ConfigError, LockError, StoreError
+from autopipe.lock import file as files
+from autopipe.lock import text
+from autopipe.lock.document import Lock
+from autopipe.lock.outline import Outline, differences
+from autopipe.lock.pinned import Pinned
+from autopipe.lock.records import Tuned
+from autopipe.lock.replay import Replay
+from autopipe.lock.retune import Retune
+from autopipe.pipeline.forecast import NEVER, Outlook
+from autopipe.pipeline.keys import action
+from autopipe.pipeline.stage import Stage
+from autopipe.signing.signers import Signers
+from autopipe.stages.tune import Tune
+from autopipe.store.artifact import Artifact, Kind
+from autopipe.store.canonical import digest
+from autopipe.store.content import Contents
+from autopipe.store.store import Store
+from autopipe.tasks.task import read_tasks
+
+
+class Mode(StrEnum):
+    """How a run treats the lock beside its pipeline file."""
+
+    AUTO = "auto"
+    """What is current is replayed; otherwise all is tuned, and the lock written."""
+    UPDATE = "update"
+    """Tasks that the lock knows stay as they are; the others are tuned, and the lock written."""
+    LOCKED = "locked"
+    """It must be current."""
+    FROZEN = "frozen"
+    """It must be current for the target it names, and nothing is measured."""
+    OFF = "off"
+    """It is neither read nor written."""
+
+    @property
+    def strict(self) -> bool:
+        """Whether a lock that is not current ends the run."""
+        return self in {Mode.LOCKED, Mode.FROZEN}
+
+
+_ASIDE: Final = (
+    "pipeline:", "configuration.verify", "configuration.package", "stages.verify",
+    "stages.package", "versions.packages.", "versions.reference.",
+)  # fmt: skip
+"""What has nothing to do with tuning: the lock is written anew, and nothing is tuned."""
+
+_KEPT: Final = (
+    *_ASIDE, "sources.", "configuration.model", "configuration.layout", "configuration.fusion",
+    "configuration.tasks", "stages.import", "stages.optimize", "stages.lower", "stages.tasks",
+)  # fmt: skip
+"""What may change without making a schedule that was found before a worse choice."""
+
+_RECORDS: Final = "records"
+
+_TOLD: Final = 3
+"""Differences that a warning names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Locking:
+    """The lock of one run."""
+
+    path: Path
+    mode: Mode
+    lock: Lock | None = None
+    outline: Outline | None = None
+    """What a run would rest on now; None where that is not known or not asked."""
+    differs: tuple[str, ...] = field(default=())
+    """Why the lock is not current."""
+    checked: Path | None = None
+    """A copy of the records, whose bytes a signature was found to cover; None without signers."""
+
+    @property
+    def records(self) -> Path:
+        """Where the records are read."""
+        return self.checked or files.records_of(self.path)
+
+    @property
+    def current(self) -> bool:
+        """Whether the lock was written for what is there now."""
+        return self.lock is not None and self.outline is not None and not self.differs
+
+    def stages(self, stages: Iterable[Stage], force: Iterable[str] = ()) -> tuple[Stage, ...]:
+        """Return the stages, with what the lock replays or leaves out."""
+        found = (self._tuned(stage, frozenset(force)) for stage in stages)
+        return tuple(stage for stage in found if stage.cached or self.mode is not Mode.FROZEN)
+
+    def environment(self, environment: Environment) -> Environment:
+        """Return the environment of the run: in a frozen one, the target is the lock's."""
+        if self.mode is Mode.FROZEN and self.lock is not None:
+            return Pinned(environment, self.lock.target)
+        return environment
+
+    def stale(self) -> str:
+        """Say what the lock was not written for; empty where that is nothing, or another's say."""
+        if self.mode is not Mode.AUTO or self.lock is None or not self.differs:
+            return ""
+        more = len(self.differs) - _TOLD
+        told = "; ".join([*self.differs[:_TOLD], *([f"and {more} more"] if more > 0 else [])])
+        return f"{self.path} is not current and will be written anew: {told}"
+
+    def told(self, outlook: Outlook) -> Outlook:
+        """Say of tuning that was never run here why the lock does not stand in for it."""
+        if outlook.stage == Tune.name and outlook.why == (NEVER,) and self.differs:
+            return replace(outlook, why=self.differs)
+        return outlook
+
+    def require(self, tasks: Callable[[], Path]) -> None:
+        """Raise LockError unless the lock is current, where it has to be.
+
+        `tasks` gives the folder of the tasks as they are now.
+        """
+        if not self.mode.strict or self.current:
+            return
+        if self.lock is None:
+            raise LockError(
+                f"{self.path}: is not there; `autopipe run` without --{self.mode} writes it"
+            )
+        misfits: list[str] = []
+        sound = not any(text.startswith(_RECORDS) for text in self.differs)
+        if self.lock.records is not None and sound:
+            tuned = Tuned.parse(files.read_text(self.records), self.records)
+            misfits = tuned.misfits(read_tasks(tasks()))
+        told = "\n  ".join([*self.differs, *misfits])
+        raise LockError(
+            f"{self.path}: is not current; `autopipe run` or `run --update` makes it so\n  {told}"
+        )
+
+    def hold(self, artifacts: Mapping[str, Artifact], contents: Contents) -> None:
+        """Raise LockError where a build is not what a lock says that it has to be."""
+        if not self.mode.strict or self.lock is None or "build" not in artifacts:
+            return
+        now = self._made(artifacts, _found(artifacts), contents)
+        found = differences(*({t.name: t.choice for t in each.tasks} for each in (self.lock, now)))
+        wrong = [f"tasks.{text}" for text in found]
+        whole = any(artifact.kind is Kind.PACKAGE for artifact in artifacts.values())
+        locked = {n: d for n, d in self.lock.artifacts.items() if whole or n in now.artifacts}
+        wrong += differences({"artifacts": locked}, {"artifacts": now.artifacts})
+        if wrong:
+            told = "\n  ".join(wrong)
+            raise LockError(f"{self.path}: the build is not what it says\n  {told}")
+
+    def write(self, artifacts: Mapping[str, Artifact], store: Store) -> Path | None:
+        """Write the lock of a build, unless it is there; return its path if it was written.
+
+        Raises StoreError.
+        """
+        if self.mode.strict or self.outline is None or "build" not in artifacts:
+            return None
+        tuned = _found(artifacts)
+        lock = self._made(artifacts, tuned, store.contents)
+        if self.lock == lock and not self.differs:
+            return None
+        try:
+            files.write(self.path, text.write(lock), tuned.text() if tuned else None)
+        except StoreError as error:
+            raise StoreError(f"{error}; `run --no-lock` does without a lock") from error
+        if tuned is not None:
+            self._remember(tuned, artifacts["tasks"].digest, store)
+        return self.path
+
+    def _remember(self, tuned: Tuned, tasks: str, store: Store) -> None:
+        """Have the next run find what it would read out of the lock."""
+        stage = Replay(records=files.records_of(self.path))
+        assert self.outline is not None  # noqa: S101 - the caller has seen it
+        facts = {Facet.TARGET: self.outline.target}
+        document = action(stage, {"tasks": tasks}, facts, store.contents)
+        out = store.out()
+        tuned.write(out)
+        store.commit(digest(document), document, Kind.RECORDS, out)
+
+    def _made(
+        self, artifacts: Mapping[str, Artifact], tuned: Tuned | None, contents: Contents
+    ) -> Lock:
+        assert self.outline is not None  # noqa: S101 - both callers have seen it
+        return self.outline.filled(artifacts, tuned, contents)
+
+    def _tuned(self, stage: Stage, force: frozenset[str]) -> Stage:
+        if not isinstance(stage, Tune) or self.lock is None or self.lock.records is None:
+            return stage
+        aside = self.outline is not None and all(d.startswith(_ASIDE) for d in self.differs)
+        if aside and (self.mode.strict or stage.name not in force):
+            return Replay(records=self.records)
+        if self.mode is Mode.UPDATE and all(d.startswith(_KEPT) for d in self.differs):
+            return Retune(**dict(stage), records=self.records)
+        return stage
+
+
+def check_mode(mode: Mode, *, partial: bool, signed: bool = False) -> None:
+    """Raise ConfigError where a part is to write the lock, or one that is `signed` binds nobody."""
+    if signed and not mode.strict:
+        raise ConfigError("--signers is for runs that follow the lock: add --frozen or --locked")
+    if partial and mode is Mode.UPDATE:
+        raise ConfigError("--update writes the lock of the whole file: leave out --set and --until")
+
+
+def begin(  # noqa: PLR0913, PLR0917 - all that a lock is about
+    file: Path,
+    pipeline: Pipeline,
+    stages: Iterable[Stage],
+    environment: Environment,
+    contents: Contents,
+    mode: Mode,
+    signers: Signers | None = None,
+    *,
+    ask: bool,
+) -> Locking:
+    """Read the lock of a pipeline file, and see whether it is current.
+
+    Without `ask`, TVM is not asked for what is not known yet. A lock that none of the `signers`
+    signed is not looked at. Raises LockError, ConfigError, SetupError.
+    """
+    path = files.lock_of(file)
+    locking = Locking(path, mode)
+    if mode is Mode.OFF:
+        return locking
+    if path.exists() or path.is_symlink():
+        found = files.read_followed(path, signers, contents.tmp)
+        locking = replace(locking, lock=found[0], checked=found[1])
+    if locking.lock is None and mode.strict:
+        return locking
+    environment = locking.environment(environment)
+    outline = Outline.of(pipeline, stages, environment, contents, ask=ask)
+    if locking.lock is None or outline is None:
+        return replace(locking, outline=outline)
+    differs = outline.differences(locking.lock)
+    if signers is None:
+        differs += _records(path, locking.lock, contents)
+    return replace(locking, outline=outline, differs=tuple(differs))
+
+
+def _found(artifacts: Mapping[str, Artifact]) -> Tuned | None:
+    """Return what belongs beside a lock; None where nothing was tuned."""
+    return Tuned.of(artifacts["tune"].path) if "tune" in artifacts else None
+
+
+def _records(path: Path, lock: Lock, contents: Contents) -> list[str]:
+    """Say what is wrong with the records beside a lock. Raises LockError for what is unreadable."""
+    if lock.records is None:
+        return []
+    records = files.records_of(path)
+    if not records.is_file():
+        return [f"{_RECORDS}: {records} is not there"]
+    (found,) = contents.manifest(records.resolve())
+    if found.sha256 == lock.records:
+        return []
+    Tuned.parse(files.read_text(records), records)  # to say where, if it is damaged
+    return [f"{_RECORDS}: locked {lock.records[:12]}, now {found.sha256[:12]}"]

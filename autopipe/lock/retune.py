@@ -1,0 +1,67 @@
+"""Stage `tune` where a lock knows some of the tasks: only the others are tuned."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import ClassVar, Self
+
+from autopipe.config import Pipeline
+from autopipe.environment.facet import Facet
+from autopipe.pipeline.stage import Context
+from autopipe.stages.tune import Tune
+
+
+class Retune(Tune, frozen=True):
+    """Tunes what a lock does not know, and takes over from it what it knows."""
+
+    version: ClassVar[int] = 1
+
+    records: Path
+    """The file beside the lock."""
+
+    @classmethod
+    def of(cls, pipeline: Pipeline, base: Path) -> Self | None:  # noqa: ARG003
+        """Return None: a pipeline file does not ask for it, `run --update` does."""
+        return None
+
+    def sources(self) -> Mapping[str, Path]:
+        """Return the records."""
+        return {"records": self.records}
+
+    def run(self, ctx: Context) -> str:
+        """Write `records.jsonl` and `tuning.json`. Raises LockError, and what *tune* raises.
+
+        What was searched and measured of the others is not the share of all, so it is left out.
+        """
+        from autopipe.lock.file import read_text
+        from autopipe.lock.records import Tuned
+        from autopipe.tasks.task import read_tasks
+
+        tasks = read_tasks(ctx.inputs["tasks"])
+        now = {task.workload: task for task in tasks if task.dropped is None}
+        locked = Tuned.parse(read_text(self.records), self.records)
+        locked.harmless(self.records)
+        locked.refuse_untrue(tasks, ctx.facts[Facet.TARGET], self.records)
+        known = {str(row["workload"]): row for row in locked.rows if row["workload"] in now}
+        rest = ctx.work / "rest"
+        rest.mkdir(exist_ok=True)
+        marked = [
+            task.model_copy(update={"dropped": "the lock knows it"}) if task.workload in known
+            else task
+            for task in tasks
+        ]  # fmt: skip
+        listed = [task.model_dump(mode="json") for task in marked]
+        (rest / "tasks.json").write_text(json.dumps(listed), encoding="utf-8")
+        if not (rest / "workloads").is_symlink():
+            (rest / "workloads").symlink_to(ctx.inputs["tasks"] / "workloads")
+        summary = super().run(replace(ctx, inputs={**ctx.inputs, "tasks": rest}))
+        found = Tuned.of(ctx.out)
+        taken = [
+            {**row, "task": now[name].index, "name": now[name].name} for name, row in known.items()
+        ]
+        rows = sorted([*found.rows, *taken], key=lambda row: int(row["task"]))
+        records = {name: line for name, line in locked.records.items() if name in known}
+        head = {name: value for name, value in found.head.items() if name != "shares"}
+        Tuned(head, tuple(rows), {**records, **found.records}).write(ctx.out)
+        return f"{len(known)} tasks as the lock says, their times are claims; the others: {summary}"

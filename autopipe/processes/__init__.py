@@ -1,0 +1,1 @@
+"""Child processes: started, bounded, listened to and ended."""

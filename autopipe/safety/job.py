@@ -1,0 +1,146 @@
+"""The pieces of work on one task that may crash, hang or take all memory, and how each is done.
+
+Each is done in a child process, and can be done again from what is written down of it.
+"""
+
+import tempfile
+import traceback
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import tvm
+
+from autopipe.compiler.library import nvcc
+from autopipe.compiler.target.target import is_gpu
+from autopipe.errors import StageError
+from autopipe.measure import build, check, timing
+from autopipe.schedules.conditions import Conditions
+from autopipe.schedules.engines import fallback, static
+from autopipe.schedules.engines.engine import Known, Problem
+from autopipe.schedules.engines.registry import engines
+from autopipe.schedules.implementations.implementation import DIRECT, allowed, implement
+from autopipe.schedules.planned import Planned
+from autopipe.schedules.replay import replay
+from autopipe.schedules.templates.template import Template
+from autopipe.tasks.task import Task
+from autopipe.traces.reading import Forbidden
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A piece of work."""
+
+    doing: str
+    """What is done, a key of `_WAYS`."""
+    task: str
+    """Name of the task; for people."""
+    workload: tvm.IRModule
+    engine: str = ""
+    """Who does it; nobody rewrites a workload but the implementation."""
+    implementation: str = DIRECT
+    schedule: str = ""
+    """As `replay` reads it, where there is one already."""
+    scheduled: tvm.IRModule | None = None
+    """What is checked or compiled."""
+    problem: Mapping[str, Any] | None = None
+    """What was asked of a search: its task, batch, seed and tuner, and what was known."""
+
+    @property
+    def who(self) -> str:
+        """Say whose work it is."""
+        return f"{self.engine} on {self.implementation}" if self.engine else self.implementation
+
+
+def do(piece: Piece, conditions: Conditions) -> Any:  # noqa: ANN401 - JSON
+    """Do it here and return the result, which each way describes, as JSON."""
+    return _WAYS[piece.doing](piece, conditions)
+
+
+def bounded(piece: Piece, conditions: Conditions) -> bool:
+    """Tell whether the memory it takes can be bounded: not where it runs on a GPU."""
+    return piece.doing != "checking" or not is_gpu(conditions.target)
+
+
+def _rewrite(piece: Piece, conditions: Conditions) -> dict[str, Any] | None:
+    """Return the module of the implementation and how much it promises, if it serves the task."""
+    module = implement(piece.workload, piece.implementation, conditions)
+    if module is None:
+        return None
+    (implementation,) = (each for each in allowed(conditions) if piece.implementation == each.NAME)
+    gain = implementation.gain(piece.workload, conditions.hardware)
+    return {"module": tvm.ir.save_json(module), "gain": gain}
+
+
+def _plan(piece: Piece, conditions: Conditions) -> dict[str, Any]:
+    """Return the schedule of a fallback, if it has one, and which templates raised something."""
+    complaints: list[str] = []
+
+    def complain(template: Template, error: Exception) -> None:
+        traceback.print_exception(error)
+        complaints.append(f"template {template.NAME}: {type(error).__name__}: {error}")
+
+    planned: Planned | None
+    if piece.engine == "static":
+        body = implement(piece.workload, piece.implementation, conditions)
+        planned = body and static.plan_of(piece.implementation, body, conditions, complain)
+    else:
+        planned = fallback.FALLBACKS[piece.engine](piece.workload, conditions)
+    found: dict[str, Any] = {"planned": None, "complaint": "; ".join(complaints)}
+    if planned is not None:
+        module = tvm.ir.save_json(planned.module)
+        found["planned"] = (planned.implementation, planned.schedule, module)
+    return found
+
+
+def _replay(piece: Piece, conditions: Conditions) -> dict[str, object]:
+    """Return the module that a schedule makes, or why it does not fit."""
+    try:
+        made = replay(piece.workload, piece.implementation, piece.schedule, conditions)
+    except StageError as error:
+        return {"refused": str(error), "harmful": isinstance(error, Forbidden)}
+    return {"module": tvm.ir.save_json(made)}
+
+
+def _search(piece: Piece, conditions: Conditions) -> list[str] | None:
+    """Return the first proposals of a search, if the engine has any."""
+    asked = piece.problem or {}
+    module = implement(piece.workload, piece.implementation, conditions)
+    known = [Known(schedule, float(seconds)) for schedule, seconds in asked["known"]]
+    task = Task.model_validate(asked["task"])
+    problem = Problem(
+        task, module, conditions, known, asked["batch"], asked["seed"], asked["tuner"]
+    )  # fmt: skip
+    (maker,) = engines([piece.engine], conditions).values()
+    search = maker().search(problem)
+    return None if search is None else search.propose(problem.batch)
+
+
+def _check(piece: Piece, conditions: Conditions) -> str | None:
+    """Return what is wrong with a schedule, or why that can not be said."""
+    timing.use_threads(conditions.hardware.cores)
+    try:
+        check.checked(piece.workload, piece.scheduled, conditions.target)
+    except (check.WrongAnswer, check.NotChecked) as error:
+        return f"{type(error).__name__}: {error}"
+    return None
+
+
+def _compile(piece: Piece, conditions: Conditions) -> None:
+    """Make machine code, which is not run: it may be for another machine."""
+    if is_gpu(conditions.target):
+        nvcc.install()
+    with nvcc.portable(), tempfile.TemporaryDirectory() as folder:
+        library = build.compiled(build.without_weights(piece.scheduled), conditions.target)
+        library.write_to_file(str(Path(folder) / "alone.o"), "o")
+
+
+_WAYS: Final[Mapping[str, Callable[[Piece, Conditions], Any]]] = {
+    "rewriting": _rewrite,
+    "planning": _plan,
+    "replaying": _replay,
+    "searching": _search,
+    "checking": _check,
+    "compiling": _compile,
+}

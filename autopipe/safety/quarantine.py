@@ -1,0 +1,160 @@
+"""Where wrong schedules and failures are kept, with what it takes to see them."""
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import tvm
+import tvm_ffi
+
+from autopipe.measure.check import SEED
+from autopipe.processes import contained
+from autopipe.safety.job import Piece
+from autopipe.schedules.conditions import Conditions
+from autopipe.store.canonical import pretty
+
+_SCRIPT: Final = '''\
+"""Shows that a schedule computes something else than its workload: python reproduce.py.
+
+record.json says who made the schedule, how it is made again, and what was found.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+import tvm
+
+from autopipe.compiler.target.target import tvm_target
+from autopipe.measure.check import WrongAnswer, checked
+from autopipe.measure.timing import use_threads
+
+here = Path(__file__).parent
+record = json.loads((here / "record.json").read_text(encoding="utf-8"))
+workload, scheduled = (
+    tvm.ir.load_json((here / name).read_text(encoding="utf-8"))
+    for name in ("workload.json", "scheduled.json")
+)
+use_threads(record["target"]["num_cores"])
+try:
+    checked(workload, scheduled, tvm_target(record["target"]))
+except WrongAnswer as error:
+    sys.exit(f"{record['task']}, {record['engine']} on {record['implementation']}: {error}")
+print("the schedule agrees with the plain loops")
+'''
+
+_AGAIN: Final = '''\
+"""Does again, in a child process, what failed on a task: python reproduce.py.
+
+record.json says who did what, how it ended, and the end of what was printed.
+"""
+
+import sys
+from pathlib import Path
+
+from autopipe.safety.reproduce import again
+
+sys.exit(again(Path(__file__).parent))
+'''
+
+
+class Suspect(NamedTuple):
+    """A schedule that may win a task."""
+
+    task: str
+    """Name of the task; for people."""
+    engine: str
+    implementation: str
+    schedule: str
+    """As `replay` reads it."""
+    workload: tvm.IRModule
+    scheduled: tvm.IRModule
+
+    @property
+    def piece(self) -> Piece:
+        """Return the check of it."""
+        return Piece(
+            "checking", self.task, self.workload, self.engine, self.implementation, self.schedule,
+            self.scheduled,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Quarantine:
+    """A folder of wrong schedules, or of failures."""
+
+    folder: Path
+    target: Mapping[str, object]
+    """The resolved facts of `Facet.TARGET`."""
+
+    def keep(self, name: str, suspect: Suspect, error: str) -> Path:
+        """Write down a wrong schedule under that name; return the folder."""
+        record = {
+            "task": suspect.task, "engine": suspect.engine,
+            "implementation": suspect.implementation, "schedule": _plain(suspect.schedule),
+            "target": dict(self.target), "seed": SEED, "error": error, **_found(error),
+        }  # fmt: skip
+        texts = {
+            "record.json": pretty(record),
+            "workload.json": tvm.ir.save_json(suspect.workload),
+            "scheduled.json": tvm.ir.save_json(suspect.scheduled),
+            "reproduce.py": _SCRIPT,
+        }
+        return self._write(name, texts)
+
+    def failed(self, piece: Piece, error: contained.Failed, conditions: Conditions) -> Path:
+        """Write down work that failed; return the folder."""
+        modules = {"workload.json": piece.workload, "scheduled.json": piece.scheduled}
+        loops = {name: module for name, module in modules.items() if module is not None}
+        names = {
+            "task": piece.task, "doing": piece.doing, "engine": piece.engine,
+            "implementation": piece.implementation, "schedule": piece.schedule,
+        }  # fmt: skip
+        record = {
+            **names, "problem": piece.problem, "target": dict(self.target), "how": str(error),
+            "fast_algorithms": conditions.fast_algorithms, "seconds": contained.SECONDS,
+            "memory": contained.MEMORY,
+            "log": error.log.splitlines(),
+        }  # fmt: skip
+        hashes = [tvm_ffi.structural_hash(module["main"]) for module in loops.values()]
+        name = hashlib.sha256(json.dumps([names, hashes], sort_keys=True).encode()).hexdigest()
+        texts = {name: tvm.ir.save_json(module) for name, module in loops.items()}
+        return self._write(
+            name[:16], {**texts, "record.json": pretty(record), "reproduce.py": _AGAIN}
+        )
+
+    def _write(self, name: str, texts: Mapping[str, str]) -> Path:
+        place = self.folder / name
+        if place.exists():
+            return place
+        self.folder.mkdir(parents=True, exist_ok=True)
+        made = Path(tempfile.mkdtemp(dir=self.folder, prefix=".new-"))
+        for file, text in texts.items():
+            (made / file).write_text(text, encoding="utf-8")
+        try:
+            os.rename(made, place)  # noqa: PTH104 - must fail where another process was quicker
+        except OSError:
+            shutil.rmtree(made)
+        return place
+
+
+def _plain(schedule: str) -> object:
+    try:
+        return json.loads(schedule)
+    except ValueError:
+        return schedule
+
+
+def _found(error: str) -> dict[str, object]:
+    """Return the case and the difference that an error tells of."""
+    found = re.search(r"off by up to (\S+) .* on (\w+) inputs", error)
+    if found is None:
+        return {"case": None, "difference": None}
+    return {"case": found[2], "difference": found[1]}

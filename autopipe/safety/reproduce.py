@@ -1,0 +1,53 @@
+"""Does again what failed, from what `failed/` holds of it."""
+
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import tvm
+
+from autopipe.processes import contained
+from autopipe.safety.job import Piece, bounded, do
+from autopipe.schedules.conditions import Conditions
+
+
+def again(folder: Path) -> int:
+    """Do in a child what `record.json` of a folder tells of, and say how it ended.
+
+    Returns 1 if it failed, for whatever reason, and 0 if it went well this time.
+    """
+    record = json.loads((folder / "record.json").read_text(encoding="utf-8"))
+    target = record["target"]
+    conditions = Conditions.of(target, fast_algorithms=record["fast_algorithms"])
+    piece = Piece(
+        record["doing"], record["task"], _module(folder / "workload.json"), record["engine"],
+        record["implementation"], record["schedule"],
+        _module(folder / "scheduled.json"), record["problem"],
+    )  # fmt: skip
+    what = f"{piece.task}, {piece.doing} {piece.who}"
+    try:
+        complaint = _done(piece, conditions, record)
+    except contained.Failed as error:
+        complaint = str(error)
+    if complaint:
+        sys.stderr.write(f"{what}: {complaint}\n")
+        return 1
+    sys.stdout.write(f"{what}: it went well this time\n")
+    return 0
+
+
+def _done(piece: Piece, conditions: Conditions, record: Mapping[str, Any]) -> str:
+    """Do it, and return what templates have raised, if anything. Raises Failed."""
+    limited = bounded(piece, conditions)
+    with contained.Child(
+        lambda: lambda _: do(piece, conditions), bounded=limited,
+        seconds=record["seconds"], memory=record["memory"],
+    ) as child:  # fmt: skip
+        found = child.ask()
+    return str(found["complaint"]) if piece.doing == "planning" else ""
+
+
+def _module(path: Path) -> tvm.IRModule | None:
+    return tvm.ir.load_json(path.read_text(encoding="utf-8")) if path.exists() else None

@@ -1,0 +1,1 @@
+"""What the templates read out of loops."""

@@ -1,0 +1,51 @@
+"""Block classification: what a block of a PrimFunc does, as far as schedules depend on it."""
+
+from typing import Final
+
+import tvm
+from tvm.s_tir import SBlock
+
+from autopipe.compiler.graph.literals import sizes
+
+SPATIAL: Final = tvm.tirx.IterVar.DataPar
+"""The kind of an axis along which iterations do not depend on each other."""
+
+_OPERANDS: Final = 2
+
+
+def extents_of(block: SBlock, *, spatial: bool = True) -> tuple[int, ...]:
+    """Return the extents of a block's spatial axes, or of the others; -1 where not constant."""
+    chosen = (a.dom.extent for a in block.iter_vars if (a.iter_type == SPATIAL) == spatial)
+    return sizes(chosen)
+
+
+def is_spatial(block: SBlock) -> bool:
+    """Tell whether the block reduces nothing."""
+    return all(axis.iter_type == SPATIAL for axis in block.iter_vars)
+
+
+def is_static(block: SBlock) -> bool:
+    """Tell whether all extents of the block are known."""
+    return all(isinstance(axis.dom.extent, tvm.tirx.IntImm) for axis in block.iter_vars)
+
+
+def is_copy(block: SBlock) -> bool:
+    """Tell whether the block only moves elements."""
+    return isinstance(getattr(block.body, "value", None), tvm.ir.TensorLoad)
+
+
+def is_product(block: SBlock) -> bool:
+    """Tell whether the block adds a product of operands to what it has."""
+    total = getattr(block.body, "value", None)
+    if not isinstance(total, tvm.tirx.Add) or len(block.reads) < _OPERANDS:
+        return False
+    return any(isinstance(_uncast(term), tvm.tirx.Mul) for term in (total.a, total.b))
+
+
+def bits(block: SBlock) -> int:
+    """Return the width of an element that the block writes."""
+    return int(tvm.runtime.DataType(block.writes[0].source.dtype).bits)
+
+
+def _uncast(term: tvm.ir.Expr) -> tvm.ir.Expr:
+    return term.value if isinstance(term, tvm.tirx.Cast) else term

@@ -1,0 +1,126 @@
+"""Recognizes a plain convolution in a fused PrimFunc, by its TIR alone."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import tvm
+import tvm_ffi
+from tvm import te, topi
+from tvm.s_tir import SBlock, Schedule
+from tvm.tirx import IntImm, Sub
+
+from autopipe.compiler.graph.weights import free
+from autopipe.schedules.analysis.blocks import is_spatial
+from autopipe.schedules.templates.template import blank
+
+_AXES = 4
+"""Of an image: batch, rows, columns, channels."""
+
+
+@dataclass(frozen=True, slots=True)
+class Convolution:
+    """A 2-D convolution, NHWC and HWIO, of stride 1, not dilated, in one group."""
+
+    data: Any
+    """The buffer of the image, before any padding."""
+    kernel: Any
+    """The buffer of the weights, `[rows, columns, channels in, channels out]`."""
+    constant: bool
+    """Whether the kernel is a weight whose layout is free."""
+    padding: tuple[int, int]
+    """Rows of zeros above the image and columns of them to its left."""
+    result: Any
+    """The buffer of the sums, `[batch, rows, columns, channels]`."""
+    after: SBlock
+    """What makes the output of the sums, one element of another."""
+
+
+def recognize(module: tvm.IRModule, size: int) -> Convolution | None:
+    """Return the convolution that the `main` of a module is, or None if it is something else.
+
+    `size` is how many rows and columns its kernel has to have.
+    """
+    sch = blank(module)
+    try:
+        blocks = sch.get_child_blocks(sch.get_sblock("root"))
+        sums = [block for block in blocks if not is_spatial(sch.get(block))]
+        if len(blocks) < 2 or sums != blocks[1:2]:  # noqa: PLR2004 - padding, sum, the rest
+            return None
+        pad, total = (sch.get(block) for block in blocks[:2])
+        if not _reads_images(pad, total, size):
+            return None
+        after = _after(sch, blocks[1:])
+        result = sch.get(blocks[1]).writes[0].source
+    except RuntimeError:  # TIR without blocks, or one that can not be inlined
+        return None
+    padding = _padding(pad, total)
+    if padding is None or not _elementwise(after, result):
+        return None
+    data, kernel = pad.reads[0].source, total.reads[1].source
+    constant = any(kernel.same_as(weight) for weight in free(module["main"]))
+    return Convolution(data, kernel, constant, padding, result, after)
+
+
+def _after(sch: Schedule, blocks: Sequence[Any]) -> SBlock:
+    """Return all that follows the first block as one, a copy if nothing does."""
+    first, *others = blocks
+    if not others:
+        return sch.get(sch.cache_write(first, 0, "global"))
+    for other in others[:-1]:
+        sch.compute_inline(other)
+    return sch.get(others[-1])
+
+
+def _reads_images(pad: SBlock, total: SBlock, size: int) -> bool:
+    """Tell whether one block pads an image and the other reads that and a kernel of a size."""
+    if [len(block.reads) for block in (pad, total)] != [1, 2]:
+        return False
+    if not pad.writes[0].source.same_as(total.reads[0].source):
+        return False
+    shapes = [read.source.shape for block in (pad, total) for read in block.reads]
+    known = all(isinstance(extent, IntImm) for shape in shapes for extent in shape)
+    kernel = shapes[2]
+    return (
+        known and [len(shape) for shape in shapes] == [_AXES] * 3 and kernel[0] == kernel[1] == size
+    )
+
+
+def _padding(pad: SBlock, total: SBlock) -> tuple[int, int] | None:
+    """Return the padding above and to the left, if TOPI writes this convolution like that."""
+    padded, data, kernel = total.reads[0].source, pad.reads[0].source, total.reads[1].source
+    before = [_offset(index.min) for index in pad.reads[0].region]
+    sizes = zip(padded.shape, data.shape, before, strict=True)
+    ends = [int(whole) - int(part) - start for whole, part, start in sizes]
+    x, w = (te.placeholder(buffer.shape, buffer.dtype) for buffer in (data, kernel))
+    try:
+        y = topi.nn.conv(x, w, 1, [*before[1:3], *ends[1:3]], 1, 1, "NHWC", "HWIO")
+    except (RuntimeError, ValueError):
+        return None
+    function = te.create_prim_func([x, w, y], index_dtype_override=str(data.shape[0].ty.dtype))
+    sch = blank(tvm.IRModule({"main": function}))
+    written = map(sch.get, sch.get_child_blocks(sch.get_sblock("root")))
+    alike = [
+        tvm_ffi.structural_equal(ours, theirs, map_free_vars=True)
+        for ours, theirs in zip((pad, total), written, strict=True)
+    ]
+    return (before[1], before[2]) if all(alike) else None
+
+
+def _offset(index: Any) -> int:  # noqa: ANN401 - an expression
+    """Return what an index takes off its axis."""
+    taken = index.b if isinstance(index, Sub) else None
+    return int(taken) if isinstance(taken, IntImm) else 0
+
+
+def _elementwise(block: SBlock, result: Any) -> bool:  # noqa: ANN401 - a buffer
+    """Tell whether a block makes an element of each element of a buffer, at its index."""
+    axes = [axis.var for axis in block.iter_vars]
+    reads = [read.region for read in block.reads if read.source.same_as(result)]
+    extents = [axis.dom.extent for axis in block.iter_vars]
+    return (
+        tvm_ffi.structural_equal(extents, list(result.shape))
+        and len(reads) == 1
+        and all(part.min.same_as(axis) for part, axis in zip(reads[0], axes, strict=True))
+        and all(int(part.extent) == 1 for part in reads[0])
+    )

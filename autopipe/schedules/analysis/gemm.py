@@ -1,0 +1,149 @@
+"""Recognizes a sum of products as products of matrices that lie in memory as BLAS wants them."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import tvm
+from tvm.sym import Analyzer, detect_linear_equation
+
+from autopipe.schedules.analysis.expressions import substitute
+from autopipe.schedules.analysis.product import Product
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """A loop, and how many elements a step of it is in each operand and the result."""
+
+    extent: int
+    a: int
+    b: int
+    c: int
+
+
+@dataclass(frozen=True, slots=True)
+class Matrix:
+    """Where a matrix lies: row-major, or the other way round."""
+
+    buffer: Any
+    offset: int
+    """Elements before it."""
+    transposed: bool
+    lead: int
+    """Elements from one row, or column, to the next."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gemm:
+    """`c[m, n] = sum over k of a[m, k] * b[k, n]`, for each step of some loops."""
+
+    m: int
+    n: int
+    k: int
+    a: Matrix
+    b: Matrix
+    c: Matrix
+    row: Axis
+    """A step along `m`."""
+    column: Axis
+    """A step along `n`."""
+    loops: tuple[Axis, ...]
+
+    @property
+    def products(self) -> int:
+        """Multiply-adds of all of them."""
+        found = self.m * self.n * self.k
+        for loop in self.loops:
+            found *= loop.extent
+        return found
+
+
+def recognize(product: Product) -> Gemm | None:
+    """Return the matrix products that a block computes, or None if it is something else."""
+    term, store = product.term, product.block.body
+    if not isinstance(term, tvm.tirx.Mul) or len(product.loads) != 2:  # noqa: PLR2004 - operands
+        return None
+    if not all(any(side.same_as(load) for load in product.loads) for side in (term.a, term.b)):
+        return None  # something is done to an operand
+    loops = [*zip(product.axes, product.extents, strict=True)]
+    loops += zip(product.sums, product.terms, strict=True)
+    long = [(var, extent) for var, extent in loops if extent > 1]
+    one = [(axis.var, axis.dom.min) for axis in product.block.iter_vars if int(axis.dom.extent) < 2]  # noqa: PLR2004 - of extent 1
+    places = [(load.source, load.indices) for load in product.loads]
+    places.append((store.buffer, [substitute(index, one) for index in store.indices]))
+    steps = [_steps(*place, [var for var, _ in long]) for place in places]
+    if not all(steps):
+        return None
+    *strides, offsets = zip(*steps, strict=True)
+    axes = [Axis(extent, *each) for (_, extent), each in zip(long, strides, strict=True)]
+    operands = [place[0] for place in places]
+    return _gemm(axes, operands, offsets) or _gemm(
+        [Axis(axis.extent, axis.b, axis.a, axis.c) for axis in axes],
+        [operands[1], operands[0], operands[2]],
+        (offsets[1], offsets[0], offsets[2]),
+    )
+
+
+def _steps(buffer: Any, indices: Sequence[Any], axes: Sequence[tvm.ir.Var]) -> list[int]:  # noqa: ANN401 - a buffer
+    """Return the elements that a step along each axis is, then those before the first; or []."""
+    flat: Any = 0
+    for index, extent in zip(indices, buffer.ty.shape, strict=True):
+        flat = flat * int(extent) + index
+    found = detect_linear_equation(Analyzer().simplify(flat), list(axes)) if axes else [flat]
+    constant = all(isinstance(each, tvm.tirx.IntImm) for each in found)
+    return [int(each) for each in found] if constant else []
+
+
+def _gemm(axes: Sequence[Axis], buffers: Sequence[Any], offsets: Sequence[int]) -> Gemm | None:
+    """Return the products with these operands in this order, `n` along the rows of `c`."""
+    if any(axis.c and not axis.a and not axis.b for axis in axes):
+        return None
+    if any(not axis.c and not (axis.a and axis.b) for axis in axes):
+        return None
+    by_c: Callable[[Axis], int] = lambda axis: -axis.c  # noqa: E731 - a key
+    sums = sorted((axis for axis in axes if not axis.c), key=lambda axis: -axis.a)
+    both = [axis for axis in axes if axis.c and axis.a and axis.b]
+    row, rows = _merged(sorted((x for x in axes if x.c and not x.b), key=by_c), "ac")
+    column, columns = _merged(sorted((x for x in axes if x.c and not x.a), key=by_c), "bc")
+    term, terms = _merged(sums, "ab")
+    if terms or column.c not in (0, 1) or (column.extent > 1 and column.c != 1):
+        return None
+    m, n, k = row.extent, column.extent, term.extent
+    a = _matrix(buffers[0], offsets[0], (m, row.a), (k, term.a))
+    b = _matrix(buffers[1], offsets[1], (k, term.b), (n, column.b))
+    c = _matrix(buffers[2], offsets[2], (m, row.c), (n, column.c))
+    if a is None or b is None or c is None or c.transposed:
+        return None
+    return Gemm(m, n, k, a, b, c, row, column, (*both, *rows, *columns))
+
+
+def _merged(axes: Sequence[Axis], which: str) -> tuple[Axis, list[Axis]]:
+    """Return the last axes as one, as far as they lie like one in these tensors; then the rest."""
+    if not axes:
+        return Axis(1, 0, 0, 0), []
+    *rest, last = axes
+    while rest:
+        steps = [(getattr(rest[-1], t), getattr(last, t) * last.extent) for t in which]
+        if any(step != whole for step, whole in steps):
+            break
+        last = Axis(rest.pop().extent * last.extent, last.a, last.b, last.c)
+    return last, rest
+
+
+def _matrix(
+    buffer: Any,  # noqa: ANN401 - a buffer
+    offset: int,
+    rows: tuple[int, int],
+    columns: tuple[int, int],
+) -> Matrix | None:
+    """Return the matrix with these extents and steps, or None if neither lies in a row."""
+    (height, down), (width, right) = rows, columns
+    if width == 1 or right == 1:
+        lead = down if height > 1 else width
+        if lead >= width:
+            return Matrix(buffer, offset, transposed=False, lead=lead)
+    if height == 1 or down == 1:
+        lead = right if width > 1 else height
+        if lead >= height:
+            return Matrix(buffer, offset, transposed=True, lead=lead)
+    return None

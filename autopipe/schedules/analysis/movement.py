@@ -1,0 +1,201 @@
+"""How a function without reductions moves through memory, by its TIR alone."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import tvm
+from tvm.s_tir import SBlock, Schedule, ScheduleError
+from tvm.s_tir.schedule import SBlockRV
+from tvm.sym import Analyzer, detect_linear_equation, normalize_to_iter_sum
+
+from autopipe.schedules.analysis.blocks import is_spatial, is_static
+
+_PARTS: Final = ("a", "b", "value", "condition", "true_value", "false_value")
+_LISTS: Final = ("args", "indices")
+_COMPARISONS: Final = (tvm.tirx.LT, tvm.tirx.LE, tvm.tirx.GT, tvm.tirx.GE)
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A part of an axis of the output along which a read moves evenly."""
+
+    axis: int
+    lower: int
+    """Steps along the axis for one step of the piece."""
+    extent: int
+    stride: int
+    """Elements of the tensor that is read for one step of the piece."""
+
+
+@dataclass(frozen=True, slots=True)
+class Movement:
+    """What a function without reductions reads, seen from the output it writes."""
+
+    extents: tuple[int, ...]
+    """Extents of the output's axes."""
+    bits: int
+    """Width of the widest element that is moved."""
+    reads: tuple[tuple[Piece, ...] | None, ...]
+    """How each read moves; None where that depends on what was read before, as in a gather."""
+    parts: tuple[int, ...]
+    """Extents into which conditions divide the last axis, as in a concatenation."""
+    tail: int
+    """How many of the last axes are as good as one: every read steps through them evenly."""
+
+    @property
+    def run(self) -> int:
+        """Return how many neighbours of the output are alike: one source, one stride each."""
+        return math.gcd(self.extents[-1], *self.parts, *(self._run(read) for read in self.reads))
+
+    def _run(self, read: tuple[Piece, ...] | None) -> int:
+        return innermost(read, self.extents).extent if read else self.extents[-1]
+
+
+def innermost(read: tuple[Piece, ...], extents: tuple[int, ...]) -> Piece:
+    """Return how a read moves with the neighbours of an output; the stride may be 0."""
+    last = len(extents) - 1
+    pieces = sorted((piece for piece in read if piece.axis == last), key=lambda piece: piece.lower)
+    if pieces and pieces[0].lower == 1:
+        return pieces[0]
+    return Piece(last, 1, pieces[0].lower if pieces else extents[-1], 0)
+
+
+def combined(sch: Schedule) -> SBlockRV:
+    """Inline all blocks into the last one and return it. Raises ScheduleError where TVM refuses."""
+    *before, last = sch.get_child_blocks(sch.get_sblock("root"))
+    for block in before:
+        sch.compute_inline(block)
+    return last
+
+
+def recognize(sch: Schedule) -> Movement | None:
+    """Return how a function moves through memory, or None if it does anything else."""
+    sch = sch.copy()
+    blocks = sch.get_child_blocks(sch.get_sblock("root"))
+    if not all(is_spatial(sch.get(block)) and is_static(sch.get(block)) for block in blocks):
+        return None
+    try:
+        return movement(sch.get(combined(sch)))
+    except ScheduleError:  # more than one output
+        return None
+
+
+def movement(block: SBlock) -> Movement | None:
+    """Return how a block without reductions moves, or None if it is no plain assignment."""
+    value = getattr(block.body, "value", None)
+    if value is None or len(block.writes) != 1 or not block.iter_vars:
+        return None
+    axes = [axis.var for axis in block.iter_vars]
+    extents = tuple(int(axis.dom.extent) for axis in block.iter_vars)
+    target = [part.min for part in block.writes[0].region]
+    if len(target) != len(axes) or not all(map(_same, target, axes)):
+        return None
+    loads = [node for node in _nodes(value) if isinstance(node, tvm.ir.TensorLoad)]
+    totals = [_total(load, block) for load in loads]
+    reads = [_pieces(total, axes) for total in totals]
+    used = _used(_nodes(value, within_loads=False), axes)
+    dtypes = [block.writes[0].source.dtype, *(load.source.dtype for load in loads)]
+    return Movement(
+        extents=extents,
+        bits=max(max(8, int(tvm.runtime.DataType(dtype).bits)) for dtype in dtypes),
+        reads=tuple(reads),
+        parts=_divided(_boundaries(value, block), extents[-1]),
+        tail=_tail(
+            extents, reads, used.union(*(_used(_nodes(total.base), axes) for total in totals))
+        ),
+    )
+
+
+def _total(load: Any, block: SBlock) -> Any:  # noqa: ANN401 - tvm is not typed
+    """Return the place in memory that is read, as TVM's sum of pieces of axes."""
+    analyzer = Analyzer()
+    for axis in block.iter_vars:
+        analyzer.bind(axis.var, axis.dom)
+    flat = block.iter_vars[0].dom.min  # 0, of the type that indices have
+    for index, extent in zip(load.indices, load.source.shape, strict=True):
+        flat = flat * int(extent) + analyzer.simplify(index)
+    domains = {axis.var: axis.dom for axis in block.iter_vars}
+    return normalize_to_iter_sum(analyzer.simplify(flat), domains)
+
+
+def _pieces(total: Any, axes: list[Any]) -> tuple[Piece, ...] | None:  # noqa: ANN401 - likewise
+    if _used(_nodes(total.base), axes[-1:]):
+        return None
+    pieces = []
+    for split in total.args:
+        at = [i for i, axis in enumerate(axes) if _same(axis, split.source.source)]
+        if not at:
+            return None
+        numbers = (int(split.lower_factor), int(split.extent), int(split.scale))
+        pieces.append(Piece(at[0], *numbers))
+    return tuple(sorted(pieces, key=lambda piece: (piece.axis, -piece.lower)))
+
+
+def _used(nodes: Iterator[Any], axes: list[Any]) -> set[int]:
+    """Return which axes are among the parts of an expression."""
+    return {at for node in nodes for at, axis in enumerate(axes) if _same(node, axis)}
+
+
+def _tail(extents: tuple[int, ...], reads: list[tuple[Piece, ...] | None], used: set[int]) -> int:
+    """Return how many axes at the end every read steps through as if they were one."""
+    wide = [axis for axis, extent in enumerate(extents) if extent > 1]
+    first = wide.pop() if wide else 0
+    while wide and not used & {first, wide[-1]}:
+        if not all(read is not None and _joint(read, wide[-1], first, extents) for read in reads):
+            break
+        first = wide.pop()
+    return len(extents) - first
+
+
+def _joint(read: tuple[Piece, ...], outer: int, inner: int, extents: tuple[int, ...]) -> bool:
+    """Tell whether a step along one axis is for a read what comes after the end of another one."""
+    steps = [[piece for piece in read if piece.axis == axis] for axis in (outer, inner)]
+    if not any(steps):
+        return True
+    if any(len(pieces) != 1 for pieces in steps):
+        return False
+    (before,), (here,) = steps
+    whole = (before.extent, here.extent) == (extents[outer], extents[inner])
+    return whole and before.stride == here.stride * here.extent
+
+
+def _boundaries(value: Any, block: SBlock) -> set[int]:  # noqa: ANN401 - tvm is not typed
+    """Return where along the last axis a condition becomes another one."""
+    axes = [axis.var for axis in block.iter_vars]
+    found = set()
+    for node in _nodes(value):
+        if isinstance(node, _COMPARISONS):
+            steps = [int(step) for step in _steps(node.a - node.b, axes)]
+            if len(steps) > len(axes) and not any(steps[:-2]) and abs(steps[-2]) == 1:
+                rising, offset = steps[-2] == 1, steps[-1]
+                after = isinstance(node, tvm.tirx.LE | tvm.tirx.GT) == rising
+                found.add((-offset if rising else offset) + after)
+    return found
+
+
+def _steps(difference: Any, axes: list[Any]) -> list[Any]:  # noqa: ANN401 - tvm is not typed
+    steps = list(detect_linear_equation(difference, axes))
+    return steps if all(isinstance(step, tvm.tirx.IntImm) for step in steps) else []
+
+
+def _divided(boundaries: set[int], extent: int) -> tuple[int, ...]:
+    inside = sorted(boundary for boundary in boundaries if 0 < boundary < extent)
+    ends = [*inside, extent]
+    return tuple(map(int.__sub__, ends, [0, *inside])) if inside else ()
+
+
+def _nodes(node: Any, *, within_loads: bool = True) -> Iterator[Any]:  # noqa: ANN401 - likewise
+    """Yield an expression and all that it is made of."""
+    yield node
+    if within_loads or not isinstance(node, tvm.ir.TensorLoad):
+        parts = (getattr(node, name, None) for name in _PARTS)
+        lists = (getattr(node, name, ()) for name in _LISTS)
+        children = [part for part in parts if isinstance(part, tvm.runtime.Object)]
+        for child in (*children, *(each for those in lists for each in those)):
+            yield from _nodes(child, within_loads=within_loads)
+
+
+def _same(one: Any, other: Any) -> bool:  # noqa: ANN401 - tvm is not typed
+    return isinstance(one, tvm.runtime.Object) and one.same_as(other)

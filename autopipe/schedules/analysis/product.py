@@ -1,0 +1,82 @@
+"""The sum of products that a block computes."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import tvm
+from tvm.ir import TensorLoad
+from tvm.s_tir import SBlock
+from tvm.sym import Analyzer
+
+from autopipe.schedules.analysis.blocks import SPATIAL, extents_of
+from autopipe.schedules.analysis.expressions import loads_of, occurrences, substitute
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """The sum of products that a block computes."""
+
+    block: SBlock
+    term: tvm.ir.Expr
+    """What is summed."""
+    loads: Sequence[TensorLoad]
+    """The operands."""
+    axes: Sequence[tvm.ir.Var]
+    """The spatial axes."""
+    extents: tuple[int, ...]
+    """Their extents."""
+    sums: Sequence[tvm.ir.Var]
+    """The axes that are summed over, outermost first."""
+    terms: tuple[int, ...]
+    """Their extents."""
+
+    @classmethod
+    def of(cls, block: SBlock) -> "Product | None":
+        """Return what a block sums, or None if it does something else or has no fixed size."""
+        extents, terms = extents_of(block), extents_of(block, spatial=False)
+        added = _added(block)
+        if added is None or not extents or min(*extents, *terms) < 1:
+            return None
+        one = [(axis.var, axis.dom.min) for axis in block.iter_vars if int(axis.dom.extent) == 1]
+        term = Analyzer().simplify(substitute(added, one))
+        return cls(
+            block=block,
+            term=term,
+            loads=loads_of(term),
+            axes=[axis.var for axis in block.iter_vars if axis.iter_type == SPATIAL],
+            extents=extents,
+            sums=[axis.var for axis in block.iter_vars if axis.iter_type != SPATIAL],
+            terms=terms,
+        )
+
+    def copied(self, load: TensorLoad) -> tuple[list[int], list[int]]:
+        """Return which spatial and which summed axes an operand depends on."""
+        spatial = [i for i, var in enumerate(self.axes) if occurrences(load, var)]
+        summed = [i for i, var in enumerate(self.sums) if occurrences(load, var)]
+        return spatial, summed
+
+    def copies(self, load: TensorLoad) -> float:
+        """Return how often an element of an operand occurs over all the axes it depends on."""
+        spatial, summed = self.copied(load)
+        uses = math.prod([self.extents[i] for i in spatial] + [self.terms[i] for i in summed])
+        return uses / math.prod(map(int, load.source.ty.shape))
+
+
+def _added(block: SBlock) -> tvm.ir.Expr | None:
+    """Return the product that a block adds to what it has, or None if it does something else."""
+    store = block.body
+    total = getattr(store, "value", None)
+    if not isinstance(total, tvm.tirx.Add) or len(block.writes) != 1:
+        return None
+    others = [side for side in (total.a, total.b) if not _is_load_of(side, store.buffer)]
+    return others[0] if len(others) == 1 and _is_product(others[0]) else None
+
+
+def _is_load_of(expression: tvm.ir.Expr, buffer: tvm.ir.Var) -> bool:
+    return isinstance(expression, TensorLoad) and expression.source.same_as(buffer)
+
+
+def _is_product(term: tvm.ir.Expr) -> bool:
+    bare = term.value if isinstance(term, tvm.tirx.Cast) else term
+    return isinstance(bare, tvm.tirx.Mul) and len(loads_of(bare)) > 1

@@ -1,0 +1,113 @@
+"""Functions that work row by row: what of them is a row, and all of it in one loop."""
+
+import math
+from collections.abc import Sequence
+from typing import Final
+
+import tvm_ffi
+from tvm.ir import Call, Range
+from tvm.s_tir import SBlock, Schedule
+from tvm.s_tir.schedule import LoopRV, SBlockRV
+from tvm.sym import Analyzer
+from tvm.tirx import Add, Bind, BufferStore, Var, const
+
+from autopipe.schedules.analysis.blocks import SPATIAL, extents_of, is_copy, is_spatial
+from autopipe.schedules.analysis.expressions import substitute, unfold
+
+_CALL: Final = 4
+"""Operations that an elementary function is taken for."""
+
+
+def blocks_of(sch: Schedule) -> list[SBlockRV]:
+    """Return the outermost blocks, in order."""
+    return list(sch.get_child_blocks(sch.get_sblock("root")))
+
+
+def inline(sch: Schedule) -> None:
+    """Inline what every consumer reads once an element and can compute again at little cost."""
+    for rv in blocks_of(sch):
+        block, consumers = sch.get(rv), sch.get_consumers(rv)
+        alike = all(count(sch.get(consumer)) == count(block) for consumer in consumers)
+        cheap = alike and (len(consumers) == 1 or not _calls(block))
+        if consumers and (is_copy(block) or (is_spatial(block) and cheap)):
+            sch.compute_inline(rv)
+
+
+def one_result(sch: Schedule) -> bool:
+    """Tell whether nothing leaves the function but what the last block writes."""
+    params = sch.mod["main"].params
+    written = [region.source for rv in blocks_of(sch) for region in sch.get(rv).writes]
+    leaves = [any(source.same_as(param) for param in params) for source in written]
+    return leaves[-1] and not any(leaves[:-1])
+
+
+def row_loop(sch: Schedule, last: SBlockRV, rows: int) -> LoopRV | None:
+    """Return a new loop over rows around the last block, or None if its axes are no rows."""
+    loops, leading = sch.get_loops(last), 0
+    while leading < len(loops) and rows % (extent := int(sch.get(loops[leading]).extent)) == 0:
+        rows //= extent
+        leading += 1
+    if rows > 1:  # a group of channels ends within an axis
+        if leading == len(loops) or int(sch.get(loops[leading]).extent) % rows:
+            return None
+        outer, _ = sch.split(loops[leading], [rows, None])
+        return sch.fuse(*loops[:leading], outer)
+    return sch.fuse(*loops[:leading]) if leading else sch.add_unit_loop(loops[0])
+
+
+def gather(sch: Schedule, steps: Sequence[SBlockRV], row: LoopRV) -> None:
+    """Move the steps, which are in order, into the row loop around the last one."""
+    for step in reversed(steps[:-1]):
+        sch.compute_at(step, row)
+
+
+def repeats(sch: Schedule, step: SBlockRV) -> bool:
+    """Tell whether a block that was moved is computed more than once an element."""
+    trips = math.prod(int(sch.get(loop).extent) for loop in sch.get_loops(step))
+    return trips > count(sch.get(step))
+
+
+def in_order(block: SBlock) -> bool:
+    """Tell whether a reduction goes along some operand as it lies in memory."""
+    reduced = [axis for axis in block.iter_vars if axis.iter_type != SPATIAL]
+    k = Var("k", reduced[0].var.ty)
+    extents = extents_of(block, spatial=False)
+    analyzer = Analyzer()
+    analyzer.bind(k, Range(const(0, k.ty), const(math.prod(extents), k.ty)))
+    for axis in block.iter_vars:
+        analyzer.bind(axis.var, axis.dom)
+    values = [(a.var, index) for a, index in zip(reduced, unfold(extents, k), strict=True)]
+    start = [(axis.var, const(0, k.ty)) for axis in reduced]
+    for read in block.reads:
+        flat = const(0, k.ty)
+        for index, extent in zip(read.region, read.source.shape, strict=True):
+            flat = flat * extent + index.min
+        if analyzer.can_prove_equal(substitute(flat, values) - substitute(flat, start), k):
+            return True
+    return False
+
+
+def reduces_one(block: SBlock) -> bool:
+    """Tell whether the block reduces to one value."""
+    return isinstance(block.body, BufferStore)
+
+
+def sums_several(block: SBlock) -> bool:
+    """Tell whether the block computes several sums at a time, as of values and their squares."""
+    binds = [stmt for stmt in getattr(block.body, "seq", ()) if isinstance(stmt, Bind)]
+    return bool(binds) and all(isinstance(bind.value, Add) for bind in binds)
+
+
+def work(block: SBlock) -> int:
+    """Return about how many operations a block takes."""
+    return count(block) * (_CALL if _calls(block) else 1)
+
+
+def count(block: SBlock) -> int:
+    """Return how often the body of a block is run; negative if that is not known."""
+    extents = *extents_of(block), *extents_of(block, spatial=False)
+    return math.prod(extents) if min(extents, default=1) > 0 else -1
+
+
+def _calls(block: SBlock) -> bool:
+    return tvm_ffi.structural_walk(block.body, (Call, tvm_ffi.VisitInterrupt)) is not None

@@ -1,0 +1,111 @@
+"""A function of several blocks cut into functions of their own, and put together again."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import tvm
+import tvm_ffi
+from tvm import tirx
+from tvm.s_tir import SBlock, SBlockRealize
+
+from autopipe.compiler.graph import weights
+from autopipe.schedules.analysis.blocks import is_spatial
+
+_ROOT: Final = "root"
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """A function as the statements of its blocks, in order."""
+
+    function: tirx.PrimFunc
+    statements: tuple[Any, ...]
+    """Loops around one block each."""
+    blocks: tuple[SBlock, ...]
+    """The block of each."""
+
+    @classmethod
+    def of(cls, function: tirx.PrimFunc) -> "Steps | None":
+        """Cut a function between its blocks; None if it is not a sequence of them."""
+        root = getattr(function.body, "block", None)
+        if not isinstance(root, SBlock) or not isinstance(root.body, tirx.SeqStmt):
+            return None
+        found = [_blocks(statement) for statement in root.body.seq]
+        if any(len(each) != 1 for each in found):
+            return None
+        return cls(function, tuple(root.body.seq), tuple(each[0] for each in found))
+
+    @property
+    def reductions(self) -> int:
+        """How many blocks reduce."""
+        return sum(not is_spatial(block) for block in self.blocks)
+
+    def closed(self, start: int, end: int) -> bool:
+        """Whether nothing between these blocks is seen outside: then no sum is a result as well."""
+        inside = self.blocks[start:end]
+        between = [b for b in _sources(inside, "writes") if _among(b, _sources(inside, "reads"))]
+        return not any(_among(buffer, self._seen(start, end)) for buffer in between)
+
+    def part(self, start: int, end: int) -> tvm.IRModule:
+        """Return the module of these blocks: it takes what they read, then what others see of it.
+
+        A weight of the function stays free in layout.
+        """
+        inside = self.blocks[start:end]
+        read, written = _sources(inside, "reads"), _sources(inside, "writes")
+        seen = self._seen(start, end)
+        inputs = [buffer for buffer in read if not _among(buffer, written)]
+        outputs = [buffer for buffer in written if _among(buffer, seen)]
+        inner = [buffer for buffer in written if not _among(buffer, seen)]
+        free = weights.free(self.function)
+        attributes = {
+            "tirx.noalias": True,
+            "s_tir": True,
+            "layout_free_buffers": [i for i, buffer in enumerate(inputs) if _among(buffer, free)],
+        }
+        body = _rooted(self.statements[start:end], inner)
+        function = tirx.PrimFunc([*inputs, *outputs], body).with_attr(attributes)
+        return tvm.IRModule({"main": function.with_attr("global_symbol", "main")})
+
+    def _seen(self, start: int, end: int) -> list[Any]:
+        """Return the buffers that these blocks share with the rest, and with the caller."""
+        others = [*self.blocks[:start], *self.blocks[end:]]
+        return [*self.function.params, *_sources(others, "reads")]
+
+    def join(self, parts: Sequence[tvm.IRModule]) -> SBlock:
+        """Return the root block of the function with its parts, in order, as they are now."""
+        roots = [part["main"].body.block for part in parts]
+        params = [param for part in parts for param in part["main"].params]
+        shared: list[Any] = []
+        for buffer in params:
+            if not _among(buffer, [*self.function.params, *shared]):
+                shared.append(buffer)
+        buffers = [*shared, *(buffer for root in roots for buffer in root.alloc_buffers)]
+        return _rooted([root.body for root in roots], buffers).block
+
+
+def _rooted(statements: Sequence[Any], buffers: Sequence[Any]) -> SBlockRealize:
+    body = statements[0] if len(statements) == 1 else tirx.SeqStmt(list(statements))
+    block = SBlock([], [], [], _ROOT, body, alloc_buffers=list(buffers))
+    return SBlockRealize([], True, block)  # noqa: FBT003 - TVM's signature
+
+
+def _sources(blocks: Sequence[SBlock], side: str) -> list[Any]:
+    """Return the buffers that blocks read or write, each once."""
+    found: list[Any] = []
+    for block in blocks:
+        for region in getattr(block, side):
+            if not _among(region.source, found):
+                found.append(region.source)
+    return found
+
+
+def _among(buffer: Any, buffers: Sequence[Any]) -> bool:  # noqa: ANN401 - a TVM object
+    return any(buffer.same_as(each) for each in buffers)
+
+
+def _blocks(statement: Any) -> list[SBlock]:  # noqa: ANN401 - a TVM object
+    found: list[SBlock] = []
+    tvm_ffi.structural_walk(statement, (SBlock, found.append))
+    return found

@@ -1,0 +1,170 @@
+"""Recognises a function that reduces windows of its input, by its TIR alone.
+
+Depthwise convolutions, pooling and means over an image: every output has a window of its own.
+"""
+
+import math
+from dataclasses import dataclass
+
+from tvm.s_tir import SBlock, Schedule
+from tvm.sym import detect_linear_equation
+
+from autopipe.compiler.graph import weights
+from autopipe.schedules.analysis.blocks import (
+    SPATIAL,
+    bits,
+    extents_of,
+    is_copy,
+    is_product,
+    is_spatial,
+    is_static,
+)
+
+Index = list[tuple[int, ...]]
+"""For each axis of a tensor, how far it moves with each axis of a block; empty if unknown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """A function that reduces windows, as far as its schedules depend on it."""
+
+    name: str
+    """Name of the block that reduces."""
+    before: tuple[str, ...]
+    """Blocks that prepare the input, in order; the last one is padding or the like."""
+    after: tuple[str, ...]
+    """Elementwise blocks on the result, in order."""
+    extents: tuple[int, ...]
+    """Extents of the spatial axes. A vector goes along the last one, in the input too."""
+    bits: int
+    """Width of an element of the result."""
+    window: tuple[int, ...]
+    """Extents of the reduction axes."""
+    across: tuple[int, ...]
+    """Which reduction axes go along the last but one spatial axis."""
+    stride: int
+    """Elements of the input from one output to its neighbour along that axis."""
+    reach: int
+    """Elements of the input from the first to the last of a window along that axis."""
+    along: bool
+    """Whether windows also extend along the last axis, as they do in NCHW."""
+    weights: int | None
+    """Which operand of the block has weights along the last axis, if one has."""
+    free: bool
+    """Whether the layout of these weights is free."""
+
+    @property
+    def taps(self) -> int:
+        """Return the number of elements in a window."""
+        return math.prod(self.window)
+
+    @property
+    def taps_across(self) -> int:
+        """Return how many of them are in one row of the input."""
+        return math.prod(self.window[axis] for axis in self.across)
+
+
+def inline_copies(sch: Schedule) -> None:
+    """Let a reduction read what copies before it read. Raises ScheduleError where TVM refuses."""
+    for block in sch.get_child_blocks(sch.get_sblock("root")):
+        if not is_spatial(sch.get(block)):
+            break
+        if is_copy(sch.get(block)) and sch.get_consumers(block):
+            sch.compute_inline(block)
+
+
+def recognize(sch: Schedule) -> Windows | None:
+    """Return what a function reduces windows of, or None if it is something else.
+
+    Copies count as inlined. Raises ScheduleError if one can not be.
+    """
+    sch = sch.copy()
+    inline_copies(sch)
+    blocks = [sch.get(block) for block in sch.get_child_blocks(sch.get_sblock("root"))]
+    if not all(map(is_static, blocks)):
+        return None
+    sums = [i for i, block in enumerate(blocks) if not is_spatial(block)]
+    if len(sums) != 1 or len(blocks[sums[0]].writes) != 1:
+        return None
+    block, before, after = blocks[sums[0]], blocks[: sums[0]], blocks[sums[0] + 1 :]
+    extents = extents_of(block)
+    alike = all(extents_of(other) == extents for other in after)
+    operands = _operands(block) if alike and extents else None
+    if operands is None:
+        return None
+    data, weights = operands
+    across, stride, reach = _row(block, data)
+    return Windows(
+        name=block.name_hint,
+        before=tuple(other.name_hint for other in before),
+        after=tuple(other.name_hint for other in after),
+        extents=extents,
+        bits=bits(block),
+        window=extents_of(block, spatial=False),
+        across=across,
+        stride=stride,
+        reach=reach,
+        along=_is_along(block, data),
+        weights=weights,
+        free=weights is not None and _is_free(sch, block, weights),
+    )
+
+
+def _operands(block: SBlock) -> tuple[Index, int | None] | None:
+    """Return the index of the windowed operand, and which one has weights along vectors."""
+    *_, last = spatial = [i for i, axis in enumerate(block.iter_vars) if axis.iter_type == SPATIAL]
+    wide = [i for i in spatial if int(block.iter_vars[i].dom.extent) > 1]
+    reads = [_index(block, position) for position in range(len(block.reads))]
+    data = [i for i, index in enumerate(reads) if _moves(index, wide) and index[-1][last] == 1]
+    others = [i for i in range(len(reads)) if i not in data]
+    if len(data) != 1 or len(others) > 1 or bool(others) != is_product(block):
+        return None
+    index = reads[data[0]]
+    if not others:
+        return index, None
+    if not reads[others[0]]:
+        return None
+    axes = [axis for axis in wide if _moves(reads[others[0]], [axis])]
+    if last in axes:
+        return (index, others[0]) if axes == [last] else None
+    return (index, None) if axes else None  # the same weights for all is a product of matrices
+
+
+def _row(block: SBlock, data: Index) -> tuple[tuple[int, ...], int, int]:
+    """Return `across`, `stride` and `reach` of `Windows`."""
+    *_, rows = [0, *(i for i, axis in enumerate(block.iter_vars) if axis.iter_type == SPATIAL)][:-1]
+    part = next((part for part in data[:-1] if part[rows]), None)
+    if part is None:
+        return (), 0, 1
+    reductions = _reductions(block)
+    extents = extents_of(block, spatial=False)
+    across = tuple(n for n, i in enumerate(reductions) if part[i])
+    reach = 1 + sum(part[reductions[n]] * (extents[n] - 1) for n in across)
+    return across, part[rows], reach
+
+
+def _is_along(block: SBlock, data: Index) -> bool:
+    extents = extents_of(block, spatial=False)
+    return any(data[-1][axis] and extents[i] > 1 for i, axis in enumerate(_reductions(block)))
+
+
+def _moves(index: Index, axes: list[int]) -> bool:
+    """Tell whether an operand is another one at each step along every one of some axes."""
+    return bool(index) and all(any(part[axis] for part in index) for axis in axes)
+
+
+def _index(block: SBlock, position: int) -> Index:
+    axes = [axis.var for axis in block.iter_vars]
+    parts = [detect_linear_equation(part.min, axes) for part in block.reads[position].region]
+    known = all(len(part) == len(axes) + 1 for part in parts)
+    return [tuple(int(step) for step in part) for part in parts] if known else []
+
+
+def _reductions(block: SBlock) -> list[int]:
+    return [i for i, axis in enumerate(block.iter_vars) if axis.iter_type != SPATIAL]
+
+
+def _is_free(sch: Schedule, block: SBlock, position: int) -> bool:
+    """Tell whether an operand is a weight whose layout may change."""
+    source = block.reads[position].source
+    return any(source.same_as(weight) for weight in weights.free(sch.mod["main"]))

@@ -1,0 +1,184 @@
+"""Engine `default`: a schedule for any PrimFunc, without measurement; of a GPU, `dlight`.
+
+Producers are inlined, outer spatial loops run in parallel, the innermost one is vectorized. It is
+what a task gets that nothing better is known for, so it leaves alone what it can not improve.
+"""
+
+import math
+from collections.abc import Sequence
+
+import tvm
+from tvm.s_tir import SBlock, Schedule, ScheduleError
+from tvm.s_tir.schedule import LoopRV, SBlockRV
+
+from autopipe.schedules.analysis.blocks import (
+    SPATIAL,
+    bits,
+    extents_of,
+    is_copy,
+    is_product,
+    is_spatial,
+)
+from autopipe.schedules.conditions import Conditions
+from autopipe.schedules.divisors import divisors
+from autopipe.schedules.engines import dlight
+from autopipe.schedules.hardware import vector_bits
+from autopipe.schedules.implementations.implementation import DIRECT
+from autopipe.schedules.planned import Planned
+from autopipe.schedules.primitives import ELEMENTS, PRODUCTS, spread
+from autopipe.schedules.replay import dump
+from autopipe.schedules.write_out import write_out
+
+VECTORS = 2
+"""Hardware vectors in a vectorized loop: two independent chains hide the latency of an FMA."""
+
+LONG = 4
+"""The same where nothing is multiplied."""
+
+REGISTERS = {64: 28, 32: 12}
+"""Vector registers that sums may take, by the bytes of one; the rest holds operands."""
+
+
+def schedule(module: tvm.IRModule, target: tvm.target.Target) -> tvm.IRModule:
+    """Return the module with its PrimFunc `main` scheduled, or unchanged if TIR has no blocks."""
+    scheduled = _scheduled(module, vector_bits(target))
+    return module if scheduled is None else scheduled.mod
+
+
+def plan(module: tvm.IRModule, conditions: Conditions) -> Planned | None:
+    """Return the schedule, or None if TIR has no blocks that it could act on."""
+    if conditions.hardware.gpu:
+        return dlight.plan(module, conditions)
+    scheduled = _scheduled(module, conditions.hardware.vector_bits)
+    return scheduled and Planned(DIRECT, dump(scheduled.trace), scheduled.mod)
+
+
+def _scheduled(module: tvm.IRModule, width: int) -> Schedule | None:
+    sch = Schedule(module, debug_mask="none", error_render_level="none")
+    try:
+        blocks = sch.get_child_blocks(sch.get_sblock("root"))
+        names = [sch.get(block).name_hint for block in blocks]
+    except RuntimeError:  # ScheduleError is one
+        return None
+    if len(set(names)) != len(names):
+        return None
+    for name in [name for name in names if not _inlined(sch, name)]:
+        before = sch.copy()
+        try:
+            _schedule_block(sch, name, width)
+        except ScheduleError:
+            sch = before
+    return sch
+
+
+def _inlined(sch: Schedule, name: str) -> bool:
+    """Inline a block into its consumers where that repeats no work worth keeping."""
+    block = sch.get_sblock(name)
+    consumers = sch.get_consumers(block)
+    if not consumers or not is_spatial(sch.get(block)):
+        return False
+    feeds_reduction = not all(is_spatial(sch.get(consumer)) for consumer in consumers)
+    if feeds_reduction and not is_copy(sch.get(block)):
+        return False
+    try:
+        sch.compute_inline(block)
+    except ScheduleError:
+        return False
+    return True
+
+
+def _schedule_block(sch: Schedule, name: str, width: int) -> None:
+    block = sch.get_sblock(name)
+    loops = sch.get_loops(block)
+    axes = sch.get(block).iter_vars
+    sizes = *extents_of(sch.get(block)), *extents_of(sch.get(block), spatial=False)
+    if len(axes) != len(loops) or 0 in sizes:
+        return
+    kinds = [axis.iter_type == SPATIAL for axis in axes]
+    spatial = [loop for loop, is_spatial in zip(loops, kinds, strict=True) if is_spatial]
+    reduction = [loop for loop, is_spatial in zip(loops, kinds, strict=True) if not is_spatial]
+    if not spatial:
+        return
+    lanes = max(1, width // bits(sch.get(block)))
+    if not reduction:
+        outer, vector = _split(sch, spatial[-1], VECTORS * lanes)
+        spread(sch, block, sch.fuse(*spatial[:-1], outer), ELEMENTS)
+        sch.vectorize(vector)
+    elif _contiguous(sch.get(block)) and not is_product(sch.get(block)):
+        _columns(sch, name, (spatial, reduction), LONG * lanes)
+    elif _contiguous(sch.get(block)):
+        _tile(sch, name, (spatial, reduction), (lanes, REGISTERS.get(width // 8, 8)))
+    else:
+        _rows(sch, block, spatial, reduction)
+
+
+def _rows(
+    sch: Schedule, block: SBlockRV, spatial: Sequence[LoopRV], reduction: Sequence[LoopRV]
+) -> None:
+    """Sum along memory, as softmax does: rows in parallel, nothing else to gain."""
+    sch.reorder(*spatial, *reduction)
+    spread(sch, block, sch.fuse(*spatial), ELEMENTS)
+
+
+def _columns(
+    sch: Schedule, name: str, loops: tuple[Sequence[LoopRV], Sequence[LoopRV]], most: int
+) -> None:
+    """Reduce a long vector of neighbours at a time, as pooling does: loads are all it costs."""
+    spatial, reduction = loops
+    outer, vector = _split(sch, spatial[-1], most)
+    sch.reorder(*spatial[:-1], outer, *reduction, vector)
+    spread(sch, sch.get_sblock(name), sch.fuse(*spatial[:-1], outer), ELEMENTS)
+    sch.vectorize(vector)
+    init = sch.decompose_reduction(sch.get_sblock(name), reduction[0])
+    sch.vectorize(sch.get_loops(init)[-1])
+
+
+def _tile(
+    sch: Schedule,
+    name: str,
+    loops: tuple[Sequence[LoopRV], Sequence[LoopRV]],
+    hardware: tuple[int, int],
+) -> None:
+    """Sum a tile of neighbouring outputs in registers, its last axis vectorized."""
+    (spatial, reduction), (lanes, registers) = loops, hardware
+    outer, vector = _split(sch, spatial[-1], VECTORS * lanes)
+    outers, inner = [*spatial[:-1], outer], []
+    if len(spatial) > 1:
+        taken = -(-int(sch.get(vector).extent) // lanes)
+        outers[-2], unrolled = _split(sch, spatial[-2], max(1, registers // taken))
+        inner = [unrolled]
+    sch.reorder(*outers, *inner, vector)
+    tile = sch.fuse(*outers)
+    block = sch.get_sblock(name)
+    spread(sch, block, tile, PRODUCTS)
+    sums = sch.cache_write(block, 0, "local")
+    sch.reverse_compute_at(sums, tile)
+    sch.reorder(*reduction, *inner, vector)
+    write_out(sch, block, 1 + len(inner))
+    write_out(sch, sch.decompose_reduction(block, reduction[0]), 1 + len(inner))
+    sch.vectorize(sch.get_loops(sums)[-1])
+
+
+def _split(sch: Schedule, loop: LoopRV, most: int) -> list[LoopRV]:
+    """Return an outer and an inner loop, the inner one of one step where the size is not known."""
+    extent = sch.get(loop).extent
+    if not isinstance(extent, tvm.tirx.IntImm):
+        return list(sch.split(loop, [None, 1]))
+    extent = int(extent)
+    inner = max(
+        divisors(extent, most), key=lambda d: (math.gcd(d, most), d)
+    )  # LLVM dislikes odd vectors
+    return list(sch.split(loop, [extent // inner, inner]))
+
+
+def _contiguous(block: SBlock) -> bool:
+    """Tell whether some operand lies along the last spatial axis in memory."""
+    last = [axis.var for axis in block.iter_vars if axis.iter_type == SPATIAL][-1]
+    return any(read.region and _follows(read.region[-1].min, last) for read in block.reads)
+
+
+def _follows(index: tvm.ir.Expr, axis: tvm.tirx.Var) -> bool:
+    """Tell whether an index grows with an axis, such as the column of a window."""
+    if isinstance(index, tvm.tirx.Add):
+        return index.a.same_as(axis) or index.b.same_as(axis)
+    return index.same_as(axis)

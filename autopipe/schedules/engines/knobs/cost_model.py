@@ -1,0 +1,105 @@
+"""Gradient-boosted trees that predict how good a setting is, from all tasks of one template.
+
+After "Learning to Optimize Tensor Programs" (NeurIPS 2018), sections 3 and 4. What is predicted is
+the logarithm of the speed relative to the best of the same task, so that tasks of any size teach
+each other.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from autopipe.schedules.engines.knobs.features import Features
+
+_WORST: Final = math.log(16)
+"""Settings slower than this, and failed ones, are all equally bad."""
+
+_TREES: Final = 60
+_PARAMETERS: Final = {
+    "max_depth": 5,
+    "eta": 0.2,
+    "min_child_weight": 1,
+    "nthread": 1,  # more of them spin, and take longer where the processor is shared
+    "tree_method": "hist",
+    "verbosity": 0,
+}
+
+_LATEST: Final = 4000
+"""Measurements that are learned from, the newest: more of them make a proposal slow."""
+
+
+@dataclass(slots=True)
+class Sample:
+    """What was measured of one task."""
+
+    features: Features
+    seconds: dict[int, float] = field(default_factory=dict)
+    """By the index of the setting; infinite if it failed."""
+
+
+class CostModel:
+    """The model of one template."""
+
+    def __init__(self) -> None:
+        self._samples: list[Sample] = []
+        self._names: list[str] = []
+        self._booster: Any = None
+        self._stale = False
+
+    def join(self, features: Features) -> Sample:
+        """Return where the measurements of another task are collected."""
+        sample = Sample(features)
+        self._samples.append(sample)
+        return sample
+
+    def learn(self, sample: Sample, measured: Mapping[int, float]) -> None:
+        """Take measurements of a task."""
+        sample.seconds.update(measured)
+        self._stale = True
+
+    def predict(self, features: Features) -> npt.NDArray[np.float32] | None:
+        """Return how good each setting of a task is, or None while nothing has a time."""
+        if self._stale:
+            self._train()
+            self._stale = False
+        if self._booster is None:
+            return None
+        rows = _matrix(features, self._names, slice(None))
+        return self._booster.inplace_predict(rows)
+
+    def _train(self) -> None:
+        import xgboost
+
+        known = [
+            sample
+            for sample in self._samples
+            if min(sample.seconds.values(), default=math.inf) < math.inf
+        ]
+        if not known:
+            return
+        self._names = sorted({name for sample in known for name in sample.features})
+        rows = [_matrix(each.features, self._names, list(each.seconds)) for each in known]
+        goals = [_goals(list(each.seconds.values())) for each in known]
+        data = xgboost.DMatrix(
+            np.concatenate(rows)[-_LATEST:], np.concatenate(goals)[-_LATEST:], nthread=1
+        )
+        self._booster = xgboost.train(_PARAMETERS, data, _TREES)
+
+
+def _matrix(
+    features: Features, names: Sequence[str], rows: slice | list[int]
+) -> npt.NDArray[np.float32]:
+    """Return a row a setting and a column a name; what a task does not have is not a number."""
+    size = len(next(iter(features.values())))
+    missing = np.full(size, np.nan, np.float32)
+    return np.stack([features.get(name, missing)[rows] for name in names], axis=1)
+
+
+def _goals(seconds: Sequence[float]) -> npt.NDArray[np.float32]:
+    """Return the logarithms of best time to time: 0 for the best, less for all others."""
+    logs = np.log(min(seconds)) - np.log(np.array(seconds))
+    return np.maximum(logs, -_WORST).astype(np.float32)

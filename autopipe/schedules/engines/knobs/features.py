@@ -1,0 +1,65 @@
+"""Numbers that tell settings apart, for a cost model: the knobs, and what the template knows.
+
+What a tile costs depends on products of knobs (elements in a tile) and on what they leave of the
+function's extents (how many tiles), so both are given beside the knobs themselves.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from itertools import combinations
+
+import numpy as np
+import numpy.typing as npt
+
+from autopipe.schedules.engines.knobs.space import Space
+
+Column = npt.NDArray[np.float32]
+Features = Mapping[str, Column]
+"""One number a setting, by name."""
+
+
+def features(space: Space) -> Features:
+    """Return what is known of each setting of a space before it is measured."""
+    knobs, size = values(space), len(space.settings)
+    numbers = [(name, n) for name, n in _numbers("found", space.served.found) if "=" not in name]
+    facts = {name: np.full(size, number, np.float32) for name, number in numbers}
+    found: dict[str, Column] = {**knobs, **facts}
+    if (guesses := estimates(space)) is not None:
+        found["estimate"] = guesses / guesses.min()
+    for (one, first), (other, second) in combinations(knobs.items(), 2):
+        found[f"{one}*{other}"] = first * second
+    for fact, whole in facts.items():
+        for name, part in knobs.items():
+            found[f"{fact}/{name}"] = (whole / np.maximum(part, 1)).astype(np.float32)
+    return found
+
+
+def estimates(space: Space) -> Column | None:
+    """Return the time that the template expects of each setting, in its unit, if it expects any."""
+    served = space.served
+    estimate = getattr(served.template, "estimate", None)
+    if estimate is None:
+        return None
+    times = [estimate(served.found, knobs, space.hardware) for knobs in space.settings]
+    return np.array(times, np.float32)
+
+
+def values(space: Space) -> Features:
+    """Return the knobs of each setting: numbers as they are, a column for each word."""
+    rows = [dict(_numbers("knobs", knobs)) for knobs in space.settings]
+    names = sorted({name for row in rows for name in row})
+    return {name: np.array([row.get(name, 0) for row in rows], np.float32) for name in names}
+
+
+def _numbers(name: str, value: object) -> Iterator[tuple[str, float]]:
+    """Yield the numbers that a value is made of; lists are counted from their end."""
+    if isinstance(value, bool | int | float):
+        yield name, float(value)
+    elif isinstance(value, str):
+        yield f"{name}={value}", 1.0
+    elif isinstance(value, Sequence):
+        for position, item in enumerate(value):
+            yield from _numbers(f"{name}.{position - len(value)}", item)
+    elif is_dataclass(value):
+        for field in fields(value):
+            yield from _numbers(f"{name}.{field.name}", getattr(value, field.name))

@@ -1,0 +1,20 @@
+"""Tuner `grid`: every setting, in the order of the template."""
+
+from collections.abc import Collection, Mapping
+
+from autopipe.schedules.engines.knobs.space import Space
+
+
+class Grid:
+    """Goes through the settings in order."""
+
+    def __init__(self, space: Space) -> None:
+        """Take what is gone through."""
+        self._size = len(space.settings)
+
+    def choose(self, count: int, seen: Collection[int]) -> list[int]:
+        """Return the next settings."""
+        return [index for index in range(self._size) if index not in seen][:count]
+
+    def learn(self, measured: Mapping[int, float]) -> None:
+        """Learn nothing."""

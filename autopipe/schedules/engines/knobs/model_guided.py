@@ -1,0 +1,82 @@
+"""Tuner `model`: a learned cost model chooses what is measured.
+
+The first settings are those that the template thinks most of, and some that are far from each other
+or, if other tasks have taught the model, what it promises most of; then what it promises, and a few
+at random.
+"""
+
+import random
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from autopipe.schedules.engines.knobs.cost_model import CostModel
+from autopipe.schedules.engines.knobs.features import estimates, features, values
+from autopipe.schedules.engines.knobs.space import Space
+
+_EXPLORE: Final = 0.15
+"""Share of a proposal that is chosen at random; epsilon in the paper."""
+
+_GUESSED: Final = 0.5
+"""Share of the first proposal that is chosen without measurements: by the template's estimate, or,
+where it has none, near the filled setting."""
+
+_POOL: Final = 256
+"""Settings among which distant ones are looked for."""
+
+
+class ModelGuided:
+    """Measures what the model of the template promises most of."""
+
+    def __init__(self, space: Space, seed: int, model: CostModel) -> None:
+        """Take the model that all tasks of the template share."""
+        self._rng = random.Random(seed)  # noqa: S311 - no secret
+        self._features = features(space)
+        self._points = np.log2(1 + np.abs(np.stack(list(values(space).values()), axis=1)))
+        guesses = estimates(space)
+        self._guesses = self._apart(0, range(len(self._points))) if guesses is None else guesses
+        self._model = model
+        self._sample = model.join(self._features)
+
+    def choose(self, count: int, seen: Collection[int]) -> list[int]:
+        """Return the most promising settings, the best first, then what is tried at random."""
+        unseen = [index for index in range(len(self._points)) if index not in seen]
+        if not unseen:
+            return []
+        promise = self._model.predict(self._features)
+        order = np.argsort(-promise[unseen], kind="stable") if promise is not None else ()
+        promised = [unseen[place] for place in order]
+        if not promised or not self._sample.seconds:
+            return self._first(count, unseen, promised)
+        explored = int(_EXPLORE * count + self._rng.random())
+        best, rest = promised[: count - explored], promised[count - explored :]
+        return best + self._rng.sample(rest, min(explored, len(rest)))
+
+    def learn(self, measured: Mapping[int, float]) -> None:
+        """Teach the model."""
+        self._model.learn(self._sample, measured)
+
+    def _first(self, count: int, unseen: Sequence[int], promised: Sequence[int]) -> list[int]:
+        """Return the filled setting and guesses; then what other tasks promise, or distant ones."""
+        order = sorted(unseen, key=lambda index: (index > 0, self._guesses[index]))
+        some = max(1, round(_GUESSED * count))
+        chosen, rest = order[:some], order[some:]
+        if promised or not rest:
+            others = set(rest)
+            return chosen + [index for index in promised if index in others][: count - some]
+        pool = self._rng.sample(rest, min(max(_POOL, count), len(rest)))
+        return self._spread(chosen, pool, count)
+
+    def _spread(self, chosen: list[int], pool: Sequence[int], count: int) -> list[int]:
+        """Add, again and again, the setting of the pool that is farthest from all chosen ones."""
+        apart = np.min([self._apart(index, pool) for index in chosen], axis=0)
+        while len(chosen) < count and apart.any():
+            farthest = pool[int(apart.argmax())]
+            chosen.append(farthest)
+            apart = np.minimum(apart, self._apart(farthest, pool))
+        return chosen
+
+    def _apart(self, index: int, pool: Sequence[int]) -> npt.NDArray[np.float32]:
+        return np.abs(self._points[list(pool)] - self._points[index]).sum(axis=1)

@@ -1,0 +1,46 @@
+"""The settings of a template that a tuner chooses from."""
+
+import random
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from autopipe.schedules.hardware import Hardware
+from autopipe.schedules.templates.serve import Served
+from autopipe.schedules.templates.template import dump
+
+LARGEST: Final = 20_000
+"""Settings that are looked at; of a larger space, that many at random."""
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """Settings of one template for one function; a tuner speaks of them by their index."""
+
+    served: Served
+    hardware: Hardware
+    settings: Sequence[Any]
+    """Frozen dataclasses of JSON values; the one that was filled without measuring is the first."""
+
+    @classmethod
+    def of(cls, served: Served, hardware: Hardware, seed: int) -> "Space":
+        """Return the settings for a function that a template serves."""
+        every = served.template.settings(served.found, hardware)
+        others = (knobs for knobs in every if knobs != served.knobs)
+        some = _some(others, LARGEST - 1, random.Random(seed))  # noqa: S311 - no secret
+        return cls(served, hardware, (served.knobs, *some))
+
+    def document(self, index: int) -> str:
+        """Return a setting as `replay` reads it."""
+        return dump(self.served.template, self.settings[index])
+
+
+def _some(items: Iterable[Any], most: int, rng: random.Random) -> list[Any]:
+    """Return `most` of the items or fewer, each with the same chance: Vitter's algorithm R."""
+    kept: list[Any] = []
+    for position, item in enumerate(items):
+        if position < most:
+            kept.append(item)
+        elif (place := rng.randrange(position + 1)) < most:
+            kept[place] = item
+    return kept

@@ -1,0 +1,39 @@
+"""The engines that the policy may name: ours, and those that other packages register."""
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import Final
+
+from autopipe import extensions
+from autopipe.schedules.conditions import Conditions
+from autopipe.schedules.engines.engine import Engine
+from autopipe.schedules.engines.fallback import FALLBACKS, UNSCHEDULED
+
+Maker = Callable[[Conditions], Engine]
+
+
+def _ansor(conditions: Conditions) -> Engine:
+    from autopipe.schedules.engines.ansor import Ansor
+
+    return Ansor(conditions)
+
+
+def _autotvm(conditions: Conditions) -> Engine:
+    from autopipe.schedules.engines.autotvm import AutoTVM
+
+    return AutoTVM(conditions)
+
+
+ENGINES: Final[Mapping[str, Maker]] = {"ansor": _ansor, "autotvm": _autotvm}
+"""What makes our engines, by the name that YAML gives them; only what is used is imported."""
+
+
+def engines(names: Iterable[str], conditions: Conditions) -> dict[str, Callable[[], Engine]]:
+    """Return what makes each of these engines; packages that register one are imported here.
+
+    Raises SetupError if an extension is broken.
+    """
+    found = extensions.registered(extensions.ENGINES, {*ENGINES, *FALLBACKS, UNSCHEDULED})
+    wanted = set(names)
+    makers = {name: each.load() for name, each in found.items() if name in wanted}
+    return {name: partial({**ENGINES, **makers}[name], conditions) for name in wanted}

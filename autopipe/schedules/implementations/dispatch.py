@@ -1,0 +1,66 @@
+"""Which library takes a function, by its op information; whether the library is there at all."""
+
+from collections.abc import Iterator
+
+import tvm
+
+from autopipe.compiler.target import cpu
+from autopipe.libraries import LIBRARIES
+from autopipe.libraries.library import Library, Packed, Pattern
+from autopipe.schedules.conditions import Conditions
+from autopipe.tasks.op_info import Argument, Literal, Op, OpInfo, Parameter, Result
+from autopipe.tasks.tensor import Tensor
+
+
+def available(conditions: Conditions) -> Iterator[Library]:
+    """Yield the libraries that code for a target can call from here.
+
+    They are installed, and made for the same kind of machine.
+    """
+    device = "cuda" if conditions.hardware.gpu else "cpu"
+    for library in LIBRARIES:
+        if library.device == device and _is_there(library, conditions.target):
+            yield library
+
+
+def takes(library: Library, info: OpInfo, inputs: tuple[Tensor, ...]) -> bool:
+    """Tell whether exactly one of the ops of a function that reads these tensors is the library's.
+
+    The others are left to generated code.
+    """
+    found = [op for op in info.ops if any(_fits(each, op, info, inputs) for each in library.takes)]
+    return len(found) == 1
+
+
+def _is_there(library: Library, target: tvm.target.Target) -> bool:
+    if isinstance(library.interface, Packed):
+        return tvm.get_global_func(library.interface.function, allow_missing=True) is not None
+    triple = {"mtriple": target.attrs.get("mtriple")}
+    return library.version() is not None and cpu.machine_of(triple) == cpu.machine_of({})
+
+
+def _fits(pattern: Pattern, op: Op, info: OpInfo, inputs: tuple[Tensor, ...]) -> bool:
+    if not op.whole or not pattern.names(op.name, op.attributes, op.layout):
+        return False
+    tensors = {
+        position: tensor
+        for position, argument in enumerate(op.arguments)
+        if (tensor := _tensor(argument, info, inputs)) is not None
+    }
+    dtypes = {tensor.dtype for tensor in (*tensors.values(), *op.outputs)}
+    return (
+        len(dtypes) == 1
+        and dtypes <= set(pattern.dtypes)
+        and pattern.holds({position: tensor.shape for position, tensor in tensors.items()})
+    )
+
+
+def _tensor(argument: Argument, info: OpInfo, inputs: tuple[Tensor, ...]) -> Tensor | None:
+    """Return what is known of a tensor that an op is applied to; None for any other argument."""
+    if isinstance(argument, Parameter):
+        return inputs[argument.parameter]
+    if isinstance(argument, Result):
+        return info.ops[argument.op].outputs[argument.output]
+    if isinstance(argument, Literal) and argument.shape is not None and argument.dtype:
+        return Tensor(shape=argument.shape, dtype=argument.dtype)
+    return None

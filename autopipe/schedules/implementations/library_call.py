@@ -1,0 +1,141 @@
+"""Writes the call of a library as a block of TIR."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil, prod
+from typing import Any, Final
+
+import tvm
+from tvm.ir import Expr
+from tvm.script.ir_builder import IRBuilder
+from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
+
+from autopipe.libraries.library import CBlas, Packed
+from autopipe.schedules.analysis.expressions import whole
+from autopipe.schedules.analysis.gemm import Axis, Gemm, Matrix
+
+_ROW_MAJOR, _PLAIN, _TRANSPOSED = 101, 111, 112
+"""Of the C interface of BLAS."""
+
+_GRAIN: Final = 32
+"""Rows or columns that a part of a product has at least, and a multiple of which it has."""
+
+_ENOUGH: Final = 4
+"""Products for each thread that need not be divided any more, whatever is left over."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """How each product is divided: so many rows and columns at a time."""
+
+    rows: int
+    columns: int
+
+
+def write(name: str, gemm: Gemm, interface: CBlas | Packed, cores: int) -> tvm.tirx.Stmt | None:
+    """Return the block that has a library compute the products, or None if it can not."""
+    dtype = str(gemm.c.buffer.ty.dtype)
+    if isinstance(interface, Packed):
+        return _packed(name, gemm, interface)
+    if dtype not in interface.gemm:
+        return None
+    return _cblas(name, gemm, interface, _divided(gemm, cores))
+
+
+def _cblas(name: str, gemm: Gemm, interface: CBlas, part: _Part) -> tvm.tirx.Stmt:
+    dtype = str(gemm.c.buffer.ty.dtype)
+    row = Axis(ceil(gemm.m / part.rows), gemm.row.a * part.rows, 0, gemm.row.c * part.rows)
+    column = Axis(
+        ceil(gemm.n / part.columns), 0, gemm.column.b * part.columns, gemm.column.c * part.columns
+    )
+    loops = [*gemm.loops, row, column]
+    jobs = prod(loop.extent for loop in loops)
+    with IRBuilder() as builder, T.sblock(name):
+        T.reads(whole(gemm.a.buffer), whole(gemm.b.buffer))
+        T.writes(whole(gemm.c.buffer))
+        T.evaluate(T.call_extern("void", interface.threads, 1))
+        with (T.parallel if jobs > 1 else T.serial)(0, jobs) as job:
+            *_, at_row, at_column = steps = _unfolded(job, loops)
+            rows = _left(gemm.m, part.rows, at_row)
+            columns = _left(gemm.n, part.columns, at_column)
+            a, b, c = (
+                _pointer(getattr(gemm, which), loops, steps, which) for which in ("a", "b", "c")
+            )
+            one, zero = (tvm.tirx.const(value, dtype) for value in (1, 0))
+            arguments = [
+                _ROW_MAJOR, _order(gemm.a), _order(gemm.b), rows, columns, gemm.k,
+                one, a, gemm.a.lead, b, gemm.b.lead, zero, c, gemm.c.lead,
+            ]  # fmt: skip
+            T.evaluate(T.call_extern("void", interface.gemm[dtype], *arguments))
+    return builder.get()
+
+
+def _packed(name: str, gemm: Gemm, interface: Packed) -> tvm.tirx.Stmt | None:
+    """Return the call of one whole product; nothing else has an interface in TVM's runtime."""
+    shapes = [
+        (gemm.k, gemm.m) if gemm.a.transposed else (gemm.m, gemm.k),
+        (gemm.n, gemm.k) if gemm.b.transposed else (gemm.k, gemm.n),
+        (gemm.m, gemm.n),
+    ]
+    matrices = (gemm.a, gemm.b, gemm.c)
+    if gemm.loops or any(m.offset or m.lead != s[1] for m, s in zip(matrices, shapes, strict=True)):
+        return None
+    with IRBuilder() as builder, T.sblock(name):
+        T.reads(whole(gemm.a.buffer), whole(gemm.b.buffer))
+        T.writes(whole(gemm.c.buffer))
+        views = [_view(m, shape) for m, shape in zip(matrices, shapes, strict=True)]
+        flags = [tvm.tirx.const(m.transposed, "bool") for m in matrices[:2]]
+        T.evaluate(tvm.tirx.call_packed(interface.function, *views, *flags))
+    return builder.get()
+
+
+def _view(matrix: Matrix, shape: tuple[int, int]) -> Expr:
+    """Return a matrix as a tensor of two dimensions, however many its buffer has."""
+    sizes = [tvm.tirx.const(size, "int64") for size in shape]
+    place = tvm.ir.PointerType(tvm.ir.PrimType("int64"))
+    kind = tvm.tirx.const(0, str(matrix.buffer.ty.dtype))
+    parts = [
+        matrix.buffer.data, tvm.ir.Call("tirx.tvm_stack_make_shape", sizes, ret_ty=place),
+        0, len(shape), kind, 0,
+    ]  # fmt: skip
+    return tvm.ir.Call("tirx.tvm_stack_make_array", parts, ret_ty="handle")
+
+
+def _divided(gemm: Gemm, cores: int) -> _Part:
+    """Divide the products among threads, along what is longer, so that less is packed twice."""
+    jobs = prod(loop.extent for loop in gemm.loops)
+    if jobs % cores == 0 or jobs >= _ENOUGH * cores:
+        return _Part(gemm.m, gemm.n)
+    longer = max(gemm.m, gemm.n)
+    part = max(_GRAIN, ceil(ceil(longer / cores) / _GRAIN) * _GRAIN)
+    if gemm.m >= gemm.n:
+        return _Part(min(part, gemm.m), gemm.n)
+    return _Part(gemm.m, min(part, gemm.n))
+
+
+def _unfolded(job: Expr, loops: Sequence[Axis]) -> list[Expr]:
+    """Return the step of each loop that a job is, the last loop fastest."""
+    steps = []
+    for loop in reversed(loops):
+        steps.append(job % loop.extent)
+        job = job // loop.extent
+    return steps[::-1]
+
+
+def _left(extent: int, part: int, step: Expr) -> Any:  # noqa: ANN401 - a number or an expression
+    """Return how many rows or columns a part has: the last one may have fewer."""
+    if extent % part == 0:
+        return part
+    return T.min(tvm.tirx.const(part, "int32"), extent - step * part)
+
+
+def _pointer(matrix: Matrix, loops: Sequence[Axis], steps: Sequence[Expr], which: str) -> Expr:
+    offset: Any = tvm.tirx.const(matrix.offset, "int64")
+    for loop, step in zip(loops, steps, strict=True):
+        offset = offset + tvm.tirx.Cast("int64", step) * getattr(loop, which)
+    mask = "w" if which == "c" else "r"
+    return matrix.buffer.access_ptr(mask, offset=tvm.sym.Analyzer().simplify(offset))
+
+
+def _order(matrix: Matrix) -> int:
+    return _TRANSPOSED if matrix.transposed else _PLAIN

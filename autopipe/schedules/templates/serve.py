@@ -1,0 +1,58 @@
+"""Which template schedules a function: the first that serves it."""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import tvm
+from tvm.s_tir import Schedule
+
+from autopipe.schedules.hardware import Hardware
+from autopipe.schedules.templates import templates
+from autopipe.schedules.templates.template import Template, blank
+
+_LOG: Final = logging.getLogger(__name__)
+
+Complaint = Callable[[Template, Exception], None]
+"""Takes a template and what it raised."""
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """A function with its template."""
+
+    template: Template
+    found: Any
+    """What `template.match` says of the function."""
+    knobs: Any
+    """The setting that `template.fill` gives."""
+    schedule: Schedule
+    """The schedule of that setting."""
+
+
+def _logged(template: Template, _error: Exception) -> None:
+    _LOG.exception("template %s failed", template.NAME)
+
+
+def serve(module: tvm.IRModule, hardware: Hardware, failed: Complaint = _logged) -> Served | None:
+    """Return the first template that serves `main` of a module, or None if none does.
+
+    None serves a GPU: they are all for processors. A mistake in one template costs its schedule,
+    and `failed` is told.
+    """
+    for template in () if hardware.gpu else templates():
+        sch = blank(module)
+        try:
+            found = template.match(sch)
+            if found is not None:
+                knobs = template.fill(found, hardware)
+                template.apply(sch, found, knobs)
+                return Served(template, found, knobs, sch)
+        except RuntimeError:  # TIR without blocks, or a schedule that TVM refuses
+            continue
+        except MemoryError:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever it raises
+            failed(template, error)
+    return None

@@ -1,0 +1,97 @@
+"""What a file or a directory holds, as digests, and the memory that spares digesting it again."""
+
+import os
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from autopipe.store import files
+from autopipe.store.canonical import digest, seal, unseal
+
+_MARK: Final = 5
+"""Values of a fingerprint, the digest last."""
+
+_SETTLED: Final = 20_000_000
+"""Nanoseconds after which a change is sure to bring another time stamp."""
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """One file of a tree; a lone file is a tree whose file is called `.`."""
+
+    name: str
+    size: int
+    sha256: str
+
+
+Manifest = tuple[File, ...]
+"""All files of a tree, sorted by name."""
+
+
+def tree_digest(manifest: Manifest) -> str:
+    """Digest a tree by the names and bytes of its files; a lone file by its bytes alone."""
+    if [file.name for file in manifest] == ["."]:
+        return manifest[0].sha256
+    return digest([[file.name, file.size, file.sha256] for file in manifest])
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """Digests trees; a file whose fingerprint has not changed is not read again.
+
+    The fingerprint is size, time of modification, time of change and inode, as in git's index.
+    It notices whatever goes through the file system, and not a disk that forgets; `full` does.
+    """
+
+    memory: Path
+    """Folder of the fingerprints, one file a tree."""
+    tmp: Path
+
+    def manifest(self, tree: Path, *, full: bool = False) -> Manifest:
+        """Digest every file below, sorted by name; `full` reads even what looks unchanged.
+
+        Raises IrregularError at anything that is neither a regular file nor a directory.
+        """
+        memo = self._memo(tree)
+        before = {} if full else _recall(memo)
+        after: dict[str, list[int | str]] = {}
+        found: list[File] = []
+        for name, status in files.walk(tree):
+            mark = [status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino]
+            old = before.get(name, [])
+            sha256 = str(old[4]) if old[:4] == mark else files.sha256(tree / name)
+            found.append(File(name, status.st_size, sha256))
+            if time.time_ns() - status.st_ctime_ns > _SETTLED:
+                after[name] = [*mark, sha256]
+        if after != before:
+            with files.guard(memo):
+                files.replace(memo, seal({"files": after}), self.tmp)
+        return tuple(found)
+
+    def moved(self, old: Path, new: Path) -> None:
+        """Remember a tree under the place it was renamed to."""
+        with suppress(FileNotFoundError):
+            self._memo(old).rename(self._memo(new))
+
+    def forget(self, tree: Path) -> None:
+        """Drop the fingerprints of a tree."""
+        files.remove(self._memo(tree))
+
+    def _memo(self, tree: Path) -> Path:
+        return self.memory / f"{digest(os.fspath(tree))}.json"
+
+
+def _recall(memo: Path) -> dict[str, list[int | str]]:
+    with files.guard(memo):
+        try:
+            document = unseal(files.read(memo))
+        except FileNotFoundError:
+            return {}
+    seen = (document or {}).get("files")
+    return {
+        name: mark
+        for name, mark in (seen.items() if isinstance(seen, dict) else ())
+        if isinstance(mark, list) and len(mark) == _MARK and isinstance(mark[-1], str)
+    }

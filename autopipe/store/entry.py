@@ -1,0 +1,91 @@
+"""What the store remembers of an action, and how that is written."""
+
+import errno
+import re
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final
+
+from autopipe.errors import StoreError
+from autopipe.store import files
+from autopipe.store.artifact import Kind
+from autopipe.store.canonical import Document, digest, seal, unseal
+from autopipe.store.content import File, Manifest
+
+_FORMAT: Final = 1
+"""Of a record that does not say. Say `format` in it as soon as there is another."""
+
+_SHA256: Final = re.compile(r"[0-9a-f]{64}")
+
+
+class NewerError(StoreError):
+    """A later release wrote this record; whatever it means, it stays as it is."""
+
+    def __init__(self, path: Path, digest: str) -> None:
+        """Take the digest of the object that the record seems to name."""
+        super().__init__(f"{path}: written by a later release of autopipe")
+        self.digest = digest
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What the store remembers of an action."""
+
+    action: Document
+    kind: Kind
+    digest: str
+    manifest: Manifest
+    used: int
+    """When it was made or last served, in nanoseconds since 1970."""
+
+    @property
+    def size(self) -> int:
+        """Return how many bytes its artifact has."""
+        return sum(file.size for file in self.manifest)
+
+
+def write(action: Document, kind: Kind, digest: str, manifest: Manifest) -> bytes:
+    """Return a record."""
+    return seal({
+        "action": action,
+        "kind": kind.value,
+        "digest": digest,
+        "files": [asdict(file) for file in manifest],
+    })  # fmt: skip
+
+
+def read(path: Path, key: str) -> Entry | None:
+    """Read the record of an action, if there is one.
+
+    Raises StoreError for a damaged one, NewerError for one that is not for this release.
+    """
+    try:
+        data, used = files.read(path), path.lstat().st_mtime_ns
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise StoreError(f"{path}: a symbolic link") from error
+        raise
+    content = unseal(data) or {}
+    if content.get("format", _FORMAT) != _FORMAT:
+        raise NewerError(path, str(content.get("digest")))
+    try:
+        action, kind, name, listed = (content[n] for n in ("action", "kind", "digest", "files"))
+        known = Entry(action, Kind(kind), name, tuple(File(**file) for file in listed), used)
+    except (LookupError, TypeError, ValueError):  # whole, but nothing that we wrote
+        known = None
+    if known is None or not _ours(known) or digest(known.action) != key:
+        raise StoreError(f"{path}: damaged")
+    return known
+
+
+def _ours(known: Entry) -> bool:
+    """Return whether a stage may have left this; its digest is a name in a folder of the store."""
+    return (
+        isinstance(known.action, dict)
+        and isinstance(known.action.get("stage"), str)
+        and isinstance(known.digest, str)
+        and _SHA256.fullmatch(known.digest) is not None
+        and all(type(file.size) is int for file in known.manifest)
+    )

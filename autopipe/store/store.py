@@ -1,0 +1,241 @@
+"""The store: a memory of actions over content-addressed objects, all on one file system.
+
+    actions/<key>.json   what ran, and what it produced
+    objects/<digest>/    immutable artifacts
+    work/<key>/          what an interrupted attempt left
+    logs/                what the last attempt of each stage printed, and failed of
+    records/             tuning records
+    environments/        what was found out about TVM, once for each installation
+    fingerprints/ locks/ tmp/ quarantine/
+
+An object is in place before the action that names it, and both arrive by rename, so a reader
+never sees half of either. Entries are checked when they are read; a damaged one is a miss.
+"""
+
+import errno
+import os
+import secrets
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from autopipe.errors import StageError, StoreError
+from autopipe.store import entry, files, locks
+from autopipe.store.artifact import Artifact, Kind
+from autopipe.store.canonical import Document
+from autopipe.store.content import Contents, Manifest, tree_digest
+from autopipe.store.entry import Entry, NewerError
+from autopipe.store.locks import FOR_EVER, Patience
+
+_FOLDERS: Final = (
+    "actions", "environments", "fingerprints", "locks", "logs", "objects", "quarantine", "records",
+    "tmp", "work",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """An open store; several processes may have it open."""
+
+    root: Path
+    tmp: Path
+    """This process's own folder for what is not finished."""
+    patience: Patience
+    """Of waiting for other runs."""
+
+    @property
+    def contents(self) -> Contents:
+        """Digests of files, remembered in this store."""
+        return Contents(self.root / "fingerprints", self.tmp)
+
+    @property
+    def gate(self) -> Path:
+        """Lock held shared where entries are read or made, and alone where they are deleted."""
+        return self.root / "locks" / "gate"
+
+    def lookup(self, key: str, warn: Callable[[str], None]) -> Artifact | None:
+        """Return what this action produced before, if all of it is still there and sound.
+
+        A damaged entry is moved to quarantine with one warning.
+        """
+        with files.guard(self.root), locks.shared(self.gate, self.patience):
+            try:
+                known = self.entry(key)
+                if known is None or not os.path.lexists(self.object(known.digest)):
+                    return None
+                self._check(known)
+            except NewerError:
+                warn(f"cache entry {key} was written by a later release; not used")
+                return None
+            except StoreError:
+                warn(f"cache entry {key} failed its checksum; recomputed")
+                self._quarantine(self._record(key))
+                return None
+            os.utime(self._record(key))
+            return Artifact(known.kind, known.digest, self.object(known.digest))
+
+    def entry(self, key: str) -> Entry | None:
+        """Return the record of an action, unchecked against its object.
+
+        Raises StoreError for a damaged record, NewerError for one of a later release.
+        """
+        return entry.read(self._record(key), key)
+
+    def actions(self) -> list[str]:
+        """Return the keys of all records, sorted."""
+        with files.guard(self.root):
+            return sorted(path.stem for path in (self.root / "actions").glob("*.json"))
+
+    @contextmanager
+    def lock(self, key: str, waiting: Callable[[str], None]) -> Iterator[None]:
+        """Keep other runs from doing the same action; tell `waiting` whom this one waits for."""
+        patience = replace(self.patience, tell=waiting)
+        with ExitStack() as held:
+            with files.guard(self.root):
+                held.enter_context(locks.exclusive(self.root / "locks" / key, patience))
+            yield
+
+    def out(self) -> Path:
+        """Return a new empty directory for an artifact in the making."""
+        with files.guard(self.root):
+            path = self.tmp / f"out-{secrets.token_hex(4)}"
+            path.mkdir(mode=0o700)
+            return path
+
+    def work(self, key: str) -> Path:
+        """Return the scratch directory of an action, as an interrupted attempt left it."""
+        with files.guard(self.root):
+            path = self.root / "work" / key
+            files.private_directory(path)
+            return path
+
+    def clear_work(self, key: str) -> None:
+        """Forget what an attempt left."""
+        with files.guard(self.root):
+            files.remove(self.root / "work" / key)
+
+    def log(self, name: str, key: str) -> Path:
+        """Return where the last attempt of an action logs what it prints."""
+        return self.root / "logs" / f"{name}-{key[:16]}.log"
+
+    def commit(self, key: str, action: Document, kind: Kind, out: Path) -> Artifact:
+        """Move the directory a stage has written into the store, and remember it.
+
+        Raises StageError if nothing is in there, or a link or the like.
+        """
+        with files.guard(self.root):
+            try:
+                files.harden(out)
+            except StoreError as error:
+                raise StageError(
+                    f"stage {action['stage']} wrote what can not be kept: {error}"
+                ) from None
+            staged = self.contents.manifest(out)
+            if not any(file.size for file in staged):
+                raise StageError(f"stage {action['stage']} ended well but wrote nothing")
+            name = tree_digest(staged)
+            with locks.shared(self.gate, self.patience):
+                self._place(out, name, staged)
+                if not self._newer(key):
+                    record = entry.write(action, kind, name, staged)
+                    files.replace(self._record(key), record, self.tmp)
+            return Artifact(kind, name, self.object(name))
+
+    def object(self, name: str) -> Path:
+        """Return where the artifact of this digest is kept."""
+        return self.root / "objects" / name
+
+    def damage(self, key: str) -> str | None:
+        """Read every byte of an entry again; return what is wrong with it, None if nothing is."""
+        with files.guard(self.root):
+            try:
+                known = self.entry(key)
+                if known is not None:
+                    self._check(known, full=True)
+            except (StoreError, FileNotFoundError) as error:
+                return str(error)
+            return None
+
+    def _newer(self, key: str) -> bool:
+        try:
+            self.entry(key)
+        except NewerError:
+            return True
+        except StoreError:  # about to be replaced
+            return False
+        return False
+
+    def _check(self, known: Entry, *, full: bool = False) -> None:
+        """Compare an object with its record; move a damaged one out of the way and raise."""
+        path = self.object(known.digest)
+        if not self._sound(path, known.manifest, full=full):
+            self._quarantine(path)
+            raise StoreError(f"{path}: damaged")
+
+    def _sound(self, path: Path, manifest: Manifest, *, full: bool = False) -> bool:
+        try:
+            return self.contents.manifest(path, full=full) == manifest
+        except files.IrregularError:  # something is in there that no stage may leave
+            return False
+
+    def _place(self, out: Path, name: str, staged: Manifest) -> None:
+        """Move an object to its place, unless a sound one is there already."""
+        path = self.object(name)
+        if os.path.lexists(path) and not self._sound(path, staged):
+            self._quarantine(path)
+        try:
+            out.rename(path)
+        except OSError as error:
+            if error.errno not in {errno.EEXIST, errno.ENOTEMPTY}:
+                raise
+            files.remove(out)
+            self.contents.forget(out)
+            return
+        path.chmod(0o500)
+        files.sync(path.parent)
+        self.contents.moved(out, path)
+
+    def _quarantine(self, path: Path) -> None:
+        aside = self.root / "quarantine" / f"{path.name}.{secrets.token_hex(4)}"
+        with suppress(FileNotFoundError):  # another run was quicker
+            path.rename(aside)
+
+    def _record(self, key: str) -> Path:
+        return self.root / "actions" / f"{key}.json"
+
+
+def default_root() -> Path:
+    """Return `$AUTOPIPE_STORE`, or `.autopipe` in the current folder."""
+    return Path(os.environ.get("AUTOPIPE_STORE") or ".autopipe")
+
+
+@contextmanager
+def open_store(root: Path, patience: Patience = FOR_EVER) -> Iterator[Store]:
+    """Open a store for the length of a run; make it where there is none.
+
+    Raises StoreError for one that can not be used, that other users could write to, or that
+    another process keeps longer than `patience` lasts.
+    """
+    root = root.absolute()
+    with ExitStack() as stack:
+        with files.guard(root):
+            _prepare(root)
+            tmp = stack.enter_context(locks.lease(root / "tmp", root / "locks" / "gate", patience))
+        yield Store(root, tmp, patience)
+
+
+def _prepare(root: Path) -> None:
+    if not root.exists():
+        root.mkdir(mode=0o700, parents=True, exist_ok=True)  # another run may be as quick
+    status = root.stat()
+    if not stat.S_ISDIR(status.st_mode):
+        raise StoreError(f"{root}: not a directory")
+    if status.st_mode & stat.S_IWOTH:
+        raise StoreError(f"{root}: every user may write to it; chmod o-w it, or use another store")
+    if os.geteuid() not in {0, status.st_uid}:
+        raise StoreError(f"{root}: belongs to another user")
+    for folder in _FOLDERS:
+        files.private_directory(root / folder)

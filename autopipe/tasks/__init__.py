@@ -1,0 +1,1 @@
+"""What a task is, and which ones are tuned."""

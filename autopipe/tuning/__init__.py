@@ -1,0 +1,1 @@
+"""Spends the budget: from tasks to the best record of each."""

@@ -1,0 +1,129 @@
+"""A PrimFunc tuned alone, from a plain program."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tvm
+from tvm import te
+from tvm.target.codegen import llvm_get_system_cpu
+
+from autopipe import auto_schedule
+from autopipe.api.auto_schedule import Scheduled, Standing
+from autopipe.errors import ConfigError, ModelError, StageError, StoreError, TargetError
+from tests.stages.small_tuning import matmul
+
+ROOT = Path(__file__).parents[2]
+PROGRAM = """
+import autopipe
+from tests.stages.small_tuning import matmul
+found = autopipe.auto_schedule(matmul(), trials=6, target={"num_cores": 1})
+print(found)
+"""
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory):
+    return auto_schedule(matmul(), trials=10, store=tmp_path_factory.mktemp("tuned") / "store")
+
+
+def test_the_winner_is_the_fastest_and_computes_the_same(found):
+    timed = [each for each in found.contenders if each.seconds is not None]
+    assert (found.engine, found.implementation) in {(c.engine, c.implementation) for c in timed}
+    assert 0 < found.seconds < 2 * timed[0].seconds  # of the run-off, where all took turns
+    assert sum(each.trials for each in found.contenders) == 10
+    assert {"static", "autotvm"} <= {each.engine for each in timed}
+    assert found.unchecked is None
+    assert found.flops == 2 * 48**3
+    target = tvm.target.Target({"kind": "llvm", "mcpu": str(llvm_get_system_cpu())})
+    built = tvm.tirx.build(found.module, target)
+    left, right = (np.random.default_rng(i).random((48, 48), "float32") for i in (0, 1))
+    out = tvm.runtime.tensor(np.zeros((48, 48), "float32"))
+    built["main"](tvm.runtime.tensor(left), tvm.runtime.tensor(right), out)
+    np.testing.assert_allclose(out.numpy(), left @ right, rtol=1e-4)
+
+
+def test_a_plain_program_needs_no_main_guard_and_leaves_nothing_behind(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", PROGRAM], cwd=ROOT, capture_output=True, text=True,
+        env={"TMPDIR": str(tmp_path), "HOME": "/nonexistent", "PATH": ""}, check=False, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "agrees with the plain loops" in done.stdout
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_store_keeps_what_was_measured(tmp_path):
+    store = tmp_path / "store"
+    first = auto_schedule(matmul(24), trials=2, engines=["autotvm"], store=store)
+    again = auto_schedule(matmul(24)["main"], trials=1, engines=["autotvm"], store=store)
+    assert sum(each.trials for each in first.contenders) == 2
+    assert sum(each.trials for each in again.contenders) == 3
+
+
+def test_only_the_engines_that_are_named_are_asked():
+    only = auto_schedule(matmul(24), trials=3, engines="ansor")
+    assert {each.engine for each in only.contenders} == {"ansor", "static", "serial"}
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"trials": 0}, "^trials: Input should be greater than or equal to 1"),
+        ({"seconds": -1}, "^seconds: "),
+        ({"engines": ["ansr"]}, "'autotvm' or 'ansor'|'ansor' or 'autotvm'"),
+        ({"target": {"kind": "metal"}}, "kind: Input should be 'llvm' or 'cuda'"),
+        ({"target": "llvm"}, "^target: Input should be"),
+        ({"info": {"kind": "injective", "opps": []}}, "opps: Extra inputs are not permitted"),
+    ],
+)
+def test_options_that_can_not_be(options, message):
+    with pytest.raises(ConfigError, match=message):
+        auto_schedule(matmul(), **options)
+
+
+def test_modules_that_can_not_be_tuned():
+    two = tvm.IRModule({"one": matmul()["main"], "two": matmul(8)["main"]})
+    with pytest.raises(ModelError, match="this one has 2: one, two"):
+        auto_schedule(two)
+    with pytest.raises(ModelError, match="this one has 0"):
+        auto_schedule(tvm.IRModule())
+    n = te.var("n")
+    x = te.placeholder((n,), "float32", name="x")
+    dynamic = te.create_prim_func([x, te.compute((n,), lambda i: x[i] + 1.0, name="out")])
+    with pytest.raises(ModelError, match="a dimension is symbolic"):
+        auto_schedule(dynamic)
+
+
+def test_what_can_not_run_here_is_not_tuned(tmp_path):
+    target = {"mcpu": "pwr9", "mtriple": "powerpc64le-linux-gnu"}
+    with pytest.raises(TargetError, match="this machine is"):
+        auto_schedule(matmul(), target=target)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreError, match="not a directory"):
+        auto_schedule(matmul(), store=tmp_path / "file")
+
+
+def test_no_time_to_measure_anything_is_an_error():
+    with pytest.raises(StageError, match="main: no schedule was measured: the time is spent"):
+        auto_schedule(matmul(), trials=1, engines=["autotvm"], seconds=1e-9)
+
+
+def test_the_table():
+    module = tvm.IRModule()
+    contenders = (
+        Standing("autotvm", "winograd4", 24, 1, 123.44e-6, None),
+        Standing("static", "direct", 1, 0, 104e-9, None),
+        Standing("ansor", "direct", 0, 0, None, "no design space"),
+    )
+    one = Scheduled(module, "autotvm", "winograd4", "{}", 123.44e-6, 1e6, None, "ended", contenders)
+    assert str(one).splitlines() == [
+        "engine   implementation  trials  failed      best",
+        "autotvm  winograd4           24       1  123.4 us",
+        "static   direct               1       0  104.0 ns",
+        "ansor    direct               0       0         -",
+        "",
+        "autotvm on winograd4: 123.4 us, 8.1 GFLOPS; agrees with the plain loops",
+    ]

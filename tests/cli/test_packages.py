@@ -1,0 +1,115 @@
+import json
+import os
+import subprocess
+import sys
+from hashlib import sha256
+
+import pytest
+
+from autopipe.lock import text
+from autopipe.lock.document import Lock
+from tests.packaging import packages
+
+pytestmark = pytest.mark.usefixtures("no_leaks")
+
+
+@pytest.fixture
+def package(tmp_path):
+    return packages.make(tmp_path / "made")
+
+
+@pytest.fixture
+def cli(tmp_path):
+    def run(*arguments):
+        command = [sys.executable, "-m", "autopipe", "verify", *map(str, arguments)]
+        return subprocess.run(
+            command, cwd=tmp_path, env={**os.environ}, capture_output=True, text=True, check=False
+        )
+
+    return run
+
+
+@pytest.fixture
+def lock(tmp_path):
+    def write(**artifacts):
+        value = Lock(
+            version=1, pipeline="demo", configuration={}, sources={}, target={}, versions={},
+            stages={}, records=None, tasks=(),
+            artifacts={name.replace("_", "."): digest for name, digest in artifacts.items()},
+        )  # fmt: skip
+        path = tmp_path / "demo.lock"
+        path.write_text(text.write(value))
+        return path.name
+
+    return write
+
+
+def digest(content):
+    return sha256(content).hexdigest()
+
+
+def test_a_sound_package_is_told(cli, package):
+    done = cli(package)
+    assert (done.returncode, done.stderr) == (0, "")
+    whole = digest(package.read_bytes())
+    assert done.stdout.splitlines()[0] == f"demo: format 2, sha256 {whole}"
+    assert digest(packages.CONTENTS["lib.so"]) in done.stdout
+    assert "compiled for riscv64 sifive-x280" in done.stdout
+    assert done.stdout.endswith("sound: 3 files, each as the manifest says\n")
+
+
+@pytest.mark.fault("G8")
+def test_a_package_is_held_against_its_lock(cli, package, lock):
+    lib = digest(packages.CONTENTS["lib.so"])
+    good = cli(package, "--lock", lock(demo_tar=digest(package.read_bytes()), lib_so=lib))
+    assert (good.returncode, good.stdout.splitlines()[-1]) == (0, "equal to demo.lock")
+    bad = cli(package, "--lock", lock(demo_tar="1" * 64, lib_so=lib))
+    assert bad.returncode == 1
+    assert bad.stderr.splitlines() == [
+        f"error: {package} is sound, but not what demo.lock says:",
+        f"demo.tar: locked 111111111111, here {digest(package.read_bytes())[:12]}",
+    ]
+
+
+def test_json_has_all_of_it(cli, package, lock):
+    done = cli(package, "--json", "--lock", lock(demo_tar="1" * 64))
+    found = json.loads(done.stdout)
+    assert done.returncode == 1
+    assert (found["name"], found["format"]) == ("demo", 2)
+    assert found["files"]["lib.so"]["size"] == len(packages.CONTENTS["lib.so"])
+    assert found["needs"]["runtime"] == {"apache-tvm": "99"}
+    assert found["differs"][0].startswith("demo.tar: locked 1111")
+
+
+def test_a_damaged_package_and_an_unreadable_lock_have_their_own_codes(cli, package, tmp_path):
+    (tmp_path / "bad.lock").write_text("<<<<<<< ours\n")
+    assert cli(package, "--lock", "bad.lock").returncode == 6
+    assert cli(package, "--lock", "nowhere.lock").returncode == 6
+    package.write_bytes(package.read_bytes().replace(b"machine c", b"Machine c", 1))
+    done = cli(package)
+    assert (done.returncode, done.stdout) == (3, "")
+    damaged = "'lib.so' is damaged: its sha256 is not the manifest's"
+    assert done.stderr == f"error: {package}: {damaged}\n"
+    assert cli("nowhere.tar").returncode == 3
+
+
+def test_a_hostile_name_does_not_reach_the_terminal(cli, package):
+    def rename(document):
+        definition = document["predicate"]["buildDefinition"]
+        definition["externalParameters"]["pipeline"] = "\x1b[31mred"
+        definition["internalParameters"]["verification"] = "fine\nsound: 99 files"
+
+    done = cli(packages.changed(package, manifest=rename))
+    assert done.returncode == 0
+    assert "\x1b" not in done.stdout
+    assert "compared with fine\\nsound: 99 files" in done.stdout
+
+
+def test_neither_tvm_nor_numpy_nor_the_library_is_loaded(package):
+    code = (
+        "import sys; from pathlib import Path; from autopipe.packaging.examine import examine;"
+        "import autopipe.cli.app; examine(Path(sys.argv[1]));"
+        "print({'tvm', 'tvm_ffi', 'numpy', 'cyclonedx', 'onnx'} & sys.modules.keys())"
+    )
+    command = [sys.executable, "-c", code, str(package)]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "set()\n"

@@ -1,0 +1,203 @@
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import tvm
+import tvm_ffi
+from tvm import relax, te, tirx
+from tvm.s_tir import Schedule
+
+from autopipe.compiler import module_io, passes
+from autopipe.compiler.graph import elementary
+from tests.compiler.graphs import TARGET
+
+COUNT = 1 << 18
+SPECIAL = np.array(
+    [0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -1.0, 1e-45, -1e-45, 1e-38, 3e38, -3e38, 88.72, 88.73,
+     -87.4, -103.9, -104.1, 9.1, -9.1, 3.95, -3.95], "float32",
+)  # fmt: skip
+
+
+def error_function(x):
+    return np.vectorize(math.erf)(x)
+
+
+def logistic(x):
+    return 1 / (1 + np.exp(-x))
+
+
+FUNCTIONS: dict[str, tuple[Any, Any, float]] = {
+    "exp": (tirx.exp, np.exp, 1.5),
+    "log": (tirx.log, np.log, 1.0),
+    "tanh": (tirx.tanh, np.tanh, 7.0),
+    "erf": (tirx.erf, error_function, 7.0),
+    "sigmoid": (tirx.sigmoid, logistic, 3.0),
+}
+
+
+def elementwise(function, count=COUNT, dtype="float32"):
+    x = te.placeholder((count,), dtype, name="x")
+    y = te.compute((count,), lambda i: function(x[i]), name="y")
+    return tvm.IRModule({"main": te.create_prim_func([x, y])})
+
+
+def run(module, values):
+    library = tvm.tirx.build(module, TARGET)
+    out = tvm.runtime.empty(values.shape, str(values.dtype))
+    library["main"](tvm.runtime.tensor(values), out)
+    return out.numpy()
+
+
+def expanded(module):
+    return elementary.expand(elementary.mark(module))
+
+
+def samples():
+    """Every kind of float32: any bits, the range where most functions change, special values."""
+    rng = np.random.default_rng(0)
+    bits = rng.integers(0, 1 << 32, COUNT, dtype=np.uint32).view("float32")
+    bits[: COUNT // 2] = rng.uniform(-110, 110, COUNT // 2)
+    bits[: COUNT // 4] = rng.uniform(-10, 10, COUNT // 4)
+    bits[: SPECIAL.size] = SPECIAL
+    return bits
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_it_is_right_to_a_few_ulp_everywhere(name):
+    intrinsic, exact, most = FUNCTIONS[name]
+    values = samples()
+    found = run(expanded(elementwise(intrinsic)), values)
+    wide = exact(values.astype("float64"))
+    expected = wide.astype("float32")
+    np.testing.assert_array_equal(np.isnan(found), np.isnan(expected))
+    infinite = np.isinf(expected)
+    np.testing.assert_array_equal(found[infinite], expected[infinite])
+    normal = np.isfinite(expected) & (np.abs(expected) >= np.finfo("float32").tiny)
+    ulp = np.abs(found[normal] - wide[normal]) / np.spacing(np.abs(expected[normal]))
+    assert ulp.max() <= most
+    small = np.isfinite(expected) & ~normal
+    np.testing.assert_allclose(found[small], expected[small], rtol=0, atol=2.0**-126)
+
+
+@pytest.mark.parametrize("name", ["tanh", "erf", "sigmoid"])
+def test_it_stays_between_its_limits(name):
+    found = run(expanded(elementwise(FUNCTIONS[name][0])), samples())
+    assert np.nanmax(np.abs(found)) == 1.0
+
+
+def test_tiny_results_of_exp_are_denormal_numbers():
+    values = np.linspace(-103, -88, COUNT, dtype="float32")
+    found = run(expanded(elementwise(tirx.exp)), values)
+    np.testing.assert_allclose(found, np.exp(values.astype("float64")), rtol=0, atol=2.0**-149)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_half_precision_is_computed_in_single(name):
+    intrinsic, exact, _ = FUNCTIONS[name]
+    values = np.linspace(0.25, 8, 4096, dtype="float16")
+    found = run(expanded(elementwise(intrinsic, values.size, "float16")), values)
+    np.testing.assert_allclose(found, exact(values.astype("float64")), rtol=2e-3)
+
+
+def power(exponent, count, dtype="float32"):
+    return elementwise(lambda x: tirx.power(x, tirx.const(exponent, dtype)), count, dtype)
+
+
+@pytest.mark.parametrize("exponent", [2.0, 3.0, -1.0, 0.5, 0.75, -0.5, 1.25, 4.0])
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_powers_by_quarters_are_products_and_roots(exponent):
+    rng = np.random.default_rng(0)
+    values = np.exp(rng.uniform(-20, 20, 1 << 14)).astype("float32")
+    values[: SPECIAL.size] = SPECIAL
+    module = expanded(power(exponent, values.size))
+    assert "pow" not in module.script()
+    expected = np.power(values.astype("float64"), np.full(values.shape, exponent))
+    np.testing.assert_allclose(run(module, values), expected.astype("float32"), 4e-7, 1e-38)
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_numbers_are_rounded_to_even_integers():
+    values = samples()
+    values[-4096:] = np.random.default_rng(1).uniform(-(2**24), 2**24, 4096)
+    values[-8192:-4096] = np.arange(-2048, 2048) / 2
+    module = expanded(elementwise(tirx.nearbyint))
+    assert "nearbyint" not in module.script()
+    np.testing.assert_array_equal(run(module, values), np.rint(values))
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_the_inverse_of_a_root_is_a_quotient():
+    values = samples()
+    module = expanded(elementwise(tirx.rsqrt))
+    assert "rsqrt" not in module.script()
+    np.testing.assert_array_equal(run(module, values), np.float32(1) / np.sqrt(values))
+
+
+def test_a_square_is_a_product_in_any_precision():
+    values = np.array([-3.0, 0.5, np.inf, np.nan], "float64")
+    module = expanded(power(2.0, 4, "float64"))
+    assert "pow" not in module.script()
+    np.testing.assert_array_equal(run(module, values), values * values)
+
+
+@pytest.mark.parametrize("exponent", [1 / 3, 0.0, 100.0])
+def test_other_powers_are_left_alone(exponent):
+    module = power(exponent, 8)
+    assert tvm_ffi.structural_equal(elementary.mark(module), module)
+    double = power(0.5, 8, "float64")
+    assert tvm_ffi.structural_equal(elementary.mark(double), double)
+
+
+def test_double_precision_and_other_functions_are_left_alone():
+    double = elementwise(tirx.exp, 8, "float64")
+    other = elementwise(lambda x: tirx.sin(x) + tirx.power(x, x), 8)
+    for module in (double, other):
+        assert tvm_ffi.structural_equal(elementary.mark(module), module)
+
+
+def test_only_marked_functions_are_changed():
+    module = elementwise(tirx.exp)
+    assert tvm_ffi.structural_equal(elementary.expand(module), module)
+    assert not tvm_ffi.structural_equal(elementary.expand(elementary.mark(module)), module)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_vectors_call_nothing_and_agree_with_scalars(name):
+    module = elementary.mark(elementwise(FUNCTIONS[name][0]))
+    sch = Schedule(module)
+    (loop,) = sch.get_loops(sch.get_sblock("y"))
+    _, row, vector = sch.split(loop, [None, 2, 8])
+    sch.vectorize(vector)
+    sch.unroll(row)
+    scheduled = elementary.expand(sch.mod)
+    text = tvm.tirx.build(scheduled, TARGET).inspect_source("ll")
+    assert f"{name}f" not in text
+    assert f"llvm.{name}." not in text
+    assert "nearbyint" not in text
+    values = samples()
+    np.testing.assert_allclose(
+        run(scheduled, values), run(elementary.expand(module), values), rtol=1e-6, atol=1e-38
+    )
+
+
+@pytest.mark.parametrize("allowed", [True, False])
+def test_lowering_marks_functions_where_it_may(allowed):
+    module = relax_gelu()
+    lowered = passes.lower(module, TARGET, fast_algorithms=allowed)
+    ((_, function),) = module_io.prim_funcs(lowered)
+    assert "erf" in function.script()
+    changed = elementary.expand(lowered)
+    assert ("erf" not in changed.script()) == allowed
+
+
+def relax_gelu():
+    x = relax.Var("x", relax.TensorType((2, 8), "float32"))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            out = builder.emit_output(relax.op.nn.gelu(x))
+        builder.emit_func_output(out)
+    module = builder.get()
+    return tvm.IRModule({"main": module["main"].with_attr("num_input", 1)})

@@ -1,0 +1,73 @@
+from typing import Any
+
+import numpy as np
+import pytest
+from tvm import relax
+
+from autopipe.compiler.graph.transposed import plain_convolutions
+from tests.compiler import graphs
+
+
+def transposed(data, kernel, **attrs):
+    x = relax.Var("x", relax.TensorType(data, "float32"))
+    weight = relax.Var("w", relax.TensorType(kernel, "float32"))
+    operation = getattr(relax.op.nn, f"conv{len(data) - 2}d_transpose")
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x, weight]):
+        with builder.dataflow():
+            out = builder.emit_output(operation(x, weight, **attrs))
+        builder.emit_func_output(out)
+    return builder.get()
+
+
+def ops(module):
+    values = [b.value for block in module["main"].body.blocks for b in block.bindings]
+    return [v.op.name.removeprefix("relax.") for v in values if isinstance(v, relax.Call)]
+
+
+CASES: dict[str, tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = {
+    "as many taps as steps": ((2, 6, 5, 4), (6, 4, 2, 2), {"strides": 2}),
+    "overlapping": ((2, 6, 5, 4), (6, 4, 4, 4), {"strides": 2, "padding": 1}),
+    "taps that do not divide": (
+        (2, 6, 5, 4), (6, 2, 3, 3),
+        {"strides": 2, "padding": 1, "output_padding": 1, "groups": 2},
+    ),
+    "lopsided": (
+        (1, 4, 5, 4), (4, 1, 5, 3),
+        {"strides": (3, 1), "padding": (2, 0, 1, 2), "groups": 4},
+    ),
+    "fewer taps than steps": ((2, 4, 3, 3), (4, 2, 1, 1), {"strides": 2}),
+    "no stride": ((2, 4, 5, 5), (4, 2, 3, 3), {"padding": 1}),
+    "one axis": ((1, 4, 9), (4, 3, 5), {"strides": 2, "padding": (0, 3), "output_padding": 1}),
+    "three axes": (
+        (2, 2, 3, 4, 5), (2, 4, 3, 2, 3),
+        {"strides": (2, 2, 1), "padding": (1, 0, 0, 1, 0, 2), "output_padding": (1, 0, 0)},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_plain_convolution_computes_the_same(case):
+    data, kernel, attrs = CASES[case]
+    module = transposed(data, kernel, **attrs)
+    plain = plain_convolutions(module)
+    assert not any("transpose" in op for op in ops(plain) if op.startswith("nn."))
+    arrays = graphs.arguments(module)
+    expected = graphs.run(module, arrays)
+    found = graphs.run(plain, arrays)
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "attrs", [{"dilation": 2}, {"strides": 2, "padding": 4, "output_padding": 1}]
+)
+def test_what_no_plain_convolution_computes_stays(attrs):
+    module = transposed((1, 2, 8, 8), (2, 3, 3, 3), **attrs)
+    assert ops(plain_convolutions(module)) == ["nn.conv2d_transpose"]
+
+
+def test_a_shape_that_is_not_known_stays():
+    from tvm import tirx
+
+    module = transposed((tirx.Var("n", "int64"), 2, 8, 8), (2, 3, 3, 3), strides=2)
+    assert ops(plain_convolutions(module)) == ["nn.conv2d_transpose"]

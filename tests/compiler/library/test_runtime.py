@@ -1,0 +1,189 @@
+import os
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from autopipe.compiler.library.runtime import ALIGNMENT, Model, aligned, load, load_artifact
+from autopipe.compiler.library.signature import Port, Signature
+from autopipe.errors import ConfigError, StageError
+from tests import small_build
+
+
+@pytest.fixture(scope="module")
+def loaded(library: Path) -> Model:
+    return load_artifact(library)
+
+
+def arrays(seed=0):
+    generator = np.random.default_rng(seed)
+    x = generator.standard_normal((4, 8)).astype("float32")
+    return {"data/x": x, "ids": generator.integers(0, 5, 4)}
+
+
+def test_computes_the_model(loaded):
+    inputs = arrays()
+    scores, best = small_build.expected(inputs["data/x"], inputs["ids"])
+    outputs = loaded(inputs)
+    assert list(outputs) == ["scores", "best"]
+    np.testing.assert_allclose(outputs["scores"], scores, rtol=1e-5)
+    np.testing.assert_array_equal(outputs["best"], best)
+
+
+def test_order_strides_and_alignment_of_inputs_do_not_matter(loaded):
+    inputs = arrays()
+    odd = np.empty(4 * 8 * 4 + 1, np.uint8)[1:].view("float32").reshape(4, 8)
+    odd[:] = inputs["data/x"]
+    expected = loaded(inputs)["scores"]
+    strided = np.asfortranarray(inputs["data/x"])
+    for x in (odd, strided):
+        outputs = loaded({"ids": inputs["ids"], "data/x": x})
+        np.testing.assert_array_equal(outputs["scores"], expected)
+
+
+@pytest.fixture
+def echo(loaded):
+    """A model that gives back the memory it is called with, after a while."""
+    port = {"shape": (2,), "dtype": "int64"}
+    signature = Signature(
+        inputs=(Port(name="x", **port),), outputs=(Port(name="y", **port),), weights=(), threads=1
+    )
+
+    def main(x):
+        time.sleep(0.01)
+        return x
+
+    return Model(signature, main, [])
+
+
+def test_outputs_belong_to_the_caller(echo):
+    first = echo({"x": np.array([1, 2])})["y"]
+    echo({"x": np.array([3, 4])})
+    assert first.tolist() == [1, 2]
+    first[:] = 0  # writable
+
+
+def test_calls_from_several_threads_take_turns(echo):
+    with ThreadPoolExecutor(4) as pool:
+        results = pool.map(lambda seed: echo({"x": np.array([seed, seed])})["y"], range(8))
+    assert [result.tolist() for result in results] == [[seed, seed] for seed in range(8)]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"data/X": 1}, "the model has no input 'data/X'; did you mean 'data/x'?"),
+        ({"else": 1}, "the model has no input 'else'; it takes data/x, ids"),
+        ({"ids": None}, r"input 'ids' int64 \[4\] is missing"),
+        ({"ids": np.zeros(4, "int32")}, r"input 'ids' is int32 \[4\]; the model takes int64 \[4\]"),
+        ({"data/x": np.zeros(8, "float32")}, r"is float32 \[8\]; the model takes float32 \[4, 8\]"),
+        ({"data/x": np.zeros((4, 8), ">f4")}, "is >f4"),
+    ],
+)
+def test_inputs_that_do_not_fit_are_refused_in_words(loaded, change, message):
+    inputs = {name: value for name, value in (arrays() | change).items() if value is not None}
+    with pytest.raises(ConfigError, match=message):
+        loaded(inputs)
+
+
+def test_a_file_that_is_no_library_is_refused(tmp_path, library, loaded):
+    broken = tmp_path / "lib.so"
+    broken.write_bytes(b"no library")
+    with pytest.raises(StageError, match=r"lib\.so can not be loaded"):
+        load(broken, library / "weights.safetensors", loaded.signature)
+
+
+def test_missing_weights_are_refused(tmp_path, library, loaded):
+    (tmp_path / "weights").write_bytes(b"")
+    with pytest.raises(StageError, match="weights can not be read"):
+        load(library / "lib.so", tmp_path / "weights", loaded.signature)
+
+
+@pytest.mark.parametrize("shape", [(), (0, 3), (5,), (2, 3)])
+@pytest.mark.parametrize("dtype", ["bool", "float16", "int64"])
+def test_aligned_arrays_start_where_tvm_needs_it(shape, dtype):
+    array = aligned(shape, dtype)
+    assert (array.shape, array.dtype) == (shape, np.dtype(dtype))
+    assert array.size == 0 or array.ctypes.data % ALIGNMENT == 0
+    array[...] = 1
+
+
+_BUSY_THREADS = """
+import os, sys, time
+from pathlib import Path
+import numpy as np
+from autopipe.compiler.library.runtime import load_artifact
+
+def seconds():
+    tasks = Path("/proc/self/task").iterdir()
+    return {task.name: int((task / "schedstat").read_text().split()[0]) for task in tasks}
+
+model = load_artifact(Path(sys.argv[1]))
+inputs = {"x": np.ones(1 << 20, "float32")}
+model(inputs)
+deadline = time.monotonic() + 30
+while True:  # new threads of the pool spin for a while
+    before = seconds()
+    time.sleep(0.1)
+    after = seconds()
+    moved = [task for task in after if after[task] != before.get(task) and int(task) != os.getpid()]
+    if not moved or time.monotonic() > deadline:
+        break
+before = seconds()
+for _ in range(10):
+    model(inputs)
+after = seconds()
+used = [after[task] - before[task] for task in before]
+assert "tvm" not in sys.modules, "the compiler was imported"
+print(sum(time > 0.1 * max(used) for time in used))
+"""
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_kernels_run_on_the_threads_of_the_signature(tmp_path, threads):
+    if len(os.sched_getaffinity(0)) < threads:
+        pytest.skip("not enough cores")
+    _save_parallel(tmp_path, threads)
+    command = [sys.executable, "-c", _BUSY_THREADS, str(tmp_path)]
+    environment = os.environ | {"OPENBLAS_NUM_THREADS": "1"}
+    run = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    assert run.stdout.strip() == str(threads), run.stderr
+
+
+def _save_parallel(folder, threads):
+    import json
+
+    import tvm
+    from safetensors.numpy import save_file
+
+    source = """
+@I.ir_module
+class Module:
+    @T.prim_func(private=True, s_tir=True)
+    def slow(A: T.Buffer((1048576,), "float32"), B: T.Buffer((1048576,), "float32")):
+        for i in T.parallel(16):
+            for j in range(65536):
+                B[i * 65536 + j] = T.exp(T.tanh(T.sin(A[i * 65536 + j])))
+
+    @R.function
+    def main(x: R.Tensor((1048576,), "float32")):
+        cls = Module
+        y = R.call_tir(cls.slow, (x,), R.Tensor((1048576,), "float32"))
+        return y
+"""
+    target = tvm.target.Target({"kind": "llvm", "num-cores": 2})
+    built = tvm.compile(tvm.script.from_source(source), target=target)
+    built.export_library(str(folder / "lib.so"))
+    save_file({}, folder / "weights.safetensors")
+    port = {"shape": [1048576], "dtype": "float32"}
+    document = {
+        "inputs": [{"name": "x", **port}],
+        "outputs": [{"name": "y", **port}],
+        "weights": [],
+        "threads": threads,
+    }
+    (folder / "library.json").write_text(json.dumps(document))

@@ -1,0 +1,64 @@
+import platform
+
+import pytest
+
+from autopipe.compiler.target import cpu
+from autopipe.errors import TargetError
+
+HERE = cpu.machine_of({})
+
+
+@pytest.mark.parametrize(
+    ("triple", "machine"),
+    [
+        ("x86_64-unknown-linux-gnu", "x86_64"),
+        ("aarch64-linux-gnu", "aarch64"),
+        ("arm64-apple-darwin", "aarch64"),
+        ("amd64", "x86_64"),
+        (None, platform.machine().lower()),
+    ],
+)
+def test_the_triple_names_the_architecture(triple, machine):
+    assert cpu.machine_of({"mtriple": triple}) == machine
+
+
+def test_what_this_processor_has_is_what_llvm_finds():
+    import tvm
+
+    found = dict(tvm.get_global_func("tvm.codegen.llvm.GetHostCPUFeatures")())
+    known = {str(name): bool(there) for name, there in found.items() if str(name) in cpu._FLAGS}
+    assert len(known) > 10
+    assert {name for name, there in known.items() if there} == cpu.available() & set(known)
+
+
+@pytest.mark.parametrize(
+    ("target", "needs", "does_not"),
+    [
+        ({"mcpu": "x86-64-v3"}, {"avx2", "fma"}, {"avx512f"}),
+        ({"mcpu": "x86-64-v4"}, {"avx2", "avx512f"}, {"avx512fp16"}),
+        ({"mcpu": "x86-64-v4", "mattr": ["-avx512vl"]}, {"avx512f"}, {"avx512vl"}),
+        ({"mcpu": "x86-64-v2", "mattr": ["+avx512vnni"]}, {"avx512vnni"}, {"avx512bf16"}),
+        ({"mcpu": "cortex-a76", "mtriple": "aarch64-linux-gnu"}, {"neon", "dotprod"}, {"sve"}),
+    ],
+)
+def test_a_target_needs_the_features_of_its_processor(target, needs, does_not):
+    found = set(cpu.required({"kind": "llvm", "num_cores": 2, **target}))
+    assert needs <= found
+    assert not does_not & found
+
+
+def test_a_build_for_this_processor_is_accepted():
+    cpu.check(HERE, "native", cpu.available())
+
+
+def test_what_is_lacking_is_named(monkeypatch):
+    monkeypatch.setattr(cpu, "available", lambda: frozenset({"avx", "avx2"}))
+    monkeypatch.setattr(cpu, "model", lambda: "Old CPU")
+    with pytest.raises(TargetError) as caught:
+        cpu.check(HERE, "znver5", ["avx512vl", "avx2", "avx512f"])
+    assert str(caught.value) == "built for znver5, but this CPU (Old CPU) has no avx512f, avx512vl"
+
+
+def test_another_architecture_is_named():
+    with pytest.raises(TargetError, match=f"built for riscv64, this machine is {HERE}"):
+        cpu.check("riscv64", "generic", [])

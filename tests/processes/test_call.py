@@ -1,0 +1,86 @@
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from autopipe.errors import GateError, StageError
+from autopipe.processes import call
+
+_MODULE = """
+import os, signal, sys, time
+from autopipe import child, errors
+
+def answer(request):
+    match request["do"]:
+        case "echo":
+            print("noise"); os.system("echo more noise")
+            return {"got": request["value"]}
+        case "refuse":
+            raise errors.GateError("no: it is 'wrong'")
+        case "die":
+            os.kill(os.getpid(), signal.SIGSEGV)
+        case "break":
+            raise ValueError("a bug")
+        case "hang":
+            open(request["file"], "w").write(str(os.getpid()))
+            time.sleep(60)
+
+child.serve(answer)
+"""
+
+
+@pytest.fixture
+def serving(tmp_path, monkeypatch):
+    (tmp_path / "serving.py").write_text(_MODULE)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+    return "serving"
+
+
+def test_answers_a_request_whatever_else_it_prints(serving):
+    assert call.call(serving, {"do": "echo", "value": "ä"}) == {"got": "ä"}
+
+
+def test_an_expected_error_is_raised_here(serving):
+    with pytest.raises(GateError, match="no: it is 'wrong'"):
+        call.call(serving, {"do": "refuse"})
+
+
+def test_a_crash_is_an_error_that_names_the_signal(serving):
+    with pytest.raises(StageError, match="killed by SIGSEGV"):
+        call.call(serving, {"do": "die"})
+
+
+def test_a_bug_is_an_error_with_its_last_line(serving):
+    with pytest.raises(StageError, match="broke: ValueError: a bug"):
+        call.call(serving, {"do": "break"})
+
+
+def test_a_child_that_hangs_is_ended(serving, tmp_path):
+    request = {"do": "hang", "file": str(tmp_path / "pid")}
+    with pytest.raises(StageError, match="gave no answer within 1 s"):
+        call.call(serving, request, timeout=1)
+    assert psutil.Process().children() == []
+
+
+def test_a_child_ends_with_its_parent(serving, tmp_path):
+    file = tmp_path / "pid"
+    request = {"do": "hang", "file": str(file)}
+    code = f"from autopipe.processes import call as child; child.call('serving', {request})"
+    parent = subprocess.Popen([sys.executable, "-c", code], env=os.environ)
+    deadline = time.monotonic() + 20
+    while not (file.exists() and file.read_text()) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    pid = int(Path(file).read_text())
+    parent.send_signal(signal.SIGKILL)
+    parent.wait()
+    while psutil.pid_exists(pid) and time.monotonic() < deadline:
+        if psutil.Process(pid).status() == psutil.STATUS_ZOMBIE:
+            break
+        time.sleep(0.02)
+    else:
+        assert not psutil.pid_exists(pid)

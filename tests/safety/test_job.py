@@ -1,0 +1,55 @@
+"""Pieces of work that need no machine of the target, and what is said of one that goes well."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from autopipe.processes import contained
+from autopipe.processes.contained import Failed
+from autopipe.safety.job import Piece, bounded, do
+from autopipe.safety.reproduce import again
+from autopipe.schedules.engines import default
+from tests.compiler.cuda_graphs import CONDITIONS as GPU
+from tests.compiler.cuda_graphs import needs_nvcc
+from tests.schedules.bad_schedules import doubled
+from tests.schedules.made import failures
+from tests.schedules.tasks import CONDITIONS
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+
+
+@needs_nvcc
+def test_a_schedule_for_a_gpu_is_compiled_without_one():
+    workload = doubled()
+    planned = default.plan(workload, GPU)
+    assert planned is not None
+    assert do(Piece("compiling", "t", workload, scheduled=planned.module), GPU) is None
+
+
+def test_only_what_runs_on_a_gpu_has_no_bound_on_its_memory():
+    pieces = [Piece(doing, "t", doubled()) for doing in ("checking", "compiling")]
+    assert [bounded(piece, GPU) for piece in pieces] == [False, True]
+    assert [bounded(piece, CONDITIONS) for piece in pieces] == [True, True]
+
+
+@pytest.mark.parametrize("doing", ["planning", "checking", "compiling"])
+def test_what_goes_well_the_next_time_says_so(doing, tmp_path, capsys):
+    workload = doubled()
+    piece = Piece(doing, "t", workload, "static", scheduled=workload)
+    folder = Path(failures(tmp_path).add(piece, Failed("killed by SIGKILL", "the last\nwords")))
+    record = json.loads((folder / "record.json").read_text())
+    assert (record["how"], record["log"]) == ("killed by SIGKILL", ["the last", "words"])
+    assert (record["seconds"], record["memory"]) == (contained.SECONDS, contained.MEMORY)
+    assert again(folder) == 0
+    assert capsys.readouterr().out == f"t, {doing} static on direct: it went well this time\n"
+
+
+def test_the_same_failure_is_kept_once(tmp_path):
+    kept = failures(tmp_path)
+    piece = Piece("planning", "t", doubled(), "static")
+    first, second = (kept.add(piece, Failed(how)) for how in ("one way", "another"))
+    other = kept.add(Piece("planning", "t", doubled(), "default"), Failed("one way"))
+    assert first == second != other
+    assert [row["how"] for row in kept.listed["t"]] == ["one way", "another", "one way"]
+    assert kept.told() == "; 3 failures put aside"

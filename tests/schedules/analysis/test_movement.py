@@ -1,0 +1,242 @@
+import json
+
+import numpy as np
+import pytest
+import tvm
+from tvm import te, topi
+from tvm.s_tir import Schedule
+
+from autopipe.measure.check import checked
+from autopipe.schedules.analysis import movement
+from autopipe.schedules.hardware import Hardware
+from autopipe.schedules.templates import elementwise, templates, transpose
+from autopipe.schedules.templates.template import blank, dump, make
+from tests.schedules.tasks import TARGET
+
+WIDE = Hardware(vector_bits=512, registers=32, cores=2)
+
+
+def tensor(*shape, dtype="float32"):
+    return te.placeholder(shape, dtype)
+
+
+def unary(function, *shape, dtype="float32"):
+    x = tensor(*shape, dtype=dtype)
+    return [x, function(x)]
+
+
+def binary(function, one, other):
+    x, y = tensor(*one), tensor(*other)
+    return [x, y, function(x, y)]
+
+
+def transposed(shape, axes, dtype="float32"):
+    return unary(lambda x: topi.transpose(x, axes), *shape, dtype=dtype)
+
+
+def joined(shapes, axis):
+    tensors = [tensor(*shape) for shape in shapes]
+    return [*tensors, topi.nn.relu(topi.concatenate(tensors, axis=axis))]
+
+
+def shuffled(size, channels, groups):
+    apart = (1, size, size, groups, channels // groups)
+    return unary(
+        lambda x: topi.reshape(
+            topi.transpose(topi.reshape(x, apart), (0, 1, 2, 4, 3)), (1, size, size, channels)
+        ),
+        1, size, size, channels,
+    )  # fmt: skip
+
+
+def shuffled_planes():
+    whole, apart = (1, 12, 5, 8), (1, 3, 4, 5, 8)
+    return unary(
+        lambda x: topi.reshape(
+            topi.transpose(topi.reshape(x, apart), (0, 2, 1, 3, 4)), whole
+        ),
+        *whole,
+    )  # fmt: skip
+
+
+def padded(*shape, before, after):
+    return unary(lambda x: topi.nn.pad(x, before, after, 1.0), *shape)
+
+
+def resized(layout, *shape):
+    return unary(
+        lambda x: topi.image.resize2d(
+            x, [0] * 4, [10, 14], layout, "nearest_neighbor", "asymmetric", "floor"
+        ),
+        *shape,
+    )
+
+
+def heads():
+    return unary(lambda x: topi.reshape(topi.transpose(x, (0, 2, 1, 3)), (1, 6, 32)), 1, 4, 6, 8)
+
+
+def rows_and_columns():
+    x, y = tensor(24, 20), tensor(20, 24)
+    return [x, y, topi.add(x, topi.transpose(y))]
+
+
+IN_ORDER = {
+    "add": lambda: binary(topi.add, (3, 5, 7), (3, 5, 7)),
+    "long": lambda: binary(topi.add, (40, 64), (40, 64)),
+    "bias": lambda: binary(topi.add, (1, 6, 6, 48), (1, 1, 1, 48)),
+    "odd_bias": lambda: binary(topi.add, (1, 6, 6, 35), (35,)),
+    "colours": lambda: binary(topi.multiply, (1, 6, 6, 3), (3,)),
+    "planes_bias": lambda: binary(topi.add, (1, 6, 5, 8), (1, 6, 1, 1)),
+    "concat": lambda: joined([(1, 5, 5, 32), (1, 5, 5, 16), (1, 5, 5, 64)], 3),
+    "odd_concat": lambda: joined([(4, 9), (4, 30)], 1),
+    "short_concat": lambda: joined([(4, 5, 3), (4, 5, 2)], 2),
+    "concat_of_planes": lambda: joined([(1, 3, 5, 8), (1, 4, 5, 8)], 1),
+    "concat_of_vectors": lambda: joined([(20,), (50,)], 0),
+    "pad": lambda: padded(1, 6, 6, 16, before=[0, 1, 2, 0], after=[0, 2, 1, 0]),
+    "pad_channels": lambda: padded(1, 4, 4, 20, before=[0, 0, 0, 3], after=[0, 0, 0, 9]),
+    "slice": lambda: unary(lambda x: topi.strided_slice(x, [1, 3], [9, 28], [2, 1]), 10, 30),
+    "every_other": lambda: unary(lambda x: topi.strided_slice(x, [0, 1], [9, 30], [1, 2]), 10, 30),
+    "reversed": lambda: unary(lambda x: topi.flip(x, axis=1), 6, 24),
+    "resize": lambda: resized("NHWC", 1, 5, 7, 24),
+    "resize_planes": lambda: resized("NCHW", 1, 3, 5, 7),
+    "heads": heads,
+    "shuffled_planes": shuffled_planes,
+    "reshape": lambda: unary(lambda x: topi.reshape(x, (12, 35)), 4, 3, 35),
+    "units": lambda: unary(lambda x: topi.reshape(x, (1, 30, 1, 1)), 1, 1, 1, 30),
+    "single": lambda: unary(topi.tanh, 1, 1),
+    "bool": lambda: unary(topi.logical_not, 6, 70, dtype="bool"),
+    "cast": lambda: unary(lambda x: topi.cast(x, "float32"), 6, 70, dtype="int64"),
+    "bytes": lambda: unary(lambda x: topi.cast(x, "int32"), 6, 64, dtype="int8"),
+    "both_odd": lambda: transposed((7, 11, 13), (2, 1, 0)),
+}
+CROSSING = {
+    "transpose": lambda: transposed((24, 40), (1, 0)),
+    "odd_columns": lambda: transposed((24, 35), (1, 0)),
+    "odd_rows": lambda: transposed((35, 24), (1, 0)),
+    "to_planes": lambda: transposed((1, 7, 8, 20), (0, 3, 1, 2)),
+    "from_planes": lambda: transposed((1, 20, 7, 8), (0, 2, 3, 1)),
+    "colours_to_planes": lambda: transposed((1, 9, 9, 3), (0, 3, 1, 2)),
+    "colours_from_planes": lambda: transposed((1, 3, 9, 9), (0, 2, 3, 1)),
+    "shuffle": lambda: shuffled(5, 24, 4),
+    "shuffle_many": lambda: shuffled(3, 144, 12),
+    "shuffle_odd": lambda: shuffled(3, 35, 5),
+    "with_another": rows_and_columns,
+    "bools": lambda: transposed((24, 40), (1, 0), "bool"),
+    "bytes": lambda: transposed((24, 40), (1, 0), "int8"),
+    "wide": lambda: transposed((24, 40), (1, 0), "int64"),
+}
+CASES = [*((elementwise, IN_ORDER, case) for case in IN_ORDER)]
+CASES += [(transpose, CROSSING, case) for case in CROSSING]
+NAMES = [f"{template.NAME}-{case}" for template, _, case in CASES]
+
+
+def module_of(tensors):
+    return tvm.IRModule({"main": te.create_prim_func(tensors)})
+
+
+def serving(module):
+    """Return the first of the two templates that serves a function, and what it found."""
+    for template in templates():
+        if template in (transpose, elementwise):
+            found = template.match(Schedule(module))
+            if found is not None:
+                return template, found
+    return None
+
+
+def moved(tensors):
+    found = movement.recognize(Schedule(module_of(tensors)))
+    assert found is not None
+    return found
+
+
+def compute(module):
+    rng = np.random.default_rng(0)
+    arrays = [
+        (9 * rng.standard_normal([int(d) for d in p.shape])).astype(str(p.dtype))
+        for p in module["main"].params
+    ]
+    tensors = [tvm.runtime.tensor(array) for array in arrays]
+    tvm.tirx.build(module, target=TARGET)["main"](*tensors)
+    return tensors[-1].numpy()
+
+
+@pytest.mark.parametrize(("template", "cases", "case"), CASES, ids=NAMES)
+def test_every_setting_of_the_knobs_is_right(template, cases, case, monkeypatch):
+    monkeypatch.setattr(template, "ELEMENTS", 1)
+    module = module_of(cases[case]())
+    served = serving(module)
+    assert served is not None
+    assert served[0] is template
+    found = served[1]
+    expected = compute(module)
+    every = list(template.settings(found, WIDE))
+    assert template.fill(found, WIDE) in every
+    for knobs in {template.fill(found, WIDE), every[0], every[-1], every[len(every) // 2]}:
+        again = make(module, template, json.loads(dump(template, knobs)), WIDE).mod
+        np.testing.assert_allclose(compute(again), expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("case", ["concat", "odd_concat", "pad_channels", "resize", "cast"])
+def test_it_passes_the_check_that_winners_have_to_pass(case):
+    module = module_of(IN_ORDER[case]())
+    sch = blank(module)
+    found = elementwise.match(sch)
+    assert found is not None
+    elementwise.apply(sch, found, elementwise.fill(found, WIDE))
+    checked(module, sch.mod, TARGET)
+
+
+def test_functions_that_reduce_are_left_to_others():
+    assert serving(module_of(unary(lambda x: topi.sum(x, axis=1), 8, 16))) is None
+
+
+def test_functions_with_two_outputs_are_left_to_others():
+    x = tensor(8, 16)
+    y = topi.tanh(x)
+    assert serving(module_of([x, y, topi.add(y, x)])) is None
+
+
+def test_functions_of_any_size_are_left_to_others():
+    assert serving(module_of(unary(topi.tanh, te.var("n"), 8))) is None
+
+
+@pytest.mark.parametrize(
+    ("case", "parts"),
+    [("concat", (32, 16, 64)), ("pad_channels", (3, 20, 9)), ("pad", ()), ("concat_of_planes", ())],
+)
+def test_the_last_axis_is_divided_where_conditions_change(case, parts):
+    assert moved(IN_ORDER[case]()).parts == parts
+
+
+@pytest.mark.parametrize(
+    ("case", "tail"),
+    [("add", 3), ("bias", 1), ("planes_bias", 2), ("concat_of_planes", 2), ("concat", 1),
+     ("resize", 1), ("units", 3), ("shuffled_planes", 2), ("heads", 1)],
+)  # fmt: skip
+def test_axes_that_are_walked_as_one_are_known(case, tail):
+    assert moved(IN_ORDER[case]()).tail == tail
+
+
+@pytest.mark.parametrize("case", ["concat", "odd_concat", "pad_channels", "short_concat"])
+def test_the_last_axis_is_written_out_where_conditions_change(case):
+    sch = blank(module_of(IN_ORDER[case]()))
+    found = elementwise.match(sch)
+    assert found is not None
+    elementwise.apply(sch, found, elementwise.fill(found, WIDE))
+    assert "T.unroll" in sch.mod.script()
+
+
+def test_short_sides_are_interleaved_and_others_tiled():
+    def crossing(case):
+        found = transpose.match(Schedule(module_of(CROSSING[case]())))
+        assert found is not None
+        return found
+
+    assert crossing("shuffle").interleaved
+    assert crossing("colours_to_planes").interleaved
+    assert not crossing("transpose").interleaved
+    assert transpose.fill(crossing("transpose"), WIDE) == transpose.Tile(8, 8, "read")
+    assert transpose.fill(crossing("with_another"), WIDE).vector == "written"
+    assert transpose.fill(crossing("odd_columns"), WIDE).vector == "written"

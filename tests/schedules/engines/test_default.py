@@ -1,0 +1,173 @@
+import numpy as np
+import pytest
+import tvm
+from tvm import te, topi
+from tvm.s_tir import Schedule, ScheduleError
+
+from autopipe.schedules.engines import default
+from autopipe.schedules.hardware import vector_bits
+from tests.compiler.graphs import TARGET
+
+
+def conv(channels, dtype="float32"):
+    x = te.placeholder((1, 9, 9, 3), dtype)
+    w = te.placeholder((3, 3, 3, channels), dtype)
+    return [x, w, topi.nn.relu(topi.nn.conv2d_nhwc(x, w, 1, 1, 1))]
+
+
+def dense():
+    x, w = te.placeholder((5, 33), "float32"), te.placeholder((33, 34), "float32")
+    return [x, w, topi.tanh(topi.matmul(x, w))]
+
+
+def softmax():
+    x = te.placeholder((6, 37), "float32")
+    return [x, topi.nn.softmax(x, axis=1)]
+
+
+def pool():
+    x = te.placeholder((1, 8, 8, 7), "float32")
+    return [x, topi.nn.pool2d(x, [3, 3], [2, 2], [1, 1], [1, 1, 1, 1], "max", layout="NHWC")]
+
+
+def transpose_and_concat():
+    x, y = te.placeholder((4, 7, 5), "float32"), te.placeholder((5, 4, 3), "float32")
+    return [x, y, topi.concatenate([topi.transpose(x, [2, 0, 1]), y], axis=2)]
+
+
+def scalar_sum():
+    x = te.placeholder((50,), "float32")
+    return [x, topi.sum(x)]
+
+
+def argmax():
+    x = te.placeholder((6, 21), "float32")
+    return [x, topi.argmax(x, axis=1)]
+
+
+def integers():
+    x, y = te.placeholder((3, 40), "int64"), te.placeholder((3, 40), "int64")
+    return [x, y, topi.floor_divide(x, y)]
+
+
+CASES = {
+    "conv": lambda: conv(32),
+    "odd_conv": lambda: conv(7),
+    "half_conv": lambda: conv(16, "float64"),
+    "dense": dense,
+    "softmax": softmax,
+    "pool": pool,
+    "transpose_and_concat": transpose_and_concat,
+    "scalar_sum": scalar_sum,
+    "argmax": argmax,
+    "integers": integers,
+}
+
+
+def module_of(tensors):
+    return tvm.IRModule({"main": te.create_prim_func(tensors)})
+
+
+def compute(module, seed=0):
+    rng = np.random.default_rng(seed)
+    compiled = tvm.tirx.build(module, target=TARGET)
+    arrays = [
+        rng.uniform(1, 9, [int(d) for d in p.shape]).astype(str(p.dtype))
+        for p in module["main"].params
+    ]
+    tensors = [tvm.runtime.tensor(array) for array in arrays]
+    compiled["main"](*tensors)
+    return tensors[-1].numpy()
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_scheduled_function_computes_the_same(name):
+    module = module_of(CASES[name]())
+    scheduled = default.schedule(module, TARGET)
+    np.testing.assert_allclose(compute(scheduled), compute(module), rtol=2e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["conv", "dense", "pool", "transpose_and_concat"])
+def test_loops_are_parallel_and_vectorized(name, monkeypatch):
+    monkeypatch.setattr(default, "ELEMENTS", 1)
+    monkeypatch.setattr(default, "PRODUCTS", 1)
+    script = default.schedule(module_of(CASES[name]()), TARGET).script()
+    assert "T.parallel" in script
+    assert "T.vectorized" in script
+
+
+def test_a_loop_too_short_for_threads_stays_on_one():
+    def sums(size):
+        x, y = te.placeholder((size, 64), "float32"), te.placeholder((size, 64), "float32")
+        return default.schedule(module_of([x, y, topi.add(x, y)]), TARGET).script()
+
+    assert "T.parallel" not in sums(255)
+    assert "T.parallel" in sums(256)
+
+
+def test_a_convolution_sums_in_registers():
+    script = default.schedule(module_of(conv(32)), TARGET).script()
+    assert 'scope="local"' in script
+    assert "T.unroll" in script
+
+
+def test_a_block_that_refuses_stays_as_it_was(monkeypatch):
+    module = module_of(dense())
+
+    def refuse(*_):
+        raise ScheduleError("no")
+
+    monkeypatch.setattr(Schedule, "vectorize", refuse)
+    np.testing.assert_allclose(
+        compute(default.schedule(module, TARGET)), compute(module), rtol=2e-5, atol=1e-5
+    )
+
+
+def test_tir_without_blocks_is_left_alone():
+    module = tvm.IRModule({"main": tvm.tirx.PrimFunc([], tvm.tirx.Evaluate(0))})
+    assert default.schedule(module, TARGET).same_as(module)
+
+
+def test_vector_width_follows_the_target_not_the_host():
+    widths = [
+        vector_bits(tvm.target.Target({"kind": "llvm", "mcpu": cpu}))
+        for cpu in ("x86-64", "haswell", "skylake-avx512")
+    ]
+    assert widths == [128, 256, 512]
+
+
+def compute_rows(module, rows):
+    """Run a function whose first tensor and result have as many rows as they get."""
+    rng = np.random.default_rng(0)
+    (_, *rest), width = module["main"].params, int(module["main"].params[0].shape[1])
+    given = [
+        rng.random((rows, width), "f"),
+        *(rng.random([int(d) for d in p.shape], "f") for p in rest[:-1]),
+    ]
+    result = tvm.runtime.tensor(np.zeros((rows, int(rest[-1].shape[1])), "f"))
+    tvm.tirx.build(module, target=TARGET)["main"](*map(tvm.runtime.tensor, given), result)
+    return result.numpy()
+
+
+@pytest.mark.parametrize("rows", [1, 13])
+def test_a_number_of_rows_that_is_not_known_is_no_obstacle(rows):
+    x = te.placeholder((te.var("n"), 1225), "float32")
+    w = te.placeholder((1225, 91), "float32")
+    module = module_of([x, w, topi.matmul(x, w)])
+    scheduled = default.schedule(module, TARGET)
+    script = scheduled.script()
+    assert "T.parallel" in script
+    assert "T.vectorized" in script
+    np.testing.assert_allclose(compute_rows(scheduled, rows), compute_rows(module, rows), rtol=1e-4)
+
+
+def test_a_vector_has_a_known_size():
+    x = te.placeholder((64, te.var("n")), "float32")
+    assert "T.vectorized(n)" not in default.schedule(module_of([x, topi.exp(x)]), TARGET).script()
+
+
+@pytest.mark.parametrize("shapes", [((0, 16), (16, 8)), ((4, 0), (0, 8))])
+def test_what_has_no_elements_is_left_alone(shapes):
+    x, w = (te.placeholder(shape, "float32") for shape in shapes)
+    module = module_of([x, w, topi.nn.matmul(x, w)])
+    np.testing.assert_allclose(compute(default.schedule(module, TARGET)), compute(module))

@@ -1,0 +1,113 @@
+import pytest
+import tvm
+import tvm_ffi
+from tvm import te, topi
+
+from autopipe.compiler.library.kernels import refusal
+from autopipe.errors import StageError
+from autopipe.schedules import implementations as ways
+from autopipe.schedules.engines import default, dlight, static
+from autopipe.schedules.engines.fallback import fall
+from autopipe.schedules.implementations.implementation import DIRECT, implementations
+from autopipe.schedules.replay import replay
+from tests.compiler.cuda_graphs import CONDITIONS, TARGET
+from tests.schedules.tasks import CONDITIONS as PROCESSOR
+
+
+def module(*arguments):
+    return tvm.IRModule({"main": te.create_prim_func(list(arguments))})
+
+
+def conv(groups=1, size=3):
+    x, w = te.placeholder((1, 8, 8, 8 * groups)), te.placeholder((size, size, 8, 16 * groups))
+    y = topi.nn.conv(x, w, 1, size // 2, 1, groups, "NHWC", "HWIO")
+    return module(x, w, topi.nn.relu(y))
+
+
+def dense():
+    x, w = te.placeholder((64, 128)), te.placeholder((32, 128))
+    return module(x, w, topi.nn.dense(x, w))
+
+
+def vector():
+    x, w = te.placeholder((1, 128)), te.placeholder((32, 128))
+    return module(x, w, topi.nn.dense(x, w))
+
+
+def pool():
+    x = te.placeholder((1, 8, 8, 16))
+    return module(x, topi.nn.pool2d(x, (2, 2), (2, 2), (1, 1), (0, 0, 0, 0), "max", layout="NHWC"))
+
+
+def softmax():
+    x = te.placeholder((4, 300))
+    return module(x, topi.nn.softmax(x))
+
+
+def transpose():
+    x = te.placeholder((4, 30, 50))
+    return module(x, topi.transpose(x, (0, 2, 1)))
+
+
+def concatenate():
+    x, y = te.placeholder((1, 4, 8)), te.placeholder((1, 3, 8))
+    return module(x, y, topi.concatenate((topi.nn.relu(x), y), 1))
+
+
+def total():
+    x = te.placeholder((1000,))
+    return module(x, topi.sum(x))
+
+
+KINDS = [conv, lambda: conv(3), dense, vector, pool, softmax, transpose, concatenate, total]
+IDS = ["conv", "grouped", "dense", "vector", "pool", "softmax", "transpose", "concat", "total"]
+
+
+@pytest.mark.parametrize("workload", KINDS, ids=IDS)
+def test_the_default_of_a_gpu_is_all_threads_and_replays(workload):
+    workload = workload()
+    planned = default.plan(workload, CONDITIONS)
+    assert planned is not None
+    assert refusal(planned.module, TARGET) is None
+    again = replay(workload, DIRECT, planned.schedule, CONDITIONS)
+    assert tvm_ffi.structural_equal(again, planned.module)
+
+
+def test_a_rule_that_makes_what_tvm_refuses_is_passed_over(monkeypatch):
+    """The rule for reductions takes what it can not split among threads."""
+    workload = conv(4, 1)
+    refused = []
+
+    def look(module, target):
+        why = refusal(module, target)
+        refused.append(why is not None)
+        return why
+
+    monkeypatch.setattr(dlight, "refusal", look)
+    assert dlight.plan(workload, CONDITIONS) is not None
+    assert refused == [True, False]
+
+
+def test_a_function_without_blocks_has_no_rule():
+    x = te.placeholder((8,))
+    library = te.extern((8,), [x], lambda i, o: tvm.tirx.call_packed("f", i[0], o[0]))
+    assert dlight.plan(module(x, library), CONDITIONS) is None
+
+
+def test_schedules_of_processors_are_never_put_on_a_gpu(monkeypatch):
+    workload = conv()
+    planned = static.plan(workload, PROCESSOR)
+    assert planned is not None
+    assert static.plan(workload, CONDITIONS) is None
+    monkeypatch.setattr(ways, "rewrites", lambda: pytest.fail("made for processors"))
+    assert list(implementations(workload, CONDITIONS)) == [DIRECT]
+    monkeypatch.undo()
+    with pytest.raises(StageError, match="is for processors, the target is a GPU"):
+        replay(workload, DIRECT, planned.schedule, CONDITIONS)
+
+
+def test_a_task_falls_to_the_default():
+    found = fall(("static", "default"), dense(), CONDITIONS)
+    assert found.engine == "default"
+    assert found.planned is not None
+    assert refusal(found.planned.module, TARGET) is None

@@ -1,0 +1,131 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import tvm
+import tvm_ffi
+from tvm import te, topi
+from tvm.s_tir import Schedule
+
+from autopipe.measure.build import without_weights
+from autopipe.measure.check import checked
+from autopipe.schedules.engines import static
+from autopipe.schedules.engines.fallback import UNSCHEDULED, fall
+from autopipe.schedules.hardware import Hardware
+from autopipe.schedules.replay import replay
+from autopipe.schedules.templates import contraction
+from tests.schedules.engines.test_default import argmax, compute, pool
+from tests.schedules.tasks import CONDITIONS, TARGET
+
+PLAIN = replace(CONDITIONS, fast_algorithms=False)
+
+
+def conv(channels=32, *, size=9, stride=1, groups=1, pad=1, residual=False):
+    x = te.placeholder((1, size, size, 4 * groups), "float32")
+    w = te.placeholder((3, 3, 4, channels), "float32")
+    bias = te.placeholder((1, 1, 1, channels), "float32")
+    y = topi.nn.conv(x, w, stride, pad, 1, groups, "NHWC", "HWIO")
+    y = topi.add(y, bias)
+    arguments = [x, w, bias]
+    if residual:
+        other = te.placeholder(y.shape, "float32")
+        arguments.append(other)
+        y = topi.add(y, other)
+    return [*arguments, topi.nn.relu(y)], [1, 2]
+
+
+def depthwise():
+    x, w = te.placeholder((1, 8, 8, 24), "float32"), te.placeholder((3, 3, 24, 1), "float32")
+    return [x, w, topi.nn.depthwise_conv2d_nhwc(x, w, 1, 1, 1)], [1]
+
+
+def dense(rows=6, columns=40):
+    x, w = te.placeholder((rows, 33), "float32"), te.placeholder((33, columns), "float32")
+    return [x, w, topi.tanh(topi.matmul(x, w))], [1]
+
+
+def batched():
+    x, y = te.placeholder((3, 8, 16), "float32"), te.placeholder((3, 16, 32), "float32")
+    return [x, y, topi.nn.batch_matmul(x, y, transpose_b=False)], []
+
+
+SERVED = {
+    "conv": conv,
+    "strided": lambda: conv(stride=2),
+    "unpadded": lambda: conv(pad=0),
+    "odd_channels": lambda: conv(channels=7),
+    "residual": lambda: conv(residual=True),
+    "grouped": lambda: conv(channels=48, groups=4),
+    "depthwise": depthwise,
+    "dense": dense,
+    "vector_times_matrix": lambda: dense(rows=1, columns=1000),
+    "batched": batched,
+}
+NOT_SERVED = {"pool": pool, "argmax": argmax}
+
+
+def module_of(tensors, weights=()):
+    function = te.create_prim_func(tensors).with_attr("layout_free_buffers", list(weights))
+    return tvm.IRModule({"main": function})
+
+
+def planned(module):
+    scheduled = static.plan(module, PLAIN)
+    assert scheduled is not None
+    return scheduled
+
+
+def found(case):
+    return contraction.match(Schedule(module_of(*SERVED[case]())))
+
+
+@pytest.mark.parametrize("case", SERVED)
+def test_a_scheduled_function_computes_the_same(case):
+    module = module_of(*SERVED[case]())
+    scheduled = planned(module)
+    np.testing.assert_allclose(compute(scheduled.module), compute(module), rtol=2e-5, atol=1e-4)
+    checked(module, scheduled.module, TARGET)
+
+
+@pytest.mark.parametrize("case", NOT_SERVED)
+def test_other_functions_are_left_to_others(case):
+    module = module_of(NOT_SERVED[case]())
+    assert static.plan(module, CONDITIONS) is None
+    assert fall(["static", "default"], module, CONDITIONS).engine == "default"
+
+
+def test_a_function_without_blocks_falls_through():
+    module = tvm.IRModule({"main": tvm.tirx.PrimFunc([], tvm.tirx.Evaluate(0))})
+    assert fall(["static", "default"], module, CONDITIONS).engine == UNSCHEDULED
+
+
+def test_weights_are_packed_and_activations_are_not():
+    assert found("conv").lines.free
+    assert not found("batched").lines.free
+    scheduled = planned(module_of(*conv()))
+    kernel = without_weights(scheduled.module)
+    shapes = [[int(d) for d in p.shape] for p in kernel["main"].params]
+    tile = contraction.fill(found("conv"), Hardware.of(TARGET))
+    assert shapes[1] == [32 // tile.columns, 3, 3, 4, tile.columns]
+
+
+def test_bias_and_activation_are_done_on_the_tile():
+    scheduled = planned(module_of(*conv(residual=True)))
+    sch = Schedule(scheduled.module)
+    blocks = sch.get_child_blocks(sch.get_sblock("root"))
+    assert len(blocks) == 3  # padding, weight copy, the tiles
+
+
+def test_the_record_gives_the_schedule_again():
+    module = module_of(*conv())
+    scheduled = planned(module)
+    again = replay(module, scheduled.implementation, scheduled.schedule, CONDITIONS)
+    assert tvm_ffi.structural_equal(again, scheduled.module)
+
+
+def test_hardware_comes_from_the_target():
+    haswell = Hardware.of(tvm.target.Target({"kind": "llvm", "mcpu": "haswell", "num-cores": 3}))
+    assert "avx2" in haswell.features
+    assert replace(haswell, features=frozenset()) == Hardware(256, 16, 3)
+    server = Hardware.of(tvm.target.Target({"kind": "llvm", "mcpu": "znver4", "num-cores": 2}))
+    assert replace(server, features=frozenset()) == Hardware(512, 32, 2)

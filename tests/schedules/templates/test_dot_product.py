@@ -1,0 +1,251 @@
+import itertools
+import random
+
+import numpy as np
+import pytest
+import tvm
+import tvm_ffi
+from tvm import te, topi
+from tvm.s_tir import Schedule
+from tvm.s_tir.transform import RemoveWeightLayoutRewriteBlock
+
+from autopipe.compiler.target.cpu import available
+from autopipe.errors import StageError
+from autopipe.schedules.conditions import Conditions
+from autopipe.schedules.engines import static
+from autopipe.schedules.hardware import Hardware
+from autopipe.schedules.replay import replay
+from autopipe.schedules.templates import dot_product
+from autopipe.schedules.templates.template import blank
+from tests.schedules.tasks import CONDITIONS
+
+SIGNS = list(itertools.product(("uint8", "int8"), repeat=2))
+VNNI, AVX2, ANY = "cascadelake", "haswell", "x86-64"
+NEEDS = {VNNI: "avx512vnni", AVX2: "avx2", ANY: "sse3"}
+
+
+def conditions(mcpu, **target):
+    made = tvm.target.Target({"kind": "llvm", "mcpu": mcpu, "num-cores": 2, **target})
+    return Conditions(made, Hardware.of(made))
+
+
+def matmul(signs=("uint8", "int8"), *, rows=6, depth=24, columns=48, transposed=False):
+    x = te.placeholder((rows, depth), signs[0], "x")
+    w = te.placeholder((columns, depth) if transposed else (depth, columns), signs[1], "w")
+    k = te.reduce_axis((0, depth), "k")
+
+    def product(i, j):
+        weight = w[j, k] if transposed else w[k, j]
+        return te.sum(x[i, k].astype("int32") * weight.astype("int32"), k)
+
+    return [x, w], te.compute((rows, columns), product, "product"), [1]
+
+
+def batched(signs=("uint8", "int8")):
+    x, y = te.placeholder((3, 6, 8), signs[0]), te.placeholder((3, 8, 16), signs[1])
+    return [x, y], topi.nn.batch_matmul(x, y, oshape=None, out_dtype="int32", transpose_b=False), []
+
+
+def conv(signs=("uint8", "int8"), *, stride=1, kernel=3, channels=8, columns=32):
+    x = te.placeholder((1, 7, 7, channels), signs[0], "x")
+    w = te.placeholder((kernel, kernel, channels, columns), signs[1], "w")
+    pad = kernel // 2
+    return [x, w], topi.nn.conv2d_nhwc(x, w, stride, pad, 1, "int32"), [1]
+
+
+def module_of(inputs, sums, weights, epilogue=None):
+    others, result = epilogue(sums) if epilogue else ([], sums)
+    function = te.create_prim_func([*inputs, *others, result])
+    return tvm.IRModule({"main": function.with_attr("layout_free_buffers", weights)})
+
+
+def requantized(sums):
+    """Bias, scale, activation and rounding back to bytes, as a quantized layer ends."""
+    bias = te.placeholder((sums.shape[-1],), "int32", "bias")
+    scaled = topi.multiply(topi.cast(topi.add(sums, bias), "float32"), te.const(0.01, "float32"))
+    rounded = topi.cast(topi.round(topi.clip(scaled, 0.0, 255.0)), "uint8")
+    return [bias], rounded
+
+
+def residual(sums):
+    """Another result of the same shape added in float32."""
+    other = te.placeholder(sums.shape, "float32", "other")
+    return [other], topi.nn.relu(topi.add(topi.cast(sums, "float32"), other))
+
+
+def outputs(module, target):
+    """Run `main` on bytes of every size, both ends of their range among them."""
+    generator = np.random.default_rng(0)
+    arrays = []
+    for each in module["main"].params:
+        shape, dtype = [int(extent) for extent in each.shape], np.dtype(str(each.dtype))
+        if dtype.kind == "f":
+            arrays.append(generator.standard_normal(shape).astype(dtype))
+            continue
+        low, high = (-128, 127) if dtype != np.uint8 else (0, 255)
+        drawn = generator.integers(low, high, shape, dtype=dtype, endpoint=True)
+        drawn[generator.random(shape) < 0.3] = high
+        drawn[generator.random(shape) < 0.3] = low
+        arrays.append(drawn)
+    tensors = [tvm.runtime.tensor(array) for array in arrays]
+    library = tvm.tirx.build(module, target)
+    library["main"](*tensors)
+    return tensors[-1].numpy(), library
+
+
+def needs(mcpu):
+    return pytest.param(
+        mcpu, marks=pytest.mark.skipif(NEEDS[mcpu] not in available(), reason="not this CPU")
+    )
+
+
+needs_vnni = pytest.mark.skipif(NEEDS[VNNI] not in available(), reason="not this CPU")
+
+
+def assert_same(module, scheduled, made):
+    expected, _ = outputs(module, CONDITIONS.target)
+    found, library = outputs(scheduled, made.target)
+    np.testing.assert_array_equal(found, expected)
+    return library.inspect_source("asm")
+
+
+CASES = {
+    "transposed": lambda: matmul(transposed=True),
+    "one_row": lambda: matmul(rows=1),
+    "narrow": lambda: matmul(columns=12),
+    "odd_rows": lambda: matmul(rows=7, depth=4, columns=40),
+    "pairs_only": lambda: matmul(depth=26),
+    "batched": batched,
+    "strided": lambda: conv(stride=2),
+    "pointwise": lambda: conv(kernel=1),
+    "requantized": lambda: (*conv(), requantized),
+    "residual": lambda: (*matmul(), residual),
+}
+
+
+def planned(module, made):
+    found = static.plan(module, made)
+    assert found is not None
+    return found
+
+
+def served(module, made):
+    found = planned(module, made)
+    return dot_product.NAME in found.schedule, found.module
+
+
+@pytest.mark.parametrize("signs", SIGNS, ids="-".join)
+@pytest.mark.parametrize("mcpu", [needs(VNNI), needs(AVX2)])
+@pytest.mark.parametrize("case", [matmul, conv])
+def test_sums_are_exact_for_all_signs(case, mcpu, signs):
+    module, made = module_of(*case(signs)), conditions(mcpu)
+    ours, scheduled = served(module, made)
+    assert ours
+    assert_same(module, scheduled, made)
+
+
+@pytest.mark.parametrize("mcpu", [needs(VNNI), needs(ANY)])
+@pytest.mark.parametrize("case", CASES)
+def test_sums_are_exact(case, mcpu):
+    module, made = module_of(*CASES[case]()), conditions(mcpu)
+    ours, scheduled = served(module, made)
+    assert ours
+    assert_same(module, scheduled, made)
+
+
+@pytest.mark.parametrize("case", [matmul(depth=25), matmul(columns=17), conv(channels=3)])
+def test_odd_extents_are_for_another_template(case):
+    module = module_of(*case)
+    ours, scheduled = served(module, CONDITIONS)
+    assert not ours
+    assert_same(module, scheduled, CONDITIONS)
+
+
+@pytest.mark.parametrize(
+    ("mcpu", "mnemonic", "target"),
+    [
+        (VNNI, "vpdpbusd", {}),
+        (AVX2, "vpmaddwd", {}),
+        (ANY, "pmaddwd", {}),
+        ("alderlake", "vpdpbusd", {}),
+        ("cortex-a76", "sdot", {"mtriple": "aarch64-linux-gnu"}),
+        ("neoverse-v1", "usdot", {"mtriple": "aarch64-linux-gnu"}),
+    ],
+)
+def test_the_instruction_of_the_processor_is_used(mcpu, mnemonic, target):
+    made = conditions(mcpu, **target)
+    ours, scheduled = served(module_of(*matmul()), made)
+    assert ours
+    assembly = tvm.tirx.build(scheduled, made.target).inspect_source("asm")
+    assert f"\t{mnemonic}\t" in assembly
+
+
+def test_a_processor_without_one_gets_another_template():
+    made = conditions("cortex-a53", mtriple="aarch64-linux-gnu")
+    ours, _ = served(module_of(*matmul()), made)
+    assert not ours
+
+
+@needs_vnni
+def test_settings_are_exact():
+    inputs, sums, weights = conv()
+    module, made = module_of(inputs, sums, weights, requantized), conditions(VNNI)
+    found = dot_product.match(Schedule(module))
+    assert found is not None
+    every = list(dot_product.settings(found, made.hardware))
+    assert len(set(every)) == len(every)
+    assert dot_product.fill(found, made.hardware) in every
+    for knobs in random.Random(0).sample(every, 6):
+        sch = blank(module)
+        dot_product.apply(sch, found, knobs)
+        assert_same(module, sch.mod, made)
+
+
+def test_settings_fit_the_registers():
+    found = dot_product.match(Schedule(module_of(*conv())))
+    assert found is not None
+    hardware = conditions(VNNI).hardware
+    for tile in dot_product.settings(found, hardware):
+        assert tile.rows * tile.vectors + tile.vectors + 1 <= hardware.registers
+        assert found.extents[-2] % tile.rows == 0
+        assert found.extents[-1] % (tile.vectors * tile.lanes) == 0
+
+
+def test_a_record_makes_the_schedule_again():
+    module, made = module_of(*matmul()), conditions(VNNI)
+    found = planned(module, made)
+    again = replay(module, found.implementation, found.schedule, made)
+    assert tvm_ffi.structural_equal(again, found.module)
+
+
+def test_a_record_of_another_processor_is_refused():
+    module = module_of(*matmul())
+    found = planned(module, conditions(VNNI))
+    with pytest.raises(StageError, match="no setting"):
+        replay(module, found.implementation, found.schedule, conditions(AVX2))
+
+
+def float_matmul():
+    x, w = te.placeholder((6, 24), "float32"), te.placeholder((24, 48), "float32")
+    return [x, w], topi.matmul(x, w), [1]
+
+
+def grouped():
+    x, w = te.placeholder((1, 7, 7, 8), "uint8"), te.placeholder((3, 3, 4, 32), "int8")
+    return [x, w], topi.nn.conv(x, w, 1, 1, 1, 2, "NHWC", "HWIO", "int32"), [1]
+
+
+def channels_first():
+    x, w = te.placeholder((1, 8, 7, 7), "uint8"), te.placeholder((32, 8, 3, 3), "int8")
+    return [x, w], topi.nn.conv2d_nchw(x, w, 1, 1, 1, "int32"), [1]
+
+
+@pytest.mark.parametrize("case", [float_matmul, grouped, channels_first])
+def test_other_functions_are_for_another_template(case):
+    assert dot_product.match(Schedule(module_of(*case()))) is None
+
+
+def test_weights_are_packed_in_the_order_they_are_read():
+    _, scheduled = served(module_of(*matmul()), conditions(VNNI))
+    packed = RemoveWeightLayoutRewriteBlock(skip_tensor_rewrite=True)(scheduled)
+    assert [int(extent) for extent in packed["main"].params[1].shape] == [1, 6, 48, 4]

@@ -1,0 +1,239 @@
+import itertools
+
+import numpy as np
+import pytest
+import tvm
+import tvm_ffi
+from tvm import te, tirx, topi
+from tvm.s_tir import Schedule
+
+from autopipe.compiler.graph import elementary
+from autopipe.measure.check import checked
+from autopipe.schedules.hardware import Hardware
+from autopipe.schedules.templates import row_reduction
+from autopipe.schedules.templates.row_reduction import Vectors
+from autopipe.schedules.templates.template import blank, dump, make
+from tests.schedules.engines.test_default import argmax, pool, transpose_and_concat
+from tests.schedules.tasks import TARGET
+
+WIDE = Hardware(vector_bits=512, registers=32, cores=2)
+NARROW = Hardware(vector_bits=128, registers=16, cores=2)
+
+
+def softmax(shape=(3, 4, 37), dtype="float32"):
+    x = te.placeholder(shape, dtype)
+    return [x, topi.nn.softmax(x, axis=-1)]
+
+
+def log_softmax(shape=(5, 40)):
+    x = te.placeholder(shape, "float32")
+    return [x, topi.nn.log_softmax(x, axis=-1)]
+
+
+def masked_softmax():
+    x, mask = te.placeholder((1, 2, 6, 24), "float32"), te.placeholder((1, 1, 1, 24), "float32")
+    scaled = topi.divide(x, tirx.const(8.0, "float32"))
+    return [x, mask, topi.nn.softmax(topi.add(scaled, mask), axis=-1)]
+
+
+def layer_norm(shape=(2, 3, 48), dtype="float32"):
+    x = te.placeholder(shape, dtype)
+    scale, shift = (te.placeholder(shape[-1:], dtype) for _ in range(2))
+    return [x, scale, shift, topi.nn.layer_norm(x, scale, shift, [len(shape) - 1])]
+
+
+def rms_norm():
+    x, scale = te.placeholder((3, 2, 40), "float32"), te.placeholder((40,), "float32")
+    return [x, scale, topi.nn.rms_norm(x, scale, [2])]
+
+
+def instance_norm(size=8):
+    x = te.placeholder((2, 3, size, size), "float32")
+    scale, shift = (te.placeholder((3,), "float32") for _ in range(2))
+    return [x, scale, shift, topi.nn.instance_norm(x, scale, shift, 1, [2, 3])]
+
+
+def group_norm(size=8):
+    x = te.placeholder((2, 12, size, size), "float32")
+    scale, shift = (te.placeholder((12,), "float32") for _ in range(2))
+    return [x, scale, shift, topi.nn.group_norm(x, scale, shift, 4, 1, [2, 3])]
+
+
+def transposed_softmax(shape):
+    x = te.placeholder(shape, "float32")
+    return [x, topi.transpose(topi.nn.softmax(x, axis=-1), [0, 2, 1])]
+
+
+def statistics():
+    x = te.placeholder((4, 20), "float32")
+    mean = topi.sum(x, axis=1, keepdims=True)
+    return [x, mean, topi.multiply(topi.subtract(x, mean), mean)]
+
+
+def reduced(operation=topi.sum, shape=(5, 6, 7), axis=-1, dtype="float32", *, keepdims=False):
+    x = te.placeholder(shape, dtype)
+    return [x, operation(x, axis=axis, keepdims=keepdims)]
+
+
+def mean():
+    x = te.placeholder((1, 9, 7, 7), "float32")
+    return [x, topi.divide(topi.sum(x, axis=[2, 3], keepdims=True), tirx.const(49.0, "float32"))]
+
+
+SERVED = {
+    "softmax": softmax,
+    "softmax_of_vectors": lambda: softmax((4, 64)),
+    "softmax_of_one_row": lambda: softmax((1, 50)),
+    "softmax_of_a_vector": lambda: softmax((50,)),
+    "softmax_of_short_rows": lambda: softmax((6, 3)),
+    "half_softmax": lambda: softmax((4, 35), "float16"),
+    "double_softmax": lambda: softmax((4, 32), "float64"),
+    "masked_softmax": masked_softmax,
+    "log_softmax": log_softmax,
+    "layer_norm": layer_norm,
+    "odd_layer_norm": lambda: layer_norm((5, 19)),
+    "half_layer_norm": lambda: layer_norm((5, 64), "float16"),
+    "rms_norm": rms_norm,
+    "sum": reduced,
+    "sum_of_all": lambda: reduced(shape=(9, 31), axis=None),
+    "sum_of_two_axes": lambda: reduced(shape=(5, 6, 7), axis=(1, 2), keepdims=True),
+    "sum_of_integers": lambda: reduced(shape=(4, 33), dtype="int32"),
+    "sum_of_long_rows": lambda: reduced(shape=(2, 2049), dtype="int64"),
+    "max": lambda: reduced(topi.max, (7, 50)),
+    "max_of_bytes": lambda: reduced(topi.max, (7, 50), dtype="int8"),
+    "min": lambda: reduced(topi.min, (3, 130), keepdims=True),
+    "product": lambda: reduced(topi.prod, (3, 20)),
+    "mean": mean,
+    "instance_norm": instance_norm,
+    "group_norm": group_norm,
+}
+NOT_SERVED = {
+    "argmax": argmax,
+    "pool": pool,
+    "transpose_and_concat": transpose_and_concat,
+    "across_memory": lambda: reduced(axis=1),
+    "around_an_axis": lambda: reduced(axis=(0, 2)),
+    "softmax_across_memory": lambda: [
+        x := te.placeholder((2, 5, 6), "float32"), topi.nn.softmax(x, axis=1)
+    ],
+    "rows_that_become_columns": lambda: transposed_softmax((2, 6, 6)),
+    "other_rows_that_become_columns": lambda: transposed_softmax((2, 6, 8)),
+    "two_results": statistics,
+    "odd_instance_norm": lambda: instance_norm(5),
+    "a_row_of_one": lambda: reduced(shape=(5, 1)),
+}  # fmt: skip
+
+
+def module_of(tensors):
+    return elementary.mark(tvm.IRModule({"main": te.create_prim_func(tensors)}))
+
+
+def served(module):
+    found = row_reduction.match(blank(module))
+    assert found is not None
+    return found
+
+
+def scheduled(module, knobs=None, hardware=WIDE):
+    sch, found = blank(module), served(module)
+    row_reduction.apply(sch, found, knobs or row_reduction.fill(found, hardware))
+    return sch
+
+
+@pytest.mark.parametrize("hardware", [WIDE, NARROW])
+@pytest.mark.parametrize("case", SERVED)
+def test_a_scheduled_function_computes_the_same(case, hardware):
+    module = module_of(SERVED[case]())
+    checked(module, scheduled(module, hardware=hardware).mod, TARGET)
+
+
+@pytest.mark.parametrize("case", NOT_SERVED)
+def test_other_functions_are_left_to_others(case):
+    assert row_reduction.match(blank(module_of(NOT_SERVED[case]()))) is None
+
+
+@pytest.mark.parametrize("case", ["softmax", "masked_softmax", "layer_norm", "sum_of_two_axes"])
+def test_every_setting_is_right(case):
+    module = module_of(SERVED[case]())
+    found = served(module)
+    every = list(row_reduction.settings(found, NARROW))
+    assert len(every) > 1
+    for knobs in itertools.islice(every, 0, None, 3):
+        checked(module, scheduled(module, knobs).mod, TARGET)
+
+
+@pytest.mark.parametrize("hardware", [WIDE, NARROW])
+@pytest.mark.parametrize("case", SERVED)
+def test_what_is_filled_in_is_a_setting(case, hardware):
+    found = served(module_of(SERVED[case]()))
+    every = list(row_reduction.settings(found, hardware))
+    assert row_reduction.fill(found, hardware) in every
+    assert len(set(every)) == len(every)
+    for knobs in every:
+        assert knobs.partial <= found.row // 2
+        assert not found.whole or found.row % knobs.partial == 0
+        assert all(length % knobs.width == 0 for length in found.widths)
+
+
+@pytest.mark.parametrize(
+    "case", ["softmax", "masked_softmax", "layer_norm", "rms_norm", "mean", "group_norm"]
+)
+def test_all_steps_of_a_row_are_in_one_loop(case):
+    sch = scheduled(module_of(SERVED[case]()))
+    blocks = sch.get_child_blocks(sch.get_sblock("root"))
+    loops = {str(sch.get(sch.get_loops(block)[0]).loop_var) for block in blocks}
+    assert len(loops) == 1
+    assert len(blocks) > 2
+
+
+def test_a_reduction_goes_a_vector_at_a_time_and_then_in_halves():
+    sch = scheduled(module_of(reduced(shape=(4, 96))))
+    steps = [sch.get_loops(block)[1:] for block in sch.get_child_blocks(sch.get_sblock("root"))]
+    kinds = [[sch.get(loop).kind for loop in loops] for loops in steps if len(loops) == 2]
+    extents = [int(sch.get(loops[-1]).extent) for loops in steps if len(loops) == 2]
+    assert extents == [32, 8, 4]
+    assert all(lanes == tirx.ForKind.VECTORIZED for _, lanes in kinds)
+
+
+def test_only_much_work_is_done_in_parallel():
+    for rows, parallel in ((8, False), (4096, True)):
+        sch = scheduled(module_of(softmax((rows, 64))))
+        block = sch.get_child_blocks(sch.get_sblock("root"))[0]
+        row = sch.get(sch.get_loops(block)[0])
+        assert (row.kind == tirx.ForKind.PARALLEL) == parallel
+
+
+@pytest.mark.parametrize("case", ["softmax_of_vectors", "softmax"])
+def test_nothing_is_called_in_the_loops(case):
+    module = scheduled(module_of(SERVED[case]()), hardware=NARROW).mod
+    text = tvm.tirx.build(elementary.expand(module), TARGET).inspect_source("ll")
+    assert "expf" not in text
+    assert "llvm.exp." not in text
+    assert "<4 x float>" in text
+
+
+def test_the_record_gives_the_schedule_again():
+    module = module_of(softmax())
+    sch = scheduled(module)
+    knobs = row_reduction.fill(served(module), WIDE)
+    document = {"version": 1, "knobs": {"partial": knobs.partial, "width": knobs.width}}
+    assert dump(row_reduction, knobs).startswith('{"knobs": {"partial"')
+    again = make(module, row_reduction, document, WIDE)
+    assert tvm_ffi.structural_equal(again.mod, sch.mod)
+
+
+def test_rows_keep_their_own_values():
+    """Vectors past the end of a row would take elements of the next one."""
+    module = module_of(reduced(shape=(3, 21)))
+    library = tvm.tirx.build(scheduled(module, Vectors(16, 1)).mod, TARGET)
+    rows = np.repeat(np.array([[1.0], [100.0], [10000.0]], "float32"), 21, axis=1)
+    out = tvm.runtime.empty((3,), "float32")
+    library["main"](tvm.runtime.tensor(rows), out)
+    np.testing.assert_array_equal(out.numpy(), [21, 2100, 210000])
+
+
+def test_matching_changes_nothing():
+    module = module_of(masked_softmax())
+    sch = Schedule(module)
+    row_reduction.match(sch)
+    assert tvm_ffi.structural_equal(sch.mod, module)

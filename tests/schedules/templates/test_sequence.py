@@ -1,0 +1,113 @@
+import numpy as np
+import pytest
+import tvm
+import tvm_ffi
+from tvm import te, topi
+
+from autopipe.measure.build import without_weights
+from autopipe.measure.check import checked
+from autopipe.schedules.engines.fallback import fall
+from autopipe.schedules.replay import replay
+from autopipe.schedules.templates import sequence
+from autopipe.schedules.templates.template import blank
+from tests.schedules.engines.test_default import compute
+from tests.schedules.engines.test_static import PLAIN, conv, module_of, planned
+from tests.schedules.tasks import TARGET
+
+
+def placeholder(*shape):
+    return te.placeholder(shape, "float32")
+
+
+def convolutions():
+    x, v, w = placeholder(1, 3, 10, 12), placeholder(8, 3, 3, 3), placeholder(8, 8, 3, 3)
+    y = topi.nn.relu(topi.nn.conv2d_nchw(x, v, 1, 1, 1))
+    return [x, v, w, topi.nn.relu(topi.nn.conv2d_nchw(y, w, 1, 1, 1))], [1, 2]
+
+
+def attention():
+    q, k, v = placeholder(2, 16, 8), placeholder(2, 16, 8), placeholder(2, 16, 8)
+    shares = topi.nn.softmax(topi.nn.batch_matmul(q, k))
+    return [q, k, v, topi.nn.batch_matmul(shares, v, transpose_b=False)], []
+
+
+def normalized():
+    x, scale, w = placeholder(6, 32), placeholder(32), placeholder(32, 24)
+    return [x, scale, w, topi.matmul(topi.nn.rms_norm(x, scale, [1]), w)], [1, 2]
+
+
+def two_results():
+    x, v, w = placeholder(6, 32), placeholder(32, 16), placeholder(16, 8)
+    y = topi.matmul(x, v)
+    return [x, v, w, y, topi.matmul(topi.tanh(y), w)], [1, 2]
+
+
+SERVED = {
+    "convolutions": (convolutions, ["contraction", "contraction"]),
+    "attention": (attention, ["contraction", "row_reduction", "contraction"]),
+    "normalized": (normalized, ["row_reduction", "contraction"]),
+    "two_results": (two_results, ["contraction", "contraction"]),  # the sum ends the first
+}
+
+
+def matched(module):
+    found = sequence.match(blank(module))
+    assert found is not None
+    return found
+
+
+def walk(root):
+    found: list[tvm.tirx.For] = []
+    tvm_ffi.structural_walk(root, (tvm.tirx.For, found.append))
+    return found
+
+
+@pytest.mark.parametrize("case", SERVED)
+def test_each_part_is_served_and_the_whole_computes_the_same(case):
+    make, names = SERVED[case]
+    module = module_of(*make())
+    found = matched(module)
+    assert [part.template.NAME for part in found.parts] == names
+    made = planned(module)
+    np.testing.assert_allclose(compute(made.module), compute(module), rtol=2e-5, atol=1e-4)
+    checked(module, made.module, TARGET)
+    again = replay(module, made.implementation, made.schedule, PLAIN)
+    assert tvm_ffi.structural_equal(again, made.module)
+
+
+@pytest.mark.parametrize("engine", ["static", "default"])
+def test_both_convolutions_are_parallel_and_vectorized(engine):
+    x, v, w = placeholder(1, 8, 56, 56), placeholder(16, 8, 3, 3), placeholder(16, 16, 3, 3)
+    y = topi.nn.relu(topi.nn.conv2d_nchw(x, v, 1, 1, 1))
+    module = module_of([x, v, w, topi.nn.relu(topi.nn.conv2d_nchw(y, w, 1, 1, 1))], [1, 2])
+    made = fall([engine], module, PLAIN)
+    assert made.engine == engine
+    assert made.planned is not None
+    spread = [
+        loop for loop in walk(made.planned.module["main"].body)
+        if loop.kind == tvm.tirx.ForKind.PARALLEL and " * placeholder" in str(loop)
+    ]  # fmt: skip
+    assert len(spread) == 2
+    for loop in spread:
+        assert any(inner.kind == tvm.tirx.ForKind.VECTORIZED for inner in walk(loop.body))
+
+
+def test_weights_of_every_part_may_be_packed():
+    module = module_of(*two_results())
+    kernel = without_weights(planned(module).module)
+    shapes = [[int(extent) for extent in p.shape] for p in kernel["main"].params]
+    assert shapes[0] == [6, 32]
+    assert shapes[1] != [32, 16]
+
+
+def test_one_reduction_is_for_others_and_so_is_what_no_template_serves():
+    assert sequence.match(blank(module_of(*conv()))) is None
+    x = placeholder(4, 6, 6)
+    scanned = topi.cumsum(topi.cumsum(x, 1), 1)
+    assert sequence.match(blank(module_of([x, scanned]))) is None
+
+
+def test_there_is_one_setting():
+    found = matched(module_of(*attention()))
+    [only] = sequence.settings(found, PLAIN.hardware)
+    assert only == sequence.fill(found, PLAIN.hardware)

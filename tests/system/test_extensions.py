@@ -1,0 +1,235 @@
+"""What another package adds: found, checked, used, and part of the keys."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from autopipe import extensions
+from autopipe.errors import SetupError
+from autopipe.schedules.templates.template import Template
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "tests" / "extension"
+PIPELINE = """
+version: 1
+name: cubes
+model: {path: cubes.onnx}
+tasks: {include_simple_task: true, heuristics: {min_flops: 0}}
+tuning: {budget: {trials: 6}, measure: {repeat: 2, min_repeat: 1ms}}
+schedules:
+  rules:
+  - engines: [widest]
+    select: first
+  fallback: [default]
+verify: {reference: onnxruntime}
+benchmark: null
+"""
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """The package, installed in a folder of its own."""
+    source = tmp_path_factory.mktemp("source") / "extension"
+    shutil.copytree(PACKAGE, source)
+    folder = tmp_path_factory.mktemp("site")
+    options = ["--no-index", "--no-build-isolation", "--no-deps", "--quiet", "--no-compile"]
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "install", *options]
+    subprocess.run([*pip, "--target", folder, source], check=True)
+    return folder
+
+
+def autopipe(site, *arguments, cwd):
+    path = os.pathsep.join([str(site), os.environ.get("PYTHONPATH", "")])
+    environ = {**os.environ, "AUTOPIPE_STORE": str(cwd / "store"), "PYTHONPATH": path}
+    return subprocess.run(
+        [sys.executable, "-m", "autopipe", *arguments],
+        cwd=cwd, env=environ, capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("project")
+    ports = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [256, 512]) for n in "xy"]
+    three = numpy_helper.from_array(np.array(3, "float32"), "three")
+    node = helper.make_node("Pow", ["x", "three"], ["y"])
+    graph = helper.make_graph([node], "cubes", ports[:1], ports[1:], [three])
+    opsets = [helper.make_opsetid("", 17)]
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), folder / "cubes.onnx")
+    (folder / "cubes.yaml").write_text(PIPELINE)
+    return folder
+
+
+def test_an_engine_a_template_and_an_implementation_of_another_package_are_built_in(site, project):
+    done = autopipe(site, "run", "cubes.yaml", "--json", cwd=project)
+    assert done.returncode == 0, done.stderr
+    (library,) = (project / "store").rglob("library.json")
+    (task,) = json.loads(library.read_text())["tasks"]
+    assert (task["engine"], task["implementation"]) == ("widest", "products")
+    assert task["reason"] == "best record"
+    texts = [path.read_text() for path in (project / "store" / "actions").iterdir()]
+    facts = {each["stage"]: each["facts"] for each in _actions(texts)}
+    seen = {each["stage"] for each in _actions(texts) if each["facts"].get("extensions")}
+    assert seen == {"tune", "build", "package"}
+    assert facts["build"]["extensions"] == {"autopipe-powers": "1.2.0"}
+
+
+def _actions(texts):
+    return [json.loads(text)["content"]["action"] for text in texts]
+
+
+def test_an_engine_that_is_not_installed_is_unknown(tmp_path, project):
+    done = autopipe(tmp_path, "validate", "cubes.yaml", cwd=project)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    (line,) = done.stderr.splitlines()
+    assert "cubes.yaml:9:15: schedules.rules.0.engines.0: 'widest' is not known" in line
+
+
+def test_a_misspelt_engine_of_another_package_is_recognized(site, project):
+    setting = "schedules.rules=[{engines: [wides]}]"
+    done = autopipe(site, "plan", "cubes.yaml", "--set", setting, cwd=project)
+    assert (done.returncode, "did you mean `widest`?" in done.stderr) == (2, True), done.stderr
+
+
+@pytest.fixture
+def install(tmp_path, monkeypatch):
+    """Installs a distribution by hand: its entry points, and the text of its module."""
+    monkeypatch.syspath_prepend(tmp_path)
+    extensions.installed.cache_clear()
+
+    def add(name, points, source=""):
+        (tmp_path / f"{name}.py").write_text(source)
+        info = tmp_path / f"{name}-0.1.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 0.1\n")
+        groups = [f"[{group}]\n{value} = {target}\n" for group, value, target in points]
+        (info / "entry_points.txt").write_text("\n".join(groups))
+        return name
+
+    yield add
+    extensions.installed.cache_clear()
+
+
+ENGINE, TEMPLATE = extensions.ENGINES, extensions.TEMPLATES
+
+
+@pytest.mark.parametrize(
+    ("point", "source", "reason"),
+    [
+        ((ENGINE, "a", "bad:Engine"), "import nowhere", "ModuleNotFoundError: No module named 'no"),
+        ((ENGINE, "a", "bad:Engine"), "1 / 0", "ZeroDivisionError: division by zero"),
+        ((ENGINE, "a", "bad:Engine"), "", "AttributeError: module 'bad' has no attribute 'Engine'"),
+        ((ENGINE, "a", "bad:Engine"), "Engine = 1", "bad:Engine lacks __call__"),
+        ((TEMPLATE, "a", "bad"), "NAME = 'a'\nVERSION = 1", "bad lacks match, settings, fill, app"),
+        ((extensions.IMPLEMENTATIONS, "a", "bad"), "NAME = 'a'", "bad lacks FAST, rewrite, gain"),
+        (
+            (extensions.IMPLEMENTATIONS, "a", "bad"),
+            "NAME, FAST, rewrite, gain = 'b', True, print, print",
+            "NAME in bad is 'b'",
+        ),
+    ],
+)
+def test_a_broken_extension_is_one_line_that_names_its_package(install, point, source, reason):
+    install("bad", [point], source)
+    with pytest.raises(SetupError, match=r"^\w+ a of bad 0\.1: ") as error:
+        extensions.check()
+    assert reason in str(error.value)
+    assert "\n" not in str(error.value)
+    sys.modules.pop("bad", None)
+
+
+def test_a_broken_extension_stops_tune_and_build(site, project, tmp_path):
+    shutil.copytree(site, tmp_path / "site")
+    (tmp_path / "site/autopipe_powers/template.py").write_text("NAME = 'chunks'\n")
+    done = autopipe(
+        tmp_path / "site", "run", "cubes.yaml", "--force", "build", "--until", "build", cwd=project
+    )
+    assert done.returncode == 5
+    assert "template chunks of autopipe-powers 1.2.0: autopipe_powers.template lacks VE" in (
+        done.stderr
+    )
+
+
+def test_nothing_installed_is_nothing():
+    assert extensions.distributions() == {}
+    assert extensions.check() == "none"
+
+
+def test_two_of_one_name_are_refused(install):
+    source = "class Engine:\n    def __init__(self, conditions):\n        pass\n"
+    for name in ("one", "two"):
+        install(name, [(ENGINE, "best", f"{name}:Engine")], source)
+    with pytest.raises(SetupError, match=r"engine best of two 0\.1: one has one of that name"):
+        extensions.check()
+    assert extensions.distributions() == {"one": "0.1", "two": "0.1"}
+
+
+@pytest.mark.parametrize("name", ["ansor", "autotvm", "static", "default", "none"])
+def test_our_names_are_taken(install, name):
+    from autopipe.schedules.engines.registry import engines
+    from tests.schedules.tasks import CONDITIONS
+
+    install("greedy", [(ENGINE, name, "greedy:Engine")])
+    with pytest.raises(SetupError, match=f"engine {name} of greedy 0.1: autopipe has one"):
+        engines(["ansor"], CONDITIONS)
+
+
+def test_templates_and_implementations_of_others_come_before_ours(install):
+    from autopipe.schedules.implementations import IMPLEMENTATIONS, rewrites
+    from autopipe.schedules.templates import TEMPLATES, templates
+
+    names = {name for group in extensions.NAMES.values() for name in group} - {"NAME", "__call__"}
+    source = "NAME = 'mine'\n" + "\n".join(f"{name} = print" for name in sorted(names))
+    points = [(TEMPLATE, "mine", "theirs"), (extensions.IMPLEMENTATIONS, "mine", "theirs")]
+    install("theirs", points, source)
+    assert [each.NAME for each in templates()] == ["mine", *(each.NAME for each in TEMPLATES)]
+    assert [each.NAME for each in rewrites()] == ["mine", *(each.NAME for each in IMPLEMENTATIONS)]
+    assert extensions.check() == "template mine of theirs 0.1, implementation mine of theirs 0.1"
+    sys.modules.pop("theirs")
+
+
+def test_a_template_that_fails_leaves_the_function_to_the_next_one(install, caplog):
+    from autopipe.schedules.templates import TEMPLATES
+    from autopipe.schedules.templates.serve import serve
+    from tests.schedules.engines.test_static import conv, module_of
+    from tests.schedules.tasks import CONDITIONS
+
+    source = "NAME, VERSION, settings, fill, apply = 'mine', 1, print, print, print\n"
+    install("hasty", [(TEMPLATE, "mine", "hasty")], f"{source}def match(sch):\n    return {{}}[1]")
+    served = serve(module_of(*conv()), CONDITIONS.hardware)
+    assert served is not None
+    assert served.template in TEMPLATES
+    assert "template mine failed" in caplog.text
+    assert "KeyError: 1" in caplog.text
+    sys.modules.pop("hasty")
+
+
+def test_what_an_extension_must_have_is_what_the_contracts_say():
+    from autopipe.schedules.implementations import IMPLEMENTATIONS
+    from autopipe.schedules.implementations.implementation import Implementation
+    from autopipe.schedules.templates import TEMPLATES
+
+    wanted = {TEMPLATE: Template, extensions.IMPLEMENTATIONS: Implementation}
+    for group, contract in wanted.items():
+        public = {name for name in vars(contract) if not name.startswith("_")}
+        assert public == set(extensions.NAMES[group])
+    for group, ours in ((TEMPLATE, TEMPLATES), (extensions.IMPLEMENTATIONS, IMPLEMENTATIONS)):
+        assert all(hasattr(each, name) for each in ours for name in extensions.NAMES[group])
+
+
+def test_our_engines_are_the_ones_that_yaml_may_name():
+    from autopipe.config.engine_name import OURS
+    from autopipe.schedules.engines.registry import ENGINES, engines
+    from tests.schedules.tasks import CONDITIONS
+
+    assert set(OURS) == set(ENGINES)
+    assert engines(["autotvm"], CONDITIONS)["autotvm"]().name == "autotvm"

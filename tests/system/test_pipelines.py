@@ -1,0 +1,69 @@
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from autopipe.config.load import load
+from autopipe.stages.import_model import ImportModel
+from tests.compiler.frontends.models import compiled, run
+
+FOLDER = Path(__file__).parents[2] / "pipelines"
+FILES = sorted(FOLDER.glob("*.yaml"))
+USE_CASES = sorted((FOLDER / "use-cases").glob("*.yaml"))
+TASKS = sorted((FOLDER / "tasks").glob("*.yaml"))
+
+
+def imported(file):
+    from autopipe.compiler.frontends.frontend import FRONTENDS
+
+    stage = ImportModel.of(load(file), FOLDER)
+    return FRONTENDS[stage.format].load(
+        stage.path, inputs=stage.inputs, weights=stage.weights, sha256=stage.sha256
+    )
+
+
+def test_there_are_some():
+    assert len(FILES) >= 8
+
+
+@pytest.mark.parametrize("file", [*FILES, *USE_CASES, *TASKS], ids=lambda file: file.stem)
+def test_a_pipeline_is_valid_and_says_what_it_proves(file):
+    pipeline = load(file)
+    assert pipeline.name == file.stem
+    lines = file.read_text(encoding="utf-8").splitlines()
+    up = "../" * len(file.relative_to(FOLDER).parts)
+    assert lines[0] == f"# yaml-language-server: $schema={up}schemas/pipeline.schema.json"
+    assert any(line.startswith("# Proves ") for line in lines)
+
+
+@pytest.mark.parametrize("name", ["mlp", "transformer"])
+def test_own_models_compute_what_the_reference_does(tmp_path, name):
+    model = imported(FOLDER / f"{name}.yaml")
+    random = np.random.default_rng(0)
+    feeds = {each.name: random.standard_normal(each.shape, "f") for each in model.inputs}
+    model.write_reference(tmp_path)
+    reference = run(tmp_path / "reference.onnx", feeds)
+    assert reference[0].std() > 0.1 * abs(reference[0]).mean()
+    for ours, expected in zip(compiled(model, feeds), reference, strict=True):
+        np.testing.assert_allclose(ours, expected, rtol=1e-4, atol=1e-5 * abs(expected).max())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_every_model_computes_what_the_reference_does(tmp_path, file):
+    test_own_models_compute_what_the_reference_does(tmp_path, file.stem)
+
+
+def test_own_models_are_what_the_script_makes(tmp_path):
+    script = FOLDER / "models" / "make_models.py"
+    subprocess.run([sys.executable, script, tmp_path], check=True)
+    made = sorted(tmp_path.glob("*.onnx"))
+    assert [file.name for file in made] == sorted(
+        file.name for file in (FOLDER / "models").glob("*.onnx")
+    )
+    for file in made:
+        same = file.read_bytes() == (FOLDER / "models" / file.name).read_bytes()
+        assert same, f"run python {script.relative_to(FOLDER.parent)}"
+    assert sum(file.stat().st_size for file in made) < 3_000_000

@@ -1,0 +1,112 @@
+"""The best record of a task is checked before it may win."""
+
+import json
+from functools import partial
+
+import pytest
+import tvm
+
+from autopipe.config.schedules import Rule
+from autopipe.measure.measurement import Measurement
+from autopipe.records.record import Platform
+from autopipe.records.session import Session
+from autopipe.records.store import Store
+from autopipe.safety.maker import Maker
+from autopipe.schedules.engines import static
+from autopipe.schedules.policy import Contender
+from autopipe.schedules.replay import replay
+from autopipe.tuning.confirm import confirm
+from autopipe.tuning.contest import Contest, Entry
+from autopipe.tuning.journal import Journal
+from autopipe.tuning.scheduler import Standing
+from autopipe.tuning.task_state import Work
+from tests.schedules.engines.test_static import dense, module_of
+from tests.schedules.made import failures
+from tests.schedules.tasks import CONDITIONS, Trusting, task
+from tests.traces.hostile import forge
+
+ANSOR, TEMPLATES = Contender("ansor", "direct"), Contender("autotvm", "direct")
+
+
+@pytest.fixture
+def journal(tmp_path):
+    with Store.open(tmp_path / "records.sqlite", pytest.fail) as store:
+        yield Journal(store, Platform("t", "v", "d"), Session.resume(tmp_path))
+
+
+@pytest.fixture(scope="module")
+def module():
+    return module_of(*dense())
+
+
+@pytest.fixture(scope="module")
+def schedule(module):
+    planned = static.plan(module, CONDITIONS)
+    assert planned is not None
+    return planned.schedule
+
+
+@pytest.fixture
+def maker(module, tmp_path):
+    with Maker({task().name: module}, failures(tmp_path)) as maker:
+        yield maker
+
+
+@pytest.fixture
+def work(module):
+    entries = {0: Entry(ANSOR), 1: Entry(TEMPLATES)}
+    return Work(
+        Standing(task()), tvm.ir.save_json(module), partial(replay, module), (),
+        Contest(Rule(), 0, entries),
+    )  # fmt: skip
+
+
+def best(journal, work):
+    row = journal.best(work)
+    return row and row.record
+
+
+def test_a_wrong_winner_gives_way_to_the_next_for_good(journal, work, schedule, maker):
+    journal.write(work, ANSOR, {schedule: Measurement((1.0,))})
+    journal.write(work, TEMPLATES, {schedule: Measurement((2.0,))})
+    inspector = Trusting("ansor")
+    confirm([work], journal, inspector, maker)
+    assert inspector.asked == [["ansor"], ["autotvm"]]
+    assert best(journal, work).engine == "autotvm"
+    assert work.standing.best == 2.0
+    confirm([work], journal, inspector, maker)
+    assert inspector.asked[2:] == [[]]
+    again = Journal(journal.store, journal.platform, journal.session)
+    assert best(again, work).engine == "autotvm"
+
+
+def test_a_task_may_have_nothing_left(journal, work, schedule, maker):
+    journal.write(work, ANSOR, {schedule: Measurement((1.0,))})
+    confirm([work], journal, Trusting("ansor"), maker)
+    assert journal.best(work) is None
+    assert work.standing.best == float("inf")
+
+
+def test_a_record_that_makes_no_schedule_here_is_left_out_but_kept(journal, work, schedule, maker):
+    old = json.dumps({**json.loads(schedule), "version": 0})
+    journal.write(work, TEMPLATES, {old: Measurement((1.0,)), schedule: Measurement((2.0,))})
+    confirm([work], journal, Trusting(), maker)
+    assert best(journal, work).schedule == schedule
+    again = Journal(journal.store, journal.platform, journal.session)
+    assert best(again, work).schedule == old
+
+
+@pytest.mark.fault("H4")
+def test_a_trace_with_code_in_the_store_costs_itself_and_is_told(
+    journal, work, schedule, module, tmp_path
+):
+    said: list[str] = []
+    forged = forge(module, f"touch {tmp_path / 'marker'}")
+    journal.write(work, ANSOR, {forged: Measurement((1.0,))})
+    journal.write(work, TEMPLATES, {schedule: Measurement((2.0,))})
+    with Maker({task().name: module}, failures(tmp_path, said)) as maker:
+        confirm([work], journal, Trusting(), maker)
+    assert best(journal, work).engine == "autotvm"
+    (told,) = said
+    assert "a record of ansor on direct is left out: instruction 3, Annotate: key may not" in told
+    assert not (tmp_path / "marker").exists()

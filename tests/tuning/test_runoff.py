@@ -1,0 +1,213 @@
+"""Who looks fastest is timed again, in turn with the runner-up and the loops without threads."""
+
+from dataclasses import asdict
+from functools import partial
+
+import pytest
+
+from autopipe.config.schedules import Rule
+from autopipe.measure.measurement import Measurement
+from autopipe.records.proofs import proofs
+from autopipe.records.record import Platform
+from autopipe.records.session import Session
+from autopipe.records.store import Store
+from autopipe.schedules.engines import default, serial
+from autopipe.schedules.policy import SERIAL, Contender
+from autopipe.schedules.replay import replay
+from autopipe.tuning import runoff
+from autopipe.tuning.contest import Contest, Entry
+from autopipe.tuning.journal import Journal
+from autopipe.tuning.runoff import run_off
+from autopipe.tuning.scheduler import Standing
+from autopipe.tuning.task_state import Work
+from tests.compiler.cuda_graphs import CONDITIONS as GPU
+from tests.schedules.engines.test_default import pool
+from tests.schedules.engines.test_static import dense, module_of
+from tests.schedules.tasks import CONDITIONS, task
+
+ANSOR, TEMPLATES = Contender("ansor", "direct"), Contender("autotvm", "direct")
+
+
+class Machine:
+    """Says how long schedules take, and what it was asked; `busy` is what the first rounds say."""
+
+    def __init__(self, times, busy=()):
+        self.times = times
+        self.busy = list(busy)
+        self.asked = []
+
+    def rounds(self, candidates, count):
+        self.asked.append(candidates)
+        spread = self.busy.pop(0) if self.busy else 1.0
+        return [
+            Measurement((self.times[each], *(self.times[each] * spread,) * (count - 1)))
+            if self.times[each]
+            else Measurement(error="crashed")
+            for each in candidates
+        ]
+
+
+@pytest.fixture
+def journal(tmp_path):
+    with Store.open(tmp_path / "records.sqlite", pytest.fail) as store:
+        yield Journal(store, Platform("t", "v", "d"), Session.resume(tmp_path))
+
+
+def _named(_implementation, schedule):
+    """Stand for a candidate that `Machine` knows by its schedule."""
+    return schedule
+
+
+def work(rule=None):
+    entries = {0: Entry(ANSOR), 1: Entry(TEMPLATES)}
+    return Work(
+        Standing(task(flops=0.0)), "{}", _named, (),
+        Contest(rule or Rule(), 0, entries),
+    )  # fmt: skip
+
+
+def settled(journal, machine, works):
+    run_off(works, journal, machine, lambda _: "plain")
+    best = journal.best(works[0])
+    return best and (best.record.engine, best.record.schedule, best.record.median)
+
+
+def trials(journal, each, **times):
+    for name, seconds in times.items():
+        by = ANSOR if name.startswith("a") else TEMPLATES
+        journal.write(each, by, {name: Measurement(seconds)})
+
+
+@pytest.mark.fault("L7")
+def test_a_time_of_a_busy_moment_is_put_right(journal):
+    each = work()
+    trials(journal, each, a1=(1.21e-3,), t1=(1.3e-3,), t2=(1.4e-3,))
+    machine = Machine({"a1": 0.3e-3, "t1": 0.2e-3, "plain": 0.5e-3})
+    assert settled(journal, machine, [each]) == ("autotvm", "t1", 0.2e-3)
+    assert machine.asked == [["a1", "t1", "plain"]]
+    assert journal.best(each).record.seconds == (0.2e-3,) * 3
+    assert journal.store.trials(journal.session.name)[each.standing.task.workload].trials == 3
+
+
+@pytest.mark.fault("L7")
+def test_a_lucky_time_does_not_outlive_the_run_off(journal):
+    each = work()
+    trials(journal, each, a1=(0.1e-3,), a2=(0.3e-3,), t1=(0.31e-3,))
+    assert settled(journal, Machine({"a1": 0.5e-3, "a2": 0.3e-3, "plain": 1.0}), [each])[1] == "a2"
+
+
+@pytest.mark.fault("L8")
+def test_what_is_slower_than_loops_without_threads_never_wins(journal):
+    each = work()
+    trials(journal, each, a1=(4e-6,))
+    machine = Machine({"a1": 4e-6, "plain": 1e-6})
+    assert settled(journal, machine, [each]) == ("serial", "plain", 1e-6)
+    again = Journal(journal.store, journal.platform, journal.session)
+    assert settled(again, machine, [each]) == ("serial", "plain", 1e-6)
+    assert len(machine.asked) == 1, "a run that goes on has its run-off already"
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        Rule(engines=("ansor",), select="first"),
+        Rule(engines=("ansor",), implementations=("winograd*", "openblas")),
+    ],
+)
+def test_loops_do_not_stand_in_for_what_a_rule_wants(journal, rule):
+    each = work(rule)
+    assert not each.admits(SERIAL)
+    if rule.implementations is None:
+        trials(journal, each, a1=(4e-6,))
+        assert settled(journal, Machine({"a1": 4e-6, "plain": 1e-6}), [each])[0] == "ansor"
+
+
+def test_what_fails_in_the_run_off_does_not_win_it(journal):
+    each = work()
+    trials(journal, each, a1=(1e-6,), t1=(2e-6,))
+    assert settled(journal, Machine({"a1": 0, "t1": 2e-6, "plain": 3e-6}), [each])[1] == "t1"
+    other = Journal(journal.store, journal.platform, Session(journal.session.path, "x", 0, 0, 0))
+    assert settled(other, Machine(dict.fromkeys(("a1", "t1", "plain"), 0)), [each])[1] == "a1"
+
+
+def test_a_task_without_a_record_has_no_run_off(journal):
+    machine = Machine({})
+    assert settled(journal, machine, [work()]) is None
+    assert machine.asked == []
+
+
+@pytest.mark.fault("L9")
+@pytest.mark.parametrize(
+    ("busy", "spread", "asked"),
+    [([3.0], 1.0, 2), ([2.0, 5.0], 2.0, 2), ([5.0, 2.0], 2.0, 2), ([1.0], 1.0, 1)],
+)
+def test_unsteady_winners_are_timed_again_once(journal, busy, spread, asked):
+    each = work()
+    trials(journal, each, a1=(1e-6,))
+    machine = Machine({"a1": 1e-6, "plain": 2e-6}, busy)
+    settled(journal, machine, [each])
+    seconds = journal.best(each).record.seconds
+    assert max(seconds) / min(seconds) == pytest.approx(spread)
+    assert journal.best(each).record.unsteady == (spread > 1.5)
+    won = journal.best(each).record
+    (proof,) = proofs(journal.store, journal.platform, {won.workload: asdict(won)}).values()
+    assert (proof.seconds, proof.steady) == (won.median, not won.unsteady)
+    assert len(machine.asked) == asked
+
+
+def test_timing_again_has_an_end(journal, monkeypatch):
+    monkeypatch.setattr(runoff, "_PATIENCE", 0.0)
+    each = work()
+    trials(journal, each, a1=(1e-6,))
+    machine = Machine({"a1": 1e-6, "plain": 2e-6}, [9.0])
+    settled(journal, machine, [each])
+    assert len(machine.asked) == 1
+
+
+def planned(engine, module):
+    found = engine.plan(module, CONDITIONS)
+    assert found is not None
+    return found
+
+
+def test_the_serial_loops_are_those_of_default_without_threads(monkeypatch):
+    module = module_of(pool(), [])
+    small = module_of(*dense())
+    assert planned(serial, small).schedule == planned(default, small).schedule
+    monkeypatch.setattr(default, "ELEMENTS", 1)
+    plain = planned(serial, module)
+    assert "T.parallel" in planned(default, module).module.script()
+    assert "T.parallel" not in plain.module.script()
+    assert "T.vectorized" in plain.module.script()
+    made = replay(module, "direct", plain.schedule, CONDITIONS)
+    assert made.script() == plain.module.script()
+
+
+def test_a_gpu_has_no_loops_without_threads():
+    assert serial.plan(module_of(*dense()), GPU) is None
+
+
+def test_candidates_are_timed_in_rounds_in_a_child_of_their_own(tmp_path):
+    import subprocess
+    import sys
+    from pathlib import Path
+
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.tuning.test_runoff"], check=True, capture_output=True,
+        text=True, timeout=60, cwd=Path(__file__).parents[2],
+    )  # fmt: skip
+    assert done.stdout.split() == ["4", "None", "0", "ValueError:", "no"]
+
+
+def _broken():
+    raise ValueError("no")
+
+
+if __name__ == "__main__":
+    from autopipe.config.tuning import Measure
+    from autopipe.measure.local import Local
+
+    limits = Measure(repeat=7, min_repeat=0.001)
+    good = partial(module_of, *dense())
+    for found in Local(CONDITIONS.target, 2, limits).rounds([good, _broken], 4):
+        print(len(found.seconds), found.error)  # noqa: T201

@@ -1,0 +1,141 @@
+import os
+import signal
+import time
+
+import pytest
+
+from autopipe.processes import contained
+from autopipe.processes.contained import Failed
+from autopipe.schedules.engines.engine import Known, Problem
+from autopipe.tuning.searcher import Arm, Searcher
+from tests.schedules.tasks import CONDITIONS, task
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+
+NAMES = ("good", "none", "raises", "crashes", "hangs", "hungers", "learns badly", "crashes once")
+
+
+class Toy:
+    """Proposes numbered traces, after those that are known; or fails in the way of its task."""
+
+    def __init__(self, what, made):
+        self.what, self.made = what, made
+
+    def propose(self, count):
+        if self.what == "crashes":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if self.what == "hangs":
+            time.sleep(60)
+        if self.what == "hungers":
+            raise MemoryError
+        if self.what == "crashes once" and not self.made:
+            os.kill(os.getpid(), signal.SIGSEGV)
+        self.made += count
+        return [f"{number}" for number in range(self.made - count, self.made)]
+
+    def learn(self, measured):
+        assert all(isinstance(known, Known) for known in measured)
+        if self.what == "learns badly":
+            raise ValueError("nothing learned")
+
+
+class Engine:
+    name = "toy"
+
+    def search(self, problem):
+        what = NAMES[problem.task.index]
+        if what == "raises":
+            raise RuntimeError("no sketch fits")
+        return None if what == "none" else Toy(what, len(problem.known))
+
+
+@pytest.fixture
+def measured():
+    return []
+
+
+def make(measured):
+    arms = [Arm("toy", Problem(task(i), None, CONDITIONS, (), 4, 0)) for i in range(len(NAMES))]
+    return Searcher({"toy": Engine}, arms, lambda _: measured)
+
+
+@pytest.fixture
+def searcher(measured):
+    found = make(measured)
+    yield found
+    found.close()
+
+
+def test_proposals_go_on_where_the_last_ones_ended(searcher):
+    assert searcher.propose(0, 2) == ["0", "1"]
+    searcher.learn(0, [Known("0", 1.0), Known("1")])
+    assert searcher.propose(0, 2) == ["2", "3"]
+
+
+def test_an_engine_without_a_design_space_says_so(searcher):
+    assert searcher.propose(1, 2) is None
+
+
+def test_an_error_of_one_search_leaves_the_others_as_they_are(searcher):
+    assert searcher.propose(0, 2) == ["0", "1"]
+    with pytest.raises(Failed, match="RuntimeError: no sketch fits"):
+        searcher.propose(2, 2)
+    assert searcher.propose(0, 2) == ["2", "3"]
+
+
+def test_after_a_crash_the_others_begin_again_with_what_is_known(searcher, measured):
+    assert searcher.propose(0, 2) == ["0", "1"]
+    with pytest.raises(Failed, match="killed by SIGKILL"):
+        searcher.propose(3, 2)
+    measured.extend([Known("0", 1.0), Known("1")])
+    assert searcher.propose(0, 2) == ["2", "3"]
+    searcher.learn(3, [Known("0")])
+
+
+@pytest.mark.parametrize(
+    ("arm", "how"),
+    [
+        (2, "RuntimeError: no sketch fits"),
+        (3, "killed by SIGKILL"),
+        (4, r"no answer within 0\.3 s"),
+        (5, "out of memory"),
+    ],
+    ids=lambda value: NAMES[value] if isinstance(value, int) else "",
+)
+def test_a_search_that_fails_twice_is_over_and_the_others_go_on(monkeypatch, measured, arm, how):
+    monkeypatch.setattr(contained, "SECONDS", 0.3 if NAMES[arm] == "hangs" else 60.0)
+    found = make(measured)
+    with pytest.raises(Failed, match=how):
+        found.propose(arm, 2)
+    found._child.seconds = 60.0
+    assert found.propose(0, 1) == ["0"]
+    found.close()
+
+
+def test_a_search_that_fails_once_begins_again_with_what_is_known(measured):
+    """What is known grows between the attempts, as `known` is asked each time."""
+    counts = iter([[], [Known("0", 1.0)]])
+    arms = [Arm("toy", Problem(task(7), None, CONDITIONS, (), 4, 0))]
+    found = Searcher({"toy": Engine}, arms, lambda _: next(counts))
+    assert found.propose(0, 2) == ["1", "2"]
+    found.close()
+
+
+def test_results_that_a_search_chokes_on_once_are_told_again(searcher):
+    assert searcher.propose(6, 1) == ["0"]
+    searcher.learn(6, [Known("0", 1.0)])
+    assert searcher.propose(6, 1) == ["0"], "it has begun again"
+    with pytest.raises(Failed, match="ValueError: nothing learned"):
+        searcher.learn(6, [Known("0", 1.0)])
+
+
+def test_an_engine_that_can_not_be_made_is_an_error_of_the_search():
+    def missing():
+        raise ModuleNotFoundError("No module named 'xgboost'")
+
+    found = Searcher(
+        {"toy": missing}, [Arm("toy", Problem(task(), None, CONDITIONS, (), 4, 0))], lambda _: []
+    )
+    with pytest.raises(Failed, match="xgboost"):
+        found.propose(0, 1)
+    found.close()
