@@ -267,7 +267,9 @@ def run_thrice(stages, folder, stage, settings):
     reports, heard = [], 0
     for often in OFTEN:
         warnings = stages(stage, settings=settings)
-        assert {often in text for text in warnings[heard:]} == {True}
+        failures = [text for text in warnings[heard:] if " failed " in text]
+        assert failures, "a loaded machine may add that times vary, but not hide what failed"
+        assert [text for text in failures if often not in text] == []
         heard = len(warnings)
         reports.append(document(folder, stage.name))
         for name in (stage.name, f"{stage.name}-work"):
