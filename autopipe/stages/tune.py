@@ -64,7 +64,8 @@ class Tune(Stage, frozen=True):
         from autopipe import extensions
         from autopipe.compiler.target import machine
         from autopipe.schedules.policy import Policy
-        from autopipe.tuning.run import Plan, tune
+        from autopipe.tuning.run import tune
+        from autopipe.tuning.tools import Plan
 
         extensions.check()
         machine.check(ctx.facts[Facet.TARGET])

@@ -24,7 +24,8 @@ from autopipe.schedules.conditions import Conditions
 from autopipe.schedules.policy import Policy
 from autopipe.schedules.replay import replay
 from autopipe.tasks.task import Task
-from autopipe.tuning.run import Plan, tune
+from autopipe.tuning.run import tune
+from autopipe.tuning.tools import Plan
 
 
 def answer(argument: Mapping[str, Any], emit: Callable[[Event], None]) -> dict[str, object]:

@@ -1,12 +1,12 @@
 """Which contender of a task proposes its next batch: a bandit over engines and implementations.
 
-What an arm pays is the part of the task's time that a batch took off, by the second the batch
-took. One that was not asked yet is judged by how its engine does on the other tasks. Hope, which
-shrinks with every batch, brings back those that were unlucky.
+What a contender brings is the part of the task's time that a batch took off, by the second the
+batch took. One that was not asked yet is judged by how its engine does on the other tasks. Hope,
+which shrinks with every batch, brings back those that were unlucky.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -47,7 +47,6 @@ class Form:
 class Entry:
     """How one contender does."""
 
-    by: Contender
     trials: int = 0
     """Trials of this session."""
     best: float = math.inf
@@ -64,8 +63,8 @@ class Contest:
     rule: Rule
     position: int | None
     """Which rule of the policy it is; null without one."""
-    entries: dict[int, Entry]
-    """By the index of the search behind them."""
+    entries: dict[Contender, Entry]
+    """How each does, those of the rule's first engine first."""
     engines: dict[str, Form] = field(default_factory=dict)
     """How the engines do; all tasks share it."""
     reached: dict[str, float] = field(default_factory=dict)
@@ -75,33 +74,33 @@ class Contest:
         """Take the time of one schedule."""
         self.reached[implementation] = min(seconds, self.reached.get(implementation, math.inf))
 
-    def count(self, arm: int, times: Sequence[float], before: float, seconds: float) -> None:
+    def count(self, by: Contender, times: Sequence[float], before: float, seconds: float) -> None:
         """Take the times of a batch; `before` is the task's best until then."""
-        entry = self.entries[arm]
+        entry = self.entries[by]
         entry.trials += len(times)
         entry.best = min(entry.best, *times, math.inf)
         gain = max(0.0, 1 - entry.best / before) if before < math.inf else 0.0
-        for form in (entry.form, self.engines.setdefault(entry.by.engine, Form())):
+        for form in (entry.form, self.engines.setdefault(by.engine, Form())):
             form.count(gain, seconds)
         if entry.best == math.inf and entry.form.batches >= _HOPELESS:
             entry.out = "no candidate could be measured"
 
-    def next(self) -> int | None:
+    def next(self) -> Contender | None:
         """Return whose turn it is, or None if nobody is left who is worth a trial."""
         best = min(self.reached.values(), default=math.inf)
         ready = {
-            arm: entry
-            for arm, entry in self._admitted().items()
-            if entry.out is None and self._near(entry, best)
+            by: entry
+            for by, entry in self._admitted().items()
+            if entry.out is None and self._near(by, best)
         }
-        return max(self._due(ready), key=lambda arm: self._score(arm, best), default=None)
+        return max(self._due(ready), key=lambda by: self._score(by, best), default=None)
 
-    def _score(self, arm: int, best: float) -> tuple[float, float, int]:
+    def _score(self, by: Contender, best: float) -> tuple[float, float, int]:
         """Return what another batch is expected to bring a second; equals go by promise."""
-        entry = self.entries[arm]
-        reached = self.reached.get(entry.by.implementation, math.inf)
-        promise = (-reached, -self.rule.engines.index(entry.by.engine))
-        form = entry.form if entry.form.batches else self.engines.get(entry.by.engine)
+        entry = self.entries[by]
+        reached = self.reached.get(by.implementation, math.inf)
+        promise = (-reached, -self.rule.engines.index(by.engine))
+        form = entry.form if entry.form.batches else self.engines.get(by.engine)
         if form is None or not form.batches:  # nobody knows it yet
             return math.inf, *promise
         own = entry.best if entry.form.batches else min(reached, _BEHIND * best)
@@ -114,34 +113,38 @@ class Contest:
         reasons = [entry.out for entry in self.entries.values() if entry.out is not None]
         return reasons[-1] if reasons else "the policy gives it no engine"
 
-    def _admitted(self) -> dict[int, Entry]:
+    def _admitted(self) -> dict[Contender, Entry]:
         """Return those that the rule lets play: of one engine alone, if it selects the first."""
         if self.rule.select == "best":
             return self.entries
         for engine in self.rule.engines:
-            own = {arm: entry for arm, entry in self.entries.items() if entry.by.engine == engine}
+            own = _of(self.entries, {engine})
             if any(entry.out is None or entry.best < math.inf for entry in own.values()):
                 return own
         return {}
 
-    def _near(self, entry: Entry, best: float) -> bool:
-        reached = self.reached.get(entry.by.implementation, math.inf)
-        return reached <= _BEHIND * best or (reached == math.inf and not entry.form.batches)
+    def _near(self, by: Contender, best: float) -> bool:
+        reached = self.reached.get(by.implementation, math.inf)
+        unknown = reached == math.inf and not self.entries[by].form.batches
+        return reached <= _BEHIND * best or unknown
 
-    def _due(self, ready: dict[int, Entry]) -> dict[int, Entry]:
+    def _due(self, ready: dict[Contender, Entry]) -> dict[Contender, Entry]:
         """Return those of the engine that is furthest below its share, or of all that have none."""
         shares = self.rule.shares
         total = sum(entry.trials for entry in self.entries.values())
-        engines = {entry.by.engine for entry in ready.values()}
+        engines = {by.engine for by in ready}
         if not shares or len(engines) == 1:
             return ready
         used = dict.fromkeys(engines, 0)
-        for entry in self.entries.values():
-            if entry.by.engine in engines:
-                used[entry.by.engine] += entry.trials
+        for by, entry in _of(self.entries, engines).items():
+            used[by.engine] += entry.trials
         lacking = {e: used[e] / shares[e] for e in engines if e in shares}
         first = min(lacking, key=lambda engine: (lacking[engine], engine), default=None)
         free = engines - shares.keys()
         if first is not None and (not free or lacking[first] <= total):
-            return {arm: entry for arm, entry in ready.items() if entry.by.engine == first}
-        return {arm: entry for arm, entry in ready.items() if entry.by.engine in free}
+            return _of(ready, {first})
+        return _of(ready, free)
+
+
+def _of(entries: Mapping[Contender, Entry], engines: Collection[str]) -> dict[Contender, Entry]:
+    return {by: entry for by, entry in entries.items() if by.engine in engines}

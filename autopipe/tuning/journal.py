@@ -1,23 +1,41 @@
 """Where trials are written down, and what is known from there."""
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from typing import NamedTuple
 
+from autopipe.environment.facet import Facet
 from autopipe.measure.measurement import Measurement
+from autopipe.pipeline.events import Warn
+from autopipe.pipeline.stage import Context
 from autopipe.records.about import About
 from autopipe.records.record import Platform, Record
 from autopipe.records.session import RUN_OFF, Session
 from autopipe.records.store import Row, Store
 from autopipe.schedules.engines.engine import Known
 from autopipe.schedules.policy import Contender
-from autopipe.tuning.task_state import Work
+from autopipe.tuning.task_state import TaskState
 
 
-@dataclass(frozen=True, slots=True)
+class Proposal(NamedTuple):
+    """A schedule, and who proposes it."""
+
+    by: Contender
+    schedule: str
+    """As `replay` reads it."""
+
+    @classmethod
+    def of(cls, record: Record) -> "Proposal":
+        """Return what a record is a trial of."""
+        return cls(contender(record), record.schedule)
+
+
+@dataclass(slots=True)
 class Journal:
-    """The records of this platform, and this session's."""
+    """The records of this platform, and this session's; it grows with every trial."""
 
     store: Store
     platform: Platform
@@ -29,38 +47,47 @@ class Journal:
     that fails."""
     settled: dict[str, set[int]] = field(default_factory=dict)
     """Rows of the run-offs of this process, by workload: where there are any, one of them wins."""
-    condemned: set[tuple[str, Contender, str]] = field(default_factory=set)
+    condemned: set[tuple[str, Proposal]] = field(default_factory=set)
     """Schedules, by workload and who proposed them, that may not win and need no other trial."""
 
-    def rows(self, work: Work) -> list[Row]:
+    def rows(self, state: TaskState) -> list[Row]:
         """Return all that was ever measured of a task here by contenders that may win it."""
         return [
             row
-            for row in self.store.rows(work.standing.task.workload, work.text, self.platform)
-            if row.id not in self.unfit and work.admits(contender(row.record))
+            for row in self.store.rows(state.task.workload, state.text, self.platform)
+            if row.id not in self.unfit and state.admits(contender(row.record))
         ]
 
-    def known(self, work: Work, by: Contender) -> list[Known]:
+    def tried(self, state: TaskState) -> set[Proposal]:
+        """Return the schedules of a task that need no other trial."""
+        condemned = {each for workload, each in self.condemned if workload == state.task.workload}
+        return condemned | {Proposal.of(row.record) for row in self.rows(state)}
+
+    def known(self, state: TaskState, by: Contender) -> list[Known]:
         """Return what was ever measured of a contender's schedules on this platform."""
-        own = [row.record for row in self.rows(work) if contender(row.record) == by]
+        own = [row.record for row in self.rows(state) if contender(row.record) == by]
         return [Known(record.schedule, record.median) for record in own]
 
-    def best(self, work: Work) -> Row | None:
+    def earlier(self, state: TaskState) -> int:
+        """Return how many records of a task earlier sessions have left."""
+        return sum(row.record.session != self.session.name for row in self.rows(state))
+
+    def best(self, state: TaskState) -> Row | None:
         """Return the record that wins a task: the fastest of its run-off, if there was one."""
-        return next(iter(self.settled_rows(work) or self.ranked(work)), None)
+        return next(iter(self.settled_rows(state) or self.ranked(state)), None)
 
-    def settled_rows(self, work: Work) -> list[Row]:
+    def settled_rows(self, state: TaskState) -> list[Row]:
         """Return the records of the run-off of a task, the fastest first."""
-        settled = self.settled.get(work.standing.task.workload, set())
-        return [row for row in self.ranked(work) if row.id in settled]
+        settled = self.settled.get(state.task.workload, set())
+        return [row for row in self.ranked(state) if row.id in settled]
 
-    def ranked(self, work: Work) -> list[Row]:
+    def ranked(self, state: TaskState) -> list[Row]:
         """Return the records that may win a task, the fastest first, coarse times after others.
 
         Where the rule selects the first engine, they are of that alone.
         """
-        timed = [row for row in self.rows(work) if row.record.median < math.inf]
-        rule = work.contest.rule
+        timed = [row for row in self.rows(state) if row.record.median < math.inf]
+        rule = state.contest.rule
         for engine in rule.engines if rule.select == "first" else ():
             own = [row for row in timed if row.record.engine == engine]
             if own:
@@ -68,64 +95,84 @@ class Journal:
                 break
         return sorted(timed, key=lambda row: (row.record.cut, row.record.median))
 
-    def condemn(self, work: Work, row: Row) -> None:
+    def condemn(self, state: TaskState, row: Row) -> None:
         """Leave a schedule out for as long as this process lives."""
         self.unfit.add(row.id)
-        self.condemned.add(
-            (work.standing.task.workload, contender(row.record), row.record.schedule)
-        )
+        self.condemned.add((state.task.workload, Proposal.of(row.record)))
 
-    def settle(
-        self, work: Work, results: Mapping[tuple[Contender, str], Measurement]
-    ) -> Row | None:
+    def settle(self, state: TaskState, results: Mapping[Proposal, Measurement]) -> Row | None:
         """Put the times of a run-off on the disk; return the row that wins it.
 
         They are no trials: a run that is interrupted and goes on finds its budget as it was.
         """
-        before = {row.id for row in self.rows(work)}
-        session = self._run_off
-        timed = {key: result for key, result in results.items() if result.error is None}
-        records = [_record(work, *key, result, session) for key, result in timed.items()]
-        self.store.add(self.platform, work.text, records, About.of(work.standing.task))
-        own = {row.id for row in self._run(work) if row.id not in before}
+        before = {row.id for row in self.rows(state)}
+        timed = {each: result for each, result in results.items() if result.error is None}
+        self._add(state, timed, self._run_off)
+        own = {row.id for row in self._run(state) if row.id not in before}
         if own:
-            self.settled[work.standing.task.workload] = own
-        return self.best(work)
+            self.settled[state.task.workload] = own
+        return self.best(state)
 
-    def resettle(self, work: Work, parts: Collection[tuple[Contender, str]]) -> bool:
+    def resettle(self, state: TaskState, parts: Collection[Proposal]) -> bool:
         """Take the run-off that this session has made before it was interrupted, if it is whole."""
-        own = {(contender(row.record), row.record.schedule): row.id for row in self._run(work)}
+        own = {Proposal.of(row.record): row.id for row in self._run(state)}
         if not (parts and own.keys() >= set(parts)):
             return False
-        self.settled[work.standing.task.workload] = {own[part] for part in parts}
+        self.settled[state.task.workload] = {own[part] for part in parts}
         return True
+
+    def write(self, state: TaskState, proposal: Proposal, result: Measurement) -> None:
+        """Put a trial on the disk, with the time it took from the budget."""
+        self._add(state, {proposal: result}, self.session.name)
+        self.session.trials += 1
+        self.session.save(durably=False)  # the store has counted it durably
 
     @property
     def _run_off(self) -> str:
         return f"{self.session.name}{RUN_OFF}"
 
-    def _run(self, work: Work) -> list[Row]:
-        return [row for row in self.rows(work) if row.record.session == self._run_off]
+    def _run(self, state: TaskState) -> list[Row]:
+        return [row for row in self.rows(state) if row.record.session == self._run_off]
 
-    def write(self, work: Work, by: Contender, results: Mapping[str, Measurement]) -> None:
-        """Put measured schedules on the disk, with the time they took from the budget."""
+    def _add(self, state: TaskState, results: Mapping[Proposal, Measurement], session: str) -> None:
         records = [
-            _record(work, by, schedule, result, self.session.name)
-            for schedule, result in results.items()
+            Record(
+                workload=state.task.workload, engine=each.by.engine,
+                implementation=each.by.implementation, schedule=each.schedule,
+                seconds=result.seconds, error=result.error, cut=result.cut,
+                measured=datetime.now(UTC).isoformat(timespec="seconds"), session=session,
+            )
+            for each, result in results.items()
         ]  # fmt: skip
-        self.store.add(self.platform, work.text, records, About.of(work.standing.task))
-        self.session.trials += len(results)
-        self.session.save(durably=False)  # the store has counted them durably
+        self.store.add(self.platform, state.text, records, About.of(state.task))
 
 
-def _record(work: Work, by: Contender, schedule: str, result: Measurement, session: str) -> Record:
-    return Record(
-        workload=work.standing.task.workload, engine=by.engine, implementation=by.implementation,
-        schedule=schedule, seconds=result.seconds, error=result.error, cut=result.cut,
-        measured=datetime.now(UTC).isoformat(timespec="seconds"), session=session,
-    )  # fmt: skip
+@contextmanager
+def opened(ctx: Context, trials: int) -> Iterator[Journal]:
+    """Open the journal of a session that may make so many trials, the last one if it broke off.
+
+    Raises StoreError.
+    """
+    session = Session.resume(ctx.work, trials)
+    platform = Platform.of(*(ctx.facts[f] for f in (Facet.TARGET, Facet.TVM, Facet.DEVICE)))
+    with Store.open(ctx.records, lambda text: ctx.emit(Warn(stage="tune", message=text))) as store:
+        _count(session, store, ctx)
+        yield Journal(store, platform, session)
+
+
+def _count(session: Session, store: Store, ctx: Context) -> None:
+    """Have the store say how far the session has come, and warn where it has lost trials."""
+    noted = session.trials
+    session.trials = sum(tally.trials for tally in store.trials(session.name).values())
+    lost = noted - session.trials
+    if lost > 0:
+        text = (
+            f"{ctx.records} has {session.trials} of the {noted} trials that were measured before"
+            f" the interruption: {lost} were lost or deleted, and are measured again"
+        )
+        ctx.emit(Warn(stage="tune", message=text))
 
 
 def contender(record: Record) -> Contender:
-    """Return who proposed a schedule."""
+    """Return who proposed the schedule of a record."""
     return Contender(record.engine, record.implementation)

@@ -1,19 +1,17 @@
-"""Tuning: spends a budget of trials on the tasks of a model."""
+"""The search loop: gives batches of trials to tasks until the budget is spent."""
 
 from collections.abc import Callable, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from time import monotonic
 from typing import Final, Protocol
 
-from autopipe.measure.local import Measurer
-from autopipe.measure.measurement import Measurement
 from autopipe.processes.contained import Failed
 from autopipe.schedules.engines.engine import Known
-from autopipe.tuning.contest import Entry
-from autopipe.tuning.journal import Journal
+from autopipe.schedules.policy import Contender
+from autopipe.tuning.journal import Proposal
 from autopipe.tuning.scheduler import Scheduler
-from autopipe.tuning.task_state import Spending, Work
+from autopipe.tuning.task_state import TaskState
+from autopipe.tuning.trials import Trials
 from autopipe.tuning.worth import NotWorth
 
 _FIRST: Final = 8
@@ -24,12 +22,12 @@ _ROUNDS: Final = 3
 
 
 class Proposer(Protocol):
-    """Asks the search behind an arm; may raise Failed."""
+    """Asks the search of a contender for a task; may raise Failed."""
 
-    def propose(self, arm: int, count: int) -> list[str] | None:
+    def propose(self, state: TaskState, by: Contender, count: int) -> list[str] | None:
         """Return schedules to measure, [] if there are no more, None if there never were."""
 
-    def learn(self, arm: int, measured: Sequence[Known]) -> None:
+    def learn(self, state: TaskState, by: Contender, measured: Sequence[Known]) -> None:
         """Take the results of the last proposal."""
 
 
@@ -43,78 +41,55 @@ def batch_size(trials: int, tasks: int, most: int) -> int:
 class Tuner:
     """Gives batches of trials to tasks until the budget is spent."""
 
-    works: Sequence[Work]
+    trials: Trials
     scheduler: Scheduler
-    spending: Spending
     batch: int
     """Trials of a task at a time."""
     proposer: Proposer
-    measurer: Measurer
-    journal: Journal
-    told: Callable[[], None]
-    """Called after each trial."""
-    failed: Callable[[int, Failed], None]
-    """Called with an arm whose search failed; may raise StageError to end it all."""
+    failed: Callable[[TaskState, Contender, Failed], None]
+    """Called with a search that failed; may raise StageError to end it all."""
 
     def run(self) -> str:
         """Tune, and return why it ended."""
-        standings = [work.standing for work in self.works]
-        works = {work.standing.task.index: work for work in self.works}
-        aside = sum(standing.stopped is not None for standing in standings)
-        for standing in standings:  # a resumed run may have left little to do
-            standing.stopped = standing.stopped or self.spending.verdict(standing)
-        while any(standing.stopped is None for standing in standings):
-            if self.spending.left() <= 0:
+        states = self.trials.states
+        aside = sum(state.stopped is not None for state in states)
+        for state in states:  # a resumed run may have left little to do
+            state.stopped = state.stopped or self.trials.verdict(state)
+        while any(state.stopped is None for state in states):
+            if self.trials.left() <= 0:
                 return "all trials are spent"
-            if self.spending.late():
+            if self.trials.late():
                 return "the time is spent"
-            standing = self.scheduler(standings)
-            work = works[standing.task.index]
-            arm = work.contest.next()
-            if arm is None:
-                standing.stopped = work.contest.ended()
+            state = self.scheduler(states)
+            by = state.contest.next()
+            if by is None:
+                state.stopped = state.contest.ended()
                 continue
-            self._step(work, arm)
-            standing.history.append(standing.best)
-            standing.stopped = standing.stopped or self.spending.verdict(standing)
-        judged = f"; {aside} of {len(standings)} are not worth a search (tasks.judge)"
+            self._step(state, by)
+            state.history.append(state.best)
+            state.stopped = state.stopped or self.trials.verdict(state)
+        judged = f"; {aside} of {len(states)} are not worth a search (tasks.judge)"
         return f"no task has anything left to try{judged if aside else ''}"
 
-    def _step(self, work: Work, arm: int) -> None:
+    def _step(self, state: TaskState, by: Contender) -> None:
         """Have one batch of a contender proposed, measured, written down and learned."""
-        entry = work.contest.entries[arm]
+        entry = state.contest.entries[by]
         most = self.batch if entry.form.batches else min(_FIRST, self.batch)
-        start, before = monotonic(), work.standing.best
+        start, before = monotonic(), state.best
         try:
-            schedules = self.proposer.propose(
-                arm, min(most, self.spending.allowance(work.standing))
-            )
+            count = min(most, self.trials.allowance(state))
+            schedules = self.proposer.propose(state, by, count)
             if not schedules:
                 never = schedules is None
                 entry.out = "no design space" if never else "all schedules are tried"
                 return
-            results = self._measure(work, entry, schedules)
-            times = [result.median for result in results.values()]
-            work.contest.count(arm, times, before, monotonic() - start)
-            self.proposer.learn(arm, [Known(s, r.median) for s, r in results.items()])
+            results = self.trials.batch(state, [Proposal(by, each) for each in schedules])
+            known = [Known(s, r.median) for s, r in zip(schedules, results, strict=False)]
+            times = [each.seconds for each in known]
+            state.contest.count(by, times, before, monotonic() - start)
+            self.proposer.learn(state, by, known)
         except NotWorth as error:
             entry.out = str(error)
         except Failed as error:
             entry.out = str(error)
-            self.failed(arm, error)
-
-    def _measure(
-        self, work: Work, entry: Entry, schedules: Sequence[str]
-    ) -> dict[str, Measurement]:
-        results: dict[str, Measurement] = {}
-        candidates = [work.candidate(entry.by.implementation, each) for each in schedules]
-        with closing(self.measurer.measure(candidates, work.standing.best)) as measurements:
-            for schedule, measurement in zip(schedules, measurements, strict=False):
-                results[schedule] = measurement
-                self.journal.write(work, entry.by, {schedule: measurement})
-                work.standing.count(measurement.median)
-                work.contest.note(entry.by.implementation, measurement.median)
-                self.told()
-                if self.spending.late():
-                    break
-        return results
+            self.failed(state, by, error)

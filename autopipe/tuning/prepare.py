@@ -1,112 +1,92 @@
-"""From a task to the work of tuning it: its rule, its contenders, how far it has come."""
+"""Prepares tasks for tuning: the rule of each, its contenders, its starts, how far it has come."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from itertools import product, takewhile
+from itertools import takewhile
 
-import tvm
-
-from autopipe.compiler.op_info import described
-from autopipe.config import Tuning
-from autopipe.measure.measurement import Candidate
+from autopipe.config.schedules import Rule
 from autopipe.records.store import Tally
-from autopipe.safety.maker import Maker
-from autopipe.schedules.conditions import Conditions
-from autopipe.schedules.engines.engine import Problem
 from autopipe.schedules.engines.fallback import UNSCHEDULED, Fallback, falls
-from autopipe.schedules.policy import Contender, Policy, allows
-from autopipe.schedules.replay import replay
+from autopipe.schedules.policy import Contender, allows
 from autopipe.tasks.task import Task
 from autopipe.tuning.contest import Contest, Entry, Form
 from autopipe.tuning.journal import Journal, contender
-from autopipe.tuning.scheduler import Standing
-from autopipe.tuning.searcher import Arm
-from autopipe.tuning.task_state import Work
+from autopipe.tuning.task_state import TaskState
+from autopipe.tuning.tools import Tools
 
 
-@dataclass(frozen=True, slots=True)
-class Preparation:
-    """What the works of all tasks are made with."""
+def prepare(
+    tools: Tools, shares: Mapping[int, float], before: Sequence[TaskState] = ()
+) -> list[TaskState]:
+    """Return the states of all tasks, with these shares of the model's time, by index of task.
 
-    texts: Mapping[str, str]
-    """The workload of each task as JSON, by its name."""
-    maker: Maker
-    policy: Policy
-    conditions: Conditions
-    journal: Journal
-    tuning: Tuning
-    batch: int
-    """Trials of a task at a time."""
-    arms: list[Arm] = field(default_factory=list)
-    """The searches that may be begun; the contenders name them by their index."""
-
-    forms: dict[str, Form] = field(default_factory=dict)
-    """How the engines do over all tasks."""
-
-    starts: dict[tuple[str, int | None], tuple[Fallback, ...]] = field(default_factory=dict)
-    """The schedules that need no search, by workload and rule: they take a while to make."""
-
-    def works(self, tasks: list[Task], shares: Mapping[int, float]) -> list[Work]:
-        """Return the works of tasks with these shares of the model's time."""
-        self.arms.clear()
-        tallies = self.journal.store.trials(self.journal.session.name)
-        return [
-            self._work(task, shares[task.index], tallies.get(task.workload, Tally(0, 0)))
-            for task in tasks
-        ]
-
-    def _work(self, task: Task, share: float, tally: Tally) -> Work:
-        text = self.texts[task.name]
-        module = described(tvm.ir.load_json(text), task.info)
-        position, rule = self.policy.rule(task, share)
-        contest = Contest(rule, position, {}, self.forms)
-        every = self.maker.implementations(task.name)
-        for engine, (name, body) in product(rule.engines, every.items()):
-            if allows(rule, engine, name):
-                contest.entries[len(self.arms)] = Entry(Contender(engine, name))
-                problem = Problem(
-                    task, body, self.conditions, (), self.batch, self.tuning.seed,
-                    self.tuning.tuner,
-                )  # fmt: skip
-                self.arms.append(Arm(engine, problem))
-
-        def candidate(implementation: str, schedule: str) -> Candidate:
-            return partial(replay, module, implementation, schedule, self.conditions)
-
-        key = (task.workload, position)
-        if key not in self.starts:
-            plans = partial(self.maker.plans, task.name)
-            self.starts[key] = _starts(falls(self.policy.chain(rule), plans, partial(allows, rule)))
-        standing = Standing(task, tally.trials, tally.failed)
-        work = Work(standing, text, candidate, self.starts[key], contest)
-        self._recall(work)
-        return work
-
-    def _recall(self, work: Work) -> None:
-        """Take over what was measured before, in this session or another."""
-        entries = {entry.by: entry for entry in work.contest.entries.values()}
-        rows = self.journal.rows(work)
-        own = {row.id for row in rows if row.record.session == self.journal.session.name}
-        work.standing.recall((row.record.median, row.id in own) for row in rows)
-        for row in rows:
-            by, seconds = contender(row.record), row.record.median
-            work.contest.note(by.implementation, seconds)
-            if by in entries:
-                entries[by].best = min(entries[by].best, seconds)
-                if row.id in own:
-                    entries[by].trials += 1
-                    entries[by].form.batches = 1
-        best = self.journal.best(work)
-        if best is not None:
-            work.standing.best = best.record.median
-        if work.standing.trials:
-            work.standing.history.append(work.standing.best)
+    The schedules that need no search take a while to make. So those of the states `before` are
+    taken over where the task falls under the same rule.
+    """
+    made = {(state.task.index, state.contest.position): state.starts for state in before}
+    tallies = tools.journal.store.trials(tools.journal.session.name)
+    engines: dict[str, Form] = {}
+    states = []
+    for task in tools.tasks:
+        position, rule = tools.plan.policy.rule(task, shares[task.index])
+        contest = Contest(rule, position, _entries(rule, task, tools), engines)
+        starts = made.get((task.index, position))
+        tally = tallies.get(task.workload, Tally(0, 0))
+        state = TaskState(
+            task, tools.texts[task.name], tools.modules[task.name],
+            _starts(rule, task, tools) if starts is None else starts, contest,
+            shares[task.index], tally.trials, tally.failed,
+        )  # fmt: skip
+        _recall(state, tools.journal)
+        states.append(state)
+    return states
 
 
-def _starts(found: Iterator[Fallback]) -> tuple[Fallback, ...]:
-    """Return the schedules of the first fallback that has any."""
+def _entries(rule: Rule, task: Task, tools: Tools) -> dict[Contender, Entry]:
+    """Return who may search a schedule, none of which has done so yet."""
+    every = tools.maker.implementations(task.name)
+    return {
+        Contender(engine, name): Entry()
+        for engine in rule.engines
+        for name in every
+        if allows(rule, engine, name)
+    }
+
+
+def _starts(rule: Rule, task: Task, tools: Tools) -> dict[Contender, str]:
+    """Return the schedules of the first fallback that has any, by who makes them."""
+    plans = partial(tools.maker.plans, task.name)
+    found = falls(tools.plan.policy.chain(rule), plans, partial(allows, rule))
+    return {
+        Contender(each.engine, each.planned.implementation): each.planned.schedule
+        for each in _first(found)
+        if each.planned is not None
+    }
+
+
+def _first(found: Iterator[Fallback]) -> Iterator[Fallback]:
     first = next(found)
-    if first.engine == UNSCHEDULED:
-        return ()
-    return (first, *takewhile(lambda each: each.engine == first.engine, found))
+    if first.engine != UNSCHEDULED:
+        yield first
+        yield from takewhile(lambda each: each.engine == first.engine, found)
+
+
+def _recall(state: TaskState, journal: Journal) -> None:
+    """Take over what was measured before, in this session or another."""
+    entries = state.contest.entries
+    rows = journal.rows(state)
+    own = {row.id for row in rows if row.record.session == journal.session.name}
+    state.recall((row.record.median, row.id in own) for row in rows)
+    for row in rows:
+        by, seconds = contender(row.record), row.record.median
+        state.contest.note(by.implementation, seconds)
+        if by in entries:
+            entries[by].best = min(entries[by].best, seconds)
+            if row.id in own:
+                entries[by].trials += 1
+                entries[by].form.batches = 1
+    best = journal.best(state)
+    if best is not None:
+        state.best = best.record.median
+    if state.trials:
+        state.history.append(state.best)

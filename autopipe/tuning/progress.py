@@ -6,7 +6,7 @@ from time import monotonic
 from typing import Final
 
 from autopipe.pipeline.events import Event, TuningProgress
-from autopipe.tuning.scheduler import Standing
+from autopipe.tuning.task_state import TaskState
 
 _PAUSE: Final = 0.5
 """Seconds between two events."""
@@ -16,14 +16,14 @@ class Progress:
     """Counts trials as they are measured."""
 
     def __init__(
-        self, standings: Sequence[Standing], budget: int, emit: Callable[[Event], None]
+        self, states: Sequence[TaskState], budget: int, emit: Callable[[Event], None]
     ) -> None:
         """Take what is counted; `budget` is the trials of all tasks together."""
-        self._standings = standings
+        self._states = states
         self._budget = budget
         self._started = monotonic()
         self._emit = emit
-        self._before = sum(standing.trials for standing in standings)
+        self._before = sum(state.trials for state in states)
         self._last = -math.inf
 
     def told(self) -> None:
@@ -34,22 +34,22 @@ class Progress:
     def emit(self) -> None:
         """Emit an event."""
         self._last = monotonic()
-        trials = sum(standing.trials for standing in self._standings)
+        trials = sum(state.trials for state in self._states)
         seconds = monotonic() - self._started
         rate = (trials - self._before) / seconds if seconds > 0 else 0.0
         self._emit(
             TuningProgress(
                 trials=trials,
-                failed=sum(standing.failed for standing in self._standings),
+                failed=sum(state.failed for state in self._states),
                 budget=self._budget,
-                latency=latency(self._standings),
+                latency=latency(self._states),
                 rate=rate,
                 remaining=(self._budget - trials) / rate if rate else None,
             )
         )
 
 
-def latency(standings: Sequence[Standing]) -> float | None:
+def latency(states: Sequence[TaskState]) -> float | None:
     """Return the seconds of all tasks in one inference; None until each has a schedule."""
-    total = sum(standing.task.calls * standing.best for standing in standings)
+    total = sum(state.task.calls * state.best for state in states)
     return total if total < math.inf else None

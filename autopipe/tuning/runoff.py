@@ -11,9 +11,10 @@ from typing import Final
 
 from autopipe.measure.local import Rounds
 from autopipe.records.record import Record
-from autopipe.schedules.policy import SERIAL, Contender
-from autopipe.tuning.journal import Journal, contender
-from autopipe.tuning.task_state import Work
+from autopipe.schedules.policy import SERIAL
+from autopipe.tuning.journal import Journal, Proposal
+from autopipe.tuning.task_state import TaskState
+from autopipe.tuning.trials import Trials
 
 ROUNDS: Final = 3
 
@@ -23,50 +24,43 @@ _BEST: Final = 2
 _PATIENCE: Final = 30.0
 """Seconds in which winners that were unsteady are timed again; one that was begun is ended."""
 
-Part = tuple[Contender, str]
-"""Who proposed a schedule, and the schedule."""
-
-Serial = Callable[[Work], str | None]
+Serial = Callable[[TaskState], str | None]
 """Returns the schedule of a task without threads, or None if there is none."""
 
 
-def run_off(works: Sequence[Work], journal: Journal, measurer: Rounds, serial: Serial) -> None:
+def run_off(trials: Trials, measurer: Rounds, serial: Serial) -> None:
     """Settle who wins each task that has a record at all; the unsteady ones twice."""
-    for work in works:
-        parts = _parts(work, journal, serial)
-        if not journal.resettle(work, parts):
-            _settle(work, parts, journal, measurer)
+    journal = trials.journal
+    for state in trials.states:
+        parts = _parts(state, journal, serial)
+        if not journal.resettle(state, parts):
+            _settle(state, parts, trials, measurer)
     end = monotonic() + _PATIENCE
-    for work in works:
-        before = journal.best(work)
+    for state in trials.states:
+        before = journal.best(state)
         if before is None or not before.record.unsteady or monotonic() >= end:
             continue
-        rows = journal.settled_rows(work)
-        _settle(work, [_part(row.record) for row in rows], journal, measurer)
-        after = journal.best(work)
+        rows = journal.settled_rows(state)
+        _settle(state, [Proposal.of(row.record) for row in rows], trials, measurer)
+        after = journal.best(state)
         if rows and after and _spread(after.record) > _spread(before.record):
-            journal.settled[work.standing.task.workload] = {row.id for row in rows}
+            journal.settled[state.task.workload] = {row.id for row in rows}
 
 
-def _settle(work: Work, parts: Sequence[Part], journal: Journal, measurer: Rounds) -> None:
+def _settle(state: TaskState, parts: Sequence[Proposal], trials: Trials, measurer: Rounds) -> None:
     if parts:
-        candidates = [work.candidate(by.implementation, schedule) for by, schedule in parts]
-        found = measurer.rounds(candidates, ROUNDS)
-        journal.settle(work, dict(zip(parts, found, strict=True)))
+        found = measurer.rounds([trials.candidate(state, part) for part in parts], ROUNDS)
+        trials.journal.settle(state, dict(zip(parts, found, strict=True)))
 
 
-def _parts(work: Work, journal: Journal, serial: Serial) -> list[Part]:
+def _parts(state: TaskState, journal: Journal, serial: Serial) -> list[Proposal]:
     """Return who takes part: the fastest so far, each schedule once; nobody without a record."""
-    ranked = dict.fromkeys(_part(row.record) for row in journal.ranked(work))
+    ranked = dict.fromkeys(Proposal.of(row.record) for row in journal.ranked(state))
     some = list(ranked)[:_BEST]
-    plain = serial(work) if some and work.serial else None
-    if plain is not None and all(schedule != plain for _, schedule in some):
-        some.append((SERIAL, plain))
+    plain = serial(state) if some and state.serial else None
+    if plain is not None and all(part.schedule != plain for part in some):
+        some.append(Proposal(SERIAL, plain))
     return some
-
-
-def _part(record: Record) -> Part:
-    return contender(record), record.schedule
 
 
 def _spread(record: Record) -> float:

@@ -4,25 +4,27 @@ All searches share the child, because they share a cost model. When it dies, the
 starts another one, and each search begins there anew from what has been measured.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, replace
 from typing import Any
 
 from autopipe.processes.contained import Child, Failed
 from autopipe.schedules.engines.engine import Engine, Known, Problem, Search
+from autopipe.schedules.policy import Contender
+from autopipe.tuning.task_state import TaskState
 from autopipe.tuning.worth import demand, size
 
 Engines = Mapping[str, Callable[[], Engine]]
 """What makes each engine, by name; called in the child, when the first search of one begins."""
 
 
-@dataclass(frozen=True, slots=True)
-class Arm:
-    """One engine on one task."""
+Key = tuple[str, Contender]
+"""A search: the name of the task, and who searches. It means the same in both processes."""
 
-    engine: str
-    problem: Problem
-    """Without `known`, which is asked for when a search begins."""
+
+def key(state: TaskState, by: Contender) -> Key:
+    """Return what the search of a contender for a task goes by."""
+    return state.task.name, by
 
 
 class Searcher:
@@ -31,70 +33,72 @@ class Searcher:
     def __init__(
         self,
         engines: Engines,
-        arms: Sequence[Arm],
-        known: Callable[[int], Sequence[Known]],
+        problems: Mapping[Key, Problem],
+        known: Callable[[TaskState, Contender], Sequence[Known]],
         least: int = 1,
-        suspects: Collection[int] = (),
+        suspects: Iterable[Key] = (),
     ) -> None:
-        """Take all arms; `known` returns what was measured for the arm of that index.
+        """Take what may be searched; `known` returns what was measured when a search begins.
 
-        A design space of fewer schedules than `least` is not searched. The arms of `suspects`
+        A design space of fewer schedules than `least` is not searched. The searches of `suspects`
         failed in an earlier run: they do not begin once more.
         """
-        self._child = Child(lambda: _Host(engines, arms).answer)
+        self._child = Child(lambda: _Host(engines, problems).answer)
         self._known = known
         self._least = least
-        self._open: set[int] = set()
+        self._open: set[Key] = set()
         self._failed = set(suspects)
 
-    def propose(self, arm: int, count: int) -> list[str] | None:
+    def propose(self, state: TaskState, by: Contender, count: int) -> list[str] | None:
         """Return schedules to measure, [] if there are no more, None if the engine has none ever.
 
         A search that raises, crashes or hangs begins once more. Raises Failed the second time,
         and NotWorth if its design space is too small.
         """
         try:
-            return self._proposed(arm, count)
+            return self._proposed(state, by, count)
         except Failed as error:
-            self._forgive(arm, error)
-            return self._proposed(arm, count)
+            self._forgive(key(state, by), error)
+            return self._proposed(state, by, count)
 
-    def learn(self, arm: int, measured: Sequence[Known]) -> None:
+    def learn(self, state: TaskState, by: Contender, measured: Sequence[Known]) -> None:
         """Tell a search how its last proposals did; one that is gone has nothing to learn.
 
         Raises Failed if it fails for the second time.
         """
+        own = key(state, by)
         try:
-            if arm in self._open:
-                self._ask(arm, "learn", [asdict(known) for known in measured])
+            if own in self._open:
+                self._ask(own, "learn", [asdict(known) for known in measured])
         except Failed as error:
-            self._forgive(arm, error)
+            self._forgive(own, error)
 
     def close(self) -> None:
         """End the child."""
         self._child.close()
 
-    def _proposed(self, arm: int, count: int) -> list[str] | None:
-        if arm not in self._open:
-            known = [asdict(known) for known in self._known(arm)]
-            found = self._ask(arm, "begin", known)
+    def _proposed(self, state: TaskState, by: Contender, count: int) -> list[str] | None:
+        own = key(state, by)
+        if own not in self._open:
+            known = [asdict(known) for known in self._known(state, by)]
+            found = self._ask(own, "begin", known)
             if found is None:
                 return None
             demand(found, self._least)
-            self._open.add(arm)
-        schedules: list[str] = self._ask(arm, "propose", count)
+            self._open.add(own)
+        schedules: list[str] = self._ask(own, "propose", count)
         return schedules
 
-    def _forgive(self, arm: int, error: Failed) -> None:
+    def _forgive(self, own: Key, error: Failed) -> None:
         """Have a search begin again from what is known, but only once."""
-        self._open.discard(arm)
-        if arm in self._failed:
+        self._open.discard(own)
+        if own in self._failed:
             raise error
-        self._failed.add(arm)
+        self._failed.add(own)
 
-    def _ask(self, arm: int, method: str, argument: object) -> Any:  # noqa: ANN401 - JSON
+    def _ask(self, own: Key, method: str, argument: object) -> Any:  # noqa: ANN401 - JSON
         try:
-            return self._child.ask([arm, method, argument])
+            return self._child.ask([own, method, argument])
         except Failed:
             if not self._child.alive:
                 self._open.clear()
@@ -102,34 +106,33 @@ class Searcher:
 
 
 class _Host:
-    """The searches that live in the child, by the index of their arm."""
+    """The searches that live in the child."""
 
-    def __init__(self, makers: Engines, arms: Sequence[Arm]) -> None:
+    def __init__(self, makers: Engines, problems: Mapping[Key, Problem]) -> None:
         self._makers = makers
-        self._arms = arms
+        self._problems = problems
         self._engines: dict[str, Engine] = {}
-        self._searches: dict[int, Search] = {}
+        self._searches: dict[Key, Search] = {}
 
-    def answer(self, request: tuple[int, str, Any]) -> Any:  # noqa: ANN401 - JSON
-        arm, method, argument = request
-        return getattr(self, method)(arm, argument)
+    def answer(self, request: tuple[tuple[str, Sequence[str]], str, Any]) -> Any:  # noqa: ANN401 - JSON
+        (task, by), method, argument = request
+        return getattr(self, method)((task, Contender(*by)), argument)
 
-    def begin(self, index: int, known: Sequence[Mapping[str, Any]]) -> float | None:
-        arm = self._arms[index]
-        problem = replace(arm.problem, known=_known(known))
-        if arm.engine not in self._engines:
-            self._engines[arm.engine] = self._makers[arm.engine]()
-        search = self._engines[arm.engine].search(problem)
+    def begin(self, own: Key, known: Sequence[Mapping[str, Any]]) -> float | None:
+        problem, engine = replace(self._problems[own], known=_known(known)), own[1].engine
+        if engine not in self._engines:
+            self._engines[engine] = self._makers[engine]()
+        search = self._engines[engine].search(problem)
         if search is None:
             return None
-        self._searches[index] = search
+        self._searches[own] = search
         return size(search)
 
-    def propose(self, index: int, count: int) -> list[str]:
-        return self._searches[index].propose(count)
+    def propose(self, own: Key, count: int) -> list[str]:
+        return self._searches[own].propose(count)
 
-    def learn(self, index: int, measured: Sequence[Mapping[str, Any]]) -> None:
-        self._searches[index].learn(_known(measured))
+    def learn(self, own: Key, measured: Sequence[Mapping[str, Any]]) -> None:
+        self._searches[own].learn(_known(measured))
 
 
 def _known(entries: Sequence[Mapping[str, Any]]) -> list[Known]:

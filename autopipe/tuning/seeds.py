@@ -6,7 +6,7 @@ measured here like any candidate and only that measurement counts; the searches 
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any, Final
 
@@ -25,9 +25,9 @@ from autopipe.schedules.policy import Contender
 from autopipe.schedules.templates.serve import Served, serve
 from autopipe.schedules.templates.template import dump
 from autopipe.traces.values import integer
-from autopipe.tuning.first_round import Start
-from autopipe.tuning.journal import Journal, contender
-from autopipe.tuning.task_state import Spending, Work
+from autopipe.tuning.journal import Journal, Proposal
+from autopipe.tuning.task_state import TaskState
+from autopipe.tuning.trials import Trials
 
 _MOST: Final = 3
 """Seeds that are tried of a contender."""
@@ -41,19 +41,20 @@ _LENGTH: Final = integer(1, 1 << 16)
 AUTOTVM: Final = Contender("autotvm", DIRECT)
 
 
-def seeds(
-    works: Sequence[Work],
-    spending: Spending,
-    journal: Journal,
-    maker: Maker,
-    conditions: Conditions,
-) -> list[Start]:
+def seed(trials: Trials, maker: Maker) -> None:
+    """Measure what was fast elsewhere, so that the searches begin there."""
+    trials.each(seeds(trials, maker))
+
+
+def seeds(trials: Trials, maker: Maker) -> list[tuple[TaskState, Proposal]]:
     """Return what is worth a trial of the tasks that are searched, as far as it applies here."""
-    found: list[Start] = []
-    for work in works:
-        if work.standing.stopped is None:
-            own = [*_near(work, journal, maker), *_logged(work, journal, conditions)]
-            found += _fresh(own, journal)[: max(0, spending.allowance(work.standing))]
+    found: list[tuple[TaskState, Proposal]] = []
+    for state in trials.states:
+        if state.stopped is None:
+            own = [*_near(state, trials.journal, maker), *_logged(state, trials)]
+            tried = trials.journal.tried(state) if own else set()
+            fresh = [each for each in dict.fromkeys(own) if each not in tried]
+            found += [(state, each) for each in fresh[: max(0, trials.allowance(state))]]
     return found
 
 
@@ -79,57 +80,42 @@ def nearest(module: tvm.IRModule, seed: Seed, conditions: Conditions) -> str | N
     return dump(served.template, min(space.settings, key=far))
 
 
-def _near(work: Work, journal: Journal, maker: Maker) -> Iterator[Start]:
+def _near(state: TaskState, journal: Journal, maker: Maker) -> Iterator[Proposal]:
     """Yield what was fast on other platforms, for the contenders of a task."""
-    task = work.standing.task
-    found = journal.store.near(task.workload, About.of(task).likeness, journal.platform)
-    for entry in work.contest.entries.values():
-        own = dict.fromkeys(
-            each.record.schedule for each in found if contender(each.record) == entry.by
-        )
-        looked_at = (Start(work, entry.by, schedule) for schedule in islice(own, _LOOKED_AT))
-        yield from islice((each for each in looked_at if _applies(each, maker)), _MOST)
+    likeness = About.of(state.task).likeness
+    found = journal.store.near(state.task.workload, likeness, journal.platform)
+    every = list(dict.fromkeys(Proposal.of(each.record) for each in found))
+    for by in state.contest.entries:
+        looked_at = islice((each for each in every if each.by == by), _LOOKED_AT)
+        yield from islice((each for each in looked_at if _applies(state, each, maker)), _MOST)
 
 
-def _applies(start: Start, maker: Maker) -> bool:
-    task = start.work.standing.task.name
+def _applies(state: TaskState, proposal: Proposal, maker: Maker) -> bool:
     try:
-        maker.replay(task, start.by, start.schedule)
+        maker.replay(state.task.name, *proposal)
     except StageError as error:
-        maker.left_out(task, start.by, error)
+        maker.left_out(state.task.name, proposal.by, error)
         return False
     return True
 
 
-def _logged(work: Work, journal: Journal, conditions: Conditions) -> list[Start]:
+def _logged(state: TaskState, trials: Trials) -> list[Proposal]:
     """Return what AutoTVM's logs say, in the words of our template."""
-    entries = {entry.by for entry in work.contest.entries.values()}
-    if AUTOTVM not in entries:
+    if AUTOTVM not in state.contest.entries:
         return []
-    found = [seed for key in keys(work.standing.task) for seed in planted(journal.store, key)]
-    module = tvm.ir.load_json(work.text) if found else None
+    store = trials.journal.store
+    found = [each for key in keys(state.task) for each in planted(store, key)]
+    module = tvm.ir.load_json(state.text) if found else None
 
     def answer(place: int) -> str | None:
-        return nearest(module, found[place], conditions)
+        return nearest(module, found[place], trials.conditions)
 
     with Child(lambda: answer) as child:
         try:
             documents = [child.ask(place) for place in range(min(len(found), _MOST))]
         except Failed:  # a template that fails is told of where it is searched
             return []
-    return [Start(work, AUTOTVM, each) for each in dict.fromkeys(documents) if each is not None]
-
-
-def _fresh(starts: Sequence[Start], journal: Journal) -> list[Start]:
-    """Leave out what was tried here before."""
-    if not starts:
-        return []
-    work = starts[0].work
-    tried = {(contender(row.record), row.record.schedule) for row in journal.rows(work)}
-    name = work.standing.task.workload
-    tried |= {(by, schedule) for whose, by, schedule in journal.condemned if whose == name}
-    unique = dict.fromkeys((start.by, start.schedule) for start in starts)
-    return [Start(work, *each) for each in unique if each not in tried]
+    return [Proposal(AUTOTVM, each) for each in documents if each is not None]
 
 
 def _wanted(document: Mapping[str, Any], key: str) -> dict[str, float] | None:

@@ -1,80 +1,77 @@
-"""A task on its way through tuning, and the budget that all of them share."""
+"""How far the tuning of one task has come."""
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 
-from autopipe.config.tuning import Budget
-from autopipe.measure.measurement import Candidate
-from autopipe.records.session import Session
-from autopipe.schedules.engines.fallback import Fallback
+import tvm
+
 from autopipe.schedules.policy import SERIAL, Contender, allows
+from autopipe.tasks.task import Task
 from autopipe.tuning.contest import Contest
-from autopipe.tuning.scheduler import Standing
 
 
-@dataclass(frozen=True, slots=True)
-class Work:
-    """One task with what is needed to measure it."""
+@dataclass(slots=True)
+class TaskState:
+    """One task on its way through tuning: what is measured of it, and how that went so far.
 
-    standing: Standing
+    TVM's task scheduler calls it a task record. Here a record is what one trial leaves behind.
+    """
+
+    task: Task
     text: str
     """The unscheduled module as JSON, as it is kept in the store."""
-    candidate: Callable[[str, str], Candidate]
-    """Makes what can be measured from an implementation and a schedule of it."""
-    starts: Sequence[Fallback]
-    """Schedules that cost nothing, timed before anything is searched."""
+    module: tvm.IRModule
+    """The unscheduled module with what is known of its operators."""
+    starts: Mapping[Contender, str]
+    """Schedules that cost nothing, timed before anything is searched, by who makes them."""
     contest: Contest
     """Who proposes schedules."""
+    share: float = 0.0
+    """Its part of the model's time: the estimate at first, then as measured with its starts."""
+    trials: int = 0
+    """Trials of this session, those of interrupted runs included."""
+    failed: int = 0
+    """Of these, the ones without a time."""
+    best: float = math.inf
+    """Least seconds of one call; infinite before there is one."""
+    stale: int = 0
+    """Trials since the best became better."""
+    history: list[float] = field(default_factory=list)
+    """The best after each batch of this process."""
+    stopped: str | None = None
+    """Why the task gets no more trials; null while it does."""
+
+    def count(self, seconds: float) -> None:
+        """Take the result of one trial; infinite if it failed."""
+        self.trials += 1
+        self.failed += seconds == math.inf
+        self.stale = 0 if seconds < self.best else self.stale + 1
+        self.best = min(self.best, seconds)
+
+    def recall(self, trials: Iterable[tuple[float, bool]]) -> None:
+        """Count trials in a row without a better schedule as `count` did before an interruption.
+
+        Take the seconds of all that was ever measured, oldest first, each with whether this session
+        did it.
+        """
+        best = math.inf
+        for seconds, own in trials:
+            if own:
+                self.stale = 0 if seconds < best else self.stale + 1
+            best = min(best, seconds)
 
     def admits(self, by: Contender) -> bool:
         """Tell whether a schedule of this contender may win."""
         rule = self.contest.rule
-        known = {entry.by.implementation for entry in self.contest.entries.values()}
+        known = {each.implementation for each in self.contest.entries}
         searched = by.engine in rule.engines and by.implementation in known
         if by == SERIAL:
             return self.serial
-        return (searched and allows(rule, *by)) or by in self.started()
+        return (searched and allows(rule, *by)) or by in self.starts
 
     @property
     def serial(self) -> bool:
         """Whether the loops without threads may win: not where a rule wants something else."""
         rule = self.contest.rule
         return rule.select == "best" and allows(rule, *SERIAL)
-
-    def started(self) -> dict[Contender, str]:
-        """Return the schedules that cost nothing, by who made them."""
-        return {
-            Contender(start.engine, start.planned.implementation): start.planned.schedule
-            for start in self.starts
-            if start.planned is not None
-        }
-
-
-@dataclass(frozen=True, slots=True)
-class Spending:
-    """What is left of the budget."""
-
-    budget: Budget
-    standings: Sequence[Standing]
-    session: Session
-
-    def left(self) -> int:
-        """Return how many trials are left for all tasks."""
-        return self.budget.trials - sum(standing.trials for standing in self.standings)
-
-    def late(self) -> bool:
-        """Tell whether the time is spent."""
-        return self.session.elapsed >= (self.budget.time or math.inf)
-
-    def allowance(self, standing: Standing) -> int:
-        """Return how many trials are left for a task."""
-        return int(min(self.left(), (self.budget.trials_per_task or math.inf) - standing.trials))
-
-    def verdict(self, standing: Standing) -> str | None:
-        """Return why a task gets no more trials, or None if it may go on."""
-        if standing.trials >= (self.budget.trials_per_task or math.inf):
-            return "its trials are spent"
-        if standing.stale >= (self.budget.early_stop or math.inf):
-            return f"no better schedule in {standing.stale} trials"
-        return None

@@ -4,26 +4,25 @@ Each task has been measured once by then, with the schedules that need no search
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from autopipe.config.tasks import Judge
 from autopipe.errors import StageError
 from autopipe.schedules.engines.engine import Search
-from autopipe.tuning.task_state import Work
+from autopipe.tuning.task_state import TaskState
 
 
 class NotWorth(StageError):  # noqa: N818 - says what happened
     """A design space has too few schedules to be searched."""
 
 
-def set_aside(works: Sequence[Work], shares: Mapping[int, float], judge: Judge | None) -> None:
-    """Stop the tasks with a time, but too little of it; `shares` are measured, by index of task."""
+def set_aside(states: Sequence[TaskState], judge: Judge | None) -> None:
+    """Stop the tasks with a time, but too little of it."""
     if judge is None:
         return
-    for work in works:
-        standing, share = work.standing, shares[work.standing.task.index]
-        if standing.best < math.inf and share < judge.min_share:
-            standing.stopped = f"{share:.3%} of the measured time < {judge.min_share:.3%}"
+    for state in states:
+        if state.best < math.inf and state.share < judge.min_share:
+            state.stopped = f"{state.share:.3%} of the measured time < {judge.min_share:.3%}"
 
 
 def size(search: Search) -> float:

@@ -10,7 +10,7 @@ from autopipe.measure.measurement import Measurement
 from autopipe.pipeline.stage import Context
 from autopipe.safety.inspection import Inspector
 from autopipe.stages.tune import Tune
-from autopipe.tuning import run
+from autopipe.tuning import tools
 from tests.schedules.products import product, task_of
 from tests.schedules.tasks import Trusting
 from tests.stages.small_tuning import FACTS
@@ -47,7 +47,7 @@ def tuned(tmp_path, monkeypatch):
         workload = tmp_path / "tasks/workloads" / f"{task.workload}.json"
         workload.write_text(tvm.ir.save_json(bare))
         clock = Clock(seconds)
-        monkeypatch.setattr(run, "Local", lambda *_: clock)
+        monkeypatch.setattr(tools, "Local", lambda *_: clock)
         monkeypatch.setattr(Inspector, "of", lambda *_: Trusting())
         document = {
             "version": 1, "name": "small", "model": {"path": "x.onnx"},

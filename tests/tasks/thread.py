@@ -65,11 +65,10 @@ def _both(odd: Odd) -> None:
 
     _is(odd, "simple", "transpose")  # S2
     row = odd.tuned("prod")[0]
-    standing = SimpleNamespace(task=odd.tasks["prod"][0], best=row["seconds"], stopped=None)
-    assert standing.best < math.inf
-    works = cast("Any", [SimpleNamespace(standing=standing)])
-    set_aside(works, {standing.task.index: 0.0005}, Tasks().judge)
-    assert standing.stopped == "0.050% of the measured time < 0.100%"
+    state = SimpleNamespace(best=row["seconds"], share=0.0005, stopped=None)
+    assert state.best < math.inf
+    set_aside(cast("Any", [state]), Tasks().judge)
+    assert state.stopped == "0.050% of the measured time < 0.100%"
 
 
 def _everything(odd: Odd) -> None:

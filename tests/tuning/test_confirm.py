@@ -1,7 +1,6 @@
 """The best record of a task is checked before it may win."""
 
 import json
-from functools import partial
 
 import pytest
 import tvm
@@ -13,19 +12,13 @@ from autopipe.records.session import Session
 from autopipe.records.store import Store
 from autopipe.safety.maker import Maker
 from autopipe.schedules.engines import static
-from autopipe.schedules.policy import Contender
-from autopipe.schedules.replay import replay
 from autopipe.tuning.confirm import confirm
-from autopipe.tuning.contest import Contest, Entry
-from autopipe.tuning.journal import Journal
-from autopipe.tuning.scheduler import Standing
-from autopipe.tuning.task_state import Work
+from autopipe.tuning.journal import Journal, Proposal
 from tests.schedules.engines.test_static import dense, module_of
 from tests.schedules.made import failures
 from tests.schedules.tasks import CONDITIONS, Trusting, task
 from tests.traces.hostile import forge
-
-ANSOR, TEMPLATES = Contender("ansor", "direct"), Contender("autotvm", "direct")
+from tests.tuning.states import ANSOR, TEMPLATES, state_of
 
 
 @pytest.fixture
@@ -53,60 +46,57 @@ def maker(module, tmp_path):
 
 
 @pytest.fixture
-def work(module):
-    entries = {0: Entry(ANSOR), 1: Entry(TEMPLATES)}
-    return Work(
-        Standing(task()), tvm.ir.save_json(module), partial(replay, module), (),
-        Contest(Rule(), 0, entries),
-    )  # fmt: skip
+def state(module):
+    return state_of(task(), (ANSOR, TEMPLATES), rule=Rule(), text=tvm.ir.save_json(module))
 
 
-def best(journal, work):
-    row = journal.best(work)
+def best(journal, state):
+    row = journal.best(state)
     return row and row.record
 
 
-def test_a_wrong_winner_gives_way_to_the_next_for_good(journal, work, schedule, maker):
-    journal.write(work, ANSOR, {schedule: Measurement((1.0,))})
-    journal.write(work, TEMPLATES, {schedule: Measurement((2.0,))})
+def test_a_wrong_winner_gives_way_to_the_next_for_good(journal, state, schedule, maker):
+    journal.write(state, Proposal(ANSOR, schedule), Measurement((1.0,)))
+    journal.write(state, Proposal(TEMPLATES, schedule), Measurement((2.0,)))
     inspector = Trusting("ansor")
-    confirm([work], journal, inspector, maker)
+    confirm([state], journal, inspector, maker)
     assert inspector.asked == [["ansor"], ["autotvm"]]
-    assert best(journal, work).engine == "autotvm"
-    assert work.standing.best == 2.0
-    confirm([work], journal, inspector, maker)
+    assert best(journal, state).engine == "autotvm"
+    assert state.best == 2.0
+    confirm([state], journal, inspector, maker)
     assert inspector.asked[2:] == [[]]
     again = Journal(journal.store, journal.platform, journal.session)
-    assert best(again, work).engine == "autotvm"
+    assert best(again, state).engine == "autotvm"
 
 
-def test_a_task_may_have_nothing_left(journal, work, schedule, maker):
-    journal.write(work, ANSOR, {schedule: Measurement((1.0,))})
-    confirm([work], journal, Trusting("ansor"), maker)
-    assert journal.best(work) is None
-    assert work.standing.best == float("inf")
+def test_a_task_may_have_nothing_left(journal, state, schedule, maker):
+    journal.write(state, Proposal(ANSOR, schedule), Measurement((1.0,)))
+    confirm([state], journal, Trusting("ansor"), maker)
+    assert journal.best(state) is None
+    assert state.best == float("inf")
 
 
-def test_a_record_that_makes_no_schedule_here_is_left_out_but_kept(journal, work, schedule, maker):
+def test_a_record_that_makes_no_schedule_here_is_left_out_but_kept(journal, state, schedule, maker):
     old = json.dumps({**json.loads(schedule), "version": 0})
-    journal.write(work, TEMPLATES, {old: Measurement((1.0,)), schedule: Measurement((2.0,))})
-    confirm([work], journal, Trusting(), maker)
-    assert best(journal, work).schedule == schedule
+    journal.write(state, Proposal(TEMPLATES, old), Measurement((1.0,)))
+    journal.write(state, Proposal(TEMPLATES, schedule), Measurement((2.0,)))
+    confirm([state], journal, Trusting(), maker)
+    assert best(journal, state).schedule == schedule
     again = Journal(journal.store, journal.platform, journal.session)
-    assert best(again, work).schedule == old
+    assert best(again, state).schedule == old
 
 
 @pytest.mark.fault("H4")
 def test_a_trace_with_code_in_the_store_costs_itself_and_is_told(
-    journal, work, schedule, module, tmp_path
+    journal, state, schedule, module, tmp_path
 ):
     said: list[str] = []
     forged = forge(module, f"touch {tmp_path / 'marker'}")
-    journal.write(work, ANSOR, {forged: Measurement((1.0,))})
-    journal.write(work, TEMPLATES, {schedule: Measurement((2.0,))})
+    journal.write(state, Proposal(ANSOR, forged), Measurement((1.0,)))
+    journal.write(state, Proposal(TEMPLATES, schedule), Measurement((2.0,)))
     with Maker({task().name: module}, failures(tmp_path, said)) as maker:
-        confirm([work], journal, Trusting(), maker)
-    assert best(journal, work).engine == "autotvm"
+        confirm([state], journal, Trusting(), maker)
+    assert best(journal, state).engine == "autotvm"
     (told,) = said
     assert "a record of ansor on direct is left out: instruction 3, Annotate: key may not" in told
     assert not (tmp_path / "marker").exists()

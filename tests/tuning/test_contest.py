@@ -16,22 +16,21 @@ OTHER = Contender("autotvm", "winograd4")
 def contest(*contenders, **rule):
     engines = tuple(dict.fromkeys(by.engine for by in contenders))
     rule = {"engines": engines, **rule}
-    return Contest(Rule(**rule), 0, {i: Entry(by) for i, by in enumerate(contenders)})
+    return Contest(Rule(**rule), 0, {by: Entry() for by in contenders})
 
 
 def play(game, batches, time, seconds=lambda by: 1.0):
     """Ask for batches of two; return how often each contender was asked."""
     asked: Counter[Contender] = Counter()
     for _ in range(batches):
-        arm = game.next()
-        if arm is None:
+        by = game.next()
+        if by is None:
             break
-        entry = game.entries[arm]
         before = min(game.reached.values(), default=math.inf)
-        times = [time(entry.by, asked[entry.by])] * 2
-        game.note(entry.by.implementation, times[0])
-        game.count(arm, times, before, seconds(entry.by))
-        asked[entry.by] += 1
+        times = [time(by, asked[by])] * 2
+        game.note(by.implementation, times[0])
+        game.count(by, times, before, seconds(by))
+        asked[by] += 1
     return asked
 
 
@@ -41,9 +40,9 @@ def test_an_engine_that_nobody_knows_is_asked_the_fastest_implementation_first()
     game.note("winograd4", 1.0)
     order = []
     for _ in range(3):
-        arm = game.next()
-        order.append(game.entries[arm].by)
-        game.count(arm, [1.5, math.inf], 1.0, 1.0)
+        by = game.next()
+        order.append(by)
+        game.count(by, [1.5, math.inf], 1.0, 1.0)
     assert order == [OTHER, SLOW, FAST]
 
 
@@ -99,7 +98,7 @@ def test_shares_of_all_engines_divide_the_trials():
 
 def test_a_share_that_nobody_can_spend_goes_to_the_others():
     game = contest(FAST, SLOW, shares={"autotvm": 0.9})
-    game.entries[0].out = "all schedules are tried"
+    game.entries[FAST].out = "all schedules are tried"
     assert play(game, 5, lambda by, n: 1.0) == {SLOW: 5}
 
 
@@ -114,7 +113,7 @@ def test_the_first_engine_with_schedules_is_the_only_one():
 
 def test_the_next_engine_is_asked_where_the_first_has_no_schedule():
     game = contest(FAST, SLOW, select="first")
-    game.entries[0].out = "no design space"
+    game.entries[FAST].out = "no design space"
     assert play(game, 3, lambda by, n: 1.0) == {SLOW: 3}
 
 

@@ -5,27 +5,16 @@ from collections import Counter
 import pytest
 
 from autopipe.config.schedules import Rule
-from autopipe.config.tuning import Budget
 from autopipe.measure.measurement import Measurement
 from autopipe.processes.contained import Failed
-from autopipe.records.record import Platform
 from autopipe.records.session import Session
 from autopipe.records.store import Store
-from autopipe.schedules.engines.fallback import Fallback
-from autopipe.schedules.planned import Planned
 from autopipe.schedules.policy import Contender
-from autopipe.tuning.contest import Contest, Entry
-from autopipe.tuning.first_round import measure_starts, shares
-from autopipe.tuning.journal import Journal
+from autopipe.tuning.first_round import shares, start
+from autopipe.tuning.journal import Journal, Proposal
 from autopipe.tuning.loop import Tuner, batch_size
-from autopipe.tuning.scheduler import Standing, gradient, round_robin
-from autopipe.tuning.task_state import Spending, Work
-from tests.schedules.tasks import task
-
-ANSOR = Contender("ansor", "direct")
-TEMPLATES = Contender("autotvm", "direct")
-STATIC = Contender("static", "direct")
-HERE = Platform("target", "versions", "device")
+from autopipe.tuning.scheduler import gradient, round_robin
+from tests.tuning.states import ANSOR, HERE, STATIC, TEMPLATES, state, trials_of
 
 
 class Proposals:
@@ -33,20 +22,21 @@ class Proposals:
 
     def __init__(self, limits=None, fails=(), none=()):
         self.limits, self.fails, self.none = limits or {}, fails, none
-        self.made: Counter[int] = Counter()
-        self.learned: Counter[int] = Counter()
+        self.made: Counter[tuple[int, Contender]] = Counter()
+        self.learned: Counter[tuple[int, Contender]] = Counter()
 
-    def propose(self, arm, count):
-        if arm in self.fails:
+    def propose(self, state, by, count):
+        if (state.task.index, by) in self.fails:
             raise Failed("the search crashed")
-        if arm in self.none:
+        if (state.task.index, by) in self.none:
             return None
-        first = self.made[arm]
-        self.made[arm] = min(first + count, self.limits.get(arm, math.inf))
-        return [str(1000 - number) for number in range(first, self.made[arm])]
+        own = state.task.index, by
+        first = self.made[own]
+        self.made[own] = min(first + count, self.limits.get(own, math.inf))
+        return [str(1000 - number) for number in range(first, self.made[own])]
 
-    def learn(self, arm, measured):
-        self.learned[arm] += len(measured)
+    def learn(self, state, by, measured):
+        self.learned[state.task.index, by] += len(measured)
 
 
 class Stopwatch:
@@ -59,7 +49,8 @@ class Stopwatch:
     def measure(self, candidates, best=math.inf, *, rivals=True):
         self.groups.append((len(candidates), best))
         for candidate in candidates:
-            time = self.seconds(candidate())
+            _, _, schedule, _ = candidate.args
+            time = self.seconds(schedule)
             yield Measurement(error="crashed") if math.isinf(time) else Measurement((time,))
 
 
@@ -69,45 +60,27 @@ def journal(tmp_path):
         yield Journal(store, HERE, Session.resume(tmp_path))
 
 
-def candidate(implementation, schedule):
-    return lambda: schedule
+def states(count, **fields):
+    return [state(index, **fields) for index in range(count)]
 
 
-def work(index, *, starts=(), rule=None, contenders=(ANSOR,), **fields):
-    entries = {10 * index + place: Entry(by) for place, by in enumerate(contenders)}
-    rule = rule or Rule(engines=tuple(dict.fromkeys(by.engine for by in contenders)))
-    standing = Standing(task(index, **fields))
-    return Work(standing, "{}", candidate, starts, Contest(rule, 0, entries))
-
-
-def works(count, **fields):
-    return [work(index, **fields) for index in range(count)]
-
-
-def spending(journal, tasks, budget):
-    return Spending(Budget(**budget), [work.standing for work in tasks], journal.session)
-
-
-def start(journal, tasks, budget, *, measurer=None):
-    spent = spending(journal, tasks, budget)
-    measure_starts(tasks, spent, measurer or Stopwatch(), journal, lambda: None)
+def begin(journal, tasks, budget, *, measurer=None):
+    start(trials_of(journal, tasks, measurer or Stopwatch(), **budget))
 
 
 def tuner(journal, tasks, budget, *, searcher=None, measurer=None, batch=4, scheduler=round_robin):
-    return Tuner(
-        tasks, scheduler, spending(journal, tasks, budget), batch, searcher or Proposals(),
-        measurer or Stopwatch(), journal, lambda: None, lambda *_: None,
-    )  # fmt: skip
+    trials = trials_of(journal, tasks, measurer or Stopwatch(), **budget)
+    return Tuner(trials, scheduler, batch, searcher or Proposals(), lambda *_: None)
 
 
 def trials(tasks):
-    return [work.standing.trials for work in tasks]
+    return [each.trials for each in tasks]
 
 
 @pytest.mark.parametrize("scheduler", [gradient, round_robin])
 @pytest.mark.parametrize("budget", [1, 7, 8, 23])
 def test_the_budget_is_spent_and_no_more(journal, scheduler, budget):
-    tasks = works(3)
+    tasks = states(3)
     ended = tuner(journal, tasks, {"trials": budget}, scheduler=scheduler).run()
     assert ended == "all trials are spent"
     assert sum(trials(tasks)) == budget
@@ -117,37 +90,37 @@ def test_the_budget_is_spent_and_no_more(journal, scheduler, budget):
 
 @pytest.mark.fault("D20")
 def test_a_budget_smaller_than_the_tasks_goes_to_the_heaviest(journal):
-    tasks = [*works(2, share=0.1), work(9, share=0.8)]
+    tasks = [*states(2, share=0.1), state(9, share=0.8)]
     tuner(journal, tasks, {"trials": 1}, batch=1, scheduler=gradient).run()
     assert trials(tasks) == [0, 0, 1]
 
 
 def test_a_task_gets_no_more_than_its_share(journal):
-    tasks = works(2)
+    tasks = states(2)
     tuner(journal, tasks, {"trials": 100, "trials_per_task": 6}).run()
     assert trials(tasks) == [6, 6]
-    assert {work.standing.stopped for work in tasks} == {"its trials are spent"}
+    assert {each.stopped for each in tasks} == {"its trials are spent"}
 
 
 def test_a_task_that_had_its_share_before_an_interruption_gets_nothing(journal):
-    tasks = works(1)
-    tasks[0].standing.trials = 6
+    tasks = states(1)
+    tasks[0].trials = 6
     tuner(journal, tasks, {"trials": 100, "trials_per_task": 6}).run()
     assert trials(tasks) == [6]
 
 
 def test_a_task_is_left_once_it_stops_improving(journal):
-    tasks = works(1)
+    tasks = states(1)
     tuner(
         journal, tasks, {"trials": 500, "early_stop": 10}, measurer=Stopwatch(lambda _: 1.0)
     ).run()
     assert trials(tasks) == [12]
-    assert "no better schedule" in tasks[0].standing.stopped
+    assert "no better schedule" in tasks[0].stopped
 
 
 @pytest.mark.fault("D1", "G10")
 def test_a_trial_is_on_the_disk_before_anybody_is_told_of_it(journal):
-    tasks, told = [with_start(2000.0, 0), *works(3)[1:]], []
+    tasks, told = [with_start(2000.0, 0), *states(3)[1:]], []
 
     def check():
         kept = journal.store.trials(journal.session.name).values()
@@ -155,72 +128,70 @@ def test_a_trial_is_on_the_disk_before_anybody_is_told_of_it(journal):
         told.append(noted)
         assert noted == sum(each.trials for each in kept) == sum(trials(tasks))
 
-    spent = spending(journal, tasks, {"trials": 10})
-    measure_starts(tasks, spent, Stopwatch(), journal, check)
-    Tuner(
-        tasks, round_robin, spent, 4, Proposals(), Stopwatch(), journal, check, lambda *_: None
-    ).run()
+    made = trials_of(journal, tasks, Stopwatch(), check, trials=10)
+    start(made)
+    Tuner(made, round_robin, 4, Proposals(), lambda *_: None).run()
     assert told == list(range(1, 11))
 
 
 @pytest.mark.fault("D1", "D20")
 def test_a_time_budget_that_earlier_runs_have_spent_buys_nothing(journal):
-    tasks = [with_start(5.0), *works(2)[1:]]
+    tasks = [with_start(5.0), *states(2)[1:]]
     journal.session.spent = 61.0
     budget = {"trials": 100, "time": 60.0}
-    start(journal, tasks, budget)
+    begin(journal, tasks, budget)
     assert tuner(journal, tasks, budget).run() == "the time is spent"
     assert trials(tasks) == [0, 0]
 
 
 @pytest.mark.fault("D9")
 def test_a_task_that_nothing_works_for_is_left(journal):
-    tasks = works(2)
+    tasks = states(2)
     broken = Stopwatch(lambda _: math.inf)
     assert tuner(journal, tasks, {"trials": 500}, measurer=broken).run().startswith("no task has")
     assert trials(tasks) == [8, 8]
-    assert [work.standing.failed for work in tasks] == [8, 8]
-    assert tasks[0].standing.stopped == "no candidate could be measured"
+    assert [each.failed for each in tasks] == [8, 8]
+    assert tasks[0].stopped == "no candidate could be measured"
 
 
 @pytest.mark.fault("D10")
 @pytest.mark.parametrize(
     ("searcher", "stopped", "spent"),
     [
-        (Proposals(fails=(0,)), "the search crashed", 0),
-        (Proposals(none=(0,)), "no design space", 0),
-        (Proposals(limits={0: 5}), "all schedules are tried", 5),
+        (Proposals(fails=[(0, ANSOR)]), "the search crashed", 0),
+        (Proposals(none=[(0, ANSOR)]), "no design space", 0),
+        (Proposals(limits={(0, ANSOR): 5}), "all schedules are tried", 5),
     ],
 )
 def test_a_search_that_ends_costs_its_task_only(journal, searcher, stopped, spent):
-    tasks = works(2)
+    tasks = states(2)
     tuner(journal, tasks, {"trials": 20}, searcher=searcher).run()
     assert trials(tasks) == [spent, 20 - spent]
-    assert tasks[0].standing.stopped == stopped
+    assert tasks[0].stopped == stopped
 
 
 @pytest.mark.fault("D10")
 def test_a_contender_that_fails_is_left_out(journal):
-    (each,) = tasks = [work(0, contenders=(ANSOR, TEMPLATES))]
-    searcher = Proposals(fails=(1,))
+    (each,) = tasks = [state(0, contenders=(ANSOR, TEMPLATES))]
+    searcher = Proposals(fails=[(0, TEMPLATES)])
     tuner(journal, tasks, {"trials": 12}, searcher=searcher).run()
-    assert (searcher.made, searcher.learned) == ({0: 12}, {0: 12})
-    assert each.contest.entries[1].out == "the search crashed"
-    assert each.standing.stopped is None
+    assert (searcher.made, searcher.learned) == ({(0, ANSOR): 12},) * 2
+    assert each.contest.entries[TEMPLATES].out == "the search crashed"
+    assert each.stopped is None
 
 
 def test_it_is_said_how_many_tasks_were_not_worth_a_search(journal):
-    tasks = works(3)
+    tasks = states(3)
     for each in tasks[:2]:
-        each.standing.stopped = "0.050% of the measured time < 0.100%"
-    ended = tuner(journal, tasks, {"trials": 99}, searcher=Proposals(limits={20: 4})).run()
+        each.stopped = "0.050% of the measured time < 0.100%"
+    ended = tuner(journal, tasks, {"trials": 99}, searcher=Proposals(limits={(2, ANSOR): 4})).run()
     assert ended.endswith("left to try; 2 of 3 are not worth a search (tasks.judge)")
-    assert [each.standing.trials for each in tasks] == [0, 0, 4]
+    assert [each.trials for each in tasks] == [0, 0, 4]
 
 
 @pytest.mark.fault("D20")
 def test_no_time_left_ends_it_within_a_batch(journal, monkeypatch):
-    tasks = works(1)
+    tasks = states(1)
     clock = iter([0.0] * 6 + [99.0] * 100)
     monkeypatch.setattr(Session, "elapsed", property(lambda _: next(clock)))
     assert tuner(journal, tasks, {"trials": 100, "time": 5.0}).run() == "the time is spent"
@@ -229,7 +200,7 @@ def test_no_time_left_ends_it_within_a_batch(journal, monkeypatch):
 
 def test_candidates_have_the_best_time_to_beat(journal):
     measurer = Stopwatch()
-    tuner(journal, works(1), {"trials": 8}, measurer=measurer).run()
+    tuner(journal, states(1), {"trials": 8}, measurer=measurer).run()
     assert measurer.groups == [(4, math.inf), (4, 997.0)]
 
 
@@ -245,8 +216,7 @@ def test_batches_are_small_where_the_budget_is_small(budget, tasks, most, size):
 
 
 def with_start(seconds, index=0, **fields):
-    fallback = Fallback("static", Planned("direct", str(seconds), None))
-    return work(index, starts=(fallback,), **fields)
+    return state(index, starts={STATIC: str(seconds)}, **fields)
 
 
 def engines_of(journal, each):
@@ -255,19 +225,19 @@ def engines_of(journal, each):
 
 def test_starts_are_measured_everywhere_the_heaviest_task_first(journal):
     tasks = [with_start(5000.0, 0, share=0.2), with_start(5.0, 1, share=0.8)]
-    start(journal, tasks, {"trials": 8})
+    begin(journal, tasks, {"trials": 8})
     rows = [row for each in tasks for row in journal.rows(each)]
     assert [row.record.seconds for row in sorted(rows, key=lambda row: row.id)] == [(5.0,), (5e3,)]
-    assert [each.standing.history for each in tasks] == [[5000.0], [5.0]]
+    assert [each.history for each in tasks] == [[5000.0], [5.0]]
     assert [each.contest.reached for each in tasks] == [{"direct": 5000.0}, {"direct": 5.0}]
 
 
 def test_what_a_task_is_built_with_anyway_can_win(journal):
     slow, fast = with_start(5000.0, 0), with_start(5.0, 1)
-    start(journal, [slow, fast], {"trials": 8})
+    begin(journal, [slow, fast], {"trials": 8})
     tuner(journal, [slow, fast], {"trials": 8}).run()
     assert sum(trials([slow, fast])) == 8
-    assert (slow.standing.best, fast.standing.best) == (997.0, 5.0)
+    assert (slow.best, fast.best) == (997.0, 5.0)
     assert journal.best(slow).record.engine == "ansor"
     assert journal.best(fast).record.engine == "static"
 
@@ -275,51 +245,51 @@ def test_what_a_task_is_built_with_anyway_can_win(journal):
 def test_starts_are_not_measured_again(journal):
     for _ in range(2):
         each = with_start(5.0)
-        start(journal, [each], {"trials": 4})
+        begin(journal, [each], {"trials": 4})
     assert engines_of(journal, each) == ["static"]
 
 
 @pytest.mark.parametrize("budget", [{"trials": 2}, {"trials": 9, "time": 1e-9}])
 def test_starts_stay_within_the_budget(journal, budget):
     tasks = [with_start(5.0, index, share=0.1 * index) for index in range(3)]
-    start(journal, tasks, budget)
+    begin(journal, tasks, budget)
     assert trials(tasks) == ([0, 1, 1] if budget["trials"] == 2 else [0, 0, 0])
 
 
 def test_a_start_that_fails_costs_its_task_only(journal):
     broken, sound = with_start(math.inf, 0, share=0.9), with_start(2.0, 1)
-    start(journal, [broken, sound], {"trials": 9})
-    assert (broken.standing.failed, sound.standing.best) == (1, 2.0)
+    begin(journal, [broken, sound], {"trials": 9})
+    assert (broken.failed, sound.best) == (1, 2.0)
     tuner(journal, [broken, sound], {"trials": 9}).run()
-    assert broken.standing.best < 1001
+    assert broken.best < 1001
 
 
 def test_shares_are_those_of_the_measured_starts(journal):
     tasks = [
         with_start(3.0, 0, share=0.5, calls=2),
         with_start(2.0, 1, share=0.3),
-        work(2, share=0.2),
+        state(2, share=0.2),
     ]
-    start(journal, tasks, {"trials": 8})
+    begin(journal, tasks, {"trials": 8})
     assert shares(tasks, journal) == pytest.approx({0: 0.6, 1: 0.2, 2: 0.2})
 
 
 def test_a_search_is_told_of_its_own_schedules_only(journal):
     each = with_start(5.0)
-    start(journal, [each], {"trials": 3})
+    begin(journal, [each], {"trials": 3})
     tuner(journal, [each], {"trials": 3}).run()
     assert [known.schedule for known in journal.known(each, ANSOR)] == ["1000", "999"]
     assert [known.schedule for known in journal.known(each, STATIC)] == ["5.0"]
 
 
 def test_records_of_others_than_the_rule_names_do_not_win(journal):
-    everybody = work(0, contenders=(ANSOR, TEMPLATES))
-    journal.write(everybody, ANSOR, {"a": Measurement((1.0,))})
-    journal.write(everybody, TEMPLATES, {"b": Measurement((2.0,))})
-    journal.write(everybody, STATIC, {"c": Measurement((0.5,))})
+    everybody = state(0, contenders=(ANSOR, TEMPLATES))
+    journal.write(everybody, Proposal(ANSOR, "a"), Measurement((1.0,)))
+    journal.write(everybody, Proposal(TEMPLATES, "b"), Measurement((2.0,)))
+    journal.write(everybody, Proposal(STATIC, "c"), Measurement((0.5,)))
     assert journal.best(everybody).record.engine == "ansor"
-    assert journal.best(work(0, contenders=(TEMPLATES,))).record.engine == "autotvm"
-    assert journal.best(work(0, contenders=())) is None
+    assert journal.best(state(0, contenders=(TEMPLATES,))).record.engine == "autotvm"
+    assert journal.best(state(0, contenders=())) is None
     first = Rule(engines=("autotvm", "ansor"), select="first")
-    only = work(0, contenders=(ANSOR, TEMPLATES), rule=first)
+    only = state(0, contenders=(ANSOR, TEMPLATES), rule=first)
     assert journal.best(only).record.engine == "autotvm"

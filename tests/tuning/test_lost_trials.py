@@ -11,7 +11,7 @@ import pytest
 from autopipe.pipeline.events import Event
 from autopipe.records.session import Session
 from autopipe.records.store import Store
-from autopipe.tuning.run import _count
+from autopipe.tuning.journal import _count
 
 ROOT = Path(__file__).parents[2]
 

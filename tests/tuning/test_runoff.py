@@ -12,20 +12,16 @@ from autopipe.records.record import Platform
 from autopipe.records.session import Session
 from autopipe.records.store import Store
 from autopipe.schedules.engines import default, serial
-from autopipe.schedules.policy import SERIAL, Contender
+from autopipe.schedules.policy import SERIAL
 from autopipe.schedules.replay import replay
 from autopipe.tuning import runoff
-from autopipe.tuning.contest import Contest, Entry
-from autopipe.tuning.journal import Journal
+from autopipe.tuning.journal import Journal, Proposal
 from autopipe.tuning.runoff import run_off
-from autopipe.tuning.scheduler import Standing
-from autopipe.tuning.task_state import Work
 from tests.compiler.cuda_graphs import CONDITIONS as GPU
 from tests.schedules.engines.test_default import pool
 from tests.schedules.engines.test_static import dense, module_of
 from tests.schedules.tasks import CONDITIONS, task
-
-ANSOR, TEMPLATES = Contender("ansor", "direct"), Contender("autotvm", "direct")
+from tests.tuning.states import ANSOR, TEMPLATES, state_of, trials_of
 
 
 class Machine:
@@ -37,13 +33,14 @@ class Machine:
         self.asked = []
 
     def rounds(self, candidates, count):
-        self.asked.append(candidates)
+        names = [candidate.args[2] for candidate in candidates]
+        self.asked.append(names)
         spread = self.busy.pop(0) if self.busy else 1.0
         return [
             Measurement((self.times[each], *(self.times[each] * spread,) * (count - 1)))
             if self.times[each]
             else Measurement(error="crashed")
-            for each in candidates
+            for each in names
         ]
 
 
@@ -53,52 +50,43 @@ def journal(tmp_path):
         yield Journal(store, Platform("t", "v", "d"), Session.resume(tmp_path))
 
 
-def _named(_implementation, schedule):
-    """Stand for a candidate that `Machine` knows by its schedule."""
-    return schedule
+def state(rule=None):
+    return state_of(task(flops=0.0), (ANSOR, TEMPLATES), rule=rule or Rule())
 
 
-def work(rule=None):
-    entries = {0: Entry(ANSOR), 1: Entry(TEMPLATES)}
-    return Work(
-        Standing(task(flops=0.0)), "{}", _named, (),
-        Contest(rule or Rule(), 0, entries),
-    )  # fmt: skip
-
-
-def settled(journal, machine, works):
-    run_off(works, journal, machine, lambda _: "plain")
-    best = journal.best(works[0])
+def settled(journal, machine, states):
+    run_off(trials_of(journal, states), machine, lambda _: "plain")
+    best = journal.best(states[0])
     return best and (best.record.engine, best.record.schedule, best.record.median)
 
 
 def trials(journal, each, **times):
     for name, seconds in times.items():
         by = ANSOR if name.startswith("a") else TEMPLATES
-        journal.write(each, by, {name: Measurement(seconds)})
+        journal.write(each, Proposal(by, name), Measurement(seconds))
 
 
 @pytest.mark.fault("L7")
 def test_a_time_of_a_busy_moment_is_put_right(journal):
-    each = work()
+    each = state()
     trials(journal, each, a1=(1.21e-3,), t1=(1.3e-3,), t2=(1.4e-3,))
     machine = Machine({"a1": 0.3e-3, "t1": 0.2e-3, "plain": 0.5e-3})
     assert settled(journal, machine, [each]) == ("autotvm", "t1", 0.2e-3)
     assert machine.asked == [["a1", "t1", "plain"]]
     assert journal.best(each).record.seconds == (0.2e-3,) * 3
-    assert journal.store.trials(journal.session.name)[each.standing.task.workload].trials == 3
+    assert journal.store.trials(journal.session.name)[each.task.workload].trials == 3
 
 
 @pytest.mark.fault("L7")
 def test_a_lucky_time_does_not_outlive_the_run_off(journal):
-    each = work()
+    each = state()
     trials(journal, each, a1=(0.1e-3,), a2=(0.3e-3,), t1=(0.31e-3,))
     assert settled(journal, Machine({"a1": 0.5e-3, "a2": 0.3e-3, "plain": 1.0}), [each])[1] == "a2"
 
 
 @pytest.mark.fault("L8")
 def test_what_is_slower_than_loops_without_threads_never_wins(journal):
-    each = work()
+    each = state()
     trials(journal, each, a1=(4e-6,))
     machine = Machine({"a1": 4e-6, "plain": 1e-6})
     assert settled(journal, machine, [each]) == ("serial", "plain", 1e-6)
@@ -115,7 +103,7 @@ def test_what_is_slower_than_loops_without_threads_never_wins(journal):
     ],
 )
 def test_loops_do_not_stand_in_for_what_a_rule_wants(journal, rule):
-    each = work(rule)
+    each = state(rule)
     assert not each.admits(SERIAL)
     if rule.implementations is None:
         trials(journal, each, a1=(4e-6,))
@@ -123,7 +111,7 @@ def test_loops_do_not_stand_in_for_what_a_rule_wants(journal, rule):
 
 
 def test_what_fails_in_the_run_off_does_not_win_it(journal):
-    each = work()
+    each = state()
     trials(journal, each, a1=(1e-6,), t1=(2e-6,))
     assert settled(journal, Machine({"a1": 0, "t1": 2e-6, "plain": 3e-6}), [each])[1] == "t1"
     other = Journal(journal.store, journal.platform, Session(journal.session.path, "x", 0, 0, 0))
@@ -132,7 +120,7 @@ def test_what_fails_in_the_run_off_does_not_win_it(journal):
 
 def test_a_task_without_a_record_has_no_run_off(journal):
     machine = Machine({})
-    assert settled(journal, machine, [work()]) is None
+    assert settled(journal, machine, [state()]) is None
     assert machine.asked == []
 
 
@@ -142,7 +130,7 @@ def test_a_task_without_a_record_has_no_run_off(journal):
     [([3.0], 1.0, 2), ([2.0, 5.0], 2.0, 2), ([5.0, 2.0], 2.0, 2), ([1.0], 1.0, 1)],
 )
 def test_unsteady_winners_are_timed_again_once(journal, busy, spread, asked):
-    each = work()
+    each = state()
     trials(journal, each, a1=(1e-6,))
     machine = Machine({"a1": 1e-6, "plain": 2e-6}, busy)
     settled(journal, machine, [each])
@@ -157,7 +145,7 @@ def test_unsteady_winners_are_timed_again_once(journal, busy, spread, asked):
 
 def test_timing_again_has_an_end(journal, monkeypatch):
     monkeypatch.setattr(runoff, "_PATIENCE", 0.0)
-    each = work()
+    each = state()
     trials(journal, each, a1=(1e-6,))
     machine = Machine({"a1": 1e-6, "plain": 2e-6}, [9.0])
     settled(journal, machine, [each])

@@ -7,12 +7,21 @@ import pytest
 from autopipe.processes import contained
 from autopipe.processes.contained import Failed
 from autopipe.schedules.engines.engine import Known, Problem
-from autopipe.tuning.searcher import Arm, Searcher
-from tests.schedules.tasks import CONDITIONS, task
+from autopipe.schedules.policy import Contender
+from autopipe.tuning.searcher import Searcher, key
+from tests.schedules.tasks import CONDITIONS
+from tests.tuning.states import state
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 
+TOY = Contender("toy", "direct")
 NAMES = ("good", "none", "raises", "crashes", "hangs", "hungers", "learns badly", "crashes once")
+
+
+TASKS = [state(index) for index in range(len(NAMES))]
+PROBLEMS = {
+    key(each, TOY): Problem(each.task, None, CONDITIONS, (), 4, 0) for each in TASKS
+}  # fmt: skip
 
 
 class Toy:
@@ -55,8 +64,7 @@ def measured():
 
 
 def make(measured):
-    arms = [Arm("toy", Problem(task(i), None, CONDITIONS, (), 4, 0)) for i in range(len(NAMES))]
-    return Searcher({"toy": Engine}, arms, lambda _: measured)
+    return Searcher({"toy": Engine}, PROBLEMS, lambda *_: measured)
 
 
 @pytest.fixture
@@ -67,29 +75,29 @@ def searcher(measured):
 
 
 def test_proposals_go_on_where_the_last_ones_ended(searcher):
-    assert searcher.propose(0, 2) == ["0", "1"]
-    searcher.learn(0, [Known("0", 1.0), Known("1")])
-    assert searcher.propose(0, 2) == ["2", "3"]
+    assert searcher.propose(TASKS[0], TOY, 2) == ["0", "1"]
+    searcher.learn(TASKS[0], TOY, [Known("0", 1.0), Known("1")])
+    assert searcher.propose(TASKS[0], TOY, 2) == ["2", "3"]
 
 
 def test_an_engine_without_a_design_space_says_so(searcher):
-    assert searcher.propose(1, 2) is None
+    assert searcher.propose(TASKS[1], TOY, 2) is None
 
 
 def test_an_error_of_one_search_leaves_the_others_as_they_are(searcher):
-    assert searcher.propose(0, 2) == ["0", "1"]
+    assert searcher.propose(TASKS[0], TOY, 2) == ["0", "1"]
     with pytest.raises(Failed, match="RuntimeError: no sketch fits"):
-        searcher.propose(2, 2)
-    assert searcher.propose(0, 2) == ["2", "3"]
+        searcher.propose(TASKS[2], TOY, 2)
+    assert searcher.propose(TASKS[0], TOY, 2) == ["2", "3"]
 
 
 def test_after_a_crash_the_others_begin_again_with_what_is_known(searcher, measured):
-    assert searcher.propose(0, 2) == ["0", "1"]
+    assert searcher.propose(TASKS[0], TOY, 2) == ["0", "1"]
     with pytest.raises(Failed, match="killed by SIGKILL"):
-        searcher.propose(3, 2)
+        searcher.propose(TASKS[3], TOY, 2)
     measured.extend([Known("0", 1.0), Known("1")])
-    assert searcher.propose(0, 2) == ["2", "3"]
-    searcher.learn(3, [Known("0")])
+    assert searcher.propose(TASKS[0], TOY, 2) == ["2", "3"]
+    searcher.learn(TASKS[3], TOY, [Known("0")])
 
 
 @pytest.mark.parametrize(
@@ -106,36 +114,33 @@ def test_a_search_that_fails_twice_is_over_and_the_others_go_on(monkeypatch, mea
     monkeypatch.setattr(contained, "SECONDS", 0.3 if NAMES[arm] == "hangs" else 60.0)
     found = make(measured)
     with pytest.raises(Failed, match=how):
-        found.propose(arm, 2)
+        found.propose(TASKS[arm], TOY, 2)
     found._child.seconds = 60.0
-    assert found.propose(0, 1) == ["0"]
+    assert found.propose(TASKS[0], TOY, 1) == ["0"]
     found.close()
 
 
 def test_a_search_that_fails_once_begins_again_with_what_is_known(measured):
     """What is known grows between the attempts, as `known` is asked each time."""
     counts = iter([[], [Known("0", 1.0)]])
-    arms = [Arm("toy", Problem(task(7), None, CONDITIONS, (), 4, 0))]
-    found = Searcher({"toy": Engine}, arms, lambda _: next(counts))
-    assert found.propose(0, 2) == ["1", "2"]
+    found = Searcher({"toy": Engine}, PROBLEMS, lambda *_: next(counts))
+    assert found.propose(TASKS[7], TOY, 2) == ["1", "2"]
     found.close()
 
 
 def test_results_that_a_search_chokes_on_once_are_told_again(searcher):
-    assert searcher.propose(6, 1) == ["0"]
-    searcher.learn(6, [Known("0", 1.0)])
-    assert searcher.propose(6, 1) == ["0"], "it has begun again"
+    assert searcher.propose(TASKS[6], TOY, 1) == ["0"]
+    searcher.learn(TASKS[6], TOY, [Known("0", 1.0)])
+    assert searcher.propose(TASKS[6], TOY, 1) == ["0"], "it has begun again"
     with pytest.raises(Failed, match="ValueError: nothing learned"):
-        searcher.learn(6, [Known("0", 1.0)])
+        searcher.learn(TASKS[6], TOY, [Known("0", 1.0)])
 
 
 def test_an_engine_that_can_not_be_made_is_an_error_of_the_search():
     def missing():
         raise ModuleNotFoundError("No module named 'xgboost'")
 
-    found = Searcher(
-        {"toy": missing}, [Arm("toy", Problem(task(), None, CONDITIONS, (), 4, 0))], lambda _: []
-    )
+    found = Searcher({"toy": missing}, PROBLEMS, lambda *_: [])
     with pytest.raises(Failed, match="xgboost"):
-        found.propose(0, 1)
+        found.propose(TASKS[0], TOY, 1)
     found.close()

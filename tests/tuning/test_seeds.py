@@ -7,33 +7,24 @@ from dataclasses import replace
 import pytest
 import tvm
 
-from autopipe.config.schedules import Rule
-from autopipe.config.tuning import Budget
 from autopipe.measure.measurement import Measurement
 from autopipe.records.about import About
 from autopipe.records.merge import plant
-from autopipe.records.record import Platform, Record
+from autopipe.records.record import Record
 from autopipe.records.seed import Seed, keys
 from autopipe.records.session import Session
 from autopipe.records.store import Store
 from autopipe.safety.maker import Maker
 from autopipe.schedules.engines.engine import Known
 from autopipe.schedules.engines.knobs.space import Space
-from autopipe.schedules.policy import Contender
 from autopipe.schedules.templates.serve import serve
-from autopipe.tuning.contest import Contest, Entry
-from autopipe.tuning.first_round import measure
 from autopipe.tuning.journal import Journal
-from autopipe.tuning.scheduler import Standing
-from autopipe.tuning.seeds import nearest, seeds
-from autopipe.tuning.task_state import Spending, Work
+from autopipe.tuning.seeds import nearest, seed, seeds
 from tests.records.test_autotvm import PRODUCT
 from tests.schedules.engines.test_static import conv, dense, depthwise, module_of
 from tests.schedules.made import failures
 from tests.schedules.tasks import CONDITIONS
-
-TEMPLATES = Contender("autotvm", "direct")
-HERE = Platform("t", "v", "d")
+from tests.tuning.states import HERE, TEMPLATES, state_of, trials_of
 
 
 @pytest.fixture(scope="module")
@@ -62,12 +53,8 @@ def maker(module, tmp_path):
 
 
 @pytest.fixture
-def work(module):
-    contest = Contest(Rule(engines=("autotvm",)), 0, {0: Entry(TEMPLATES)})
-    return Work(
-        Standing(PRODUCT), tvm.ir.save_json(module), lambda _, schedule: lambda: schedule, (),
-        contest,
-    )  # fmt: skip
+def state(module):
+    return state_of(PRODUCT, (TEMPLATES,), text=tvm.ir.save_json(module))
 
 
 def record(schedule, seconds, **fields):
@@ -80,38 +67,37 @@ def record(schedule, seconds, **fields):
     )  # fmt: skip
 
 
-def found(work, journal, maker, trials=100):
-    spending = Spending(Budget(trials=trials), [work.standing], journal.session)
-    starts = seeds([work], spending, journal, maker, CONDITIONS)
-    assert all(start.work is work and start.by == TEMPLATES for start in starts)
-    return [start.schedule for start in starts]
+def found(state, journal, maker, trials=100):
+    proposals = seeds(trials_of(journal, [state], trials=trials), maker)
+    assert all(each is state and proposal.by == TEMPLATES for each, proposal in proposals)
+    return [proposal.schedule for _, proposal in proposals]
 
 
 def test_the_fastest_of_another_platform_are_tried_as_far_as_they_apply(
-    work, journal, maker, documents
+    state, journal, maker, documents
 ):
     old = documents[0].replace('"version": ', '"version": 9')
     every = [record(old, 1e-6), *(record(d, 1e-3 - i * 1e-5) for i, d in enumerate(documents))]
-    journal.store.add(replace(HERE, versions="other"), work.text, every)
-    journal.store.add(replace(HERE, device="other"), work.text, [record(documents[1], 1.0)])
+    journal.store.add(replace(HERE, versions="other"), state.text, every)
+    journal.store.add(replace(HERE, device="other"), state.text, [record(documents[1], 1.0)])
     journal.store.add(
-        replace(HERE, target="other"), work.text, [record("[]", 1e-6, engine="ansor")]
+        replace(HERE, target="other"), state.text, [record("[]", 1e-6, engine="ansor")]
     )
-    first, *others = found(work, journal, maker)
+    first, *others = found(state, journal, maker)
     assert first == documents[1]  # only its device is another
     assert others == [documents[5], documents[4]]
-    assert len(found(work, journal, maker, trials=2)) == 2
-    work.standing.stopped = "not worth a search"
-    assert found(work, journal, maker) == []
+    assert len(found(state, journal, maker, trials=2)) == 2
+    state.stopped = "not worth a search"
+    assert found(state, journal, maker) == []
 
 
-def test_other_loops_of_the_same_operators_are_near(work, journal, maker, documents):
+def test_other_loops_of_the_same_operators_are_near(state, journal, maker, documents):
     about = About.of(PRODUCT)
     other = record(documents[2], 1e-3, workload="ee")
     journal.store.add(HERE, '{"root": 1}', [other], replace(about, likeness="other"))
-    assert found(work, journal, maker) == []
+    assert found(state, journal, maker) == []
     journal.store.add(HERE, '{"root": 2}', [other], about)
-    assert found(work, journal, maker) == [documents[2]]
+    assert found(state, journal, maker) == [documents[2]]
 
 
 class Stopwatch:
@@ -120,41 +106,39 @@ class Stopwatch:
         yield from (Measurement((2.0,)) for _ in candidates)
 
 
-def test_only_what_is_measured_here_counts(work, journal, maker, documents):
-    journal.store.add(replace(HERE, device="other"), work.text, [record(documents[3], 1e-6)])
-    assert journal.best(work) is None
-    assert journal.known(work, TEMPLATES) == []
-    spending = Spending(Budget(trials=9), [work.standing], journal.session)
-    starts = seeds([work], spending, journal, maker, CONDITIONS)
-    measure(starts, spending, Stopwatch(), journal, lambda: None)
-    assert journal.known(work, TEMPLATES) == [Known(documents[3], 2.0)]
-    assert work.standing.trials == 1
-    assert journal.best(work).record.seconds == (2.0,)
-    assert found(work, journal, maker) == []  # once is enough
+def test_only_what_is_measured_here_counts(state, journal, maker, documents):
+    journal.store.add(replace(HERE, device="other"), state.text, [record(documents[3], 1e-6)])
+    assert journal.best(state) is None
+    assert journal.known(state, TEMPLATES) == []
+    seed(trials_of(journal, [state], Stopwatch(), trials=9), maker)
+    assert journal.known(state, TEMPLATES) == [Known(documents[3], 2.0)]
+    assert state.trials == 1
+    assert journal.best(state).record.seconds == (2.0,)
+    assert found(state, journal, maker) == []  # once is enough
 
 
 def test_a_schedule_that_failed_or_is_wrong_here_is_not_tried_again(
-    work, journal, maker, documents
+    state, journal, maker, documents
 ):
-    journal.store.add(replace(HERE, device="other"), work.text, [record(documents[3], 1e-6)])
-    journal.store.add(HERE, work.text, [record(documents[3], 1.0)])
-    journal.condemn(work, journal.best(work))
-    assert journal.rows(work) == []
-    assert found(work, journal, maker) == []
+    journal.store.add(replace(HERE, device="other"), state.text, [record(documents[3], 1e-6)])
+    journal.store.add(HERE, state.text, [record(documents[3], 1.0)])
+    journal.condemn(state, journal.best(state))
+    assert journal.rows(state) == []
+    assert found(state, journal, maker) == []
 
 
-def seed(key, template, **knobs):
+def logged(key, template, **knobs):
     return Seed(key, json.dumps({"template": template, "knobs": knobs}), "llvm", 1.0)
 
 
-def test_a_log_gives_the_nearest_setting_of_our_template(work, journal, maker):
+def test_a_log_gives_the_nearest_setting_of_our_template(state, journal, maker):
     (key,) = keys(PRODUCT)
     for rows, columns in ((4, 8), (2, 16)):
         wanted = {"tile_y": [-1, 1, rows], "tile_x": [-1, 2, columns], "tile_k": [-1, 4]}
-        plant(journal.store, [seed(key, "dense_pack.x86", **wanted)])
-    knobs = [json.loads(document)["knobs"] for document in found(work, journal, maker)]
+        plant(journal.store, [logged(key, "dense_pack.x86", **wanted)])
+    knobs = [json.loads(document)["knobs"] for document in found(state, journal, maker)]
     assert [(each["rows"], each["columns"]) for each in knobs] == [(4, 8), (2, 16)]
-    assert journal.best(work) is None
+    assert journal.best(state) is None
 
 
 @pytest.mark.parametrize(
@@ -168,14 +152,14 @@ def test_a_log_gives_the_nearest_setting_of_our_template(work, journal, maker):
 def test_channels_are_columns_where_they_come_last(tensors, channels, template, tile):
     rows, columns = tile
     key = json.dumps(["conv2d", [], [channels, 1, 3, 3]])
-    logged = seed(key, template, tile_oc=[-1, columns], tile_ow=[-1, rows], unroll_kw=True)
-    knobs = json.loads(nearest(module_of(*tensors), logged, CONDITIONS) or "")["knobs"]
+    wanted = logged(key, template, tile_oc=[-1, columns], tile_ow=[-1, rows], unroll_kw=True)
+    knobs = json.loads(nearest(module_of(*tensors), wanted, CONDITIONS) or "")["knobs"]
     found = (knobs["rows"], knobs["columns"])
     assert found == (tile if channels == tensors[0][-1].shape[-1] else tile[::-1])
 
 
 def test_a_log_says_nothing_of_what_no_tile_is_for(module):
-    assert nearest(module, seed("[]", "dense_pack.x86"), CONDITIONS) is None
+    assert nearest(module, logged("[]", "dense_pack.x86"), CONDITIONS) is None
     gpu = replace(CONDITIONS, hardware=replace(CONDITIONS.hardware, gpu=True))
-    wanted = seed("[]", "dense_pack.x86", tile_y=[-1, 4], tile_x=[-1, 4])
+    wanted = logged("[]", "dense_pack.x86", tile_y=[-1, 4], tile_x=[-1, 4])
     assert nearest(module, wanted, gpu) is None

@@ -13,21 +13,20 @@ from autopipe.config.tasks import Judge
 from autopipe.schedules.engines.ansor import Ansor, _schedules
 from autopipe.schedules.engines.autotvm import AutoTVM
 from autopipe.schedules.engines.engine import Problem
+from autopipe.schedules.policy import Contender
 from autopipe.tasks.op_info import OpInfo
-from autopipe.tuning.scheduler import Standing
-from autopipe.tuning.searcher import Arm, Searcher
+from autopipe.tuning.searcher import Searcher, key
 from autopipe.tuning.worth import NotWorth, demand, set_aside, size
-from tests.schedules.tasks import CONDITIONS, task
+from tests.schedules.tasks import CONDITIONS
+from tests.tuning.states import state
 
 
-def works(*bests: float) -> list[Any]:
-    return [SimpleNamespace(standing=Standing(task(i), best=b)) for i, b in enumerate(bests)]
-
-
-def stopped(judge: Judge | None, *shares: float, bests: tuple[float, ...] = (1.0, 1.0, 1.0)):
-    found = works(*bests[: len(shares)])
-    set_aside(found, dict(enumerate(shares)), judge)
-    return [work.standing.stopped for work in found]
+def stopped(judge: Judge | None, *shares: float, best: float = 1.0) -> list[str | None]:
+    found = [state(i) for i in range(len(shares))]
+    for each, share in zip(found, shares, strict=True):
+        each.best, each.share = best, share
+    set_aside(found, judge)
+    return [each.stopped for each in found]
 
 
 def test_a_task_without_a_share_of_the_time_is_left_with_its_start():
@@ -36,7 +35,7 @@ def test_a_task_without_a_share_of_the_time_is_left_with_its_start():
 
 
 def test_what_could_not_be_measured_is_not_judged_by_it():
-    assert stopped(Judge(min_share=0.01), 0.0, bests=(math.inf,)) == [None]
+    assert stopped(Judge(min_share=0.01), 0.0, best=math.inf) == [None]
 
 
 def test_without_a_judge_all_are_searched():
@@ -82,15 +81,16 @@ def test_an_engine_with_too_few_schedules_is_not_asked_for_them():
         def search(self, _: Problem) -> Any:
             return SimpleNamespace(size=3, propose=lambda count: ["a", "b", "c"][:count])
 
-    asked = [Arm("few", problem(reduces=False))]
+    task, few = state(), Contender("few", "direct")
+    asked = {key(task, few): problem(reduces=False)}
     for least, enough in ((3, True), (4, False)):
-        searcher = Searcher({"few": Few}, asked, lambda _: (), least)
+        searcher = Searcher({"few": Few}, asked, lambda *_: (), least)
         try:
             if enough:
-                assert searcher.propose(0, 2) == ["a", "b"]
+                assert searcher.propose(task, few, 2) == ["a", "b"]
             else:
                 with pytest.raises(NotWorth, match="a design space of 3 < 4 schedules"):
-                    searcher.propose(0, 2)
+                    searcher.propose(task, few, 2)
         finally:
             searcher.close()
 

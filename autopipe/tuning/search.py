@@ -1,0 +1,83 @@
+"""The search step: engines propose schedules of the tasks, until the budget is spent."""
+
+from collections.abc import Sequence
+
+from autopipe.processes.contained import Failed
+from autopipe.safety.failures import Known
+from autopipe.safety.job import Piece
+from autopipe.schedules.engines.engine import Problem
+from autopipe.schedules.engines.registry import engines
+from autopipe.schedules.policy import Contender
+from autopipe.tuning.loop import Tuner
+from autopipe.tuning.scheduler import SCHEDULERS
+from autopipe.tuning.searcher import Searcher, key
+from autopipe.tuning.task_state import TaskState
+from autopipe.tuning.tools import Tools
+
+
+def search(states: Sequence[TaskState], tools: Tools) -> str:
+    """Spend what is left of the budget on searches; return why that ended.
+
+    A search that failed in an earlier run is tried once, or not at all.
+    """
+    plan, progress = tools.plan, tools.progress(states)
+    problems = {
+        key(state, by): _problem(state, by, tools)
+        for state in states
+        for by in state.contest.entries
+    }
+    suspects = _suspects(states, tools)
+    searcher = Searcher(
+        engines((by.engine for _, by in problems), tools.conditions), problems,
+        tools.journal.known, plan.judge.min_space if plan.judge else 1,
+        [key(*each) for each in suspects],
+    )  # fmt: skip
+
+    def failed(state: TaskState, by: Contender, error: Failed) -> None:
+        never = not state.contest.entries[by].form.batches
+        tools.failures.add(_piece(state, by, tools), error, remembered=never)
+
+    try:
+        return Tuner(
+            tools.trials(states, progress), SCHEDULERS[plan.scheduler], tools.batch, searcher,
+            failed,
+        ).run()  # fmt: skip
+    finally:
+        searcher.close()
+        for state, by in suspects:
+            if state.contest.entries[by].form.batches:
+                tools.failures.passed(_piece(state, by, tools))
+        if states:
+            progress.emit()
+
+
+def _suspects(states: Sequence[TaskState], tools: Tools) -> list[tuple[TaskState, Contender]]:
+    """Leave out searches that failed in earlier runs; return those to be tried only once."""
+    found: list[tuple[TaskState, Contender]] = []
+    for state in states if tools.failures.hopeless else ():
+        for by, entry in state.contest.entries.items():
+            try:
+                if state.stopped is None and tools.failures.suspect(_piece(state, by, tools)):
+                    found.append((state, by))
+            except Known as known:
+                entry.out = str(known)
+    return found
+
+
+def _problem(state: TaskState, by: Contender, tools: Tools) -> Problem:
+    """Return what an engine is asked to schedule; what was measured before is told later."""
+    module = tools.maker.implementations(state.task.name)[by.implementation]
+    tuning = tools.plan.tuning
+    return Problem(
+        state.task, module, tools.conditions, (), tools.batch, tuning.seed, tuning.tuner
+    )  # fmt: skip
+
+
+def _piece(state: TaskState, by: Contender, tools: Tools) -> Piece:
+    """Return the work of a search, with all that it takes to have it fail again."""
+    known = [(known.schedule, str(known.seconds)) for known in tools.journal.known(state, by)]
+    asked = {
+        "task": state.task.model_dump(mode="json"), "batch": tools.batch,
+        "seed": tools.plan.tuning.seed, "tuner": tools.plan.tuning.tuner, "known": known,
+    }  # fmt: skip
+    return Piece("searching", state.task.name, state.module, *by, problem=asked)

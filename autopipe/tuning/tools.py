@@ -1,0 +1,115 @@
+"""What every step of tuning works with, made from the artifacts and facts of the stage."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import tvm
+
+from autopipe.compiler.op_info import described
+from autopipe.config import Tuning
+from autopipe.config.tasks import Judge
+from autopipe.environment.facet import Facet
+from autopipe.measure.local import Local
+from autopipe.measure.turn import Turn
+from autopipe.pipeline.events import Event, Warn
+from autopipe.pipeline.stage import Context
+from autopipe.safety.failures import Failures, OnFailure
+from autopipe.safety.inspection import Inspector
+from autopipe.safety.maker import Maker
+from autopipe.schedules.conditions import Conditions
+from autopipe.schedules.policy import Policy
+from autopipe.tasks.task import Task, read_tasks
+from autopipe.tuning.journal import Journal, opened
+from autopipe.tuning.loop import batch_size
+from autopipe.tuning.progress import Progress
+from autopipe.tuning.task_state import TaskState
+from autopipe.tuning.trials import Trials
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How to tune."""
+
+    tuning: Tuning
+    policy: Policy
+    scheduler: Literal["gradient", "round_robin"]
+    fast_algorithms: bool
+    judge: Judge | None = None
+    """Which tasks are worth a search; null for all."""
+    on_failure: OnFailure = "fallback"
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """What every step of tuning works with."""
+
+    plan: Plan
+    tasks: Sequence[Task]
+    """Those that are tuned."""
+    texts: Mapping[str, str]
+    """The workload of each task as JSON, by its name."""
+    modules: Mapping[str, tvm.IRModule]
+    """The same as modules, with what is known of their operators."""
+    conditions: Conditions
+    journal: Journal
+    failures: Failures
+    maker: Maker
+    inspector: Inspector
+    measurer: Local
+    emit: Callable[[Event], None]
+
+    @property
+    def batch(self) -> int:
+        """Trials of a task at a time."""
+        tuning = self.plan.tuning
+        return batch_size(tuning.budget.trials, len(self.tasks), tuning.batch)
+
+    def progress(self, states: Sequence[TaskState]) -> Progress:
+        """Return who tells how a step goes."""
+        return Progress(states, self.plan.tuning.budget.trials, self.emit)
+
+    def trials(self, states: Sequence[TaskState], progress: Progress | None = None) -> Trials:
+        """Return who measures what tasks propose; a step of its own has a progress of its own."""
+        told = (progress or self.progress(states)).told
+        budget = self.plan.tuning.budget
+        return Trials(states, budget, self.journal, self.measurer, self.conditions, told)
+
+
+@contextmanager
+def prepared(plan: Plan, ctx: Context) -> Iterator[Tools]:
+    """Make what tuning works with; time is counted, and children are kept, as long as it is open.
+
+    Raises StoreError, and SetupError if nothing can be timed here.
+    """
+    with opened(ctx, plan.tuning.budget.trials) as journal:
+        tools = _tools(plan, ctx, journal)
+        with journal.session.kept(), tools.maker:
+            yield tools
+
+
+def _tools(plan: Plan, ctx: Context, journal: Journal) -> Tools:
+    target, folder = ctx.facts[Facet.TARGET], ctx.inputs["tasks"]
+    conditions = Conditions.of(target, fast_algorithms=plan.fast_algorithms)
+    tasks = [task for task in read_tasks(folder) if task.dropped is None]
+    failures = Failures.of(ctx, conditions, "tune", plan.on_failure)
+    texts = {task.name: _workload(folder, task) for task in tasks}
+    modules = {
+        task.name: described(tvm.ir.load_json(texts[task.name]), task.info) for task in tasks
+    }
+    maker = Maker(modules, failures)
+    measurer = Local(
+        conditions.target, conditions.hardware.cores, plan.tuning.measure,
+        Turn(lambda text: ctx.emit(Warn(stage="tune", message=text))),
+    )  # fmt: skip
+    inspector = Inspector.of(ctx, failures)
+    return Tools(
+        plan, tasks, texts, modules, conditions, journal, failures, maker, inspector, measurer,
+        ctx.emit,
+    )  # fmt: skip
+
+
+def _workload(folder: Path, task: Task) -> str:
+    return (folder / "workloads" / f"{task.workload}.json").read_text(encoding="utf-8")

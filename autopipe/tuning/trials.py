@@ -1,0 +1,85 @@
+"""Trials: schedules are measured, written down and counted, as far as the budget goes."""
+
+import math
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from autopipe.config.tuning import Budget
+from autopipe.measure.local import Measurer
+from autopipe.measure.measurement import Candidate, Measurement
+from autopipe.schedules.conditions import Conditions
+from autopipe.schedules.replay import replay
+from autopipe.tuning.journal import Journal, Proposal
+from autopipe.tuning.task_state import TaskState
+
+_TOGETHER: Final = 8
+"""Candidates of several tasks that are built at a time; more would keep the clock from being
+looked at."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trials:
+    """Who measures what all tasks propose, and what that may cost."""
+
+    states: Sequence[TaskState]
+    budget: Budget
+    journal: Journal
+    measurer: Measurer
+    conditions: Conditions
+    told: Callable[[], None]
+    """Called after each trial."""
+
+    def left(self) -> int:
+        """Return how many trials are left for all tasks."""
+        return self.budget.trials - sum(state.trials for state in self.states)
+
+    def late(self) -> bool:
+        """Tell whether the time is spent."""
+        return self.journal.session.elapsed >= (self.budget.time or math.inf)
+
+    def allowance(self, state: TaskState) -> int:
+        """Return how many trials are left for a task."""
+        return int(min(self.left(), (self.budget.trials_per_task or math.inf) - state.trials))
+
+    def verdict(self, state: TaskState) -> str | None:
+        """Return why a task gets no more trials, or None if it may go on."""
+        if state.trials >= (self.budget.trials_per_task or math.inf):
+            return "its trials are spent"
+        if state.stale >= (self.budget.early_stop or math.inf):
+            return f"no better schedule in {state.stale} trials"
+        return None
+
+    def batch(self, state: TaskState, proposals: Sequence[Proposal]) -> list[Measurement]:
+        """Measure schedules of one task, which are rivals; fewer where the time ends before."""
+        return self._measure([(state, each) for each in proposals], state.best, rivals=True)
+
+    def each(self, proposals: Sequence[tuple[TaskState, Proposal]]) -> None:
+        """Measure schedules of several tasks, as far as the budget goes."""
+        while proposals and self.left() > 0 and not self.late():
+            count = min(_TOGETHER, self.left())
+            self._measure(proposals[:count], math.inf, rivals=False)
+            proposals = proposals[count:]
+
+    def _measure(
+        self, proposals: Sequence[tuple[TaskState, Proposal]], best: float, *, rivals: bool
+    ) -> list[Measurement]:
+        found = []
+        candidates = [self.candidate(*each) for each in proposals]
+        with closing(self.measurer.measure(candidates, best, rivals=rivals)) as measurements:
+            for (state, proposal), measurement in zip(proposals, measurements, strict=False):
+                self.journal.write(state, proposal, measurement)
+                state.count(measurement.median)
+                state.contest.note(proposal.by.implementation, measurement.median)
+                found.append(measurement)
+                self.told()
+                if self.late():
+                    break
+        return found
+
+    def candidate(self, state: TaskState, proposal: Proposal) -> Candidate:
+        """Return what makes a schedule of a task in the child that builds it."""
+        by, schedule = proposal
+        return partial(replay, state.module, by.implementation, schedule, self.conditions)
