@@ -13,7 +13,8 @@ from autopipe.processes import call
 
 _MODULE = """
 import os, signal, sys, time
-from autopipe import child, errors
+from autopipe import errors
+from autopipe.processes import call
 
 def answer(request):
     match request["do"]:
@@ -30,7 +31,7 @@ def answer(request):
             open(request["file"], "w").write(str(os.getpid()))
             time.sleep(60)
 
-child.serve(answer)
+call.serve(answer)
 """
 
 
@@ -70,7 +71,7 @@ def test_a_child_that_hangs_is_ended(serving, tmp_path):
 def test_a_child_ends_with_its_parent(serving, tmp_path):
     file = tmp_path / "pid"
     request = {"do": "hang", "file": str(file)}
-    code = f"from autopipe.processes import call as child; child.call('serving', {request})"
+    code = f"from autopipe.processes import call; call.call('serving', {request})"
     parent = subprocess.Popen([sys.executable, "-c", code], env=os.environ)
     deadline = time.monotonic() + 20
     while not (file.exists() and file.read_text()) and time.monotonic() < deadline:
