@@ -8,7 +8,6 @@ other threads: a lock that one of them holds stays locked in the child.
 import math
 from collections.abc import Generator, Sequence
 from contextlib import nullcontext
-from multiprocessing.connection import wait
 from time import monotonic
 from typing import Final, Protocol
 
@@ -17,6 +16,7 @@ from autopipe.measure.measurement import Candidate, Measurement
 from autopipe.measure.trial import Trial
 from autopipe.measure.turn import Turn
 from autopipe.measure.worker import Job
+from autopipe.processes.link import ready
 
 _HELD: Final = 32
 """Built candidates that may wait in memory for their turn."""
@@ -115,10 +115,10 @@ def _joined(rounds: Sequence[Measurement]) -> Measurement:
 def _progress(building: Sequence[Trial]) -> list[Trial]:
     """Wait until at least one build ends, well or not, and return those that go on."""
     patience = max(0.0, min(trial.deadline for trial in building) - monotonic())
-    ready = set(wait([trial.link for trial in building], patience))
+    heard = ready([trial.link for trial in building], patience)
     going = []
     for trial in building:
-        if trial.link in ready:
+        if trial.link in heard:
             trial.built()
         elif trial.deadline <= monotonic():
             trial.expire()

@@ -1,28 +1,32 @@
 """One trial as its parent sees it: a child process that is built, waits, and is timed."""
 
-import json
 import math
-import os
-import signal
 from contextlib import suppress
-from multiprocessing.connection import Connection, Pipe
 from time import monotonic
 from typing import Final, Self
 
 from autopipe.config.tuning import Measure
 from autopipe.measure import worker
 from autopipe.measure.measurement import Measurement
+from autopipe.processes import failure
+from autopipe.processes.ending import end
+from autopipe.processes.failure import Failure, How
+from autopipe.processes.link import Link, TooLong, pair
+from autopipe.processes.start import Forked, fork
 
 _LARGEST: Final = 1 << 20
 """Bytes of a message a sane child never reaches."""
+
+_LONGEST: Final = 2000
+"""Characters of an error that are worth keeping."""
 
 
 class Trial:
     """A child that belongs to one candidate; `result` is set once it has ended."""
 
-    def __init__(self, pid: int, link: Connection, limits: Measure) -> None:
-        self._pid = pid
-        self._limits = limits
+    def __init__(self, process: Forked, link: Link, limits: Measure) -> None:
+        self._process = process
+        self._seconds = {"building": limits.build_timeout, "running": limits.run_timeout}
         self.link = link
         """Readable when the child has something to say, or is dead."""
         self.deadline = monotonic() + limits.build_timeout
@@ -32,25 +36,21 @@ class Trial:
     @classmethod
     def start(cls, job: worker.Job) -> Self:
         """Fork a child that builds the candidate of the job."""
-        ours, theirs = Pipe()
-        parent = os.getpid()
-        pid = os.fork()
-        if pid == 0:
-            worker.serve(job, theirs, parent)
+        ours, theirs = pair()
+        process = fork(lambda: worker.serve(job, theirs))
         theirs.close()
-        with suppress(OSError):  # the child was quicker, or is gone
-            os.setpgid(pid, pid)
-        return cls(pid, ours, job.limits)
+        return cls(process, ours, job.limits)
 
     def built(self) -> None:
         """Take what the child says about its build; end it if that is a failure."""
-        self.result = self._answer("building")
+        self.result = self._answer("building", self.deadline - monotonic())
         if self.result is not None:
             self._end()
 
     def expire(self) -> None:
         """End a child that is still building at its deadline."""
-        self._fail(f"building took longer than {self._limits.build_timeout:g} s")
+        self._end()
+        self.result = self._failed("building", failure.hung(self._seconds["building"]))
 
     def time(self, best: float) -> Measurement:
         """Have a built candidate timed, unless it failed before, and end it."""
@@ -64,11 +64,10 @@ class Trial:
         """Have a built candidate timed once more; one that failed has ended, and stays so."""
         if self.result is not None:
             return self.result
-        with suppress(OSError):
-            self.link.send_bytes(json.dumps(best).encode())
-        if not self.link.poll(self._limits.run_timeout):
-            return self._fail(f"running took longer than {self._limits.run_timeout:g} s")
-        found = self._answer("running") or Measurement(error="gave no time")
+        with suppress(EOFError):  # its end is noticed below
+            self.link.send(best)
+        seconds = self._seconds["running"]
+        found = self._answer("running", seconds) or Measurement(error="gave no time")
         if found.error is not None:
             self.result = found
             self._end()
@@ -76,32 +75,38 @@ class Trial:
 
     def close(self) -> None:
         """End the child, whatever it is doing."""
-        if self.result is None:
-            self._fail("given up")
-
-    def _answer(self, doing: str) -> Measurement | None:
-        try:
-            answer = json.loads(self.link.recv_bytes(_LARGEST))
-            return None if answer is None else Measurement(tuple(answer.pop("seconds")), **answer)
-        except (EOFError, OSError):
-            return Measurement(error=f"{doing} crashed: {self._end()}")
-        except (ValueError, TypeError, LookupError, AttributeError):
-            return Measurement(error=f"{doing} garbled its answer")
-
-    def _fail(self, error: str) -> Measurement:
         self._end()
-        self.result = Measurement(error=error)
-        return self.result
+        self.result = self.result or Measurement(error="given up")
 
-    def _end(self) -> str:
-        """Kill the child and what it started, and return how it ended."""
-        if self.link.closed:
-            return "ended"
-        self.link.close()
-        pid, status = os.waitpid(self._pid, os.WNOHANG)
-        with suppress(ProcessLookupError):
-            os.killpg(self._pid, signal.SIGKILL)
-        if pid == 0:
-            _, status = os.waitpid(self._pid, 0)
-        code = os.waitstatus_to_exitcode(status)
-        return signal.Signals(-code).name if code < 0 else f"ended with status {code}"
+    def _answer(self, doing: str, seconds: float) -> Measurement | None:
+        """Return what the child has measured, if anything, or why it failed."""
+        try:
+            found, failed = failure.opened(self.link.receive(seconds, _LARGEST))
+            if failed is None:
+                return None if found is None else Measurement(tuple(found.pop("seconds")), **found)
+        except EOFError:
+            failed = failure.ended(self._end())
+        except TimeoutError:
+            failed = failure.hung(seconds)
+        except (TooLong, TypeError, LookupError, AttributeError):
+            failed = failure.garbled()
+        return self._failed(doing, failed)
+
+    def _failed(self, doing: str, failed: Failure) -> Measurement:
+        match failed.how:
+            case How.CRASHED:
+                return Measurement(error=f"{doing} crashed: {failed.ending}")
+            case How.ENDED:
+                return Measurement(error=f"{doing} crashed: ended with {failed.ending}")
+            case How.HUNG:
+                return Measurement(error=f"{doing} took longer than {self._seconds[doing]:g} s")
+            case How.GARBLED:
+                return Measurement(error=f"{doing} garbled its answer")
+        return Measurement(error=f"{failed.kind}: {failed.text}"[-_LONGEST:])
+
+    def _end(self) -> int:
+        """Kill the child and what it started, once, and return its exit status."""
+        if not self.link.closed:
+            self.link.close()
+            end(self._process)
+        return self._process.returncode or 0

@@ -1,21 +1,25 @@
-"""A function in a process of its own: one JSON request in, one JSON answer out.
+"""A function in a program of its own: one JSON request in, one JSON answer out.
 
 For work that may crash, spin or leave state behind: reference runtimes, contenders, packages.
 """
 
 import json
+import math
 import os
 import subprocess
-import sys
 import tempfile
+import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
-from autopipe import errors
 from autopipe.errors import AutopipeError, StageError, StoreError
 from autopipe.host import refusal
-from autopipe.host.memory import killed
-from autopipe.processes.variables import handed_on
+from autopipe.processes import failure
+from autopipe.processes.ending import end
+from autopipe.processes.failure import Failure, How
+from autopipe.processes.link import Link, TooLong
+from autopipe.processes.start import begin, program
 
 Answer = Mapping[str, Any]
 
@@ -29,78 +33,72 @@ def call(module: str, request: Mapping[str, object], *, timeout: float | None = 
     Raises the AutopipeError the child raised; StageError where it crashed, broke, or took longer
     than `timeout` seconds; StoreError where a disk or a limit refused something.
     """
-    with tempfile.TemporaryFile() as complaints:
+    with tempfile.TemporaryFile() as printed:
+        process, link = program(module, printed, more=_NO_TELEMETRY, session=False)
         try:
-            child = subprocess.run(  # noqa: S603
-                [sys.executable, "-P", "-m", module, str(os.getpid())],
-                input=json.dumps(request).encode(),
-                stdout=subprocess.PIPE,
-                stderr=complaints,
-                env=handed_on(**_NO_TELEMETRY),
-                timeout=timeout,
-                check=False,
-            )
-        except subprocess.TimeoutExpired:
-            raise StageError(f"gave no answer within {timeout:g} s") from None
-        if child.returncode:
-            raise _broken(child.returncode, _tail(complaints.fileno()))
-    return _opened(child.stdout)
+            line = _line(process, link, request, timeout)
+        except (TimeoutError, subprocess.TimeoutExpired):
+            raise _error(failure.hung(timeout or 0.0)) from None
+        except TooLong:
+            raise _error(failure.garbled()) from None
+        finally:
+            link.close()
+            status = end(process, group=False)
+        if status:
+            last = _tail(printed.fileno())
+            raise _error(failure.ended(status, last), last)
+    found, failed = failure.opened(line or b"")
+    if failed is None and not isinstance(found, dict):
+        failed = failure.garbled()
+    if failed is not None:
+        raise _error(failed)
+    return dict(found)
 
 
 def serve(function: Callable[[Answer], Answer]) -> None:
-    """Answer the one request on standard input, as the main program of a child.
-
-    Whatever else is printed goes to standard error.
-    """
-    from autopipe.processes.lifeline import die_with_parent
-
-    die_with_parent(int(sys.argv[1]))
-    with os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8") as out:
-        os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-        try:
-            reply: object = {"answer": function(json.load(sys.stdin))}
-        except Exception as error:
-            found = _told(error)
-            if found is None:
-                raise
-            reply = {"error": _known(found), "message": str(found)}
-        json.dump(reply, out)
-
-
-def _opened(reply: bytes) -> Answer:
-    """Return what a child answered, or raise what it raised; its work may have written there."""
+    """Answer the one request, as the main program of a child."""
+    link = begin()
     try:
-        found = json.loads(reply)
-        if "error" in found:
-            kind, message = getattr(errors, found["error"]), str(found["message"])
-            raise kind(message) if issubclass(kind, AutopipeError) else StageError(message)
-        return dict(found["answer"])
-    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
-        raise StageError("gave an answer that can not be read") from None
+        line = failure.answer(function(json.loads(link.receive())))
+    except Exception as error:  # noqa: BLE001 - the parent is told
+        line = failure.complaint(failure.refused(error))
+    link.write(line)
 
 
-def _told(error: Exception) -> AutopipeError | None:
-    """Return an error as the parent is told it; None for one that nobody expected."""
-    if isinstance(error, StageError):
-        return refusal.of_a_stage(error) or error
-    if isinstance(error, AutopipeError):
-        return error
-    missing = refusal.starved(error)
-    return StageError(missing) if missing else refusal.refused(error)
+def _line(
+    process: "subprocess.Popen[bytes]",
+    link: Link,
+    request: Mapping[str, object],
+    timeout: float | None,
+) -> bytes | None:
+    """Return what a process answers before it ends; null if nothing.
+
+    Raises TimeoutError or TimeoutExpired, and TooLong.
+    """
+    end = math.inf if timeout is None else time.monotonic() + timeout
+    line = None
+    with suppress(EOFError):  # how it ends says why
+        link.send(request, end - time.monotonic())
+        line = link.receive(end - time.monotonic())
+    process.wait(None if timeout is None else max(0.0, end - time.monotonic()))
+    return line
 
 
-def _broken(status: int, last: str) -> AutopipeError:
-    """Return what a child ended of that gave no answer; `last` is the last line it printed."""
+def _error(failed: Failure, last: str = "") -> AutopipeError:
+    """Return what is raised here for it; `last` is the last line that was printed."""
     if words := refusal.said(last):
         return StoreError(f"{refusal.temporary()}: {words}")
-    if missing := refusal.hunger(last):
-        return StageError(missing)
-    return StageError(killed(-status) if status < 0 else f"broke: {last}")
-
-
-def _known(error: AutopipeError) -> str:
-    """Return the class by which the parent knows an error."""
-    return next(each.__name__ for each in type(error).__mro__ if hasattr(errors, each.__name__))
+    match failed.how:
+        case How.REFUSED:
+            return failed.error()
+        case How.RAISED:
+            return StageError(f"broke: {failed.message.splitlines()[-1]}")
+        case How.ENDED:
+            return StageError(f"broke: {last}")
+        case How.HUNG | How.GARBLED:
+            return StageError(f"gave {failed.message}")
+        case _:
+            return StageError(failed.message)
 
 
 def _tail(descriptor: int) -> str:

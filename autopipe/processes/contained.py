@@ -6,25 +6,22 @@ this process knows by then, and again after it ended. Fork only while there is a
 
 import gc
 import json
-import os
 import re
-import resource
 import signal
-import socket
-import struct
 import traceback
 from collections.abc import Callable
-from contextlib import suppress
-from multiprocessing.connection import Connection, Pipe
-from pathlib import Path
-from typing import Any, Final, NoReturn, Self
+from dataclasses import replace
+from typing import Any, Final, Self
 
 from autopipe.errors import StageError, StoreError
 from autopipe.host import refusal
-from autopipe.host.memory import killed
-from autopipe.host.refusal import OUT_OF_MEMORY
-from autopipe.processes.lifeline import die_with_parent
+from autopipe.processes import failure
+from autopipe.processes.bounds import bound, first_to_go
+from autopipe.processes.ending import ask_to_end, end
+from autopipe.processes.failure import Failure, How
+from autopipe.processes.link import Link, TooLong, pair
 from autopipe.processes.printed import Printed
+from autopipe.processes.start import Forked, fork
 
 SECONDS = 120.0
 """After which work that has not answered counts as hung."""
@@ -48,9 +45,10 @@ Handler = Callable[[Any], Any]
 class Failed(StageError):  # noqa: N818 - says what happened
     """Work in a child crashed, hung, took too much memory or raised something."""
 
-    def __init__(self, how: str, log: str = "") -> None:
-        """Take how it ended, in a line, and the end of what it printed."""
-        super().__init__(how)
+    def __init__(self, found: Failure, log: str = "") -> None:
+        """Take how it ended, and the end of what it printed."""
+        super().__init__(found.message)
+        self.how = found.how
         self.log = log
 
 
@@ -75,8 +73,8 @@ class Child:
         """How long an answer may take."""
         self.memory = (memory or MEMORY) if bounded else None
         """Bytes it may take; null for any number."""
-        self._pid = 0
-        self._link: Connection | None = None
+        self._process: Forked
+        self._link: Link | None = None
         self._printed: Printed
 
     @property
@@ -91,22 +89,22 @@ class Child:
         """
         link = self._link or self._start()
         try:
-            _limit(link, self.seconds)
-            link.send_bytes(json.dumps(request).encode())
-            if not link.poll(self.seconds):
-                raise BlockingIOError  # noqa: TRY301 - as where it stops in the middle
-            answer = _answered(link.recv_bytes())
-        except BlockingIOError:
-            raise Failed(f"no answer within {self.seconds:g} s", self._hung(link)) from None
-        except (EOFError, OSError):
-            raise self._dead(link) from None
-        if "ok" in answer:
-            return answer["ok"]
+            link.send(request, self.seconds)
+            found, failed = failure.opened(link.receive(self.seconds))
+        except TimeoutError:
+            ask_to_end(self._process, signal.SIGABRT, _LAST_WORDS)  # it prints where it hangs
+            raise Failed(failure.hung(self.seconds), self._bury(link)[1]) from None
+        except EOFError:
+            status, log = self._bury(link)
+            raise _error(failure.ended(status, log), log) from None
+        except TooLong:
+            raise Failed(failure.garbled(), self._bury(link)[1]) from None
+        if failed is None:
+            return found
         log = self._printed.pass_on()
-        hungry = answer.get("hungry") is True
-        if hungry:
+        if failed.how is How.HUNGRY:
             self.close()
-        raise _failed(OUT_OF_MEMORY if hungry else str(answer.get("error")), log)
+        raise _error(failed, log)
 
     def twice(self, request: object = None) -> Any:  # noqa: ANN401 - JSON
         """Return the answer, at the second attempt if the first fails. Raises Failed."""
@@ -127,119 +125,55 @@ class Child:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _start(self) -> Connection:
-        ours, theirs = Pipe()
+    def _start(self) -> Link:
+        ours, theirs = pair()
         self._printed = Printed()
-        parent = os.getpid()
-        self._pid = os.fork()
-        if self._pid == 0:
+
+        def work() -> None:
             ours.close()
-            _serve(self._begin, self.memory, theirs, self._printed, parent)
+            self._printed.take()
+            _serve(self._begin, self.memory, theirs)
+
+        self._process = fork(work)
         theirs.close()
-        with suppress(OSError):  # the child was quicker, or is gone
-            os.setpgid(self._pid, self._pid)
         self._link = ours
         return ours
 
-    def _dead(self, link: Connection) -> StageError | StoreError:
-        status, log = self._bury(link)
-        if refusal.hunger(log):
-            return Failed(OUT_OF_MEMORY, log)
-        how = killed(-status) if status < 0 else f"ended by itself, with status {status}"
-        return _failed(how, log)
-
-    def _hung(self, link: Connection) -> str:
-        """End a child that hangs, and return what it said, with its stack at the end."""
-        os.kill(self._pid, signal.SIGABRT)
-        with suppress(EOFError, OSError):
-            link.poll(_LAST_WORDS)
-        return self._bury(link)[1]
-
-    def _bury(self, link: Connection) -> tuple[int, str]:
+    def _bury(self, link: Link) -> tuple[int, str]:
         """End the child and what it started; return its exit status and what it printed."""
         link.close()
         self._link = None
-        pid, status = os.waitpid(self._pid, os.WNOHANG)
-        with suppress(ProcessLookupError):
-            os.killpg(self._pid, signal.SIGKILL)
-        if not pid:
-            _, status = os.waitpid(self._pid, 0)
+        status = end(self._process)
         log = self._printed.pass_on()
         self._printed.close()
-        return os.waitstatus_to_exitcode(status), _OURS.split(log)[0]
+        return status or 0, _OURS.split(log)[0]
 
 
-def _answered(reply: bytes) -> dict[str, Any]:
-    """Return an answer; what the child works on may have made it say something else."""
-    try:
-        found = json.loads(reply)
-    except (ValueError, RecursionError):
-        found = None
-    return found if isinstance(found, dict) else {"error": "an answer that can not be read"}
-
-
-def _failed(how: str, log: str) -> StageError | StoreError:
+def _error(failed: Failure, log: str) -> StageError | StoreError:
     """Return how work failed; native code that can not write says so in what it prints."""
-    words = refusal.said(f"{how}\n{log}")
-    return StoreError(f"{refusal.temporary()}: {words}") if words else Failed(how, log)
+    if failed.how is How.HUNGRY:
+        return Failed(replace(failed, message=refusal.OUT_OF_MEMORY), log)
+    failed = replace(failed, message=failed.message[-_LONGEST:])
+    words = refusal.said(f"{failed.message}\n{log}")
+    return StoreError(f"{refusal.temporary()}: {words}") if words else Failed(failed, log)
 
 
-def _limit(link: Connection, seconds: float) -> None:
-    """Have a read or a write that does not go on for so long fail with BlockingIOError."""
-    time = struct.pack("ll", int(seconds), int(seconds % 1 * 1e6))
-    with socket.socket(fileno=os.dup(link.fileno())) as end:
-        for option in (socket.SO_SNDTIMEO, socket.SO_RCVTIMEO):
-            end.setsockopt(socket.SOL_SOCKET, option, time)
-
-
-def bound(memory: int) -> None:
-    """Keep this process to that many bytes more than it has, or to less where it may have less."""
-    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
-    limit = pages * resource.getpagesize() + memory
-    _, hard = resource.getrlimit(resource.RLIMIT_AS)
-    limit = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
-    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
-
-
-def _serve(
-    begin: Callable[[], Handler],
-    memory: int | None,
-    link: Connection,
-    printed: Printed,
-    parent: int,
-) -> NoReturn:
-    """Answer requests until the other end is closed; never return, whatever happens."""
+def _serve(begin: Callable[[], Handler], memory: int | None, link: Link) -> None:
+    """Answer requests until the other end is closed."""
+    first_to_go()
+    if memory is not None:
+        bound(memory)
+    gc.freeze()  # what the parent made stays; searching through it again takes time
+    handler: Handler | None = None
     try:
-        os.setpgid(0, 0)
-        die_with_parent(parent)
-        printed.take()
-        _first_to_go()
-        if memory is not None:
-            bound(memory)
-        gc.freeze()  # what the parent made stays; searching through it again takes time
-        handler: Handler | None = None
         while True:
-            request = json.loads(link.recv_bytes())
+            request = json.loads(link.receive())
             try:
                 handler = handler or begin()
-                answer = json.dumps({"ok": handler(request)})
+                line = failure.answer(handler(request))
             except BaseException as error:  # noqa: BLE001 - whatever it is, it ends here
-                answer = json.dumps(_complaint(error))
-            link.send_bytes(answer.encode())
-    except (EOFError, OSError):
-        os._exit(0)
-    finally:
-        os._exit(1)
-
-
-def _first_to_go() -> None:
-    """Have the system end this process before others where its memory runs out; write no core."""
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    with suppress(OSError):
-        Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
-
-
-def _complaint(error: BaseException) -> dict[str, object]:
-    traceback.print_exception(error)
-    reason = "".join(traceback.format_exception_only(error)).strip()
-    return {"error": reason[-_LONGEST:], "hungry": refusal.starved(error) is not None}
+                traceback.print_exception(error)
+                line = failure.complaint(failure.raised(error))
+            link.write(line)
+    except (EOFError, OSError):  # nobody listens, or what is printed can not be written
+        return

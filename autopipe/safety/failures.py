@@ -10,6 +10,7 @@ from autopipe.errors import StageError
 from autopipe.pipeline.events import Warn
 from autopipe.pipeline.stage import Context
 from autopipe.processes.contained import Failed
+from autopipe.processes.failure import Failure, How
 from autopipe.safety.job import Piece
 from autopipe.safety.known_failures import Former, Hopeless
 from autopipe.safety.quarantine import Quarantine
@@ -24,7 +25,8 @@ class Known(Failed):
 
     def __init__(self, former: Former) -> None:
         """Take how it ended there."""
-        super().__init__(f"{former.how} (known from {former.runs} earlier runs)")
+        known = f"{former.how} (known from {former.runs} earlier runs)"
+        super().__init__(Failure(How.KNOWN, known))
         self.folder = former.folder
 
 

@@ -22,6 +22,7 @@ from autopipe.measure import check
 from autopipe.measure.local import Local, Measurer
 from autopipe.pipeline.stage import Context
 from autopipe.processes.contained import Child, Failed
+from autopipe.processes.failure import Failure, How
 from autopipe.safety.failures import Failures, Known
 from autopipe.safety.job import Piece, bounded, do
 from autopipe.safety.quarantine import Quarantine, Suspect
@@ -117,7 +118,7 @@ class Inspector:
         if error and not error.startswith((_WRONG, _NOT_CHECKED)):
             try:
                 if name in self.suspected:
-                    return self._failed(name, suspect, Failed(error), measurer)
+                    return self._failed(name, suspect, Failed(Failure(How.RAISED, error)), measurer)
                 error = self._again(suspect.piece)
             except Failed as failed:
                 return self._failed(name, suspect, failed, measurer)

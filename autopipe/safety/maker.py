@@ -13,6 +13,7 @@ import tvm
 from autopipe.config.problem import shown
 from autopipe.errors import StageError
 from autopipe.processes.contained import Child, Failed
+from autopipe.processes.failure import Failure, How
 from autopipe.safety.failures import Failures, Known
 from autopipe.safety.job import Piece, do
 from autopipe.schedules.implementations.implementation import DIRECT, names
@@ -121,7 +122,8 @@ class Maker:
         self._failures.passed(piece)
         if _complaint(found) and request not in self._told:
             self._told.add(request)
-            self._failures.add(piece, Failed(_complaint(found)), remembered=False)
+            raised = Failed(Failure(How.RAISED, _complaint(found)))
+            self._failures.add(piece, raised, remembered=False)
         return found
 
     def _answer(self, request: tuple[str, ...]) -> Any:  # noqa: ANN401 - JSON

@@ -15,7 +15,7 @@ import pytest
 from autopipe.errors import ConfigError, GateError, SetupError, StageError, StoreError
 from autopipe.host import memory, refusal
 from autopipe.host.memory import Used, killed
-from autopipe.processes import contained
+from autopipe.processes import bounds
 from autopipe.processes.contained import Child
 from autopipe.store import arrays
 
@@ -143,7 +143,7 @@ def test_a_child_below_a_limit_of_its_parent_is_not_refused(
     asked: list[tuple[int, int]] = []
     monkeypatch.setattr(resource, "getrlimit", lambda _: (1 << 30, 1 << 30))
     monkeypatch.setattr(resource, "setrlimit", lambda _, limits: asked.append(limits))
-    contained.bound(16 << 30)
+    bounds.bound(16 << 30)
     assert asked == [(1 << 30, 1 << 30)]
 
 

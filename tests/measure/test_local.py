@@ -111,20 +111,17 @@ def _eventually(holds):
 
 def test_a_child_that_nobody_listens_to_ends_without_its_parents_cleanup(tmp_path):
     """It was forked in the middle of what the parent does, and must not do the rest of it."""
-    from multiprocessing.connection import Pipe
-
     from autopipe.config.tuning import Measure
     from autopipe.measure.worker import Job, serve
+    from autopipe.processes.link import pair
+    from autopipe.processes.start import fork
 
-    ours, theirs = Pipe()
+    ours, theirs = pair()
     ours.close()
-    parent = os.getpid()
-    pid = os.fork()
-    if pid == 0:
-        try:
-            serve(Job(lambda: 1 / 0, None, 1, Measure()), theirs, parent)
-        finally:
-            (tmp_path / "cleaned up").touch()
-            os._exit(9)
-    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    try:
+        process = fork(lambda: serve(Job(lambda: 1 / 0, None, 1, Measure()), theirs))
+        assert process.wait(60) == 0
+    except BaseException:
+        (tmp_path / "cleaned up").touch()
+        raise
     assert list(tmp_path.iterdir()) == []

@@ -7,6 +7,7 @@ import pytest
 
 from autopipe.processes import contained
 from autopipe.processes.contained import Failed
+from autopipe.processes.failure import Failure, How
 from autopipe.safety.job import Piece, bounded, do
 from autopipe.safety.reproduce import again
 from autopipe.schedules.engines import default
@@ -33,11 +34,15 @@ def test_only_what_runs_on_a_gpu_has_no_bound_on_its_memory():
     assert [bounded(piece, CONDITIONS) for piece in pieces] == [True, True]
 
 
+def failing(how, log=""):
+    return Failed(Failure(How.RAISED, how), log)
+
+
 @pytest.mark.parametrize("doing", ["planning", "checking", "compiling"])
 def test_what_goes_well_the_next_time_says_so(doing, tmp_path, capsys):
     workload = doubled()
     piece = Piece(doing, "t", workload, "static", scheduled=workload)
-    folder = Path(failures(tmp_path).add(piece, Failed("killed by SIGKILL", "the last\nwords")))
+    folder = Path(failures(tmp_path).add(piece, failing("killed by SIGKILL", "the last\nwords")))
     record = json.loads((folder / "record.json").read_text())
     assert (record["how"], record["log"]) == ("killed by SIGKILL", ["the last", "words"])
     assert (record["seconds"], record["memory"]) == (contained.SECONDS, contained.MEMORY)
@@ -48,8 +53,8 @@ def test_what_goes_well_the_next_time_says_so(doing, tmp_path, capsys):
 def test_the_same_failure_is_kept_once(tmp_path):
     kept = failures(tmp_path)
     piece = Piece("planning", "t", doubled(), "static")
-    first, second = (kept.add(piece, Failed(how)) for how in ("one way", "another"))
-    other = kept.add(Piece("planning", "t", doubled(), "default"), Failed("one way"))
+    first, second = (kept.add(piece, failing(how)) for how in ("one way", "another"))
+    other = kept.add(Piece("planning", "t", doubled(), "default"), failing("one way"))
     assert first == second != other
     assert [row["how"] for row in kept.listed["t"]] == ["one way", "another", "one way"]
     assert kept.told() == "; 3 failures put aside"

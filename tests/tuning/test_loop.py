@@ -7,6 +7,7 @@ import pytest
 from autopipe.config.schedules import Rule
 from autopipe.measure.measurement import Measurement
 from autopipe.processes.contained import Failed
+from autopipe.processes.failure import Failure, How
 from autopipe.records.session import Session
 from autopipe.records.store import Store
 from autopipe.schedules.policy import Contender
@@ -27,7 +28,7 @@ class Proposals:
 
     def propose(self, state, by, count):
         if (state.task.index, by) in self.fails:
-            raise Failed("the search crashed")
+            raise Failed(Failure(How.CRASHED, "the search crashed"))
         if (state.task.index, by) in self.none:
             return None
         own = state.task.index, by
