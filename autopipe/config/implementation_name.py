@@ -1,5 +1,6 @@
 """Names of implementations: ours, libraries, and those that installed packages register."""
 
+from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from typing import Annotated, Final
 
@@ -8,12 +9,18 @@ from pydantic_core import PydanticKnownError
 
 from autopipe.libraries import LIBRARIES
 
-OURS: Final = ("direct", "winograd2", "winograd4")
-"""The implementations that are part of autopipe."""
+OURS: Final[Mapping[str, str]] = {
+    "winograd2": "autopipe.schedules.implementations.winograd:winograd2",
+    "winograd4": "autopipe.schedules.implementations.winograd:winograd4",
+}
+"""The implementations that are part of autopipe, each with where it is, in the order of asking."""
+
+NAMES: Final = ("direct", *OURS)
+"""All of them: `direct` is the function as it was lowered."""
 
 
 def _known(glob: str) -> str:
-    if any(fnmatchcase(name, glob) for name in OURS):
+    if any(fnmatchcase(name, glob) for name in NAMES):
         return glob
     libraries = [each for each in LIBRARIES if fnmatchcase(each.name, glob)]
     if any(each.version() for each in libraries):
@@ -26,14 +33,14 @@ def _known(glob: str) -> str:
         return glob
     if libraries:
         raise ValueError(libraries[0].missing())
-    names = (*OURS, *(each.name for each in LIBRARIES), *registered)
+    names = (*NAMES, *(each.name for each in LIBRARIES), *registered)
     raise PydanticKnownError("literal_error", {"expected": " or ".join(map(repr, names))})
 
 
 ImplementationGlob = Annotated[
     str,
     AfterValidator(_known),
-    Field(examples=[*OURS, *(each.name for each in LIBRARIES if each.distribution)]),
+    Field(examples=[*NAMES, *(each.name for each in LIBRARIES if each.distribution)]),
 ]
-"""A glob that one of `OURS` or an installed library fits, or an installed entry point of
+"""A glob that one of `NAMES` or an installed library fits, or an installed entry point of
 `autopipe.implementations`."""

@@ -80,9 +80,12 @@ def test_our_names_are_those_that_there_are():
     from autopipe.schedules.engines.registry import ENGINES
     from autopipe.schedules.implementations import IMPLEMENTATIONS
     from autopipe.schedules.implementations.implementation import DIRECT
+    from tests.schedules.tasks import CONDITIONS
 
-    assert set(implementation_name.OURS) == {DIRECT, *(each.NAME for each in IMPLEMENTATIONS)}
-    assert set(engine_name.OURS) == set(ENGINES)
+    names = (DIRECT, *(each.NAME for each in IMPLEMENTATIONS))
+    assert names == implementation_name.NAMES
+    for name in engine_name.OURS:
+        assert ENGINES[name](CONDITIONS).name == name
 
 
 def test_the_policy_of_the_page_is_valid(read):

@@ -2,9 +2,11 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from pkgutil import resolve_name
 from typing import Final
 
 from autopipe import extensions
+from autopipe.config.engine_name import OURS
 from autopipe.schedules.conditions import Conditions
 from autopipe.schedules.engines.engine import Engine
 from autopipe.schedules.engines.fallback import FALLBACKS, UNSCHEDULED
@@ -12,19 +14,12 @@ from autopipe.schedules.engines.fallback import FALLBACKS, UNSCHEDULED
 Maker = Callable[[Conditions], Engine]
 
 
-def _ansor(conditions: Conditions) -> Engine:
-    from autopipe.schedules.engines.ansor import Ansor
-
-    return Ansor(conditions)
-
-
-def _autotvm(conditions: Conditions) -> Engine:
-    from autopipe.schedules.engines.autotvm import AutoTVM
-
-    return AutoTVM(conditions)
+def _ours(where: str, conditions: Conditions) -> Engine:
+    engine: Engine = resolve_name(where)(conditions)
+    return engine
 
 
-ENGINES: Final[Mapping[str, Maker]] = {"ansor": _ansor, "autotvm": _autotvm}
+ENGINES: Final[Mapping[str, Maker]] = {name: partial(_ours, at) for name, at in OURS.items()}
 """What makes our engines, by the name that YAML gives them; only what is used is imported."""
 
 

@@ -1,12 +1,13 @@
 """Other ways to compute a function than it was lowered to, one file each."""
 
+from pkgutil import resolve_name
 from typing import Final
 
 from autopipe import extensions
+from autopipe.config.implementation_name import OURS
 from autopipe.schedules.implementations.implementation import DIRECT, Implementation
-from autopipe.schedules.implementations.winograd import winograd2, winograd4
 
-IMPLEMENTATIONS: Final[tuple[Implementation, ...]] = (winograd2, winograd4)
+IMPLEMENTATIONS: Final[tuple[Implementation, ...]] = tuple(map(resolve_name, OURS.values()))
 """Each with `NAME`, `FAST`, `rewrite` and `gain`."""
 
 
