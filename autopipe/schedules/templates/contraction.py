@@ -1,8 +1,9 @@
 """Template for sums of products: convolutions, dense layers and matrix products.
 
 A tile of outputs, `rows` neighbours along one axis by `columns` along another, is summed in
-registers over the whole reduction; what follows (bias, activation, residual) is done on the tile as
-it leaves them. Weights whose layout is free are packed so that a tile reads them in order.
+registers over the whole reduction. What follows (bias, activation, residual) is computed on the
+tile before it leaves the registers. Weights whose layout is free are packed, so that a tile reads
+them in order. `autopipe/schedules/tiling/` does the work; its docstring shows an example.
 """
 
 from collections.abc import Sequence
@@ -29,31 +30,33 @@ VERSION: Final = 2
 match = recognize
 
 
-def apply(sch: Schedule, found: Contraction, tile: Tile) -> None:
+def apply(sch: Schedule, contraction: Contraction, tile: Tile) -> None:
     """Schedule the function. Raises ScheduleError where TVM refuses."""
-    for name in (*found.inlined, *found.after[:-1]):
+    for name in (*contraction.inlined, *contraction.after[:-1]):
         sch.compute_inline(sch.get_sblock(name))
-    operands = _prepared(sch, found, tile.width)
-    product = Product.of(sch.get(sch.get_sblock(found.name)))
+    operands = _prepared(sch, contraction, tile.width)
+    product = Product.of(sch.get(sch.get_sblock(contraction.name)))
     if product is None:
-        raise ScheduleError(f"block {found.name} no longer sums products")
-    last = sch.get(sch.get_sblock(found.after[-1])) if found.after else None
-    nest = Nest(found, tile, product, last)
+        raise ScheduleError(f"block {contraction.name} no longer sums products")
+    last = sch.get(sch.get_sblock(contraction.after[-1])) if contraction.after else None
+    nest = Nest(contraction, tile, product, last)
     copy = Copy.of(nest) if tile.packed else None
-    tiles = loops.write(nest, copy, parallel=found.products >= PRODUCTS)
+    tiles = loops.write(nest, copy, parallel=contraction.products >= PRODUCTS)
     _replace(sch, nest, copy, [*operands, *([copy.write()] if copy else []), tiles])
-    if copy is not None and not found.lines.free:
+    if copy is not None and not contraction.lines.free:
         spread_vectors(sch, sch.get_sblock(copy.name), tile.width)
 
 
-def _prepared(sch: Schedule, found: Contraction, width: int) -> list[tvm.tirx.Stmt]:
-    """Return the loops that prepare operands, one for each that is not read in place."""
-    operands = {sch.get(block).name_hint for block in sch.get_producers(sch.get_sblock(found.name))}
-    for name in found.before:
+def _prepared(sch: Schedule, contraction: Contraction, width: int) -> list[tvm.tirx.Stmt]:
+    """Return a loop nest for each operand that is computed first, such as a padded image."""
+    operands = {
+        sch.get(block).name_hint for block in sch.get_producers(sch.get_sblock(contraction.name))
+    }
+    for name in contraction.before:
         if name not in operands:
             sch.compute_inline(sch.get_sblock(name))
     nests = []
-    for name in found.before:
+    for name in contraction.before:
         if name in operands:
             padding = Padding.of(sch.get(sch.get_sblock(name)))
             if padding is None:
@@ -63,11 +66,15 @@ def _prepared(sch: Schedule, found: Contraction, width: int) -> list[tvm.tirx.St
 
 
 def _outermost(sch: Schedule, name: str) -> tvm.tirx.Stmt:
+    """Return the outermost loop around a block."""
     return sch.get(sch.get_loops(sch.get_sblock(name))[0])
 
 
 def _replace(sch: Schedule, nest: Nest, copy: Copy | None, nests: Sequence[tvm.tirx.Stmt]) -> None:
-    """Make other loops the body of the function, which needs no buffer for the sum any more."""
+    """Make `nests` the body of the function; the sum no longer needs a buffer of its own.
+
+    Raises ScheduleError if the sum is an output of the function, too.
+    """
     here = sch.get_sblock("root")
     root = sch.get(here)
     total = nest.product.block.body.buffer

@@ -1,4 +1,7 @@
-"""Recognises a function that sums products, by its TIR alone."""
+"""Recognizes a function that sums products, from its TIR alone.
+
+This is `match` of the template `contraction`: what it returns is all that the knobs depend on.
+"""
 
 import math
 from dataclasses import dataclass
@@ -13,12 +16,18 @@ from autopipe.schedules.tiling.lines import Lines, lines
 
 @dataclass(frozen=True, slots=True)
 class Contraction:
-    """A function that sums products, as far as the knobs depend on it."""
+    """What the knobs depend on in a function that sums products.
+
+    Example: a 3x3 convolution of an image [1, 56, 56, 64] (NHWC) with 64 outputs, bias and ReLU
+    has `name` "conv2d_nhwc", `before` ("pad_temp",), `after` ("T_add", "compute"), `extents`
+    (1, 56, 56, 64), `terms` (3, 3, 64) and `bits` 32. A tile's rows lie along axis 2 (the width)
+    and its columns along axis 3 (the channels), so `height` is 56 and `breadth` 64.
+    """
 
     name: str
     """Name of the block that sums."""
     inlined: tuple[str, ...]
-    """Copies of operands that are left out, as their source is read in place."""
+    """Blocks that only copy an operand; the sum reads the source of the copy instead."""
     before: tuple[str, ...]
     """Other blocks that prepare operands, such as padding."""
     after: tuple[str, ...]
@@ -26,48 +35,54 @@ class Contraction:
     extents: tuple[int, ...]
     """Extents of its spatial axes."""
     terms: tuple[int, ...]
-    """Extents of the axes that it sums over, outermost first."""
+    """Extents of the axes that it sums over, the outermost first."""
     bits: int
-    """Width of an element of the sum."""
+    """Size of an element of the sum, in bits."""
     lines: Lines
-    """Where the rows and columns of a tile lie."""
+    """The axes along which the rows and columns of a tile lie."""
 
     @property
     def height(self) -> int:
-        """Outputs along the rows."""
+        """Number of outputs along the axes of the rows."""
         return math.prod(self.extents[axis] for axis in self.lines.rows)
 
     @property
     def breadth(self) -> int:
-        """Outputs along the columns."""
+        """Number of outputs along the axes of the columns."""
         return math.prod(self.extents[axis] for axis in self.lines.columns)
 
     @property
     def products(self) -> int:
-        """Multiply-adds, those that all outputs take."""
+        """Number of multiply-adds for all outputs."""
         return math.prod(self.extents) * math.prod(self.terms)
 
     @property
     def others(self) -> tuple[int, ...]:
-        """The spatial axes along which a tile has one output."""
+        """The spatial axes along which a tile has a single output."""
         tiled = {*self.lines.rows, *self.lines.columns}
         return tuple(axis for axis in range(len(self.extents)) if axis not in tiled)
 
 
 def recognize(sch: Schedule) -> Contraction | None:
-    """Return what a function sums, or None if it is for another template."""
+    """Return what the function sums, or None if it is for another template.
+
+    A function is served if exactly one of its blocks sums, this block sums a product, and each
+    block after it computes an output from one sum. Copies of operands, such as a transpose, are
+    left out first; if no tile fits then, they stay.
+    """
     blocks = [sch.get(block) for block in sch.get_child_blocks(sch.get_sblock("root"))]
-    sums = [i for i, block in enumerate(blocks) if not is_spatial(block)]
-    if len(sums) != 1:
+    positions = [i for i, block in enumerate(blocks) if not is_spatial(block)]
+    if len(positions) != 1:
         return None
-    before = [block.name_hint for block in blocks[: sums[0]]]
-    after = blocks[sums[0] + 1 :]
+    (position,) = positions
+    before = [block.name_hint for block in blocks[:position]]
+    after = blocks[position + 1 :]
     copies = tuple(name for name, block in zip(before, blocks, strict=False) if is_copy(block))
     for inlined in dict.fromkeys([copies, ()]):
-        product, found = _lines(sch, blocks[sums[0]].name_hint, inlined)
+        product, tile_axes = _lines(sch, blocks[position].name_hint, inlined)
         if product is None or any(extents_of(block) != product.extents for block in after):
             return None
-        if found is not None:
+        if tile_axes is not None:
             return Contraction(
                 name=product.block.name_hint,
                 inlined=inlined,
@@ -76,7 +91,7 @@ def recognize(sch: Schedule) -> Contraction | None:
                 extents=product.extents,
                 terms=product.terms,
                 bits=bits(product.block),
-                lines=found,
+                lines=tile_axes,
             )
     return None
 
@@ -84,9 +99,9 @@ def recognize(sch: Schedule) -> Contraction | None:
 def _lines(
     sch: Schedule, name: str, inlined: tuple[str, ...]
 ) -> tuple[Product | None, Lines | None]:
-    """Return what a block sums where some copies are left out, and the lines of its tiles."""
-    tried = sch.copy() if inlined else sch
+    """Return what a block sums once some copies are left out, and the axes of its tiles."""
+    trial = sch.copy() if inlined else sch
     for copy in inlined:
-        tried.compute_inline(tried.get_sblock(copy))
-    product = Product.of(tried.get(tried.get_sblock(name)))
+        trial.compute_inline(trial.get_sblock(copy))
+    product = Product.of(trial.get(trial.get_sblock(name)))
     return product, lines(product, weights.free(sch.mod["main"])) if product else None

@@ -1,4 +1,19 @@
-"""Along which axes of a sum of products the rows and columns of a tile lie."""
+"""Chooses the axes along which the rows and columns of a tile lie.
+
+A tile is a rectangle of outputs. Its columns become vectors, so they lie along an axis whose
+neighbours are neighbours in memory. Its rows lie along another axis, so that one vector of weights
+serves all rows. Two axes that lie in memory like one axis are taken as one longer axis.
+
+Examples (positions among the spatial axes of the output):
+
+    function                              rows     columns  granule
+    1x1 convolution, NHWC, 7x9, 19 out    (1, 2)   (3,)     19       height and width are one axis
+    3x3 convolution, NHWC, 7x9, 19 out    (2,)     (3,)     19       the index is h + r, no axis
+    3x3 convolution, 3 groups, 18 out     (2,)     (3,)     6        6 outputs share a group's input
+    product of 6 x [11, 16] and [16, 21]  (1,)     (2,)     21       axis 0 is the batch
+
+`tests/schedules/templates/test_contraction.py` checks these.
+"""
 
 import math
 from collections.abc import Collection, Iterator, Sequence
@@ -13,74 +28,82 @@ from autopipe.schedules.analysis.expressions import occurrences
 from autopipe.schedules.analysis.product import Product
 
 _SHORT: Final = 16
-"""Columns that fill the widest vectors there are."""
+"""Columns that fill the widest vector of any target: 16 floats of 32 bits are 512 bits."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """The axes of a tile, by their positions among the spatial ones."""
+    """The axes of a tile, as positions among the spatial axes."""
 
     rows: tuple[int, ...]
-    """Neighbouring axes that are one axis in memory: the rows of a tile lie along them."""
+    """Neighbouring axes that lie in memory like one axis: the rows of a tile lie along them."""
     columns: tuple[int, ...]
-    """The same for the columns, and so for vectors."""
+    """The same for the columns, and so for the vectors."""
     granule: int
-    """The columns are made of groups of this many that share an operand, as in grouped
-    convolutions."""
+    """Columns in a group. The columns of one group read the same elements of the other operand, as
+    in a grouped convolution; without groups, all columns are one group."""
     batch: tuple[int, ...]
-    """The other axes of the operand that lies along the columns."""
+    """The further axes of the operand that lies along the columns, such as a batch."""
     operand: int
-    """Which load of the product reads that operand."""
+    """Which load of the product reads the operand that lies along the columns."""
     packed: tuple[bool, ...]
-    """Whether it may be read from a copy in the order of the tiles."""
+    """The choices of the knob `packed`: True reads that operand from a copy in tile order."""
     free: bool
-    """Whether that copy costs nothing: the build makes it of a weight."""
+    """Whether that copy costs no run time: the operand is a weight, and the build copies it."""
     alone: bool
     """Whether no other operand lies along the columns."""
 
 
 def lines(product: Product, weights: Sequence[tvm.ir.Var]) -> Lines | None:
-    """Lay the columns along the last axis that an operand follows, or can be made to follow.
+    """Return the axes of a tile, or None if no operand can lie along its columns.
 
-    Where that is short, as in a small image with its channels first, they go along another axis of
-    a weight, though the output is then written one by one. `weights` are the buffers whose layout
-    is free.
+    The columns take the last axis along which an operand lies in memory, or can be copied to lie.
+    If that axis is short, as the width of a small NCHW image is, the columns take another axis of
+    a weight that fills vectors better; each output is then written alone. `weights` are the
+    buffers whose layout is free.
     """
-    every = (_along(product, weights, axis) for axis in reversed(range(len(product.axes))))
-    found = [each for each in every if each is not None]
-    usual = found[:1] + [each for each in found[1:] if each.free]
-    return max(usual, key=lambda each: min(each.granule, _SHORT), default=None)
+    choices = (_along(product, weights, axis) for axis in reversed(range(len(product.axes))))
+    possible = [choice for choice in choices if choice is not None]
+    preferred = possible[:1] + [choice for choice in possible[1:] if choice.free]
+    return max(preferred, key=lambda choice: min(choice.granule, _SHORT), default=None)
 
 
 def _along(product: Product, weights: Sequence[tvm.ir.Var], last: int) -> Lines | None:
+    """Return the axes of a tile whose columns end with axis `last`, or None if there is none."""
     loads, extents, column = product.loads, product.extents, product.axes[last]
     columns = _merged(product, last, taken=())
     granule = _granule(loads, column, math.prod(extents[axis] for axis in columns))
-    ours = [i for i, load in enumerate(loads) if not is_shared(load, column, granule)]
-    scattered = [i for i in ours if not _is_direct(loads[i], column)]
-    if not ours or len(scattered) > 1:
+    following = [i for i, load in enumerate(loads) if not is_shared(load, column, granule)]
+    scattered = [i for i in following if not _is_direct(loads[i], column)]
+    if not following or len(scattered) > 1:  # only one operand can be copied
         return None
-    owned = [i for i in ours if any(loads[i].source.same_as(weight) for weight in weights)]
-    operand = (scattered or owned or ours)[0]
+    owned = [i for i in following if any(loads[i].source.same_as(weight) for weight in weights)]
+    operand = (scattered or owned or following)[0]
     spatial, _ = product.copied(loads[operand])
     batch = tuple(axis for axis in spatial if axis not in columns and extents[axis] > 1)
     rows = _rows(product, {*columns, *batch}) or _rows(product, columns)
     packable = not {*batch} & {*rows} and product.copies(loads[operand]) <= 1
     free = packable and operand in owned
-    ways = ((False,) if not scattered and not free else ()) + ((True,) if packable else ())
-    return (
-        Lines(rows, columns, granule, batch, operand, ways, free, len(ours) == 1) if ways else None
-    )
+    in_place = not scattered and not free
+    packed = ((False,) if in_place else ()) + ((True,) if packable else ())
+    if not packed:
+        return None
+    return Lines(rows, columns, granule, batch, operand, packed, free, len(following) == 1)
 
 
 def _rows(product: Product, taken: Collection[int]) -> tuple[int, ...]:
-    """Return the last axes that are not taken: the vectors that they share are read once."""
+    """Return the last axes that are not taken, merged; all their outputs use the same vectors."""
     left = [axis for axis, n in enumerate(product.extents) if n > 1 and axis not in taken]
     return _merged(product, left[-1], taken) if left else ()
 
 
 def _merged(product: Product, last: int, taken: Collection[int]) -> tuple[int, ...]:
-    """Return the axes up to the last one that lie in memory like a single one, in every load."""
+    """Return the longest run of axes that ends with `last` and lies in every load like one axis.
+
+    Example: in a 1x1 convolution the sum reads x[n, h, w, k], and h and w are the whole axes 1 and
+    2 of the buffer, so `last` = 2 gives (1, 2). A 3x3 convolution reads x[n, h + r, w + s, k]: the
+    index is not the axis itself, and `last` = 2 gives (2,).
+    """
     first = last
     while first > 0 and first - 1 not in taken:
         outer, inner = product.axes[first - 1], product.axes[first]
@@ -91,6 +114,7 @@ def _merged(product: Product, last: int, taken: Collection[int]) -> tuple[int, .
 
 
 def _is_one(load: TensorLoad, outer: tvm.ir.Var, inner: tvm.ir.Var, extent: int) -> bool:
+    """Tell whether a load uses two neighbouring axes like one axis, or uses none of them."""
     used = occurrences(load, outer), occurrences(load, inner)
     shape, index = load.source.ty.shape, load.indices
     return used == (0, 0) or (
@@ -103,24 +127,29 @@ def _is_one(load: TensorLoad, outer: tvm.ir.Var, inner: tvm.ir.Var, extent: int)
 
 
 def _granule(loads: Sequence[TensorLoad], column: tvm.ir.Var, breadth: int) -> int:
-    """Return how many neighbouring columns share an operand, all of them if none is shared."""
+    """Return how many neighbouring columns read the same elements, or all columns without groups.
+
+    Example: a grouped convolution of 18 outputs in 3 groups reads its input at channel
+    `column // 6 * 3 + k`; the granule is 6.
+    """
     divisors = [d for load in loads for d in (_divided(load, column) or ()) if breadth % d == 0]
     return math.gcd(breadth, *divisors)
 
 
 def is_shared(load: TensorLoad, column: tvm.ir.Var, granule: int) -> bool:
-    """Tell whether a load reads the same element for all columns of a group."""
+    """Tell whether a load reads the same element for all `granule` columns of a group."""
     divisors = _divided(load, column)
     return divisors is not None and all(divisor % granule == 0 for divisor in divisors)
 
 
 def _divided(load: TensorLoad, column: tvm.ir.Var) -> list[int] | None:
-    """Return what a load divides the column by, or None if it depends on the column itself."""
+    """Return the numbers that a load divides the column by, or None if it uses it undivided."""
     divisors = [divisor for index in load.indices for divisor in _divisors(index, column)]
     return divisors if len(divisors) == occurrences(load, column) else None
 
 
 def _divisors(index: tvm.ir.Expr, column: tvm.ir.Var) -> Iterator[int]:
+    """Yield each n of `column // n` in an index."""
     if isinstance(index, tvm.tirx.FloorDiv) and index.a.same_as(column):
         if isinstance(index.b, tvm.tirx.IntImm):
             yield int(index.b)

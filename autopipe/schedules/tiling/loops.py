@@ -1,7 +1,8 @@
-"""Writes the loops of a tiled sum of products.
+"""Writes the loops of a tiled sum of products, as new TIR.
 
-Written out rather than made with primitives of the schedule: those can split an axis only into
-equal parts, or else test each element, while the last of these tiles overlaps the one before it.
+The primitives of TVM's schedule are not used: `split` needs a length that divides the extent, or
+else tests each element. Here the last tile overlaps the one before it instead, and no test is
+needed. The package's docstring shows the loops before and after.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -23,21 +24,24 @@ from autopipe.schedules.tiling.packing import Copy
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """What is written for a tile."""
+    """What the statements of one tile are written from."""
 
     place: Place
     copy: Copy | None
-    """Where the operand along the columns is read, if not in place."""
+    """The copy that the operand along the columns is read from; None reads it in place."""
     sums: tvm.ir.Var
-    """The sums of the tile, which LLVM keeps in registers."""
+    """Buffer [rows, columns] of the sums of the tile, which LLVM keeps in registers."""
     first: Expr
-    """The first column."""
+    """The first column of the tile."""
 
 
 def write(nest: Nest, copy: Copy | None, *, parallel: bool) -> tvm.tirx.Stmt:
-    """Return the loops over all tiles. Raises ScheduleError if what follows moves the sums."""
+    """Return the loop over all tiles, in parallel if that is asked for.
+
+    Raises ScheduleError if what follows the sum reads it at another index than it writes.
+    """
     loop = T.parallel if parallel and nest.jobs > 1 else T.serial
-    name = f"{nest.found.name}_tile"
+    name = f"{nest.contraction.name}_tile"
     with (
         IRBuilder() as builder,
         loop(nest.number(0), nest.number(nest.jobs)) as job,
@@ -56,14 +60,16 @@ def write(nest: Nest, copy: Copy | None, *, parallel: bool) -> tvm.tirx.Stmt:
 
 
 def _clear(work: _Work) -> None:
+    """Write the first values of the sums, which are zeros."""
     nest = work.place.nest
     for row, column in _elements(nest, nest.tile.columns):
         T.buffer_store(work.sums, nest.product.block.init.value, [row, column])
 
 
 def _sum(work: _Work) -> None:
+    """Write the loops over the terms; the innermost loop is unrolled `tile.unroll` times."""
     nest, unroll = work.place.nest, work.place.nest.tile.unroll
-    *extents, inner = nest.found.terms
+    *extents, inner = nest.contraction.terms
     with ExitStack() as loops:
         steps = [
             loops.enter_context(T.serial(nest.number(0), nest.number(extent)))
@@ -77,8 +83,8 @@ def _sum(work: _Work) -> None:
 
 
 def _term(work: _Work, row: Expr, column: Expr, terms: Sequence[Expr]) -> Expr:
-    """Return what is summed for an output of the tile."""
-    place, product, lines = work.place, work.place.nest.product, work.place.nest.found.lines
+    """Return the product that is added to the sum at a row and column of the tile."""
+    place, product, lines = work.place, work.place.nest.product, work.place.nest.contraction.lines
     index = place.index(row, work.first + column)
     group = place.index(row, place.nest.group(place.strip))
     summed = list(zip(product.sums, terms, strict=True))
@@ -94,10 +100,11 @@ def _term(work: _Work, row: Expr, column: Expr, terms: Sequence[Expr]) -> Expr:
 
 
 def _finish(work: _Work) -> None:
-    """Write what follows the sum, for the tile."""
+    """Write the outputs of the tile: the sums, or what the last block computes from them."""
     nest, product = work.place.nest, work.place.nest.product
     total, last = product.block.body, nest.last
-    for row, column in _elements(nest, min(nest.tile.columns, nest.found.lines.granule)):
+    # A packed tile may be wider than a group: the sums past the group's end are left unwritten.
+    for row, column in _elements(nest, min(nest.tile.columns, nest.contraction.lines.granule)):
         done = work.sums[row, column]
         index = work.place.index(row, work.first + column)
         values: Values = list(zip(product.axes, index, strict=True))
@@ -111,39 +118,40 @@ def _finish(work: _Work) -> None:
 
 
 def _replacing(buffer: tvm.ir.Var, value: Expr, values: Values) -> Callable[[TensorLoad], Expr]:
+    """Return a function that puts `value` in place of loads of a buffer, for `substitute`."""
     return lambda read: value if read.source.same_as(buffer) else substitute(read, values)
 
 
 def _followed(last: SBlock, total: tvm.ir.Var, at: Sequence[Expr]) -> Values:
-    """Return the values of a block's axes where it reads the sum at some indices.
+    """Return the values of the last block's axes for which it reads the sum at indices `at`.
 
-    Raises ScheduleError if that does not tell them.
+    Raises ScheduleError if these indices do not determine the axes.
     """
-    every = [read.indices for read in loads_of(last.body.value) if read.source.same_as(total)]
-    if not every or not all(tvm_ffi.structural_equal(indices, every[0]) for indices in every):
+    places = [read.indices for read in loads_of(last.body.value) if read.source.same_as(total)]
+    if not places or not all(tvm_ffi.structural_equal(indices, places[0]) for indices in places):
         raise ScheduleError("the sum is not read at one place")
-    first = every[0]
+    read_at = places[0]
     values = []
     for axis in last.iter_vars:
-        known = [value for i, value in zip(first, at, strict=True) if i.same_as(axis.var)]
-        if not known and int(axis.dom.extent) > 1:
+        equal = [value for i, value in zip(read_at, at, strict=True) if i.same_as(axis.var)]
+        if not equal and int(axis.dom.extent) > 1:
             raise ScheduleError("the sum is moved")
-        values.append((axis.var, (known or [axis.dom.min])[0]))
+        values.append((axis.var, (equal or [axis.dom.min])[0]))
     return values
 
 
 def _elements(nest: Nest, columns: int) -> Iterator[tuple[Expr, Expr]]:
-    """Write loops over the elements of a tile; yield each row and column."""
+    """Write the unrolled loops over the rows and columns of a tile; yield their variables."""
     with T.unroll(nest.number(0), nest.number(nest.tile.rows)) as row:
         for column in elements(columns, nest.tile.width, nest.number, unroll=True):
             yield row, column
 
 
 def _sources(nest: Nest, copy: Copy | None) -> list[tvm.ir.Var]:
-    """Return the buffers that a tile reads."""
-    ours = nest.found.lines.operand
+    """Return the buffers that a tile reads, each once."""
+    operand = nest.contraction.lines.operand
     reads = [
-        copy.buffer if copy and i == ours else load.source
+        copy.buffer if copy and i == operand else load.source
         for i, load in enumerate(nest.product.loads)
     ]
     if nest.last is not None:

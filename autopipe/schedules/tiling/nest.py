@@ -1,4 +1,16 @@
-"""The tiles of a sum of products: how many, in which order, and which outputs are in each."""
+"""Numbers the tiles of a sum of products and says which outputs are in each.
+
+Example: 112 rows and 96 columns in tiles of 6 x 32 (the knob `outer` is "columns").
+
+    cuts   = 3               ceil(96 / 32) tiles across the one group of 96 columns
+    strips = 3               tiles across all columns
+    order  = [("columns", 3), ("rows", 19)]        ceil(112 / 6) = 19 bands of rows
+    jobs   = 57
+
+    job = 41 -> band = 41 % 19 = 3, strip = 41 // 19 % 3 = 2
+             -> rows 18..23 (3 * 6), columns 64..95 (2 * 32)
+    job = 56 -> band 18, strip 2 -> rows 106..111: min(18 * 6, 112 - 6), not 108
+"""
 
 import math
 from collections.abc import Sequence
@@ -17,75 +29,80 @@ from autopipe.schedules.tiling.tile import Tile
 
 @dataclass(frozen=True, slots=True)
 class Nest:
-    """What the loops over the tiles are written from."""
+    """A sum of products and the tile that it is cut into."""
 
-    found: Contraction
+    contraction: Contraction
     tile: Tile
     product: Product
     last: SBlock | None
-    """The elementwise block that makes the output of the sum, if there is one."""
+    """The elementwise block that computes the output from the sum, if there is one."""
 
     @property
     def output(self) -> tvm.ir.Var:
-        """The buffer that is written."""
+        """The buffer that the tiles write."""
         return (self.last or self.product.block).body.buffer
 
     @property
     def cuts(self) -> int:
-        """Tiles along a group of columns."""
-        return -(-self.found.lines.granule // self.tile.columns)
+        """Number of tiles across one group of columns."""
+        return -(-self.contraction.lines.granule // self.tile.columns)
 
     @property
     def strips(self) -> int:
-        """Tiles along all columns."""
-        return self.found.breadth // self.found.lines.granule * self.cuts
+        """Number of tiles across all columns."""
+        return self.contraction.breadth // self.contraction.lines.granule * self.cuts
 
     @property
     def order(self) -> list[tuple[int | str, int]]:
-        """What the tiles are numbered along, and how many there are, outermost first."""
-        found = self.found
-        others: list[tuple[int | str, int]] = [(axis, found.extents[axis]) for axis in found.others]
-        batch = [part for part in others if part[0] in found.lines.batch]
+        """What the tiles are numbered along and how many there are along it, outermost first."""
+        contraction = self.contraction
+        others: list[tuple[int | str, int]] = [
+            (axis, contraction.extents[axis]) for axis in contraction.others
+        ]
+        batch = [part for part in others if part[0] in contraction.lines.batch]
         rows = [part for part in others if part not in batch]
-        rows.append(("rows", -(-found.height // self.tile.rows)))
+        rows.append(("rows", -(-contraction.height // self.tile.rows)))
         columns: list[tuple[int | str, int]] = [("columns", self.strips)]
         return batch + (columns + rows if self.tile.outer == "columns" else rows + columns)
 
     @property
     def jobs(self) -> int:
-        """The number of all tiles."""
+        """Number of all tiles."""
         return math.prod(count for _, count in self.order)
 
     def number(self, value: int) -> Expr:
-        """Return a constant of the type that indices have."""
+        """Return a constant of the dtype of the indices."""
         return tvm.tirx.IntImm(self.product.axes[0].ty.dtype, value)
 
     def group(self, strip: Expr) -> Expr:
-        """Return the first column of the group that a tile is in."""
-        return strip // self.cuts * self.found.lines.granule
+        """Return the first column of the group that a strip belongs to."""
+        return strip // self.cuts * self.contraction.lines.granule
 
     def column(self, strip: Expr) -> Expr:
-        """Return the first column of a tile; the last tile of a group overlaps the one before."""
+        """Return the first column of a strip; the last strip of a group overlaps the one before."""
         if self.cuts == 1:
             return self.group(strip)
-        last = self.number(self.found.lines.granule - self.tile.columns)
+        last = self.number(self.contraction.lines.granule - self.tile.columns)
         return self.group(strip) + T.min(strip % self.cuts * self.tile.columns, last)
 
     def along(self, axes: Sequence[int], index: Expr) -> dict[int, Expr]:
-        """Return the index along each of some axes that are gone along as if they were one."""
-        extents = [self.found.extents[axis] for axis in axes]
+        """Return the index along each of some axes that are numbered like one longer axis.
+
+        Example: axes 1 and 2 have extents 7 and 9; index 20 gives {1: 2, 2: 2}, as 20 = 2 * 9 + 2.
+        """
+        extents = [self.contraction.extents[axis] for axis in axes]
         return dict(zip(axes, unfold(extents, index), strict=True))
 
     def place(self, job: Expr) -> "Place":
-        """Return where a tile is; to be called where statements are written."""
-        at: dict[int | str, Expr] = {}
+        """Return where tile `job` is. It writes statements: an IRBuilder must be open."""
+        position: dict[int | str, Expr] = {}
         for part, count in reversed(self.order):
-            at[part] = T.Bind(job % count)
+            position[part] = T.Bind(job % count)
             job = job // count
-        strip, band = at.pop("columns"), at.pop("rows")
-        last = self.number(self.found.height - self.tile.rows)
+        strip, band = position.pop("columns"), position.pop("rows")
+        last = self.number(self.contraction.height - self.tile.rows)
         row = T.Bind(T.min(band * self.tile.rows, last))
-        return Place(self, {int(axis): value for axis, value in at.items()}, strip, row)
+        return Place(self, {int(axis): value for axis, value in position.items()}, strip, row)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,15 +111,15 @@ class Place:
 
     nest: Nest
     others: dict[int, Expr]
-    """Its index along each spatial axis that it does not span."""
+    """Its index along each spatial axis on which it has one output."""
     strip: Expr
-    """Its number along the columns."""
+    """Its number among the strips of columns."""
     row: Expr
     """Its first row."""
 
     def index(self, row: Expr, column: Expr) -> list[Expr]:
-        """Return the indices of an output along the spatial axes."""
-        nest, lines = self.nest, self.nest.found.lines
+        """Return the spatial indices of an output: `row` within the tile, `column` within all."""
+        nest, lines = self.nest, self.nest.contraction.lines
         rows = nest.along(lines.rows, self.row + row)
         parts = {**self.others, **rows, **nest.along(lines.columns, column)}
         return [parts[axis] for axis in range(len(parts))]

@@ -1,4 +1,15 @@
-"""The copy of an operand in the order in which tiles read it."""
+"""Packs an operand: copies it into the order in which the tiles read it.
+
+Example: weights [64, 96] (terms x columns) for tiles of 32 columns become `packed` [3, 64, 32]:
+
+    for strip, k, c in grid(3, 64, 32):
+        packed[strip, k, c] = w[k, strip * 32 + c]
+
+A tile then reads its 64 x 32 weights one after the other in memory. The weights [3, 3, 64, 64] of
+a convolution (HWIO) become [2, 3, 3, 64, 32] likewise. If the strips do not divide the columns, the
+last strip overlaps the one before; a strip wider than its group repeats the group's last column. A
+weight is packed once, when the model is built.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,35 +26,35 @@ from autopipe.schedules.tiling.nest import Nest
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """The copy of an operand in the order in which tiles read it."""
+    """The packed copy of an operand."""
 
     nest: Nest
     spatial: Sequence[int]
-    """The spatial axes that the operand depends on, but for the columns."""
+    """The spatial axes that the operand depends on, without the columns."""
     summed: Sequence[int]
-    """The axes it is summed over."""
+    """The summed axes that the operand depends on."""
     buffer: tvm.ir.Var
-    """A strip of columns after the other, in each all that is summed, row by row."""
+    """The copy itself: [further axes, strip, summed axes, column in the strip]."""
 
     @property
     def name(self) -> str:
-        """The name of the block that makes it."""
-        return f"{self.nest.found.name}_packed"
+        """Name of the block that writes the copy."""
+        return f"{self.nest.contraction.name}_packed"
 
     @classmethod
     def of(cls, nest: Nest) -> "Copy":
         """Return the copy that the tiles read from."""
-        operand = nest.product.loads[nest.found.lines.operand]
-        every, summed = nest.product.copied(operand)
-        spatial = [axis for axis in every if axis not in nest.found.lines.columns]
-        before = [nest.found.extents[axis] for axis in spatial]
-        terms = [nest.found.terms[axis] for axis in summed]
+        operand = nest.product.loads[nest.contraction.lines.operand]
+        all_spatial, summed = nest.product.copied(operand)
+        spatial = [axis for axis in all_spatial if axis not in nest.contraction.lines.columns]
+        before = [nest.contraction.extents[axis] for axis in spatial]
+        terms = [nest.contraction.terms[axis] for axis in summed]
         shape = [*before, nest.strips, *terms, nest.tile.columns]
         kind = operand.source.ty
         buffer = tvm.tirx.decl_buffer(
             [nest.number(extent) for extent in shape],
             kind.dtype,
-            f"{nest.found.name}_packed",
+            f"{nest.contraction.name}_packed",
             layout=kind.layout,
         )
         return cls(nest, spatial, summed, buffer)
@@ -51,20 +62,28 @@ class Copy:
     def element(
         self, index: Sequence[Expr], strip: Expr, terms: Sequence[Expr], column: Expr
     ) -> Expr:
-        """Read the copy at a column of a strip, where the axes have these values."""
+        """Return the load of an element of the copy.
+
+        Args:
+            index: Values of all spatial axes.
+            strip: Number of the strip.
+            terms: Values of all summed axes.
+            column: Column within the strip.
+        """
         before = [index[axis] for axis in self.spatial]
         return self.buffer[(*before, strip, *(terms[axis] for axis in self.summed), column)]
 
     def write(self) -> tvm.tirx.Stmt:
-        """Return the loops that make the copy."""
+        """Return the loops that write the copy, which the build runs if the operand is a weight."""
         nest, product = self.nest, self.nest.product
-        operand = product.loads[nest.found.lines.operand]
+        operand = product.loads[nest.contraction.lines.operand]
         shape, dtype = list(self.buffer.ty.shape), str(product.axes[0].ty.dtype)
         with IRBuilder() as builder, T.grid(*shape) as loops, T.sblock(self.name):
             index = list(T.axis.remap("S" * len(shape), list(loops), dtype=dtype))
             before, (strip, *terms, column) = index[: len(self.spatial)], index[len(self.spatial) :]
-            inside = T.min(column, nest.number(nest.found.lines.granule - 1))
-            columns = nest.along(nest.found.lines.columns, nest.column(strip) + inside)
+            # A strip may be wider than its group: repeat the last column, and read nothing beyond.
+            inside = T.min(column, nest.number(nest.contraction.lines.granule - 1))
+            columns = nest.along(nest.contraction.lines.columns, nest.column(strip) + inside)
             columns.update(zip(self.spatial, before, strict=True))
             values = [(product.axes[axis], value) for axis, value in columns.items()]
             values += [
@@ -73,7 +92,7 @@ class Copy:
             value = substitute(operand, values)
             T.reads(value)
             T.writes(self.buffer[tuple(index)])
-            if nest.found.lines.free:
+            if nest.contraction.lines.free:
                 T.sblock_attr({MARK: True})
             T.buffer_store(self.buffer, value, index)
         return builder.get()

@@ -1,4 +1,19 @@
-"""Padding of an operand, line by line: no element is tested, only whether its line is inside."""
+"""Writes the padding of an operand line by line, without a test for each element.
+
+TVM writes `if_then_else(inside, x[...], 0)` for every element. Here a whole line is inside or is
+border, so the test is made once a line, and the line is written in vectors.
+
+Example: an image [56, 56, 64] with a border of one pixel, a line being the 58 x 64 elements of a
+row of the result.
+
+    for row in range(58):
+        if 1 <= row < 57:
+            line[0:64]      = 0                     # left border
+            line[64:3648]   = x[row - 1, 0:56, :]
+            line[3648:3712] = 0                     # right border
+        else:
+            line[0:3712]    = 0
+"""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -19,17 +34,22 @@ _CHOICE = "prim.if_then_else"
 
 @dataclass(frozen=True, slots=True)
 class Padding:
-    """A block that surrounds what it computes with a border."""
+    """A block that computes values inside a rectangle and a constant border around it."""
 
     name: str
+    """Name of the block."""
     target: tvm.ir.Var
+    """The buffer that it writes."""
     axes: Sequence[tvm.ir.Var]
+    """Its axes, one for each axis of the buffer."""
     extents: tuple[int, ...]
+    """Extents of the axes, with the border."""
     inside: tuple[tuple[int, int], ...]
-    """For each axis the first index inside the border and the first behind it."""
+    """For each axis the first index inside the border and the first index behind that."""
     value: Expr
-    """What is inside."""
+    """The value inside."""
     border: Expr
+    """The value of the border."""
 
     @classmethod
     def of(cls, block: SBlock) -> "Padding | None":
@@ -47,11 +67,11 @@ class Padding:
 
     @property
     def line(self) -> int:
-        """The axis along which lines are padded: the last one that has a border."""
+        """Position of the axis where a line begins: the last axis that has a border."""
         return max(i for i, n in enumerate(self.extents) if self.inside[i] != (0, n))
 
     def write(self, width: int) -> tvm.tirx.Stmt:
-        """Return the loops that pad everything, a vector of `width` elements at a time."""
+        """Return the loops over all lines, which write vectors of `width` elements."""
         before = self.extents[: self.line]
         count = self.number(math.prod(before))
         loop = T.parallel if math.prod(self.extents) >= ELEMENTS and int(count) > 1 else T.serial
@@ -68,7 +88,13 @@ class Padding:
         where: Callable[[Sequence[Expr]], tuple[tvm.ir.Var, Sequence[Expr]]],
         width: int,
     ) -> None:
-        """Write the loops over a line; `first` says which, `where` is told the other indices."""
+        """Write the loops over one line.
+
+        Args:
+            first: The indices of the line, along the axes before `line`.
+            where: Takes the other indices of an element; returns a buffer and the indices there.
+            width: Elements in a vector.
+        """
         inner = math.prod(self.extents[self.line + 1 :])
         low, high = (bound * inner for bound in self.inside[self.line])
         end = math.prod(self.extents[self.line :])
@@ -94,7 +120,7 @@ class Padding:
                 write(outside)
 
     def _tests(self, first: Sequence[Expr]) -> list[Expr]:
-        """Return what holds for lines that are not border."""
+        """Return the conditions under which a line is not all border."""
         tests = []
         for index, (low, high), extent in zip(first, self.inside, self.extents, strict=False):
             tests += [index >= low] if low > 0 else []
@@ -102,33 +128,37 @@ class Padding:
         return tests
 
     def number(self, value: int) -> Expr:
-        """Return a constant of the type that indices have."""
+        """Return a constant of the dtype of the indices."""
         return tvm.tirx.IntImm(self.axes[0].ty.dtype, value)
 
 
 def _bounds(
     condition: Expr, axes: Sequence[tvm.ir.Var], extents: Sequence[int]
 ) -> tuple[tuple[int, int], ...] | None:
-    """Return the bounds that a condition puts on each axis, or None if it says something else."""
+    """Return the bounds that a condition puts on each axis, or None if it says something else.
+
+    Example: `i > 0 and i <= 5 and j < 7` with extents (7, 8) gives ((1, 6), (0, 7)).
+    """
     bounds = [(0, extent) for extent in extents]
     for part in _conjuncts(condition):
         if not isinstance(part, tvm.tirx.LT | tvm.tirx.LE):
             return None
-        by = [i for i, axis in enumerate(axes) if axis.same_as(part.a) or axis.same_as(part.b)]
+        bounded = [i for i, axis in enumerate(axes) if axis.same_as(part.a) or axis.same_as(part.b)]
         limits = [side for side in (part.a, part.b) if isinstance(side, tvm.tirx.IntImm)]
-        if not by or not limits:
+        if not bounded or not limits:
             return None
         strict, limit = isinstance(part, tvm.tirx.LT), int(limits[0])
-        low, high = bounds[by[0]]
-        if axes[by[0]].same_as(part.a):
-            bounds[by[0]] = low, min(high, limit + (not strict))
+        low, high = bounds[bounded[0]]
+        if axes[bounded[0]].same_as(part.a):
+            bounds[bounded[0]] = low, min(high, limit + (not strict))
         else:
-            bounds[by[0]] = max(low, limit + strict), high
+            bounds[bounded[0]] = max(low, limit + strict), high
     padded = any(bound != (0, extent) for bound, extent in zip(bounds, extents, strict=True))
     return tuple(bounds) if padded and all(low < high for low, high in bounds) else None
 
 
 def _conjuncts(condition: Expr) -> Iterator[Expr]:
+    """Yield the parts of a condition that are joined by `and`."""
     if isinstance(condition, tvm.tirx.And):
         yield from _conjuncts(condition.a)
         yield from _conjuncts(condition.b)

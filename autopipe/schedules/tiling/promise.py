@@ -1,4 +1,7 @@
-"""How fast a tile is, estimated from coarse hardware parameters: what engine `static` goes by."""
+"""Estimates the time of a tile from coarse hardware parameters.
+
+Engine `static` takes the tile of the least estimate; engine `autotvm` begins its search there.
+"""
 
 import math
 from typing import Final
@@ -9,35 +12,42 @@ from autopipe.schedules.tiling.form import Contraction
 from autopipe.schedules.tiling.tile import Tile, settings
 
 _LATENCY: Final = 4
-"""Cycles from a multiply-add to the next on the same sum."""
+"""Cycles until the result of a multiply-add can be added to: 4 on x86 since Skylake and Zen 3."""
 
 _UNITS: Final = 2
-"""Multiply-adds, and loads, that begin in a cycle."""
+"""Vector multiply-adds that start in one cycle; as many loads start, too."""
 
 _STEP: Final = 0.5
-"""Cycles that a step of the sum costs besides: it favours tiles of many sums."""
+"""Further cycles of a step of the sum (loop, addresses); it favours tiles of many sums."""
 
 _STORE, _TILE = 2, 20
-"""Cycles to begin a sum and to do what follows it, a vector, and those of a tile besides."""
+"""Cycles to clear and to write one vector of sums, and further cycles of a tile."""
 
 
-def fill(found: Contraction, hardware: Hardware) -> Tile:
-    """Return the knobs for a processor, without measuring: the tile of the least estimated time."""
-    return min(settings(found, hardware), key=lambda tile: estimate(found, tile, hardware))
+def fill(contraction: Contraction, hardware: Hardware) -> Tile:
+    """Return the tile of the least estimated time on a processor, without measuring."""
+    return min(
+        settings(contraction, hardware), key=lambda tile: estimate(contraction, tile, hardware)
+    )
 
 
-def estimate(found: Contraction, tile: Tile, hardware: Hardware) -> float:
-    """Estimate the cycles until the last core is done.
+def estimate(contraction: Contraction, tile: Tile, hardware: Hardware) -> float:
+    """Return the estimated cycles until the last core is done.
 
-    A step of the sum takes as long as its multiply-adds, its loads or the latency of one, whichever
-    is longest; narrow vectors and ragged edges cost more steps, uneven shares of the cores too.
+    A step of the sum takes as long as its multiply-adds, its loads or the latency of one
+    multiply-add, whichever is longest. Narrow vectors and overlapping tiles cost more steps, and so
+    do cores that get one tile more than others.
+
+    Example: a tile of 6 x 32 with vectors of 16 has 12 vectors of sums. A step takes
+    max(12 / 2 multiply-adds, (6 + 2) / 2 loads, 4 latency) + 0.5 = 6.5 cycles.
     """
     vectors = tile.columns // tile.width
     sums = tile.rows * vectors
     step = max(sums / _UNITS, (tile.rows + vectors) / _UNITS, _LATENCY) + _STEP
-    cuts = -(-found.lines.granule // tile.columns)
-    strips = found.breadth // found.lines.granule * cuts
-    bands = -(-found.height // tile.rows)
-    jobs = strips * bands * math.prod(found.extents[axis] for axis in found.others)
-    each = math.prod(found.terms) * step + sums * _STORE + _TILE
-    return -(-jobs // (hardware.cores if found.products >= PRODUCTS else 1)) * each
+    cuts = -(-contraction.lines.granule // tile.columns)
+    strips = contraction.breadth // contraction.lines.granule * cuts
+    bands = -(-contraction.height // tile.rows)
+    jobs = strips * bands * math.prod(contraction.extents[axis] for axis in contraction.others)
+    tile_cycles = math.prod(contraction.terms) * step + sums * _STORE + _TILE
+    cores = hardware.cores if contraction.products >= PRODUCTS else 1
+    return -(-jobs // cores) * tile_cycles

@@ -1,4 +1,4 @@
-"""The knobs of a tile, and every setting of them that is possible."""
+"""The knobs of a tile, and every setting of them that fits the registers."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -8,65 +8,83 @@ from autopipe.schedules.hardware import Hardware
 from autopipe.schedules.tiling.form import Contraction
 
 MAX_VECTORS: Final = 8
-"""Vectors in a row of a tile."""
+"""Most vectors in a row of a tile."""
 
 _NARROW: Final = 4
-"""How much narrower than a register a vector may be."""
+"""A vector has at least a quarter of the elements of the longest one that is of use."""
 
 _UNROLLED: Final = (1, 2, 3, 4)
+"""Values of the knob `unroll` that are tried where they divide the innermost sum."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """The knobs."""
+    """The knobs of a tile.
+
+    Records of schedules hold their names and values: a renamed knob makes them useless.
+    """
 
     rows: int
     """Outputs along the rows; the last tile overlaps the one before it."""
     columns: int
-    """Outputs along the columns, in whole vectors; the last tile overlaps the one before it. More
-    than there are, if the operand is packed: what is too much is left behind in the registers."""
+    """Outputs along the columns, a multiple of `width`; the last tile overlaps the one before it.
+    With a packed operand they may be more than a group has: the surplus sums are not written."""
     width: int
-    """Elements in a vector, a power of two. LLVM makes scalars of others."""
+    """Elements in a vector, a power of two: LLVM makes scalars of vectors of other lengths."""
     packed: bool
-    """Whether the operand along the columns is read from a copy in the order of the tiles."""
+    """Whether the operand along the columns is read from a packed copy."""
     outer: Literal["rows", "columns"]
-    """What is gone through once: the operand of the rows or that of the columns."""
+    """The outer loop over the tiles. "columns": all rows of one strip, then the next strip, so that
+    the weights are read once; "rows": all strips of one band, so that the input is read once."""
     unroll: int
-    """Steps of the innermost sum that are written out."""
+    """Steps of the innermost sum that are unrolled; divides its extent."""
 
 
-def settings(found: Contraction, hardware: Hardware) -> Iterator[Tile]:
+def settings(contraction: Contraction, hardware: Hardware) -> Iterator[Tile]:
     """Yield every tile that fits the registers."""
-    for rows, columns, width, packed in shapes(found, hardware):
-        many = rows < found.height and columns < found.breadth
-        for outer in ("columns", "rows") if many else ("columns",):
+    for rows, columns, width, packed in shapes(contraction, hardware):
+        # With one tile along a side there is only one order of the loops.
+        both = rows < contraction.height and columns < contraction.breadth
+        for outer in ("columns", "rows") if both else ("columns",):
             for unroll in _UNROLLED:
-                if not found.terms[-1] % unroll:
+                if not contraction.terms[-1] % unroll:
                     yield Tile(rows, columns, width, packed, outer, unroll)
 
 
-def shapes(found: Contraction, hardware: Hardware) -> Iterator[tuple[int, int, int, bool]]:
-    """Yield rows, columns, width and packing of every tile that fits the registers."""
-    lanes, granule = hardware.lanes(found.bits), found.lines.granule
-    for packed in found.lines.packed:
-        padded = packed and found.lines.alone
+def shapes(contraction: Contraction, hardware: Hardware) -> Iterator[tuple[int, int, int, bool]]:
+    """Yield (rows, columns, width, packed) of every tile that fits the registers.
+
+    The registers hold the sums, one row of weights and one broadcast value of the input. With 32
+    registers and 2 vectors a row, 32 - 2 - 1 = 29 are left, so a tile has at most 14 rows.
+    """
+    lanes, granule = hardware.lanes(contraction.bits), contraction.lines.granule
+    for packed in contraction.lines.packed:
+        padded = packed and contraction.lines.alone
         for width in _widths(granule, lanes, padded=padded):
             most = -(-granule // width) if padded else granule // width
             for columns in _sizes(granule, width, min(most, MAX_VECTORS)):
                 vectors = columns // width
                 room = hardware.registers - vectors - 1  # a row of weights, a broadcast value
-                for rows in _sizes(found.height, 1, min(found.height, room // vectors)):
+                for rows in _sizes(contraction.height, 1, min(contraction.height, room // vectors)):
                     yield rows, columns, width, packed
 
 
 def _widths(granule: int, lanes: int, *, padded: bool) -> list[int]:
-    """Return the lengths of vectors worth a try: none that could be half as long."""
+    """Return the vector lengths that are worth trying, in elements.
+
+    Example: 19 columns and 16 lanes give 4, 8 and 16; 3 columns give 1 and 2, or, if the operand
+    can be padded to whole vectors, 1, 2 and 4.
+    """
     most = 2 * granule - 1 if padded else granule
     powers = [1 << i for i in range(lanes.bit_length()) if 1 << i <= min(most, lanes)]
     return [width for width in powers if width * _NARROW >= powers[-1]]
 
 
 def _sizes(extent: int, step: int, most: int) -> list[int]:
-    """Return the steps' multiples that cut an extent into parts, the least for each number."""
-    sizes = {-(-extent // (step * n)): step * n for n in range(most, 0, -1)}
-    return sorted(sizes.values())
+    """Return the multiples of `step`, up to `step * most`, that cut an extent without waste.
+
+    For each number of parts only the smallest size is kept. Example: 56 in parts of at most 14 is
+    1 to 8, 10, 12 or 14: parts of 9 are 7 parts, and so are parts of 8.
+    """
+    by_parts = {-(-extent // (step * n)): step * n for n in range(most, 0, -1)}
+    return sorted(by_parts.values())

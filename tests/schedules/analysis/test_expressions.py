@@ -1,0 +1,23 @@
+"""Indices along several axes, as in the examples of the docstrings."""
+
+import re
+
+import tvm
+from tvm.script.ir_builder import IRBuilder
+from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
+
+from autopipe.schedules.analysis.expressions import elements, unfold
+
+
+def test_an_index_along_several_axes_is_taken_apart():
+    assert unfold((3, 4), 7) == [1, 3]
+    assert unfold((7, 9), 20) == [2, 2]
+    assert unfold((2, 3, 4), 23) == [1, 2, 3]
+
+
+def test_elements_that_fill_no_vector_are_left_to_shorter_ones():
+    with IRBuilder() as builder, T.prim_func(s_tir=True):
+        for index in elements(23, 8, lambda value: tvm.tirx.IntImm("int32", value)):
+            T.evaluate(index)
+    extents = [int(n) for n in re.findall(r"(?:range|vectorized)\((\d+)\)", builder.get().script())]
+    assert extents == [2, 8, 1, 4, 1, 2, 1, 1]
