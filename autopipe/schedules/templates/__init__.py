@@ -1,4 +1,8 @@
-"""Templates, one file a family of functions: the schedule, readable beside its knobs."""
+"""Templates: schedules with knobs, one file for each family of functions.
+
+Engine `static` fills the knobs without measuring, engine `autotvm` searches them. `template.py`
+says what a template has to define, `serve.py` picks the template of a function.
+"""
 
 from typing import Final
 
@@ -31,10 +35,10 @@ TEMPLATES: Final[tuple[Template, ...]] = (
 
 
 def templates() -> tuple[Template, ...]:
-    """Return those that other packages register, then ours, in the order they are asked.
+    """Return the templates of other packages, then ours, in the order they are asked.
 
     Raises SetupError if an extension is broken.
     """
     own = {template.NAME for template in TEMPLATES}
-    found = extensions.registered(extensions.TEMPLATES, own)
-    return (*(each.load() for each in found.values()), *TEMPLATES)
+    registered = extensions.registered(extensions.TEMPLATES, own)
+    return (*(extension.load() for extension in registered.values()), *TEMPLATES)

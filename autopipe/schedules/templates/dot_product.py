@@ -1,9 +1,20 @@
 """Template for sums of products of bytes: quantized convolutions and matrix products.
 
-As in `contraction`, a tile of outputs is summed in registers, and what follows is done on the tile
-as it leaves them. The sums are made by dot-product instructions, each for a vector of neighbours
-along the last axis and a few steps of the innermost reduction; the weights are packed in the order
-in which these instructions read them.
+As in `contraction`, a tile of outputs is summed in registers, and what follows is computed on the
+tile before it leaves them. A dot-product instruction computes a vector of sums along the last axis
+and `group` steps of the innermost reduction at once; the weights are packed in its order.
+
+Example: `vpdpbusd` with 512 bits has 16 lanes and groups of 4. A product of [6, 64] (uint8) and
+[64, 32] (int8) in tiles of 3 rows and 2 vectors:
+
+    packed = w as [1, 16, 32, 4]                     # packed[0, k // 4, j, k % 4] = w[k, j]
+    for tile in range(2):                            # rows 0..2, then rows 3..5
+        sums = zeros(3, 32)                          # 6 registers of 16 int32
+        for step in range(16):                       # 4 of the 64 terms at a time
+            for row, vector in unrolled(3, 2):
+                sums[row, vector] = vpdpbusd(sums[row, vector], x[row, 4 * step : 4 * step + 4],
+                                             packed[0, step, 16 * vector : 16 * vector + 16, 0:4])
+        y[3 * tile : 3 * tile + 3, :] = sums
 """
 
 import math
@@ -34,10 +45,10 @@ NAME: Final = "dot_product"
 VERSION: Final = 1
 
 CHAINS = 10
-"""Independent sums that hide the latency of an instruction."""
+"""Independent sums that hide the latency of an instruction: 5 cycles, two start in each."""
 
 MAX_VECTORS = 8
-"""Vectors in a row of a tile."""
+"""Most vectors in a row of a tile."""
 
 _BYTES: Final = ("int8", "uint8")
 _OPERANDS: Final = 2
@@ -49,10 +60,10 @@ _LINE: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """The knobs."""
+    """The knobs of a tile; records of schedules hold their names and values."""
 
     rows: int
-    """Outputs along the last but one axis; divides it."""
+    """Outputs along the last but one axis; divides its extent."""
     vectors: int
     """Vectors of outputs along the last axis."""
     lanes: int
@@ -63,7 +74,7 @@ class Tile:
 
 @dataclass(frozen=True, slots=True)
 class Quantized:
-    """A function that the template serves, as far as the knobs depend on it."""
+    """What the knobs depend on in a function that sums products of bytes."""
 
     name: str
     """Name of the block that sums."""
@@ -76,13 +87,13 @@ class Quantized:
     depth: int
     """Extent of its innermost reduction."""
     operands: Operands
-    """Dtypes of its operands: the row, then the weights."""
+    """Dtypes of the input and of the weights."""
     weights: int
-    """Which operand of the block the weights are."""
+    """Position of the weights among the operands of the block: 0 or 1."""
     axes: tuple[int, int]
-    """Which of their axes lie along the last spatial axis, and along the innermost reduction."""
+    """The axes of the weights along the last spatial axis and along the innermost reduction."""
     free: bool
-    """Whether they are a parameter whose layout is free."""
+    """Whether the weights are a parameter whose layout is free."""
 
 
 def match(sch: Schedule) -> Quantized | None:
@@ -108,44 +119,48 @@ def match(sch: Schedule) -> Quantized | None:
         operands=(_dtypes(block)[1 - operand], _dtypes(block)[operand]),
         weights=operand,
         axes=axes,
-        free=any(block.reads[operand].source.same_as(each) for each in free(sch.mod["main"])),
+        free=any(block.reads[operand].source.same_as(param) for param in free(sch.mod["main"])),
     )
 
 
-def settings(found: Quantized, hardware: Hardware) -> Iterator[Tile]:
+def settings(quantized: Quantized, hardware: Hardware) -> Iterator[Tile]:
     """Yield every tile that fits the registers, for every instruction of the processor."""
-    columns = found.extents[-1]
-    for dot in dot_products(found.operands):
-        divides = found.depth % dot.group == 0 and columns % dot.lanes == 0
+    columns = quantized.extents[-1]
+    for dot in dot_products(quantized.operands):
+        divides = quantized.depth % dot.group == 0 and columns % dot.lanes == 0
         if not divides or not dot.runs_on(hardware.features):
             continue
         for vectors in divisors(columns // dot.lanes, MAX_VECTORS):
             free = hardware.registers - vectors - 1  # for a row of weights and one broadcast value
-            for rows in divisors(found.extents[-2], free // vectors):
+            for rows in divisors(quantized.extents[-2], free // vectors):
                 yield Tile(rows, vectors, dot.lanes, dot.name)
 
 
-def fill(found: Quantized, hardware: Hardware) -> Tile:
+def fill(quantized: Quantized, hardware: Hardware) -> Tile:
     """Return the knobs for a processor, without measuring: the tile of the least estimated time.
 
     Raises ScheduleError if the processor has no instruction for these extents.
     """
-    tiles = list(settings(found, hardware))
+    tiles = list(settings(quantized, hardware))
     if not tiles:
-        raise ScheduleError(f"no dot-product instruction for extents {found.extents}")
-    return max(tiles, key=lambda tile: _promise(tile, found, hardware))
+        raise ScheduleError(f"no dot-product instruction for extents {quantized.extents}")
+    return max(tiles, key=lambda tile: _promise(tile, quantized, hardware))
 
 
-def apply(sch: Schedule, found: Quantized, tile: Tile) -> None:
+def apply(sch: Schedule, quantized: Quantized, tile: Tile) -> None:
     """Schedule the function. Raises ScheduleError where TVM refuses."""
-    dot = _instruction(found.operands, tile)
-    for name in found.before:
+    dot = _instruction(quantized.operands, tile)
+    for name in quantized.before:
         _prepare(sch, sch.get_sblock(name))
-    for name in found.after[:-1]:
+    for name in quantized.after[:-1]:
         sch.compute_inline(sch.get_sblock(name))
-    block = sch.get_sblock(found.name)
-    _pack(sch, block, found, (tile.vectors * dot.lanes, dot.group))
-    result = sch.get_sblock(found.after[-1]) if found.after else sch.cache_write(block, 0, "global")
+    block = sch.get_sblock(quantized.name)
+    _pack(sch, block, quantized, (tile.vectors * dot.lanes, dot.group))
+    result = (
+        sch.get_sblock(quantized.after[-1])
+        if quantized.after
+        else sch.cache_write(block, 0, "global")
+    )
     *outer, rows, columns = sch.get_loops(result)
     row_tile, row = sch.split(rows, [None, tile.rows])
     column_tile, column = sch.split(columns, [None, tile.vectors * dot.lanes])
@@ -155,25 +170,26 @@ def apply(sch: Schedule, found: Quantized, tile: Tile) -> None:
     sch.vectorize(sch.split(column, [None, dot.lanes])[1])
     sch.compute_at(block, tile_loop, preserve_unit_loops=True)
     sch.set_scope(block, 0, "local")
-    _sum_in_registers(sch, block, len(found.extents), dot)
+    _sum_in_registers(sch, block, len(quantized.extents), dot)
 
 
 def _sum_in_registers(sch: Schedule, block: SBlockRV, spatial: int, dot: DotProduct) -> None:
+    """Unroll the sums of a tile and compute them by a dot-product instruction."""
     _, *loops = sch.get_loops(block)
     inner, reduction = loops[:spatial], loops[spatial:]
     vectors, lane = sch.split(inner[-1], [None, dot.lanes])
     steps, step = sch.split(reduction[-1], [None, dot.group])
-    row, every = inner[-2], [*reduction[:-1], steps]
-    sch.reorder(*inner[:-2], *every, row, vectors, lane, step)
+    row, terms = inner[-2], [*reduction[:-1], steps]
+    sch.reorder(*inner[:-2], *terms, row, vectors, lane, step)
     sch.unroll(vectors)
     sch.unroll(row)
-    zeros = sch.decompose_reduction(block, every[0])
+    zeros = sch.decompose_reduction(block, terms[0])
     write_out(sch, zeros, 3)
     sch.tensorize(sch.get_loops(block)[-2], dot.register())
 
 
 def _prepare(sch: Schedule, block: SBlockRV) -> None:
-    """Inline a copy; prepare anything else in parallel, a vector at a time, if it is one."""
+    """Inline a block that copies; run any other block that has loops in parallel and in vectors."""
     if is_copy(sch.get(block)):
         sch.compute_inline(block)
         return
@@ -182,41 +198,50 @@ def _prepare(sch: Schedule, block: SBlockRV) -> None:
     spread_vectors(sch, block, _LINE)
 
 
-def _pack(sch: Schedule, block: SBlockRV, found: Quantized, tile: tuple[int, int]) -> None:
-    """Read the weights from a copy in tile order; the build makes it once, if it can."""
+def _pack(sch: Schedule, block: SBlockRV, quantized: Quantized, tile: tuple[int, int]) -> None:
+    """Pack the weights in the order of the tiles: [strip, other axes, group, column, in group].
+
+    The build packs them once if their layout is free; otherwise every call does.
+    """
     columns, group = tile
 
     def tiled(*index: tvm.tirx.Var) -> list[tvm.ir.Expr]:
-        column, depth = (index[axis] for axis in found.axes)
-        rest = [each for axis, each in enumerate(index) if axis not in found.axes]
+        column, depth = (index[axis] for axis in quantized.axes)
+        rest = [part for axis, part in enumerate(index) if axis not in quantized.axes]
         return [column // columns, *rest, depth // group, column % columns, depth % group]
 
-    copy = sch.cache_read(block, found.weights, "global")
-    sch.transform_layout(block, ("read", found.weights), tiled)
-    if found.free:
+    copy = sch.cache_read(block, quantized.weights, "global")
+    sch.transform_layout(block, ("read", quantized.weights), tiled)
+    if quantized.free:
         sch.annotate(copy, MARK, True)  # noqa: FBT003 - TVM's way
     else:
         spread(sch, copy, sch.get_loops(copy)[0], ELEMENTS)
 
 
 def _instruction(operands: Operands, tile: Tile) -> DotProduct:
-    every = dot_products(operands)
-    return next(d for d in every if (d.name, d.lanes) == (tile.instruction, tile.lanes))
+    """Return the instruction that a tile names."""
+    instructions = dot_products(operands)
+    return next(d for d in instructions if (d.name, d.lanes) == (tile.instruction, tile.lanes))
 
 
-def _promise(tile: Tile, found: Quantized, hardware: Hardware) -> float:
-    """Estimate products a cycle: those of an instruction, hidden latency, few loads, busy cores."""
-    dot = _instruction(found.operands, tile)
+def _promise(tile: Tile, quantized: Quantized, hardware: Hardware) -> float:
+    """Return the estimated products in a cycle, in no exact unit.
+
+    The factors are the products of an instruction, how much of its latency other sums hide, how
+    many sums a load serves, and the share of cores that are busy.
+    """
+    dot = _instruction(quantized.operands, tile)
     sums = tile.rows * tile.vectors
     loads = sums / (tile.rows + tile.vectors)
-    jobs = math.prod(found.extents) // (sums * tile.lanes)
+    jobs = math.prod(quantized.extents) // (sums * tile.lanes)
     busy = jobs / (-(-jobs // hardware.cores) * hardware.cores)
     hidden = min(1.0, sums / CHAINS) * min(1.0, loads)
     return dot.lanes * dot.group / dot.cost * hidden * busy * (1 + 0.02 * loads)
 
 
 def _is_sum_of_bytes(block: SBlock) -> bool:
-    bytes_ = len(block.reads) == _OPERANDS and all(each in _BYTES for each in _dtypes(block))
+    """Tell whether a block sums products of two bytes as int32."""
+    bytes_ = len(block.reads) == _OPERANDS and all(dtype in _BYTES for dtype in _dtypes(block))
     return (
         is_static(block)
         and bytes_
@@ -228,7 +253,11 @@ def _is_sum_of_bytes(block: SBlock) -> bool:
 def _weights(
     block: SBlock, column: tvm.tirx.Var, depth: tvm.tirx.Var
 ) -> tuple[int, tuple[int, int]] | None:
-    """Return which operand is indexed by these two, and where, if the other lies along the last."""
+    """Return the position of the weights and their axes along `column` and `depth`, or None.
+
+    The weights are the operand that both variables index; the last axis of the other operand has
+    to be `depth`.
+    """
     regions = [read.region for read in block.reads]
     for operand, region in enumerate(regions):
         axes = _place(region, column) + _place(region, depth)
@@ -238,10 +267,12 @@ def _weights(
 
 
 def _place(region: Sequence[tvm.ir.Range], variable: tvm.tirx.Var) -> list[int]:
-    return [axis for axis, each in enumerate(region) if each.min.same_as(variable)]
+    """Return the axes of a region whose index is a variable itself."""
+    return [axis for axis, part in enumerate(region) if part.min.same_as(variable)]
 
 
 def _axes(block: SBlock) -> tuple[list[tvm.tirx.IterVar], list[tvm.tirx.IterVar]]:
+    """Return the spatial axes of a block, and its reduction axes."""
     spatial = [axis for axis in block.iter_vars if axis.iter_type == SPATIAL]
     return spatial, [axis for axis in block.iter_vars if axis.iter_type != SPATIAL]
 

@@ -1,8 +1,19 @@
-"""Template for functions without reductions that write in order what they read in order, or nearly.
+"""Template for functions that reduce nothing and read memory nearly in the order they write it.
 
-Elementwise chains, broadcasts, slices, padding, concatenation, resizing, lookups. The output is
-written a vector at a time. Conditions on the last axis leave the inner loop: it is written out
-in parts of which each has but one. What reads across memory is for template `transpose`.
+It serves chains of elementwise ops, broadcasts, slices, padding, concatenation, resizing and
+lookups. The output is written in vectors. A condition on the last axis is taken out of the inner
+loop: that loop is unrolled until the condition is constant in each part. Functions that read
+across memory are for the template `transpose`.
+
+Example: the concatenation of x [4, 32] and y [4, 64] along the last axis.
+
+    for i, j in grid(4, 96):                          # before
+        out[i, j] = x[i, j] if j < 32 else y[i, j - 32]
+
+    for i in range(4):                                # after: parts (32, 64), vectors of 32
+        out[i, 0:32]  = x[i, 0:32]                    # three steps, unrolled
+        out[i, 32:64] = y[i, 0:32]
+        out[i, 64:96] = y[i, 32:64]
 """
 
 import math
@@ -21,19 +32,19 @@ NAME: Final = "elementwise"
 VERSION: Final = 1
 
 MOST_VECTORS = 4
-"""Hardware vectors in a vectorized loop."""
+"""Most registers that a vectorized loop fills."""
 
 VECTORS = 2
-"""The same where nothing is measured."""
+"""Most registers that a vectorized loop fills where nothing is measured."""
 
 NARROW = 4
-"""Elements in the least vector that TVM is asked for; LLVM does better on what is narrower."""
+"""Elements in the shortest vector that TVM is asked for; LLVM does better on shorter loops."""
 
 WRITTEN_OUT = 256
-"""Iterations that are written out for the sake of conditions."""
+"""Most iterations of a loop that is unrolled to make conditions constant."""
 
 SHORT = 8
-"""Iterations that are written out one after the other."""
+"""Most iterations of an inner loop that is unrolled."""
 
 ROWS = 16
 """Iterations of the outer loops that are enough to divide among threads."""
@@ -44,7 +55,7 @@ class Run:
     """The knobs."""
 
     width: int
-    """Elements in the vectorized loop, a power of two; 1 leaves vectors to LLVM."""
+    """Elements in the vectorized loop, a power of two; 1 leaves vectorizing to LLVM."""
 
 
 def match(sch: Schedule) -> Movement | None:
@@ -52,31 +63,31 @@ def match(sch: Schedule) -> Movement | None:
     return recognize(sch)
 
 
-def settings(found: Movement, hardware: Hardware) -> Iterator[Run]:
+def settings(movement: Movement, hardware: Hardware) -> Iterator[Run]:
     """Yield every width of the vectorized loop."""
-    run = _run(found)
+    run = _run(movement)
     width = 1
-    while run % width == 0 and width <= MOST_VECTORS * hardware.lanes(found.bits):
+    while run % width == 0 and width <= MOST_VECTORS * hardware.lanes(movement.bits):
         if width == 1 or width >= NARROW:
             yield Run(width)
         width *= 2
 
 
-def fill(found: Movement, hardware: Hardware) -> Run:
+def fill(movement: Movement, hardware: Hardware) -> Run:
     """Return the knobs for a processor, without measuring."""
-    most = VECTORS * hardware.lanes(found.bits)
-    return Run(max(run.width for run in settings(found, hardware) if run.width <= max(1, most)))
+    most = VECTORS * hardware.lanes(movement.bits)
+    return Run(max(run.width for run in settings(movement, hardware) if run.width <= max(1, most)))
 
 
-def apply(sch: Schedule, found: Movement, run: Run) -> None:
+def apply(sch: Schedule, movement: Movement, run: Run) -> None:
     """Schedule the function. Raises ScheduleError where TVM refuses."""
     block = combined(sch)
     loops = sch.get_loops(block)
-    outer, last = loops[: -found.tail], sch.fuse(*loops[-found.tail :])
-    if not found.parts and _run(found) < int(sch.get(last).extent):
-        head, last = sch.split(last, [None, _run(found)])
+    outer, last = loops[: -movement.tail], sch.fuse(*loops[-movement.tail :])
+    if not movement.parts and _run(movement) < int(sch.get(last).extent):
+        head, last = sch.split(last, [None, _run(movement)])
         outer.append(head)
-    divided = bool(found.parts)
+    divided = bool(movement.parts)
     if run.width > 1:
         last, vector = sch.split(last, [None, run.width])
         sch.vectorize(vector)
@@ -89,19 +100,20 @@ def apply(sch: Schedule, found: Movement, run: Run) -> None:
     if outer:
         spread(sch, block, sch.fuse(*outer), ELEMENTS)
     if divided:
-        _write_out(sch, last, [part // run.width for part in found.parts])
+        _write_out(sch, last, [part // run.width for part in movement.parts])
 
 
 def _write_out(sch: Schedule, loop: LoopRV, parts: Sequence[int]) -> None:
-    """Unroll a loop as far as conditions are constant in what is left of it.
+    """Unroll a loop so far that conditions are constant in what is left of it.
 
-    TVM's own `loop_partition` defines the same variables twice, which its passes refuse.
+    `parts` are the extents between conditions: (32, 64) needs 3 parts of 32. TVM's own
+    `loop_partition` defines the same variables twice, which its passes refuse.
     """
     alike = math.gcd(*parts)
     if sum(parts) // alike <= WRITTEN_OUT:
         sch.unroll(sch.split(loop, [None, alike])[0])
 
 
-def _run(found: Movement) -> int:
-    """Return how many neighbours of the output are alike."""
-    return math.prod(found.extents[-found.tail :]) if found.tail > 1 else found.run
+def _run(movement: Movement) -> int:
+    """Return how many neighbours of the output are read in the same way."""
+    return math.prod(movement.extents[-movement.tail :]) if movement.tail > 1 else movement.run

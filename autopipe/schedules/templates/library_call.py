@@ -1,6 +1,6 @@
-"""Template for what is left around the call of a library: copies before it, arithmetic after it.
+"""Template for the blocks around the call of a library: copies before it, arithmetic after it.
 
-Which library, in which version, is one of the knobs: another version makes no record of this one.
+The library and its version are a knob, so a record of one version does not fit another one.
 """
 
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ NAME: Final = "library_call"
 VERSION: Final = 1
 
 VECTORS: Final = (1, 2, 4)
-"""Hardware vectors in a vectorized loop."""
+"""Registers that a vectorized loop fills."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,11 +26,11 @@ class Found:
     """A function that calls a library."""
 
     library: str
-    """Its name and version."""
+    """Name and version of the library."""
     blocks: tuple[str, ...]
     """The other blocks, in order."""
     bits: int
-    """Width of the widest element that these write; 0 without any."""
+    """Size in bits of the largest element that these write; 0 if there are none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +38,13 @@ class Knobs:
     """The knobs."""
 
     library: str
-    """What is called: name and version."""
+    """Name and version of the library."""
     width: int
-    """Elements in a vectorized loop at most; 0 where there is none."""
+    """Most elements in a vectorized loop; 0 if there is no loop."""
 
 
 def match(sch: Schedule) -> Found | None:
-    """Return what is around the call, or None if there is none, or something else is summed."""
+    """Return the blocks around the call, or None if nothing is called or another block reduces."""
     called = (sch.mod["main"].attrs or {}).get(linking.ATTRIBUTE)
     if called is None:
         return None
@@ -59,20 +59,20 @@ def match(sch: Schedule) -> Found | None:
     )
 
 
-def settings(found: Found, hardware: Hardware) -> Iterator[Knobs]:
+def settings(around: Found, hardware: Hardware) -> Iterator[Knobs]:
     """Yield every width of the vectorized loops."""
-    lanes = hardware.lanes(found.bits) if found.bits else 0
+    lanes = hardware.lanes(around.bits) if around.bits else 0
     for width in dict.fromkeys(count * lanes for count in VECTORS):
-        yield Knobs(found.library, width)
+        yield Knobs(around.library, width)
 
 
-def fill(found: Found, hardware: Hardware) -> Knobs:
+def fill(around: Found, hardware: Hardware) -> Knobs:
     """Return the knobs for a processor, without measuring."""
-    every = list(settings(found, hardware))
-    return every[len(every) // 2]
+    choices = list(settings(around, hardware))
+    return choices[len(choices) // 2]
 
 
-def apply(sch: Schedule, found: Found, knobs: Knobs) -> None:
+def apply(sch: Schedule, around: Found, knobs: Knobs) -> None:
     """Schedule the function. Raises ScheduleError where TVM refuses."""
     call = next(
         block
@@ -80,7 +80,7 @@ def apply(sch: Schedule, found: Found, knobs: Knobs) -> None:
         if not sch.get(block).iter_vars
     )
     after = _after(sch, sch.get(call).name_hint)
-    for name in found.blocks:
+    for name in around.blocks:
         if name not in after:
             spread_vectors(sch, sch.get_sblock(name), knobs.width)
     for name in after[:-1]:

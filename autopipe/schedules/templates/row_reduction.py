@@ -1,7 +1,20 @@
 """Template for reductions along memory: softmax, layer normalization, means, and their like.
 
-All that depends on a row is computed while the row is in the cache: each reduction as a vector of
-partial results, which halve until one is left, and between them the elements, a vector at a time.
+One loop goes over the rows, and everything that depends on a row is computed while the row is in
+the cache. A reduction first makes `partial` results at once, as vectors; these are reduced to a
+quarter, again as vectors, until few are left. Elementwise steps in between work in vectors too.
+
+Example: softmax of [8, 1000] with `partial` 8 and `width` 8.
+
+    for row in range(8):
+        most[0:8] = -inf
+        for step in range(125):                       # 1000 elements, 8 at a time
+            most[0:8] = max(most[0:8], x[row, 8 * step : 8 * step + 8])
+        most[0:4] = max(most[0:4], most[4:8])         # 8 results to 4
+        m = max(most[0], ..., most[3])                # 4 results to 1, unrolled
+        for step in range(125):
+            e[8 * step : 8 * step + 8] = exp(x[row, 8 * step : 8 * step + 8] - m)
+        ...                                           # the sum of e likewise, then the division
 """
 
 import math
@@ -33,23 +46,23 @@ NAME: Final = "row_reduction"
 VERSION: Final = 1
 
 MAX_VECTORS = 8
-"""Vectors of partial results."""
+"""Most vectors of partial results."""
 
 _LEAST_WORK: Final = 1 << 17
-"""Operations below which one thread is done before another has woken up; some microseconds."""
+"""Operations below which one thread ends before a second one has started: microseconds."""
 
 _LONG: Final = 64
-"""Vectors in a row for which the last ones may be reduced an element at a time."""
+"""Vectors in a row so long that its rest may be reduced an element at a time."""
 
 _LEAST_WHOLE: Final = 8
-"""Partial results that are worth it, where they have to divide the row."""
+"""Fewest partial results that pay, where they have to divide the row."""
 
 _UNROLLED: Final = 16
 """Longest loop that is unrolled."""
 
 _FEW: Final = 4
-"""This many partial results are reduced one after the other; more are first reduced to a quarter,
-as vectors."""
+"""Up to this many partial results are reduced one after the other; more are first reduced to a
+quarter, as vectors."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,27 +70,28 @@ class Vectors:
     """The knobs."""
 
     partial: int
-    """Partial results of a reduction, a power of two; at most half the row, which they need not
-    divide."""
+    """Partial results of a reduction: a power of two, at most half the row. They need not divide
+    the row."""
     width: int
-    """Elements in a vector of any other loop along a row, a power of two that divides it; 1 leaves
-    such loops to LLVM, which can make vectors of any row."""
+    """Elements in a vector of any other loop along a row: a power of two that divides the row. 1
+    leaves such loops to LLVM, which vectorizes rows of any length."""
 
 
 @dataclass(frozen=True, slots=True)
 class RowReduction:
-    """A function that the template serves, as far as the knobs depend on it."""
+    """What the knobs depend on in a function that reduces rows."""
 
     rows: int
+    """Number of rows."""
     row: int
     """Elements in a row."""
     bits: int
-    """Width of the result of the reduction."""
+    """Size of the result of the reduction, in bits."""
     whole: bool
-    """Whether the partial results have to divide the row; several sums at a time do not vectorize
-    otherwise."""
+    """Whether the partial results have to divide the row: TVM vectorizes a block of several sums
+    only then."""
     widths: tuple[int, ...]
-    """Lengths of the other loops along a row."""
+    """Extents of the other loops along a row."""
 
 
 def match(sch: Schedule) -> RowReduction | None:
@@ -106,34 +120,35 @@ def match(sch: Schedule) -> RowReduction | None:
     return RowReduction(rows, row, max(map(bits, reductions)), whole, tuple(sorted(lengths)))
 
 
-def settings(found: RowReduction, hardware: Hardware) -> Iterator[Vectors]:
-    """Yield every setting: powers of two up to some vectors."""
-    lanes = hardware.lanes(found.bits)
-    for partial in _powers(min(found.row // 2, MAX_VECTORS * lanes)):
-        if found.whole and found.row % partial:
+def settings(reduction: RowReduction, hardware: Hardware) -> Iterator[Vectors]:
+    """Yield every setting: powers of two up to `MAX_VECTORS` and 2 registers."""
+    lanes = hardware.lanes(reduction.bits)
+    for partial in _powers(min(reduction.row // 2, MAX_VECTORS * lanes)):
+        if reduction.whole and reduction.row % partial:
             break
-        for width in _powers(2 * lanes if found.widths else 1):
-            if all(length % width == 0 for length in found.widths):
+        for width in _powers(2 * lanes if reduction.widths else 1):
+            if all(length % width == 0 for length in reduction.widths):
                 yield Vectors(partial, width)
 
 
-def fill(found: RowReduction, hardware: Hardware) -> Vectors:
+def fill(reduction: RowReduction, hardware: Hardware) -> Vectors:
     """Return the knobs for a processor, without measuring.
 
-    Some vectors of partial results hide the latency of an addition if they divide the row.
+    Four vectors of partial results hide the latency of an addition, if they divide the row or the
+    row is long.
     """
-    lanes = hardware.lanes(found.bits)
-    half = max(_powers(found.row // 2))
-    exact = min(half, math.gcd(found.row, 4 * lanes))
-    most = min(half, 4 * lanes if found.row >= _LONG * lanes else lanes)
-    width = math.gcd(lanes, *found.widths) if found.widths else 1
+    lanes = hardware.lanes(reduction.bits)
+    half = max(_powers(reduction.row // 2))
+    exact = min(half, math.gcd(reduction.row, 4 * lanes))
+    most = min(half, 4 * lanes if reduction.row >= _LONG * lanes else lanes)
+    width = math.gcd(lanes, *reduction.widths) if reduction.widths else 1
     return Vectors(
-        partial=exact if found.whole or 2 * exact >= most else most,
+        partial=exact if reduction.whole or 2 * exact >= most else most,
         width=width if 2 * width >= lanes else 1,
     )
 
 
-def apply(sch: Schedule, found: RowReduction, knobs: Vectors) -> None:
+def apply(sch: Schedule, reduction: RowReduction, knobs: Vectors) -> None:
     """Schedule the function. Raises ScheduleError where TVM refuses."""
     inline(sch)
     vectors, steps = [], []
@@ -141,19 +156,23 @@ def apply(sch: Schedule, found: RowReduction, knobs: Vectors) -> None:
         partial = _partial(sch, block, knobs.partial)
         vectors += partial
         steps += [*partial, block]
-    loop = row_loop(sch, steps[-1], found.rows)
-    if found.rows > 1 and sum(work(sch.get(step)) for step in steps) >= _LEAST_WORK:
+    loop = row_loop(sch, steps[-1], reduction.rows)
+    if reduction.rows > 1 and sum(work(sch.get(step)) for step in steps) >= _LEAST_WORK:
         sch.parallel(loop)
     gather(sch, steps, loop)
     for step in steps:
         if any(step.same_as(vector) for vector in vectors):
-            _sum_vectors(sch, step, found.row)
+            _sum_vectors(sch, step, reduction.row)
         else:
             _go_along(sch, step, knobs.width)
 
 
 def _partial(sch: Schedule, block: SBlockRV, partial: int) -> list[SBlockRV]:
-    """Split steps off a reduction that reduce vectors to one; return them in order."""
+    """Split a reduction into steps that leave ever fewer partial results; return these steps.
+
+    Example: a row of 1000 and `partial` 64 give steps that leave 64, 16 and 4 results; the block
+    itself reduces these 4. The steps are `rfactor`s of TVM.
+    """
     if is_spatial(sch.get(block)):
         return []
     spatial = len(extents_of(sch.get(block)))
@@ -168,7 +187,7 @@ def _partial(sch: Schedule, block: SBlockRV, partial: int) -> list[SBlockRV]:
 
 
 def _go_along(sch: Schedule, step: SBlockRV, width: int) -> None:
-    """Schedule the elements of a row, or the rest of a reduction."""
+    """Vectorize an elementwise step along a row, or unroll the last step of a reduction."""
     _, *loops = sch.get_loops(step)
     if not loops:
         return
@@ -182,7 +201,7 @@ def _go_along(sch: Schedule, step: SBlockRV, width: int) -> None:
 
 
 def _sum_vectors(sch: Schedule, step: SBlockRV, row: int) -> None:
-    """Schedule a step that reduces many vectors to one."""
+    """Vectorize a step that reduces many vectors to one."""
     _, lane, vectors = sch.get_loops(step)
     lanes, count = (int(sch.get(loop).extent) for loop in (lane, vectors))
     short = row < lanes * count and row > lanes * (count - 1)
@@ -199,7 +218,10 @@ def _sum_vectors(sch: Schedule, step: SBlockRV, row: int) -> None:
 
 
 def _guard(sch: Schedule, lane: LoopRV, row: int) -> None:
-    """Keep a step inside a row that its vectors do not divide; `compute_at` forgets to."""
+    """Keep a step inside a row that its vectors do not divide.
+
+    `compute_at` of TVM 0.27 drops the predicate that `split` made for this, without an error.
+    """
     sref = sch.get_sref(lane)
     lanes = int(sref.stmt.extent)
 

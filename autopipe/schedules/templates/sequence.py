@@ -1,8 +1,13 @@
-"""Template for functions of several reductions: each part by the template that serves it.
+"""Template for functions of several reductions: cuts them into parts that other templates serve.
 
-No anchor is chosen: a function is cut between its blocks, into the longest parts that some template
-serves, and their schedules follow each other. What is between two parts goes through memory; to
-compute one inside the loops of another is left to sketch search.
+A function is cut between its blocks, into the longest parts that some template serves. The
+schedules of the parts run one after the other, and what passes between two parts goes through
+memory. To compute one part inside the loops of another one is left to sketch search.
+
+Example: a function of the blocks [pad, conv1, relu1, pad2, conv2, add, relu2]. No template serves
+all seven, nor the first six or five of them, as they sum twice, nor the first four, as `pad2` has
+other extents than `conv1`. `contraction` serves [pad, conv1, relu1], and then the rest, [pad2,
+conv2, add, relu2]: the function has two parts.
 """
 
 from collections.abc import Iterator
@@ -20,20 +25,20 @@ NAME: Final = "sequence"
 VERSION: Final = 1
 
 _LEAST: Final = 2
-"""Reductions of a function that is worth cutting."""
+"""Fewest reductions of a function that is cut; a single one is for the other templates."""
 
 _MOST: Final = 24
-"""Blocks of a function that is cut; the parts tried grow with the square."""
+"""Most blocks of a function that is cut: the number of parts to try grows with the square."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A part of a function, and who serves it."""
+    """A part of a function, and the template that serves it."""
 
     module: tvm.IRModule
     template: Template
     found: Any
-    """What `template.match` says of the part."""
+    """What `template.match` returned for the part."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +46,9 @@ class Parts:
     """A function that the template serves."""
 
     steps: Steps
+    """The whole function."""
     parts: tuple[Part, ...]
+    """Its parts, in order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,18 +58,18 @@ class Setting:
     template: str
     version: int
     knobs: Any
-    """Those of the template."""
+    """The knobs of that template."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The knobs."""
+    """The knobs of all parts."""
 
     parts: tuple[Setting, ...]
 
 
 def match(sch: Schedule) -> Parts | None:
-    """Return the parts of a function, or None if a part is left that no template serves."""
+    """Return the parts of a function, or None if no template serves some block of it."""
     steps = Steps.of(sch.mod["main"])
     if steps is None or steps.reductions < _LEAST or len(steps.blocks) > _MOST:
         return None
@@ -80,43 +87,46 @@ def match(sch: Schedule) -> Parts | None:
     return Parts(steps, tuple(parts)) if len(parts) > 1 else None
 
 
-def settings(found: Parts, hardware: Hardware) -> Iterator[Settings]:
-    """Yield the one setting there is: what to do with all parts at once, a search has to find."""
-    yield fill(found, hardware)
+def settings(cut: Parts, hardware: Hardware) -> Iterator[Settings]:
+    """Yield the only setting, that of `fill`; all combinations would be too many to search here."""
+    yield fill(cut, hardware)
 
 
-def fill(found: Parts, hardware: Hardware) -> Settings:
-    """Return the knobs that each part's template takes without measuring."""
+def fill(cut: Parts, hardware: Hardware) -> Settings:
+    """Return for each part the knobs that its template takes without measuring."""
     return Settings(
         tuple(
             Setting(
                 part.template.NAME, part.template.VERSION, part.template.fill(part.found, hardware)
             )
-            for part in found.parts
+            for part in cut.parts
         )
     )
 
 
-def apply(sch: Schedule, found: Parts, knobs: Settings) -> None:
+def apply(sch: Schedule, cut: Parts, knobs: Settings) -> None:
     """Schedule the function. Raises ScheduleError where TVM refuses."""
     done = []
-    for part, setting in zip(found.parts, knobs.parts, strict=True):
+    for part, setting in zip(cut.parts, knobs.parts, strict=True):
         schedule = blank(part.module)
         part.template.apply(schedule, part.found, setting.knobs)
         done.append(schedule.mod)
-    sch.state.replace(sch.get_sref(sch.get_sblock("root")), found.steps.join(done))
+    sch.state.replace(sch.get_sref(sch.get_sblock("root")), cut.steps.join(done))
 
 
 def _serve(module: tvm.IRModule) -> Part | None:
-    from autopipe.schedules.templates import templates  # this file is one of them
+    """Return a part with the first template that serves it, or None."""
+    from autopipe.schedules.templates import (
+        templates,
+    )  # imported late: that module imports this one
 
     for template in templates():
         if template.NAME == NAME:
             continue
         try:
-            found = template.match(blank(module))
+            matched = template.match(blank(module))
         except RuntimeError:  # TIR that a template does not expect
             continue
-        if found is not None:
-            return Part(module, template, found)
+        if matched is not None:
+            return Part(module, template, matched)
     return None

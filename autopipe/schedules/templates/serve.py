@@ -1,4 +1,4 @@
-"""Which template schedules a function: the first that serves it."""
+"""Finds the template of a function: the first one that serves it."""
 
 import logging
 from collections.abc import Callable
@@ -15,18 +15,18 @@ from autopipe.schedules.templates.template import Template, blank
 _LOG: Final = logging.getLogger(__name__)
 
 Complaint = Callable[[Template, Exception], None]
-"""Takes a template and what it raised."""
+"""Called with a template and the unexpected error that it raised."""
 
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """A function with its template."""
+    """A function with its template and first schedule."""
 
     template: Template
     found: Any
-    """What `template.match` says of the function."""
+    """What `template.match` returned for the function."""
     knobs: Any
-    """The setting that `template.fill` gives."""
+    """The setting that `template.fill` returned."""
     schedule: Schedule
     """The schedule of that setting."""
 
@@ -38,8 +38,8 @@ def _logged(template: Template, _error: Exception) -> None:
 def serve(module: tvm.IRModule, hardware: Hardware, failed: Complaint = _logged) -> Served | None:
     """Return the first template that serves `main` of a module, or None if none does.
 
-    None serves a GPU: they are all for processors. A mistake in one template costs its schedule,
-    and `failed` is told.
+    Templates are for CPUs only, so none serves a GPU. If a template raises an unexpected error,
+    `failed` is called and the next template is asked.
     """
     for template in () if hardware.gpu else templates():
         sch = blank(module)

@@ -1,9 +1,14 @@
 """What a template is: a schedule for a family of functions, with named knobs.
 
-AutoTVM's idea ("Learning to Optimize Tensor Programs", NeurIPS 2018), on TIR schedules. A template
-is a module of `templates/` with the names below. Engine `static` fills its knobs from hardware
-parameters, engine `autotvm` searches them; a record is the template's name and version and the
-values of the knobs, and makes the same schedule again.
+This is AutoTVM's idea (Chen et al., "Learning to Optimize Tensor Programs", NeurIPS 2018) on TIR
+schedules. A template is a module of `templates/` that defines the names of `Template`. Engine
+`static` fills its knobs from hardware parameters, engine `autotvm` searches them. A record of a
+schedule holds the template's name, its version and the values of the knobs; `make` builds the same
+schedule from it again.
+
+    found = template.match(sch)                  # None: another template's function
+    for knobs in template.settings(found, hw):   # every setting; template.fill picks one
+        template.apply(sch, found, knobs)
 """
 
 import json
@@ -22,8 +27,9 @@ from autopipe.schedules.hardware import Hardware
 class Template(Protocol):
     """A module that schedules a family of functions.
 
-    It may have `estimate` as well, `(Found, Knobs, Hardware) -> float`: the time of a setting in
-    any unit, which tells engine `autotvm` where to begin.
+    `Found` is a frozen dataclass of the template's own: all that the knobs depend on. A template
+    may also define `estimate`, `(Found, Knobs, Hardware) -> float`: the time of a setting in any
+    unit, which tells engine `autotvm` where to begin.
     """
 
     @property
@@ -32,7 +38,7 @@ class Template(Protocol):
 
     @property
     def VERSION(self) -> int:  # noqa: N802 - a constant of a module
-        """Bump when the same knobs would make another schedule."""
+        """Version of the template; raise it when the same knobs make another schedule."""
 
     @property
     def match(self) -> Any:  # noqa: ANN401 - `(Schedule) -> Found | None`
@@ -44,7 +50,7 @@ class Template(Protocol):
 
     @property
     def fill(self) -> Any:  # noqa: ANN401 - `(Found, Hardware) -> Knobs`
-        """Return the setting for a processor that nothing was measured on."""
+        """Return the setting that is expected to be fast, without measuring."""
 
     @property
     def apply(self) -> Any:  # noqa: ANN401 - `(Schedule, Found, Knobs) -> None`
@@ -52,13 +58,13 @@ class Template(Protocol):
 
 
 def dump(template: Template, knobs: Any) -> str:  # noqa: ANN401 - the template's own dataclass
-    """Write a setting down, as `make` reads it."""
+    """Return a setting as JSON text, which `make` reads after parsing."""
     document = {"template": template.NAME, "version": template.VERSION, "knobs": asdict(knobs)}
     return json.dumps(document, sort_keys=True)
 
 
-_TOLD: Final = 400
-"""Characters of knobs that are none."""
+_SHOWN: Final = 400
+"""Most characters of unknown knobs that an error message shows."""
 
 
 def blank(module: tvm.IRModule) -> Schedule:
@@ -72,7 +78,7 @@ def make(
     document: Mapping[str, Any],
     hardware: Hardware,
 ) -> Schedule:
-    """Return the schedule that a record describes.
+    """Return the schedule that a record describes; `document` is the parsed record.
 
     Raises StageError if the template has changed or does not serve the function, and if the knobs
     are none of its settings here.
@@ -92,19 +98,20 @@ def make(
     if knobs is None:
         raise StageError(
             f"template {template.NAME} has no setting"
-            f" {shown(json.dumps(document.get('knobs')), _TOLD)} here"
+            f" {shown(json.dumps(document.get('knobs')), _SHOWN)} here"
         )
     template.apply(sch, found, knobs)
     return sch
 
 
 def _setting(settings: Iterator[Any], wanted: object) -> Any:  # noqa: ANN401 - as above
-    """Return the setting with these values, of these types, or None: JSON's 1 is not its true."""
+    """Return the setting with exactly these values, or None; in JSON, 1 and true differ."""
     if not isinstance(wanted, dict):
         return None
     plain = {name: value for name, value in wanted.items() if not isinstance(value, list | dict)}
     text = json.dumps(wanted, sort_keys=True)
     for knobs in settings:
+        # Comparing plain values first is fast; Python's 1 == True, so the text decides.
         likely = all(getattr(knobs, name, None) == value for name, value in plain.items())
         if likely and json.dumps(asdict(knobs), sort_keys=True) == text:
             return knobs

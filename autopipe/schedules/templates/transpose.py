@@ -1,9 +1,20 @@
-"""Template for functions that write along one axis what lies along another one in memory.
+"""Template for functions that read memory along one axis and write it along another one.
 
-Transposes, changes of layout, channel shuffles, and elementwise work fused with them. Where one of
-the two axes is short, the loop over it is written out inside the loop over the other one, and LLVM
-makes interleaved loads or stores of it. Otherwise the output is written in tiles: a tile is read
-in vectors, and its lines are still in the cache when their next elements are written.
+It serves transposes, changes of layout, channel shuffles, and elementwise ops fused with them. If
+one of the two axes is short, the loop over it is unrolled inside the loop over the other one, and
+LLVM makes interleaved loads or stores of it. Otherwise the output is written in tiles: a tile is
+read in vectors, and the cache lines it writes stay in the cache until they are full.
+
+Examples:
+    for i, j in grid(128, 64): y[i, j] = x[j, i]          # a transpose: neither axis is short
+    for tile in range(16 * 8):                            # after: tiles of 8 x 8
+        i, j = tile // 8 * 8, tile % 8 * 8
+        for b in range(8):
+            y[i : i + 8, j + b] = x[j + b, i : i + 8]     # 8 neighbours read as one vector
+
+    # NHWC [1, 56, 56, 3] to NCHW: the three channels are unrolled, LLVM loads them interleaved
+    for h, w in grid(56, 56):
+        y[0, 0, h, w], y[0, 1, h, w], y[0, 2, h, w] = x[0, h, w, 0:3]
 """
 
 import math
@@ -23,16 +34,16 @@ NAME: Final = "transpose"
 VERSION: Final = 1
 
 SHORT = 8
-"""Iterations that are written out; LLVM interleaves no more of them than that."""
+"""Longest axis that is unrolled; LLVM interleaves no more than 8 loads or stores."""
 
 SIDE = 8
 """Elements along a side of a tile where nothing is measured."""
 
 MOST = 64
-"""Elements along a side of a tile."""
+"""Most elements along a side of a tile."""
 
 NARROW = 4
-"""Elements in the least vector that is worth the trouble."""
+"""Elements in the shortest vector that pays."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,29 +51,29 @@ class Tile:
     """The knobs."""
 
     read: int
-    """Neighbours in memory of the tensor that is read."""
+    """Length of a tile along the axis that is contiguous in the tensor that is read."""
     written: int
-    """Neighbours of the output."""
+    """Length of a tile along the axis that is contiguous in the output."""
     vector: str
-    """Which of them are moved at once: `read`, `written`, or `none` to leave it to LLVM."""
+    """Which side is a vector: `read`, `written`, or `none` to leave it to LLVM."""
 
 
 @dataclass(frozen=True, slots=True)
 class Crossing:
-    """A read that crosses the output's order."""
+    """A read whose order in memory differs from that of the output."""
 
     extents: tuple[int, ...]
     """Extents of the output's axes."""
     inner: Piece
-    """How the read moves with the neighbours of an output."""
+    """How the read moves from one output to its neighbour in memory."""
     along: Piece
-    """What the read is contiguous along."""
+    """The part of an output axis along which the read is contiguous."""
     alone: bool
     """Whether nothing else is read."""
 
     @property
     def interleaved(self) -> bool:
-        """Tell whether one side is so short that the other one's neighbours are interleaved."""
+        """Tell whether one side is so short that LLVM can interleave along the other one."""
         inner, along = self.inner.extent, self.along.extent
         apart = self.along.lower * math.prod(self.extents[self.along.axis + 1 :])
         stores = inner <= SHORT and apart == inner
@@ -71,44 +82,46 @@ class Crossing:
 
 def match(sch: Schedule) -> Crossing | None:
     """Return what the template needs to know of a function, or None if it is for another one."""
-    found = recognize(sch)
-    if found is None or found.parts:
+    movement = recognize(sch)
+    if movement is None or movement.parts:
         return None
-    crossings = (_crossing(read, found) for read in found.reads if read)
+    crossings = (_crossing(read, movement) for read in movement.reads if read)
     return next((crossing for crossing in crossings if crossing is not None), None)
 
 
-def settings(found: Crossing, hardware: Hardware) -> Iterator[Tile]:  # noqa: ARG001
-    """Yield every tile that divides the function; whole axes where they are interleaved."""
-    if found.interleaved:
-        yield Tile(found.along.extent, found.inner.extent, "none")
+def settings(crossing: Crossing, hardware: Hardware) -> Iterator[Tile]:  # noqa: ARG001
+    """Yield every tile that divides the axes; only the whole axes if they are interleaved."""
+    if crossing.interleaved:
+        yield Tile(crossing.along.extent, crossing.inner.extent, "none")
         return
-    for read in divisors(found.along.extent, MOST):
-        for written in divisors(found.inner.extent, MOST):
+    for read in divisors(crossing.along.extent, MOST):
+        for written in divisors(crossing.inner.extent, MOST):
             if _is_vector(read):
                 yield Tile(read, written, "read")
             if _is_vector(written):
                 yield Tile(read, written, "written")
 
 
-def fill(found: Crossing, hardware: Hardware) -> Tile:
+def fill(crossing: Crossing, hardware: Hardware) -> Tile:
     """Return the knobs for a processor, without measuring."""
-    good = "read" if found.alone else "written"
-    best = SIDE if found.along.extent > SHORT else 1
+    good = "read" if crossing.alone else "written"
+    best = SIDE if crossing.along.extent > SHORT else 1
 
     def promise(tile: Tile) -> tuple[bool, float]:
         lengths = (tile.read / best, tile.written / SIDE)
         return tile.vector == good, -sum(abs(math.log2(length)) for length in lengths)
 
-    return max(settings(found, hardware), key=promise)
+    return max(settings(crossing, hardware), key=promise)
 
 
-def apply(sch: Schedule, found: Crossing, tile: Tile) -> None:
+def apply(sch: Schedule, crossing: Crossing, tile: Tile) -> None:
     """Schedule the function. Raises ScheduleError where TVM refuses."""
     block = combined(sch)
-    outer, along, inner = _sides(sch, sch.get_loops(block), found)
-    if found.interleaved:
-        short, long = (inner, along) if found.inner.extent <= found.along.extent else (along, inner)
+    outer, along, inner = _sides(sch, sch.get_loops(block), crossing)
+    if crossing.interleaved:
+        short, long = (
+            (inner, along) if crossing.inner.extent <= crossing.along.extent else (along, inner)
+        )
         sch.reorder(*outer, long, short)
         sch.unroll(short)
         spread(sch, block, sch.fuse(*outer) if outer else long, ELEMENTS)
@@ -122,12 +135,12 @@ def apply(sch: Schedule, found: Crossing, tile: Tile) -> None:
 
 
 def _sides(
-    sch: Schedule, loops: list[LoopRV], found: Crossing
+    sch: Schedule, loops: list[LoopRV], crossing: Crossing
 ) -> tuple[list[LoopRV], LoopRV, LoopRV]:
-    """Split off the two loops that cross; return the others, the one read along, and the last."""
+    """Return the outer loops, the loop that is contiguous in the read, and that in the output."""
     *outer, last = loops
-    inner, along = found.inner, found.along
-    if inner.extent < found.extents[-1]:
+    inner, along = crossing.inner, crossing.along
+    if inner.extent < crossing.extents[-1]:
         head, last = sch.split(last, [None, inner.extent])
         outer.append(head)
     side = outer.pop(along.axis)
@@ -137,20 +150,21 @@ def _sides(
     return outer, side, last
 
 
-def _crossing(read: tuple[Piece, ...], found: Movement) -> Crossing | None:
-    """Return what crosses in a read, or None if it is contiguous with the output."""
-    inner = innermost(read, found.extents)
+def _crossing(read: tuple[Piece, ...], movement: Movement) -> Crossing | None:
+    """Return how a read crosses the output, or None if it moves with it or is too narrow."""
+    inner = innermost(read, movement.extents)
     if inner.stride <= 1:
         return None
-    last = len(found.extents) - 1
+    last = len(movement.extents) - 1
     for piece in read:
         lower = inner.extent if piece.axis == last else 1
         if piece.stride == 1 and piece.lower == lower:
-            crossing = Crossing(found.extents, inner, piece, len(found.reads) == 1)
+            crossing = Crossing(movement.extents, inner, piece, len(movement.reads) == 1)
             wide = not (inner.extent % NARROW and piece.extent % NARROW)
             return crossing if wide or crossing.interleaved else None
     return None
 
 
 def _is_vector(extent: int) -> bool:
+    """Tell whether a length is that of a vector: a power of two, not too short."""
     return extent >= NARROW and extent & (extent - 1) == 0

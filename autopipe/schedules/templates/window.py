@@ -1,10 +1,22 @@
 """Template for depthwise convolutions, pooling and means over images.
 
-A tile of outputs, `rows` neighbours along the last but one axis by `columns` along the last, is
-reduced in registers. Every row of the input that its windows touch is read once, with what lies
-past the edge, and serves all of them: no padded copy of the input is made, unless windows extend
-along vectors too; then there is one for a plane at a time. Weights are packed so that a tile reads
-them in order.
+A tile of outputs, `rows` neighbours along the last but one axis by `columns` along the last axis,
+is reduced in registers. Each row of the input that the windows of a tile touch is read once, with
+zeros past the edge, and serves all windows. So no padded copy of the input is made, unless windows
+extend along the vectors, as in NCHW; then one plane is padded at a time. Weights are packed so that
+a tile reads them in order.
+
+Example: a depthwise 3x3 convolution of [1, 56, 56, 96] (NHWC), tiles of 4 x 32, vectors of 16.
+
+    packed = w as [3, 3, 3, 1, 32]                        # packed[c // 32, r, s, 0, c % 32]
+    for i in parallel(56):                                # a row of the output
+        for strip, j in grid(3, 14):                      # 32 channels, 4 outputs along the row
+            sums = zeros(4, 32)                           # 8 registers
+            for r in unrolled(3):                         # rows of the window
+                line = padded x[i + r - 1, 4 * j - 1 : 4 * j + 5, strip]        # [6, 32]
+                for s, n in unrolled(3, 4):
+                    sums[n] += line[n + s] * packed[strip, r, s, 0]
+            y[i, 4 * j : 4 * j + 4, strip] = sums
 """
 
 import math
@@ -28,29 +40,29 @@ NAME: Final = "window"
 VERSION: Final = 1
 
 MAX_VECTORS = 4
-"""Vectors in a row of a tile."""
+"""Most vectors in a row of a tile."""
 
 CHAINS = 8
-"""Independent sums that hide the latency of an addition or a fused multiply-add."""
+"""Independent sums that hide the latency of an addition or multiply-add: 4 cycles, 2 in each."""
 
 AHEAD = 256
-"""Operations that a processor looks ahead: sums of short windows overlap with the next ones."""
+"""Operations that a processor looks ahead, so that sums of short windows overlap with the next."""
 
 LINE = 512
-"""Bits in a cache line. Input that is read a single line here and there comes slowly."""
+"""Bits in a cache line. Single lines that are far apart are read slowly."""
 
 STACK = 1024
-"""Bytes of a buffer that TVM no longer puts on the stack, but asks the runtime for."""
+"""Bytes from which on TVM takes a buffer from the runtime's allocator, not from the stack."""
 
 NARROW = 4
-"""Elements in the least vector that is worth the trouble."""
+"""Elements in the shortest vector that pays."""
 
 UNROLLED = 512
-"""Vector operations that are written out one after the other; more of them only take room."""
+"""Most vector operations that are unrolled; more of them only make the code large."""
 
 LEAST: Final = PRODUCTS // 2
-"""Elements reduced that are worth a second thread; memory is slower than arithmetic."""
-
+"""Fewest reduced elements that pay for a second thread; half as many as for a product, as these
+functions wait for memory."""
 
 _PAIR: Final = 2
 """A tile has two axes."""
@@ -61,68 +73,70 @@ class Tile:
     """The knobs."""
 
     rows: int
-    """Outputs along the last but one axis; divides it."""
+    """Outputs along the last but one axis; divides its extent."""
     columns: int
-    """Outputs along the last axis; divides it."""
+    """Outputs along the last axis; divides its extent."""
     width: int
     """Elements in a vector, a power of two; divides `columns`."""
     shared: int
-    """How many of the loops over tiles are divided among threads, from the outermost on."""
+    """How many of the loops over tiles, from the outermost on, are fused and run in parallel."""
 
 
 def match(sch: Schedule) -> Windows | None:
     """Return what the template needs to know of a function, or None if it is for another one."""
-    found = recognize(sch)
-    if found is None or found.extents[-1] % NARROW:
+    windows = recognize(sch)
+    if windows is None or windows.extents[-1] % NARROW:
         return None
-    return None if found.along and len(found.extents) <= _PAIR else found
+    return None if windows.along and len(windows.extents) <= _PAIR else windows
 
 
-def settings(found: Windows, hardware: Hardware) -> Iterator[Tile]:
+def settings(windows: Windows, hardware: Hardware) -> Iterator[Tile]:
     """Yield every tile whose sums, input row and weights for it fit the registers."""
-    lanes = hardware.lanes(found.bits)
-    planes = max(1, len(found.extents) - _PAIR)
-    for columns in divisors(found.extents[-1], MAX_VECTORS * lanes):
+    lanes = hardware.lanes(windows.bits)
+    planes = max(1, len(windows.extents) - _PAIR)
+    for columns in divisors(windows.extents[-1], MAX_VECTORS * lanes):
         width = math.gcd(columns, lanes)
         if columns // width > MAX_VECTORS:
             continue
-        for rows in divisors(_extent(found), hardware.registers):
-            if columns == width == rows * width or _fits(found, rows, columns, hardware):
-                for shared in range(planes, planes + (1 if found.along else _PAIR + 1)):
+        for rows in divisors(_extent(windows), hardware.registers):
+            if columns == width == rows * width or _fits(windows, rows, columns, hardware):
+                for shared in range(planes, planes + (1 if windows.along else _PAIR + 1)):
                     yield Tile(rows, columns, width, shared)
 
 
-def fill(found: Windows, hardware: Hardware) -> Tile:
+def fill(windows: Windows, hardware: Hardware) -> Tile:
     """Return the knobs for a processor, without measuring."""
-    return max(settings(found, hardware), key=lambda tile: _promise(tile, found, hardware))
+    return max(settings(windows, hardware), key=lambda tile: _promise(tile, windows, hardware))
 
 
-def estimate(found: Windows, tile: Tile, hardware: Hardware) -> float:
+def estimate(windows: Windows, tile: Tile, hardware: Hardware) -> float:
     """Estimate the time of a tile, in no unit."""
-    return 1 / _promise(tile, found, hardware)
+    return 1 / _promise(tile, windows, hardware)
 
 
-def apply(sch: Schedule, found: Windows, tile: Tile) -> None:
+def apply(sch: Schedule, windows: Windows, tile: Tile) -> None:
     """Schedule the function. Raises ScheduleError where TVM refuses."""
     inline_copies(sch)
-    for name in (*found.before[:-1], *found.after[:-1]):
+    for name in (*windows.before[:-1], *windows.after[:-1]):
         sch.compute_inline(sch.get_sblock(name))
-    block = sch.get_sblock(found.name)
-    if found.weights is not None and found.free:
-        _pack(sch, block, found.weights, tile.columns)
-    result = sch.get_sblock(found.after[-1]) if found.after else sch.cache_write(block, 0, "global")
+    block = sch.get_sblock(windows.name)
+    if windows.weights is not None and windows.free:
+        _pack(sch, block, windows.weights, tile.columns)
+    result = (
+        sch.get_sblock(windows.after[-1]) if windows.after else sch.cache_write(block, 0, "global")
+    )
     shared, inner = _tiles(sch, block, result, tile)
     sch.compute_at(block, inner, preserve_unit_loops=True)
     vectors, vector = sch.split(sch.get_loops(result)[-1], [None, tile.width])
     sch.vectorize(vector)
     sch.unroll(vectors)
-    if found.before and found.along:
-        sch.compute_at(sch.get_sblock(found.before[-1]), shared)
-    _reduce_in_registers(sch, block, found, tile)
+    if windows.before and windows.along:
+        sch.compute_at(sch.get_sblock(windows.before[-1]), shared)
+    _reduce_in_registers(sch, block, windows, tile)
 
 
 def _tiles(sch: Schedule, block: SBlockRV, result: SBlockRV, tile: Tile) -> tuple[LoopRV, LoopRV]:
-    """Make the loops over tiles; return the one that threads share, and the innermost."""
+    """Make the loops over tiles; return the loop that threads share, and the innermost loop."""
     *outer, columns = sch.get_loops(result)
     rows = outer.pop() if outer else sch.add_unit_loop(columns)
     row_tile, row = sch.split(rows, [None, tile.rows])
@@ -134,31 +148,32 @@ def _tiles(sch: Schedule, block: SBlockRV, result: SBlockRV, tile: Tile) -> tupl
     return shared, [shared, *tiles[tile.shared :]][-1]
 
 
-def _reduce_in_registers(sch: Schedule, block: SBlockRV, found: Windows, tile: Tile) -> None:
-    loops = sch.get_loops(block)[-len(found.extents) - len(found.window) :]
-    *outer, column = loops[: len(found.extents)]
+def _reduce_in_registers(sch: Schedule, block: SBlockRV, windows: Windows, tile: Tile) -> None:
+    """Reorder and unroll the loops of a tile so that its results stay in registers."""
+    loops = sch.get_loops(block)[-len(windows.extents) - len(windows.window) :]
+    *outer, column = loops[: len(windows.extents)]
     row = outer[-1] if outer else sch.add_unit_loop(column)
-    reductions = loops[len(found.extents) :]
-    across = [reductions[axis] for axis in found.across]
-    others = [loop for axis, loop in enumerate(reductions) if axis not in found.across]
+    reductions = loops[len(windows.extents) :]
+    across = [reductions[axis] for axis in windows.across]
+    others = [loop for axis, loop in enumerate(reductions) if axis not in windows.across]
     vectors, vector = sch.split(column, [None, tile.width])
     sch.reorder(*others, *across, row, vectors, vector)
     sums = tile.rows * tile.columns // tile.width
-    if sums * found.taps_across <= UNROLLED:
+    if sums * windows.taps_across <= UNROLLED:
         _unroll(sch, across)
     write_out(sch, block, 3)
     start = sch.decompose_reduction(block, [*others, *across][0])
     write_out(sch, start, 3)
-    if found.before and not found.along:
-        sparse = _touched(found, tile.rows) > tile.rows * found.taps_across
+    if windows.before and not windows.along:
+        sparse = _touched(windows, tile.rows) > tile.rows * windows.taps_across
         level = across if sparse or not others else others
-        _read_row(sch, sch.get_sblock(found.before[-1]), level[-1], tile.width)
-    if sums * found.taps <= UNROLLED:
+        _read_row(sch, sch.get_sblock(windows.before[-1]), level[-1], tile.width)
+    if sums * windows.taps <= UNROLLED:
         _unroll(sch, others)
 
 
 def _read_row(sch: Schedule, block: SBlockRV, loop: LoopRV, width: int) -> None:
-    """Prepare one row of the input, in registers too."""
+    """Compute a row of the padded input inside a loop, in registers too."""
     sch.compute_at(block, loop, preserve_unit_loops=True)
     *_, column = sch.get_loops(block)
     sch.split(column, [None, width])
@@ -171,7 +186,7 @@ def _unroll(sch: Schedule, loops: Sequence[LoopRV]) -> None:
 
 
 def _pack(sch: Schedule, block: SBlockRV, weights: int, columns: int) -> None:
-    """Read weights from a copy in tile order, which the build makes once."""
+    """Read weights from a copy [strip, other axes, column], which the build makes once."""
     *_, last = (axis.var for axis in sch.get(block).iter_vars if axis.iter_type == SPATIAL)
     region = sch.get(block).reads[weights].region
     at = next(i for i, part in enumerate(region) if part.min.same_as(last))
@@ -185,40 +200,45 @@ def _pack(sch: Schedule, block: SBlockRV, weights: int, columns: int) -> None:
     sch.annotate(copy, MARK, True)  # noqa: FBT003 - TVM's way
 
 
-def _promise(tile: Tile, found: Windows, hardware: Hardware) -> float:
-    """Estimate the share of peak speed: full vectors, hidden latency, few loads, busy cores."""
+def _promise(tile: Tile, windows: Windows, hardware: Hardware) -> float:
+    """Return the estimated share of the peak speed, from 0 to 1.
+
+    The factors: how full the vectors are, how much latency other sums hide, the length of a run of
+    memory, arithmetic against loads, busy cores; 0.8 for each parallel loop favours few of them.
+    """
     vectors = tile.columns // tile.width
     sums = tile.rows * vectors
-    work = sums * found.taps_across
-    loads = vectors * _loads(found, tile.rows)
-    inner = [found.extents[-1] // tile.columns, _extent(found) // tile.rows]
-    jobs = math.prod([*found.extents[:-_PAIR], *inner][: tile.shared])
+    work = sums * windows.taps_across
+    loads = vectors * _loads(windows, tile.rows)
+    inner = [windows.extents[-1] // tile.columns, _extent(windows) // tile.rows]
+    jobs = math.prod([*windows.extents[:-_PAIR], *inner][: tile.shared])
     busy = jobs / (-(-jobs // hardware.cores) * hardware.cores)
-    full = tile.width / hardware.lanes(found.bits)
-    hidden = min(1.0, max(sums, AHEAD / found.taps) / CHAINS)
-    run = tile.columns * found.bits
+    full = tile.width / hardware.lanes(windows.bits)
+    hidden = min(1.0, max(sums, AHEAD / windows.taps) / CHAINS)
+    run = tile.columns * windows.bits
     near = run / (run + LINE)
     return full * hidden * near * work / (work + loads) * busy * 0.8**tile.shared
 
 
-def _extent(found: Windows) -> int:
-    return found.extents[-_PAIR] if len(found.extents) >= _PAIR else 1
+def _extent(windows: Windows) -> int:
+    """Return the extent of the last but one spatial axis, or 1 if there is none."""
+    return windows.extents[-_PAIR] if len(windows.extents) >= _PAIR else 1
 
 
-def _touched(found: Windows, rows: int) -> int:
+def _touched(windows: Windows, rows: int) -> int:
     """Return how many elements of a row of the input a tile reads."""
-    return (rows - 1) * found.stride + found.reach
+    return (rows - 1) * windows.stride + windows.reach
 
 
-def _fits(found: Windows, rows: int, columns: int, hardware: Hardware) -> bool:
+def _fits(windows: Windows, rows: int, columns: int, hardware: Hardware) -> bool:
     """Tell whether a tile fits the registers, and its sums and its row of the input the stack."""
-    vectors = columns // math.gcd(columns, hardware.lanes(found.bits))
-    row = _touched(found, rows) if found.before or rows > 1 else 0
-    weights = found.taps_across if found.weights is not None else 0
-    stack = max(rows, row) * columns * found.bits // 8
+    vectors = columns // math.gcd(columns, hardware.lanes(windows.bits))
+    row = _touched(windows, rows) if windows.before or rows > 1 else 0
+    weights = windows.taps_across if windows.weights is not None else 0
+    stack = max(rows, row) * columns * windows.bits // 8
     return vectors * (rows + row + weights) <= hardware.registers and stack < STACK
 
 
-def _loads(found: Windows, rows: int) -> int:
+def _loads(windows: Windows, rows: int) -> int:
     """Return how many vectors each vector of columns of a tile needs for a row of the input."""
-    return _touched(found, rows) + (found.taps_across if found.weights is not None else 0)
+    return _touched(windows, rows) + (windows.taps_across if windows.weights is not None else 0)

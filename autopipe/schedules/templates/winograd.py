@@ -1,9 +1,20 @@
-"""Template for 3x3 convolutions by minimal filtering, as implementation `winograd` writes them.
+"""Template for 3x3 convolutions by Winograd's minimal filtering.
 
-Blocks of tiles run in parallel, and blocks of output channels where there are few tiles. A block
-transforms its patches once, into a buffer that its core's cache holds. Then, a chunk of output
-channels at a time, it multiplies at each position of a tile, summing in registers, and transforms
-the sums back into the output, with all that follows.
+The implementation `winograd` writes these functions; see `implementations/filtering.py` for the
+algorithm and its stages. Blocks of tiles run in parallel, and blocks of output channels too where
+there are few tiles. A block transforms its patches once, into a buffer that fits its core's cache.
+Then, for one chunk of output channels after the other, it multiplies at each position of a tile,
+sums in registers, and transforms the sums back into the output, with all that follows.
+
+The loops of F(4x4, 3x3), which has 6 x 6 positions:
+
+    transform kernel: [6, 6, inputs, outputs]                      # by the build, once
+    for block, part in parallel(tiles / knobs.tiles, knobs.parts):
+        transform patches: [6, 6, knobs.tiles, inputs]             # of this block
+        for chunk in range(outputs / parts / knobs.chunk):
+            for i, j in grid(6, 6):                                # a matrix product each
+                product[i, j] = patches[i, j] @ kernel[i, j, :, chunk]
+            transform back: product [6, 6] to outputs [4, 4], then bias, activation
 """
 
 import math
@@ -32,19 +43,19 @@ _LINE = 64
 """Bytes of a cache line."""
 
 MAX_VECTORS = 4
-"""Vectors in a row of a block of sums."""
+"""Most vectors of output channels that are summed in registers."""
 
 MAX_TILES = 64
-"""Tiles in a parallel block."""
+"""Most tiles in a parallel block."""
 
 MAX_CHUNK = 256
-"""Output channels between product and transformation back."""
+"""Most output channels between product and transformation back."""
 
 _STAGES = (_PATCH, _ROWS, _INPUT, _KERNEL, _PRODUCT, _COLUMNS, _TILE)
 
 
 def match(sch: Schedule) -> Filtering | None:
-    """Return what the knobs depend on, or None if the function is not by minimal filtering."""
+    """Return what the knobs depend on, or None if the function has not the stages of filtering."""
     blocks = [sch.get(block) for block in sch.get_child_blocks(sch.get_sblock("root"))]
     names = {block.name_hint: block for block in blocks}
     if not names.keys() >= set(_STAGES):
@@ -55,44 +66,48 @@ def match(sch: Schedule) -> Filtering | None:
     return Filtering(rows * columns, tiles, inputs, outputs)
 
 
-def settings(found: Filtering, hardware: Hardware) -> Iterator[Blocking]:
+def settings(filtering: Filtering, hardware: Hardware) -> Iterator[Blocking]:
     """Yield every blocking whose sums fit the registers."""
-    width = math.gcd(found.outputs, hardware.lanes(8 * BYTES))
-    for vectors in divisors(found.outputs // width, MAX_VECTORS):
+    width = math.gcd(filtering.outputs, hardware.lanes(8 * BYTES))
+    for vectors in divisors(filtering.outputs // width, MAX_VECTORS):
         columns = vectors * width
         free = hardware.registers - vectors - 1  # for a row of weights and one broadcast value
-        for rows in divisors(found.tiles, free // vectors):
-            for tiles, parts, chunk in _blocks(found, hardware, rows, columns):
+        for rows in divisors(filtering.tiles, free // vectors):
+            for tiles, parts, chunk in _blocks(filtering, hardware, rows, columns):
                 yield Blocking(tiles, parts, chunk, rows, columns, width)
 
 
 def _blocks(
-    found: Filtering, hardware: Hardware, rows: int, columns: int
+    filtering: Filtering, hardware: Hardware, rows: int, columns: int
 ) -> Iterator[tuple[int, int, int]]:
-    """Yield tiles in a block, parts of the channels, and channels in a chunk."""
-    for many in divisors(found.tiles // rows, MAX_TILES // rows):
-        for parts in divisors(found.outputs // columns, hardware.cores):
-            for some in divisors(found.outputs // parts // columns, MAX_CHUNK // columns):
-                yield many * rows, parts, some * columns
+    """Yield the number of tiles in a block, parts of the channels, and channels in a chunk."""
+    for row_groups in divisors(filtering.tiles // rows, MAX_TILES // rows):
+        for parts in divisors(filtering.outputs // columns, hardware.cores):
+            strips = filtering.outputs // parts // columns
+            for strips_at_once in divisors(strips, MAX_CHUNK // columns):
+                yield row_groups * rows, parts, strips_at_once * columns
 
 
-def fill(found: Filtering, hardware: Hardware) -> Blocking:
+def fill(filtering: Filtering, hardware: Hardware) -> Blocking:
     """Return the blocking of the least estimated time."""
-    return min(settings(found, hardware), key=lambda knobs: estimate(found, knobs, hardware))
+    return min(
+        settings(filtering, hardware), key=lambda knobs: estimate(filtering, knobs, hardware)
+    )
 
 
-def apply(sch: Schedule, found: Filtering, knobs: Blocking) -> None:
+def apply(sch: Schedule, filtering: Filtering, knobs: Blocking) -> None:
     """Schedule the function. Raises ScheduleError where TVM refuses."""
     _kernel(sch, knobs)
     job, chunk = _output(sch, knobs)
-    _product(sch, knobs, found, chunk)
-    _input(sch, knobs, found, job)
+    _product(sch, knobs, filtering, chunk)
+    _input(sch, knobs, filtering, job)
 
 
 def _kernel(sch: Schedule, knobs: Blocking) -> None:
-    """Lay out the kernel as the product reads it, and transform it where it has been read.
+    """Lay out the transformed kernel in the order in which the product reads it.
 
-    The build does it once.
+    The layout is [chunk, row, column, stripe, input channel, output channel of the stripe]; the
+    build transforms the kernel once.
     """
     block, stripes = sch.get_sblock(_KERNEL), knobs.chunk // knobs.columns
 
@@ -109,8 +124,9 @@ def _kernel(sch: Schedule, knobs: Blocking) -> None:
     sch.vectorize(vector)
 
 
-def _lanes(found: Filtering, knobs: Blocking) -> int:
-    return math.gcd(found.inputs, knobs.width)
+def _lanes(filtering: Filtering, knobs: Blocking) -> int:
+    """Return how many input channels the transform of the input computes at once."""
+    return math.gcd(filtering.inputs, knobs.width)
 
 
 def _output(sch: Schedule, knobs: Blocking) -> tuple[LoopRV, LoopRV]:
@@ -129,8 +145,8 @@ def _output(sch: Schedule, knobs: Blocking) -> tuple[LoopRV, LoopRV]:
     return job, chunk
 
 
-def _product(sch: Schedule, knobs: Blocking, found: Filtering, chunk: LoopRV) -> None:
-    """Sum a block of tiles and channels in registers, for each position."""
+def _product(sch: Schedule, knobs: Blocking, filtering: Filtering, chunk: LoopRV) -> None:
+    """Sum `rows` tiles x `columns` channels in registers, for each position."""
     total = sch.get_sblock(_PRODUCT)
     result = sch.cache_write(total, 0, "global")
     _spread_positions(sch, result)
@@ -145,16 +161,16 @@ def _product(sch: Schedule, knobs: Blocking, found: Filtering, chunk: LoopRV) ->
     sch.compute_at(total, tiles, preserve_unit_loops=True)
     sch.set_scope(total, 0, "local")
     *_, row, channel, sums = sch.get_loops(total)
-    sums, lane = sch.split(sums, [None, _lanes(found, knobs)])
+    sums, lane = sch.split(sums, [None, _lanes(filtering, knobs)])
     vectors, vector = sch.split(channel, [None, knobs.width])
     sch.reorder(sums, lane, row, vectors, vector)
     write_out(sch, total, 3)
     write_out(sch, sch.decompose_reduction(total, sums), 3)
 
 
-def _input(sch: Schedule, knobs: Blocking, found: Filtering, job: LoopRV) -> None:
-    """Transform the patches of a block, a vector of channels at a time."""
-    last, lanes = sch.get_sblock(_INPUT), _lanes(found, knobs)
+def _input(sch: Schedule, knobs: Blocking, filtering: Filtering, job: LoopRV) -> None:
+    """Transform the patches of a block, in vectors of input channels."""
+    last, lanes = sch.get_sblock(_INPUT), _lanes(filtering, knobs)
 
     def place(i: Var, j: Var, p: Var, k: Var) -> list[Expr]:
         return [i, j, p // knobs.rows, k // lanes, p % knobs.rows, k % lanes]
@@ -170,7 +186,7 @@ def _input(sch: Schedule, knobs: Blocking, found: Filtering, job: LoopRV) -> Non
 
 
 def _follow(sch: Schedule, names: tuple[str, ...], loop: LoopRV) -> None:
-    """Compute stages of a transform for an iteration of a loop, in registers."""
+    """Compute the named stages inside a loop, in registers."""
     for name in names:
         stage = sch.get_sblock(name)
         sch.compute_at(stage, loop, preserve_unit_loops=True)
@@ -179,5 +195,9 @@ def _follow(sch: Schedule, names: tuple[str, ...], loop: LoopRV) -> None:
 
 
 def _spread_positions(sch: Schedule, block: SBlockRV) -> None:
-    """Keep positions an odd number of cache lines apart, or they would share a set of a cache."""
+    """Keep the positions of a tile an odd number of cache lines apart.
+
+    A power of two apart, all 36 positions would share one set of the cache; the odd distance saved
+    up to 37 % of the time.
+    """
     sch.storage_align(block, 0, 1, 2 * _LINE // BYTES, _LINE // BYTES)

@@ -1,12 +1,11 @@
 """Indices along several axes, as in the examples of the docstrings."""
 
-import re
-
 import tvm
 from tvm.script.ir_builder import IRBuilder
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 
 from autopipe.schedules.analysis.expressions import elements, unfold
+from tests.schedules.loops import extents
 
 
 def test_an_index_along_several_axes_is_taken_apart():
@@ -19,5 +18,4 @@ def test_elements_that_fill_no_vector_are_left_to_shorter_ones():
     with IRBuilder() as builder, T.prim_func(s_tir=True):
         for index in elements(23, 8, lambda value: tvm.tirx.IntImm("int32", value)):
             T.evaluate(index)
-    extents = [int(n) for n in re.findall(r"(?:range|vectorized)\((\d+)\)", builder.get().script())]
-    assert extents == [2, 8, 1, 4, 1, 2, 1, 1]
+    assert extents(builder.get().script()) == [2, 8, 1, 4, 1, 2, 1, 1]

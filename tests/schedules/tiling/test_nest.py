@@ -1,7 +1,5 @@
 """The examples in the docstrings of tiling are true."""
 
-import re
-
 import pytest
 from tvm import te, topi
 from tvm.s_tir import Schedule
@@ -12,6 +10,7 @@ from autopipe.schedules.templates import contraction
 from autopipe.schedules.tiling.nest import Nest
 from autopipe.schedules.tiling.tile import Tile, settings
 from tests.schedules.engines.test_static import module_of
+from tests.schedules.loops import extents
 from tests.schedules.templates.test_contraction import conv, served
 
 WIDE = Hardware(vector_bits=512, registers=32, cores=2)
@@ -23,12 +22,6 @@ def dense():
     x, w = te.placeholder((112, 64), "float32", "x"), te.placeholder((64, 96), "float32", "w")
     sch = Schedule(module_of([x, w, topi.nn.relu(topi.matmul(x, w))], [1]))
     return sch, served(sch)
-
-
-def extents(script):
-    """Return the extents of all loops of a function, in the order they are written in."""
-    loops = re.findall(r"(?:range|T\.(?:parallel|unroll|vectorized|grid))\(([\d, ]+)\)", script)
-    return [int(extent) for loop in loops for extent in loop.split(",")]
 
 
 def test_tiles_are_numbered_as_in_the_example():

@@ -1,0 +1,108 @@
+"""The examples in the docstrings of templates are true."""
+
+from tvm import te, topi
+from tvm.s_tir import Schedule
+
+from autopipe.schedules.hardware import Hardware
+from autopipe.schedules.templates import (
+    dot_product,
+    elementwise,
+    row_reduction,
+    sequence,
+    transpose,
+    window,
+)
+from tests.schedules.engines.test_static import module_of
+from tests.schedules.loops import extents
+
+WIDE = Hardware(
+    vector_bits=512, registers=32, cores=2, features=frozenset({"avx512vnni", "avx512bw", "sse2"})
+)
+
+
+def scheduled(template, tensors, free=()):
+    """Return what a template says of a function, its knobs, and the script of its schedule."""
+    sch = Schedule(module_of(tensors, list(free)))
+    found = template.match(sch)
+    knobs = template.fill(found, WIDE)
+    template.apply(sch, found, knobs)
+    return found, knobs, sch.mod.script()
+
+
+def placeholder(*shape, dtype="float32"):
+    return te.placeholder(shape, dtype)
+
+
+def test_a_concatenation_is_written_in_parts_without_conditions():
+    x, y = placeholder(4, 32), placeholder(4, 64)
+    found, knobs, script = scheduled(elementwise, [x, y, topi.concatenate([x, y], 1)])
+    assert (found.parts, knobs.width) == ((32, 64), 32)
+    assert extents(script) == [4, 3, 1, 32]
+    assert "in T.unroll(3)" in script
+
+
+def test_a_transpose_is_written_in_tiles():
+    x = placeholder(64, 128)
+    _, knobs, script = scheduled(transpose, [x, topi.transpose(x)])
+    assert (knobs.read, knobs.written, knobs.vector) == (8, 8, "read")
+    assert extents(script) == [128, 8, 8]
+
+
+def test_three_channels_are_unrolled_in_a_change_of_layout():
+    x = placeholder(1, 56, 56, 3)
+    found, _, script = scheduled(transpose, [x, topi.transpose(x, (0, 3, 1, 2))])
+    assert found.interleaved
+    assert extents(script) == [56, 56, 3]
+    assert "in T.unroll(3)" in script
+
+
+def test_a_softmax_reduces_partial_results_to_a_quarter():
+    x = placeholder(8, 1000)
+    found, knobs, script = scheduled(row_reduction, [x, topi.nn.softmax(x)])
+    assert (found.rows, found.row, knobs.partial, knobs.width) == (8, 1000, 8, 8)
+    maximum, exponent = [8, 125, 8, 4, 2, 4, 4], [125, 8]
+    assert extents(script) == [8, *maximum, *exponent, *maximum, *exponent]
+
+
+def test_partial_results_of_a_long_row_are_reduced_in_steps():
+    x = placeholder(8, 1024)
+    sch = Schedule(module_of([x, topi.sum(x, axis=1)], []))
+    (block,) = row_reduction.blocks_of(sch)
+    steps = row_reduction._partial(sch, block, 64)
+    assert [int(sch.get(step).writes[0].source.shape[1]) for step in steps] == [64, 16, 4]
+
+
+def test_windows_read_each_row_of_the_input_once():
+    x, w = placeholder(1, 56, 56, 96), placeholder(3, 3, 96, 1)
+    y = topi.nn.depthwise_conv2d_nhwc(x, w, 1, 1, 1)
+    _, knobs, script = scheduled(window, [x, w, y], [1])
+    assert (knobs.rows, knobs.columns, knobs.width) == (4, 32, 16)
+    assert "_global = T.sblock_alloc_buffer((3, 3, 3, 1, 32))" in script
+    tiles, sums, line, steps = [56, 3, 14], [4, 2, 16], [6, 2, 16], [3, 4, 2, 16]
+    loops = [extent for extent in extents(script)[4:] if extent > 1]
+    assert loops == [*tiles, *sums, 3, *line, *steps, *sums]
+
+
+def test_four_products_of_bytes_are_summed_by_an_instruction():
+    x, w = placeholder(6, 64, dtype="uint8"), placeholder(64, 32, dtype="int8")
+    k = te.reduce_axis((0, 64))
+    y = te.compute(
+        (6, 32), lambda i, j: te.sum(x[i, k].astype("int32") * w[k, j].astype("int32"), k)
+    )
+    _, knobs, script = scheduled(dot_product, [x, w, y], [1])
+    assert (knobs.rows, knobs.vectors, knobs.instruction) == (3, 2, "vpdpbusd")
+    assert 'T.sblock_alloc_buffer((1, 16, 32, 4), "int8")' in script
+    assert extents(script)[2:] == [2, 3, 2, 16, 16, 3, 2, 3, 2, 16]
+
+
+def test_two_convolutions_are_two_parts():
+    x, first = placeholder(1, 8, 8, 4), placeholder(3, 3, 4, 4)
+    second, other = placeholder(3, 3, 4, 4), placeholder(1, 8, 8, 4)
+    y = topi.nn.relu(topi.nn.conv2d_nhwc(x, first, 1, 1, 1))
+    y = topi.nn.relu(topi.add(topi.nn.conv2d_nhwc(y, second, 1, 1, 1), other))
+    found, _, _ = scheduled(sequence, [x, first, second, other, y], [1, 2])
+    assert len(found.steps.blocks) == 7
+    assert [part.template.NAME for part in found.parts] == ["contraction", "contraction"]
+    schedules = [Schedule(part.module) for part in found.parts]
+    blocks = [sch.get_child_blocks(sch.get_sblock("root")) for sch in schedules]
+    assert list(map(len, blocks)) == [3, 4]
