@@ -2,12 +2,8 @@
 
 import shutil
 import textwrap
-import time
-import unicodedata
-from threading import Event as Flag
-from threading import Lock, Thread
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from autopipe.pipeline.events import (
     Event,
@@ -24,14 +20,12 @@ from autopipe.pipeline.events import (
     Warn,
 )
 from autopipe.report.output import Output
-from autopipe.report.units import seconds
-from autopipe.report.wording import progress, row, wording
+from autopipe.report.wording import progress, wording
 
-TICK = 0.5
-"""Seconds between two looks at the clock."""
+if TYPE_CHECKING:
+    from autopipe.report.live_line import LiveLine
 
 _INDENT = " " * 11
-_ERASE = "\r\x1b[K"
 _COLORS = {
     StageFinished: "32",
     StageCached: "2",
@@ -48,33 +42,30 @@ class Console:
     def __init__(self, out: Output, *, color: bool) -> None:
         self._out = out
         self._color = color
-        self._lock = Lock()
-        self._over = Flag()
-        self._stage: str | None = None
-        self._detail = ""
-        self._started = 0.0
-        self._clock = Thread(target=self._tick, daemon=True)
+        self._live: LiveLine | None = None
 
     def __call__(self, event: Event, /) -> None:
         """Show the event."""
-        with self._lock:
-            match event:
-                case StageStarted(stage=stage):
-                    self._stage, self._detail = stage, ""
-                    self._started = time.monotonic()
-                case Progress() | TuningProgress():
-                    self._detail = progress(event)
-                case Measured():
-                    return  # the line of the stage's end says it
-                case _:
-                    if not isinstance(event, Warn | StageResumed):
-                        self._stage = None
-                    self._out.write(f"{_ERASE}{self._paint(event)}\n")
-            self._draw()
+        match event:
+            case StageStarted(stage=stage):
+                self._start(stage)
+            case Progress() | TuningProgress():
+                if self._live is not None:
+                    self._live.tell(progress(event))
+            case Measured():
+                pass  # the line of the stage's end says it
+            case Warn() | StageResumed():  # the stage goes on below it
+                self._erase()
+                self._write(event)
+                if self._live is not None:
+                    self._live.draw()
+            case _:
+                self._erase()
+                self._live = None
+                self._write(event)
 
     def __enter__(self) -> Self:
-        """Start the clock of the live line."""
-        self._clock.start()
+        """Begin with no live line."""
         return self
 
     def __exit__(
@@ -84,29 +75,25 @@ class Console:
         traceback: TracebackType | None,
         /,
     ) -> None:
-        """Stop the clock and leave the cursor on a line of its own."""
-        self._over.set()
-        self._clock.join()
-        if self._stage is not None:
-            self._out.write("\n")
+        """Leave a stage that was cut off as it was last seen, and the cursor below it."""
+        if self._live is not None:
+            self._live.leave()
 
-    def _tick(self) -> None:
-        while not self._over.wait(TICK):
-            with self._lock:
-                self._draw()
+    def _start(self, stage: str) -> None:
+        from autopipe.report.live_line import LiveLine  # rich: a run that is all cached needs none
 
-    def _draw(self) -> None:
-        if self._stage is None:
-            return
-        elapsed = seconds(round(time.monotonic() - self._started))
-        line = row(self._stage, f"{elapsed:>7}", self._detail)
-        self._out.write(_ERASE + fit(line, shutil.get_terminal_size().columns - 1))
+        self._erase()
+        self._live = LiveLine(self._out, stage)
+        self._live.draw()
 
-    def _paint(self, event: Event) -> str:
+    def _erase(self) -> None:
+        if self._live is not None:
+            self._live.erase()
+
+    def _write(self, event: Event) -> None:
         code = _COLORS.get(type(event))
-        width = shutil.get_terminal_size().columns - 1
-        text = fold(wording(event), width)
-        return f"\x1b[{code}m{text}\x1b[0m" if self._color and code else text
+        text = fold(wording(event), shutil.get_terminal_size().columns - 1)
+        self._out.write(f"\x1b[{code}m{text}\x1b[0m\n" if self._color and code else f"{text}\n")
 
 
 def fold(text: str, columns: int) -> str:
@@ -119,13 +106,3 @@ def fold(text: str, columns: int) -> str:
             break_on_hyphens=False, replace_whitespace=False, drop_whitespace=True,
         )
     )  # fmt: skip
-
-
-def fit(text: str, columns: int) -> str:
-    """Cut a line to what a terminal shows in `columns`; wide characters take two."""
-    used = 0
-    for at, char in enumerate(text):
-        used += 2 if unicodedata.east_asian_width(char) in "WF" else 1
-        if used > columns:
-            return text[:at]
-    return text

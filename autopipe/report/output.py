@@ -25,3 +25,6 @@ class Output:
             self._stream = None
             if isinstance(error, OSError) and error.errno in SHORT:
                 self.refused = error.strerror
+
+    def flush(self) -> None:
+        """Do nothing, because `write` writes at once; rich calls it, as of any file."""

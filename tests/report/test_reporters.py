@@ -2,16 +2,19 @@ import io
 import json
 import os
 import pty
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from rich.cells import cell_len
 
 from autopipe import report
 from autopipe.pipeline import events
 from autopipe.report import plain
-from autopipe.report.console import Console, fit, fold
+from autopipe.report.console import Console, fold
+from autopipe.report.escape import escape
 from autopipe.report.output import Output
 
 DIGEST = "ab" * 32
@@ -172,17 +175,34 @@ def test_nobody_reads_stdout(arguments, redirect):
 
 
 def screen(text, columns):
-    """What a terminal of endless height shows: the lines, soft-wrapped."""
-    lines = [""]
-    for part in text.replace("\x1b[K", "\x00").split("\r"):
-        lines[-1] = part.removeprefix("\x00") if part.startswith("\x00") else lines[-1] + part
-        *done, last = lines[-1].split("\n")
-        lines[-1:] = [*done, last]
-    return [line[at : at + columns] for line in lines for at in range(0, len(line) or 1, columns)]
+    """What a terminal of endless height shows: the lines, soft-wrapped.
+
+    It knows what a live line needs: new line, back to the margin, up, and erase a line.
+    """
+    lines, at, column = [""], 0, 0
+    for part in re.findall(r"\x1b\[\d*[A-Za-z]|[\r\n]|[^\x1b\r\n]", text):
+        if part == "\r":
+            column = 0
+        elif part == "\n":
+            at, column = at + 1, 0
+            lines += [""] * (at == len(lines))
+        elif part == "\x1b[1A":
+            at -= 1
+        elif part == "\x1b[2K":
+            lines[at] = ""
+        else:
+            assert not part.startswith("\x1b"), part
+            if column == columns:
+                at, column = at + 1, 0
+                lines += [""] * (at == len(lines))
+            lines[at] = lines[at][:column].ljust(column) + part + lines[at][column + 1 :]
+            column += 1
+    return lines
 
 
 def console(stream, monkeypatch, columns, *played, color=False):
     monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setenv("TERM", "xterm")
     with Console(Output(stream), color=color) as reporter:
         play(reporter, *played)
     return written(stream)
@@ -202,18 +222,57 @@ def test_the_live_line_comes_back_below_a_warning(stream, monkeypatch):
 @pytest.mark.fault("E15")
 @pytest.mark.parametrize("columns", [80, 20])
 def test_the_live_line_never_wraps(stream, monkeypatch, columns):
-    for live in console(stream, monkeypatch, columns, *EVENTS[1:4]).split("\r\x1b[K")[1:]:
-        assert len(live.rstrip("\n")) < columns
+    text = console(stream, monkeypatch, columns, *EVENTS[1:4])
+    drawn = [live.rstrip("\n") for live in text.split("\r\x1b[2K")]
+    assert len(drawn) > 3
+    assert any(len(live) == columns - 2 for live in drawn) is (columns == 20)
+    assert all(cell_len(live) <= columns - 2 for live in drawn)  # room for ^C
 
 
 def test_a_run_that_is_cut_off_leaves_the_cursor_on_a_new_line(stream, monkeypatch):
     assert console(stream, monkeypatch, 80, events.StageStarted(stage="tune")).endswith("\n")
 
 
+@pytest.mark.fault("E13")
+@pytest.mark.parametrize(
+    "name", ["[red]a[/red]", "[/]", ":smile:", "[link=x]", "\\[b]", "192.168.0.1"]
+)
+def test_what_a_name_looks_like_is_no_markup(stream, monkeypatch, name):
+    live = [events.StageStarted(stage="tune"), events.Progress(stage="tune", message=name)]
+    said = [*live, events.Warn(stage="tune", message=name)]
+    text = console(stream, monkeypatch, 80, *said, color=True)
+    shown = escape(name)
+    assert f"\x1b[33mwarning: tune: {shown}\x1b[0m\n" in text
+    assert f"tune           0 s  {shown}\n" in text
+
+
+@pytest.mark.fault("E15")
+def test_the_cursor_is_never_hidden(stream, monkeypatch):
+    """A process that is killed could not show it again."""
+    assert "\x1b[?" not in console(stream, monkeypatch, 80, *EVENTS, color=True)
+
+
+def test_without_a_stage_that_runs_rich_is_not_imported():
+    code = (
+        "import sys\n"
+        "from autopipe.pipeline import events\n"
+        "from autopipe.report.console import Console\n"
+        "from autopipe.report.output import Output\n"
+        "with Console(Output(sys.stdout), color=True) as tell:\n"
+        "    tell(events.StageCached(stage='import', digest='ab'))\n"
+        "    tell(events.RunFinished(exit_code=0, seconds=3))\n"
+        "    before = 'rich' in sys.modules\n"
+        "    tell(events.StageStarted(stage='tune'))\n"
+        "assert (before, 'rich' in sys.modules) == (False, True)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL, timeout=60)
+
+
 def test_the_live_line_shows_the_time_without_any_event(stream, monkeypatch):
     clock = Clock()
-    monkeypatch.setattr("autopipe.report.console.time.monotonic", clock)
-    monkeypatch.setattr("autopipe.report.console.TICK", 0.001)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr("autopipe.report.live_line.time.monotonic", clock)
+    monkeypatch.setattr("autopipe.report.live_line.TICK", 0.001)
     with Console(Output(stream), color=False) as reporter:
         reporter(events.StageStarted(stage="build"))
         clock.now += 75
@@ -229,12 +288,14 @@ def test_color_is_asked_for(stream, monkeypatch):
 
 
 def test_without_color_nothing_but_erasing_is_sent(stream, monkeypatch):
-    assert "\x1b" not in console(stream, monkeypatch, 80, *EVENTS).replace("\x1b[K", "")
+    text = console(stream, monkeypatch, 80, *EVENTS)
+    assert set(re.findall(r"\x1b[^A-Za-z]*[A-Za-z]", text)) == {"\x1b[2K", "\x1b[1A"}
 
 
-def test_wide_characters_take_two_columns():
-    assert fit("ab模型", 5) == "ab模"
-    assert fit("ab", 2) == "ab"
+def test_wide_characters_take_two_columns(stream, monkeypatch):
+    said = events.Progress(stage="tune", message="ab模型")
+    text = console(stream, monkeypatch, 26, events.StageStarted(stage="tune"), said)
+    assert text.rpartition("\x1b[2K")[2] == "tune           0 s  ab模\n"
 
 
 @pytest.mark.fault("E15")
