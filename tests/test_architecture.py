@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -157,3 +158,67 @@ def test_links_between_pages_lead_somewhere():
     for page in pages:
         for link in re.findall(r"\]\((?!https?:|#)([^)#\s]+)", page.read_text()):
             assert (page.parent / link).exists(), f"{page.name}: {link}"
+
+
+GLOSSARY = ROOT / "docs" / "concepts" / "glossary.md"
+
+
+def named(start):
+    """Return the dotted names on the page of words that begin with `start`."""
+    return sorted(set(re.findall(rf"`({start}\.[\w.]+)`", GLOSSARY.read_text())))
+
+
+def members(body):
+    """Return what the statements of a module or of a class define, by name."""
+    found = {}
+    for node in body:
+        if isinstance(node, ast.ClassDef | ast.FunctionDef):
+            found[node.name] = node
+        elif isinstance(node, ast.Assign):
+            found.update({each.id: node for each in node.targets if isinstance(each, ast.Name)})
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            found[node.target.id] = node
+    return found
+
+
+def is_defined(name):
+    """Tell whether a dotted name of ours is defined, in the module that it names."""
+    words = name.split(".")
+    for count in range(len(words) - 1, 0, -1):
+        path = ROOT.joinpath(*words[:count]).with_suffix(".py")
+        if path.is_file():
+            found = members(ast.parse(path.read_text()).body)
+            for word in words[count:]:
+                if word not in found:
+                    return False
+                found = members(getattr(found[word], "body", ()))
+            return True
+    return False
+
+
+def test_the_glossary_names_types_that_exist():
+    names = named("autopipe")
+    assert len(names) > 50
+    assert [name for name in names if not is_defined(name)] == []
+    assert not is_defined("autopipe.tasks.task.NoTask")
+    assert not is_defined("autopipe.no_module.Task")
+    assert not is_defined("autopipe.tasks.task.Task.no_member")
+
+
+def test_the_glossary_names_types_of_tvm_that_exist():
+    spec = find_spec("tvm")
+    assert spec is not None
+    assert spec.origin is not None
+    names = named("tvm")
+    assert len(names) > 10
+    for name in names:
+        _, *packages, kind = name.split(".")
+        files = Path(spec.origin).parent.joinpath(*packages).rglob("*.py")
+        wanted = re.compile(rf"^class {kind}\b", re.MULTILINE)
+        assert any(wanted.search(path.read_text()) for path in files), name
+
+
+def test_the_words_of_the_glossary_are_sorted():
+    table = GLOSSARY.read_text().split("<!-- words:")[1].split("<!-- end of words -->")[0]
+    words = [line.split("|")[1].strip() for line in table.splitlines() if line.startswith("| ")]
+    assert words[1:] == sorted(set(words[1:]), key=str.casefold)
