@@ -215,7 +215,8 @@ def test_the_ratio_that_is_printed_follows_from_the_times_that_are_printed(times
 def played_with(ours, theirs):
     return Match(
         machine=Machine(cpu="x", cores=2, load_before=0.0, load_after=0.0),
-        threads=2, warmup=1, repeat=2, ours=Contender(name="autopipe", version="1", latency=ours),
+        threads=2, warmup=1, repeat=2,
+        ours=Contender(name="autopipe", version="1", latency=ours),
         rivals=(Contender(name="onnxruntime", version="1", latency=theirs),),
         comparisons={"onnxruntime": Comparison.of(ours, theirs)}, skipped={},
     )  # fmt: skip

@@ -24,9 +24,11 @@ def measurement(name="onnxruntime"):
     ours, theirs = latency(1e-3), latency(2e-3)
     return Measurement(
         machine=Machine(cpu="AMD EPYC", cores=2, load_before=0.1, load_after=1.0),
-        threads=2, warmup=3, repeat=10, ours=Contender(name="autopipe", version="1", latency=ours),
+        threads=2, warmup=3, repeat=10,
+        ours=Contender(name="autopipe", version="1", latency=ours),
         rivals=(Contender(name=name, version="1.31", latency=theirs),),
-        comparisons={name: Comparison.of(ours, theirs)}, skipped={}, device={"cpu": "AMD EPYC"},
+        comparisons={name: Comparison.of(ours, theirs)}, skipped={},
+        device={"cpu": "AMD EPYC"},
         gates=(Checked(gate="gates.regression", outcome=Outcome.PASSED, found="as fast"),),
     )  # fmt: skip
 
