@@ -8,7 +8,7 @@ import pytest
 # Tests train cost models in this process and fork it later: OpenMP's threads do not survive that.
 os.environ["OMP_THREAD_LIMIT"] = "1"
 
-pytest_plugins = ["tests.leaks", "tests.small_build"]
+pytest_plugins = ["tests.support.leaks", "tests.support.small_build"]
 
 
 @pytest.fixture(scope="session", autouse=True)

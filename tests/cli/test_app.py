@@ -31,7 +31,12 @@ Cli = Callable[..., subprocess.CompletedProcess[str]]
 
 
 def command(*arguments: object) -> list[str]:
-    return [sys.executable, "-c", "from tests.driver import main; main()", *map(str, arguments)]
+    return [
+        sys.executable,
+        "-c",
+        "from tests.support.driver import main; main()",
+        *map(str, arguments),
+    ]
 
 
 def environment(**fake: object) -> dict[str, str]:

@@ -9,9 +9,9 @@ from autopipe.compiler.library import build, cuda_runtime, nvcc, runtime
 from autopipe.compiler.library.signature import Signature
 from autopipe.errors import SetupError, StageError
 from autopipe.schedules.engines import default
-from tests import small_build
 from tests.compiler import graphs
 from tests.compiler.cuda_graphs import CONDITIONS, TARGET, needs_nvcc
+from tests.support import small_build
 
 
 @pytest.fixture(scope="module")

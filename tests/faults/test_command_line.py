@@ -14,9 +14,9 @@ from autopipe.api.publish import publish
 from autopipe.errors import ConfigError, StoreError
 from autopipe.pipeline.events import StageStarted
 from autopipe.pipeline.isolate import Zygote
-from tests import driver
 from tests.cli.test_app import command, environment
-from tests.leaks import PLANTED
+from tests.support import driver
+from tests.support.leaks import PLANTED
 
 GOOD = "version: 1\nname: demo\nmodel: {path: model.txt}\n"
 

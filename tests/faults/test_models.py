@@ -8,7 +8,7 @@ import pytest
 from onnx import helper
 
 from tests.compiler.frontends.models import dense, external, save
-from tests.leaks import PLANTED
+from tests.support.leaks import PLANTED
 
 
 def evil():

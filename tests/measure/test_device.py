@@ -15,9 +15,9 @@ from autopipe.config.tuning import Measure
 from autopipe.errors import SetupError
 from autopipe.measure import device, timing
 from autopipe.measure.build import Kernel, build
-from tests import fake_gpu
 from tests.compiler.cuda_graphs import TARGET, needs_nvcc
 from tests.schedules.tasks import TARGET as PROCESSOR
+from tests.support import fake_gpu
 
 ROOT = Path(__file__).parents[2]
 

@@ -4,7 +4,7 @@ import pytest
 from autopipe.errors import ConfigError, PackageError
 from autopipe.packaging.infer import infer
 from autopipe.stages.package import Package
-from tests import small_build
+from tests.support import small_build
 
 
 @pytest.fixture

@@ -20,9 +20,9 @@ from autopipe.signing.sign import sign
 from autopipe.signing.signature import Kind, signature_of
 from autopipe.signing.signers import Signers
 from autopipe.stages.package import Package
-from tests import small_build
 from tests.signing import keys
 from tests.signing.keys import NEEDED
+from tests.support import small_build
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "manifest-1.json"
 NAMES = (COMPONENTS, LIBRARY, MANIFEST, WEIGHTS)

@@ -6,7 +6,7 @@ from autopipe.errors import StageError
 from autopipe.host import memory, refusal
 from autopipe.pipeline import packed
 from autopipe.processes.ceiling import ceiling, hold
-from tests import hungry
+from tests.support import hungry
 
 
 @pytest.mark.fault("J6")

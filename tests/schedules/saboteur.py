@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from autopipe.schedules import implementations, templates
 from autopipe.schedules.engines import registry
-from tests import hungry
 from tests.schedules.bad_schedules import spoil_block
+from tests.support import hungry
 
 PROMISED = 1 << 30
 """Bytes that hungry work stops at, so that a limit that is none hurts nobody."""

@@ -12,7 +12,7 @@ from autopipe.config import Pipeline
 from autopipe.libraries import LIBRARIES
 from autopipe.packaging import manifest
 from autopipe.stages.package import Package
-from tests import small_build
+from tests.support import small_build
 
 STAGE = Package(pipeline="small", configuration={"version": 1, "model": {"weights": None}})
 

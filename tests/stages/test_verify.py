@@ -12,7 +12,7 @@ from autopipe.pipeline.events import Event, Warn
 from autopipe.stages.verify import Verify
 from autopipe.verification import reference
 from autopipe.verification.inputs import cases
-from tests import small_build
+from tests.support import small_build
 
 WRONG = {
     "reduction starts from what was there": """

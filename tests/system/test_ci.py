@@ -119,7 +119,7 @@ def build(
     )  # fmt: skip
 
 
-OURS = f'exec {sys.executable} -c "from tests.driver import main; main()" "$@"'
+OURS = f'exec {sys.executable} -c "from tests.support.driver import main; main()" "$@"'
 
 STUB = """
 echo "$*" >>calls

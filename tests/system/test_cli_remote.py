@@ -120,7 +120,7 @@ def test_what_can_not_be_is_one_line(cli: Cli, arguments: list[str], code: int, 
 HANGING = """
 from autopipe.remote import courier
 courier.SERVER = "tests.remote.faulty"
-from tests.driver import main
+from tests.support.driver import main
 main()
 """
 

@@ -15,9 +15,9 @@ import pytest
 
 from autopipe.environment.cuda import Gpu, look
 from autopipe.packaging.examine import examine
-from tests import fake_gpu
 from tests.compiler.cuda_graphs import needs_nvcc
 from tests.compiler.frontends import models
+from tests.support import fake_gpu
 
 FILE = """
 version: 1

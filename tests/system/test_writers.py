@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.writers import KINDS, ROOT, SHORT
+from tests.system.writers import KINDS, ROOT, SHORT
 
 SIZES = [round(50 * (4096 / 50) ** (step / 39)) for step in range(40)]
 """KiB, from 50 to 4096."""
@@ -33,7 +33,7 @@ LEFT = [
 
 def runs(folder: Path, kind: str, sizes: Sequence[int]) -> list[dict[str, Any]]:
     """Make the runs in a process of their own, with a library before libc where a kind needs it."""
-    argv = [sys.executable, "-m", "tests.writers", kind, str(folder), *map(str, sizes)]
+    argv = [sys.executable, "-m", "tests.system.writers", kind, str(folder), *map(str, sizes)]
     env = dict(os.environ)
     if kind == "disk":
         argv = ["unshare", "--map-root-user", "--mount", *argv]
@@ -45,7 +45,7 @@ def runs(folder: Path, kind: str, sizes: Sequence[int]) -> list[dict[str, Any]]:
         compiler = shutil.which("gcc") or shutil.which("cc")
         if compiler is None:
             pytest.skip("no C compiler")
-        source = ROOT / "tests" / "short_writes.c"
+        source = ROOT / "tests" / "system" / "short_writes.c"
         subprocess.run([compiler, "-O1", "-shared", "-fPIC", "-o", library, source], check=True)
         env |= {
             "LD_PRELOAD": str(library), "AUTOPIPE_SHORT_FOLDER": str(folder / "disk"),

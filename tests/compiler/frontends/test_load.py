@@ -13,7 +13,6 @@ from autopipe.compiler.frontends.onnx import cleanup, gate
 from autopipe.compiler.frontends.onnx.load import load
 from autopipe.config.model import Input, Weights
 from autopipe.errors import AutopipeError, ConfigError, ModelError
-from tests import hungry
 from tests.compiler.frontends.models import (
     compiled,
     dense,
@@ -26,6 +25,7 @@ from tests.compiler.frontends.models import (
     tensor,
     value,
 )
+from tests.support import hungry
 
 
 def loaded(made, folder, inputs=None, weights=None, sha256=None):

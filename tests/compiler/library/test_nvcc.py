@@ -10,8 +10,8 @@ from tvm import te, topi
 from autopipe.compiler.library import nvcc
 from autopipe.errors import SetupError, StageError
 from autopipe.schedules.engines import dlight
-from tests import fake_gpu
 from tests.compiler.cuda_graphs import CONDITIONS, TARGET, needs_nvcc
+from tests.support import fake_gpu
 
 ROOT = Path(__file__).parents[3]
 FATBIN = b"\x50\xed\x55\xba"

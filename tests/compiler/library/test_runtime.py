@@ -11,7 +11,7 @@ import pytest
 from autopipe.compiler.library.runtime import ALIGNMENT, Model, aligned, load, load_artifact
 from autopipe.compiler.library.signature import Port, Signature
 from autopipe.errors import ConfigError, StageError
-from tests import small_build
+from tests.support import small_build
 
 
 @pytest.fixture(scope="module")

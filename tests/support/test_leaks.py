@@ -14,13 +14,13 @@ STORE = "gate = tmp_path / 's/locks/gate'; gate.parent.mkdir(parents=True); gate
 
 
 def outcome(pytester, monkeypatch, body):
-    monkeypatch.setattr("tests.leaks.PATIENCE", 0.2)
+    monkeypatch.setattr("tests.support.leaks.PATIENCE", 0.2)
     pytester.makepyfile(f"""
         import fcntl, os, pathlib, subprocess, sys, tempfile
         def test_it(no_leaks, tmp_path):
             {body}
     """)
-    result = pytester.runpytest_inprocess("-p", "no:cacheprovider", "-p", "tests.leaks")
+    result = pytester.runpytest_inprocess("-p", "no:cacheprovider", "-p", "tests.support.leaks")
     counts = result.parseoutcomes()
     return counts.get("passed", 0), counts.get("errors", 0)
 
@@ -49,12 +49,12 @@ def test_a_store_without_leftovers_passes(pytester, monkeypatch):
 
 
 def test_a_file_that_starts_a_command_is_known(pytester, monkeypatch):
-    monkeypatch.setattr("tests.leaks.PATIENCE", 0.2)
+    monkeypatch.setattr("tests.support.leaks.PATIENCE", 0.2)
     pytester.makepyfile("""
         import tempfile
         COMMAND = ["-m", "autopipe"]
         def test_it():
             tempfile.mkstemp()
     """)
-    result = pytester.runpytest_inprocess("-p", "no:cacheprovider", "-p", "tests.leaks")
+    result = pytester.runpytest_inprocess("-p", "no:cacheprovider", "-p", "tests.support.leaks")
     result.assert_outcomes(passed=1, errors=1)

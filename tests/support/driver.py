@@ -84,6 +84,6 @@ def main() -> None:
 
     vars(autopipe.api.shapes)["SHAPES"] = dict.fromkeys(SHAPES, lambda _: None)
     vars(flow)["Zygote"] = partial(Zygote, preload=())
-    vars(tasks).update(SCRIPTS="tests.driver:scripts", OFFERS="tests.driver:offers")
+    vars(tasks).update(SCRIPTS="tests.support.driver:scripts", OFFERS="tests.support.driver:offers")
     vars(flow)["EXAMINE"] = os.environ.get("EXAMINE", flow.EXAMINE)
     app.main()

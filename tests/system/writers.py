@@ -1,8 +1,8 @@
 """Whole runs of the command line with little room to write, for `test_writers.py`.
 
-Started as a program, it makes the runs: `python -m tests.writers KIND FOLDER SIZE...`, where a size
-is in KiB, or for `descriptors` a number of them. Each line that it prints says how one went, as
-JSON. One process with TVM makes all the runs, so that a run takes seconds.
+Started as a program, it makes the runs: `python -m tests.system.writers KIND FOLDER SIZE...`,
+where a size is in KiB, or for `descriptors` a number of them. Each line that it prints says how one
+went, as JSON. One process with TVM makes all the runs, so that a run takes seconds.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ from pathlib import Path
 
 from autopipe.pipeline.isolate import Zygote
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 SHORT = {"ENOSPC": errno.ENOSPC, "EDQUOT": errno.EDQUOT, "EFBIG": errno.EFBIG, "EIO": errno.EIO}
 """Kinds that a library in front of libc makes, for all bytes that are written."""
