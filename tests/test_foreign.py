@@ -7,19 +7,18 @@ from pathlib import Path
 import pytest
 
 from autopipe import foreign
+from tests.support.table import each_row
 
 
 @pytest.mark.fault("K1")
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("NaN", "no number"), ("[-Infinity]", "no number"), ("1e999", "too large"),
-        ("1" + "0" * 400, "100 digits"), ("9" * 5000, "100 digits"),
-        ('{"a": {"b": 1, "b": 2}}', "twice"), ("[" * 65 + "]" * 65, "too deeply"),
-        ("[" * 100_000, "too deeply"), (r'"\ud800"', "half"), (r'{"\udfff": 1}', "half"),
-        (b'"\xff"', "UTF-8"), ('"\udc80"', "half"), ("[" + "1," * 600_000 + "1]", "more values"),
-        ("{}x", "Extra data"), ("", "Expecting value"), ('"secret', "Unterminated"),
-    ],
+@each_row(
+    "text, said",
+    [("NaN", "no number"), ("[-Infinity]", "no number"), ("1e999", "too large"),
+     ("1" + "0" * 400, "100 digits"), ("9" * 5000, "100 digits"),
+     ('{"a": {"b": 1, "b": 2}}', "twice"), ("[" * 65 + "]" * 65, "too deeply"),
+     ("[" * 100_000, "too deeply"), (r'"\ud800"', "half"), (r'{"\udfff": 1}', "half"),
+     (b'"\xff"', "UTF-8"), ('"\udc80"', "half"), ("[" + "1," * 600_000 + "1]", "more values"),
+     ("{}x", "Extra data"), ("", "Expecting value"), ('"secret', "Unterminated")],
 )  # fmt: skip
 def test_what_two_readers_could_take_differently_is_refused(text, said):
     with pytest.raises(foreign.MalformedError, match=said) as caught:

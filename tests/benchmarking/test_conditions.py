@@ -9,6 +9,7 @@ import pytest
 
 from autopipe.benchmarking import conditions
 from autopipe.benchmarking.conditions import Conditions, Glance, disturbance, glance
+from tests.support.table import each_row
 
 STAT = """\
 cpu  900 0 900 9000 0 0 0 90 0 0
@@ -46,7 +47,7 @@ def test_only_the_processors_that_a_contender_may_use_count(stat, cpus, busy, st
     assert found.stolen == pytest.approx(stolen)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     ["", "cpu  1 2 3\n", STAT.replace("cpu1 ", "cpu9 "), STAT.replace(" 80 100 0", ""),
      STAT.replace("4000", "many"), "cpu0\ncpu1\n", "\udcff", "processor 0\n"],
@@ -82,30 +83,28 @@ def took(others=0.0, stolen=0.0, *, seconds=10.0, cpu=10.0, cores=2, quota=None)
 
 
 @pytest.mark.fault("N1")
-@pytest.mark.parametrize(
-    ("found", "wanted", "says"),
-    [
-        (took(0.0), 2, None),
-        (took(1.9), 2, None),
-        (took(2.2), 2, "other programs took 11% of the processor"),
-        (took(17.4), 2, "other programs took 87% of the processor"),
-        (took(10.0), 1, None),  # it takes the processor that is free
-        (took(11.2), 1, "other programs took 56% of the processor"),
-        (took(10.0), 99, "other programs took 50% of the processor"),  # there are two
-        (took(300.0, cores=64), 2, None),
-        (took(300.0, cores=64), 64, "other programs took 47% of the processor"),
-        (took(300.0, cores=64, quota=3.5), 64, None),  # a container on a busy host
-        (took(620.0, cores=64, quota=3.5), 64, "other programs took 97% of the processor"),
-        (took(0.0, cpu=20.0), 2, None),  # threads that spin are its own
-        (took(0.08, seconds=0.3), 2, None),  # a few ticks
-        (took(0.12, seconds=0.3), 2, "other programs took 20% of the processor"),
-        (took(0.0, 1.0), 2, None),
-        (took(0.0, 1.3), 2, "the host of this machine took 12% of the processor"),
-        (took(0.0, 1.3, cpu=20.0), 2, None),  # a tenth of what was asked for
-        (took(None, None), 2, None),
-        (took(0.0, seconds=0.0), 2, None),
-        (took(30.0), 2, "other programs took 100% of the processor"),
-    ],
+@each_row(
+    "found, wanted, says",
+    [(took(0.0), 2, None),
+     (took(1.9), 2, None),
+     (took(2.2), 2, "other programs took 11% of the processor"),
+     (took(17.4), 2, "other programs took 87% of the processor"),
+     (took(10.0), 1, None),  # it takes the processor that is free
+     (took(11.2), 1, "other programs took 56% of the processor"),
+     (took(10.0), 99, "other programs took 50% of the processor"),  # there are two
+     (took(300.0, cores=64), 2, None),
+     (took(300.0, cores=64), 64, "other programs took 47% of the processor"),
+     (took(300.0, cores=64, quota=3.5), 64, None),  # a container on a busy host
+     (took(620.0, cores=64, quota=3.5), 64, "other programs took 97% of the processor"),
+     (took(0.0, cpu=20.0), 2, None),  # threads that spin are its own
+     (took(0.08, seconds=0.3), 2, None),  # a few ticks
+     (took(0.12, seconds=0.3), 2, "other programs took 20% of the processor"),
+     (took(0.0, 1.0), 2, None),
+     (took(0.0, 1.3), 2, "the host of this machine took 12% of the processor"),
+     (took(0.0, 1.3, cpu=20.0), 2, None),  # a tenth of what was asked for
+     (took(None, None), 2, None),
+     (took(0.0, seconds=0.0), 2, None),
+     (took(30.0), 2, "other programs took 100% of the processor")],
 )  # fmt: skip
 def test_who_disturbs(found, wanted, says):
     told = disturbance(found, wanted)

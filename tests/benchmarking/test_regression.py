@@ -1,5 +1,6 @@
 import random
 from collections import Counter
+from itertools import product
 from math import exp
 
 import pytest
@@ -8,6 +9,7 @@ from autopipe.benchmarking.baseline import Baseline
 from autopipe.benchmarking.interval import Interval
 from autopipe.benchmarking.regression import judged, regression
 from autopipe.config.gates import Regression
+from tests.support.table import each_row
 
 GATE = Regression(baseline="p.baseline.json", max=1.05)
 
@@ -27,8 +29,8 @@ def interval(low, high):
     return Interval(ratio=(low * high) ** 0.5, low=low, high=high)
 
 
-@pytest.mark.parametrize(
-    ("intervals", "outcome"),
+@each_row(
+    "intervals, outcome",
     [
         ([(0.9, 1.0)], "passed"),
         ([(1.1, 1.2)], "failed"),
@@ -133,8 +135,7 @@ def outcomes(*, slowdown=1.0, noise=0.02, drift=0.0, rounds=5, rival=True, count
     return {outcome: found[outcome] / count for outcome in ("passed", "failed", "inconclusive")}
 
 
-@pytest.mark.parametrize("rounds", [3, 5, 10])
-@pytest.mark.parametrize("noise", [0.005, 0.02, 0.1, 0.5])
+@each_row("rounds, noise", product([3, 5, 10], [0.005, 0.02, 0.1, 0.5]))
 def test_equal_builds_almost_never_fail(rounds, noise):
     assert outcomes(rounds=rounds, noise=noise)["failed"] <= 0.01
 

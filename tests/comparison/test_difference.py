@@ -9,6 +9,7 @@ from autopipe.comparison.difference import Left, compare
 from autopipe.comparison.timing import Verdict, judge
 from autopipe.comparison.values import ABSENT, Change
 from tests.comparison.builds import build, latency, task
+from tests.support.table import each_row
 
 
 def test_values_are_named_by_their_way():
@@ -86,8 +87,8 @@ def test_a_package_does_not_say_which_knobs_a_task_has():
     assert "knobs" not in compare(build(tasks=(plain,)), build(tasks=(plain,))).left
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "verdict"),
+@each_row(
+    "old, new, verdict",
     [
         (Time(3, 2, 4), Time(1, 0.5, 1.9), Verdict.FASTER),
         (Time(1, 0.5, 1.9), Time(3, 2, 4), Verdict.SLOWER),

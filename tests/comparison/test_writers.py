@@ -13,6 +13,7 @@ from autopipe.comparison.excerpt import excerpt
 from autopipe.store.canonical import pretty
 from tests.comparison.builds import KNOBS, build, latency, task
 from tests.report.names import NAMES
+from tests.support.table import each_row
 
 GITHUB = MarkdownIt("commonmark").enable(["table", "strikethrough"])
 
@@ -118,7 +119,7 @@ def test_values_that_look_alike_are_written_out():
 
 
 @pytest.mark.fault("E13")
-@pytest.mark.parametrize("name", NAMES, ids=range(len(NAMES)))
+@each_row("name", NAMES)
 def test_text_stays_within_its_columns(name):
     old, new = pair(name)
     for number, line in enumerate(text.lines(compare(old, new))):
@@ -133,7 +134,7 @@ def tokens(page: str) -> list[str]:
 
 
 @pytest.mark.fault("E12")
-@pytest.mark.parametrize("name", NAMES, ids=range(len(NAMES)))
+@each_row("name", NAMES)
 def test_in_markdown_any_name_is_code_and_nothing_else(name):
     page = markdown.write(compare(*pair(name)))
     page.encode()

@@ -7,6 +7,7 @@ from autopipe.compiler.rebuild import RebuildError, graph, rebuild, same_code
 from autopipe.tasks.op_info import Literal, Op, OpInfo, Parameter, Result
 from autopipe.tasks.tensor import Tensor
 from tests.compiler import graphs
+from tests.support.table import each_row
 
 op, nn = relax.op, relax.op.nn
 
@@ -42,8 +43,8 @@ def convolution(emit, x, kernel, bias):
 CONVOLUTION = convolution, (1, 9, 9, 4), (3, 3, 2, 4), (4,)
 
 
-@pytest.mark.parametrize(
-    ("build", "shapes"),
+@each_row(
+    "build, shapes",
     [
         (convolution, CONVOLUTION[1:]),
         (lambda _, x: op.add(x, x), [(3, 4)]),
@@ -171,8 +172,8 @@ def one(name, *arguments, outputs=(X,), **more):
 LARGE = Literal(value=None, dtype="float32", shape=(3,))
 
 
-@pytest.mark.parametrize(
-    ("info", "inputs", "reason"),
+@each_row(
+    "info, inputs, reason",
     [
         (one("call_tir", Parameter(parameter=0)), [X], "came with the model"),
         (one("abs", Parameter(parameter=0), whole=False), [X], "part of abs only"),

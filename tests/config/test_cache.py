@@ -2,15 +2,14 @@
 
 from pathlib import Path
 
-import pytest
-
 from autopipe.config.cache import Cache, located
 from autopipe.stages import stages_of
 from tests.config.conftest import GOOD
+from tests.support.table import each_row
 
 
-@pytest.mark.parametrize(
-    ("setting", "says"),
+@each_row(
+    "setting, says",
     [
         ("cache.remote=s3://key:xyzzy@bucket", "leave out what follows a `?` or stands"),
         ("cache.remote=https://xyzzy@host/a", "users, passwords and tokens come from the storage"),

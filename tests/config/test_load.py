@@ -8,6 +8,7 @@ import pytest
 from autopipe.config.load import load
 from autopipe.errors import ConfigError
 from tests.config.conftest import GOOD
+from tests.support.table import each_row
 
 
 def test_a_good_file_becomes_a_pipeline(read):
@@ -29,8 +30,8 @@ def test_a_section_without_a_value_does_not_switch_it_off(refused):
 
 
 @pytest.mark.fault("A1", "A2", "A3", "A5", "A6", "A7", "A8")
-@pytest.mark.parametrize(
-    ("line", "says"),
+@each_row(
+    "line, says",
     [
         ("verify: {cases: 3, cases: 9}", "f:9:20: verify.cases: given twice, first on line 9"),
         ("name: again", "f:9:1: name: given twice, first on line 2; keep one of them"),
@@ -90,8 +91,8 @@ def test_a_mistake_is_named_with_its_place_and_what_would_be_right(refused, line
 
 
 @pytest.mark.fault("A8")
-@pytest.mark.parametrize(
-    ("text", "says"),
+@each_row(
+    "text, says",
     [
         ("", "f:1:1: nothing in it"),
         ("# only a comment\n", "f:1:1: nothing in it"),

@@ -9,6 +9,7 @@ from autopipe.config.migrations import STEPS, VERSION
 from autopipe.config.migrations.chain import upgrade
 from autopipe.config.pipeline import Pipeline
 from autopipe.errors import ConfigError
+from tests.support.table import each_row
 
 FILE = Path("demo.yaml")
 OLD = """\
@@ -56,8 +57,8 @@ def test_the_number_is_raised_wherever_it_is(text):
     assert upgrade(text, FILE, {1: str}, 2) == (1, f"{text[:at]}2{text[at + 1 :]}")
 
 
-@pytest.mark.parametrize(
-    ("text", "reason"),
+@each_row(
+    "text, reason",
     [
         ("name: x\nversion: 2\n", "2:10: version: 2 is newer than 1, which this autopipe reads"),
         ("version: 0\n", "1:10: version: 0 is no version that ever was; now it is 1"),

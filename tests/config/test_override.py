@@ -3,6 +3,7 @@ import pytest
 from autopipe.config.match import Match
 from autopipe.config.schedules import Rule
 from tests.config.conftest import GOOD
+from tests.support.table import each_row
 
 RULES = GOOD + "schedules: {rules: [{match: {op: conv2d}, engines: []}, {}]}\n"
 
@@ -46,8 +47,8 @@ def test_an_entry_of_a_list_is_named_by_its_position(read):
 
 
 @pytest.mark.fault("A2", "A6")
-@pytest.mark.parametrize(
-    ("setting", "says"),
+@each_row(
+    "setting, says",
     [
         ("tuning.budget.trails=3", "--set tuning.budget.trails: unknown key; did you mean `tria"),
         ("tuning.budget.trials='3'", "--set tuning.budget.trials: '3' should be a whole number"),

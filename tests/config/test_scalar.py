@@ -1,10 +1,11 @@
 import pytest
 
 from autopipe.config.scalar import quoted, resolve
+from tests.support.table import each_row
 
 
-@pytest.mark.parametrize(
-    ("text", "value"),
+@each_row(
+    "text, value",
     [
         ("null", None),
         ("~", None),
@@ -43,8 +44,8 @@ def test_a_plain_scalar_is_what_yaml_1_2_says(text, value):
 
 
 @pytest.mark.fault("A7")
-@pytest.mark.parametrize(
-    ("text", "hint"),
+@each_row(
+    "text, hint",
     [
         ("", "null"),
         ("no", "true or false"),

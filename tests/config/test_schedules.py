@@ -2,10 +2,9 @@
 
 from pathlib import Path
 
-import pytest
-
 from autopipe.config.schedules import Rule
 from tests.config.conftest import GOOD
+from tests.support.table import each_row
 
 
 def rules(*texts):
@@ -29,8 +28,8 @@ def test_a_rule_says_all_there_is_to_say(read):
     assert (second.engines, second.select) == (("autotvm", "ansor"), "first")
 
 
-@pytest.mark.parametrize(
-    ("rule", "says"),
+@each_row(
+    "rule, says",
     [
         ("{engines: [anzor]}", "rules.0.engines.0: 'anzor' is not known; did you mean `ansor`?"),
         ("{engines: [static]}", "'static' is not known"),

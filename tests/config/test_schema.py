@@ -13,6 +13,7 @@ from autopipe.config.load import load
 from autopipe.config.schema import _tidy, field_table, json_schema, section_keys
 from docs.generate import generated, main
 from tests.config.conftest import GOOD
+from tests.support.table import each_row
 
 ROOT = Path(__file__).parents[2]
 PIPELINES = sorted((ROOT / "pipelines").glob("*.yaml"))
@@ -51,20 +52,20 @@ def test_the_grammar_has_its_sections():
     assert {"Pipeline", "Model", "Input", "Weights", "Budget", "Measure", "Rule", "Match"} <= names
 
 
-@pytest.mark.parametrize(("section", "name"), FIELDS)
+@each_row("section, name", FIELDS)
 def test_every_field_has_its_sentence(section, name):
     sentence = section.model_fields[name].description
     assert sentence, f"write a docstring below {section.__name__}.{name}"
     assert sentence.rstrip().endswith(".")
 
 
-@pytest.mark.parametrize("section", SECTIONS)
+@each_row("section", SECTIONS)
 def test_every_section_is_frozen_and_closed(section):
     assert section.model_config["frozen"]
     assert section.model_config["extra"] == "forbid"
 
 
-@pytest.mark.parametrize("text", [GOOD, *(path.read_text() for path in PIPELINES)])
+@each_row("text", [GOOD, *(path.read_text() for path in PIPELINES)])
 def test_a_pipeline_round_trips_through_json(read, text):
     pipeline = read(text)
     assert Pipeline.model_validate_json(pipeline.model_dump_json()) == pipeline
@@ -95,7 +96,7 @@ def test_the_schema_is_a_schema():
     jsonschema.Draft202012Validator.check_schema(json_schema())
 
 
-@pytest.mark.parametrize("path", PIPELINES, ids=lambda path: path.stem)
+@each_row("path", PIPELINES)
 def test_checked_in_pipelines_load_and_pass_the_schema(path):
     load(path)
     assert errors(path.read_text()) == []
@@ -118,8 +119,8 @@ def test_the_schema_accepts_what_load_accepts(read, lines):
     assert errors(f"{GOOD}{lines}\n") == []
 
 
-@pytest.mark.parametrize(
-    ("lines", "path"),
+@each_row(
+    "lines, path",
     [
         ("tunning: {}", "$"),
         ("verify: {cases: 0}", "$.verify"),

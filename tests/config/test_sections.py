@@ -6,6 +6,7 @@ from pydantic import TypeAdapter, ValidationError
 from autopipe.config import Benchmark, Layout, Schedules, Verify
 from autopipe.config.quantity import Duration, duration
 from tests.config.conftest import GOOD
+from tests.support.table import each_row
 
 SECONDS = TypeAdapter(Duration)
 
@@ -19,7 +20,7 @@ def test_a_duration_has_a_unit(text, seconds):
 
 
 @pytest.mark.fault("A6")
-@pytest.mark.parametrize(
+@each_row(
     "wrong",
     ["5", "5 sec", "-5s", "s", "0s", "0.0ms", "1h30m", "1e3s", "010s", "٣s", "5s\n", "8761h", True],
 )
@@ -52,8 +53,8 @@ def test_code_and_json_write_seconds():
     assert Benchmark.model_validate_json('{"timeout": 5}').timeout == 5.0
 
 
-@pytest.mark.parametrize(
-    ("line", "says"),
+@each_row(
+    "line, says",
     [
         ("conv2d: [NHWC, HWIO, NHWC]", "f:9:18: layout.conv2d: a list should be two layouts, d"),
         ("conv2d: [NHWC]", "[NHWC, HWIO]"),

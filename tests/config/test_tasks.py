@@ -5,6 +5,7 @@ import pytest
 from autopipe.config.match import Match
 from tests.config.conftest import GOOD
 from tests.config.test_schema import errors
+from tests.support.table import each_row
 
 
 def section(text):
@@ -50,8 +51,8 @@ def test_these_do_not_contradict_themselves(read, text):
     read(section(text))
 
 
-@pytest.mark.parametrize(
-    ("text", "says"),
+@each_row(
+    "text, says",
     [
         ("include: []", "tasks.include: a list should have at least 1 item, not 0"),
         ("include: [5]", "tasks.include.0: 5 should be a section of fields"),

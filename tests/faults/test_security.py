@@ -14,6 +14,7 @@ from autopipe.processes import call
 from autopipe.processes.variables import handed_on
 from tests.cli.test_app import command, environment
 from tests.faults.forbidden import forbidden
+from tests.support.table import each_row
 
 ROOT = Path(__file__).parents[2]
 SOURCES = sorted((ROOT / "autopipe").rglob("*.py"))
@@ -35,16 +36,14 @@ def test_nothing_loads_programs_or_starts_shells():
     assert found == {}
 
 
-@pytest.mark.parametrize(
+@each_row(
     "source",
-    [
-        "import pickle", "from cloudpickle import loads", "import torch.nn", "eval(text)",
-        "exec(text)", "subprocess.run(text, shell=True)", "subprocess.run(text, shell=asked)",
-        "os.system(text)", "yaml.load(text)", "yaml.load(text, Loader=yaml.Loader)",
-        "from yaml import unsafe_load", "np.load(path)", "np.load(path, allow_pickle=True)",
-        "numpy.save(path, array)", "tarfile.open(path)", "tar.extractall(folder)",
-        "from tarfile import open", "__import__(name)",
-    ],
+    ["import pickle", "from cloudpickle import loads", "import torch.nn", "eval(text)",
+     "exec(text)", "subprocess.run(text, shell=True)", "subprocess.run(text, shell=asked)",
+     "os.system(text)", "yaml.load(text)", "yaml.load(text, Loader=yaml.Loader)",
+     "from yaml import unsafe_load", "np.load(path)", "np.load(path, allow_pickle=True)",
+     "numpy.save(path, array)", "tarfile.open(path)", "tar.extractall(folder)",
+     "from tarfile import open", "__import__(name)"],
 )  # fmt: skip
 def test_what_loads_programs_would_be_seen(source):
     assert forbidden(source)

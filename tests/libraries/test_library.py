@@ -16,6 +16,7 @@ from autopipe.libraries.cublas import CUBLAS
 from autopipe.libraries.library import File, Library, Pattern
 from autopipe.libraries.openblas import OPENBLAS
 from autopipe.store.store import open_store
+from tests.support.table import each_row
 
 PIPELINE = """version: 1
 name: p
@@ -35,8 +36,8 @@ def missing(monkeypatch):
     return absent
 
 
-@pytest.mark.parametrize(
-    ("pattern", "fits"),
+@each_row(
+    "pattern, fits",
     [
         (Pattern("conv"), True),
         (Pattern("c*v"), True),

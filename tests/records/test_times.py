@@ -6,6 +6,7 @@ import pytest
 
 from autopipe.records.times import complaints
 from tests.lock.test_records import task
+from tests.support.table import each_row
 
 TARGET = {"kind": "llvm", "num_cores": 2}
 TASK = task(0, "0f").model_copy(update={"flops": 8e13 * 1e-6})
@@ -13,8 +14,8 @@ TASK = task(0, "0f").model_copy(update={"flops": 8e13 * 1e-6})
 
 
 @pytest.mark.fault("L4")
-@pytest.mark.parametrize(
-    ("seconds", "told"),
+@each_row(
+    "seconds, told",
     [
         ([1e-6, 2e-6], None),
         ([2e-6, 0.9e-6], "9.0e-07 s, which no processor reaches"),

@@ -4,12 +4,13 @@ from autopipe.config.match import Match
 from autopipe.config.schedules import Rule
 from autopipe.schedules.policy import Contender, Policy, allows
 from tests.schedules.tasks import task
+from tests.support.table import each_row
 
 NONE = Rule(match=Match(op="nn.softmax"), engines=())
 
 
-@pytest.mark.parametrize(
-    ("rules", "ops", "position"),
+@each_row(
+    "rules, ops, position",
     [
         ((Rule(),), ("nn.conv2d",), 0),
         ((Rule(),), (), 0),

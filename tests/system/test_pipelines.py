@@ -8,6 +8,7 @@ import pytest
 from autopipe.config.load import load
 from autopipe.stages.import_model import ImportModel
 from tests.compiler.frontends.models import compiled, run
+from tests.support.table import each_row
 
 FOLDER = Path(__file__).parents[2] / "pipelines"
 FILES = sorted(FOLDER.glob("*.yaml"))
@@ -28,7 +29,7 @@ def test_there_are_some():
     assert len(FILES) >= 8
 
 
-@pytest.mark.parametrize("file", [*FILES, *USE_CASES, *TASKS], ids=lambda file: file.stem)
+@each_row("file", [*FILES, *USE_CASES, *TASKS])
 def test_a_pipeline_is_valid_and_says_what_it_proves(file):
     pipeline = load(file)
     assert pipeline.name == file.stem

@@ -6,6 +6,7 @@ from autopipe.tasks.filters.unmatched import unmatched
 from autopipe.tasks.op_info import Op, OpInfo
 from autopipe.tasks.task import Task
 from autopipe.tasks.tensor import Tensor
+from tests.support.table import each_row
 
 CONV = OpInfo(kind="out_elementwise_fusable", ops=(Op(name="nn.conv2d", attributes={"groups": 1}),))
 SIMPLE = {"reductions": 0, "info": OpInfo(kind="injective", ops=(Op(name="reshape"),)), "flops": 0}
@@ -35,8 +36,8 @@ def test_a_reduction_with_work_is_kept():
     assert reason({}) is None
 
 
-@pytest.mark.parametrize(
-    ("changes", "says"),
+@each_row(
+    "changes, says",
     [
         (SIMPLE, "simple: no reduction (include_simple_task)"),
         ({"inputs": (Tensor(shape=(-1, 8), dtype="float32"),)}, "dynamic: dimension 0 of input 0"),
@@ -110,8 +111,8 @@ def test_without_heuristics_only_the_simple_ones_are_dropped():
     assert reason(SIMPLE, heuristics=None, include_simple_task=True) is None
 
 
-@pytest.mark.parametrize(
-    ("pattern", "kept"),
+@each_row(
+    "pattern, kept",
     [
         ("nn.conv*", True),
         ("matmul", False),

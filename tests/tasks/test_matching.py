@@ -1,10 +1,9 @@
-import pytest
-
 from autopipe.config.match import Match
 from autopipe.tasks.matching import matches
 from autopipe.tasks.op_info import Op, OpInfo
 from autopipe.tasks.tensor import Tensor
 from tests.schedules.tasks import task
+from tests.support.table import each_row
 
 IMAGE = Tensor(shape=(1, 56, 56, 64), dtype="float32")
 CLASSES = Tensor(shape=(1, 10), dtype="int64")
@@ -16,8 +15,8 @@ def conv():
     return task().model_copy(update={"info": info, "inputs": (IMAGE,), "outputs": (CLASSES,)})
 
 
-@pytest.mark.parametrize(
-    ("match", "fits"),
+@each_row(
+    "match, fits",
     [
         ({}, True),
         ({"kind": "opaque"}, True),

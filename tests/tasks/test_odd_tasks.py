@@ -5,6 +5,7 @@ from tvm import relax
 
 from autopipe.compiler import passes
 from autopipe.errors import ModelError
+from tests.support.table import each_row
 from tests.tasks.conftest import Odd
 from tests.tasks.odd import BRANCHES, TARGET
 
@@ -62,18 +63,18 @@ def test_every_branch_is_looked_at():
     assert EXPECTED.keys() == BRANCHES.keys()
 
 
-@pytest.mark.parametrize("branch", EXPECTED)
+@each_row("branch", EXPECTED)
 def test_a_task_is_kept_or_dropped_for_one_reason(odd: Odd, branch: str):
     assert odd.dropped(branch) == EXPECTED[branch]
 
 
-@pytest.mark.parametrize("branch", EXPECTED)
+@each_row("branch", EXPECTED)
 def test_all_are_kept_where_all_are_asked_for(odd: Odd, branch: str):
     found = odd.dropped(branch, heuristics=None, include_simple_task=True)
     assert found == [None] * len(EXPECTED[branch])
 
 
-@pytest.mark.parametrize("branch", EXPECTED)
+@each_row("branch", EXPECTED)
 def test_inputs_and_outputs_are_told_apart(odd: Odd, branch: str):
     for task in odd.tasks[branch]:
         assert task.outputs
@@ -86,7 +87,7 @@ def test_what_they_compute_is_right_with_the_schedules_that_were_found(odd: Odd)
     assert "37 outputs agree" in odd.output
 
 
-@pytest.mark.parametrize("branch", EXPECTED)
+@each_row("branch", EXPECTED)
 def test_each_is_tuned_or_says_why_not_and_is_built(odd: Odd, branch: str):
     tuned, built = odd.tuned(branch), odd.built(branch)
     assert len(tuned) == len(built) == len(EXPECTED[branch])

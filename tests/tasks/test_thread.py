@@ -3,8 +3,7 @@
 import os
 from pathlib import Path
 
-import pytest
-
+from tests.support.table import each_row
 from tests.tasks.conftest import Odd
 from tests.tasks.thread import TROUBLES, Trouble, table
 
@@ -12,7 +11,7 @@ DOCS = Path(__file__).parents[2] / "docs" / "concepts" / "tasks.md"
 BEGIN, END = "<!-- troubles: tests/tasks/thread.py -->\n", "<!-- end of troubles -->\n"
 
 
-@pytest.mark.parametrize("trouble", TROUBLES, ids=lambda trouble: trouble.name)
+@each_row("trouble", TROUBLES)
 def test_a_trouble_has_the_outcome_that_is_told(odd: Odd, trouble: Trouble):
     trouble.proof(odd)
 

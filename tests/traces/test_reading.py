@@ -15,6 +15,7 @@ from autopipe.schedules.replay import apply
 from autopipe.traces import index_map
 from autopipe.traces.kinds import ANNOTATIONS, KINDS
 from autopipe.traces.reading import LARGEST, Forbidden, check, read
+from tests.support.table import each_row
 from tests.traces.hostile import (
     BEGINNING,
     CALL,
@@ -55,7 +56,7 @@ def test_the_lists_of_kinds_are_those_of_tvm():
     assert set(ANNOTATIONS) <= set(KEYS)
 
 
-@pytest.mark.parametrize("kind", EXAMPLES)
+@each_row("kind", EXAMPLES)
 def test_each_kind_is_read_and_handed_on_as_it_was(kind):
     text = trace(kind, *EXAMPLES[kind])
     assert read(text).json() == json.loads(text)
@@ -119,38 +120,36 @@ def test_code_in_an_annotation_is_named(key, module):
         apply(module, text)
 
 
-@pytest.mark.parametrize(
-    ("text", "why"),
-    [
-        ("", "no JSON"),
-        ("null", "not a list"),
-        ("[[],[],[]]", "not a list"),
-        ("[[], 1]", "not a list"),
-        ('[[["GetLoops"]], []]', "instruction 1, GetLoops: it is not kind"),
-        ("[[1], []]", "instruction 1: it is not kind"),
-        ("[[[1, [], [], []]], []]", "instruction 1, 1: it is not kind"),
-        ('[[["Merge", [], [], []]], []]', "instruction 1, Merge: none of the kinds"),
-        ('[[["Parallel", ["l0"], [], []]], []]', "l0 is not there yet"),
-        ('[[["EnterPostproc", [], [], []]], [[0, 1]]]', "it decides nothing"),
-        ('[[["EnterPostproc", [], [], []]], [[-1, 1]]]', "of no instruction"),
-        ('[[["EnterPostproc", [], [], []]], [[1, 1]]]', "of no instruction"),
-        ('[[["EnterPostproc", [], [], []]], [[true, 1]]]', "of no instruction"),
-        ('[[["SampleCategorical", [], [[1], [1.0]], ["v0"]]], []]', "decision may not be null"),
-        ('[[["SampleCategorical", [], [[1], [1.0]], ["v0"]]], [[0, 1]]]', "none of its choices"),
-        ('[[["SampleCategorical", [], [[1], [NaN]], ["v0"]]], [[0, 0]]]', "which is no number"),
-        ('[[["SampleCategorical", [], [[1], [1e999]], ["v0"]]], [[0, 0]]]', "that is too large"),
-        ('{"template": "t", "template": "u", "version": 1, "knobs": {}}', "there twice"),
-        ('{"template": "t", "version": 1}', "neither a trace nor knobs"),
-        (json.dumps({**SETTING, "knobs": {"rows": TEXTS["LLVM IR"]}}), "no numbers and names"),
-        (json.dumps({**SETTING, "knobs": {"rows": "/etc/passwd"}}), "no numbers and names"),
-        (json.dumps({**SETTING, "knobs": {"rows": "call it"}}), "no numbers and names"),
-        (json.dumps({**SETTING, "knobs": {"rows": "a 1 /bin/sh"}}), "no numbers and names"),
-        (json.dumps({**SETTING, "knobs": {"rows": 1 << 70}}), "no numbers and names"),
-        (json.dumps({**SETTING, "template": "x" * 1000}), "no numbers and names"),
-        ("[" * 100_000, "nested too deep"),
-        (" " * (LARGEST + 1), "1,048,577 characters"),
-        (json.dumps([[["EnterPostproc", [], [], []]] * 5000, []]), "5000 instructions"),
-    ],
+@each_row(
+    "text, why",
+    [("", "no JSON"),
+     ("null", "not a list"),
+     ("[[],[],[]]", "not a list"),
+     ("[[], 1]", "not a list"),
+     ('[[["GetLoops"]], []]', "instruction 1, GetLoops: it is not kind"),
+     ("[[1], []]", "instruction 1: it is not kind"),
+     ("[[[1, [], [], []]], []]", "instruction 1, 1: it is not kind"),
+     ('[[["Merge", [], [], []]], []]', "instruction 1, Merge: none of the kinds"),
+     ('[[["Parallel", ["l0"], [], []]], []]', "l0 is not there yet"),
+     ('[[["EnterPostproc", [], [], []]], [[0, 1]]]', "it decides nothing"),
+     ('[[["EnterPostproc", [], [], []]], [[-1, 1]]]', "of no instruction"),
+     ('[[["EnterPostproc", [], [], []]], [[1, 1]]]', "of no instruction"),
+     ('[[["EnterPostproc", [], [], []]], [[true, 1]]]', "of no instruction"),
+     ('[[["SampleCategorical", [], [[1], [1.0]], ["v0"]]], []]', "decision may not be null"),
+     ('[[["SampleCategorical", [], [[1], [1.0]], ["v0"]]], [[0, 1]]]', "none of its choices"),
+     ('[[["SampleCategorical", [], [[1], [NaN]], ["v0"]]], [[0, 0]]]', "which is no number"),
+     ('[[["SampleCategorical", [], [[1], [1e999]], ["v0"]]], [[0, 0]]]', "that is too large"),
+     ('{"template": "t", "template": "u", "version": 1, "knobs": {}}', "there twice"),
+     ('{"template": "t", "version": 1}', "neither a trace nor knobs"),
+     (json.dumps({**SETTING, "knobs": {"rows": TEXTS["LLVM IR"]}}), "no numbers and names"),
+     (json.dumps({**SETTING, "knobs": {"rows": "/etc/passwd"}}), "no numbers and names"),
+     (json.dumps({**SETTING, "knobs": {"rows": "call it"}}), "no numbers and names"),
+     (json.dumps({**SETTING, "knobs": {"rows": "a 1 /bin/sh"}}), "no numbers and names"),
+     (json.dumps({**SETTING, "knobs": {"rows": 1 << 70}}), "no numbers and names"),
+     (json.dumps({**SETTING, "template": "x" * 1000}), "no numbers and names"),
+     ("[" * 100_000, "nested too deep"),
+     (" " * (LARGEST + 1), "1,048,577 characters"),
+     (json.dumps([[["EnterPostproc", [], [], []]] * 5000, []]), "5000 instructions")],
 )  # fmt: skip
 def test_what_is_no_schedule_is_refused(text, why):
     assert why in refused(text)

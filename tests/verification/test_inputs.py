@@ -1,8 +1,11 @@
+from itertools import product
+
 import numpy as np
 import pytest
 
 from autopipe.compiler.library.signature import Port
 from autopipe.verification.inputs import Case, cases, nudged
+from tests.support.table import each_row
 
 DTYPES = ["bool", "int8", "uint8", "int32", "int64", "float16", "float32", "float64"]
 
@@ -16,8 +19,7 @@ def values(case):
     return case.arrays["x"]
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("shape", [(), (0,), (2, 3)])
+@each_row("dtype, shape", product(DTYPES, [(), (0,), (2, 3)]))
 def test_every_case_has_the_shape_and_dtype_of_the_port(dtype, shape):
     for case in drawn(dtype, shape=shape).values():
         assert (values(case).shape, values(case).dtype) == (shape, np.dtype(dtype))

@@ -16,6 +16,7 @@ from autopipe.processes import seccomp
 from tests.compiler.frontends.sources import DENSE, DOUBLE, EMBED, HEAD, block, main
 from tests.compiler.frontends.test_tvmscript import load as read
 from tests.compiler.frontends.test_tvmscript import refused
+from tests.support.table import each_row
 
 
 def places(code):
@@ -72,12 +73,10 @@ def test_sizes_are_names_and_sums(text):
 
 
 @pytest.mark.fault("J1")
-@pytest.mark.parametrize(
+@each_row(
     "text",
-    [
-        "open('x')", "n.real", "n[0]", "9 ** 9", "9**9**9", "__import__", "_n", "n or 2", "print",
-        "lambda", "n\n", "n; m", "(n)", "n if m else 2", "", "ñ()", "n,", "'n'", "f''", "{n}",
-    ],
+    ["open('x')", "n.real", "n[0]", "9 ** 9", "9**9**9", "__import__", "_n", "n or 2", "print",
+     "lambda", "n\n", "n; m", "(n)", "n if m else 2", "", "ñ()", "n,", "'n'", "f''", "{n}"],
 )  # fmt: skip
 def test_sizes_are_nothing_else(text):
     assert not strings.size(text)

@@ -6,6 +6,7 @@ from tvm import relax
 
 from autopipe.compiler.graph.transposed import plain_convolutions
 from tests.compiler import graphs
+from tests.support.table import each_row
 
 
 def transposed(data, kernel, **attrs):
@@ -46,7 +47,7 @@ CASES: dict[str, tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("case", CASES)
+@each_row("case", CASES)
 def test_the_plain_convolution_computes_the_same(case):
     data, kernel, attrs = CASES[case]
     module = transposed(data, kernel, **attrs)

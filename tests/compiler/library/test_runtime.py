@@ -3,6 +3,7 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ from autopipe.compiler.library.runtime import ALIGNMENT, Model, aligned, load, l
 from autopipe.compiler.library.signature import Port, Signature
 from autopipe.errors import ConfigError, StageError
 from tests.support import small_build
+from tests.support.table import each_row
 
 
 @pytest.fixture(scope="module")
@@ -103,8 +105,7 @@ def test_missing_weights_are_refused(tmp_path, library, loaded):
         load(library / "lib.so", tmp_path / "weights", loaded.signature)
 
 
-@pytest.mark.parametrize("shape", [(), (0, 3), (5,), (2, 3)])
-@pytest.mark.parametrize("dtype", ["bool", "float16", "int64"])
+@each_row("shape, dtype", product([(), (0, 3), (5,), (2, 3)], ["bool", "float16", "int64"]))
 def test_aligned_arrays_start_where_tvm_needs_it(shape, dtype):
     array = aligned(shape, dtype)
     assert (array.shape, array.dtype) == (shape, np.dtype(dtype))

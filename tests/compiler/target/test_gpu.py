@@ -4,12 +4,13 @@ from autopipe.compiler.target import gpu, machine
 from autopipe.environment import cuda
 from autopipe.environment.cuda import Gpu
 from autopipe.errors import TargetError
+from tests.support.table import each_row
 
 FACTS = {"kind": "llvm", "mcpu": "x86-64-v2", "mtriple": None, "num_cores": 1}
 
 
-@pytest.mark.parametrize(
-    ("built", "here", "there"),
+@each_row(
+    "built, here, there",
     [
         ("sm_90", "sm_90", True),
         ("sm_86", "sm_90", True),

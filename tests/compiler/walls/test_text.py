@@ -6,6 +6,7 @@ from autopipe.compiler.walls import gate, module, text
 from autopipe.compiler.walls.foreign import ForeignCode
 from tests.compiler import graphs
 from tests.compiler.walls import hostile
+from tests.support.table import each_row
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +61,7 @@ LINES = {
 
 
 @pytest.mark.fault("I2")
-@pytest.mark.parametrize("what", LINES)
+@each_row("what", LINES)
 def test_a_line_that_does_more_than_to_compute_is_refused(what, sound):
     line, why = LINES[what]
     text.look(sound)
@@ -106,14 +107,12 @@ extern "C" __global__ void __launch_bounds__(64) main_kernel(float* __restrict__
 
 
 @pytest.mark.fault("I2")
-@pytest.mark.parametrize(
+@each_row(
     "line",
-    [
-        '#include "/etc/passwd"', "#include </etc/passwd", "#embed </etc/passwd>",
-        "#define x asm", "#pragma nv_diag_suppress 1", '# 1 "/etc/passwd"', "%:include <a>",
-        '#include \\\n"/etc/passwd"', 'asm volatile("trap;");', '__asm__("");',
-        "__attribute__((constructor)) void hostile();", '_Pragma("unroll")',
-    ],
+    ['#include "/etc/passwd"', "#include </etc/passwd", "#embed </etc/passwd>",
+     "#define x asm", "#pragma nv_diag_suppress 1", '# 1 "/etc/passwd"', "%:include <a>",
+     '#include \\\n"/etc/passwd"', 'asm volatile("trap;");', '__asm__("");',
+     "__attribute__((constructor)) void hostile();", '_Pragma("unroll")'],
 )  # fmt: skip
 def test_text_in_kernels_of_a_gpu_that_is_no_arithmetic_is_refused(line):
     text.look_at_kernels(KERNEL)

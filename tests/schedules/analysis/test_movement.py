@@ -12,6 +12,7 @@ from autopipe.schedules.hardware import Hardware
 from autopipe.schedules.templates import elementwise, templates, transpose
 from autopipe.schedules.templates.template import blank, dump, make
 from tests.schedules.tasks import TARGET
+from tests.support.table import each_row
 
 WIDE = Hardware(vector_bits=512, registers=32, cores=2)
 
@@ -210,8 +211,8 @@ def test_the_last_axis_is_divided_where_conditions_change(case, parts):
     assert moved(IN_ORDER[case]()).parts == parts
 
 
-@pytest.mark.parametrize(
-    ("case", "tail"),
+@each_row(
+    "case, tail",
     [("add", 3), ("bias", 1), ("planes_bias", 2), ("concat_of_planes", 2), ("concat", 1),
      ("resize", 1), ("units", 3), ("shuffled_planes", 2), ("heads", 1)],
 )  # fmt: skip

@@ -7,6 +7,7 @@ from tvm.s_tir import Schedule, ScheduleError
 from autopipe.schedules.engines import default
 from autopipe.schedules.hardware import vector_bits
 from tests.compiler.graphs import TARGET
+from tests.support.table import each_row
 
 
 def conv(channels, dtype="float32"):
@@ -80,7 +81,7 @@ def compute(module, seed=0):
     return tensors[-1].numpy()
 
 
-@pytest.mark.parametrize("name", CASES)
+@each_row("name", CASES)
 def test_a_scheduled_function_computes_the_same(name):
     module = module_of(CASES[name]())
     scheduled = default.schedule(module, TARGET)

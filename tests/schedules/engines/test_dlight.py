@@ -12,6 +12,7 @@ from autopipe.schedules.implementations.implementation import DIRECT, implementa
 from autopipe.schedules.replay import replay
 from tests.compiler.cuda_graphs import CONDITIONS, TARGET
 from tests.schedules.tasks import CONDITIONS as PROCESSOR
+from tests.support.table import each_row
 
 
 def module(*arguments):
@@ -63,7 +64,7 @@ KINDS = [conv, lambda: conv(3), dense, vector, pool, softmax, transpose, concate
 IDS = ["conv", "grouped", "dense", "vector", "pool", "softmax", "transpose", "concat", "total"]
 
 
-@pytest.mark.parametrize("workload", KINDS, ids=IDS)
+@each_row("workload", KINDS)
 def test_the_default_of_a_gpu_is_all_threads_and_replays(workload):
     workload = workload()
     planned = default.plan(workload, CONDITIONS)

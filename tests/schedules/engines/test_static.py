@@ -16,6 +16,7 @@ from autopipe.schedules.replay import replay
 from autopipe.schedules.templates import contraction
 from tests.schedules.engines.test_default import argmax, compute, pool
 from tests.schedules.tasks import CONDITIONS, TARGET
+from tests.support.table import each_row
 
 PLAIN = replace(CONDITIONS, fast_algorithms=False)
 
@@ -79,7 +80,7 @@ def found(case):
     return contraction.match(Schedule(module_of(*SERVED[case]())))
 
 
-@pytest.mark.parametrize("case", SERVED)
+@each_row("case", SERVED)
 def test_a_scheduled_function_computes_the_same(case):
     module = module_of(*SERVED[case]())
     scheduled = planned(module)

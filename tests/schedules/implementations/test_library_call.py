@@ -26,6 +26,7 @@ from autopipe.tasks.op_info import Op, OpInfo, Parameter
 from autopipe.tasks.tensor import Tensor
 from tests.schedules.products import dense, pointwise, product, task_of, transposed
 from tests.schedules.tasks import CONDITIONS, TARGET
+from tests.support.table import each_row
 
 CALL = LibraryCall(OPENBLAS, 2)
 ANY = LibraryCall(replace(OPENBLAS, least=1), 2)
@@ -55,7 +56,7 @@ def planned(module, call=ANY):
     return plan
 
 
-@pytest.mark.parametrize("case", PRODUCTS)
+@each_row("case", PRODUCTS)
 def test_the_call_computes_what_the_loops_do(case):
     _, module = task_of(*PRODUCTS[case])
     plan = planned(module)

@@ -2,6 +2,7 @@
 
 import random
 from functools import cache
+from itertools import product
 
 import numpy as np
 import pytest
@@ -20,6 +21,7 @@ from autopipe.schedules.tiling import padding
 from autopipe.schedules.tiling.lines import Lines
 from tests.schedules.engines.test_default import compute
 from tests.schedules.engines.test_static import module_of
+from tests.support.table import each_row
 
 WIDE = Hardware(vector_bits=512, registers=32, cores=2)
 NARROW = Hardware(vector_bits=256, registers=16, cores=3)
@@ -186,15 +188,14 @@ def sample(case, hardware, count):
     return random.Random(case).sample(every, min(count, len(every)))
 
 
-@pytest.mark.parametrize("case", CASES)
+@each_row("case", CASES)
 def test_static_and_other_settings_compute_the_same(case):
     filled = contraction.fill(recognized(case), WIDE)
     for tile in (filled, *sample(case, WIDE, 1), *sample(case, SMALL, 1)):
         np.testing.assert_allclose(result(module(case), tile), expected(case), rtol=2e-5)
 
 
-@pytest.mark.parametrize("hardware", [WIDE, NARROW, SMALL], ids=["wide", "narrow", "small"])
-@pytest.mark.parametrize("case", CASES)
+@each_row("hardware, case", product([WIDE, NARROW, SMALL], CASES))
 def test_every_setting_fits_the_registers(case, hardware):
     found = recognized(case)
     every = list(contraction.settings(found, hardware))
@@ -242,7 +243,7 @@ LINES = {
 }
 
 
-@pytest.mark.parametrize("case", LINES)
+@each_row("case", LINES)
 def test_rows_and_columns_follow_memory(case):
     assert recognized(case).lines == LINES[case]
 

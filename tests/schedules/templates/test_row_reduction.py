@@ -1,4 +1,5 @@
 import itertools
+from itertools import product
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from autopipe.schedules.templates.row_reduction import Vectors
 from autopipe.schedules.templates.template import blank, dump, make
 from tests.schedules.engines.test_default import argmax, pool, transpose_and_concat
 from tests.schedules.tasks import TARGET
+from tests.support.table import each_row
 
 WIDE = Hardware(vector_bits=512, registers=32, cores=2)
 NARROW = Hardware(vector_bits=128, registers=16, cores=2)
@@ -140,14 +142,13 @@ def scheduled(module, knobs=None, hardware=WIDE):
     return sch
 
 
-@pytest.mark.parametrize("hardware", [WIDE, NARROW])
-@pytest.mark.parametrize("case", SERVED)
+@each_row("hardware, case", product([WIDE, NARROW], SERVED))
 def test_a_scheduled_function_computes_the_same(case, hardware):
     module = module_of(SERVED[case]())
     checked(module, scheduled(module, hardware=hardware).mod, TARGET)
 
 
-@pytest.mark.parametrize("case", NOT_SERVED)
+@each_row("case", NOT_SERVED)
 def test_other_functions_are_left_to_others(case):
     assert row_reduction.match(blank(module_of(NOT_SERVED[case]()))) is None
 
@@ -162,8 +163,7 @@ def test_every_setting_is_right(case):
         checked(module, scheduled(module, knobs).mod, TARGET)
 
 
-@pytest.mark.parametrize("hardware", [WIDE, NARROW])
-@pytest.mark.parametrize("case", SERVED)
+@each_row("hardware, case", product([WIDE, NARROW], SERVED))
 def test_what_is_filled_in_is_a_setting(case, hardware):
     found = served(module_of(SERVED[case]()))
     every = list(row_reduction.settings(found, hardware))

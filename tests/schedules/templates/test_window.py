@@ -1,4 +1,5 @@
 import json
+from itertools import product
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from autopipe.schedules.templates import templates, window
 from autopipe.schedules.templates.template import blank, dump, make
 from autopipe.schedules.templates.window import Tile
 from tests.schedules.tasks import TARGET
+from tests.support.table import each_row
 
 WIDE = Hardware(vector_bits=512, registers=32, cores=2)
 NARROW = Hardware(vector_bits=128, registers=16, cores=3)
@@ -180,8 +182,7 @@ def compute(module, seed=0):
     return tensors[-1].numpy()
 
 
-@pytest.mark.parametrize("hardware", [WIDE, NARROW], ids=["wide", "narrow"])
-@pytest.mark.parametrize("case", SERVED)
+@each_row("hardware, case", product([WIDE, NARROW], SERVED))
 def test_a_scheduled_function_computes_the_same(case, hardware):
     module = module_of(SERVED[case]())
     result = scheduled(module, hardware=hardware)
@@ -189,7 +190,7 @@ def test_a_scheduled_function_computes_the_same(case, hardware):
     checked(module, result, TARGET)
 
 
-@pytest.mark.parametrize("case", NOT_SERVED)
+@each_row("case", NOT_SERVED)
 def test_other_functions_are_left_to_others(case):
     assert window.match(Schedule(module_of(NOT_SERVED[case]()))) is None
 
@@ -199,8 +200,7 @@ def test_it_comes_before_the_template_of_products():
     assert names.index(window.NAME) < names.index("contraction")
 
 
-@pytest.mark.parametrize("hardware", [WIDE, NARROW], ids=["wide", "narrow"])
-@pytest.mark.parametrize("case", SERVED)
+@each_row("hardware, case", product([WIDE, NARROW], SERVED))
 def test_every_tile_divides_and_fits_the_registers(case, hardware):
     found = found_in(Schedule(module_of(SERVED[case]())))
     every = list(window.settings(found, hardware))

@@ -1,4 +1,5 @@
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,7 @@ from autopipe.schedules.templates import winograd
 from autopipe.schedules.templates.template import blank
 from tests.compiler import graphs
 from tests.schedules.tasks import CONDITIONS, TARGET, task
+from tests.support.table import each_row
 
 WIDE = Hardware(vector_bits=512, registers=32, cores=2)
 NARROW = Hardware(vector_bits=128, registers=16, cores=4)
@@ -119,8 +121,7 @@ def scheduled(module, choose=winograd.fill):
     return sch.mod
 
 
-@pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("case", CASES)
+@each_row("size, case", product(SIZES, CASES))
 def test_tiles_compute_what_numpy_computes(case, size):
     arguments = {"pad": (1, 1, 1, 1), **CASES[case]}
     module = convolution(**arguments)
@@ -147,8 +148,7 @@ def test_tiles_that_only_fill_up_a_block_write_nothing():
     assert (images.numpy()[1] == 7).all()
 
 
-@pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("case", OTHERS)
+@each_row("size, case", product(SIZES, OTHERS))
 def test_other_convolutions_are_left_alone(case, size):
     module = convolution(**OTHERS[case])
     assert SIZES[size].rewrite(module) is None
