@@ -30,9 +30,9 @@ class Known(Failed):
         self.folder = former.folder
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Failures:
-    """The failures of one run of a stage."""
+    """The register of what failed in one run of a stage."""
 
     place: Quarantine
     conditions: Conditions

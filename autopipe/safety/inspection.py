@@ -66,9 +66,12 @@ class Judge(Protocol):
         """Return a verdict for each."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Inspector:
-    """Judges schedules. A verdict holds for the same loops, target and compiler."""
+    """Judges schedules, and keeps what failed in this run.
+
+    A verdict holds for the same loops, target and compiler.
+    """
 
     folder: Path
     """Where verdicts and wrong schedules are kept."""

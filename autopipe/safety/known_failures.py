@@ -60,9 +60,9 @@ class Former:
         return self.runs >= ENOUGH and timedelta() <= age < _LASTS
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Hopeless:
-    """A folder with one file for each piece of work that failed."""
+    """The register of all runs: a folder with one file for each piece of work that failed."""
 
     folder: Path
     facts: Mapping[Facet, Mapping[str, object]]
