@@ -1,4 +1,9 @@
-"""Chains of ops in a graph, found by pattern along the dataflow."""
+"""Finds chains of ops in a graph by a pattern, along the dataflow.
+
+Example: the graph computes conv2d, then add (a bias), then relu. The pattern ["nn.conv2d",
+"nn.relu"] finds one chain: its ops are the convolution and the relu, its path has the add, too,
+as an elementwise op may lie between two ops of a pattern. ["nn.conv2d", "nn.softmax"] finds none.
+"""
 
 from collections import deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -8,34 +13,34 @@ from fnmatch import fnmatchcase
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One binding before fusion."""
+    """One binding of `main` before fusion."""
 
     name: str
     """The variable it binds."""
     op: str
-    """Relax's name of the op it computes; empty if it computes none."""
+    """Relax's name of the op that it computes, such as `nn.conv2d`; empty if it computes no op."""
     owner: str
-    """The last step of that op; some ops become several calls."""
+    """Name of the last step of the same op: some ops become several calls."""
     reads: tuple[str, ...]
-    """Steps it reads."""
+    """Names of the steps that it reads."""
     simple: bool
-    """Whether it is elementwise, broadcast or injective: it sums nothing."""
+    """Whether it is elementwise, a broadcast or injective, so that it reduces nothing."""
     obstacle: str | None = None
-    """Why it can not be moved to another function, if it can not."""
+    """Why it can not be moved to another function; None if it can."""
 
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """Ops, by their owners, each of which a later one reads by way of simple ops."""
+    """Ops that follow each other in the dataflow, with simple ops in between; named by owners."""
 
     ops: tuple[str, ...]
-    """Those that the pattern names."""
+    """The ops that the pattern names."""
     path: tuple[str, ...]
-    """These, and what is between them."""
+    """These ops and those between them."""
 
 
 class Chains:
-    """The ops of a graph; its steps are in an order in which each follows what it reads."""
+    """The ops of a graph. The steps have to be in an order in which each follows what it reads."""
 
     def __init__(self, steps: Sequence[Step]) -> None:
         owner = {step.name: step.owner for step in steps}
@@ -51,30 +56,31 @@ class Chains:
     def at(
         self, start: str, pattern: Sequence[str], blocked: Collection[str] = ()
     ) -> Iterator[Chain]:
-        """Yield the shortest chain from an op to each that may be last, the shorter first.
+        """Yield the chains that begin with the op `start` and match the whole pattern.
 
-        What is `blocked` is on no chain.
+        There is one chain, a shortest one, for each op that can be the last; shorter chains come
+        first. No chain goes through an op of `blocked`.
         """
         for chain in self._walk(start, pattern, blocked):
             if len(chain.ops) == len(pattern):
                 yield chain
 
     def nearest(self, pattern: Sequence[str]) -> str:
-        """Say which chain comes nearest to a pattern, and what reads its end."""
+        """Describe in words the chain that matches most of a pattern, and what reads its end."""
         best = Chain((), ())
         for start in self.ops:
             for chain in self._walk(start, pattern, ()):
-                best = max(best, chain, key=lambda each: len(each.ops))
+                best = max(best, chain, key=lambda found: len(found.ops))
         if not best.ops:
             return f"there is no {pattern[0]}"
-        after = sorted({self.ops[each] for each in self._consumers[best.path[-1]]} - {""})
+        after = sorted({self.ops[reader] for reader in self._consumers[best.path[-1]]} - {""})
         read = f"feeds {', '.join(after)}" if after else "feeds nothing"
-        return f"the nearest is {', '.join(self.ops[each] for each in best.ops)}, which {read}"
+        return f"the nearest is {', '.join(self.ops[op] for op in best.ops)}, which {read}"
 
     def _walk(
         self, start: str, pattern: Sequence[str], blocked: Collection[str]
     ) -> Iterator[Chain]:
-        """Yield the chains that begin as the pattern does, each with an op it names at its end."""
+        """Yield the chains that match a beginning of the pattern, by breadth-first search."""
         queue = deque([(start, Chain((), ()))])
         seen: set[tuple[str, int]] = set()
         while queue:
@@ -89,4 +95,4 @@ class Chains:
             if fits:
                 yield chain
             if len(chain.ops) < len(pattern):
-                queue.extend((each, chain) for each in self._consumers[at])
+                queue.extend((reader, chain) for reader in self._consumers[at])

@@ -1,4 +1,10 @@
-"""Section `fusion`, applied to the groups that TVM's fusion chose."""
+"""Applies the section `fusion` of the pipeline file to the groups that TVM's fusion chose.
+
+Example: TVM fuses [conv2d, add, relu] and leaves [softmax] alone. The rule `apart: [[nn.conv2d,
+nn.relu]]` cuts the first group into [conv2d, add] and [relu]. After that, `join: [[nn.relu,
+nn.softmax]]` makes the group [relu, softmax]. Without the first rule, the second one only warns:
+the relu would bring its whole group along, and so a convolution that the rule does not name.
+"""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -13,20 +19,22 @@ Warn = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """Section `fusion`: globs over the names of ops, each the producer of the next."""
+    """The section `fusion`: patterns of globs for names of ops, each the producer of the next."""
 
     join: Sequence[Sequence[str]] = ()
+    """Patterns of ops that become one function."""
     apart: Sequence[Sequence[str]] = ()
+    """Patterns of ops that do not."""
 
     def __bool__(self) -> bool:
-        """Tell whether there are any."""
+        """Tell whether there is any rule."""
         return bool(self.join or self.apart)
 
 
 def apply(rules: Rules, steps: Sequence[Step], grouping: Grouping, warn: Warn) -> None:
-    """Cut and unite groups as the rules say; what they can not do is told to `warn`.
+    """Cut and unite the groups as the rules say; `warn` is told which matches stay as they are.
 
-    Rules that keep apart come first, then the others in order: an op is joined once.
+    The rules `apart` come first, then the rules `join` in order; an op is joined once at most.
     """
     applied = _Applied(Chains(steps), steps, grouping, warn)
     for position, ops in enumerate(rules.apart):
@@ -36,7 +44,7 @@ def apply(rules: Rules, steps: Sequence[Step], grouping: Grouping, warn: Warn) -
 
 
 class _Applied:
-    """The rules applied so far."""
+    """The rules applied so far: what they keep apart, and which op which rule has taken."""
 
     def __init__(
         self, chains: Chains, steps: Sequence[Step], grouping: Grouping, warn: Warn
@@ -52,10 +60,11 @@ class _Applied:
         self._taken: dict[str, str] = {}
 
     def keep_apart(self, rule: str, ops: Sequence[str]) -> None:
-        """Cut the groups that hold what a rule keeps apart."""
+        """Cut each group that holds two neighbours of a chain that the rule matches."""
         chains = [chain for start in self._chains.ops for chain in self._chains.at(start, ops)]
         stuck: Counter[str] = Counter()
-        for before, after in dict.fromkeys(p for chain in chains for p in pairwise(chain.ops)):
+        pairs = dict.fromkeys(pair for chain in chains for pair in pairwise(chain.ops))
+        for before, after in pairs:
             self._apart.append((rule, before, after))
             try:
                 self._grouping.cut(before, self._calls[after])
@@ -64,7 +73,7 @@ class _Applied:
         self._report(rule, ops, len(chains), stuck)
 
     def join(self, rule: str, ops: Sequence[str]) -> None:
-        """Unite the groups of each chain that a rule matches and no rule before it."""
+        """Unite the groups of each chain that the rule matches and no earlier rule has taken."""
         stuck: Counter[str] = Counter()
         for start in self._chains.ops:
             reasons: list[str] = []
@@ -80,7 +89,7 @@ class _Applied:
         self._report(rule, ops, len(stuck) + (rule in self._taken.values()), stuck)
 
     def _unite(self, rule: str, chain: Chain) -> None:
-        """Unite the groups of a chain; raises ValueError if another rule is against it."""
+        """Unite the groups of a chain. Raises ValueError if another rule forbids it."""
         calls = [name for owner in chain.path for name in self._calls[owner]]
         group = replace(self._grouping.around(calls), rule=rule)
         owners = {self._owner[name] for name in group.steps}
@@ -95,7 +104,7 @@ class _Applied:
         self._taken.update(dict.fromkeys(owners, rule))
 
     def _contending(self, rule: str, start: str, ops: Sequence[str]) -> list[str]:
-        """Say which rule has taken what is on a chain."""
+        """Return words that say which other rule has taken an op of a chain, or []."""
         for chain in self._chains.at(start, ops):
             first = next(owner for owner in chain.path if owner in self._taken)
             if self._taken[first] != rule:

@@ -1,7 +1,16 @@
-"""Which steps become one function: what TVM's fusion chose, and how that can be changed.
+"""Says which steps become one function: what TVM's fusion chose, and how that can be changed.
 
-After the RFC "A general task extraction mechanism for auto_scheduler": what is one function need
-not be what a compiler would fuse. This is about the graph alone; `regroup` makes the functions.
+After the RFC "A general task extraction mechanism for auto_scheduler": what becomes one function
+need not be what a compiler would fuse. This file is about the graph alone, as plain values;
+`regroup` makes the functions.
+
+Example: conv -> add -> relu -> pool -> dense, of which TVM fused the first three.
+
+    groups                      (conv, add, relu) (pool) (dense)
+    around(["relu", "pool"])    ValueError: they bring nn.conv2d, which the rule does not name
+    cut("conv", ["relu"])       (conv, add) (relu) (pool) (dense)
+    around(["relu", "pool"])    (relu, pool), not united yet: its pieces are (relu) and (pool)
+    around(["conv", "dense"])   ValueError: they bring nn.max_pool2d, which lies between them
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -15,15 +24,15 @@ class Group:
     """Steps that become one function."""
 
     steps: tuple[str, ...]
-    """In order."""
+    """Names of the steps, in the order of the graph."""
     pieces: tuple["Group", ...] = ()
-    """What is left of it if it can not be one function; none of a single step."""
+    """The groups it falls into if it can not be one function; a single step has none."""
     rule: str | None = None
-    """The rule that joined it."""
+    """The rule that joined it; None for a group of TVM."""
 
 
 class Grouping:
-    """The groups of a graph: each step is in one, and no two of them wait for each other."""
+    """The groups of a graph. Each step is in one group, and no two groups wait for each other."""
 
     def __init__(self, steps: Sequence[Step], fused: Iterable[Sequence[str]]) -> None:
         self._steps = {step.name: step for step in steps}
@@ -39,7 +48,7 @@ class Grouping:
             self._put(_whole(names))
 
     def __iter__(self) -> Iterator[Group]:
-        """Yield the groups, by their first steps."""
+        """Yield the groups, in the order of their first steps."""
         yield from dict.fromkeys(self._groups.values())
 
     def of(self, step: str) -> Group:
@@ -47,25 +56,26 @@ class Grouping:
         return self._groups[step]
 
     def named(self, group: Group) -> str:
-        """Name the ops of a group."""
+        """Return the names of the ops of a group, joined by commas."""
         ops = {self._steps[name].owner: self._steps[name].op for name in group.steps}
         return ", ".join(op for op in ops.values() if op)
 
     def obstacle(self, group: Group) -> str | None:
-        """Say why a group has to stay as it is, if it has to."""
-        found = ((name, self._steps[name].obstacle) for name in group.steps)
-        return next((f"{self._op(name)} {why}" for name, why in found if why), None)
+        """Return why a group has to stay as it is, or None if it can be changed."""
+        obstacles = ((name, self._steps[name].obstacle) for name in group.steps)
+        return next((f"{self._op(name)} {why}" for name, why in obstacles if why), None)
 
     def split(self, group: Group) -> None:
-        """Put the pieces of a group in its place."""
+        """Replace a group by its pieces."""
         for piece in group.pieces:
             self._put(piece)
 
     def around(self, steps: Collection[str]) -> Group:
-        """Return the least group that holds the groups of some steps.
+        """Return the smallest group that holds the groups of some steps; it is not united yet.
 
-        Raises ValueError, with the end of a sentence, if there is none: what is fused with a step,
-        or leaves the group and comes back, sums too.
+        It also holds what lies between them: if a step outside reads the group and is read by it,
+        neither could run first. Raises ValueError, with the end of a sentence, if this brings in a
+        step that sums, or if a step has to stay where it is.
         """
         members = {name for step in steps for name in self.of(step).steps}
         between = self._reached(members, self._readers) & self._reached(members, self._reads)
@@ -78,13 +88,15 @@ class Grouping:
         return group
 
     def unite(self, group: Group) -> None:
-        """Put a group that `around` gave in the place of its pieces."""
+        """Replace the pieces of a group that `around` returned by that group."""
         self._put(group)
 
     def cut(self, before: str, after: Collection[str]) -> None:
-        """Cut a group that holds a step and others it leads to, above these.
+        """Cut the group of `before` above the steps `after`, if it holds any of them.
 
-        Raises ValueError, with the end of a sentence, if the group has to stay as it is.
+        What depends on `after` becomes one group, the rest another; each falls into further groups
+        where its steps are not connected. Raises ValueError, with the end of a sentence, if the
+        group has to stay as it is.
         """
         group = self.of(before)
         if not set(group.steps).intersection(after):
@@ -102,16 +114,16 @@ class Grouping:
     def _reached(
         self, members: Collection[str], neighbours: Mapping[str, Sequence[str]]
     ) -> set[str]:
-        """Return all outside of a group that it leads to, whole groups at a time."""
-        found: set[str] = set()
-        queue = [each for name in members for each in neighbours[name]]
+        """Return all steps outside of a group that it leads to, whole groups at a time."""
+        reached: set[str] = set()
+        queue = [neighbour for name in members for neighbour in neighbours[name]]
         while queue:
             name = queue.pop()
-            if name not in found and name not in members:
+            if name not in reached and name not in members:
                 whole = self.of(name).steps
-                found.update(whole)
-                queue.extend(each for step in whole for each in neighbours[step])
-        return found
+                reached.update(whole)
+                queue.extend(neighbour for step in whole for neighbour in neighbours[step])
+        return reached
 
     def _spread(
         self,
@@ -119,17 +131,19 @@ class Grouping:
         inside: Collection[str],
         ways: Iterable[Mapping[str, Sequence[str]]],
     ) -> set[str]:
-        """Return what can be reached inside of some steps, with the start."""
-        found = set(start)
+        """Return the steps of `inside` that can be reached from `start`, which they include."""
+        reached = set(start)
         queue = list(start)
         while queue:
             name = queue.pop()
-            new = {each for way in ways for each in way[name] if each in inside} - found
-            found |= new
+            neighbours = {neighbour for way in ways for neighbour in way[name]}
+            new = {neighbour for neighbour in neighbours if neighbour in inside} - reached
+            reached |= new
             queue.extend(new)
-        return found
+        return reached
 
     def _refuse(self, group: Group) -> None:
+        """Raise ValueError if a group has to stay as it is."""
         if obstacle := self.obstacle(group):
             raise ValueError(obstacle)
 
@@ -140,10 +154,11 @@ class Grouping:
         return self._steps[name].op or "something that is no op"
 
     def _put(self, group: Group) -> None:
+        """Make a group that of all its steps."""
         self._groups.update(dict.fromkeys(group.steps, group))
 
 
 def _whole(names: Iterable[str]) -> Group:
-    """Return the group of some steps, which falls to single ones."""
+    """Return the group of some steps, whose pieces are the single steps."""
     steps = tuple(names)
     return Group(steps, tuple(Group((name,)) for name in steps) if len(steps) > 1 else ())

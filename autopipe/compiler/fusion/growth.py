@@ -1,9 +1,15 @@
-"""What TVM's fusion joins and should not: a result small enough to sit on a tile, and its growth.
+"""Keeps TVM from fusing a product with an op that makes its result larger.
 
-`FuseOps` takes any broadcast op behind a convolution or product into its function. Where the
-result is the small side of the broadcast, as the scale per channel of squeeze-and-excitation
-(Hu et al., arXiv:1709.01507), a loop over the large side would compute a product inside, or the
-product be computed with the loops of the large side.
+`FuseOps` takes every broadcast op behind a convolution or product into the same function. That is
+wrong where the product is the small side of the broadcast, as the scale per channel of
+squeeze-and-excitation (Hu et al., arXiv:1709.01507):
+
+    scale = matmul(x, w)                        # [1, 64] @ [64, 256] -> [1, 256]
+    y = multiply(image, reshape(scale))         # [1, 256, 56, 56] * [1, 256, 1, 1]
+
+In one function, the loops over 802,816 elements of `y` would compute the 256 sums inside, or the
+product would be computed with the loops of the image. So `multiply` is marked injective here:
+`FuseOps` puts injective ops behind no product, but fuses them with each other as before.
 """
 
 import math
@@ -23,9 +29,9 @@ _PATTERN = "op_pattern"
 
 
 def keep_growth_apart(module: tvm.IRModule) -> tvm.IRModule:
-    """Return the annotated module with each op that spreads a product's result marked injective.
+    """Return the module with each op that makes a product's result larger marked injective.
 
-    Injective ops are not fused behind a product, and with each other as before.
+    The module is legalized, and its PrimFuncs have the attribute `op_pattern` of TVM.
     """
     products: set[str] = set()  # results of products, and elementwise functions of them
     spreading: set[tvm.ir.GlobalVar] = set()
@@ -46,11 +52,12 @@ def keep_growth_apart(module: tvm.IRModule) -> tvm.IRModule:
 
 
 def _pattern(module: tvm.IRModule, call: relax.Call) -> int:
+    """Return TVM's kind of the PrimFunc that is called, an index into `KINDS`; -1 if unknown."""
     attrs = module[call.args[0]].attrs
     return int(attrs[_PATTERN]) if attrs and _PATTERN in attrs else -1
 
 
 def _elements(value: relax.Expr) -> int:
-    """Return how many elements a tensor has; 0 where that is not known."""
+    """Return how many elements a tensor has, or 0 if that is not known."""
     shape = known_shape(value)
     return 0 if shape is None else math.prod(shape)

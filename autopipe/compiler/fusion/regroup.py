@@ -1,4 +1,17 @@
-"""Functions as groups of steps: reads off what `FuseOps` chose, and makes those of other groups."""
+"""Reads the groups that `FuseOps` chose, and makes the functions of changed groups.
+
+Example: before fusion `main` is
+
+    lv = conv2d(x, w); lv1 = add(lv, b); gv = relu(lv1)
+
+`FuseOps` makes of it, and `read` finds the group ("lv", "lv1", "gv"):
+
+    gv = fused_conv2d_add_relu(x, w, b)
+
+With the groups ("lv", "lv1") and ("gv",), `regroup` makes
+
+    lv1 = fused_conv2d_add(x, w, b); gv = relu(lv1)
+"""
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,16 +23,17 @@ from autopipe.compiler.fusion.unfused import Unfused, Value, key, meaning
 from autopipe.compiler.graph.calls import bindings, callee
 
 Groups = Sequence[tuple[str, ...]]
+"""Names of the steps of each function."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fused:
-    """What `FuseOps` made of `main`, in terms of the steps before."""
+    """What `FuseOps` made of `main`, in terms of the steps before fusion."""
 
     values: Mapping[relax.Var, Value]
     """What the variables of the new `main` stand for."""
     steps: Mapping[relax.Var, tuple[str, ...]]
-    """The steps that are computed with a binding, by the variable it binds."""
+    """The steps that a binding computes, by the variable that it binds."""
 
     @property
     def groups(self) -> Groups:
@@ -28,7 +42,7 @@ class Fused:
 
 
 def read(module: tvm.IRModule, before: Unfused) -> Fused:
-    """Return which steps each function that `main` calls after `FuseOps` computes."""
+    """Return which steps each binding of `main` after `FuseOps` computes."""
     values: dict[relax.Var, Value] = {param: param.name for param in module["main"].params}
     steps: dict[relax.Var, tuple[str, ...]] = {}
     for binding in bindings(module["main"]):
@@ -40,22 +54,26 @@ def read(module: tvm.IRModule, before: Unfused) -> Fused:
                 steps[variable] = (str(values[variable]),)
             continue
         inner = {p: _argument(a, values) for p, a in zip(called.params, value.args, strict=True)}
-        for each in bindings(called):
-            inner[each.var] = _value(each.value, each.var.name, inner, before)
-        calls = (inner[each.var] for each in bindings(called) if callee(each.value) is not None)
+        for step in bindings(called):
+            inner[step.var] = _value(step.value, step.var.name, inner, before)
+        calls = (inner[step.var] for step in bindings(called) if callee(step.value) is not None)
         steps[variable] = tuple(str(name) for name in calls)
         values[variable] = _argument(called.body.body, inner)
     return Fused(values, steps)
 
 
 def regroup(module: tvm.IRModule, before: Unfused, fused: Fused, groups: Groups) -> tvm.IRModule:
-    """Return what `FuseOps` made, with functions of other groups, which hold the same steps."""
-    known = set(fused.groups)
-    changed = [group for group in groups if group not in known and group[0] in before.calls]
+    """Return what `FuseOps` made, with the functions of `groups` in place of its own.
+
+    Both divide the same steps. Groups that `FuseOps` chose itself keep their functions.
+    """
+    unchanged = set(fused.groups)
+    changed = [group for group in groups if group not in unchanged and group[0] in before.calls]
     return _Regrouped(module, before, fused, changed).module if changed else module
 
 
 def _called(module: tvm.IRModule, value: relax.Expr) -> relax.Function | None:
+    """Return the Relax function of the module that a value calls, if it calls one."""
     if isinstance(value, relax.Call) and isinstance(value.op, tvm.ir.GlobalVar):
         function = module[value.op]
         return function if isinstance(function, relax.Function) else None
@@ -65,7 +83,7 @@ def _called(module: tvm.IRModule, value: relax.Expr) -> relax.Function | None:
 def _value(
     value: relax.Expr, name: str, values: Mapping[relax.Var, Value], before: Unfused
 ) -> Value:
-    """Return what a binding that calls no function stands for."""
+    """Return what a binding stands for that does not call a function of `FuseOps`."""
     if isinstance(value, relax.TupleGetItem) and isinstance(values[value.tuple_value], tuple):
         return values[value.tuple_value][value.index]
     if isinstance(value, relax.Tuple | relax.Var):
@@ -74,6 +92,7 @@ def _value(
 
 
 def _argument(value: relax.Expr, values: Mapping[relax.Var, Value]) -> Value:
+    """Return what an argument stands for before fusion."""
     if isinstance(value, relax.Var):
         return values[value]
     if isinstance(value, relax.Tuple):
@@ -82,18 +101,18 @@ def _argument(value: relax.Expr, values: Mapping[relax.Var, Value]) -> Value:
 
 
 class Functions:
-    """Makes functions of steps, as `FuseOps` would."""
+    """Makes functions of groups of steps, as `FuseOps` would."""
 
     def __init__(self, module: tvm.IRModule, before: Unfused) -> None:
         self._before = before
         self._module = module
 
     def alone(self, group: Sequence[str]) -> tvm.IRModule:
-        """Return a module whose `main` calls the function of a group, `fused`, and nothing else."""
+        """Return a module whose `main` only calls the function of a group, which is `fused`."""
         function, _ = self.function(group, [name for name in group if self.is_read(name, group)])
         names = {callee(self._before.calls[name]) or "" for name in group}
         called = [self._module.get_global_var(name) for name in sorted(names)]
-        builder = relax.BlockBuilder(tvm.IRModule({each: self._module[each] for each in called}))
+        builder = relax.BlockBuilder(tvm.IRModule({var: self._module[var] for var in called}))
         fused = builder.add_func(function, "fused")
         params = [relax.Var(param.name, param.ty) for param in function.params]
         with builder.function("main", params):
@@ -109,15 +128,15 @@ class Functions:
     def function(
         self, group: Sequence[str], results: Sequence[str]
     ) -> tuple[relax.Function, list[relax.Expr]]:
-        """Return a function of the steps of a group, and what it is given, as `FuseOps` would."""
+        """Return the function that computes `results` of a group, and the arguments of its call."""
         inside: dict[Hashable, relax.Var] = {}
         given: dict[Hashable, relax.Expr] = {}
         for name in group:
-            for each in self._before.calls[name].args[1]:
-                meant = meaning(each, self._before.names)
+            for argument in self._before.calls[name].args[1]:
+                meant = meaning(argument, self._before.names)
                 if meant not in group and meant not in given:
                     named = meant if isinstance(meant, str) else f"param_{len(given)}"
-                    inside[meant], given[meant] = relax.Var(named, each.ty), each
+                    inside[meant], given[meant] = relax.Var(named, argument.ty), argument
         builder = relax.BlockBuilder()
         params = list(inside.values())
         with builder.function("fused", params, attrs={"Primitive": True}, private=True):
@@ -134,13 +153,13 @@ class Functions:
         return builder.get()["fused"], list(given.values())
 
     def primitive(self, call: relax.Call, arguments: Sequence[relax.Expr]) -> relax.Call:
-        """Return the call of a PrimFunc with other arguments."""
+        """Return the same call of a PrimFunc with other arguments."""
         function = self._module.get_global_var(callee(call) or "")
         return relax.Call(call.op, [function, relax.Tuple(arguments)], call.attrs, call.ty_args)
 
 
 class _Regrouped:
-    """Makes functions, and puts calls of them in the place of those that held their steps."""
+    """Rewrites `main`: calls of new functions replace those that computed their steps."""
 
     def __init__(self, module: tvm.IRModule, before: Unfused, fused: Fused, groups: Groups) -> None:
         self._before = before
@@ -180,31 +199,30 @@ class _Regrouped:
         return relax.DataflowBlock(list(_in_order(units))) if made else block
 
     def _call(self, group: tuple[str, ...]) -> list[relax.Binding]:
-        """Return the bindings of what a group computes for others."""
+        """Return the bindings that compute what others read of a group."""
         results = [name for name in group if self._functions.is_read(name, group)]
         if len(group) == 1:
             call = self._before.calls[group[0]]
-            arguments = [self._outer(each) for each in call.args[1]]
+            arguments = [self._outer(argument) for argument in call.args[1]]
             return [
                 self._binding(self._variable(group[0]), self._functions.primitive(call, arguments))
             ]
         function, given = self._functions.function(group, results)
-        name = "_".join(["fused", *(callee(self._before.calls[each]) or "" for each in group)])
-        whole = relax.Call(
-            self._builder.add_func(function, name), [self._outer(each) for each in given],
-            ret_ty=function.ret_ty,
-        )  # fmt: skip
+        name = "_".join(["fused", *(callee(self._before.calls[step]) or "" for step in group)])
+        arguments = [self._outer(argument) for argument in given]
+        called = self._builder.add_func(function, name)
+        whole = relax.Call(called, arguments, ret_ty=function.ret_ty)
         if len(results) == 1:
             return [relax.VarBinding(self._variable(results[0]), whole)]
         several = relax.DataflowVar(name, function.ret_ty)
         items = (
-            self._binding(self._variable(each), relax.TupleGetItem(several, index))
-            for index, each in enumerate(results)
+            self._binding(self._variable(result), relax.TupleGetItem(several, index))
+            for index, result in enumerate(results)
         )
         return [relax.VarBinding(several, whole), *items]
 
     def _outer(self, value: relax.Expr) -> relax.Expr:
-        """Return in the new `main` what an expression was before fusion."""
+        """Return the expression of the new `main` for an expression before fusion."""
         if not isinstance(value, relax.Var):
             return value
         return self._variable(self._before.names[value])
@@ -216,15 +234,16 @@ class _Regrouped:
         return self._variables[name]
 
     def _binding(self, variable: relax.Var, value: relax.Expr) -> relax.Binding:
+        """Return a binding whose value has its type inferred."""
         return relax.VarBinding(variable, self._builder.normalize(value))
 
 
 def _in_order(units: Sequence[Sequence[relax.Binding]]) -> Iterator[relax.Binding]:
-    """Yield the bindings of some units, each unit after what it reads, else as they come.
+    """Yield the bindings of all units, each unit after those it reads, otherwise in their order.
 
-    Raises ValueError if two of them read each other.
+    The order is found by depth-first search. Raises ValueError if two units read each other.
     """
-    by = {binding.var: unit for unit in units for binding in unit}
+    unit_of = {binding.var: unit for unit in units for binding in unit}
     done: set[relax.Var] = set()
     opened: set[relax.Var] = set()
     waiting = list(reversed(units))
@@ -232,12 +251,12 @@ def _in_order(units: Sequence[Sequence[relax.Binding]]) -> Iterator[relax.Bindin
         unit = waiting[-1]
         own = {binding.var for binding in unit}
         read = {v for binding in unit for v in relax.analysis.free_vars(binding.value)}
-        before = [variable for variable in by if variable in read - done - own]
+        before = [variable for variable in unit_of if variable in read - done - own]
         if before and own & opened:
             raise ValueError("functions read each other")
         if before:
             opened |= own
-            waiting.extend(by[variable] for variable in reversed(before))
+            waiting.extend(unit_of[variable] for variable in reversed(before))
             continue
         waiting.pop()
         if not own & done:

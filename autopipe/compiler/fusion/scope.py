@@ -1,4 +1,9 @@
-"""What one task is: TVM's fusion, the user's rules, and what no engine can schedule split again."""
+"""Decides what one task is: TVM's fusion, then the user's rules, then what can be scheduled.
+
+A function that no engine can schedule is split again. Example: a rule joins two convolutions, and
+no template, nor sketch search, serves the function of both. It falls back into the groups it was
+joined from, and a warning says why.
+"""
 
 import fnmatch
 from collections import Counter, deque
@@ -21,28 +26,36 @@ from autopipe.config.suggestion import closest
 from autopipe.errors import ConfigError
 
 Refusal = Callable[[tvm.IRModule], str | None]
-"""Says of a workload module why no engine can schedule it, or None if one can."""
+"""Returns why no engine can schedule a workload module, or None if one can."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """How far what TVM fuses is changed."""
+    """How the groups of TVM's fusion are changed."""
 
     rules: Rules
     refusal: Refusal
     warn: Warn
+    """Told which rules, or parts of them, had no effect."""
     try_all: bool = False
-    """Whether functions that TVM fused are tried too, not only those that rules joined."""
+    """Whether all fused functions are tried, not only those that rules joined."""
 
 
 def fuse(
-    module: tvm.IRModule, ops: Mapping[str, relax.Expr], known: Parts, scope: Scope | None
+    module: tvm.IRModule, ops: Mapping[str, relax.Expr], parts: Parts, scope: Scope | None
 ) -> tvm.IRModule:
-    """Return the legalized module with its calls fused; `ops` are the names of its ops."""
+    """Return the legalized module with its calls fused.
+
+    Args:
+        module: The legalized module.
+        ops: What each name in `main` was bound to before legalization.
+        parts: What each call of a PrimFunc computes.
+        scope: How TVM's groups are changed; None leaves them as they are.
+    """
     fused = FuseOps()(module)
     if scope is None:
         return fused
-    before = unfused(module, ops, known)
+    before = unfused(module, ops, parts)
     chosen = read(fused, before)
     grouping = Grouping(before.steps, chosen.groups)
     fusion_rules.apply(scope.rules, before.steps, grouping, scope.warn)
@@ -51,9 +64,9 @@ def fuse(
 
 
 def check(rules: Rules) -> None:
-    """Raise ConfigError if a rule names what is no op of Relax, so that it can match nothing."""
-    known = [name for name in tvm.ir.Op.list_op_names() if name.startswith("relax.")]
-    names = sorted(name.removeprefix("relax.") for name in known)
+    """Raise ConfigError if a rule names no op of Relax, so that it could match nothing."""
+    ops_of_relax = [name for name in tvm.ir.Op.list_op_names() if name.startswith("relax.")]
+    names = sorted(name.removeprefix("relax.") for name in ops_of_relax)
     wrong = [
         f"fusion.{section}.{position}: {op!r} fits no op of Relax{_meant(op, names)}"
         for section, patterns in (("join", rules.join), ("apart", rules.apart))
@@ -66,6 +79,7 @@ def check(rules: Rules) -> None:
 
 
 def _meant(op: str, names: Sequence[str]) -> str:
+    """Return a hint for a wrong name: the op that was probably meant, or examples."""
     last = op.rpartition(".")[2].strip("*?")
     same = [name for name in names if name.rpartition(".")[2] == last]
     meant = next(iter(same), None) or closest(op, names)
@@ -87,14 +101,15 @@ class _Trial:
         except (RuntimeError, ValueError, TypeError) as error:
             return f"TVM can not merge them: {str(error).strip().splitlines()[-1]}"
         ((_, function),) = [pair for pair in prim_funcs(merged) if pair[0] == "fused"]
-        found = workload(function)
-        if found.identity not in self._tried:
-            self._tried[found.identity] = self._scope.refusal(found.module)
-        return self._tried[found.identity]
+        merged_workload = workload(function)
+        identity = merged_workload.identity
+        if identity not in self._tried:
+            self._tried[identity] = self._scope.refusal(merged_workload.module)
+        return self._tried[identity]
 
 
 def _split(grouping: Grouping, trial: _Trial, scope: Scope) -> None:
-    """Split groups that can not be one function, and their pieces, until all can."""
+    """Split each group that can not be one function, then its pieces likewise, until all can."""
     said: Counter[str] = Counter()
     waiting = deque(grouping)
     while waiting:

@@ -1,4 +1,9 @@
-"""The `main` of a module before fusion: its bindings as steps, each found again by what it says."""
+"""Describes `main` before fusion as steps, one for each binding, by names that survive fusion.
+
+`FuseOps` renames variables, so a call is recognized by what it calls and with which arguments:
+`key` returns ("call", "add", "lv", "b") for `lv1 = add(lv, b)`. Two bindings with the same key
+compute the same, and are one step.
+"""
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,7 +23,7 @@ from autopipe.tasks.tensor import Tensor
 _SIMPLE: Final = KINDS.index("injective")
 
 Value: TypeAlias = "str | tuple[Value, ...] | relax.Expr"
-"""What an expression stands for before fusion: a variable, by name, or several, or a constant."""
+"""What an expression stands for before fusion: a variable (its name), a tuple, or a constant."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,19 +31,25 @@ class Unfused:
     """The bindings of `main` before fusion; each has a name of its own."""
 
     steps: Sequence[Step]
-    """Those that say something of their own: what repeats another is left out."""
+    """The bindings as steps, without those that repeat another one."""
     calls: Mapping[str, relax.Call]
     """The calls of PrimFuncs, by name."""
     names: Mapping[relax.Var, str]
-    """The step or the parameter of `main` that a variable stands for."""
+    """Name of the step or of the parameter of `main` that a variable stands for."""
     found: Mapping[Hashable, str]
-    """The steps, by what `key` gives for them."""
+    """Names of the steps, by what `key` returns for them."""
     returned: frozenset[str]
-    """What `main` returns."""
+    """Names of the steps and parameters that `main` returns."""
 
 
-def unfused(module: tvm.IRModule, ops: Mapping[str, relax.Expr], known: Parts) -> Unfused:
-    """Return the bindings of `main`; `ops` are the names that ops were bound to before."""
+def unfused(module: tvm.IRModule, ops: Mapping[str, relax.Expr], parts: Parts) -> Unfused:
+    """Return the steps of `main`.
+
+    Args:
+        module: The legalized module, before `FuseOps`.
+        ops: What each name in `main` was bound to before legalization.
+        parts: What each call of a PrimFunc computes.
+    """
     main = module["main"]
     names: dict[relax.Var, str] = {param: param.name for param in main.params}
     found: dict[Hashable, str] = {}
@@ -49,9 +60,9 @@ def unfused(module: tvm.IRModule, ops: Mapping[str, relax.Expr], known: Parts) -
         name = binding.var.name
         names[binding.var] = found.setdefault(key(binding.value, name, names), name)
         if names[binding.var] == name:
-            step = _step(binding, known, inside=name in inside)
-            reads = (names.get(each) for each in relax.analysis.free_vars(binding.value))
-            steps.append(replace(step, reads=tuple(dict.fromkeys(each for each in reads if each))))
+            step = _step(binding, parts, inside=name in inside)
+            reads = (names.get(var) for var in relax.analysis.free_vars(binding.value))
+            steps.append(replace(step, reads=tuple(dict.fromkeys(read for read in reads if read))))
         else:
             twice.add(names[binding.var])
     own = {step.name for step in steps}
@@ -64,17 +75,20 @@ def unfused(module: tvm.IRModule, ops: Mapping[str, relax.Expr], known: Parts) -
 
 
 def key(value: relax.Expr, name: str, names: Mapping[relax.Var, Value]) -> Hashable:
-    """Return what tells a binding from others, whatever its variables are called after fusion."""
+    """Return what identifies a binding, however its variables are named after fusion.
+
+    `name` identifies a binding that neither calls a PrimFunc nor takes an item of a tuple.
+    """
     if isinstance(value, relax.TupleGetItem):
         return "item", meaning(value.tuple_value, names), int(value.index)
     function = callee(value)
     if function is None:
         return "binding", name
-    return "call", function, *(meaning(each, names) for each in value.args[1])
+    return "call", function, *(meaning(argument, names) for argument in value.args[1])
 
 
 def meaning(value: relax.Expr, names: Mapping[relax.Var, Value]) -> Hashable:
-    """Return what tells an argument from others."""
+    """Return what identifies an argument: the name of a step, or the hash of a constant."""
     if isinstance(value, relax.Var):
         bound = names[value]
         return bound if isinstance(bound, str | tuple) else meaning(bound, names)
@@ -82,36 +96,39 @@ def meaning(value: relax.Expr, names: Mapping[relax.Var, Value]) -> Hashable:
 
 
 def _dataflow(main: relax.Function) -> frozenset[str]:
-    """Return the bindings of the longest dataflow block; nothing is fused elsewhere."""
+    """Return the names bound in the longest dataflow block: only there `FuseOps` fuses."""
     blocks = [b.bindings for b in main.body.blocks if isinstance(b, relax.DataflowBlock)]
     return frozenset(binding.var.name for binding in max(blocks, key=len, default=()))
 
 
-def _step(binding: relax.Binding, known: Parts, *, inside: bool) -> Step:
+def _step(binding: relax.Binding, parts: Parts, *, inside: bool) -> Step:
+    """Return the step of a binding, what it reads left open; `inside` is the dataflow."""
     name, value = binding.var.name, binding.value
     if callee(value) is None:
         return Step(name, "", name, (), simple=True, obstacle="can not be moved")
-    part = known.of(value)
+    part = parts.of(value)
     obstacle = None if inside else "is outside of the dataflow"
     if isinstance(value.ty, relax.TupleType):
         obstacle = "has several results"
-    if any(min(each.shape, default=0) < 0 for each in (*tensors(value.ty), *_read(value))):
+    shapes = [tensor.shape for tensor in (*tensors(value.ty), *_read(value))]
+    if any(min(shape, default=0) < 0 for shape in shapes):
         obstacle = "has a symbolic dimension"
     return Step(name, part.op.name, name, (), part.pattern <= _SIMPLE, obstacle)
 
 
 def _read(call: relax.Call) -> Sequence[Tensor]:
-    return [found for argument in call.args[1] for found in tensors(argument.ty)]
+    """Return the tensors that a call reads."""
+    return [tensor for argument in call.args[1] for tensor in tensors(argument.ty)]
 
 
 def _owned(steps: Sequence[Step], ops: Mapping[str, relax.Expr]) -> list[Step]:
-    """Give the steps before one that an op was bound to, which belong to it, to that op."""
-    found: list[Step] = []
+    """Set the owner of each step: the next step that an op was bound to, if it is the same op."""
+    owned: list[Step] = []
     pending: list[Step] = []
     for step in steps:
         pending.append(step)
         if step.name in ops or not step.op:
-            same = [each for each in pending if each.op == step.op and each.op]
-            found.extend(replace(e, owner=step.name) if e in same else e for e in pending)
+            same = [earlier for earlier in pending if earlier.op == step.op and earlier.op]
+            owned.extend(replace(s, owner=step.name) if s in same else s for s in pending)
             pending = []
-    return [*found, *pending]
+    return [*owned, *pending]
