@@ -30,7 +30,7 @@ REFUSED: Final = _Refused.REFUSED
 """Stands for a value whose problem has been told already."""
 
 _DEEPEST = 50
-_LONGEST = 20_000
+_MOST = 20_000
 _UNPRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
@@ -57,9 +57,12 @@ class Document:
     problems: list[Problem] = field(default_factory=list)
 
 
-def read(text: str, at: Field = (), option: str = "") -> Document:
-    """Return what the text says; `at` and `option` tell where an overriding value belongs."""
-    reader = _Reader(text, option)
+def read(text: str, at: Field = (), option: str = "", most: int = _MOST) -> Document:
+    """Return what the text says; `at` and `option` tell where an overriding value belongs.
+
+    A text of more than `most` keys and values is refused.
+    """
+    reader = _Reader(text, option, most)
     start = Place(option, 1, 1)
     reader.keys[at] = reader.values[at] = start
     try:
@@ -73,12 +76,12 @@ def read(text: str, at: Field = (), option: str = "") -> Document:
 class _Reader:
     """Turns events into values; lives for one text."""
 
-    def __init__(self, text: str, option: str) -> None:
+    def __init__(self, text: str, option: str, most: int) -> None:
         self.keys: dict[Field, Place] = {}
         self.values: dict[Field, Place] = {}
         self.problems: list[Problem] = []
         self._option = option
-        self._events = _events(text)
+        self._events = _events(text, most)
 
     def document(self, at: Field) -> object:
         start = next(self._events)
@@ -182,7 +185,7 @@ def _mark(event: yaml.Event) -> str | None:
     return None
 
 
-def _events(text: str) -> Iterator[yaml.Event]:
+def _events(text: str, most: int) -> Iterator[yaml.Event]:
     """Yield the events after the start of the stream; raise _Unreadable where YAML ends."""
     if found := _UNPRINTABLE.search(text):
         line, column = position(text, found.start())
@@ -195,8 +198,8 @@ def _events(text: str) -> Iterator[yaml.Event]:
             if depth > _DEEPEST:
                 message = f"nested too deep; {_DEEPEST} levels at most"
                 raise _Unreadable(*_position(event.start_mark), message)
-            if count > _LONGEST:
-                message = f"too long; {_LONGEST} keys and values at most"
+            if count > most:
+                message = f"too long; {most} keys and values at most"
                 raise _Unreadable(*_position(event.start_mark), message)
             if not isinstance(event, yaml.StreamStartEvent):
                 yield event

@@ -1,13 +1,13 @@
 """A lock as text: made for `git diff`, the same bytes for the same lock, sealed by its last line.
 
 It is YAML of the narrowest kind: `key: value`, where a value is JSON on one line, or, where that
-would be long, a block below. So a line is a decision, and an error has a line.
+would be long, a block below. So a line is a decision, and an error has a line. What the text says
+is read as any YAML is; here is checked that each line is of this kind, and that none was edited.
 """
 
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 from types import MappingProxyType
@@ -16,7 +16,8 @@ from typing import Any, Final, NoReturn
 from pydantic import ValidationError
 
 from autopipe import foreign
-from autopipe.config.problem import dotted, shown
+from autopipe.config.document import read
+from autopipe.config.problem import Field, Place, dotted, shown
 from autopipe.config.scalar import resolve
 from autopipe.errors import LockError
 from autopipe.lock.document import Lock
@@ -30,6 +31,13 @@ CONFLICT: Final = re.compile(r"(<{7}|={7}|>{7}|\|{7})( |$)")
 """What git leaves in a file that two branches have changed."""
 LINE_ENDS: Final = "in .gitattributes, `*.lock -text` and `*.records.jsonl -text` have git keep it"
 _LINE: Final = re.compile(r'((?:  )*)(?:(- )?([\w./-]+|"(?:[^"\\]|\\.)*"):(?: (.+))?|- (.+))')
+_PAIR: Final = re.compile(
+    r"(?<!\\)((?:\\\\)*)\\u(d[89ab][0-9a-f]{2})\\u(d[c-f][0-9a-f]{2})", re.IGNORECASE
+)
+"""Both halves of a character, behind any number of backslashes that stand for themselves."""
+_EDITED: Final = "it was edited or cut short"
+_MOST: Final = 500_000
+"""Keys and values; a model of a thousand tasks has 30,000."""
 _WIDTH: Final = 100
 _DEEPEST: Final = 20
 _BROAD: Final = 4
@@ -50,21 +58,15 @@ def parse(text: str, path: Path, steps: Mapping[int, Step] = MappingProxyType({}
 
     Raises LockError, with the line, for merge conflicts, edits, and what is cut short.
     """
-    lines = text.split("\n")
-    reader = _Reader(path, lines)
-    for number, line in enumerate(lines, 1):
-        if line.endswith("\r"):
-            reader.refuse(number, f"it ends as lines do on Windows; {LINE_ENDS}")
-        if CONFLICT.match(line):
-            reader.refuse(number, "a merge conflict; take one side whole, then `autopipe run`")
+    reader = _Reader(path, text.split("\n"))
     value = reader.document()
     if type(value.get("version")) is int and value["version"] in steps:
         reader.check()
         value = upgrade(value, steps)
     if value.get("version") != 1:
-        place = reader.places.get(("version",), 1)
+        version = shown(value.get("version"))
         reader.refuse(
-            place, f"version {shown(value.get('version'))}: this autopipe reads version 1"
+            reader.line(("version",)), f"version {version}: this autopipe reads version 1"
         )
     reader.check()
     try:
@@ -72,9 +74,7 @@ def parse(text: str, path: Path, steps: Mapping[int, Step] = MappingProxyType({}
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         at = first["loc"]
-        above = (at[:n] for n in range(len(at), -1, -1))
-        nearest = next(reader.places[field] for field in above if field in reader.places)
-        reader.refuse(nearest, f"{dotted(at)}: {shown(first['msg'], 200)}")
+        reader.refuse(reader.line(at), f"{dotted(at)}: {shown(first['msg'], 200)}")
 
 
 def _block(value: Mapping[str, Any] | Sequence[Any], indent: str) -> Iterator[str]:
@@ -125,39 +125,40 @@ def _key(name: str) -> str:
     return name if plain and name[0].isalpha() else json.dumps(name)
 
 
-@dataclass(frozen=True, slots=True)
-class _Line:
-    number: int
-    depth: int
-    item: bool
-    key: str | None
-    value: str | None
-
-
 class _Reader:
-    """Reads the lines of one text; lives for it."""
+    """Reads one text, and knows on which line each field of it is."""
 
     def __init__(self, path: Path, lines: list[str]) -> None:
         self._path = path
-        self._text = lines
-        self._lines: list[_Line] = []
-        self._at = 0
+        self._lines = lines
         self._seal = 0
-        self.places: dict[tuple[str | int, ...], int] = {(): 1}
+        self._places: Mapping[Field, Place] = {}
 
     def refuse(self, number: int, message: str) -> NoReturn:
         raise LockError(f"{self._path}:{number}: {message}")
 
+    def line(self, field: Field) -> int:
+        """Return the line of a field, or of what it should be in."""
+        above = (field[:n] for n in range(len(field), -1, -1))
+        return next(self._places[each].line for each in above if each in self._places)
+
     def document(self) -> dict[str, Any]:
-        self._lines = [self._parsed(n, line) for n, line in self._sealed()]
-        value = self._mapping(0, ())
-        if self._at < len(self._lines):
-            self.refuse(self._lines[self._at].number, "this does not belong here; it was edited")
+        """Read what is above the seal. The lines are checked first: each error has its own."""
+        self._refuse_what_git_did()
+        body = self._body()
+        found = read(_PAIR.sub(_character, "\n".join(body)), most=_MOST)
+        for problem in sorted(found.problems, key=lambda each: each.place):
+            field = f"{dotted(problem.field)}: " if problem.field else ""
+            self.refuse(problem.place.line, f"{field}{problem.message}; it was edited by hand")
+        self._places = found.keys
+        if not isinstance(found.value, dict):
+            self.refuse(1, "not the text of a lock; it was edited")
+        value: dict[str, Any] = json.loads(json.dumps(found.value))  # with lists, not tuples
         return value
 
     def check(self) -> None:
         """Refuse a text that somebody has changed since it was written."""
-        *lines, seal = self._text[: self._seal]
+        *lines, seal = self._lines[: self._seal]
         body = "".join(f"{line}\n" for line in lines)
         if not seal.endswith(sha256(body.encode()).hexdigest()):
             self.refuse(
@@ -166,67 +167,58 @@ class _Reader:
                 " delete the file and `autopipe run` writes another",
             )
 
-    def _sealed(self) -> Iterator[tuple[int, str]]:
-        """Yield the numbered lines between head and seal."""
-        seals = [n for n, line in enumerate(self._text, 1) if _SEAL.fullmatch(line)]
-        for number, line in enumerate(self._text[: seals[0] - 1 if seals else None], 1):
-            if line and not line.startswith("#"):
-                yield number, line
+    def _refuse_what_git_did(self) -> None:
+        """Refuse what git does to a file."""
+        for number, line in enumerate(self._lines, 1):
+            if line.endswith("\r"):
+                self.refuse(number, f"it ends as lines do on Windows; {LINE_ENDS}")
+            if CONFLICT.match(line):
+                self.refuse(number, "a merge conflict; take one side whole, then `autopipe run`")
+
+    def _body(self) -> list[str]:
+        """Return the lines above the seal, which is the last line."""
+        seals = [n for n, line in enumerate(self._lines, 1) if _SEAL.fullmatch(line)]
+        body = self._lines[: seals[0] - 1 if seals else None]
+        self._check_lines(body)
         if not seals:
-            self.refuse(len(self._text), "it ends without its digest: it was cut short")
-        rest = [n for n, line in enumerate(self._text[seals[0] :], seals[0] + 1) if line]
-        if rest:
-            self.refuse(rest[0], "something follows the digest; take it away")
+            self.refuse(len(self._lines), "it ends without its digest: it was cut short")
         self._seal = seals[0]
+        for number, line in enumerate(self._lines[self._seal :], self._seal + 1):
+            if line:
+                self.refuse(number, "something follows the digest; take it away")
+        return body
 
-    def _parsed(self, number: int, line: str) -> _Line:
-        found = _LINE.fullmatch(line)
-        if found is None or len(found[1]) > 2 * _DEEPEST:
-            self.refuse(number, f"{shown(line)!r} is no line of a lock; it was edited or cut short")
-        indent, dash, key, value, scalar = found.groups()
-        name = self._json(number, key) if key and key[0] == '"' else key
-        return _Line(number, len(indent) // 2, bool(dash or scalar), name, value or scalar)
+    def _check_lines(self, lines: list[str]) -> None:
+        """Refuse the first line that `write` writes nowhere, or not as deep as this one is."""
+        levels = [False]  # those that are open, from the left: whether each is a list
+        waiting: tuple[int, str] | None = None  # the line of a key without a value, and the key
+        for number, line in enumerate(lines, 1):
+            if not line or line.startswith("#"):
+                continue
+            found = _LINE.fullmatch(line)
+            if found is None or len(found[1]) > 2 * _DEEPEST:
+                self.refuse(number, f"{shown(line)!r} is no line of a lock; {_EDITED}")
+            indent, dash, key, value, item = found.groups()
+            depth, listed = len(indent) // 2, bool(dash or item)
+            if waiting and depth != len(levels):
+                self.refuse(waiting[0], f"{shown(waiting[1])} has no value; {_EDITED}")
+            if not waiting and levels[depth : depth + 1] != [listed]:
+                self.refuse(number, "this does not belong here; it was edited")
+            levels[depth:] = [listed, False] if dash else [listed]
+            for text in filter(None, (value or item, key if key and key[0] == '"' else None)):
+                self._check_json(number, text)
+            waiting = None if value or item else (number, key)
+        if waiting:
+            self.refuse(waiting[0], f"{shown(waiting[1])} has no value; {_EDITED}")
 
-    def _json(self, number: int, text: str) -> Any:  # noqa: ANN401
+    def _check_json(self, number: int, text: str) -> None:
         try:
-            return foreign.parse(text)
+            foreign.parse(text)
         except foreign.MalformedError:
-            self.refuse(number, f"{shown(text)} is no value; it was edited or cut short")
+            self.refuse(number, f"{shown(text)} is no value; {_EDITED}")
 
-    def _mapping(self, depth: int, at: tuple[str | int, ...]) -> dict[str, Any]:
-        found: dict[str, Any] = {}
-        while self._at < len(self._lines):
-            line = self._lines[self._at]
-            if line.depth != depth or line.item or line.key is None:
-                break
-            if line.key in found:
-                self.refuse(line.number, f"{shown(line.key)} is there twice; it was merged by hand")
-            found[line.key] = self._value(line, (*at, line.key))
-        return found
 
-    def _value(self, line: _Line, at: tuple[str | int, ...]) -> Any:  # noqa: ANN401
-        """Read what follows the key of a line."""
-        self.places[at] = line.number
-        self._at += 1
-        if line.value is not None:
-            return self._json(line.number, line.value)
-        following = self._lines[self._at] if self._at < len(self._lines) else None
-        if following is None or following.depth != line.depth + 1:
-            self.refuse(line.number, f"{shown(line.key)} has no value; it was edited or cut short")
-        return (self._list if following.item else self._mapping)(following.depth, at)
-
-    def _list(self, depth: int, at: tuple[str | int, ...]) -> list[Any]:
-        found: list[Any] = []
-        while self._at < len(self._lines):
-            line = self._lines[self._at]
-            if line.depth != depth or not line.item:
-                break
-            here = (*at, len(found))
-            self.places[here] = line.number
-            if line.key is None:
-                found.append(self._json(line.number, line.value or ""))
-                self._at += 1
-            else:  # a mapping: its first line is as deep as those that follow
-                self._lines[self._at] = replace(line, depth=depth + 1, item=False)
-                found.append(self._mapping(depth + 1, here))
-        return found
+def _character(found: re.Match[str]) -> str:
+    """Write in YAML a character that JSON writes as two halves."""
+    high, low = (int(half, 16) for half in found.groups()[1:])
+    return rf"{found[1]}\U{0x10000 + ((high - 0xD800) << 10) + low - 0xDC00:08x}"

@@ -16,6 +16,9 @@ TEXT = write(LOCK)
 LINES = TEXT.splitlines()
 
 
+SEALED = "not the digest of the text above: it was edited or merged by hand"
+
+
 def refused(text: str) -> str:
     with pytest.raises(LockError) as caught:
         parse(text, FILE)
@@ -36,20 +39,41 @@ def test_the_order_in_which_a_lock_was_made_does_not_show():
     assert write(turned) == TEXT
 
 
+texts = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=20)
+names = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=8)
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)
-    | st.text(max_size=20),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner),
+    | texts,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(names, inner),
     max_leaves=12,
 )  # fmt: skip
 
 
-@given(st.dictionaries(st.text(max_size=8), json_values, max_size=4))
+@given(st.dictionaries(names, json_values, max_size=4))
 def test_any_configuration_survives(configuration):
     lock = LOCK.model_copy(update={"configuration": configuration})
     text = write(lock)
     assert parse(text, FILE).configuration == configuration
     assert write(parse(text, FILE)) == text
+
+
+@pytest.mark.parametrize(
+    "text", ["🚀", "\\🚀", "\\\\ud83d🚀🚀", "\\ud83d\\ude80", "\ud7ff\ue000\uffff\x7f\x85"]
+)
+def test_characters_that_json_writes_in_two_halves_survive(text):
+    lock = LOCK.model_copy(update={"configuration": {text: [text, {text: text}]}})
+    assert parse(write(lock), FILE).configuration == lock.configuration
+
+
+@pytest.mark.parametrize("text", ["\0", "\ud83d", "\ude80\ud83d"])
+def test_a_text_that_no_pipeline_file_holds_is_refused_with_its_line(text):
+    lock = LOCK.model_copy(update={"configuration": {"a": {"b": 1}, "b": text}})
+    assert refused(write(lock)).startswith("demo.lock:7: ")
+
+
+def test_a_lock_may_be_longer_than_a_pipeline_file():
+    lock = LOCK.model_copy(update={"tasks": LOCK.tasks * 1000})
+    assert parse(write(lock), FILE) == lock
 
 
 def test_a_changed_knob_is_one_changed_line_and_the_seal():
@@ -95,17 +119,28 @@ def test_a_merge_conflict_is_named_with_its_line():
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ("calls: 2", "calls: 3", "edited or merged by hand"),
+        ("calls: 2", "calls: 3", SEALED),
         ("calls: 2", "calls: two", "two is no value"),
         ("    calls: 2", "  calls: 2", "does not belong here"),
-        ("    calls: 2\n", "    calls: 2\n    calls: 2\n", "calls is there twice"),
+        (
+            "    calls: 2\n",
+            "    calls: 2\n    calls: 2\n",
+            "tasks.0.calls: given twice, first on line",
+        ),
+        ("    calls: 2", "      calls: 2", "this does not belong here"),
+        ("    calls: 2", "    calls:", "calls has no value"),
+        ("stages:\n", "stages: 1\n", "this does not belong here"),
+        ("    calls: 2\n", "- calls: 2\n", "this does not belong here"),
         ("stages:\n", "stages:\nstage\n", "'stage' is no line of a lock"),
         ("version: 1", "version: 2", "version 2: this autopipe reads version 1"),
     ],
 )
 def test_an_edit_by_hand_is_refused_with_its_line(old, new, said):
-    assert old in TEXT
-    assert said in refused(TEXT.replace(old, new, 1))
+    at = TEXT.index(old)
+    message = refused(TEXT.replace(old, new, 1))
+    assert said in message
+    line = TEXT.count("\n", 0, at) + 1
+    assert message.startswith((f"demo.lock:{line}: ", f"demo.lock:{line + 1}: ")) or said in SEALED
 
 
 @pytest.mark.fault("C20")
