@@ -3,7 +3,7 @@
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import TextIO
 
 from autopipe.pipeline.events import Event
@@ -28,7 +28,7 @@ def make(*, json: bool, quiet: bool) -> Iterator[Reporter]:
     elif quiet:
         yield Quiet(out, Output(sys.stderr))
     elif is_live(sys.stdout, os.environ):
-        with Console(out, color=not os.environ.get("NO_COLOR")) as console:
+        with closing(Console(out, color=not os.environ.get("NO_COLOR"))) as console:
             yield console
     else:
         yield Plain(out)

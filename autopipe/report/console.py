@@ -2,8 +2,7 @@
 
 import shutil
 import textwrap
-from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from autopipe.pipeline.events import (
     Event,
@@ -64,17 +63,7 @@ class Console:
                 self._live = None
                 self._write(event)
 
-    def __enter__(self) -> Self:
-        """Begin with no live line."""
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-        /,
-    ) -> None:
+    def close(self) -> None:
         """Leave a stage that was cut off as it was last seen, and the cursor below it."""
         if self._live is not None:
             self._live.leave()

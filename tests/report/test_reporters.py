@@ -5,6 +5,7 @@ import pty
 import re
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -203,7 +204,7 @@ def screen(text, columns):
 def console(stream, monkeypatch, columns, *played, color=False):
     monkeypatch.setenv("COLUMNS", str(columns))
     monkeypatch.setenv("TERM", "xterm")
-    with Console(Output(stream), color=color) as reporter:
+    with closing(Console(Output(stream), color=color)) as reporter:
         play(reporter, *played)
     return written(stream)
 
@@ -258,11 +259,12 @@ def test_without_a_stage_that_runs_rich_is_not_imported():
         "from autopipe.pipeline import events\n"
         "from autopipe.report.console import Console\n"
         "from autopipe.report.output import Output\n"
-        "with Console(Output(sys.stdout), color=True) as tell:\n"
-        "    tell(events.StageCached(stage='import', digest='ab'))\n"
-        "    tell(events.RunFinished(exit_code=0, seconds=3))\n"
-        "    before = 'rich' in sys.modules\n"
-        "    tell(events.StageStarted(stage='tune'))\n"
+        "tell = Console(Output(sys.stdout), color=True)\n"
+        "tell(events.StageCached(stage='import', digest='ab'))\n"
+        "tell(events.RunFinished(exit_code=0, seconds=3))\n"
+        "before = 'rich' in sys.modules\n"
+        "tell(events.StageStarted(stage='tune'))\n"
+        "tell.close()\n"
         "assert (before, 'rich' in sys.modules) == (False, True)"
     )
     subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL, timeout=60)
@@ -273,7 +275,7 @@ def test_the_live_line_shows_the_time_without_any_event(stream, monkeypatch):
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr("autopipe.report.live_line.time.monotonic", clock)
     monkeypatch.setattr("autopipe.report.live_line.TICK", 0.001)
-    with Console(Output(stream), color=False) as reporter:
+    with closing(Console(Output(stream), color=False)) as reporter:
         reporter(events.StageStarted(stage="build"))
         clock.now += 75
         while "1m 15s" not in written(stream):
