@@ -144,7 +144,7 @@ def _tuned(
     places = {"folder": str(folder), "records": str(store.root / "records" / "records.sqlite")}
     with Zygote(tmp=store.tmp) as zygote:
         facts = Host(target, store, lambda: _stack(zygote, log)).facts(_FACETS)
-        plain = {facet.value: dict(found) for facet, found in facts.items()}
+        plain = {facet.value: dict(said) for facet, said in facts.items()}
         answer: Any = zygote.call(_ALONE, {**request, **places, "facts": plain}, log, emit)
     contenders = tuple(Standing(**each) for each in answer.pop("contenders"))
     scheduled = load_module(folder / "scheduled.json")
@@ -155,11 +155,13 @@ def _single(module: tvm.IRModule | tvm.tirx.PrimFunc) -> tvm.IRModule:
     """Return the module of the one PrimFunc. Raises ModelError if there is not exactly one."""
     if isinstance(module, tvm.tirx.PrimFunc):
         return tvm.IRModule({"main": module})
-    found = prim_funcs(module) if isinstance(module, tvm.IRModule) else []
-    if len(found) != 1:
-        names = f": {', '.join(name for name, _ in found)}" if found else ""
-        raise ModelError(f"a module with one PrimFunc is needed; this one has {len(found)}{names}")
-    return tvm.IRModule({"main": found[0][1]})
+    functions = prim_funcs(module) if isinstance(module, tvm.IRModule) else []
+    if len(functions) != 1:
+        names = f": {', '.join(name for name, _ in functions)}" if functions else ""
+        raise ModelError(
+            f"a module with one PrimFunc is needed; this one has {len(functions)}{names}"
+        )
+    return tvm.IRModule({"main": functions[0][1]})
 
 
 @contextmanager
@@ -174,8 +176,8 @@ def _opened(folder: Path | str | None) -> Iterator[Store]:
 
 
 def _stack(zygote: Zygote, log: Path) -> Mapping[str, str]:
-    found: Any = zygote.call(_EXAMINE, {}, log, lambda _: None)
-    return dict(found)
+    versions: Any = zygote.call(_EXAMINE, {}, log, lambda _: None)
+    return dict(versions)
 
 
 def _valid(kind: type[_Section], value: object, **options: str) -> _Section:

@@ -39,10 +39,10 @@ class Evidence:
         tasks = read_tasks(artifacts["tasks"].path)
         winners = _winners(artifacts)
         proven = self._proven(winners)
-        found = shares(tasks, proven)
+        proven_shares = shares(tasks, proven)
         claimed = len(winners.keys() - proven.keys())
-        self.emit(Tuned(stage=stage, claimed=claimed, **found.named()))
-        self._require(found.named(), claimed)
+        self.emit(Tuned(stage=stage, claimed=claimed, **proven_shares.named()))
+        self._require(proven_shares.named(), claimed)
 
     def _proven(self, winners: Mapping[str, Mapping[str, Any]]) -> dict[str, Proof]:
         """Return what this store has measured of schedules, by workload."""
@@ -59,13 +59,13 @@ class Evidence:
         except AutopipeError:  # there is no such device here, so nothing was measured on it
             return {}
 
-    def _require(self, found: Mapping[str, float], claimed: int) -> None:
+    def _require(self, reached: Mapping[str, float], claimed: int) -> None:
         limits = self.gates.shares()
-        missed = [name for name, (word, limit) in limits.items() if found[word] < limit]
+        missed = [name for name, (word, limit) in limits.items() if reached[word] < limit]
         if not missed:
             return
         told = "; ".join(
-            f"gates.{name}: {floored(found[word])} of the kept tasks' time was {word} by this"
+            f"gates.{name}: {floored(reached[word])} of the kept tasks' time was {word} by this"
             f" store, {floored(limit)} is required"
             for name, (word, limit) in limits.items()
             if name in missed

@@ -157,12 +157,12 @@ def extract(flow: Flow, emit: Callable[[Event], None]) -> "tuple[tuple[Task, ...
 
     artifacts = Executor(flow.store, flow.host, flow.isolate, note).run(flow.plan)
     folder = artifacts["tasks"].path
-    found = read_tasks(folder)
-    vain = (*unmatched(found, flow.pipeline.tasks), *idle_rules(found, flow.pipeline.schedules))
+    tasks = read_tasks(folder)
+    vain = (*unmatched(tasks, flow.pipeline.tasks), *idle_rules(tasks, flow.pipeline.schedules))
     for text in vain:
         if text not in told:
             emit(Warn(stage="tasks", message=text))
-    return found, folder
+    return tasks, folder
 
 
 @contextmanager
@@ -240,7 +240,7 @@ def _examine(zygote: Zygote, store: Store) -> Stack:
     """
     log = store.root / "logs" / "examine.log"
     try:
-        found = zygote.call(EXAMINE, {}, log, lambda _: None)
+        stack = zygote.call(EXAMINE, {}, log, lambda _: None)
     except (Killed, Bug, SetupError) as error:
         reason = str(error).rstrip().splitlines()[-1 if isinstance(error, Bug) else 0]
         if words := refusal.said(reason):
@@ -252,7 +252,7 @@ def _examine(zygote: Zygote, store: Store) -> Stack:
                 f"TVM can not be started ({reason}), {OUT_OF_MEMORY}? {little()}"
             ) from error
         raise SetupError(misfit(reason)) from error
-    return cast("Mapping[str, str]", found)
+    return cast("Mapping[str, str]", stack)
 
 
 def misfit(reason: str) -> str:

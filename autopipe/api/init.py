@@ -37,18 +37,18 @@ def starter(model: Path, output: Path) -> str:
     """
     from autopipe.compiler.frontends.onnx.outline import outline
 
-    found = outline(model)
+    described = outline(model)
     lines = [
         "version: 1",
         f"name: {_name(model)}",
         "model:",
         f"  path: {_quoted(os.path.relpath(model, output.parent))}",
         "  inputs:",
-        *_inputs(found.declared, {value.name: value.dtype for value in found.inputs}),
+        *_inputs(described.declared, {value.name: value.dtype for value in described.inputs}),
     ]
-    if found.constant_weights:
+    if described.constant_weights:
         lines.append("  weights: {synthesize: he_normal, seed: 0}  # the file has none of its own")
-    layouts = [_LAYOUTS[rank] for rank in sorted(found.convolutions & _LAYOUTS.keys())]
+    layouts = [_LAYOUTS[rank] for rank in sorted(described.convolutions & _LAYOUTS.keys())]
     if layouts:
         lines += ["layout:", *(f"  {layout}" for layout in layouts)]
     lines += ["tasks: {allow_empty: true}  # a small model may have nothing worth tuning"]

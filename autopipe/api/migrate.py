@@ -68,8 +68,8 @@ def migrate(path: Path) -> Migration:
     if recognize.is_lock(recognize.head(path)):
         before = locks.read_text(path)
         lock = text.parse(before, path, migrations.STEPS)
-        found = _VERSION.search(before)
-        version = int(found[1]) if found else lock.version
+        stated = _VERSION.search(before)
+        version = int(stated[1]) if stated else lock.version
         after = before if version == lock.version else text.write(lock)
         return Migration(path, version, lock.version, before, after)
     before = load.read_text(path)

@@ -51,8 +51,8 @@ def reporting(  # noqa: PLR0913 -- what `flow.run` takes, too
     """
     for path in paths:
         if path.suffix not in FORMS:
-            known = ", ".join(FORMS)
-            raise ConfigError(f"--report {path}: the suffix says the form; it is one of {known}")
+            forms = ", ".join(FORMS)
+            raise ConfigError(f"--report {path}: the suffix says the form; it is one of {forms}")
     root = store or default_root()
     about = _about(file, overrides, until, root)
     recorder = Recorder(emit, lambda digest: root / "objects" / digest)

@@ -125,13 +125,13 @@ def _constants(task: Task, pipeline: Pipeline) -> Iterator[str]:
     """Yield the options that the pipeline gives the task, as assignments."""
     stated = pipeline.target.model_dump(mode="json", exclude_defaults=True)
     rules = pipeline.schedules.rules
-    found = (rule.engines for rule in rules if matches(rule.match, task, task.share))
-    known = task.info.model_dump(mode="json", exclude_defaults=True) if task.info.ops else None
+    chains = (rule.engines for rule in rules if matches(rule.match, task, task.share))
+    info = task.info.model_dump(mode="json", exclude_defaults=True) if task.info.ops else None
     options = {
         "TARGET": {"kind": pipeline.target.kind, **stated},
-        "ENGINES": next(found, ()) or Rule().engines,
+        "ENGINES": next(chains, ()) or Rule().engines,
         "FAST_ALGORITHMS": pipeline.numerics.fast_algorithms,
-        "INFO": known,
+        "INFO": info,
     }
     for name, value in options.items():
         shown = pformat(value, width=_WIDTH - len(f"{name} = "), compact=True, sort_dicts=False)

@@ -47,8 +47,8 @@ def show_task(
     """Return a task in full. Raises ConfigError if there is no such task."""
     patience = Patience(waiting(emit))
     with opened(file, overrides, store, "tasks", (), patience=patience) as flow:
-        found, folder = extract(flow, emit)
-        task = _numbered(found, index)
+        tasks, folder = extract(flow, emit)
+        task = _numbered(tasks, index)
         loops = _loops(flow, folder, [task])[task.workload]
         position, rule = _rule(flow.pipeline.schedules.rules, task)
         fallback = rule.fallback or flow.pipeline.schedules.fallback
@@ -76,8 +76,8 @@ def export_tasks(  # noqa: PLR0913 -- one for each option of the command
             raise ConfigError(f"{output}: is there already; name a new or an empty folder")
     patience = Patience(waiting(emit))
     with opened(file, overrides, store, "tasks", (), patience=patience) as flow:
-        found, folder = extract(flow, emit)
-        chosen = found if index is None else [_numbered(found, index)]
+        tasks, folder = extract(flow, emit)
+        chosen = tasks if index is None else [_numbered(tasks, index)]
         loops = _loops(flow, folder, chosen)
         texts = {
             output / file_name(task): reproducer(
@@ -115,9 +115,9 @@ def _loops(flow: Flow, folder: Path, tasks: Collection[Task]) -> dict[str, Loops
     """Return the TIR of tasks, by workload."""
     files = {task.workload: folder / "workloads" / f"{task.workload}.json" for task in tasks}
     argument = {"folder": str(folder / "workloads"), "workloads": list(files)}
-    found = _ask(flow, SCRIPTS, argument)
+    scripts = _ask(flow, SCRIPTS, argument)
     return {
-        name: Loops(**found[name], json=path.read_text("utf-8")) for name, path in files.items()
+        name: Loops(**scripts[name], json=path.read_text("utf-8")) for name, path in files.items()
     }
 
 
@@ -132,12 +132,12 @@ def _offers(
         "fast_algorithms": flow.pipeline.numerics.fast_algorithms,
     }
     try:
-        found: Mapping[str, str | None] = _ask(flow, OFFERS, argument)
+        offers: Mapping[str, str | None] = _ask(flow, OFFERS, argument)
     except (Bug, StageError) as error:
         reason = str(error).rstrip().splitlines()[-1]
         emit(Warn(stage="tasks", message=f"task {task.index}: its templates fail: {reason}"))
         return {}
-    return found
+    return offers
 
 
 def _ask(flow: Flow, entry: str, argument: dict[str, Any]) -> Any:  # noqa: ANN401 -- JSON

@@ -243,13 +243,13 @@ def main() -> None:
         code = error.exit_code
         complain(f"{error}; {resume(sys.argv[1:])}")
     except Exception as error:  # noqa: BLE001 -- a bug keeps its traceback
-        code, found = exit_code(error), told(error)
-        if found is None:
+        code, failure = exit_code(error), told(error)
+        if failure is None:
             complain(f"{traceback.format_exc()}\nerror: this is a bug in autopipe")
         else:
             if os.environ.get("AUTOPIPE_DEBUG"):
                 traceback.print_exc()
-            complain(named(f"error: {found}", sys.argv[1:]))
+            complain(named(f"error: {failure}", sys.argv[1:]))
     hang_up()
     sys.exit(code)
 

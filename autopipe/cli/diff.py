@@ -42,28 +42,28 @@ def diff(
     from autopipe.comparison.difference import compare
     from autopipe.comparison.reading import read
 
-    found = compare(read(old), read(new))
+    difference = compare(read(old), read(new))
     if form is Format.TEXT:
-        show(_text(found))
+        show(_text(difference))
     else:
-        show_text(_document(found, form))
-    if exit_code and not found.same:
+        show_text(_document(difference, form))
+    if exit_code and not difference.same:
         raise typer.Exit(1)
 
 
-def _text(found: "Difference") -> Iterable[str]:
+def _text(difference: "Difference") -> Iterable[str]:
     from autopipe.comparison.text import lines
     from autopipe.report.tasks import columns
 
-    return lines(found, columns(sys.stdout))
+    return lines(difference, columns(sys.stdout))
 
 
-def _document(found: "Difference", form: Format) -> str:
+def _document(difference: "Difference", form: Format) -> str:
     """Import what writes it alone: Markdown takes all of the reports along."""
     if form is Format.JSON:
         from autopipe.comparison import document
 
-        return document.write(found).rstrip("\n") + "\n"
+        return document.write(difference).rstrip("\n") + "\n"
     from autopipe.comparison import markdown
 
-    return markdown.write(found).rstrip("\n") + "\n"
+    return markdown.write(difference).rstrip("\n") + "\n"

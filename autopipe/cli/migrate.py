@@ -27,15 +27,15 @@ def migrate(
     """
     from autopipe.api import migrate
 
-    found, errors = [], []
+    migrations, errors = [], []
     for path in files:
         try:
-            found.append(migrate.migrate(path))
+            migrations.append(migrate.migrate(path))
         except AutopipeError as error:
             errors.append(error)
     if errors:
         raise type(errors[0])("\n".join(map(str, errors)))
-    for each in found:
+    for each in migrations:
         if not each.changed:
             show([f"{each.path}: version {each.version}, current"])
             continue
@@ -45,6 +45,6 @@ def migrate(
             continue
         each.write()
         show([f"{each.path}: version {each.version} -> {each.current}"])
-    older = sum(each.changed for each in found)
+    older = sum(each.changed for each in migrations)
     if check and older:
         raise GateError(f"{plural(older, 'file')} to migrate; `autopipe migrate` does it")

@@ -63,10 +63,10 @@ def remote_of(url: str | None, pipeline: Path | None) -> str:
         raise ConfigError("name one remote: a URL, a folder, or --pipeline FILE")
     if pipeline is None:
         return str(url)
-    found = load(pipeline).cache.remote
-    if found is None:
+    remote = load(pipeline).cache.remote
+    if remote is None:
         raise ConfigError(f"{pipeline}: cache.remote is null; name a URL or a folder")
-    return located(found, pipeline.absolute().parent)
+    return located(remote, pipeline.absolute().parent)
 
 
 def signers_of(file: Path | None, identity: str | None, revoked: Path | None) -> Signers | None:

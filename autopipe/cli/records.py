@@ -83,9 +83,9 @@ def records_export(
     from autopipe.records import lines
 
     with _view(store) as opened:
-        found = _chosen(opened.every(), workload, target)
+        chosen = _chosen(opened.every(), workload, target)
         _tell_damaged(opened)
-    text = lines.write(lines.winners(found) if best else found)
+    text = lines.write(lines.winners(chosen) if best else chosen)
     if str(output) == "-":
         show_text(text)
         return
@@ -201,11 +201,11 @@ def _versions() -> Mapping[str, str]:
     return {"tvm": version("apache-tvm"), "tvm_ffi": version("apache-tvm-ffi")}
 
 
-def _chosen(found: Iterable["Found"], workload: str | None, target: str | None) -> list["Found"]:
+def _chosen(records: Iterable["Found"], workload: str | None, target: str | None) -> list["Found"]:
     start, text = (workload or "").lower(), target or ""
     return [
         each
-        for each in found
+        for each in records
         if each.record.workload.startswith(start) and text in each.platform.target
     ]
 

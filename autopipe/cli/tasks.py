@@ -47,11 +47,11 @@ def _list(
     from autopipe.api import flow
     from autopipe.report.tasks import columns, table
 
-    found = sort.sorted(flow.tasks(file, overrides=overrides, store=store, emit=warnings))
+    tasks = sort.sorted(flow.tasks(file, overrides=overrides, store=store, emit=warnings))
     if as_json:
-        show_json([task.model_dump(mode="json") for task in found])
+        show_json([task.model_dump(mode="json") for task in tasks])
     else:
-        show(table(found, columns(sys.stdout)).split("\n"))
+        show(table(tasks, columns(sys.stdout)).split("\n"))
 
 
 def _show(
@@ -60,12 +60,12 @@ def _show(
     from autopipe.api import tasks
     from autopipe.report.tasks import columns, whole
 
-    found = tasks.show_task(file, number, overrides=overrides, store=store, emit=warnings)
-    task, schedules = found.task.model_dump(mode="json"), asdict(found.schedules)
+    shown = tasks.show_task(file, number, overrides=overrides, store=store, emit=warnings)
+    task, schedules = shown.task.model_dump(mode="json"), asdict(shown.schedules)
     if as_json:
-        show_json({"task": task, "schedules": schedules, "tir": found.tir})
+        show_json({"task": task, "schedules": schedules, "tir": shown.tir})
     else:
-        told = whole(found.task, found.schedules, found.tir, columns(sys.stdout))
+        told = whole(shown.task, shown.schedules, shown.tir, columns(sys.stdout))
         show("\n".join(told).split("\n"))
 
 

@@ -67,19 +67,19 @@ def _verify_package(
         locked = file.read(lock)
     does = {} if lock is None or locked is None else _does(locked, lock)
     with signed(package, signers if lock is None else None) as (copy, found_signer):
-        found = examine(package, copy)
+        examined = examine(package, copy)
     signer = signer or found_signer
-    differ = [] if locked is None else found.differences(locked.artifacts)
-    if signer is not None and locked is not None and f"{found.name}.tar" not in locked.artifacts:
-        differ.append(f"{found.name}.tar: not in the lock")
+    differ = [] if locked is None else examined.differences(locked.artifacts)
+    if signer is not None and locked is not None and f"{examined.name}.tar" not in locked.artifacts:
+        differ.append(f"{examined.name}.tar: not in the lock")
     if as_json:
-        document = {name: getattr(found, name) for name in ("name", "format", "sha256")}
-        document["files"] = {name: each.model_dump() for name, each in found.files.items()}
-        document["needs"] = found.needs.model_dump(mode="json")
+        document = {name: getattr(examined, name) for name in ("name", "format", "sha256")}
+        document["files"] = {name: each.model_dump() for name, each in examined.files.items()}
+        document["needs"] = examined.needs.model_dump(mode="json")
         more = {} if locked is None else {"traces": {w: list(each) for w, each in does.items()}}
         show_json({**document, "differs": differ, "signer": _named(signer), **more})
     else:
-        show(escape(line) for line in _lines(found))
+        show(escape(line) for line in _lines(examined))
         if locked is not None:
             show(line for task in locked.tasks for line in _traced(task, does))
         if locked is not None and not differ:
@@ -149,14 +149,14 @@ def _named(signer: "Signer | None") -> dict[str, str] | None:
     return None if signer is None else {"identity": signer.identity, "key": signer.key}
 
 
-def _lines(found: "Examined") -> Iterator[str]:
-    needs = found.needs
-    yield f"{found.name}: format {found.format}, sha256 {found.sha256}"
-    for name, file in sorted(found.files.items()):
+def _lines(examined: "Examined") -> Iterator[str]:
+    needs = examined.needs
+    yield f"{examined.name}: format {examined.format}, sha256 {examined.sha256}"
+    for name, file in sorted(examined.files.items()):
         yield f"  {name:<24} {file.size:>12}  {file.sha256}"
     processor = needs.processor
     machine = filter(None, [processor.machine, processor.mcpu, processor.gpu])
     yield f"compiled for {' '.join(machine)}"
     yield f"runs with {', '.join(f'{name} {version}' for name, version in needs.runtime.items())}"
     yield f"compared with {needs.verification or 'nothing'}"
-    yield f"sound: {len(found.files)} files, each as the manifest says"
+    yield f"sound: {len(examined.files)} files, each as the manifest says"
