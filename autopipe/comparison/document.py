@@ -21,7 +21,7 @@ def write(difference: Difference) -> str:
             "same": difference.same,
             "old": _build(difference.old),
             "new": _build(difference.new),
-            **{topic: list(map(_change, found)) for topic, found in difference.facts.items()},
+            **{topic: list(map(_change, changes)) for topic, changes in difference.facts.items()},
             "tasks": None if tasks is None else [_task(each) for each in tasks if each.differs],
             "latency": None
             if latency is None
@@ -43,8 +43,8 @@ def _build(build: Build) -> dict[str, object]:
 
 def _change(change: Change) -> dict[str, object]:
     sides = {"old": change.old, "new": change.new}
-    known = {side: value for side, value in sides.items() if value is not ABSENT}
-    return {"name": change.name, **known}
+    stated = {side: value for side, value in sides.items() if value is not ABSENT}
+    return {"name": change.name, **stated}
 
 
 def _task(change: TaskChange) -> dict[str, object]:

@@ -32,8 +32,8 @@ def traces(lock: Lock, path: Path) -> Mapping[str, tuple[str, ...]]:
     return {w: steps(schedule) for w, schedule in schedules.items() if is_trace(schedule)}
 
 
-def of(lock: Lock, file: str, known: Mapping[str, tuple[str, ...]] = MappingProxyType({})) -> Build:
-    """Return what a lock says; `known` is what its traces do, by workload."""
+def of(lock: Lock, file: str, steps: Mapping[str, tuple[str, ...]] = MappingProxyType({})) -> Build:
+    """Return what a lock says; `steps` is what its traces do, by workload."""
     stages = {f"stages.{name}": version for name, version in lock.stages.items()}
     versions: dict[str, object] = {
         name: v for facet in lock.versions.values() for name, v in facet.items()
@@ -49,18 +49,18 @@ def of(lock: Lock, file: str, known: Mapping[str, tuple[str, ...]] = MappingProx
             "sources": lock.sources,
             "artifacts": lock.artifacts,
         },
-        tasks=tuple(_task(task, known) for task in lock.tasks),
+        tasks=tuple(_task(task, steps) for task in lock.tasks),
         machine={name: lock.target.get(name) for name in _DEVICE},
     )
 
 
-def _task(task: LockedTask, known: Mapping[str, tuple[str, ...]]) -> BuiltTask:
+def _task(task: LockedTask, steps: Mapping[str, tuple[str, ...]]) -> BuiltTask:
     decisions: Mapping[str, object] = {
         "engine": task.engine, "implementation": task.implementation, "schedule": task.schedule,
         "calls": task.calls, "ops": list(task.ops),
     }  # fmt: skip
-    done = known.get(task.workload) if isinstance(task.schedule, str) else None
-    return BuiltTask(task.name, task.workload, decisions, _time(task.microseconds), done)
+    own_steps = steps.get(task.workload) if isinstance(task.schedule, str) else None
+    return BuiltTask(task.name, task.workload, decisions, _time(task.microseconds), own_steps)
 
 
 def _time(microseconds: tuple[float, float, float] | None) -> Time | None:

@@ -20,28 +20,28 @@ _STEPS: Final = 60
 
 def write(difference: Difference, limit: int = LIMIT) -> str:
     """Write it in at most so many bytes; tables that are too long end with how much is left out."""
-    found = tables(difference)
-    rows = max((len(each.rows) for each in found), default=0)
-    whole = _page(difference, found, rows)
+    sections = tables(difference)
+    rows = max((len(each.rows) for each in sections), default=0)
+    whole = _page(difference, sections, rows)
     if len(whole.encode()) <= limit:
         return whole
 
     def size(most: int) -> int:
-        return len(_page(difference, found, most).encode())
+        return len(_page(difference, sections, most).encode())
 
-    return _page(difference, found, max(bisect_right(range(rows), limit, key=size) - 1, 0))
-
-
-def _page(difference: Difference, found: list[Table], most: int) -> str:
-    return "\n".join(_lines(difference, found, most)) + "\n"
+    return _page(difference, sections, max(bisect_right(range(rows), limit, key=size) - 1, 0))
 
 
-def _lines(difference: Difference, found: list[Table], most: int) -> Iterator[str]:
+def _page(difference: Difference, sections: list[Table], most: int) -> str:
+    return "\n".join(_lines(difference, sections, most)) + "\n"
+
+
+def _lines(difference: Difference, sections: list[Table], most: int) -> Iterator[str]:
     old, new = difference.old, difference.new
     yield f"### {code(new.pipeline)}: {'no differences' if difference.same else 'what changed'}"
     yield ""
     yield f"{code(old.file)} ({old.kind}) → {code(new.file)} ({new.kind})"
-    for each in found:
+    for each in sections:
         yield ""
         yield f"**{each.title.capitalize()}**: {each.summary}"
         yield ""
@@ -55,15 +55,15 @@ def _lines(difference: Difference, found: list[Table], most: int) -> Iterator[st
             yield f"{label}: {', '.join(topics)}."
 
 
-def _table(found: Table, most: int) -> Iterator[str]:
-    tasks = ("task",) if found.rows[0].subject else ()
-    yield from table((*tasks, "", "old", "new", ""), _cells(found.rows[:most]))
-    for row in found.rows[:most]:
+def _table(section: Table, most: int) -> Iterator[str]:
+    tasks = ("task",) if section.rows[0].subject else ()
+    yield from table((*tasks, "", "old", "new", ""), _cells(section.rows[:most]))
+    for row in section.rows[:most]:
         yield from _steps(row)
-    if len(found.rows) > most:
-        rest = len(found.rows) - most
+    if len(section.rows) > most:
+        rest = len(section.rows) - most
         yield ""
-        yield f"… and {rest} more of {len(found.rows)}; `autopipe diff` shows all."
+        yield f"… and {rest} more of {len(section.rows)}; `autopipe diff` shows all."
 
 
 def _steps(row: Row) -> Iterator[str]:

@@ -72,7 +72,7 @@ def changed_tasks(
 def _pairs(old: Sequence[BuiltTask], new: Sequence[BuiltTask], *, shared: bool) -> Iterator[_Pair]:
     """Pair tasks of one workload, then, of the rest, those of one name and the same ops."""
     left = list(old)
-    found: dict[int, BuiltTask] = {}
+    partners: dict[int, BuiltTask] = {}
     for alike in (
         lambda task: (task.workload, task.name),
         lambda task: task.workload,
@@ -82,11 +82,11 @@ def _pairs(old: Sequence[BuiltTask], new: Sequence[BuiltTask], *, shared: bool) 
         for task in left:
             index[alike(task)].append(task)
         for place, task in enumerate(new):
-            if place not in found and (same := index.get(alike(task))):
-                found[place] = same.pop(0)
-        taken = {id(task) for task in found.values()}
+            if place not in partners and (same := index.get(alike(task))):
+                partners[place] = same.pop(0)
+        taken = {id(task) for task in partners.values()}
         left = [task for task in left if id(task) not in taken]
-    yield from ((found.get(place), task) for place, task in enumerate(new))
+    yield from ((partners.get(place), task) for place, task in enumerate(new))
     yield from ((task, None) for task in left)
 
 

@@ -52,7 +52,7 @@ class Table:
 
 def tables(difference: Difference) -> list[Table]:
     """Return a table for each topic that differs, and for latency, where both tell of it."""
-    found = {
+    by_topic = {
         topic: Table(topic, f"{len(changes)} changed", tuple(_fact(topic, c) for c in changes))
         for topic, changes in difference.facts.items()
         if changes
@@ -60,11 +60,11 @@ def tables(difference: Difference) -> list[Table]:
     if difference.tasks is not None and any(each.differs for each in difference.tasks):
         rows = (row for each in difference.tasks if each.differs for row in _task(each))
         summary = f"{_counts(difference.tasks)}; times as tuning measured them"
-        found["tasks"] = Table("tasks", summary, tuple(rows))
+        by_topic["tasks"] = Table("tasks", summary, tuple(rows))
     if difference.latency:
         timed = tuple(map(_latency, difference.latency))
-        found["latency"] = Table("latency", "median of a run, and its spread", timed)
-    return [found[topic] for topic in _ORDER if topic in found]
+        by_topic["latency"] = Table("latency", "median of a run, and its spread", timed)
+    return [by_topic[topic] for topic in _ORDER if topic in by_topic]
 
 
 def left(difference: Difference) -> list[str]:
@@ -78,10 +78,10 @@ def left(difference: Difference) -> list[str]:
 
 def same(difference: Difference) -> list[str]:
     """Name the topics that are compared and the same."""
-    found = [topic for topic, changes in difference.facts.items() if not changes]
+    topics = [topic for topic, changes in difference.facts.items() if not changes]
     if difference.tasks is not None and not any(each.differs for each in difference.tasks):
-        found.append(f"tasks ({_counts(difference.tasks)})")
-    return found
+        topics.append(f"tasks ({_counts(difference.tasks)})")
+    return topics
 
 
 def _counts(tasks: tuple[TaskChange, ...]) -> str:

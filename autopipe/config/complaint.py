@@ -46,8 +46,8 @@ def _message(at: Field, detail: ErrorDetails) -> str:
     if kind == "extra_forbidden":
         return f"unknown key{_instead(at[-1], section_keys(at[:-1]))}"
     if kind == "literal_error":
-        known = tuple(re.findall(r"'([^']*)'", context["expected"]))
-        return f"{_said(value)} is not known{_instead(value, known)}"
+        expected = tuple(re.findall(r"'([^']*)'", context["expected"]))
+        return f"{_said(value)} is not known{_instead(value, expected)}"
     if kind in _WANTED:
         return f"{_said(value)} should be {_WANTED[kind]}{_hint(kind, value)}"
     message = detail["msg"].removeprefix("Value error, ")
@@ -55,10 +55,10 @@ def _message(at: Field, detail: ErrorDetails) -> str:
     return message.replace(" after validation", "")
 
 
-def _instead(name: object, known: tuple[str, ...]) -> str:
-    if meant := closest(name, known):
+def _instead(name: object, names: tuple[str, ...]) -> str:
+    if meant := closest(name, names):
         return f"; did you mean `{meant}`?"
-    return f"; known: {', '.join(known)}" if known else ""
+    return f"; known: {', '.join(names)}" if names else ""
 
 
 def _hint(kind: str, value: object) -> str:

@@ -9,7 +9,7 @@ Contradiction = tuple[tuple[str | int, ...], object, str]
 """The field within the section, its value, and the rest of a sentence that starts with it."""
 
 
-def refuse(section: str, found: Iterable[Contradiction]) -> None:
+def refuse(section: str, contradictions: Iterable[Contradiction]) -> None:
     """Raise one ValidationError with all that was found, if anything was."""
     errors = [
         InitErrorDetails(
@@ -17,7 +17,7 @@ def refuse(section: str, found: Iterable[Contradiction]) -> None:
             loc=at,
             input=value,
         )
-        for at, value, why in found
+        for at, value, why in contradictions
     ]
     if errors:
         raise ValidationError.from_exception_data(section, errors)

@@ -187,9 +187,11 @@ def _mark(event: yaml.Event) -> str | None:
 
 def _events(text: str, most: int) -> Iterator[yaml.Event]:
     """Yield the events after the start of the stream; raise _Unreadable where YAML ends."""
-    if found := _UNPRINTABLE.search(text):
-        line, column = position(text, found.start())
-        raise _Unreadable(line, column, f"control character U+{ord(found[0]):04X}; leave it out")
+    if unprintable := _UNPRINTABLE.search(text):
+        line, column = position(text, unprintable.start())
+        raise _Unreadable(
+            line, column, f"control character U+{ord(unprintable[0]):04X}; leave it out"
+        )
     depth = 0
     try:
         for count, event in enumerate(yaml.parse(text, Loader=Loader)):
@@ -211,11 +213,11 @@ def _events(text: str, most: int) -> Iterator[yaml.Event]:
 def _syntax(text: str, line: int, column: int, error: yaml.MarkedYAMLError) -> str:
     """Return what is wrong there; libyaml does not say which character it stumbled over."""
     problem = str(error.problem or error.context)
-    found = "".join(text.splitlines()[line - 1 : line])[column - 1 : column]
-    if found == "\t":
+    character = "".join(text.splitlines()[line - 1 : line])[column - 1 : column]
+    if character == "\t":
         return "a tab; YAML is indented with spaces"
     if "cannot start any token" in problem:
-        return f"`{shown(found)}` can not start a value; put it in quotes"
+        return f"`{shown(character)}` can not start a value; put it in quotes"
     return f"not YAML: {problem}"
 
 

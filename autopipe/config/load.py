@@ -33,15 +33,15 @@ def parse(text: str, path: Path, overrides: Sequence[str] = ()) -> Pipeline:
 
 
 def _validated(document: Document, path: Path) -> Pipeline:
-    found = list(document.problems)
+    complaints = list(document.problems)
     try:
         pipeline = Pipeline.model_validate(document.value, strict=True, context=WRITTEN)
     except ValidationError as error:
-        found += problems(document, error)
+        complaints += problems(document, error)
     else:
-        if not found:
+        if not complaints:
             return pipeline
-    raise refusal(path, found)
+    raise refusal(path, complaints)
 
 
 def read_text(path: Path) -> str:

@@ -47,11 +47,11 @@ def _field(value: object, names: Sequence[str]) -> Field:
             at.append(index)
             value = value[index]
         else:
-            known = value if isinstance(value, dict) else {}
+            mapping = value if isinstance(value, dict) else {}
             cuts = range(len(names), 0, -1)
-            length = next((cut for cut in cuts if ".".join(names[:cut]) in known), 1)
+            length = next((cut for cut in cuts if ".".join(names[:cut]) in mapping), 1)
             at.append(".".join(names[:length]))
-            value = known.get(at[-1])
+            value = mapping.get(at[-1])
         names = names[length:]
     return tuple(at)
 

@@ -104,8 +104,8 @@ def _inner(node: _Node) -> _Node:
     node = options[0] if options else node
     if "$ref" not in node:
         return node
-    found: _Node = json_schema()["$defs"][node["$ref"].rpartition("/")[2]]
-    return found
+    referred: _Node = json_schema()["$defs"][node["$ref"].rpartition("/")[2]]
+    return referred
 
 
 def _type(node: _Node) -> str:

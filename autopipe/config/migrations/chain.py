@@ -19,10 +19,10 @@ def upgrade(
 
     Raises ConfigError, with the line, for a version that is newer, or that never was.
     """
-    found = _version(read(text), path, steps, current)
-    for version in range(found, current):
+    stated = _version(read(text), path, steps, current)
+    for version in range(stated, current):
         text = _raised(steps[version](text), version, path)
-    return found, text
+    return stated, text
 
 
 def _version(document: Document, path: Path, steps: Mapping[int, Step], current: int) -> int:
@@ -48,8 +48,8 @@ def _raised(text: str, version: int, path: Path) -> str:
     lines[place.line - 1] = line[:column] + re.sub(r"^\d+", str(version + 1), line[column:])
     raised = "".join(lines)
     document = read(raised)
-    found = document.value.get("version") if isinstance(document.value, dict) else None
-    if document.problems or found != version + 1:
+    stated = document.value.get("version") if isinstance(document.value, dict) else None
+    if document.problems or stated != version + 1:
         message = f"can not be raised to {version + 1} here; write it on a line of its own"
         raise _refused(path, place, message)
     return raised
