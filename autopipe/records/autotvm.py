@@ -45,8 +45,8 @@ def read(lines: Iterable[bytes | None]) -> Log:
         except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError):
             left_out.add("damaged")
         else:
-            known = [*best.get(seed.key, ()), seed]
-            best[seed.key] = sorted(known, key=lambda s: s.seconds)[:_BEST]
+            rivals = [*best.get(seed.key, ()), seed]
+            best[seed.key] = sorted(rivals, key=lambda s: s.seconds)[:_BEST]
     return Log(tuple(seed for each in best.values() for seed in each), left_out.counts())
 
 

@@ -42,10 +42,10 @@ class Entry:
         return sum(record.median == math.inf for record in self.records)
 
 
-def catalog(found: Iterable[Found]) -> list[Entry]:
+def catalog(records: Iterable[Found]) -> list[Entry]:
     """Return the entries, by platform and then by what takes longest."""
     groups: dict[tuple[str, str, Platform], list[Found]] = {}
-    for each in found:
+    for each in records:
         key = (each.record.workload, each.identity, each.platform)
         groups.setdefault(key, []).append(each)
     entries = [_entry(key, group) for key, group in groups.items()]

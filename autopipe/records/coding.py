@@ -72,10 +72,10 @@ def place(
 
 def find(connection: sqlite3.Connection, name: str, identity: str) -> int | None:
     """Return the row id of a workload, or None if it is not known."""
-    found = connection.execute(
+    row = connection.execute(
         "SELECT id FROM workloads WHERE hash = ? AND identity = ?", (name, identity)
     ).fetchone()
-    return None if found is None else int(found[0])
+    return None if row is None else int(row[0])
 
 
 def order(record: Record) -> tuple[bool, bool, float]:

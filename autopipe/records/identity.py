@@ -38,11 +38,11 @@ def _root(nodes: list[Any], root: int) -> str:
     digests: list[str] = []
     variables: list[str] = []
     for node in nodes:
-        found = _digest(_content(node, digests))
+        own = _digest(_content(node, digests))
         if node["type"] in _VARIABLES:
-            variables.append(found)
-            found = _digest(["variable", len(variables)])
-        digests.append(found)
+            variables.append(own)
+            own = _digest(["variable", len(variables)])
+        digests.append(own)
     return _digest([digests[root], variables])
 
 

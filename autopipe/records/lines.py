@@ -30,9 +30,9 @@ class Bad:
     reason: str
 
 
-def write(found: Iterable[Found]) -> str:
+def write(records: Iterable[Found]) -> str:
     """Write records as lines: sorted by workload, platform and schedule, whatever their order."""
-    return "".join(f"{_line(each)}\n" for each in sorted(found, key=_place))
+    return "".join(f"{_line(each)}\n" for each in sorted(records, key=_place))
 
 
 def read(lines: Iterable[bytes | None]) -> Iterator[Found | Bad]:
@@ -47,26 +47,26 @@ def read(lines: Iterable[bytes | None]) -> Iterator[Found | Bad]:
                 yield Bad(number, str(error))
 
 
-def winners(found: Iterable[Found]) -> list[Found]:
+def winners(records: Iterable[Found]) -> list[Found]:
     """Return the best record of each workload on each platform, as far as one has a time."""
     best: dict[tuple[str, str, Platform], Found] = {}
-    for each in found:
+    for each in records:
         key = (each.record.workload, each.identity, each.platform)
-        known = best.get(key)
+        before = best.get(key)
         sound = each.wrong is None and each.believed.median < math.inf
-        if sound and (known is None or each.rank < known.rank):
+        if sound and (before is None or each.rank < before.rank):
             best[key] = each
     return list(best.values())
 
 
-def _line(found: Found) -> str:
+def _line(details: Found) -> str:
     content: dict[str, object] = {
-        **asdict(found.record),
-        "seconds": [v if math.isfinite(v) else str(v) for v in found.record.seconds],
-        **{name: _opened(text) for name, text in asdict(found.platform).items()},
-        "identity": found.identity,
-        "about": found.about and found.about.json(),
-        "wrong": found.wrong,
+        **asdict(details.record),
+        "seconds": [v if math.isfinite(v) else str(v) for v in details.record.seconds],
+        **{name: _opened(text) for name, text in asdict(details.platform).items()},
+        "identity": details.identity,
+        "about": details.about and details.about.json(),
+        "wrong": details.wrong,
     }
     content["checksum"] = digest(content)
     return json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
@@ -77,7 +77,7 @@ def _parsed(content: dict[str, Any]) -> Found:
     if content.pop("checksum", None) != digest(content):
         raise ValueError("its checksum is wrong")
     about, wrong = content.pop("about", None), content.pop("wrong", None)
-    found = Found(
+    details = Found(
         platform=fields.platform({name: content.pop(name, None) for name in _PLATFORM}),
         identity=fields.text(content.pop("identity", None), "identity"),
         about=None if about is None else About.from_json(about),
@@ -85,8 +85,8 @@ def _parsed(content: dict[str, Any]) -> Found:
         record=fields.record(content),
         id=0,
     )
-    _harmless(found.record)
-    return found
+    _harmless(details.record)
+    return details
 
 
 def _harmless(record: Record) -> None:
@@ -98,12 +98,12 @@ def _harmless(record: Record) -> None:
         raise ValueError(f"{who}: {error}") from None
 
 
-def _place(found: Found) -> tuple[object, ...]:
-    record = found.record
+def _place(details: Found) -> tuple[object, ...]:
+    record = details.record
     return (
-        record.workload, found.identity, astuple(found.platform), record.engine,
+        record.workload, details.identity, astuple(details.platform), record.engine,
         record.implementation, record.schedule, record.measured, record.session,
-        record.checksum(found.platform),
+        record.checksum(details.platform),
     )  # fmt: skip
 
 

@@ -21,7 +21,7 @@ class Taken:
     """What is not known here, and said to compute something else; it was left out."""
 
 
-def take(store: Store, found: Iterable[Found]) -> Taken:
+def take(store: Store, records: Iterable[Found]) -> Taken:
     """Add records that are not known yet as claims, all or none. Raises StoreError.
 
     That a schedule is wrong is what another says: it takes nothing away that is here, where only a
@@ -31,7 +31,7 @@ def take(store: Store, found: Iterable[Found]) -> Taken:
     connection = store.connection
     with guard(store.path), connection:
         connection.execute("BEGIN IMMEDIATE")
-        for each in found:
+        for each in records:
             record = each.record
             workload = find(connection, record.workload, each.identity)
             same = (workload, record.checksum(each.platform))
@@ -85,8 +85,8 @@ def merge(store: Store, other: Path) -> tuple[Taken, int]:
     Raises StoreError.
     """
     with Store.view(other) as source:
-        found = source.every()
+        records = source.every()
         seeds = planted(source)
         damaged = source.damaged
     plant(store, seeds)
-    return take(store, found), damaged
+    return take(store, records), damaged

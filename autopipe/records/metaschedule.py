@@ -57,8 +57,8 @@ def read(folder: Path, target: Mapping[str, Any] | None) -> Database:
         if not (folder / name).is_file():
             raise ConfigError(f"{folder}: no MetaSchedule database, it has no {name}")
     answer = call(__name__, {"folder": os.fspath(folder.absolute()), "target": target})
-    found = [_found(each) for each in answer["records"]]
-    return Database(tuple(found), answer["left_out"])
+    records = [_found(each) for each in answer["records"]]
+    return Database(tuple(records), answer["left_out"])
 
 
 def _found(answer: Mapping[str, Any]) -> Found:
@@ -102,7 +102,7 @@ def _trials(
     path: Path, workloads: int, target: Mapping[str, Any], left_out: LeftOut
 ) -> dict[int, list[tuple[list[float], str, dict[str, Any]]]]:
     """Return the fastest times, traces and targets by index of the workload."""
-    found: dict[int, list[tuple[list[float], str, dict[str, Any]]]] = {}
+    fastest: dict[int, list[tuple[list[float], str, dict[str, Any]]]] = {}
     for line in _lines(path):
         if line is not None and not line.strip():
             continue
@@ -118,13 +118,13 @@ def _trials(
             else:
                 text = json.dumps(trace)
                 reading.check(text)
-                known = [*found.get(index, ()), (times, text, made_for)]
-                found[index] = sorted(known, key=_mean)[:_BEST]
+                rivals = [*fastest.get(index, ()), (times, text, made_for)]
+                fastest[index] = sorted(rivals, key=_mean)[:_BEST]
         except reading.Forbidden as error:
             left_out.add(f"a trace of workload {index} is refused: {error}")
         except (ValueError, TypeError, AttributeError):
             left_out.add("damaged")
-    return found
+    return fastest
 
 
 def _lines(path: Path) -> Iterator[bytes | None]:
@@ -171,23 +171,23 @@ def _workload(
         return []
     with Child(lambda: _replay) as child:
         try:
-            found = child.ask([module, [trace for _, trace, _ in trials]])
+            answer = child.ask([module, [trace for _, trace, _ in trials]])
         except Failed as error:
             left_out.add(f"TVM can not read the workload: {error}", count=len(trials))
             return []
     records: list[object] = []
-    for (times, _, target), trace in zip(trials, found["traces"], strict=True):
+    for (times, _, target), trace in zip(trials, answer["traces"], strict=True):
         if trace is None:
             left_out.add("the trace does not apply")
             continue
         record = {
-            "workload": found["hash"], "engine": "ansor", "implementation": "direct",
+            "workload": answer["hash"], "engine": "ansor", "implementation": "direct",
             "schedule": trace, "seconds": times, "error": None, "cut": False,
             "measured": measured, "session": "imported",
         }  # fmt: skip
         records.append(
             {"record": record, "platform": _platform(target, module)}
-            | {name: found[name] for name in ("identity", "about")}
+            | {name: answer[name] for name in ("identity", "about")}
         )
     return records
 
@@ -206,10 +206,10 @@ def _platform(target: Mapping[str, Any], module: str) -> dict[str, str]:
 def _version(module: str) -> str:
     """Return the version of TVM that wrote a module, as far as it says so."""
     try:
-        found = json.loads(module)["metadata"]["tvm_version"]
+        version = json.loads(module)["metadata"]["tvm_version"]
     except (ValueError, LookupError, TypeError, RecursionError):
-        found = None
-    return found if isinstance(found, str) else "unknown"
+        version = None
+    return version if isinstance(version, str) else "unknown"
 
 
 def _replay(request: tuple[str, list[str]]) -> dict[str, object]:
@@ -220,12 +220,12 @@ def _replay(request: tuple[str, list[str]]) -> dict[str, object]:
     from autopipe.records.identity import identify
 
     text, traces = request
-    found = workload(tvm.ir.load_json(text)["main"])
-    module = str(tvm.ir.save_json(found.module))
+    recomputed = workload(tvm.ir.load_json(text)["main"])
+    module = str(tvm.ir.save_json(recomputed.module))
     about = About.of_module(module)
     return {
-        "hash": found.identity, "identity": identify(module), "about": about and about.text(),
-        "traces": [_applied(found.module, trace) for trace in traces],
+        "hash": recomputed.identity, "identity": identify(module), "about": about and about.text(),
+        "traces": [_applied(recomputed.module, trace) for trace in traces],
     }  # fmt: skip
 
 

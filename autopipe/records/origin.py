@@ -16,8 +16,8 @@ def own_sessions(path: Path) -> set[str]:
     is no such result: it does not rest on a device.
     """
     root = path.parent.parent
-    found = [*_tuned(root), *(read_note(work) for work in root.glob("work/*"))]
-    sessions = (each.get("session") for each in found)
+    notes = [*_tuned(root), *(read_note(work) for work in root.glob("work/*"))]
+    sessions = (each.get("session") for each in notes)
     return {session for session in sessions if isinstance(session, str)}
 
 
@@ -39,7 +39,7 @@ def _entry(path: Path) -> dict[str, Any]:
 
 def _load(path: Path) -> dict[str, Any]:
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        document = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return document if isinstance(document, dict) else {}

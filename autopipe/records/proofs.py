@@ -31,7 +31,7 @@ def proofs(
     its schedule, or else its fastest trial. Raises StoreError.
     """
     place = astuple(platform)
-    found: dict[str, Proof] = {}
+    proven: dict[str, Proof] = {}
     for workload, record in winners.items():
         names = [record[name] for name in ("engine", "implementation", "schedule")]
         own = store.every(_WINNER, (workload, *place, *names))
@@ -41,8 +41,8 @@ def proofs(
             with guard(store.path):
                 query = store.connection.execute(_SEARCHED, (workload, *place, *WITHOUT_SEARCH))
                 searched = query.fetchone() is not None
-            found[workload] = Proof(best.record.median, searched, not best.record.unsteady)
-    return found
+            proven[workload] = Proof(best.record.median, searched, not best.record.unsteady)
+    return proven
 
 
 def _counted(timed: Sequence[Found], seconds: tuple[float, ...]) -> Found:

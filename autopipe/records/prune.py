@@ -31,10 +31,10 @@ class Rules:
     """Records of other versions than these, by name as in the records."""
 
 
-def doomed(found: Iterable[Found], rules: Rules) -> dict[int, str]:
+def doomed(records: Iterable[Found], rules: Rules) -> dict[int, str]:
     """Return why records go, by their row ids."""
     groups: dict[tuple[str, str, Platform], list[Found]] = {}
-    for each in found:
+    for each in records:
         key = (each.record.workload, each.identity, each.platform)
         groups.setdefault(key, []).append(each)
     return {
@@ -57,37 +57,37 @@ def prune(store: Store, rules: Rules, *, dry_run: bool) -> Counter[str]:
     return Counter(reasons.values())
 
 
-def _reason(found: Found, place: int, rules: Rules) -> str | None:
-    if rules.versions is not None and _other(found.platform, rules.versions):
+def _reason(details: Found, place: int, rules: Rules) -> str | None:
+    if rules.versions is not None and _other(details.platform, rules.versions):
         return "of other versions"
-    if rules.before is not None and _time(found.record.measured) < rules.before:
+    if rules.before is not None and _time(details.record.measured) < rules.before:
         return "too old"
-    if rules.failed and found.wrong is None and found.believed.median == float("inf"):
+    if rules.failed and details.wrong is None and details.believed.median == float("inf"):
         return "failed"
-    if rules.keep_best is not None and found.wrong is None and place >= rules.keep_best:
+    if rules.keep_best is not None and details.wrong is None and place >= rules.keep_best:
         return "not among the best"
     return None
 
 
-def _rank(found: Found) -> tuple[object, ...]:
+def _rank(details: Found) -> tuple[object, ...]:
     """Sort by who wins; wrong ones, which keep their schedules from coming back, stay behind."""
-    return (found.wrong is not None, *found.rank)
+    return (details.wrong is not None, *details.rank)
 
 
 def _other(platform: Platform, versions: Mapping[str, str]) -> bool:
     try:
-        known = foreign.parse_object(platform.versions)
+        theirs = foreign.parse_object(platform.versions)
     except foreign.MalformedError:
         return True
-    return any(known.get(name, version) != version for name, version in versions.items())
+    return any(theirs.get(name, version) != version for name, version in versions.items())
 
 
 def _time(measured: str) -> datetime:
     try:
-        found = datetime.fromisoformat(measured)
+        time = datetime.fromisoformat(measured)
     except ValueError:
         return datetime.min.replace(tzinfo=UTC)
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
+    return time if time.tzinfo else time.replace(tzinfo=UTC)
 
 
 def _delete(connection: sqlite3.Connection, ids: Sequence[int]) -> None:

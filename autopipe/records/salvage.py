@@ -93,8 +93,8 @@ def _keep(connection: sqlite3.Connection, row: tuple[Any, ...]) -> None:
     marks = ", ".join("?" * len(values))
     with suppress(sqlite3.Error):  # a value that is not even text
         workload = place(connection, name, identity, About.parse(about), here=True)
-        known = connection.execute(_KNOWN, (workload, values[-1])).fetchone()
-        if known is not None:  # an interrupted attempt has come so far
+        kept = connection.execute(_KNOWN, (workload, values[-1])).fetchone()
+        if kept is not None:  # an interrupted attempt has come so far
             return
         added = connection.execute(
             f"INSERT INTO records (workload, here, {', '.join(_COPIED)})"  # noqa: S608 - constants

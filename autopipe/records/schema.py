@@ -97,12 +97,12 @@ def upgrade(
         return
     connection.execute("BEGIN IMMEDIATE")
     with connection:
-        found = _version(connection)
-        if found > VERSION:
-            raise Newer(f"it has version {found} of the tables, this autopipe knows {VERSION}")
-        if found < VERSION:
+        version = _version(connection)
+        if version > VERSION:
+            raise Newer(f"it has version {version} of the tables, this autopipe knows {VERSION}")
+        if version < VERSION:
             is_old = connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone()
-            (_STEPS[found] if is_old else _make)(connection)
+            (_STEPS[version] if is_old else _make)(connection)
             if is_old:
                 mine = [(session,) for session in own()]
                 connection.executemany("UPDATE records SET here = 1 WHERE session = ?", mine)

@@ -49,8 +49,8 @@ def dense(rows: int, columns: int, terms: int, dtype: str) -> str:
 
 def keys(task: Task) -> list[str]:
     """Return how the operators of a task are written down, as far as seeds are for such."""
-    found = (_WAYS[op.name](task, op) for op in task.info.ops if op.name in _WAYS)
-    return [key for key in found if key is not None]
+    written = (_WAYS[op.name](task, op) for op in task.info.ops if op.name in _WAYS)
+    return [key for key in written if key is not None]
 
 
 def _key(*parts: object) -> str:

@@ -47,8 +47,8 @@ class Session:
     @classmethod
     def resume(cls, folder: Path, budget: int = 0) -> "Session":
         """Continue the session whose journal is in the folder, or begin one."""
-        known = read_note(folder)
-        name, spent, trials = (known.get(key) for key in ("session", "seconds", "trials"))
+        note = read_note(folder)
+        name, spent, trials = (note.get(key) for key in ("session", "seconds", "trials"))
         if isinstance(spent, bool) or not isinstance(spent, int | float) or spent < 0:
             spent = 0.0
         session = cls(

@@ -136,26 +136,26 @@ class Store:
         with guard(self.path):
             key = find(self.connection, workload, identify(module))
             values = (key, *astuple(platform))
-            found = self.connection.execute(_SELECT, values).fetchall()
+            selected = self.connection.execute(_SELECT, values).fetchall()
             least = self._least(key, platform)
-            every = self._sound((workload, row) for row in found)
+            every = self._sound((workload, row) for row in selected)
         return [Row(id_, record.believed(least)) for id_, _, record in every]
 
     def best(self, workload: str, module: str, platform: Platform) -> Row | None:
         """Return the fastest that was measured here, if its time can be true; coarse ones last."""
-        found = self.rows(workload, module, platform)
-        best = min(found, key=lambda row: order(row.record), default=None)
+        rows = self.rows(workload, module, platform)
+        best = min(rows, key=lambda row: order(row.record), default=None)
         return None if best is None or best.record.median >= float("inf") else best
 
     def every(self, condition: str = "TRUE", values: Sequence[object] = ()) -> list[Found]:
         """Return all sound records that an SQL condition holds for, oldest first."""
         with guard(self.path):
             query = f"{_ALL} WHERE {condition} ORDER BY records.id"
-            found = self.connection.execute(query, values).fetchall()
-            sound = {row[0]: row for row in self._sound((row[0], row[5:]) for row in found)}
+            selected = self.connection.execute(query, values).fetchall()
+            sound = {row[0]: row for row in self._sound((row[0], row[5:]) for row in selected)}
         return [
             Found(key, sound[key][2], sound[key][1], identity, About.parse(about), wrong, here == 1)
-            for _, identity, about, wrong, here, key, *_ in found
+            for _, identity, about, wrong, here, key, *_ in selected
             if key in sound
         ]
 
@@ -166,11 +166,13 @@ class Store:
         of the same device, and by time among these. It may seed a search, and says nothing
         of how fast a schedule is here.
         """
-        found = self.every("(hash = ? OR likeness = ?) AND error IS NULL", (workload, likeness))
+        candidates = self.every(
+            "(hash = ? OR likeness = ?) AND error IS NULL", (workload, likeness)
+        )
         here = (workload, platform)
         other = [
             each
-            for each in found
+            for each in candidates
             if not (each.here and (each.record.workload, each.platform) == here)
             and each.wrong is None
             and each.believed.median < float("inf")
@@ -187,13 +189,13 @@ class Store:
     def trials(self, session: str) -> dict[str, Tally]:
         """Return how much of each workload a session has measured, by hash."""
         with guard(self.path):
-            found = self.connection.execute(
+            counts = self.connection.execute(
                 "SELECT hash, COUNT(*), COUNT(error) FROM records"
                 " JOIN workloads ON workloads.id = records.workload"
                 " WHERE session = ? AND here GROUP BY hash",
                 (session,),
             ).fetchall()
-        return {workload: Tally(trials, failed) for workload, trials, failed in found}
+        return {workload: Tally(trials, failed) for workload, trials, failed in counts}
 
     def kept_aside(self) -> int:
         """Return how many damaged records were ever moved out of the way."""
@@ -212,10 +214,10 @@ class Store:
 
     def _least(self, workload: int | None, platform: Platform) -> float:
         """Return the seconds below which no time of a workload is believed."""
-        found = self.connection.execute(
+        row = self.connection.execute(
             "SELECT about FROM workloads WHERE id = ?", (workload,)
         ).fetchone()
-        about = About.parse(found[0]) if found else None
+        about = About.parse(row[0]) if row else None
         return platform.least(about.flops) if about else FASTEST
 
     def _sound(
@@ -223,10 +225,10 @@ class Store:
     ) -> Iterator[tuple[int, Platform, Record]]:
         """Return the sound ones of rows that were read with their hash; keep the others aside."""
         checked = [(row[0], damage.sound(workload, row)) for workload, row in rows]
-        bad = [key for key, found in checked if found is None]
+        bad = [key for key, record in checked if record is None]
         damage.keep_aside(self.connection, bad)
         self.damaged += len(bad)
-        return iter([found for _, found in checked if found is not None])
+        return iter([record for _, record in checked if record is not None])
 
 
 def _distance(one: Platform, other: Platform) -> tuple[bool, bool, bool]:

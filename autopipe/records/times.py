@@ -19,14 +19,14 @@ def complaints(
     cycle is known.
     """
     platform = Platform(json.dumps(dict(target)), "", "")
-    known = {task.workload: (task.name, platform.least(_flops(task))) for task in tasks}
-    found: dict[str, str] = {}
+    by_workload = {task.workload: (task.name, platform.least(_flops(task))) for task in tasks}
+    untrue: dict[str, str] = {}
     for record in records:
         workload = str(record["workload"])
-        name, least = known.get(workload, (f"workload {workload}", FASTEST))
+        name, least = by_workload.get(workload, (f"workload {workload}", FASTEST))
         if told := _untrue(record.get("seconds"), least):
-            found[workload] = f"task {name}: {told}"
-    return found
+            untrue[workload] = f"task {name}: {told}"
+    return untrue
 
 
 def _flops(task: Task) -> float:
