@@ -102,10 +102,10 @@ class Executor:
         """Take a result from the remote; a measurement is made anew, it holds for its machine."""
         if self.remote is None or not step.stage.cached:
             return None
-        found = self.remote.fetch(document, step.stage.produces)
-        if found is not None:
-            self.emit(StageCached(stage=step.name, digest=found.digest, fetched=True))
-        return found
+        artifact = self.remote.fetch(document, step.stage.produces)
+        if artifact is not None:
+            self.emit(StageCached(stage=step.name, digest=artifact.digest, fetched=True))
+        return artifact
 
     def _execute(
         self, step: Step, inputs: Mapping[str, Artifact], document: Document, *, fresh: bool

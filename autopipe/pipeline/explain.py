@@ -31,7 +31,7 @@ def nearest(store: Store, document: Document) -> list[str] | None:
 
     Among equally similar ones the last used counts.
     """
-    found = []
+    candidates = []
     for key in store.actions():
         try:
             entry = store.entry(key)
@@ -39,8 +39,8 @@ def nearest(store: Store, document: Document) -> list[str] | None:
             continue
         if entry is not None and _kind(entry.action) == _kind(document):
             difference = changes(entry.action, document)
-            found.append((len(difference), -entry.used, difference))
-    return min(found)[2] if found else None
+            candidates.append((len(difference), -entry.used, difference))
+    return min(candidates)[2] if candidates else None
 
 
 def _kind(document: Document) -> tuple[object, ...]:

@@ -27,14 +27,14 @@ def action(
     `inputs` are the digests of its inputs by name. Raises ConfigError for a source that can not
     be read.
     """
-    found = sources(stage, contents)
-    hidden = stage.unkeyed() | found.keys()
+    digests = sources(stage, contents)
+    hidden = stage.unkeyed() | digests.keys()
     return {
         "format": FORMAT,
         "stage": stage.name,
         "version": stage.version,
         "params": stage.model_dump(mode="json", exclude=set(hidden)),
-        "sources": found,
+        "sources": digests,
         "inputs": dict(inputs),
         "facts": {facet.value: dict(facts[facet]) for facet in stage.reads},
     }

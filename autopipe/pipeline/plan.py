@@ -43,17 +43,17 @@ def build_plan(stages: Iterable[Stage], *, until: str | None = None) -> Plan:
     return Plan(tuple(steps.values()))
 
 
-def require(names: Iterable[str], known: Collection[str], option: str) -> None:
+def require(names: Iterable[str], stages: Collection[str], option: str) -> None:
     """Raise ConfigError, with what is near, unless every name is a stage of this pipeline."""
     for name in names:
-        if name not in known:
-            near = get_close_matches(name, known, n=1)
-            hint = f"did you mean `{near[0]}`?" if near else f"its stages are {', '.join(known)}"
+        if name not in stages:
+            near = get_close_matches(name, stages, n=1)
+            hint = f"did you mean `{near[0]}`?" if near else f"its stages are {', '.join(stages)}"
             raise ConfigError(f"{option} {name}: no such stage in this pipeline; {hint}")
 
 
 def _resolve(stage: Stage, earlier: dict[str, Step]) -> tuple[str, ...]:
-    found = []
+    present = []
     for name, need in stage.needs.items():
         if name not in earlier:
             if need.optional:
@@ -66,5 +66,5 @@ def _resolve(stage: Stage, earlier: dict[str, Step]) -> tuple[str, ...]:
             raise ConfigError(
                 f"stage {stage.name!r} takes a {need.kind} from {name!r}, which makes a {given}"
             )
-        found.append(name)
-    return tuple(found)
+        present.append(name)
+    return tuple(present)

@@ -62,11 +62,11 @@ def unpack(bundle: Path, manifest: Manifest, out: Path) -> None:
 
 
 def _copy(source: BinaryIO, file: File, target: BinaryIO) -> None:
-    found = hashlib.sha256()
+    hashed = hashlib.sha256()
     for chunk in _chunks(source, file.size):
-        found.update(chunk)
+        hashed.update(chunk)
         target.write(chunk)
-    if found.hexdigest() != file.sha256:
+    if hashed.hexdigest() != file.sha256:
         raise DamagedError(f"the bytes of {file.name!r} have another digest")
 
 

@@ -53,18 +53,18 @@ class Depot:
                 raise RemoteError("nothing was pushed there yet") from None
             self._make()
             return
-        found = content and content.get("format")
-        if isinstance(found, int) and found > FORMAT:
+        version = content and content.get("format")
+        if isinstance(version, int) and version > FORMAT:
             raise RemoteError(
-                f"a newer autopipe wrote it: format {found}, where this reads {FORMAT}"
+                f"a newer autopipe wrote it: format {version}, where this reads {FORMAT}"
             )
-        if found != FORMAT:
+        if version != FORMAT:
             raise RemoteError(f"its {_MARKER} is damaged, or not one of autopipe")
 
     def actions(self) -> dict[str, float | None]:
         """Return the keys of all actions, and when each was written, in seconds since 1970."""
-        found = self.courier.list("actions")
-        return _digests({n.removesuffix(".json"): at for n, at in found.items() if "." in n})
+        listed = self.courier.list("actions")
+        return _digests({n.removesuffix(".json"): at for n, at in listed.items() if "." in n})
 
     def objects(self) -> dict[str, float | None]:
         """Return the digests of all objects, and when each was written."""
@@ -76,38 +76,38 @@ class Depot:
 
     def parts(self) -> dict[str, float | None]:
         """Return uploads to a folder that are under way or were given up, and their times."""
-        found = {f: self.courier.list(f) for f in ("actions", "objects", "records")}
-        return {f"{f}/{n}": at for f in found for n, at in found[f].items() if n.endswith(PART)}
+        listed = {f: self.courier.list(f) for f in ("actions", "objects", "records")}
+        return {f"{f}/{n}": at for f in listed for n, at in listed[f].items() if n.endswith(PART)}
 
     def entry(self, key: str) -> Entry:
         """Return what is remembered of an action. Raises AbsentError, DamagedError."""
         return entry.read(key, self.read(_action(key)))
 
-    def fetch(self, found: Entry, out: Path) -> None:
+    def fetch(self, stored: Entry, out: Path) -> None:
         """Bring the artifact of an entry into an empty folder, every byte of it checked."""
-        name = f"objects/{found.digest}"
+        name = f"objects/{stored.digest}"
         with files.guard(self.tmp):
             free = shutil.disk_usage(self.tmp).free
-        if found.size > free:
+        if stored.size > free:
             raise DamagedError(
-                f"object {found.digest[:16]} is said to have {found.size >> 20} MiB, where"
+                f"object {stored.digest[:16]} is said to have {stored.size >> 20} MiB, where"
                 f" {free >> 20} MiB are free"
             )
         with self._file() as file:
             try:
-                self.courier.get(name, file, found.size, size=found.size)
+                self.courier.get(name, file, stored.size, size=stored.size)
             except AbsentError:
-                raise DamagedError(f"object {found.digest[:16]} is not there") from None
+                raise DamagedError(f"object {stored.digest[:16]} is not there") from None
             except DamagedError as error:
-                raise DamagedError(f"object {found.digest[:16]} is {error}") from None
-            bundle.unpack(file, found.manifest, out)
+                raise DamagedError(f"object {stored.digest[:16]} is {error}") from None
+            bundle.unpack(file, stored.manifest, out)
 
-    def send(self, key: str, found: Entry, tree: Path) -> None:
+    def send(self, key: str, stored: Entry, tree: Path) -> None:
         """Bring an entry, its object first, whatever is there: nobody has read that."""
         with self._file() as file:
-            bundle.pack(tree, found.manifest, file)
-            self._put(file, f"objects/{found.digest}")
-        record = write(found.action, found.kind, found.digest, found.manifest)
+            bundle.pack(tree, stored.manifest, file)
+            self._put(file, f"objects/{stored.digest}")
+        record = write(stored.action, stored.kind, stored.digest, stored.manifest)
         self.write(_action(key), record)
 
     def now(self) -> float:
@@ -194,6 +194,6 @@ def _action(key: str) -> str:
     return f"actions/{key}.json"
 
 
-def _digests(found: dict[str, float | None]) -> dict[str, float | None]:
+def _digests(listed: dict[str, float | None]) -> dict[str, float | None]:
     """Return what is named by a digest; a remote may hold anything else besides."""
-    return {name: found[name] for name in sorted(found) if re.fullmatch(entry.HEX, name)}
+    return {name: listed[name] for name in sorted(listed) if re.fullmatch(entry.HEX, name)}

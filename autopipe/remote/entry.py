@@ -39,14 +39,14 @@ class _Action(Frozen, frozen=True):
 def read(key: str, data: bytes) -> Entry:
     """Read the entry of a key. Raises DamagedError for one that nobody could have written so."""
     try:
-        found = _Action.model_validate(unseal(data))
+        stated = _Action.model_validate(unseal(data))
     except ValueError:
         raise DamagedError(f"action {key[:16]} is damaged, or of a newer autopipe") from None
-    manifest = tuple(File(each.name, each.size, each.sha256) for each in found.files)
-    if digest(found.action) != key or not isinstance(found.action.get("stage"), str):
+    manifest = tuple(File(each.name, each.size, each.sha256) for each in stated.files)
+    if digest(stated.action) != key or not isinstance(stated.action.get("stage"), str):
         raise DamagedError(f"action {key[:16]} is another's")
-    if tree_digest(manifest) != found.digest or not bundle.possible(manifest):
+    if tree_digest(manifest) != stated.digest or not bundle.possible(manifest):
         raise DamagedError(f"action {key[:16]} names files that can not be")
     if sum(file.size for file in manifest) > _LARGEST:
         raise DamagedError(f"action {key[:16]} names more bytes than there can be")
-    return Entry(found.action, found.kind, found.digest, manifest, 0)
+    return Entry(stated.action, stated.kind, stated.digest, manifest, 0)

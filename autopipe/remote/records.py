@@ -24,9 +24,9 @@ Warn = Callable[[str], None]
 def push(store: Store, depot: Depot, warn: Warn) -> Taken:
     """Bring all records that the remote does not have; return how many, and how many it has."""
     depot.check(make=True)
-    known = {_same(each) for each in _there(depot, warn)}
+    there = {_same(each) for each in _there(depot, warn)}
     every = store.every()
-    new = [each for each in every if _same(each) not in known]
+    new = [each for each in every if _same(each) not in there]
     if new:
         data = lines.write(new).encode()
         depot.write(f"records/{hashlib.sha256(data).hexdigest()}", data)
@@ -54,7 +54,7 @@ def _there(depot: Depot, warn: Warn) -> Iterator[Found]:
             warn(f"records {name[:16]}: left out {count}: {why}")
 
 
-def _same(found: Found) -> tuple[str, str, str, str | None]:
+def _same(details: Found) -> tuple[str, str, str, str | None]:
     """Return what makes two records the same to a store, and whether it is known to be wrong."""
-    checksum = found.record.checksum(found.platform)
-    return found.record.workload, found.identity, checksum, found.wrong
+    checksum = details.record.checksum(details.platform)
+    return details.record.workload, details.identity, checksum, details.wrong

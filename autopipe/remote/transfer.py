@@ -125,16 +125,16 @@ def _check_times(store: Store, action: Document, out: Path, key: str) -> None:
     try:
         target = action.get("facts", {}).get("target", {})
         lines = path.read_text(encoding="utf-8").splitlines()
-        found = complaints(map(foreign.parse, lines), _tasks(store, action), target)
+        untrue = complaints(map(foreign.parse, lines), _tasks(store, action), target)
     except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise DamagedError(f"action {key[:16]} is damaged: its records: {error}") from error
-    if found:
-        raise DamagedError(f"action {key[:16]}: {'; '.join(found.values())}")
+    if untrue:
+        raise DamagedError(f"action {key[:16]}: {'; '.join(untrue.values())}")
 
 
 def _tasks(store: Store, action: Document) -> tuple[Task, ...]:
     """Return the tasks that were tuned, if this store has them."""
     name = str(action.get("inputs", {}).get("tasks", ""))
     folder = store.object(name)
-    known = name.isalnum() and (folder / "tasks.json").is_file()
-    return read_tasks(folder) if known else ()
+    is_there = name.isalnum() and (folder / "tasks.json").is_file()
+    return read_tasks(folder) if is_there else ()

@@ -57,18 +57,18 @@ class Contents:
         memo = self._memo(tree)
         before = {} if full else _recall(memo)
         after: dict[str, list[int | str]] = {}
-        found: list[File] = []
+        listed: list[File] = []
         for name, status in files.walk(tree):
             mark = [status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino]
             old = before.get(name, [])
             sha256 = str(old[4]) if old[:4] == mark else files.sha256(tree / name)
-            found.append(File(name, status.st_size, sha256))
+            listed.append(File(name, status.st_size, sha256))
             if time.time_ns() - status.st_ctime_ns > _SETTLED:
                 after[name] = [*mark, sha256]
         if after != before:
             with files.guard(memo):
                 files.replace(memo, seal({"files": after}), self.tmp)
-        return tuple(found)
+        return tuple(listed)
 
     def moved(self, old: Path, new: Path) -> None:
         """Remember a tree under the place it was renamed to."""

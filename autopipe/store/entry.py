@@ -72,20 +72,20 @@ def read(path: Path, key: str) -> Entry | None:
         raise NewerError(path, str(content.get("digest")))
     try:
         action, kind, name, listed = (content[n] for n in ("action", "kind", "digest", "files"))
-        known = Entry(action, Kind(kind), name, tuple(File(**file) for file in listed), used)
+        stored = Entry(action, Kind(kind), name, tuple(File(**file) for file in listed), used)
     except (LookupError, TypeError, ValueError):  # whole, but nothing that we wrote
-        known = None
-    if known is None or not _ours(known) or digest(known.action) != key:
+        stored = None
+    if stored is None or not _ours(stored) or digest(stored.action) != key:
         raise StoreError(f"{path}: damaged")
-    return known
+    return stored
 
 
-def _ours(known: Entry) -> bool:
+def _ours(stored: Entry) -> bool:
     """Return whether a stage may have left this; its digest is a name in a folder of the store."""
     return (
-        isinstance(known.action, dict)
-        and isinstance(known.action.get("stage"), str)
-        and isinstance(known.digest, str)
-        and _SHA256.fullmatch(known.digest) is not None
-        and all(type(file.size) is int for file in known.manifest)
+        isinstance(stored.action, dict)
+        and isinstance(stored.action.get("stage"), str)
+        and isinstance(stored.digest, str)
+        and _SHA256.fullmatch(stored.digest) is not None
+        and all(type(file.size) is int for file in stored.manifest)
     )

@@ -70,30 +70,30 @@ def verify(store: Store) -> tuple[int, list[str]]:
 
     Damaged objects are moved to quarantine.
     """
-    found = [store.damage(key) for key in store.actions() if key not in _newer(store)]
-    return found.count(None), [text for text in found if text is not None]
+    damages = [store.damage(key) for key in store.actions() if key not in _newer(store)]
+    return damages.count(None), [text for text in damages if text is not None]
 
 
 def entries(store: Store) -> dict[str, Entry]:
     """Return all readable records by key."""
-    found = {}
+    by_key = {}
     for key in store.actions():
         try:
             entry = store.entry(key)
         except StoreError:
             continue
         if entry is not None:
-            found[key] = entry
-    return found
+            by_key[key] = entry
+    return by_key
 
 
 def _kept(
-    found: dict[str, Entry], cutoff: int, live: int | None, max_size: int | None
+    by_key: dict[str, Entry], cutoff: int, live: int | None, max_size: int | None
 ) -> dict[str, Entry]:
     """Choose what stays: what live runs may hold, and the recently used as far as they fit."""
     kept: dict[str, Entry] = {}
     sizes: dict[str, int] = {}
-    for key, entry in sorted(found.items(), key=lambda item: -item[1].used):
+    for key, entry in sorted(by_key.items(), key=lambda item: -item[1].used):
         total = sum(sizes.values()) + (0 if entry.digest in sizes else entry.size)
         pinned = live is not None and entry.used >= live
         fits = max_size is None or total <= max_size
@@ -105,15 +105,15 @@ def _kept(
 
 def _newer(store: Store) -> dict[str, str]:
     """Return the keys of records that a later release wrote, with the digests they name."""
-    found = {}
+    newer_ones = {}
     for key in store.actions():
         try:
             store.entry(key)
         except NewerError as newer:
-            found[key] = newer.digest
+            newer_ones[key] = newer.digest
         except StoreError:
             continue
-    return found
+    return newer_ones
 
 
 def _doomed(store: Store, reachable: Collection[str], live: int | None) -> list[Path]:

@@ -63,10 +63,10 @@ class Store:
         """
         with files.guard(self.root), locks.shared(self.gate, self.patience):
             try:
-                known = self.entry(key)
-                if known is None or not os.path.lexists(self.object(known.digest)):
+                stored = self.entry(key)
+                if stored is None or not os.path.lexists(self.object(stored.digest)):
                     return None
-                self._check(known)
+                self._check(stored)
             except NewerError:
                 warn(f"cache entry {key} was written by a later release; not used")
                 return None
@@ -75,7 +75,7 @@ class Store:
                 self._quarantine(self._record(key))
                 return None
             os.utime(self._record(key))
-            return Artifact(known.kind, known.digest, self.object(known.digest))
+            return Artifact(stored.kind, stored.digest, self.object(stored.digest))
 
     def entry(self, key: str) -> Entry | None:
         """Return the record of an action, unchecked against its object.
@@ -152,9 +152,9 @@ class Store:
         """Read every byte of an entry again; return what is wrong with it, None if nothing is."""
         with files.guard(self.root):
             try:
-                known = self.entry(key)
-                if known is not None:
-                    self._check(known, full=True)
+                stored = self.entry(key)
+                if stored is not None:
+                    self._check(stored, full=True)
             except (StoreError, FileNotFoundError) as error:
                 return str(error)
             return None
@@ -168,10 +168,10 @@ class Store:
             return False
         return False
 
-    def _check(self, known: Entry, *, full: bool = False) -> None:
+    def _check(self, stored: Entry, *, full: bool = False) -> None:
         """Compare an object with its record; move a damaged one out of the way and raise."""
-        path = self.object(known.digest)
-        if not self._sound(path, known.manifest, full=full):
+        path = self.object(stored.digest)
+        if not self._sound(path, stored.manifest, full=full):
             self._quarantine(path)
             raise StoreError(f"{path}: damaged")
 
