@@ -90,10 +90,10 @@ def load(path: Path, pipeline: str) -> Baseline:
 
 def _parsed(document: Document, path: Path) -> Baseline:
     """Validate what was read; JSON is YAML, whose reader knows the place of everything."""
-    found = [
+    mistakes = [
         Problem(each.place, each.field, f"{each.message}; {_ADVICE}") for each in document.problems
     ]
-    if not found:
+    if not mistakes:
         try:
             return Baseline.model_validate(document.value)
         except ValidationError as error:
@@ -102,5 +102,5 @@ def _parsed(document: Document, path: Path) -> Baseline:
                 above = (at[:depth] for depth in range(len(at), -1, -1))
                 place = next(document.values[each] for each in above if each in document.values)
                 message = detail["msg"].removeprefix("Value error, ")
-                found.append(Problem(place, at, f"{message}; {_ADVICE}"))
-    raise refusal(path, found)
+                mistakes.append(Problem(place, at, f"{message}; {_ADVICE}"))
+    raise refusal(path, mistakes)

@@ -100,30 +100,30 @@ def glance(cpus: Collection[int], stat: Path = _STAT) -> Glance:
     cpu = time.process_time() + children.ru_utime + children.ru_stime
     at, load = time.perf_counter(), load_average()
     try:
-        found = _counted(stat.read_text("ascii"), cpus)
+        counted = _counted(stat.read_text("ascii"), cpus)
     except (OSError, ValueError):  # some sandboxes show no such file, or another one
-        found = None
-    if found is None:
+        counted = None
+    if counted is None:
         return Glance(at, cpu, load)
-    return Glance(at, cpu, load, *found)
+    return Glance(at, cpu, load, *counted)
 
 
-def disturbance(found: Conditions, wanted: int) -> Disturbance | None:
+def disturbance(during: Conditions, wanted: int) -> Disturbance | None:
     """Say who disturbed a contender that wants so many processors; None where nobody did.
 
     Others that run where it does not disturb nobody, as far as this tells.
     """
-    if found.others is None or found.stolen is None or not found.seconds:
+    if during.others is None or during.stolen is None or not during.seconds:
         return None
-    wanted = max(1, min(wanted, found.cores, ceil(found.quota or found.cores)))
-    whole = found.seconds * found.cores
-    doubt = _GRAIN / os.sysconf("SC_CLK_TCK") * found.cores
-    crowded = found.others - doubt - found.seconds * (found.cores - wanted)
-    if crowded > _DISTURBING * found.seconds * wanted:
-        return Disturbance(by="other programs", share=min(1.0, found.others / whole))
-    asked = found.cpu + found.others + found.stolen
-    if found.stolen - doubt > _DISTURBING * asked:
-        return Disturbance(by="the host of this machine", share=found.stolen / asked)
+    wanted = max(1, min(wanted, during.cores, ceil(during.quota or during.cores)))
+    whole = during.seconds * during.cores
+    doubt = _GRAIN / os.sysconf("SC_CLK_TCK") * during.cores
+    crowded = during.others - doubt - during.seconds * (during.cores - wanted)
+    if crowded > _DISTURBING * during.seconds * wanted:
+        return Disturbance(by="other programs", share=min(1.0, during.others / whole))
+    asked = during.cpu + during.others + during.stolen
+    if during.stolen - doubt > _DISTURBING * asked:
+        return Disturbance(by="the host of this machine", share=during.stolen / asked)
     return None
 
 

@@ -54,15 +54,15 @@ def _slowdowns(match: Match, gates: Gates) -> Iterator[Checked]:
             reason = match.skipped.get(name, f"`benchmark.against` does not list {name!r}")
             raise SetupError(f"{gate} can not be checked: {reason}")
         ratio = match.comparisons[name].ratio
-        found = f"the build takes {ratio:.2f} times as long as {name}, allowed is {limit:g}"
+        finding = f"the build takes {ratio:.2f} times as long as {name}, allowed is {limit:g}"
         if match.disturbed:
             outcome = Outcome.INCONCLUSIVE
-            found = f"{found}; {match.disturbed}"
+            finding = f"{finding}; {match.disturbed}"
         elif ratio <= limit:
             outcome = Outcome.PASSED
         elif against(match.ours.latency, rivals[name], limit) is Verdict.SLOWER:
             outcome = Outcome.FAILED
         else:
             outcome = Outcome.INCONCLUSIVE
-            found = f"{found}; the spread of the times is too wide to fail it"
-        yield Checked(gate=gate, outcome=outcome, found=found)
+            finding = f"{finding}; the spread of the times is too wide to fail it"
+        yield Checked(gate=gate, outcome=outcome, found=finding)

@@ -73,10 +73,10 @@ class Match(Frozen, frozen=True):
         """Return one line for people."""
         parts = [_milliseconds(self.ours.latency)]
         for rival in self.rivals:
-            found = self.comparisons[rival.name]
+            comparison = self.comparisons[rival.name]
             parts.append(
                 f"{rival.name} {_milliseconds(rival.latency)}: "
-                f"ratio {found.ratio:.2f}, {found.verdict}"
+                f"ratio {comparison.ratio:.2f}, {comparison.verdict}"
             )
         if not self.disturbed:
             return "; ".join(parts)
@@ -177,11 +177,11 @@ def _turns(
 
 def _worst(timed: Mapping[str, Timed], threads: int) -> Disturbance | None:
     """Return what disturbed a round most; rivals want all processors that there are."""
-    found = (
+    disturbances = (
         disturbance(each.conditions, threads if name == OURS else each.conditions.cores)
         for name, each in timed.items()
     )
-    return max(filter(None, found), key=lambda each: each.share, default=None)
+    return max(filter(None, disturbances), key=lambda each: each.share, default=None)
 
 
 def _results(played: Sequence[_Played], skipped: Collection[str]) -> dict[str, Contender]:
@@ -200,9 +200,9 @@ def _results(played: Sequence[_Played], skipped: Collection[str]) -> dict[str, C
 
 def _disturbed(played: Sequence[_Played]) -> str:
     """Say what disturbed most, and how often something did."""
-    found = [each.worst for each in played if each.worst is not None]
-    worst = max(found, key=lambda each: each.share)
-    return f"{worst} in {len(found)} of {len(played)} rounds"
+    disturbed = [each.worst for each in played if each.worst is not None]
+    worst = max(disturbed, key=lambda each: each.share)
+    return f"{worst} in {len(disturbed)} of {len(played)} rounds"
 
 
 def _obstacle(rival: str, model: Path) -> str | None:

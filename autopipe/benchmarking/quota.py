@@ -19,8 +19,8 @@ def quota(groups: Path = _GROUPS, root: Path = _ROOT) -> float | None:
         lines = groups.read_text("utf-8").splitlines()
     except (OSError, ValueError):
         return None
-    found = [limit for folder in _folders(lines, root) for limit in _limits(folder)]
-    return min(found, default=None)
+    limits = [limit for folder in _folders(lines, root) for limit in _limits(folder)]
+    return min(limits, default=None)
 
 
 def _folders(lines: list[str], root: Path) -> Iterator[Path]:

@@ -71,9 +71,9 @@ def read_records(path: Path, lock: Lock) -> bytes | None:
         return None
     records = records_of(path)
     data = _bytes(records)
-    found = hashlib.sha256(data).hexdigest()
-    if found != lock.records:
-        told = f"locked {lock.records[:12]}, now {found[:12]}"
+    digest = hashlib.sha256(data).hexdigest()
+    if digest != lock.records:
+        told = f"locked {lock.records[:12]}, now {digest[:12]}"
         raise LockError(f"{records}: not the records that {path.name} names: {told}")
     return data
 

@@ -94,8 +94,8 @@ class Locking:
 
     def stages(self, stages: Iterable[Stage], force: Iterable[str] = ()) -> tuple[Stage, ...]:
         """Return the stages, with what the lock replays or leaves out."""
-        found = (self._tuned(stage, frozenset(force)) for stage in stages)
-        return tuple(stage for stage in found if stage.cached or self.mode is not Mode.FROZEN)
+        replayed = (self._tuned(stage, frozenset(force)) for stage in stages)
+        return tuple(stage for stage in replayed if stage.cached or self.mode is not Mode.FROZEN)
 
     def environment(self, environment: Environment) -> Environment:
         """Return the environment of the run: in a frozen one, the target is the lock's."""
@@ -143,8 +143,10 @@ class Locking:
         if not self.mode.strict or self.lock is None or "build" not in artifacts:
             return
         now = self._made(artifacts, _found(artifacts), contents)
-        found = differences(*({t.name: t.choice for t in each.tasks} for each in (self.lock, now)))
-        wrong = [f"tasks.{text}" for text in found]
+        changed = differences(
+            *({t.name: t.choice for t in each.tasks} for each in (self.lock, now))
+        )
+        wrong = [f"tasks.{text}" for text in changed]
         whole = any(artifact.kind is Kind.PACKAGE for artifact in artifacts.values())
         locked = {n: d for n, d in self.lock.artifacts.items() if whole or n in now.artifacts}
         wrong += differences({"artifacts": locked}, {"artifacts": now.artifacts})
@@ -227,8 +229,8 @@ def begin(  # noqa: PLR0913, PLR0917 - all that a lock is about
     if mode is Mode.OFF:
         return locking
     if path.exists() or path.is_symlink():
-        found = files.read_followed(path, signers, contents.tmp)
-        locking = replace(locking, lock=found[0], checked=found[1])
+        signed = files.read_followed(path, signers, contents.tmp)
+        locking = replace(locking, lock=signed[0], checked=signed[1])
     if locking.lock is None and mode.strict:
         return locking
     environment = locking.environment(environment)
@@ -253,8 +255,8 @@ def _records(path: Path, lock: Lock, contents: Contents) -> list[str]:
     records = files.records_of(path)
     if not records.is_file():
         return [f"{_RECORDS}: {records} is not there"]
-    (found,) = contents.manifest(records.resolve())
-    if found.sha256 == lock.records:
+    (file,) = contents.manifest(records.resolve())
+    if file.sha256 == lock.records:
         return []
     Tuned.parse(files.read_text(records), records)  # to say where, if it is damaged
-    return [f"{_RECORDS}: locked {lock.records[:12]}, now {found.sha256[:12]}"]
+    return [f"{_RECORDS}: locked {lock.records[:12]}, now {file.sha256[:12]}"]

@@ -145,8 +145,8 @@ def _shown(value: object) -> str:
 
 def _versions(facts: Facts) -> dict[str, dict[str, str | None]]:
     return {
-        facet.value: {name: None if v is None else str(v) for name, v in found.items()}
-        for facet, found in facts.items()
+        facet.value: {name: None if v is None else str(v) for name, v in said.items()}
+        for facet, said in facts.items()
         if facet not in _ELSEWHERE
     }
 

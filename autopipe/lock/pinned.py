@@ -22,8 +22,8 @@ class Pinned:
     def known(self, facets: Iterable[Facet]) -> Facts | None:
         """Return the same, or None where TVM would have to be asked first."""
         facets = frozenset(facets)
-        known = self.environment.known(facets - {Facet.TARGET})
-        return None if known is None else {**known, **self._own(facets)}
+        facts = self.environment.known(facets - {Facet.TARGET})
+        return None if facts is None else {**facts, **self._own(facets)}
 
     def _own(self, facets: frozenset[Facet]) -> Facts:
         return {Facet.TARGET: self.target} if Facet.TARGET in facets else {}

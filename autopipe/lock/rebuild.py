@@ -83,11 +83,13 @@ class Rebuilding:
                     self._rebuild(plan, executor, name, builds[-1])
                 files.remove(root)
         except AutopipeError as error:
-            if found := _differences(builds):  # what is built from something else may well fail
-                raise _refusal(found) from error
+            if differences := _differences(
+                builds
+            ):  # what is built from something else may well fail
+                raise _refusal(differences) from error
             raise
-        if found := _differences(builds):
-            raise _refusal(found)
+        if differences := _differences(builds):
+            raise _refusal(differences)
 
     def _stages(self, artifacts: Mapping[str, Artifact]) -> list[Stage]:
         """Return what is built again: the records come from a file, as they would from a lock."""
@@ -129,19 +131,19 @@ def _digest(path: Path) -> str:
 
 def _differences(builds: Sequence[Digests]) -> list[str]:
     """Describe each file that is not the same in all builds that came as far as its stage."""
-    found = []
+    differences = []
     for stage in builds[0]:
         made = [build[stage] for build in builds if stage in build]
         for name in sorted({name for each in made for name in each}):
             digests = [each.get(name, "nothing")[:12] for each in made]
             if len(set(digests)) > 1:
                 again = ", then ".join(digests[1:])
-                found.append(f"{stage}: {name}: {digests[0]}, built again {again}")
-    return found
+                differences.append(f"{stage}: {name}: {digests[0]}, built again {again}")
+    return differences
 
 
-def _refusal(found: Sequence[str]) -> GateError:
-    first = found[0].split(":", 1)[0]
-    more = [f"and {len(found) - _SHOWN} more"] if len(found) > _SHOWN else []
-    told = "\n  ".join([*found[:_SHOWN], *more])
+def _refusal(differences: Sequence[str]) -> GateError:
+    first = differences[0].split(":", 1)[0]
+    more = [f"and {len(differences) - _SHOWN} more"] if len(differences) > _SHOWN else []
+    told = "\n  ".join([*differences[:_SHOWN], *more])
     return GateError(f"not reproducible: {first!r} is the first stage that differs\n  {told}")

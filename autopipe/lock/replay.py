@@ -49,5 +49,5 @@ class Replay(Stage, frozen=True):
             raise LockError("\n".join([f"{self.records}: is not of these tasks:", *misfits]))
         tuned.refuse_untrue(tasks, ctx.facts[Facet.TARGET], self.records)
         tuned.write(ctx.out)
-        known, every = len(tuned.records), len(tuned.rows)
-        return f"{known} of {every} tasks tuned, as the lock says; its times are claims"
+        tuned_count, every = len(tuned.records), len(tuned.rows)
+        return f"{tuned_count} of {every} tasks tuned, as the lock says; its times are claims"

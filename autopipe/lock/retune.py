@@ -43,11 +43,11 @@ class Retune(Tune, frozen=True):
         locked = Tuned.parse(read_text(self.records), self.records)
         locked.harmless(self.records)
         locked.refuse_untrue(tasks, ctx.facts[Facet.TARGET], self.records)
-        known = {str(row["workload"]): row for row in locked.rows if row["workload"] in now}
+        kept = {str(row["workload"]): row for row in locked.rows if row["workload"] in now}
         rest = ctx.work / "rest"
         rest.mkdir(exist_ok=True)
         marked = [
-            task.model_copy(update={"dropped": "the lock knows it"}) if task.workload in known
+            task.model_copy(update={"dropped": "the lock knows it"}) if task.workload in kept
             else task
             for task in tasks
         ]  # fmt: skip
@@ -56,12 +56,12 @@ class Retune(Tune, frozen=True):
         if not (rest / "workloads").is_symlink():
             (rest / "workloads").symlink_to(ctx.inputs["tasks"] / "workloads")
         summary = super().run(replace(ctx, inputs={**ctx.inputs, "tasks": rest}))
-        found = Tuned.of(ctx.out)
+        retuned = Tuned.of(ctx.out)
         taken = [
-            {**row, "task": now[name].index, "name": now[name].name} for name, row in known.items()
+            {**row, "task": now[name].index, "name": now[name].name} for name, row in kept.items()
         ]
-        rows = sorted([*found.rows, *taken], key=lambda row: int(row["task"]))
-        records = {name: line for name, line in locked.records.items() if name in known}
-        head = {name: value for name, value in found.head.items() if name != "shares"}
-        Tuned(head, tuple(rows), {**records, **found.records}).write(ctx.out)
-        return f"{len(known)} tasks as the lock says, their times are claims; the others: {summary}"
+        rows = sorted([*retuned.rows, *taken], key=lambda row: int(row["task"]))
+        records = {name: line for name, line in locked.records.items() if name in kept}
+        head = {name: value for name, value in retuned.head.items() if name != "shares"}
+        Tuned(head, tuple(rows), {**records, **retuned.records}).write(ctx.out)
+        return f"{len(kept)} tasks as the lock says, their times are claims; the others: {summary}"

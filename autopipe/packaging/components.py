@@ -35,14 +35,14 @@ def write(statement: Statement) -> str:
 def check(text: bytes, statement: Statement) -> None:
     """Raise PackageError unless the list has the components that the manifest tells of."""
     try:
-        found = sorted(_component(entry) for entry in foreign.parse(text)["components"])
+        listed = sorted(_component(entry) for entry in foreign.parse(text)["components"])
     except foreign.MalformedError as error:
         raise PackageError(f"{COMPONENTS} is no component list: {error}") from None
     except (ValueError, LookupError, TypeError, AttributeError) as error:
         raise PackageError(f"{COMPONENTS} is no component list: {shown(repr(error))}") from None
     wanted = sorted(components(statement))
-    if found != wanted:
-        names = sorted({each.name for each in set(found) ^ set(wanted)}) or ["what is there twice"]
+    if listed != wanted:
+        names = sorted({each.name for each in set(listed) ^ set(wanted)}) or ["what is there twice"]
         told = shown(", ".join(names), 300)
         raise PackageError(f"{COMPONENTS} and the manifest differ in {told}")
 

@@ -66,9 +66,9 @@ def signed(
         return
     with (
         archive.source(package) as source,
-        signers.checked(source, package, Kind.PACKAGE) as found,
+        signers.checked(source, package, Kind.PACKAGE) as checked,
     ):
-        yield found
+        yield checked
 
 
 @contextmanager

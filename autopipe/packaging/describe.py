@@ -37,8 +37,8 @@ def describe(request: Request, ctx: Context) -> Predicate:
         internal_parameters=_needs(ctx, library),
         resolved_dependencies=(_source(ctx.inputs["import"]), *_packages(ctx, library)),
     )
-    found = {"autopipe": ctx.facts[Facet.PACKAGES]["autopipe"], **library["versions"]}
-    tools = {name: str(found[name]) for name in found.keys() - _TVM if found[name]}
+    versions = {"autopipe": ctx.facts[Facet.PACKAGES]["autopipe"], **library["versions"]}
+    tools = {name: str(versions[name]) for name in versions.keys() - _TVM if versions[name]}
     return Predicate(
         build_definition=definition, run_details=Details(builder=Builder(version=tools))
     )
@@ -71,15 +71,15 @@ def _source(model: Path) -> Source:
 
 def _packages(ctx: Context, library: dict[str, Any]) -> list[Ingredient]:
     """Describe the Python packages that took part."""
-    found = {package: library["versions"][name] for name, package in _TVM.items()}
+    versions = {package: library["versions"][name] for name, package in _TVM.items()}
     for facet in (Facet.FRONTEND, Facet.EXTENSIONS, Facet.PACKAGES):
-        found |= ctx.facts[facet]
+        versions |= ctx.facts[facet]
     for name, version in library["libraries"].items():
-        known = libraries.named(name)
-        if known and known.distribution:
-            found[known.distribution] = version
-    del found["autopipe"]
-    return [ingredient(name, str(found[name])) for name in sorted(found) if found[name]]
+        used = libraries.named(name)
+        if used and used.distribution:
+            versions[used.distribution] = version
+    del versions["autopipe"]
+    return [ingredient(name, str(versions[name])) for name in sorted(versions) if versions[name]]
 
 
 def _verification(report: Path | None) -> str | None:

@@ -85,11 +85,11 @@ def check_runtime(wanted: dict[str, str]) -> None:
 
     TVM's binary interface changes between releases without a check of its own.
     """
-    found = {name: _version(name) for name in wanted}
-    if found == wanted:
+    installed = {name: _version(name) for name in wanted}
+    if installed == wanted:
         return
-    differ = [name for name in wanted if found[name] != wanted[name]]
-    here = ", ".join(f"{name} {found[name]}" for name in differ)
+    differ = [name for name in wanted if installed[name] != wanted[name]]
+    here = ", ".join(f"{name} {installed[name]}" for name in differ)
     pins = " ".join(f"{name}=={wanted[name]}" for name in wanted)
     raise SetupError(
         f"the package was built for another runtime, here is {here}: pip install {pins}"

@@ -39,8 +39,8 @@ def json_of(text: str) -> str:
     return text.replace("##[", r"#\u0023[")
 
 
-def _spelled(found: re.Match[str]) -> str:
-    return r"\x23" if found[0] == "#" else rf"{found[1]}\x3a"
+def _spelled(match: re.Match[str]) -> str:
+    return r"\x23" if match[0] == "#" else rf"{match[1]}\x3a"
 
 
 def _printable(text: str) -> str:

@@ -77,28 +77,35 @@ def _stages(report: RunReport) -> Iterator[str]:
 
 
 def _latency(report: RunReport) -> Iterator[str]:
-    found = report.benchmark
-    if found is None:
+    benchmark = report.benchmark
+    if benchmark is None:
         if any(each.stage == "benchmark" and each.state == "skipped" for each in report.stages):
             yield "Latency was not measured by this run, and times are never taken from the store."
         return
-    yield f"### Latency on {code(found.machine.gpu or found.machine.cpu)}"
+    yield f"### Latency on {code(benchmark.machine.gpu or benchmark.machine.cpu)}"
     yield ""
     header = ("contender", ">median", ">quartiles", ">autopipe relative to it", "")
-    rows = [(code(f"{found.ours.name} {found.ours.version}"), *_times(found.ours.latency), "", "")]
-    for rival in found.rivals:
-        against = found.comparisons[rival.name]
+    rows = [
+        (
+            code(f"{benchmark.ours.name} {benchmark.ours.version}"),
+            *_times(benchmark.ours.latency),
+            "",
+            "",
+        )
+    ]
+    for rival in benchmark.rivals:
+        against = benchmark.comparisons[rival.name]
         name = code(f"{rival.name} {rival.version}")
         times = _times(rival.latency)
         rows.append((name, *times, f"{against.ratio:.2f}", str(against.verdict)))
     yield from table(header, rows)
-    again = sum(bool(each.disturbed) for each in found.rounds)
-    if found.disturbed:
+    again = sum(bool(each.disturbed) for each in benchmark.rounds)
+    if benchmark.disturbed:
         yield ""
-        yield f"These times tell nothing: {code(found.disturbed)}."
+        yield f"These times tell nothing: {code(benchmark.disturbed)}."
     elif again:
         yield ""
-        yield f"{plural(again, 'round')} of {len(found.rounds)} left out, for others disturbed."
+        yield f"{plural(again, 'round')} of {len(benchmark.rounds)} left out, for others disturbed."
 
 
 def _times(latency: Latency) -> tuple[str, str]:

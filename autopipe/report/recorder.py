@@ -97,7 +97,7 @@ class Recorder:
         library = self._documents.get("library.json", {})
         names = dict.fromkeys([*about.stages, *self._stages])
         rows = (self._stages.get(n) or StageReport(stage=n, state="not_run") for n in names)
-        found = RunReport(
+        report = RunReport(
             pipeline=about.pipeline and about.pipeline.name,
             configuration=about.configuration and dict(about.configuration),
             exit_code=exit_code,
@@ -119,7 +119,7 @@ class Recorder:
             versions={**about.versions, **library.get("versions", {})},
             machine=about.machine and dict(about.machine),
         )
-        return RunReport.model_validate(impersonal(found.model_dump(mode="json"), about.places))
+        return RunReport.model_validate(impersonal(report.model_dump(mode="json"), about.places))
 
     def _read(self, digest: str) -> None:
         for name in _DOCUMENTS:
@@ -142,7 +142,7 @@ class Recorder:
         """Tell what became of the gates on what this store has tuned."""
         if pipeline is None or self._tuned is None:
             return []
-        found = []
+        checked = []
         for name, (word, limit) in pipeline.gates.shares().items():
             share = getattr(self._tuned, word)
             outcome = Outcome.PASSED if share >= limit else Outcome.FAILED
@@ -150,8 +150,8 @@ class Recorder:
                 f"{floored(share)} of the kept tasks' time was {word} here,"
                 f" {floored(limit)} is required"
             )
-            found.append(Checked(gate=f"gates.{name}", outcome=outcome, found=told))
-        return found
+            checked.append(Checked(gate=f"gates.{name}", outcome=outcome, found=told))
+        return checked
 
 
 def impersonal(value: Any, places: Mapping[str, str]) -> Any:  # noqa: ANN401 -- a JSON document

@@ -62,11 +62,11 @@ def _run(
     program = shutil.which(PROGRAM)
     if program is None:
         raise SetupError(f"{PROGRAM} is not on the PATH; install OpenSSH 8.9 or later")
-    known = {name: os.environ[name] for name in variables if name in os.environ}
+    passed = {name: os.environ[name] for name in variables if name in os.environ}
     try:
         done = subprocess.run(  # noqa: S603
             [program, *arguments], stdin=stdin, stdout=subprocess.PIPE, stderr=stderr,
-            env={**known, "LC_ALL": "C"}, timeout=_SECONDS, check=False,
+            env={**passed, "LC_ALL": "C"}, timeout=_SECONDS, check=False,
         )  # fmt: skip
     except subprocess.TimeoutExpired:
         raise SetupError(f"{PROGRAM} did not end within {_SECONDS:g} s") from None

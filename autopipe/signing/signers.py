@@ -99,11 +99,11 @@ class Signers:
             yield copy, signer
 
     def _signer(self, own: Path, content: BinaryIO, kind: Kind) -> Signer:
-        known = ["-f", str(own / "signers"), "-s", str(own / "signature"), "-n", str(kind)]
+        common = ["-f", str(own / "signers"), "-s", str(own / "signature"), "-n", str(kind)]
         revoked = [] if self.revoked is None else ["-r", str(own / "revoked")]
         whys = []
         for identity in self._identities(own):
-            done = keygen.check(["-Y", "verify", "-I", identity, *known, *revoked], content)
+            done = keygen.check(["-Y", "verify", "-I", identity, *common, *revoked], content)
             if done.code == 0:
                 key = _GOOD.search(done.said)
                 return Signer(identity, key[1] if key else "a key")
@@ -117,10 +117,10 @@ class Signers:
             return [self.identity]
         names = ["-f", str(own / "signers"), "-s", str(own / "signature")]
         done = keygen.check(["-Y", "find-principals", *names])
-        found = [line for line in done.said.splitlines() if line][:_MOST]
-        if done.code or not found:
+        identities = [line for line in done.said.splitlines() if line][:_MOST]
+        if done.code or not identities:
             raise _NoneError(_why(done, f"its key is not one that {self.file} names"))
-        return found
+        return identities
 
 
 class _NoneError(Exception):
