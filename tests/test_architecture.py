@@ -170,7 +170,7 @@ def named(start):
 
 def members(body):
     """Return what the statements of a module or of a class define, by name."""
-    found = {}
+    found: dict[str, ast.stmt] = {}
     for node in body:
         if isinstance(node, ast.ClassDef | ast.FunctionDef):
             found[node.name] = node

@@ -45,7 +45,8 @@ def pytest_runtestloop(session: pytest.Session) -> None:
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     """Add a test's cost where the reports of all workers come together."""
-    spent[report.nodeid] += sum(value for name, value in report.user_properties if name == NAME)
+    costs: list[Any] = [value for name, value in report.user_properties if name == NAME]
+    spent[report.nodeid] += sum(costs)
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
