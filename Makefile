@@ -6,22 +6,25 @@ UV ?= uv
 PIPELINE ?= pipelines/squeezenet.yaml
 
 BIN := .venv/bin
-PYTEST := $(BIN)/pytest --numprocesses logical --maxprocesses 4 --dist loadfile
+PYTEST := $(BIN)/pytest --numprocesses logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --no-deps
 LOCK := $(UV) pip compile --quiet --universal --fork-strategy fewest --generate-hashes \
 	--no-config --custom-compile-command "make lock" --python-version 3.11
 
-.PHONY: help run test check gen lock clean
+.PHONY: help run test test-fast check gen lock clean
 .DELETE_ON_ERROR:
 
 help:  ## list the targets
-	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | expand -t 8
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 12
 
 run: .venv/run  ## compile, verify, benchmark and package the quickstart model
 	$(BIN)/autopipe run $(PIPELINE)
 
 test: .venv/dev  ## run the tests
 	$(PYTEST)
+
+test-fast: .venv/dev  ## run the tests that import no TVM and start no process
+	$(PYTEST) --fast
 
 check: .venv/dev  ## run the linters, the type checker and the tests
 	$(BIN)/ruff check

@@ -5,10 +5,26 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.support import shared
+
 # Tests train cost models in this process and fork it later: OpenMP's threads do not survive that.
 os.environ["OMP_THREAD_LIMIT"] = "1"
 
-pytest_plugins = ["tests.support.leaks", "tests.support.small_build"]
+pytest_plugins = ["tests.support.fast", "tests.support.leaks", "tests.support.small_build"]
+
+
+LONGEST = ("system", "stages", "faults", "api", "cli", "tuning", "schedules", "compiler")
+"""The folders whose files take longest, the longest first."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with what takes longest: with several workers, little is left for one at the end."""
+
+    def place(item: pytest.Item) -> int:
+        folder = item.nodeid.split("/")[1]
+        return LONGEST.index(folder) if folder in LONGEST else len(LONGEST)
+
+    items.sort(key=place)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -17,8 +33,7 @@ def own_turns(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
     All workers of pytest-xdist take the same turns: what is timed in one waits for the other's.
     """
-    base = tmp_path_factory.getbasetemp()
-    runtime = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "runtime"
+    runtime = shared.folder(tmp_path_factory) / "runtime"
     runtime.mkdir(mode=0o700, exist_ok=True)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_RUNTIME_DIR", str(runtime))

@@ -1,12 +1,13 @@
-"""What tests cost: `pytest -p tests.support.cpu_times` ends with CPU seconds by folder and file.
+"""What tests cost: `python -m pytest -p tests.support.cpu_times` ends with CPU seconds by folder and file.
 
 CPU time is that of the test's process and of the children that it waited for. Unlike wall time it
 says the same on a busy machine, and with any number of workers.
 """
 
 import resource
-from collections import Counter
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from operator import itemgetter
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -14,8 +15,10 @@ import pytest
 
 NAME = "cpu_seconds"
 LONGEST = 40
+LAST = pytest.StashKey[float]()
+"""What was used up to the last report."""
 
-spent: Counter[str] = Counter()
+spent: defaultdict[str, float] = defaultdict(float)
 
 
 def used() -> float:
@@ -30,12 +33,9 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     report = yield
     if call.when == "teardown":
         now = used()
-        report.user_properties.append((NAME, now - item.session.stash.get(LAST, 0.0)))
+        report.user_properties.append((NAME, now - item.session.stash[LAST]))
         item.session.stash[LAST] = now
     return report
-
-
-LAST = pytest.StashKey[float]()
 
 
 def pytest_runtestloop(session: pytest.Session) -> None:
@@ -45,14 +45,15 @@ def pytest_runtestloop(session: pytest.Session) -> None:
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     """Add a test's cost where the reports of all workers come together."""
-    costs: list[Any] = [value for name, value in report.user_properties if name == NAME]
-    spent[report.nodeid] += sum(costs)
+    for name, value in report.user_properties:
+        if name == NAME and isinstance(value, float):
+            spent[report.nodeid] += value
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     """Print the costs, the largest first."""
-    files: Counter[str] = Counter()
-    folders: Counter[str] = Counter()
+    files: defaultdict[str, float] = defaultdict(float)
+    folders: defaultdict[str, float] = defaultdict(float)
     for test, seconds in spent.items():
         file = test.partition("::")[0]
         files[file] += seconds
@@ -67,8 +68,9 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
             terminalreporter.write_line(line)
 
 
-def lines(counted: Counter[str], most: int | None) -> Iterator[str]:
+def lines(counted: Mapping[str, float], most: int | None) -> Iterator[str]:
     """Say each of the largest and the sum of all."""
-    for name, seconds in counted.most_common(most):
+    largest = sorted(counted.items(), key=itemgetter(1), reverse=True)
+    for name, seconds in largest[:most]:
         yield f"{seconds:8.1f}  {name}"
     yield f"{sum(counted.values()):8.1f}  all"

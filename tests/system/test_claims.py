@@ -16,9 +16,7 @@ from autopipe.lock import text
 from autopipe.lock.locking import Mode
 from autopipe.lock.outline import _microseconds
 from autopipe.pipeline.events import StageCached, StageFinished, Tuned, Warn
-from tests.system.test_locking import checked_in, clone, edit, locked, refused, run, warm
-
-__all__ = ["clone", "locked", "warm"]
+from tests.system.test_locking import checked_in, edit, refused, run
 
 NOTHING = '[[["EnterPostproc", [], [], []]], []]'
 """A trace that schedules nothing."""

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import shutil
 import sqlite3
 import subprocess
 import sys
@@ -26,22 +25,10 @@ from autopipe.signing.signature import Kind
 from autopipe.signing.signers import Signers
 from tests.signing import keys
 from tests.signing.keys import NEEDED
+from tests.system.conftest import PIPELINE
 from tests.traces.hostile import forge
 
 ROOT = Path(__file__).parents[2]
-
-PIPELINE = """
-version: 1
-name: mlp
-model:
-  path: models/mlp.onnx
-  inputs:
-    input: {shape: [8, 128], dtype: float32}
-tuning:
-  budget: {trials: 8, time: null}
-  batch: 8
-benchmark: null
-"""
 
 NO_NETWORK = """
 import socket
@@ -49,32 +36,6 @@ def refuse(*arguments, **options):
     raise RuntimeError("the network was asked")
 socket.socket.connect = socket.getaddrinfo = socket.create_connection = refuse
 """
-
-
-@pytest.fixture(scope="module")
-def locked(tmp_path_factory):
-    """A checked-out pipeline with its lock, and the package that it was written with."""
-    folder = tmp_path_factory.mktemp("locked")
-    (folder / "models").mkdir()
-    shutil.copy(ROOT / "pipelines/models/mlp.onnx", folder / "models")
-    (folder / "mlp.yaml").write_text(PIPELINE)
-    flow.run(folder / "mlp.yaml", store=folder / "store", output=folder / "dist")
-    return folder
-
-
-@pytest.fixture
-def clone(locked, tmp_path):
-    """A fresh clone: what is checked in, and nothing else."""
-    folder = tmp_path / "clone"
-    ignored = shutil.ignore_patterns("store", "dist")
-    return Path(shutil.copytree(locked, folder, ignore=ignored))
-
-
-@pytest.fixture
-def warm(locked, clone):
-    """A clone with the store of the first run."""
-    shutil.copytree(locked / "store", clone / "store")
-    return clone
 
 
 def run(folder, mode=Mode.AUTO, **options):
