@@ -1,4 +1,4 @@
-"""What tests cost: `python -m pytest -p tests.support.cpu_times` ends with CPU seconds by folder and file.
+"""`python -m pytest -p tests.support.cpu_times` ends with CPU seconds by folder, file and test.
 
 CPU time is that of the test's process and of the children that it waited for. Unlike wall time it
 says the same on a busy machine, and with any number of workers.
