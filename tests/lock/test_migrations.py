@@ -11,6 +11,7 @@ from autopipe.lock.migrations import STEPS, upgrade
 from autopipe.lock.recognize import is_lock
 from autopipe.lock.text import parse, write
 from tests.lock.examples import LOCK
+from tests.support.table import each_row
 
 FILE = Path("demo.lock")
 ADD = {0: lambda document: {**document, "stages": {"import": 3, "tune": 3}}}
@@ -62,8 +63,8 @@ def test_odd_versions_take_no_step(version):
         parse(text, FILE, ADD)
 
 
-@pytest.mark.parametrize(
-    ("text", "known"),
+@each_row(
+    "text, known",
     [
         (write(LOCK), True),
         (older(), True),

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from autopipe.errors import LockError
 from autopipe.lock.text import parse, write
 from tests.lock.examples import LOCK
+from tests.support.table import each_row
 
 FILE = Path("demo.lock")
 TEXT = write(LOCK)
@@ -90,13 +91,13 @@ def test_a_changed_knob_is_one_changed_line_and_the_seal():
 
 
 @pytest.mark.fault("C20")
-@pytest.mark.parametrize("kept", range(len(LINES)))
+@each_row("kept", range(len(LINES)))
 def test_a_lock_cut_short_at_any_line_is_refused(kept):
     assert "demo.lock:" in refused("\n".join(LINES[:kept]))
 
 
 @pytest.mark.fault("C20")
-@pytest.mark.parametrize("number", range(2, len(LINES) + 1))
+@each_row("number", range(2, len(LINES) + 1))
 def test_a_lock_with_a_line_taken_out_is_refused(number):
     assert "demo.lock:" in refused("\n".join(LINES[: number - 1] + LINES[number:]) + "\n")
 

@@ -1,13 +1,15 @@
 import time
+from itertools import product
 
 import pytest
 
 from autopipe.report import escape, escape_lines
+from tests.support.table import each_row
 
 
 @pytest.mark.fault("E13")
-@pytest.mark.parametrize(
-    ("text", "shown"),
+@each_row(
+    "text, shown",
     [
         ("conv1/7x7_s2", "conv1/7x7_s2"),
         ("モデル", "モデル"),
@@ -33,8 +35,10 @@ def test_a_long_text_keeps_its_head_and_its_tail():
     assert escape("a" * 50 + "b" * 50, limit=21) == "a" * 9 + "..." + "b" * 9
 
 
-@pytest.mark.parametrize("limit", [1, 3, 10, 11, 200])
-@pytest.mark.parametrize("text", ["x" * 1000, "\x1b" * 1000, "\x1b" * 100, "x" * 201])
+@each_row(
+    "limit, text",
+    product([1, 3, 10, 11, 200], ["x" * 1000, "\x1b" * 1000, "\x1b" * 100, "x" * 201]),
+)
 def test_the_limit_holds_after_escaping_too(text, limit):
     assert len(escape(text, limit)) == limit
 

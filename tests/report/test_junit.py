@@ -5,6 +5,7 @@ import pytest
 from autopipe.report.junit import junit
 from tests.report.names import NAMES
 from tests.report.reports import full
+from tests.support.table import each_row
 
 
 def cases(report):
@@ -62,7 +63,7 @@ def test_what_fails_before_any_stage_is_a_test_case_too():
 
 
 @pytest.mark.fault("E12")
-@pytest.mark.parametrize("name", NAMES, ids=range(len(NAMES)))
+@each_row("name", NAMES)
 def test_any_name_is_text_in_well_formed_xml(name):
     text = junit(full(name))
     text.encode()

@@ -6,6 +6,7 @@ from autopipe.report.document import Notice, TaskReport
 from autopipe.report.markdown import block, code, markdown
 from tests.report.names import NAMES
 from tests.report.reports import full, measurement
+from tests.support.table import each_row
 
 GITHUB = MarkdownIt("commonmark").enable(["table", "strikethrough"])
 
@@ -103,7 +104,7 @@ ALLOWED = {
 
 
 @pytest.mark.fault("E12")
-@pytest.mark.parametrize("name", NAMES, ids=range(len(NAMES)))
+@each_row("name", NAMES)
 def test_any_name_is_text_in_code_and_nothing_else(name):
     text = markdown(full(name))
     text.encode()
@@ -115,7 +116,7 @@ def test_any_name_is_text_in_code_and_nothing_else(name):
 
 
 @pytest.mark.fault("E12")
-@pytest.mark.parametrize("name", NAMES, ids=range(len(NAMES)))
+@each_row("name", NAMES)
 def test_an_error_stays_in_its_block(name):
     tokens = GITHUB.parse("\n".join([*block(name), "", "end"]))
     assert [token.type for token in tokens] == [
