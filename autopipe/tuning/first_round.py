@@ -7,12 +7,33 @@ comes first, so that even a short budget helps.
 import math
 from collections.abc import Sequence
 
+from autopipe.tuning.confirm import confirm
 from autopipe.tuning.journal import Journal, Proposal
+from autopipe.tuning.prepare import prepare
 from autopipe.tuning.task_state import TaskState
+from autopipe.tuning.tools import Tools
 from autopipe.tuning.trials import Trials
+from autopipe.tuning.worth import set_aside
 
 
-def start(trials: Trials) -> None:
+def start(states: Sequence[TaskState], tools: Tools) -> None:
+    """Measure what needs no search, and check who is ahead then."""
+    measure_starts(tools.trials(states))
+    confirm(states, tools.journal, tools.inspector, tools.maker)
+
+
+def reweigh(states: Sequence[TaskState], tools: Tools) -> list[TaskState]:
+    """Return the tasks prepared anew by their measured shares, which rules may go by.
+
+    Those that are not worth a search are set aside.
+    """
+    again = prepare(tools, shares(states, tools.journal), before=states)
+    start(again, tools)
+    set_aside(again, tools.plan.judge)
+    return again
+
+
+def measure_starts(trials: Trials) -> None:
     """Time the starts of all tasks that are not known, as far as the budget goes."""
     trials.each(_unknown(trials))
     for state in trials.states:

@@ -148,7 +148,7 @@ class Journal:
 
 
 @contextmanager
-def opened(ctx: Context, trials: int) -> Iterator[Journal]:
+def open_journal(ctx: Context, trials: int) -> Iterator[Journal]:
     """Open the journal of a session that may make so many trials, the last one if it broke off.
 
     Raises StoreError.

@@ -6,17 +6,14 @@ from typing import Final
 from autopipe.environment.environment import version
 from autopipe.pipeline.events import Progress, Warn
 from autopipe.pipeline.stage import Context
-from autopipe.schedules.policy import SERIAL
-from autopipe.tuning.confirm import confirm
-from autopipe.tuning.first_round import shares, start
+from autopipe.tuning.first_round import reweigh, start
 from autopipe.tuning.prepare import prepare
 from autopipe.tuning.results import Results
-from autopipe.tuning.runoff import run_off
+from autopipe.tuning.runoff import settle
 from autopipe.tuning.search import search
 from autopipe.tuning.seeds import seed
 from autopipe.tuning.task_state import TaskState
-from autopipe.tuning.tools import Plan, Tools, prepared
-from autopipe.tuning.worth import set_aside
+from autopipe.tuning.tools import Plan, Tools, open_tools
 
 _NEEDED: Final = ("xgboost-cpu", "psutil", "cloudpickle")
 """Packages that TVM imports while it tunes, and does not ask for when it is installed."""
@@ -30,46 +27,15 @@ def tune(plan: Plan, ctx: Context) -> str:
     """
     for package in _NEEDED:
         version(package)
-    with prepared(plan, ctx) as tools:
+    with open_tools(plan, ctx) as tools:
         states = prepare(tools, {task.index: task.share for task in tools.tasks})
-        _start(states, tools)
-        states = _reweigh(states, tools)
+        start(states, tools)
+        states = reweigh(states, tools)
         known = _known(states, tools)
-        seed(tools.trials(states), tools.maker)
+        seed(states, tools)
         ended = search(states, tools)
-        _settle(states, tools)
-        summary = _write(states, tools, ctx, ended)
-        return f"{summary}{known}{_unsteady(states, tools)}"
-
-
-def _start(states: Sequence[TaskState], tools: Tools) -> None:
-    """Measure what needs no search, and check who is ahead then."""
-    start(tools.trials(states))
-    confirm(states, tools.journal, tools.inspector, tools.maker)
-
-
-def _reweigh(states: Sequence[TaskState], tools: Tools) -> list[TaskState]:
-    """Prepare the tasks anew by their measured shares, which rules may go by.
-
-    Those that are not worth a search are set aside.
-    """
-    measured = shares(states, tools.journal)
-    again = prepare(tools, measured, before=states)
-    _start(again, tools)
-    set_aside(again, tools.plan.judge)
-    return again
-
-
-def _settle(states: Sequence[TaskState], tools: Tools) -> None:
-    """Have who looks fastest run against the others once more; the winners are right schedules."""
-
-    def serial(state: TaskState) -> str | None:
-        plans = tools.maker.plans(state.task.name, SERIAL.engine)
-        return next((planned.schedule for planned in plans), None)
-
-    confirm(states, tools.journal, tools.inspector, tools.maker)
-    run_off(tools.trials(states), tools.measurer, serial)
-    confirm(states, tools.journal, tools.inspector, tools.maker)
+        settle(states, tools)
+        return _write(states, tools, ctx, ended) + known + _unsteady(states, tools)
 
 
 def _write(states: Sequence[TaskState], tools: Tools, ctx: Context, ended: str) -> str:

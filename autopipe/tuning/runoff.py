@@ -12,8 +12,10 @@ from typing import Final
 from autopipe.measure.local import Rounds
 from autopipe.records.record import Record
 from autopipe.schedules.policy import SERIAL
+from autopipe.tuning.confirm import confirm
 from autopipe.tuning.journal import Journal, Proposal
 from autopipe.tuning.task_state import TaskState
+from autopipe.tuning.tools import Tools
 from autopipe.tuning.trials import Trials
 
 ROUNDS: Final = 3
@@ -26,6 +28,18 @@ _PATIENCE: Final = 30.0
 
 Serial = Callable[[TaskState], str | None]
 """Returns the schedule of a task without threads, or None if there is none."""
+
+
+def settle(states: Sequence[TaskState], tools: Tools) -> None:
+    """Settle who wins each task by a run-off; who takes part and who wins it is checked."""
+
+    def serial(state: TaskState) -> str | None:
+        plans = tools.maker.plans(state.task.name, SERIAL.engine)
+        return next((planned.schedule for planned in plans), None)
+
+    confirm(states, tools.journal, tools.inspector, tools.maker)
+    run_off(tools.trials(states), tools.measurer, serial)
+    confirm(states, tools.journal, tools.inspector, tools.maker)
 
 
 def run_off(trials: Trials, measurer: Rounds, serial: Serial) -> None:

@@ -6,7 +6,7 @@ measured here like any candidate and only that measurement counts; the searches 
 
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final
 
@@ -27,6 +27,7 @@ from autopipe.schedules.templates.template import dump
 from autopipe.traces.values import integer
 from autopipe.tuning.journal import Journal, Proposal
 from autopipe.tuning.task_state import TaskState
+from autopipe.tuning.tools import Tools
 from autopipe.tuning.trials import Trials
 
 _MOST: Final = 3
@@ -41,9 +42,10 @@ _LENGTH: Final = integer(1, 1 << 16)
 AUTOTVM: Final = Contender("autotvm", DIRECT)
 
 
-def seed(trials: Trials, maker: Maker) -> None:
+def seed(states: Sequence[TaskState], tools: Tools) -> None:
     """Measure what was fast elsewhere, so that the searches begin there."""
-    trials.each(seeds(trials, maker))
+    trials = tools.trials(states)
+    trials.each(seeds(trials, tools.maker))
 
 
 def seeds(trials: Trials, maker: Maker) -> list[tuple[TaskState, Proposal]]:

@@ -22,7 +22,7 @@ from autopipe.safety.maker import Maker
 from autopipe.schedules.conditions import Conditions
 from autopipe.schedules.policy import Policy
 from autopipe.tasks.task import Task, read_tasks
-from autopipe.tuning.journal import Journal, opened
+from autopipe.tuning.journal import Journal, open_journal
 from autopipe.tuning.loop import batch_size
 from autopipe.tuning.progress import Progress
 from autopipe.tuning.task_state import TaskState
@@ -79,12 +79,12 @@ class Tools:
 
 
 @contextmanager
-def prepared(plan: Plan, ctx: Context) -> Iterator[Tools]:
+def open_tools(plan: Plan, ctx: Context) -> Iterator[Tools]:
     """Make what tuning works with; time is counted, and children are kept, as long as it is open.
 
     Raises StoreError, and SetupError if nothing can be timed here.
     """
-    with opened(ctx, plan.tuning.budget.trials) as journal:
+    with open_journal(ctx, plan.tuning.budget.trials) as journal:
         tools = _tools(plan, ctx, journal)
         with journal.session.kept(), tools.maker:
             yield tools

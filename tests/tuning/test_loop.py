@@ -11,7 +11,7 @@ from autopipe.processes.failure import Failure, How
 from autopipe.records.session import Session
 from autopipe.records.store import Store
 from autopipe.schedules.policy import Contender
-from autopipe.tuning.first_round import shares, start
+from autopipe.tuning.first_round import measure_starts, shares
 from autopipe.tuning.journal import Journal, Proposal
 from autopipe.tuning.loop import Tuner, batch_size
 from autopipe.tuning.scheduler import gradient, round_robin
@@ -65,8 +65,8 @@ def states(count, **fields):
     return [state(index, **fields) for index in range(count)]
 
 
-def begin(journal, tasks, budget, *, measurer=None):
-    start(trials_of(journal, tasks, measurer or Stopwatch(), **budget))
+def start(journal, tasks, budget, *, measurer=None):
+    measure_starts(trials_of(journal, tasks, measurer or Stopwatch(), **budget))
 
 
 def tuner(journal, tasks, budget, *, searcher=None, measurer=None, batch=4, scheduler=round_robin):
@@ -130,7 +130,7 @@ def test_a_trial_is_on_the_disk_before_anybody_is_told_of_it(journal):
         assert noted == sum(each.trials for each in kept) == sum(trials(tasks))
 
     made = trials_of(journal, tasks, Stopwatch(), check, trials=10)
-    start(made)
+    measure_starts(made)
     Tuner(made, round_robin, 4, Proposals(), lambda *_: None).run()
     assert told == list(range(1, 11))
 
@@ -140,7 +140,7 @@ def test_a_time_budget_that_earlier_runs_have_spent_buys_nothing(journal):
     tasks = [with_start(5.0), *states(2)[1:]]
     journal.session.spent = 61.0
     budget = {"trials": 100, "time": 60.0}
-    begin(journal, tasks, budget)
+    start(journal, tasks, budget)
     assert tuner(journal, tasks, budget).run() == "the time is spent"
     assert trials(tasks) == [0, 0]
 
@@ -226,7 +226,7 @@ def engines_of(journal, each):
 
 def test_starts_are_measured_everywhere_the_heaviest_task_first(journal):
     tasks = [with_start(5000.0, 0, share=0.2), with_start(5.0, 1, share=0.8)]
-    begin(journal, tasks, {"trials": 8})
+    start(journal, tasks, {"trials": 8})
     rows = [row for each in tasks for row in journal.rows(each)]
     assert [row.record.seconds for row in sorted(rows, key=lambda row: row.id)] == [(5.0,), (5e3,)]
     assert [each.history for each in tasks] == [[5000.0], [5.0]]
@@ -235,7 +235,7 @@ def test_starts_are_measured_everywhere_the_heaviest_task_first(journal):
 
 def test_what_a_task_is_built_with_anyway_can_win(journal):
     slow, fast = with_start(5000.0, 0), with_start(5.0, 1)
-    begin(journal, [slow, fast], {"trials": 8})
+    start(journal, [slow, fast], {"trials": 8})
     tuner(journal, [slow, fast], {"trials": 8}).run()
     assert sum(trials([slow, fast])) == 8
     assert (slow.best, fast.best) == (997.0, 5.0)
@@ -246,20 +246,20 @@ def test_what_a_task_is_built_with_anyway_can_win(journal):
 def test_starts_are_not_measured_again(journal):
     for _ in range(2):
         each = with_start(5.0)
-        begin(journal, [each], {"trials": 4})
+        start(journal, [each], {"trials": 4})
     assert engines_of(journal, each) == ["static"]
 
 
 @pytest.mark.parametrize("budget", [{"trials": 2}, {"trials": 9, "time": 1e-9}])
 def test_starts_stay_within_the_budget(journal, budget):
     tasks = [with_start(5.0, index, share=0.1 * index) for index in range(3)]
-    begin(journal, tasks, budget)
+    start(journal, tasks, budget)
     assert trials(tasks) == ([0, 1, 1] if budget["trials"] == 2 else [0, 0, 0])
 
 
 def test_a_start_that_fails_costs_its_task_only(journal):
     broken, sound = with_start(math.inf, 0, share=0.9), with_start(2.0, 1)
-    begin(journal, [broken, sound], {"trials": 9})
+    start(journal, [broken, sound], {"trials": 9})
     assert (broken.failed, sound.best) == (1, 2.0)
     tuner(journal, [broken, sound], {"trials": 9}).run()
     assert broken.best < 1001
@@ -271,13 +271,13 @@ def test_shares_are_those_of_the_measured_starts(journal):
         with_start(2.0, 1, share=0.3),
         state(2, share=0.2),
     ]
-    begin(journal, tasks, {"trials": 8})
+    start(journal, tasks, {"trials": 8})
     assert shares(tasks, journal) == pytest.approx({0: 0.6, 1: 0.2, 2: 0.2})
 
 
 def test_a_search_is_told_of_its_own_schedules_only(journal):
     each = with_start(5.0)
-    begin(journal, [each], {"trials": 3})
+    start(journal, [each], {"trials": 3})
     tuner(journal, [each], {"trials": 3}).run()
     assert [known.schedule for known in journal.known(each, ANSOR)] == ["1000", "999"]
     assert [known.schedule for known in journal.known(each, STATIC)] == ["5.0"]

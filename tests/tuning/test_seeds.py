@@ -19,7 +19,7 @@ from autopipe.schedules.engines.engine import Known
 from autopipe.schedules.engines.knobs.space import Space
 from autopipe.schedules.templates.serve import serve
 from autopipe.tuning.journal import Journal
-from autopipe.tuning.seeds import nearest, seed, seeds
+from autopipe.tuning.seeds import nearest, seeds
 from tests.records.test_autotvm import PRODUCT
 from tests.schedules.engines.test_static import conv, dense, depthwise, module_of
 from tests.schedules.made import failures
@@ -110,7 +110,8 @@ def test_only_what_is_measured_here_counts(state, journal, maker, documents):
     journal.store.add(replace(HERE, device="other"), state.text, [record(documents[3], 1e-6)])
     assert journal.best(state) is None
     assert journal.known(state, TEMPLATES) == []
-    seed(trials_of(journal, [state], Stopwatch(), trials=9), maker)
+    trials = trials_of(journal, [state], Stopwatch(), trials=9)
+    trials.each(seeds(trials, maker))
     assert journal.known(state, TEMPLATES) == [Known(documents[3], 2.0)]
     assert state.trials == 1
     assert journal.best(state).record.seconds == (2.0,)
@@ -127,7 +128,7 @@ def test_a_schedule_that_failed_or_is_wrong_here_is_not_tried_again(
     assert found(state, journal, maker) == []
 
 
-def logged(key, template, **knobs):
+def seed(key, template, **knobs):
     return Seed(key, json.dumps({"template": template, "knobs": knobs}), "llvm", 1.0)
 
 
@@ -135,7 +136,7 @@ def test_a_log_gives_the_nearest_setting_of_our_template(state, journal, maker):
     (key,) = keys(PRODUCT)
     for rows, columns in ((4, 8), (2, 16)):
         wanted = {"tile_y": [-1, 1, rows], "tile_x": [-1, 2, columns], "tile_k": [-1, 4]}
-        plant(journal.store, [logged(key, "dense_pack.x86", **wanted)])
+        plant(journal.store, [seed(key, "dense_pack.x86", **wanted)])
     knobs = [json.loads(document)["knobs"] for document in found(state, journal, maker)]
     assert [(each["rows"], each["columns"]) for each in knobs] == [(4, 8), (2, 16)]
     assert journal.best(state) is None
@@ -152,14 +153,14 @@ def test_a_log_gives_the_nearest_setting_of_our_template(state, journal, maker):
 def test_channels_are_columns_where_they_come_last(tensors, channels, template, tile):
     rows, columns = tile
     key = json.dumps(["conv2d", [], [channels, 1, 3, 3]])
-    wanted = logged(key, template, tile_oc=[-1, columns], tile_ow=[-1, rows], unroll_kw=True)
+    wanted = seed(key, template, tile_oc=[-1, columns], tile_ow=[-1, rows], unroll_kw=True)
     knobs = json.loads(nearest(module_of(*tensors), wanted, CONDITIONS) or "")["knobs"]
     found = (knobs["rows"], knobs["columns"])
     assert found == (tile if channels == tensors[0][-1].shape[-1] else tile[::-1])
 
 
 def test_a_log_says_nothing_of_what_no_tile_is_for(module):
-    assert nearest(module, logged("[]", "dense_pack.x86"), CONDITIONS) is None
+    assert nearest(module, seed("[]", "dense_pack.x86"), CONDITIONS) is None
     gpu = replace(CONDITIONS, hardware=replace(CONDITIONS.hardware, gpu=True))
-    wanted = logged("[]", "dense_pack.x86", tile_y=[-1, 4], tile_x=[-1, 4])
+    wanted = seed("[]", "dense_pack.x86", tile_y=[-1, 4], tile_x=[-1, 4])
     assert nearest(module, wanted, gpu) is None
