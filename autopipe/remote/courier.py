@@ -1,20 +1,22 @@
 """Carries files to and from a remote, each within a deadline, whatever the remote does."""
 
-import json
 import math
 import os
-import select
-import signal
 import subprocess
-import sys
 import time
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, Self
 
 from autopipe import foreign
 from autopipe.config.problem import shown
 from autopipe.errors import StoreError
+from autopipe.processes import failure
+from autopipe.processes.ending import end
+from autopipe.processes.failure import Failure
+from autopipe.processes.link import Link, TooLong
+from autopipe.processes.start import program
 
 SERVER: str = "autopipe.remote.server"
 """The module that answers."""
@@ -65,6 +67,7 @@ class Courier:
         self._timeout = timeout
         self._left = total
         self._process: subprocess.Popen[bytes] | None = None
+        self._link: Link
 
     def get(self, name: str, file: Path, limit: int, *, size: int = 0) -> None:
         """Copy a file to here, `limit` bytes at most; it has the time of one of `size` bytes."""
@@ -93,17 +96,10 @@ class Courier:
 
     def close(self) -> None:
         """End the process, whatever it does."""
-        process, self._process = self._process, None
-        if process is None:
-            return
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)  # with what it has started to get credentials
-        for pipe in (process.stdin, process.stdout):
-            if pipe is not None:
-                with suppress(OSError):
-                    pipe.close()
-        with suppress(subprocess.TimeoutExpired):  # the kernel does not let go of it; it will
-            process.wait(_GRACE)
+        if self._process is not None:
+            self._link.close()
+            end(self._process, patience=_GRACE)  # with what it has started to get credentials
+        self._process = None
 
     def __enter__(self) -> Self:
         return self
@@ -125,11 +121,9 @@ class Courier:
 
     def _start(self) -> None:
         try:
-            self._process = subprocess.Popen(  # noqa: S603 -- our own module
-                [sys.executable, "-P", "-m", SERVER, str(os.getpid())],
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-                env={**os.environ, "TMPDIR": os.fspath(self._tmp)}, start_new_session=True,
-            )  # fmt: skip
+            self._process, self._link = program(
+                SERVER, subprocess.DEVNULL, more={"TMPDIR": os.fspath(self._tmp)}, credentials=True
+            )
         except OSError as error:
             raise RemoteError(f"can not start a process: {error.strerror}") from error
         try:
@@ -140,51 +134,39 @@ class Courier:
 
     def _told(self, request: dict[str, object], patience: float) -> Any:  # noqa: ANN401 -- JSON
         try:
-            answer = self._exchange(request, patience)
+            found, failed = self._exchange(request, patience)
         except BaseException:
             self.close()  # an answer that comes later would be taken for another's
             raise
-        if "ok" in answer:
-            return answer["ok"]
-        kind = _ERRORS.get(str(answer.get("error")), RemoteError)
-        raise kind(shown(answer.get("message"), 500))
+        if failed is not None:
+            raise replace(failed, message=shown(failed.message, 500)).error(_ERRORS, RemoteError)
+        return found
 
-    def _exchange(self, request: dict[str, object], patience: float) -> dict[str, Any]:
-        process = self._process
-        assert process is not None  # noqa: S101 -- started before
-        assert process.stdin is not None  # noqa: S101 -- asked for
-        assert process.stdout is not None  # noqa: S101 -- asked for
-        deadline = time.monotonic() + patience
-        poll = select.poll()
-        poll.register(process.stdout, select.POLLIN)
-        with suppress(BrokenPipeError):  # its end is noticed below
-            process.stdin.write(json.dumps(request).encode() + b"\n")
-            process.stdin.flush()
-        answer = bytearray()
-        while not answer.endswith(b"\n"):
-            left = deadline - time.monotonic()
-            if left <= 0 or not poll.poll(left * 1000):
-                raise RemoteError(f"it gave no answer within {patience:.3g} s")
-            data = os.read(process.stdout.fileno(), 1 << 16)
-            if not data:
-                raise RemoteError(f"the process that asks it {_end(process)}")
-            answer += data
-            if len(answer) > _LONGEST:
-                raise DamagedError("it has more to list than a remote of ours")
+    def _exchange(self, request: dict[str, object], patience: float) -> tuple[Any, Failure | None]:
+        end = time.monotonic() + patience
         try:
-            return foreign.parse_object(bytes(answer))
+            self._link.send(request, patience)
+            line = self._link.receive(end - time.monotonic(), _LONGEST)
+            return failure.sorted_out(foreign.parse_object(line))
+        except EOFError:
+            raise RemoteError(f"the process that asks it {self._end()}") from None
+        except TimeoutError:
+            raise RemoteError(f"it gave no answer within {patience:.3g} s") from None
+        except TooLong:
+            raise DamagedError("it has more to list than a remote of ours") from None
         except foreign.MalformedError as error:
             raise RemoteError(f"the process that asks it said something else: {error}") from None
+
+    def _end(self) -> str:
+        """Say how the process has ended."""
+        assert self._process is not None  # noqa: S101 -- started before
+        try:
+            status = self._process.wait(_GRACE)
+        except subprocess.TimeoutExpired:
+            return "says no more"
+        return f"ended with {failure.ended(status).ending}"
 
 
 def _time(value: object) -> float | None:
     """Return when a file was written, if that is a time."""
     return float(value) if type(value) in {int, float} else None  # type: ignore[arg-type]
-
-
-def _end(process: subprocess.Popen[bytes]) -> str:
-    try:
-        status = process.wait(_GRACE)
-    except subprocess.TimeoutExpired:
-        return "says no more"
-    return f"ended with {signal.Signals(-status).name if status < 0 else f'status {status}'}"

@@ -1,8 +1,7 @@
 """The process that talks to a remote, so that one that hangs can be killed.
 
-Started as `python -m autopipe.remote.server PARENT`. A line of JSON is a request, a line of JSON
-is its answer: `{"ok": ...}`, or `{"error": word, "message": ...}` where the word is `absent`,
-`denied`, `damaged` or `failed`. The first request says where the remote is.
+A line of JSON is a request, a line of JSON its answer. The first request says where the remote is.
+What fails is told as one of `absent`, `denied`, `damaged` and `failed`.
 """
 
 import errno
@@ -12,15 +11,17 @@ import re
 import resource
 import secrets
 import shutil
-import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
-from autopipe.processes.lifeline import die_with_parent
+from autopipe.processes import failure
+from autopipe.processes.bounds import lowered
+from autopipe.processes.failure import Failure, How
+from autopipe.processes.start import begin
 
 PART: Final = ".part"
 """How the name of a file ends that is being written to a folder."""
@@ -60,13 +61,8 @@ class Server:
     def get(self, request: Request) -> None:
         """Copy a file of the remote to here; no more than `limit` bytes of it."""
         self._fs.invalidate_cache()
-        before = resource.getrlimit(resource.RLIMIT_FSIZE)
-        allowed = [limit for limit in (request["limit"], *before) if limit >= 0]
-        resource.setrlimit(resource.RLIMIT_FSIZE, (min(allowed), before[1]))
-        try:
+        with lowered(resource.RLIMIT_FSIZE, request["limit"]):
             self._fs.get_file(self._path(request), request["file"])
-        finally:
-            resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
     def put(self, request: Request) -> None:
         """Copy a file from here to the remote."""
@@ -109,16 +105,11 @@ class Server:
 @contextmanager
 def _modest() -> Iterator[None]:
     """Let an answer take so much memory and no more, however long the remote goes on."""
-    before = resource.getrlimit(resource.RLIMIT_DATA)
     status = Path("/proc/self/status").read_text(encoding="ascii", errors="replace")
     taken = re.search(r"^VmData:\s+(\d+) kB$", status, re.MULTILINE)
     limit = (int(taken[1]) * 1024 if taken else 0) + _ANSWER
-    allowed = [each for each in (limit, *before) if each >= 0]
-    resource.setrlimit(resource.RLIMIT_DATA, (min(allowed), before[1]))
-    try:
+    with lowered(resource.RLIMIT_DATA, limit):
         yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_DATA, before)
 
 
 def _modified(info: Mapping[str, Any]) -> float | None:
@@ -139,7 +130,7 @@ def _opened(url: str) -> Server:
         raise OSError(f"{scheme}:// needs a package: pip install {extra}") from error
 
 
-def _failure(error: Exception) -> dict[str, str]:
+def _failure(error: Exception) -> Failure:
     """Say what went wrong in one line, without a secret."""
     status = getattr(error, "status", None)
     word = "failed"
@@ -156,28 +147,25 @@ def _failure(error: Exception) -> dict[str, str]:
         if len(value) > 5 and _SECRET.search(name):  # noqa: PLR2004 -- shorter is a word
             said = said.replace(value, f"${name}")
     said = re.sub(r"//[^/\s]*@", "//", said)
-    return {"error": word, "message": re.sub(r"\?\S*", "?...", said)[:300]}
+    return Failure(How.REFUSED, re.sub(r"\?\S*", "?...", said)[:300], word)
 
 
 def main() -> None:
-    """Answer requests until standard input ends; what else is printed is standard error."""
-    die_with_parent(int(sys.argv[1]))
-    with os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8") as out:
-        os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-        server: Server | None = None
-        for line in sys.stdin:
-            request = json.loads(line)
-            reply: dict[str, object]
+    """Answer requests until the other end is closed."""
+    link = begin()
+    server: Server | None = None
+    with suppress(EOFError):
+        while True:
+            request = json.loads(link.receive())
             try:
                 if server is None:
                     server = _opened(request["url"])
-                    reply = {"ok": None}
+                    line = failure.answer(None)
                 else:
-                    reply = {"ok": getattr(server, request["do"])(request)}
+                    line = failure.answer(getattr(server, request["do"])(request))
             except Exception as error:  # noqa: BLE001 -- whatever a storage raises is its failure
-                reply = dict(_failure(error))
-            out.write(json.dumps(reply) + "\n")
-            out.flush()
+                line = failure.complaint(_failure(error))
+            link.write(line)
 
 
 if __name__ == "__main__":

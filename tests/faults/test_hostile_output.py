@@ -237,10 +237,14 @@ def test_an_endless_listing_takes_no_memory(tmp_path, endless):
     assert "no answer within" not in str(caught.value)
 
 
+TOLD = {"how": "refused", "message": "", "kind": "", "text": "", "trace": "", "status": 0}
+
 ANSWERS = [
     '{"ok": {"a": "yesterday", "b": [1], "c": 1.5}}', '{"ok": [1]}', '{"ok": NaN}', "[]",
     "nonsense",
-    '{"error": "weapon", "message": "\\n::error ::owned"}', "{}", '{"error": []}',
+    json.dumps({"failed": {**TOLD, "kind": "weapon", "message": "\n::error ::owned"}}),
+    json.dumps({"failed": {**TOLD, "kind": "__class__"}}),
+    "{}", '{"failed": []}', '{"failed": {"how": "weapon"}}',
     '{"ok": {"a": ' + "[" * 100 + "]" * 100 + "}}",
 ]  # fmt: skip
 
@@ -249,8 +253,10 @@ ANSWERS = [
 @pytest.mark.parametrize("answer", ANSWERS)
 def test_a_process_that_asks_a_remote_may_say_anything(tmp_path, monkeypatch, answer):
     (tmp_path / "hostile_server.py").write_text(
-        "import sys\nprint('{\"ok\": null}', flush=True)\nsys.stdin.readline()\n"
-        f"sys.stdin.readline()\nprint({answer!r}, flush=True)\nsys.stdin.readline()\n"
+        "import socket\nlink = socket.socket(fileno=0)\nlink.setblocking(True)\n"
+        "link.sendall(b'{\"ok\": null}\\n')\n"
+        "link.recv(999)\nlink.recv(999)\n"
+        f"link.sendall({answer!r}.encode() + b'\\n')\nlink.recv(999)\n"
     )
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     monkeypatch.setattr(courier, "SERVER", "hostile_server")
@@ -261,6 +267,7 @@ def test_a_process_that_asks_a_remote_may_say_anything(tmp_path, monkeypatch, an
         with pytest.raises(RemoteError) as caught:
             opened.list("actions")
     assert str(caught.value).isprintable()
+    assert "ended with" not in str(caught.value), "it was this answer"
 
 
 @pytest.mark.fault("K1")

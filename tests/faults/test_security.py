@@ -80,16 +80,16 @@ def test_variables_that_are_read_are_named(section):
 
 
 def test_our_processes_are_started_with_named_variables():
-    """Two are not: one needs credentials, and one asks a driver and sees no model."""
+    """One is not, which asks a driver and sees no model; and one needs credentials besides."""
     starts = {
         path.relative_to(ROOT / "autopipe").as_posix(): "handed_on" in path.read_text("utf-8")
         for path in SOURCES
         if "sys.executable" in path.read_text("utf-8")
     }
-    assert {name for name, named in starts.items() if not named} == {
-        "remote/courier.py",
-        "environment/cuda.py",
-    }
+    assert {name for name, named in starts.items() if not named} == {"environment/cuda.py"}
+    assert starts["processes/start.py"]
+    trusted = {path for path in SOURCES if "credentials=True" in path.read_text("utf-8")}
+    assert trusted == {ROOT / "autopipe/remote/courier.py"}
 
 
 def told(_argument, _emit):
