@@ -9,7 +9,6 @@ import math
 import os
 import selectors
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -19,16 +18,20 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Protocol, Self
 
-from autopipe import errors
-from autopipe.errors import AutopipeError, SetupError, StageError, StoreError
+from autopipe.errors import SetupError, StageError, StoreError
 from autopipe.host import refusal
 from autopipe.host.memory import Used, killed
 from autopipe.pipeline.events import parse
 from autopipe.pipeline.log import Log
 from autopipe.pipeline.packed import ENTRY, Emit, Message, pack
 from autopipe.pipeline.stage import Context, Stage
+from autopipe.processes.ending import end
+from autopipe.processes.failure import How, ended, sorted_out
 from autopipe.processes.lifeline import any_stopped
-from autopipe.processes.variables import handed_on
+from autopipe.processes.link import Link
+from autopipe.processes.start import program
+
+_ZYGOTE: Final = "autopipe.pipeline.zygote"
 
 _GLANCE: Final = 5.0
 """Seconds of silence after which the processes are looked at."""
@@ -75,16 +78,16 @@ class Zygote:
         `tmp` is where children make their temporary files; None is the system's place.
         """
         self._preload = preload
-        self._env = handed_on(
-            ORT_DISABLE_TELEMETRY="1",  # onnxruntime sends some when it is imported
-            OPENBLAS_NUM_THREADS="1",  # no threads before forks
-        )
+        self._variables = {
+            "ORT_DISABLE_TELEMETRY": "1",  # onnxruntime sends some when it is imported
+            "OPENBLAS_NUM_THREADS": "1",  # no threads before forks
+        }
         if tmp is not None:
-            self._env["TMPDIR"] = os.fspath(tmp)
+            self._variables["TMPDIR"] = os.fspath(tmp)
         self._open = ExitStack()
         self._process: subprocess.Popen[bytes] | None = None
         self._child: int | None = None
-        self._link: socket.socket
+        self._link: Link
         self._events: selectors.BaseSelector
 
     def run(self, stage: Stage, ctx: Context, log: Path) -> str:
@@ -127,18 +130,9 @@ class Zygote:
     def _start(self, log: Log) -> None:
         """Start the zygote in a session of its own, out of reach of the terminal's Ctrl-C."""
         try:
-            self._link, theirs = socket.socketpair()
-            self._open.callback(self._link.close)
-            with theirs:
-                fd = theirs.fileno()
-                argv = [sys.executable, "-P", "-m", "autopipe.pipeline.zygote"]
-                process = subprocess.Popen(  # noqa: S603 -- our own module
-                    [*argv, str(fd), str(os.getpid())],
-                    pass_fds=(fd,), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                    stderr=subprocess.STDOUT, start_new_session=True,
-                    env=self._env,
-                )  # fmt: skip
+            process, self._link = program(_ZYGOTE, subprocess.PIPE, more=self._variables)
             self._process = process
+            self._open.callback(self._link.close)
             self._watch(process)
         except OSError as error:
             self.close()
@@ -163,8 +157,8 @@ class Zygote:
             self._events.register(source, selectors.EVENT_READ)
 
     def _tell(self, message: Message) -> None:
-        with suppress(BrokenPipeError, ConnectionResetError):  # its death is noticed when reading
-            self._link.sendall(json.dumps(message).encode() + b"\n")
+        with suppress(EOFError):  # its death is noticed when reading
+            self._link.send(message)
 
     def _messages(self, log: Log, seconds: float | None = None) -> Iterator[Message]:
         """Yield what comes over the socket, and log what is printed, until the zygote is gone.
@@ -172,10 +166,10 @@ class Zygote:
         Raises Killed where it, the child, or what that has started is stopped for good, and where
         there is no end of it after so many seconds.
         """
-        rest, found = b"", 0
-        end = math.inf if seconds is None else time.monotonic() + seconds
+        found = 0
+        deadline = math.inf if seconds is None else time.monotonic() + seconds
         while True:
-            if time.monotonic() > end:
+            if time.monotonic() > deadline:
                 self.close()
                 raise Killed(f"ended: it had no result after {seconds:g} s", log)
             ready = {key.fileobj for key, _ in self._events.select(_GLANCE)}
@@ -184,11 +178,13 @@ class Zygote:
                 self.close()
                 told = f"{_STOPPED * _GLANCE:g} s"
                 raise Killed(f"stopped by a signal; it was ended after {told} of that", log)
-            data = self._link.recv(1 << 16) if self._link in ready else b""
+            try:
+                lines = self._link.received() if self._link in ready else []
+            except EOFError:
+                lines = None
             self._drain(log)
-            if not data and (self._link in ready or self._gone()):
+            if lines is None or (self._link not in ready and self._gone()):
                 return
-            *lines, rest = (rest + data).split(b"\n")
             for line in lines:
                 with suppress(ValueError, RecursionError):  # torn by the death of who wrote it
                     yield json.loads(line)
@@ -210,10 +206,10 @@ class Zygote:
     def close(self) -> None:
         """Kill the zygote and the child with all that is in their process groups."""
         if self._process is not None:
-            for group in filter(None, (self._child, self._process.pid)):
+            if self._child is not None:
                 with suppress(ProcessLookupError):
-                    os.killpg(group, signal.SIGKILL)
-            self._process.wait()
+                    os.killpg(self._child, signal.SIGKILL)
+            end(self._process)
         self._process = self._child = None
         self._open.close()
 
@@ -231,23 +227,22 @@ class Zygote:
 
 def _open_answer(answer: Message, status: int, used: Used, log: Log) -> object:
     """Return what the child returned, or raise what it raised."""
-    if status < 0:
-        missing = refusal.hunger(log.tail())
-        raise Killed(f"ended: {missing}" if missing else killed(-status, used), log)
-    if "ok" in answer:
-        return answer["ok"]
-    if "error" in answer:
-        kind: type[AutopipeError] = getattr(errors, answer["error"]["type"])
-        raise kind(answer["error"]["message"])
-    if "hungry" in answer:
-        raise Killed(f"ended: {answer['hungry']}")
-    if "bug" in answer:
-        raise Bug(answer["bug"])
-    missing = refusal.hunger(log.tail())
-    raise Killed(
-        f"ended: {missing}" if missing else f"lost: it ended with status {status} and no result",
-        log,
-    )
+    found, failed = sorted_out(answer)
+    if status < 0 or (failed is not None and failed.how is How.GARBLED):
+        failed, found = ended(status, log.tail(), used), None
+    if failed is None:
+        return found
+    match failed.how:
+        case How.REFUSED:
+            raise failed.error()
+        case How.RAISED:
+            raise Bug(failed.trace)
+        case How.HUNGRY:
+            raise Killed(f"ended: {failed.message}", None if failed.kind else log)
+        case How.ENDED:
+            raise Killed(f"lost: it ended with status {status} and no result", log)
+        case _:
+            raise Killed(failed.message, log)
 
 
 def _tail(log: Log) -> str:

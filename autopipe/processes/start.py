@@ -26,8 +26,8 @@ class Forked:
         self.pid = pid
         self.returncode: int | None = None
         """Its exit status, negative for a signal; null as long as that is not known."""
-        self.usage: resource.struct_rusage | None = None
-        """What it took, once it has ended."""
+        self.usage: resource.struct_rusage
+        """What it took; there once it has ended."""
 
     def poll(self) -> int | None:
         """Return its exit status, if it has ended."""
