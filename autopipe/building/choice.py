@@ -9,9 +9,10 @@ import tvm
 
 from autopipe.errors import StageError
 from autopipe.processes.contained import Failed
-from autopipe.safety.inspection import Judge, Verdict
+from autopipe.safety.inspection import Judge
 from autopipe.safety.maker import Maker, Refused
 from autopipe.safety.quarantine import Suspect
+from autopipe.safety.verdict import Finding, Verdict
 from autopipe.schedules.engines.fallback import falls
 from autopipe.schedules.implementations.implementation import DIRECT
 from autopipe.schedules.policy import Contender, Policy, allows
@@ -76,10 +77,10 @@ class Choices:
             self._open = []
             for place, verdict in zip(judged, verdicts, strict=True):
                 choice = self.chosen[place]
-                if verdict.right is False:
+                if verdict.condemns:
                     self.drop(place, verdict)
                 else:
-                    right, why = bool(verdict.right), verdict.reason
+                    right, why = verdict.finding is Finding.RIGHT, verdict.reason
                     self.chosen[place] = replace(choice, checked=right, unchecked=why)
         return self.chosen
 
@@ -141,7 +142,7 @@ def _suspect(asked: Asked, choice: Choice) -> Suspect:
 def _after(bad: Choice, verdict: Verdict, following: Choice) -> Choice:
     """Return what follows; what is wrong is told with it, failures are listed apart."""
     who = f"{bad.engine} on {bad.implementation}"
-    if verdict.failed:
+    if verdict.finding is Finding.FAILED:
         return replace(following, reason=f"{who} failed", rejected=bad.rejected)
     entry = {
         "engine": bad.engine, "implementation": bad.implementation,

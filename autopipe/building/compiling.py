@@ -4,22 +4,23 @@ The whole is compiled in a child process. Where that crashes, hangs or takes too
 schedule of each task is compiled alone, which no machine of the target is needed for.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
 import tvm
 
-from autopipe import errors
 from autopipe.building.choice import Choices
 from autopipe.compiler.library import build, nvcc
 from autopipe.compiler.walls.foreign import ForeignCode
 from autopipe.errors import AutopipeError, StageError
 from autopipe.processes import contained
 from autopipe.processes.contained import Child, Failed
+from autopipe.processes.failure import of_ours, sorted_out
 from autopipe.safety.failures import Failures, Known
-from autopipe.safety.inspection import Verdict
 from autopipe.safety.job import Piece, do
+from autopipe.safety.verdict import Finding, Verdict
 
 _EACH: Final = 10.0
 """Seconds that a task adds to what the whole may take."""
@@ -56,32 +57,23 @@ def _whole(lowered: tvm.IRModule, choices: Choices, failures: Failures, path: Pa
         for name in asked.task.functions
     }
 
-    def compiled(_: object) -> str:
-        built = build.build(lowered, scheduled, failures.conditions.target)
-        build.export(built, path)
-        return tvm.ir.save_json(built.packing)
+    def compiled(_: object) -> Mapping[str, Any]:
+        """Tell a refusal, which is no failure, from a result."""
+        try:
+            built = build.build(lowered, scheduled, failures.conditions.target)
+            build.export(built, path)
+        except (ForeignCode, nvcc.NotCompiled):  # some task's kernel is to blame
+            raise
+        except AutopipeError as error:
+            return {"failed": asdict(of_ours(error))}
+        return {"ok": tvm.ir.save_json(built.packing)}
 
     seconds = contained.SECONDS + _EACH * len(choices.asked)
-    with Child(lambda: _told(compiled), seconds=seconds) as child:
-        answer = child.ask()
-    if "refused" in answer:
-        kind: type[AutopipeError] = getattr(errors, answer["refused"])
-        raise kind(answer["why"])
-    return tvm.ir.load_json(answer["packing"])
-
-
-def _told(compiled: Callable[[object], str]) -> contained.Handler:
-    """Tell a refusal, which is no failure, from a result."""
-
-    def answer(request: object) -> Mapping[str, Any]:
-        try:
-            return {"packing": compiled(request)}
-        except AutopipeError as error:
-            if isinstance(error, ForeignCode) or str(error).startswith(nvcc.FAILED):
-                raise  # some task's kernel is to blame
-            return {"refused": type(error).__name__, "why": str(error)}
-
-    return answer
+    with Child(lambda: compiled, seconds=seconds) as child:
+        packing, refused = sorted_out(child.ask())
+    if refused is not None:
+        raise refused.error()
+    return tvm.ir.load_json(packing)
 
 
 def _pieces(choices: Choices) -> list[Piece]:
@@ -101,7 +93,7 @@ def _hopeless(choices: Choices, failures: Failures) -> bool:
         try:
             failures.suspect(piece)
         except Known as known:
-            choices.drop(place, Verdict(False, str(known), known.folder, failed=True))  # noqa: FBT003 - a field
+            choices.drop(place, Verdict(Finding.FAILED, str(known), known.folder))
             found = True
     return found
 
@@ -117,6 +109,6 @@ def _culprits(choices: Choices, failures: Failures) -> bool:
                 failures.passed(piece)
             except Failed as error:
                 folder = error.folder if isinstance(error, Known) else failures.add(piece, error)
-                choices.drop(place, Verdict(False, str(error), folder, failed=True))  # noqa: FBT003 - a field
+                choices.drop(place, Verdict(Finding.FAILED, str(error), folder))
                 found = True
     return found

@@ -37,6 +37,12 @@ _FAILURES: Final = (RuntimeError, ValueError, TypeError)
 class WrongAnswer(StageError):  # noqa: N818 -- says what happened
     """A schedule changes the result."""
 
+    def __init__(self, reason: str, case: str | None = None, difference: str | None = None) -> None:
+        """Take why, and on which inputs it is how far off, if it could be run."""
+        super().__init__(reason)
+        self.case = case
+        self.difference = difference
+
 
 class NotChecked(StageError):  # noqa: N818 -- likewise
     """The plain loops themselves can not be run, so that nothing can be said."""
@@ -107,8 +113,9 @@ def _compare(case: str, expected: list[Any], found: list[Any], moved: list[Any])
         if right.dtype.kind == "f":
             steady[~np.isfinite(other)] = np.nan
         if not _agree(steady, ours, _WAVERING * _distance(steady, other)):
-            off = _distance(steady, ours)
-            raise WrongAnswer(f"off by up to {off:.2g} from the plain loops on {case} inputs")
+            off = f"{_distance(steady, ours):.2g}"
+            reason = f"off by up to {off} from the plain loops on {case} inputs"
+            raise WrongAnswer(reason, case, off)
 
 
 def _all_agree(expected: list[Any], found: list[Any]) -> bool:

@@ -10,6 +10,7 @@ import re
 import signal
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final, Self
 
@@ -87,13 +88,26 @@ class Child:
 
         Raises StoreError for what a disk or a limit refused: that is no failure of the work.
         """
+        self.tell(request)
+        return self.answer()
+
+    def tell(self, request: object = None) -> None:
+        """Have the child begin with an answer. Raises Failed where it does not even listen."""
         link = self._link or self._start()
+        with suppress(EOFError):  # it has ended, which is noticed when it owes an answer
+            try:
+                link.send(request, self.seconds)
+            except TimeoutError:
+                raise self._hung(link) from None
+
+    def answer(self) -> Any:  # noqa: ANN401 - JSON
+        """Return the answer to what it was told last. Raises as `ask`."""
+        link = self._link
+        assert link is not None  # noqa: S101 - it was told something
         try:
-            link.send(request, self.seconds)
             found, failed = failure.opened(link.receive(self.seconds))
         except TimeoutError:
-            ask_to_end(self._process, signal.SIGABRT, _LAST_WORDS)  # it prints where it hangs
-            raise Failed(failure.hung(self.seconds), self._bury(link)[1]) from None
+            raise self._hung(link) from None
         except EOFError:
             status, log = self._bury(link)
             raise _error(failure.ended(status, log), log) from None
@@ -138,6 +152,11 @@ class Child:
         theirs.close()
         self._link = ours
         return ours
+
+    def _hung(self, link: Link) -> Failed:
+        """End a child that hangs, which prints its stack first."""
+        ask_to_end(self._process, signal.SIGABRT, _LAST_WORDS)
+        return Failed(failure.hung(self.seconds), self._bury(link)[1])
 
     def _bury(self, link: Link) -> tuple[int, str]:
         """End the child and what it started; return its exit status and what it printed."""

@@ -6,7 +6,7 @@ Each is done in a child process, and can be done again from what is written down
 import tempfile
 import traceback
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,6 +16,7 @@ from autopipe.compiler.library import nvcc
 from autopipe.compiler.target.target import is_gpu
 from autopipe.errors import StageError
 from autopipe.measure import build, check, timing
+from autopipe.safety.verdict import Checked, Finding
 from autopipe.schedules.conditions import Conditions
 from autopipe.schedules.engines import fallback, static
 from autopipe.schedules.engines.engine import Known, Problem
@@ -117,14 +118,30 @@ def _search(piece: Piece, conditions: Conditions) -> list[str] | None:
     return None if search is None else search.propose(problem.batch)
 
 
-def _check(piece: Piece, conditions: Conditions) -> str | None:
-    """Return what is wrong with a schedule, or why that can not be said."""
-    timing.use_threads(conditions.hardware.cores)
+def plain_runs(piece: Piece, conditions: Conditions) -> dict[str, Any]:
+    """Check the workload of a piece against itself, on the processor, as a check is done."""
+    target = conditions.target
+    here = target.host if is_gpu(target) else target
+    return asdict(_checked(piece.workload, piece.workload, here, conditions.hardware.cores))
+
+
+def _check(piece: Piece, conditions: Conditions) -> dict[str, Any]:
+    """Return what is wrong with a schedule, or why that can not be said, as `Checked`."""
+    cores = conditions.hardware.cores
+    return asdict(_checked(piece.workload, piece.scheduled, conditions.target, cores))
+
+
+def _checked(
+    workload: tvm.IRModule, scheduled: tvm.IRModule, target: tvm.target.Target, cores: int
+) -> Checked:
+    timing.use_threads(cores)
     try:
-        check.checked(piece.workload, piece.scheduled, conditions.target)
-    except (check.WrongAnswer, check.NotChecked) as error:
-        return f"{type(error).__name__}: {error}"
-    return None
+        check.checked(workload, scheduled, target)
+    except check.WrongAnswer as error:
+        return Checked(Finding.WRONG, str(error), error.case, error.difference)
+    except check.NotChecked as error:
+        return Checked(Finding.UNCHECKED, f"{type(error).__name__}: {error}")
+    return Checked(Finding.RIGHT)
 
 
 def _compile(piece: Piece, conditions: Conditions) -> None:

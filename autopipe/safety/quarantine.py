@@ -3,7 +3,6 @@
 import hashlib
 import json
 import os
-import re
 import shutil
 import tempfile
 from collections.abc import Mapping
@@ -17,6 +16,7 @@ import tvm_ffi
 from autopipe.measure.check import SEED
 from autopipe.processes import contained
 from autopipe.safety.job import Piece
+from autopipe.safety.verdict import Checked
 from autopipe.schedules.conditions import Conditions
 from autopipe.store.canonical import pretty
 
@@ -94,12 +94,13 @@ class Quarantine:
     target: Mapping[str, object]
     """The resolved facts of `Facet.TARGET`."""
 
-    def keep(self, name: str, suspect: Suspect, error: str) -> Path:
-        """Write down a wrong schedule under that name; return the folder."""
+    def keep(self, name: str, suspect: Suspect, checked: Checked) -> Path:
+        """Write down a schedule that was found wrong under that name; return the folder."""
         record = {
             "task": suspect.task, "engine": suspect.engine,
             "implementation": suspect.implementation, "schedule": _plain(suspect.schedule),
-            "target": dict(self.target), "seed": SEED, "error": error, **_found(error),
+            "target": dict(self.target), "seed": SEED, "error": checked.reason,
+            "case": checked.case, "difference": checked.difference,
         }  # fmt: skip
         texts = {
             "record.json": pretty(record),
@@ -150,11 +151,3 @@ def _plain(schedule: str) -> object:
         return json.loads(schedule)
     except ValueError:
         return schedule
-
-
-def _found(error: str) -> dict[str, object]:
-    """Return the case and the difference that an error tells of."""
-    found = re.search(r"off by up to (\S+) .* on (\w+) inputs", error)
-    if found is None:
-        return {"case": None, "difference": None}
-    return {"case": found[2], "difference": found[1]}

@@ -18,8 +18,9 @@ from autopipe.errors import ModelError, StageError
 from autopipe.pipeline.events import Event
 from autopipe.pipeline.stage import Context
 from autopipe.safety.failures import Failures
-from autopipe.safety.inspection import Inspector, Verdict
+from autopipe.safety.inspection import Inspector
 from autopipe.safety.quarantine import Suspect
+from autopipe.safety.verdict import Finding, Verdict
 from autopipe.schedules.conditions import Conditions
 from autopipe.schedules.policy import Policy
 from autopipe.schedules.replay import replay
@@ -82,11 +83,12 @@ def _outcome(task: Task, ctx: Context, conditions: Conditions) -> dict[str, obje
     maker = record["engine"], record["implementation"], record["schedule"]
     scheduled = replay(loops, *maker[1:], conditions)
     verdict = _judged(Suspect(task.name, *maker, loops, scheduled), ctx, conditions)
+    right = verdict.finding is Finding.RIGHT
     save_module(scheduled, ctx.work / "scheduled.json")
     return {
         "engine": maker[0], "implementation": maker[1], "schedule": maker[2],
         "seconds": row["seconds"], "flops": task.flops, "contenders": row["contenders"],
-        "unchecked": None if verdict.right else (verdict.reason or "no reason given"),
+        "unchecked": None if right else (verdict.reason or "no reason given"),
         "ended": report["ended"],
     }  # fmt: skip
 

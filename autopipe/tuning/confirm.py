@@ -10,6 +10,7 @@ from autopipe.records.record import Record
 from autopipe.safety.inspection import Judge
 from autopipe.safety.maker import Maker, Refused
 from autopipe.safety.quarantine import Suspect
+from autopipe.safety.verdict import Finding
 from autopipe.tuning.journal import Journal, Proposal, contender
 from autopipe.tuning.task_state import TaskState
 
@@ -36,10 +37,10 @@ def confirm(states: Sequence[TaskState], journal: Journal, judge: Judge, maker: 
                 doubtful.append(state)
         verdicts = judge.judge([suspect for _, _, suspect in suspects])
         for (state, row, _), verdict in zip(suspects, verdicts, strict=True):
-            if verdict.right is False:
+            if verdict.condemns:
                 journal.condemn(state, row)
                 doubtful.append(state)
-                if not verdict.failed:
+                if verdict.finding is Finding.WRONG:
                     journal.store.quarantine(row, verdict.reason or "")
             else:
                 journal.sound.add(row.id)

@@ -9,43 +9,44 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-import tvm
 from tvm.target.codegen import llvm_get_system_cpu
 
-from autopipe.compiler.library.kernels import threaded
-from autopipe.config.tuning import Measure
 from autopipe.environment.facet import Facet
 from autopipe.errors import StageError, TargetError
-from autopipe.measure.local import Local
 from autopipe.processes import contained
-from autopipe.safety import inspection
-from autopipe.safety.inspection import Inspector, nothing
+from autopipe.safety import checking, job
+from autopipe.safety.checking import Checker
+from autopipe.safety.inspection import Inspector
 from autopipe.safety.quarantine import Suspect
+from autopipe.safety.verdict import Finding, Verdict
 from autopipe.schedules import templates
 from autopipe.schedules.engines import static
 from autopipe.schedules.engines.default import plan
-from tests.compiler.cuda_graphs import TARGET as GPU
 from tests.schedules import wrong_template
 from tests.schedules.bad_schedules import ENDS, doubled, spoil
 from tests.schedules.made import failures
-from tests.schedules.tasks import CONDITIONS, TARGET
+from tests.schedules.tasks import CONDITIONS
 
 FACTS = {Facet.TARGET: {"kind": "llvm", "mcpu": llvm_get_system_cpu(), "num_cores": 2}}
 
 
-class Counting(Local):
-    """Measures, and says how often it was asked to."""
+class Counting(Checker):
+    """Checks, and says how often it was asked to."""
 
     checks = 0
 
-    def measure(self, candidates, best=float("inf"), *, rivals=True):
-        self.checks += len(candidates)
-        return super().measure(candidates, best, rivals=rivals)
+    def check(self, pieces):
+        self.checks += len(pieces)
+        return super().check(pieces)
+
+    def plain_runs(self, piece):
+        self.checks += 1
+        return super().plain_runs(piece)
 
 
 @pytest.fixture
-def measurer():
-    return Counting(TARGET, 2, Measure(build_timeout=4.0))
+def checker():
+    return Counting(CONDITIONS)
 
 
 @pytest.fixture
@@ -54,8 +55,8 @@ def said():
 
 
 @pytest.fixture
-def inspector(tmp_path, measurer, said):
-    return Inspector(tmp_path, FACTS, TARGET, measurer, failures(tmp_path, said))
+def inspector(tmp_path, checker, said):
+    return Inspector(tmp_path, FACTS, checker, failures(tmp_path, said))
 
 
 def suspect(planned, workload):
@@ -82,34 +83,38 @@ def ending(way):
     return Suspect("a task", "mine", "direct", "{}", workload, spoil(workload, way))
 
 
-def test_a_verdict_is_remembered(inspector, measurer, said, right):
-    assert [verdict.right for verdict in inspector.judge([right, right])] == [True, True]
-    once = measurer.checks
-    assert [verdict.right for verdict in inspector.judge([right])] == [True]
-    assert (once, measurer.checks, said) == (1, 1, [])
+def findings(inspector, *suspects):
+    return [verdict.finding for verdict in inspector.judge(suspects)]
 
 
-def test_a_verdict_is_for_one_target(inspector, measurer, tmp_path, right):
+def test_a_verdict_is_remembered(inspector, checker, said, right):
+    assert findings(inspector, right, right) == [Finding.RIGHT, Finding.RIGHT]
+    once = checker.checks
+    assert findings(inspector, right) == [Finding.RIGHT]
+    assert (once, checker.checks, said) == (1, 1, [])
+
+
+def test_a_verdict_is_for_one_target(inspector, checker, tmp_path, right):
     inspector.judge([right])
     other = {Facet.TARGET: {**FACTS[Facet.TARGET], "mattr": ["-avx512f"]}}
-    Inspector(tmp_path, other, TARGET, measurer, failures(tmp_path)).judge([right])
-    assert measurer.checks == 2
+    Inspector(tmp_path, other, checker, failures(tmp_path)).judge([right])
+    assert checker.checks == 2
 
 
-def test_a_damaged_verdict_is_made_anew(inspector, measurer, tmp_path, right):
+def test_a_damaged_verdict_is_made_anew(inspector, checker, tmp_path, right):
     inspector.judge([right])
     (kept,) = (tmp_path / "verdicts").iterdir()
     kept.write_text("{")
-    assert inspector.judge([right])[0].right
-    assert measurer.checks == 2
+    assert findings(inspector, right) == [Finding.RIGHT]
+    assert checker.checks == 2
 
 
-def test_a_wrong_schedule_is_put_aside_with_the_means_to_see_it(inspector, measurer, said, wrong):
+def test_a_wrong_schedule_is_put_aside_with_the_means_to_see_it(inspector, checker, said, wrong):
     for _ in range(2):
         (verdict,) = inspector.judge([wrong])
-        assert verdict.right is False
+        assert verdict.finding is Finding.WRONG
         assert verdict.reason == "off by up to 1 from the plain loops on random inputs"
-    assert measurer.checks == 1
+    assert checker.checks == 1
     (line,) = said
     assert line.startswith("task a task: the schedule of static on direct is wrong and was put")
     assert line.endswith("reproduce.py shows it")
@@ -129,14 +134,14 @@ def shown(verdict):
 
 @pytest.mark.parametrize("way", ENDS)
 def test_a_schedule_that_fails_twice_is_put_aside_and_is_not_called_wrong(
-    way, inspector, measurer, said, monkeypatch
+    way, inspector, checker, said, monkeypatch
 ):
     monkeypatch.setattr(contained, "SECONDS", 1.0 if way == "hang" else 60.0)
     for _ in range(2):
         (verdict,) = inspector.judge([ending(way)])
-        assert (verdict.right, verdict.failed) == (False, True)
+        assert verdict.finding is Finding.FAILED
         assert verdict.reason.startswith(ENDS[way])
-    assert measurer.checks == 2, "it, and the plain loops, once"
+    assert checker.checks == 3, "it twice, and the plain loops once"
     (line,) = said
     assert line.startswith(f"task a task: checking mine on direct failed twice: {ENDS[way]}")
     (row,) = inspector.failures.listed["a task"]
@@ -150,39 +155,40 @@ def test_a_schedule_that_fails_twice_is_put_aside_and_is_not_called_wrong(
     assert f"a task, checking mine on direct: {ENDS[way]}" in shown(verdict).stderr
 
 
-def test_a_failure_that_is_to_end_the_run_does(tmp_path, measurer):
-    fatal = Inspector(tmp_path, FACTS, TARGET, measurer, failures(tmp_path, fatal=True))
+def test_a_failure_that_is_to_end_the_run_does(tmp_path, checker):
+    fatal = Inspector(tmp_path, FACTS, checker, failures(tmp_path, fatal=True))
     with pytest.raises(StageError, match=r"checking mine on direct failed twice: .*reproduce\.py"):
         fatal.judge([ending("crash")])
 
 
-def test_what_fails_once_only_is_right(inspector, monkeypatch, right):
-    monkeypatch.setattr(inspection, "_inspect", lambda *_: os.kill(os.getpid(), signal.SIGKILL))
-    assert inspector.judge([right])[0].right
+def test_what_fails_once_only_is_right(inspector, checker, monkeypatch, tmp_path, right):
+    first = tmp_path / "first"
+
+    def once_bad(piece, conditions):
+        if not first.exists():
+            first.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return job.do(piece, conditions)
+
+    monkeypatch.setattr(checking, "do", once_bad)
+    assert findings(inspector, right) == [Finding.RIGHT]
+    assert checker.checks == 2
     assert inspector.failures.listed == {}
 
 
-def test_a_workload_that_fails_itself_condemns_nothing(inspector, measurer, said):
+def test_a_workload_that_fails_itself_condemns_nothing(inspector, checker, said):
     bad = ending("crash")
     for _ in range(2):
         (verdict,) = inspector.judge([bad._replace(workload=bad.scheduled)])
-        assert verdict.right is None
+        assert verdict.finding is Finding.UNCHECKED
         assert verdict.reason == "it failed, as the plain loops do: killed by SIGSEGV"
     assert said == []
-    assert measurer.checks == 4, "it is tried again the next time"
+    assert checker.checks == 6, "it is tried again the next time"
 
 
 def test_nothing_is_checked_where_the_target_is_not(tmp_path, right, said):
     elsewhere = TargetError("built for aarch64, this machine is x86_64")
-    inspector = Inspector(tmp_path, FACTS, TARGET, elsewhere, failures(tmp_path, said))
+    inspector = Inspector(tmp_path, FACTS, elsewhere, failures(tmp_path, said))
     (verdict,) = inspector.judge([right])
-    assert (verdict.right, verdict.reason) == (None, str(elsewhere))
+    assert verdict == Verdict(Finding.UNCHECKED, str(elsewhere))
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize("target", [TARGET, GPU], ids=["processor", "gpu"])
-def test_what_is_timed_after_a_check_runs_on_the_target(target):
-    module = nothing(target)
-    library = tvm.tirx.build(module, target)
-    assert len(library.imports) == (target is GPU)
-    assert threaded(module, GPU) == (target is GPU)

@@ -26,7 +26,7 @@ from tests.schedules import saboteur
 from tests.schedules.bad_schedules import doubled, spoil
 from tests.schedules.engines.test_static import dense, module_of
 from tests.schedules.made import failures
-from tests.schedules.tasks import TARGET
+from tests.schedules.tasks import CONDITIONS
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 
@@ -219,31 +219,32 @@ def test_a_memory_names_no_program_of_another(run, piece, tmp_path, said):
     ],
 )  # fmt: skip
 def test_a_verdict_that_is_none_is_forgotten(tmp_path, text):
-    from autopipe.safety.inspection import Inspector, Verdict
+    from autopipe.safety.inspection import Inspector
+    from autopipe.safety.verdict import Finding, Verdict
 
     (tmp_path / "verdicts").mkdir()
     there: Any = SimpleNamespace(folder=tmp_path)
     (tmp_path / "verdicts" / "a").write_text('{"right": true}')
-    assert Inspector._recall(there, "a") == Verdict(True)  # noqa: FBT003
+    assert Inspector._recall(there, "a") == Verdict(Finding.RIGHT)
     (tmp_path / "verdicts" / "a").write_text(text)
     assert Inspector._recall(there, "a") is None
 
 
 @pytest.mark.fault("G12")
 def test_a_check_that_fails_in_every_run_is_not_made_again(run, tmp_path, said):
-    from autopipe.config.tuning import Measure
     from autopipe.safety.quarantine import Suspect
+    from autopipe.safety.verdict import Finding
 
     body = doubled()
     bad = Suspect("a task", "mine", "direct", "{}", body, spoil(body, "crash"))
     asked, verdicts = [], []
     for _ in range(3):
-        measurer = Counting(TARGET, 2, Measure(build_timeout=20.0))
-        inspector = Inspector(tmp_path, FACTS, TARGET, measurer, run())
+        checker = Counting(CONDITIONS)
+        inspector = Inspector(tmp_path, FACTS, checker, run())
         verdicts += inspector.judge([bad])
-        asked.append(measurer.checks)
-    assert asked == [2, 2, 0]  # the second is of the plain loops, to see who is to blame
-    assert all(verdict.right is False and verdict.failed for verdict in verdicts)
+        asked.append(checker.checks)
+    assert asked == [3, 2, 0]  # the last is of the plain loops, to see who is to blame
+    assert all(verdict.finding is Finding.FAILED for verdict in verdicts)
     assert len({verdict.folder for verdict in verdicts}) == 1
     assert verdicts[2].reason is not None
     assert "known from 2 earlier runs" in verdicts[2].reason

@@ -2,7 +2,7 @@
 
 import tvm
 
-from autopipe.safety.inspection import Verdict
+from autopipe.safety.verdict import Finding, Verdict
 from autopipe.schedules.conditions import Conditions
 from autopipe.schedules.hardware import Hardware
 from autopipe.tasks.op_info import Op, OpInfo
@@ -31,8 +31,8 @@ class Trusting:
     def judge(self, suspects):
         self.asked.append([suspect.engine for suspect in suspects])
         return [
-            Verdict(False, "off by 1", "/wrong")  # noqa: FBT003
+            Verdict(Finding.WRONG, "off by 1", "/wrong")
             if suspect.engine in self.wrong
-            else Verdict(right=True)
+            else Verdict(Finding.RIGHT)
             for suspect in suspects
         ]

@@ -67,7 +67,7 @@ def _compiled(module: tvm.IRModule, target: tvm.target.Target) -> tvm.runtime.Ex
     except RuntimeError as error:
         if not str(error).startswith(nvcc.FAILED):
             raise
-        raise StageError(str(error)) from None
+        raise nvcc.NotCompiled(str(error)) from None
 
 
 def _split_packing(module: tvm.IRModule) -> tvm.IRModule:
