@@ -254,9 +254,9 @@ ANSWERS = [
 def test_a_process_that_asks_a_remote_may_say_anything(tmp_path, monkeypatch, answer):
     (tmp_path / "hostile_server.py").write_text(
         "import socket\nlink = socket.socket(fileno=0)\nlink.setblocking(True)\n"
-        "link.sendall(b'{\"ok\": null}\\n')\n"
-        "link.recv(999)\nlink.recv(999)\n"
-        f"link.sendall({answer!r}.encode() + b'\\n')\nlink.recv(999)\n"
+        "lines = link.makefile()\nlink.sendall(b'{\"ok\": null}\\n')\n"
+        "lines.readline()\nlines.readline()\n"
+        f"link.sendall({answer!r}.encode() + b'\\n')\nlines.readline()\n"
     )
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     monkeypatch.setattr(courier, "SERVER", "hostile_server")
