@@ -6,7 +6,6 @@ multiple of the halves'.
 """
 
 import argparse
-import json
 import statistics
 import sys
 import tempfile
@@ -50,7 +49,7 @@ def built(pipeline: Path, trials: int, folder: Path) -> tuple[Path, Path]:
     """Tune, build and verify a pipeline; return the library, and inputs for it."""
     from safetensors.numpy import save_file
 
-    from autopipe.compiler.library.signature import Signature
+    from autopipe.artifacts.library import Library
     from autopipe.verification.inputs import draw
     from autopipe.verification.limits import index_limits
 
@@ -61,9 +60,9 @@ def built(pipeline: Path, trials: int, folder: Path) -> tuple[Path, Path]:
     )
     library, inputs = artifacts["build"].path, folder / "inputs.safetensors"
     limits = index_limits(artifacts["import"].path)
-    save_file(draw(Signature.read(library).inputs, limits, (0, 0)), inputs)
-    tasks = json.loads((library / "library.json").read_text(encoding="utf-8"))["tasks"]
-    won = ", ".join(f"{task['name']} by {task['engine']}" for task in tasks)
+    described = Library.read(library)
+    save_file(draw(described.signature.inputs, limits, (0, 0)), inputs)
+    won = ", ".join(f"{task.name} by {task.engine}" for task in described.tasks)
     print(f"# {pipeline.stem}: {won}", file=sys.stderr, flush=True)
     return library, inputs
 

@@ -6,7 +6,6 @@ column is the mix as a multiple of the best single engine.
 """
 
 import argparse
-import json
 import statistics
 import sys
 import tempfile
@@ -65,7 +64,8 @@ def _tuned(pipeline: Path, rules: str, seconds: int, folder: Path) -> tuple[Path
     """Tune and build; return the library, and inputs for it."""
     from safetensors.numpy import save_file
 
-    from autopipe.compiler.library.signature import Signature
+    from autopipe.artifacts.library import Library
+    from autopipe.artifacts.tuning import TuningReport
     from autopipe.verification.inputs import draw
     from autopipe.verification.limits import index_limits
 
@@ -80,9 +80,9 @@ def _tuned(pipeline: Path, rules: str, seconds: int, folder: Path) -> tuple[Path
     )  # fmt: skip
     library, inputs = artifacts["build"].path, folder / "inputs.safetensors"
     limits = index_limits(artifacts["import"].path)
-    save_file(draw(Signature.read(library).inputs, limits, (0, 0)), inputs)
-    tuned = json.loads((artifacts["tune"].path / "tuning.json").read_text(encoding="utf-8"))
-    trials = sum(task["trials"] for task in tuned["tasks"])
+    save_file(draw(Library.read(library).signature.inputs, limits, (0, 0)), inputs)
+    tasks = TuningReport.read(artifacts["tune"].path).tasks
+    trials = sum(task.trials for task in tasks)
     print(f"# {pipeline.stem}: {rules}: {trials} trials", file=sys.stderr, flush=True)
     return library, inputs
 

@@ -16,6 +16,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from autopipe.artifacts.benchmark import Measurement
+
 FRONT = ("import", "optimize", "lower", "tasks")
 
 
@@ -69,8 +71,8 @@ def measure(pipeline: Path, extra: list[str]) -> float | None:
 def _ratio(folder: Path) -> float | None:
     """Return the latency as a multiple of the first rival's, from the artifact of `benchmark`."""
     for path in folder.rglob("benchmark.json"):
-        comparisons = json.loads(path.read_text(encoding="utf-8"))["comparisons"].values()
-        return float(next(iter(comparisons))["ratio"]) if comparisons else None
+        comparisons = Measurement.read(path.parent).comparisons.values()
+        return next(iter(comparisons)).ratio if comparisons else None
     return None
 
 

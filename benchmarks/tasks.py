@@ -6,7 +6,6 @@ judge of stage `tune` would then have searched.
 """
 
 import argparse
-import json
 import sys
 import tempfile
 from collections.abc import Mapping
@@ -14,6 +13,7 @@ from pathlib import Path
 
 import autopipe
 from autopipe.api import flow
+from autopipe.artifacts.tuning import TuningReport
 from autopipe.config.load import load
 from autopipe.tasks.filters import tally
 
@@ -67,13 +67,12 @@ def row(path: Path, store: Path) -> float:
 def measured(path: Path, store: Path) -> Mapping[str, float]:
     """Return each task's part of the measured time of all tasks, by workload."""
     artifacts = autopipe.run(path, overrides=ALL, store=store, until="tune")
-    text = (artifacts["tune"].path / "tuning.json").read_text(encoding="utf-8")
-    found = {task["workload"]: task for task in json.loads(text)["tasks"]}
-    unknown = [task["name"] for task in found.values() if task["seconds"] is None]
+    found = TuningReport.read(artifacts["tune"].path).tasks
+    unknown = [task.name for task in found if task.seconds is None]
     if unknown:
         print(f"# {path.stem}: estimated, not measured: {', '.join(unknown)}", file=sys.stderr)
-    total = sum(task["share"] for task in found.values())
-    return {workload: task["share"] / total for workload, task in found.items()}
+    total = sum(task.share for task in found)
+    return {task.workload: task.share / total for task in found}
 
 
 if __name__ == "__main__":

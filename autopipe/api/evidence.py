@@ -1,11 +1,12 @@
 """What this store has measured of a build: only that passes a gate, whatever a lock says."""
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
+from autopipe.artifacts.library import Library
+from autopipe.artifacts.tuning import BestRecord, read_records
 from autopipe.config.gates import Gates
 from autopipe.environment.environment import Environment
 from autopipe.environment.facet import Facet
@@ -44,7 +45,7 @@ class Evidence:
         self.emit(Tuned(stage=stage, claimed=claimed, **proven_shares.named()))
         self._require(proven_shares.named(), claimed)
 
-    def _proven(self, winners: Mapping[str, Mapping[str, Any]]) -> dict[str, Proof]:
+    def _proven(self, winners: Mapping[str, BestRecord]) -> dict[str, Proof]:
         """Return what this store has measured of schedules, by workload."""
         records = self.root / "records" / "records.sqlite"
         try:
@@ -74,10 +75,9 @@ class Evidence:
         raise GateError(f"{told}; {others if claimed else 'raise tuning.budget or lower the gate'}")
 
 
-def _winners(artifacts: Mapping[str, Artifact]) -> dict[str, dict[str, Any]]:
+def _winners(artifacts: Mapping[str, Artifact]) -> dict[str, BestRecord]:
     """Return the records that a build rests on, by workload."""
-    text = (artifacts[_TUNE].path / "records.jsonl").read_text(encoding="utf-8")
-    records = {each["workload"]: each for each in map(json.loads, text.splitlines())}
-    library = (artifacts[_BUILD].path / "library.json").read_text(encoding="utf-8")
-    used = {row["workload"] for row in json.loads(library)["tasks"] if row["seconds"] is not None}
+    records = read_records(artifacts[_TUNE].path)
+    tasks = Library.read(artifacts[_BUILD].path).tasks
+    used = {task.workload for task in tasks if task.seconds is not None}
     return {workload: record for workload, record in records.items() if workload in used}

@@ -8,78 +8,23 @@ whoever may write to a remote may give a library that does anything.
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Final
 
-from pydantic import BaseModel, Field, TypeAdapter
+from pydantic import TypeAdapter
 
 from autopipe import foreign
-from autopipe.compiler.library.signature import Port, Signature
-from autopipe.config.model import Digest
-from autopipe.lock.records import Tuned
+from autopipe.artifacts.library import Library
+from autopipe.artifacts.model import ImportedModel
+from autopipe.artifacts.tuning import Tuned
+from autopipe.artifacts.verification import Verification
 from autopipe.packaging.contents import opened
 from autopipe.tasks.task import Task
-
-_Count = Annotated[int, Field(ge=0)]
-_Number = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-
-
-class _Model(BaseModel, frozen=True):
-    """What later stages read of `model.json`."""
-
-    name: str
-    inputs: tuple[Port, ...]
-    outputs: tuple[Port, ...]
-    weights: tuple[str, ...]
-    source_sha256: Digest
-    synthesized: bool
-    selects: dict[str, _Count] = {}
-
-
-class _Row(BaseModel, frozen=True):
-    """What is read of a task in `library.json`."""
-
-    name: str
-    workload: str
-    calls: _Count
-    engine: str
-    implementation: str
-    reason: str
-    seconds: _Number | None
-
-
-class _Library(BaseModel, frozen=True):
-    """What later stages read of `library.json`, besides the signature."""
-
-    claimed: dict[str, _Number] = {}
-    """Libraries of earlier releases lack it."""
-    versions: dict[str, str | None]
-    libraries: dict[str, str]
-    tasks: tuple[_Row, ...]
-
-
-class _Output(BaseModel, frozen=True):
-    output: str
-    failure: str | None
-
-
-class _Case(BaseModel, frozen=True):
-    name: str
-    skipped: bool
-    outputs: tuple[_Output, ...]
-
-
-class _Verification(BaseModel, frozen=True):
-    """What is read of `verify.json`."""
-
-    reference: str
-    reference_version: str
-    cases: tuple[_Case, ...]
 
 
 def _model(folder: Path) -> None:
     _has(folder, "weights.safetensors")
     _module(folder / "module.json")
-    _Model.model_validate(_object(folder / "model.json"))
+    ImportedModel.read(folder)
 
 
 def _optimized(folder: Path) -> None:
@@ -100,18 +45,16 @@ def _tasks(folder: Path) -> None:
 
 
 def _records(folder: Path) -> None:
-    Tuned.of(folder)
+    Tuned.read(folder)
 
 
 def _library(folder: Path) -> None:
     _has(folder, "lib.so", "weights.safetensors")
-    document = _object(folder / "library.json")
-    Signature.of(document)
-    _Library.model_validate(document)
+    Library.read(folder)
 
 
 def _report(folder: Path) -> None:
-    _Verification.model_validate(_object(folder / "verify.json"))
+    Verification.read(folder)
 
 
 def _package(folder: Path) -> None:
@@ -143,7 +86,3 @@ def _module(path: Path) -> None:
     sound = isinstance(found, dict) and isinstance(found.get("nodes"), list)
     if not sound or type(found.get("root_index")) is not int:
         raise ValueError(f"{path.name} is no module")
-
-
-def _object(path: Path) -> dict[str, Any]:
-    return foreign.parse_object(path.read_bytes())

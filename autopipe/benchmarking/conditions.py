@@ -12,10 +12,9 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from math import ceil
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Final
 
-from pydantic import Field
-
+from autopipe.artifacts.benchmark import Conditions
 from autopipe.config.frozen import Frozen
 
 _DISTURBING: Final = 0.10
@@ -29,29 +28,6 @@ _STAT: Final = Path("/proc/stat")
 _STEAL: Final = 7
 _BUSY: Final = (0, 1, 2, 5, 6)
 """Places in a line of /proc/stat: user, nice, system, irq, softirq; what guests take is in user."""
-
-_Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-
-
-class Conditions(Frozen, frozen=True):
-    """What a machine did while the counted runs of a round were timed."""
-
-    seconds: _Seconds
-    """How long that took."""
-    cpu: _Seconds
-    """CPU time of the contender, with all its threads and children."""
-    others: _Seconds | None
-    """CPU time of all other programs, on the processors it may use; null where nobody tells."""
-    stolen: _Seconds | None
-    """Time in which the host of a virtual machine kept these from it; null where nobody tells."""
-    cores: Annotated[int, Field(ge=1)]
-    """Processors it may use."""
-    load_before: float
-    """Runnable processes, averaged over the minute before."""
-    load_after: float
-    """The same, afterwards."""
-    quota: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
-    """As how many processors its control groups let it take time; null for no limit."""
 
 
 class Disturbance(Frozen, frozen=True):

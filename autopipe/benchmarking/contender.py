@@ -15,7 +15,8 @@ from typing import Final
 import numpy as np
 from safetensors.numpy import load_file
 
-from autopipe.benchmarking.conditions import Conditions, glance
+from autopipe.artifacts.benchmark import Conditions
+from autopipe.benchmarking.conditions import glance
 from autopipe.benchmarking.quota import quota
 from autopipe.config import Benchmark
 from autopipe.errors import StageError

@@ -1,36 +1,26 @@
 """Decides whether the latencies let a build be published."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Self
+from typing import Any
 
+from autopipe.artifacts.benchmark import Checked, Match, Measurement, Outcome, Verdict
 from autopipe.benchmarking.baseline import Baseline
-from autopipe.benchmarking.checked import Checked, Outcome
-from autopipe.benchmarking.latency import Verdict, against
-from autopipe.benchmarking.match import Match
+from autopipe.benchmarking.latency import against
 from autopipe.benchmarking.regression import baseline_of, regression
 from autopipe.config import Gates
 from autopipe.errors import GateError, SetupError
 
 
-class Measurement(Match, frozen=True):
-    """What `benchmark.json` holds."""
-
-    device: dict[str, Any]
-    """The machine, as far as it decides how fast code runs."""
-    gates: tuple[Checked, ...]
-    """What became of each gate."""
-
-    @classmethod
-    def of(
-        cls, match: Match, gates: Gates, baseline: Baseline | None, device: Mapping[str, Any]
-    ) -> Self:
-        """Check all gates. Raises SetupError for a rival that could not be timed."""
-        checked = list(_slowdowns(match, gates))
-        if gates.regression is not None and baseline is not None:
-            now = baseline_of(match, baseline.pipeline, device)
-            checked.append(regression(now, baseline, gates.regression))
-        told = {name: getattr(match, name) for name in Match.model_fields}
-        return cls(**told, device=dict(device), gates=tuple(checked))
+def measurement(
+    match: Match, gates: Gates, baseline: Baseline | None, device: Mapping[str, Any]
+) -> Measurement:
+    """Check all gates. Raises SetupError for a rival that could not be timed."""
+    checked = list(_slowdowns(match, gates))
+    if gates.regression is not None and baseline is not None:
+        now = baseline_of(match, baseline.pipeline, device)
+        checked.append(regression(now, baseline, gates.regression))
+    told = {name: getattr(match, name) for name in Match.model_fields}
+    return Measurement(**told, device=dict(device), gates=tuple(checked))
 
 
 def hold(checked: Iterable[Checked]) -> Iterator[str]:

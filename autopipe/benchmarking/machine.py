@@ -2,24 +2,9 @@
 
 import os
 
+from autopipe.artifacts.benchmark import Machine
 from autopipe.benchmarking.conditions import load_average
 from autopipe.compiler.target import cpu
-from autopipe.config.frozen import Frozen
-
-
-class Machine(Frozen, frozen=True):
-    """Where and under which load the contenders were timed."""
-
-    cpu: str
-    """Name of the processor."""
-    cores: int
-    """Cores this process may use."""
-    gpu: str | None = None
-    """Name of the GPU, if the build runs on one."""
-    load_before: float
-    """Runnable processes, averaged over the minute before the first round."""
-    load_after: float
-    """The same after the last round; the contenders themselves are in it."""
 
 
 def machine(load_before: float, gpu: str | None = None) -> Machine:

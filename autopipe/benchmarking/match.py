@@ -6,81 +6,18 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-from autopipe.benchmarking.conditions import (
-    Conditions,
-    Disturbance,
-    disturbance,
-    load_average,
-)
+from autopipe.artifacts.benchmark import Contender, Match, Round
+from autopipe.benchmarking.conditions import Disturbance, disturbance, load_average
 from autopipe.benchmarking.contender import Timed, time_contender
-from autopipe.benchmarking.latency import Comparison, Latency
-from autopipe.benchmarking.machine import Machine, machine
+from autopipe.benchmarking.latency import compared, summed
+from autopipe.benchmarking.machine import machine
 from autopipe.config import Benchmark
-from autopipe.config.frozen import Frozen
 from autopipe.errors import StageError
 
 OURS = "autopipe"
 
 _TIMES: Final = 2
 """How many times the rounds that are asked for are played at most, to have as many quiet ones."""
-
-
-class Contender(Frozen, frozen=True):
-    """One contender's result."""
-
-    name: str
-    """`autopipe` is the build."""
-    version: str
-    """Version of its runtime."""
-    latency: Latency
-    """Its times."""
-
-
-class Round(Frozen, frozen=True):
-    """A round that was played."""
-
-    conditions: dict[str, Conditions]
-    """What the machine did meanwhile, by contender."""
-    disturbed: str = ""
-    """Who disturbed it; such a round is played again."""
-
-
-class Match(Frozen, frozen=True):
-    """What all contenders took."""
-
-    machine: Machine
-    """Where it was measured."""
-    threads: int
-    """Threads of the build; rivals choose their own."""
-    warmup: int
-    """Runs of each contender in each round that were not counted, at least."""
-    repeat: int
-    """Counted runs of each contender in each round, at least."""
-    ours: Contender
-    """The build."""
-    rivals: tuple[Contender, ...]
-    """The rivals that could be timed."""
-    comparisons: dict[str, Comparison]
-    """The build against each rival, by the rival's name."""
-    skipped: dict[str, str]
-    """Rivals that could not be timed, and why."""
-    rounds: tuple[Round, ...] = ()
-    """All that were played, in order; the times are of the quiet ones, where these are enough."""
-    disturbed: str = ""
-    """Why the times tell nothing; empty where enough rounds were quiet."""
-
-    def summary(self) -> str:
-        """Return one line for people."""
-        parts = [_milliseconds(self.ours.latency)]
-        for rival in self.rivals:
-            comparison = self.comparisons[rival.name]
-            parts.append(
-                f"{rival.name} {_milliseconds(rival.latency)}: "
-                f"ratio {comparison.ratio:.2f}, {comparison.verdict}"
-            )
-        if not self.disturbed:
-            return "; ".join(parts)
-        return "; ".join(parts) + (": " if self.rivals else ", inconclusive: ") + self.disturbed
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +68,7 @@ def play(table: Table, threads: int) -> Match:
         ours=ours,
         rivals=tuple(results.values()),
         comparisons={
-            name: Comparison.of(ours.latency, rival.latency, disturbed=not enough)
+            name: compared(ours.latency, rival.latency, disturbed=not enough)
             for name, rival in results.items()
         },
         skipped=skipped,
@@ -191,7 +128,7 @@ def _results(played: Sequence[_Played], skipped: Collection[str]) -> dict[str, C
         name: Contender(
             name=name,
             version=played[-1].timed[name].version,
-            latency=Latency.of([each.timed[name].seconds for each in played]),
+            latency=summed([each.timed[name].seconds for each in played]),
         )
         for name in first
         if name not in skipped
@@ -210,7 +147,3 @@ def _obstacle(rival: str, model: Path) -> str | None:
     if not model.exists():
         return "it runs ONNX models, and this is none"
     return None if find_spec(rival) else "it is not installed"
-
-
-def _milliseconds(latency: Latency) -> str:
-    return f"{latency.median * 1e3:.3g} ms ({latency.low * 1e3:.3g} to {latency.high * 1e3:.3g})"

@@ -8,10 +8,9 @@ rival is slow too; so a build fails only if all that can be compared says so.
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from autopipe.artifacts.benchmark import Checked, Match, Outcome
 from autopipe.benchmarking.baseline import OURS, Baseline
-from autopipe.benchmarking.checked import Checked, Outcome
 from autopipe.benchmarking.interval import Interval, change
-from autopipe.benchmarking.match import Match
 from autopipe.config.gates import Regression
 
 GATE = "gates.regression"

@@ -1,12 +1,13 @@
 """Which schedule each task is built with: the first right one of its record and its fallbacks."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
 
 import tvm
 
+from autopipe.artifacts.library import Rejected
+from autopipe.artifacts.tuning import BestRecord
 from autopipe.errors import StageError
 from autopipe.processes.contained import Failed
 from autopipe.safety.inspection import Judge
@@ -25,8 +26,8 @@ class Asked:
 
     task: Task
     workload: tvm.IRModule
-    record: Mapping[str, Any] | None
-    """Its line of `records.jsonl`."""
+    record: BestRecord | None
+    """What tuning found for it; null if nothing."""
     share: float
     """Its part of the model's time."""
 
@@ -52,7 +53,7 @@ class Choice:
     """Whether it was compared with the plain loops."""
     unchecked: str | None = None
     """Why it was not."""
-    rejected: tuple[Mapping[str, object], ...] = field(default=())
+    rejected: tuple[Rejected, ...] = field(default=())
     """What was wrong, and stood before it."""
 
 
@@ -124,12 +125,11 @@ def _chain(asked: Asked, policy: Policy, maker: Maker) -> Iterator[Choice]:
             )  # fmt: skip
 
 
-def _recorded(task: Task, record: Mapping[str, Any], maker: Maker) -> Choice:
-    times = sorted(record["seconds"])
-    by, schedule = Contender(record["engine"], record["implementation"]), record["schedule"]
-    module = maker.replay(task.name, by, schedule)
-    seconds = times[len(times) // 2]
-    return Choice(module, *by, "best record", seconds, schedule)
+def _recorded(task: Task, record: BestRecord, maker: Maker) -> Choice:
+    times = sorted(record.seconds)
+    by = Contender(record.engine, record.implementation)
+    module = maker.replay(task.name, by, record.schedule)
+    return Choice(module, *by, "best record", times[len(times) // 2], record.schedule)
 
 
 def _suspect(asked: Asked, choice: Choice) -> Suspect:
@@ -144,8 +144,8 @@ def _after(bad: Choice, verdict: Verdict, following: Choice) -> Choice:
     who = f"{bad.engine} on {bad.implementation}"
     if verdict.finding is Finding.FAILED:
         return replace(following, reason=f"{who} failed", rejected=bad.rejected)
-    entry = {
-        "engine": bad.engine, "implementation": bad.implementation,
-        "reason": verdict.reason, "folder": verdict.folder,
-    }  # fmt: skip
-    return replace(following, reason=f"{who} is wrong", rejected=(*bad.rejected, entry))
+    rejected = Rejected(
+        engine=bad.engine, implementation=bad.implementation, reason=verdict.reason,
+        folder=verdict.folder,
+    )  # fmt: skip
+    return replace(following, reason=f"{who} is wrong", rejected=(*bad.rejected, rejected))

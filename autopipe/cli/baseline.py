@@ -48,8 +48,8 @@ def baseline_compare(
     inconclusive: Annotated[Inconclusive, typer.Option("--on-inconclusive")] = Inconclusive.WARN,
 ) -> None:
     """Say whether a run was slower than the baseline, as gate `gates.regression` would."""
+    from autopipe.artifacts.benchmark import Outcome
     from autopipe.benchmarking import baseline
-    from autopipe.benchmarking.checked import Outcome
     from autopipe.benchmarking.regression import regression
     from autopipe.config.gates import Regression
     from autopipe.report.document import load

@@ -8,8 +8,8 @@ from typing import Final
 
 from autopipe.comparison.build import Build, BuiltTask, Kind, Time, flat
 from autopipe.lock import file as files
+from autopipe.lock import records as beside
 from autopipe.lock.document import Lock, LockedTask
-from autopipe.lock.records import Tuned
 from autopipe.traces.wording import is_trace, steps
 
 _DEVICE: Final = ("kind", "arch", "mcpu")
@@ -28,8 +28,8 @@ def traces(lock: Lock, path: Path) -> Mapping[str, tuple[str, ...]]:
     text = files.read_text(records)
     if sha256(text.encode()).hexdigest() != lock.records:
         return {}
-    schedules = Tuned.parse(text, records).schedules
-    return {w: steps(schedule) for w, schedule in schedules.items() if is_trace(schedule)}
+    best = beside.read(text, records).records.values()
+    return {each.workload: steps(each.schedule) for each in best if is_trace(each.schedule)}
 
 
 def of(lock: Lock, file: str, steps: Mapping[str, tuple[str, ...]] = MappingProxyType({})) -> Build:

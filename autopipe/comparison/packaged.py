@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, Field, ValidationError
 
 from autopipe.comparison.build import Build, BuiltTask, Fields, Kind, Time, flat
-from autopipe.config.problem import dotted, shown
+from autopipe.config.problem import first
 from autopipe.errors import PackageError
 from autopipe.packaging.contents import opened
 from autopipe.packaging.provenance import Manifest, Source, Statement
@@ -41,9 +41,7 @@ def read(path: Path) -> Build:
             contents.agree()
             tasks = tuple(map(_task, manifest.needs.tasks))
         except ValidationError as error:
-            first = error.errors(include_url=False)[0]
-            what = f"tasks: {dotted(first['loc'])}: {shown(first['msg'], 200)}"
-            raise PackageError(f"the manifest does not fit: {what}") from None
+            raise PackageError(f"the manifest does not fit: tasks: {first(error)}") from None
     return Build(
         kind=Kind.PACKAGE,
         file=str(path),

@@ -2,51 +2,27 @@
 
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
-from typing import Any
 
-from pydantic import BaseModel, ValidationError
-
-from autopipe.benchmarking.gate import Measurement
+from autopipe.artifacts.benchmark import Measurement
+from autopipe.artifacts.verification import CaseOutcome, Verification
 from autopipe.comparison.build import Build, BuiltTask, Contender, Fields, Kind, Time, flat
-from autopipe.config.problem import dotted, shown
-from autopipe.errors import ConfigError
 from autopipe.report.document import RunReport, TaskReport
 
 
-class _Output(BaseModel, frozen=True):
-    output: str
-    max_abs: float | None = None
-    max_rel: float | None = None
-    used: float | None = None
-
-
-class _Case(BaseModel, frozen=True):
-    skipped: bool
-    outputs: tuple[_Output, ...]
-
-
-class _Verification(BaseModel, frozen=True):
-    """What is compared of `verify.json`; its own model takes numpy along."""
-
-    reference: str
-    reference_version: str = ""
-    cases: tuple[_Case, ...]
-
-
 def of(report: RunReport, path: Path) -> Build:
-    """Return what a report says. Raises ConfigError."""
+    """Return what a report says."""
     return Build(
         kind=Kind.REPORT,
         file=str(path),
         pipeline=report.pipeline or "a pipeline that could not be read",
-        facts=dict(_facts(report, path)),
+        facts=dict(_facts(report)),
         tasks=tuple(map(_task, report.tasks)) or None,
         latency=None if report.benchmark is None else dict(_contenders(report.benchmark)),
         machine=dict(flat(report.machine or {})),
     )
 
 
-def _facts(report: RunReport, path: Path) -> Iterator[tuple[str, Fields]]:
+def _facts(report: RunReport) -> Iterator[tuple[str, Fields]]:
     yield "outcome", {"run": report.outcome}
     if report.configuration is not None:
         yield "configuration", dict(flat(report.configuration))
@@ -56,21 +32,12 @@ def _facts(report: RunReport, path: Path) -> Iterator[tuple[str, Fields]]:
         yield "size", {"package": report.package.size}
         yield "artifacts", {name: report.package.sha256}
     if report.verification is not None:
-        yield "accuracy", dict(_accuracy(_verification(report.verification, path)))
+        yield "accuracy", dict(_accuracy(report.verification))
 
 
-def _verification(document: dict[str, Any], path: Path) -> _Verification:
-    try:
-        return _Verification.model_validate(document)
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        what = f"verification.{dotted(first['loc'])}: {shown(first['msg'], 200)}"
-        raise ConfigError(f"{shown(path, 4096)}: not the report of a run: {what}") from None
-
-
-def _accuracy(verification: _Verification) -> Iterator[tuple[str, object]]:
+def _accuracy(verification: Verification) -> Iterator[tuple[str, object]]:
     """Yield who was the reference, and of each output its largest errors over all cases."""
-    checked = [case for case in verification.cases if not case.skipped]
+    checked = [case for case in verification.cases if case.outcome is not CaseOutcome.SKIPPED]
     reference = f"{verification.reference} {verification.reference_version}".rstrip()
     yield "verification", f"{reference}, {len(checked)} cases"
     largest: dict[str, float] = {}

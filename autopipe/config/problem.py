@@ -4,6 +4,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from pydantic import ValidationError
+
 from autopipe.errors import ConfigError
 
 Field = tuple[str | int, ...]
@@ -50,6 +52,13 @@ class Problem:
 def dotted(field: Field) -> str:
     """Return the field path as `--set` takes it."""
     return ".".join(shown(name) for name in field)
+
+
+def first(error: ValidationError) -> str:
+    """Return the first thing that is wrong with a value, in a line: the field, and why."""
+    found = error.errors(include_url=False)[0]
+    message = shown(found["msg"].removeprefix("Value error, "), 200)
+    return f"{dotted(found['loc'])}: {message}".removeprefix(": ")
 
 
 def shown(name: object, longest: int = 80) -> str:

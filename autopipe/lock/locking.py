@@ -6,16 +6,17 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
+from autopipe.artifacts.tuning import Tuned
 from autopipe.config import Pipeline
 from autopipe.environment.environment import Environment
 from autopipe.environment.facet import Facet
 from autopipe.errors import ConfigError, LockError, StoreError
 from autopipe.lock import file as files
+from autopipe.lock import records as beside
 from autopipe.lock import text
 from autopipe.lock.document import Lock
 from autopipe.lock.outline import Outline, differences
 from autopipe.lock.pinned import Pinned
-from autopipe.lock.records import Tuned
 from autopipe.lock.replay import Replay
 from autopipe.lock.retune import Retune
 from autopipe.pipeline.forecast import NEVER, Outlook
@@ -131,8 +132,8 @@ class Locking:
         misfits: list[str] = []
         sound = not any(text.startswith(_RECORDS) for text in self.differs)
         if self.lock.records is not None and sound:
-            tuned = Tuned.parse(files.read_text(self.records), self.records)
-            misfits = tuned.misfits(read_tasks(tasks()))
+            tuned = beside.read(files.read_text(self.records), self.records)
+            misfits = beside.misfits(tuned, read_tasks(tasks()))
         told = "\n  ".join([*self.differs, *misfits])
         raise LockError(
             f"{self.path}: is not current; `autopipe run` or `run --update` makes it so\n  {told}"
@@ -166,7 +167,7 @@ class Locking:
         if self.lock == lock and not self.differs:
             return None
         try:
-            files.write(self.path, text.write(lock), tuned.text() if tuned else None)
+            files.write(self.path, text.write(lock), beside.write(tuned) if tuned else None)
         except StoreError as error:
             raise StoreError(f"{error}; `run --no-lock` does without a lock") from error
         if tuned is not None:
@@ -245,7 +246,7 @@ def begin(  # noqa: PLR0913, PLR0917 - all that a lock is about
 
 def _found(artifacts: Mapping[str, Artifact]) -> Tuned | None:
     """Return what belongs beside a lock; None where nothing was tuned."""
-    return Tuned.of(artifacts["tune"].path) if "tune" in artifacts else None
+    return Tuned.read(artifacts["tune"].path) if "tune" in artifacts else None
 
 
 def _records(path: Path, lock: Lock, contents: Contents) -> list[str]:
@@ -258,5 +259,5 @@ def _records(path: Path, lock: Lock, contents: Contents) -> list[str]:
     (file,) = contents.manifest(records.resolve())
     if file.sha256 == lock.records:
         return []
-    Tuned.parse(files.read_text(records), records)  # to say where, if it is damaged
+    beside.read(files.read_text(records), records)  # to say where, if it is damaged
     return [f"{_RECORDS}: locked {lock.records[:12]}, now {file.sha256[:12]}"]

@@ -6,12 +6,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from autopipe.artifacts.library import Library, LibraryTask
+from autopipe.artifacts.tuning import Tuned
 from autopipe.config import Pipeline
 from autopipe.config.problem import shown
 from autopipe.environment.environment import Environment
 from autopipe.environment.facet import Facet, Facts
+from autopipe.lock import records as beside
 from autopipe.lock.document import Lock, LockedTask, Schedule
-from autopipe.lock.records import Tuned
 from autopipe.pipeline.keys import sources
 from autopipe.pipeline.stage import Stage
 from autopipe.store.artifact import Artifact, Kind
@@ -92,21 +94,20 @@ class Outline:
         self, artifacts: Mapping[str, Artifact], tuned: Tuned | None, contents: Contents
     ) -> Lock:
         """Return the lock of a build; `tuned` is what its artifact of *tune* holds, if any."""
-        library = artifacts["build"].path
+        built = Library.read(artifacts["build"].path).tasks
         ops = {task.name: task.info.names for task in read_tasks(artifacts["tasks"].path)}
-        rows = json.loads((library / "library.json").read_text(encoding="utf-8"))["tasks"]
         return Lock(
             version=1, pipeline=self.pipeline, configuration=self.configuration,
-            sources=self.sources, target=self.target, versions=self._used(rows),
+            sources=self.sources, target=self.target, versions=self._used(built),
             stages=self.stages,
-            records=hashlib.sha256(tuned.text().encode()).hexdigest() if tuned else None,
-            tasks=tuple(_task(row, ops, tuned) for row in rows),
+            records=hashlib.sha256(beside.write(tuned).encode()).hexdigest() if tuned else None,
+            tasks=tuple(_task(task, ops, tuned) for task in built),
             artifacts=_digests(artifacts.values(), contents),
         )  # fmt: skip
 
-    def _used(self, rows: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, str | None]]:
+    def _used(self, tasks: Iterable[LibraryTask]) -> dict[str, dict[str, str | None]]:
         """Return the versions; of libraries, only of those that the build calls."""
-        called = {row["implementation"] for row in rows}
+        called = {task.implementation for task in tasks}
         here = self.versions.get(_LIBRARIES, {})
         libraries = {name: version for name, version in here.items() if name in called}
         return {**self.versions, _LIBRARIES: libraries}
@@ -151,17 +152,14 @@ def _versions(facts: Facts) -> dict[str, dict[str, str | None]]:
     }
 
 
-def _task(
-    row: Mapping[str, Any], ops: Mapping[str, tuple[str, ...]], tuned: Tuned | None
-) -> LockedTask:
-    line = tuned.records.get(row["workload"]) if tuned and row["seconds"] is not None else None
-    record = json.loads(line) if line else None
+def _task(task: LibraryTask, ops: Mapping[str, tuple[str, ...]], tuned: Tuned | None) -> LockedTask:
+    record = tuned.records.get(task.workload) if tuned and task.seconds is not None else None
     return LockedTask(
-        name=row["name"], workload=row["workload"], ops=ops[row["name"]], calls=row["calls"],
-        engine=row["engine"], implementation=row["implementation"],
-        schedule=_schedule(record["schedule"]) if record else None,
-        microseconds=_microseconds(record["seconds"]) if record else None,
-        trials=record["trials"] if record else 0,
+        name=task.name, workload=task.workload, ops=ops[task.name], calls=task.calls,
+        engine=task.engine, implementation=task.implementation,
+        schedule=_schedule(record.schedule) if record else None,
+        microseconds=_microseconds(record.seconds) if record else None,
+        trials=record.trials if record else 0,
     )  # fmt: skip
 
 
@@ -172,7 +170,7 @@ def _schedule(text: str) -> Schedule:
     return f"trace {hashlib.sha256(text.encode()).hexdigest()[:12]}"
 
 
-def _microseconds(seconds: list[float]) -> tuple[float, float, float]:
+def _microseconds(seconds: Iterable[float]) -> tuple[float, float, float]:
     times = sorted(seconds)
     least, median, most = times[0], times[len(times) // 2], times[-1]
     return _microsecond(least), _microsecond(median), _microsecond(most)

@@ -1,6 +1,5 @@
 """Whether a build comes out the same: made twice again, elsewhere, and compared file by file."""
 
-import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -8,9 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from autopipe.artifacts.library import Library
+from autopipe.artifacts.tuning import Tuned
 from autopipe.environment.environment import Environment
 from autopipe.errors import AutopipeError, GateError
-from autopipe.lock.records import Tuned
+from autopipe.lock import records as beside
 from autopipe.lock.replay import Replay
 from autopipe.pipeline.events import Event, Progress, StageFailed, StageFinished, StageStarted
 from autopipe.pipeline.executor import Executor
@@ -26,7 +27,7 @@ STAGE: Final = "rebuild"
 """What reporters call the check."""
 
 _BUILDS: Final = ("first", "second")
-_WENT: Final = frozenset({"checked", "unchecked", "reason", "rejected", "failures"})
+_WENT: Final = {"checked", "unchecked", "reason", "rejected", "failures"}
 """What `library.json` tells of how checking a task went; some of it names folders of the store."""
 
 _SHOWN: Final = 40
@@ -97,7 +98,7 @@ class Rebuilding:
         stages: list[Stage] = []
         for stage in (step.stage for step in self.plan.steps if step.stage.cached):
             if stage.produces is Kind.RECORDS:
-                text = Tuned.of(artifacts[stage.name].path).text()
+                text = beside.write(Tuned.read(artifacts[stage.name].path))
                 records.write_text(text, encoding="utf-8")
                 stages.append(Replay(records=records))
             else:
@@ -122,11 +123,10 @@ def _digests(artifact: Artifact) -> dict[str, str]:
 
 
 def _digest(path: Path) -> str:
-    if path.name != "library.json":
+    if path.name != Library.FILE:
         return files.sha256(path)
-    document = json.loads(path.read_text(encoding="utf-8"))
-    tasks = [{key: row[key] for key in row.keys() - _WENT} for row in document["tasks"]]
-    return digest({**document, "tasks": tasks})
+    library = Library.read(path.parent)
+    return digest(library.model_dump(mode="json", exclude={"tasks": {"__all__": _WENT}}))
 
 
 def _differences(builds: Sequence[Digests]) -> list[str]:

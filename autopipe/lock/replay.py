@@ -38,16 +38,16 @@ class Replay(Stage, frozen=True):
         Raises LockError, which names each task that is missing, extra or stale, each record whose
         schedule holds what no schedule needs, and each whose time can not be true.
         """
+        from autopipe.lock import records as beside
         from autopipe.lock.file import read_text
-        from autopipe.lock.records import Tuned
         from autopipe.tasks.task import read_tasks
 
-        tuned = Tuned.parse(read_text(self.records), self.records)
-        tuned.harmless(self.records)
+        tuned = beside.read(read_text(self.records), self.records)
+        beside.harmless(tuned, self.records)
         tasks = read_tasks(ctx.inputs["tasks"])
-        if misfits := tuned.misfits(tasks):
+        if misfits := beside.misfits(tuned, tasks):
             raise LockError("\n".join([f"{self.records}: is not of these tasks:", *misfits]))
-        tuned.refuse_untrue(tasks, ctx.facts[Facet.TARGET], self.records)
+        beside.refuse_untrue(tuned, tasks, ctx.facts[Facet.TARGET], self.records)
         tuned.write(ctx.out)
-        tuned_count, every = len(tuned.records), len(tuned.rows)
-        return f"{tuned_count} of {every} tasks tuned, as the lock says; its times are claims"
+        known, every = len(tuned.records), len(tuned.report.tasks)
+        return f"{known} of {every} tasks tuned, as the lock says; its times are claims"

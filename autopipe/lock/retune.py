@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar, Self
 
+from autopipe.artifacts.tuning import Tuned, TuningReport
 from autopipe.config import Pipeline
 from autopipe.environment.facet import Facet
 from autopipe.pipeline.stage import Context
@@ -34,16 +35,16 @@ class Retune(Tune, frozen=True):
 
         What was searched and measured of the others is not the share of all, so it is left out.
         """
+        from autopipe.lock import records as beside
         from autopipe.lock.file import read_text
-        from autopipe.lock.records import Tuned
         from autopipe.tasks.task import read_tasks
 
         tasks = read_tasks(ctx.inputs["tasks"])
         now = {task.workload: task for task in tasks if task.dropped is None}
-        locked = Tuned.parse(read_text(self.records), self.records)
-        locked.harmless(self.records)
-        locked.refuse_untrue(tasks, ctx.facts[Facet.TARGET], self.records)
-        kept = {str(row["workload"]): row for row in locked.rows if row["workload"] in now}
+        locked = beside.read(read_text(self.records), self.records)
+        beside.harmless(locked, self.records)
+        beside.refuse_untrue(locked, tasks, ctx.facts[Facet.TARGET], self.records)
+        kept = {name: task for name, task in locked.tasks.items() if name in now}
         rest = ctx.work / "rest"
         rest.mkdir(exist_ok=True)
         marked = [
@@ -56,12 +57,17 @@ class Retune(Tune, frozen=True):
         if not (rest / "workloads").is_symlink():
             (rest / "workloads").symlink_to(ctx.inputs["tasks"] / "workloads")
         summary = super().run(replace(ctx, inputs={**ctx.inputs, "tasks": rest}))
-        retuned = Tuned.of(ctx.out)
+        found = Tuned.read(ctx.out)
         taken = [
-            {**row, "task": now[name].index, "name": now[name].name} for name, row in kept.items()
+            task.model_copy(update={"task": now[name].index, "name": now[name].name})
+            for name, task in kept.items()
         ]
-        rows = sorted([*retuned.rows, *taken], key=lambda row: int(row["task"]))
-        records = {name: line for name, line in locked.records.items() if name in kept}
-        head = {name: value for name, value in retuned.head.items() if name != "shares"}
-        Tuned(head, tuple(rows), {**records, **retuned.records}).write(ctx.out)
+        report = TuningReport(
+            ended=found.report.ended,
+            seconds=found.report.seconds,
+            session=found.report.session,
+            tasks=tuple(sorted([*found.report.tasks, *taken], key=lambda task: task.task)),
+        )
+        records = {name: record for name, record in locked.records.items() if name in kept}
+        Tuned(report, {**records, **found.records}).write(ctx.out)
         return f"{len(kept)} tasks as the lock says, their times are claims; the others: {summary}"

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field, StringConstraints
 
-from autopipe.compiler.library.signature import Signature
+from autopipe.artifacts.signature import Signature
 from autopipe.config.frozen import Frozen
 from autopipe.config.model import Digest
 from autopipe.errors import SetupError

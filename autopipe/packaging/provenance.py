@@ -14,7 +14,7 @@ from pydantic.alias_generators import to_camel
 from autopipe import foreign
 from autopipe.config.frozen import Frozen
 from autopipe.config.model import Digest
-from autopipe.config.problem import dotted, shown
+from autopipe.config.problem import first
 from autopipe.errors import PackageError
 from autopipe.packaging.manifest import COMPONENTS, MANIFEST, File, First, Needs
 
@@ -207,10 +207,7 @@ def read(text: bytes) -> Manifest:
         old = isinstance(document, dict) and "format" in document
         return (First if old else Statement).model_validate(document)
     except ValidationError as error:
-        first = error.errors()[0]
-        field = dotted(first["loc"])
-        said = shown(first["msg"], 200)
-        raise PackageError(f"{MANIFEST} does not fit: {field}: {said}") from None
+        raise PackageError(f"{MANIFEST} does not fit: {first(error)}") from None
     except ValueError as error:
         raise PackageError(f"{MANIFEST} does not fit: {error}") from None
 

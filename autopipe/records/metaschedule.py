@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from autopipe import foreign
+from autopipe.artifacts.numbers import SLOWEST
 from autopipe.errors import ConfigError
 from autopipe.processes.call import call, serve
 from autopipe.records import fields, lines
 from autopipe.records.about import About
 from autopipe.records.left_out import LeftOut
-from autopipe.records.record import SLOWEST
 from autopipe.records.store import Found
 from autopipe.traces import reading
 

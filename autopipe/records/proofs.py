@@ -3,8 +3,9 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple
 from statistics import median
-from typing import Any, Final
+from typing import Final
 
+from autopipe.artifacts.tuning import BestRecord, TunedTask
 from autopipe.records.connection import guard
 from autopipe.records.record import Platform, agree
 from autopipe.records.session import RUN_OFF
@@ -22,9 +23,7 @@ _SEARCHED: Final = (
 )
 
 
-def proofs(
-    store: Store, platform: Platform, winners: Mapping[str, Mapping[str, Any]]
-) -> dict[str, Proof]:
+def proofs(store: Store, platform: Platform, winners: Mapping[str, BestRecord]) -> dict[str, Proof]:
     """Return what was measured here of these records, by workload; others are left out.
 
     The very times of a record count where they were measured here; otherwise the last run-off of
@@ -33,11 +32,11 @@ def proofs(
     place = astuple(platform)
     proven: dict[str, Proof] = {}
     for workload, record in winners.items():
-        names = [record[name] for name in ("engine", "implementation", "schedule")]
-        own = store.every(_WINNER, (workload, *place, *names))
+        made = (record.engine, record.implementation, record.schedule)
+        own = store.every(_WINNER, (workload, *place, *made))
         timed = [each for each in own if each.wrong is None and each.rank < (True,)]
         if timed:
-            best = _counted(timed, tuple(record["seconds"]))
+            best = _counted(timed, record.seconds)
             with guard(store.path):
                 query = store.connection.execute(_SEARCHED, (workload, *place, *WITHOUT_SEARCH))
                 searched = query.fetchone() is not None
@@ -54,12 +53,12 @@ def _counted(timed: Sequence[Found], seconds: tuple[float, ...]) -> Found:
 def claimed(
     tasks: Iterable[Task],
     seconds: Mapping[str, Sequence[float]],
-    rows: Mapping[str, Mapping[str, Any]],
+    tuned: Mapping[str, TunedTask],
 ) -> dict[str, float]:
-    """Return the shares as records say them: `seconds` and rows of `tuning.json` by workload."""
+    """Return the shares as records say them: `seconds` and what *tune* says by workload."""
     said = {}
     for workload, times in seconds.items():
-        contenders = rows.get(workload, {}).get("contenders", ())
-        engines = {each["engine"] for each in contenders if each["trials"]}
+        contenders = tuned[workload].contenders if workload in tuned else ()
+        engines = {each.engine for each in contenders if each.trials}
         said[workload] = Proof(median(times), not engines <= set(WITHOUT_SEARCH), agree(times))
     return shares(tasks, said).named()

@@ -9,9 +9,7 @@ from statistics import median
 from typing import Final, Self
 
 from autopipe import foreign
-
-SLOWEST: Final = 1e4
-"""Seconds of one call beyond which a time is no measurement but a stub."""
+from autopipe.artifacts.numbers import SLOWEST
 
 FASTEST: Final = 1e-10
 """Seconds below which a time is none: a cycle of a processor of 10 GHz."""

@@ -6,7 +6,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-from autopipe import foreign
+from autopipe.artifacts.tuning import RECORDS, read_records
 from autopipe.config.problem import shown
 from autopipe.errors import PackageError
 from autopipe.records.times import complaints
@@ -119,13 +119,11 @@ def _look(out: Path, entry: Entry, inspect: Mapping[str, Inspect]) -> None:
 
 def _check_times(store: Store, action: Document, out: Path, key: str) -> None:
     """Raise DamagedError for records with a time that no processor reaches."""
-    path = out / "records.jsonl"
-    if not path.is_file():
+    if not (out / RECORDS).is_file():
         return
     try:
         target = action.get("facts", {}).get("target", {})
-        lines = path.read_text(encoding="utf-8").splitlines()
-        untrue = complaints(map(foreign.parse, lines), _tasks(store, action), target)
+        untrue = complaints(read_records(out).values(), _tasks(store, action), target)
     except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise DamagedError(f"action {key[:16]} is damaged: its records: {error}") from error
     if untrue:

@@ -6,12 +6,12 @@ from typing import Any, Final, Literal
 from pydantic import ValidationError
 
 from autopipe import foreign
+from autopipe.artifacts.benchmark import Checked, Measurement
+from autopipe.artifacts.verification import Verification
 from autopipe.benchmarking.baseline import Baseline
-from autopipe.benchmarking.checked import Checked
-from autopipe.benchmarking.gate import Measurement
 from autopipe.benchmarking.regression import baseline_of
 from autopipe.config.frozen import Frozen
-from autopipe.config.problem import dotted, shown
+from autopipe.config.problem import first, shown
 from autopipe.errors import ConfigError
 from autopipe.store.canonical import pretty
 
@@ -98,8 +98,8 @@ class RunReport(Frozen, frozen=True):
     """Share of that time in tasks whose measurements agree with each other."""
     claimed: int | None = None
     """Tasks built with what a lock or a remote says, whose times were not measured here."""
-    verification: dict[str, Any] | None
-    """What `verify.json` holds."""
+    verification: Verification | None
+    """What the comparison with a reference showed."""
     benchmark: Measurement | None
     """What this very run measured; null where it did not: times are never taken from the store."""
     gates: tuple[Checked, ...]
@@ -122,9 +122,7 @@ class RunReport(Frozen, frozen=True):
         try:
             return baseline_of(self.benchmark, self.pipeline, self.benchmark.device)
         except ValidationError as error:
-            first = error.errors(include_url=False)[0]
-            at = dotted(first["loc"])
-            raise ConfigError(f"the report's times can not be: {at}: {first['msg']}") from error
+            raise ConfigError(f"the report's times can not be: {first(error)}") from error
 
 
 def load(path: Path) -> RunReport:
@@ -141,7 +139,5 @@ def load(path: Path) -> RunReport:
         message = f"{shown(path, 4096)}: not the report of a run: Invalid JSON: {error}"
         raise ConfigError(message) from None
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        what = f"{dotted(first['loc'])}: {first['msg']}".removeprefix(": ")
-        message = f"{shown(path, 4096)}: not the report of a run: {shown(what, 300)}"
+        message = f"{shown(path, 4096)}: not the report of a run: {first(error)}"
         raise ConfigError(message) from error

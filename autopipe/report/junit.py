@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Final, Literal
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
-from autopipe.benchmarking.checked import Outcome
+from autopipe.artifacts.benchmark import Outcome
+from autopipe.artifacts.verification import CaseOutcome, CheckedCase
 from autopipe.report.document import RunReport, StageReport
 
 _FORBIDDEN: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -63,14 +64,18 @@ def _fault(exit_code: int) -> Literal["failure", "error"]:
 
 
 def _verified(report: RunReport) -> list[_Case]:
-    cases = []
-    for case in (report.verification or {}).get("cases", ()):
-        wrong = "; ".join(f"{o['output']}: {o['failure']}" for o in case["outputs"] if o["failure"])
-        if case["skipped"]:
-            cases.append(_Case(case["name"], "skipped", "the reference is not finite on it"))
-        else:
-            cases.append(_Case(case["name"], "failure" if wrong else "passed", wrong))
-    return cases
+    return [] if report.verification is None else list(map(_checked, report.verification.cases))
+
+
+def _checked(case: CheckedCase) -> _Case:
+    match case.outcome:
+        case CaseOutcome.SKIPPED:
+            return _Case(case.name, "skipped", "the reference is not finite on it")
+        case CaseOutcome.FAILED:
+            wrong = (f"{each.output}: {each.failure}" for each in case.outputs if each.failure)
+            return _Case(case.name, "failure", "; ".join(wrong))
+        case CaseOutcome.PASSED:
+            return _Case(case.name)
 
 
 def _gates(report: RunReport) -> list[_Case]:

@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from autopipe.benchmarking.latency import Latency
+from autopipe.artifacts.benchmark import Latency
 from autopipe.report.document import RunReport, TaskReport
 from autopipe.report.escape import escape, escape_lines
 from autopipe.report.units import plural, seconds

@@ -1,16 +1,17 @@
 """Listens to a run, and sums it up as a report."""
 
 import hashlib
-import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
-from autopipe.benchmarking.checked import Checked, Outcome
-from autopipe.benchmarking.gate import Measurement
+from autopipe.artifacts.benchmark import Checked, Measurement, Outcome
+from autopipe.artifacts.library import Library
+from autopipe.artifacts.tuning import TuningReport
+from autopipe.artifacts.verification import Verification
 from autopipe.config import Pipeline
 from autopipe.pipeline.events import (
     Event,
@@ -28,9 +29,7 @@ from autopipe.report import document
 from autopipe.report.document import Notice, RunReport, StageReport, TaskReport
 from autopipe.store import files
 from autopipe.tasks.shares import floored
-
-_DOCUMENTS: Final = ("tasks.json", "tuning.json", "library.json", "verify.json")
-"""What is read of artifacts, by the name of the file."""
+from autopipe.tasks.task import Task, read_tasks
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +56,10 @@ class Recorder:
     """Where the artifact of a digest lies."""
     _stages: dict[str, StageReport] = field(default_factory=dict)
     _warnings: list[Notice] = field(default_factory=list)
-    _documents: dict[str, Any] = field(default_factory=dict)
+    _listed: tuple[Task, ...] = ()
+    _tuning: TuningReport | None = None
+    _library: Library | None = None
+    _verification: Verification | None = None
     _measured: Measurement | None = None
     _tuned: Tuned | None = None
     _end: RunFinished | None = None
@@ -69,14 +71,14 @@ class Recorder:
                 self._stages[name] = StageReport(stage=name, state="interrupted")
             case StageCached(stage=name, digest=digest):
                 self._stages[name] = StageReport(stage=name, state="cached", digest=digest)
-                self._read(digest)
+                self._read(name, digest)
             case StageSkipped(stage=name, reason=reason):
                 self._stages[name] = StageReport(stage=name, state="skipped", summary=reason)
             case StageFinished(stage=name, digest=digest, seconds=spent, summary=summary):
                 self._stages[name] = StageReport(
                     stage=name, state="finished", seconds=spent, digest=digest, summary=summary
                 )
-                self._read(digest)
+                self._read(name, digest)
             case StageFailed(stage=name, error=error):
                 self._stages[name] = StageReport(stage=name, state="failed", error=_told(error))
             case Measured(document=found):
@@ -94,7 +96,6 @@ class Recorder:
     def report(self, about: About, exit_code: int, error: BaseException | None) -> RunReport:
         """Return what has become of the run."""
         end = self._end or RunFinished(exit_code=exit_code, seconds=0.0)
-        library = self._documents.get("library.json", {})
         names = dict.fromkeys([*about.stages, *self._stages])
         rows = (self._stages.get(n) or StageReport(stage=n, state="not_run") for n in names)
         report = RunReport(
@@ -112,31 +113,43 @@ class Recorder:
             measured_share=self._tuned and self._tuned.measured,
             steady_share=self._tuned and self._tuned.steady,
             claimed=self._tuned and self._tuned.claimed,
-            verification=self._documents.get("verify.json"),
+            verification=self._verification,
             benchmark=self._measured,
             gates=(*self._share(about.pipeline), *(self._measured.gates if self._measured else ())),
             package=None if end.package is None else package(Path(end.package)),
-            versions={**about.versions, **library.get("versions", {})},
+            versions={**about.versions, **(self._library.versions if self._library else {})},
             machine=about.machine and dict(about.machine),
         )
         return RunReport.model_validate(impersonal(report.model_dump(mode="json"), about.places))
 
-    def _read(self, digest: str) -> None:
-        for name in _DOCUMENTS:
-            with suppress(FileNotFoundError, NotADirectoryError):
-                text = (self.artifact(digest) / name).read_text(encoding="utf-8")
-                self._documents[name] = json.loads(text)
+    def _read(self, stage: str, digest: str) -> None:
+        folder = self.artifact(digest)
+        with suppress(FileNotFoundError, NotADirectoryError):
+            match stage:
+                case "tasks":
+                    self._listed = read_tasks(folder)
+                case "tune":
+                    self._tuning = TuningReport.read(folder)
+                case "build":
+                    self._library = Library.read(folder)
+                case "verify":
+                    self._verification = Verification.read(folder)
+                case _:
+                    pass
 
     def _tasks(self) -> list[TaskReport]:
         """Return the rows of the library, with the share of each task."""
-        shares = {task["name"]: task.get("share") for task in self._documents.get("tasks.json", ())}
-        tuned = self._documents.get("tuning.json", {}).get("tasks", ())
-        shares.update({task["name"]: task["share"] for task in tuned if task.get("share")})
-        told = TaskReport.model_fields.keys() - {"share"}
+        shares = {task.name: task.share for task in self._listed}
+        tuned = self._tuning.tasks if self._tuning else ()
+        shares.update({task.name: task.share for task in tuned if task.share})
         return [
-            TaskReport(**{name: row.get(name) for name in told}, share=shares.get(row["name"]))
-            for row in self._documents.get("library.json", {}).get("tasks", ())
-        ]
+            TaskReport(
+                name=task.name, workload=task.workload, calls=task.calls, engine=task.engine,
+                implementation=task.implementation, seconds=task.seconds, reason=task.reason,
+                share=shares.get(task.name),
+            )
+            for task in (self._library.tasks if self._library else ())
+        ]  # fmt: skip
 
     def _share(self, pipeline: Pipeline | None) -> list[Checked]:
         """Tell what became of the gates on what this store has tuned."""

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Self
 
+from autopipe.artifacts.tuning import ListedFailure
 from autopipe.environment.facet import Facet
 from autopipe.errors import StageError
 from autopipe.pipeline.events import Warn
@@ -39,7 +40,7 @@ class Failures:
     warn: Callable[[str], None]
     fatal: bool = False
     """Whether the first one ends the run."""
-    listed: dict[str, list[dict[str, object]]] = field(default_factory=dict)
+    listed: dict[str, list[ListedFailure]] = field(default_factory=dict)
     """By the name of the task, as reports show them; folders are relative to the tuning records."""
     hopeless: Hopeless | None = None
     """What failed in earlier runs; null where that is not kept."""
@@ -102,11 +103,11 @@ class Failures:
         return f"; {count} failures put aside" if count else ""
 
     def _tell(self, piece: Piece, how: str, folder: str, what: str, then: str) -> None:
-        row = {
-            "engine": piece.engine, "implementation": piece.implementation, "doing": piece.doing,
-            "how": how, "retried": True, "folder": f"failed/{Path(folder).name}",
-        }  # fmt: skip
-        self.listed.setdefault(piece.task, []).append(row)
+        failure = ListedFailure(
+            engine=piece.engine, implementation=piece.implementation, doing=piece.doing, how=how,
+            retried=True, folder=f"failed/{Path(folder).name}",
+        )  # fmt: skip
+        self.listed.setdefault(piece.task, []).append(failure)
         text = f"task {piece.task}: {piece.doing} {piece.who} {what}"
         if self.fatal:
             raise StageError(

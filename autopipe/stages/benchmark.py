@@ -13,10 +13,9 @@ from autopipe.pipeline.events import Measured, Progress, Warn
 from autopipe.pipeline.stage import Context, Need, Stage
 from autopipe.store import arrays
 from autopipe.store.artifact import Kind
-from autopipe.store.canonical import pretty
 
 if TYPE_CHECKING:
-    from autopipe.benchmarking.match import Match
+    from autopipe.artifacts.benchmark import Match
 
 
 class Benchmark(Stage, frozen=True):
@@ -57,17 +56,16 @@ class Benchmark(Stage, frozen=True):
 
     def run(self, ctx: Context) -> str:
         """Write `benchmark.json`; raise GateError where the build is too slow."""
-        from autopipe.benchmarking.gate import Measurement, hold
+        from autopipe.benchmarking.gate import hold, measurement
         from autopipe.compiler.target import machine
 
         machine.check(ctx.facts[Facet.TARGET])
         with TemporaryDirectory(dir=ctx.work) as scratch:
             match = self._play(ctx, Path(scratch) / "inputs.safetensors")
         device = ctx.facts[Facet.DEVICE]
-        measured = Measurement.of(match, self.gates, self.baseline, device)
-        document = measured.model_dump(mode="json")
-        (ctx.out / "benchmark.json").write_text(pretty(document), encoding="utf-8")
-        ctx.emit(Measured(stage=self.name, document=document))
+        measured = measurement(match, self.gates, self.baseline, device)
+        measured.write(ctx.out)
+        ctx.emit(Measured(stage=self.name, document=measured.model_dump(mode="json")))
         for name, reason in match.skipped.items():
             ctx.emit(Warn(stage=self.name, message=f"{name} is not compared with: {reason}"))
         if match.disturbed:
@@ -78,8 +76,8 @@ class Benchmark(Stage, frozen=True):
         return match.summary()
 
     def _play(self, ctx: Context, inputs: Path) -> "Match":
+        from autopipe.artifacts.library import Library
         from autopipe.benchmarking.match import OURS, Table, play
-        from autopipe.compiler.library.signature import Signature
         from autopipe.environment import cuda
         from autopipe.measure.turn import Turn
         from autopipe.verification.inputs import draw
@@ -87,7 +85,7 @@ class Benchmark(Stage, frozen=True):
 
         model = ctx.inputs["import"]
         library = ctx.inputs["build"]
-        signature = Signature.read(library)
+        signature = Library.read(library).signature
         arrays.save(draw(signature.inputs, index_limits(model), (0, 0)), inputs)
         table = Table(
             contenders={

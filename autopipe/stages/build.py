@@ -1,14 +1,15 @@
 """Stage `build`: the lowered module, with the best schedule of each task, as a shared library."""
 
-import json
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
-from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
+from autopipe.artifacts.library import Library, LibraryTask
+from autopipe.artifacts.model import ImportedModel
+from autopipe.artifacts.tuning import UNTUNED, BestRecord, ListedFailure, Tuned
 from autopipe.config import Pipeline
 from autopipe.config.schedules import Rule
 from autopipe.environment.facet import Facet
@@ -79,32 +80,45 @@ class Build(Stage, frozen=True):
         extensions.check()
         conditions = Conditions.of(ctx.facts[Facet.TARGET], fast_algorithms=self.fast_algorithms)
         tasks = read_tasks(ctx.inputs["tasks"])
+        tuned = Tuned.read(ctx.inputs["tune"]) if "tune" in ctx.inputs else UNTUNED
         failures = Failures.of(ctx, conditions, self.name, self.on_task_failure)
-        with self._choices(ctx, tasks, failures) as choices:
+        with self._choices(ctx, tasks, tuned, failures) as choices:
             choices.settle()
             lowered = module_io.load_module(ctx.inputs["lower"] / "module.json")
             packing = compile_model(lowered, choices, failures, ctx.out / "lib.so")
         self._tell(ctx, choices)
-        model = _read(ctx.inputs["import"] / "model.json")
-        document = {
-            **{key: model[key] for key in ("name", "inputs", "outputs")},
-            "weights": _pack(ctx, model["weights"], packing),
-            "threads": ctx.facts[Facet.TARGET]["num_cores"],
-            "device": "cuda" if ctx.facts[Facet.TARGET]["kind"] == "cuda" else "cpu",
-            "target": ctx.facts[Facet.TARGET],
-            "versions": {**ctx.facts[Facet.TVM], **ctx.facts[Facet.TOOLCHAIN]},
-            "libraries": _libraries(choices.chosen),
-            "claimed": claimed(
-                tasks, self._used(ctx, tasks, choices), _tuned(ctx.inputs.get("tune"))
-            ),
-            "tasks": self._rows(ctx, tasks, choices.chosen, failures),
-        }
-        module_io.save_json(document, ctx.out / "library.json")
+        self._describe(ctx, choices, tuned, failures, packing).write(ctx.out)
         return _summary(choices.chosen) + failures.told()
+
+    @staticmethod
+    def _describe(
+        ctx: Context,
+        choices: "Choices",
+        tuned: Tuned,
+        failures: "Failures",
+        packing: "tvm.IRModule",
+    ) -> Library:
+        """Transform the weights, and say how the library is called and what it was made of."""
+        target = ctx.facts[Facet.TARGET]
+        model = ImportedModel.read(ctx.inputs["import"])
+        tasks = [each.task for each in choices.asked]
+        return Library(
+            name=model.name,
+            inputs=model.inputs,
+            outputs=model.outputs,
+            weights=_pack(ctx, model.weights, packing),
+            threads=int(str(target["num_cores"])),
+            device="cuda" if target["kind"] == "cuda" else "cpu",
+            target=dict(target),
+            versions={**ctx.facts[Facet.TVM], **ctx.facts[Facet.TOOLCHAIN]},
+            libraries=_libraries(choices.chosen),
+            claimed=claimed(tasks, _times(choices, tuned), tuned.tasks),
+            tasks=tuple(_tasks(choices, tuned, failures)),
+        )
 
     @contextmanager
     def _choices(
-        self, ctx: Context, tasks: "Sequence[Task]", failures: "Failures"
+        self, ctx: Context, tasks: "Sequence[Task]", tuned: Tuned, failures: "Failures"
     ) -> "Iterator[Choices]":
         from autopipe.building.choice import Asked, Choices
         from autopipe.compiler import module_io
@@ -113,14 +127,15 @@ class Build(Stage, frozen=True):
         from autopipe.safety.maker import Maker
         from autopipe.schedules.policy import Policy
 
-        records, tuned = self._believed(ctx, tasks), _tuned(ctx.inputs.get("tune"))
+        records = self._believed(ctx, tasks, tuned)
+        shares = {name: task.share for name, task in tuned.tasks.items()}
         folder = ctx.inputs["tasks"] / "workloads"
         asked = [
             Asked(
                 task,
                 described(module_io.load_module(folder / f"{task.workload}.json"), task.info),
                 records.get(task.workload),
-                tuned.get(task.workload, {}).get("share", task.share),
+                shares.get(task.workload, task.share),
             )
             for task in tasks
         ]  # fmt: skip
@@ -131,26 +146,16 @@ class Build(Stage, frozen=True):
         with Maker({each.task.name: each.workload for each in asked}, failures) as maker:
             yield Choices(asked, policy, maker, Inspector.of(ctx, failures))
 
-    @staticmethod
-    def _used(
-        ctx: Context, tasks: "Sequence[Task]", choices: "Choices"
-    ) -> dict[str, Sequence[float]]:
-        """Return the times of the records that are built with, by workload."""
-        records = _records(ctx.inputs.get("tune"))
-        pairs = zip(tasks, choices.chosen, strict=True)
-        return {
-            t.workload: records[t.workload]["seconds"] for t, c in pairs if c.seconds is not None
-        }
-
-    def _believed(self, ctx: Context, tasks: "Sequence[Task]") -> dict[str, Mapping[str, Any]]:
+    def _believed(
+        self, ctx: Context, tasks: "Sequence[Task]", tuned: Tuned
+    ) -> dict[str, BestRecord]:
         """Return the records of *tune*, without those whose times can not be true."""
         from autopipe.records.times import complaints
 
-        records = _records(ctx.inputs.get("tune"))
-        untrue = complaints(records.values(), tasks, ctx.facts[Facet.TARGET])
+        untrue = complaints(tuned.records.values(), tasks, ctx.facts[Facet.TARGET])
         for told in untrue.values():
             ctx.emit(Warn(stage=self.name, message=f"{told}; its record is not used"))
-        return {name: record for name, record in records.items() if name not in untrue}
+        return {name: record for name, record in tuned.records.items() if name not in untrue}
 
     def _tell(self, ctx: Context, choices: "Choices") -> None:
         """Warn of records that went unused, and of rules that could not be kept."""
@@ -165,26 +170,8 @@ class Build(Stage, frozen=True):
                 )
                 ctx.emit(Warn(stage=self.name, message=text))
 
-    @staticmethod
-    def _rows(
-        ctx: Context, tasks: "Iterable[Task]", choices: Iterable["Choice"], failures: "Failures"
-    ) -> list[dict[str, object]]:
-        """Say of each task how it was scheduled, and who else was measured for it or failed."""
-        tuned = _tuned(ctx.inputs.get("tune"))
-        return [
-            {
-                **_row(task, choice),
-                "contenders": known.get("contenders", []),
-                "failures": _distinct(
-                    known.get("failures", []), failures.listed.get(task.name, [])
-                ),
-            }
-            for task, choice in zip(tasks, choices, strict=True)
-            for known in [tuned.get(task.workload, {})]
-        ]
 
-
-def _pack(ctx: Context, names: Iterable[str], packing: "tvm.IRModule") -> list[str]:
+def _pack(ctx: Context, names: Iterable[str], packing: "tvm.IRModule") -> tuple[str, ...]:
     """Transform the imported weights as graph and schedules want them; return their new names."""
     from autopipe.compiler import module_io
     from autopipe.compiler.graph import weights
@@ -202,7 +189,7 @@ def _pack(ctx: Context, names: Iterable[str], packing: "tvm.IRModule") -> list[s
         values = weights.evaluate(work, values, here, lambda module: default.schedule(module, here))
     packed = {f"w{index:05d}": value for index, value in enumerate(values)}
     module_io.save_weights(packed, ctx.out / "weights.safetensors")
-    return list(packed)
+    return tuple(packed)
 
 
 def _libraries(choices: Iterable["Choice"]) -> dict[str, str]:
@@ -211,43 +198,33 @@ def _libraries(choices: Iterable["Choice"]) -> dict[str, str]:
     return {name: version for name, version in versions().items() if name in used}
 
 
-def _read(path: Path) -> Any:  # noqa: ANN401 - a JSON document
-    return json.loads(path.read_text(encoding="utf-8"))
-
-
-def _records(tuned: Path | None) -> dict[str, Mapping[str, Any]]:
-    if tuned is None:
-        return {}
-    lines = (tuned / "records.jsonl").read_text(encoding="utf-8").splitlines()
-    return {record["workload"]: record for record in map(json.loads, lines)}
-
-
-def _tuned(tuned: Path | None) -> dict[str, Mapping[str, Any]]:
-    """Return what `tuning.json` says of each workload."""
-    if tuned is None:
-        return {}
-    return {task["workload"]: task for task in _read(tuned / "tuning.json")["tasks"]}
-
-
-def _row(task: "Task", choice: "Choice") -> dict[str, object]:
+def _times(choices: "Choices", tuned: Tuned) -> dict[str, Sequence[float]]:
+    """Return the times of the records that are built with, by workload."""
     return {
-        "name": task.name,
-        "workload": task.workload,
-        "calls": task.calls,
-        "engine": choice.engine,
-        "implementation": choice.implementation,
-        "reason": choice.reason,
-        "seconds": choice.seconds,
-        "rule": choice.rule,
-        "checked": choice.checked,
-        "unchecked": choice.unchecked,
-        "rejected": choice.rejected,
+        each.task.workload: tuned.records[each.task.workload].seconds
+        for each, choice in zip(choices.asked, choices.chosen, strict=True)
+        if choice.seconds is not None
     }
 
 
-def _distinct(*rows: Iterable[Mapping[str, object]]) -> list[Mapping[str, object]]:
+def _tasks(choices: "Choices", tuned: Tuned, failures: "Failures") -> Iterator[LibraryTask]:
+    """Say of each task how it was scheduled, and who else was measured for it or failed."""
+    said = tuned.tasks
+    for each, choice in zip(choices.asked, choices.chosen, strict=True):
+        task, known = each.task, said.get(each.task.workload)
+        failed = [*(known.failures if known else ()), *failures.listed.get(task.name, ())]
+        yield LibraryTask(
+            name=task.name, workload=task.workload, calls=task.calls, engine=choice.engine,
+            implementation=choice.implementation, reason=choice.reason, seconds=choice.seconds,
+            rule=choice.rule, checked=choice.checked, unchecked=choice.unchecked,
+            rejected=choice.rejected, contenders=known.contenders if known else (),
+            failures=_distinct(failed),
+        )  # fmt: skip
+
+
+def _distinct(failures: Iterable[ListedFailure]) -> tuple[ListedFailure, ...]:
     """Return failures, those that two stages have met once."""
-    return list({row["folder"]: row for row in chain(*rows)}.values())
+    return tuple({failure.folder: failure for failure in failures}.values())
 
 
 def _summary(choices: Collection["Choice"]) -> str:

@@ -1,10 +1,13 @@
 """Stage `import`: the model file as a Relax module and its weights."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import ClassVar, Literal, Self
 
+from autopipe.artifacts.model import ImportedModel
+from autopipe.artifacts.signature import Port
 from autopipe.compiler.frontends.frontend import FRONTENDS
+from autopipe.compiler.frontends.imported import Value
 from autopipe.config import Pipeline
 from autopipe.config.model import Input, Weights
 from autopipe.config.paths import model_path
@@ -59,20 +62,12 @@ class ImportModel(Stage, frozen=True):
         if model.write_reference is not None:
             model.write_reference(ctx.out)
         params = sum(values.size for values in model.weights.values())
-        module_io.save_json(
-            {
-                "name": model.name,
-                "inputs": [value.model_dump() for value in model.inputs],
-                "outputs": [value.model_dump() for value in model.outputs],
-                "weights": list(model.weights),
-                "source_sha256": model.source_sha256,
-                "synthesized": model.synthesized,
-                "opset": model.opset,
-                "selects": dict(model.selects),
-                "params": params,
-            },
-            ctx.out / "model.json",
-        )
+        ImportedModel(
+            name=model.name, inputs=_ports(model.inputs), outputs=_ports(model.outputs),
+            weights=tuple(model.weights), source_sha256=model.source_sha256,
+            synthesized=model.synthesized, opset=model.opset, selects=dict(model.selects),
+            params=params,
+        ).write(ctx.out)  # fmt: skip
         drawn = "drawn" if model.synthesized else "read"
         source = self.format if model.opset is None else f"opset {model.opset}"
         return f"{model.name}: {source}, {params} weights {drawn}"
@@ -84,3 +79,7 @@ class ImportModel(Stage, frozen=True):
     def unkeyed(self) -> frozenset[str]:
         """Return the path: what counts is what is in the file."""
         return frozenset({"path"})
+
+
+def _ports(values: Iterable[Value]) -> tuple[Port, ...]:
+    return tuple(Port.model_validate(value.model_dump()) for value in values)

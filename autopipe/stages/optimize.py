@@ -1,10 +1,10 @@
 """Stage `optimize`: graph clean-up, layout conversion, and work on weights lifted out."""
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar, Self
 
+from autopipe.artifacts.model import ImportedModel
 from autopipe.config import Pipeline
 from autopipe.environment.facet import Facet
 from autopipe.pipeline.events import Warn
@@ -35,10 +35,9 @@ class Optimize(Stage, frozen=True):
         from autopipe.compiler.target.target import tvm_target
 
         source = ctx.inputs["import"]
-        model = json.loads((source / "model.json").read_text(encoding="utf-8"))
         optimized = passes.optimize(
             module_io.load_module(source / "module.json"),
-            len(model["inputs"]),
+            len(ImportedModel.read(source).inputs),
             self.layout,
             tvm_target(ctx.facts[Facet.TARGET]),
             lambda message: ctx.emit(Warn(stage=self.name, message=message)),

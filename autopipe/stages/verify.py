@@ -11,7 +11,6 @@ from autopipe.environment.facet import Facet
 from autopipe.pipeline.events import Warn
 from autopipe.pipeline.stage import Context, Need, Stage
 from autopipe.store.artifact import Kind
-from autopipe.store.canonical import pretty
 
 
 class Verify(Stage, frozen=True):
@@ -48,6 +47,5 @@ class Verify(Stage, frozen=True):
             result = verify(model, ctx.inputs["import"], self.options, Path(scratch))
         for message in result.warnings:
             ctx.emit(Warn(stage=self.name, message=message))
-        document = pretty(result.model_dump(mode="json"))
-        (ctx.out / "verify.json").write_text(document, encoding="utf-8")
+        result.write(ctx.out)
         return result.summary()

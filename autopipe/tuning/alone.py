@@ -1,6 +1,5 @@
 """Tunes one workload in a child process: the other side of `auto_schedule`."""
 
-import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -8,6 +7,7 @@ from typing import Any
 import tvm
 
 from autopipe import config, extensions
+from autopipe.artifacts.tuning import Tuned
 from autopipe.compiler.module_io import load_module, save_json, save_module
 from autopipe.compiler.op_info import carried, described
 from autopipe.compiler.target import machine
@@ -73,23 +73,23 @@ def _task(loops: tvm.IRModule, folder: Path) -> Task:
 
 def _outcome(task: Task, ctx: Context, conditions: Conditions) -> dict[str, object]:
     """Make the best schedule again. Raises StageError if there is none."""
-    lines = (ctx.out / "records.jsonl").read_text(encoding="utf-8").splitlines()
-    report = json.loads((ctx.out / "tuning.json").read_text(encoding="utf-8"))
-    if not lines:
-        raise StageError(f"{task.name}: no schedule was measured: {report['ended']}")
-    record, (row,) = json.loads(lines[0]), report["tasks"]
+    tuned = Tuned.read(ctx.out)
+    if not tuned.records:
+        raise StageError(f"{task.name}: no schedule was measured: {tuned.report.ended}")
+    record, row = tuned.records[task.workload], tuned.tasks[task.workload]
     loops = load_module(ctx.inputs["tasks"] / "workloads" / f"{task.workload}.json")
     loops = described(loops, task.info)
-    maker = record["engine"], record["implementation"], record["schedule"]
+    maker = record.engine, record.implementation, record.schedule
     scheduled = replay(loops, *maker[1:], conditions)
     verdict = _judged(Suspect(task.name, *maker, loops, scheduled), ctx, conditions)
     right = verdict.finding is Finding.RIGHT
     save_module(scheduled, ctx.work / "scheduled.json")
     return {
         "engine": maker[0], "implementation": maker[1], "schedule": maker[2],
-        "seconds": row["seconds"], "flops": task.flops, "contenders": row["contenders"],
+        "seconds": row.seconds, "flops": task.flops,
+        "contenders": [each.document() for each in row.contenders],
         "unchecked": None if right else (verdict.reason or "no reason given"),
-        "ended": report["ended"],
+        "ended": tuned.report.ended,
     }  # fmt: skip
 
 

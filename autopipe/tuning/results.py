@@ -1,16 +1,15 @@
 """What tuning found, as the artifact of the stage."""
 
-import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from autopipe.artifacts.tuning import BestRecord, ContenderResult, Tuned, TunedTask, TuningReport
 from autopipe.errors import StageError
 from autopipe.records.session import RUN_OFF
 from autopipe.records.store import Row
 from autopipe.safety.failures import Failures
 from autopipe.schedules.policy import Contender
-from autopipe.store.canonical import pretty
 from autopipe.tasks.shares import WITHOUT_SEARCH, Proof, Shares
 from autopipe.tasks.shares import shares as shares_of
 from autopipe.tuning.journal import Journal, contender
@@ -41,17 +40,14 @@ class Results:
         if not found and any(state.trials for state in self._states):
             self._journal.session.forget()  # or the next run would find its budget spent
             raise StageError(f"no candidate of any task could be measured: {self._last_error()}")
-        with (folder / "records.jsonl").open("w", encoding="utf-8") as file:
-            for row in sorted(found, key=lambda row: row.record.workload):
-                file.write(json.dumps(self._entry(row), sort_keys=True) + "\n")
-        document = {
-            "ended": ended,
-            "seconds": self._journal.session.elapsed,
-            "session": self._journal.session.name,
-            "shares": self._proven().named(),
-            "tasks": [self._report(state) for state in self._states],
-        }
-        (folder / "tuning.json").write_text(pretty(document), encoding="utf-8")
+        report = TuningReport(
+            ended=ended,
+            seconds=self._journal.session.elapsed,
+            session=self._journal.session.name,
+            shares=self._proven().named(),
+            tasks=tuple(map(self._tuned, self._states)),
+        )
+        Tuned(report, {row.record.workload: self._record(row) for row in found}).write(folder)
 
     def summary(self, ended: str) -> str:
         """Return one line for people."""
@@ -78,30 +74,33 @@ class Results:
                 proofs[row.record.workload] = proof
         return shares_of((state.task for state in self._states), proofs)
 
-    def _entry(self, row: Row) -> dict[str, object]:
+    def _record(self, row: Row) -> BestRecord:
         record = row.record
         trials = {state.task.workload: state.trials for state in self._states}
-        return {
-            "workload": record.workload, "engine": record.engine,
-            "implementation": record.implementation, "schedule": record.schedule,
-            "seconds": record.seconds, "trials": trials[record.workload],
-        }  # fmt: skip
+        return BestRecord(
+            workload=record.workload, engine=record.engine, implementation=record.implementation,
+            schedule=record.schedule, seconds=record.seconds, trials=trials[record.workload],
+        )  # fmt: skip
 
-    def _report(self, state: TaskState) -> dict[str, object]:
+    def _tuned(self, state: TaskState) -> TunedTask:
         row = self._best[state.task.workload]
-        return {
-            "task": state.task.index, "name": state.task.name,
-            "workload": state.task.workload, "trials": state.trials,
-            "failed": state.failed, "engine": row and row.record.engine,
-            "implementation": row and row.record.implementation,
-            "seconds": row and row.record.median, "stopped": state.stopped,
-            "rule": state.contest.position, "share": state.share,
-            "failures": self._failures.listed.get(state.task.name, []),
-            **self._contenders(state, row),
-        }  # fmt: skip
+        ranked = self._ranked(state)
+        own = row.record.median if row else math.inf
+        won = contender(row.record) if row else None
+        others = [found.seconds for by, found in ranked.items() if by != won]
+        starts = [ranked[by].seconds for by in state.starts]
+        return TunedTask(
+            task=state.task.index, name=state.task.name, workload=state.task.workload,
+            trials=state.trials, failed=state.failed, engine=row and row.record.engine,
+            implementation=row and row.record.implementation, seconds=row and row.record.median,
+            stopped=state.stopped, rule=state.contest.position, share=state.share,
+            failures=tuple(self._failures.listed.get(state.task.name, ())),
+            contenders=tuple(ranked.values()), over_next=_factor(others, own),
+            over_start=_factor(starts, own),
+        )  # fmt: skip
 
-    def _contenders(self, state: TaskState, winner: Row | None) -> dict[str, object]:
-        """Return how each contender did, the fastest first, and how far the winner is ahead."""
+    def _ranked(self, state: TaskState) -> dict[Contender, ContenderResult]:
+        """Return how each contender did, the fastest first."""
         out = {by: entry.out for by, entry in state.contest.entries.items()}
         rows = self._journal.rows(state)
         known = dict.fromkeys((*state.starts, *out, *(contender(row.record) for row in rows)))
@@ -114,15 +113,7 @@ class Results:
         for row in reversed(self._journal.settled_rows(state)):
             found[contender(row.record)]["best"] = row.record.median
         ranked = sorted(found, key=lambda by: (found[by]["best"], by))
-        won = contender(winner.record) if winner else None
-        own = winner.record.median if winner else math.inf
-        others = [found[by]["best"] for by in ranked if by != won]
-        starts = [found[by]["best"] for by in state.starts]
-        return {
-            "contenders": [_row(by, found[by], out.get(by)) for by in ranked],
-            "over_next": _factor(others, own),
-            "over_start": _factor(starts, own),
-        }
+        return {by: _result(by, found[by], out.get(by)) for by in ranked}
 
     def _last_error(self) -> str:
         for state in self._states:
@@ -134,17 +125,15 @@ class Results:
         return "no reason given"
 
 
-def _row(by: Contender, tally: Mapping[str, float], out: str | None) -> dict[str, object]:
-    return {
-        "engine": by.engine, "implementation": by.implementation, "trials": tally["trials"],
-        "failed": tally["failed"], "seconds": _finite(tally["best"]), "stopped": out,
-    }  # fmt: skip
+def _result(by: Contender, tally: Mapping[str, float], out: str | None) -> ContenderResult:
+    best = tally["best"]
+    return ContenderResult(
+        engine=by.engine, implementation=by.implementation, trials=int(tally["trials"]),
+        failed=int(tally["failed"]), seconds=best if math.isfinite(best) else None, stopped=out,
+    )  # fmt: skip
 
 
-def _factor(others: Sequence[float], own: float) -> float | None:
+def _factor(others: Iterable[float | None], own: float) -> float | None:
     """Return how many times slower the fastest of the others is; null if none has a time."""
-    return _finite(min(others, default=math.inf) / own)
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
+    factor = min((each for each in others if each is not None), default=math.inf) / own
+    return factor if math.isfinite(factor) else None

@@ -7,14 +7,13 @@ from pathlib import Path
 import numpy as np
 from safetensors import safe_open
 
+from autopipe.artifacts.verification import CheckedCase, Comparison, Verification
 from autopipe.compiler.library.runtime import Model
 from autopipe.config import Verify
-from autopipe.config.frozen import Frozen
 from autopipe.errors import GateError
 from autopipe.store import arrays
 from autopipe.verification import reference
 from autopipe.verification.compare import (
-    Comparison,
     check_names,
     compare,
     constant,
@@ -25,39 +24,6 @@ from autopipe.verification.compare import (
 from autopipe.verification.inputs import Case, cases, nudged
 from autopipe.verification.limits import index_limits
 from autopipe.verification.reference import Expected
-
-
-class CheckedCase(Frozen, frozen=True):
-    """One case and how each output compared on it."""
-
-    name: str
-    """Name of the case."""
-    skipped: bool
-    """An edge case outside the model's domain: the reference is not finite on it."""
-    outputs: tuple[Comparison, ...]
-    """The outputs, in order; none if the case was skipped."""
-
-
-class Verification(Frozen, frozen=True):
-    """What `verify.json` holds."""
-
-    reference: str
-    """The runtime that computed the expected outputs."""
-    reference_version: str
-    """Its version."""
-    cases: tuple[CheckedCase, ...]
-    """All cases, in order."""
-    warnings: tuple[str, ...]
-    """Why parts of the comparison prove nothing."""
-
-    def summary(self) -> str:
-        """Return one line for people."""
-        used = [output.used or 0.0 for case in self.cases for output in case.outputs]
-        return (
-            f"equal to {self.reference} {self.reference_version} on "
-            f"{sum(not case.skipped for case in self.cases)} cases, "
-            f"{max(used):.2%} of the allowed error used"
-        )
 
 
 def verify(model: Model, imported: Path, options: Verify, work: Path) -> Verification:

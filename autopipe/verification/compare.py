@@ -14,20 +14,11 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from autopipe.config.frozen import Frozen
+from autopipe.artifacts.verification import Comparison, Tolerance
 from autopipe.errors import GateError
 
 _LARGEST = 1.0
 _ROUNDING = 1 + 1e-12
-
-
-class Tolerance(Frozen, frozen=True):
-    """How far an element may be off: `atol + rtol * |reference|`."""
-
-    rtol: float
-    """Relative to the element of the reference."""
-    atol: float
-    """Absolute."""
 
 
 EXACT = Tolerance(rtol=0.0, atol=0.0)
@@ -45,29 +36,6 @@ right programs differ then by more than on data. A wrong one differs by more sti
 
 _WAVERING = 4.0
 """Roundings inside a model, against those of its inputs that the reference was tried with."""
-
-
-class Comparison(Frozen, frozen=True):
-    """What comparing one output on one case showed."""
-
-    output: str
-    """Name of the output."""
-    tolerance: Tolerance
-    """What was allowed."""
-    failure: str | None = None
-    """Why it fails, in words; null if it passes."""
-    max_abs: float | None = None
-    """Largest absolute error; null where it can not be computed."""
-    max_rel: float | None = None
-    """Largest relative error over elements whose reference is not zero."""
-    used: float | None = None
-    """Largest part of the allowed error that an element uses; above 1 it fails."""
-    first_bad: tuple[int, ...] | None = None
-    """Index of the first element that fails."""
-    enough_atol: float | None = None
-    """The `atol` that would pass with this rtol; null where none that is allowed would."""
-    enough_rtol: float | None = None
-    """The `rtol` that would pass with this atol; null where none that is allowed would."""
 
 
 def tolerance(

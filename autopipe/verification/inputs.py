@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from autopipe.compiler.library.signature import Port
+from autopipe.artifacts.signature import Port
 
 _ARBITRARY_INTEGERS = 128
 """Upper bound of integers that select nothing: large enough to tell values apart."""

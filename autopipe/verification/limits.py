@@ -1,10 +1,10 @@
 """Finds the inputs that select rows of a table, and how many rows there are."""
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from autopipe.artifacts.model import ImportedModel
 from autopipe.verification.reference import MODEL
 
 _KEEPS_VALUES = {
@@ -22,8 +22,7 @@ def index_limits(model: Path) -> dict[str, int]:
     """
     source = model / MODEL
     if not source.exists():
-        document = json.loads((model / "model.json").read_text(encoding="utf-8"))
-        return dict(document["selects"])
+        return ImportedModel.read(model).selects
     import onnx
 
     graph = onnx.load(source, load_external_data=False).graph

@@ -7,8 +7,9 @@ import time
 
 import pytest
 
+from autopipe.artifacts.benchmark import Conditions
 from autopipe.benchmarking import conditions
-from autopipe.benchmarking.conditions import Conditions, Glance, disturbance, glance
+from autopipe.benchmarking.conditions import Glance, disturbance, glance
 from tests.support.table import each_row
 
 STAT = """\

@@ -2,7 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autopipe.benchmarking.latency import Comparison, Latency, Verdict, against
+from autopipe.artifacts.benchmark import Latency, Verdict
+from autopipe.benchmarking.latency import against, compared, summed
 
 seconds = st.floats(1e-6, 1e3)
 rounds = st.integers(1, 5).flatmap(
@@ -13,22 +14,22 @@ rounds = st.integers(1, 5).flatmap(
 
 
 def test_median_quartiles_and_rounds():
-    found = Latency.of([[1.0, 2.0, 3.0], [2.0, 3.0, 4.0]])
+    found = summed([[1.0, 2.0, 3.0], [2.0, 3.0, 4.0]])
     assert (found.median, found.low, found.high, found.rounds) == (2.5, 2.0, 3.0, (2.0, 3.0))
 
 
 def test_one_outlier_does_not_widen_the_spread():
-    assert Latency.of([[1.0] * 9 + [100.0]]).high == 1.0
+    assert summed([[1.0] * 9 + [100.0]]).high == 1.0
 
 
 @pytest.mark.fault("E9")
 def test_a_machine_that_changes_speed_between_rounds_widens_the_spread():
-    found = Latency.of([[1.0] * 10, [1.0] * 10, [1.0] * 10, [2.0] * 10, [1.0] * 10])
+    found = summed([[1.0] * 10, [1.0] * 10, [1.0] * 10, [2.0] * 10, [1.0] * 10])
     assert (found.median, found.low, found.high) == (1.0, 1.0, 2.0)
 
 
 def test_a_single_run_is_its_own_spread():
-    assert Latency.of([[3.0]]) == Latency(median=3.0, low=3.0, high=3.0, rounds=(3.0,))
+    assert summed([[3.0]]) == Latency(median=3.0, low=3.0, high=3.0, rounds=(3.0,))
 
 
 def latency(low, high):
@@ -48,18 +49,18 @@ def latency(low, high):
     ],
 )
 def test_overlapping_spreads_are_inconclusive(ours, theirs, verdict):
-    assert Comparison.of(latency(*ours), latency(*theirs)).verdict == verdict
+    assert compared(latency(*ours), latency(*theirs)).verdict == verdict
 
 
 def test_the_ratio_is_that_of_the_medians_and_each_round_has_its_own():
-    ours, theirs = Latency.of([[1.0], [2.0], [30.0]]), Latency.of([[2.0], [5.0], [4.0]])
-    found = Comparison.of(ours, theirs)
+    ours, theirs = summed([[1.0], [2.0], [30.0]]), summed([[2.0], [5.0], [4.0]])
+    found = compared(ours, theirs)
     assert (found.ratio, found.rounds) == (0.5, (0.5, 0.4, 7.5))
 
 
 @pytest.mark.fault("N3")
 def test_what_was_disturbed_tells_nothing_however_far_apart_it_is():
-    found = Comparison.of(latency(1, 2), latency(30, 40), disturbed=True)
+    found = compared(latency(1, 2), latency(30, 40), disturbed=True)
     assert found.verdict == "inconclusive"
 
 
@@ -72,14 +73,14 @@ def test_a_limit_moves_the_line():
 
 @given(rounds, rounds)
 def test_swapping_the_contenders_swaps_the_verdict(first, second):
-    ours, theirs = Latency.of(first), Latency.of(second)
+    ours, theirs = summed(first), summed(second)
     swapped = {"faster": "slower", "slower": "faster", "inconclusive": "inconclusive"}
-    verdict = Comparison.of(ours, theirs).verdict
-    assert Comparison.of(theirs, ours).verdict == swapped[verdict]
+    verdict = compared(ours, theirs).verdict
+    assert compared(theirs, ours).verdict == swapped[verdict]
 
 
 @given(rounds)
 def test_the_median_lies_within_the_spread(found):
-    latency = Latency.of(found)
+    latency = summed(found)
     assert latency.low <= latency.median <= latency.high
     assert all(latency.low <= median <= latency.high for median in latency.rounds)

@@ -2,13 +2,12 @@ from pathlib import Path
 
 import pytest
 
+from autopipe.artifacts.benchmark import Conditions, Contender, Machine, Match
 from autopipe.benchmarking import match
-from autopipe.benchmarking.conditions import Conditions
 from autopipe.benchmarking.contender import Timed
-from autopipe.benchmarking.gate import Measurement, hold
-from autopipe.benchmarking.latency import Comparison, Latency
-from autopipe.benchmarking.machine import Machine
-from autopipe.benchmarking.match import Contender, Match, Table, play
+from autopipe.benchmarking.gate import hold, measurement
+from autopipe.benchmarking.latency import compared, summed
+from autopipe.benchmarking.match import Table, play
 from autopipe.config import Benchmark, Gates
 from autopipe.errors import GateError, SetupError, StageError
 
@@ -60,7 +59,7 @@ def gates(limit):
 
 def held(found, gates):
     """What is to be warned about."""
-    return list(hold(Measurement.of(found, gates, None, {}).gates))
+    return list(hold(measurement(found, gates, None, {}).gates))
 
 
 def test_contenders_take_turns_in_alternating_order(played):
@@ -200,7 +199,7 @@ def test_the_ratio_that_is_printed_follows_from_the_times_that_are_printed(times
     """Also where rounds say otherwise: a median of ratios is not a ratio of medians."""
     rounds = ((1, 1, 4), (4, 0.8, 1))
     ours, theirs = (
-        Latency.of([[each * factor] for factor in factors])
+        summed([[each * factor] for factor in factors])
         for each, factors in zip(times, rounds, strict=True)
     )
     found = played_with(ours, theirs)
@@ -218,7 +217,7 @@ def played_with(ours, theirs):
         threads=2, warmup=1, repeat=2,
         ours=Contender(name="autopipe", version="1", latency=ours),
         rivals=(Contender(name="onnxruntime", version="1", latency=theirs),),
-        comparisons={"onnxruntime": Comparison.of(ours, theirs)}, skipped={},
+        comparisons={"onnxruntime": compared(ours, theirs)}, skipped={},
     )  # fmt: skip
 
 

@@ -9,6 +9,7 @@ from autopipe.config.schedules import Rule
 from autopipe.schedules import implementations
 from autopipe.schedules.engines import static
 from autopipe.schedules.policy import Policy
+from tests.artifacts.examples import best_record
 from tests.schedules.engines.test_static import dense, module_of
 from tests.schedules.made import choose_one
 from tests.schedules.tasks import CONDITIONS, Trusting, task
@@ -25,10 +26,7 @@ def workload():
 def record(workload):
     planned = static.plan(workload, CONDITIONS)
     assert planned is not None
-    return {
-        "engine": "autotvm", "implementation": "direct", "seconds": [3.0, 1.0, 2.0],
-        "schedule": planned.schedule,
-    }  # fmt: skip
+    return best_record(engine="autotvm", seconds=(3.0, 1.0, 2.0), schedule=planned.schedule)
 
 
 @pytest.fixture
@@ -60,8 +58,8 @@ def test_what_is_wrong_falls_to_the_next(chosen, workload, record):
     found, inspector = chosen(workload, record, wrong=("autotvm", "static"))
     assert (found.engine, found.reason) == ("default", "static on direct is wrong")
     assert inspector.asked == [["autotvm"], ["static"], ["default"]]
-    assert [entry["engine"] for entry in found.rejected] == ["autotvm", "static"]
-    assert found.rejected[0]["reason"] == "off by 1"
+    assert [each.engine for each in found.rejected] == ["autotvm", "static"]
+    assert found.rejected[0].reason == "off by 1"
     assert found.checked
 
 

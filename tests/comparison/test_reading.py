@@ -1,5 +1,6 @@
 """What a file says of a build, and which files are refused."""
 
+import json
 import os
 
 import pytest
@@ -10,6 +11,7 @@ from autopipe.comparison.reading import read
 from autopipe.errors import ConfigError, LockError, PackageError
 from autopipe.lock import text
 from autopipe.store.files import sha256
+from tests.artifacts.examples import checked_case, comparison, verification
 from tests.lock.examples import KNOBS, LOCK
 from tests.packaging import packages
 from tests.report.reports import full
@@ -18,15 +20,12 @@ TASK = {
     "name": "dense", "workload": "0f", "calls": 2, "engine": "ansor", "implementation": "direct",
     "seconds": 1e-3,
 }  # fmt: skip
-VERIFIED = {
-    "reference": "onnxruntime", "reference_version": "1.31", "cases": [
-        {"name": "a", "skipped": False, "outputs": [
-            {"output": "y", "max_abs": 1e-3, "max_rel": None, "used": 0.5}]},
-        {"name": "b", "skipped": False, "outputs": [
-            {"output": "y", "max_abs": 2e-3, "max_rel": 1e-2, "used": 0.25}]},
-        {"name": "c", "skipped": True, "outputs": []},
-    ],
-}  # fmt: skip
+VERIFIED = verification(
+    checked_case("a", comparison("y", max_abs=1e-3, used=0.5)),
+    checked_case("b", comparison("y", max_abs=2e-3, max_rel=1e-2, used=0.25)),
+    checked_case("c"),
+    reference_version="1.31",
+)
 
 
 @pytest.fixture
@@ -172,11 +171,15 @@ def test_a_manifest_with_odd_tasks_is_refused(package, row):
 
 
 @pytest.mark.parametrize(
-    "verification", [{}, {"reference": 1, "cases": []}, {**VERIFIED, "cases": [{"skipped": 3}]}]
+    "changes", [{"reference": None}, {"reference": 1}, {"cases": {}}, {"cases": [{"skipped": 3}]}]
 )
-def test_a_report_with_an_odd_verification_is_refused(tmp_path, verification):
+def test_a_report_with_an_odd_verification_is_refused(tmp_path, changes):
+    path = report(tmp_path, verification=VERIFIED)
+    document = json.loads(path.read_text())
+    document["verification"] |= changes
+    path.write_text(json.dumps(document))
     with pytest.raises(ConfigError, match=r"not the report of a run: verification\."):
-        read(report(tmp_path, verification=verification))
+        read(path)
 
 
 @pytest.mark.parametrize(

@@ -17,16 +17,17 @@ from typing import Any
 import pytest
 
 from autopipe.api.shapes import SHAPES
+from autopipe.artifacts.tuning import ListedFailure, Tuned
 from autopipe.benchmarking import baseline
 from autopipe.cli.terminal import complain, show
 from autopipe.comparison import reading
 from autopipe.comparison.difference import compare
 from autopipe.comparison.text import lines as told_lines
 from autopipe.errors import AutopipeError, PackageError
+from autopipe.lock import records as beside
 from autopipe.lock import text as lock_text
 from autopipe.lock.file import read_text
 from autopipe.lock.outline import _task as locked_task
-from autopipe.lock.records import Tuned
 from autopipe.packaging.examine import examine
 from autopipe.pipeline import attempt
 from autopipe.records import autotvm, lines, metaschedule
@@ -42,10 +43,19 @@ from autopipe.report.escape import line_of
 from autopipe.store import entry
 from autopipe.store.canonical import digest, seal
 from autopipe.store.content import File, tree_digest
+from tests.artifacts.examples import (
+    best_record,
+    checked_case,
+    comparison,
+    imported,
+    library,
+    library_task,
+    tuned_task,
+    tuning_report,
+    verification,
+)
 from tests.faults.hostile import texts, variants
 from tests.faults.mutations import deadline
-from tests.lock.test_records import record as locked_record
-from tests.lock.test_records import row as locked_row
 from tests.lock.test_records import task as some_task
 from tests.packaging.packages import changed, make
 from tests.records.test_autotvm import CONV
@@ -208,52 +218,47 @@ def test_a_store_that_somebody_else_filled_names_no_other_folder(tmp_path, capsy
             ends(work, capsys, {5})
 
 
-def library() -> dict[str, Any]:
-    return {
-        "name": "m", "inputs": [{"name": "x", "shape": [1], "dtype": "float32"}], "outputs": [],
-        "weights": ["w"], "threads": 2, "device": "cpu", "target": {}, "libraries": {},
-        "versions": {"tvm": "1"}, "claimed": {"searched": 0.5, "measured": 1.0, "steady": 1.0},
-        "tasks": [{
-            "name": "t", "workload": "ab", "calls": 1, "engine": "e", "implementation": "i",
-            "reason": "r", "seconds": 1.0,
-        }],
-    }  # fmt: skip
-
-
-MODEL = {
-    "name": "m", "inputs": [{"name": "x", "shape": [1], "dtype": "float32"}], "outputs": [],
-    "weights": ["w"], "source_sha256": "ab" * 32, "synthesized": True, "opset": 17,
-    "selects": {"x": 3}, "params": 1,
-}  # fmt: skip
-CASE = {"name": "c", "skipped": False, "outputs": [{"output": "y", "failure": None}]}
-VERIFIED = {"reference": "o", "reference_version": "1", "cases": [CASE]}
+PORT = {"name": "x", "shape": (1,), "dtype": "float32"}
+FAILURE = ListedFailure(
+    engine="e", implementation="i", doing="planning", how="it hung", retried=True, folder="f"
+)
+BUILT = library(
+    library_task("t", "ab", failures=(FAILURE,)), inputs=(PORT,), weights=("w",),
+    claimed={"searched": 0.5, "measured": 1.0, "steady": 1.0},
+)  # fmt: skip
+TUNED = tuning_report(tuned_task(0, "aa", failures=(FAILURE,)))
+IMPORTED = imported(inputs=(PORT,), weights=("w",), selects={"x": 3})
+CASE = checked_case("c", comparison())
 MODULE = {"nodes": [], "root_index": 0, "b64ndarrays": []}
-HEAD = {"ended": "all trials are spent", "seconds": 12.25, "session": "ab"}
 
 ARTIFACTS: dict[str, tuple[str, Any, dict[str, Any]]] = {
-    "import": ("model.json", MODEL, {"module.json": MODULE, "weights.safetensors": 1}),
+    "import": (
+        "model.json",
+        IMPORTED.model_dump(mode="json"),
+        {"module.json": MODULE, "weights.safetensors": 1},
+    ),
     "lower": ("module.json", MODULE, {}),
     "tasks": (
         "tasks.json",
         [some_task(0, "ab").model_dump(mode="json")],
         {"workloads/ab.json": MODULE},
     ),
-    "tune": (
-        "tuning.json",
-        {**HEAD, "tasks": [{**locked_row(0, "aa"), "failures": [{"folder": "f"}]}]},
-        {"records.jsonl": locked_record("aa")},
+    "tune": ("tuning.json", TUNED.document(), {"records.jsonl": best_record("aa").document()}),
+    "build": (
+        "library.json",
+        BUILT.model_dump(mode="json"),
+        {"lib.so": 1, "weights.safetensors": 1},
     ),
-    "build": ("library.json", library(), {"lib.so": 1, "weights.safetensors": 1}),
-    "verify": ("verify.json", VERIFIED, {}),
+    "verify": ("verify.json", verification(CASE).model_dump(mode="json"), {}),
 }
 
 
 REFUSED: dict[str, list[dict[str, Any]]] = {
     "import": [{"selects": {"x": -1}}, {"weights": "w"}, {"inputs": [{"name": "x"}]}],
     "lower": [{"nodes": 1, "root_index": None}],
-    "tune": [{"tasks": [{**locked_row(0, "aa"), "failures": [{}]}]}],
+    "tune": [{"tasks": [{**tuned_task(0, "aa").document(), "failures": [{}]}]}],
     "build": [{"claimed": {"steady": "all"}}, {"versions": {"tvm": 1}}, {"tasks": [{"name": "t"}]}],
-    "verify": [{"cases": [{**CASE, "outputs": [{}]}]}],
+    "verify": [{"cases": [{**CASE.model_dump(), "outputs": [{}]}]}],
 }  # fmt: skip
 """What later stages would fail of."""
 
@@ -279,8 +284,8 @@ def test_an_artifact_of_a_remote_has_the_shape_that_its_stage_leaves(tmp_path, c
         code = ends(lambda: _look(tmp_path, said, SHAPES), capsys, {5})  # type: ignore[arg-type]
         counts[code] += 1
         if stage == "tune" and not code:
-            tuned = Tuned.of(tmp_path)
-            assert Tuned.parse(tuned.text(), document).rows == tuned.rows
+            tuned = Tuned.read(tmp_path)
+            assert beside.read(beside.write(tuned), document).report.tasks == tuned.report.tasks
     assert counts[5] >= (8 if stage == "lower" else 25)
     document.unlink()
     with pytest.raises(DamagedError):
@@ -306,14 +311,13 @@ def test_records_beside_a_lock_are_read_or_refused_with_the_line(tmp_path, capsy
     tasks = (some_task(0, "ab"),)
 
     def work() -> None:
-        tuned = Tuned.parse(read_text(path), path)
-        assert all(map(harmless, tuned.misfits(tasks)))
+        tuned = beside.read(read_text(path), path)
+        assert all(map(harmless, beside.misfits(tuned, tasks)))
         folder = tmp_path / "artifact"
         folder.mkdir(exist_ok=True)
         tuned.write(folder)
-        for row in tuned.rows:
-            told = {**row, "calls": 1, "engine": "e", "implementation": "i", "seconds": 1.0}
-            locked_task(told, {row["name"]: ()}, tuned)
+        for task in tuned.report.tasks:
+            locked_task(library_task(task.name, task.workload), {task.name: ()}, tuned)
 
     for each in made():
         path.write_text("".join(f"{text}\n" for text in each), encoding="utf-8")

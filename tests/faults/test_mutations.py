@@ -13,8 +13,8 @@ from autopipe.comparison import reading
 from autopipe.compiler.frontends.onnx import gate, source
 from autopipe.compiler.frontends.onnx.load import load
 from autopipe.errors import AutopipeError, ConfigError
+from autopipe.lock import records as beside
 from autopipe.lock.file import read_text
-from autopipe.lock.records import Tuned
 from autopipe.packaging.infer import _array
 from autopipe.processes.sandbox import contained
 from tests.compiler.frontends.models import dense, external, model, node, tensor, value
@@ -145,7 +145,7 @@ def array() -> bytes:
         ("tiny.tar", reading.read, {2, 3}),
         ("tiny.report.json", reading.read, {2}),
         ("tiny.baseline.json", lambda path: baseline.load(path, "tiny"), {2}),
-        ("tiny.records.jsonl", lambda path: Tuned.parse(read_text(path), path), {6}),
+        ("tiny.records.jsonl", lambda path: beside.read(read_text(path), path), {6}),
         ("array.npy", _array, {2}),
     ],
 )

@@ -5,13 +5,13 @@ import json
 
 import pytest
 
+from autopipe.artifacts.tuning import Tuned
 from autopipe.lock.outline import Outline, differences
-from autopipe.lock.records import Tuned
 from autopipe.store.artifact import Artifact, Kind
-from autopipe.store.canonical import pretty
 from autopipe.store.content import Contents
 from autopipe.tasks.op_info import Op, OpInfo
 from autopipe.tasks.task import Task
+from tests.artifacts.examples import best_record, library, library_task, tuning_report
 
 WORKLOADS = {"dense": "aa", "searched": "bb", "softmax": "cc"}
 
@@ -30,14 +30,6 @@ def task(index: int, name: str) -> Task:
     )  # fmt: skip
 
 
-def entry(workload: str, schedule: str, **more: object) -> str:
-    record = {
-        "workload": workload, "engine": "autotvm", "implementation": "direct",
-        "schedule": schedule, "seconds": [3e-6, 1e-6, 2e-6], "trials": 7,
-    }  # fmt: skip
-    return json.dumps({**record, **more}, sort_keys=True) + "\n"
-
-
 @pytest.fixture
 def contents(tmp_path):
     for name in ("fingerprints", "tmp"):
@@ -53,18 +45,20 @@ def artifacts(tmp_path):
         folder.mkdir()
     tasks = [task(index, name).model_dump(mode="json") for index, name in enumerate(WORKLOADS)]
     (folders["tasks"] / "tasks.json").write_text(json.dumps(tasks))
-    knobs = entry("aa", '{"template": "contraction", "knobs": {"rows": 8}}')
-    (folders["tune"] / "records.jsonl").write_text(knobs + entry("bb", '[["split"], []]'))
-    (folders["tune"] / "tuning.json").write_text(pretty({"tasks": [], "ended": "spent"}))
-    rows = [
-        {
-            "name": name, "workload": workload, "calls": 2, "engine": "autotvm",
-            "implementation": "openblas" if name == "dense" else "direct",
-            "seconds": None if name == "softmax" else 2e-6,
-        }
-        for name, workload in WORKLOADS.items()
-    ]  # fmt: skip
-    (folders["build"] / "library.json").write_text(json.dumps({"tasks": rows}))
+    schedules = {
+        "aa": '{"template": "contraction", "knobs": {"rows": 8}}',
+        "bb": '[["split"], []]',
+    }
+    records = {
+        workload: best_record(workload, schedule=text, seconds=(3e-6, 1e-6, 2e-6), trials=7)
+        for workload, text in schedules.items()
+    }
+    Tuned(tuning_report(), records).write(folders["tune"])
+    library(
+        library_task("dense", "aa", engine="autotvm", implementation="openblas"),
+        library_task("searched", "bb", engine="autotvm"),
+        library_task("softmax", "cc", engine="autotvm", seconds=None),
+    ).write(folders["build"])
     for name in ("lib.so", "weights.safetensors"):
         (folders["build"] / name).write_bytes(name.encode())
     (folders["package"] / "demo.tar").write_bytes(b"tar")
@@ -76,7 +70,7 @@ def artifacts(tmp_path):
 
 
 def test_a_lock_names_who_won_each_task_and_what_was_made(artifacts, contents):
-    lock = OUTLINE.filled(artifacts, Tuned.of(artifacts["tune"].path), contents)
+    lock = OUTLINE.filled(artifacts, Tuned.read(artifacts["tune"].path), contents)
     dense, searched, softmax = lock.tasks
     assert dense.ops == ("nn.dense",)
     assert dense.schedule == {"template": "contraction", "knobs": {"rows": 8}}

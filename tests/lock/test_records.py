@@ -5,30 +5,14 @@ from pathlib import Path
 
 import pytest
 
+from autopipe.artifacts.tuning import Tuned
 from autopipe.errors import LockError
-from autopipe.lock.records import Tuned
-from autopipe.store.canonical import pretty
+from autopipe.lock.records import misfits, read, write
 from autopipe.tasks.op_info import OpInfo
 from autopipe.tasks.task import Task
+from tests.artifacts.examples import best_record, tuned_task, tuning_report
 
 FILE = Path("demo.records.jsonl")
-
-
-def row(index: int, workload: str) -> dict[str, object]:
-    return {
-        "task": index,
-        "name": f"task{index}",
-        "workload": workload,
-        "trials": 3,
-        "seconds": 1e-6,
-    }
-
-
-def record(workload: str) -> dict[str, object]:
-    return {
-        "workload": workload, "engine": "ansor", "implementation": "direct", "trials": 3,
-        "schedule": '[["a", 1.5]]', "seconds": [1e-6],
-    }  # fmt: skip
 
 
 def task(index: int, workload: str, dropped: str | None = None) -> Task:
@@ -41,25 +25,26 @@ def task(index: int, workload: str, dropped: str | None = None) -> Task:
 
 @pytest.fixture
 def artifact(tmp_path):
-    head = {"ended": "all trials are spent", "seconds": 12.25, "session": "ab"}
-    rows = [row(0, "cc"), row(1, "aa"), row(2, "bb")]
-    (tmp_path / "tuning.json").write_text(pretty({**head, "tasks": rows}))
-    lines = [json.dumps(record(workload), sort_keys=True) for workload in ("aa", "cc")]
-    (tmp_path / "records.jsonl").write_text("".join(f"{line}\n" for line in lines))
+    tasks = [tuned_task(index, workload) for index, workload in enumerate(("cc", "aa", "bb"))]
+    records = {workload: best_record(workload) for workload in ("aa", "cc")}
+    Tuned(tuning_report(*tasks), records).write(tmp_path)
     return tmp_path
 
 
+def text(artifact):
+    return write(Tuned.read(artifact))
+
+
 def test_the_artifact_comes_back_byte_for_byte(artifact, tmp_path):
-    text = Tuned.of(artifact).text()
     again = tmp_path / "again"
     again.mkdir()
-    Tuned.parse(text, FILE).write(again)
+    read(text(artifact), FILE).write(again)
     for name in ("tuning.json", "records.jsonl"):
         assert (again / name).read_bytes() == (artifact / name).read_bytes()
 
 
 def test_the_lines_are_sorted_by_workload(artifact):
-    lines = [json.loads(line) for line in Tuned.of(artifact).text().splitlines()]
+    lines = [json.loads(line) for line in text(artifact).splitlines()]
     assert lines[0]["version"] == 1
     assert [line["tuning"]["workload"] for line in lines[1:]] == ["aa", "bb", "cc"]
     assert [line["record"] is None for line in lines[1:]] == [False, True, False]
@@ -86,12 +71,12 @@ def test_the_lines_are_sorted_by_workload(artifact):
 )
 def test_damage_is_named_with_its_line(artifact, damage, said):
     with pytest.raises(LockError, match=said):
-        Tuned.parse(damage(Tuned.of(artifact).text()), FILE)
+        read(damage(text(artifact)), FILE)
 
 
 def test_missing_extra_and_stale_tasks_are_each_named(artifact):
     tasks = (task(0, "cc"), task(1, "ee"), task(3, "ff"), task(4, "gg", dropped="simple"))
-    assert Tuned.of(artifact).misfits(tasks) == [
+    assert misfits(Tuned.read(artifact), tasks) == [
         "task task3 (workload ff): missing in the lock",
         "task task2 (workload bb): extra in the lock",
         "task task1: stale, its loops are others now",
@@ -99,4 +84,4 @@ def test_missing_extra_and_stale_tasks_are_each_named(artifact):
 
 
 def test_the_same_tasks_fit(artifact):
-    assert Tuned.of(artifact).misfits((task(0, "cc"), task(1, "aa"), task(2, "bb"))) == []
+    assert misfits(Tuned.read(artifact), (task(0, "cc"), task(1, "aa"), task(2, "bb"))) == []

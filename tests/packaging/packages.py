@@ -5,7 +5,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from autopipe.compiler.library.signature import Signature
+from autopipe.artifacts.signature import Signature
 from autopipe.packaging import archive
 from autopipe.packaging.manifest import COMPONENTS, LIBRARY, MANIFEST, WEIGHTS, Needs, Processor
 from autopipe.packaging.pack import pack

@@ -1,6 +1,5 @@
 """Stores and remotes as wholes: pushed, pulled, verified, swept."""
 
-import json
 import os
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -17,6 +16,7 @@ from autopipe.store.artifact import Kind
 from autopipe.store.entry import Entry
 from autopipe.store.gc import entries
 from autopipe.store.store import open_store
+from tests.artifacts.examples import best_record
 from tests.records.test_times import TASK
 from tests.remote.conftest import Inject, Machine
 
@@ -219,7 +219,7 @@ class Forger:
     """A remote whose records claim a time."""
 
     def __init__(self, seconds: float) -> None:
-        self.line = json.dumps({"workload": "0f", "seconds": [seconds]})
+        self.line = best_record("0f", seconds=(seconds,)).line
 
     def fetch(self, entry: Entry, out: Path) -> None:
         (out / "records.jsonl").write_text(f"{self.line}\n")

@@ -1,10 +1,7 @@
 """A report of a run that has everything in it, with names of your choice."""
 
-from autopipe.benchmarking.checked import Checked, Outcome
-from autopipe.benchmarking.gate import Measurement
-from autopipe.benchmarking.latency import Comparison, Latency
-from autopipe.benchmarking.machine import Machine
-from autopipe.benchmarking.match import Contender
+from autopipe.artifacts.benchmark import Checked, Contender, Machine, Measurement, Outcome
+from autopipe.benchmarking.latency import compared, summed
 from autopipe.report.document import (
     Notice,
     PackageReport,
@@ -12,12 +9,13 @@ from autopipe.report.document import (
     StageReport,
     TaskReport,
 )
+from tests.artifacts.examples import checked_case, comparison, verification
 
 DIGEST = "ab" * 32
 
 
 def latency(seconds):
-    return Latency.of([[seconds, seconds * 1.01], [seconds, seconds * 0.99], [seconds] * 2])
+    return summed([[seconds, seconds * 1.01], [seconds, seconds * 0.99], [seconds] * 2])
 
 
 def measurement(name="onnxruntime"):
@@ -27,8 +25,7 @@ def measurement(name="onnxruntime"):
         threads=2, warmup=3, repeat=10,
         ours=Contender(name="autopipe", version="1", latency=ours),
         rivals=(Contender(name=name, version="1.31", latency=theirs),),
-        comparisons={name: Comparison.of(ours, theirs)}, skipped={},
-        device={"cpu": "AMD EPYC"},
+        comparisons={name: compared(ours, theirs)}, skipped={}, device={"cpu": "AMD EPYC"},
         gates=(Checked(gate="gates.regression", outcome=Outcome.PASSED, found="as fast"),),
     )  # fmt: skip
 
@@ -41,9 +38,11 @@ def full(name="demo", **fields):
         Checked(gate="gates.a", outcome=Outcome.FAILED, found=name),
         Checked(gate="gates.b", outcome=Outcome.INCONCLUSIVE, found=name),
     )
-    case = {"name": name, "skipped": False, "outputs": [{"output": name, "failure": None}]}
-    wrong = {"name": "wrong", "skipped": False, "outputs": [{"output": name, "failure": name}]}
-    skipped = {"name": "large", "skipped": True, "outputs": []}
+    cases = (
+        checked_case(name, comparison(name)),
+        checked_case("wrong", comparison(name, failure=name)),
+        checked_case("large"),
+    )
     whole = RunReport(
         pipeline=name, configuration={"model": {"path": name}}, exit_code=0, outcome="finished",
         error=None, seconds=41.25, warnings=(Notice(stage="tasks", message=name),),
@@ -60,7 +59,7 @@ def full(name="demo", **fields):
                        seconds=None, reason="not tuned", share=0.25),
         ),
         tuned_share=0.7, searched_share=0.7, measured_share=0.9, steady_share=0.8, claimed=1,
-        verification={"reference": name, "cases": [case, wrong, skipped]},
+        verification=verification(*cases, reference=name),
         benchmark=found, gates=gates, package=PackageReport(path=name, size=2**20, sha256=DIGEST),
         versions={"tvm": name}, machine={"cpu": name},
     )  # fmt: skip

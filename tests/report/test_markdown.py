@@ -1,7 +1,7 @@
 import pytest
 from markdown_it import MarkdownIt
 
-from autopipe.benchmarking.match import Round
+from autopipe.artifacts.benchmark import Round
 from autopipe.report.document import Notice, TaskReport
 from autopipe.report.markdown import block, code, markdown
 from tests.report.names import NAMES

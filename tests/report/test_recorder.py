@@ -2,6 +2,7 @@ import json
 
 import pytest
 
+from autopipe.artifacts.library import Rejected
 from autopipe.config import Pipeline
 from autopipe.errors import ConfigError, GateError
 from autopipe.pipeline.events import (
@@ -18,26 +19,29 @@ from autopipe.pipeline.events import (
 from autopipe.processes.interrupt import Interrupted
 from autopipe.report.document import RunReport, load
 from autopipe.report.recorder import About, Recorder, impersonal
+from tests.artifacts.examples import (
+    library,
+    library_task,
+    tuned_task,
+    tuning_report,
+    verification,
+)
+from tests.lock.test_records import task
 from tests.report.reports import full, measurement
 
-TASKS = [{"name": "conv", "share": 0.6}, {"name": "add", "share": 0.4}]
-TUNING = {"tasks": [{"name": "conv", "share": 0.9}]}
-ROW = {
-    "workload": "0f", "calls": 2, "engine": "ansor", "implementation": "direct",
-    "seconds": 1e-3, "reason": "best record", "rejected": [{"folder": "/home/me/store"}],
-}  # fmt: skip
-LIBRARY = {
-    "versions": {"tvm": "1"},
-    "tasks": [{"name": "conv", **ROW}, {"name": "add", **ROW, "seconds": None}],
-}  # fmt: skip
-TUNED = Tuned(stage="build", searched=0.25, measured=0.75, steady=0.5, claimed=1)
-ARTIFACTS: dict[str, dict[str, object]] = {
-    "tasks": {"tasks.json": TASKS},
-    "tune": {"tuning.json": TUNING},
-    "build": {"library.json": LIBRARY},
-    "verify": {"verify.json": {"reference": "onnxruntime", "cases": []}},
+TASKS = [
+    task(index, "0f").model_copy(update={"name": name, "share": share}).model_dump(mode="json")
+    for index, (name, share) in enumerate((("conv", 0.6), ("add", 0.4)))
+]
+WRONG = Rejected(engine="e", implementation="i", reason="off by 1", folder="/home/me/store")
+BUILT = (library_task("conv", seconds=1e-3, rejected=(WRONG,)), library_task("add", seconds=None))
+DOCUMENTS = {
+    "tune": tuning_report(tuned_task(name="conv", share=0.9)),
+    "build": library(*BUILT, versions={"tvm": "1"}),
+    "verify": verification(),
 }
-STAGES = (*ARTIFACTS, "benchmark", "package")
+TUNED = Tuned(stage="build", searched=0.25, measured=0.75, steady=0.5, claimed=1)
+STAGES = ("tasks", *DOCUMENTS, "benchmark", "package")
 
 
 def about(**gates):
@@ -50,10 +54,11 @@ def about(**gates):
 
 @pytest.fixture
 def recorder(tmp_path):
-    for stage, files in ARTIFACTS.items():
+    (tmp_path / "tasks").mkdir()
+    (tmp_path / "tasks" / "tasks.json").write_text(json.dumps(TASKS))
+    for stage, document in DOCUMENTS.items():
         (tmp_path / stage).mkdir()
-        for name, document in files.items():
-            (tmp_path / stage / name).write_text(json.dumps(document))
+        document.write(tmp_path / stage)
     heard: list[object] = []
     made = Recorder(heard.append, lambda digest: tmp_path / digest)
     yield made
@@ -78,7 +83,7 @@ def test_a_finished_run_is_told_in_full(recorder, tmp_path):
     document = measurement().model_dump(mode="json")
     measured = Measured(stage="benchmark", document=document)
     report = told(
-        recorder, *cached(*ARTIFACTS), StageStarted(stage="benchmark"), measured, done,
+        recorder, *cached("tasks", *DOCUMENTS), StageStarted(stage="benchmark"), measured, done,
         Warn(stage="build", message="no rule"), TUNED, *cached("package"), package=str(package),
     )  # fmt: skip
     assert (report.outcome, report.exit_code, report.seconds) == ("finished", 0, 1.5)
@@ -95,6 +100,7 @@ def test_a_finished_run_is_told_in_full(recorder, tmp_path):
     assert report.package is not None
     assert (report.package.size, report.package.sha256[:8]) == (3, "ba7816bf")
     assert report.versions == {"autopipe": "0", "tvm": "1"}
+    assert report.verification == DOCUMENTS["verify"]
     assert "/home/me" not in report.text()
 
 

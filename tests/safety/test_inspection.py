@@ -145,8 +145,8 @@ def test_a_schedule_that_fails_twice_is_put_aside_and_is_not_called_wrong(
     (line,) = said
     assert line.startswith(f"task a task: checking mine on direct failed twice: {ENDS[way]}")
     (row,) = inspector.failures.listed["a task"]
-    assert (row["doing"], row["how"]) == ("checking", verdict.reason)
-    assert str(verdict.folder).endswith(row["folder"]), "relative to the tuning records"
+    assert (row.doing, row.how) == ("checking", verdict.reason)
+    assert str(verdict.folder).endswith(row.folder), "relative to the tuning records"
     record = json.loads((Path(verdict.folder) / "record.json").read_text())
     if way == "compiler":
         assert any("LLVM ERROR: Cannot select: intrinsic" in line for line in record["log"])

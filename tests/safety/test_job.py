@@ -56,5 +56,5 @@ def test_the_same_failure_is_kept_once(tmp_path):
     first, second = (kept.add(piece, failing(how)) for how in ("one way", "another"))
     other = kept.add(Piece("planning", "t", doubled(), "default"), failing("one way"))
     assert first == second != other
-    assert [row["how"] for row in kept.listed["t"]] == ["one way", "another", "one way"]
+    assert [row.how for row in kept.listed["t"]] == ["one way", "another", "one way"]
     assert kept.told() == "; 3 failures put aside"

@@ -90,8 +90,8 @@ def test_the_second_run_tries_once_and_the_third_not_at_all(workload, run, tries
         "task t: rewriting bad failed in 2 earlier runs: killed by SIGSEGV; it was not tried,"
         " --force tune does"
     )
-    assert listed[0]["how"] == "killed by SIGSEGV (known from 2 earlier runs)"
-    assert listed[0]["retried"]
+    assert listed[0].how == "killed by SIGSEGV (known from 2 earlier runs)"
+    assert listed[0].retried
 
 
 def test_a_force_tries_it_as_if_it_were_new(workload, run, tries):

@@ -89,7 +89,7 @@ def test_what_fails_is_left_out_and_not_tried_a_third_time(maker, monkeypatch, t
     (line,) = said
     assert line.startswith(f"task t: rewriting bad failed twice: {saboteur.ENDS[way]}")
     (row,) = maker._failures.listed["t"]
-    folder = maker._failures.place.folder / Path(row["folder"]).name
+    folder = maker._failures.place.folder / Path(row.folder).name
     record = json.loads((folder / "record.json").read_text())
     assert record["how"] == saboteur.ENDS[way]
     if way != "memory":

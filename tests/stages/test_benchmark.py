@@ -9,15 +9,16 @@ from pathlib import Path
 import psutil
 import pytest
 
+from autopipe.artifacts.benchmark import Measurement
 from autopipe.benchmarking import conditions, contender, match
 from autopipe.benchmarking.baseline import Baseline
-from autopipe.benchmarking.gate import Measurement
 from autopipe.config import Benchmark as Options
 from autopipe.config import Gates, Pipeline
 from autopipe.config.gates import Regression
 from autopipe.errors import ConfigError, GateError, SetupError, StageError
 from autopipe.pipeline.events import Event, Measured, Progress, Warn
 from autopipe.stages.benchmark import Benchmark
+from tests.artifacts.examples import imported
 
 
 @pytest.fixture(autouse=True)
@@ -162,11 +163,11 @@ def test_a_build_that_crashes_is_an_error(context, tmp_path, library):
 def test_a_contender_that_hangs_is_given_up(tmp_path, library):
     from safetensors.numpy import save_file
 
-    from autopipe.compiler.library.signature import Signature
+    from autopipe.artifacts.library import Library
     from autopipe.verification.inputs import draw
 
     inputs = tmp_path / "inputs"
-    save_file(draw(Signature.read(library).inputs, {"ids": 5}, (0, 0)), inputs)
+    save_file(draw(Library.read(library).signature.inputs, {"ids": 5}, (0, 0)), inputs)
     start = time.monotonic()
     options = Options(repeat=10_000, warmup=1000, timeout=0.05)
     with pytest.raises(StageError, match=r"contender autopipe: gave no answer within 0\.05 s"):
@@ -176,7 +177,7 @@ def test_a_contender_that_hangs_is_given_up(tmp_path, library):
 
 
 def test_a_rival_needs_an_onnx_model(context, tmp_path):
-    (tmp_path / "model.json").write_text('{"selects": {"ids": 5}}')
+    imported(selects={"ids": 5}).write(tmp_path)
     events: list[Event] = []
     stage().run(context(events, **{"import": tmp_path}))
     [warning] = [event.message for event in events if isinstance(event, Warn)]

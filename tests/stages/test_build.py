@@ -7,6 +7,7 @@ import pytest
 from tvm.target.codegen import llvm_get_system_cpu, llvm_get_system_triple
 
 from autopipe.api import flow
+from autopipe.artifacts.tuning import Tuned
 from autopipe.compiler.target import machine
 from autopipe.config.load import load
 from autopipe.environment.facet import Facet
@@ -16,6 +17,7 @@ from autopipe.pipeline.stage import Context
 from autopipe.schedules import templates
 from autopipe.stages.build import Build
 from autopipe.tasks.task import read_tasks
+from tests.artifacts.examples import best_record, tuning_report
 from tests.schedules import wrong_template
 
 FILE = Path(__file__).parents[2] / "pipelines" / "use-cases" / "fallback-values.yaml"
@@ -93,14 +95,14 @@ def test_nothing_is_checked_for_another_machine(build, monkeypatch):
 @pytest.mark.fault("L4")
 def test_a_record_with_a_time_that_can_not_be_is_not_used(artifacts, tmp_path):
     tasks = read_tasks(artifacts["tasks"].path)
-    lines = [{"workload": t.workload, "seconds": [s]} for t, s in zip(tasks, (1e-15, 1.0))]  # noqa: B905
-    (tmp_path / "records.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    found = (best_record(t.workload, seconds=(s,)) for t, s in zip(tasks, (1e-15, 1.0)))  # noqa: B905
+    tuned = Tuned(tuning_report(), {record.workload: record for record in found})
     heard: list[Event] = []
     ctx = Context(
-        inputs={"tune": tmp_path}, facts=FACTS, out=tmp_path, work=tmp_path, records=tmp_path,
+        inputs={}, facts=FACTS, out=tmp_path, work=tmp_path, records=tmp_path,
         emit=heard.append,
     )  # fmt: skip
-    believed = Build.of(load(FILE), FILE.parent)._believed(ctx, tasks)
+    believed = Build.of(load(FILE), FILE.parent)._believed(ctx, tasks, tuned)
     assert list(believed) == [tasks[1].workload]
     assert [event.message for event in heard if isinstance(event, Warn)] == [
         f"task {tasks[0].name}: 1.0e-15 s, which no processor reaches; its record is not used"

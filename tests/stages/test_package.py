@@ -3,15 +3,19 @@ import tarfile
 import tempfile
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 
+from autopipe.artifacts.library import Library, Rejected
+from autopipe.artifacts.tuning import ContenderResult, ListedFailure
 from autopipe.config import Pipeline
 from autopipe.libraries import LIBRARIES
 from autopipe.packaging import manifest
 from autopipe.stages.package import Package
+from tests.artifacts.examples import checked_case, comparison, library_task, verification
 from tests.support import small_build
 
 STAGE = Package(pipeline="small", configuration={"version": 1, "model": {"weights": None}})
@@ -21,9 +25,8 @@ STAGE = Package(pipeline="small", configuration={"version": 1, "model": {"weight
 def report(tmp_path):
     folder = tmp_path / "report"
     folder.mkdir()
-    cases = [{"skipped": False}, {"skipped": False}, {"skipped": True}]
-    document = {"reference": "onnxruntime", "reference_version": "1.31.1", "cases": cases}
-    (folder / "verify.json").write_text(json.dumps(document))
+    cases = (checked_case("a", comparison()), checked_case("b", comparison()), checked_case("c"))
+    verification(*cases).write(folder)
     return folder
 
 
@@ -63,30 +66,34 @@ def test_building_twice_gives_the_same_package(context, tmp_path):
 
 
 def rebuilt(library, folder, **changes):
-    """Copy a LIBRARY artifact with other entries in its `library.json`."""
+    """Copy a LIBRARY artifact of which another thing is said."""
     folder.mkdir()
     for file in library.iterdir():
         (folder / file.name).write_bytes(file.read_bytes())
-    document = json.loads((folder / "library.json").read_text())
-    (folder / "library.json").write_text(json.dumps(document | changes))
+    Library.read(folder).model_copy(update=changes).write(folder)
     return folder
 
 
 @pytest.mark.fault("E10")
 def test_how_checking_and_building_went_is_left_out(context, tmp_path, library):
     """Else a package made from a lock would not be the one that was made when tuning."""
-    row = {
+    row: dict[str, Any] = {
         "name": "f", "workload": "0" * 16, "calls": 2, "engine": "static",
         "implementation": "direct", "seconds": 1e-3,
     }  # fmt: skip
-    ran = {
+    who = {"engine": "ansor", "implementation": "direct"}
+    ran: dict[str, Any] = {
         "checked": True, "unchecked": None, "reason": "its record is wrong", "rule": 0,
-        "rejected": [{"folder": "/x"}], "contenders": [1],
-        "failures": [{"doing": "planning", "folder": "/home/somebody/failed/1"}],
+        "rejected": (Rejected(**who, reason="off by 1", folder="/x"),),
+        "contenders": (ContenderResult(**who, trials=1, failed=0, seconds=None, stopped=None),),
+        "failures": (
+            ListedFailure(**who, doing="planning", how="it hung", retried=True, folder="failed/1"),
+        ),
     }  # fmt: skip
+    tasks = library_task(**row, **ran), library_task(**row, checked=False)
     packages = [
-        packed(context(build=rebuilt(library, tmp_path / name, tasks=[tasks]))).read_bytes()
-        for name, tasks in (("first", row | ran), ("second", row | {"checked": False}))
+        packed(context(build=rebuilt(library, tmp_path / name, tasks=(task,)))).read_bytes()
+        for name, task in zip(("first", "second"), tasks, strict=True)
     ]
     assert packages[0] == packages[1]
     assert needs(read(tmp_path / "out" / "small.tar"))["tasks"] == [row]
@@ -113,7 +120,9 @@ def test_the_manifest_says_what_is_needed(context, library, report):
     assert found["processor"]["mcpu"] == "x86-64-v2"
     assert "sse4.2" in found["processor"]["features"]
     assert "avx2" not in found["processor"]["features"]
-    assert found["tasks"] == built["tasks"]
+    (task,), (told,) = built["tasks"], found["tasks"]
+    assert told == {name: task[name] for name in told}
+    assert told.keys() == {"name", "workload", "calls", "engine", "implementation", "seconds"}
     assert found["verification"] == "onnxruntime 1.31.1, 2 cases"
 
 

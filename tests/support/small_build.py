@@ -4,7 +4,6 @@ Its kernel `dense` is written out, so that a test can put a wrong one, or anothe
 its place.
 """
 
-import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -15,6 +14,8 @@ from safetensors.numpy import save_file
 from autopipe.environment.facet import Facet
 from autopipe.pipeline.events import Event
 from autopipe.pipeline.stage import Context
+from tests.artifacts.examples import imported, library_task
+from tests.artifacts.examples import library as built
 
 TARGET: Mapping[str, object] = {
     "kind": "llvm", "mcpu": "x86-64-v2", "mattr": [], "mtriple": None, "num_cores": 2,
@@ -110,8 +111,7 @@ def save_model(folder: Path) -> None:
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     onnx.save(model, folder / "reference.onnx")
-    document = {"source_sha256": "ab" * 32, "synthesized": True, "opset": 17}
-    (folder / "model.json").write_text(json.dumps(document))
+    imported(name="small", inputs=INPUTS, outputs=OUTPUTS, weights=tuple(weights())).write(folder)
 
 
 def save_library(folder: Path, dense: str = DENSE) -> None:
@@ -123,17 +123,11 @@ def save_library(folder: Path, dense: str = DENSE) -> None:
     target = tvm.target.Target({"kind": "llvm", "mcpu": TARGET["mcpu"], "num-cores": 2})
     tvm.compile(module, target=target).export_library(str(folder / "lib.so"))
     save_file(weights(), folder / "weights.safetensors")
-    document = {
-        "name": "small",
-        "inputs": INPUTS,
-        "outputs": OUTPUTS,
-        "weights": list(weights()),
-        "threads": 2,
-        "versions": {"tvm": "0.27", "tvm_ffi": "0.1", "llvm": "22", "linker": "g++ (x) 12"},
-        "libraries": {},
-        "tasks": [{"name": "dense", "workload": "0" * 16, "engine": "default"}],
-    }
-    (folder / "library.json").write_text(json.dumps(document))
+    built(
+        library_task("dense", "0" * 16, engine="default", seconds=None),
+        name="small", inputs=INPUTS, outputs=OUTPUTS, weights=tuple(weights()),
+        versions={"tvm": "0.27", "tvm_ffi": "0.1", "llvm": "22", "linker": "g++ (x) 12"},
+    ).write(folder)  # fmt: skip
 
 
 @pytest.fixture(scope="session")

@@ -17,8 +17,8 @@ from autopipe.comparison.reading import read
 from autopipe.config.load import parse
 from autopipe.config.pipeline import Pipeline
 from autopipe.errors import PackageError, SetupError
+from autopipe.lock import records as beside
 from autopipe.lock import text
-from autopipe.lock.records import Tuned
 from autopipe.packaging.examine import examine
 from autopipe.report import document
 from autopipe.store.files import sha256
@@ -90,7 +90,7 @@ def test_a_lock_and_its_records_are_read(folder):
     assert {task.engine for task in lock.tasks} == {"ansor", "autotvm"}
     records = folder / "tiny.records.jsonl"
     assert sha256(records) == lock.records
-    tuned = Tuned.parse(records.read_text(), records)
+    tuned = beside.read(records.read_text(), records)
     assert len(tuned.records) == len(lock.tasks)
 
 

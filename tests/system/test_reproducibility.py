@@ -8,6 +8,7 @@ from typing import ClassVar
 
 import pytest
 
+from autopipe.artifacts.tuning import ListedFailure
 from autopipe.errors import GateError, StageError
 from autopipe.lock.rebuild import Rebuilding
 from autopipe.pipeline.events import Event, Progress, StageFailed, StageFinished
@@ -17,6 +18,7 @@ from autopipe.pipeline.plan import build_plan
 from autopipe.pipeline.stage import Context, Need
 from autopipe.store.artifact import Kind
 from autopipe.store.store import open_store
+from tests.artifacts.examples import library, library_task
 from tests.cli.test_app import command, environment
 from tests.pipeline.fakes import Fake, Fixed, Read, Upper
 
@@ -38,8 +40,11 @@ class Build(Fake, frozen=True):
             "order": "".join({"one", "two", "three", "four", "five", "six"}),
         }  # fmt: skip
         (ctx.out / "lib.so").write_text(text + moving[self.writes])
-        went = {"name": "f", "engine": "static", "checked": True, "failures": [str(ctx.out)]}
-        (ctx.out / "library.json").write_text(json.dumps({"tasks": [went]}))
+        failure = ListedFailure(
+            engine="ansor", implementation="direct", doing="building", how="it hung", retried=True,
+            folder=str(ctx.out),
+        )  # fmt: skip
+        library(library_task("f", checked=True, failures=(failure,))).write(ctx.out)
         return "built"
 
 

@@ -4,7 +4,6 @@ Each function is a branch of one module, so that one run proves them all. Nothin
 every task gets a few trials: what a filter would hide has to survive too.
 """
 
-import json
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -26,6 +25,7 @@ from autopipe.pipeline.stage import Context
 from autopipe.stages.build import Build
 from autopipe.stages.tasks import Tasks
 from autopipe.stages.tune import Tune
+from tests.artifacts.examples import imported
 
 FACTS: dict[Facet, dict[str, object]] = {
     Facet.TARGET: {
@@ -250,8 +250,7 @@ def lower(folder: Path) -> None:
     """Write what the stages before `tasks` would."""
     for name in ("import", "optimize", "lower"):
         (folder / name).mkdir(exist_ok=True)
-    model = {"name": "odd", "inputs": [], "outputs": [], "weights": []}
-    (folder / "import" / "model.json").write_text(json.dumps(model), encoding="utf-8")
+    imported(name="odd").write(folder / "import")
     module_io.save_weights({}, folder / "import" / "weights.safetensors")
     optimized, found = lowered()
     module_io.save_module(optimized.transform, folder / "optimize" / "transform.json")

@@ -4,8 +4,8 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
+from autopipe.artifacts.signature import Port, Signature
 from autopipe.compiler.library.runtime import Model
-from autopipe.compiler.library.signature import Port, Signature
 from autopipe.config import Verify
 from autopipe.errors import GateError
 from autopipe.verification.check import verify

@@ -4,10 +4,10 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from autopipe.artifacts.verification import Tolerance
 from autopipe.errors import GateError
 from autopipe.verification.compare import (
     EXACT,
-    Tolerance,
     check_names,
     compare,
     constant,

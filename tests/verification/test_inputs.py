@@ -3,7 +3,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from autopipe.compiler.library.signature import Port
+from autopipe.artifacts.signature import Port
 from autopipe.verification.inputs import Case, cases, nudged
 from tests.support.table import each_row
 

@@ -5,7 +5,6 @@ it, and the weights are those that were imported. What it shares with a build is
 its operators, the parser of the source, and LLVM.
 """
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +12,7 @@ import tvm
 from tvm import relax
 from tvm.relax import transform
 
+from autopipe.artifacts.model import ImportedModel
 from autopipe.compiler import module_io
 from autopipe.compiler.walls import gate
 from autopipe.errors import StageError
@@ -24,10 +24,10 @@ def _answer(request: call.Answer) -> call.Answer:
     from safetensors.numpy import load_file
 
     folder = Path(request["model"])
-    model = json.loads((folder / "model.json").read_text(encoding="utf-8"))
-    inputs, outputs = ([port["name"] for port in model[key]] for key in ("inputs", "outputs"))
+    model = ImportedModel.read(folder)
+    inputs, outputs = ([port.name for port in ports] for ports in (model.inputs, model.outputs))
     stored = module_io.load_weights(folder / "weights.safetensors")
-    weights = [tvm.runtime.tensor(stored[name]) for name in model["weights"]]
+    weights = [tvm.runtime.tensor(stored[name]) for name in model.weights]
     try:
         machine = _compiled(folder / "module.json")
         for case, file in request["cases"]:

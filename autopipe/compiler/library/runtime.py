@@ -15,9 +15,10 @@ from typing import Any
 
 import numpy as np
 
+from autopipe.artifacts.library import Library
+from autopipe.artifacts.signature import Port, Signature
 from autopipe.compiler.library.cuda_runtime import CUDA, Staging
 from autopipe.compiler.library.cuda_runtime import load as load_cuda
-from autopipe.compiler.library.signature import Port, Signature
 from autopipe.errors import ConfigError, SetupError, StageError
 from autopipe.libraries import loading
 
@@ -98,7 +99,9 @@ def load(library: Path, weights: Path, signature: Signature) -> Model:
 
 def load_artifact(library: Path) -> Model:
     """Load what the stage *build* made."""
-    return load(library / "lib.so", library / "weights.safetensors", Signature.read(library))
+    return load(
+        library / "lib.so", library / "weights.safetensors", Library.read(library).signature
+    )
 
 
 def aligned(shape: tuple[int, ...], dtype: np.typing.DTypeLike) -> np.ndarray:

@@ -3,10 +3,10 @@ import pytest
 import tvm
 from tvm import relax
 
+from autopipe.artifacts.signature import Port, Signature
 from autopipe.compiler import module_io, passes, tasks
 from autopipe.compiler.graph import weights
 from autopipe.compiler.library import build, runtime
-from autopipe.compiler.library.signature import Port, Signature
 from autopipe.errors import StageError
 from autopipe.schedules.engines import default
 from tests.compiler import graphs

@@ -9,9 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from autopipe.artifacts.signature import Port, Signature
 from autopipe.compiler.library.runtime import ALIGNMENT, Model, aligned, load, load_artifact
-from autopipe.compiler.library.signature import Port, Signature
 from autopipe.errors import ConfigError, StageError
+from tests.artifacts.examples import library as described
 from tests.support import small_build
 from tests.support.table import each_row
 
@@ -156,7 +157,6 @@ def test_kernels_run_on_the_threads_of_the_signature(tmp_path, threads):
 
 
 def _save_parallel(folder, threads):
-    import json
 
     import tvm
     from safetensors.numpy import save_file
@@ -180,11 +180,5 @@ class Module:
     built = tvm.compile(tvm.script.from_source(source), target=target)
     built.export_library(str(folder / "lib.so"))
     save_file({}, folder / "weights.safetensors")
-    port = {"shape": [1048576], "dtype": "float32"}
-    document = {
-        "inputs": [{"name": "x", **port}],
-        "outputs": [{"name": "y", **port}],
-        "weights": [],
-        "threads": threads,
-    }
-    (folder / "library.json").write_text(json.dumps(document))
+    x, y = (Port(name=name, shape=(1048576,), dtype="float32") for name in "xy")
+    described(inputs=(x,), outputs=(y,), threads=threads).write(folder)

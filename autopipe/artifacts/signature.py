@@ -1,9 +1,6 @@
 """How a library is called: what is known of it without loading it."""
 
-import json
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Literal, Self
+from typing import Literal
 
 from pydantic import PositiveInt
 
@@ -34,14 +31,3 @@ class Signature(Frozen, frozen=True):
     """Threads the library was tuned for."""
     device: Literal["cpu", "cuda"] = "cpu"
     """Where its kernels run."""
-
-    @classmethod
-    def of(cls, document: Mapping[str, object]) -> Self:
-        """Return the signature part of a `library.json` or a manifest."""
-        given = cls.model_fields.keys() & document.keys()
-        return cls.model_validate({name: document[name] for name in given})
-
-    @classmethod
-    def read(cls, library: Path) -> Self:
-        """Return the signature of what the stage *build* made."""
-        return cls.of(json.loads((library / "library.json").read_text(encoding="utf-8")))

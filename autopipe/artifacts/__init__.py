@@ -1,0 +1,1 @@
+"""The documents that stages leave, as types: who writes one and who reads it use the same."""

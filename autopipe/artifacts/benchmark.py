@@ -1,0 +1,172 @@
+"""`benchmark.json`: what the stage *benchmark* measured."""
+
+from enum import StrEnum
+from typing import Annotated, Any, ClassVar
+
+from pydantic import Field
+
+from autopipe.artifacts.document import Document
+from autopipe.config.frozen import Frozen
+
+_Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
+class Latency(Frozen, frozen=True):
+    """The times of one contender, in seconds."""
+
+    median: float
+    """Median over all runs of all rounds."""
+    low: float
+    """Lower quartile of the runs."""
+    high: float
+    """Upper quartile of the runs."""
+    rounds: tuple[float, ...]
+    """Median of each round, in order."""
+
+
+class Verdict(StrEnum):
+    """Which contender is faster."""
+
+    FASTER = "faster"
+    SLOWER = "slower"
+    INCONCLUSIVE = "inconclusive"
+    """The spreads overlap, or something disturbed: these times do not tell."""
+
+
+class Comparison(Frozen, frozen=True):
+    """A build against one rival."""
+
+    ratio: float
+    """Our median divided by theirs; below 1 the build is faster."""
+    rounds: tuple[float, ...]
+    """The ratio of each round, whose two contenders ran one after the other."""
+    verdict: Verdict
+    """What the spreads allow to say."""
+
+
+class Machine(Frozen, frozen=True):
+    """Where and under which load the contenders were timed."""
+
+    cpu: str
+    """Name of the processor."""
+    cores: int
+    """Cores this process may use."""
+    gpu: str | None = None
+    """Name of the GPU, if the build runs on one."""
+    load_before: float
+    """Runnable processes, averaged over the minute before the first round."""
+    load_after: float
+    """The same after the last round; the contenders themselves are in it."""
+
+
+class Conditions(Frozen, frozen=True):
+    """What a machine did while the counted runs of a round were timed."""
+
+    seconds: _Seconds
+    """How long that took."""
+    cpu: _Seconds
+    """CPU time of the contender, with all its threads and children."""
+    others: _Seconds | None
+    """CPU time of all other programs, on the processors it may use; null where nobody tells."""
+    stolen: _Seconds | None
+    """Time in which the host of a virtual machine kept these from it; null where nobody tells."""
+    cores: Annotated[int, Field(ge=1)]
+    """Processors it may use."""
+    load_before: float
+    """Runnable processes, averaged over the minute before."""
+    load_after: float
+    """The same, afterwards."""
+    quota: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    """As how many processors its control groups let it take time; null for no limit."""
+
+
+class Contender(Frozen, frozen=True):
+    """One contender's result."""
+
+    name: str
+    """`autopipe` is the build."""
+    version: str
+    """Version of its runtime."""
+    latency: Latency
+    """Its times."""
+
+
+class Round(Frozen, frozen=True):
+    """A round that was played."""
+
+    conditions: dict[str, Conditions]
+    """What the machine did meanwhile, by contender."""
+    disturbed: str = ""
+    """Who disturbed it; such a round is played again."""
+
+
+class Match(Frozen, frozen=True):
+    """What all contenders took."""
+
+    machine: Machine
+    """Where it was measured."""
+    threads: int
+    """Threads of the build; rivals choose their own."""
+    warmup: int
+    """Runs of each contender in each round that were not counted, at least."""
+    repeat: int
+    """Counted runs of each contender in each round, at least."""
+    ours: Contender
+    """The build."""
+    rivals: tuple[Contender, ...]
+    """The rivals that could be timed."""
+    comparisons: dict[str, Comparison]
+    """The build against each rival, by the rival's name."""
+    skipped: dict[str, str]
+    """Rivals that could not be timed, and why."""
+    rounds: tuple[Round, ...] = ()
+    """All that were played, in order; the times are of the quiet ones, where these are enough."""
+    disturbed: str = ""
+    """Why the times tell nothing; empty where enough rounds were quiet."""
+
+    def summary(self) -> str:
+        """Return one line for people."""
+        parts = [_milliseconds(self.ours.latency)]
+        for rival in self.rivals:
+            found = self.comparisons[rival.name]
+            parts.append(
+                f"{rival.name} {_milliseconds(rival.latency)}: "
+                f"ratio {found.ratio:.2f}, {found.verdict}"
+            )
+        if not self.disturbed:
+            return "; ".join(parts)
+        return "; ".join(parts) + (": " if self.rivals else ", inconclusive: ") + self.disturbed
+
+
+class Outcome(StrEnum):
+    """Whether a build may pass."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+    INCONCLUSIVE = "inconclusive"
+    """The times do not tell; the build passes, with a warning."""
+
+
+class Checked(Frozen, frozen=True):
+    """A gate, and what was found."""
+
+    gate: str
+    """Its field in the pipeline file, such as `gates.max_slowdown.onnxruntime`."""
+    outcome: Outcome
+    found: str
+    """What was found, and what is allowed."""
+
+
+class Measurement(Match, Document, frozen=True, extra="forbid"):
+    """What all contenders took, on which machine, and what that did to the gates."""
+
+    FILE: ClassVar[str] = "benchmark.json"
+
+    device: dict[str, Any]
+    """The machine, as far as it decides how fast code runs."""
+    gates: tuple[Checked, ...]
+    """What became of each gate."""
+
+
+def _milliseconds(latency: Latency) -> str:
+    return f"{latency.median * 1e3:.3g} ms ({latency.low * 1e3:.3g} to {latency.high * 1e3:.3g})"

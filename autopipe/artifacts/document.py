@@ -1,0 +1,52 @@
+"""A JSON document in an artifact: written in one form, read as its type or refused in a line."""
+
+from pathlib import Path
+from typing import ClassVar, Final, Self, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from autopipe import foreign
+from autopipe.config.frozen import Frozen
+from autopipe.config.problem import first
+from autopipe.store.canonical import pretty
+
+LARGEST: Final = 256 << 20
+"""Bytes of a file that is read at once."""
+
+_Model = TypeVar("_Model", bound=BaseModel)
+
+
+class Part(Frozen, frozen=True, extra="ignore"):
+    """A part of a document. What a later release adds to it is passed over."""
+
+
+class Document(Part, frozen=True):
+    """A document, which has its own file in an artifact."""
+
+    FILE: ClassVar[str]
+    """Name of that file."""
+
+    @classmethod
+    def read(cls, folder: Path) -> Self:
+        """Read it from an artifact.
+
+        Raises OSError, and MalformedError that says in a line what is wrong.
+        """
+        return parse(cls, foreign.read(folder / cls.FILE, LARGEST))
+
+    def write(self, folder: Path) -> None:
+        """Write it into an artifact; the same document gives the same bytes."""
+        text = pretty(self.model_dump(mode="json"))
+        (folder / self.FILE).write_text(text, encoding="utf-8")
+
+
+def parse(kind: type[_Model], data: bytes | str) -> _Model:
+    """Read JSON as a value of this type, where every value has the type it should have.
+
+    Raises MalformedError that says in a line what is wrong.
+    """
+    foreign.parse(data)  # pydantic's own reader takes more than is JSON
+    try:
+        return kind.model_validate_json(data, strict=True)
+    except ValidationError as error:
+        raise foreign.MalformedError(first(error)) from None

@@ -1,0 +1,83 @@
+"""`library.json`: what the stage *build* says of a library."""
+
+from typing import Any, ClassVar, Literal
+
+from pydantic import PositiveInt
+
+from autopipe.artifacts.document import Document, Part
+from autopipe.artifacts.numbers import Amount, Count
+from autopipe.artifacts.signature import Port, Signature
+from autopipe.artifacts.tuning import ContenderResult, ListedFailure
+
+
+class Rejected(Part, frozen=True):
+    """A schedule that computes something else, so that the task has another one."""
+
+    engine: str
+    implementation: str
+    reason: str | None
+    """What was wrong."""
+    folder: str | None
+    """Where it is kept."""
+
+
+class LibraryTask(Part, frozen=True):
+    """A task, and how it was scheduled."""
+
+    name: str
+    workload: str
+    """Hash of its loops."""
+    calls: Count
+    """How often one inference calls it."""
+    engine: str
+    """Name of the engine, or of the fallback."""
+    implementation: str
+    reason: str
+    """Why this schedule."""
+    seconds: Amount | None
+    """Median measured time of one call; null for a fallback."""
+    rule: int | None
+    """Which rule of the policy the task fell under; null for none."""
+    checked: bool
+    """Whether it was compared with the plain loops."""
+    unchecked: str | None
+    """Why it was not."""
+    rejected: tuple[Rejected, ...]
+    """What was wrong, and stood before it."""
+    contenders: tuple[ContenderResult, ...]
+    """Who was measured for it, the fastest first."""
+    failures: tuple[ListedFailure, ...]
+    """What crashed, hung, took too much memory or raised something."""
+
+
+class Library(Document, frozen=True):
+    """A library: how it is called, what it was built for and by, and how."""
+
+    FILE: ClassVar[str] = "library.json"
+
+    name: str
+    """The model's name."""
+    inputs: tuple[Port, ...]
+    outputs: tuple[Port, ...]
+    weights: tuple[str, ...]
+    threads: PositiveInt
+    device: Literal["cpu", "cuda"] = "cpu"
+    target: dict[str, Any]
+    """The resolved target."""
+    versions: dict[str, str | None]
+    """Versions of TVM and of the compilers below it."""
+    libraries: dict[str, str]
+    """Versions of the libraries that lie beside it, as it calls them."""
+    claimed: dict[str, Amount] = {}
+    """Shares of time that are said to be searched, measured and steady. Libraries of earlier
+    releases lack it."""
+    tasks: tuple[LibraryTask, ...]
+    """All tasks, in the order of the model."""
+
+    @property
+    def signature(self) -> Signature:
+        """Return how it is called."""
+        return Signature(
+            inputs=self.inputs, outputs=self.outputs, weights=self.weights, threads=self.threads,
+            device=self.device,
+        )  # fmt: skip

@@ -1,0 +1,34 @@
+"""`model.json`: what the stage *import* says of a model."""
+
+from typing import ClassVar
+
+from autopipe.artifacts.document import Document
+from autopipe.artifacts.numbers import Count
+from autopipe.artifacts.signature import Port
+from autopipe.config.model import Digest
+
+
+class ImportedModel(Document, frozen=True):
+    """An imported model, besides its module and its weights."""
+
+    FILE: ClassVar[str] = "model.json"
+
+    name: str
+    """The model's own name, or that of its file."""
+    inputs: tuple[Port, ...]
+    """Inputs, in call order."""
+    outputs: tuple[Port, ...]
+    """Outputs, in the order they are returned."""
+    weights: tuple[str, ...]
+    """Names of the weights, in call order after the inputs."""
+    source_sha256: Digest
+    """Digest of the model file as it was read."""
+    synthesized: bool
+    """Whether the weights were drawn instead of read."""
+    opset: int | None
+    """Operator set version of the model; null if it is not ONNX."""
+    selects: dict[str, Count]
+    """Inputs whose values choose from a table, and how many entries it has; of an ONNX model,
+    `reference.onnx` says so."""
+    params: Count
+    """Numbers in all weights."""

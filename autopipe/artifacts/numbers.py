@@ -1,0 +1,23 @@
+"""Numbers and names as documents hold them, with what they may be."""
+
+from typing import Annotated, Final
+
+from pydantic import Field, StringConstraints
+
+SLOWEST: Final = 1e4
+"""Seconds of one call beyond which a time is no measurement but a stub."""
+
+Count = Annotated[int, Field(ge=0)]
+"""How many there are."""
+
+Amount = Annotated[float, Field(ge=0)]
+"""Seconds, a share, or by what factor something is longer."""
+
+Time = Annotated[float, Field(gt=0, lt=SLOWEST)]
+"""Measured seconds of one call."""
+
+Name = Annotated[str, StringConstraints(max_length=200)]
+"""Of a task, an engine or an implementation."""
+
+Hash = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{1,64}$")]
+"""Of a workload."""

@@ -1,0 +1,174 @@
+"""`tuning.json` and `records.jsonl`: what the stage *tune* found.
+
+What is read here is written again with the same bytes, also if another release wrote it: a lock
+names the digest of its records.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Final, Self
+
+from pydantic import AfterValidator, Field, StringConstraints
+
+from autopipe import foreign
+from autopipe.artifacts.document import LARGEST, Document, Part, parse
+from autopipe.artifacts.numbers import Amount, Count, Hash, Name, Time
+from autopipe.store.canonical import pretty
+
+RECORDS: Final = "records.jsonl"
+
+
+def _schedule(text: str) -> str:
+    """Check that a text may be a schedule: a list is a trace, an object a template's."""
+    if not isinstance(foreign.parse(text), list | dict):
+        raise ValueError("neither a trace nor a template")  # noqa: TRY004 -- of a file
+    return text
+
+
+class _Kept(Part, frozen=True, extra="allow"):
+    """A part of what tuning found. What another release has added to it stays."""
+
+    def document(self) -> dict[str, Any]:
+        """Return it as JSON with the fields that it was made with, no more."""
+        return self.model_dump(mode="json", exclude_unset=True)
+
+
+class ListedFailure(_Kept, frozen=True):
+    """What crashed, hung, took too much memory or raised something, twice."""
+
+    engine: str
+    implementation: str
+    doing: str
+    """What was done with the schedule."""
+    how: str
+    """How that ended."""
+    retried: bool
+    folder: Annotated[str, StringConstraints(max_length=1 << 20)]
+    """Where it is kept, relative to the tuning records."""
+
+
+class ContenderResult(_Kept, frozen=True):
+    """How one contender for a task did."""
+
+    engine: str
+    """Who proposed its schedules; `static` or `default` for those that nobody searched."""
+    implementation: str
+    trials: Count
+    failed: Count
+    seconds: Amount | None
+    """Median of one call with its best schedule; null if none of its trials gave a time."""
+    stopped: str | None
+    """Why it was not asked any more; null if it was until the end."""
+
+
+class TunedTask(_Kept, frozen=True):
+    """What became of a task."""
+
+    task: Count
+    """Its place in the table of tasks."""
+    name: Name
+    workload: Hash
+    trials: Count
+    failed: Count
+    engine: str | None
+    """Who won; null if nobody has a time."""
+    implementation: str | None
+    seconds: Amount | None
+    """Median of one call with the best schedule."""
+    stopped: str | None
+    """Why it was not searched any more; null if it was until the end."""
+    rule: int | None
+    """Which rule of the policy it fell under; null for none."""
+    share: Amount
+    """Its part of the model's time before the search."""
+    failures: tuple[ListedFailure, ...]
+    contenders: tuple[ContenderResult, ...]
+    """Who took part, the fastest first."""
+    over_next: Amount | None
+    """How many times slower the next contender is; null if there is none with a time."""
+    over_start: Amount | None
+    """The same of the schedules that nobody searched."""
+
+
+class TuningReport(Document, _Kept, frozen=True, extra="allow"):
+    """How tuning went."""
+
+    FILE: ClassVar[str] = "tuning.json"
+
+    ended: str
+    """Why it ended."""
+    seconds: Amount
+    """How long it took."""
+    session: str
+    """Which session measured."""
+    shares: dict[str, Amount] | None = None
+    """Parts of the time that were searched, measured and steady; left out where a lock knew some of
+    the tasks."""
+    tasks: tuple[TunedTask, ...]
+    """Every task that was tuned, in the order of the model."""
+
+    def write(self, folder: Path) -> None:
+        """Write it into an artifact."""
+        (folder / self.FILE).write_text(pretty(self.document()), encoding="utf-8")
+
+
+class BestRecord(_Kept, frozen=True):
+    """The best schedule of a workload."""
+
+    workload: Hash
+    engine: Name
+    implementation: Name
+    schedule: Annotated[str, StringConstraints(max_length=1 << 24), AfterValidator(_schedule)]
+    """How it is made again: TVM's trace, or a template and its knobs, as JSON."""
+    seconds: Annotated[tuple[Time, ...], Field(min_length=1, max_length=10_000)]
+    """Time of one call, a value a repeat."""
+    trials: Count
+    """What finding it took."""
+
+    @property
+    def line(self) -> str:
+        """Return its line in `records.jsonl`."""
+        return json.dumps(self.document(), sort_keys=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Tuned:
+    """What tuning found, as both files of a RECORDS artifact say it."""
+
+    report: TuningReport
+    records: Mapping[str, BestRecord]
+    """The best record of each workload that has one, by workload."""
+
+    @classmethod
+    def read(cls, folder: Path) -> Self:
+        """Read a RECORDS artifact. Raises OSError, and MalformedError for what is none."""
+        return cls(TuningReport.read(folder), read_records(folder))
+
+    def write(self, folder: Path) -> None:
+        """Write the files of a RECORDS artifact."""
+        write_records(self.records.values(), folder)
+        self.report.write(folder)
+
+    @property
+    def tasks(self) -> dict[str, TunedTask]:
+        """What became of each task, by workload."""
+        return {task.workload: task for task in self.report.tasks}
+
+
+UNTUNED: Final = Tuned(TuningReport(ended="not tuned", seconds=0.0, session="", tasks=()), {})
+"""Of a model of which nothing was tuned."""
+
+
+def read_records(folder: Path) -> dict[str, BestRecord]:
+    """Read `records.jsonl` of an artifact, by workload. Raises OSError, and MalformedError."""
+    lines = foreign.read(folder / RECORDS, LARGEST).splitlines()
+    return {record.workload: record for record in (parse(BestRecord, line) for line in lines)}
+
+
+def write_records(records: Iterable[BestRecord], folder: Path) -> None:
+    """Write `records.jsonl` of an artifact: a line a record, sorted by workload."""
+    ordered = sorted(records, key=lambda record: record.workload)
+    text = "".join(f"{record.line}\n" for record in ordered)
+    (folder / RECORDS).write_text(text, encoding="utf-8")

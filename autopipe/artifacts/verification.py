@@ -1,0 +1,90 @@
+"""`verify.json`: what the stage *verify* found."""
+
+from enum import StrEnum
+from typing import ClassVar
+
+from autopipe.artifacts.document import Document, Part
+
+
+class Tolerance(Part, frozen=True):
+    """How far an element may be off: `atol + rtol * |reference|`."""
+
+    rtol: float
+    """Relative to the element of the reference."""
+    atol: float
+    """Absolute."""
+
+
+class Comparison(Part, frozen=True):
+    """What comparing one output on one case showed."""
+
+    output: str
+    """Name of the output."""
+    tolerance: Tolerance
+    """What was allowed."""
+    failure: str | None = None
+    """Why it fails, in words; null if it passes."""
+    max_abs: float | None = None
+    """Largest absolute error; null where it can not be computed."""
+    max_rel: float | None = None
+    """Largest relative error over elements whose reference is not zero."""
+    used: float | None = None
+    """Largest part of the allowed error that an element uses; above 1 it fails."""
+    first_bad: tuple[int, ...] | None = None
+    """Index of the first element that fails."""
+    enough_atol: float | None = None
+    """The `atol` that would pass with this rtol; null where none that is allowed would."""
+    enough_rtol: float | None = None
+    """The `rtol` that would pass with this atol; null where none that is allowed would."""
+
+
+class CaseOutcome(StrEnum):
+    """What became of a case."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+    SKIPPED = "skipped"
+    """It tells nothing: the reference is not finite on it."""
+
+
+class CheckedCase(Part, frozen=True):
+    """One case and how each output compared on it."""
+
+    name: str
+    """Name of the case."""
+    skipped: bool
+    """An edge case outside the model's domain: the reference is not finite on it."""
+    outputs: tuple[Comparison, ...]
+    """The outputs, in order; none if the case was skipped."""
+
+    @property
+    def outcome(self) -> CaseOutcome:
+        """Whether the build passed it."""
+        if self.skipped:
+            return CaseOutcome.SKIPPED
+        failed = any(output.failure for output in self.outputs)
+        return CaseOutcome.FAILED if failed else CaseOutcome.PASSED
+
+
+class Verification(Document, frozen=True):
+    """What the comparison of a build with a reference showed."""
+
+    FILE: ClassVar[str] = "verify.json"
+
+    reference: str
+    """The runtime that computed the expected outputs."""
+    reference_version: str
+    """Its version."""
+    cases: tuple[CheckedCase, ...]
+    """All cases, in order."""
+    warnings: tuple[str, ...]
+    """Why parts of the comparison prove nothing."""
+
+    def summary(self) -> str:
+        """Return one line for people."""
+        used = [output.used or 0.0 for case in self.cases for output in case.outputs]
+        return (
+            f"equal to {self.reference} {self.reference_version} on "
+            f"{sum(not case.skipped for case in self.cases)} cases, "
+            f"{max(used):.2%} of the allowed error used"
+        )
