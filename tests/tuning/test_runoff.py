@@ -1,9 +1,11 @@
 """Who looks fastest is timed again, in turn with the runner-up and the loops without threads."""
 
+from dataclasses import asdict
 from functools import partial
 
 import pytest
 
+from autopipe.artifacts.tuning import BestRecord
 from autopipe.config.schedules import Rule
 from autopipe.measure.measurement import Measurement
 from autopipe.records.proofs import proofs
@@ -16,7 +18,6 @@ from autopipe.schedules.replay import replay
 from autopipe.tuning import runoff
 from autopipe.tuning.journal import Journal, Proposal
 from autopipe.tuning.runoff import run_off
-from tests.artifacts.examples import best_record
 from tests.compiler.cuda_graphs import CONDITIONS as GPU
 from tests.schedules.engines.test_default import pool
 from tests.schedules.engines.test_static import dense, module_of
@@ -138,8 +139,7 @@ def test_unsteady_winners_are_timed_again_once(journal, busy, spread, asked):
     assert max(seconds) / min(seconds) == pytest.approx(spread)
     assert journal.best(each).record.unsteady == (spread > 1.5)
     won = journal.best(each).record
-    made = {"engine": won.engine, "implementation": won.implementation, "schedule": won.schedule}
-    best = best_record(won.workload, **made, seconds=won.seconds)
+    best = BestRecord.model_construct(**asdict(won), trials=1)  # its schedule is but a name
     (proof,) = proofs(journal.store, journal.platform, {won.workload: best}).values()
     assert (proof.seconds, proof.steady) == (won.median, not won.unsteady)
     assert len(machine.asked) == asked
