@@ -1,1 +1,6 @@
-"""What the templates read out of loops."""
+"""Reads out of TIR what templates and implementations need to know of a function.
+
+`blocks` and `expressions` are the basics. `product`, `gemm`, `convolution`, `windows`, `rows` and
+`movement` recognize families of functions, `steps` cuts a function into parts, `dot_products` knows
+instructions of processors, and `filtering_cost` estimates Winograd's algorithm.
+"""

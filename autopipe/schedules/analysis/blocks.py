@@ -1,4 +1,4 @@
-"""Block classification: what a block of a PrimFunc does, as far as schedules depend on it."""
+"""Classifies a block of a PrimFunc, as far as schedules depend on it."""
 
 from typing import Final
 
@@ -8,13 +8,13 @@ from tvm.s_tir import SBlock
 from autopipe.compiler.graph.literals import sizes
 
 SPATIAL: Final = tvm.tirx.IterVar.DataPar
-"""The kind of an axis along which iterations do not depend on each other."""
+"""The kind of an axis whose iterations do not depend on each other."""
 
 _OPERANDS: Final = 2
 
 
 def extents_of(block: SBlock, *, spatial: bool = True) -> tuple[int, ...]:
-    """Return the extents of a block's spatial axes, or of the others; -1 where not constant."""
+    """Return the extents of a block's spatial axes, or of its reduction axes; -1 if symbolic."""
     chosen = (a.dom.extent for a in block.iter_vars if (a.iter_type == SPATIAL) == spatial)
     return sizes(chosen)
 
@@ -35,7 +35,7 @@ def is_copy(block: SBlock) -> bool:
 
 
 def is_product(block: SBlock) -> bool:
-    """Tell whether the block adds a product of operands to what it has."""
+    """Tell whether the block adds a product of operands to its result."""
     total = getattr(block.body, "value", None)
     if not isinstance(total, tvm.tirx.Add) or len(block.reads) < _OPERANDS:
         return False
@@ -43,9 +43,10 @@ def is_product(block: SBlock) -> bool:
 
 
 def bits(block: SBlock) -> int:
-    """Return the width of an element that the block writes."""
+    """Return the size in bits of an element that the block writes."""
     return int(tvm.runtime.DataType(block.writes[0].source.dtype).bits)
 
 
 def _uncast(term: tvm.ir.Expr) -> tvm.ir.Expr:
+    """Return an expression without the cast around it, if there is one."""
     return term.value if isinstance(term, tvm.tirx.Cast) else term

@@ -1,4 +1,8 @@
-"""Recognizes a plain convolution in a fused PrimFunc, by its TIR alone."""
+"""Recognizes a plain 2-D convolution in a fused PrimFunc, from its TIR alone.
+
+TOPI writes a convolution as two blocks, padding and sum. Whether two blocks are a convolution is
+decided by comparing them with the blocks that TOPI writes for the same shapes.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,15 +19,15 @@ from autopipe.schedules.analysis.blocks import is_spatial
 from autopipe.schedules.templates.template import blank
 
 _AXES = 4
-"""Of an image: batch, rows, columns, channels."""
+"""Number of axes of an image: batch, rows, columns, channels."""
 
 
 @dataclass(frozen=True, slots=True)
 class Convolution:
-    """A 2-D convolution, NHWC and HWIO, of stride 1, not dilated, in one group."""
+    """A 2-D convolution in NHWC and HWIO, with stride 1, without dilation and groups."""
 
     data: Any
-    """The buffer of the image, before any padding."""
+    """The buffer of the image `[batch, rows, columns, channels]`, before any padding."""
     kernel: Any
     """The buffer of the weights, `[rows, columns, channels in, channels out]`."""
     constant: bool
@@ -33,13 +37,13 @@ class Convolution:
     result: Any
     """The buffer of the sums, `[batch, rows, columns, channels]`."""
     after: SBlock
-    """What makes the output of the sums, one element of another."""
+    """The block that computes each element of the output from one sum."""
 
 
 def recognize(module: tvm.IRModule, size: int) -> Convolution | None:
-    """Return the convolution that the `main` of a module is, or None if it is something else.
+    """Return the convolution that `main` computes, or None if it computes something else.
 
-    `size` is how many rows and columns its kernel has to have.
+    `size` is the number of rows, and of columns, that the kernel must have.
     """
     sch = blank(module)
     try:
@@ -63,7 +67,7 @@ def recognize(module: tvm.IRModule, size: int) -> Convolution | None:
 
 
 def _after(sch: Schedule, blocks: Sequence[Any]) -> SBlock:
-    """Return all that follows the first block as one, a copy if nothing does."""
+    """Return what follows the first block as one block; a copy if nothing follows."""
     first, *others = blocks
     if not others:
         return sch.get(sch.cache_write(first, 0, "global"))
@@ -73,21 +77,23 @@ def _after(sch: Schedule, blocks: Sequence[Any]) -> SBlock:
 
 
 def _reads_images(pad: SBlock, total: SBlock, size: int) -> bool:
-    """Tell whether one block pads an image and the other reads that and a kernel of a size."""
+    """Tell whether `pad` reads an image, and `total` reads its result and a kernel of that size."""
     if [len(block.reads) for block in (pad, total)] != [1, 2]:
         return False
     if not pad.writes[0].source.same_as(total.reads[0].source):
         return False
     shapes = [read.source.shape for block in (pad, total) for read in block.reads]
-    known = all(isinstance(extent, IntImm) for shape in shapes for extent in shape)
+    static = all(isinstance(extent, IntImm) for shape in shapes for extent in shape)
     kernel = shapes[2]
     return (
-        known and [len(shape) for shape in shapes] == [_AXES] * 3 and kernel[0] == kernel[1] == size
+        static
+        and [len(shape) for shape in shapes] == [_AXES] * 3
+        and kernel[0] == kernel[1] == size
     )
 
 
 def _padding(pad: SBlock, total: SBlock) -> tuple[int, int] | None:
-    """Return the padding above and to the left, if TOPI writes this convolution like that."""
+    """Return the padding above and to the left, or None if TOPI writes other blocks."""
     padded, data, kernel = total.reads[0].source, pad.reads[0].source, total.reads[1].source
     before = [_offset(index.min) for index in pad.reads[0].region]
     sizes = zip(padded.shape, data.shape, before, strict=True)
@@ -108,13 +114,13 @@ def _padding(pad: SBlock, total: SBlock) -> tuple[int, int] | None:
 
 
 def _offset(index: Any) -> int:  # noqa: ANN401 - an expression
-    """Return what an index takes off its axis."""
+    """Return n for an index `axis - n`, or 0 for any other index."""
     taken = index.b if isinstance(index, Sub) else None
     return int(taken) if isinstance(taken, IntImm) else 0
 
 
 def _elementwise(block: SBlock, result: Any) -> bool:  # noqa: ANN401 - a buffer
-    """Tell whether a block makes an element of each element of a buffer, at its index."""
+    """Tell whether a block computes each element from the element of a buffer at the same index."""
     axes = [axis.var for axis in block.iter_vars]
     reads = [read.region for read in block.reads if read.source.same_as(result)]
     extents = [axis.dom.extent for axis in block.iter_vars]

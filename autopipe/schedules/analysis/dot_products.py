@@ -1,8 +1,18 @@
-"""Dot-product instructions: sums of a few products of bytes, a vector of sums at a time.
+"""Dot-product instructions of processors: each adds a few products of bytes to a vector of sums.
 
 Each becomes a TIR tensor intrinsic that multiplies `group` neighbours of a row by a tile of
-`lanes` x `group` weights. Where an instruction wants the other sign for the row, the row is moved
-by 128 and what that adds is taken away again; LLVM computes that once for all rows of a tile.
+`lanes` x `group` weights.
+
+Example: `vpdpbusd` of AVX512-VNNI, with 512 bits, has 16 lanes and groups of 4:
+
+    for i in range(16):                                # one instruction
+        for k in range(4):
+            C[i] += int32(A[k]) * int32(B[i, k])       # A: uint8, B: int8, C: int32
+
+It wants an unsigned row. A signed row is moved by 128 (the top bit of each byte flips), which adds
+128 * (B[i, 0] + ... + B[i, 3]) to each sum, and that is subtracted again. LLVM computes this part
+once for all rows of a tile. `pmaddwd` multiplies words of 16 bits, so bytes are widened first, and
+adds two products; it needs a further instruction to add to the sums.
 """
 
 from collections.abc import Collection, Iterator
@@ -16,10 +26,12 @@ Operands = tuple[str, str]
 """Dtypes of the row and of the weights."""
 
 Needs = tuple[frozenset[str], ...]
+"""Sets of features; a processor needs all features of one of them."""
 
 
 def _needs(*alternatives: str) -> Needs:
-    return tuple(frozenset(each.split("+")) for each in alternatives)
+    """Return the sets of features of alternatives such as "avx512vnni+avx512vl"."""
+    return tuple(frozenset(alternative.split("+")) for alternative in alternatives)
 
 
 _VNNI: Final = _needs("avx512vnni")
@@ -74,23 +86,23 @@ _CODE: Final = (
 )
 
 _FLIP: Final = -0x7F7F7F80
-"""As four bytes, each 128, or -128 if it has a sign."""
+"""The 32 bits 0x80808080: four bytes that are 128, or -128 if bytes are signed."""
 
 
 @dataclass(frozen=True, slots=True)
 class DotProduct:
-    """An instruction of a processor, for operands of certain dtypes."""
+    """An instruction of a processor, for operands of two dtypes."""
 
     name: str
-    """Its mnemonic, as in knobs."""
+    """Its mnemonic, as the knobs name it."""
     lanes: int
-    """Sums it makes, of 32 bits each."""
+    """Number of sums, of 32 bits each."""
     group: int
-    """Products in each of them."""
+    """Number of products that are added to each sum."""
     cost: int
-    """Instructions that it takes."""
+    """Number of instructions that it takes, with those around it."""
     needs: Needs
-    """Sets of features of processors, in LLVM's names, any of which brings it."""
+    """The features, in LLVM's names, with which a processor has it."""
     operands: Operands
     code: str
     """The new sums, as an expression of TVMScript."""
@@ -100,7 +112,7 @@ class DotProduct:
         return any(needs.issubset(features) for needs in self.needs)
 
     def register(self) -> str:
-        """Make it known to TVM as a tensor intrinsic, and return its name there."""
+        """Register it as a tensor intrinsic of TVM, unless it is, and return its name there."""
         name = f"autopipe.{self.name}.{'.'.join(self.operands)}.{self.lanes}"
         if TensorIntrin.get(name, allow_missing=True) is None:
             row, weights = self.operands
@@ -123,6 +135,7 @@ def dot_products(operands: Operands) -> Iterator[DotProduct]:
 
 
 def _four(llvm: str, lanes: int, operands: Operands, *, moved: bool) -> str:
+    """Return TVMScript of new sums by an instruction of four products; `moved` flips signs."""
     bytes_ = f"int8x{4 * lanes}"
     weights = _as(f'B.vload([0, 0], "{operands[1]}x{4 * lanes}")', bytes_)
     row = _as(f'A.vload([0], "{operands[0]}x4")', "int32")
@@ -136,6 +149,7 @@ def _four(llvm: str, lanes: int, operands: Operands, *, moved: bool) -> str:
 
 
 def _pair(llvm: str, lanes: int, operands: Operands) -> str:
+    """Return TVMScript of new sums by an instruction of two products of words."""
     words = f"int16x{2 * lanes}"
     weights = f'T.Cast("{words}", B.vload([0, 0], "{operands[1]}x{2 * lanes}"))'
     row = _as(f'T.Cast("int16x2", A.vload([0], "{operands[0]}x2"))', "int32")
@@ -149,8 +163,10 @@ def _call(llvm: str, lanes: int, *arguments: str) -> str:
 
 
 def _as(value: str, dtype: str) -> str:
+    """Return TVMScript of the same bits as another dtype."""
     return f'T.reinterpret({value}, dtype="{dtype}")'
 
 
 def _all(value: str, lanes: int) -> str:
+    """Return TVMScript of a vector whose lanes are all one value."""
     return f"T.broadcast({value}, {lanes})"

@@ -1,4 +1,4 @@
-"""Looks into TIR expressions, and makes new ones and loops for them."""
+"""Reads and rewrites TIR expressions, and writes loops over elements."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -10,21 +10,21 @@ from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 from tvm_ffi import structural_mutate, structural_walk
 
 Values = Sequence[tuple[tvm.ir.Var, tvm.ir.Expr]]
-"""What variables stand for; they have no hash."""
+"""Pairs of a variable and its value; no dict, as variables of TVM have no hash here."""
 
 
 def loads_of(expression: tvm.ir.Expr) -> list[TensorLoad]:
-    """Return the loads in an expression, in order."""
-    found: list[TensorLoad] = []
-    structural_walk(expression, (TensorLoad, found.append))
-    return found
+    """Return the loads in an expression, in order of their appearance."""
+    loads: list[TensorLoad] = []
+    structural_walk(expression, (TensorLoad, loads.append))
+    return loads
 
 
 def occurrences(expression: tvm.ir.Expr, var: tvm.ir.Var) -> int:
     """Return how often a variable occurs in an expression."""
-    found: list[tvm.ir.Var] = []
-    structural_walk(expression, (tvm.ir.Var, found.append))
-    return sum(var.same_as(other) for other in found)
+    variables: list[tvm.ir.Var] = []
+    structural_walk(expression, (tvm.ir.Var, variables.append))
+    return sum(var.same_as(other) for other in variables)
 
 
 def substitute(
@@ -32,22 +32,29 @@ def substitute(
     values: Values,
     load: Callable[[TensorLoad], tvm.ir.Expr | None] = lambda _: None,
 ) -> tvm.ir.Expr:
-    """Return an expression with values for variables, and for those loads that have one."""
+    """Return an expression with variables replaced by their values.
+
+    A load is replaced by what `load` returns for it; None leaves it, with new indices.
+    """
 
     def variable(var: tvm.ir.Var, _: object) -> tvm.ir.Expr:
         return next((value for other, value in values if other.same_as(var)), var)
 
-    def read(found: TensorLoad, mutator: tvm_ffi.StructuralMutator) -> tvm.ir.Expr:
-        value = load(found)
-        return mutator.default_mutate(found) if value is None else value
+    def read(old: TensorLoad, mutator: tvm_ffi.StructuralMutator) -> tvm.ir.Expr:
+        value = load(old)
+        return mutator.default_mutate(old) if value is None else value
 
     return structural_mutate(expression, [(TensorLoad, read), (tvm.ir.Var, variable)])
 
 
 def unfold(extents: Sequence[int], index: tvm.ir.Expr) -> list[tvm.ir.Expr]:
-    """Return the index along each of some axes that are gone along as if they were one."""
-    inner = [math.prod(extents[i + 1 :]) for i in range(len(extents))]
-    parts = [index // each for each in inner]
+    """Return the index along each axis for a row-major index over all of them.
+
+    Example: index 23 over axes of extents (2, 3, 4) is [1, 2, 3], as 23 = (1 * 3 + 2) * 4 + 3. The
+    first part is not taken modulo its extent, as the index is never too large.
+    """
+    inner_sizes = [math.prod(extents[i + 1 :]) for i in range(len(extents))]
+    parts = [index // size for size in inner_sizes]
     return [
         part if i == 0 else part % extent
         for i, (part, extent) in enumerate(zip(parts, extents, strict=True))
@@ -55,16 +62,17 @@ def unfold(extents: Sequence[int], index: tvm.ir.Expr) -> list[tvm.ir.Expr]:
 
 
 def whole(buffer: tvm.ir.Var) -> tvm.ir.TensorRegion:
-    """Return the region of a buffer that is all of it."""
+    """Return the region that covers a whole buffer."""
     return buffer[tuple(slice(0, extent) for extent in buffer.ty.shape)]
 
 
 def elements(
     count: int, width: int, number: Callable[[int], tvm.ir.Expr], *, unroll: bool = False
 ) -> Iterator[tvm.ir.Expr]:
-    """Write loops over elements, a vector at a time, the rest in shorter ones; yield the index.
+    """Write loops over elements in vectors, the rest in shorter vectors; yield each index.
 
-    `number` makes constants of the type that indices have.
+    Example: 23 elements with `width` 8 are 2 vectors of 8, then one each of 4, 2 and 1. `number`
+    makes constants of the dtype of indices. An IRBuilder must be open.
     """
     done, loop = 0, T.unroll if unroll else T.serial
     while done < count:

@@ -1,35 +1,39 @@
-"""What a convolution costs by minimal filtering, and what directly: cycles, from coarse facts."""
+"""Estimates the cycles of a convolution by minimal filtering, and of a direct one.
+
+`implementations/winograd.py` compares both; `templates/winograd.py` takes the knobs of the least
+estimate.
+"""
 
 from dataclasses import dataclass
 
 from autopipe.schedules.hardware import Hardware
 
 BYTES = 4
-"""Of an element."""
+"""Bytes of an element: float32."""
 
 MEMORY = 5.0
-"""Bytes in a cycle that a core reads from memory while others do too."""
+"""Bytes that a core reads from memory in a cycle while the other cores read, too."""
 
 _STEPS = 1 / 16
-"""Cycles that a transform takes for an element, but for writing and reading it."""
+"""Cycles of a transform for an element, without writing and reading it."""
 
 CHAINS = 10
 """Independent sums that hide the latency of a fused multiply-add."""
 
 _DIRECT = 1.15
-"""Cycles that a direct convolution takes for one in which all lanes multiply."""
+"""Cycles of a direct convolution for each cycle in which all lanes would multiply."""
 
 
 @dataclass(frozen=True, slots=True)
 class Blocking:
-    """The knobs."""
+    """The knobs; records of schedules hold their names and values."""
 
     tiles: int
-    """Tiles in a parallel block; divides their count."""
+    """Tiles in a parallel block; divides the number of tiles."""
     parts: int
     """Parallel blocks of output channels; each of them transforms the input again."""
     chunk: int
-    """Output channels between product and transformation back; divides a block of them."""
+    """Output channels between product and transformation back; divides those of a block."""
     rows: int
     """Tiles that are summed in registers; divides `tiles`."""
     columns: int
@@ -40,28 +44,29 @@ class Blocking:
 
 @dataclass(frozen=True, slots=True)
 class Filtering:
-    """A function that the template serves, as far as the knobs depend on it."""
+    """What the knobs depend on in a convolution by minimal filtering."""
 
     positions: int
-    """Products that a tile takes."""
+    """Products of a tile for each pair of channels: 16 or 36."""
     tiles: int
+    """Number of tiles, those that only fill up the last block included."""
     inputs: int
     """Input channels."""
     outputs: int
     """Output channels."""
 
 
-def estimate(found: Filtering, knobs: Blocking, hardware: Hardware) -> float:
-    """Estimate the cycles that the busiest core takes."""
-    jobs = -(-found.tiles // knobs.tiles * knobs.parts // hardware.cores)
-    outputs = found.outputs // knobs.parts
-    inputs, sums = (found.positions * knobs.tiles * n for n in (found.inputs, outputs))
-    weights = found.positions * found.inputs * outputs
+def estimate(filtering: Filtering, knobs: Blocking, hardware: Hardware) -> float:
+    """Return the estimated cycles of the busiest core."""
+    jobs = -(-filtering.tiles // knobs.tiles * knobs.parts // hardware.cores)
+    outputs = filtering.outputs // knobs.parts
+    inputs, sums = (filtering.positions * knobs.tiles * n for n in (filtering.inputs, outputs))
+    weights = filtering.positions * filtering.inputs * outputs
     vectors = knobs.columns // knobs.width
     issue = max(1.0, CHAINS / (knobs.rows * vectors), 1 / knobs.rows + 1 / vectors)
     issue += 0.05 * (4 / knobs.rows + 1 / vectors)  # weights come from the second-level cache
     products = jobs * inputs * outputs / knobs.width / 2 * issue
-    kept = BYTES * (inputs + found.positions * knobs.tiles * knobs.chunk)
+    kept = BYTES * (inputs + filtering.positions * knobs.tiles * knobs.chunk)
     reads = BYTES * weights / MEMORY  # another layer's weights are in the caches
     reads += (jobs - 1) * BYTES * weights / _rate(BYTES * weights + kept, hardware)
     reads += jobs * BYTES * inputs * (outputs / knobs.chunk) / _rate(kept, hardware)
@@ -70,16 +75,19 @@ def estimate(found: Filtering, knobs: Blocking, hardware: Hardware) -> float:
 
 
 def overlapped(computes: float, reads: float) -> float:
-    """Estimate the cycles of work that reads from memory or caches what it computes with."""
+    """Return the cycles of arithmetic and reads that overlap, but for a part of the shorter one."""
     return max(computes, reads) + 0.3 * min(computes, reads)
 
 
 def _rate(size: int, hardware: Hardware) -> float:
-    """Return the bytes in a cycle that a core reads again of so many."""
+    """Return how many bytes a core reads in a cycle if it reads `size` bytes again and again."""
     return 32.0 if size <= hardware.l2 else 14.0 if size <= hardware.l3 else MEMORY
 
 
 def direct(products: int, weights: int, hardware: Hardware) -> float:
-    """Estimate the cycles that the busiest core takes for a direct convolution."""
+    """Return the estimated cycles of the busiest core for a direct convolution.
+
+    `products` and `weights` are the numbers of multiply-adds and of elements of the kernel.
+    """
     computes = _DIRECT * products / (2 * hardware.lanes(8 * BYTES))
     return overlapped(computes, BYTES * weights / MEMORY) / hardware.cores

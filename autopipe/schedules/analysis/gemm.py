@@ -1,4 +1,9 @@
-"""Recognizes a sum of products as products of matrices that lie in memory as BLAS wants them."""
+"""Recognizes sums of products that are matrix products in the layouts that BLAS takes.
+
+Example: `c[b, i, j] += x[b, i, k] * y[b, k, j]` with extents 2, 8, 20 and 12 is a loop over b with
+the steps (a=96, b=240, c=160) around a Gemm with m=8, n=20, k=12. A 1x1 convolution (NHWC) is one
+Gemm, as its batch, rows and columns lie in memory like one axis.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,7 +18,7 @@ from autopipe.schedules.analysis.product import Product
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """A loop, and how many elements a step of it is in each operand and the result."""
+    """A loop, and how many elements one step moves in each operand and in the result."""
 
     extent: int
     a: int
@@ -23,14 +28,14 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """Where a matrix lies: row-major, or the other way round."""
+    """Where a matrix lies in a buffer: row-major, or column-major if it is transposed."""
 
     buffer: Any
     offset: int
-    """Elements before it."""
+    """Number of elements of the buffer before it."""
     transposed: bool
     lead: int
-    """Elements from one row, or column, to the next."""
+    """Elements from one row to the next, or from one column if transposed: BLAS's `ld`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,14 +53,15 @@ class Gemm:
     column: Axis
     """A step along `n`."""
     loops: tuple[Axis, ...]
+    """The loops around the product, the outermost first."""
 
     @property
     def products(self) -> int:
-        """Multiply-adds of all of them."""
-        found = self.m * self.n * self.k
+        """Number of multiply-adds of all products."""
+        total = self.m * self.n * self.k
         for loop in self.loops:
-            found *= loop.extent
-        return found
+            total *= loop.extent
+        return total
 
 
 def recognize(product: Product) -> Gemm | None:
@@ -75,8 +81,9 @@ def recognize(product: Product) -> Gemm | None:
     if not all(steps):
         return None
     *strides, offsets = zip(*steps, strict=True)
-    axes = [Axis(extent, *each) for (_, extent), each in zip(long, strides, strict=True)]
+    axes = [Axis(extent, *steps_of) for (_, extent), steps_of in zip(long, strides, strict=True)]
     operands = [place[0] for place in places]
+    # c = a @ b did not fit; try the operands the other way round.
     return _gemm(axes, operands, offsets) or _gemm(
         [Axis(axis.extent, axis.b, axis.a, axis.c) for axis in axes],
         [operands[1], operands[0], operands[2]],
@@ -85,17 +92,21 @@ def recognize(product: Product) -> Gemm | None:
 
 
 def _steps(buffer: Any, indices: Sequence[Any], axes: Sequence[tvm.ir.Var]) -> list[int]:  # noqa: ANN401 - a buffer
-    """Return the elements that a step along each axis is, then those before the first; or []."""
+    """Return the elements of a step along each axis, then the offset; [] if not constant."""
     flat: Any = 0
     for index, extent in zip(indices, buffer.ty.shape, strict=True):
         flat = flat * int(extent) + index
-    found = detect_linear_equation(Analyzer().simplify(flat), list(axes)) if axes else [flat]
-    constant = all(isinstance(each, tvm.tirx.IntImm) for each in found)
-    return [int(each) for each in found] if constant else []
+    linear = detect_linear_equation(Analyzer().simplify(flat), list(axes)) if axes else [flat]
+    constant = all(isinstance(factor, tvm.tirx.IntImm) for factor in linear)
+    return [int(factor) for factor in linear] if constant else []
 
 
 def _gemm(axes: Sequence[Axis], buffers: Sequence[Any], offsets: Sequence[int]) -> Gemm | None:
-    """Return the products with these operands in this order, `n` along the rows of `c`."""
+    """Return the matrix products with the operands in this order, or None if they do not fit.
+
+    An axis that only `a` and `c` follow is of the rows, one that only `b` and `c` follow of the
+    columns, one that only `a` and `b` follow is summed; one that all follow is a loop outside.
+    """
     if any(axis.c and not axis.a and not axis.b for axis in axes):
         return None
     if any(not axis.c and not (axis.a and axis.b) for axis in axes):
@@ -118,7 +129,7 @@ def _gemm(axes: Sequence[Axis], buffers: Sequence[Any], offsets: Sequence[int]) 
 
 
 def _merged(axes: Sequence[Axis], which: str) -> tuple[Axis, list[Axis]]:
-    """Return the last axes as one, as far as they lie like one in these tensors; then the rest."""
+    """Return the last axes that lie like one in the tensors `which`, merged; then the others."""
     if not axes:
         return Axis(1, 0, 0, 0), []
     *rest, last = axes
@@ -136,7 +147,7 @@ def _matrix(
     rows: tuple[int, int],
     columns: tuple[int, int],
 ) -> Matrix | None:
-    """Return the matrix with these extents and steps, or None if neither lies in a row."""
+    """Return the matrix with these extents and steps, or None if no side is contiguous."""
     (height, down), (width, right) = rows, columns
     if width == 1 or right == 1:
         lead = down if height > 1 else width

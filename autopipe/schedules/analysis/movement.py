@@ -1,4 +1,12 @@
-"""How a function without reductions moves through memory, by its TIR alone."""
+"""Describes how a function without reductions reads memory, from its TIR alone.
+
+Each read is described as `Piece`s of the output's axes, by TVM's `normalize_to_iter_sum`.
+
+Example: the transpose y[b, i, j] = x[b, j, i] of [2, 8, 12] has the output extents (2, 12, 8) and
+one read of three pieces: axis 0 with stride 96, axis 1 with stride 1, axis 2 with stride 12. Its
+`tail` is 1. An elementwise function of [2, 8, 12] has `tail` 3: its axes are as good as one axis
+of 192 elements.
+"""
 
 import math
 from collections.abc import Iterator
@@ -19,34 +27,36 @@ _COMPARISONS: Final = (tvm.tirx.LT, tvm.tirx.LE, tvm.tirx.GT, tvm.tirx.GE)
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A part of an axis of the output along which a read moves evenly."""
+    """A part of an axis of the output along which a read moves by a constant stride."""
 
     axis: int
+    """Position of the axis."""
     lower: int
     """Steps along the axis for one step of the piece."""
     extent: int
+    """Number of steps of the piece."""
     stride: int
     """Elements of the tensor that is read for one step of the piece."""
 
 
 @dataclass(frozen=True, slots=True)
 class Movement:
-    """What a function without reductions reads, seen from the output it writes."""
+    """What a function without reductions reads, as seen from the output that it writes."""
 
     extents: tuple[int, ...]
     """Extents of the output's axes."""
     bits: int
-    """Width of the widest element that is moved."""
+    """Size of the largest element that is read or written, in bits."""
     reads: tuple[tuple[Piece, ...] | None, ...]
-    """How each read moves; None where that depends on what was read before, as in a gather."""
+    """How each read moves; None where that depends on data, as in a gather."""
     parts: tuple[int, ...]
-    """Extents into which conditions divide the last axis, as in a concatenation."""
+    """Extents into which conditions divide the last axis, as in a concatenation; () without."""
     tail: int
-    """How many of the last axes are as good as one: every read steps through them evenly."""
+    """Number of last axes that are as good as one: every read moves through them evenly."""
 
     @property
     def run(self) -> int:
-        """Return how many neighbours of the output are alike: one source, one stride each."""
+        """Return how many neighbours of the output are read alike: one source, one stride."""
         return math.gcd(self.extents[-1], *self.parts, *(self._run(read) for read in self.reads))
 
     def _run(self, read: tuple[Piece, ...] | None) -> int:
@@ -54,7 +64,7 @@ class Movement:
 
 
 def innermost(read: tuple[Piece, ...], extents: tuple[int, ...]) -> Piece:
-    """Return how a read moves with the neighbours of an output; the stride may be 0."""
+    """Return how a read moves from an output to its neighbours; the stride may be 0."""
     last = len(extents) - 1
     pieces = sorted((piece for piece in read if piece.axis == last), key=lambda piece: piece.lower)
     if pieces and pieces[0].lower == 1:
@@ -71,7 +81,7 @@ def combined(sch: Schedule) -> SBlockRV:
 
 
 def recognize(sch: Schedule) -> Movement | None:
-    """Return how a function moves through memory, or None if it does anything else."""
+    """Return how a function reads memory, or None if it reduces or has several outputs."""
     sch = sch.copy()
     blocks = sch.get_child_blocks(sch.get_sblock("root"))
     if not all(is_spatial(sch.get(block)) and is_static(sch.get(block)) for block in blocks):
@@ -83,7 +93,7 @@ def recognize(sch: Schedule) -> Movement | None:
 
 
 def movement(block: SBlock) -> Movement | None:
-    """Return how a block without reductions moves, or None if it is no plain assignment."""
+    """Return how a block without reductions reads memory, or None if it is no plain assignment."""
     value = getattr(block.body, "value", None)
     if value is None or len(block.writes) != 1 or not block.iter_vars:
         return None
@@ -109,7 +119,7 @@ def movement(block: SBlock) -> Movement | None:
 
 
 def _total(load: Any, block: SBlock) -> Any:  # noqa: ANN401 - tvm is not typed
-    """Return the place in memory that is read, as TVM's sum of pieces of axes."""
+    """Return the offset in memory that is read, as TVM's sum of parts of axes."""
     analyzer = Analyzer()
     for axis in block.iter_vars:
         analyzer.bind(axis.var, axis.dom)
@@ -139,7 +149,7 @@ def _used(nodes: Iterator[Any], axes: list[Any]) -> set[int]:
 
 
 def _tail(extents: tuple[int, ...], reads: list[tuple[Piece, ...] | None], used: set[int]) -> int:
-    """Return how many axes at the end every read steps through as if they were one."""
+    """Return how many of the last axes every read moves through as if they were one axis."""
     wide = [axis for axis, extent in enumerate(extents) if extent > 1]
     first = wide.pop() if wide else 0
     while wide and not used & {first, wide[-1]}:
@@ -150,7 +160,7 @@ def _tail(extents: tuple[int, ...], reads: list[tuple[Piece, ...] | None], used:
 
 
 def _joint(read: tuple[Piece, ...], outer: int, inner: int, extents: tuple[int, ...]) -> bool:
-    """Tell whether a step along one axis is for a read what comes after the end of another one."""
+    """Tell whether a step along `outer` continues a read where `inner` ends."""
     steps = [[piece for piece in read if piece.axis == axis] for axis in (outer, inner)]
     if not any(steps):
         return True
@@ -162,17 +172,17 @@ def _joint(read: tuple[Piece, ...], outer: int, inner: int, extents: tuple[int, 
 
 
 def _boundaries(value: Any, block: SBlock) -> set[int]:  # noqa: ANN401 - tvm is not typed
-    """Return where along the last axis a condition becomes another one."""
+    """Return the indices of the last axis at which a condition changes its value."""
     axes = [axis.var for axis in block.iter_vars]
-    found = set()
+    boundaries = set()
     for node in _nodes(value):
         if isinstance(node, _COMPARISONS):
             steps = [int(step) for step in _steps(node.a - node.b, axes)]
             if len(steps) > len(axes) and not any(steps[:-2]) and abs(steps[-2]) == 1:
                 rising, offset = steps[-2] == 1, steps[-1]
                 after = isinstance(node, tvm.tirx.LE | tvm.tirx.GT) == rising
-                found.add((-offset if rising else offset) + after)
-    return found
+                boundaries.add((-offset if rising else offset) + after)
+    return boundaries
 
 
 def _steps(difference: Any, axes: list[Any]) -> list[Any]:  # noqa: ANN401 - tvm is not typed
@@ -187,7 +197,7 @@ def _divided(boundaries: set[int], extent: int) -> tuple[int, ...]:
 
 
 def _nodes(node: Any, *, within_loads: bool = True) -> Iterator[Any]:  # noqa: ANN401 - likewise
-    """Yield an expression and all that it is made of."""
+    """Yield an expression and all expressions in it."""
     yield node
     if within_loads or not isinstance(node, tvm.ir.TensorLoad):
         parts = (getattr(node, name, None) for name in _PARTS)

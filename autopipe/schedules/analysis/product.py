@@ -1,4 +1,10 @@
-"""The sum of products that a block computes."""
+"""Reads the sum of products that a block computes.
+
+Example: the block of `y[i, j] += x[i, k] * w[j, k]` with 8 x 20 outputs and 12 terms has the `term`
+x[i, k] * w[j, k], `loads` x[i, k] and w[j, k], `axes` (i, j) with `extents` (8, 20), and `sums` (k)
+with `terms` (12). The load x[i, k] depends on the spatial axis 0 and the summed axis 0, and each
+element of x occurs once over these axes.
+"""
 
 import math
 from collections.abc import Sequence
@@ -19,21 +25,21 @@ class Product:
 
     block: SBlock
     term: tvm.ir.Expr
-    """What is summed."""
+    """What is added for each step of the summed axes."""
     loads: Sequence[TensorLoad]
-    """The operands."""
+    """The loads in the term, one for each operand."""
     axes: Sequence[tvm.ir.Var]
     """The spatial axes."""
     extents: tuple[int, ...]
-    """Their extents."""
+    """Extents of the spatial axes."""
     sums: Sequence[tvm.ir.Var]
-    """The axes that are summed over, outermost first."""
+    """The axes that are summed over, the outermost first."""
     terms: tuple[int, ...]
-    """Their extents."""
+    """Extents of the summed axes."""
 
     @classmethod
     def of(cls, block: SBlock) -> "Product | None":
-        """Return what a block sums, or None if it does something else or has no fixed size."""
+        """Return what a block sums, or None if it sums no product or a size is not constant."""
         extents, terms = extents_of(block), extents_of(block, spatial=False)
         added = _added(block)
         if added is None or not extents or min(*extents, *terms) < 1:
@@ -51,20 +57,24 @@ class Product:
         )
 
     def copied(self, load: TensorLoad) -> tuple[list[int], list[int]]:
-        """Return which spatial and which summed axes an operand depends on."""
+        """Return the positions of the spatial and of the summed axes that a load depends on."""
         spatial = [i for i, var in enumerate(self.axes) if occurrences(load, var)]
         summed = [i for i, var in enumerate(self.sums) if occurrences(load, var)]
         return spatial, summed
 
     def copies(self, load: TensorLoad) -> float:
-        """Return how often an element of an operand occurs over all the axes it depends on."""
+        """Return how often, on average, an element of the buffer is read along the load's axes.
+
+        Example: 1 for x[i, k]; about 7 for the input x[h + r, w + s, k] of a 3x3 convolution of
+        14 x 14 pixels: 14 * 14 * 9 reads of 16 * 16 padded pixels.
+        """
         spatial, summed = self.copied(load)
         uses = math.prod([self.extents[i] for i in spatial] + [self.terms[i] for i in summed])
         return uses / math.prod(map(int, load.source.ty.shape))
 
 
 def _added(block: SBlock) -> tvm.ir.Expr | None:
-    """Return the product that a block adds to what it has, or None if it does something else."""
+    """Return the product that a block adds to its result, or None if it does something else."""
     store = block.body
     total = getattr(store, "value", None)
     if not isinstance(total, tvm.tirx.Add) or len(block.writes) != 1:

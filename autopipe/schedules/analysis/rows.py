@@ -1,4 +1,11 @@
-"""Functions that work row by row: what of them is a row, and all of it in one loop."""
+"""Moves all blocks of a function that works row by row into one loop over the rows.
+
+Example: softmax of [8, 1000] is the blocks max, exp, sum, divide, each with loops over 8 rows.
+`row_loop` makes the loop around the last block, `gather` moves the other blocks into it:
+
+    for row in range(8):
+        max, exp, sum, divide                     # each over the 1000 elements of the row
+"""
 
 import math
 from collections.abc import Sequence
@@ -15,7 +22,7 @@ from autopipe.schedules.analysis.blocks import SPATIAL, extents_of, is_copy, is_
 from autopipe.schedules.analysis.expressions import substitute, unfold
 
 _CALL: Final = 4
-"""Operations that an elementary function is taken for."""
+"""Number of operations that an elementary function, such as exp, counts for."""
 
 
 def blocks_of(sch: Schedule) -> list[SBlockRV]:
@@ -24,7 +31,7 @@ def blocks_of(sch: Schedule) -> list[SBlockRV]:
 
 
 def inline(sch: Schedule) -> None:
-    """Inline what every consumer reads once an element and can compute again at little cost."""
+    """Inline blocks that are cheap to compute again in each block that reads them."""
     for rv in blocks_of(sch):
         block, consumers = sch.get(rv), sch.get_consumers(rv)
         alike = all(count(sch.get(consumer)) == count(block) for consumer in consumers)
@@ -34,7 +41,7 @@ def inline(sch: Schedule) -> None:
 
 
 def one_result(sch: Schedule) -> bool:
-    """Tell whether nothing leaves the function but what the last block writes."""
+    """Tell whether the last block writes the only output of the function."""
     params = sch.mod["main"].params
     written = [region.source for rv in blocks_of(sch) for region in sch.get(rv).writes]
     leaves = [any(source.same_as(param) for param in params) for source in written]
@@ -42,7 +49,10 @@ def one_result(sch: Schedule) -> bool:
 
 
 def row_loop(sch: Schedule, last: SBlockRV, rows: int) -> LoopRV | None:
-    """Return a new loop over rows around the last block, or None if its axes are no rows."""
+    """Return a new loop over `rows` around the last block, or None if its axes do not fit.
+
+    Example: a last block [8, 4, 1000] and 32 rows fuse the first two loops.
+    """
     loops, leading = sch.get_loops(last), 0
     while leading < len(loops) and rows % (extent := int(sch.get(loops[leading]).extent)) == 0:
         rows //= extent
@@ -56,19 +66,19 @@ def row_loop(sch: Schedule, last: SBlockRV, rows: int) -> LoopRV | None:
 
 
 def gather(sch: Schedule, steps: Sequence[SBlockRV], row: LoopRV) -> None:
-    """Move the steps, which are in order, into the row loop around the last one."""
+    """Move all steps but the last one, which are in order, into the row loop around the last."""
     for step in reversed(steps[:-1]):
         sch.compute_at(step, row)
 
 
 def repeats(sch: Schedule, step: SBlockRV) -> bool:
-    """Tell whether a block that was moved is computed more than once an element."""
+    """Tell whether a block that was moved computes some element more than once."""
     trips = math.prod(int(sch.get(loop).extent) for loop in sch.get_loops(step))
     return trips > count(sch.get(step))
 
 
 def in_order(block: SBlock) -> bool:
-    """Tell whether a reduction goes along some operand as it lies in memory."""
+    """Tell whether a reduction reads some operand in the order of memory, one after the other."""
     reduced = [axis for axis in block.iter_vars if axis.iter_type != SPATIAL]
     k = Var("k", reduced[0].var.ty)
     extents = extents_of(block, spatial=False)
@@ -93,21 +103,22 @@ def reduces_one(block: SBlock) -> bool:
 
 
 def sums_several(block: SBlock) -> bool:
-    """Tell whether the block computes several sums at a time, as of values and their squares."""
+    """Tell whether the block computes several sums at once, such as of values and their squares."""
     binds = [stmt for stmt in getattr(block.body, "seq", ()) if isinstance(stmt, Bind)]
     return bool(binds) and all(isinstance(bind.value, Add) for bind in binds)
 
 
 def work(block: SBlock) -> int:
-    """Return about how many operations a block takes."""
+    """Return roughly how many operations a block takes."""
     return count(block) * (_CALL if _calls(block) else 1)
 
 
 def count(block: SBlock) -> int:
-    """Return how often the body of a block is run; negative if that is not known."""
+    """Return how often the body of a block runs, or -1 if that is not constant."""
     extents = *extents_of(block), *extents_of(block, spatial=False)
     return math.prod(extents) if min(extents, default=1) > 0 else -1
 
 
 def _calls(block: SBlock) -> bool:
+    """Tell whether a block calls a function, such as exp."""
     return tvm_ffi.structural_walk(block.body, (Call, tvm_ffi.VisitInterrupt)) is not None

@@ -1,4 +1,9 @@
-"""A function of several blocks cut into functions of their own, and put together again."""
+"""Cuts a function of several blocks into functions of some blocks each, and joins them again.
+
+Example: the blocks [pad, conv, relu, pool] are cut into `part(0, 3)` and `part(3, 4)`. The first
+part takes the image and the weights and writes the result of relu; the second part takes that
+result. `join` puts the scheduled parts one after the other, the result of relu in a buffer.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,40 +22,44 @@ _ROOT: Final = "root"
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """A function as the statements of its blocks, in order."""
+    """A function as the loops around its blocks, in order."""
 
     function: tirx.PrimFunc
     statements: tuple[Any, ...]
-    """Loops around one block each."""
+    """The loops around one block each."""
     blocks: tuple[SBlock, ...]
-    """The block of each."""
+    """The block of each statement."""
 
     @classmethod
     def of(cls, function: tirx.PrimFunc) -> "Steps | None":
-        """Cut a function between its blocks; None if it is not a sequence of them."""
+        """Return the steps of a function, or None if it is no sequence of loops around a block."""
         root = getattr(function.body, "block", None)
         if not isinstance(root, SBlock) or not isinstance(root.body, tirx.SeqStmt):
             return None
-        found = [_blocks(statement) for statement in root.body.seq]
-        if any(len(each) != 1 for each in found):
+        blocks = [_blocks(statement) for statement in root.body.seq]
+        if any(len(inside) != 1 for inside in blocks):
             return None
-        return cls(function, tuple(root.body.seq), tuple(each[0] for each in found))
+        return cls(function, tuple(root.body.seq), tuple(block for (block,) in blocks))
 
     @property
     def reductions(self) -> int:
-        """How many blocks reduce."""
+        """Number of blocks that reduce."""
         return sum(not is_spatial(block) for block in self.blocks)
 
     def closed(self, start: int, end: int) -> bool:
-        """Whether nothing between these blocks is seen outside: then no sum is a result as well."""
+        """Tell whether what passes between these blocks is read by them alone.
+
+        Otherwise a sum would be an output of the part as well, which templates do not serve.
+        """
         inside = self.blocks[start:end]
         between = [b for b in _sources(inside, "writes") if _among(b, _sources(inside, "reads"))]
         return not any(_among(buffer, self._seen(start, end)) for buffer in between)
 
     def part(self, start: int, end: int) -> tvm.IRModule:
-        """Return the module of these blocks: it takes what they read, then what others see of it.
+        """Return a module with these blocks as `main`: its parameters are its inputs, then outputs.
 
-        A weight of the function stays free in layout.
+        The outputs are what the rest of the function, or its caller, reads. Weights keep their
+        free layout.
         """
         inside = self.blocks[start:end]
         read, written = _sources(inside, "reads"), _sources(inside, "writes")
@@ -69,12 +78,12 @@ class Steps:
         return tvm.IRModule({"main": function.with_attr("global_symbol", "main")})
 
     def _seen(self, start: int, end: int) -> list[Any]:
-        """Return the buffers that these blocks share with the rest, and with the caller."""
+        """Return the buffers that the caller or the other blocks read."""
         others = [*self.blocks[:start], *self.blocks[end:]]
         return [*self.function.params, *_sources(others, "reads")]
 
     def join(self, parts: Sequence[tvm.IRModule]) -> SBlock:
-        """Return the root block of the function with its parts, in order, as they are now."""
+        """Return the root block of the function with all its parts, scheduled, in order."""
         roots = [part["main"].body.block for part in parts]
         params = [param for part in parts for param in part["main"].params]
         shared: list[Any] = []
@@ -93,19 +102,19 @@ def _rooted(statements: Sequence[Any], buffers: Sequence[Any]) -> SBlockRealize:
 
 def _sources(blocks: Sequence[SBlock], side: str) -> list[Any]:
     """Return the buffers that blocks read or write, each once."""
-    found: list[Any] = []
+    sources: list[Any] = []
     for block in blocks:
         for region in getattr(block, side):
-            if not _among(region.source, found):
-                found.append(region.source)
-    return found
+            if not _among(region.source, sources):
+                sources.append(region.source)
+    return sources
 
 
 def _among(buffer: Any, buffers: Sequence[Any]) -> bool:  # noqa: ANN401 - a TVM object
-    return any(buffer.same_as(each) for each in buffers)
+    return any(buffer.same_as(other) for other in buffers)
 
 
 def _blocks(statement: Any) -> list[SBlock]:  # noqa: ANN401 - a TVM object
-    found: list[SBlock] = []
-    tvm_ffi.structural_walk(statement, (SBlock, found.append))
-    return found
+    blocks: list[SBlock] = []
+    tvm_ffi.structural_walk(statement, (SBlock, blocks.append))
+    return blocks

@@ -1,6 +1,11 @@
-"""Recognises a function that reduces windows of its input, by its TIR alone.
+"""Recognizes a function that reduces windows of its input, from its TIR alone.
 
-Depthwise convolutions, pooling and means over an image: every output has a window of its own.
+These are depthwise convolutions, pooling and means over an image: each output reduces a window of
+its own, and no weights are summed over channels.
+
+Example: max pooling, 3x3 with stride 2, of [1, 56, 56, 96] in NHWC has `extents` (1, 28, 28, 96)
+and `window` (3, 3). Along the width, the last but one axis, go the window's axis 1 (`across`), with
+`stride` 2 and `reach` 3. In NCHW, windows extend along the last axis, too: `along` is true.
 """
 
 import math
@@ -21,12 +26,13 @@ from autopipe.schedules.analysis.blocks import (
 )
 
 Index = list[tuple[int, ...]]
-"""For each axis of a tensor, how far it moves with each axis of a block; empty if unknown."""
+"""For each axis of a tensor, how far a step of each axis of a block moves along it; [] if that is
+not constant."""
 
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """A function that reduces windows, as far as its schedules depend on it."""
+    """What schedules depend on in a function that reduces windows."""
 
     name: str
     """Name of the block that reduces."""
@@ -35,13 +41,13 @@ class Windows:
     after: tuple[str, ...]
     """Elementwise blocks on the result, in order."""
     extents: tuple[int, ...]
-    """Extents of the spatial axes. A vector goes along the last one, in the input too."""
+    """Extents of the spatial axes. Vectors lie along the last one, also in the input."""
     bits: int
-    """Width of an element of the result."""
+    """Size of an element of the result, in bits."""
     window: tuple[int, ...]
     """Extents of the reduction axes."""
     across: tuple[int, ...]
-    """Which reduction axes go along the last but one spatial axis."""
+    """Positions of the reduction axes that go along the last but one spatial axis."""
     stride: int
     """Elements of the input from one output to its neighbour along that axis."""
     reach: int
@@ -49,7 +55,7 @@ class Windows:
     along: bool
     """Whether windows also extend along the last axis, as they do in NCHW."""
     weights: int | None
-    """Which operand of the block has weights along the last axis, if one has."""
+    """Position of the operand that has weights along the last axis; None if none has."""
     free: bool
     """Whether the layout of these weights is free."""
 
@@ -65,7 +71,7 @@ class Windows:
 
 
 def inline_copies(sch: Schedule) -> None:
-    """Let a reduction read what copies before it read. Raises ScheduleError where TVM refuses."""
+    """Inline the copies before the reduction. Raises ScheduleError where TVM refuses."""
     for block in sch.get_child_blocks(sch.get_sblock("root")):
         if not is_spatial(sch.get(block)):
             break
@@ -74,9 +80,9 @@ def inline_copies(sch: Schedule) -> None:
 
 
 def recognize(sch: Schedule) -> Windows | None:
-    """Return what a function reduces windows of, or None if it is something else.
+    """Return the windows that a function reduces, or None if it does something else.
 
-    Copies count as inlined. Raises ScheduleError if one can not be.
+    Copies before the reduction count as inlined. Raises ScheduleError if TVM can not inline one.
     """
     sch = sch.copy()
     inline_copies(sch)
@@ -111,7 +117,7 @@ def recognize(sch: Schedule) -> Windows | None:
 
 
 def _operands(block: SBlock) -> tuple[Index, int | None] | None:
-    """Return the index of the windowed operand, and which one has weights along vectors."""
+    """Return the index of the operand with windows, and the position of the weights, if any."""
     *_, last = spatial = [i for i, axis in enumerate(block.iter_vars) if axis.iter_type == SPATIAL]
     wide = [i for i in spatial if int(block.iter_vars[i].dom.extent) > 1]
     reads = [_index(block, position) for position in range(len(block.reads))]
@@ -149,15 +155,15 @@ def _is_along(block: SBlock, data: Index) -> bool:
 
 
 def _moves(index: Index, axes: list[int]) -> bool:
-    """Tell whether an operand is another one at each step along every one of some axes."""
+    """Tell whether an operand moves along every one of some axes."""
     return bool(index) and all(any(part[axis] for part in index) for axis in axes)
 
 
 def _index(block: SBlock, position: int) -> Index:
     axes = [axis.var for axis in block.iter_vars]
     parts = [detect_linear_equation(part.min, axes) for part in block.reads[position].region]
-    known = all(len(part) == len(axes) + 1 for part in parts)
-    return [tuple(int(step) for step in part) for part in parts] if known else []
+    constant = all(len(part) == len(axes) + 1 for part in parts)
+    return [tuple(int(step) for step in part) for part in parts] if constant else []
 
 
 def _reductions(block: SBlock) -> list[int]:

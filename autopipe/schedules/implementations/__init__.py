@@ -1,4 +1,9 @@
-"""Other ways to compute a function than it was lowered to, one file each."""
+"""Implementations: other ways to compute a function than the loops it was lowered to.
+
+`winograd` rewrites 3x3 convolutions (`filtering` has the algorithm); `library` calls a library
+(`dispatch` says which one takes an op, `library_call` writes the call). `implementation` says what
+an implementation has to define, and lists those that may be used.
+"""
 
 from pkgutil import resolve_name
 from typing import Final
@@ -8,11 +13,14 @@ from autopipe.config.implementation_name import OURS
 from autopipe.schedules.implementations.implementation import DIRECT, Implementation
 
 IMPLEMENTATIONS: Final[tuple[Implementation, ...]] = tuple(map(resolve_name, OURS.values()))
-"""Each with `NAME`, `FAST`, `rewrite` and `gain`."""
+"""Our implementations; each defines what the protocol `Implementation` says."""
 
 
 def rewrites() -> tuple[Implementation, ...]:
-    """Return those that other packages register, then ours. Raises SetupError if one is broken."""
-    own = {DIRECT, *(each.NAME for each in IMPLEMENTATIONS)}
-    found = extensions.registered(extensions.IMPLEMENTATIONS, own)
-    return (*(each.load() for each in found.values()), *IMPLEMENTATIONS)
+    """Return the implementations of other packages, then ours.
+
+    Raises SetupError if an extension is broken.
+    """
+    own = {DIRECT, *(implementation.NAME for implementation in IMPLEMENTATIONS)}
+    registered = extensions.registered(extensions.IMPLEMENTATIONS, own)
+    return (*(extension.load() for extension in registered.values()), *IMPLEMENTATIONS)

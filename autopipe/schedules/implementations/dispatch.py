@@ -1,4 +1,4 @@
-"""Which library takes a function, by its op information; whether the library is there at all."""
+"""Decides which library takes a function, from its op information, and whether it is installed."""
 
 from collections.abc import Iterator
 
@@ -15,7 +15,7 @@ from autopipe.tasks.tensor import Tensor
 def available(conditions: Conditions) -> Iterator[Library]:
     """Yield the libraries that code for a target can call from here.
 
-    They are installed, and made for the same kind of machine.
+    Such a library is installed, and its files are for the architecture that is compiled for.
     """
     device = "cuda" if conditions.hardware.gpu else "cpu"
     for library in LIBRARIES:
@@ -24,15 +24,16 @@ def available(conditions: Conditions) -> Iterator[Library]:
 
 
 def takes(library: Library, info: OpInfo, inputs: tuple[Tensor, ...]) -> bool:
-    """Tell whether exactly one of the ops of a function that reads these tensors is the library's.
+    """Tell whether a library computes exactly one of the ops of a function.
 
-    The others are left to generated code.
+    The other ops are left to generated code. `inputs` are the tensors that the function reads.
     """
-    found = [op for op in info.ops if any(_fits(each, op, info, inputs) for each in library.takes)]
-    return len(found) == 1
+    taken = [op for op in info.ops if any(_fits(p, op, info, inputs) for p in library.takes)]
+    return len(taken) == 1
 
 
 def _is_there(library: Library, target: tvm.target.Target) -> bool:
+    """Tell whether TVM's runtime has a library's function, or whether its files are installed."""
     if isinstance(library.interface, Packed):
         return tvm.get_global_func(library.interface.function, allow_missing=True) is not None
     triple = {"mtriple": target.attrs.get("mtriple")}
@@ -40,6 +41,7 @@ def _is_there(library: Library, target: tvm.target.Target) -> bool:
 
 
 def _fits(pattern: Pattern, op: Op, info: OpInfo, inputs: tuple[Tensor, ...]) -> bool:
+    """Tell whether an op of a function is one that a pattern describes."""
     if not op.whole or not pattern.names(op.name, op.attributes, op.layout):
         return False
     tensors = {
@@ -56,7 +58,7 @@ def _fits(pattern: Pattern, op: Op, info: OpInfo, inputs: tuple[Tensor, ...]) ->
 
 
 def _tensor(argument: Argument, info: OpInfo, inputs: tuple[Tensor, ...]) -> Tensor | None:
-    """Return what is known of a tensor that an op is applied to; None for any other argument."""
+    """Return shape and dtype of an argument of an op, or None if it is not a tensor."""
     if isinstance(argument, Parameter):
         return inputs[argument.parameter]
     if isinstance(argument, Result):

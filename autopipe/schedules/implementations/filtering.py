@@ -1,7 +1,25 @@
 """Winograd's minimal filtering of 3x3 convolutions, as tensor expressions.
 
-After "Fast Algorithms for Convolutional Neural Networks" (Lavin and Gray, CVPR 2016), in its
-notation: Y = A^T [(G g G^T) * (B^T d B)] A for a patch d of the input and a kernel g.
+After "Fast Algorithms for Convolutional Neural Networks" (Lavin and Gray, arXiv:1509.09308, 2015;
+CVPR 2016), in its notation: Y = A^T [(G g G^T) * (B^T d B)] A, where `*` multiplies element by
+element, for one input and one output channel:
+
+                     F(2x2, 3x3)    F(4x4, 3x3)
+    d  patch         4 x 4          6 x 6          of the input; neighbours overlap by 2
+    g  kernel        3 x 3          3 x 3
+    B^T              4 x 4          6 x 6
+    G                4 x 3          6 x 3
+    A^T              2 x 4          4 x 6
+    Y  outputs       2 x 2          4 x 4
+    products         16             36             the direct convolution: 36 and 144
+
+With many channels, the products at one position (i, j) of all tiles are a matrix product:
+
+    winograd_patch   [tile, i, j, channel in]         patches of the padded image
+    winograd_rows, winograd_input                     B^T d B: [i, j, tile, channel in]
+    winograd_kernel                                   G g G^T: [i, j, channel in, channel out]
+    winograd_product [i, j, tile, channel out]        the sum over the input channels
+    winograd_columns, winograd_tile                   A^T m A: [tile, row, column, channel out]
 """
 
 from collections.abc import Callable, Sequence
@@ -17,10 +35,13 @@ KERNEL: Final = 3
 """Rows and columns of the kernel."""
 
 _LEAST, _MOST = 6, 14
-"""Tiles that a block of sums in registers has, where there are that many."""
+"""Fewest and most tiles that are summed in registers, where there are as many."""
 
 Matrix = Sequence[Sequence[float]]
+"""Rows of numbers."""
+
 Value = Callable[[int], Any]
+"""Returns the element of a vector at an index, as an expression."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,15 +49,15 @@ class Transforms:
     """The matrices for one size of tile."""
 
     input: Matrix
-    """B transposed."""
+    """B^T: [size + 2, size + 2]."""
     kernel: Matrix
-    """G."""
+    """G: [size + 2, 3]."""
     output: Matrix
-    """A transposed."""
+    """A^T: [size, size + 2]."""
     terms: tuple[tuple[int, ...], ...]
-    """Columns of `input` that its rows combine to common terms."""
+    """Groups of columns of `input`. Rows share the sum of a group, so it is computed once."""
     sums: tuple[tuple[int, ...], ...]
-    """The same of `output`."""
+    """Groups of columns of `output`, likewise."""
 
 
 TRANSFORMS: Final = {
@@ -69,37 +90,44 @@ TRANSFORMS: Final = {
         sums=((0,), (1, 2), (3, 4), (5,)),
     ),
 }
-"""By the rows and columns of a tile."""
+"""The matrices, by the rows and columns of a tile."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tiling:
-    """How an output is cut into tiles; the last ones of a row or column may overhang."""
+    """How an output is cut into tiles; the last tiles of a row or column may overhang.
+
+    Example: an output [1, 14, 14, 256] in tiles of 4 x 4 has `rows` 4, `columns` 4 and `count` 16;
+    the last tiles overhang by 2.
+    """
 
     size: int
     """Rows and columns of a tile."""
     rows: int
-    """Tiles in a column of an image."""
+    """Number of tiles along the height of an image."""
     columns: int
-    """Tiles in a row of an image."""
+    """Number of tiles along the width of an image."""
     count: int
-    """Tiles in all images."""
+    """Number of tiles of all images."""
 
     @classmethod
     def of(cls, shape: Sequence[int], size: int) -> "Tiling":
-        """Cut an output `[batch, rows, columns, channels]`."""
+        """Return the tiling of an output `[batch, rows, columns, channels]`."""
         batch, height, width, _ = shape
         rows, columns = ceil(height / size), ceil(width / size)
         return cls(size, rows, columns, batch * rows * columns)
 
     @property
     def padded(self) -> int:
-        """The count, rounded up to the next that can be summed in blocks of equal size."""
+        """The count, rounded up to whole blocks of 6 to 14 tiles, whichever wastes least."""
         blocks = range(_MOST, _LEAST - 1, -1)
         return min([ceil(self.count / b) * b for b in blocks if b <= self.count] or [self.count])
 
     def origin(self, tile: Any) -> tuple[Any, Any, Any]:  # noqa: ANN401 - an index
-        """Return the image of a tile, and the row and column of the output that it starts at."""
+        """Return the image of a tile, and the first row and column of the output in it.
+
+        Example: with 14 tiles of 4 x 4 in a row, tile 20 begins at row 4, column 24 of image 0.
+        """
         row = tile // self.columns % self.rows
         return tile // (self.rows * self.columns), row * self.size, tile % self.columns * self.size
 
@@ -123,7 +151,7 @@ def filtered(
 
 
 def _patches(data: te.Tensor, padding: tuple[int, int], tiling: Tiling) -> te.Tensor:
-    """Cut out what each tile depends on; zero outside of the image."""
+    """Return the patch of the input of each tile; zero outside of the image."""
     _, height, width, channels = data.shape
     top, left = padding
     side = tiling.size + KERNEL - 1
@@ -140,7 +168,7 @@ def _patches(data: te.Tensor, padding: tuple[int, int], tiling: Tiling) -> te.Te
 
 
 def _input(patches: te.Tensor, matrices: Transforms) -> te.Tensor:
-    """Transform the columns of the patches, then their rows: B^T d B."""
+    """Return B^T d B: the columns of the patches are transformed first, then their rows."""
     count, side, _, channels = patches.shape
     rows = te.compute(
         (count, side, side, channels),
@@ -155,7 +183,7 @@ def _input(patches: te.Tensor, matrices: Transforms) -> te.Tensor:
 
 
 def _kernel(kernel: te.Tensor, matrices: Transforms) -> te.Tensor:
-    """Transform the kernel, in one block, as the build takes it out: G g G^T."""
+    """Return G g G^T, in one block, because the build takes out single blocks."""
     side = len(matrices.kernel)
 
     def element(i: Any, j: Any, channel: Any, c: Any) -> Any:  # noqa: ANN401 - indices
@@ -172,7 +200,7 @@ def _kernel(kernel: te.Tensor, matrices: Transforms) -> te.Tensor:
 
 
 def _output(sums: te.Tensor, matrices: Transforms) -> te.Tensor:
-    """Transform the sums back, columns first: A^T m A."""
+    """Return A^T m A, the outputs of a tile from its sums m, columns first."""
     side, _, count, channels = sums.shape
     size = len(matrices.output)
     rows = te.compute(
@@ -188,12 +216,15 @@ def _output(sums: te.Tensor, matrices: Transforms) -> te.Tensor:
 
 
 def _row(matrix: Matrix, groups: Sequence[Sequence[int]], index: Any, value: Value) -> Any:  # noqa: ANN401 - expressions
-    """Return a row of a matrix, chosen by an index, times a vector."""
+    """Return the product of a vector and the row of a matrix that an index chooses."""
     return _chosen([_combined(row, groups, value) for row in matrix], index)
 
 
 def _chosen(values: Sequence[Any], index: Any) -> Any:  # noqa: ANN401 - expressions
-    """Return the value at an index; what is left of it once the loop over it is unrolled."""
+    """Return the value at an index, as a chain of selects.
+
+    Once the loop over the index is unrolled, one value is left of it.
+    """
     *others, last = [tirx.const(v, "float32") if isinstance(v, (int, float)) else v for v in values]
     for position, value in reversed(list(enumerate(others))):
         last = tirx.Select(index == position, value, last)
@@ -201,7 +232,12 @@ def _chosen(values: Sequence[Any], index: Any) -> Any:  # noqa: ANN401 - express
 
 
 def _combined(row: Sequence[float], groups: Sequence[Sequence[int]], value: Value) -> Any:  # noqa: ANN401 - expressions
-    """Add up a row times a vector, group by group, so that rows share terms, but for a factor."""
+    """Return the product of a row and a vector, summed group by group.
+
+    Rows of a matrix then share the sums of groups, up to a factor. Example: the rows
+    (0, -4, -4, 1, 1, 0) and (0, 4, -4, -1, 1, 0) with the groups (4, 2) and (3, 1) become
+    (v4 - 4 v2) + (v3 - 4 v1) and (v4 - 4 v2) - (v3 - 4 v1).
+    """
     total = None
     for group in groups:
         used = [k for k in group if row[k]]
@@ -215,6 +251,7 @@ def _combined(row: Sequence[float], groups: Sequence[Sequence[int]], value: Valu
 
 
 def _added(terms: Sequence[tuple[float, Any]], total: Any = None) -> Any:  # noqa: ANN401 - expressions
+    """Return `total` plus each value times its factor, without products by 1 and -1."""
     for factor, value in terms:
         if total is None:
             total = value if factor == 1 else value * tirx.const(factor, "float32")

@@ -1,7 +1,7 @@
-"""What an implementation is: another PrimFunc that computes the same, with the same parameters.
+"""What an implementation is: another PrimFunc with the same parameters that computes the same.
 
-Work on weights (a packed layout, a Winograd kernel) is in blocks marked with TVM's annotation
-`meta_schedule.layout_rewrite_preproc`; the build takes them out and runs them once.
+Work on weights (a packed layout, a Winograd kernel) is in blocks with TVM's annotation
+`meta_schedule.layout_rewrite_preproc`. The build takes these blocks out and runs them once.
 """
 
 from collections.abc import Iterator, Mapping
@@ -14,11 +14,11 @@ from autopipe.schedules.conditions import Conditions
 from autopipe.schedules.hardware import Hardware
 
 DIRECT: Final = "direct"
-"""The implementation that is the workload itself."""
+"""Name of the implementation that is the workload itself, as it was lowered."""
 
 
 class Implementation(Protocol):
-    """A module that knows another way to compute a family of functions."""
+    """Another way to compute a family of functions; a module or an object."""
 
     @property
     def NAME(self) -> str:  # noqa: N802 - a constant of a module
@@ -29,40 +29,41 @@ class Implementation(Protocol):
         """Whether it rounds differently, so that `numerics.fast_algorithms: false` forbids it."""
 
     def rewrite(self, workload: tvm.IRModule) -> tvm.IRModule | None:
-        """Return the implementation as `main`, or None if it does not serve the workload."""
+        """Return the rewritten workload as `main`, or None if it does not serve the workload."""
 
     def gain(self, workload: tvm.IRModule, hardware: Hardware) -> float:
-        """Estimate how many times faster than `direct` it is: what engine `static` goes by."""
+        """Return the estimated speed relative to `direct`, which engine `static` goes by."""
 
 
 def implementations(workload: tvm.IRModule, conditions: Conditions) -> Mapping[str, tvm.IRModule]:
     """Return every implementation of a workload, by name, `direct` first."""
-    found = {DIRECT: workload}
+    modules = {DIRECT: workload}
     for implementation in allowed(conditions):
         module = implementation.rewrite(workload)
         if module is not None:
-            found[implementation.NAME] = module
-    return MappingProxyType(found)
+            modules[implementation.NAME] = module
+    return MappingProxyType(modules)
 
 
 def names(conditions: Conditions) -> tuple[str, ...]:
-    """Return the names of all implementations that may be used, but for `direct`."""
-    return tuple(each.NAME for each in allowed(conditions))
+    """Return the names of all implementations that may be used, without `direct`."""
+    return tuple(implementation.NAME for implementation in allowed(conditions))
 
 
 def implement(workload: tvm.IRModule, name: str, conditions: Conditions) -> tvm.IRModule | None:
     """Return one implementation of a workload, or None if it has none of that name here."""
     if name == DIRECT:
         return workload
-    named = (each for each in allowed(conditions) if name == each.NAME)
-    return next((each.rewrite(workload) for each in named), None)
+    named = (candidate for candidate in allowed(conditions) if name == candidate.NAME)
+    return next((implementation.rewrite(workload) for implementation in named), None)
 
 
 def allowed(conditions: Conditions) -> Iterator[Implementation]:
-    """Yield those that may be used: libraries last.
+    """Yield the implementations that may be used, libraries last.
 
-    Rewritten loops are none on a GPU: they are made for a processor's caches.
+    On a GPU only libraries may be used: the rewritten loops are made for a CPU's caches.
     """
+    # Imported late: these modules import this one.
     from autopipe.schedules.implementations import rewrites
     from autopipe.schedules.implementations.dispatch import available
     from autopipe.schedules.implementations.library import LibraryCall

@@ -1,4 +1,8 @@
-"""An implementation that has a library compute the op it takes, and keeps the loops of the rest."""
+"""The implementations that call a library: it computes one op, and the other loops stay.
+
+Example: in matmul -> add -> relu, OpenBLAS computes the product into a buffer; the template
+`library_call` schedules the loops of add and relu behind the call.
+"""
 
 from dataclasses import dataclass
 
@@ -22,11 +26,11 @@ from autopipe.tasks.tensor import Tensor
 
 @dataclass(frozen=True, slots=True)
 class LibraryCall:
-    """The call of a library."""
+    """The implementation that calls a library; its name is that of the library."""
 
     library: Library
     cores: int
-    """Threads that call it."""
+    """Threads among which a product is divided."""
     FAST: bool = False
 
     @property
@@ -35,7 +39,7 @@ class LibraryCall:
         return self.library.name
 
     def rewrite(self, workload: tvm.IRModule) -> tvm.IRModule | None:
-        """Return the workload with the call, or None if the library does not take its op."""
+        """Return the workload with the call, or None if the library takes none of its ops."""
         function = workload["main"]
         if not takes(self.library, carried(function), _inputs(function)):
             return None
@@ -45,10 +49,11 @@ class LibraryCall:
             return None
 
     def gain(self, workload: tvm.IRModule, hardware: Hardware) -> float:  # noqa: ARG002 - a protocol
-        """Return 0: a library is taken where it was timed, or where a rule leaves nothing else."""
+        """Return 0, so that a library is chosen only where it was timed or a rule asks for it."""
         return 0.0
 
     def _called(self, workload: tvm.IRModule) -> tvm.IRModule | None:
+        """Return the workload with the call, copies of operands left out first where possible."""
         sch = blank(workload)
         blocks = [sch.get(block) for block in sch.get_child_blocks(sch.get_sblock("root"))]
         sums = [i for i, block in enumerate(blocks) if not is_spatial(block)]
@@ -56,22 +61,22 @@ class LibraryCall:
             return None
         copies = tuple(block.name_hint for block in blocks[: sums[0]] if is_copy(block))
         for inlined in dict.fromkeys([copies, ()]):
-            tried = blank(workload)
+            trial = blank(workload)
             for name in inlined:
-                tried.compute_inline(tried.get_sblock(name))
-            made = self._replaced(tried, blocks[sums[0]].name_hint)
-            if made is not None:
-                return made
+                trial.compute_inline(trial.get_sblock(name))
+            called = self._replaced(trial, blocks[sums[0]].name_hint)
+            if called is not None:
+                return called
         return None
 
     def _replaced(self, sch: Schedule, name: str) -> tvm.IRModule | None:
         """Return the function with the call in place of the loops around a block."""
         block = sch.get_sblock(name)
         product = Product.of(sch.get(block))
-        found = gemm.recognize(product) if product else None
-        if found is None or found.products < self.library.least:
+        products = gemm.recognize(product) if product else None
+        if products is None or products.products < self.library.least:
             return None
-        call = write(f"{name}_{self.NAME}", found, self.library.interface, self.cores)
+        call = write(f"{name}_{self.NAME}", products, self.library.interface, self.cores)
         if call is None:
             return None
         loops = sch.get_loops(block)
@@ -84,17 +89,21 @@ class LibraryCall:
 
 
 def _inputs(function: tvm.tirx.PrimFunc) -> tuple[Tensor, ...]:
-    """Return what is known of the tensors that a function takes."""
+    """Return shape and dtype of each tensor that a function takes."""
     buffers = [param for param in function.params if isinstance(param.ty, BufferType)]
     return tuple(map(buffer_tensor, buffers))
 
 
 def _with(root: SBlock, old: tvm.tirx.Stmt, new: tvm.tirx.Stmt) -> SBlockRealize:
-    """Return the root block with one of its statements replaced."""
+    """Return a copy of the root block with the statement `old` replaced by `new`."""
     nests = list(root.body) if isinstance(root.body, SeqStmt) else [root.body]
     block = SBlock(
-        [], root.reads, root.writes, root.name_hint,
+        [],
+        root.reads,
+        root.writes,
+        root.name_hint,
         tvm.tirx.stmt_seq(*(new if nest.same_as(old) else nest for nest in nests)),
-        alloc_buffers=root.alloc_buffers, annotations=root.annotations,
-    )  # fmt: skip
+        alloc_buffers=root.alloc_buffers,
+        annotations=root.annotations,
+    )
     return SBlockRealize([], True, block)  # noqa: FBT003 - TVM's signature

@@ -1,4 +1,13 @@
-"""Writes the call of a library as a block of TIR."""
+"""Writes the call of a library as a block of TIR.
+
+A CBLAS library runs single-threaded; the product is divided among TVM's threads, along its longer
+side. Example: 1000 x 512 rows and columns on 2 cores become 2 parts of 512 rows; the last part has
+488 (half of 1000, rounded up to a multiple of 32):
+
+    for job in parallel(2):
+        sgemm(rows=min(512, 1000 - 512 * job), columns=512, k, a + 512 * job * lda, b,
+              c + 512 * job * ldc)
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,25 +24,28 @@ from autopipe.schedules.analysis.expressions import whole
 from autopipe.schedules.analysis.gemm import Axis, Gemm, Matrix
 
 _ROW_MAJOR, _PLAIN, _TRANSPOSED = 101, 111, 112
-"""Of the C interface of BLAS."""
+"""The enums CblasRowMajor, CblasNoTrans and CblasTrans of the C interface of BLAS."""
 
 _GRAIN: Final = 32
-"""Rows or columns that a part of a product has at least, and a multiple of which it has."""
+"""A part of a product has a multiple of so many rows or columns."""
 
 _ENOUGH: Final = 4
-"""Products for each thread that need not be divided any more, whatever is left over."""
+"""So many products for each thread balance well enough: they are not divided any more."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """How each product is divided: so many rows and columns at a time."""
+    """The size of the parts that each product is divided into."""
 
     rows: int
     columns: int
 
 
 def write(name: str, gemm: Gemm, interface: CBlas | Packed, cores: int) -> tvm.tirx.Stmt | None:
-    """Return the block that has a library compute the products, or None if it can not."""
+    """Return the block in which a library computes the products, or None if it can not.
+
+    `name` is that of the block; `cores` is the number of threads.
+    """
     dtype = str(gemm.c.buffer.ty.dtype)
     if isinstance(interface, Packed):
         return _packed(name, gemm, interface)
@@ -43,6 +55,7 @@ def write(name: str, gemm: Gemm, interface: CBlas | Packed, cores: int) -> tvm.t
 
 
 def _cblas(name: str, gemm: Gemm, interface: CBlas, part: _Part) -> tvm.tirx.Stmt:
+    """Return the block that calls CBLAS for each part of each product, in parallel."""
     dtype = str(gemm.c.buffer.ty.dtype)
     row = Axis(ceil(gemm.m / part.rows), gemm.row.a * part.rows, 0, gemm.row.c * part.rows)
     column = Axis(
@@ -71,7 +84,7 @@ def _cblas(name: str, gemm: Gemm, interface: CBlas, part: _Part) -> tvm.tirx.Stm
 
 
 def _packed(name: str, gemm: Gemm, interface: Packed) -> tvm.tirx.Stmt | None:
-    """Return the call of one whole product; nothing else has an interface in TVM's runtime."""
+    """Return the call of one whole product, or None: TVM's runtime wraps no other product."""
     shapes = [
         (gemm.k, gemm.m) if gemm.a.transposed else (gemm.m, gemm.k),
         (gemm.n, gemm.k) if gemm.b.transposed else (gemm.k, gemm.n),
@@ -102,7 +115,7 @@ def _view(matrix: Matrix, shape: tuple[int, int]) -> Expr:
 
 
 def _divided(gemm: Gemm, cores: int) -> _Part:
-    """Divide the products among threads, along what is longer, so that less is packed twice."""
+    """Divide the products among threads, along the longer side, so that less is packed twice."""
     jobs = prod(loop.extent for loop in gemm.loops)
     if jobs % cores == 0 or jobs >= _ENOUGH * cores:
         return _Part(gemm.m, gemm.n)
@@ -114,7 +127,7 @@ def _divided(gemm: Gemm, cores: int) -> _Part:
 
 
 def _unfolded(job: Expr, loops: Sequence[Axis]) -> list[Expr]:
-    """Return the step of each loop that a job is, the last loop fastest."""
+    """Return the index along each loop for a job number; the last loop is the fastest."""
     steps = []
     for loop in reversed(loops):
         steps.append(job % loop.extent)
@@ -123,13 +136,14 @@ def _unfolded(job: Expr, loops: Sequence[Axis]) -> list[Expr]:
 
 
 def _left(extent: int, part: int, step: Expr) -> Any:  # noqa: ANN401 - a number or an expression
-    """Return how many rows or columns a part has: the last one may have fewer."""
+    """Return how many rows or columns a part has; the last part may have fewer."""
     if extent % part == 0:
         return part
     return T.min(tvm.tirx.const(part, "int32"), extent - step * part)
 
 
 def _pointer(matrix: Matrix, loops: Sequence[Axis], steps: Sequence[Expr], which: str) -> Expr:
+    """Return the address of an operand `which` ("a", "b" or "c") at some steps of the loops."""
     offset: Any = tvm.tirx.const(matrix.offset, "int64")
     for loop, step in zip(loops, steps, strict=True):
         offset = offset + tvm.tirx.Cast("int64", step) * getattr(loop, which)

@@ -1,7 +1,13 @@
 """Implementations `winograd2` and `winograd4`: 3x3 convolutions by minimal filtering.
 
-F(2x2, 3x3) takes 16 products where a direct convolution takes 36, F(4x4, 3x3) 36 for 144. The
-kernel is transformed when the model is built.
+After "Fast Algorithms for Convolutional Neural Networks" (Lavin and Gray, arXiv:1509.09308, 2015).
+`winograd2` is F(2x2, 3x3): a tile of 2 x 2 outputs takes 16 products, where the direct convolution
+takes 2 * 2 * 3 * 3 = 36. `winograd4` is F(4x4, 3x3): 36 products instead of 144. The kernel is
+transformed when the model is built. `filtering` has the stages, `templates/winograd.py` their
+schedule.
+
+Example: an image [1, 56, 56, 64] in tiles of 4 x 4 has 14 * 14 = 196 tiles; the product becomes 36
+matrix products of [196, 64] and [64, outputs], one for each position in a tile.
 """
 
 import math
@@ -23,7 +29,7 @@ from autopipe.schedules.implementations.filtering import KERNEL, Tiling, filtere
 from autopipe.schedules.templates.winograd import fill
 
 _MARGIN = 1.2
-"""What an estimate must promise to be believed."""
+"""An estimated gain is divided by this, so that only a clear gain decides."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +37,7 @@ class Winograd:
     """The algorithm for one size of tile."""
 
     size: int
-    """Rows and columns of a tile of the output."""
+    """Rows and columns of a tile of the output: 2 or 4."""
     FAST: bool = True
 
     @property
@@ -40,20 +46,20 @@ class Winograd:
         return f"winograd{self.size}"
 
     def rewrite(self, workload: tvm.IRModule) -> tvm.IRModule | None:
-        """Return the workload tile by tile, or None if it is not a plain 3x3 convolution."""
-        found = _served(workload)
-        if found is None:
+        """Return the workload by minimal filtering, or None if it is no plain 3x3 convolution."""
+        convolution = _served(workload)
+        if convolution is None:
             return None
-        body = _body(found, Tiling.of([int(n) for n in found.result.shape], self.size))
+        body = _body(convolution, Tiling.of([int(n) for n in convolution.result.shape], self.size))
         return tvm.IRModule({"main": workload["main"].with_body(body)})
 
     def gain(self, workload: tvm.IRModule, hardware: Hardware) -> float:
-        """Estimate how many times faster than `direct` it is, or 0 if it does not serve it."""
-        found = _served(workload)
-        if found is None:
+        """Return the estimated speed relative to `direct`, or 0 if the workload is not served."""
+        convolution = _served(workload)
+        if convolution is None:
             return 0.0
-        shape = [int(n) for n in found.result.shape]
-        inputs, outputs = (int(n) for n in found.kernel.shape[2:])
+        shape = [int(n) for n in convolution.result.shape]
+        inputs, outputs = (int(n) for n in convolution.kernel.shape[2:])
         tiling = Tiling.of(shape, self.size)
         filtering = Filtering((self.size + KERNEL - 1) ** 2, tiling.padded, inputs, outputs)
         took = estimate(filtering, fill(filtering, hardware), hardware)
@@ -67,51 +73,56 @@ winograd4: Final = Winograd(4)
 
 @lru_cache(maxsize=4)
 def _served(workload: tvm.IRModule) -> Convolution | None:
-    """Return the convolution, if it is one of 3x3 and its kernel is a weight."""
-    found = recognize(workload, KERNEL)
-    if found is None or not found.constant:
+    """Return the convolution if it is 3x3 in float32 and its kernel is a weight, or else None."""
+    convolution = recognize(workload, KERNEL)
+    if convolution is None or not convolution.constant:
         return None
-    dtypes = {str(buffer.dtype) for buffer in (found.data, found.kernel, found.result)}
-    return found if dtypes == {"float32"} else None
+    dtypes = {
+        str(buffer.dtype) for buffer in (convolution.data, convolution.kernel, convolution.result)
+    }
+    return convolution if dtypes == {"float32"} else None
 
 
-def _body(found: Convolution, tiling: Tiling) -> SBlockRealize:
-    """Return the root block of the function: the stages by tile, then what follows the sum."""
-    data, kernel = (te.placeholder(b.shape, b.dtype) for b in (found.data, found.kernel))
-    function = te.create_prim_func(
-        [data, kernel, filtered(data, kernel, found.padding, tiling)],
-        index_dtype_override=str(found.data.shape[0].ty.dtype),
+def _body(convolution: Convolution, tiling: Tiling) -> SBlockRealize:
+    """Return the root block: the stages of filtering, then what follows the convolution."""
+    data, kernel = (
+        te.placeholder(b.shape, b.dtype) for b in (convolution.data, convolution.kernel)
     )
-    theirs, made = function.params[:2], function.params[2]
-    ours = dict(zip(theirs, (found.data, found.kernel), strict=True))
+    function = te.create_prim_func(
+        [data, kernel, filtered(data, kernel, convolution.padding, tiling)],
+        index_dtype_override=str(convolution.data.shape[0].ty.dtype),
+    )
+    placeholders, tiles = function.params[:2], function.params[2]
+    ours = dict(zip(placeholders, (convolution.data, convolution.kernel), strict=True))
     stages = function.body.block
-    nests = [*_replaced(stages.body, ours), _output(found, made, tiling)]
-    buffers = [*stages.alloc_buffers, made]
+    nests = [*_replaced(stages.body, ours), _output(convolution, tiles, tiling)]
+    buffers = [*stages.alloc_buffers, tiles]
     root = SBlock([], [], [], "root", tirx.SeqStmt(nests), alloc_buffers=buffers)
     return SBlockRealize([], True, root)  # noqa: FBT003 - TVM's signature
 
 
-def _output(found: Convolution, made: Any, tiling: Tiling) -> tirx.For:  # noqa: ANN401 - a buffer
-    """Return the loops over the tiles that do what follows the sum on each of their elements."""
-    dtype = str(found.data.shape[0].ty.dtype)
+def _output(convolution: Convolution, tiles: Any, tiling: Tiling) -> tirx.For:  # noqa: ANN401 - a buffer
+    """Return the loops over the tiles that compute what follows on each element of a tile."""
+    dtype = str(convolution.data.shape[0].ty.dtype)
     loops = [tirx.Var(name, dtype) for name in ("tile", "row", "column", "channel")]
     axes = [tirx.Var(f"v_{loop.name}", dtype) for loop in loops]
     image, top, left = tiling.origin(axes[0])
     place = [image, top + axes[1], left + axes[2], axes[3]]
-    body, reads, writes = _moved(found, made, axes, place)
-    if overhangs := _inside(found, tiling, axes[0], place):
+    body, reads, writes = _moved(convolution, tiles, axes, place)
+    if overhangs := _inside(convolution, tiling, axes[0], place):
         body = tirx.IfThenElse(tirx.all(*overhangs), body, None)
-    domains = [tvm.ir.Range(0, extent) for extent in made.shape]
+    domains = [tvm.ir.Range(0, extent) for extent in tiles.shape]
     iters = [tirx.IterVar(d, a, SPATIAL) for d, a in zip(domains, axes, strict=True)]
-    nest = SBlockRealize(loops, True, SBlock(iters, reads, writes, found.after.name_hint, body))  # noqa: FBT003 - TVM's signature
+    block = SBlock(iters, reads, writes, convolution.after.name_hint, body)
+    nest = SBlockRealize(loops, True, block)  # noqa: FBT003 - TVM's signature
     for loop, domain in reversed(list(zip(loops, domains, strict=True))):
         nest = tirx.For(loop, domain.min, domain.extent, tirx.ForKind.SERIAL, nest)
     return nest
 
 
-def _inside(found: Convolution, tiling: Tiling, tile: Any, place: Sequence[Any]) -> list[Any]:  # noqa: ANN401 - indices
-    """Return the conditions under which an element of a tile is one of the output."""
-    _, height, width, _ = found.result.shape
+def _inside(convolution: Convolution, tiling: Tiling, tile: Any, place: Sequence[Any]) -> list[Any]:  # noqa: ANN401 - indices
+    """Return the conditions under which an element of a tile is inside the output."""
+    _, height, width, _ = convolution.result.shape
     conditions = []
     if tiling.padded > tiling.count:
         conditions.append(tile < tiling.count)
@@ -122,21 +133,23 @@ def _inside(found: Convolution, tiling: Tiling, tile: Any, place: Sequence[Any])
 
 
 def _moved(
-    found: Convolution,
-    made: Any,  # noqa: ANN401 - a buffer
+    convolution: Convolution,
+    tiles: Any,  # noqa: ANN401 - a buffer
     axes: Sequence[Any],
     place: Sequence[Any],
 ) -> Sequence[Any]:
-    """Return body, reads and writes of what follows, on an element of a tile and at its place."""
-    after, one = found.after, axes[0].ty
+    """Return body, reads and writes of what follows: it reads a tile, and writes at `place`."""
+    after, one = convolution.after, axes[0].ty
     indices = dict(zip((axis.var for axis in after.iter_vars), place, strict=True))
     element = [tvm.ir.Range.from_min_extent(axis, tirx.const(1, str(one.dtype))) for axis in axes]
 
     def load(node: Any) -> Any:  # noqa: ANN401 - expressions
-        return tirx.BufferLoad(made, axes) if node.source.same_as(found.result) else node
+        return tirx.BufferLoad(tiles, axes) if node.source.same_as(convolution.result) else node
 
     def region(node: Any) -> Any:  # noqa: ANN401 - regions
-        return tirx.BufferRegion(made, element) if node.source.same_as(found.result) else node
+        return (
+            tirx.BufferRegion(tiles, element) if node.source.same_as(convolution.result) else node
+        )
 
     changes = (
         (tvm.ir.Var, lambda var: indices.get(var, var)),
