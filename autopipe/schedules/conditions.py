@@ -1,4 +1,4 @@
-"""What schedules are made for: the target, what is known of the processor, what is allowed."""
+"""What schedules are made for: target, hardware, and whether fast algorithms are allowed."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,6 +21,6 @@ class Conditions:
     @classmethod
     def of(cls, target: Mapping[str, object], *, fast_algorithms: bool) -> "Conditions":
         """Return the conditions for the resolved facts of `Facet.TARGET`; raises TargetError."""
-        found = tvm_target(target)
+        resolved = tvm_target(target)
         stated = target.get("hardware", {})
-        return cls(found, Hardware.of(found, stated), fast_algorithms)  # type: ignore[arg-type]
+        return cls(resolved, Hardware.of(resolved, stated), fast_algorithms)  # type: ignore[arg-type]

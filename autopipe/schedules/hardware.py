@@ -1,4 +1,7 @@
-"""What a static schedule needs to know of a processor: coarse numbers, from the target alone."""
+"""Coarse hardware parameters of a processor, read from the target alone.
+
+Engine `static` fills the knobs of templates from them; searches bound their settings by them.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -17,13 +20,13 @@ class Hardware:
     """Hardware parameters of a CPU target."""
 
     vector_bits: int
-    """Width of a vector register."""
+    """Size of a vector register, in bits."""
     registers: int
-    """Vector registers there are."""
+    """Number of vector registers."""
     cores: int
     """Threads that kernels run on."""
     features: frozenset[str] = frozenset()
-    """Sets of instructions it has, in LLVM's names."""
+    """Instruction sets of the processor, in LLVM's names."""
     l1: int = 32 << 10
     """Bytes of a core's first-level data cache."""
     l2: int = 512 << 10
@@ -31,15 +34,15 @@ class Hardware:
     l3: int = 8 << 20
     """Bytes of the cache that the cores share."""
     gpu: bool = False
-    """Whether all this is of the host of a GPU: templates for processors then serve nothing."""
+    """Whether the target is a GPU and this is its host: templates then serve nothing."""
 
     @classmethod
     def of(
         cls, target: tvm.target.Target, stated: Mapping[str, int] = MappingProxyType({})
     ) -> "Hardware":
-        """Read them from the target's LLVM features, but for what is stated.
+        """Return the parameters of a target, from its LLVM features; `stated` values replace them.
 
-        Raises TargetError for what the target does not have.
+        Raises TargetError if a stated value is larger than the target has.
         """
         gpu = is_gpu(target)
         target = target.host if gpu else target
@@ -48,15 +51,15 @@ class Hardware:
         registers = 32 if has_avx512 or is_arm else 16
         cores = int(target.attrs.get("num-cores", 1))
         features = frozenset(map(str, codegen.llvm_get_cpu_features(target)))
-        found = cls(vector_bits(target), registers, max(1, cores), features, gpu=gpu)
+        hardware = cls(vector_bits(target), registers, max(1, cores), features, gpu=gpu)
         for name in ("vector_bits", "registers"):
-            has = getattr(found, name)
+            has = getattr(hardware, name)
             if stated.get(name, 0) > has:
                 raise TargetError(
                     f"target.hardware.{name}: {stated[name]} contradicts the target:"
                     f" {target.attrs.get('mcpu', 'generic')} has {has}"
                 )
-        return replace(found, **dict[str, Any](stated))
+        return replace(hardware, **dict[str, Any](stated))
 
     def lanes(self, bits: int) -> int:
         """Return how many elements of `bits` bits a vector register holds."""
@@ -64,7 +67,7 @@ class Hardware:
 
 
 def vector_bits(target: tvm.target.Target) -> int:
-    """Return the width of the target's vector registers, as its LLVM features say."""
+    """Return the size of the target's vector registers in bits, from its LLVM features."""
     for feature, bits in (("avx512f", 512), ("avx", 256)):
         if codegen.llvm_cpu_has_features(feature, target):
             return bits

@@ -1,4 +1,4 @@
-"""What a task may be scheduled by: its implementations, and the template that serves each."""
+"""Lists the implementations of a task and the template that serves each of them."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -13,7 +13,7 @@ from autopipe.tasks.task import Task
 
 
 def offers(argument: Mapping[str, Any], _emit: Callable[[Any], None]) -> dict[str, str | None]:
-    """Return the template of each implementation, null where none serves it; called in a child.
+    """Return the template of each implementation, None where none serves it; called in a child.
 
     Takes the task, the `module` file of its workload, the resolved facts of `Facet.TARGET` and
     whether `fast_algorithms` are allowed.
@@ -21,8 +21,8 @@ def offers(argument: Mapping[str, Any], _emit: Callable[[Any], None]) -> dict[st
     task = Task.model_validate(argument["task"])
     conditions = Conditions.of(argument["target"], fast_algorithms=argument["fast_algorithms"])
     workload = described(load_module(Path(argument["module"])), task.info)
-    found = {
+    by_name = {
         name: serve(body, conditions.hardware)
         for name, body in implementations(workload, conditions).items()
     }
-    return {name: served.template.NAME if served else None for name, served in found.items()}
+    return {name: served.template.NAME if served else None for name, served in by_name.items()}

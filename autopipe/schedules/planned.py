@@ -1,4 +1,4 @@
-"""A schedule that was made without measuring, with what it takes to make it again."""
+"""A schedule that was made without measuring, and the record that makes it again."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,8 @@ class Planned:
     """A scheduled workload."""
 
     implementation: str
+    """Name of the implementation that was scheduled."""
     schedule: str
-    """As `replay` reads it."""
+    """The record: a trace, or a template with its knobs, as `replay` reads it."""
     module: tvm.IRModule
     """The module with `main` scheduled."""

@@ -1,4 +1,4 @@
-"""The schedule policy: which rule a task falls under, and what that allows."""
+"""The schedule policy: which rule a task falls under, and what that rule allows."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,37 +11,42 @@ from autopipe.tasks.matching import matches
 from autopipe.tasks.task import Task
 
 _ALONE: Final = {"ansor": (DIRECT,)}
-"""What an engine is for unless it is asked otherwise: sketches tile what they find by themselves,
-and the stages of a fast algorithm only multiply what has to be measured."""
+"""The implementations that an engine schedules if the rule names none; other engines take all.
+Sketch search gets only the direct loops: it tiles them by itself, and the many stages of a fast
+algorithm would multiply what it has to measure."""
 
 
 class Contender(NamedTuple):
-    """Who may schedule a task: an engine, on an implementation."""
+    """An engine and the implementation of a task that it may schedule."""
 
     engine: str
     implementation: str
 
 
 SERIAL: Final = Contender("serial", DIRECT)
-"""The loops without threads, which no winner may be slower than."""
+"""The loops of `default` without threads; a winner must not be slower than these."""
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """Section `schedules`."""
+    """The section `schedules` of the pipeline file."""
 
     rules: tuple[Rule, ...]
     fallback: tuple[str, ...]
 
     def rule(self, task: Task, share: float) -> tuple[int | None, Rule]:
-        """Return the first rule that matches, with its position; without one, no engine may."""
+        """Return the first rule that matches a task, with its position.
+
+        If none matches, the position is None and the rule allows no engine. `share` is the task's
+        share of the run time, from 0 to 1.
+        """
         for position, rule in enumerate(self.rules):
             if matches(rule.match, task, share):
                 return position, rule
         return None, Rule(engines=())
 
     def idle(self, tasks: Sequence[tuple[Task, float]]) -> list[int]:
-        """Return the positions of the rules that match none of these tasks with their shares."""
+        """Return the positions of the rules that match none of these tasks, given with shares."""
         return [
             position
             for position, rule in enumerate(self.rules)
@@ -49,11 +54,11 @@ class Policy:
         ]
 
     def chain(self, rule: Rule) -> tuple[str, ...]:
-        """Return the fallback chain of the tasks of a rule."""
+        """Return the fallback engines for the tasks of a rule, in order."""
         return rule.fallback or self.fallback
 
 
 def allows(rule: Rule, engine: str, implementation: str) -> bool:
-    """Tell whether a rule lets an engine, or a fallback, schedule an implementation."""
+    """Tell whether a rule lets an engine (or a fallback) schedule an implementation."""
     globs = rule.implementations or _ALONE.get(engine, ("*",))
     return any(fnmatchcase(implementation, glob) for glob in globs)

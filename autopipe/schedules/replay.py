@@ -1,4 +1,4 @@
-"""From a recorded schedule back to a scheduled module."""
+"""Makes a scheduled module from a recorded schedule: a trace of TVM, or the knobs of a template."""
 
 import json
 from typing import Any
@@ -17,7 +17,7 @@ from autopipe.schedules.templates.template import make
 from autopipe.traces.reading import Forbidden, check, read
 
 _REFUSALS = (RuntimeError, ValueError, TypeError, LookupError)
-"""All that TVM raises."""
+"""All exceptions that TVM raises for a schedule that does not fit."""
 
 
 def dump(trace: Trace) -> str:
@@ -26,9 +26,9 @@ def dump(trace: Trace) -> str:
 
 
 def apply(module: tvm.IRModule, trace: str) -> Schedule:
-    """Apply a trace to the unscheduled module it was recorded on; return the schedule.
+    """Return the schedule that a trace makes of the unscheduled module it was recorded on.
 
-    Raises StageError if the trace does not apply, and Forbidden for one that may do harm.
+    Raises StageError if the trace does not apply, and Forbidden if it may do harm.
     """
     steps = read(trace).json()
     schedule = Schedule(module, debug_mask="none", error_render_level="fast")
@@ -52,9 +52,9 @@ def replay(
 ) -> tvm.IRModule:
     """Return the module that a record makes of an unscheduled workload.
 
-    Raises StageError if the record does not fit: no such implementation or template here, another
-    version of it, knobs that are none of its settings, a trace that does not apply; and Forbidden
-    for what may do harm.
+    Raises StageError if the record does not fit: there is no such implementation or template here,
+    or another version of it, the knobs are none of its settings, or the trace does not apply.
+    Raises Forbidden if the record may do harm.
     """
     check(schedule)
     module = implement(workload, implementation, conditions)
@@ -67,6 +67,7 @@ def replay(
 
 
 def _filled(module: tvm.IRModule, document: dict[str, Any], conditions: Conditions) -> tvm.IRModule:
+    """Return the module that a template makes with the knobs of a record."""
     name = document.get("template")
     template = next((template for template in templates() if name == template.NAME), None)
     if template is None:

@@ -1,6 +1,7 @@
-"""How long a task takes at best, from its arithmetic and its memory traffic.
+"""Estimates the shortest possible time of a task from its arithmetic and its memory traffic.
 
-The roofline model (Williams, Waterman, Patterson, CACM 2009), in cycles, since only ratios count.
+The roofline model (Williams, Waterman, Patterson, CACM 2009). Times are in cycles, since only
+ratios count.
 """
 
 import re
@@ -11,14 +12,14 @@ from autopipe.schedules.hardware import Hardware
 from autopipe.tasks.task import Task
 
 _FLOPS: Final = 4
-"""Operations a cycle on each lane of a vector: two units that multiply and add."""
+"""Operations of a lane in a cycle: two units, each of which multiplies and adds."""
 
 _NEAR, _FAR = 16.0, 4.0
-"""Bytes a cycle and core, from the shared cache and from memory."""
+"""Bytes that a core reads in a cycle from the shared cache, and from memory."""
 
 
 def cycles(task: Task, hardware: Hardware) -> float:
-    """Return the least cycles of one call; what has no size that is known takes none."""
+    """Return the fewest cycles that one call can take; 0 if no size of it is known."""
     bits = max((_bits(tensor.dtype) for tensor in task.outputs), default=32)
     compute = task.flops / (_FLOPS * hardware.lanes(bits) * hardware.cores)
     speed = _NEAR if task.bytes <= hardware.l3 else _FAR
@@ -26,7 +27,7 @@ def cycles(task: Task, hardware: Hardware) -> float:
 
 
 def with_shares(tasks: Sequence[Task], hardware: Hardware) -> list[Task]:
-    """Return the same tasks, each with its estimated share of the time of all of them."""
+    """Return the tasks, each with its estimated share of the time of all, from 0 to 1."""
     times = [task.calls * cycles(task, hardware) for task in tasks]
     total = sum(times) or 1.0
     return [
@@ -36,5 +37,5 @@ def with_shares(tasks: Sequence[Task], hardware: Hardware) -> list[Task]:
 
 
 def _bits(dtype: str) -> int:
-    found = re.search(r"\d+", dtype)
-    return max(8, int(found[0])) if found else 8
+    digits = re.search(r"\d+", dtype)
+    return max(8, int(digits[0])) if digits else 8

@@ -1,6 +1,6 @@
-"""Whether a function can be scheduled at all, asked before it is made a task.
+"""Tells whether a function can be scheduled at all, before it becomes a task.
 
-Engine `default` tells: what it can not act on, none can, and it needs no extension.
+Engine `default` decides: what it can not schedule, no engine can, and it needs no extension.
 """
 
 from collections.abc import Callable, Iterator
@@ -15,7 +15,10 @@ from autopipe.schedules.engines import default
 
 @contextmanager
 def refusals(conditions: Conditions) -> Iterator[Callable[[tvm.IRModule], str | None]]:
-    """Give what says why a workload module has no schedule, or None if it has one."""
+    """Yield a function that returns why a workload module has no schedule, or None if it has one.
+
+    It schedules in a child process, as a schedule may crash TVM.
+    """
 
     def plan(module: str) -> bool:
         return default.plan(tvm.ir.load_json(module), conditions) is not None

@@ -1,8 +1,9 @@
-"""Engine `ansor`: template-free sketch search, with a learned cost model.
+"""Engine `ansor`: sketch search without templates, guided by a learned cost model.
 
-After "Ansor: Generating High-Performance Tensor Programs for Deep Learning" (OSDI 2020), in the
-form MetaSchedule gives it: sketches by post-order application of rules, evolutionary search over
-their decisions, gradient-boosted trees that predict which candidates are worth measuring.
+After "Ansor: Generating High-Performance Tensor Programs for Deep Learning" (Zheng et al., OSDI
+2020), in the form that TVM's MetaSchedule gives it: rules applied in post-order make sketches, an
+evolutionary search varies their decisions (such as tile sizes), and gradient-boosted trees predict
+which candidates are worth measuring.
 """
 
 import math
@@ -22,37 +23,39 @@ from autopipe.schedules.replay import apply, dump
 from autopipe.tasks.task import Task
 
 _GENERATIONS: Final = 1
-"""Rounds of mutation a batch. TVM's 4, of 512 candidates, take 4 times as long as measuring."""
+"""Rounds of mutation for a batch. TVM's default, 4 with 512 candidates, takes 4 times as long as
+measuring the batch."""
 
 _POPULATION: Final = 2
-"""Candidates in a generation, for each one that is measured."""
+"""Candidates in a generation for each one that is measured."""
 
 _WARM: Final = 48
-"""Measurements before the cost model is asked."""
+"""Measurements before the cost model predicts; until then candidates are random."""
 
 _PATIENCE: Final = 3
-"""Empty or known proposals in a row after which the design space counts as exhausted."""
+"""After so many proposals without a new candidate the design space counts as exhausted."""
 
 _ENDLESS: Final = 1 << 30
+"""Most trials of a search, as TVM is told; the budget is kept elsewhere."""
 
 
 class Ansor:
-    """Sketch search; all its searches train one cost model."""
+    """Sketch search. The searches of all tasks train one cost model."""
 
     name = "ansor"
 
     def __init__(self, conditions: Conditions) -> None:
-        """Take whose cores the search itself may use."""
+        """Take the number of cores that the search itself may use."""
         register_cpu_intrinsics()
         self._cores = conditions.hardware.cores
         # One thread: more of them spin, and take ten times as long where the processor is shared.
         self._model = ms.cost_model.XGBModel(num_warmup_samples=_WARM, num_tuning_cores=1)
 
     def search(self, problem: Problem) -> "Sketches | None":
-        """Begin a search, or return None for what has no sketch.
+        """Begin a search, or return None for a task without a sketch.
 
-        That is what works on weights, which TVM takes for copies, and what has no elements, or no
-        known number of them. Raises what TVM raises where it can not make a design space.
+        That is a function with work on weights, which TVM takes for copies, and one whose tensors
+        are empty or of unknown size. Raises what TVM raises if it can not make a design space.
         """
         if without_weights(problem.module) is not problem.module or not _sized(problem.task):
             return None
@@ -71,15 +74,15 @@ class Ansor:
             rand_state=problem.seed + 1,  # TVM takes 1 to 2**31 - 1
             num_threads=self._cores,
         )
-        spaces = [each for each in context.generate_design_space() if covers(each)]
+        spaces = [sketch for sketch in context.generate_design_space() if covers(sketch)]
         return Sketches(problem, context, spaces, self._model) if spaces else None
 
 
 def _rules(*, gpu: bool) -> Any:  # noqa: ANN401 - tvm is not typed
     """Return the sketch rules, with their postprocessors and mutators.
 
-    Those that TVM takes for a GPU want tensor cores of all that has them, float32 too, and with
-    them intrinsics that take half a minute to register.
+    TVM's own choice for a GPU uses tensor cores wherever the GPU has them, for float32 as well, and
+    needs intrinsics that take half a minute to register.
     """
     if not gpu:
         return "post-order-apply"
@@ -110,7 +113,7 @@ class Sketches:
         self._recall(problem)
 
     def propose(self, count: int) -> list[str]:
-        """Return the next traces to measure."""
+        """Return the next traces to measure, `count` at most."""
         self._proposed = {}
         for _ in range(_PATIENCE):
             candidates = self._context.generate_measure_candidates()
@@ -126,14 +129,14 @@ class Sketches:
         return list(self._proposed)
 
     def learn(self, measured: Sequence[Known]) -> None:
-        """Give the times to the search and to the cost model."""
+        """Pass the times on to the search and to the cost model."""
         candidates = [self._proposed[known.schedule] for known in measured]
         results = [_result(known) for known in measured]
         self._context.notify_runner_results(candidates, results)
         self._take(candidates, measured)
 
     def _recall(self, problem: Problem) -> None:
-        """Start from what was measured before, as far as it still applies."""
+        """Begin with what was measured before, as far as the traces still apply."""
         candidates, measured = [], []
         for known in problem.known:
             try:
@@ -150,19 +153,23 @@ class Sketches:
         for candidate, result in zip(candidates, results, strict=True):
             if result.run_secs:
                 record = ms.database.TuningRecord(
-                    candidate.sch.trace, self._workload, list(result.run_secs),
-                    self._context.target, self._arguments,
-                )  # fmt: skip
+                    candidate.sch.trace,
+                    self._workload,
+                    list(result.run_secs),
+                    self._context.target,
+                    self._arguments,
+                )
                 self._database.commit_tuning_record(record)
 
 
 def _sized(task: Task) -> bool:
-    extents = (extent for each in (*task.inputs, *task.outputs) for extent in each.shape)
+    """Tell whether all tensors of a task have elements, and a known number of them."""
+    extents = (extent for tensor in (*task.inputs, *task.outputs) for extent in tensor.shape)
     return not task.sizes and min(extents, default=1) > 0
 
 
 def _schedules(sketch: Schedule) -> float:
-    """Return how many schedules a sketch stands for; infinite where tiles are drawn."""
+    """Return how many schedules a sketch stands for; infinity if it samples tile sizes."""
     count = 1.0
     for instruction in sketch.trace.insts:
         name = instruction.kind.name

@@ -1,7 +1,7 @@
-"""Engine `autotvm`: the knobs of a template, searched by measuring.
+"""Engine `autotvm`: searches the knobs of a template by measuring.
 
-After "Learning to Optimize Tensor Programs" (NeurIPS 2018). The space is every setting that the
-first template that serves a function calls possible; a tuner decides the order.
+After "Learning to Optimize Tensor Programs" (Chen et al., NeurIPS 2018). The space is all settings
+of the first template that serves the function; a tuner of `knobs/` decides their order.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ from autopipe.schedules.templates.serve import serve
 
 
 class AutoTVM:
-    """Template search; all searches of a template train one cost model."""
+    """Template search. All searches of a template train one cost model."""
 
     name = "autotvm"
 
@@ -48,7 +48,7 @@ class Settings:
     """The search of one task."""
 
     def __init__(self, space: Space, tuner: Tuner, known: Sequence[Known]) -> None:
-        """Take what was measured before; records of other templates and versions say nothing."""
+        """Begin with what was measured before, but for records of other templates or versions."""
         self.size = len(space.settings)
         self._space = space
         self._tuner = tuner
@@ -57,10 +57,10 @@ class Settings:
         if known:
             size = len(space.settings)
             self._indices = {space.document(index): index for index in range(size)}
-            self.learn([each for each in known if each.schedule in self._indices])
+            self.learn([sample for sample in known if sample.schedule in self._indices])
 
     def propose(self, count: int) -> list[str]:
-        """Return the next settings to measure, [] once all were."""
+        """Return the next settings to measure, `count` at most; [] once all were returned."""
         chosen = self._tuner.choose(count, self._seen)
         self._seen.update(chosen)
         documents = [self._space.document(index) for index in chosen]
@@ -69,6 +69,6 @@ class Settings:
 
     def learn(self, measured: Sequence[Known]) -> None:
         """Tell the tuner how long the settings took."""
-        found = {self._indices[each.schedule]: each.seconds for each in measured}
-        self._seen.update(found)
-        self._tuner.learn(found)
+        seconds = {self._indices[sample.schedule]: sample.seconds for sample in measured}
+        self._seen.update(seconds)
+        self._tuner.learn(seconds)

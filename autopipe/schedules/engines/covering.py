@@ -1,4 +1,4 @@
-"""Whether a schedule still computes every element: TVM may lose some of a block that it moves."""
+"""Tells whether a schedule still computes every element: TVM may lose some in moving a block."""
 
 import math
 
@@ -9,10 +9,11 @@ from autopipe.schedules.analysis.blocks import extents_of
 
 
 def covers(sch: Schedule) -> bool:
-    """Tell whether no block is run fewer times than it has instances; True where that is unknown.
+    """Tell whether each block runs as often as it has instances; True where that is unknown.
 
-    `reverse_compute_at` moves a padding into the loops of what it pads, which have no iterations
-    for the border. Sketch search tries that where a function goes on behind the padding.
+    Example: `reverse_compute_at` moves a padding of 58 x 58 into the loops of its producer, which
+    has 56 x 56, so the border is never written. Sketch search tries that where other blocks follow
+    the padding.
     """
     try:
         blocks = sch.get_child_blocks(sch.get_sblock("root"))

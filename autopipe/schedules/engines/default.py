@@ -1,7 +1,8 @@
-"""Engine `default`: a schedule for any PrimFunc, without measurement; of a GPU, `dlight`.
+"""Engine `default`: a schedule for any PrimFunc without measuring; on a GPU, that of `dlight`.
 
-Producers are inlined, outer spatial loops run in parallel, the innermost one is vectorized. It is
-what a task gets that nothing better is known for, so it leaves alone what it can not improve.
+Producers are inlined, outer spatial loops run in parallel, and the innermost loop is vectorized. A
+task gets this schedule if nothing better is known, so blocks that it can not improve stay as they
+are.
 """
 
 import math
@@ -30,13 +31,13 @@ from autopipe.schedules.replay import dump
 from autopipe.schedules.write_out import write_out
 
 VECTORS = 2
-"""Hardware vectors in a vectorized loop: two independent chains hide the latency of an FMA."""
+"""Registers that a vectorized loop fills: two independent sums hide latency."""
 
 LONG = 4
-"""The same where nothing is multiplied."""
+"""Registers that a vectorized loop fills where nothing is multiplied."""
 
 REGISTERS = {64: 28, 32: 12}
-"""Vector registers that sums may take, by the bytes of one; the rest holds operands."""
+"""Vector registers that sums may take, by the bytes of a register; the rest holds operands."""
 
 
 def schedule(module: tvm.IRModule, target: tvm.target.Target) -> tvm.IRModule:
@@ -72,7 +73,7 @@ def _scheduled(module: tvm.IRModule, width: int) -> Schedule | None:
 
 
 def _inlined(sch: Schedule, name: str) -> bool:
-    """Inline a block into its consumers where that repeats no work worth keeping."""
+    """Inline a block into its consumers unless that repeats costly work; tell whether it was."""
     block = sch.get_sblock(name)
     consumers = sch.get_consumers(block)
     if not consumers or not is_spatial(sch.get(block)):
@@ -115,7 +116,7 @@ def _schedule_block(sch: Schedule, name: str, width: int) -> None:
 def _rows(
     sch: Schedule, block: SBlockRV, spatial: Sequence[LoopRV], reduction: Sequence[LoopRV]
 ) -> None:
-    """Sum along memory, as softmax does: rows in parallel, nothing else to gain."""
+    """Schedule a reduction along memory, such as in softmax: its rows run in parallel."""
     sch.reorder(*spatial, *reduction)
     spread(sch, block, sch.fuse(*spatial), ELEMENTS)
 
@@ -123,7 +124,7 @@ def _rows(
 def _columns(
     sch: Schedule, name: str, loops: tuple[Sequence[LoopRV], Sequence[LoopRV]], most: int
 ) -> None:
-    """Reduce a long vector of neighbours at a time, as pooling does: loads are all it costs."""
+    """Schedule a reduction across memory, such as pooling: long vectors, as loads cost the most."""
     spatial, reduction = loops
     outer, vector = _split(sch, spatial[-1], most)
     sch.reorder(*spatial[:-1], outer, *reduction, vector)
@@ -139,7 +140,10 @@ def _tile(
     loops: tuple[Sequence[LoopRV], Sequence[LoopRV]],
     hardware: tuple[int, int],
 ) -> None:
-    """Sum a tile of neighbouring outputs in registers, its last axis vectorized."""
+    """Schedule a sum of products: a tile of outputs in registers, its last axis vectorized.
+
+    `loops` are the spatial and the reduction loops; `hardware` is lanes and registers.
+    """
     (spatial, reduction), (lanes, registers) = loops, hardware
     outer, vector = _split(sch, spatial[-1], VECTORS * lanes)
     outers, inner = [*spatial[:-1], outer], []
@@ -160,7 +164,7 @@ def _tile(
 
 
 def _split(sch: Schedule, loop: LoopRV, most: int) -> list[LoopRV]:
-    """Return an outer and an inner loop, the inner one of one step where the size is not known."""
+    """Return an outer and an inner loop of at most `most` steps, of 1 if the size is symbolic."""
     extent = sch.get(loop).extent
     if not isinstance(extent, tvm.tirx.IntImm):
         return list(sch.split(loop, [None, 1]))

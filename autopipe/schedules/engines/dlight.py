@@ -1,7 +1,7 @@
 """Engine `default` on a GPU: TVM's DLight rules, without measurement.
 
-The first rule that serves a function and whose schedule TVM can also lower: some rules take
-functions that the passes after them refuse.
+It takes the first rule that serves a function and whose schedule TVM can also lower: some rules
+accept functions that later passes refuse.
 """
 
 from collections.abc import Callable
@@ -18,7 +18,7 @@ from autopipe.schedules.planned import Planned
 from autopipe.schedules.replay import dump
 
 _REFUSALS = (RuntimeError, ValueError, TypeError, LookupError, AttributeError, AssertionError)
-"""All that the rules raise where a function is not what they expect."""
+"""All exceptions that rules raise for a function that they do not expect."""
 
 
 def plan(module: tvm.IRModule, conditions: Conditions) -> Planned | None:
@@ -32,19 +32,24 @@ def plan(module: tvm.IRModule, conditions: Conditions) -> Planned | None:
 
 @cache
 def rules() -> tuple[Any, ...]:
-    """Return the rules, in the order they are asked; the last one takes whatever has blocks."""
+    """Return the rules in the order they are asked; the last one serves whatever has blocks."""
     from tvm.s_tir.dlight import gpu
 
     kinds: tuple[Callable[[], Any], ...] = (
-        gpu.Matmul, gpu.GEMV, gpu.Reduction, gpu.GeneralReduction, gpu.Transpose, gpu.Fallback,
-    )  # fmt: skip
+        gpu.Matmul,
+        gpu.GEMV,
+        gpu.Reduction,
+        gpu.GeneralReduction,
+        gpu.Transpose,
+        gpu.Fallback,
+    )
     return tuple(kind() for kind in kinds)
 
 
 def _applied(rule: Any, module: tvm.IRModule, target: tvm.target.Target) -> Schedule | None:  # noqa: ANN401 - tvm is not typed
     try:
         with target:
-            found = rule.apply(module["main"], target, False)  # noqa: FBT003 - TVM's signature
+            applied = rule.apply(module["main"], target, False)  # noqa: FBT003 - TVM's signature
     except _REFUSALS:
         return None
-    return found[0] if isinstance(found, list) else found
+    return applied[0] if isinstance(applied, list) else applied

@@ -1,4 +1,9 @@
-"""What an engine is: where the schedules of a task come from, one batch at a time."""
+"""What an engine is: a source of schedules for a task, one batch at a time.
+
+search = engine.search(problem)             # None: the engine has no schedules for this task
+while schedules := search.propose(64):
+    search.learn(measure(schedules))
+"""
 
 import math
 from collections.abc import Sequence
@@ -18,7 +23,7 @@ class Known:
     """A schedule that was measured before."""
 
     schedule: str
-    """As `replay` reads it."""
+    """The record of the schedule, as `replay` reads it."""
     seconds: float = math.inf
     """Time of one call; infinite if the trial failed."""
 
@@ -34,33 +39,32 @@ class Problem:
     known: Sequence[Known]
     """Schedules of this implementation that were measured before."""
     batch: int
-    """Schedules that will be asked for at a time, at most."""
+    """Most schedules that will be asked for at once."""
     seed: int
+    """Seed of all random choices of the search."""
     tuner: str = "model"
-    """Which order a search of knobs takes: `tuning.tuner` of the pipeline file."""
+    """The tuner that orders the settings of knobs: `tuning.tuner` of the pipeline file."""
 
 
 class Search(Protocol):
     """The search of one engine for one task.
 
-    One that has an attribute `size`, the number of schedules it chooses from, is not begun where
-    that is too small to be worth it.
+    A search may have an attribute `size`, the number of schedules it chooses from. It is then not
+    begun if that number is too small.
     """
 
     def propose(self, count: int) -> list[str]:
-        """Return schedules worth measuring, none of them known, `count` at most.
-
-        None at all means that there are no more.
-        """
+        """Return new schedules to measure, `count` at most; [] if there are no more."""
 
     def learn(self, measured: Sequence[Known]) -> None:
-        """Take the results of the last proposal."""
+        """Take the times of the schedules that were proposed last."""
 
 
 class Engine(Protocol):
-    """Proposes schedules for tasks; keeps what tasks can learn from each other."""
+    """Proposes schedules for tasks, and keeps what the tasks can learn from each other."""
 
     name: str
+    """Name in YAML, records and reports."""
 
     def search(self, problem: Problem) -> Search | None:
         """Begin the search for a task, or return None if the engine has no schedules for it."""

@@ -1,4 +1,4 @@
-"""Schedules that need no record, and the chain of them that a task falls down."""
+"""The fallback engines: they schedule without a record, one after the other until one can."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from autopipe.schedules.engines import default, serial, static
 from autopipe.schedules.planned import Planned
 
 Plan = Callable[[tvm.IRModule, Conditions], Planned | None]
-"""Returns a schedule, or None if it has none for this function."""
+"""Returns a schedule of a function, or None if it has none."""
 
 Plans = Callable[[str], Iterable[Planned]]
 """Returns the schedules of the fallback of that name, the most promising first."""
@@ -21,20 +21,22 @@ Allowed = Callable[[str, str], bool]
 """Tells whether an engine may schedule an implementation."""
 
 FALLBACKS: Final[Mapping[str, Plan]] = {
-    "static": static.plan, "default": default.plan, "serial": serial.plan,
-}  # fmt: skip
-"""The fallbacks, by the name that YAML gives them; `serial` is only what winners are held to."""
+    "static": static.plan,
+    "default": default.plan,
+    "serial": serial.plan,
+}
+"""The fallbacks, by their names in YAML; winners are compared with `serial`."""
 
 UNSCHEDULED: Final = "none"
-"""The engine of a function that none can act on: it is compiled as it is."""
+"""The engine of a function that no engine can schedule: it is compiled as it is."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fallback:
-    """What a task is built with where nothing better is known."""
+    """What a task is built with if nothing better is known."""
 
     engine: str
-    """Its name in `FALLBACKS`, or `UNSCHEDULED`."""
+    """Name of the engine: a key of `FALLBACKS`, or `UNSCHEDULED`."""
     planned: Planned | None
     """The schedule, or None to compile the function as it is."""
 
@@ -42,10 +44,10 @@ class Fallback:
 def falls(
     chain: Sequence[str], plans: Plans, allowed: Allowed = lambda *_: True
 ) -> Iterator[Fallback]:
-    """Yield the schedules that the chain has for a function, in order, then none at all.
+    """Yield the schedules that the engines of `chain` have for a function, in order.
 
-    `plans` makes those of a fallback. `allowed` tells whether an engine may schedule an
-    implementation; if that leaves nothing, all are allowed.
+    The last item has no schedule. `plans` returns the schedules of a fallback. `allowed` tells
+    whether an engine may schedule an implementation; if it allows no schedule, all are yielded.
     """
     others: list[Fallback] = []
     fit = False
@@ -61,7 +63,7 @@ def falls(
 
 
 def fall(chain: Sequence[str], module: tvm.IRModule, conditions: Conditions) -> Fallback:
-    """Return the first schedule that the chain has for the `main` of a module, made right here."""
+    """Return the first schedule of `chain` for the `main` of a module, made in this process."""
     return next(falls(chain, partial(_plans, module, conditions)))
 
 

@@ -1,8 +1,8 @@
 """Registers the tensor intrinsics that a design space may name, and only those.
 
 A TuneContext imports `tvm.s_tir.tensor_intrin`, which parses the intrinsics of every device TVM
-knows: 10 to 30 s of processor time, nearly all for CUDA's. Design spaces for processors name
-their own at most, so the package is put in place with just the module of this machine's kind.
+knows: 10 to 30 s of CPU time, nearly all of it for CUDA. Design spaces for CPUs only use those of
+their own kind, so an empty package takes its place, with just the module of this machine's kind.
 """
 
 import platform
@@ -15,7 +15,7 @@ _PACKAGE = "tvm.s_tir.tensor_intrin"
 
 
 def register_cpu_intrinsics() -> None:
-    """Register the intrinsics of processors; before the first TuneContext."""
+    """Register the intrinsics of CPUs. To be called before the first TuneContext is made."""
     if _PACKAGE in sys.modules:
         return
     import tvm.s_tir

@@ -1,4 +1,4 @@
-"""The engines that the policy may name: ours, and those that other packages register."""
+"""The engines that the policy may name: ours and those of other packages."""
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
@@ -12,6 +12,7 @@ from autopipe.schedules.engines.engine import Engine
 from autopipe.schedules.engines.fallback import FALLBACKS, UNSCHEDULED
 
 Maker = Callable[[Conditions], Engine]
+"""Makes an engine."""
 
 
 def _ours(where: str, conditions: Conditions) -> Engine:
@@ -24,11 +25,11 @@ ENGINES: Final[Mapping[str, Maker]] = {name: partial(_ours, at) for name, at in 
 
 
 def engines(names: Iterable[str], conditions: Conditions) -> dict[str, Callable[[], Engine]]:
-    """Return what makes each of these engines; packages that register one are imported here.
+    """Return a maker of each named engine. Packages that register a named engine are imported.
 
     Raises SetupError if an extension is broken.
     """
-    found = extensions.registered(extensions.ENGINES, {*ENGINES, *FALLBACKS, UNSCHEDULED})
+    registered = extensions.registered(extensions.ENGINES, {*ENGINES, *FALLBACKS, UNSCHEDULED})
     wanted = set(names)
-    makers = {name: each.load() for name, each in found.items() if name in wanted}
+    makers = {name: found.load() for name, found in registered.items() if name in wanted}
     return {name: partial({**ENGINES, **makers}[name], conditions) for name in wanted}

@@ -1,6 +1,6 @@
 """Engine `serial`: the loops of `default` without threads, which every winner has to beat.
 
-Waking threads costs some microseconds, more than many a gather or pooling takes as a whole.
+To start threads costs some microseconds, which is more than many gathers or poolings take.
 """
 
 import json
@@ -14,7 +14,7 @@ from autopipe.schedules.planned import Planned
 from autopipe.schedules.replay import apply
 
 _THREADS: Final = "Parallel"
-"""The instruction of a trace that makes threads; nothing follows from it."""
+"""The instruction of a trace that makes a loop parallel; no other instruction depends on it."""
 
 
 def plan(module: tvm.IRModule, conditions: Conditions) -> Planned | None:
@@ -23,7 +23,7 @@ def plan(module: tvm.IRModule, conditions: Conditions) -> Planned | None:
     if planned is None:
         return None
     instructions, decisions = json.loads(planned.schedule)
-    kept = [each for each in instructions if each[0] != _THREADS]
+    kept = [instruction for instruction in instructions if instruction[0] != _THREADS]
     if len(kept) == len(instructions):
         return planned
     trace = json.dumps([kept, decisions])

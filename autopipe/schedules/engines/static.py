@@ -1,8 +1,8 @@
-"""Engine `static`: a template's schedule at once, its knobs filled from hardware parameters.
+"""Engine `static`: the schedule of a template whose knobs are filled from hardware parameters.
 
-It takes the place of "TOPI schedule with fallback values". After the RFC "Auto-Schedule from
-Compute Declaration": classify the computation, then fill a template from coarse facts about the
-machine.
+Nothing is measured. It takes the place of TOPI's schedules with fallback values. After the RFC
+"Auto-Schedule from Compute Declaration": classify the computation, then fill a template from coarse
+parameters of the machine.
 """
 
 from collections.abc import Iterator
@@ -17,19 +17,19 @@ from autopipe.schedules.templates.template import dump
 
 
 def plan(workload: tvm.IRModule, conditions: Conditions) -> Planned | None:
-    """Return the schedule of the implementation that promises most, or None if none has any."""
+    """Return the schedule of the most promising implementation, or None if there is none."""
     return next(plans(workload, conditions), None)
 
 
 def plans(workload: tvm.IRModule, conditions: Conditions) -> Iterator[Planned]:
     """Yield a schedule for each implementation that a template serves, the most promising first."""
-    every = implementations(workload, conditions)
+    modules = implementations(workload, conditions)
     gains = {DIRECT: 1.0}
-    for each in allowed(conditions) if len(every) > 1 else ():
-        if each.NAME in every:
-            gains[each.NAME] = each.gain(workload, conditions.hardware)
-    for name in sorted(every, key=lambda name: -gains[name]):
-        planned = plan_of(name, every[name], conditions)
+    for implementation in allowed(conditions) if len(modules) > 1 else ():
+        if implementation.NAME in modules:
+            gains[implementation.NAME] = implementation.gain(workload, conditions.hardware)
+    for name in sorted(modules, key=lambda name: -gains[name]):
+        planned = plan_of(name, modules[name], conditions)
         if planned is not None:
             yield planned
 
@@ -37,7 +37,10 @@ def plans(workload: tvm.IRModule, conditions: Conditions) -> Iterator[Planned]:
 def plan_of(
     name: str, body: tvm.IRModule, conditions: Conditions, *complaint: Complaint
 ) -> Planned | None:
-    """Return the schedule of the implementation of that name, or None if no template serves it."""
+    """Return the schedule of an implementation, or None if no template serves it.
+
+    `name` is that of the implementation, `body` its module.
+    """
     served = serve(body, conditions.hardware, *complaint)
     if served is None:
         return None
