@@ -1,6 +1,6 @@
-"""What the TVM installation can do, tried out.
+"""Tries out what the TVM installation can do.
 
-Every function is called in a child process, because what does not fit ends in a crash.
+Each function is called in a child process, because releases that do not fit each other crash.
 """
 
 import inspect

@@ -11,7 +11,7 @@ from autopipe.libraries.library import CBlas, Library
 from autopipe.libraries.openblas import OPENBLAS
 
 LIBRARIES: Final[tuple[Library, ...]] = (OPENBLAS, CUBLAS)
-"""In the order in which they are offered."""
+"""All libraries, in the order in which they are offered."""
 
 
 def named(name: str) -> Library | None:
@@ -32,7 +32,10 @@ def shipped() -> tuple[str, ...]:
 
 @contextmanager
 def loading() -> Iterator[None]:
-    """Have libraries that are loaded meanwhile start no threads: they are called from TVM's."""
+    """Keep libraries that are loaded inside the `with` block from starting threads of their own.
+
+    They are called from the threads of TVM.
+    """
     interfaces = [library.interface for library in LIBRARIES]
     wanted = {
         name: value

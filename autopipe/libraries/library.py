@@ -20,7 +20,7 @@ Shape = tuple[int | None, ...]
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """Ops that a library takes: all that is given here is true of them."""
+    """Describes ops that a library takes: an op has to fit everything that is given here."""
 
     op: str
     """Glob over the op's name."""
@@ -95,11 +95,11 @@ class Library:
     interface: CBlas | Packed
     """How it is called."""
     least: int
-    """Multiply-adds below which calling it can not pay."""
+    """Multiply-adds below which a call can not pay."""
     device: Literal["cpu", "cuda"] = "cpu"
     """Where it runs."""
     distribution: str | None = None
-    """What is installed to have it; None for what is in TVM's own wheel, or is not."""
+    """The distribution that has it; None if it is part of TVM's wheel, or of no wheel."""
     extra: str | None = None
     """The extra of autopipe that installs it."""
     files: tuple[File, ...] = ()

@@ -1,7 +1,13 @@
-"""Half precision where the processor does not compute in it.
+"""Computes models of float16 or bfloat16 in float32 where the processor has no such arithmetic.
 
-LLVM then converts number by number around each operation. A model of halves takes them and gives
-them, but computes in float32, which is also more exact; its weights become float32 at compile time.
+LLVM would convert each number before and after each operation. Here a model still takes and returns
+halves, but computes in float32 in between, which is also more exact. Weights become float32 at
+compile time.
+
+Example: `y = relu(matmul(x, w))` in float16 becomes
+
+    x32 = astype(x, "float32"); w32 = astype(w, "float32")
+    y = astype(relu(matmul(x32, w32)), "float16")
 """
 
 from typing import Any, Final
@@ -18,11 +24,11 @@ from autopipe.compiler.target.target import is_gpu
 HALVES: Final = ("float16", "bfloat16")
 _WIDE: Final = "float32"
 _ARITHMETIC: Final = ("avx512fp16", "fullfp16")
-"""LLVM's names of what makes a processor compute in float16."""
+"""LLVM's names of the features with which a processor computes in float16."""
 
 
 def widen(module: tvm.IRModule, target: tvm.target.Target) -> tvm.IRModule:
-    """Return the module with `main` in float32 inside, where the target has nothing narrower."""
+    """Return the module, computing in float32 where the target has no half arithmetic."""
     halves = HALVES[1:] if _computes_in_half(target) else HALVES
     if is_gpu(target) or not any(_holds(each.ty, halves) for each in _values(module["main"])):
         return module
@@ -92,7 +98,7 @@ class _Widen(PyExprMutator):
         return self.builder_.emit(relax.op.astype(value, _WIDE))
 
     def _like(self, value: relax.Expr, original: relax.Expr) -> relax.Expr:
-        """Return a value in the dtypes that another one has."""
+        """Return a value, cast to the dtypes of `original`."""
         kind = original.ty
         if not _holds(kind, self._halves):
             return value
@@ -109,7 +115,7 @@ class _Widen(PyExprMutator):
         )
 
     def _widened(self, attrs: Any) -> Any:  # noqa: ANN401 - attributes of any op
-        """Return attributes of an op that ask for no halves."""
+        """Return the attributes of an op with float32 in place of half dtypes."""
         if attrs is None:
             return attrs
         info = type(attrs).__tvm_ffi_type_info__

@@ -1,7 +1,8 @@
-"""Ops that TVM's layout conversion gets wrong, kept out of its sight.
+"""Hides ops from TVM's layout conversion whose rules there are wrong.
 
-It carries a layout through an op by a rule of that op, and puts the original layout around an op
-without one. Some rules give other numbers, or end in an error; their ops pass as ops without one.
+TVM converts an op by a rule of that op, and keeps the original layout around an op without a rule.
+Some rules compute other numbers or raise an error. Their ops are replaced by calls of unknown
+functions, which have no rule, and put back after the conversion.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,7 +15,7 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 from autopipe.compiler.graph.rewrite import rewrite_main
 
 _NAME: Final = "autopipe.hidden."
-"""How the functions are called that stand for hidden ops; the number follows."""
+"""Beginning of the names of the functions that stand for hidden ops; a number follows."""
 
 
 def _many_axes(call: relax.Call) -> bool:
@@ -38,17 +39,17 @@ WRONG: Final[dict[str, Callable[[relax.Call], bool]]] = {
     # looks for a place among its inputs' axes that only its result has
     "relax.stack": _always,
 }
-"""Ops with a rule that is wrong, and when it is."""
+"""Ops with a wrong rule, and a function that tells for which calls it is wrong."""
 
 
 def hide(module: tvm.IRModule) -> tuple[tvm.IRModule, Sequence[relax.Call]]:
-    """Return the module with such ops in `main` as calls of unknown functions, and the ops."""
+    """Return the module with wrongly converted ops of `main` hidden, and the hidden calls."""
     hiding = _Hide(module)
     return rewrite_main(hiding, module), hiding.calls
 
 
 def show(module: tvm.IRModule, calls: Sequence[relax.Call]) -> tvm.IRModule:
-    """Return the module with the ops that `hide` took out of it in their places again."""
+    """Return the module with the ops that `hide` took out put back in their places."""
     return rewrite_main(_Show(module, calls), module)
 
 

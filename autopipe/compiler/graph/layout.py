@@ -1,4 +1,8 @@
-"""Layout conversion of a Relax module, and an account of what it left.
+"""Converts the layouts of a Relax module, and reports what transposes are left.
+
+Example: `{"conv2d": ["NHWC", "HWIO"]}` turns data [1, 64, 56, 56] (NCHW) into [1, 56, 56, 64] and
+the kernel [64, 64, 3, 3] (OIHW) into [3, 3, 64, 64]. Between two convolutions no transpose is left,
+only one before the first and one behind the last; the kernel is transposed once, by the build.
 
 TVM's `ConvertLayout` propagates layouts through the graph; ops without a layout of their own follow
 their input. Where it gives up on a model, each op is converted by itself instead.
@@ -22,19 +26,19 @@ ONE_LAYOUT = {
     "relax.nn.conv2d_transpose": ("NCHW", "IOHW"),
     "relax.nn.conv3d_transpose": ("NCDHW", "IODHW"),
 }
-"""Ops that TVM carries into any layout, but has a compute for in this one only."""
+"""Ops that TVM converts to any layout, but can compute in this layout of data and kernel only."""
 
 Report = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
 class LayoutReport:
-    """What layouts a module computes in."""
+    """The layouts that a module computes in."""
 
     layouts: Mapping[str, Mapping[str, int]]
     """Number of ops by op and data layout, such as `{"nn.conv2d": {"NHWC": 53}}`."""
     transposes: int
-    """Transposes of activations; those of weights happen once, at compile time."""
+    """Number of transposes of activations; those of weights run once, at compile time."""
 
 
 def convert_layout(

@@ -1,9 +1,12 @@
-"""Transposed convolutions as convolutions of the same work, which every schedule then serves.
+"""Rewrites transposed convolutions as plain convolutions, which every schedule then serves.
 
 With stride s, output i * s + r takes only the kernel's taps r, r + s, r + 2 s, ...: s kernels of
 ceil(k / s) taps give s results for each input, side by side as channels, and a rearrangement puts
 them beside each other in space ("sub-pixel convolution", Shi et al., arXiv:1609.07009). TVM's own
-compute spreads the input with zeros first and multiplies them all.
+compute spreads the input with zeros first and multiplies all of them.
+
+Example in one dimension: stride 2 and a kernel of 4 taps, k0 to k3. Output 2 i reads the taps k0
+and k2, output 2 i + 1 the taps k1 and k3: two kernels of ceil(4 / 2) = 2 taps.
 """
 
 import math
@@ -28,19 +31,19 @@ _PLAIN = {
 
 @dataclass(frozen=True, slots=True)
 class _Axis:
-    """One axis in space."""
+    """How one axis in space is computed."""
 
     stride: int
     taps: int
-    """Taps of each of the `stride` kernels."""
+    """Number of taps of each of the `stride` kernels."""
     pad: tuple[int, int]
-    """Padding of the convolution."""
+    """Padding of the plain convolution, before and after."""
     crop: int
-    """Results to drop at the start."""
+    """Number of results to drop at the start."""
     size: int
-    """Results to keep."""
+    """Number of results to keep."""
     steps: int
-    """Positions of the convolution; each has `stride` results."""
+    """Number of positions of the plain convolution; each has `stride` results."""
 
     @classmethod
     def of(cls, data: int, kernel: int, stride: int, pad: tuple[int, int], extra: int) -> "_Axis":

@@ -1,4 +1,4 @@
-"""Work on weights that is done once, at compile time: layout changes, packing, folded constants."""
+"""Runs work on weights once, at compile time: layout changes, packing, folded constants."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Final
@@ -16,7 +16,7 @@ Scheduler = Callable[[tvm.IRModule], tvm.IRModule]
 """Schedules the `main` of a workload module."""
 
 MARK: Final = "meta_schedule.layout_rewrite_preproc"
-"""TVM's annotation of blocks of a PrimFunc that work on a weight, which the build takes out."""
+"""TVM's annotation of a block of a PrimFunc that works on a weight; the build takes it out."""
 
 TRANSFORM = "main_transform_params"
 """Name of the lifted function, which takes a tuple of weights and returns a tuple."""
@@ -29,9 +29,9 @@ def free(function: tvm.tirx.PrimFunc) -> list[Any]:
 
 
 def lift(module: tvm.IRModule) -> tuple[tvm.IRModule, tvm.IRModule]:
-    """Split a module into `main` without work on weights, and the module of that work.
+    """Split a module into `main` without work on weights, and a module with that work alone.
 
-    `main` says with its attribute `num_input` which of its parameters are no weights.
+    The attribute `num_input` of `main` is the number of its parameters that are not weights.
     """
     lifted = transform.LiftTransformParams()(module)
     transforming = lifted[TRANSFORM].with_attr("global_symbol", TRANSFORM)
@@ -53,7 +53,7 @@ def evaluate(
 ) -> list[np.ndarray]:
     """Run a module of work on weights and return the transformed weights, in order.
 
-    Raises ForeignCode for one that brings code along.
+    Raises ForeignCode if the module brings code along.
     """
     with target, tvm.transform.PassContext(opt_level=3):
         module = tvm.transform.Sequential(
