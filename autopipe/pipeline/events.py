@@ -5,9 +5,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, TypeAdapter
 
 
-class _Event(
-    BaseModel, frozen=True, extra="forbid", use_attribute_docstrings=True, defer_build=True
-):
+class _Event(BaseModel, frozen=True, extra="forbid", defer_build=True):
     pass
 
 

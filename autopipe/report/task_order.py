@@ -2,8 +2,10 @@
 
 from collections.abc import Iterable
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
-from autopipe.tasks.task import Task
+if TYPE_CHECKING:
+    from autopipe.tasks.task import Task  # `--help` knows the columns, and needs no task
 
 
 class Order(StrEnum):
@@ -14,6 +16,6 @@ class Order(StrEnum):
     FLOPS = "flops"
     BYTES = "bytes"
 
-    def sorted(self, tasks: Iterable[Task]) -> list[Task]:
+    def sorted(self, tasks: "Iterable[Task]") -> "list[Task]":
         """Return the tasks in this order; tasks that are equal in it keep theirs."""
         return sorted(tasks, key=lambda task: getattr(task, self), reverse=self is not Order.INDEX)

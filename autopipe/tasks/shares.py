@@ -3,9 +3,10 @@
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from autopipe.tasks.task import Task
+if TYPE_CHECKING:
+    from autopipe.tasks.task import Task  # every command imports this file, and few need a task
 
 WITHOUT_SEARCH: Final = ("static", "default", "serial", "none")
 """Engines that propose one schedule and search for none."""
@@ -54,7 +55,7 @@ def floored(part: float, digits: int = 1) -> str:
     return f"{math.floor(100 * scale * part + _EXACT) / scale:.{digits}f}%"
 
 
-def shares(tasks: Iterable[Task], proofs: Mapping[str, Proof]) -> Shares:
+def shares(tasks: "Iterable[Task]", proofs: Mapping[str, Proof]) -> Shares:
     """Return the shares of kept tasks; `proofs` go by workload.
 
     A task without a proof weighs what is estimated of it, on the scale of the others: what nobody
