@@ -2,8 +2,8 @@
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from difflib import get_close_matches
 
+from autopipe.config.suggestion import closest
 from autopipe.errors import ConfigError
 from autopipe.pipeline.stage import Stage
 
@@ -47,8 +47,8 @@ def require(names: Iterable[str], stages: Collection[str], option: str) -> None:
     """Raise ConfigError, with what is near, unless every name is a stage of this pipeline."""
     for name in names:
         if name not in stages:
-            near = get_close_matches(name, stages, n=1)
-            hint = f"did you mean `{near[0]}`?" if near else f"its stages are {', '.join(stages)}"
+            near = closest(name, stages)
+            hint = f"did you mean `{near}`?" if near else f"its stages are {', '.join(stages)}"
             raise ConfigError(f"{option} {name}: no such stage in this pipeline; {hint}")
 
 
