@@ -22,7 +22,9 @@ _FIELDS = f"""\
 
 The first line gives an editor completion and checks:
 
-    # yaml-language-server: $schema=../schemas/pipeline.schema.json
+```yaml
+# yaml-language-server: $schema=../schemas/pipeline.schema.json
+```
 
 Unknown keys, duplicate keys, anchors, tags, and values that YAML versions read differently are
 errors ([why](../adr/0008-a-strict-subset-of-yaml.md)). {_NOTE}

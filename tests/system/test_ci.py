@@ -1,4 +1,4 @@
-"""What the pages show and hand out works as they say."""
+"""The recipe and the workflow for CI that are handed out work as they say."""
 
 import os
 import re
@@ -6,20 +6,17 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-import typer
 import yaml
 
-from autopipe.cli.app import app
 from tests.cli.test_app import environment
+from tests.docs.command_lines import calls, check
 
 ROOT = Path(__file__).parents[2]
 CI = ROOT / "docs" / "guides" / "ci"
 RECIPE = CI / "build.sh"
 WORKFLOW = CI / "github-actions.yml"
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def workflow() -> dict[str, object]:
@@ -36,45 +33,13 @@ def steps() -> Iterator[dict[str, object]]:
 
 def scripts() -> dict[str, str]:
     found = {f"step {n}": str(step["run"]) for n, step in enumerate(steps()) if "run" in step}
-    return {**found, "build.sh": RECIPE.read_text(), **shown()}
-
-
-def shown() -> dict[str, str]:
-    """Return the command blocks of each page."""
-    blocks = {
-        page.name: re.findall(r"^ {4}(?:\$ )?(autopipe .*)$", page.read_text(), re.MULTILINE)
-        for page in PAGES
-    }
-    return {name: "\n".join(lines) for name, lines in blocks.items() if lines}
-
-
-def calls(script: str) -> Iterator[tuple[list[str], list[str]]]:
-    """Yield the words and the options of each call of autopipe."""
-    for line in re.sub(r"\\\n\s*", " ", script).splitlines():
-        for call in re.findall(r"(?:^|[\s&|;{])autopipe ([^;|&>#]*)", line.split(" # ")[0]):
-            words = call.split()
-            yield words, [word.split("=")[0] for word in words if word.startswith("-")]
-
-
-def command_of(words: list[str]) -> Any:
-    command: Any = typer.main.get_command(app)
-    for word in words:
-        if not hasattr(command, "commands"):
-            break
-        assert word in command.commands, f"autopipe has no command {word}"
-        command = command.commands[word]
-    return command
+    return {**found, "build.sh": RECIPE.read_text()}
 
 
 def test_every_command_that_is_shown_exists_with_its_options() -> None:
-    found = {name: list(calls(script)) for name, script in scripts().items()}
-    names = [words[0] for calls_of in found.values() for words, _ in calls_of]
-    assert {"run", "diff", "baseline", "cache"} <= set(names)
-    assert len(found["build.sh"]) >= 2
-    for name, calls_of in found.items():
-        for words, options in calls_of:
-            known = {opt for parameter in command_of(words).params for opt in parameter.opts}
-            assert set(options) <= known, f"{name}: autopipe {' '.join(words)}"
+    found = {name: check(script, name) for name, script in scripts().items()}
+    assert found["build.sh"] >= 2
+    assert sum(found.values()) >= 6
 
 
 def test_an_option_that_is_not_there_would_be_seen() -> None:

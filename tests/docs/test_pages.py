@@ -1,0 +1,119 @@
+"""What the pages say of the code is so: commands, paths, floors, keys."""
+
+import re
+import tomllib
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from autopipe.environment.facet import Facet
+from autopipe.stages import STAGES
+from tests.docs.blocks import PAGES, ROOT, blocks, outside
+from tests.docs.command_lines import check
+
+README = ROOT / "README.md"
+ARCHITECTURE = ROOT / "docs" / "architecture.md"
+GENERATED = {"faults.md", "guarantees.md", "commands.md", "pipeline-file.md"}
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+CONTRACTS = PROJECT["tool"]["importlinter"]["contracts"]
+COMMANDS = 40
+
+
+def spans(page: Path) -> list[str]:
+    """Return what stands in backticks in the text of a page."""
+    text = "\n".join(line for _, line in outside(page))
+    return [" ".join(span.split()) for span in re.findall(r"`([^`]+)`", text)]
+
+
+def rows(page: Path, heading: str) -> list[list[str]]:
+    """Return the cells of the table whose first row begins so."""
+    lines = page.read_text().splitlines()
+    start = next(n for n, line in enumerate(lines) if line.startswith(heading))
+    found = []
+    for line in lines[start + 2 :]:
+        if not line.startswith("|"):
+            break
+        found.append([cell.strip() for cell in line.strip("|").split("|")])
+    return found
+
+
+def test_every_command_that_is_shown_exists_with_its_options() -> None:
+    count = 0
+    for page in PAGES:
+        blocks_of_page = [each.text for each in blocks(page) if each.language in {"sh", "console"}]
+        inline = [span for span in spans(page) if span.startswith("autopipe ")]
+        count += check("\n".join([*blocks_of_page, *inline]), page.name)
+    assert count >= COMMANDS
+
+
+def test_a_command_that_is_not_there_would_be_seen() -> None:
+    for wrong in ("autopipe fly x", "autopipe run x.yaml --high"):
+        with pytest.raises(AssertionError):
+            check(wrong, "page")
+
+
+def test_paths_in_the_pages_are_there() -> None:
+    wanted = re.compile(r"(?:autopipe|tests|pipelines|benchmarks|requirements|schemas)/[\w./-]*")
+    for page in PAGES:
+        if page.name in GENERATED:
+            continue
+        for span in spans(page):
+            path = re.fullmatch(r"(?:python )?(" + wanted.pattern + r").*", span)
+            if path and not {"*", "<"} & set(span):
+                assert (ROOT / path[1]).exists(), f"{page.name}: {span}"
+
+
+def test_the_readme_is_short() -> None:
+    lines = README.read_text().splitlines()
+    assert len(lines) <= 150
+    assert [line for line in lines if len(line) > 120] == []
+
+
+def test_the_index_has_every_page_once() -> None:
+    index = ROOT / "docs" / "README.md"
+    linked = re.findall(r"^\| \[[^]]+\]\(([\w/-]+\.md)\)", index.read_text(), re.MULTILINE)
+    pages = [page for page in PAGES if page not in {README, index}]
+    assert Counter(linked) == Counter(str(page.relative_to(index.parent)) for page in pages)
+
+
+def test_the_floors_are_those_of_the_linter() -> None:
+    picture = next(block for block in blocks(ARCHITECTURE) if block.text.startswith("__main__"))
+    layers = next(each["layers"] for each in CONTRACTS if each["type"] == "layers")
+    assert [set(line.split()) for line in picture.text.splitlines()] == [
+        set(layer.split(" | ")) for layer in layers
+    ]
+
+
+def test_every_package_is_told_and_whether_it_may_import_tvm() -> None:
+    layers = next(each["layers"] for each in CONTRACTS if each["type"] == "layers")
+    without = next(each["source_modules"] for each in CONTRACTS if each["type"] == "forbidden")
+    packages = [name for layer in layers for name in layer.split(" | ")]
+    table = rows(ARCHITECTURE, "| package | is |")
+    assert [name.strip("`") for name, *_ in table] == packages
+    for name, _, tvm in table:
+        package = name.strip("`")
+        if f"autopipe.{package}" in without:
+            assert tvm.startswith("no"), package
+        elif tvm == "no":
+            path = ROOT / "autopipe" / f"{package}"
+            files = [path.with_suffix(".py")] if not path.is_dir() else [*path.rglob("*.py")]
+            assert not any("import tvm" in file.read_text() for file in files), package
+
+
+def test_each_fact_is_read_by_the_stages_that_the_page_names() -> None:
+    every = {stage.name for stage in STAGES}
+    for fact, _, said in rows(ROOT / "docs/concepts/keys.md", "| fact | says |"):
+        named = set(re.findall(r"\*(\w+)\*", said))
+        told = every if said == "every stage" else every - named if "all but" in said else named
+        assert told == {s.name for s in STAGES if Facet(fact.strip("`")) in s.reads}, fact
+    assert len(rows(ROOT / "docs/concepts/keys.md", "| fact | says |")) == len(Facet)
+
+
+def test_every_stage_is_told() -> None:
+    for page, heading in ((ARCHITECTURE, "| stage | does |"), (artifacts(), "| stage | kind |")):
+        assert [name.strip("`") for name, *_ in rows(page, heading)] == [s.name for s in STAGES]
+
+
+def artifacts() -> Path:
+    return ROOT / "docs" / "reference" / "artifacts.md"
