@@ -48,7 +48,8 @@ app.add_typer(cache.app, name="cache")
 app.add_typer(records.app, name="records")
 
 Force = Annotated[
-    list[str] | None, typer.Option("--force", metavar="STAGE", help="Run it even if cached")
+    list[str] | None,
+    typer.Option("--force", metavar="STAGE", help="Run this stage again; may be repeated"),
 ]
 Until = Annotated[str | None, typer.Option(metavar="STAGE", help="Stop after this stage")]
 Locked = Annotated[
@@ -61,13 +62,18 @@ Frozen = Annotated[
     ),
 ]
 Update = Annotated[
-    bool, typer.Option("--update", help="Tune only what the lock does not know; write it anew")
+    bool,
+    typer.Option(
+        "--update", help="Tune only the tasks that the lock does not know, and write it anew"
+    ),
 ]
 NoLock = Annotated[bool, typer.Option("--no-lock", help="Neither read nor write the lock")]
 Reproducible = Annotated[
     bool, typer.Option("--check-reproducible", help="Build it twice again and compare every file")
 ]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Only warnings and the path")]
+Quiet = Annotated[
+    bool, typer.Option("--quiet", "-q", help="Print only warnings and the path of the package")
+]
 
 
 @app.command()
@@ -92,7 +98,10 @@ def run(  # noqa: PLR0913 -- one for each option
     identity: Identity = None,
     revoked: Revoked = None,
 ) -> None:
-    """Run a pipeline, reusing every result that is still valid."""
+    """Run a pipeline: from the model to the package.
+
+    What the store has is used, and only the rest is run.
+    """
     from autopipe.api import flow
 
     asked = {"locked": locked, "frozen": frozen, "update": update, "off": no_lock}
@@ -124,7 +133,10 @@ def plan(  # noqa: PLR0913 -- one for each option
     store: StoreRoot = None,
     as_json: Json = False,
 ) -> None:
-    """Say what `run` would do with each stage, and why; nothing is run."""
+    """Say what a run would do with each stage, and why.
+
+    Nothing is run.
+    """
     from autopipe.api import flow
 
     outlooks = flow.plan(
@@ -145,7 +157,7 @@ def explain(
     store: StoreRoot = None,
     as_json: Json = False,
 ) -> None:
-    """Say why a stage would run, or what its cached result depends on."""
+    """Say why a stage would run, or what its result depends on."""
     from autopipe.api import flow
     from autopipe.pipeline.plan import require
     from autopipe.store.canonical import pretty
@@ -163,7 +175,10 @@ def explain(
 
 @app.command()
 def validate(files: Annotated[list[Path], typer.Argument(help="Pipeline files")]) -> None:
-    """Check pipeline files; all errors of a file at once."""
+    """Check pipeline files.
+
+    All mistakes of a file are told at once.
+    """
     from autopipe.api import flow
 
     problems = []
@@ -195,7 +210,10 @@ def schema() -> None:
 
 @app.command()
 def doctor(*, as_json: Json = False) -> None:
-    """Check that what autopipe stands on works here, and say what to do if not."""
+    """Check the installation.
+
+    Where something does not work here, it says what to do.
+    """
     from autopipe.api.doctor import diagnose
 
     findings = []
@@ -216,7 +234,7 @@ def init(
         "pipeline.yaml"
     ),
 ) -> None:
-    """Write a pipeline file that runs for a model."""
+    """Write a pipeline file for a model."""
     from autopipe.api import init
 
     init.init(model, output)
@@ -225,7 +243,7 @@ def init(
 
 @app.command()
 def version() -> None:
-    """Print the versions of autopipe and of what it stands on."""
+    """Print the versions of autopipe and TVM."""
     from importlib.metadata import version as installed
 
     show(f"{name} {installed(name)}" for name in ("autopipe", "apache-tvm", "apache-tvm-ffi"))

@@ -24,7 +24,7 @@ class Inconclusive(StrEnum):
 
 @app.command("write")
 def baseline_write(report: Report, file: File) -> None:
-    """Make the times of a run those that later ones are compared with."""
+    """Keep the times of a run, to compare later runs with."""
     from autopipe.api.reports import whole
     from autopipe.config.problem import shown
     from autopipe.report.document import load
@@ -44,10 +44,18 @@ def baseline_compare(
     report: Report,
     file: File,
     *,
-    limit: Annotated[float, typer.Option("--max", min=0.01, max=100)] = 1.05,
-    inconclusive: Annotated[Inconclusive, typer.Option("--on-inconclusive")] = Inconclusive.WARN,
+    limit: Annotated[
+        float,
+        typer.Option("--max", min=0.01, max=100, help="Largest time relative to the baseline"),
+    ] = 1.05,
+    inconclusive: Annotated[
+        Inconclusive, typer.Option("--on-inconclusive", help="What it ends in")
+    ] = Inconclusive.WARN,
 ) -> None:
-    """Say whether a run was slower than the baseline, as gate `gates.regression` would."""
+    """Say whether a run was slower than the baseline.
+
+    Decides as gate `gates.regression` does.
+    """
     from autopipe.artifacts.benchmark import Outcome
     from autopipe.benchmarking import baseline
     from autopipe.benchmarking.regression import regression

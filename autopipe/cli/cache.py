@@ -42,7 +42,9 @@ def cache_gc(
     ] = None,
     remote: Remote = None,
 ) -> None:
-    """Delete what nobody used for long; what runs that are going on use is kept.
+    """Delete what nobody used for long.
+
+    What a run that is going on uses is kept.
 
     Of a remote, what is older: that it was used can not be seen there.
     """
@@ -57,7 +59,9 @@ def cache_gc(
 
 @app.command("verify")
 def cache_verify(store: StoreRoot = None, remote: Remote = None) -> None:
-    """Read every byte in the store again; what is damaged goes to quarantine.
+    """Read every byte in the store again.
+
+    What is damaged is put aside.
 
     In a remote, it is deleted, where that is allowed.
     """
@@ -73,7 +77,10 @@ def cache_verify(store: StoreRoot = None, remote: Remote = None) -> None:
 
 @app.command("push")
 def cache_push(url: Url = None, *, pipeline: Pipeline = None, store: StoreRoot = None) -> None:
-    """Bring what is in the store to a remote, but not what was measured on this machine."""
+    """Copy what is in the store to a remote.
+
+    What was measured on this machine stays here.
+    """
     from autopipe.remote import transfer
     from autopipe.remote.depot import reached
 
@@ -84,7 +91,10 @@ def cache_push(url: Url = None, *, pipeline: Pipeline = None, store: StoreRoot =
 
 @app.command("pull")
 def cache_pull(url: Url = None, *, pipeline: Pipeline = None, store: StoreRoot = None) -> None:
-    """Bring all that a remote has into the store; a run fetches just what it needs."""
+    """Copy all that a remote has into the store.
+
+    A run does not need that: it fetches what it needs.
+    """
     from autopipe.api.shapes import SHAPES
     from autopipe.remote import transfer
     from autopipe.remote.depot import reached

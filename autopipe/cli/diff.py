@@ -38,7 +38,10 @@ def diff(
         bool, typer.Option("--exit-code", help="End with 1 if they differ, like git")
     ] = False,
 ) -> None:
-    """Compare two locks, packages or run reports; nothing of a package is run."""
+    """Compare two locks, packages or run reports.
+
+    Nothing of a package is run.
+    """
     from autopipe.comparison.difference import compare
     from autopipe.comparison.reading import read
 

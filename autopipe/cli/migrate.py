@@ -21,7 +21,9 @@ def migrate(
         bool, typer.Option("--check", help="Only say what would change; exit code 1 if anything")
     ] = False,
 ) -> None:
-    """Bring pipeline files and locks to the current version, in place; comments stay.
+    """Bring pipeline files and locks to the current version.
+
+    They are changed in place, and comments stay.
 
     Nothing is written unless all of them can be read.
     """

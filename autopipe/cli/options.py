@@ -16,9 +16,8 @@ if TYPE_CHECKING:
     from autopipe.lock.locking import Mode
 
 File = Annotated[Path, typer.Argument(help="A pipeline file, such as pipelines/squeezenet.yaml")]
-Set = Annotated[
-    list[str] | None, typer.Option("--set", metavar="FIELD=VALUE", help="Override a field")
-]
+_SET = "Set a field, such as tuning.budget.trials=64; may be repeated"
+Set = Annotated[list[str] | None, typer.Option("--set", metavar="FIELD=VALUE", help=_SET)]
 StoreRoot = Annotated[
     Path | None, typer.Option("--store", help="Where results are kept  [.autopipe]")
 ]
@@ -34,24 +33,30 @@ Pipeline = Annotated[
 ]
 LockTimeout = Annotated[
     float | None,
-    typer.Option(min=0, metavar="SECONDS", help="Wait no longer for what another run is doing"),
+    typer.Option(min=0, metavar="SECONDS", help="Give up when another run takes longer than this"),
 ]
 Reports = Annotated[
     list[Path] | None,
-    typer.Option("--report", metavar="PATH", help="Write one: .json, .xml (JUnit) or .md; several"),
+    typer.Option(
+        "--report",
+        metavar="PATH",
+        help="Write a report: .json, .xml (JUnit) or .md; may be repeated",
+    ),
 ]
 SignersFile = Annotated[
     Path | None,
-    typer.Option("--signers", metavar="FILE", help="Whose signatures count (ssh-keygen(1))"),
+    typer.Option(
+        "--signers",
+        metavar="FILE",
+        help="Allowed signers, as in ssh-keygen(1); one must have signed",
+    ),
 ]
-Identity = Annotated[
-    str | None, typer.Option(metavar="NAME", help="The only one of the signers who counts")
-]
+Identity = Annotated[str | None, typer.Option(metavar="NAME", help="Accept this signer only")]
 Revoked = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Keys of signers that count no more")
+    Path | None, typer.Option(metavar="FILE", help="Keys that are not accepted any more")
 ]
 Target = Annotated[Path, typer.Argument(metavar="PACKAGE|LOCK", help="Such as dist/squeezenet.tar")]
-Json = Annotated[bool, typer.Option("--json", help="JSON on stdout, and nothing else")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else")]
 
 
 def remote_of(url: str | None, pipeline: Path | None) -> str:

@@ -14,10 +14,16 @@ def sign(
     target: Target,
     *,
     key: Annotated[
-        Path, typer.Option(metavar="FILE", help="SSH key; a public one if an agent has it")
+        Path,
+        typer.Option(
+            metavar="FILE", help="SSH key; the public one if an agent has the private one"
+        ),
     ],
 ) -> None:
-    """Sign a package, or a lock with its records, in a file beside it; needs ssh-keygen."""
+    """Sign a package, or a lock with its records.
+
+    The signature is a file beside it. Needs ssh-keygen.
+    """
     from autopipe.lock import file
     from autopipe.lock.text import parse
     from autopipe.packaging import archive

@@ -23,12 +23,12 @@ Workload = Annotated[str | None, typer.Option(metavar="HASH", help="Only workloa
 Target = Annotated[
     str | None, typer.Option(metavar="TEXT", help="Only targets with this text, such as znver4")
 ]
-Output = Annotated[Path, typer.Argument(metavar="FILE", help="Where to; - is stdout")]
+Output = Annotated[Path, typer.Argument(metavar="FILE", help="The file to write; - is stdout")]
 
 
 @app.command("ls")
 def records_ls(store: StoreRoot = None, *, target: Target = None, as_json: Json = False) -> None:
-    """List what was tuned: for each workload and platform the trials, and the best."""
+    """List what was tuned: the trials, and the best time."""
     from autopipe.records.catalog import catalog
     from autopipe.records.merge import planted
     from autopipe.report import records as report
@@ -55,7 +55,7 @@ def records_show(
     *,
     as_json: Json = False,
 ) -> None:
-    """Show all that is known of a workload: its best schedules, what failed."""
+    """Show what is known of one workload."""
     from autopipe.records.catalog import catalog, one
     from autopipe.report import records as report
     from autopipe.report.tasks import columns
@@ -75,11 +75,14 @@ def records_export(
     output: Output,
     store: StoreRoot = None,
     *,
-    best: Annotated[bool, typer.Option("--best", help="Only what wins")] = False,
+    best: Annotated[bool, typer.Option("--best", help="Only the fastest of each workload")] = False,
     workload: Workload = None,
     target: Target = None,
 ) -> None:
-    """Write records as text, a line each, the same bytes for the same records."""
+    """Write records as text, a line each.
+
+    The same records give the same bytes.
+    """
     from autopipe.records import lines
 
     with _view(store) as opened:
@@ -108,7 +111,10 @@ def records_import(
         typer.Option(metavar="JSON", help="Target a database's records must have  [this machine]"),
     ] = None,
 ) -> None:
-    """Take over records from elsewhere; those of another machine or tool only seed searches."""
+    """Take over records from a file.
+
+    Those of another machine or tool only seed searches.
+    """
     from autopipe.records.importing import bring
 
     with _open(store) as opened:
@@ -140,7 +146,10 @@ def records_merge(
 
 @app.command("push")
 def records_push(url: Url = None, *, pipeline: Pipeline = None, store: StoreRoot = None) -> None:
-    """Bring all records to a remote, each once; nobody's are replaced."""
+    """Copy all records to a remote, each once.
+
+    No record that is there is replaced.
+    """
     from autopipe.remote import records
     from autopipe.remote.depot import reached
 
@@ -153,7 +162,10 @@ def records_push(url: Url = None, *, pipeline: Pipeline = None, store: StoreRoot
 
 @app.command("pull")
 def records_pull(url: Url = None, *, pipeline: Pipeline = None, store: StoreRoot = None) -> None:
-    """Take over all records of a remote, each once; those of other machines seed searches."""
+    """Take over all records of a remote, each once.
+
+    Those of other machines only seed searches.
+    """
     from autopipe.remote import records
     from autopipe.remote.depot import reached
 

@@ -32,7 +32,7 @@ def tasks(  # noqa: PLR0913 -- one for each option
     store: StoreRoot = None,
     as_json: Json = False,
 ) -> None:
-    """Show the tuning tasks of a model: what each computes, and which are kept."""
+    """List the tuning tasks of a model, and which are kept."""
     if export is not None:
         _export(file, export, number, overrides or (), store, as_json=as_json)
     elif number is not None:

@@ -39,7 +39,9 @@ def verify(  # noqa: PLR0913 -- one for each option
     revoked: Revoked = None,
     as_json: Json = False,
 ) -> None:
-    """Check every byte of a package against its manifest, or of a lock; nothing of it is run.
+    """Check every byte of a package or a lock.
+
+    Nothing of it is run.
 
     With --signers, one of them has to have signed it; with --lock, that lock.
     """
