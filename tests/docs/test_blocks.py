@@ -41,7 +41,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     few = text.replace("{trials: 128,", "{trials: 6,")
     assert few != text
     (folder / "project/pipelines/mlp.yaml").write_text(
-        f"{few}  batch: 2\n  measure: {{repeat: 2, min_repeat: 1ms}}\n"
+        f"{few}  batch: 2\n  measure: {{repeat: 2, min_repeat: 1ms}}\nbenchmark: {{against: []}}\n"
     )
     save = "import numpy; numpy.save('x.npy', numpy.ones((8, 128), 'float32'))"
     subprocess.run([sys.executable, "-c", save], cwd=folder / "project", check=True)
