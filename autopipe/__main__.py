@@ -5,7 +5,7 @@ import sys
 
 from autopipe.errors import SetupError
 from autopipe.host.memory import addresses
-from autopipe.host.refusal import hunger, told
+from autopipe.host.refusal import final_error, hunger
 
 _ENOUGH = 1 << 30
 """Addresses that are always enough to import the command line."""
@@ -16,7 +16,7 @@ if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
 try:
     from autopipe.cli.app import main
 except Exception as error:  # as where there are too few addresses for it
-    found = told(error)
+    found = final_error(error)
     if found is None and addresses() < _ENOUGH:
         # CPython 3.11 may take a refusal for bad syntax: "field 'target' is required for AnnAssign"
         found = SetupError(hunger("MemoryError"))

@@ -49,7 +49,7 @@ def built(pipeline: Path, trials: int, folder: Path) -> tuple[Path, Path]:
     """Tune, build and verify a pipeline; return the library, and inputs for it."""
     from safetensors.numpy import save_file
 
-    from autopipe.artifacts.library import Library
+    from autopipe.artifacts.library import BuiltLibrary
     from autopipe.verification.inputs import draw
     from autopipe.verification.limits import index_limits
 
@@ -60,7 +60,7 @@ def built(pipeline: Path, trials: int, folder: Path) -> tuple[Path, Path]:
     )
     library, inputs = artifacts["build"].path, folder / "inputs.safetensors"
     limits = index_limits(artifacts["import"].path)
-    described = Library.read(library)
+    described = BuiltLibrary.read(library)
     save_file(draw(described.signature.inputs, limits, (0, 0)), inputs)
     won = ", ".join(f"{task.name} by {task.engine}" for task in described.tasks)
     print(f"# {pipeline.stem}: {won}", file=sys.stderr, flush=True)

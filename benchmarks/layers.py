@@ -196,10 +196,10 @@ def peak(_: Path) -> float:
 
     from autopipe.compiler.target.target import tvm_target
     from autopipe.measure.timing import use_threads
-    from autopipe.schedules.hardware import Hardware
+    from autopipe.schedules.hardware import HardwareParams
 
     here = tvm_target(target())
-    hardware = Hardware.of(here)
+    hardware = HardwareParams.of(here)
     cores, lanes, steps = hardware.cores, hardware.lanes(32), 1 << 20
     use_threads(cores)
 

@@ -23,7 +23,7 @@ from autopipe.libraries import LIBRARIES, versions
 from autopipe.measure.local import Local
 from autopipe.schedules.conditions import Conditions
 from autopipe.schedules.engines.autotvm import AutoTVM
-from autopipe.schedules.engines.engine import Known, Problem
+from autopipe.schedules.engines.engine import MeasuredSchedule, Problem
 from autopipe.schedules.engines.static import plans
 from autopipe.schedules.implementations.implementation import DIRECT
 from autopipe.schedules.replay import replay
@@ -127,7 +127,7 @@ def _searched(
         if not schedules:
             return
         times = timed([(DIRECT, text) for text in schedules])
-        search.learn([Known(*each) for each in zip(schedules, times, strict=True)])
+        search.learn([MeasuredSchedule(*each) for each in zip(schedules, times, strict=True)])
         trials -= len(schedules)
         yield from times
 

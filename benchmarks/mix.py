@@ -64,7 +64,7 @@ def _tuned(pipeline: Path, rules: str, seconds: int, folder: Path) -> tuple[Path
     """Tune and build; return the library, and inputs for it."""
     from safetensors.numpy import save_file
 
-    from autopipe.artifacts.library import Library
+    from autopipe.artifacts.library import BuiltLibrary
     from autopipe.artifacts.tuning import TuningReport
     from autopipe.verification.inputs import draw
     from autopipe.verification.limits import index_limits
@@ -80,7 +80,7 @@ def _tuned(pipeline: Path, rules: str, seconds: int, folder: Path) -> tuple[Path
     )  # fmt: skip
     library, inputs = artifacts["build"].path, folder / "inputs.safetensors"
     limits = index_limits(artifacts["import"].path)
-    save_file(draw(Library.read(library).signature.inputs, limits, (0, 0)), inputs)
+    save_file(draw(BuiltLibrary.read(library).signature.inputs, limits, (0, 0)), inputs)
     tasks = TuningReport.read(artifacts["tune"].path).tasks
     trials = sum(task.trials for task in tasks)
     print(f"# {pipeline.stem}: {rules}: {trials} trials", file=sys.stderr, flush=True)

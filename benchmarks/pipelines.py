@@ -16,7 +16,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from autopipe.artifacts.benchmark import Measurement
+from autopipe.artifacts.benchmark import BenchmarkReport
 
 FRONT = ("import", "optimize", "lower", "tasks")
 
@@ -71,7 +71,7 @@ def measure(pipeline: Path, extra: list[str]) -> float | None:
 def _ratio(folder: Path) -> float | None:
     """Return the latency as a multiple of the first rival's, from the artifact of `benchmark`."""
     for path in folder.rglob("benchmark.json"):
-        comparisons = Measurement.read(path.parent).comparisons.values()
+        comparisons = BenchmarkReport.read(path.parent).comparisons.values()
         return next(iter(comparisons)).ratio if comparisons else None
     return None
 

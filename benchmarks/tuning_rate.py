@@ -38,7 +38,7 @@ def ours(tasks: Path, trials: int, work: Path) -> None:
     from autopipe.environment.facet import Facet
     from autopipe.pipeline.events import Event, TuningProgress
     from autopipe.pipeline.stage import Context
-    from autopipe.stages.tune import Tune
+    from autopipe.stages.tune import TuneStage
 
     start = perf_counter()
 
@@ -54,7 +54,7 @@ def ours(tasks: Path, trials: int, work: Path) -> None:
     out = work / "out"
     out.mkdir()
     pipeline = load(PIPELINE, (f"tuning.budget={{trials: {trials}}}",))
-    stage = Tune.of(pipeline, PIPELINE.parent)
+    stage = TuneStage.of(pipeline, PIPELINE.parent)
     if stage is None:
         sys.exit(f"{PIPELINE} does not tune")
     stage.run(

@@ -31,7 +31,7 @@ _FACETS: Final = (Facet.TVM, Facet.TARGET, Facet.DEVICE)
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class ContenderSummary:
     """How one contender did."""
 
     engine: str
@@ -63,7 +63,7 @@ class Scheduled:
     """Why it could not be compared with the plain loops; None if it computes the same."""
     ended: str
     """Why tuning ended."""
-    contenders: tuple[Standing, ...]
+    contenders: tuple[ContenderSummary, ...]
     """Who took part, the fastest first."""
 
     def __str__(self) -> str:
@@ -146,7 +146,7 @@ def _tuned(
         facts = Host(target, store, lambda: _stack(zygote, log)).facts(_FACETS)
         plain = {facet.value: dict(said) for facet, said in facts.items()}
         answer: Any = zygote.call(_ALONE, {**request, **places, "facts": plain}, log, emit)
-    contenders = tuple(Standing(**each) for each in answer.pop("contenders"))
+    contenders = tuple(ContenderSummary(**each) for each in answer.pop("contenders"))
     scheduled = load_module(folder / "scheduled.json")
     return Scheduled(module=scheduled, contenders=contenders, **answer)
 

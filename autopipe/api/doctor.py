@@ -22,7 +22,7 @@ _STACK: Final = "autopipe.compiler.stack"
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Diagnosis:
     """What one check found."""
 
     state: Literal["ok", "warn", "fail"]
@@ -48,7 +48,7 @@ class Check:
     tvm: bool = True
 
 
-def diagnose(tvm: Zygote | None = None) -> Iterator[Finding]:
+def diagnose(tvm: Zygote | None = None) -> Iterator[Diagnosis]:
     """Try everything, each in a child of its own, and yield what was found, in order."""
     with (
         tempfile.TemporaryDirectory(prefix="autopipe-") as folder,
@@ -95,34 +95,36 @@ def _checks() -> tuple[Check, ...]:
     )  # fmt: skip
 
 
-def _try(check: Check, zygote: Zygote, log: Path) -> Finding:
+def _try(check: Check, zygote: Zygote, log: Path) -> Diagnosis:
     try:
         detail = str(zygote.call(check.entry, dict(check.argument), log, lambda _: None))
     except (AutopipeError, Bug) as error:
         lines = str(error).strip().splitlines()
         reason = lines[-1] if isinstance(error, Bug) else lines[0]
-        return Finding("fail" if check.needed else "warn", check.what, reason, check.advice)
-    return Finding("ok", check.what, detail)
+        return Diagnosis("fail" if check.needed else "warn", check.what, reason, check.advice)
+    return Diagnosis("ok", check.what, detail)
 
 
-def threads() -> Finding:
+def threads() -> Diagnosis:
     """Compare the cores this process may use with what a container lets it use."""
     cores = len(os.sched_getaffinity(0))
     words = QUOTA.read_text(encoding="ascii").split() if QUOTA.exists() else ["max"]
     if words[0] != "max" and int(words[0]) < cores * int(words[1]):
         allowed = int(words[0]) / int(words[1])
         detail = f"{cores} cores, but time for {allowed:g} only"
-        return Finding("warn", "threads", detail, f"set target.num_cores to {max(1, int(allowed))}")
-    return Finding("ok", "threads", f"{cores} cores")
+        return Diagnosis(
+            "warn", "threads", detail, f"set target.num_cores to {max(1, int(allowed))}"
+        )
+    return Diagnosis("ok", "threads", f"{cores} cores")
 
 
-def _disk() -> Finding:
+def _disk() -> Diagnosis:
     free = shutil.disk_usage(Path.cwd()).free / _GIB
     state: Literal["ok", "warn"] = "ok" if free >= 5 else "warn"  # noqa: PLR2004 -- GiB
-    return Finding(state, "disk", f"{free:.1f} GiB free here", "a large model takes 5 GiB")
+    return Diagnosis(state, "disk", f"{free:.1f} GiB free here", "a large model takes 5 GiB")
 
 
-def _memory() -> Finding:
+def _memory() -> Diagnosis:
     free = psutil.virtual_memory().available / _GIB
     state: Literal["ok", "warn"] = "ok" if free >= 2 else "warn"  # noqa: PLR2004 -- GiB
-    return Finding(state, "memory", f"{free:.1f} GiB free", "a large model takes 2 GiB")
+    return Diagnosis(state, "memory", f"{free:.1f} GiB free", "a large model takes 2 GiB")

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from autopipe.artifacts.library import Library
+from autopipe.artifacts.library import BuiltLibrary
 from autopipe.artifacts.tuning import BestRecord, read_records
 from autopipe.config.gates import Gates
 from autopipe.environment.environment import Environment
@@ -14,7 +14,7 @@ from autopipe.errors import AutopipeError, GateError, StoreError
 from autopipe.pipeline.events import Event, Tuned
 from autopipe.records.proofs import proofs
 from autopipe.records.record import Platform
-from autopipe.records.store import Store
+from autopipe.records.store import RecordStore
 from autopipe.store.artifact import Artifact
 from autopipe.tasks.shares import Proof, floored, shares
 from autopipe.tasks.task import read_tasks
@@ -51,7 +51,7 @@ class Evidence:
         try:
             facts = self.environment.facts({Facet.TARGET, Facet.TVM, Facet.DEVICE})
             platform = Platform.of(facts[Facet.TARGET], facts[Facet.TVM], facts[Facet.DEVICE])
-            with Store.view(records) as store:
+            with RecordStore.view(records) as store:
                 return proofs(store, platform, winners)
         except StoreError:
             if records.exists():
@@ -78,6 +78,6 @@ class Evidence:
 def _winners(artifacts: Mapping[str, Artifact]) -> dict[str, BestRecord]:
     """Return the records that a build rests on, by workload."""
     records = read_records(artifacts[_TUNE].path)
-    tasks = Library.read(artifacts[_BUILD].path).tasks
+    tasks = BuiltLibrary.read(artifacts[_BUILD].path).tasks
     used = {task.workload for task in tasks if task.seconds is not None}
     return {workload: record for workload, record in records.items() if workload in used}

@@ -20,7 +20,7 @@ from autopipe.processes.interrupt import exit_code
 from autopipe.report.document import RunReport
 from autopipe.report.junit import junit
 from autopipe.report.markdown import markdown
-from autopipe.report.recorder import About, Recorder
+from autopipe.report.recorder import Recorder, RunInfo
 from autopipe.stages import stages_of
 from autopipe.store.store import default_root
 
@@ -98,7 +98,7 @@ def _save(report: RunReport, paths: Sequence[Path]) -> None:
         raise failed[0]
 
 
-def _about(file: Path, overrides: Sequence[str], until: str | None, root: Path) -> About:
+def _about(file: Path, overrides: Sequence[str], until: str | None, root: Path) -> RunInfo:
     """Find out what can be said before the run; what is wrong, the run will say."""
     pipeline = configuration = machine = None
     stages: list[str] = []
@@ -114,7 +114,7 @@ def _about(file: Path, overrides: Sequence[str], until: str | None, root: Path) 
         str(Path.cwd()): ".",
         str(Path.home()): "~",
     }
-    return About(
+    return RunInfo(
         pipeline=pipeline,
         configuration=configuration,
         stages=stages,

@@ -13,9 +13,9 @@ from typing import Final
 from pydantic import TypeAdapter
 
 from autopipe import foreign
-from autopipe.artifacts.library import Library
+from autopipe.artifacts.library import BuiltLibrary
 from autopipe.artifacts.model import ImportedModel
-from autopipe.artifacts.tuning import Tuned
+from autopipe.artifacts.tuning import TuningResult
 from autopipe.artifacts.verification import Verification
 from autopipe.packaging.contents import opened
 from autopipe.tasks.task import Task
@@ -45,12 +45,12 @@ def _tasks(folder: Path) -> None:
 
 
 def _records(folder: Path) -> None:
-    Tuned.read(folder)
+    TuningResult.read(folder)
 
 
 def _library(folder: Path) -> None:
     _has(folder, "lib.so", "weights.safetensors")
-    Library.read(folder)
+    BuiltLibrary.read(folder)
 
 
 def _report(folder: Path) -> None:

@@ -5,7 +5,7 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
-from autopipe.artifacts.document import Document
+from autopipe.artifacts.document import ArtifactDocument
 from autopipe.config.frozen import Frozen
 
 _Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -24,7 +24,7 @@ class Latency(Frozen, frozen=True):
     """Median of each round, in order."""
 
 
-class Verdict(StrEnum):
+class LatencyVerdict(StrEnum):
     """Which contender is faster."""
 
     FASTER = "faster"
@@ -33,14 +33,14 @@ class Verdict(StrEnum):
     """The spreads overlap, or something disturbed: these times do not tell."""
 
 
-class Comparison(Frozen, frozen=True):
+class LatencyComparison(Frozen, frozen=True):
     """A build against one rival."""
 
     ratio: float
     """Our median divided by theirs; below 1 the build is faster."""
     rounds: tuple[float, ...]
     """The ratio of each round, whose two contenders ran one after the other."""
-    verdict: Verdict
+    verdict: LatencyVerdict
     """What the spreads allow to say."""
 
 
@@ -59,7 +59,7 @@ class Machine(Frozen, frozen=True):
     """The same after the last round; the contenders themselves are in it."""
 
 
-class Conditions(Frozen, frozen=True):
+class RoundConditions(Frozen, frozen=True):
     """What a machine did while the counted runs of a round were timed."""
 
     seconds: _Seconds
@@ -80,7 +80,7 @@ class Conditions(Frozen, frozen=True):
     """As how many processors its control groups let it take time; null for no limit."""
 
 
-class Contender(Frozen, frozen=True):
+class TimedContender(Frozen, frozen=True):
     """One contender's result."""
 
     name: str
@@ -94,13 +94,13 @@ class Contender(Frozen, frozen=True):
 class Round(Frozen, frozen=True):
     """A round that was played."""
 
-    conditions: dict[str, Conditions]
+    conditions: dict[str, RoundConditions]
     """What the machine did meanwhile, by contender."""
     disturbed: str = ""
     """Who disturbed it; such a round is played again."""
 
 
-class Match(Frozen, frozen=True):
+class BenchmarkResult(Frozen, frozen=True):
     """What all contenders took."""
 
     machine: Machine
@@ -111,11 +111,11 @@ class Match(Frozen, frozen=True):
     """Runs of each contender in each round that were not counted, at least."""
     repeat: int
     """Counted runs of each contender in each round, at least."""
-    ours: Contender
+    ours: TimedContender
     """The build."""
-    rivals: tuple[Contender, ...]
+    rivals: tuple[TimedContender, ...]
     """The rivals that could be timed."""
-    comparisons: dict[str, Comparison]
+    comparisons: dict[str, LatencyComparison]
     """The build against each rival, by the rival's name."""
     skipped: dict[str, str]
     """Rivals that could not be timed, and why."""
@@ -147,7 +147,7 @@ class Outcome(StrEnum):
     """The times do not tell; the build passes, with a warning."""
 
 
-class Checked(Frozen, frozen=True):
+class CheckedGate(Frozen, frozen=True):
     """A gate, and what was found."""
 
     gate: str
@@ -157,14 +157,14 @@ class Checked(Frozen, frozen=True):
     """What was found, and what is allowed."""
 
 
-class Measurement(Match, Document, frozen=True, extra="forbid"):
+class BenchmarkReport(BenchmarkResult, ArtifactDocument, frozen=True, extra="forbid"):
     """What all contenders took, on which machine, and what that did to the gates."""
 
     FILE: ClassVar[str] = "benchmark.json"
 
     device: dict[str, Any]
     """The machine, as far as it decides how fast code runs."""
-    gates: tuple[Checked, ...]
+    gates: tuple[CheckedGate, ...]
     """What became of each gate."""
 
 

@@ -20,7 +20,7 @@ class Part(Frozen, frozen=True, extra="ignore"):
     """A part of a document. What a later release adds to it is passed over."""
 
 
-class Document(Part, frozen=True):
+class ArtifactDocument(Part, frozen=True):
     """A document, which has its own file in an artifact."""
 
     FILE: ClassVar[str]

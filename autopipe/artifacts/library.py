@@ -4,7 +4,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import PositiveInt
 
-from autopipe.artifacts.document import Document, Part
+from autopipe.artifacts.document import ArtifactDocument, Part
 from autopipe.artifacts.numbers import Amount, Count
 from autopipe.artifacts.signature import Port, Signature
 from autopipe.artifacts.tuning import ContenderResult, ListedFailure
@@ -50,7 +50,7 @@ class LibraryTask(Part, frozen=True):
     """What crashed, hung, took too much memory or raised something."""
 
 
-class Library(Document, frozen=True):
+class BuiltLibrary(ArtifactDocument, frozen=True):
     """A library: how it is called, what it was built for and by, and how."""
 
     FILE: ClassVar[str] = "library.json"

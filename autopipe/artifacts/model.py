@@ -2,13 +2,13 @@
 
 from typing import ClassVar
 
-from autopipe.artifacts.document import Document
+from autopipe.artifacts.document import ArtifactDocument
 from autopipe.artifacts.numbers import Count
 from autopipe.artifacts.signature import Port
 from autopipe.config.model import Digest
 
 
-class ImportedModel(Document, frozen=True):
+class ImportedModel(ArtifactDocument, frozen=True):
     """An imported model, besides its module and its weights."""
 
     FILE: ClassVar[str] = "model.json"

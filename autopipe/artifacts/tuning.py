@@ -13,7 +13,7 @@ from typing import Annotated, Any, ClassVar, Final, Self
 from pydantic import AfterValidator, Field, StringConstraints
 
 from autopipe import foreign
-from autopipe.artifacts.document import LARGEST, Document, Part, parse
+from autopipe.artifacts.document import LARGEST, ArtifactDocument, Part, parse
 from autopipe.artifacts.numbers import Amount, Count, Hash, Name, Time
 from autopipe.store.canonical import pretty
 
@@ -92,7 +92,7 @@ class TunedTask(_Kept, frozen=True):
     """The same of the schedules that nobody searched."""
 
 
-class TuningReport(Document, _Kept, frozen=True, extra="allow"):
+class TuningReport(ArtifactDocument, _Kept, frozen=True, extra="allow"):
     """How tuning went."""
 
     FILE: ClassVar[str] = "tuning.json"
@@ -134,7 +134,7 @@ class BestRecord(_Kept, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Tuned:
+class TuningResult:
     """What tuning found, as both files of a RECORDS artifact say it."""
 
     report: TuningReport
@@ -157,7 +157,9 @@ class Tuned:
         return {task.workload: task for task in self.report.tasks}
 
 
-UNTUNED: Final = Tuned(TuningReport(ended="not tuned", seconds=0.0, session="", tasks=()), {})
+UNTUNED: Final = TuningResult(
+    TuningReport(ended="not tuned", seconds=0.0, session="", tasks=()), {}
+)
 """Of a model of which nothing was tuned."""
 
 

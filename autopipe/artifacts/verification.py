@@ -3,7 +3,7 @@
 from enum import StrEnum
 from typing import ClassVar
 
-from autopipe.artifacts.document import Document, Part
+from autopipe.artifacts.document import ArtifactDocument, Part
 
 
 class Tolerance(Part, frozen=True):
@@ -15,7 +15,7 @@ class Tolerance(Part, frozen=True):
     """Absolute."""
 
 
-class Comparison(Part, frozen=True):
+class OutputComparison(Part, frozen=True):
     """What comparing one output on one case showed."""
 
     output: str
@@ -54,7 +54,7 @@ class CheckedCase(Part, frozen=True):
     """Name of the case."""
     skipped: bool
     """An edge case outside the model's domain: the reference is not finite on it."""
-    outputs: tuple[Comparison, ...]
+    outputs: tuple[OutputComparison, ...]
     """The outputs, in order; none if the case was skipped."""
 
     @property
@@ -66,7 +66,7 @@ class CheckedCase(Part, frozen=True):
         return CaseOutcome.FAILED if failed else CaseOutcome.PASSED
 
 
-class Verification(Document, frozen=True):
+class Verification(ArtifactDocument, frozen=True):
     """What the comparison of a build with a reference showed."""
 
     FILE: ClassVar[str] = "verify.json"

@@ -12,7 +12,7 @@ from pydantic import Field, ValidationError, ValidationInfo, field_validator
 from autopipe import foreign
 from autopipe.config.document import Document, read
 from autopipe.config.frozen import Frozen
-from autopipe.config.problem import Problem, refusal, shown
+from autopipe.config.problem import Diagnostic, refusal, shown
 from autopipe.errors import ConfigError
 from autopipe.store.canonical import pretty
 
@@ -91,7 +91,8 @@ def load(path: Path, pipeline: str) -> Baseline:
 def _parsed(document: Document, path: Path) -> Baseline:
     """Validate what was read; JSON is YAML, whose reader knows the place of everything."""
     mistakes = [
-        Problem(each.place, each.field, f"{each.message}; {_ADVICE}") for each in document.problems
+        Diagnostic(each.place, each.field, f"{each.message}; {_ADVICE}")
+        for each in document.problems
     ]
     if not mistakes:
         try:
@@ -102,5 +103,5 @@ def _parsed(document: Document, path: Path) -> Baseline:
                 above = (at[:depth] for depth in range(len(at), -1, -1))
                 place = next(document.values[each] for each in above if each in document.values)
                 message = detail["msg"].removeprefix("Value error, ")
-                mistakes.append(Problem(place, at, f"{message}; {_ADVICE}"))
+                mistakes.append(Diagnostic(place, at, f"{message}; {_ADVICE}"))
     raise refusal(path, mistakes)

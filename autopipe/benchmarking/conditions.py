@@ -14,7 +14,7 @@ from math import ceil
 from pathlib import Path
 from typing import Final
 
-from autopipe.artifacts.benchmark import Conditions
+from autopipe.artifacts.benchmark import RoundConditions
 from autopipe.config.frozen import Frozen
 
 _DISTURBING: Final = 0.10
@@ -53,7 +53,7 @@ class Glance:
     counted: float = 0.0
     """All that was counted, idle or not: counters that stand still tell nothing."""
 
-    def until(self, after: "Glance", cores: int, limit: float | None = None) -> Conditions:
+    def until(self, after: "Glance", cores: int, limit: float | None = None) -> RoundConditions:
         """Return what happened between two looks."""
         cpu = after.cpu - self.cpu
         others = stolen = None
@@ -64,7 +64,7 @@ class Glance:
         ):  # fmt: skip
             others = max(0.0, after.busy - self.busy - cpu)
             stolen = max(0.0, after.stolen - self.stolen)
-        return Conditions(
+        return RoundConditions(
             seconds=after.at - self.at, cpu=cpu, others=others, stolen=stolen, cores=cores,
             load_before=self.load, load_after=after.load, quota=limit,
         )  # fmt: skip
@@ -84,7 +84,7 @@ def glance(cpus: Collection[int], stat: Path = _STAT) -> Glance:
     return Glance(at, cpu, load, *counted)
 
 
-def disturbance(during: Conditions, wanted: int) -> Disturbance | None:
+def disturbance(during: RoundConditions, wanted: int) -> Disturbance | None:
     """Say who disturbed a contender that wants so many processors; None where nobody did.
 
     Others that run where it does not disturb nobody, as far as this tells.

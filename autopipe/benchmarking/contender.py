@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 from safetensors.numpy import load_file
 
-from autopipe.artifacts.benchmark import Conditions
+from autopipe.artifacts.benchmark import RoundConditions
 from autopipe.benchmarking.conditions import glance
 from autopipe.benchmarking.quota import quota
 from autopipe.config import Benchmark
@@ -40,7 +40,7 @@ class Timed:
     """Of each counted run."""
     version: str
     """Version of its runtime."""
-    conditions: Conditions
+    conditions: RoundConditions
     """What the machine did meanwhile."""
 
 
@@ -61,7 +61,7 @@ def time_contender(name: str, path: Path, inputs: Path, options: Benchmark) -> T
         answer = call.call(__name__, request, timeout=options.timeout)
     except StageError as error:
         raise StageError(f"contender {name}: {error}") from None
-    conditions = Conditions.model_validate(answer["conditions"])
+    conditions = RoundConditions.model_validate(answer["conditions"])
     return Timed(list(answer["seconds"]), str(answer["version"]), conditions)
 
 

@@ -3,7 +3,13 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from autopipe.artifacts.benchmark import Checked, Match, Measurement, Outcome, Verdict
+from autopipe.artifacts.benchmark import (
+    BenchmarkReport,
+    BenchmarkResult,
+    CheckedGate,
+    LatencyVerdict,
+    Outcome,
+)
 from autopipe.benchmarking.baseline import Baseline
 from autopipe.benchmarking.latency import against
 from autopipe.benchmarking.regression import baseline_of, regression
@@ -12,18 +18,18 @@ from autopipe.errors import GateError, SetupError
 
 
 def measurement(
-    match: Match, gates: Gates, baseline: Baseline | None, device: Mapping[str, Any]
-) -> Measurement:
+    match: BenchmarkResult, gates: Gates, baseline: Baseline | None, device: Mapping[str, Any]
+) -> BenchmarkReport:
     """Check all gates. Raises SetupError for a rival that could not be timed."""
     checked = list(_slowdowns(match, gates))
     if gates.regression is not None and baseline is not None:
         now = baseline_of(match, baseline.pipeline, device)
         checked.append(regression(now, baseline, gates.regression))
-    told = {name: getattr(match, name) for name in Match.model_fields}
-    return Measurement(**told, device=dict(device), gates=tuple(checked))
+    told = {name: getattr(match, name) for name in BenchmarkResult.model_fields}
+    return BenchmarkReport(**told, device=dict(device), gates=tuple(checked))
 
 
-def hold(checked: Iterable[Checked]) -> Iterator[str]:
+def hold(checked: Iterable[CheckedGate]) -> Iterator[str]:
     """Yield what is to be warned about. Raises GateError, after that, if a gate failed."""
     failed = []
     for each in checked:
@@ -35,7 +41,7 @@ def hold(checked: Iterable[Checked]) -> Iterator[str]:
         raise GateError("\n".join(failed))
 
 
-def _slowdowns(match: Match, gates: Gates) -> Iterator[Checked]:
+def _slowdowns(match: BenchmarkResult, gates: Gates) -> Iterator[CheckedGate]:
     """Check the gate of each rival: it fails beyond doubt, not within the spread of the times."""
     rivals = {rival.name: rival.latency for rival in match.rivals}
     for name, limit in gates.max_slowdown.items():
@@ -50,9 +56,9 @@ def _slowdowns(match: Match, gates: Gates) -> Iterator[Checked]:
             finding = f"{finding}; {match.disturbed}"
         elif ratio <= limit:
             outcome = Outcome.PASSED
-        elif against(match.ours.latency, rivals[name], limit) is Verdict.SLOWER:
+        elif against(match.ours.latency, rivals[name], limit) is LatencyVerdict.SLOWER:
             outcome = Outcome.FAILED
         else:
             outcome = Outcome.INCONCLUSIVE
             finding = f"{finding}; the spread of the times is too wide to fail it"
-        yield Checked(gate=gate, outcome=outcome, found=finding)
+        yield CheckedGate(gate=gate, outcome=outcome, found=finding)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from statistics import median, quantiles
 
-from autopipe.artifacts.benchmark import Comparison, Latency, Verdict
+from autopipe.artifacts.benchmark import Latency, LatencyComparison, LatencyVerdict
 
 
 def summed(rounds: Sequence[Sequence[float]]) -> Latency:
@@ -19,17 +19,17 @@ def summed(rounds: Sequence[Sequence[float]]) -> Latency:
     )
 
 
-def compared(ours: Latency, theirs: Latency, *, disturbed: bool = False) -> Comparison:
+def compared(ours: Latency, theirs: Latency, *, disturbed: bool = False) -> LatencyComparison:
     """Compare the latencies of the same rounds; those of `disturbed` ones tell nothing."""
     ratios = tuple(a / b for a, b in zip(ours.rounds, theirs.rounds, strict=True))
-    verdict = Verdict.INCONCLUSIVE if disturbed else against(ours, theirs, 1.0)
-    return Comparison(ratio=ours.median / theirs.median, rounds=ratios, verdict=verdict)
+    verdict = LatencyVerdict.INCONCLUSIVE if disturbed else against(ours, theirs, 1.0)
+    return LatencyComparison(ratio=ours.median / theirs.median, rounds=ratios, verdict=verdict)
 
 
-def against(ours: Latency, theirs: Latency, factor: float) -> Verdict:
+def against(ours: Latency, theirs: Latency, factor: float) -> LatencyVerdict:
     """Say whether ours is faster than `factor` times theirs, as far as the spreads tell."""
     if ours.high < theirs.low * factor:
-        return Verdict.FASTER
+        return LatencyVerdict.FASTER
     if ours.low > theirs.high * factor:
-        return Verdict.SLOWER
-    return Verdict.INCONCLUSIVE
+        return LatencyVerdict.SLOWER
+    return LatencyVerdict.INCONCLUSIVE

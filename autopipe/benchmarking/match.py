@@ -6,7 +6,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-from autopipe.artifacts.benchmark import Contender, Match, Round
+from autopipe.artifacts.benchmark import BenchmarkResult, Round, TimedContender
 from autopipe.benchmarking.conditions import Disturbance, disturbance, load_average
 from autopipe.benchmarking.contender import Timed, time_contender
 from autopipe.benchmarking.latency import compared, summed
@@ -21,7 +21,7 @@ _TIMES: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class BenchmarkSetup:
     """Where a match is played: what is timed, on what, how, and who hears of it."""
 
     contenders: Mapping[str, Path]
@@ -49,7 +49,7 @@ class _Played:
         return Round(conditions=conditions, disturbed=str(self.worst or ""))
 
 
-def play(table: Table, threads: int) -> Match:
+def play(table: BenchmarkSetup, threads: int) -> BenchmarkResult:
     """Time all contenders over all rounds; those that were disturbed are played again.
 
     Raises StageError where the build fails; a rival that fails is recorded as skipped.
@@ -60,7 +60,7 @@ def play(table: Table, threads: int) -> Match:
     enough = len(quiet) >= table.options.rounds
     results = _results(quiet if enough else played, skipped)
     ours = results.pop(OURS)
-    return Match(
+    return BenchmarkResult(
         machine=machine(load_before, table.gpu),
         threads=threads,
         warmup=table.options.warmup,
@@ -77,7 +77,7 @@ def play(table: Table, threads: int) -> Match:
     )
 
 
-def _rounds(table: Table, threads: int) -> tuple[list[_Played], dict[str, str]]:
+def _rounds(table: BenchmarkSetup, threads: int) -> tuple[list[_Played], dict[str, str]]:
     """Play until enough rounds were quiet, or it is no use; return them, and who was skipped."""
     obstacles = {name: _obstacle(name, path) for name, path in table.contenders.items()}
     skipped = {name: reason for name, reason in obstacles.items() if reason and name != OURS}
@@ -94,7 +94,7 @@ def _rounds(table: Table, threads: int) -> tuple[list[_Played], dict[str, str]]:
 
 
 def _turns(
-    table: Table, order: Iterable[str], title: str, skipped: dict[str, str]
+    table: BenchmarkSetup, order: Iterable[str], title: str, skipped: dict[str, str]
 ) -> dict[str, Timed]:
     """Time one contender after the other; a rival that fails is added to `skipped`."""
     timed: dict[str, Timed] = {}
@@ -121,11 +121,11 @@ def _worst(timed: Mapping[str, Timed], threads: int) -> Disturbance | None:
     return max(filter(None, disturbances), key=lambda each: each.share, default=None)
 
 
-def _results(played: Sequence[_Played], skipped: Collection[str]) -> dict[str, Contender]:
+def _results(played: Sequence[_Played], skipped: Collection[str]) -> dict[str, TimedContender]:
     """Sum up the contenders, ours and those that were timed in every round."""
     first = played[0].timed  # in the order of the table
     return {
-        name: Contender(
+        name: TimedContender(
             name=name,
             version=played[-1].timed[name].version,
             latency=summed([each.timed[name].seconds for each in played]),

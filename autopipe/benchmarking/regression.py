@@ -8,7 +8,7 @@ rival is slow too; so a build fails only if all that can be compared says so.
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from autopipe.artifacts.benchmark import Checked, Match, Outcome
+from autopipe.artifacts.benchmark import BenchmarkResult, CheckedGate, Outcome
 from autopipe.benchmarking.baseline import OURS, Baseline
 from autopipe.benchmarking.interval import Interval, change
 from autopipe.config.gates import Regression
@@ -16,7 +16,7 @@ from autopipe.config.gates import Regression
 GATE = "gates.regression"
 
 
-def baseline_of(match: Match, pipeline: str, device: Mapping[str, Any]) -> Baseline:
+def baseline_of(match: BenchmarkResult, pipeline: str, device: Mapping[str, Any]) -> Baseline:
     """Return the times of a match as what later builds are compared with."""
     return Baseline(
         pipeline=pipeline,
@@ -28,7 +28,7 @@ def baseline_of(match: Match, pipeline: str, device: Mapping[str, Any]) -> Basel
     )
 
 
-def regression(now: Baseline, before: Baseline, gate: Regression) -> Checked:
+def regression(now: Baseline, before: Baseline, gate: Regression) -> CheckedGate:
     """Compare two builds."""
     evidence, obstacles = _evidence(now, before)
     both = {"this build": now, "the baseline": before}
@@ -40,7 +40,7 @@ def regression(now: Baseline, before: Baseline, gate: Regression) -> Checked:
         said.append(_why(busy, evidence))
         if gate.on_inconclusive == "fail":
             outcome = Outcome.FAILED
-    return Checked(gate=GATE, outcome=outcome, found="; ".join(said))
+    return CheckedGate(gate=GATE, outcome=outcome, found="; ".join(said))
 
 
 def _why(busy: Iterable[str], evidence: Mapping[str, Interval]) -> str:

@@ -10,7 +10,7 @@ from autopipe.artifacts.library import Rejected
 from autopipe.artifacts.tuning import BestRecord
 from autopipe.errors import StageError
 from autopipe.processes.contained import Failed
-from autopipe.safety.inspection import Judge
+from autopipe.safety.inspection import ScheduleChecker
 from autopipe.safety.maker import Maker, Refused
 from autopipe.safety.quarantine import Suspect
 from autopipe.safety.verdict import Finding, Verdict
@@ -60,7 +60,9 @@ class Choice:
 class Choices:
     """The schedules of all tasks, until each of them is one that can be built."""
 
-    def __init__(self, asked: Sequence[Asked], policy: Policy, maker: Maker, judge: Judge) -> None:
+    def __init__(
+        self, asked: Sequence[Asked], policy: Policy, maker: Maker, judge: ScheduleChecker
+    ) -> None:
         """Take the first of each task's chain."""
         self._judge = judge
         self._chains = [_chain(each, policy, maker) for each in asked]

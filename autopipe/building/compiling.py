@@ -18,7 +18,7 @@ from autopipe.errors import AutopipeError, StageError
 from autopipe.processes import contained
 from autopipe.processes.contained import Child, Failed
 from autopipe.processes.failure import of_ours, sorted_out
-from autopipe.safety.failures import Failures, Known
+from autopipe.safety.failures import Failures, KnownFailure
 from autopipe.safety.job import Piece, do
 from autopipe.safety.verdict import Finding, Verdict
 
@@ -92,7 +92,7 @@ def _hopeless(choices: Choices, failures: Failures) -> bool:
     for place, piece in enumerate(_pieces(choices) if failures.hopeless else ()):
         try:
             failures.suspect(piece)
-        except Known as known:
+        except KnownFailure as known:
             choices.drop(place, Verdict(Finding.FAILED, str(known), known.folder))
             found = True
     return found
@@ -108,7 +108,9 @@ def _culprits(choices: Choices, failures: Failures) -> bool:
                 (child.ask if failures.suspect(piece) else child.twice)(place)
                 failures.passed(piece)
             except Failed as error:
-                folder = error.folder if isinstance(error, Known) else failures.add(piece, error)
+                folder = (
+                    error.folder if isinstance(error, KnownFailure) else failures.add(piece, error)
+                )
                 choices.drop(place, Verdict(Finding.FAILED, str(error), folder))
                 found = True
     return found

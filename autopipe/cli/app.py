@@ -33,7 +33,7 @@ from autopipe.cli.tasks import tasks
 from autopipe.cli.terminal import complain, hang_up, named, show, show_json
 from autopipe.cli.verify import verify
 from autopipe.errors import AutopipeError, ConfigError
-from autopipe.host.refusal import told
+from autopipe.host.refusal import final_error
 from autopipe.processes.interrupt import Interrupted, exit_code, interruptible, resume
 
 app = typer.Typer(
@@ -261,7 +261,7 @@ def main() -> None:
         code = error.exit_code
         complain(f"{error}; {resume(sys.argv[1:])}")
     except Exception as error:  # noqa: BLE001 -- a bug keeps its traceback
-        code, failure = exit_code(error), told(error)
+        code, failure = exit_code(error), final_error(error)
         if failure is None:
             complain(f"{traceback.format_exc()}\nerror: this is a bug in autopipe")
         else:

@@ -29,16 +29,16 @@ def sign(
     from autopipe.packaging import archive
     from autopipe.packaging.examine import examine
     from autopipe.signing.sign import sign as made
-    from autopipe.signing.signature import Kind, copy_of
+    from autopipe.signing.signature import SignedKind, copy_of
 
     if is_lock(target):
         text = file.read_text(target)
         file.read_records(target, parse(text, target))
-        signature = made(BytesIO(text.encode()), target, Kind.LOCK, key)
+        signature = made(BytesIO(text.encode()), target, SignedKind.LOCK, key)
     else:
         with archive.source(target) as source, copy_of(source) as copy:
             examine(target, copy)
-            signature = made(copy, target, Kind.PACKAGE, key)
+            signature = made(copy, target, SignedKind.PACKAGE, key)
     show([f"wrote {signature}"])
 
 

@@ -15,7 +15,7 @@ from autopipe.errors import ConfigError, GateError
 from autopipe.report.units import plural
 
 if TYPE_CHECKING:
-    from autopipe.records.store import Found, Store
+    from autopipe.records.store import RecordDetails, RecordStore
 
 app = typer.Typer(no_args_is_help=True, help="Look at tuning records, and carry them around.")
 
@@ -194,11 +194,11 @@ def records_prune(  # noqa: PLR0913 -- one for each option
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go")] = False,
 ) -> None:
     """Delete records; at least one option says which."""
-    from autopipe.records.prune import Rules, prune
+    from autopipe.records.prune import PruneRules, prune
 
     before = None if older_than is None else datetime.now(UTC) - timedelta(days=older_than)
-    rules = Rules(before, keep_best, failed, _versions() if other_versions else None)
-    if rules == Rules():
+    rules = PruneRules(before, keep_best, failed, _versions() if other_versions else None)
+    if rules == PruneRules():
         raise ConfigError("say what goes: --older-than, --keep-best, --failed or --other-versions")
     with _view(store), _open(store) as opened:
         gone = prune(opened, rules, dry_run=dry_run)
@@ -213,7 +213,9 @@ def _versions() -> Mapping[str, str]:
     return {"tvm": version("apache-tvm"), "tvm_ffi": version("apache-tvm-ffi")}
 
 
-def _chosen(records: Iterable["Found"], workload: str | None, target: str | None) -> list["Found"]:
+def _chosen(
+    records: Iterable["RecordDetails"], workload: str | None, target: str | None
+) -> list["RecordDetails"]:
     start, text = (workload or "").lower(), target or ""
     return [
         each
@@ -226,24 +228,24 @@ def _warn(text: str) -> None:
     complain(f"warning: {text}")
 
 
-def _tell_damaged(store: "Store") -> None:
+def _tell_damaged(store: "RecordStore") -> None:
     if store.damaged:
         complain(f"warning: {store.path}: left out {plural(store.damaged, 'damaged record')}")
 
 
-def _view(root: Path | None) -> "Store":
-    from autopipe.records.store import Store
+def _view(root: Path | None) -> "RecordStore":
+    from autopipe.records.store import RecordStore
 
-    return Store.view(_file(root))
+    return RecordStore.view(_file(root))
 
 
-def _open(root: Path | None) -> "Store":
+def _open(root: Path | None) -> "RecordStore":
     """Open the records for writing, made anew if there are none."""
-    from autopipe.records.store import Store
+    from autopipe.records.store import RecordStore
     from autopipe.store.store import default_root, open_store
 
     with open_store(root or default_root(), patient()):
-        return Store.open(_file(root), lambda text: complain(f"warning: {text}"))
+        return RecordStore.open(_file(root), lambda text: complain(f"warning: {text}"))
 
 
 def _file(root: Path | None) -> Path:

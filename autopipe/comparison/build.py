@@ -9,7 +9,7 @@ Fields = Mapping[str, object]
 """Values by dotted name, such as `tuning.budget.trials`."""
 
 
-class Kind(StrEnum):
+class FileKind(StrEnum):
     """What kind of file tells of a build."""
 
     LOCK = "lock"
@@ -40,7 +40,7 @@ class BuiltTask:
 
 
 @dataclass(frozen=True, slots=True)
-class Contender:
+class ContenderTime:
     """Who was timed from end to end: the build, or a rival."""
 
     version: str
@@ -53,7 +53,7 @@ class Contender:
 class Build:
     """What a file says of a build; what it does not tell of is None."""
 
-    kind: Kind
+    kind: FileKind
     file: str
     pipeline: str
     facts: Mapping[str, Fields]
@@ -63,7 +63,7 @@ class Build:
     Sizes are bytes, artifacts the sha256 of a file.
     """
     tasks: tuple[BuiltTask, ...] | None = None
-    latency: Mapping[str, Contender] | None = None
+    latency: Mapping[str, ContenderTime] | None = None
     """Seconds of a run of the model, by contender; the build is `autopipe`."""
     machine: Fields = field(default_factory=dict)
     """Where the times were measured, as far as that is known."""

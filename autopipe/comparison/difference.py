@@ -6,9 +6,9 @@ from enum import Enum
 from typing import Final
 
 from autopipe.benchmarking.baseline import OURS
-from autopipe.comparison.build import Build, BuiltTask, Contender, Fields, Time
+from autopipe.comparison.build import Build, BuiltTask, ContenderTime, Fields, Time
 from autopipe.comparison.matching import TaskChange, changed_tasks
-from autopipe.comparison.timing import Verdict, judge
+from autopipe.comparison.timing import TimingVerdict, judge
 from autopipe.comparison.values import Change, changes
 
 TOPICS: Final = (
@@ -37,7 +37,7 @@ class LatencyChange:
     versions: tuple[str, str]
     old: Time
     new: Time
-    verdict: Verdict
+    verdict: TimingVerdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +122,7 @@ def _shared(topic: str, old: Fields, new: Fields) -> tuple[Fields, Fields]:
 
 
 def _latency(
-    old: Mapping[str, Contender], new: Mapping[str, Contender], *, elsewhere: bool
+    old: Mapping[str, ContenderTime], new: Mapping[str, ContenderTime], *, elsewhere: bool
 ) -> tuple[LatencyChange, ...]:
     """Judge the build, unless a rival that is the same program moved: then the machine did."""
     rows = list(_rows(old, new, elsewhere=elsewhere))
@@ -136,16 +136,16 @@ def _latency(
 
 
 def _rows(
-    old: Mapping[str, Contender], new: Mapping[str, Contender], *, elsewhere: bool
+    old: Mapping[str, ContenderTime], new: Mapping[str, ContenderTime], *, elsewhere: bool
 ) -> Iterator[LatencyChange]:
     for name in sorted(old.keys() & new.keys(), key=lambda name: (name != OURS, name)):
         before, after = old[name], new[name]
         verdict = judge(before.time, after.time, elsewhere=elsewhere)
         if before.disturbed or after.disturbed:
-            verdict = Verdict.DISTURBED
+            verdict = TimingVerdict.DISTURBED
         versions = (before.version, after.version)
         yield LatencyChange(name, versions, before.time, after.time, verdict)
 
 
 def _unsteady(row: LatencyChange) -> LatencyChange:
-    return LatencyChange(row.contender, row.versions, row.old, row.new, Verdict.UNSTEADY)
+    return LatencyChange(row.contender, row.versions, row.old, row.new, TimingVerdict.UNSTEADY)

@@ -6,7 +6,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-from autopipe.comparison.build import Build, BuiltTask, Kind, Time, flat
+from autopipe.comparison.build import Build, BuiltTask, FileKind, Time, flat
 from autopipe.lock import file as files
 from autopipe.lock import records as beside
 from autopipe.lock.document import Lock, LockedTask
@@ -39,7 +39,7 @@ def of(lock: Lock, file: str, steps: Mapping[str, tuple[str, ...]] = MappingProx
         name: v for facet in lock.versions.values() for name, v in facet.items()
     }
     return Build(
-        kind=Kind.LOCK,
+        kind=FileKind.LOCK,
         file=file,
         pipeline=lock.pipeline,
         facts={

@@ -7,7 +7,7 @@ from difflib import unified_diff
 from itertools import islice
 
 from autopipe.comparison.build import BuiltTask, Time, flat
-from autopipe.comparison.timing import Verdict, judge
+from autopipe.comparison.timing import TimingVerdict, judge
 from autopipe.comparison.values import Change, changes
 
 _Pair = tuple[BuiltTask | None, BuiltTask | None]
@@ -21,7 +21,7 @@ class TaskChange:
     new: BuiltTask | None
     changes: tuple[Change, ...]
     """What was decided otherwise."""
-    verdict: Verdict | None
+    verdict: TimingVerdict | None
     """What its times say; None where one of them is not known."""
 
     @property
@@ -108,9 +108,11 @@ def _template(decisions: Mapping[str, object]) -> object:
     return schedule.get("template") if isinstance(schedule, Mapping) else None
 
 
-def _verdict(old: BuiltTask | None, new: BuiltTask | None, *, elsewhere: bool) -> Verdict | None:
+def _verdict(
+    old: BuiltTask | None, new: BuiltTask | None, *, elsewhere: bool
+) -> TimingVerdict | None:
     if old is None or new is None or old.time is None or new.time is None:
         return None
     if old.workload != new.workload:
-        return Verdict.OTHER_LOOPS
+        return TimingVerdict.OTHER_LOOPS
     return judge(old.time, new.time, elsewhere=elsewhere)

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, Field, ValidationError
 
-from autopipe.comparison.build import Build, BuiltTask, Fields, Kind, Time, flat
+from autopipe.comparison.build import Build, BuiltTask, Fields, FileKind, Time, flat
 from autopipe.config.problem import first
 from autopipe.errors import PackageError
 from autopipe.packaging.contents import opened
@@ -43,7 +43,7 @@ def read(path: Path) -> Build:
         except ValidationError as error:
             raise PackageError(f"the manifest does not fit: tasks: {first(error)}") from None
     return Build(
-        kind=Kind.PACKAGE,
+        kind=FileKind.PACKAGE,
         file=str(path),
         pipeline=manifest.name,
         facts=dict(_facts(manifest, path)),

@@ -3,16 +3,16 @@
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
-from autopipe.artifacts.benchmark import Measurement
+from autopipe.artifacts.benchmark import BenchmarkReport
 from autopipe.artifacts.verification import CaseOutcome, Verification
-from autopipe.comparison.build import Build, BuiltTask, Contender, Fields, Kind, Time, flat
+from autopipe.comparison.build import Build, BuiltTask, ContenderTime, Fields, FileKind, Time, flat
 from autopipe.report.document import RunReport, TaskReport
 
 
 def of(report: RunReport, path: Path) -> Build:
     """Return what a report says."""
     return Build(
-        kind=Kind.REPORT,
+        kind=FileKind.REPORT,
         file=str(path),
         pipeline=report.pipeline or "a pipeline that could not be read",
         facts=dict(_facts(report)),
@@ -57,7 +57,7 @@ def _task(task: TaskReport) -> BuiltTask:
     return BuiltTask(task.name, task.workload, decisions, time)
 
 
-def _contenders(found: Measurement) -> Iterator[tuple[str, Contender]]:
+def _contenders(found: BenchmarkReport) -> Iterator[tuple[str, ContenderTime]]:
     for each in (*found.rivals, found.ours):
         time = Time(each.latency.median, each.latency.low, each.latency.high)
-        yield each.name, Contender(each.version, time, disturbed=bool(found.disturbed))
+        yield each.name, ContenderTime(each.version, time, disturbed=bool(found.disturbed))

@@ -5,7 +5,7 @@ from enum import StrEnum
 from autopipe.comparison.build import Time
 
 
-class Verdict(StrEnum):
+class TimingVerdict(StrEnum):
     """What two times allow to say of the new one."""
 
     FASTER = "faster"
@@ -20,17 +20,17 @@ class Verdict(StrEnum):
     @property
     def conclusive(self) -> bool:
         """Whether it is a difference."""
-        return self in {Verdict.FASTER, Verdict.SLOWER}
+        return self in {TimingVerdict.FASTER, TimingVerdict.SLOWER}
 
 
-def judge(old: Time, new: Time, *, elsewhere: bool) -> Verdict:
+def judge(old: Time, new: Time, *, elsewhere: bool) -> TimingVerdict:
     """Say which time is shorter; spreads that overlap, or touch, say nothing."""
     if elsewhere:
-        return Verdict.ELSEWHERE
+        return TimingVerdict.ELSEWHERE
     if old.low is None or old.high is None or new.low is None or new.high is None:
-        return Verdict.NO_SPREAD
+        return TimingVerdict.NO_SPREAD
     if new.high < old.low:
-        return Verdict.FASTER
+        return TimingVerdict.FASTER
     if new.low > old.high:
-        return Verdict.SLOWER
-    return Verdict.NOISE
+        return TimingVerdict.SLOWER
+    return TimingVerdict.NOISE

@@ -30,7 +30,7 @@ _OPAQUE = KINDS.index("opaque")
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class CallInfo:
     """What one call of a PrimFunc computes, before fusion."""
 
     op: Op
@@ -44,18 +44,18 @@ Site = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class CallInfos:
     """What the calls of a module compute.
 
     Fusion gives new names to what its functions return, and to nothing that is read inside them;
     folding puts constants in the place of names. What is called stays the same.
     """
 
-    by_site: Mapping[Site, Part]
-    by_function: Mapping[str, Part]
+    by_site: Mapping[Site, CallInfo]
+    by_function: Mapping[str, CallInfo]
     """By the PrimFunc that is called. Ops that became the same code are told apart by site."""
 
-    def of(self, call: relax.Call) -> Part:
+    def of(self, call: relax.Call) -> CallInfo:
         """Return what a call computes, inside a function that `FuseOps` made or outside of any."""
         return self.by_site.get(_site(call)) or self.by_function[callee(call) or ""]
 
@@ -97,13 +97,13 @@ def name_ops(module: tvm.IRModule) -> tuple[tvm.IRModule, Mapping[str, relax.Exp
     return rewrite_main(naming, module), naming.ops
 
 
-def parts(legalized: tvm.IRModule, ops: Mapping[str, relax.Expr]) -> Parts:
+def parts(legalized: tvm.IRModule, ops: Mapping[str, relax.Expr]) -> CallInfos:
     """Return what each call of a PrimFunc in `main` computes.
 
     A legalization may take several bindings; those before a named one belong to its op.
     """
-    sites: dict[Site, Part] = {}
-    functions: dict[str, Part] = {}
+    sites: dict[Site, CallInfo] = {}
+    functions: dict[str, CallInfo] = {}
     pending: list[relax.Call] = []
     for binding in bindings(legalized["main"]):
         name = callee(binding.value)
@@ -113,13 +113,13 @@ def parts(legalized: tvm.IRModule, ops: Mapping[str, relax.Expr]) -> Parts:
             continue
         for call in pending:
             op = legalized_op(ops[binding.var.name], call, ops, whole=len(pending) == 1)
-            sites[_site(call)] = part = Part(op, _pattern(legalized, call))
+            sites[_site(call)] = part = CallInfo(op, _pattern(legalized, call))
             functions.setdefault(callee(call) or "", part)
         pending = []
-    return Parts(sites, functions)
+    return CallInfos(sites, functions)
 
 
-def describe(fused: tvm.IRModule, known: Parts) -> dict[str, OpInfo]:
+def describe(fused: tvm.IRModule, known: CallInfos) -> dict[str, OpInfo]:
     """Return the op information of each function that `main` calls after `FuseOps`."""
     found: dict[str, OpInfo] = {}
     for binding in bindings(fused["main"]):
@@ -133,7 +133,7 @@ def describe(fused: tvm.IRModule, known: Parts) -> dict[str, OpInfo]:
         elif isinstance(value, relax.Call) and isinstance(value.op, tvm.ir.GlobalVar):
             function = fused[value.op]
             if isinstance(function, relax.Function) and value.op.name_hint not in found:
-                found[value.op.name_hint] = _Flow(function, known).info()
+                found[value.op.name_hint] = _DataFlow(function, known).info()
     return found
 
 
@@ -165,10 +165,10 @@ def described(module: tvm.IRModule, info: OpInfo) -> tvm.IRModule:
     return tvm.IRModule({"main": function})
 
 
-class _Flow:
+class _DataFlow:
     """How the ops of a fused function feed each other."""
 
-    def __init__(self, function: relax.Function, known: Parts) -> None:
+    def __init__(self, function: relax.Function, known: CallInfos) -> None:
         self._function = function
         self._known = known
         self._values: dict[str, tuple[Argument, ...]] = {}

@@ -76,7 +76,7 @@ def graph(info: OpInfo, inputs: Sequence[Tensor]) -> tvm.IRModule:
     builder = relax.BlockBuilder()
     with builder.function("main", params):
         with builder.dataflow():
-            flow = _Flow(builder, params[: len(inputs)], iter(params[len(inputs) :]))
+            flow = _Emitter(builder, params[: len(inputs)], iter(params[len(inputs) :]))
             for op in info.ops:
                 flow.add(op)
             results = [builder.emit_output(flow.value(each)) for each in info.results]
@@ -84,7 +84,7 @@ def graph(info: OpInfo, inputs: Sequence[Tensor]) -> tvm.IRModule:
     return builder.get()
 
 
-class _Flow:
+class _Emitter:
     """Emits ops over what those before them compute."""
 
     def __init__(

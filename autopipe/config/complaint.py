@@ -9,7 +9,7 @@ from pydantic_core import ErrorDetails
 
 from autopipe.config.document import REFUSED, Document
 from autopipe.config.frozen import Frozen
-from autopipe.config.problem import Field, Place, Problem, shown
+from autopipe.config.problem import Diagnostic, Field, Place, shown
 from autopipe.config.scalar import resolve
 from autopipe.config.schema import section_keys
 from autopipe.config.suggestion import closest
@@ -25,12 +25,12 @@ _WANTED = {
 }
 
 
-def problems(document: Document, error: ValidationError) -> Iterator[Problem]:
+def problems(document: Document, error: ValidationError) -> Iterator[Diagnostic]:
     """Yield each of Pydantic's errors, but not those about a value that was refused before."""
     for detail in error.errors(include_url=False):
         if detail["input"] is not REFUSED:
             at = tuple(name for name in detail["loc"] if name != "[key]")
-            yield Problem(_place(document, at, detail), at, _message(at, detail))
+            yield Diagnostic(_place(document, at, detail), at, _message(at, detail))
 
 
 def _place(document: Document, at: Field, detail: ErrorDetails) -> Place:

@@ -13,7 +13,7 @@ from typing import Final, Protocol
 
 import yaml
 
-from autopipe.config.problem import Field, Place, Problem, shown
+from autopipe.config.problem import Diagnostic, Field, Place, shown
 from autopipe.config.scalar import quoted, resolve
 
 try:
@@ -54,7 +54,7 @@ class Document:
     value: object
     keys: dict[Field, Place] = field(default_factory=dict)
     values: dict[Field, Place] = field(default_factory=dict)
-    problems: list[Problem] = field(default_factory=list)
+    problems: list[Diagnostic] = field(default_factory=list)
 
 
 def read(text: str, at: Field = (), option: str = "", most: int = _MOST) -> Document:
@@ -62,24 +62,24 @@ def read(text: str, at: Field = (), option: str = "", most: int = _MOST) -> Docu
 
     A text of more than `most` keys and values is refused.
     """
-    reader = _Reader(text, option, most)
+    reader = _YamlReader(text, option, most)
     start = Place(option, 1, 1)
     reader.keys[at] = reader.values[at] = start
     try:
         value = reader.document(at)
     except _Unreadable as end:
         value = REFUSED
-        reader.problems.append(Problem(Place(option, end.line, end.column), (), str(end)))
+        reader.problems.append(Diagnostic(Place(option, end.line, end.column), (), str(end)))
     return Document(value, reader.keys, reader.values, reader.problems)
 
 
-class _Reader:
+class _YamlReader:
     """Turns events into values; lives for one text."""
 
     def __init__(self, text: str, option: str, most: int) -> None:
         self.keys: dict[Field, Place] = {}
         self.values: dict[Field, Place] = {}
-        self.problems: list[Problem] = []
+        self.problems: list[Diagnostic] = []
         self._option = option
         self._events = _events(text, most)
 
@@ -166,7 +166,7 @@ class _Reader:
             event = next(self._events)
 
     def _refuse(self, event: yaml.Event, at: Field, message: str) -> None:
-        self.problems.append(Problem(self._place(event), at, message))
+        self.problems.append(Diagnostic(self._place(event), at, message))
 
     def _place(self, event: yaml.Event) -> Place:
         return Place(self._option, *_position(event.start_mark))

@@ -9,7 +9,7 @@ from autopipe.config.complaint import problems
 from autopipe.config.document import Document, position, read
 from autopipe.config.override import override
 from autopipe.config.pipeline import Pipeline
-from autopipe.config.problem import Place, Problem, refusal, shown
+from autopipe.config.problem import Diagnostic, Place, refusal, shown
 from autopipe.config.quantity import WRITTEN
 from autopipe.errors import ConfigError
 
@@ -63,4 +63,4 @@ def read_text(path: Path) -> str:
 
 
 def _refused(path: Path, line: int, column: int, message: str) -> ConfigError:
-    return refusal(path, [Problem(Place("", line, column), (), message)])
+    return refusal(path, [Diagnostic(Place("", line, column), (), message)])

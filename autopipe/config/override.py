@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from autopipe.config.document import REFUSED, Document, read
-from autopipe.config.problem import Field, Place, Problem, shown
+from autopipe.config.problem import Diagnostic, Field, Place, shown
 from autopipe.config.scalar import quoted
 
 
@@ -20,7 +20,7 @@ def override(document: Document, setting: str) -> Document:
         part = read(text, at, option)
         value = _replaced(document.value, at, part.value)
     except ValueError as error:
-        problem = Problem(Place(option, 1, 1), (), str(error))
+        problem = Diagnostic(Place(option, 1, 1), (), str(error))
         return replace(document, problems=[*document.problems, problem])
     made = {at[:depth]: Place(option, 1, 1) for depth in range(1, len(at))}
     return Document(

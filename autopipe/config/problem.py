@@ -29,7 +29,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class Diagnostic:
     """One thing that is wrong, in words."""
 
     place: Place
@@ -70,7 +70,7 @@ def shown(name: object, longest: int = 80) -> str:
     )
 
 
-def refusal(file: Path, problems: Iterable[Problem]) -> ConfigError:
+def refusal(file: Path, problems: Iterable[Diagnostic]) -> ConfigError:
     """Return the error that tells all problems, in the order of the file, then of the options."""
     ordered = sorted(problems, key=lambda problem: problem.place)
     lines = [problem.line(file) for problem in ordered]

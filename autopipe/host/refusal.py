@@ -100,7 +100,7 @@ def of_a_stage(error: StageError, place: object = None) -> StoreError | None:
     return refused(error, place) or named
 
 
-def told(error: BaseException) -> AutopipeError | None:
+def final_error(error: BaseException) -> AutopipeError | None:
     """Return an error as what the command line ends in; None for a bug, or for an interruption.
 
     An error of ours stays what it is, unless it blames a file for what a disk or a limit refused.

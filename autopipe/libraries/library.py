@@ -75,7 +75,7 @@ class Packed:
 
 
 @dataclass(frozen=True, slots=True)
-class File:
+class LibraryFile:
     """A file of an installed distribution."""
 
     path: str
@@ -102,7 +102,7 @@ class Library:
     """The distribution that has it; None if it is part of TVM's wheel, or of no wheel."""
     extra: str | None = None
     """The extra of autopipe that installs it."""
-    files: tuple[File, ...] = ()
+    files: tuple[LibraryFile, ...] = ()
     """What is linked and shipped: the shared library first, then its licence."""
 
     def version(self) -> str | None:

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from autopipe.libraries.library import CBlas, File, Library, Pattern
+from autopipe.libraries.library import CBlas, Library, LibraryFile, Pattern
 
 _POINTWISE: Final = {"groups": 1, "strides": [1, 1], "padding": [0, 0, 0, 0]}
 """A convolution that looks at one pixel at a time, given a kernel of 1x1."""
@@ -22,7 +22,7 @@ OPENBLAS: Final = Library(
     distribution="scipy-openblas32",
     extra="openblas",
     files=(
-        File("scipy_openblas32/lib/libscipy_openblas.so", "libscipy_openblas.so"),
-        File("licenses/LICENSE.txt", "libscipy_openblas.LICENSE"),
+        LibraryFile("scipy_openblas32/lib/libscipy_openblas.so", "libscipy_openblas.so"),
+        LibraryFile("licenses/LICENSE.txt", "libscipy_openblas.LICENSE"),
     ),
 )

@@ -9,7 +9,7 @@ from autopipe import foreign
 from autopipe.errors import LockError
 from autopipe.lock import text
 from autopipe.lock.document import Lock
-from autopipe.signing.signature import Kind
+from autopipe.signing.signature import SignedKind
 from autopipe.signing.signers import Signer, Signers, UnsignedError
 from autopipe.store import files
 
@@ -37,7 +37,7 @@ def read_signed(path: Path, signers: Signers) -> tuple[Lock, Signer]:
     Raises UnsignedError, before anything of it is looked at; LockError, ConfigError, SetupError.
     """
     data = _bytes(path)
-    with signers.checked(BytesIO(data), path, Kind.LOCK) as (_, signer):
+    with signers.checked(BytesIO(data), path, SignedKind.LOCK) as (_, signer):
         return text.parse(_decoded(data, path), path), signer
 
 

@@ -6,7 +6,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
-from autopipe.artifacts.tuning import Tuned
+from autopipe.artifacts.tuning import TuningResult
 from autopipe.config import Pipeline
 from autopipe.environment.environment import Environment
 from autopipe.environment.facet import Facet
@@ -15,7 +15,7 @@ from autopipe.lock import file as files
 from autopipe.lock import records as beside
 from autopipe.lock import text
 from autopipe.lock.document import Lock
-from autopipe.lock.outline import Outline, differences
+from autopipe.lock.outline import LockOutline, differences
 from autopipe.lock.pinned import Pinned
 from autopipe.lock.replay import Replay
 from autopipe.lock.retune import Retune
@@ -23,10 +23,10 @@ from autopipe.pipeline.forecast import NEVER, Outlook
 from autopipe.pipeline.keys import action
 from autopipe.pipeline.stage import Stage
 from autopipe.signing.signers import Signers
-from autopipe.stages.tune import Tune
+from autopipe.stages.tune import TuneStage
 from autopipe.store.artifact import Artifact, Kind
 from autopipe.store.canonical import digest
-from autopipe.store.content import Contents
+from autopipe.store.content import TreeDigests
 from autopipe.store.store import Store
 from autopipe.tasks.task import read_tasks
 
@@ -76,7 +76,7 @@ class Locking:
     path: Path
     mode: Mode
     lock: Lock | None = None
-    outline: Outline | None = None
+    outline: LockOutline | None = None
     """What a run would rest on now; None where that is not known or not asked."""
     differs: tuple[str, ...] = field(default=())
     """Why the lock is not current."""
@@ -114,7 +114,7 @@ class Locking:
 
     def told(self, outlook: Outlook) -> Outlook:
         """Say of tuning that was never run here why the lock does not stand in for it."""
-        if outlook.stage == Tune.name and outlook.why == (NEVER,) and self.differs:
+        if outlook.stage == TuneStage.name and outlook.why == (NEVER,) and self.differs:
             return replace(outlook, why=self.differs)
         return outlook
 
@@ -139,7 +139,7 @@ class Locking:
             f"{self.path}: is not current; `autopipe run` or `run --update` makes it so\n  {told}"
         )
 
-    def hold(self, artifacts: Mapping[str, Artifact], contents: Contents) -> None:
+    def hold(self, artifacts: Mapping[str, Artifact], contents: TreeDigests) -> None:
         """Raise LockError where a build is not what a lock says that it has to be."""
         if not self.mode.strict or self.lock is None or "build" not in artifacts:
             return
@@ -174,7 +174,7 @@ class Locking:
             self._remember(tuned, artifacts["tasks"].digest, store)
         return self.path
 
-    def _remember(self, tuned: Tuned, tasks: str, store: Store) -> None:
+    def _remember(self, tuned: TuningResult, tasks: str, store: Store) -> None:
         """Have the next run find what it would read out of the lock."""
         stage = Replay(records=files.records_of(self.path))
         assert self.outline is not None  # noqa: S101 - the caller has seen it
@@ -185,13 +185,13 @@ class Locking:
         store.commit(digest(document), document, Kind.RECORDS, out)
 
     def _made(
-        self, artifacts: Mapping[str, Artifact], tuned: Tuned | None, contents: Contents
+        self, artifacts: Mapping[str, Artifact], tuned: TuningResult | None, contents: TreeDigests
     ) -> Lock:
         assert self.outline is not None  # noqa: S101 - both callers have seen it
         return self.outline.filled(artifacts, tuned, contents)
 
     def _tuned(self, stage: Stage, force: frozenset[str]) -> Stage:
-        if not isinstance(stage, Tune) or self.lock is None or self.lock.records is None:
+        if not isinstance(stage, TuneStage) or self.lock is None or self.lock.records is None:
             return stage
         aside = self.outline is not None and all(d.startswith(_ASIDE) for d in self.differs)
         if aside and (self.mode.strict or stage.name not in force):
@@ -214,7 +214,7 @@ def begin(  # noqa: PLR0913, PLR0917 - all that a lock is about
     pipeline: Pipeline,
     stages: Iterable[Stage],
     environment: Environment,
-    contents: Contents,
+    contents: TreeDigests,
     mode: Mode,
     signers: Signers | None = None,
     *,
@@ -235,7 +235,7 @@ def begin(  # noqa: PLR0913, PLR0917 - all that a lock is about
     if locking.lock is None and mode.strict:
         return locking
     environment = locking.environment(environment)
-    outline = Outline.of(pipeline, stages, environment, contents, ask=ask)
+    outline = LockOutline.of(pipeline, stages, environment, contents, ask=ask)
     if locking.lock is None or outline is None:
         return replace(locking, outline=outline)
     differs = outline.differences(locking.lock)
@@ -244,12 +244,12 @@ def begin(  # noqa: PLR0913, PLR0917 - all that a lock is about
     return replace(locking, outline=outline, differs=tuple(differs))
 
 
-def _found(artifacts: Mapping[str, Artifact]) -> Tuned | None:
+def _found(artifacts: Mapping[str, Artifact]) -> TuningResult | None:
     """Return what belongs beside a lock; None where nothing was tuned."""
-    return Tuned.read(artifacts["tune"].path) if "tune" in artifacts else None
+    return TuningResult.read(artifacts["tune"].path) if "tune" in artifacts else None
 
 
-def _records(path: Path, lock: Lock, contents: Contents) -> list[str]:
+def _records(path: Path, lock: Lock, contents: TreeDigests) -> list[str]:
     """Say what is wrong with the records beside a lock. Raises LockError for what is unreadable."""
     if lock.records is None:
         return []

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from autopipe.artifacts.library import Library, LibraryTask
-from autopipe.artifacts.tuning import Tuned
+from autopipe.artifacts.library import BuiltLibrary, LibraryTask
+from autopipe.artifacts.tuning import TuningResult
 from autopipe.config import Pipeline
 from autopipe.config.problem import shown
 from autopipe.environment.environment import Environment
@@ -17,7 +17,7 @@ from autopipe.lock.document import Lock, LockedTask, Schedule
 from autopipe.pipeline.keys import sources
 from autopipe.pipeline.stage import Stage
 from autopipe.store.artifact import Artifact, Kind
-from autopipe.store.content import Contents
+from autopipe.store.content import TreeDigests
 from autopipe.tasks.task import read_tasks
 
 DECISIVE: Final = frozenset(
@@ -38,7 +38,7 @@ _LONGEST: Final = 80
 
 
 @dataclass(frozen=True, slots=True)
-class Outline:
+class LockOutline:
     """What is known of a lock before anything is built: all that the build will rest on."""
 
     pipeline: str
@@ -54,10 +54,10 @@ class Outline:
         pipeline: Pipeline,
         stages: Iterable[Stage],
         environment: Environment,
-        contents: Contents,
+        contents: TreeDigests,
         *,
         ask: bool,
-    ) -> "Outline | None":
+    ) -> "LockOutline | None":
         """Return what a run of the stages would rest on; None where TVM had to be asked first.
 
         With `ask`, it is asked. Raises ConfigError for a source that can not be read, SetupError
@@ -91,10 +91,10 @@ class Outline:
         return differences(locked, {**now, "versions": {**self.versions, _LIBRARIES: used}})
 
     def filled(
-        self, artifacts: Mapping[str, Artifact], tuned: Tuned | None, contents: Contents
+        self, artifacts: Mapping[str, Artifact], tuned: TuningResult | None, contents: TreeDigests
     ) -> Lock:
         """Return the lock of a build; `tuned` is what its artifact of *tune* holds, if any."""
-        built = Library.read(artifacts["build"].path).tasks
+        built = BuiltLibrary.read(artifacts["build"].path).tasks
         ops = {task.name: task.info.names for task in read_tasks(artifacts["tasks"].path)}
         return Lock(
             version=1, pipeline=self.pipeline, configuration=self.configuration,
@@ -152,7 +152,9 @@ def _versions(facts: Facts) -> dict[str, dict[str, str | None]]:
     }
 
 
-def _task(task: LibraryTask, ops: Mapping[str, tuple[str, ...]], tuned: Tuned | None) -> LockedTask:
+def _task(
+    task: LibraryTask, ops: Mapping[str, tuple[str, ...]], tuned: TuningResult | None
+) -> LockedTask:
     record = tuned.records.get(task.workload) if tuned and task.seconds is not None else None
     return LockedTask(
         name=task.name, workload=task.workload, ops=ops[task.name], calls=task.calls,
@@ -181,7 +183,7 @@ def _microsecond(seconds: float) -> float:
     return round(seconds * 1e6, 3) or float(f"{seconds * 1e6:.3g}")
 
 
-def _digests(artifacts: Iterable[Artifact], contents: Contents) -> dict[str, str]:
+def _digests(artifacts: Iterable[Artifact], contents: TreeDigests) -> dict[str, str]:
     """Return the sha256 of the files that are shipped."""
     return {
         file.name: file.sha256

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from autopipe.artifacts.library import Library
-from autopipe.artifacts.tuning import Tuned
+from autopipe.artifacts.library import BuiltLibrary
+from autopipe.artifacts.tuning import TuningResult
 from autopipe.environment.environment import Environment
 from autopipe.errors import AutopipeError, GateError
 from autopipe.lock import records as beside
@@ -98,7 +98,7 @@ class Rebuilding:
         stages: list[Stage] = []
         for stage in (step.stage for step in self.plan.steps if step.stage.cached):
             if stage.produces is Kind.RECORDS:
-                text = beside.write(Tuned.read(artifacts[stage.name].path))
+                text = beside.write(TuningResult.read(artifacts[stage.name].path))
                 records.write_text(text, encoding="utf-8")
                 stages.append(Replay(records=records))
             else:
@@ -123,9 +123,9 @@ def _digests(artifact: Artifact) -> dict[str, str]:
 
 
 def _digest(path: Path) -> str:
-    if path.name != Library.FILE:
+    if path.name != BuiltLibrary.FILE:
         return files.sha256(path)
-    library = Library.read(path.parent)
+    library = BuiltLibrary.read(path.parent)
     return digest(library.model_dump(mode="json", exclude={"tasks": {"__all__": _WENT}}))
 
 

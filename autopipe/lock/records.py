@@ -11,7 +11,7 @@ from typing import Any
 
 from autopipe import foreign
 from autopipe.artifacts.document import Part, parse
-from autopipe.artifacts.tuning import BestRecord, Tuned, TunedTask, TuningReport
+from autopipe.artifacts.tuning import BestRecord, TunedTask, TuningReport, TuningResult
 from autopipe.config.problem import shown
 from autopipe.errors import LockError
 from autopipe.lock.text import CONFLICT, LINE_ENDS
@@ -27,19 +27,19 @@ class _Line(Part, frozen=True):
     record: BestRecord | None = None
 
 
-def read(text: str, path: Path) -> Tuned:
+def read(text: str, path: Path) -> TuningResult:
     """Read what `write` wrote to a file. Raises LockError with the line."""
     head, *rest = text.removesuffix("\n").split("\n")
     report = _head(head, path)
     lines = [_line(line, path, number) for number, line in enumerate(rest, 2)]
     tasks = tuple(sorted((line.tuning for line in lines), key=lambda task: task.task))
     records = (line.record for line in lines if line.record is not None)
-    return Tuned(
+    return TuningResult(
         report.model_copy(update={"tasks": tasks}), {record.workload: record for record in records}
     )
 
 
-def write(tuned: Tuned) -> str:
+def write(tuned: TuningResult) -> str:
     """Return the lines that are kept beside a lock."""
     document = tuned.report.document()
     del document["tasks"]
@@ -64,7 +64,7 @@ def forbidden(records: Iterable[BestRecord]) -> dict[str, str]:
     return found
 
 
-def harmless(tuned: Tuned, path: Path) -> None:
+def harmless(tuned: TuningResult, path: Path) -> None:
     """Raise LockError, which names record and instruction, unless all schedules are data."""
     names = {task.workload: shown(task.name) for task in tuned.report.tasks}
     wrong = [
@@ -76,7 +76,7 @@ def harmless(tuned: Tuned, path: Path) -> None:
 
 
 def refuse_untrue(
-    tuned: Tuned, tasks: Iterable[Task], target: Mapping[str, object], path: Path
+    tuned: TuningResult, tasks: Iterable[Task], target: Mapping[str, object], path: Path
 ) -> None:
     """Raise LockError, with the name of each task whose time can not be true."""
     if found := complaints(tuned.records.values(), tasks, target):
@@ -84,7 +84,7 @@ def refuse_untrue(
         raise LockError(f"{path}: times that can not be true; tune again\n  {told}")
 
 
-def misfits(tuned: Tuned, tasks: Iterable[Task]) -> list[str]:
+def misfits(tuned: TuningResult, tasks: Iterable[Task]) -> list[str]:
     """Name each kept task that is missing there, is another one there, or is not needed."""
     kept = {task.workload: task for task in tasks if task.dropped is None}
     known = {task.workload: task.name for task in tuned.report.tasks}

@@ -6,14 +6,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar, Self
 
-from autopipe.artifacts.tuning import Tuned, TuningReport
+from autopipe.artifacts.tuning import TuningReport, TuningResult
 from autopipe.config import Pipeline
 from autopipe.environment.facet import Facet
 from autopipe.pipeline.stage import Context
-from autopipe.stages.tune import Tune
+from autopipe.stages.tune import TuneStage
 
 
-class Retune(Tune, frozen=True):
+class Retune(TuneStage, frozen=True):
     """Tunes what a lock does not know, and takes over from it what it knows."""
 
     version: ClassVar[int] = 1
@@ -57,7 +57,7 @@ class Retune(Tune, frozen=True):
         if not (rest / "workloads").is_symlink():
             (rest / "workloads").symlink_to(ctx.inputs["tasks"] / "workloads")
         summary = super().run(replace(ctx, inputs={**ctx.inputs, "tasks": rest}))
-        found = Tuned.read(ctx.out)
+        found = TuningResult.read(ctx.out)
         taken = [
             task.model_copy(update={"task": now[name].index, "name": now[name].name})
             for name, task in kept.items()
@@ -69,5 +69,5 @@ class Retune(Tune, frozen=True):
             tasks=tuple(sorted([*found.report.tasks, *taken], key=lambda task: task.task)),
         )
         records = {name: record for name, record in locked.records.items() if name in kept}
-        Tuned(report, {**records, **found.records}).write(ctx.out)
+        TuningResult(report, {**records, **found.records}).write(ctx.out)
         return f"{len(kept)} tasks as the lock says, their times are claims; the others: {summary}"

@@ -58,7 +58,7 @@ def parse(text: str, path: Path, steps: Mapping[int, Step] = MappingProxyType({}
 
     Raises LockError, with the line, for merge conflicts, edits, and what is cut short.
     """
-    reader = _Reader(path, text.split("\n"))
+    reader = _LockReader(path, text.split("\n"))
     value = reader.document()
     if type(value.get("version")) is int and value["version"] in steps:
         reader.check()
@@ -125,7 +125,7 @@ def _key(name: str) -> str:
     return name if plain and name[0].isalpha() else json.dumps(name)
 
 
-class _Reader:
+class _LockReader:
     """Reads one text, and knows on which line each field of it is."""
 
     def __init__(self, path: Path, lines: list[str]) -> None:

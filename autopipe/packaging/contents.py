@@ -13,7 +13,7 @@ from autopipe.packaging import archive, components, provenance
 from autopipe.packaging.archive import Member
 from autopipe.packaging.manifest import COMPONENTS, LIBRARY, MANIFEST, WEIGHTS
 from autopipe.packaging.provenance import Manifest, Statement
-from autopipe.signing.signature import Kind
+from autopipe.signing.signature import SignedKind
 from autopipe.signing.signers import Signer, Signers
 
 _LARGEST: Final = 64 << 20
@@ -23,7 +23,7 @@ _LONG: Final = 300
 
 
 @dataclass(frozen=True, slots=True)
-class Contents:
+class PackageContents:
     """An open package."""
 
     manifest: Manifest
@@ -66,13 +66,13 @@ def signed(
         return
     with (
         archive.source(package) as source,
-        signers.checked(source, package, Kind.PACKAGE) as checked,
+        signers.checked(source, package, SignedKind.PACKAGE) as checked,
     ):
         yield checked
 
 
 @contextmanager
-def opened(package: Path, copy: BinaryIO | None = None) -> Iterator[Contents]:
+def opened(package: Path, copy: BinaryIO | None = None) -> Iterator[PackageContents]:
     """Open a package and read its manifest, which lists exactly the files that are there.
 
     With a `copy`, that is read, and `package` is only its name. Raises PackageError.
@@ -85,4 +85,4 @@ def opened(package: Path, copy: BinaryIO | None = None) -> Iterator[Contents]:
             listed = shown(", ".join(sorted(manifest.files)) or "no files", _LONG)
             there = ", ".join(sorted(members.keys() - {MANIFEST}))
             raise PackageError(f"{MANIFEST} lists {listed}; there are {there}")
-        yield Contents(manifest, members, file)
+        yield PackageContents(manifest, members, file)

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Final
 
 from autopipe import libraries
-from autopipe.artifacts.library import Library
+from autopipe.artifacts.library import BuiltLibrary
 from autopipe.artifacts.model import ImportedModel
 from autopipe.artifacts.verification import CaseOutcome, Verification
 from autopipe.compiler.target import cpu, gpu
@@ -32,7 +32,7 @@ _TVM: Final = {"tvm": "apache-tvm", "tvm_ffi": "apache-tvm-ffi"}
 
 def describe(request: Request, ctx: Context) -> Predicate:
     """Return the provenance of the build in the context of the stage *package*."""
-    library = Library.read(ctx.inputs["build"])
+    library = BuiltLibrary.read(ctx.inputs["build"])
     definition = Definition(
         external_parameters=request,
         internal_parameters=_needs(ctx, library),
@@ -45,7 +45,7 @@ def describe(request: Request, ctx: Context) -> Predicate:
     )
 
 
-def _needs(ctx: Context, library: Library) -> Needs:
+def _needs(ctx: Context, library: BuiltLibrary) -> Needs:
     target = ctx.facts[Facet.TARGET]
     return Needs(
         processor=Processor(
@@ -70,7 +70,7 @@ def _source(model: Path) -> Source:
     )
 
 
-def _packages(ctx: Context, library: Library) -> list[Ingredient]:
+def _packages(ctx: Context, library: BuiltLibrary) -> list[Ingredient]:
     """Describe the Python packages that took part."""
     found: dict[str, object] = {package: library.versions[name] for name, package in _TVM.items()}
     for facet in (Facet.FRONTEND, Facet.EXTENSIONS, Facet.PACKAGES):

@@ -11,8 +11,8 @@ from autopipe.compiler.walls.foreign import ForeignCode
 from autopipe.errors import PackageError
 from autopipe.packaging import archive
 from autopipe.packaging.archive import Member
-from autopipe.packaging.contents import Contents, opened
-from autopipe.packaging.manifest import LIBRARY, File, Needs
+from autopipe.packaging.contents import PackageContents, opened
+from autopipe.packaging.manifest import LIBRARY, ManifestFile, Needs
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class Examined:
     """Version of the package format."""
     sha256: str
     """Digest of the package."""
-    files: Mapping[str, File]
+    files: Mapping[str, ManifestFile]
     """Its files besides the manifest."""
     needs: Needs
     """What opening it takes; whether that is here was not looked at."""
@@ -59,7 +59,7 @@ def examine(package: Path, copy: BinaryIO | None = None) -> Examined:
     return Examined(manifest.name, manifest.format, sha256, manifest.files, manifest.needs)
 
 
-def _library(contents: Contents, package: Path) -> None:
+def _library(contents: PackageContents, package: Path) -> None:
     member = contents.members[LIBRARY]
     data = archive.read(contents.file, member, member.size)
     if not data.startswith(elf.MAGIC):  # nobody can load it

@@ -22,7 +22,7 @@ _Package = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]
 _Version = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9.+!_-]{0,99}$")]
 
 
-class File(Frozen, frozen=True):
+class ManifestFile(Frozen, frozen=True):
     """A file of the package."""
 
     size: Annotated[int, Field(ge=0)]
@@ -67,7 +67,7 @@ class First(Needs, frozen=True):
     format: Literal[1]
     name: str
     source: dict[str, Any]
-    files: dict[str, File]
+    files: dict[str, ManifestFile]
 
     @property
     def needs(self) -> Needs:

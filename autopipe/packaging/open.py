@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from autopipe.compiler.library.runtime import Model, load
+from autopipe.compiler.library.runtime import LoadedModel, load
 from autopipe.compiler.target import cpu, gpu
 from autopipe.errors import PackageError, StageError, TargetError
 from autopipe.packaging.contents import opened, signed
@@ -14,7 +14,7 @@ from autopipe.packaging.manifest import LIBRARY, WEIGHTS, Processor, check_runti
 from autopipe.signing.signers import Signers, UnsignedError
 
 
-def open_package(package: str | Path, signers: Signers | str | Path | None = None) -> Model:
+def open_package(package: str | Path, signers: Signers | str | Path | None = None) -> LoadedModel:
     """Return the packaged model: call it with numpy arrays by name, get numpy arrays by name.
 
     It runs on as many threads as it was tuned for, if the machine has them. A package is a

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from autopipe import libraries
 from autopipe.packaging import archive, components
-from autopipe.packaging.manifest import COMPONENTS, LIBRARY, MANIFEST, WEIGHTS, File
+from autopipe.packaging.manifest import COMPONENTS, LIBRARY, MANIFEST, WEIGHTS, ManifestFile
 from autopipe.packaging.provenance import Predicate, Statement, subjects
 from autopipe.store.canonical import pretty
 
@@ -31,7 +31,7 @@ def _brought(called: Iterable[str]) -> list[str]:
     return [file.name for each in map(libraries.named, called) if each for file in each.files]
 
 
-def _file(path: Path) -> File:
+def _file(path: Path) -> ManifestFile:
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
-    return File(size=path.stat().st_size, sha256=digest)
+    return ManifestFile(size=path.stat().st_size, sha256=digest)

@@ -16,31 +16,31 @@ from autopipe.config.frozen import Frozen
 from autopipe.config.model import Digest
 from autopipe.config.problem import first
 from autopipe.errors import PackageError
-from autopipe.packaging.manifest import COMPONENTS, MANIFEST, File, First, Needs
+from autopipe.packaging.manifest import COMPONENTS, MANIFEST, First, ManifestFile, Needs
 
 MODEL: Final = "model"
 
 
-class _Part(
+class _StatementPart(
     Frozen, frozen=True, alias_generator=to_camel, validate_by_name=True, validate_by_alias=True
 ):
     """A part of the statement; its fields are written as the standards spell them."""
 
 
-class Sha256(_Part, frozen=True):
+class Sha256(_StatementPart, frozen=True):
     """A digest set of one digest."""
 
     sha256: Digest
 
 
-class Size(_Part, frozen=True):
+class Size(_StatementPart, frozen=True):
     """What is noted of a file."""
 
     size: int = Field(ge=0)
     """Bytes."""
 
 
-class Subject(_Part, frozen=True):
+class Subject(_StatementPart, frozen=True):
     """A file of the package."""
 
     name: str
@@ -54,14 +54,14 @@ def _distinct(subjects: tuple[Subject, ...]) -> tuple[Subject, ...]:
     return subjects
 
 
-class Origin(_Part, frozen=True):
+class Origin(_StatementPart, frozen=True):
     """What is noted of a model."""
 
     synthesized: bool
     """Whether the weights were made up rather than the model's."""
 
 
-class Source(_Part, frozen=True):
+class Source(_StatementPart, frozen=True):
     """The model file."""
 
     name: Literal["model"] = MODEL
@@ -69,13 +69,13 @@ class Source(_Part, frozen=True):
     annotations: Origin
 
 
-class Release(_Part, frozen=True):
+class Release(_StatementPart, frozen=True):
     """What is noted of a Python package."""
 
     version: str
 
 
-class Ingredient(_Part, frozen=True):
+class Ingredient(_StatementPart, frozen=True):
     """A Python package that took part."""
 
     name: str
@@ -84,7 +84,7 @@ class Ingredient(_Part, frozen=True):
     annotations: Release
 
 
-class Request(_Part, frozen=True):
+class Request(_StatementPart, frozen=True):
     """What the user asked for."""
 
     pipeline: str = Field(min_length=1, max_length=100)
@@ -93,7 +93,7 @@ class Request(_Part, frozen=True):
     """The sections that decide the build, defaults and overrides included."""
 
 
-class Definition(_Part, frozen=True):
+class Definition(_StatementPart, frozen=True):
     """What went in."""
 
     build_type: Literal["urn:autopipe:package:2"] = "urn:autopipe:package:2"
@@ -103,7 +103,7 @@ class Definition(_Part, frozen=True):
     resolved_dependencies: tuple[Source | Ingredient, ...]
 
 
-class Builder(_Part, frozen=True):
+class Builder(_StatementPart, frozen=True):
     """Who built it."""
 
     id: Literal["urn:autopipe:run"] = "urn:autopipe:run"
@@ -111,20 +111,20 @@ class Builder(_Part, frozen=True):
     """Versions of autopipe and of the compilers below it."""
 
 
-class Details(_Part, frozen=True):
+class Details(_StatementPart, frozen=True):
     """How it was built."""
 
     builder: Builder
 
 
-class Predicate(_Part, frozen=True):
+class Predicate(_StatementPart, frozen=True):
     """SLSA provenance, version 1."""
 
     build_definition: Definition
     run_details: Details
 
 
-class Statement(_Part, frozen=True):
+class Statement(_StatementPart, frozen=True):
     """What `manifest.json` in a package of format 2 holds."""
 
     type: Literal["https://in-toto.io/Statement/v1"] = Field(
@@ -150,10 +150,10 @@ class Statement(_Part, frozen=True):
         return self.predicate.build_definition.internal_parameters
 
     @property
-    def files(self) -> dict[str, File]:
+    def files(self) -> dict[str, ManifestFile]:
         """Return the other files of the package."""
         return {
-            each.name: File(size=each.annotations.size, sha256=each.digest.sha256)
+            each.name: ManifestFile(size=each.annotations.size, sha256=each.digest.sha256)
             for each in self.subject
         }
 
@@ -178,7 +178,7 @@ def ingredient(package: str, version: str) -> Ingredient:
     return Ingredient(name=package, uri=uri, annotations=Release(version=version))
 
 
-def subjects(files: dict[str, File]) -> tuple[Subject, ...]:
+def subjects(files: dict[str, ManifestFile]) -> tuple[Subject, ...]:
     """Describe files of a package."""
     return tuple(
         Subject(name=name, digest=Sha256(sha256=file.sha256), annotations=Size(size=file.size))

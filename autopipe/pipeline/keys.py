@@ -12,7 +12,7 @@ from autopipe.environment.facet import Facts
 from autopipe.errors import ConfigError
 from autopipe.pipeline.stage import Stage
 from autopipe.store.canonical import Document
-from autopipe.store.content import Contents, tree_digest
+from autopipe.store.content import TreeDigests, tree_digest
 from autopipe.store.files import IrregularError
 
 FORMAT: Final = 1
@@ -20,7 +20,7 @@ FORMAT: Final = 1
 
 
 def action(
-    stage: Stage, inputs: Mapping[str, str | None], facts: Facts, contents: Contents
+    stage: Stage, inputs: Mapping[str, str | None], facts: Facts, contents: TreeDigests
 ) -> Document:
     """Return everything that may change what the stage produces, and nothing else.
 
@@ -40,12 +40,12 @@ def action(
     }
 
 
-def sources(stage: Stage, contents: Contents) -> dict[str, str]:
+def sources(stage: Stage, contents: TreeDigests) -> dict[str, str]:
     """Digest the files outside the store that a stage reads. Raises ConfigError."""
     return {name: _digest(path, contents) for name, path in stage.sources().items()}
 
 
-def _digest(source: Path, contents: Contents) -> str:
+def _digest(source: Path, contents: TreeDigests) -> str:
     """Digest a file outside the store, wherever a symbolic link to it leads."""
     try:
         return tree_digest(contents.manifest(source.resolve(strict=True)))

@@ -47,7 +47,7 @@ def exit_code(error: BaseException) -> int:
         return 128 + signal.SIGINT
     if isinstance(error, Interrupted):
         return error.exit_code
-    found = refusal.told(error)
+    found = refusal.final_error(error)
     return 70 if found is None else found.exit_code
 
 

@@ -16,7 +16,7 @@ _FIELDS: Final = {*_LISTS, "flops", "likeness"}
 
 
 @dataclass(frozen=True, slots=True)
-class About:
+class WorkloadInfo:
     """What a workload computes."""
 
     ops: tuple[str, ...]

@@ -23,7 +23,7 @@ _BEST: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Log:
+class AutoTVMLog:
     """What a log has for us."""
 
     seeds: tuple[Seed, ...]
@@ -31,7 +31,7 @@ class Log:
     """How many lines were left out, by why."""
 
 
-def read(lines: Iterable[bytes | None]) -> Log:
+def read(lines: Iterable[bytes | None]) -> AutoTVMLog:
     """Read the lines of a log: the fastest settings of each operator."""
     best: dict[str, list[Seed]] = {}
     left_out = LeftOut()
@@ -47,7 +47,7 @@ def read(lines: Iterable[bytes | None]) -> Log:
         else:
             rivals = [*best.get(seed.key, ()), seed]
             best[seed.key] = sorted(rivals, key=lambda s: s.seconds)[:_BEST]
-    return Log(tuple(seed for each in best.values() for seed in each), left_out.counts())
+    return AutoTVMLog(tuple(seed for each in best.values() for seed in each), left_out.counts())
 
 
 def refuse_ansor(line: Mapping[str, Any], source: object) -> None:

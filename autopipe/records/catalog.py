@@ -5,19 +5,19 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from autopipe.errors import ConfigError
-from autopipe.records.about import About
+from autopipe.records.about import WorkloadInfo
 from autopipe.records.record import Platform, Record
-from autopipe.records.store import Found
+from autopipe.records.store import RecordDetails
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class WorkloadRecords:
     """The records of one workload on one platform."""
 
     workload: str
     identity: str
     platform: Platform
-    about: About | None
+    about: WorkloadInfo | None
     records: tuple[Record, ...]
     """The best first, failed ones last; a time that can not be true is none."""
     here: tuple[bool, ...]
@@ -42,9 +42,9 @@ class Entry:
         return sum(record.median == math.inf for record in self.records)
 
 
-def catalog(records: Iterable[Found]) -> list[Entry]:
+def catalog(records: Iterable[RecordDetails]) -> list[WorkloadRecords]:
     """Return the entries, by platform and then by what takes longest."""
-    groups: dict[tuple[str, str, Platform], list[Found]] = {}
+    groups: dict[tuple[str, str, Platform], list[RecordDetails]] = {}
     for each in records:
         key = (each.record.workload, each.identity, each.platform)
         groups.setdefault(key, []).append(each)
@@ -52,7 +52,7 @@ def catalog(records: Iterable[Found]) -> list[Entry]:
     return sorted(entries, key=_place)
 
 
-def one(entries: Sequence[Entry], start: str) -> list[Entry]:
+def one(entries: Sequence[WorkloadRecords], start: str) -> list[WorkloadRecords]:
     """Return the entries of the workload whose hash starts so.
 
     Raises ConfigError if there is none, or more than one.
@@ -65,13 +65,13 @@ def one(entries: Sequence[Entry], start: str) -> list[Entry]:
     return [entry for entry in entries if entry.workload == names[0]]
 
 
-def _entry(key: tuple[str, str, Platform], group: Sequence[Found]) -> Entry:
+def _entry(key: tuple[str, str, Platform], group: Sequence[RecordDetails]) -> WorkloadRecords:
     right = sorted((each for each in group if each.wrong is None), key=lambda each: each.rank)
     records, here = tuple(each.believed for each in right), tuple(each.here for each in right)
-    return Entry(*key, group[0].about, records, here, len(group) - len(right))
+    return WorkloadRecords(*key, group[0].about, records, here, len(group) - len(right))
 
 
-def _place(entry: Entry) -> tuple[object, ...]:
+def _place(entry: WorkloadRecords) -> tuple[object, ...]:
     platform = entry.platform
     best = entry.best.median if entry.best else 0.0
     return platform.target, platform.versions, platform.device, -best, entry.workload

@@ -8,7 +8,7 @@ from dataclasses import astuple
 from typing import Any
 
 from autopipe.records import fields
-from autopipe.records.about import About
+from autopipe.records.about import WorkloadInfo
 from autopipe.records.record import Platform, Record
 from autopipe.records.schema import COLUMNS, PLATFORM
 
@@ -50,7 +50,12 @@ def insert(
 
 
 def place(
-    connection: sqlite3.Connection, name: str, identity: str, about: About | None, *, here: bool
+    connection: sqlite3.Connection,
+    name: str,
+    identity: str,
+    about: WorkloadInfo | None,
+    *,
+    here: bool,
 ) -> int | None:
     """Return the row id of a workload, made if it is new.
 

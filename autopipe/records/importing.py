@@ -10,7 +10,7 @@ from autopipe.errors import ConfigError
 from autopipe.records import autotvm, lines, metaschedule
 from autopipe.records.left_out import LeftOut
 from autopipe.records.merge import Taken, plant, take
-from autopipe.records.store import Found, Store
+from autopipe.records.store import RecordDetails, RecordStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class Brought:
     """How many were left out, by why."""
 
 
-def bring(store: Store, source: Path, target: str | None) -> Brought:
+def bring(store: RecordStore, source: Path, target: str | None) -> Brought:
     """Take over a file or a MetaSchedule folder; `target` is JSON that a database must be for.
 
     Raises ConfigError for what can not be taken over, and StoreError.
@@ -47,10 +47,10 @@ def bring(store: Store, source: Path, target: str | None) -> Brought:
     return _brought("record", taken, left_out.located(source))
 
 
-def sound(read: Iterable[Found | lines.Bad], left_out: LeftOut) -> Iterator[Found]:
+def sound(read: Iterable[RecordDetails | lines.Bad], left_out: LeftOut) -> Iterator[RecordDetails]:
     """Yield the records, and count the lines that are none."""
     for each in read:
-        if isinstance(each, Found):
+        if isinstance(each, RecordDetails):
             yield each
         else:
             left_out.add(each.reason, line=each.number)

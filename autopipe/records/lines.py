@@ -9,9 +9,9 @@ from typing import Any, Final
 from autopipe import foreign
 from autopipe.config.problem import shown
 from autopipe.records import fields
-from autopipe.records.about import About
+from autopipe.records.about import WorkloadInfo
 from autopipe.records.record import Platform, Record
-from autopipe.records.store import Found
+from autopipe.records.store import RecordDetails
 from autopipe.store.canonical import digest
 from autopipe.traces.reading import Forbidden, check
 
@@ -30,12 +30,12 @@ class Bad:
     reason: str
 
 
-def write(records: Iterable[Found]) -> str:
+def write(records: Iterable[RecordDetails]) -> str:
     """Write records as lines: sorted by workload, platform and schedule, whatever their order."""
     return "".join(f"{_line(each)}\n" for each in sorted(records, key=_place))
 
 
-def read(lines: Iterable[bytes | None]) -> Iterator[Found | Bad]:
+def read(lines: Iterable[bytes | None]) -> Iterator[RecordDetails | Bad]:
     """Read what `write` wrote, line by line; a damaged one costs itself."""
     for number, line in enumerate(lines, 1):
         if line is None:
@@ -47,9 +47,9 @@ def read(lines: Iterable[bytes | None]) -> Iterator[Found | Bad]:
                 yield Bad(number, str(error))
 
 
-def winners(records: Iterable[Found]) -> list[Found]:
+def winners(records: Iterable[RecordDetails]) -> list[RecordDetails]:
     """Return the best record of each workload on each platform, as far as one has a time."""
-    best: dict[tuple[str, str, Platform], Found] = {}
+    best: dict[tuple[str, str, Platform], RecordDetails] = {}
     for each in records:
         key = (each.record.workload, each.identity, each.platform)
         before = best.get(key)
@@ -59,7 +59,7 @@ def winners(records: Iterable[Found]) -> list[Found]:
     return list(best.values())
 
 
-def _line(details: Found) -> str:
+def _line(details: RecordDetails) -> str:
     content: dict[str, object] = {
         **asdict(details.record),
         "seconds": [v if math.isfinite(v) else str(v) for v in details.record.seconds],
@@ -72,15 +72,15 @@ def _line(details: Found) -> str:
     return json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
-def _parsed(content: dict[str, Any]) -> Found:
+def _parsed(content: dict[str, Any]) -> RecordDetails:
     """Return the record of a line. Raises ValueError."""
     if content.pop("checksum", None) != digest(content):
         raise ValueError("its checksum is wrong")
     about, wrong = content.pop("about", None), content.pop("wrong", None)
-    details = Found(
+    details = RecordDetails(
         platform=fields.platform({name: content.pop(name, None) for name in _PLATFORM}),
         identity=fields.text(content.pop("identity", None), "identity"),
-        about=None if about is None else About.from_json(about),
+        about=None if about is None else WorkloadInfo.from_json(about),
         wrong=fields.optional(wrong, "wrong"),
         record=fields.record(content),
         id=0,
@@ -98,7 +98,7 @@ def _harmless(record: Record) -> None:
         raise ValueError(f"{who}: {error}") from None
 
 
-def _place(details: Found) -> tuple[object, ...]:
+def _place(details: RecordDetails) -> tuple[object, ...]:
     record = details.record
     return (
         record.workload, details.identity, astuple(details.platform), record.engine,

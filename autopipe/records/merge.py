@@ -7,7 +7,7 @@ from pathlib import Path
 from autopipe.records.coding import find, insert, place
 from autopipe.records.connection import guard
 from autopipe.records.seed import Seed
-from autopipe.records.store import Found, Store
+from autopipe.records.store import RecordDetails, RecordStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class Taken:
     """What is not known here, and said to compute something else; it was left out."""
 
 
-def take(store: Store, records: Iterable[Found]) -> Taken:
+def take(store: RecordStore, records: Iterable[RecordDetails]) -> Taken:
     """Add records that are not known yet as claims, all or none. Raises StoreError.
 
     That a schedule is wrong is what another says: it takes nothing away that is here, where only a
@@ -48,7 +48,7 @@ def take(store: Store, records: Iterable[Found]) -> Taken:
     return Taken(added, known, condemned)
 
 
-def plant(store: Store, seeds: Iterable[Seed]) -> Taken:
+def plant(store: RecordStore, seeds: Iterable[Seed]) -> Taken:
     """Add seeds that are not known yet, all of them or none. Raises StoreError."""
     added = known = 0
     with guard(store.path), store.connection as connection:
@@ -62,7 +62,7 @@ def plant(store: Store, seeds: Iterable[Seed]) -> Taken:
     return Taken(added, known)
 
 
-def planted(store: Store, key: str | None = None) -> list[Seed]:
+def planted(store: RecordStore, key: str | None = None) -> list[Seed]:
     """Return the seeds of a key, or all of them, the fastest first. Raises StoreError."""
     with guard(store.path):
         rows = store.connection.execute(
@@ -79,12 +79,12 @@ def _sound(row: Sequence[object]) -> bool:
     return all(isinstance(each, str) for each in texts) and isinstance(seconds, float)
 
 
-def merge(store: Store, other: Path) -> tuple[Taken, int]:
+def merge(store: RecordStore, other: Path) -> tuple[Taken, int]:
     """Take over all of another store; return also how many of its records are damaged.
 
     Raises StoreError.
     """
-    with Store.view(other) as source:
+    with RecordStore.view(other) as source:
         records = source.every()
         seeds = planted(source)
         damaged = source.damaged

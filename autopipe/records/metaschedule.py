@@ -17,9 +17,9 @@ from autopipe.artifacts.numbers import SLOWEST
 from autopipe.errors import ConfigError
 from autopipe.processes.call import call, serve
 from autopipe.records import fields, lines
-from autopipe.records.about import About
+from autopipe.records.about import WorkloadInfo
 from autopipe.records.left_out import LeftOut
-from autopipe.records.store import Found
+from autopipe.records.store import RecordDetails
 from autopipe.traces import reading
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ _COMPARED: Final = ("kind", "mcpu", "mattr", "mtriple", "num-cores", "arch")
 class Database:
     """What a database has for us."""
 
-    found: tuple[Found, ...]
+    found: tuple[RecordDetails, ...]
     left_out: Mapping[str, int]
     """How many records were left out, by why."""
 
@@ -61,9 +61,11 @@ def read(folder: Path, target: Mapping[str, Any] | None) -> Database:
     return Database(tuple(records), answer["left_out"])
 
 
-def _found(answer: Mapping[str, Any]) -> Found:
+def _found(answer: Mapping[str, Any]) -> RecordDetails:
     record, platform = fields.record(answer["record"]), fields.platform(answer["platform"])
-    return Found(0, record, platform, answer["identity"], About.parse(answer["about"]), None)
+    return RecordDetails(
+        0, record, platform, answer["identity"], WorkloadInfo.parse(answer["about"]), None
+    )
 
 
 def _answer(request: Mapping[str, Any]) -> dict[str, object]:
@@ -114,7 +116,7 @@ def _trials(
             elif not times or not all(0 < value < SLOWEST for value in times):
                 left_out.add("failed trials")
             elif not _same(made_for, target):
-                left_out.add(f"for another target: {_told(made_for)}")
+                left_out.add(f"for another target: {_target_text(made_for)}")
             else:
                 text = json.dumps(trace)
                 reading.check(text)
@@ -153,7 +155,7 @@ def _value(target: Mapping[str, Any], name: str) -> object:
     return sorted(value) if isinstance(value, list) else value or None
 
 
-def _told(target: Mapping[str, Any]) -> str:
+def _target_text(target: Mapping[str, Any]) -> str:
     return " ".join(str(target[name]) for name in _COMPARED if target.get(name))
 
 
@@ -222,7 +224,7 @@ def _replay(request: tuple[str, list[str]]) -> dict[str, object]:
     text, traces = request
     recomputed = workload(tvm.ir.load_json(text)["main"])
     module = str(tvm.ir.save_json(recomputed.module))
-    about = About.of_module(module)
+    about = WorkloadInfo.of_module(module)
     return {
         "hash": recomputed.identity, "identity": identify(module), "about": about and about.text(),
         "traces": [_applied(recomputed.module, trace) for trace in traces],

@@ -9,7 +9,7 @@ from autopipe.artifacts.tuning import BestRecord, TunedTask
 from autopipe.records.connection import guard
 from autopipe.records.record import Platform, agree
 from autopipe.records.session import RUN_OFF
-from autopipe.records.store import Found, Store
+from autopipe.records.store import RecordDetails, RecordStore
 from autopipe.tasks.shares import WITHOUT_SEARCH, Proof, shares
 from autopipe.tasks.task import Task
 
@@ -23,7 +23,9 @@ _SEARCHED: Final = (
 )
 
 
-def proofs(store: Store, platform: Platform, winners: Mapping[str, BestRecord]) -> dict[str, Proof]:
+def proofs(
+    store: RecordStore, platform: Platform, winners: Mapping[str, BestRecord]
+) -> dict[str, Proof]:
     """Return what was measured here of these records, by workload; others are left out.
 
     The very times of a record count where they were measured here; otherwise the last run-off of
@@ -44,7 +46,7 @@ def proofs(store: Store, platform: Platform, winners: Mapping[str, BestRecord]) 
     return proven
 
 
-def _counted(timed: Sequence[Found], seconds: tuple[float, ...]) -> Found:
+def _counted(timed: Sequence[RecordDetails], seconds: tuple[float, ...]) -> RecordDetails:
     settled = [each for each in timed if each.record.session.endswith(RUN_OFF)]
     same = [each for each in timed if each.record.seconds == seconds]
     return [*settled, *same][-1] if settled or same else min(timed, key=lambda each: each.rank)

@@ -11,14 +11,14 @@ from typing import Final
 from autopipe import foreign
 from autopipe.records.connection import guard
 from autopipe.records.record import Platform
-from autopipe.records.store import Found, Store
+from autopipe.records.store import RecordDetails, RecordStore
 
 _TOGETHER: Final = 500
 """Rows deleted by one statement."""
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class PruneRules:
     """What goes; a rule that is not given takes nothing."""
 
     before: datetime | None = None
@@ -31,9 +31,9 @@ class Rules:
     """Records of other versions than these, by name as in the records."""
 
 
-def doomed(records: Iterable[Found], rules: Rules) -> dict[int, str]:
+def doomed(records: Iterable[RecordDetails], rules: PruneRules) -> dict[int, str]:
     """Return why records go, by their row ids."""
-    groups: dict[tuple[str, str, Platform], list[Found]] = {}
+    groups: dict[tuple[str, str, Platform], list[RecordDetails]] = {}
     for each in records:
         key = (each.record.workload, each.identity, each.platform)
         groups.setdefault(key, []).append(each)
@@ -45,7 +45,7 @@ def doomed(records: Iterable[Found], rules: Rules) -> dict[int, str]:
     }
 
 
-def prune(store: Store, rules: Rules, *, dry_run: bool) -> Counter[str]:
+def prune(store: RecordStore, rules: PruneRules, *, dry_run: bool) -> Counter[str]:
     """Delete records, and workloads that are left with none; return how many, by why.
 
     Raises StoreError.
@@ -57,7 +57,7 @@ def prune(store: Store, rules: Rules, *, dry_run: bool) -> Counter[str]:
     return Counter(reasons.values())
 
 
-def _reason(details: Found, place: int, rules: Rules) -> str | None:
+def _reason(details: RecordDetails, place: int, rules: PruneRules) -> str | None:
     if rules.versions is not None and _other(details.platform, rules.versions):
         return "of other versions"
     if rules.before is not None and _time(details.record.measured) < rules.before:
@@ -69,7 +69,7 @@ def _reason(details: Found, place: int, rules: Rules) -> str | None:
     return None
 
 
-def _rank(details: Found) -> tuple[object, ...]:
+def _rank(details: RecordDetails) -> tuple[object, ...]:
     """Sort by who wins; wrong ones, which keep their schedules from coming back, stay behind."""
     return (details.wrong is not None, *details.rank)
 

@@ -6,7 +6,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Final
 
-from autopipe.records.about import About
+from autopipe.records.about import WorkloadInfo
 from autopipe.records.coding import place
 from autopipe.records.identity import identify
 from autopipe.records.schema import COLUMNS, PLATFORM, upgrade
@@ -92,7 +92,7 @@ def _keep(connection: sqlite3.Connection, row: tuple[Any, ...]) -> None:
     name, here, identity, about, wrong, *values = row
     marks = ", ".join("?" * len(values))
     with suppress(sqlite3.Error):  # a value that is not even text
-        workload = place(connection, name, identity, About.parse(about), here=True)
+        workload = place(connection, name, identity, WorkloadInfo.parse(about), here=True)
         kept = connection.execute(_KNOWN, (workload, values[-1])).fetchone()
         if kept is not None:  # an interrupted attempt has come so far
             return

@@ -7,7 +7,7 @@ import sqlite3
 from collections.abc import Callable, Collection
 from typing import Final
 
-from autopipe.records.about import About
+from autopipe.records.about import WorkloadInfo
 from autopipe.records.identity import identify
 
 VERSION: Final = 2
@@ -154,5 +154,5 @@ _STEPS: Final = {0: _from_0, 1: _from_1}
 
 
 def _described(module: str) -> str | None:
-    about = About.of_module(module)
+    about = WorkloadInfo.of_module(module)
     return about.text() if about is not None else None

@@ -8,7 +8,7 @@ from typing import Any, Final, Self
 
 from autopipe.errors import StoreError
 from autopipe.records import damage
-from autopipe.records.about import About
+from autopipe.records.about import WorkloadInfo
 from autopipe.records.coding import find, insert, order, place
 from autopipe.records.connection import guard, readable, writable
 from autopipe.records.identity import identify
@@ -32,7 +32,7 @@ _ALL: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class StoredRecord:
     """A record as it lies in the store."""
 
     id: int
@@ -40,7 +40,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class RecordDetails:
     """A record with all that is known beside it."""
 
     id: int
@@ -48,7 +48,7 @@ class Found:
     platform: Platform
     identity: str
     """What tells its workload from another of the same hash."""
-    about: About | None
+    about: WorkloadInfo | None
     wrong: str | None
     """Why its schedule is never used again; null for one that is not known to be wrong."""
     here: bool = False
@@ -75,7 +75,7 @@ class Tally:
     failed: int
 
 
-class Store:
+class RecordStore:
     """Records by workload and platform. What `add` returned from is on disk."""
 
     def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
@@ -114,7 +114,7 @@ class Store:
         platform: Platform,
         module: str,
         records: Sequence[Record],
-        about: About | None = None,
+        about: WorkloadInfo | None = None,
     ) -> None:
         """Keep trials of a workload that were measured here; `module` is its JSON.
 
@@ -128,7 +128,7 @@ class Store:
             rows = ((workload, platform, record) for record in records)
             insert(self.connection, rows, here=True)
 
-    def rows(self, workload: str, module: str, platform: Platform) -> list[Row]:
+    def rows(self, workload: str, module: str, platform: Platform) -> list[StoredRecord]:
         """Return all sound records of a workload measured here on a platform, oldest first.
 
         What others claim of it is not among them. One whose time can not be true is a failed trial.
@@ -139,27 +139,35 @@ class Store:
             selected = self.connection.execute(_SELECT, values).fetchall()
             least = self._least(key, platform)
             every = self._sound((workload, row) for row in selected)
-        return [Row(id_, record.believed(least)) for id_, _, record in every]
+        return [StoredRecord(id_, record.believed(least)) for id_, _, record in every]
 
-    def best(self, workload: str, module: str, platform: Platform) -> Row | None:
+    def best(self, workload: str, module: str, platform: Platform) -> StoredRecord | None:
         """Return the fastest that was measured here, if its time can be true; coarse ones last."""
         rows = self.rows(workload, module, platform)
         best = min(rows, key=lambda row: order(row.record), default=None)
         return None if best is None or best.record.median >= float("inf") else best
 
-    def every(self, condition: str = "TRUE", values: Sequence[object] = ()) -> list[Found]:
+    def every(self, condition: str = "TRUE", values: Sequence[object] = ()) -> list[RecordDetails]:
         """Return all sound records that an SQL condition holds for, oldest first."""
         with guard(self.path):
             query = f"{_ALL} WHERE {condition} ORDER BY records.id"
             selected = self.connection.execute(query, values).fetchall()
             sound = {row[0]: row for row in self._sound((row[0], row[5:]) for row in selected)}
         return [
-            Found(key, sound[key][2], sound[key][1], identity, About.parse(about), wrong, here == 1)
+            RecordDetails(
+                key,
+                sound[key][2],
+                sound[key][1],
+                identity,
+                WorkloadInfo.parse(about),
+                wrong,
+                here == 1,
+            )
             for _, identity, about, wrong, here, key, *_ in selected
             if key in sound
         ]
 
-    def near(self, workload: str, likeness: str | None, platform: Platform) -> list[Found]:
+    def near(self, workload: str, likeness: str | None, platform: Platform) -> list[RecordDetails]:
         """Return what is said to be fast: same loops or same operators, measured elsewhere.
 
         Claims for this very platform first, then those of the same target, of the same versions,
@@ -181,7 +189,7 @@ class Store:
             other, key=lambda each: (_distance(each.platform, platform), *order(each.record))
         )
 
-    def quarantine(self, row: Row, reason: str) -> None:
+    def quarantine(self, row: StoredRecord, reason: str) -> None:
         """Never return this record again: its schedule computes something else."""
         with guard(self.path), self.connection:
             self.connection.execute("INSERT OR REPLACE INTO wrong VALUES (?, ?)", (row.id, reason))
@@ -217,7 +225,7 @@ class Store:
         row = self.connection.execute(
             "SELECT about FROM workloads WHERE id = ?", (workload,)
         ).fetchone()
-        about = About.parse(row[0]) if row else None
+        about = WorkloadInfo.parse(row[0]) if row else None
         return platform.least(about.flops) if about else FASTEST
 
     def _sound(

@@ -13,7 +13,7 @@ from typing import BinaryIO, Final
 
 from autopipe.remote.courier import DamagedError
 from autopipe.store import files
-from autopipe.store.content import File, Manifest
+from autopipe.store.content import Manifest, TreeFile
 
 _CHUNK: Final = 2**20
 _DEEPEST: Final = 16
@@ -61,7 +61,7 @@ def unpack(bundle: Path, manifest: Manifest, out: Path) -> None:
             raise DamagedError("an object is longer than its files")
 
 
-def _copy(source: BinaryIO, file: File, target: BinaryIO) -> None:
+def _copy(source: BinaryIO, file: TreeFile, target: BinaryIO) -> None:
     hashed = hashlib.sha256()
     for chunk in _chunks(source, file.size):
         hashed.update(chunk)

@@ -9,7 +9,7 @@ from autopipe.remote import bundle
 from autopipe.remote.courier import DamagedError
 from autopipe.store.artifact import Kind
 from autopipe.store.canonical import digest, unseal
-from autopipe.store.content import File, tree_digest
+from autopipe.store.content import TreeFile, tree_digest
 from autopipe.store.entry import Entry
 
 HEX: Final = r"^[0-9a-f]{64}$"
@@ -42,7 +42,7 @@ def read(key: str, data: bytes) -> Entry:
         stated = _Action.model_validate(unseal(data))
     except ValueError:
         raise DamagedError(f"action {key[:16]} is damaged, or of a newer autopipe") from None
-    manifest = tuple(File(each.name, each.size, each.sha256) for each in stated.files)
+    manifest = tuple(TreeFile(each.name, each.size, each.sha256) for each in stated.files)
     if digest(stated.action) != key or not isinstance(stated.action.get("stage"), str):
         raise DamagedError(f"action {key[:16]} is another's")
     if tree_digest(manifest) != stated.digest or not bundle.possible(manifest):

@@ -13,7 +13,7 @@ from autopipe.records import lines
 from autopipe.records.importing import sound
 from autopipe.records.left_out import LeftOut
 from autopipe.records.merge import Taken, take
-from autopipe.records.store import Found, Store
+from autopipe.records.store import RecordDetails, RecordStore
 from autopipe.remote.courier import AbsentError, DamagedError
 from autopipe.remote.depot import Depot
 from autopipe.store import files
@@ -21,7 +21,7 @@ from autopipe.store import files
 Warn = Callable[[str], None]
 
 
-def push(store: Store, depot: Depot, warn: Warn) -> Taken:
+def push(store: RecordStore, depot: Depot, warn: Warn) -> Taken:
     """Bring all records that the remote does not have; return how many, and how many it has."""
     depot.check(make=True)
     there = {_same(each) for each in _there(depot, warn)}
@@ -33,13 +33,13 @@ def push(store: Store, depot: Depot, warn: Warn) -> Taken:
     return Taken(len(new), len(every) - len(new))
 
 
-def pull(store: Store, depot: Depot, warn: Warn) -> Taken:
+def pull(store: RecordStore, depot: Depot, warn: Warn) -> Taken:
     """Take over all records of the remote that are not known yet."""
     depot.check(make=False)
     return take(store, _there(depot, warn))
 
 
-def _there(depot: Depot, warn: Warn) -> Iterator[Found]:
+def _there(depot: Depot, warn: Warn) -> Iterator[RecordDetails]:
     """Read what was pushed; a damaged file costs itself."""
     for name in depot.records():
         left_out = LeftOut()
@@ -54,7 +54,7 @@ def _there(depot: Depot, warn: Warn) -> Iterator[Found]:
             warn(f"records {name[:16]}: left out {count}: {why}")
 
 
-def _same(details: Found) -> tuple[str, str, str, str | None]:
+def _same(details: RecordDetails) -> tuple[str, str, str, str | None]:
     """Return what makes two records the same to a store, and whether it is known to be wrong."""
     checksum = details.record.checksum(details.platform)
     return details.record.workload, details.identity, checksum, details.wrong

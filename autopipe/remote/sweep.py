@@ -14,14 +14,14 @@ _DAY: Final = 86_400.0
 
 
 @dataclass(frozen=True, slots=True)
-class Swept:
+class SweptDepot:
     """What a sweep deleted."""
 
     entries: int
     objects: int
 
 
-def collect(depot: Depot, *, keep_days: float) -> Swept:
+def collect(depot: Depot, *, keep_days: float) -> SweptDepot:
     """Delete entries that are older than `keep_days`, and objects that no entry names.
 
     Tuning records stay. A run that had just looked at what is deleted has a miss.
@@ -39,7 +39,7 @@ def collect(depot: Depot, *, keep_days: float) -> Swept:
     for name, at in depot.parts().items():
         if now - (at or now) > _DAY:
             depot.courier.remove(name)
-    return Swept(len(old), len(loose))
+    return SweptDepot(len(old), len(loose))
 
 
 def verify(depot: Depot) -> tuple[int, list[str]]:

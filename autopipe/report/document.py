@@ -6,7 +6,7 @@ from typing import Any, Final, Literal
 from pydantic import ValidationError
 
 from autopipe import foreign
-from autopipe.artifacts.benchmark import Checked, Measurement
+from autopipe.artifacts.benchmark import BenchmarkReport, CheckedGate
 from autopipe.artifacts.verification import Verification
 from autopipe.benchmarking.baseline import Baseline
 from autopipe.benchmarking.regression import baseline_of
@@ -100,9 +100,9 @@ class RunReport(Frozen, frozen=True):
     """Tasks built with what a lock or a remote says, whose times were not measured here."""
     verification: Verification | None
     """What the comparison with a reference showed."""
-    benchmark: Measurement | None
+    benchmark: BenchmarkReport | None
     """What this very run measured; null where it did not: times are never taken from the store."""
-    gates: tuple[Checked, ...]
+    gates: tuple[CheckedGate, ...]
     """What became of each gate that was checked."""
     package: PackageReport | None
     versions: dict[str, str | None]

@@ -18,7 +18,7 @@ _NO: Final = 1
 
 
 @dataclass(frozen=True, slots=True)
-class _Case:
+class _TestCase:
     name: str
     result: Literal["passed", "failure", "error", "skipped"] = "passed"
     message: str = ""
@@ -43,49 +43,49 @@ def junit(report: RunReport) -> str:
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{body}\n'
 
 
-def _stages(report: RunReport) -> list[_Case]:
+def _stages(report: RunReport) -> list[_TestCase]:
     cases = [_stage(stage, report.exit_code) for stage in report.stages]
     if report.error is not None and all(case.result in {"passed", "skipped"} for case in cases):
-        cases.append(_Case("run", _fault(report.exit_code), report.error))
+        cases.append(_TestCase("run", _fault(report.exit_code), report.error))
     return cases
 
 
-def _stage(stage: StageReport, exit_code: int) -> _Case:
+def _stage(stage: StageReport, exit_code: int) -> _TestCase:
     if stage.state in {"failed", "interrupted"}:
-        return _Case(stage.stage, _fault(exit_code), stage.error or stage.state)
+        return _TestCase(stage.stage, _fault(exit_code), stage.error or stage.state)
     if stage.state in {"skipped", "not_run"}:
-        return _Case(stage.stage, "skipped", stage.summary or "not run")
+        return _TestCase(stage.stage, "skipped", stage.summary or "not run")
     said = stage.summary or stage.state
-    return _Case(stage.stage, message=said, seconds=stage.seconds or 0.0)
+    return _TestCase(stage.stage, message=said, seconds=stage.seconds or 0.0)
 
 
 def _fault(exit_code: int) -> Literal["failure", "error"]:
     return "failure" if exit_code == _NO else "error"
 
 
-def _verified(report: RunReport) -> list[_Case]:
+def _verified(report: RunReport) -> list[_TestCase]:
     return [] if report.verification is None else list(map(_checked, report.verification.cases))
 
 
-def _checked(case: CheckedCase) -> _Case:
+def _checked(case: CheckedCase) -> _TestCase:
     match case.outcome:
         case CaseOutcome.SKIPPED:
-            return _Case(case.name, "skipped", "the reference is not finite on it")
+            return _TestCase(case.name, "skipped", "the reference is not finite on it")
         case CaseOutcome.FAILED:
             wrong = (f"{each.output}: {each.failure}" for each in case.outputs if each.failure)
-            return _Case(case.name, "failure", "; ".join(wrong))
+            return _TestCase(case.name, "failure", "; ".join(wrong))
         case CaseOutcome.PASSED:
-            return _Case(case.name)
+            return _TestCase(case.name)
 
 
-def _gates(report: RunReport) -> list[_Case]:
+def _gates(report: RunReport) -> list[_TestCase]:
     results: dict[Outcome, Literal["passed", "failure", "skipped"]] = {
         Outcome.PASSED: "passed",
         Outcome.FAILED: "failure",
         Outcome.INCONCLUSIVE: "skipped",
     }
     return [
-        _Case(
+        _TestCase(
             gate.gate,
             results[gate.outcome],
             f"inconclusive: {gate.found}" if gate.outcome is Outcome.INCONCLUSIVE else gate.found,
@@ -94,7 +94,7 @@ def _gates(report: RunReport) -> list[_Case]:
     ]
 
 
-def _suite(root: Element, name: str, cases: list[_Case]) -> None:
+def _suite(root: Element, name: str, cases: list[_TestCase]) -> None:
     suite = SubElement(root, "testsuite", name=_text(name))
     suite.set("time", f"{sum(case.seconds for case in cases):.3f}")
     _count(suite, cases)
@@ -108,7 +108,7 @@ def _suite(root: Element, name: str, cases: list[_Case]) -> None:
             SubElement(element, "system-out").text = _text(case.message)
 
 
-def _count(element: Element, cases: Iterable[_Case]) -> None:
+def _count(element: Element, cases: Iterable[_TestCase]) -> None:
     results = [case.result for case in cases]
     element.set("tests", str(len(results)))
     element.set("failures", str(results.count("failure")))

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from autopipe.artifacts.benchmark import Checked, Measurement, Outcome
-from autopipe.artifacts.library import Library
+from autopipe.artifacts.benchmark import BenchmarkReport, CheckedGate, Outcome
+from autopipe.artifacts.library import BuiltLibrary
 from autopipe.artifacts.tuning import TuningReport
 from autopipe.artifacts.verification import Verification
 from autopipe.config import Pipeline
@@ -33,7 +33,7 @@ from autopipe.tasks.task import Task, read_tasks
 
 
 @dataclass(frozen=True, slots=True)
-class About:
+class RunInfo:
     """What is known of a run besides its events."""
 
     pipeline: Pipeline | None
@@ -58,9 +58,9 @@ class Recorder:
     _warnings: list[Notice] = field(default_factory=list)
     _listed: tuple[Task, ...] = ()
     _tuning: TuningReport | None = None
-    _library: Library | None = None
+    _library: BuiltLibrary | None = None
     _verification: Verification | None = None
-    _measured: Measurement | None = None
+    _measured: BenchmarkReport | None = None
     _tuned: Tuned | None = None
     _end: RunFinished | None = None
 
@@ -80,9 +80,11 @@ class Recorder:
                 )
                 self._read(name, digest)
             case StageFailed(stage=name, error=error):
-                self._stages[name] = StageReport(stage=name, state="failed", error=_told(error))
+                self._stages[name] = StageReport(
+                    stage=name, state="failed", error=_without_traceback(error)
+                )
             case Measured(document=found):
-                self._measured = Measurement.model_validate(found)
+                self._measured = BenchmarkReport.model_validate(found)
             case Tuned():
                 self._tuned = event
             case Warn(stage=name, message=message):
@@ -93,7 +95,7 @@ class Recorder:
                 pass
         self.emit(event)
 
-    def report(self, about: About, exit_code: int, error: BaseException | None) -> RunReport:
+    def report(self, about: RunInfo, exit_code: int, error: BaseException | None) -> RunReport:
         """Return what has become of the run."""
         end = self._end or RunFinished(exit_code=exit_code, seconds=0.0)
         names = dict.fromkeys([*about.stages, *self._stages])
@@ -103,7 +105,7 @@ class Recorder:
             configuration=about.configuration and dict(about.configuration),
             exit_code=exit_code,
             outcome=_outcome(exit_code),
-            error=None if error is None else _told(str(error) or type(error).__name__),
+            error=None if error is None else _without_traceback(str(error) or type(error).__name__),
             seconds=end.seconds,
             stages=tuple(rows),
             warnings=tuple(self._warnings),
@@ -131,7 +133,7 @@ class Recorder:
                 case "tune":
                     self._tuning = TuningReport.read(folder)
                 case "build":
-                    self._library = Library.read(folder)
+                    self._library = BuiltLibrary.read(folder)
                 case "verify":
                     self._verification = Verification.read(folder)
                 case _:
@@ -151,7 +153,7 @@ class Recorder:
             for task in (self._library.tasks if self._library else ())
         ]  # fmt: skip
 
-    def _share(self, pipeline: Pipeline | None) -> list[Checked]:
+    def _share(self, pipeline: Pipeline | None) -> list[CheckedGate]:
         """Tell what became of the gates on what this store has tuned."""
         if pipeline is None or self._tuned is None:
             return []
@@ -163,7 +165,7 @@ class Recorder:
                 f"{floored(share)} of the kept tasks' time was {word} here,"
                 f" {floored(limit)} is required"
             )
-            checked.append(Checked(gate=f"gates.{name}", outcome=outcome, found=told))
+            checked.append(CheckedGate(gate=f"gates.{name}", outcome=outcome, found=told))
         return checked
 
 
@@ -192,6 +194,6 @@ def _outcome(exit_code: int) -> document.Outcome:
     return "interrupted" if exit_code > 128 else "failed"  # noqa: PLR2004 -- 128 and the signal
 
 
-def _told(error: str) -> str:
+def _without_traceback(error: str) -> str:
     """Leave the traceback of a bug out: it is full of this machine's folders."""
     return error.rstrip().splitlines()[-1] if "Traceback (most recent" in error else error

@@ -7,7 +7,7 @@ from itertools import groupby
 from typing import Any
 
 from autopipe import foreign
-from autopipe.records.catalog import Entry
+from autopipe.records.catalog import WorkloadRecords
 from autopipe.records.record import Platform, Record
 from autopipe.report.escape import escape
 from autopipe.report.units import plural, seconds
@@ -17,10 +17,10 @@ _SHOWN = 3
 """Schedules that `show` writes out of a workload on a platform."""
 
 
-def listing(entries: Sequence[Entry], width: int = WIDTH) -> Iterator[str]:
+def listing(entries: Sequence[WorkloadRecords], width: int = WIDTH) -> Iterator[str]:
     """Yield the table: one line a workload, and what it computes, below each platform."""
     for platform, some in groupby(entries, key=lambda entry: entry.platform):
-        yield escape(told(platform), width)
+        yield escape(platform_text(platform), width)
         yield f"  {'workload':<16}  {'trials':>7}  {'failed':>7}  {'best':>9}  by"
         for entry in some:
             yield escape(_row(entry), width)
@@ -29,7 +29,7 @@ def listing(entries: Sequence[Entry], width: int = WIDTH) -> Iterator[str]:
     yield summary(entries)
 
 
-def summary(entries: Sequence[Entry]) -> str:
+def summary(entries: Sequence[WorkloadRecords]) -> str:
     """Say how much there is."""
     records = sum(len(entry.records) + entry.wrong for entry in entries)
     workloads = len({(entry.workload, entry.identity) for entry in entries})
@@ -40,9 +40,9 @@ def summary(entries: Sequence[Entry]) -> str:
     )
 
 
-def whole(entry: Entry, width: int = WIDTH) -> Iterator[str]:
+def whole(entry: WorkloadRecords, width: int = WIDTH) -> Iterator[str]:
     """Yield all that is known of a workload on a platform: its best schedules, its failures."""
-    yield escape(told(entry.platform), width)
+    yield escape(platform_text(entry.platform), width)
     yield f"  {computes(entry, width - 2)}"
     if entry.about is not None:
         yield escape(f"  reads {', '.join(entry.about.inputs)}", width)
@@ -71,12 +71,12 @@ def schedule(text: str) -> Iterator[str]:
     yield from lines
 
 
-def table(entries: Sequence[Entry]) -> list[dict[str, object]]:
+def table(entries: Sequence[WorkloadRecords]) -> list[dict[str, object]]:
     """Return what `listing` shows as JSON."""
     return [_fields(entry) for entry in entries]
 
 
-def document(entries: Sequence[Entry]) -> list[dict[str, object]]:
+def document(entries: Sequence[WorkloadRecords]) -> list[dict[str, object]]:
     """Return all records of the entries as JSON."""
     return [
         {**_fields(entry), "records": list(map(_record, entry.records, entry.here))}
@@ -84,7 +84,7 @@ def document(entries: Sequence[Entry]) -> list[dict[str, object]]:
     ]
 
 
-def told(platform: Platform) -> str:
+def platform_text(platform: Platform) -> str:
     """Say where records hold in a line."""
     target, versions, device = (
         _opened(text) for text in (platform.target, platform.versions, platform.device)
@@ -97,7 +97,7 @@ def told(platform: Platform) -> str:
     return f"{where or platform.target}, {cores} cores; {machine}; {of}"
 
 
-def computes(entry: Entry, width: int = WIDTH) -> str:
+def computes(entry: WorkloadRecords, width: int = WIDTH) -> str:
     """Say what a workload computes in so many columns."""
     about = entry.about
     if about is None:
@@ -107,7 +107,7 @@ def computes(entry: Entry, width: int = WIDTH) -> str:
     return escape(ops, width - len(gives)) + gives
 
 
-def _row(entry: Entry) -> str:
+def _row(entry: WorkloadRecords) -> str:
     best = entry.best
     time, by = (_time(best), _by(best)) if best is not None else ("-", "nobody")
     by += ", claimed" if entry.claimed else ""
@@ -144,7 +144,7 @@ def _trace(document: Sequence[Sequence[Any]]) -> Iterator[str]:
         yield f"{gives}{name}({arguments}){made}"
 
 
-def _fields(entry: Entry) -> dict[str, object]:
+def _fields(entry: WorkloadRecords) -> dict[str, object]:
     best = entry.best
     return {
         "workload": entry.workload, "about": entry.about and entry.about.json(),

@@ -21,7 +21,7 @@ OnFailure = Literal["fallback", "fail"]
 """What a failure ends in: the next in the task's chain, or the end of the run."""
 
 
-class Known(Failed):
+class KnownFailure(Failed):
     """Work failed in earlier runs, and was not tried."""
 
     def __init__(self, former: Former) -> None:
@@ -84,7 +84,7 @@ class Failures:
         former = None if self.again or self.hopeless is None else self.hopeless.recall(piece)
         if former is None or not former.final:
             return former is not None
-        known = Known(former)
+        known = KnownFailure(former)
         self._tell(
             piece, str(known), former.folder,
             f"failed in {former.runs} earlier runs: {former.how}",

@@ -16,7 +16,7 @@ from autopipe.measure import check
 from autopipe.pipeline.stage import Context
 from autopipe.processes.contained import Failed
 from autopipe.safety.checking import Checker, Outcome
-from autopipe.safety.failures import Failures, Known
+from autopipe.safety.failures import Failures, KnownFailure
 from autopipe.safety.quarantine import Quarantine, Suspect
 from autopipe.safety.verdict import Checked, Finding, Verdict
 from autopipe.store import files
@@ -25,7 +25,7 @@ _LARGEST: Final = 1 << 20
 """Bytes of a verdict."""
 
 
-class Judge(Protocol):
+class ScheduleChecker(Protocol):
     """Tells right schedules from wrong ones."""
 
     def judge(self, suspects: Sequence[Suspect]) -> list[Verdict]:
@@ -101,7 +101,7 @@ class Inspector:
         try:
             if self.failures.suspect(suspect.piece):
                 self.suspected.add(name)
-        except Known as known:
+        except KnownFailure as known:
             self.failed[name] = Verdict(Finding.FAILED, str(known), known.folder)
             return self.failed[name]
         return None

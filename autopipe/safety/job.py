@@ -19,7 +19,7 @@ from autopipe.measure import build, check, timing
 from autopipe.safety.verdict import Checked, Finding
 from autopipe.schedules.conditions import Conditions
 from autopipe.schedules.engines import fallback, static
-from autopipe.schedules.engines.engine import Known, Problem
+from autopipe.schedules.engines.engine import MeasuredSchedule, Problem
 from autopipe.schedules.engines.registry import engines
 from autopipe.schedules.implementations.implementation import DIRECT, allowed, implement
 from autopipe.schedules.planned import Planned
@@ -108,7 +108,7 @@ def _search(piece: Piece, conditions: Conditions) -> list[str] | None:
     """Return the first proposals of a search, if the engine has any."""
     asked = piece.problem or {}
     module = implement(piece.workload, piece.implementation, conditions)
-    known = [Known(schedule, float(seconds)) for schedule, seconds in asked["known"]]
+    known = [MeasuredSchedule(schedule, float(seconds)) for schedule, seconds in asked["known"]]
     task = Task.model_validate(asked["task"])
     problem = Problem(
         task, module, conditions, known, asked["batch"], asked["seed"], asked["tuner"]

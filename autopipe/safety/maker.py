@@ -14,7 +14,7 @@ from autopipe.config.problem import shown
 from autopipe.errors import StageError
 from autopipe.processes.contained import Child, Failed
 from autopipe.processes.failure import Failure, How
-from autopipe.safety.failures import Failures, Known
+from autopipe.safety.failures import Failures, KnownFailure
 from autopipe.safety.job import Piece, do
 from autopipe.schedules.implementations.implementation import DIRECT, names
 from autopipe.schedules.planned import Planned
@@ -116,7 +116,7 @@ class Maker:
                 found = self._child.twice(request)
         except Failed as error:
             self._failed[request] = error
-            if not isinstance(error, Known):
+            if not isinstance(error, KnownFailure):
                 self._failures.add(piece, error)
             raise
         self._failures.passed(piece)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import tvm
 
 from autopipe.compiler.target.target import tvm_target
-from autopipe.schedules.hardware import Hardware
+from autopipe.schedules.hardware import HardwareParams
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,7 +14,7 @@ class Conditions:
     """What schedules are made for."""
 
     target: tvm.target.Target
-    hardware: Hardware
+    hardware: HardwareParams
     fast_algorithms: bool = True
     """Whether implementations that round differently, such as Winograd, may be used."""
 
@@ -23,4 +23,4 @@ class Conditions:
         """Return the conditions for the resolved facts of `Facet.TARGET`; raises TargetError."""
         resolved = tvm_target(target)
         stated = target.get("hardware", {})
-        return cls(resolved, Hardware.of(resolved, stated), fast_algorithms)  # type: ignore[arg-type]
+        return cls(resolved, HardwareParams.of(resolved, stated), fast_algorithms)  # type: ignore[arg-type]

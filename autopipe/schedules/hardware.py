@@ -16,7 +16,7 @@ from autopipe.errors import TargetError
 
 
 @dataclass(frozen=True, slots=True)
-class Hardware:
+class HardwareParams:
     """Hardware parameters of a CPU target."""
 
     vector_bits: int
@@ -39,7 +39,7 @@ class Hardware:
     @classmethod
     def of(
         cls, target: tvm.target.Target, stated: Mapping[str, int] = MappingProxyType({})
-    ) -> "Hardware":
+    ) -> "HardwareParams":
         """Return the parameters of a target, from its LLVM features; `stated` values replace them.
 
         Raises TargetError if a stated value is larger than the target has.

@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from autopipe.schedules.hardware import Hardware
+from autopipe.schedules.hardware import HardwareParams
 from autopipe.tasks.task import Task
 
 _FLOPS: Final = 4
@@ -18,7 +18,7 @@ _NEAR, _FAR = 16.0, 4.0
 """Bytes that a core reads in a cycle from the shared cache, and from memory."""
 
 
-def cycles(task: Task, hardware: Hardware) -> float:
+def cycles(task: Task, hardware: HardwareParams) -> float:
     """Return the fewest cycles that one call can take; 0 if no size of it is known."""
     bits = max((_bits(tensor.dtype) for tensor in task.outputs), default=32)
     compute = task.flops / (_FLOPS * hardware.lanes(bits) * hardware.cores)
@@ -26,7 +26,7 @@ def cycles(task: Task, hardware: Hardware) -> float:
     return max(compute, task.bytes / (speed * hardware.cores))
 
 
-def with_shares(tasks: Sequence[Task], hardware: Hardware) -> list[Task]:
+def with_shares(tasks: Sequence[Task], hardware: HardwareParams) -> list[Task]:
     """Return the tasks, each with its estimated share of the time of all, from 0 to 1."""
     times = [task.calls * cycles(task, hardware) for task in tasks]
     total = sum(times) or 1.0

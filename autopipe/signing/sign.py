@@ -7,7 +7,7 @@ from typing import BinaryIO, Final
 
 from autopipe.errors import ConfigError
 from autopipe.signing import keygen
-from autopipe.signing.signature import LARGEST, Kind, bounded, signature_of
+from autopipe.signing.signature import LARGEST, SignedKind, bounded, signature_of
 from autopipe.store import files
 
 _OPEN: Final = "are too open"
@@ -15,7 +15,7 @@ _OPEN: Final = "are too open"
 _ABOVE: Final = "ssh-keygen did not sign, as it says above"
 
 
-def sign(content: BinaryIO, path: Path, kind: Kind, key: Path) -> Path:
+def sign(content: BinaryIO, path: Path, kind: SignedKind, key: Path) -> Path:
     """Sign the content of `path`, and return where the signature is: whole or not at all.
 
     `key` is a private key, or a public one whose private key an agent has. Raises ConfigError for

@@ -14,7 +14,7 @@ LARGEST: Final = 1 << 16
 """Bytes of a signature; those of the largest keys, with a certificate, have a quarter of that."""
 
 
-class Kind(StrEnum):
+class SignedKind(StrEnum):
     """What is signed: the namespace, so that no signature of one kind serves as the other."""
 
     PACKAGE = "autopipe-package"

@@ -10,7 +10,7 @@ from typing import BinaryIO, Final, Self
 
 from autopipe.errors import ConfigError, GateError
 from autopipe.signing import keygen
-from autopipe.signing.signature import LARGEST, Kind, bounded, copy_of, signature_of
+from autopipe.signing.signature import LARGEST, SignedKind, bounded, copy_of, signature_of
 from autopipe.store import files
 
 _LONGEST: Final = 16 << 20
@@ -67,7 +67,7 @@ class Signers:
             None if revoked is None else Path(revoked),
         )
 
-    def check(self, content: BinaryIO, path: Path, kind: Kind) -> Signer:
+    def check(self, content: BinaryIO, path: Path, kind: SignedKind) -> Signer:
         """Return who signed the content of `path`, by the signature beside it.
 
         Raises UnsignedError, ConfigError for files of signers that can not be read, SetupError.
@@ -87,7 +87,7 @@ class Signers:
 
     @contextmanager
     def checked(
-        self, content: BinaryIO, path: Path, kind: Kind
+        self, content: BinaryIO, path: Path, kind: SignedKind
     ) -> Iterator[tuple[BinaryIO, Signer]]:
         """Yield a copy that nobody can change of a file that is signed, and who signed it.
 
@@ -98,7 +98,7 @@ class Signers:
             copy.seek(0)
             yield copy, signer
 
-    def _signer(self, own: Path, content: BinaryIO, kind: Kind) -> Signer:
+    def _signer(self, own: Path, content: BinaryIO, kind: SignedKind) -> Signer:
         common = ["-f", str(own / "signers"), "-s", str(own / "signature"), "-n", str(kind)]
         revoked = [] if self.revoked is None else ["-r", str(own / "revoked")]
         whys = []

@@ -5,26 +5,26 @@ from typing import Final
 
 from autopipe.config import Pipeline
 from autopipe.pipeline.stage import Stage
-from autopipe.stages.benchmark import Benchmark
-from autopipe.stages.build import Build
-from autopipe.stages.import_model import ImportModel
-from autopipe.stages.lower import Lower
-from autopipe.stages.optimize import Optimize
-from autopipe.stages.package import Package
-from autopipe.stages.tasks import Tasks
-from autopipe.stages.tune import Tune
-from autopipe.stages.verify import Verify
+from autopipe.stages.benchmark import BenchmarkStage
+from autopipe.stages.build import BuildStage
+from autopipe.stages.import_model import ImportStage
+from autopipe.stages.lower import LowerStage
+from autopipe.stages.optimize import OptimizeStage
+from autopipe.stages.package import PackageStage
+from autopipe.stages.tasks import TasksStage
+from autopipe.stages.tune import TuneStage
+from autopipe.stages.verify import VerifyStage
 
 STAGES: Final[tuple[type[Stage], ...]] = (
-    ImportModel,
-    Optimize,
-    Lower,
-    Tasks,
-    Tune,
-    Build,
-    Verify,
-    Benchmark,
-    Package,
+    ImportStage,
+    OptimizeStage,
+    LowerStage,
+    TasksStage,
+    TuneStage,
+    BuildStage,
+    VerifyStage,
+    BenchmarkStage,
+    PackageStage,
 )
 """All stages, in the order of the flow."""
 

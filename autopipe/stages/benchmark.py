@@ -6,8 +6,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, ClassVar, Self
 
 from autopipe.benchmarking.baseline import Baseline, load
-from autopipe.config import Benchmark as Options
-from autopipe.config import Gates, Pipeline
+from autopipe.config import Benchmark, Gates, Pipeline
 from autopipe.environment.facet import Facet
 from autopipe.pipeline.events import Measured, Progress, Warn
 from autopipe.pipeline.stage import Context, Need, Stage
@@ -15,10 +14,10 @@ from autopipe.store import arrays
 from autopipe.store.artifact import Kind
 
 if TYPE_CHECKING:
-    from autopipe.artifacts.benchmark import Match
+    from autopipe.artifacts.benchmark import BenchmarkResult
 
 
-class Benchmark(Stage, frozen=True):
+class BenchmarkStage(Stage, frozen=True):
     """Times the build and its rivals, anew for each build."""
 
     name: ClassVar[str] = "benchmark"
@@ -35,7 +34,7 @@ class Benchmark(Stage, frozen=True):
     )
     cached: ClassVar[bool] = False
 
-    options: Options
+    options: Benchmark
     """Section `benchmark` of the pipeline file."""
     gates: Gates
     """Section `gates` of the pipeline file."""
@@ -75,9 +74,9 @@ class Benchmark(Stage, frozen=True):
             ctx.emit(Warn(stage=self.name, message=message))
         return match.summary()
 
-    def _play(self, ctx: Context, inputs: Path) -> "Match":
-        from autopipe.artifacts.library import Library
-        from autopipe.benchmarking.match import OURS, Table, play
+    def _play(self, ctx: Context, inputs: Path) -> "BenchmarkResult":
+        from autopipe.artifacts.library import BuiltLibrary
+        from autopipe.benchmarking.match import OURS, BenchmarkSetup, play
         from autopipe.environment import cuda
         from autopipe.measure.turn import Turn
         from autopipe.verification.inputs import draw
@@ -85,9 +84,9 @@ class Benchmark(Stage, frozen=True):
 
         model = ctx.inputs["import"]
         library = ctx.inputs["build"]
-        signature = Library.read(library).signature
+        signature = BuiltLibrary.read(library).signature
         arrays.save(draw(signature.inputs, index_limits(model), (0, 0)), inputs)
-        table = Table(
+        table = BenchmarkSetup(
             contenders={
                 OURS: library,
                 **dict.fromkeys(self.options.against, model / "reference.onnx"),

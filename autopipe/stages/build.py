@@ -7,9 +7,9 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
-from autopipe.artifacts.library import Library, LibraryTask
+from autopipe.artifacts.library import BuiltLibrary, LibraryTask
 from autopipe.artifacts.model import ImportedModel
-from autopipe.artifacts.tuning import UNTUNED, BestRecord, ListedFailure, Tuned
+from autopipe.artifacts.tuning import UNTUNED, BestRecord, ListedFailure, TuningResult
 from autopipe.config import Pipeline
 from autopipe.config.schedules import Rule
 from autopipe.environment.facet import Facet
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from autopipe.tasks.task import Task
 
 
-class Build(Stage, frozen=True):
+class BuildStage(Stage, frozen=True):
     """Schedule, compile and link; transform the weights."""
 
     name: ClassVar[str] = "build"
@@ -80,7 +80,7 @@ class Build(Stage, frozen=True):
         extensions.check()
         conditions = Conditions.of(ctx.facts[Facet.TARGET], fast_algorithms=self.fast_algorithms)
         tasks = read_tasks(ctx.inputs["tasks"])
-        tuned = Tuned.read(ctx.inputs["tune"]) if "tune" in ctx.inputs else UNTUNED
+        tuned = TuningResult.read(ctx.inputs["tune"]) if "tune" in ctx.inputs else UNTUNED
         failures = Failures.of(ctx, conditions, self.name, self.on_task_failure)
         with self._choices(ctx, tasks, tuned, failures) as choices:
             choices.settle()
@@ -94,15 +94,15 @@ class Build(Stage, frozen=True):
     def _describe(
         ctx: Context,
         choices: "Choices",
-        tuned: Tuned,
+        tuned: TuningResult,
         failures: "Failures",
         packing: "tvm.IRModule",
-    ) -> Library:
+    ) -> BuiltLibrary:
         """Transform the weights, and say how the library is called and what it was made of."""
         target = ctx.facts[Facet.TARGET]
         model = ImportedModel.read(ctx.inputs["import"])
         tasks = [each.task for each in choices.asked]
-        return Library(
+        return BuiltLibrary(
             name=model.name,
             inputs=model.inputs,
             outputs=model.outputs,
@@ -118,7 +118,7 @@ class Build(Stage, frozen=True):
 
     @contextmanager
     def _choices(
-        self, ctx: Context, tasks: "Sequence[Task]", tuned: Tuned, failures: "Failures"
+        self, ctx: Context, tasks: "Sequence[Task]", tuned: TuningResult, failures: "Failures"
     ) -> "Iterator[Choices]":
         from autopipe.building.choice import Asked, Choices
         from autopipe.compiler import module_io
@@ -147,7 +147,7 @@ class Build(Stage, frozen=True):
             yield Choices(asked, policy, maker, Inspector.of(ctx, failures))
 
     def _believed(
-        self, ctx: Context, tasks: "Sequence[Task]", tuned: Tuned
+        self, ctx: Context, tasks: "Sequence[Task]", tuned: TuningResult
     ) -> dict[str, BestRecord]:
         """Return the records of *tune*, without those whose times can not be true."""
         from autopipe.records.times import complaints
@@ -198,7 +198,7 @@ def _libraries(choices: Iterable["Choice"]) -> dict[str, str]:
     return {name: version for name, version in versions().items() if name in used}
 
 
-def _times(choices: "Choices", tuned: Tuned) -> dict[str, Sequence[float]]:
+def _times(choices: "Choices", tuned: TuningResult) -> dict[str, Sequence[float]]:
     """Return the times of the records that are built with, by workload."""
     return {
         each.task.workload: tuned.records[each.task.workload].seconds
@@ -207,7 +207,7 @@ def _times(choices: "Choices", tuned: Tuned) -> dict[str, Sequence[float]]:
     }
 
 
-def _tasks(choices: "Choices", tuned: Tuned, failures: "Failures") -> Iterator[LibraryTask]:
+def _tasks(choices: "Choices", tuned: TuningResult, failures: "Failures") -> Iterator[LibraryTask]:
     """Say of each task how it was scheduled, and who else was measured for it or failed."""
     said = tuned.tasks
     for each, choice in zip(choices.asked, choices.chosen, strict=True):

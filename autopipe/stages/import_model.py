@@ -17,7 +17,7 @@ from autopipe.pipeline.stage import Context, Stage
 from autopipe.store.artifact import Kind
 
 
-class ImportModel(Stage, frozen=True):
+class ImportStage(Stage, frozen=True):
     """Read a model file through the gate."""
 
     name: ClassVar[str] = "import"

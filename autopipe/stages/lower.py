@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from autopipe.compiler.fusion.scope import Refusal, Scope
 
 
-class Lower(Stage, frozen=True):
+class LowerStage(Stage, frozen=True):
     """Legalize and fuse."""
 
     name: ClassVar[str] = "lower"
@@ -59,11 +59,11 @@ class Lower(Stage, frozen=True):
         self, ctx: Context, target: "tvm.target.Target", refusal: "Refusal"
     ) -> "Scope | None":
         """Return how fusion is changed: by the rules, and on a GPU, where nothing runs as it is."""
-        from autopipe.compiler.fusion.fusion_rules import Rules
+        from autopipe.compiler.fusion.fusion_rules import FusionRules
         from autopipe.compiler.fusion.scope import Scope, check
         from autopipe.compiler.target.target import is_gpu
 
-        rules = Rules(self.fusion.join, self.fusion.apart)
+        rules = FusionRules(self.fusion.join, self.fusion.apart)
         check(rules)
         if not rules and not is_gpu(target):
             return None

@@ -12,7 +12,7 @@ from autopipe.pipeline.stage import Context, Need, Stage
 from autopipe.store.artifact import Kind
 
 
-class Optimize(Stage, frozen=True):
+class OptimizeStage(Stage, frozen=True):
     """Simplify the module and convert its layouts."""
 
     name: ClassVar[str] = "optimize"

@@ -15,7 +15,7 @@ _DECISIVE: Final = {
 }  # fmt: skip
 
 
-class Package(Stage, frozen=True):
+class PackageStage(Stage, frozen=True):
     """Packs the build; the same build gives the same bytes."""
 
     name: ClassVar[str] = "package"

@@ -14,7 +14,7 @@ _LATER: Final = ("scheduler", "judge", "on_task_failure")
 """Settings that say nothing of which tasks are kept."""
 
 
-class Tasks(Stage, frozen=True):
+class TasksStage(Stage, frozen=True):
     """Extract and filter the tuning tasks."""
 
     name: ClassVar[str] = "tasks"

@@ -12,7 +12,7 @@ from autopipe.pipeline.stage import Context, Need, Stage
 from autopipe.store.artifact import Kind
 
 
-class Tune(Stage, frozen=True):
+class TuneStage(Stage, frozen=True):
     """Measures candidates until the budget is spent; an interrupted run goes on where it was."""
 
     name: ClassVar[str] = "tune"
@@ -65,12 +65,12 @@ class Tune(Stage, frozen=True):
         from autopipe.compiler.target import machine
         from autopipe.schedules.policy import Policy
         from autopipe.tuning.run import tune
-        from autopipe.tuning.tools import Plan
+        from autopipe.tuning.tools import TuningPlan
 
         extensions.check()
         machine.check(ctx.facts[Facet.TARGET])
         policy = Policy(self.rules, self.fallback)
-        plan = Plan(
+        plan = TuningPlan(
             self.tuning, policy, self.scheduler, self.fast_algorithms, self.judge,
             self.on_task_failure,
         )  # fmt: skip

@@ -5,15 +5,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import ClassVar, Self
 
-from autopipe.config import Pipeline
-from autopipe.config import Verify as Options
+from autopipe.config import Pipeline, Verify
 from autopipe.environment.facet import Facet
 from autopipe.pipeline.events import Warn
 from autopipe.pipeline.stage import Context, Need, Stage
 from autopipe.store.artifact import Kind
 
 
-class Verify(Stage, frozen=True):
+class VerifyStage(Stage, frozen=True):
     """Compares the build with a reference runtime; a build that fails is not published."""
 
     name: ClassVar[str] = "verify"
@@ -26,7 +25,7 @@ class Verify(Stage, frozen=True):
     }
     reads: ClassVar[frozenset[Facet]] = frozenset({Facet.TVM, Facet.TARGET, Facet.REFERENCE})
 
-    options: Options
+    options: Verify
     """Section `verify` of the pipeline file."""
 
     @classmethod

@@ -18,7 +18,7 @@ _SETTLED: Final = 20_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class File:
+class TreeFile:
     """One file of a tree; a lone file is a tree whose file is called `.`."""
 
     name: str
@@ -26,7 +26,7 @@ class File:
     sha256: str
 
 
-Manifest = tuple[File, ...]
+Manifest = tuple[TreeFile, ...]
 """All files of a tree, sorted by name."""
 
 
@@ -38,7 +38,7 @@ def tree_digest(manifest: Manifest) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Contents:
+class TreeDigests:
     """Digests trees; a file whose fingerprint has not changed is not read again.
 
     The fingerprint is size, time of modification, time of change and inode, as in git's index.
@@ -57,12 +57,12 @@ class Contents:
         memo = self._memo(tree)
         before = {} if full else _recall(memo)
         after: dict[str, list[int | str]] = {}
-        listed: list[File] = []
+        listed: list[TreeFile] = []
         for name, status in files.walk(tree):
             mark = [status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino]
             old = before.get(name, [])
             sha256 = str(old[4]) if old[:4] == mark else files.sha256(tree / name)
-            listed.append(File(name, status.st_size, sha256))
+            listed.append(TreeFile(name, status.st_size, sha256))
             if time.time_ns() - status.st_ctime_ns > _SETTLED:
                 after[name] = [*mark, sha256]
         if after != before:

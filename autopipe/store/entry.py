@@ -10,7 +10,7 @@ from autopipe.errors import StoreError
 from autopipe.store import files
 from autopipe.store.artifact import Kind
 from autopipe.store.canonical import Document, digest, seal, unseal
-from autopipe.store.content import File, Manifest
+from autopipe.store.content import Manifest, TreeFile
 
 _FORMAT: Final = 1
 """Of a record that does not say. Say `format` in it as soon as there is another."""
@@ -72,7 +72,7 @@ def read(path: Path, key: str) -> Entry | None:
         raise NewerError(path, str(content.get("digest")))
     try:
         action, kind, name, listed = (content[n] for n in ("action", "kind", "digest", "files"))
-        stored = Entry(action, Kind(kind), name, tuple(File(**file) for file in listed), used)
+        stored = Entry(action, Kind(kind), name, tuple(TreeFile(**file) for file in listed), used)
     except (LookupError, TypeError, ValueError):  # whole, but nothing that we wrote
         stored = None
     if stored is None or not _ours(stored) or digest(stored.action) != key:

@@ -17,7 +17,7 @@ _UNITS: Final = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 
 @dataclass(frozen=True, slots=True)
-class Swept:
+class SweptStore:
     """What a sweep deleted."""
 
     entries: int
@@ -32,7 +32,7 @@ def parse_size(text: str) -> int:
     return int(match[1]) * _UNITS[match[2]]
 
 
-def collect(store: Store, *, keep_days: float, max_size: int | None = None) -> Swept:
+def collect(store: Store, *, keep_days: float, max_size: int | None = None) -> SweptStore:
     """Delete entries not used for `keep_days`, then the least used beyond `max_size` bytes.
 
     What a run that is still going has used or made is kept, and what a later release wrote. Damaged
@@ -62,7 +62,7 @@ def collect(store: Store, *, keep_days: float, max_size: int | None = None) -> S
             _sweep_leftovers(store, kept, cutoff)
         for number in range(len(doomed)):
             files.remove(store.tmp / f"doomed-{number}")
-    return Swept(len(gone), freed)
+    return SweptStore(len(gone), freed)
 
 
 def verify(store: Store) -> tuple[int, list[str]]:

@@ -26,7 +26,7 @@ from autopipe.errors import StageError, StoreError
 from autopipe.store import entry, files, locks
 from autopipe.store.artifact import Artifact, Kind
 from autopipe.store.canonical import Document
-from autopipe.store.content import Contents, Manifest, tree_digest
+from autopipe.store.content import Manifest, TreeDigests, tree_digest
 from autopipe.store.entry import Entry, NewerError
 from autopipe.store.locks import FOR_EVER, Patience
 
@@ -47,9 +47,9 @@ class Store:
     """Of waiting for other runs."""
 
     @property
-    def contents(self) -> Contents:
+    def contents(self) -> TreeDigests:
         """Digests of files, remembered in this store."""
-        return Contents(self.root / "fingerprints", self.tmp)
+        return TreeDigests(self.root / "fingerprints", self.tmp)
 
     @property
     def gate(self) -> Path:

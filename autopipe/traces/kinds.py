@@ -37,7 +37,7 @@ from autopipe.traces.values import (
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class InstructionKind:
     """What an instruction of one kind consists of."""
 
     inputs: tuple[Check, ...] = ()
@@ -100,51 +100,51 @@ _taken: Final = one_of(*ANNOTATIONS, "schedule_rule")
 _item: Final = either(block, loop)
 _perhaps: Final = several(block)
 
-KINDS: Final[Mapping[str, Kind]] = MappingProxyType(
+KINDS: Final[Mapping[str, InstructionKind]] = MappingProxyType(
     {
-        "GetSBlock": Kind(attrs=(title, one_of("main")), outputs="b"),
-        "GetLoops": Kind((block,), outputs="l*"),
-        "GetChildBlocks": Kind((_item,), outputs="b*"),
-        "GetProducers": Kind((block,), outputs="b*"),
-        "GetConsumers": Kind((block,), outputs="b*"),
-        "GetOutputBlocks": Kind((block,), outputs="b*"),
-        "SampleCategorical": Kind(
+        "GetSBlock": InstructionKind(attrs=(title, one_of("main")), outputs="b"),
+        "GetLoops": InstructionKind((block,), outputs="l*"),
+        "GetChildBlocks": InstructionKind((_item,), outputs="b*"),
+        "GetProducers": InstructionKind((block,), outputs="b*"),
+        "GetConsumers": InstructionKind((block,), outputs="b*"),
+        "GetOutputBlocks": InstructionKind((block,), outputs="b*"),
+        "SampleCategorical": InstructionKind(
             attrs=(several(small, least=1), several(share, least=1)), outputs="v", decision=small
         ),
-        "SamplePerfectTile": Kind(
+        "SamplePerfectTile": InstructionKind(
             (loop,), (integer(1, 16), integer(-1, 1 << 20)), "v*",
             decision=several(extent, least=1),
         ),
-        "SampleComputeLocation": Kind((block,), outputs="l", decision=integer(-2, 1024)),
-        "Split": Kind((loop, factor), (boolean, off), "l*", many=True),
-        "Fuse": Kind((loop,), (boolean,), "l", many=True),
-        "Reorder": Kind((loop,), many=True),
-        "AddUnitLoop": Kind((_item,), outputs="l"),
-        "Parallel": Kind((loop,)),
-        "Vectorize": Kind((loop,)),
-        "Unroll": Kind((loop,)),
-        "Bind": Kind((loop,), (THREAD,)),
-        "CacheRead": Kind((block, _perhaps), (place, SCOPE), "b"),
-        "CacheWrite": Kind((block, _perhaps), (place, SCOPE), "b"),
-        "ReadAt": Kind((loop, block), (place, SCOPE), "b"),
-        "WriteAt": Kind((loop, block), (place, SCOPE), "b"),
-        "ReIndex": Kind((block,), (place, boolean), "b"),
-        "ComputeAt": Kind((block, loop), (boolean, place)),
-        "ReverseComputeAt": Kind((block, loop), (boolean, place)),
-        "ComputeInline": Kind((block,)),
-        "ReverseComputeInline": Kind((block,)),
-        "DecomposeReduction": Kind((block, loop), outputs="b"),
-        "RFactor": Kind((loop,), (place,), "b"),
-        "PadEinsum": Kind((block,), (several(extent, least=1),)),
-        "Blockize": Kind((_item,), (boolean,), "b"),
-        "Tensorize": Kind((_item,), (name(intrinsic), boolean)),
-        "SetScope": Kind((block,), (place, SCOPE)),
-        "StorageAlign": Kind((block,), (place, place, extent, integer(0, 1 << 31))),
-        "TransformLayout": Kind((block, INDEX_MAP), (place, boolean, nothing, boolean)),
-        "TransformBlockLayout": Kind((block,), (INDEX_MAP,)),
-        "Annotate": Kind((_item, lambda _: True), (one_of(*ANNOTATIONS),)),
-        "Unannotate": Kind((_item,), (_taken,)),
-        "EnterPostproc": Kind(),
+        "SampleComputeLocation": InstructionKind((block,), outputs="l", decision=integer(-2, 1024)),
+        "Split": InstructionKind((loop, factor), (boolean, off), "l*", many=True),
+        "Fuse": InstructionKind((loop,), (boolean,), "l", many=True),
+        "Reorder": InstructionKind((loop,), many=True),
+        "AddUnitLoop": InstructionKind((_item,), outputs="l"),
+        "Parallel": InstructionKind((loop,)),
+        "Vectorize": InstructionKind((loop,)),
+        "Unroll": InstructionKind((loop,)),
+        "Bind": InstructionKind((loop,), (THREAD,)),
+        "CacheRead": InstructionKind((block, _perhaps), (place, SCOPE), "b"),
+        "CacheWrite": InstructionKind((block, _perhaps), (place, SCOPE), "b"),
+        "ReadAt": InstructionKind((loop, block), (place, SCOPE), "b"),
+        "WriteAt": InstructionKind((loop, block), (place, SCOPE), "b"),
+        "ReIndex": InstructionKind((block,), (place, boolean), "b"),
+        "ComputeAt": InstructionKind((block, loop), (boolean, place)),
+        "ReverseComputeAt": InstructionKind((block, loop), (boolean, place)),
+        "ComputeInline": InstructionKind((block,)),
+        "ReverseComputeInline": InstructionKind((block,)),
+        "DecomposeReduction": InstructionKind((block, loop), outputs="b"),
+        "RFactor": InstructionKind((loop,), (place,), "b"),
+        "PadEinsum": InstructionKind((block,), (several(extent, least=1),)),
+        "Blockize": InstructionKind((_item,), (boolean,), "b"),
+        "Tensorize": InstructionKind((_item,), (name(intrinsic), boolean)),
+        "SetScope": InstructionKind((block,), (place, SCOPE)),
+        "StorageAlign": InstructionKind((block,), (place, place, extent, integer(0, 1 << 31))),
+        "TransformLayout": InstructionKind((block, INDEX_MAP), (place, boolean, nothing, boolean)),
+        "TransformBlockLayout": InstructionKind((block,), (INDEX_MAP,)),
+        "Annotate": InstructionKind((_item, lambda _: True), (one_of(*ANNOTATIONS),)),
+        "Unannotate": InstructionKind((_item,), (_taken,)),
+        "EnterPostproc": InstructionKind(),
     }
 )  # fmt: skip
 """The kinds of instructions. What `Annotate` may take hangs on its key, in `ANNOTATIONS`."""

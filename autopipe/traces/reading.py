@@ -13,7 +13,7 @@ from autopipe import foreign
 from autopipe.config.problem import shown
 from autopipe.errors import StageError
 from autopipe.traces import index_map
-from autopipe.traces.kinds import ANNOTATIONS, INDEX_MAP, KINDS, Kind
+from autopipe.traces.kinds import ANNOTATIONS, INDEX_MAP, KINDS, InstructionKind
 from autopipe.traces.values import Check, block, integer, loop, name, number
 
 LARGEST: Final = 1 << 20
@@ -186,7 +186,7 @@ def _checked(what: str, values: Sequence[Any], checks: Sequence[Check]) -> tuple
     for place, allowed in enumerate(checks):
         if not allowed(values[place]):
             number = f" {place + 1}" if len(checks) > 1 else ""
-            raise ValueError(f"{what}{number} may not be {_told(values[place])}")
+            raise ValueError(f"{what}{number} may not be {_shortened(values[place])}")
     if INDEX_MAP in checks:
         pairs = zip(values, checks, strict=True)
         return tuple(index_map.read(v) if each is INDEX_MAP else v for v, each in pairs)
@@ -195,7 +195,7 @@ def _checked(what: str, values: Sequence[Any], checks: Sequence[Check]) -> tuple
 
 def _annotation(key: str, value: object) -> None:
     if not ANNOTATIONS[key](value):
-        raise ValueError(f"{key} may not be {_told(value)}")
+        raise ValueError(f"{key} may not be {_shortened(value)}")
 
 
 def _used(inputs: Sequence[Any], known: set[str]) -> None:
@@ -205,14 +205,14 @@ def _used(inputs: Sequence[Any], known: set[str]) -> None:
                 raise ValueError(f"{each} is not there yet")
 
 
-def _drawn(kind: Kind, attrs: Sequence[Any], decision: object) -> None:
+def _drawn(kind: InstructionKind, attrs: Sequence[Any], decision: object) -> None:
     """Refuse a step that would be drawn anew each time, and a decision of what is not drawn."""
     if kind.decision is None:
         if decision is not None:
             raise ValueError("it decides nothing, and has a decision")
         return
     if not kind.decision(decision):
-        raise ValueError(f"its decision may not be {_told(decision)}")
+        raise ValueError(f"its decision may not be {_shortened(decision)}")
     match attrs:
         case [list(choices), list(shares)]:
             if len(choices) != len(shares) or decision >= len(choices):  # type: ignore[operator]
@@ -228,11 +228,11 @@ def _outputs(values: Sequence[object], outputs: str, known: set[str]) -> None:
         raise ValueError(f"{len(values)} outputs where it has {len(outputs)}")
     for value in values:
         if not _NAMES[outputs[0]](value) or value in known:
-            raise ValueError(f"an output may not be {_told(value)}")
+            raise ValueError(f"an output may not be {_shortened(value)}")
         known.add(str(value))
 
 
-def _told(value: object) -> str:
+def _shortened(value: object) -> str:
     """Write a value for a message; what may be a megabyte is cut before it is looked at."""
     if isinstance(value, str):
         return shown(json.dumps(value[: 2 * _TOLD]), _TOLD)

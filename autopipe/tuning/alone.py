@@ -7,7 +7,7 @@ from typing import Any
 import tvm
 
 from autopipe import config, extensions
-from autopipe.artifacts.tuning import Tuned
+from autopipe.artifacts.tuning import TuningResult
 from autopipe.compiler.module_io import load_module, save_json, save_module
 from autopipe.compiler.op_info import carried, described
 from autopipe.compiler.target import machine
@@ -26,7 +26,7 @@ from autopipe.schedules.policy import Policy
 from autopipe.schedules.replay import replay
 from autopipe.tasks.task import Task
 from autopipe.tuning.run import tune
-from autopipe.tuning.tools import Plan
+from autopipe.tuning.tools import TuningPlan
 
 
 def answer(argument: Mapping[str, Any], emit: Callable[[Event], None]) -> dict[str, object]:
@@ -39,7 +39,7 @@ def answer(argument: Mapping[str, Any], emit: Callable[[Event], None]) -> dict[s
     rule = Rule.model_validate_json(argument["rule"])
     tuning = config.Tuning.model_validate_json(argument["tuning"])
     policy = Policy((rule,), Schedules().fallback)
-    tune(Plan(tuning, policy, "round_robin", argument["fast_algorithms"]), ctx)
+    tune(TuningPlan(tuning, policy, "round_robin", argument["fast_algorithms"]), ctx)
     conditions = Conditions.of(ctx.facts[Facet.TARGET], fast_algorithms=argument["fast_algorithms"])
     return _outcome(task, ctx, conditions)
 
@@ -73,7 +73,7 @@ def _task(loops: tvm.IRModule, folder: Path) -> Task:
 
 def _outcome(task: Task, ctx: Context, conditions: Conditions) -> dict[str, object]:
     """Make the best schedule again. Raises StageError if there is none."""
-    tuned = Tuned.read(ctx.out)
+    tuned = TuningResult.read(ctx.out)
     if not tuned.records:
         raise StageError(f"{task.name}: no schedule was measured: {tuned.report.ended}")
     record, row = tuned.records[task.workload], tuned.tasks[task.workload]

@@ -7,7 +7,7 @@ import tvm
 
 from autopipe.processes.contained import Failed
 from autopipe.records.record import Record
-from autopipe.safety.inspection import Judge
+from autopipe.safety.inspection import ScheduleChecker
 from autopipe.safety.maker import Maker, Refused
 from autopipe.safety.quarantine import Suspect
 from autopipe.safety.verdict import Finding
@@ -15,7 +15,9 @@ from autopipe.tuning.journal import Journal, Proposal, contender
 from autopipe.tuning.task_state import TaskState
 
 
-def confirm(states: Sequence[TaskState], journal: Journal, judge: Judge, maker: Maker) -> None:
+def confirm(
+    states: Sequence[TaskState], journal: Journal, judge: ScheduleChecker, maker: Maker
+) -> None:
     """Put aside each best record that computes something else than its workload, or fails.
 
     The next best then is looked at in its place. A check that can not be made, for lack of time or

@@ -44,7 +44,7 @@ class Form:
 
 
 @dataclass(slots=True)
-class Entry:
+class ContestEntry:
     """How one contender does."""
 
     trials: int = 0
@@ -63,7 +63,7 @@ class Contest:
     rule: Rule
     position: int | None
     """Which rule of the policy it is; null without one."""
-    entries: dict[Contender, Entry]
+    entries: dict[Contender, ContestEntry]
     """How each does, those of the rule's first engine first."""
     engines: dict[str, Form] = field(default_factory=dict)
     """How the engines do; all tasks share it."""
@@ -113,7 +113,7 @@ class Contest:
         reasons = [entry.out for entry in self.entries.values() if entry.out is not None]
         return reasons[-1] if reasons else "the policy gives it no engine"
 
-    def _admitted(self) -> dict[Contender, Entry]:
+    def _admitted(self) -> dict[Contender, ContestEntry]:
         """Return those that the rule lets play: of one engine alone, if it selects the first."""
         if self.rule.select == "best":
             return self.entries
@@ -128,7 +128,7 @@ class Contest:
         unknown = reached == math.inf and not self.entries[by].form.batches
         return reached <= _BEHIND * best or unknown
 
-    def _due(self, ready: dict[Contender, Entry]) -> dict[Contender, Entry]:
+    def _due(self, ready: dict[Contender, ContestEntry]) -> dict[Contender, ContestEntry]:
         """Return those of the engine that is furthest below its share, or of all that have none."""
         shares = self.rule.shares
         total = sum(entry.trials for entry in self.entries.values())
@@ -146,5 +146,7 @@ class Contest:
         return _of(ready, free)
 
 
-def _of(entries: Mapping[Contender, Entry], engines: Collection[str]) -> dict[Contender, Entry]:
+def _of(
+    entries: Mapping[Contender, ContestEntry], engines: Collection[str]
+) -> dict[Contender, ContestEntry]:
     return {by: entry for by, entry in entries.items() if by.engine in engines}

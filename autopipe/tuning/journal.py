@@ -11,11 +11,11 @@ from autopipe.environment.facet import Facet
 from autopipe.measure.measurement import Measurement
 from autopipe.pipeline.events import Warn
 from autopipe.pipeline.stage import Context
-from autopipe.records.about import About
+from autopipe.records.about import WorkloadInfo
 from autopipe.records.record import Platform, Record
 from autopipe.records.session import RUN_OFF, Session
-from autopipe.records.store import Row, Store
-from autopipe.schedules.engines.engine import Known
+from autopipe.records.store import RecordStore, StoredRecord
+from autopipe.schedules.engines.engine import MeasuredSchedule
 from autopipe.schedules.policy import Contender
 from autopipe.tuning.task_state import TaskState
 
@@ -37,7 +37,7 @@ class Proposal(NamedTuple):
 class Journal:
     """The records of this platform, and this session's; it grows with every trial."""
 
-    store: Store
+    store: RecordStore
     platform: Platform
     session: Session
     sound: set[int] = field(default_factory=set)
@@ -50,7 +50,7 @@ class Journal:
     condemned: set[tuple[str, Proposal]] = field(default_factory=set)
     """Schedules, by workload and who proposed them, that may not win and need no other trial."""
 
-    def rows(self, state: TaskState) -> list[Row]:
+    def rows(self, state: TaskState) -> list[StoredRecord]:
         """Return all that was ever measured of a task here by contenders that may win it."""
         return [
             row
@@ -63,25 +63,25 @@ class Journal:
         condemned = {each for workload, each in self.condemned if workload == state.task.workload}
         return condemned | {Proposal.of(row.record) for row in self.rows(state)}
 
-    def known(self, state: TaskState, by: Contender) -> list[Known]:
+    def known(self, state: TaskState, by: Contender) -> list[MeasuredSchedule]:
         """Return what was ever measured of a contender's schedules on this platform."""
         own = [row.record for row in self.rows(state) if contender(row.record) == by]
-        return [Known(record.schedule, record.median) for record in own]
+        return [MeasuredSchedule(record.schedule, record.median) for record in own]
 
     def earlier(self, state: TaskState) -> int:
         """Return how many records of a task earlier sessions have left."""
         return sum(row.record.session != self.session.name for row in self.rows(state))
 
-    def best(self, state: TaskState) -> Row | None:
+    def best(self, state: TaskState) -> StoredRecord | None:
         """Return the record that wins a task: the fastest of its run-off, if there was one."""
         return next(iter(self.settled_rows(state) or self.ranked(state)), None)
 
-    def settled_rows(self, state: TaskState) -> list[Row]:
+    def settled_rows(self, state: TaskState) -> list[StoredRecord]:
         """Return the records of the run-off of a task, the fastest first."""
         settled = self.settled.get(state.task.workload, set())
         return [row for row in self.ranked(state) if row.id in settled]
 
-    def ranked(self, state: TaskState) -> list[Row]:
+    def ranked(self, state: TaskState) -> list[StoredRecord]:
         """Return the records that may win a task, the fastest first, coarse times after others.
 
         Where the rule selects the first engine, they are of that alone.
@@ -95,12 +95,14 @@ class Journal:
                 break
         return sorted(timed, key=lambda row: (row.record.cut, row.record.median))
 
-    def condemn(self, state: TaskState, row: Row) -> None:
+    def condemn(self, state: TaskState, row: StoredRecord) -> None:
         """Leave a schedule out for as long as this process lives."""
         self.unfit.add(row.id)
         self.condemned.add((state.task.workload, Proposal.of(row.record)))
 
-    def settle(self, state: TaskState, results: Mapping[Proposal, Measurement]) -> Row | None:
+    def settle(
+        self, state: TaskState, results: Mapping[Proposal, Measurement]
+    ) -> StoredRecord | None:
         """Put the times of a run-off on the disk; return the row that wins it.
 
         They are no trials: a run that is interrupted and goes on finds its budget as it was.
@@ -131,7 +133,7 @@ class Journal:
     def _run_off(self) -> str:
         return f"{self.session.name}{RUN_OFF}"
 
-    def _run(self, state: TaskState) -> list[Row]:
+    def _run(self, state: TaskState) -> list[StoredRecord]:
         return [row for row in self.rows(state) if row.record.session == self._run_off]
 
     def _add(self, state: TaskState, results: Mapping[Proposal, Measurement], session: str) -> None:
@@ -144,7 +146,7 @@ class Journal:
             )
             for each, result in results.items()
         ]  # fmt: skip
-        self.store.add(self.platform, state.text, records, About.of(state.task))
+        self.store.add(self.platform, state.text, records, WorkloadInfo.of(state.task))
 
 
 @contextmanager
@@ -155,12 +157,14 @@ def open_journal(ctx: Context, trials: int) -> Iterator[Journal]:
     """
     session = Session.resume(ctx.work, trials)
     platform = Platform.of(*(ctx.facts[f] for f in (Facet.TARGET, Facet.TVM, Facet.DEVICE)))
-    with Store.open(ctx.records, lambda text: ctx.emit(Warn(stage="tune", message=text))) as store:
+    with RecordStore.open(
+        ctx.records, lambda text: ctx.emit(Warn(stage="tune", message=text))
+    ) as store:
         _count(session, store, ctx)
         yield Journal(store, platform, session)
 
 
-def _count(session: Session, store: Store, ctx: Context) -> None:
+def _count(session: Session, store: RecordStore, ctx: Context) -> None:
     """Have the store say how far the session has come, and warn where it has lost trials."""
     noted = session.trials
     session.trials = sum(tally.trials for tally in store.trials(session.name).values())

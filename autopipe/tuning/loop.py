@@ -6,7 +6,7 @@ from time import monotonic
 from typing import Final, Protocol
 
 from autopipe.processes.contained import Failed
-from autopipe.schedules.engines.engine import Known
+from autopipe.schedules.engines.engine import MeasuredSchedule
 from autopipe.schedules.policy import Contender
 from autopipe.tuning.journal import Proposal
 from autopipe.tuning.scheduler import Scheduler
@@ -27,7 +27,7 @@ class Proposer(Protocol):
     def propose(self, state: TaskState, by: Contender, count: int) -> list[str] | None:
         """Return schedules to measure, [] if there are no more, None if there never were."""
 
-    def learn(self, state: TaskState, by: Contender, measured: Sequence[Known]) -> None:
+    def learn(self, state: TaskState, by: Contender, measured: Sequence[MeasuredSchedule]) -> None:
         """Take the results of the last proposal."""
 
 
@@ -38,7 +38,7 @@ def batch_size(trials: int, tasks: int, most: int) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Tuner:
+class TuningLoop:
     """Gives batches of trials to tasks until the budget is spent."""
 
     trials: Trials
@@ -84,7 +84,9 @@ class Tuner:
                 entry.out = "no design space" if never else "all schedules are tried"
                 return
             results = self.trials.batch(state, [Proposal(by, each) for each in schedules])
-            known = [Known(s, r.median) for s, r in zip(schedules, results, strict=False)]
+            known = [
+                MeasuredSchedule(s, r.median) for s, r in zip(schedules, results, strict=False)
+            ]
             times = [each.seconds for each in known]
             state.contest.count(by, times, before, monotonic() - start)
             self.proposer.learn(state, by, known)

@@ -9,7 +9,7 @@ from autopipe.records.store import Tally
 from autopipe.schedules.engines.fallback import UNSCHEDULED, Fallback, falls
 from autopipe.schedules.policy import Contender, allows
 from autopipe.tasks.task import Task
-from autopipe.tuning.contest import Contest, Entry, Form
+from autopipe.tuning.contest import Contest, ContestEntry, Form
 from autopipe.tuning.journal import Journal, contender
 from autopipe.tuning.task_state import TaskState
 from autopipe.tuning.tools import Tools
@@ -42,11 +42,11 @@ def prepare(
     return states
 
 
-def _entries(rule: Rule, task: Task, tools: Tools) -> dict[Contender, Entry]:
+def _entries(rule: Rule, task: Task, tools: Tools) -> dict[Contender, ContestEntry]:
     """Return who may search a schedule, none of which has done so yet."""
     every = tools.maker.implementations(task.name)
     return {
-        Contender(engine, name): Entry()
+        Contender(engine, name): ContestEntry()
         for engine in rule.engines
         for name in every
         if allows(rule, engine, name)

@@ -12,7 +12,7 @@ _PAUSE: Final = 0.5
 """Seconds between two events."""
 
 
-class Progress:
+class ProgressReporter:
     """Counts trials as they are measured."""
 
     def __init__(

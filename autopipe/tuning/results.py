@@ -4,10 +4,16 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from autopipe.artifacts.tuning import BestRecord, ContenderResult, Tuned, TunedTask, TuningReport
+from autopipe.artifacts.tuning import (
+    BestRecord,
+    ContenderResult,
+    TunedTask,
+    TuningReport,
+    TuningResult,
+)
 from autopipe.errors import StageError
 from autopipe.records.session import RUN_OFF
-from autopipe.records.store import Row
+from autopipe.records.store import StoredRecord
 from autopipe.safety.failures import Failures
 from autopipe.schedules.policy import Contender
 from autopipe.tasks.shares import WITHOUT_SEARCH, Proof, Shares
@@ -47,7 +53,9 @@ class Results:
             shares=self._proven().named(),
             tasks=tuple(map(self._tuned, self._states)),
         )
-        Tuned(report, {row.record.workload: self._record(row) for row in found}).write(folder)
+        TuningResult(report, {row.record.workload: self._record(row) for row in found}).write(
+            folder
+        )
 
     def summary(self, ended: str) -> str:
         """Return one line for people."""
@@ -74,7 +82,7 @@ class Results:
                 proofs[row.record.workload] = proof
         return shares_of((state.task for state in self._states), proofs)
 
-    def _record(self, row: Row) -> BestRecord:
+    def _record(self, row: StoredRecord) -> BestRecord:
         record = row.record
         trials = {state.task.workload: state.trials for state in self._states}
         return BestRecord(

@@ -13,13 +13,13 @@ from autopipe.tuning.runoff import settle
 from autopipe.tuning.search import search
 from autopipe.tuning.seeds import seed
 from autopipe.tuning.task_state import TaskState
-from autopipe.tuning.tools import Plan, Tools, open_tools
+from autopipe.tuning.tools import Tools, TuningPlan, open_tools
 
 _NEEDED: Final = ("xgboost-cpu", "psutil", "cloudpickle")
 """Packages that TVM imports while it tunes, and does not ask for when it is installed."""
 
 
-def tune(plan: Plan, ctx: Context) -> str:
+def tune(plan: TuningPlan, ctx: Context) -> str:
     """Tune the kept tasks of `ctx.inputs["tasks"]`; return one line for people.
 
     Writes `records.jsonl` and `tuning.json`. Raises SetupError if a package is missing, StoreError,

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 
 from autopipe.processes.contained import Failed
-from autopipe.safety.failures import Known
+from autopipe.safety.failures import KnownFailure
 from autopipe.safety.job import Piece
 from autopipe.schedules.engines.engine import Problem
 from autopipe.schedules.engines.registry import engines
 from autopipe.schedules.policy import Contender
-from autopipe.tuning.loop import Tuner
+from autopipe.tuning.loop import TuningLoop
 from autopipe.tuning.scheduler import SCHEDULERS
 from autopipe.tuning.searcher import Searcher, key
 from autopipe.tuning.task_state import TaskState
@@ -38,7 +38,7 @@ def search(states: Sequence[TaskState], tools: Tools) -> str:
         tools.failures.add(_piece(state, by, tools), error, remembered=never)
 
     try:
-        return Tuner(
+        return TuningLoop(
             tools.trials(states, progress), SCHEDULERS[plan.scheduler], tools.batch, searcher,
             failed,
         ).run()  # fmt: skip
@@ -59,7 +59,7 @@ def _suspects(states: Sequence[TaskState], tools: Tools) -> list[tuple[TaskState
             try:
                 if state.stopped is None and tools.failures.suspect(_piece(state, by, tools)):
                     found.append((state, by))
-            except Known as known:
+            except KnownFailure as known:
                 entry.out = str(known)
     return found
 

@@ -9,7 +9,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from autopipe.processes.contained import Child, Failed
-from autopipe.schedules.engines.engine import Engine, Known, Problem, Search
+from autopipe.schedules.engines.engine import Engine, MeasuredSchedule, Problem, Search
 from autopipe.schedules.policy import Contender
 from autopipe.tuning.task_state import TaskState
 from autopipe.tuning.worth import demand, size
@@ -34,7 +34,7 @@ class Searcher:
         self,
         engines: Engines,
         problems: Mapping[Key, Problem],
-        known: Callable[[TaskState, Contender], Sequence[Known]],
+        known: Callable[[TaskState, Contender], Sequence[MeasuredSchedule]],
         least: int = 1,
         suspects: Iterable[Key] = (),
     ) -> None:
@@ -61,7 +61,7 @@ class Searcher:
             self._forgive(key(state, by), error)
             return self._proposed(state, by, count)
 
-    def learn(self, state: TaskState, by: Contender, measured: Sequence[Known]) -> None:
+    def learn(self, state: TaskState, by: Contender, measured: Sequence[MeasuredSchedule]) -> None:
         """Tell a search how its last proposals did; one that is gone has nothing to learn.
 
         Raises Failed if it fails for the second time.
@@ -135,5 +135,5 @@ class _Host:
         self._searches[own].learn(_known(measured))
 
 
-def _known(entries: Sequence[Mapping[str, Any]]) -> list[Known]:
-    return [Known(**entry) for entry in entries]
+def _known(entries: Sequence[Mapping[str, Any]]) -> list[MeasuredSchedule]:
+    return [MeasuredSchedule(**entry) for entry in entries]

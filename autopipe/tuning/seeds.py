@@ -14,7 +14,7 @@ import tvm
 
 from autopipe.errors import StageError
 from autopipe.processes.contained import Child, Failed
-from autopipe.records.about import About
+from autopipe.records.about import WorkloadInfo
 from autopipe.records.merge import planted
 from autopipe.records.seed import Seed, keys
 from autopipe.safety.maker import Maker
@@ -84,7 +84,7 @@ def nearest(module: tvm.IRModule, seed: Seed, conditions: Conditions) -> str | N
 
 def _near(state: TaskState, journal: Journal, maker: Maker) -> Iterator[Proposal]:
     """Yield what was fast on other platforms, for the contenders of a task."""
-    likeness = About.of(state.task).likeness
+    likeness = WorkloadInfo.of(state.task).likeness
     found = journal.store.near(state.task.workload, likeness, journal.platform)
     every = list(dict.fromkeys(Proposal.of(each.record) for each in found))
     for by in state.contest.entries:

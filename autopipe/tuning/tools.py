@@ -24,13 +24,13 @@ from autopipe.schedules.policy import Policy
 from autopipe.tasks.task import Task, read_tasks
 from autopipe.tuning.journal import Journal, open_journal
 from autopipe.tuning.loop import batch_size
-from autopipe.tuning.progress import Progress
+from autopipe.tuning.progress import ProgressReporter
 from autopipe.tuning.task_state import TaskState
 from autopipe.tuning.trials import Trials
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class TuningPlan:
     """How to tune."""
 
     tuning: Tuning
@@ -46,7 +46,7 @@ class Plan:
 class Tools:
     """What every step of tuning works with."""
 
-    plan: Plan
+    plan: TuningPlan
     tasks: Sequence[Task]
     """Those that are tuned."""
     texts: Mapping[str, str]
@@ -67,11 +67,13 @@ class Tools:
         tuning = self.plan.tuning
         return batch_size(tuning.budget.trials, len(self.tasks), tuning.batch)
 
-    def progress(self, states: Sequence[TaskState]) -> Progress:
+    def progress(self, states: Sequence[TaskState]) -> ProgressReporter:
         """Return who tells how a step goes."""
-        return Progress(states, self.plan.tuning.budget.trials, self.emit)
+        return ProgressReporter(states, self.plan.tuning.budget.trials, self.emit)
 
-    def trials(self, states: Sequence[TaskState], progress: Progress | None = None) -> Trials:
+    def trials(
+        self, states: Sequence[TaskState], progress: ProgressReporter | None = None
+    ) -> Trials:
         """Return who measures what tasks propose; a step of its own has a progress of its own."""
         told = (progress or self.progress(states)).told
         budget = self.plan.tuning.budget
@@ -79,7 +81,7 @@ class Tools:
 
 
 @contextmanager
-def open_tools(plan: Plan, ctx: Context) -> Iterator[Tools]:
+def open_tools(plan: TuningPlan, ctx: Context) -> Iterator[Tools]:
     """Make what tuning works with; time is counted, and children are kept, as long as it is open.
 
     Raises StoreError, and SetupError if nothing can be timed here.
@@ -90,7 +92,7 @@ def open_tools(plan: Plan, ctx: Context) -> Iterator[Tools]:
             yield tools
 
 
-def _tools(plan: Plan, ctx: Context, journal: Journal) -> Tools:
+def _tools(plan: TuningPlan, ctx: Context, journal: Journal) -> Tools:
     target, folder = ctx.facts[Facet.TARGET], ctx.inputs["tasks"]
     conditions = Conditions.of(target, fast_algorithms=plan.fast_algorithms)
     tasks = [task for task in read_tasks(folder) if task.dropped is None]

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 from safetensors import safe_open
 
-from autopipe.artifacts.verification import CheckedCase, Comparison, Verification
-from autopipe.compiler.library.runtime import Model
+from autopipe.artifacts.verification import CheckedCase, OutputComparison, Verification
+from autopipe.compiler.library.runtime import LoadedModel
 from autopipe.config import Verify
 from autopipe.errors import GateError
 from autopipe.store import arrays
@@ -26,7 +26,7 @@ from autopipe.verification.limits import index_limits
 from autopipe.verification.reference import Expected
 
 
-def verify(model: Model, imported: Path, options: Verify, work: Path) -> Verification:
+def verify(model: LoadedModel, imported: Path, options: Verify, work: Path) -> Verification:
     """Compare a build with the artifact of *import* that it was built from, on every case.
 
     `work` takes inputs and expected outputs; the caller empties it. Raises GateError where
@@ -55,7 +55,7 @@ def verify(model: Model, imported: Path, options: Verify, work: Path) -> Verific
 
 
 def _compared(
-    model: Model,
+    model: LoadedModel,
     drawn: Sequence[Case],
     expected: Expected,
     twins: Mapping[str, Path],
@@ -118,7 +118,7 @@ def _raise_failure(checked: Sequence[CheckedCase]) -> None:
     raise GateError(f"{message}; {_advice([output for _, output in failed])}")
 
 
-def _advice(failed: Sequence[Comparison]) -> str:
+def _advice(failed: Sequence[OutputComparison]) -> str:
     """Say which one number would let all of them pass."""
     settings = []
     for name, values in (

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from autopipe.artifacts.verification import Comparison, Tolerance
+from autopipe.artifacts.verification import OutputComparison, Tolerance
 from autopipe.errors import GateError
 
 _LARGEST = 1.0
@@ -93,7 +93,9 @@ def check_names(ours: Sequence[str], reference: Sequence[str]) -> None:
             )
 
 
-def compare(output: str, ours: np.ndarray, reference: np.ndarray, allowed: Tolerance) -> Comparison:
+def compare(
+    output: str, ours: np.ndarray, reference: np.ndarray, allowed: Tolerance
+) -> OutputComparison:
     """Compare one output with its reference."""
     for what, mine, theirs in (
         ("shape", list(ours.shape), list(reference.shape)),
@@ -101,13 +103,15 @@ def compare(output: str, ours: np.ndarray, reference: np.ndarray, allowed: Toler
     ):
         if mine != theirs:
             failure = f"its {what} is {mine}, the reference's is {theirs}"
-            return Comparison(output=output, tolerance=allowed, failure=failure)
+            return OutputComparison(output=output, tolerance=allowed, failure=failure)
     for owner, array in (("the build", ours), ("the reference", reference)):
         strange = ~np.isfinite(array)
         if strange.any():
             failure = f"{_count(strange)} of {owner} are not finite, first {_at(array, strange)}"
             first = _first(strange)
-            return Comparison(output=output, tolerance=allowed, failure=failure, first_bad=first)
+            return OutputComparison(
+                output=output, tolerance=allowed, failure=failure, first_bad=first
+            )
     if reference.dtype.kind == "f":
         return _compare_floats(output, ours, reference, allowed)
     return _compare_exact(output, ours, reference)
@@ -128,13 +132,13 @@ def constant(outputs: Iterable[np.ndarray]) -> str | None:
     return "is the same for all inputs" if same and count > 1 else None
 
 
-def _compare_exact(output: str, ours: np.ndarray, reference: np.ndarray) -> Comparison:
+def _compare_exact(output: str, ours: np.ndarray, reference: np.ndarray) -> OutputComparison:
     bad = ours != reference
     if not bad.any():
-        return Comparison(output=output, tolerance=EXACT, max_abs=0.0, max_rel=0.0, used=0.0)
+        return OutputComparison(output=output, tolerance=EXACT, max_abs=0.0, max_rel=0.0, used=0.0)
     unequal = f"{_count(bad)} differ where {reference.dtype} must be equal"
     largest = max(abs(int(a) - int(b)) for a, b in zip(ours[bad], reference[bad], strict=True))
-    return Comparison(
+    return OutputComparison(
         output=output,
         tolerance=EXACT,
         failure=f"{unequal}, {_both(ours, reference, bad)}",
@@ -145,7 +149,7 @@ def _compare_exact(output: str, ours: np.ndarray, reference: np.ndarray) -> Comp
 
 def _compare_floats(
     output: str, ours: np.ndarray, reference: np.ndarray, allowed: Tolerance
-) -> Comparison:
+) -> OutputComparison:
     size = np.abs(reference.astype(np.float64))
     with np.errstate(all="ignore"):
         error = np.abs(ours.astype(np.float64) - reference.astype(np.float64))
@@ -153,7 +157,7 @@ def _compare_floats(
         bad = ~(error <= limit)
         relative = (error / size)[size > 0]
         used = (error / limit)[error > 0]
-    result = Comparison(
+    result = OutputComparison(
         output=output,
         tolerance=allowed,
         max_abs=_finite(error.max(initial=0.0)),

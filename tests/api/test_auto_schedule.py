@@ -11,7 +11,7 @@ from tvm import te
 from tvm.target.codegen import llvm_get_system_cpu
 
 from autopipe import auto_schedule
-from autopipe.api.auto_schedule import Scheduled, Standing
+from autopipe.api.auto_schedule import ContenderSummary, Scheduled
 from autopipe.errors import ConfigError, ModelError, StageError, StoreError, TargetError
 from tests.stages.small_tuning import matmul
 
@@ -114,9 +114,9 @@ def test_no_time_to_measure_anything_is_an_error():
 def test_the_table():
     module = tvm.IRModule()
     contenders = (
-        Standing("autotvm", "winograd4", 24, 1, 123.44e-6, None),
-        Standing("static", "direct", 1, 0, 104e-9, None),
-        Standing("ansor", "direct", 0, 0, None, "no design space"),
+        ContenderSummary("autotvm", "winograd4", 24, 1, 123.44e-6, None),
+        ContenderSummary("static", "direct", 1, 0, 104e-9, None),
+        ContenderSummary("ansor", "direct", 0, 0, None, "no design space"),
     )
     one = Scheduled(module, "autotvm", "winograd4", "{}", 123.44e-6, 1e6, None, "ended", contenders)
     assert str(one).splitlines() == [

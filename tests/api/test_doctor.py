@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from autopipe.api.doctor import Finding, diagnose
+from autopipe.api.doctor import Diagnosis, diagnose
 from autopipe.environment.cuda import Gpu
 from autopipe.errors import SetupError
 from autopipe.pipeline.isolate import Bug, Killed, Zygote
@@ -78,7 +78,7 @@ def test_the_row_of_cuda_says_what_there_is(monkeypatch, gpu, compiler, said) ->
 
 
 def test_a_finding_that_is_fine_gives_no_advice() -> None:
-    assert str(Finding("ok", "disk", "9 GiB", "buy one")) == "ok    disk          9 GiB"
+    assert str(Diagnosis("ok", "disk", "9 GiB", "buy one")) == "ok    disk          9 GiB"
 
 
 def test_a_quota_below_the_cores_is_a_warning(

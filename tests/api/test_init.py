@@ -5,7 +5,7 @@ from autopipe.config.load import load
 from autopipe.config.model import Input, Weights
 from autopipe.config.paths import model_path
 from autopipe.errors import ModelError
-from autopipe.stages.import_model import ImportModel
+from autopipe.stages.import_model import ImportStage
 from tests.compiler.frontends.models import dense, model, node, save, tensor, value
 
 
@@ -34,7 +34,7 @@ def test_a_file_that_runs(tmp_path):
     assert "# a guess: the model leaves dimension 0 (n?  evil: 1) open" in output.read_text()
     assert model_path(pipeline.model, tmp_path).samefile(path)
     out = tmp_path / "out"
-    assert ImportModel.of(pipeline, tmp_path).sources()["model"].samefile(path)
+    assert ImportStage.of(pipeline, tmp_path).sources()["model"].samefile(path)
     assert not out.exists()
 
 

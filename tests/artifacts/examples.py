@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from autopipe.artifacts.library import Library, LibraryTask
+from autopipe.artifacts.library import BuiltLibrary, LibraryTask
 from autopipe.artifacts.model import ImportedModel
 from autopipe.artifacts.tuning import BestRecord, TunedTask, TuningReport
-from autopipe.artifacts.verification import CheckedCase, Comparison, Tolerance, Verification
+from autopipe.artifacts.verification import CheckedCase, OutputComparison, Tolerance, Verification
 
 
 def imported(**fields: Any) -> ImportedModel:
@@ -57,23 +57,23 @@ def library_task(name: str = "task0", workload: str = "0f", **fields: Any) -> Li
     return LibraryTask(**given)
 
 
-def library(*tasks: LibraryTask, **fields: Any) -> Library:
+def library(*tasks: LibraryTask, **fields: Any) -> BuiltLibrary:
     """Return what *build* says of a library with these tasks."""
     given: dict[str, Any] = {
         "name": "m", "inputs": (), "outputs": (), "weights": (), "threads": 2, "target": {},
         "versions": {"tvm": "1", "tvm_ffi": "1"}, "libraries": {}, "tasks": tasks, **fields,
     }  # fmt: skip
-    return Library(**given)
+    return BuiltLibrary(**given)
 
 
-def checked_case(name: str, *outputs: Comparison) -> CheckedCase:
+def checked_case(name: str, *outputs: OutputComparison) -> CheckedCase:
     """Return a case; one without outputs is skipped."""
     return CheckedCase(name=name, skipped=not outputs, outputs=outputs)
 
 
-def comparison(output: str = "y", **fields: Any) -> Comparison:
+def comparison(output: str = "y", **fields: Any) -> OutputComparison:
     """Return how an output compared."""
-    return Comparison(output=output, tolerance=Tolerance(rtol=1e-3, atol=1e-4), **fields)
+    return OutputComparison(output=output, tolerance=Tolerance(rtol=1e-3, atol=1e-4), **fields)
 
 
 def verification(*cases: CheckedCase, **fields: Any) -> Verification:

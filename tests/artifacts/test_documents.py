@@ -5,17 +5,23 @@ from pathlib import Path
 
 import pytest
 
-from autopipe.artifacts.benchmark import Measurement
-from autopipe.artifacts.document import Document
-from autopipe.artifacts.library import Library
+from autopipe.artifacts.benchmark import BenchmarkReport
+from autopipe.artifacts.document import ArtifactDocument
+from autopipe.artifacts.library import BuiltLibrary
 from autopipe.artifacts.model import ImportedModel
-from autopipe.artifacts.tuning import Tuned, TuningReport, read_records, write_records
+from autopipe.artifacts.tuning import TuningReport, TuningResult, read_records, write_records
 from autopipe.artifacts.verification import CaseOutcome, Verification
 from autopipe.foreign import MalformedError
 from tests.artifacts.examples import checked_case, comparison
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "documents"
-DOCUMENTS: list[type[Document]] = [ImportedModel, TuningReport, Library, Verification, Measurement]
+DOCUMENTS: list[type[ArtifactDocument]] = [
+    ImportedModel,
+    TuningReport,
+    BuiltLibrary,
+    Verification,
+    BenchmarkReport,
+]
 
 
 def named(kind):
@@ -45,7 +51,7 @@ def test_what_another_release_added_to_tuning_stays(tmp_path):
     text = json.dumps(document, indent=2, sort_keys=True) + "\n"
     (tmp_path / "tuning.json").write_text(text)
     (tmp_path / "records.jsonl").write_bytes((GOLDEN / "records.jsonl").read_bytes())
-    Tuned.read(tmp_path).write(tmp_path)
+    TuningResult.read(tmp_path).write(tmp_path)
     assert (tmp_path / "tuning.json").read_text() == text
 
 
@@ -61,7 +67,7 @@ def test_a_library_of_an_earlier_release_is_read(tmp_path):
     del document["claimed"]
     del document["device"]
     (tmp_path / "library.json").write_text(json.dumps(document))
-    found = Library.read(tmp_path)
+    found = BuiltLibrary.read(tmp_path)
     assert (found.claimed, found.signature.device) == ({}, "cpu")
 
 
@@ -80,12 +86,27 @@ def test_a_library_of_an_earlier_release_is_read(tmp_path):
         ),
         (TuningReport, '"trials": 2', '"trials": -2', "contenders.1.trials: Input should be great"),
         (TuningReport, '"retried": true', '"retried": "yes"', "failures.0.retried: Input should"),
-        (Library, '"threads": 1', '"threads": 0', "threads: Input should be greater than 0"),
-        (Library, '"calls"', '"called"', "tasks.0.calls: Field required"),
-        (Library, '"seconds": 1.4163695364238409e-05', '"seconds": NaN', "NaN, which is no number"),
+        (BuiltLibrary, '"threads": 1', '"threads": 0', "threads: Input should be greater than 0"),
+        (BuiltLibrary, '"calls"', '"called"', "tasks.0.calls: Field required"),
+        (
+            BuiltLibrary,
+            '"seconds": 1.4163695364238409e-05',
+            '"seconds": NaN',
+            "NaN, which is no number",
+        ),
         (Verification, '"skipped": false', '"skipped": null', "cases.0.skipped: Input should be a"),
-        (Measurement, '"inconclusive"', '"unsure"', "verdict: Input should be 'faster', 'slower'"),
-        (Measurement, '"skipped"', '"mood": 1, "skipped"', "mood: Extra inputs are not permitted"),
+        (
+            BenchmarkReport,
+            '"inconclusive"',
+            '"unsure"',
+            "verdict: Input should be 'faster', 'slower'",
+        ),
+        (
+            BenchmarkReport,
+            '"skipped"',
+            '"mood": 1, "skipped"',
+            "mood: Extra inputs are not permitted",
+        ),
     ],
 )
 def test_what_is_wrong_is_said_in_a_line(tmp_path, kind, old, new, said):

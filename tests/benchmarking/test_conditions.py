@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from autopipe.artifacts.benchmark import Conditions
+from autopipe.artifacts.benchmark import RoundConditions
 from autopipe.benchmarking import conditions
 from autopipe.benchmarking.conditions import Glance, disturbance, glance
 from tests.support.table import each_row
@@ -69,7 +69,7 @@ def test_what_is_left_of_the_busy_time_is_of_others():
     before = Glance(at=10.0, cpu=1.0, load=0.5, busy=100.0, stolen=7.0, counted=1000.0)
     after = Glance(at=12.0, cpu=4.0, load=1.5, busy=103.5, stolen=7.25, counted=1004.0)
     found = before.until(after, 2)
-    assert found == Conditions(
+    assert found == RoundConditions(
         seconds=2.0, cpu=3.0, others=0.5, stolen=0.25, cores=2, load_before=0.5, load_after=1.5
     )
     busier = Glance(at=12.0, cpu=9.0, load=1.5, busy=103.5, stolen=7.0, counted=1004.0)
@@ -77,7 +77,7 @@ def test_what_is_left_of_the_busy_time_is_of_others():
 
 
 def took(others=0.0, stolen=0.0, *, seconds=10.0, cpu=10.0, cores=2, quota=None):
-    return Conditions(
+    return RoundConditions(
         seconds=seconds, cpu=cpu, others=others, stolen=stolen, cores=cores, load_before=0.0,
         load_after=0.0, quota=quota,
     )  # fmt: skip
@@ -117,7 +117,7 @@ def test_no_other_figures_are_read_back(value):
     known = took().model_dump()
     for name in ("seconds", "cpu", "others", "stolen"):
         with pytest.raises(ValueError, match=name):
-            Conditions.model_validate({**known, name: value})
+            RoundConditions.model_validate({**known, name: value})
 
 
 @pytest.mark.fault("N1")

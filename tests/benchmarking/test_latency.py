@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autopipe.artifacts.benchmark import Latency, Verdict
+from autopipe.artifacts.benchmark import Latency, LatencyVerdict
 from autopipe.benchmarking.latency import against, compared, summed
 
 seconds = st.floats(1e-6, 1e3)
@@ -66,9 +66,9 @@ def test_what_was_disturbed_tells_nothing_however_far_apart_it_is():
 
 def test_a_limit_moves_the_line():
     ours, theirs = latency(3, 4), latency(1, 2)
-    assert against(ours, theirs, 1.0) is Verdict.SLOWER
-    assert against(ours, theirs, 2.0) is Verdict.INCONCLUSIVE
-    assert against(ours, theirs, 5.0) is Verdict.FASTER
+    assert against(ours, theirs, 1.0) is LatencyVerdict.SLOWER
+    assert against(ours, theirs, 2.0) is LatencyVerdict.INCONCLUSIVE
+    assert against(ours, theirs, 5.0) is LatencyVerdict.FASTER
 
 
 @given(rounds, rounds)

@@ -2,12 +2,12 @@ from pathlib import Path
 
 import pytest
 
-from autopipe.artifacts.benchmark import Conditions, Contender, Machine, Match
+from autopipe.artifacts.benchmark import BenchmarkResult, Machine, RoundConditions, TimedContender
 from autopipe.benchmarking import match
 from autopipe.benchmarking.contender import Timed
 from autopipe.benchmarking.gate import hold, measurement
 from autopipe.benchmarking.latency import compared, summed
-from autopipe.benchmarking.match import Table, play
+from autopipe.benchmarking.match import BenchmarkSetup, play
 from autopipe.config import Benchmark, Gates
 from autopipe.errors import GateError, SetupError, StageError
 
@@ -16,7 +16,7 @@ CONTENDERS = {"autopipe": Path("library"), "onnxruntime": Path(__file__)}  # whi
 
 def conditions(others=0.0):
     """Conditions of ten seconds on two processors, of which others take a share."""
-    return Conditions(
+    return RoundConditions(
         seconds=10.0, cpu=10.0, others=20.0 * others, stolen=0.0, cores=2, load_before=0.5,
         load_after=2.0,
     )  # fmt: skip
@@ -47,7 +47,7 @@ def played(monkeypatch):
         monkeypatch.setattr(match, "time_contender", stopwatch)
         monkeypatch.setattr(match, "find_spec", lambda name: True)
         tell = stopwatch.told.append
-        table = Table(CONTENDERS, Path("inputs"), Benchmark(**options), tell)
+        table = BenchmarkSetup(CONTENDERS, Path("inputs"), Benchmark(**options), tell)
         return play(table, threads)
 
     return start
@@ -89,14 +89,14 @@ def test_a_build_that_fails_is_an_error(played):
 def test_the_gpu_is_written_down(monkeypatch):
     monkeypatch.setattr(match, "time_contender", lambda *_: Timed([0.1], "1", conditions()))
     for gpu in ("NVIDIA Fake", None):
-        table = Table(CONTENDERS, Path("inputs"), Benchmark(), lambda message: None, gpu)
+        table = BenchmarkSetup(CONTENDERS, Path("inputs"), Benchmark(), lambda message: None, gpu)
         assert match.play(table, 1).machine.gpu == gpu
 
 
 def test_a_rival_that_is_not_installed_is_skipped(monkeypatch):
     monkeypatch.setattr(match, "time_contender", Stopwatch(autopipe=1.0))
     monkeypatch.setattr(match, "find_spec", lambda name: None)
-    table = Table(CONTENDERS, Path("inputs"), Benchmark(), lambda message: None)
+    table = BenchmarkSetup(CONTENDERS, Path("inputs"), Benchmark(), lambda message: None)
     found = play(table, threads=1)
     assert found.skipped == {"onnxruntime": "it is not installed"}
     assert held(found, Gates()) == []
@@ -212,11 +212,11 @@ def test_the_ratio_that_is_printed_follows_from_the_times_that_are_printed(times
 
 
 def played_with(ours, theirs):
-    return Match(
+    return BenchmarkResult(
         machine=Machine(cpu="x", cores=2, load_before=0.0, load_after=0.0),
         threads=2, warmup=1, repeat=2,
-        ours=Contender(name="autopipe", version="1", latency=ours),
-        rivals=(Contender(name="onnxruntime", version="1", latency=theirs),),
+        ours=TimedContender(name="autopipe", version="1", latency=ours),
+        rivals=(TimedContender(name="onnxruntime", version="1", latency=theirs),),
         comparisons={"onnxruntime": compared(ours, theirs)}, skipped={},
     )  # fmt: skip
 
@@ -224,5 +224,5 @@ def played_with(ours, theirs):
 def test_a_rival_is_skipped_where_there_is_no_onnx_model(monkeypatch, tmp_path):
     monkeypatch.setattr(match, "time_contender", Stopwatch(autopipe=1.0))
     contenders = {**CONTENDERS, "onnxruntime": tmp_path / "reference.onnx"}
-    table = Table(contenders, Path("inputs"), Benchmark(), lambda message: None)
+    table = BenchmarkSetup(contenders, Path("inputs"), Benchmark(), lambda message: None)
     assert play(table, 1).skipped == {"onnxruntime": "it runs ONNX models, and this is none"}

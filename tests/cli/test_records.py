@@ -9,8 +9,8 @@ import pytest
 
 from autopipe.cli.app import main
 from autopipe.records import lines
-from autopipe.records.about import About
-from autopipe.records.store import Found, Store
+from autopipe.records.about import WorkloadInfo
+from autopipe.records.store import RecordDetails, RecordStore
 from tests.records.test_autotvm import CONV, DENSE
 from tests.records.test_store import HERE as DEVICE
 from tests.records.test_store import MODULE, record
@@ -24,7 +24,7 @@ HERE = replace(
     target='{"kind":"llvm","mcpu":"znver4","num_cores":2}',
     versions='{"llvm":"22","tvm":"0.27.0.post1"}',
 )
-ABOUT = About(("nn.conv2d", "add"), ("float32[1,8,8,4]",), ("float32[1,8,8,32]",), 1e3, "x")
+ABOUT = WorkloadInfo(("nn.conv2d", "add"), ("float32[1,8,8,4]",), ("float32[1,8,8,32]",), 1e3, "x")
 KNOBS = '{"knobs": {"columns": 32, "rows": 8}, "template": "contraction", "version": 2}'
 TRACE = (
     '[[["GetSBlock", [], ["C", "main"], ["b0"]], ["GetLoops", ["b0"], [], ["l1"]],'
@@ -36,7 +36,7 @@ TRACE = (
 def root(tmp_path):
     folder = tmp_path / "store" / "records"
     folder.mkdir(parents=True)
-    with Store.open(folder / "records.sqlite", pytest.fail) as store:
+    with RecordStore.open(folder / "records.sqlite", pytest.fail) as store:
         trials = [
             record((2e-3,), schedule=KNOBS, engine="autotvm"), record((3e-3,), schedule=TRACE),
             record((), error="building crashed: \x1b[31mSIGSEGV"),
@@ -161,7 +161,10 @@ def test_pruning_says_what_goes(cli):
 
 
 def test_damage_is_told(cli, root):
-    with Store.open(root / "records" / "records.sqlite", pytest.fail) as store, store.connection:
+    with (
+        RecordStore.open(root / "records" / "records.sqlite", pytest.fail) as store,
+        store.connection,
+    ):
         store.connection.execute("UPDATE records SET seconds = '[1e-9]' WHERE id = 1")
     assert "left out 1 damaged record" in cli("ls").err
     cli("prune", "--failed")
@@ -186,7 +189,7 @@ def test_looking_imports_nothing_heavy(root, command):
 def test_an_imported_trace_with_code_costs_its_line(cli, tmp_path):
     file, other = tmp_path / "records.jsonl", tmp_path / "other"
     code = trace("Annotate", ["l1", TEXTS["LLVM IR"]], ["pragma_import_llvm"], [])
-    forged = Found(0, record((1e-9,), schedule=code), HERE, "1d", ABOUT, None)
+    forged = RecordDetails(0, record((1e-9,), schedule=code), HERE, "1d", ABOUT, None)
     cli("export", file)
     file.write_text(file.read_text() + lines.write([forged]))
     done = cli("import", file, store=other)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from autopipe.comparison.build import Build, BuiltTask, Contender, Kind, Time
+from autopipe.comparison.build import Build, BuiltTask, ContenderTime, FileKind, Time
 
 KNOBS = {"template": "contraction", "version": 2, "knobs": {"rows": 8, "outer": "columns"}}
 DECISIONS = {"engine": "autotvm", "implementation": "direct", "schedule": KNOBS, "calls": 2}
@@ -19,10 +19,10 @@ def task(
     return BuiltTask(name, workload, {**DECISIONS, **decisions}, time(seconds))
 
 
-def latency(ours: float, rival: float = 2.0, version: str = "1.31") -> dict[str, Contender]:
+def latency(ours: float, rival: float = 2.0, version: str = "1.31") -> dict[str, ContenderTime]:
     return {
-        "onnxruntime": Contender(version, time(rival)),
-        "autopipe": Contender("1", time(ours)),
+        "onnxruntime": ContenderTime(version, time(rival)),
+        "autopipe": ContenderTime("1", time(ours)),
     }
 
 
@@ -31,5 +31,5 @@ def build(
     tasks: tuple[BuiltTask, ...] | None = None,
     **fields: object,
 ) -> Build:
-    made = Build(Kind.LOCK, "demo.lock", "demo", facts or {}, tasks)
+    made = Build(FileKind.LOCK, "demo.lock", "demo", facts or {}, tasks)
     return replace(made, **fields)  # type: ignore[arg-type]

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from autopipe.comparison.build import Kind, Time, flat
+from autopipe.comparison.build import FileKind, Time, flat
 from autopipe.comparison.difference import Left, compare
-from autopipe.comparison.timing import Verdict, judge
+from autopipe.comparison.timing import TimingVerdict, judge
 from autopipe.comparison.values import ABSENT, Change
 from tests.comparison.builds import build, latency, task
 from tests.support.table import each_row
@@ -59,13 +59,13 @@ def test_files_of_two_kinds_are_compared_in_what_both_say():
             "artifacts": {"lib.so": "x", "demo.tar": "z"},
         },
         (task(schedule=None),),
-        kind=Kind.PACKAGE,
+        kind=FileKind.PACKAGE,
     )
     package = {name: value for name, value in task().decisions.items() if name != "schedule"}
     new = build(
         new.facts,
         tuple(type(each)(each.name, each.workload, package, each.time) for each in new.tasks or ()),
-        kind=Kind.PACKAGE,
+        kind=FileKind.PACKAGE,
     )
     found = compare(old, new)
     assert {topic: [change.name for change in each] for topic, each in found.facts.items()} == {
@@ -90,20 +90,20 @@ def test_a_package_does_not_say_which_knobs_a_task_has():
 @each_row(
     "old, new, verdict",
     [
-        (Time(3, 2, 4), Time(1, 0.5, 1.9), Verdict.FASTER),
-        (Time(1, 0.5, 1.9), Time(3, 2, 4), Verdict.SLOWER),
-        (Time(3, 2, 4), Time(1, 0.5, 2), Verdict.NOISE),
-        (Time(1, 0.5, 2), Time(3, 2, 4), Verdict.NOISE),
-        (Time(3, 2, 4), Time(3, 2, 4), Verdict.NOISE),
-        (Time(3, 1, 4), Time(2, 2, 2), Verdict.NOISE),
-        (Time(3), Time(1, 1, 1), Verdict.NO_SPREAD),
-        (Time(3, 3, 3), Time(1), Verdict.NO_SPREAD),
+        (Time(3, 2, 4), Time(1, 0.5, 1.9), TimingVerdict.FASTER),
+        (Time(1, 0.5, 1.9), Time(3, 2, 4), TimingVerdict.SLOWER),
+        (Time(3, 2, 4), Time(1, 0.5, 2), TimingVerdict.NOISE),
+        (Time(1, 0.5, 2), Time(3, 2, 4), TimingVerdict.NOISE),
+        (Time(3, 2, 4), Time(3, 2, 4), TimingVerdict.NOISE),
+        (Time(3, 1, 4), Time(2, 2, 2), TimingVerdict.NOISE),
+        (Time(3), Time(1, 1, 1), TimingVerdict.NO_SPREAD),
+        (Time(3, 3, 3), Time(1), TimingVerdict.NO_SPREAD),
     ],
 )
 def test_only_spreads_apart_are_a_claim(old, new, verdict):
     assert judge(old, new, elsewhere=False) is verdict
-    assert judge(old, new, elsewhere=True) is Verdict.ELSEWHERE
-    assert verdict.conclusive == (verdict in {Verdict.FASTER, Verdict.SLOWER})
+    assert judge(old, new, elsewhere=True) is TimingVerdict.ELSEWHERE
+    assert verdict.conclusive == (verdict in {TimingVerdict.FASTER, TimingVerdict.SLOWER})
 
 
 def verdicts(old, new):
@@ -114,7 +114,7 @@ def test_the_build_comes_first_and_is_judged_by_its_spread():
     faster = compare(build(latency=latency(3)), build(latency=latency(1)))
     assert [row.contender for row in faster.latency or ()] == ["autopipe", "onnxruntime"]
     assert verdicts(faster.old, faster.new) == {
-        "autopipe": Verdict.FASTER, "onnxruntime": Verdict.NOISE,
+        "autopipe": TimingVerdict.FASTER, "onnxruntime": TimingVerdict.NOISE,
     }  # fmt: skip
     assert not faster.same
     assert compare(build(latency=latency(3)), build(latency=latency(2.9))).same
@@ -122,7 +122,7 @@ def test_the_build_comes_first_and_is_judged_by_its_spread():
 
 def test_a_machine_on_which_the_rival_moved_too_proves_nothing():
     found = compare(build(latency=latency(3, rival=6)), build(latency=latency(1, rival=2)))
-    assert {row.verdict for row in found.latency or ()} == {Verdict.UNSTEADY}
+    assert {row.verdict for row in found.latency or ()} == {TimingVerdict.UNSTEADY}
     assert found.same
 
 
@@ -130,15 +130,15 @@ def test_a_rival_of_another_version_may_move():
     found = verdicts(
         build(latency=latency(3, rival=6)), build(latency=latency(1, rival=2, version="1.32"))
     )
-    assert found == {"autopipe": Verdict.FASTER, "onnxruntime": Verdict.FASTER}
+    assert found == {"autopipe": TimingVerdict.FASTER, "onnxruntime": TimingVerdict.FASTER}
 
 
 def test_times_of_two_machines_are_not_judged():
     old = build(None, (task(seconds=3),), latency=latency(3), machine={"cpu": "a"})
     new = build(None, (task(seconds=1),), latency=latency(1), machine={"cpu": "b"})
     found = compare(old, new)
-    assert {row.verdict for row in found.latency or ()} == {Verdict.ELSEWHERE}
-    assert [each.verdict for each in found.tasks or ()] == [Verdict.ELSEWHERE]
+    assert {row.verdict for row in found.latency or ()} == {TimingVerdict.ELSEWHERE}
+    assert [each.verdict for each in found.tasks or ()] == [TimingVerdict.ELSEWHERE]
     assert found.same
 
 
@@ -151,5 +151,5 @@ def test_times_of_a_busy_machine_are_not_judged(which):
     }
     builds[which] = replace(builds[which], latency=busy)
     found = compare(*builds)
-    assert {row.verdict for row in found.latency or ()} == {Verdict.DISTURBED}
+    assert {row.verdict for row in found.latency or ()} == {TimingVerdict.DISTURBED}
     assert not any(row.verdict.conclusive for row in found.latency or ())

@@ -1,7 +1,7 @@
 """Which task is which."""
 
 from autopipe.comparison.matching import changed_tasks
-from autopipe.comparison.timing import Verdict
+from autopipe.comparison.timing import TimingVerdict
 from autopipe.comparison.values import ABSENT, Change
 from tests.comparison.builds import KNOBS, task
 
@@ -38,7 +38,7 @@ def test_one_task_is_never_two():
 def test_other_loops_of_one_name_are_the_same_task_if_the_ops_are():
     (found,) = compared([task("a", "1", ops=["x"])], [task("a", "2", ops=["x"])])
     assert found.changes == (Change("workload", "1", "2"),)
-    assert found.verdict is Verdict.OTHER_LOOPS
+    assert found.verdict is TimingVerdict.OTHER_LOOPS
     assert len(compared([task("a", "1", ops=["x"])], [task("a", "2", ops=["y"])])) == 2
 
 
@@ -69,6 +69,6 @@ def test_only_what_both_say_counts_where_they_are_of_two_kinds():
 
 def test_a_time_alone_is_a_difference_only_beyond_the_noise():
     (found,) = compared([task(seconds=1)], [task(seconds=1.1)])
-    assert (found.verdict, found.differs) == (Verdict.NOISE, False)
+    assert (found.verdict, found.differs) == (TimingVerdict.NOISE, False)
     (found,) = compared([task(seconds=1)], [task(seconds=3)])
-    assert (found.verdict, found.differs) == (Verdict.SLOWER, True)
+    assert (found.verdict, found.differs) == (TimingVerdict.SLOWER, True)

@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from autopipe.comparison.build import Kind, Time
+from autopipe.comparison.build import FileKind, Time
 from autopipe.comparison.difference import compare
 from autopipe.comparison.reading import read
 from autopipe.errors import ConfigError, LockError, PackageError
@@ -48,7 +48,7 @@ def report(tmp_path, **fields):
 
 def test_a_lock_is_known_by_its_content(lock):
     found = read(lock)
-    assert (found.kind, found.file, found.pipeline) == (Kind.LOCK, str(lock), "demo")
+    assert (found.kind, found.file, found.pipeline) == (FileKind.LOCK, str(lock), "demo")
     assert found.facts["configuration"]["model.inputs.on.shape"] == [1, 3]
     assert found.facts["target"]["hardware.l1"] == 32768
     assert found.facts["versions"] == {
@@ -69,7 +69,7 @@ def test_a_package_is_known_by_its_content(package):
         build["internalParameters"]["tasks"] = [TASK]
 
     found = read(packages.changed(package, manifest=add))
-    assert (found.kind, found.pipeline) == (Kind.PACKAGE, "demo")
+    assert (found.kind, found.pipeline) == (FileKind.PACKAGE, "demo")
     whole = package.parent / "changed.tar"
     assert found.facts["artifacts"]["demo.tar"] == sha256(whole)
     assert found.facts["size"]["lib.so"] == len(packages.CONTENTS["lib.so"])
@@ -87,7 +87,7 @@ def test_a_package_is_known_by_its_content(package):
 
 def test_a_report_is_known_by_its_content(tmp_path):
     found = read(report(tmp_path, verification=VERIFIED))
-    assert (found.kind, found.pipeline) == (Kind.REPORT, "demo")
+    assert (found.kind, found.pipeline) == (FileKind.REPORT, "demo")
     assert found.facts["outcome"] == {"run": "finished"}
     assert found.facts["size"] == {"package": 2**20}
     assert found.facts["artifacts"] == {"demo": "ab" * 32}

@@ -7,7 +7,7 @@ import pytest
 from markdown_it import MarkdownIt
 
 from autopipe.comparison import document, markdown, text
-from autopipe.comparison.build import Build, Kind
+from autopipe.comparison.build import Build, FileKind
 from autopipe.comparison.difference import compare
 from autopipe.comparison.excerpt import excerpt
 from autopipe.store.canonical import pretty
@@ -198,7 +198,7 @@ def test_json_has_everything_uncut():
 
 
 def test_json_says_what_was_not_compared():
-    found = json.loads(document.write(compare(build(), build({"size": {}}, kind=Kind.PACKAGE))))
+    found = json.loads(document.write(compare(build(), build({"size": {}}, kind=FileKind.PACKAGE))))
     assert (found["same"], found["tasks"], found["latency"]) == (True, None, None)
     assert "size" not in found
     assert found["not_compared"]["size"] == "only the new one says it"

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from autopipe.artifacts.library import Library
+from autopipe.artifacts.library import BuiltLibrary
 from autopipe.compiler import module_io, passes, tasks
 from autopipe.compiler.graph import elementary
 from autopipe.compiler.library import build, cuda_runtime, nvcc, runtime
@@ -69,7 +69,7 @@ def test_what_the_compiler_refuses_ends_the_build(monkeypatch, lowered, schedule
 def test_what_the_gpu_needs_and_is_not_there_is_said(monkeypatch, library):
     monkeypatch.setattr(cuda_runtime, "runtime_library", lambda: "libcudart.so.none")
     cuda_runtime.load.cache_clear()
-    signature = Library.read(library).signature.model_copy(update={"device": "cuda"})
+    signature = BuiltLibrary.read(library).signature.model_copy(update={"device": "cuda"})
     with pytest.raises(SetupError, match=r"CUDA can not be loaded: libcudart.so.none: .*driver"):
         runtime.load(library / "lib.so", library / "weights.safetensors", signature)
 
@@ -80,7 +80,7 @@ def test_inputs_go_to_the_device_and_outputs_come_back(monkeypatch, library):
     for module in (runtime, cuda_runtime):
         monkeypatch.setattr(module, "CUDA", processor)
     monkeypatch.setattr(runtime, "load_cuda", lambda: None)
-    signature = Library.read(library).signature.model_copy(update={"device": "cuda"})
+    signature = BuiltLibrary.read(library).signature.model_copy(update={"device": "cuda"})
     model = runtime.load(library / "lib.so", library / "weights.safetensors", signature)
     generator = np.random.default_rng(0)
     for _ in range(2):

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from autopipe.api.shapes import SHAPES
-from autopipe.artifacts.tuning import ListedFailure, Tuned
+from autopipe.artifacts.tuning import ListedFailure, TuningResult
 from autopipe.benchmarking import baseline
 from autopipe.cli.terminal import complain, show
 from autopipe.comparison import reading
@@ -35,14 +35,14 @@ from autopipe.records.importing import bring
 from autopipe.records.left_out import LeftOut
 from autopipe.records.merge import plant
 from autopipe.records.session import Session
-from autopipe.records.store import Store
+from autopipe.records.store import RecordStore
 from autopipe.remote import entry as remote_entry
 from autopipe.remote.courier import DamagedError
 from autopipe.remote.transfer import _look
 from autopipe.report.escape import line_of
 from autopipe.store import entry
 from autopipe.store.canonical import digest, seal
-from autopipe.store.content import File, tree_digest
+from autopipe.store.content import TreeFile, tree_digest
 from tests.artifacts.examples import (
     best_record,
     checked_case,
@@ -123,7 +123,7 @@ def test_a_bad_line_of_an_import_costs_itself(tmp_path):
         bad.append(line({**good, name: value}))
     path = tmp_path / "records.jsonl"
     path.write_text("\n".join([*bad, lines.write([found((2.0,))])]), encoding="utf-8")
-    with Store.open(tmp_path / "records.sqlite", pytest.fail) as store, deadline(SECONDS):
+    with RecordStore.open(tmp_path / "records.sqlite", pytest.fail) as store, deadline(SECONDS):
         brought = bring(store, path, None)
         assert 2.0 in [each.record.median for each in store.every()]
         for each in store.every():
@@ -140,7 +140,7 @@ def test_a_log_of_autotvm_costs_its_bad_lines(tmp_path):
     assert log.seeds
     assert all(map(harmless, log.left_out))
     assert len(log.left_out) <= 22
-    with Store.open(tmp_path / "records.sqlite", pytest.fail) as store:
+    with RecordStore.open(tmp_path / "records.sqlite", pytest.fail) as store:
         assert plant(store, log.seeds).added
 
 
@@ -169,7 +169,7 @@ def action(content: Any) -> bytes:
     if not isinstance(content, dict):
         return seal({"content": content})
     try:
-        listed = tuple(File(**each) for each in content["files"])
+        listed = tuple(TreeFile(**each) for each in content["files"])
         content = {**content, "digest": tree_digest(listed)}
     except (TypeError, LookupError, ValueError, AttributeError):
         pass
@@ -284,7 +284,7 @@ def test_an_artifact_of_a_remote_has_the_shape_that_its_stage_leaves(tmp_path, c
         code = ends(lambda: _look(tmp_path, said, SHAPES), capsys, {5})  # type: ignore[arg-type]
         counts[code] += 1
         if stage == "tune" and not code:
-            tuned = Tuned.read(tmp_path)
+            tuned = TuningResult.read(tmp_path)
             assert beside.read(beside.write(tuned), document).report.tasks == tuned.report.tasks
     assert counts[5] >= (8 if stage == "lower" else 25)
     document.unlink()

@@ -20,16 +20,16 @@ from autopipe.errors import ConfigError, StoreError
 from autopipe.packaging.infer import _line
 from autopipe.pipeline.events import RunFinished, StageFailed, StageFinished, Warn
 from autopipe.records import lines
-from autopipe.records.about import About
+from autopipe.records.about import WorkloadInfo
 from autopipe.records.importing import bring
-from autopipe.records.store import Store
+from autopipe.records.store import RecordStore
 from autopipe.remote import courier
 from autopipe.remote.courier import Courier, RemoteError
 from autopipe.report.json_lines import JsonLines
 from autopipe.report.output import Output
 from autopipe.report.plain import Plain
 from autopipe.store.canonical import digest, seal
-from autopipe.store.content import File, tree_digest
+from autopipe.store.content import TreeFile, tree_digest
 from autopipe.store.store import open_store
 from tests.faults.conftest import Command
 from tests.faults.hostile import OWNED
@@ -86,7 +86,7 @@ def test_json_says_the_same_and_no_ci_obeys_it(capsys, name):
 @pytest.mark.parametrize("name", NAMES)
 def test_commands_print_names_of_files_harmlessly(autopipe: Command, tmp_path, name):
     short = name[:100]
-    about = About((name,), (name,), (name,), 1.0, "x")
+    about = WorkloadInfo((name,), (name,), (name,), 1.0, "x")
     here = replace(HERE, target=json.dumps({"kind": name}), versions=json.dumps({name: name}))
     records = tmp_path / "records.jsonl"
     mine = found((1.0,), engine=short, implementation=short, about=about, here=here)
@@ -104,7 +104,7 @@ def test_commands_print_names_of_files_harmlessly(autopipe: Command, tmp_path, n
     store = tmp_path / "store"
     with open_store(store):
         action = {"stage": name}
-        file = File("a", 1, "a" * 64)
+        file = TreeFile("a", 1, "a" * 64)
         content = {
             "action": action, "kind": "model", "digest": tree_digest((file,)),
             "files": [{"name": "a", "size": 1, "sha256": "a" * 64}],
@@ -164,10 +164,10 @@ def test_what_another_says_of_a_record_takes_no_winner_away(tmp_path):
     path = tmp_path / "records.jsonl"
     mine = record((1e-3,))
     forged = found((1e-3,), wrong="x", identity="", about=None)
-    with Store.open(tmp_path / "records.sqlite", pytest.fail) as store:
+    with RecordStore.open(tmp_path / "records.sqlite", pytest.fail) as store:
         store.add(HERE, MODULE, [mine])
         (known,) = store.every()
-        flops = About(("a",), (), (), 1e300, "b" * 64)
+        flops = WorkloadInfo(("a",), (), (), 1e300, "b" * 64)
         other = replace(forged.record, session="other")
         claims = [
             replace(known, wrong="x", about=flops),
@@ -184,12 +184,12 @@ def test_what_another_says_of_a_record_takes_no_winner_away(tmp_path):
 def test_our_own_note_of_a_workload_replaces_another_s(tmp_path):
     """A note that was there before us would have our times be none."""
     path = tmp_path / "records.jsonl"
-    with Store.open(tmp_path / "one.sqlite", pytest.fail) as store:
+    with RecordStore.open(tmp_path / "one.sqlite", pytest.fail) as store:
         store.add(HERE, MODULE, [record((1e-3,))])
         (known,) = store.every()
-    forged = About(("a",), (), (), 1e300, "b" * 64)
+    forged = WorkloadInfo(("a",), (), (), 1e300, "b" * 64)
     path.write_text(lines.write([replace(known, about=forged)]))
-    with Store.open(tmp_path / "two.sqlite", pytest.fail) as store:
+    with RecordStore.open(tmp_path / "two.sqlite", pytest.fail) as store:
         bring(store, path, None)
         store.add(HERE, MODULE, [record((2e-3,))], replace(forged, flops=1.0))
         best = store.best("00ff", MODULE, HERE)
@@ -279,7 +279,7 @@ def test_a_store_that_computes_its_rows_is_not_merged(tmp_path):
     from autopipe.records.merge import merge
 
     other = tmp_path / "other.sqlite"
-    Store.open(other, pytest.fail).close()
+    RecordStore.open(other, pytest.fail).close()
     with closing(sqlite3.connect(other)) as connection:
         connection.execute("DROP TABLE records")
         columns = "1 id, 1 workload, 'a' target, 'a' versions, 'a' device, 'a' engine, 'a' implementation, 'a' schedule, '[]' seconds, NULL error, 0 cut, 'a' measured, 'a' session, 'a' checksum"  # fmt: skip # noqa: E501
@@ -289,7 +289,7 @@ def test_a_store_that_computes_its_rows_is_not_merged(tmp_path):
         )
         connection.commit()
     with (
-        Store.open(tmp_path / "records.sqlite", pytest.fail) as store,
+        RecordStore.open(tmp_path / "records.sqlite", pytest.fail) as store,
         pytest.raises(StoreError, match="it computes what it says"),
     ):
         merge(store, other)
@@ -297,7 +297,7 @@ def test_a_store_that_computes_its_rows_is_not_merged(tmp_path):
 
 def test_a_config_error_is_one(tmp_path):
     with (
-        Store.open(tmp_path / "records.sqlite", pytest.fail) as store,
+        RecordStore.open(tmp_path / "records.sqlite", pytest.fail) as store,
         pytest.raises(ConfigError, match="can not be read"),
     ):
         bring(store, tmp_path / "missing", None)

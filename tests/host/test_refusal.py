@@ -60,7 +60,7 @@ def test_what_the_system_refused_is_told(
     error: Exception, kind: type[Exception], text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", "/t")
-    found = refusal.told(error)
+    found = refusal.final_error(error)
     assert type(found) is kind
     assert str(found).startswith(text)
 
@@ -70,10 +70,10 @@ def test_what_the_system_refused_is_told(
     [ValueError("x"), FileNotFoundError(2, "No such file", "/f"), sqlite3.OperationalError("y")],
 )
 def test_anything_else_is_a_bug(error: Exception) -> None:
-    assert refusal.told(error) is None
+    assert refusal.final_error(error) is None
     error.__cause__ = error  # which `raise error from error` makes
-    assert refusal.told(error) is None
-    assert refusal.told(KeyboardInterrupt()) is None
+    assert refusal.final_error(error) is None
+    assert refusal.final_error(KeyboardInterrupt()) is None
 
 
 def test_a_stage_that_says_it_in_words_of_a_library_is_told_too() -> None:

@@ -13,7 +13,7 @@ from autopipe.environment.facet import Facet
 from autopipe.errors import ConfigError, SetupError
 from autopipe.libraries import LIBRARIES, check, loading, named, require, versions
 from autopipe.libraries.cublas import CUBLAS
-from autopipe.libraries.library import File, Library, Pattern
+from autopipe.libraries.library import Library, LibraryFile, Pattern
 from autopipe.libraries.openblas import OPENBLAS
 from autopipe.store.store import open_store
 from tests.support.table import each_row
@@ -89,7 +89,7 @@ def test_the_version_is_a_fact_of_its_own(tmp_path):
 
 
 def test_a_damaged_installation_is_one_line():
-    damaged = replace(OPENBLAS, files=(File("lib/nowhere.so", "nowhere.so"),))
+    damaged = replace(OPENBLAS, files=(LibraryFile("lib/nowhere.so", "nowhere.so"),))
     with pytest.raises(SetupError, match=r"has no lib/nowhere.so: pip install --force-reinstall"):
         damaged.located()
 

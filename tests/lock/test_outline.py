@@ -5,17 +5,17 @@ import json
 
 import pytest
 
-from autopipe.artifacts.tuning import Tuned
-from autopipe.lock.outline import Outline, differences
+from autopipe.artifacts.tuning import TuningResult
+from autopipe.lock.outline import LockOutline, differences
 from autopipe.store.artifact import Artifact, Kind
-from autopipe.store.content import Contents
+from autopipe.store.content import TreeDigests
 from autopipe.tasks.op_info import Op, OpInfo
 from autopipe.tasks.task import Task
 from tests.artifacts.examples import best_record, library, library_task, tuning_report
 
 WORKLOADS = {"dense": "aa", "searched": "bb", "softmax": "cc"}
 
-OUTLINE = Outline(
+OUTLINE = LockOutline(
     pipeline="demo", configuration={"tuning": {"seed": 0}}, sources={"import.model": "ab" * 32},
     target={"mcpu": "znver4"}, stages={"tune": 3},
     versions={"tvm": {"tvm": "0.27"}, "libraries": {"openblas": "0.3.34", "other": "1"}},
@@ -34,7 +34,7 @@ def task(index: int, name: str) -> Task:
 def contents(tmp_path):
     for name in ("fingerprints", "tmp"):
         (tmp_path / name).mkdir()
-    return Contents(tmp_path / "fingerprints", tmp_path / "tmp")
+    return TreeDigests(tmp_path / "fingerprints", tmp_path / "tmp")
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def artifacts(tmp_path):
         workload: best_record(workload, schedule=text, seconds=(3e-6, 1e-6, 2e-6), trials=7)
         for workload, text in schedules.items()
     }
-    Tuned(tuning_report(), records).write(folders["tune"])
+    TuningResult(tuning_report(), records).write(folders["tune"])
     library(
         library_task("dense", "aa", engine="autotvm", implementation="openblas"),
         library_task("searched", "bb", engine="autotvm"),
@@ -70,7 +70,7 @@ def artifacts(tmp_path):
 
 
 def test_a_lock_names_who_won_each_task_and_what_was_made(artifacts, contents):
-    lock = OUTLINE.filled(artifacts, Tuned.read(artifacts["tune"].path), contents)
+    lock = OUTLINE.filled(artifacts, TuningResult.read(artifacts["tune"].path), contents)
     dense, searched, softmax = lock.tasks
     assert dense.ops == ("nn.dense",)
     assert dense.schedule == {"template": "contraction", "knobs": {"rows": 8}}

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from autopipe.artifacts.tuning import Tuned
+from autopipe.artifacts.tuning import TuningResult
 from autopipe.errors import LockError
 from autopipe.lock.records import misfits, read, write
 from autopipe.tasks.op_info import OpInfo
@@ -27,12 +27,12 @@ def task(index: int, workload: str, dropped: str | None = None) -> Task:
 def artifact(tmp_path):
     tasks = [tuned_task(index, workload) for index, workload in enumerate(("cc", "aa", "bb"))]
     records = {workload: best_record(workload) for workload in ("aa", "cc")}
-    Tuned(tuning_report(*tasks), records).write(tmp_path)
+    TuningResult(tuning_report(*tasks), records).write(tmp_path)
     return tmp_path
 
 
 def text(artifact):
-    return write(Tuned.read(artifact))
+    return write(TuningResult.read(artifact))
 
 
 def test_the_artifact_comes_back_byte_for_byte(artifact, tmp_path):
@@ -76,7 +76,7 @@ def test_damage_is_named_with_its_line(artifact, damage, said):
 
 def test_missing_extra_and_stale_tasks_are_each_named(artifact):
     tasks = (task(0, "cc"), task(1, "ee"), task(3, "ff"), task(4, "gg", dropped="simple"))
-    assert misfits(Tuned.read(artifact), tasks) == [
+    assert misfits(TuningResult.read(artifact), tasks) == [
         "task task3 (workload ff): missing in the lock",
         "task task2 (workload bb): extra in the lock",
         "task task1: stale, its loops are others now",
@@ -84,4 +84,4 @@ def test_missing_extra_and_stale_tasks_are_each_named(artifact):
 
 
 def test_the_same_tasks_fit(artifact):
-    assert misfits(Tuned.read(artifact), (task(0, "cc"), task(1, "aa"), task(2, "bb"))) == []
+    assert misfits(TuningResult.read(artifact), (task(0, "cc"), task(1, "aa"), task(2, "bb"))) == []

@@ -3,14 +3,14 @@ import pytest
 
 from autopipe.errors import ConfigError, PackageError
 from autopipe.packaging.infer import infer
-from autopipe.stages.package import Package
+from autopipe.stages.package import PackageStage
 from tests.support import small_build
 
 
 @pytest.fixture
 def package(context):
     ctx = context()
-    Package(pipeline="small", configuration={}).run(ctx)
+    PackageStage(pipeline="small", configuration={}).run(ctx)
     return ctx.out / "small.tar"
 
 
@@ -74,6 +74,6 @@ def test_a_crash_ends_in_one_line(context, tmp_path, files):
     far = small_build.DENSE + "\nC[3 + T.int32(100000000) * 10, 7] = T.float32(1)"
     small_build.save_library(crash, far)
     ctx = context(build=crash)
-    Package(pipeline="crash", configuration={}).run(ctx)
+    PackageStage(pipeline="crash", configuration={}).run(ctx)
     with pytest.raises(PackageError, match=r"running it failed: killed by SIGSEGV$"):
         infer(ctx.out / "crash.tar", files, None)

@@ -17,9 +17,9 @@ from autopipe.packaging import open as opening
 from autopipe.packaging.manifest import COMPONENTS, LIBRARY, MANIFEST, WEIGHTS
 from autopipe.packaging.open import open_package
 from autopipe.signing.sign import sign
-from autopipe.signing.signature import Kind, signature_of
+from autopipe.signing.signature import SignedKind, signature_of
 from autopipe.signing.signers import Signers
-from autopipe.stages.package import Package
+from autopipe.stages.package import PackageStage
 from tests.signing import keys
 from tests.signing.keys import NEEDED
 from tests.support import small_build
@@ -32,7 +32,7 @@ NEEDS = ("predicate", "buildDefinition", "internalParameters")
 @pytest.fixture
 def package(context):
     ctx = context()
-    Package(pipeline="small", configuration={"version": 1}).run(ctx)
+    PackageStage(pipeline="small", configuration={"version": 1}).run(ctx)
     return ctx.out / "small.tar"
 
 
@@ -64,7 +64,7 @@ def test_only_what_a_signer_signed_is_loaded(package, repacked, tmp_path, monkey
     key = keys.key(tmp_path, "alice")
     signers = keys.signers(tmp_path, f"alice {keys.public(key)}")
     with package.open("rb") as content:
-        sign(content, package, Kind.PACKAGE, key)
+        sign(content, package, SignedKind.PACKAGE, key)
     assert open_package(package, signers=str(signers)).signature.threads == 2
     other = repacked(change(*NEEDS, "signature", "threads", value=1))
     shutil.copy(signature_of(package), signature_of(other))

@@ -9,7 +9,7 @@ from autopipe.environment.facet import Facet
 from autopipe.errors import ConfigError
 from autopipe.pipeline.keys import action
 from autopipe.store.canonical import digest, seal, unseal
-from autopipe.store.content import Contents, tree_digest
+from autopipe.store.content import TreeDigests, tree_digest
 from autopipe.store.files import IrregularError
 from tests.pipeline.fakes import FACTS, Act, Read, Tune, Upper
 
@@ -17,13 +17,13 @@ GOLDEN = Path(__file__).parents[1] / "golden" / "keys.json"
 
 
 @pytest.fixture
-def contents(tmp_path: Path) -> Contents:
+def contents(tmp_path: Path) -> TreeDigests:
     for name in ("memory", "tmp"):
         (tmp_path / name).mkdir()
-    return Contents(tmp_path / "memory", tmp_path / "tmp")
+    return TreeDigests(tmp_path / "memory", tmp_path / "tmp")
 
 
-def test_golden_keys(contents: Contents, tmp_path: Path) -> None:
+def test_golden_keys(contents: TreeDigests, tmp_path: Path) -> None:
     """If this fails you changed a key: bump keys.FORMAT, then run with BLESS=1."""
     source = tmp_path / "model"
     source.write_text("abc")
@@ -43,13 +43,13 @@ def test_golden_keys(contents: Contents, tmp_path: Path) -> None:
     assert actual == json.loads(GOLDEN.read_text())
 
 
-def key(contents: Contents, stage: Tune | None = None, **change: object) -> str:
+def key(contents: TreeDigests, stage: Tune | None = None, **change: object) -> str:
     arguments = {"inputs": {"lower": "0" * 64}, "facts": FACTS, **change}
     return digest(action(stage or Tune(), contents=contents, **arguments))  # type: ignore[arg-type]
 
 
 @pytest.mark.fault("C15", "G6")
-def test_everything_declared_is_in_the_key(contents: Contents) -> None:
+def test_everything_declared_is_in_the_key(contents: TreeDigests) -> None:
     class Newer(Tune, frozen=True):
         version: ClassVar[int] = 2
 
@@ -71,11 +71,11 @@ def test_everything_declared_is_in_the_key(contents: Contents) -> None:
 
 
 @pytest.mark.fault("C16", "G6")
-def test_the_whole_input_digest_counts(contents: Contents) -> None:
+def test_the_whole_input_digest_counts(contents: TreeDigests) -> None:
     assert key(contents, inputs={"lower": "0" * 63 + "1"}) != key(contents)
 
 
-def test_a_directory_is_digested_by_names_and_bytes(contents: Contents, tmp_path: Path) -> None:
+def test_a_directory_is_digested_by_names_and_bytes(contents: TreeDigests, tmp_path: Path) -> None:
     folder = tmp_path / "folder"
     folder.mkdir()
     (folder / "a").write_text("1")
@@ -89,7 +89,7 @@ def test_a_directory_is_digested_by_names_and_bytes(contents: Contents, tmp_path
     assert tree_digest(contents.manifest(folder)) != before
 
 
-def test_a_file_is_digested_as_sha256sum_does(contents: Contents, tmp_path: Path) -> None:
+def test_a_file_is_digested_as_sha256sum_does(contents: TreeDigests, tmp_path: Path) -> None:
     file = tmp_path / "abc"
     file.write_text("abc")
     expected = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
@@ -97,7 +97,7 @@ def test_a_file_is_digested_as_sha256sum_does(contents: Contents, tmp_path: Path
 
 
 @pytest.mark.fault("C18")
-def test_links_are_refused(contents: Contents, tmp_path: Path) -> None:
+def test_links_are_refused(contents: TreeDigests, tmp_path: Path) -> None:
     folder = tmp_path / "folder"
     folder.mkdir()
     (folder / "link").symlink_to("/etc/passwd")
@@ -110,12 +110,12 @@ def test_links_are_refused(contents: Contents, tmp_path: Path) -> None:
         action(Read(path=tmp_path / "pipe"), {}, FACTS, contents)
 
 
-def test_a_source_that_is_not_there_is_named(contents: Contents, tmp_path: Path) -> None:
+def test_a_source_that_is_not_there_is_named(contents: TreeDigests, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="nothing: No such file"):
         action(Read(path=tmp_path / "nothing"), {}, FACTS, contents)
 
 
-def test_nan_has_no_key(contents: Contents) -> None:
+def test_nan_has_no_key(contents: TreeDigests) -> None:
     with pytest.raises(ValueError, match="JSON"):
         key(contents, facts={**FACTS, Facet.DEVICE: {"cpu": float("nan")}})
 
@@ -132,7 +132,7 @@ def test_every_byte_of_a_sealed_document_counts() -> None:
 
 
 def test_parameters_are_the_fields_that_are_neither_sources_nor_unkeyed(
-    contents: Contents, tmp_path: Path
+    contents: TreeDigests, tmp_path: Path
 ) -> None:
     (tmp_path / "x").write_text("1")
     assert action(Read(path=tmp_path / "x"), {}, FACTS, contents)["params"] == {}

@@ -11,7 +11,7 @@ import pytest
 
 from autopipe.pipeline.stage import Context, Need
 from autopipe.records.identity import identify
-from autopipe.records.store import Store
+from autopipe.records.store import RecordStore
 from autopipe.store.artifact import Kind
 from autopipe.store.canonical import digest
 from autopipe.store.gc import verify
@@ -33,7 +33,7 @@ class Tasks(Fake, frozen=True):
 
     def run(self, ctx: Context) -> str:
         model = (ctx.inputs["lower"] / "sub" / "text").read_text()
-        with Store.open(ctx.records, pytest.fail) as store:
+        with RecordStore.open(ctx.records, pytest.fail) as store:
             for task in range(TASKS):
                 name = "00" if task == 0 else digest([model, task])[:16]
                 for trial in range(5):
@@ -91,7 +91,7 @@ def test_eight_runs_at_once_end_right(tmp_path: Path, models: int, turn: int) ->
     with open_store(tmp_path / "store") as store:
         assert verify(store) == (3 * models, [])
     assert os.listdir(tmp_path / "store" / "tmp") == []  # noqa: PTH208
-    with Store.view(tmp_path / "store" / "records" / "records.sqlite") as records:
+    with RecordStore.view(tmp_path / "store" / "records" / "records.sqlite") as records:
         every = records.every()
         assert records.damaged == 0
     assert len(every) == models * TASKS * 5, "each stage was done once"

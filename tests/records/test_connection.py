@@ -13,7 +13,7 @@ import pytest
 
 from autopipe.errors import StoreError
 from autopipe.records.connection import guard
-from autopipe.records.store import Store
+from autopipe.records.store import RecordStore
 from tests.records.test_store import HERE, MODULE, record
 
 ROOT = Path(__file__).parents[2]
@@ -22,13 +22,13 @@ import resource, sys
 from pathlib import Path
 from tests.records.test_store import HERE, MODULE, record
 from autopipe.errors import StoreError
-from autopipe.records.store import Store
+from autopipe.records.store import RecordStore
 limit = int(sys.argv[2])
 if limit:
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
 done = 0
 try:
-    with Store.open(Path(sys.argv[1]), sys.exit) as store:
+    with RecordStore.open(Path(sys.argv[1]), sys.exit) as store:
         for done in range(10_000):
             store.add(HERE, MODULE, [record((1.0 + done,), schedule="x" * 2000)])
 except StoreError as error:
@@ -45,7 +45,7 @@ def fill(path, limit):
 
 
 def check(path, count):
-    with Store.open(path, pytest.fail) as store:
+    with RecordStore.open(path, pytest.fail) as store:
         assert [row.record.seconds for row in store.rows("00ff", MODULE, HERE)] == [
             (1.0 + i,) for i in range(count)
         ]
@@ -86,23 +86,23 @@ def test_a_small_disk_that_is_full_loses_nothing(disk, tmp_path):
 
 def test_a_disk_that_is_read_only_can_be_looked_at(disk):
     path = disk / "records.sqlite"
-    with Store.open(path, pytest.fail) as store:
+    with RecordStore.open(path, pytest.fail) as store:
         store.add(HERE, MODULE, [record((2.0,))])
     subprocess.run(["mount", "-o", "remount,ro", disk], check=True)
-    with Store.view(path) as store:
+    with RecordStore.view(path) as store:
         assert [found.record.seconds for found in store.every()] == [(2.0,)]
     with pytest.raises(StoreError):
-        Store.open(path, pytest.fail)
+        RecordStore.open(path, pytest.fail)
 
 
 def test_a_store_that_is_there_can_be_looked_at_where_nothing_can_be_written(tmp_path):
     path = tmp_path / "records.sqlite"
-    with Store.open(path, pytest.fail) as store:
+    with RecordStore.open(path, pytest.fail) as store:
         store.add(HERE, MODULE, [record((1.0,)), record((2.0,))])
         store.connection.execute("UPDATE records SET engine = 'x' WHERE id = 1")
         store.connection.commit()
     before = path.read_bytes()
-    with Store.view(path) as store:
+    with RecordStore.view(path) as store:
         assert [found.record.seconds for found in store.every()] == [(2.0,)]
         assert (store.damaged, store.kept_aside()) == (1, 0)
         with pytest.raises(StoreError, match="can not be written here"):
@@ -112,10 +112,10 @@ def test_a_store_that_is_there_can_be_looked_at_where_nothing_can_be_written(tmp
 
 def test_looking_at_what_is_not_there_says_so(tmp_path):
     with pytest.raises(StoreError, match="there are no tuning records"):
-        Store.view(tmp_path / "records.sqlite")
+        RecordStore.view(tmp_path / "records.sqlite")
     (tmp_path / "other.sqlite").write_bytes(b"nonsense" * 1000)
     with pytest.raises(StoreError, match="not a database"):
-        Store.view(tmp_path / "other.sqlite")
+        RecordStore.view(tmp_path / "other.sqlite")
     assert not (tmp_path / "records.sqlite").exists()
 
 

@@ -7,7 +7,7 @@ import tvm
 from tvm import te
 
 from autopipe.compiler.tasks import workload
-from autopipe.records.about import About
+from autopipe.records.about import WorkloadInfo
 from autopipe.records.identity import identify
 
 
@@ -34,12 +34,12 @@ def test_what_is_computed_counts_and_names_of_blocks_do(change):
 @pytest.mark.parametrize("other", ["", "{}", "[1]", '{"root_index": 0, "nodes": [3]}', "[" * 10**5])
 def test_what_is_no_module_is_its_text(other):
     assert identify(other) == identify(str(other)) != identify(other + " ")
-    assert About.of_module(other) is None
+    assert WorkloadInfo.of_module(other) is None
 
 
 def test_what_is_known_of_a_module_without_its_operators():
-    about = About.of_module(text())
-    assert about == About(("T_add",), ("float32[8,4]",) * 2, ("float32[8,4]",), 0.0)
-    assert About.parse(about.text()) == about
-    assert About.parse("{}") is About.parse(None) is About.parse("[1]") is None
+    about = WorkloadInfo.of_module(text())
+    assert about == WorkloadInfo(("T_add",), ("float32[8,4]",) * 2, ("float32[8,4]",), 0.0)
+    assert WorkloadInfo.parse(about.text()) == about
+    assert WorkloadInfo.parse("{}") is WorkloadInfo.parse(None) is WorkloadInfo.parse("[1]") is None
     assert json.loads(about.text())["likeness"] is None

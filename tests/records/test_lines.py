@@ -7,16 +7,16 @@ from dataclasses import replace
 import pytest
 
 from autopipe.records import lines
-from autopipe.records.about import About
+from autopipe.records.about import WorkloadInfo
 from autopipe.records.lines import Bad, winners, write
-from autopipe.records.store import Found
+from autopipe.records.store import RecordDetails
 from tests.records.test_store import HERE, record
 
-ABOUT = About(("nn.conv2d",), ("float32[1,2]",), ("float32[3]",), 7.0, "abc")
+ABOUT = WorkloadInfo(("nn.conv2d",), ("float32[1,2]",), ("float32[3]",), 7.0, "abc")
 
 
 def found(seconds=(1.0,), *, wrong=None, identity="1d", about=ABOUT, here=HERE, **fields):
-    return Found(0, record(seconds, **fields), here, identity, about, wrong)
+    return RecordDetails(0, record(seconds, **fields), here, identity, about, wrong)
 
 
 def read(text):

@@ -7,14 +7,14 @@ import pytest
 
 from autopipe.errors import ConfigError, StoreError
 from autopipe.records import lines
-from autopipe.records.about import About
+from autopipe.records.about import WorkloadInfo
 from autopipe.records.catalog import catalog
 from autopipe.records.identity import identify
 from autopipe.records.importing import bring
 from autopipe.records.merge import Taken, merge, plant, planted, take
-from autopipe.records.prune import Rules, doomed
+from autopipe.records.prune import PruneRules, doomed
 from autopipe.records.seed import Seed
-from autopipe.records.store import Store, Tally
+from autopipe.records.store import RecordStore, Tally
 from tests.records.test_lines import EVERY, found
 from tests.records.test_store import HERE, MODULE, record
 
@@ -23,14 +23,14 @@ SEED = Seed("key", '{"template":"t","knobs":{}}', "llvm", 1.0)
 
 @pytest.fixture
 def store(tmp_path):
-    with Store.open(tmp_path / "records.sqlite", pytest.fail) as store:
+    with RecordStore.open(tmp_path / "records.sqlite", pytest.fail) as store:
         yield store
 
 
 @pytest.fixture
 def other(tmp_path):
     path = tmp_path / "other.sqlite"
-    with Store.open(path, pytest.fail) as store:
+    with RecordStore.open(path, pytest.fail) as store:
         store.add(HERE, MODULE, [record((1.0,)), record((2.0,), schedule="wrong")])
         store.quarantine(store.rows("00ff", MODULE, HERE)[1], "off by 1")
         plant(store, [SEED])
@@ -55,7 +55,7 @@ def test_two_stores_become_one(store, other):
     assert [each.here for each in store.every()] == [True, True, False]
 
 
-ABOUT = About(("nn.conv2d",), (), (), 1.0, "x")
+ABOUT = WorkloadInfo(("nn.conv2d",), (), (), 1.0, "x")
 
 
 @pytest.mark.fault("L1")
@@ -75,7 +75,7 @@ def test_what_others_have_measured_is_a_claim(store):
     assert [each.record.seconds for each in lines.winners(store.every())] == [(15e-6,)]
     (entry,) = catalog(store.every())
     assert (entry.records[0].seconds, entry.here) == ((15e-6,), (True, False, False))
-    gone = doomed(store.every(), Rules(keep_best=1))
+    gone = doomed(store.every(), PruneRules(keep_best=1))
     assert [each.here for each in store.every() if each.id not in gone] == [True]
 
 
@@ -93,7 +93,7 @@ def test_what_this_store_says_of_a_workload_replaces_what_others_say(store):
 
 
 def test_damaged_records_of_another_store_stay_there(store, other):
-    with Store.open(other, pytest.fail) as source, source.connection:
+    with RecordStore.open(other, pytest.fail) as source, source.connection:
         source.connection.execute("UPDATE records SET engine = 'x' WHERE id = 1")
     assert merge(store, other) == (Taken(0, 0, condemned=1), 1)
 

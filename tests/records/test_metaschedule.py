@@ -12,7 +12,7 @@ from tvm.s_tir import meta_schedule as ms
 from autopipe.compiler.tasks import workload
 from autopipe.records.importing import bring
 from autopipe.records.metaschedule import TRIALS, WORKLOADS, read
-from autopipe.records.store import Store
+from autopipe.records.store import RecordStore
 from autopipe.schedules.replay import apply
 from tests.records.test_store import HERE
 from tests.traces.hostile import forge
@@ -70,7 +70,7 @@ def damage(folder):
 
 def test_records_for_exactly_the_target_become_seeds(folder, module, tmp_path):
     damage(folder)
-    with Store.open(tmp_path / "records.sqlite", pytest.fail) as store:
+    with RecordStore.open(tmp_path / "records.sqlite", pytest.fail) as store:
         brought = bring(store, folder, json.dumps(HOST))
         assert (brought.what, brought.added, brought.known) == ("seed", 1, 0)
         reasons = {reason.split(":")[0]: count for reason, count in brought.left_out.items()}

@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 import pytest
 
 from autopipe.records.merge import take
-from autopipe.records.prune import Rules, prune
-from autopipe.records.store import Row, Store
+from autopipe.records.prune import PruneRules, prune
+from autopipe.records.store import RecordStore, StoredRecord
 from tests.records.test_lines import found
 from tests.records.test_store import HERE
 
@@ -26,20 +26,20 @@ EVERY = [
 
 @pytest.fixture
 def store(tmp_path):
-    with Store.open(tmp_path / "records.sqlite", pytest.fail) as store:
+    with RecordStore.open(tmp_path / "records.sqlite", pytest.fail) as store:
         take(store, [replace(each, wrong=None) for each in EVERY])
         for each in store.every("schedule = 'wrong'"):
-            store.quarantine(Row(each.id, each.record), "x")
+            store.quarantine(StoredRecord(each.id, each.record), "x")
         yield store
 
 
 @pytest.mark.parametrize(
     ("rules", "gone"),
     [
-        (Rules(), ""), (Rules(failed=True), "c"), (Rules(keep_best=1), "b c old"),
-        (Rules(keep_best=2), "c old"), (Rules(versions={"tvm": "0.27"}), "other"),
-        (Rules(before=datetime(2021, 1, 1, tzinfo=UTC)), "old d"),
-        (Rules(before=datetime(2021, 1, 1, tzinfo=UTC), failed=True), "c old d"),
+        (PruneRules(), ""), (PruneRules(failed=True), "c"), (PruneRules(keep_best=1), "b c old"),
+        (PruneRules(keep_best=2), "c old"), (PruneRules(versions={"tvm": "0.27"}), "other"),
+        (PruneRules(before=datetime(2021, 1, 1, tzinfo=UTC)), "old d"),
+        (PruneRules(before=datetime(2021, 1, 1, tzinfo=UTC), failed=True), "c old d"),
     ],
 )  # fmt: skip
 def test_what_goes(store, rules, gone):
@@ -55,6 +55,6 @@ def test_what_goes(store, rules, gone):
 
 
 def test_a_workload_without_records_goes_too(store):
-    prune(store, Rules(before=datetime(2021, 1, 1, tzinfo=UTC)), dry_run=False)
+    prune(store, PruneRules(before=datetime(2021, 1, 1, tzinfo=UTC)), dry_run=False)
     (count,) = store.connection.execute("SELECT COUNT(*) FROM workloads").fetchone()
     assert count == 1

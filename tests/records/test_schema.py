@@ -12,7 +12,7 @@ from autopipe.errors import StoreError
 from autopipe.records.merge import take
 from autopipe.records.salvage import unfinished
 from autopipe.records.schema import VERSION
-from autopipe.records.store import Store
+from autopipe.records.store import RecordStore
 from autopipe.store.canonical import seal
 from tests.records.test_store import HERE, MODULE, record
 
@@ -46,23 +46,25 @@ def check(store):
 
 @pytest.mark.fault("C14")
 def test_the_first_tables_are_taken_over(path):
-    with Store.open(path, pytest.fail) as store:
+    with RecordStore.open(path, pytest.fail) as store:
         check(store)
-    with Store.open(path, pytest.fail) as store:
+    with RecordStore.open(path, pytest.fail) as store:
         check(store)
     assert version(path) == VERSION
 
 
 def older(path, *records):
     """Make a store as it was before its tables told who measured."""
-    with Store.open(path, pytest.fail) as store:
+    with RecordStore.open(path, pytest.fail) as store:
         store.add(HERE, MODULE, records)
         store.connection.execute("ALTER TABLE records DROP COLUMN here")
         store.connection.execute("PRAGMA user_version = 1")
 
 
 @pytest.mark.fault("L2")
-@pytest.mark.parametrize("look", [lambda path: Store.open(path, pytest.fail), Store.view])
+@pytest.mark.parametrize(
+    "look", [lambda path: RecordStore.open(path, pytest.fail), RecordStore.view]
+)
 def test_records_of_unknown_origin_become_claims(tmp_path, look):
     path = tmp_path / "records" / "records.sqlite"
     path.parent.mkdir()
@@ -81,12 +83,12 @@ def test_records_of_unknown_origin_become_claims(tmp_path, look):
 
 def test_a_damaged_store_keeps_who_measured(tmp_path):
     path = tmp_path / "records.sqlite"
-    with Store.open(path, pytest.fail) as store:
+    with RecordStore.open(path, pytest.fail) as store:
         store.add(HERE, MODULE, [record()])
         take(store, [replace(store.every()[0], record=record((2.0,)))])
     unfinished(path).write_bytes(path.read_bytes())
     path.unlink()
-    with Store.open(path, lambda _: None) as store:
+    with RecordStore.open(path, lambda _: None) as store:
         assert [each.here for each in store.every()] == [True, False]
 
 
@@ -97,13 +99,15 @@ def write(path, document):
 
 def test_looking_at_an_old_store_does_not_change_it(path):
     before = path.read_bytes()
-    with Store.view(path) as store:
+    with RecordStore.view(path) as store:
         check(store)
     assert path.read_bytes() == before
 
 
 @pytest.mark.fault("C14")
-@pytest.mark.parametrize("how", [lambda path: Store.open(path, pytest.fail), Store.view])
+@pytest.mark.parametrize(
+    "how", [lambda path: RecordStore.open(path, pytest.fail), RecordStore.view]
+)
 def test_a_store_of_a_later_release_is_left_alone(path, how):
     with closing(sqlite3.connect(path)) as connection:
         connection.execute(f"PRAGMA user_version = {VERSION + 1}")
@@ -119,7 +123,7 @@ def test_a_damaged_old_store_is_saved_too(path):
     data[-4096:] = b"\x5a" * 4096
     path.write_bytes(data)
     said: list[str] = []
-    with Store.open(path, said.append) as store:
+    with RecordStore.open(path, said.append) as store:
         assert len(store.every()) + store.damaged <= 3
     assert "was damaged" in said[0]
     assert version(path) == VERSION
@@ -130,4 +134,4 @@ def test_a_database_of_something_else_is_an_error_in_words(tmp_path):
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("CREATE TABLE songs (name)")
     with pytest.raises(StoreError, match="no such table"):
-        Store.open(path, pytest.fail)
+        RecordStore.open(path, pytest.fail)

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from autopipe.errors import StoreError
-from autopipe.records.about import About
+from autopipe.records.about import WorkloadInfo
 from autopipe.records.record import Platform, Record
-from autopipe.records.store import Store, Tally
+from autopipe.records.store import RecordStore, Tally
 
 ROOT = Path(__file__).parents[2]
 HERE = Platform('{"kind":"llvm"}', '{"tvm":"0.27"}', '{"cpu":"x"}')
@@ -41,11 +41,11 @@ def warned():
 
 @pytest.fixture
 def reopen(path, warned):
-    return lambda: Store.open(path, warned.append)
+    return lambda: RecordStore.open(path, warned.append)
 
 
 def filled(path, count=400):
-    with Store.open(path, pytest.fail) as store:
+    with RecordStore.open(path, pytest.fail) as store:
         store.add(HERE, MODULE, [record((1.0 + i,)) for i in range(count)])
 
 
@@ -73,7 +73,7 @@ def test_a_time_that_can_not_be_true_never_wins(reopen, value):
         assert store.best("00ff", MODULE, HERE).record.seconds == (5.0,)
 
 
-BUSY = About(("matmul",), ("float32[9]",), ("float32[9]",), flops=4e9)
+BUSY = WorkloadInfo(("matmul",), ("float32[9]",), ("float32[9]",), flops=4e9)
 
 
 @pytest.mark.fault("D5")
@@ -197,16 +197,16 @@ def test_a_truncated_file_keeps_its_head(reopen, path, warned):
 def test_a_folder_in_its_place_is_an_error_in_words(path):
     path.mkdir()
     with pytest.raises(StoreError, match=r"records\.sqlite: unable to open"):
-        Store.open(path, pytest.fail)
+        RecordStore.open(path, pytest.fail)
 
 
 WRITER = """
 import sys
 from pathlib import Path
 from tests.records.test_store import HERE, MODULE, record
-from autopipe.records.store import Store
+from autopipe.records.store import RecordStore
 for i in range(int(sys.argv[3])):
-    with Store.open(Path(sys.argv[1]), sys.exit) as store:
+    with RecordStore.open(Path(sys.argv[1]), sys.exit) as store:
         store.add(HERE, MODULE, [record(session=sys.argv[2], seconds=(float(i + 1),))] * 5)
     print(i, flush=True)
 """
@@ -227,7 +227,7 @@ def test_many_processes_share_one_store_and_kills_lose_nothing(path):
         killed.kill()
     said = [len(each.communicate(timeout=60)[0].split()) for each in writers]
     assert [each.returncode for each in writers] == [-9] * 4 + [0] * 4
-    with Store.open(path, pytest.fail) as store:
+    with RecordStore.open(path, pytest.fail) as store:
         tallies = {n: store.trials(str(n))["00ff"].trials for n in range(8)}
         assert store.damaged == 0
     assert [tallies[n] for n in range(4, 8)] == [50] * 4
@@ -249,7 +249,7 @@ def test_the_checksum_covers_every_field_and_the_platform():
 @pytest.mark.fault("D6")
 def test_what_was_fast_elsewhere_is_near_and_never_the_best(reopen):
     likeness = "same ops"
-    about = About(("matmul",), (), (), 0.0, likeness)
+    about = WorkloadInfo(("matmul",), (), (), 0.0, likeness)
     target, device = replace(HERE, target="t"), replace(HERE, device="d")
     with reopen() as store:
         store.add(target, MODULE, [record((1e-9,), schedule="of another target")])

@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from autopipe.records.about import About
+from autopipe.records.about import WorkloadInfo
 from autopipe.records.merge import merge
-from autopipe.records.prune import Rules, prune
-from autopipe.records.store import Store
+from autopipe.records.prune import PruneRules, prune
+from autopipe.records.store import RecordStore
 from tests.pipeline.crashes import Outcome, kills, limits
 from tests.records.test_schema import OLD
 from tests.records.test_store import HERE, MODULE, record
 from tests.store.test_sweeps import disk  # noqa: F401
 
-ABOUT = About(("matmul",), ("float32[9]",), ("float32[9]",), flops=1.0)
+ABOUT = WorkloadInfo(("matmul",), ("float32[9]",), ("float32[9]",), flops=1.0)
 BATCH = 3
 
 
@@ -28,7 +28,7 @@ def store_at(folder: Path) -> Path:
 
 def measure(folder: Path) -> None:
     """Keep two batches, and write down after each that it is kept."""
-    with Store.open(store_at(folder), lambda _: None) as store:
+    with RecordStore.open(store_at(folder), lambda _: None) as store:
         for batch in range(2):
             times = [float(1 + batch * BATCH + i) for i in range(BATCH)]
             store.add(HERE, MODULE, [record((time,)) for time in times], ABOUT)
@@ -37,17 +37,17 @@ def measure(folder: Path) -> None:
 
 
 def take_over(folder: Path) -> None:
-    with Store.open(store_at(folder), lambda _: None) as store:
+    with RecordStore.open(store_at(folder), lambda _: None) as store:
         merge(store, folder / "other.sqlite")
 
 
 def clear(folder: Path) -> None:
-    with Store.open(store_at(folder), lambda _: None) as store:
-        prune(store, Rules(failed=True), dry_run=False)
+    with RecordStore.open(store_at(folder), lambda _: None) as store:
+        prune(store, PruneRules(failed=True), dry_run=False)
 
 
 def open_it(folder: Path) -> None:
-    Store.open(store_at(folder), lambda _: None).close()
+    RecordStore.open(store_at(folder), lambda _: None).close()
 
 
 def nothing(folder: Path) -> None: ...
@@ -55,7 +55,7 @@ def nothing(folder: Path) -> None: ...
 
 def some(folder: Path) -> None:
     """Have records that are there from the beginning: some failed, one is wrong."""
-    with Store.open(store_at(folder), pytest.fail) as store:
+    with RecordStore.open(store_at(folder), pytest.fail) as store:
         kept = [record((100.0 + i,), schedule="x" * 500) for i in range(20)]
         failed = [record((), schedule=name) for name in "ab"]
         store.add(HERE, MODULE, [*kept, *failed], ABOUT)
@@ -65,7 +65,7 @@ def some(folder: Path) -> None:
 def two(folder: Path) -> None:
     some(folder)
     store_at(folder).rename(folder / "other.sqlite")
-    with Store.open(store_at(folder), pytest.fail) as store:
+    with RecordStore.open(store_at(folder), pytest.fail) as store:
         store.add(HERE, MODULE, [record((7.0,))])
 
 
@@ -108,7 +108,7 @@ def check(name: str, outcome: Outcome) -> None:
     """See that what was there, and what was told to be kept, is; and that it can be done again."""
     scene, folder = SCENES[name], outcome.folder
     told = folder / "told"
-    with Store.open(store_at(folder), lambda _: None) as store:
+    with RecordStore.open(store_at(folder), lambda _: None) as store:
         found = store.every()
         assert store.damaged == 0
     if name == "measure":
@@ -120,7 +120,7 @@ def check(name: str, outcome: Outcome) -> None:
     if name == "measure":
         (folder / "records.sqlite").unlink()
     scene.action(folder)
-    with Store.view(store_at(folder)) as store:
+    with RecordStore.view(store_at(folder)) as store:
         assert len(store.every()) == scene.counts[1]
     shutil.rmtree(folder)
 

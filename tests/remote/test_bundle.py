@@ -5,7 +5,7 @@ import pytest
 from autopipe.errors import StoreError
 from autopipe.remote import bundle
 from autopipe.remote.courier import DamagedError
-from autopipe.store.content import File, Manifest
+from autopipe.store.content import Manifest, TreeFile
 from autopipe.store.files import sha256, walk
 
 
@@ -25,7 +25,7 @@ def out(tmp_path: Path) -> Path:
 
 
 def manifest(tree: Path) -> Manifest:
-    return tuple(File(name, found.st_size, sha256(tree / name)) for name, found in walk(tree))
+    return tuple(TreeFile(name, found.st_size, sha256(tree / name)) for name, found in walk(tree))
 
 
 def packed(tree: Path) -> Path:

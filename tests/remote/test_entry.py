@@ -10,16 +10,16 @@ from autopipe.remote import entry
 from autopipe.remote.courier import DamagedError
 from autopipe.store.artifact import Kind
 from autopipe.store.canonical import digest, seal
-from autopipe.store.content import File, tree_digest
+from autopipe.store.content import TreeFile, tree_digest
 from autopipe.store.entry import Entry, write
 from tests.support.table import each_row
 
 ACTION = {"stage": "tune", "version": 1, "inputs": {}}
 KEY = digest(ACTION)
-FILE = File("sub/text", 3, "a" * 64)
+FILE = TreeFile("sub/text", 3, "a" * 64)
 
 
-def made(*manifest: File) -> Entry:
+def made(*manifest: TreeFile) -> Entry:
     return Entry(ACTION, Kind.RECORDS, tree_digest(manifest), manifest, 0)
 
 
@@ -28,7 +28,7 @@ def text(found: Entry) -> bytes:
 
 
 def test_what_a_store_writes_is_read() -> None:
-    found = made(File("a", 0, "b" * 64), FILE)
+    found = made(TreeFile("a", 0, "b" * 64), FILE)
     assert entry.read(KEY, text(found)) == found
 
 
@@ -49,12 +49,12 @@ def test_a_name_that_leads_elsewhere_is_refused(name: str) -> None:
         [],
         [replace(FILE, size=0)],
         [FILE, FILE],
-        [FILE, File("a", 1, "b" * 64)],
+        [FILE, TreeFile("a", 1, "b" * 64)],
         [replace(FILE, size=-1)],
         [replace(FILE, name="sub"), FILE],
     ],
 )
-def test_a_list_of_files_that_no_stage_leaves_is_refused(manifest: list[File]) -> None:
+def test_a_list_of_files_that_no_stage_leaves_is_refused(manifest: list[TreeFile]) -> None:
     with pytest.raises(DamagedError):
         entry.read(KEY, text(made(*manifest)))
 

@@ -8,7 +8,7 @@ import pytest
 
 from autopipe.errors import StoreError
 from autopipe.records.merge import Taken
-from autopipe.records.store import Store
+from autopipe.records.store import RecordStore
 from autopipe.remote import records
 from autopipe.remote.depot import Depot, reached
 from tests.records.test_store import HERE, MODULE, record
@@ -22,11 +22,11 @@ def depot(remote: Path, tmp_path: Path) -> Iterator[Depot]:
         yield opened
 
 
-def store(tmp_path: Path, name: str) -> Store:
-    return Store.open(tmp_path / f"{name}.sqlite", pytest.fail)
+def store(tmp_path: Path, name: str) -> RecordStore:
+    return RecordStore.open(tmp_path / f"{name}.sqlite", pytest.fail)
 
 
-def seconds(opened: Store) -> list[float]:
+def seconds(opened: RecordStore) -> list[float]:
     return sorted(each.record.median for each in opened.every())
 
 

@@ -200,7 +200,7 @@ def test_gc_deletes_what_is_old_by_the_clock_of_the_remote(
         age(path, 2, now)
     age(old, 31, now)
     age(farm.remote / "objects" / ("0" * 64), 0.5, now)
-    assert sweep.collect(depot, keep_days=30) == sweep.Swept(1, 2)
+    assert sweep.collect(depot, keep_days=30) == sweep.SweptDepot(1, 2)
     assert sorted((farm.remote / "actions").iterdir()) == young
     left = {path.name for path in (farm.remote / "objects").iterdir()}
     assert len(left) == 3

@@ -1,6 +1,12 @@
 """A report of a run that has everything in it, with names of your choice."""
 
-from autopipe.artifacts.benchmark import Checked, Contender, Machine, Measurement, Outcome
+from autopipe.artifacts.benchmark import (
+    BenchmarkReport,
+    CheckedGate,
+    Machine,
+    Outcome,
+    TimedContender,
+)
 from autopipe.benchmarking.latency import compared, summed
 from autopipe.report.document import (
     Notice,
@@ -20,13 +26,13 @@ def latency(seconds):
 
 def measurement(name="onnxruntime"):
     ours, theirs = latency(1e-3), latency(2e-3)
-    return Measurement(
+    return BenchmarkReport(
         machine=Machine(cpu="AMD EPYC", cores=2, load_before=0.1, load_after=1.0),
         threads=2, warmup=3, repeat=10,
-        ours=Contender(name="autopipe", version="1", latency=ours),
-        rivals=(Contender(name=name, version="1.31", latency=theirs),),
+        ours=TimedContender(name="autopipe", version="1", latency=ours),
+        rivals=(TimedContender(name=name, version="1.31", latency=theirs),),
         comparisons={name: compared(ours, theirs)}, skipped={}, device={"cpu": "AMD EPYC"},
-        gates=(Checked(gate="gates.regression", outcome=Outcome.PASSED, found="as fast"),),
+        gates=(CheckedGate(gate="gates.regression", outcome=Outcome.PASSED, found="as fast"),),
     )  # fmt: skip
 
 
@@ -35,8 +41,8 @@ def full(name="demo", **fields):
     found = measurement()
     gates = (
         *found.gates,
-        Checked(gate="gates.a", outcome=Outcome.FAILED, found=name),
-        Checked(gate="gates.b", outcome=Outcome.INCONCLUSIVE, found=name),
+        CheckedGate(gate="gates.a", outcome=Outcome.FAILED, found=name),
+        CheckedGate(gate="gates.b", outcome=Outcome.INCONCLUSIVE, found=name),
     )
     cases = (
         checked_case(name, comparison(name)),

@@ -18,7 +18,7 @@ from autopipe.pipeline.events import (
 )
 from autopipe.processes.interrupt import Interrupted
 from autopipe.report.document import RunReport, load
-from autopipe.report.recorder import About, Recorder, impersonal
+from autopipe.report.recorder import Recorder, RunInfo, impersonal
 from tests.artifacts.examples import (
     library,
     library_task,
@@ -46,7 +46,7 @@ STAGES = ("tasks", *DOCUMENTS, "benchmark", "package")
 
 def about(**gates):
     document = {"version": 1, "name": "demo", "model": {"path": "m.onnx"}, "gates": gates}
-    return About(
+    return RunInfo(
         pipeline=Pipeline.model_validate(document), configuration={"version": 1}, stages=STAGES,
         machine={"cpu": "x"}, versions={"autopipe": "0"}, places={"/home/me": "~"},
     )  # fmt: skip
@@ -140,7 +140,7 @@ def test_a_stage_that_was_interrupted_has_not_failed(recorder, number, code):
 
 def test_a_run_without_a_readable_pipeline_is_told(recorder):
     recorder(RunFinished(exit_code=2, seconds=0.1))
-    nothing = About(None, None, (), None, {}, {})
+    nothing = RunInfo(None, None, (), None, {}, {})
     report = recorder.report(nothing, 2, ConfigError("p.yaml:1:1: no"))
     assert (report.pipeline, report.stages, report.error) == (None, (), "p.yaml:1:1: no")
 

@@ -14,7 +14,7 @@ from autopipe.processes import contained
 from autopipe.processes.contained import Failed
 from autopipe.processes.failure import ended, hung
 from autopipe.safety import known_failures
-from autopipe.safety.failures import Failures, Known
+from autopipe.safety.failures import Failures, KnownFailure
 from autopipe.safety.inspection import Inspector
 from autopipe.safety.job import Piece
 from autopipe.safety.known_failures import Hopeless
@@ -137,7 +137,7 @@ def test_one_failure_in_a_run_is_counted_once(run, piece):
 
 def test_another_month_is_another_machine(run, piece, monkeypatch):
     crashed(run, piece)
-    with pytest.raises(Known):
+    with pytest.raises(KnownFailure):
         run().suspect(piece)
     for days, hopeful in ((29, False), (31, True), (-2, True)):
         now = datetime.now(UTC) + timedelta(days=days)
@@ -147,7 +147,7 @@ def test_another_month_is_another_machine(run, piece, monkeypatch):
             if hopeful:
                 assert run().suspect(piece)
             else:
-                with pytest.raises(Known):
+                with pytest.raises(KnownFailure):
                     run().suspect(piece)
 
 
@@ -171,7 +171,7 @@ def test_other_versions_limits_or_work_are_new(run, piece, monkeypatch):
         with monkeypatch.context() as patch:
             patch.setattr(target, name, value)
             assert not run().suspect(piece), name
-    with pytest.raises(Known):
+    with pytest.raises(KnownFailure):
         run().suspect(replace(piece, task="another name", problem={**SEARCH, "known": []}))
 
 
@@ -203,7 +203,7 @@ def test_a_memory_names_no_program_of_another(run, piece, tmp_path, said):
     (path,) = (tmp_path / "hopeless").iterdir()
     last = json.loads(path.read_text())["last"]
     path.write_text(json.dumps({**RIGHT, "how": "\n::error ::owned", "last": last}))
-    with pytest.raises(Known) as known:
+    with pytest.raises(KnownFailure) as known:
         run().suspect(piece)
     assert known.value.folder == str(tmp_path / "failed" / "evil")
     assert all(text.isprintable() for text in said)

@@ -4,12 +4,12 @@ import tvm
 
 from autopipe.safety.verdict import Finding, Verdict
 from autopipe.schedules.conditions import Conditions
-from autopipe.schedules.hardware import Hardware
+from autopipe.schedules.hardware import HardwareParams
 from autopipe.tasks.op_info import Op, OpInfo
 from autopipe.tasks.task import Task
 
 TARGET = tvm.target.Target({"kind": "llvm", "num-cores": 2})
-CONDITIONS = Conditions(TARGET, Hardware.of(TARGET))
+CONDITIONS = Conditions(TARGET, HardwareParams.of(TARGET))
 
 
 def task(index=0, *, flops=1e9, calls=1, ops=("nn.conv2d",), share=0.0):

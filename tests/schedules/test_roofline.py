@@ -1,10 +1,10 @@
 import pytest
 
-from autopipe.schedules.hardware import Hardware
+from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.roofline import cycles, with_shares
 from tests.schedules.tasks import task
 
-TWO = Hardware(vector_bits=512, registers=32, cores=2, l3=1 << 20)
+TWO = HardwareParams(vector_bits=512, registers=32, cores=2, l3=1 << 20)
 
 
 def test_a_task_takes_what_its_arithmetic_or_its_memory_takes():

@@ -11,7 +11,7 @@ from autopipe.errors import ConfigError, LockError, SetupError, StoreError
 from autopipe.lock import file
 from autopipe.signing import keygen, signature
 from autopipe.signing.sign import sign
-from autopipe.signing.signature import Kind, bounded, copy_of, signature_of
+from autopipe.signing.signature import SignedKind, bounded, copy_of, signature_of
 from autopipe.signing.signers import Signers, UnsignedError
 from tests.signing import keys
 from tests.signing.keys import NEEDED
@@ -35,14 +35,14 @@ def keyring(made, tmp_path):
     return tmp_path
 
 
-def signed(folder, by="alice", kind=Kind.LOCK, content=CONTENT):
+def signed(folder, by="alice", kind=SignedKind.LOCK, content=CONTENT):
     path = folder / "file"
     path.write_bytes(content)
     sign(BytesIO(content), path, kind, folder / by)
     return path
 
 
-def check(path, file, kind=Kind.LOCK, content=CONTENT, **more):
+def check(path, file, kind=SignedKind.LOCK, content=CONTENT, **more):
     with copy_of(BytesIO(content)) as copy:
         return Signers(file, **more).check(copy, path, kind)
 
@@ -148,7 +148,7 @@ def test_a_certificate_counts_by_its_authority(keyring):
 
 @NEEDED
 @pytest.mark.fault("N8")
-@pytest.mark.parametrize(("kind", "other"), [tuple(Kind), tuple(Kind)[::-1]])
+@pytest.mark.parametrize(("kind", "other"), [tuple(SignedKind), tuple(SignedKind)[::-1]])
 def test_a_signature_of_one_kind_does_not_serve_as_the_other(keyring, kind, other):
     path = signed(keyring, kind=kind)
     file = keys.signers(keyring, f"alice {keys.public(keyring / 'alice')}")
@@ -202,7 +202,7 @@ def test_a_name_is_never_an_option(keyring, monkeypatch):
     for name in ("alice", "alice.pub"):
         shutil.copy(name, f"-r{name}")
     Path("-f").write_bytes(CONTENT)
-    sign(BytesIO(CONTENT), Path("-f"), Kind.LOCK, Path("-ralice"))
+    sign(BytesIO(CONTENT), Path("-f"), SignedKind.LOCK, Path("-ralice"))
     Path("-s").write_text(f"-I {keys.public(keyring / 'alice')}\n")
     assert check(Path("-f"), Path("-s")).identity == "-I"
     with pytest.raises(UnsignedError):
@@ -241,7 +241,7 @@ def test_a_signature_is_replaced_whole_or_not_at_all(keyring):
     assert signature_of(path).read_bytes() == before, "the same bytes, the same signature"
     blocked = keyring / "gone" / "file"
     with pytest.raises(StoreError, match="gone"):
-        sign(BytesIO(CONTENT), blocked, Kind.LOCK, keyring / "alice")
+        sign(BytesIO(CONTENT), blocked, SignedKind.LOCK, keyring / "alice")
 
 
 @pytest.mark.fault("N9")
@@ -265,7 +265,7 @@ def test_a_program_that_does_not_work_is_no_wrong_signature(tmp_path, monkeypatc
     signature_of(path).write_text("signature")
     (tmp_path / "key").touch()
     with pytest.raises(SetupError, match=said):
-        sign(BytesIO(CONTENT), path, Kind.LOCK, tmp_path / "key")
+        sign(BytesIO(CONTENT), path, SignedKind.LOCK, tmp_path / "key")
     with pytest.raises(SetupError, match=said):
         check(path, keys.signers(tmp_path, "alice"))
 
@@ -288,7 +288,7 @@ def test_it_gets_the_variables_that_it_needs_and_no_other(tmp_path, monkeypatch)
         check(path, keys.signers(tmp_path, "alice"))
     assert seen() <= known
     with pytest.raises(ConfigError):
-        sign(BytesIO(CONTENT), path, Kind.LOCK, tmp_path / "key")
+        sign(BytesIO(CONTENT), path, SignedKind.LOCK, tmp_path / "key")
     assert "SSH_AUTH_SOCK" in seen()
     assert seen() <= known | set(keygen._SIGNING)
 
@@ -319,7 +319,7 @@ def test_what_is_read_is_bounded(tmp_path):
 @pytest.mark.fault("N10")
 def test_a_lock_is_read_once_and_what_was_signed_is_what_is_parsed(tmp_path, keyring, monkeypatch):
     path = keys.lock(keyring)
-    sign(BytesIO(path.read_bytes()), path, Kind.LOCK, keyring / "alice")
+    sign(BytesIO(path.read_bytes()), path, SignedKind.LOCK, keyring / "alice")
     signers = Signers(keys.signers(keyring, f"alice {keys.public(keyring / 'alice')}"))
     good = file.read(path)
     checked = Signers.check

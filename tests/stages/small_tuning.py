@@ -12,7 +12,7 @@ from tvm.target.codegen import llvm_get_system_cpu
 from autopipe.config import Pipeline
 from autopipe.environment.facet import Facet
 from autopipe.pipeline.stage import Context
-from autopipe.stages.tune import Tune
+from autopipe.stages.tune import TuneStage
 from tests.schedules.tasks import task
 
 FACTS = {
@@ -59,7 +59,7 @@ def main():
     budget = {"trials": trials, "time": float(sys.argv[3]) if sys.argv[3:] else None}
     tuning = {"budget": budget, "batch": 8, "measure": measure}
     document = {"version": 1, "name": "small", "model": {"path": "x.onnx"}, "tuning": tuning}
-    stage = Tune.of(Pipeline.model_validate(document), folder)
+    stage = TuneStage.of(Pipeline.model_validate(document), folder)
     assert stage is not None
     sys.stdout.write(stage.run(context(folder)))
 

@@ -9,15 +9,14 @@ from pathlib import Path
 import psutil
 import pytest
 
-from autopipe.artifacts.benchmark import Measurement
+from autopipe.artifacts.benchmark import BenchmarkReport
 from autopipe.benchmarking import conditions, contender, match
 from autopipe.benchmarking.baseline import Baseline
-from autopipe.config import Benchmark as Options
-from autopipe.config import Gates, Pipeline
+from autopipe.config import Benchmark, Gates, Pipeline
 from autopipe.config.gates import Regression
 from autopipe.errors import ConfigError, GateError, SetupError, StageError
 from autopipe.pipeline.events import Event, Measured, Progress, Warn
-from autopipe.stages.benchmark import Benchmark
+from autopipe.stages.benchmark import BenchmarkStage
 from tests.artifacts.examples import imported
 
 
@@ -29,7 +28,7 @@ def quiet(monkeypatch):
 
 def stage(gates=None, baseline=None, **options):
     quick = {"rounds": 2, "warmup": 1, "repeat": 3} | options
-    return Benchmark(options=Options(**quick), gates=gates or Gates(), baseline=baseline)
+    return BenchmarkStage(options=Benchmark(**quick), gates=gates or Gates(), baseline=baseline)
 
 
 def test_both_contenders_are_timed_and_the_rest_recorded(context, no_leaks):
@@ -88,7 +87,7 @@ def test_a_gate_beyond_doubt_fails(context):
     with pytest.raises(GateError, match="times as long as onnxruntime, allowed is 1e-06"):
         stage(gates=Gates(max_slowdown={"onnxruntime": 1e-6})).run(context(events))
     (told,) = [event.document for event in events if isinstance(event, Measured)]
-    measured = Measurement.model_validate(told)
+    measured = BenchmarkReport.model_validate(told)
     assert measured.ours.latency.median > 0, "what was measured is told although it failed"
     (gate,) = measured.gates
     assert (gate.gate, gate.outcome) == ("gates.max_slowdown.onnxruntime", "failed")
@@ -127,16 +126,16 @@ def test_the_baseline_is_read_before_anything_runs_and_its_content_is_in_the_key
     document = {"version": 1, "name": "p", "model": {"path": "m.onnx"}, "gates": gates}
     pipeline = Pipeline.model_validate(document)
     with pytest.raises(ConfigError, match=r"p\.baseline\.json: No such file"):
-        Benchmark.of(pipeline, tmp_path)
+        BenchmarkStage.of(pipeline, tmp_path)
     file = tmp_path / "p.baseline.json"
     file.write_text(times((1.0, 2.0), "x").text())
-    made = Benchmark.of(pipeline, tmp_path)
+    made = BenchmarkStage.of(pipeline, tmp_path)
     assert made is not None
     assert made.model_dump(mode="json")["baseline"]["rounds"] == {"autopipe": [1.0, 2.0]}
     file.write_text(file.read_text() + "\n")
-    assert Benchmark.of(pipeline, tmp_path) == made, "how it is written is not in the key"
+    assert BenchmarkStage.of(pipeline, tmp_path) == made, "how it is written is not in the key"
     file.write_text(times((1.0, 3.0), "x").text())
-    assert Benchmark.of(pipeline, tmp_path) != made
+    assert BenchmarkStage.of(pipeline, tmp_path) != made
 
 
 def test_a_rival_that_refuses_the_model_is_a_warning(context, tmp_path, model):
@@ -163,13 +162,13 @@ def test_a_build_that_crashes_is_an_error(context, tmp_path, library):
 def test_a_contender_that_hangs_is_given_up(tmp_path, library):
     from safetensors.numpy import save_file
 
-    from autopipe.artifacts.library import Library
+    from autopipe.artifacts.library import BuiltLibrary
     from autopipe.verification.inputs import draw
 
     inputs = tmp_path / "inputs"
-    save_file(draw(Library.read(library).signature.inputs, {"ids": 5}, (0, 0)), inputs)
+    save_file(draw(BuiltLibrary.read(library).signature.inputs, {"ids": 5}, (0, 0)), inputs)
     start = time.monotonic()
-    options = Options(repeat=10_000, warmup=1000, timeout=0.05)
+    options = Benchmark(repeat=10_000, warmup=1000, timeout=0.05)
     with pytest.raises(StageError, match=r"contender autopipe: gave no answer within 0\.05 s"):
         contender.time_contender("autopipe", Path(library), inputs, options)
     assert time.monotonic() - start < 5

@@ -7,7 +7,7 @@ import pytest
 from tvm.target.codegen import llvm_get_system_cpu, llvm_get_system_triple
 
 from autopipe.api import flow
-from autopipe.artifacts.tuning import Tuned
+from autopipe.artifacts.tuning import TuningResult
 from autopipe.compiler.target import machine
 from autopipe.config.load import load
 from autopipe.environment.facet import Facet
@@ -15,7 +15,7 @@ from autopipe.errors import TargetError
 from autopipe.pipeline.events import Event, Warn
 from autopipe.pipeline.stage import Context
 from autopipe.schedules import templates
-from autopipe.stages.build import Build
+from autopipe.stages.build import BuildStage
 from autopipe.tasks.task import read_tasks
 from tests.artifacts.examples import best_record, tuning_report
 from tests.schedules import wrong_template
@@ -49,7 +49,7 @@ def build(artifacts, tmp_path):
             out=tmp_path / "out", work=tmp_path / "work", records=tmp_path / "records" / "sqlite",
             emit=heard.append,
         )  # fmt: skip
-        stage = Build.of(load(FILE), FILE.parent).model_copy(update=changes)
+        stage = BuildStage.of(load(FILE), FILE.parent).model_copy(update=changes)
         summary = stage.run(ctx)
         tasks = json.loads((tmp_path / "out" / "library.json").read_text())["tasks"]
         return summary, tasks, [event.message for event in heard if isinstance(event, Warn)]
@@ -96,13 +96,13 @@ def test_nothing_is_checked_for_another_machine(build, monkeypatch):
 def test_a_record_with_a_time_that_can_not_be_is_not_used(artifacts, tmp_path):
     tasks = read_tasks(artifacts["tasks"].path)
     found = (best_record(t.workload, seconds=(s,)) for t, s in zip(tasks, (1e-15, 1.0)))  # noqa: B905
-    tuned = Tuned(tuning_report(), {record.workload: record for record in found})
+    tuned = TuningResult(tuning_report(), {record.workload: record for record in found})
     heard: list[Event] = []
     ctx = Context(
         inputs={}, facts=FACTS, out=tmp_path, work=tmp_path, records=tmp_path,
         emit=heard.append,
     )  # fmt: skip
-    believed = Build.of(load(FILE), FILE.parent)._believed(ctx, tasks, tuned)
+    believed = BuildStage.of(load(FILE), FILE.parent)._believed(ctx, tasks, tuned)
     assert list(believed) == [tasks[1].workload]
     assert [event.message for event in heard if isinstance(event, Warn)] == [
         f"task {tasks[0].name}: 1.0e-15 s, which no processor reaches; its record is not used"

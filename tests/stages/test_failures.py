@@ -29,9 +29,9 @@ from autopipe.pipeline.stage import Context
 from autopipe.processes import contained
 from autopipe.processes.contained import Child
 from autopipe.safety.reproduce import again
-from autopipe.stages.build import Build
-from autopipe.stages.tune import Tune
-from autopipe.stages.verify import Verify
+from autopipe.stages.build import BuildStage
+from autopipe.stages.tune import TuneStage
+from autopipe.stages.verify import VerifyStage
 from tests.schedules import saboteur
 from tests.schedules.bad_schedules import ENDS, FAR
 from tests.schedules.made import FACTS
@@ -111,7 +111,7 @@ def measured(folder):
 
 def verify(stages):
     """Raise Failed if the build computes something else than the model."""
-    with Child(lambda: lambda _: stages(Verify), bounded=False) as child:
+    with Child(lambda: lambda _: stages(VerifyStage), bounded=False) as child:
         child.ask()
 
 
@@ -126,7 +126,7 @@ def test_the_run_goes_on_without_what_failed(stages, tmp_path, monkeypatch, case
     monkeypatch.setattr(contained, "SECONDS", 2.0 if way == "hang" else 60.0)
     getattr(saboteur, what)(monkeypatch, way)
     engines = "[autotvm, ansor]" if what == "engine" else "[autotvm]"
-    warnings = stages(Tune, settings=(*SETTINGS, f"schedules.rules=[{{engines: {engines}}}]"))
+    warnings = stages(TuneStage, settings=(*SETTINGS, f"schedules.rules=[{{engines: {engines}}}]"))
     tasks = document(tmp_path, "tune")
     assert sum(task["trials"] for task in tasks) == measured(tmp_path) > 0
     found = [row for task in tasks for row in task["failures"]]
@@ -135,7 +135,7 @@ def test_the_run_goes_on_without_what_failed(stages, tmp_path, monkeypatch, case
     assert len(warnings) == len(found)
     shown = {shown_again(tmp_path, row) for row in found}
     assert all(saboteur.ENDS[way] in line for line in shown)
-    stages(Build)
+    stages(BuildStage)
     assert all(task["engine"] != "none" for task in document(tmp_path, "build"))
     verify(stages)
 
@@ -151,7 +151,7 @@ def shown_again(folder, row):
 @pytest.mark.parametrize("way", ["crash", "compiler", "brought"])
 def test_a_schedule_that_fails_its_check_is_not_built_in(stages, tmp_path, monkeypatch, way):
     saboteur.template(monkeypatch, way, schedules=True)
-    warnings = stages(Build)
+    warnings = stages(BuildStage)
     tasks = document(tmp_path, "build")
     assert {task["engine"] for task in tasks} == {"default"}
     assert all(task["checked"] for task in tasks)
@@ -177,7 +177,7 @@ def test_a_schedule_that_crashes_the_compiler_is_found_and_the_next_one_built(
     stages, tmp_path, monkeypatch, elsewhere
 ):
     saboteur.template(monkeypatch, "compiler", schedules=True)
-    warnings = stages(Build)
+    warnings = stages(BuildStage)
     tasks = document(tmp_path, "build")
     assert {task["engine"] for task in tasks} == {"default"}
     for task in tasks:
@@ -207,7 +207,7 @@ def test_a_schedule_that_brings_code_along_is_not_compiled_where_nothing_is_chec
     stages, tmp_path, monkeypatch, elsewhere
 ):
     saboteur.template(monkeypatch, "brought", schedules=True)
-    stages(Build)
+    stages(BuildStage)
     for task in document(tmp_path, "build"):
         (row,) = task["failures"]
         assert (row["doing"], row["how"]) == ("compiling", ENDS["brought"])
@@ -237,7 +237,7 @@ def test_a_schedule_that_is_too_much_for_the_compiler_is_found(
 
     monkeypatch.setattr(measure, "compiled", compiled)
     monkeypatch.setattr(compiler, "build", build)
-    stages(Build)
+    stages(BuildStage)
     tasks = document(tmp_path, "build")
     assert {task["engine"] for task in tasks} == {"default"}
     hows = {row["how"] for task in tasks for row in task["failures"]}
@@ -246,12 +246,12 @@ def test_a_schedule_that_is_too_much_for_the_compiler_is_found(
 
 @pytest.mark.fault("D11")
 def test_records_that_no_longer_apply_are_told_one_by_one(stages, tmp_path):
-    stages(Tune, settings=("tuning.budget.trials=3", *SETTINGS[1:]))
+    stages(TuneStage, settings=("tuning.budget.trials=3", *SETTINGS[1:]))
     records = tmp_path / "tune" / "records.jsonl"
     names = [json.loads(line)["workload"] for line in records.read_text().splitlines()]
     records.write_text(re.sub(r'"schedule": ".*?", "seconds"', '"schedule": "{}", "seconds"',
                               records.read_text()))  # fmt: skip
-    warnings = stages(Build)
+    warnings = stages(BuildStage)
     assert len(names) == len(warnings) > 0
     assert all("its record does not apply: " in text for text in warnings)
     built = json.loads((tmp_path / "build/library.json").read_text())
@@ -281,7 +281,7 @@ def run_thrice(stages, folder, stage, settings):
 def test_a_search_that_fails_in_every_run_is_left_out(stages, tmp_path, monkeypatch):
     saboteur.engine(monkeypatch, "exception")
     settings = (*SETTINGS, "schedules.rules=[{engines: [autotvm, ansor]}]")
-    *_, last = run_thrice(stages, tmp_path, Tune, settings)
+    *_, last = run_thrice(stages, tmp_path, TuneStage, settings)
     known = "LookupError: no such loop (known from 2 earlier runs)"
     found = [task for task in last if task["failures"]]
     assert found
@@ -298,7 +298,7 @@ def test_what_crashes_the_compiler_in_every_run_is_not_compiled(
     saboteur.template(monkeypatch, "compiler", schedules=True)
     wholes = Mock(side_effect=compiling._whole)
     monkeypatch.setattr(compiling, "_whole", wholes)
-    reports = run_thrice(stages, tmp_path, Build, SETTINGS)
+    reports = run_thrice(stages, tmp_path, BuildStage, SETTINGS)
     assert wholes.call_count == 2 + 2 + 1, "the third run knows before it compiles anything"
     assert all({task["engine"] for task in tasks} == {"default"} for tasks in reports)
 
@@ -308,7 +308,7 @@ def test_a_task_that_nothing_compiles_for_is_named_with_its_ops(stages, monkeypa
     monkeypatch.setattr(measure, "compiled", lambda *_: os.abort())
     monkeypatch.setattr(compiler, "build", lambda *_: os.abort())
     with pytest.raises(StageError) as error:
-        stages(Build)
+        stages(BuildStage)
     assert re.fullmatch(
         r"task \w+ \(matmul, add, \S+\): nothing is left to build it with; at the end its plain"
         rf" loops failed: {KILLED}; python \S+/failed/\w+/reproduce\.py shows it",
@@ -319,7 +319,7 @@ def test_a_task_that_nothing_compiles_for_is_named_with_its_ops(stages, monkeypa
 def test_what_no_task_is_to_blame_for_ends_the_run(stages, tmp_path, monkeypatch, elsewhere):
     monkeypatch.setattr(compiler, "export", lambda *_: os.abort())
     with pytest.raises(StageError, match=rf"though each task alone compiles: {KILLED}"):
-        stages(Build)
+        stages(BuildStage)
     assert not (tmp_path / "records" / "failed").exists()
 
 
@@ -333,7 +333,7 @@ def test_what_crashes_once_is_compiled_again(stages, tmp_path, monkeypatch, else
         export(*args)
 
     monkeypatch.setattr(compiler, "export", crash_once)
-    assert stages(Build) == []
+    assert stages(BuildStage) == []
     assert {task["engine"] for task in document(tmp_path, "build")} == {"static"}
 
 
@@ -343,11 +343,11 @@ def test_a_refusal_is_no_failure(stages, monkeypatch):
 
     monkeypatch.setattr(compiler, "build", refuse)
     with pytest.raises(SetupError, match="compiling for CUDA takes nvcc"):
-        stages(Build)
+        stages(BuildStage)
 
 
 @pytest.mark.fault("D9")
-@pytest.mark.parametrize("stage", [Tune, Build])
+@pytest.mark.parametrize("stage", [TuneStage, BuildStage])
 def test_a_failure_ends_the_run_where_that_is_asked_for(stages, monkeypatch, stage):
     saboteur.template(monkeypatch, "crash")
     with pytest.raises(StageError) as error:

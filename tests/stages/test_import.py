@@ -10,13 +10,13 @@ from autopipe.environment.facet import Facet
 from autopipe.errors import ConfigError, ModelError
 from autopipe.pipeline.events import Event, Warn
 from autopipe.pipeline.stage import Context
-from autopipe.stages.import_model import ImportModel
+from autopipe.stages.import_model import ImportStage
 from tests.compiler.frontends.models import dense, external, save, tensor
 from tests.compiler.frontends.sources import EMBED
 
 
 def stage(path, **fields):
-    return ImportModel(
+    return ImportStage(
         **{"format": "onnx", "path": path, "sha256": None, "inputs": {}, "weights": None, **fields}
     )
 
@@ -113,10 +113,10 @@ def test_the_stage_is_what_the_pipeline_says(tmp_path):
     path = save(dense(), tmp_path)
     inputs = {"x": Input(shape=(2, 3))}
     model = Model(path="model.onnx", sha256="0" * 64, inputs=inputs, weights=Weights(seed=4))
-    made = ImportModel.of(Pipeline(version=1, name="p", model=model), tmp_path)
+    made = ImportStage.of(Pipeline(version=1, name="p", model=model), tmp_path)
     assert made == stage(path, sha256="0" * 64, inputs=inputs, weights=Weights(seed=4))
     with pytest.raises(ConfigError, match="not in"):
-        ImportModel.of(Pipeline(version=1, name="p", model=Model(path="no.onnx")), tmp_path)
+        ImportStage.of(Pipeline(version=1, name="p", model=Model(path="no.onnx")), tmp_path)
 
 
 def test_the_key_covers_the_content_of_all_files_and_no_path(tmp_path):

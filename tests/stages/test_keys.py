@@ -9,7 +9,7 @@ from autopipe.environment.facet import Facet
 from autopipe.pipeline.keys import action
 from autopipe.stages import STAGES, stages_of
 from autopipe.store.canonical import digest
-from autopipe.store.content import Contents
+from autopipe.store.content import TreeDigests
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "stages.json"
 FACTS = {facet: {"is": facet.value} for facet in Facet}
@@ -22,7 +22,7 @@ def documents(tmp_path, **sections):
     pipeline = Pipeline.model_validate(
         {"version": 1, "name": "p", "model": {"path": "m.onnx"}, **sections}
     )
-    contents = Contents(tmp_path / "memory", tmp_path / "tmp")
+    contents = TreeDigests(tmp_path / "memory", tmp_path / "tmp")
     return {
         stage.name: action(stage, dict.fromkeys(stage.needs, "0" * 64), FACTS, contents)
         for stage in stages_of(pipeline, tmp_path)

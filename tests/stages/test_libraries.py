@@ -9,7 +9,7 @@ from autopipe.config import Pipeline
 from autopipe.measure.measurement import Measurement
 from autopipe.pipeline.stage import Context
 from autopipe.safety.inspection import Inspector
-from autopipe.stages.tune import Tune
+from autopipe.stages.tune import TuneStage
 from autopipe.tuning import tools
 from tests.schedules.products import product, task_of
 from tests.schedules.tasks import Trusting
@@ -54,7 +54,7 @@ def tuned(tmp_path, monkeypatch):
             "tuning": {"budget": {"trials": 8}},
             "schedules": {"rules": [{"engines": [], **rule}]},
         }  # fmt: skip
-        stage = Tune.of(Pipeline.model_validate(document), tmp_path)
+        stage = TuneStage.of(Pipeline.model_validate(document), tmp_path)
         assert stage is not None
         ctx = Context(
             inputs={"tasks": tmp_path / "tasks"}, facts=FACTS, out=tmp_path / "out",

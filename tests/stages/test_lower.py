@@ -19,7 +19,7 @@ from autopipe.errors import ConfigError
 from autopipe.pipeline.events import Event, Warn
 from autopipe.pipeline.stage import Context
 from autopipe.schedules.engines import default
-from autopipe.stages.lower import Lower
+from autopipe.stages.lower import LowerStage
 
 ATTENTION = Path(__file__).parents[2] / "pipelines" / "tasks" / "attention-joined.yaml"
 RFC = ["nn.conv2d", "nn.relu", "nn.conv2d", "nn.relu"]
@@ -86,7 +86,7 @@ def lower(folder, tmp_path):
             out=tmp_path / "out", work=tmp_path / "work", records=tmp_path / "records",
             emit=heard.append,
         )  # fmt: skip
-        summary = Lower.of(load(file), folder).run(ctx)
+        summary = LowerStage.of(load(file), folder).run(ctx)
         return summary, [event.message for event in heard if isinstance(event, Warn)]
 
     return lower

@@ -9,16 +9,16 @@ import pytest
 from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 
-from autopipe.artifacts.library import Library, Rejected
+from autopipe.artifacts.library import BuiltLibrary, Rejected
 from autopipe.artifacts.tuning import ContenderResult, ListedFailure
 from autopipe.config import Pipeline
 from autopipe.libraries import LIBRARIES
 from autopipe.packaging import manifest
-from autopipe.stages.package import Package
+from autopipe.stages.package import PackageStage
 from tests.artifacts.examples import checked_case, comparison, library_task, verification
 from tests.support import small_build
 
-STAGE = Package(pipeline="small", configuration={"version": 1, "model": {"weights": None}})
+STAGE = PackageStage(pipeline="small", configuration={"version": 1, "model": {"weights": None}})
 
 
 @pytest.fixture
@@ -70,7 +70,7 @@ def rebuilt(library, folder, **changes):
     folder.mkdir()
     for file in library.iterdir():
         (folder / file.name).write_bytes(file.read_bytes())
-    Library.read(folder).model_copy(update=changes).write(folder)
+    BuiltLibrary.read(folder).model_copy(update=changes).write(folder)
     return folder
 
 
@@ -199,12 +199,14 @@ def test_an_unchecked_build_says_so(context):
 
 def test_the_stage_follows_the_pipeline():
     document = {"version": 1, "name": "m", "model": {"path": "m.onnx"}}
-    stage = Package.of(Pipeline.model_validate(document), Path())
+    stage = PackageStage.of(Pipeline.model_validate(document), Path())
     assert stage is not None
     assert stage.pipeline == "m"
-    other = Package.of(Pipeline.model_validate(document | {"tuning": None}), Path())
+    other = PackageStage.of(Pipeline.model_validate(document | {"tuning": None}), Path())
     assert other is not None
     assert other.configuration != stage.configuration
-    moved = Package.of(Pipeline.model_validate(document | {"model": {"path": "/n.onnx"}}), Path())
+    moved = PackageStage.of(
+        Pipeline.model_validate(document | {"model": {"path": "/n.onnx"}}), Path()
+    )
     assert moved == stage
-    assert Package.of(Pipeline.model_validate(document | {"package": None}), Path()) is None
+    assert PackageStage.of(Pipeline.model_validate(document | {"package": None}), Path()) is None

@@ -18,8 +18,8 @@ from autopipe.environment.facet import Facet
 from autopipe.errors import SetupError, TargetError
 from autopipe.pipeline.events import TuningProgress, parse
 from autopipe.records.merge import take
-from autopipe.records.store import Store
-from autopipe.stages.tune import Tune
+from autopipe.records.store import RecordStore
+from autopipe.stages.tune import TuneStage
 
 ROOT = Path(__file__).parents[2]
 WORKLOAD = f"{0:016x}"
@@ -69,7 +69,7 @@ def test_nothing_is_measured_for_a_processor_that_is_not_here(context, tmp_path)
     elsewhere = {"mcpu": "pwr9", "mtriple": "powerpc64le-linux-gnu"}
     target = {**ctx.facts[Facet.TARGET], **elsewhere}
     pipeline = Pipeline.model_validate({"version": 1, "name": "p", "model": {"path": "m.onnx"}})
-    stage = Tune.of(pipeline, tmp_path)
+    stage = TuneStage.of(pipeline, tmp_path)
     assert stage is not None
     with pytest.raises(TargetError, match="built for powerpc64le, this machine is"):
         stage.run(replace(ctx, facts={Facet.TARGET: target}))
@@ -151,8 +151,8 @@ def test_a_claim_that_would_win_is_measured_first(tuned, tmp_path):
     folder, _ = tuned
     store = tmp_path / "records.sqlite"
     with (
-        Store.open(folder / "records.sqlite", pytest.fail) as other,
-        Store.open(store, pytest.fail) as own,
+        RecordStore.open(folder / "records.sqlite", pytest.fail) as other,
+        RecordStore.open(store, pytest.fail) as own,
     ):
         one = next(each for each in other.every() if each.record.engine == "autotvm")
         claim = replace(one, record=replace(one.record, seconds=(12e-9,), cut=False))
@@ -160,7 +160,7 @@ def test_a_claim_that_would_win_is_measured_first(tuned, tmp_path):
     assert tune(tmp_path, 2).returncode == 0
     (line,) = (tmp_path / "out/records.jsonl").read_text().splitlines()
     assert min(json.loads(line)["seconds"]) > 100e-9
-    with Store.view(store) as own:
+    with RecordStore.view(store) as own:
         same = [each for each in own.every() if each.record.schedule == claim.record.schedule]
         assert [each.here for each in same][:2] == [False, True]
 
@@ -221,7 +221,7 @@ def test_a_missing_package_is_named_before_anything_is_tuned(tmp_path, monkeypat
     monkeypatch.setattr(
         environment, "_version", lambda name: None if name == package else found(name)
     )
-    stage = Tune.of(Pipeline.model_validate(DOCUMENT), tmp_path)
+    stage = TuneStage.of(Pipeline.model_validate(DOCUMENT), tmp_path)
     assert stage is not None
     with pytest.raises(SetupError, match=f"{package} is not installed; pip install '{package}"):
         stage.run(context(tmp_path))
@@ -239,8 +239,8 @@ def test_nothing_measured_at_all_is_an_error_and_not_remembered(tmp_path):
 
 
 def test_no_tuning_no_stage():
-    assert Tune.of(Pipeline.model_validate({**DOCUMENT, "tuning": None}), Path()) is None
-    stage = Tune.of(Pipeline.model_validate(DOCUMENT), Path())
+    assert TuneStage.of(Pipeline.model_validate({**DOCUMENT, "tuning": None}), Path()) is None
+    stage = TuneStage.of(Pipeline.model_validate(DOCUMENT), Path())
     assert stage is not None
     assert stage.tuning.budget.trials == 1000
     assert stage.rules[0].engines == ("autotvm", "ansor")

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from autopipe.compiler.target import cpu
-from autopipe.config import Verify as Options
+from autopipe.config import Verify
 from autopipe.errors import GateError, SetupError, StageError, TargetError
 from autopipe.pipeline.events import Event, Warn
-from autopipe.stages.verify import Verify
+from autopipe.stages.verify import VerifyStage
 from autopipe.verification import reference
 from autopipe.verification.inputs import cases
 from tests.support import small_build
@@ -62,7 +62,7 @@ RIGHT = {
 
 
 def stage(**options):
-    return Verify(options=Options(**options))
+    return VerifyStage(options=Verify(**options))
 
 
 def report(ctx):

@@ -12,7 +12,7 @@ from autopipe.environment.facet import Facet
 from autopipe.pipeline.stage import Context
 from autopipe.store.artifact import Kind
 from autopipe.store.canonical import seal
-from autopipe.store.gc import Swept, collect, verify
+from autopipe.store.gc import SweptStore, collect, verify
 from autopipe.store.store import open_store
 from tests.pipeline.fakes import Act, Fake, Read, go
 
@@ -81,7 +81,7 @@ def test_an_entry_of_a_newer_release_is_a_miss_and_is_left_alone(tmp_path: Path)
     assert again == made
     with open_store(root) as store:
         assert verify(store) == (0, [])
-        assert collect(store, keep_days=0) == Swept(0, 0)
+        assert collect(store, keep_days=0) == SweptStore(0, 0)
     assert path.read_bytes() == newer
     assert (made["act"].path / "text").read_text() == "x"
 

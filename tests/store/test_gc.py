@@ -8,7 +8,7 @@ import pytest
 from autopipe.errors import ConfigError
 from autopipe.pipeline.isolate import Zygote
 from autopipe.store import files
-from autopipe.store.gc import Swept, collect, entries, parse_size, verify
+from autopipe.store.gc import SweptStore, collect, entries, parse_size, verify
 from autopipe.store.store import Store, open_store
 from tests.pipeline.fakes import Act, go
 
@@ -32,7 +32,7 @@ def age(root: Path, note: str, days: float) -> None:
                 os.utime(root / "actions" / f"{key}.json", (then, then))
 
 
-def sweep(root: Path, days: float = 30, max_size: int | None = None) -> Swept:
+def sweep(root: Path, days: float = 30, max_size: int | None = None) -> SweptStore:
     with open_store(root) as store:
         return collect(store, keep_days=days, max_size=max_size)
 
@@ -44,7 +44,7 @@ def is_cached(root: Path, note: str) -> bool:
 def test_what_was_not_used_for_long_goes(root: Path) -> None:
     make(root, "old", "young")
     age(root, "old", 31)
-    assert sweep(root) == Swept(entries=1, bytes=3)
+    assert sweep(root) == SweptStore(entries=1, bytes=3)
     assert len(list(root.glob("objects/*"))) == 1
     assert is_cached(root, "young")
     assert not is_cached(root, "old")
@@ -54,14 +54,14 @@ def test_being_served_keeps_an_entry_young(root: Path) -> None:
     make(root, "old")
     age(root, "old", 31)
     assert is_cached(root, "old")
-    assert sweep(root) == Swept(0, 0)
+    assert sweep(root) == SweptStore(0, 0)
 
 
 def test_the_least_used_go_first(root: Path) -> None:
     make(root, "a" * 100, "b" * 100, "c" * 100)
     age(root, "a" * 100, 3)
     age(root, "c" * 100, 2)
-    assert sweep(root, max_size=200) == Swept(entries=1, bytes=100)
+    assert sweep(root, max_size=200) == SweptStore(entries=1, bytes=100)
     assert is_cached(root, "b" * 100)
     assert is_cached(root, "c" * 100)
 
@@ -73,9 +73,9 @@ def test_a_shared_object_stays_while_one_entry_needs_it(root: Path) -> None:
     make(root, "same")
     age(root, "same", 31)
     go([Other(do="write", note="same")], root)
-    assert sweep(root, max_size=4) == Swept(entries=1, bytes=0)
+    assert sweep(root, max_size=4) == SweptStore(entries=1, bytes=0)
     make(root, "same")
-    assert sweep(root, max_size=4) == Swept(entries=0, bytes=0)
+    assert sweep(root, max_size=4) == SweptStore(entries=0, bytes=0)
     assert go([Other(do="write", note="same")], root)[0] == ["cached act"]
 
 
@@ -84,14 +84,14 @@ def test_an_object_no_record_names_goes(root: Path) -> None:
     """As a crash between object and record leaves it."""
     make(root, "x")
     next(root.glob("actions/*")).unlink()
-    assert sweep(root) == Swept(entries=0, bytes=1)
+    assert sweep(root) == SweptStore(entries=0, bytes=1)
 
 
 @pytest.mark.fault("C13")
 def test_an_entry_from_the_future_is_fresh(root: Path) -> None:
     make(root, "x")
     age(root, "x", -3650)
-    assert sweep(root) == Swept(0, 0)
+    assert sweep(root) == SweptStore(0, 0)
 
 
 @pytest.mark.fault("C11", "G5")
@@ -107,7 +107,7 @@ def test_what_a_live_run_uses_stays(root: Path) -> None:
         (orphan / "text").write_text("orphan")
         made = running.commit("f" * 64, {"stage": "act"}, artifact.kind, orphan)
         (root / "actions" / f"{'f' * 64}.json").unlink()
-        assert sweep(root, days=0) == Swept(entries=1, bytes=6)
+        assert sweep(root, days=0) == SweptStore(entries=1, bytes=6)
         assert artifact.path.exists()
         assert made.path.exists()
 
@@ -118,8 +118,8 @@ def test_what_a_run_uses_stays_if_the_clock_went_back_since_it_began(root: Path)
     with open_store(root) as running:
         began = time.time() + 365 * 86_400
         os.utime(running.tmp.with_suffix(".lease"), (began, began))
-        assert sweep(root, days=0) == Swept(0, 0)
-    assert sweep(root, days=0) == Swept(1, 1)
+        assert sweep(root, days=0) == SweptStore(0, 0)
+    assert sweep(root, days=0) == SweptStore(1, 1)
 
 
 def test_old_leftovers_go_and_young_ones_stay(root: Path) -> None:
@@ -154,7 +154,7 @@ def test_scratch_of_a_running_stage_stays(root: Path) -> None:
 def test_a_damaged_record_goes(root: Path) -> None:
     make(root, "x")
     next(root.glob("actions/*")).write_text("damaged")
-    assert sweep(root) == Swept(entries=1, bytes=1)
+    assert sweep(root) == SweptStore(entries=1, bytes=1)
 
 
 def check(root: Path) -> tuple[int, list[str]]:

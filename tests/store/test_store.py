@@ -13,7 +13,7 @@ from autopipe.errors import StoreError
 from autopipe.pipeline.events import Event
 from autopipe.pipeline.stage import Stage
 from autopipe.store import files
-from autopipe.store.content import Contents
+from autopipe.store.content import TreeDigests
 from autopipe.store.store import open_store
 from tests.pipeline.fakes import Act, Read, demo, go, told
 
@@ -198,7 +198,7 @@ def test_a_change_that_keeps_size_and_time_of_modification_is_noticed(
 def test_a_fingerprint_too_young_to_tell_changes_apart_is_not_kept(tmp_path: Path) -> None:
     for name in ("memory", "tmp"):
         (tmp_path / name).mkdir()
-    contents = Contents(tmp_path / "memory", tmp_path / "tmp")
+    contents = TreeDigests(tmp_path / "memory", tmp_path / "tmp")
     file = tmp_path / "file"
     file.write_text("x")
     contents.manifest(file)

@@ -14,7 +14,7 @@ import pytest
 from autopipe.api import flow
 from autopipe.config.cache import Cache
 from autopipe.lock.locking import Mode
-from autopipe.records.store import Store
+from autopipe.records.store import RecordStore
 from tests.cli.test_app import command, environment
 from tests.records.test_store import HERE, MODULE, record
 
@@ -87,7 +87,7 @@ def test_a_store_goes_there_and_back(cli: Cli, file: Path, tmp_path: Path) -> No
 def test_records_go_there_and_back(cli: Cli, tmp_path: Path) -> None:
     folder = tmp_path / "store" / "records"
     folder.mkdir(parents=True)
-    with Store.open(folder / "records.sqlite", pytest.fail) as store:
+    with RecordStore.open(folder / "records.sqlite", pytest.fail) as store:
         store.add(HERE, MODULE, [record((1e-3,)), record((2e-3,))])
     assert cli("records", "push", "shared") == "2 records pushed, 0 were there\n"
     assert cli("records", "pull", "shared", store="other") == "2 records added, 0 were known\n"

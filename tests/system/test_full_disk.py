@@ -18,7 +18,7 @@ import pytest
 from autopipe.api.publish import publish
 from autopipe.errors import AutopipeError
 from autopipe.pipeline.stage import Context, Need
-from autopipe.records.store import Store
+from autopipe.records.store import RecordStore
 from autopipe.store.artifact import Kind
 from tests.pipeline.fakes import Fake, Read, Upper, go
 from tests.records.test_store import HERE, MODULE, record
@@ -44,7 +44,7 @@ class Record(Fake, frozen=True):
         return frozenset({"told"})
 
     def run(self, ctx: Context) -> str:
-        with Store.open(ctx.records, lambda _: None) as store:
+        with RecordStore.open(ctx.records, lambda _: None) as store:
             for done in range(40):
                 store.add(HERE, MODULE, [record((1.0 + done,), schedule="x" * 2000)])
                 self.told.write_text(f"{done + 1}")
@@ -86,7 +86,7 @@ def kept(disk: Path) -> int:
     path = disk / "store" / "records" / "records.sqlite"
     if not path.exists():
         return 0
-    with Store.view(path) as store:
+    with RecordStore.view(path) as store:
         assert store.damaged == 0
         return len(store.every())
 

@@ -21,7 +21,7 @@ from autopipe.lock import text
 from autopipe.lock.locking import Mode, begin
 from autopipe.pipeline.events import Event, StageCached, StageFinished, Warn
 from autopipe.signing.sign import sign
-from autopipe.signing.signature import Kind
+from autopipe.signing.signature import SignedKind
 from autopipe.signing.signers import Signers
 from tests.signing import keys
 from tests.signing.keys import NEEDED
@@ -123,7 +123,7 @@ def test_a_signed_lock_builds_what_was_signed_though_its_records_are_exchanged(
             key.unlink()
     key = keys.key(tmp_path, "alice")
     path = warm / "mlp.lock"
-    sign(BytesIO(path.read_bytes()), path, Kind.LOCK, key)
+    sign(BytesIO(path.read_bytes()), path, SignedKind.LOCK, key)
     signers = Signers(keys.signers(tmp_path, f"alice {keys.public(key)}"))
 
     def exchange(*arguments, **options):

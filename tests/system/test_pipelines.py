@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from autopipe.config.load import load
-from autopipe.stages.import_model import ImportModel
+from autopipe.stages.import_model import ImportStage
 from tests.compiler.frontends.models import compiled, run
 from tests.support.table import each_row
 
@@ -19,7 +19,7 @@ TASKS = sorted((FOLDER / "tasks").glob("*.yaml"))
 def imported(file):
     from autopipe.compiler.frontends.frontend import FRONTENDS
 
-    stage = ImportModel.of(load(file), FOLDER)
+    stage = ImportStage.of(load(file), FOLDER)
     return FRONTENDS[stage.format].load(
         stage.path, inputs=stage.inputs, weights=stage.weights, sha256=stage.sha256
     )

@@ -22,9 +22,9 @@ from autopipe.config import Pipeline
 from autopipe.environment.facet import Facet
 from autopipe.pipeline.events import Event
 from autopipe.pipeline.stage import Context
-from autopipe.stages.build import Build
-from autopipe.stages.tasks import Tasks
-from autopipe.stages.tune import Tune
+from autopipe.stages.build import BuildStage
+from autopipe.stages.tasks import TasksStage
+from autopipe.stages.tune import TuneStage
 from tests.artifacts.examples import imported
 
 FACTS: dict[Facet, dict[str, object]] = {
@@ -263,9 +263,9 @@ def main() -> None:
     folder.mkdir(exist_ok=True)
     lower(folder)
     plan = pipeline(**EVERYTHING)
-    tune = Tune.of(plan, folder)
+    tune = TuneStage.of(plan, folder)
     assert tune is not None
-    for stage in (Tasks.of(plan, folder), tune, Build.of(plan, folder)):
+    for stage in (TasksStage.of(plan, folder), tune, BuildStage.of(plan, folder)):
         sys.stdout.write(f"{stage.name}: {stage.run(context(folder, stage.name))}\n")
     ours = results(tvm.runtime.load_module(str(folder / "build" / "lib.so")))
     plain = results(tvm.compile(module(), target=TARGET))

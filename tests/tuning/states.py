@@ -4,7 +4,7 @@ from autopipe.config.schedules import Rule
 from autopipe.config.tuning import Budget
 from autopipe.records.record import Platform
 from autopipe.schedules.policy import Contender
-from autopipe.tuning.contest import Contest, Entry
+from autopipe.tuning.contest import Contest, ContestEntry
 from autopipe.tuning.task_state import TaskState
 from autopipe.tuning.trials import Trials
 from tests.schedules.tasks import CONDITIONS, task
@@ -18,7 +18,7 @@ HERE = Platform("target", "versions", "device")
 def contest(*contenders, rule=None):
     """Return a contest of these; without a rule, of one that names their engines."""
     rule = rule or Rule(engines=tuple(dict.fromkeys(by.engine for by in contenders)))
-    return Contest(rule, 0, {by: Entry() for by in contenders})
+    return Contest(rule, 0, {by: ContestEntry() for by in contenders})
 
 
 def state_of(found, contenders=(ANSOR,), *, rule=None, starts=(), text="{}", **progress):

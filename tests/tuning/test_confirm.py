@@ -9,7 +9,7 @@ from autopipe.config.schedules import Rule
 from autopipe.measure.measurement import Measurement
 from autopipe.records.record import Platform
 from autopipe.records.session import Session
-from autopipe.records.store import Store
+from autopipe.records.store import RecordStore
 from autopipe.safety.maker import Maker
 from autopipe.schedules.engines import static
 from autopipe.tuning.confirm import confirm
@@ -23,7 +23,7 @@ from tests.tuning.states import ANSOR, TEMPLATES, state_of
 
 @pytest.fixture
 def journal(tmp_path):
-    with Store.open(tmp_path / "records.sqlite", pytest.fail) as store:
+    with RecordStore.open(tmp_path / "records.sqlite", pytest.fail) as store:
         yield Journal(store, Platform("t", "v", "d"), Session.resume(tmp_path))
 
 

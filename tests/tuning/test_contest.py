@@ -7,7 +7,7 @@ import pytest
 
 from autopipe.config.schedules import Rule
 from autopipe.schedules.policy import Contender
-from autopipe.tuning.contest import Contest, Entry
+from autopipe.tuning.contest import Contest, ContestEntry
 
 FAST, SLOW = Contender("autotvm", "direct"), Contender("ansor", "direct")
 OTHER = Contender("autotvm", "winograd4")
@@ -16,7 +16,7 @@ OTHER = Contender("autotvm", "winograd4")
 def contest(*contenders, **rule):
     engines = tuple(dict.fromkeys(by.engine for by in contenders))
     rule = {"engines": engines, **rule}
-    return Contest(Rule(**rule), 0, {by: Entry() for by in contenders})
+    return Contest(Rule(**rule), 0, {by: ContestEntry() for by in contenders})
 
 
 def play(game, batches, time, seconds=lambda by: 1.0):

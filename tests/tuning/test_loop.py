@@ -9,11 +9,11 @@ from autopipe.measure.measurement import Measurement
 from autopipe.processes.contained import Failed
 from autopipe.processes.failure import Failure, How
 from autopipe.records.session import Session
-from autopipe.records.store import Store
+from autopipe.records.store import RecordStore
 from autopipe.schedules.policy import Contender
 from autopipe.tuning.first_round import measure_starts, shares
 from autopipe.tuning.journal import Journal, Proposal
-from autopipe.tuning.loop import Tuner, batch_size
+from autopipe.tuning.loop import TuningLoop, batch_size
 from autopipe.tuning.scheduler import gradient, round_robin
 from tests.tuning.states import ANSOR, HERE, STATIC, TEMPLATES, state, trials_of
 
@@ -57,7 +57,7 @@ class Stopwatch:
 
 @pytest.fixture
 def journal(tmp_path):
-    with Store.open(tmp_path / "records.sqlite", pytest.fail) as store:
+    with RecordStore.open(tmp_path / "records.sqlite", pytest.fail) as store:
         yield Journal(store, HERE, Session.resume(tmp_path))
 
 
@@ -71,7 +71,7 @@ def start(journal, tasks, budget, *, measurer=None):
 
 def tuner(journal, tasks, budget, *, searcher=None, measurer=None, batch=4, scheduler=round_robin):
     trials = trials_of(journal, tasks, measurer or Stopwatch(), **budget)
-    return Tuner(trials, scheduler, batch, searcher or Proposals(), lambda *_: None)
+    return TuningLoop(trials, scheduler, batch, searcher or Proposals(), lambda *_: None)
 
 
 def trials(tasks):
@@ -131,7 +131,7 @@ def test_a_trial_is_on_the_disk_before_anybody_is_told_of_it(journal):
 
     made = trials_of(journal, tasks, Stopwatch(), check, trials=10)
     measure_starts(made)
-    Tuner(made, round_robin, 4, Proposals(), lambda *_: None).run()
+    TuningLoop(made, round_robin, 4, Proposals(), lambda *_: None).run()
     assert told == list(range(1, 11))
 
 

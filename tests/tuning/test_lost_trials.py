@@ -10,7 +10,7 @@ import pytest
 
 from autopipe.pipeline.events import Event
 from autopipe.records.session import Session
-from autopipe.records.store import Store
+from autopipe.records.store import RecordStore
 from autopipe.tuning.journal import _count
 
 ROOT = Path(__file__).parents[2]
@@ -20,11 +20,11 @@ import os, sys
 from dataclasses import replace
 from pathlib import Path
 from autopipe.records.session import Session
-from autopipe.records.store import Store
+from autopipe.records.store import RecordStore
 from tests.records.test_store import HERE, MODULE, record
 folder = Path(sys.argv[1])
 session = Session.resume(folder, 24)
-store = Store.open(folder / "records.sqlite", print)
+store = RecordStore.open(folder / "records.sqlite", print)
 for turn in range(10):
     store.add(HERE, MODULE, [replace(record((1.0 + turn,)), session=session.name)])
     session.trials += 1
@@ -46,7 +46,7 @@ def test_a_log_that_was_cut_is_told_with_what_it_costs(tmp_path: Path, *, cut: b
     assert session.trials == 10
     events: list[Event] = []
     ctx = SimpleNamespace(records=tmp_path / "records.sqlite", emit=events.append)
-    with Store.open(ctx.records, lambda _: None) as store:
+    with RecordStore.open(ctx.records, lambda _: None) as store:
         _count(session, store, ctx)  # type: ignore[arg-type]
     if not cut:
         assert (session.trials, events) == (10, [])

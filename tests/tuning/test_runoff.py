@@ -11,7 +11,7 @@ from autopipe.measure.measurement import Measurement
 from autopipe.records.proofs import proofs
 from autopipe.records.record import Platform
 from autopipe.records.session import Session
-from autopipe.records.store import Store
+from autopipe.records.store import RecordStore
 from autopipe.schedules.engines import default, serial
 from autopipe.schedules.policy import SERIAL
 from autopipe.schedules.replay import replay
@@ -47,7 +47,7 @@ class Machine:
 
 @pytest.fixture
 def journal(tmp_path):
-    with Store.open(tmp_path / "records.sqlite", pytest.fail) as store:
+    with RecordStore.open(tmp_path / "records.sqlite", pytest.fail) as store:
         yield Journal(store, Platform("t", "v", "d"), Session.resume(tmp_path))
 
 

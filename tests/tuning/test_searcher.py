@@ -6,7 +6,7 @@ import pytest
 
 from autopipe.processes import contained
 from autopipe.processes.contained import Failed
-from autopipe.schedules.engines.engine import Known, Problem
+from autopipe.schedules.engines.engine import MeasuredSchedule, Problem
 from autopipe.schedules.policy import Contender
 from autopipe.tuning.searcher import Searcher, key
 from tests.schedules.tasks import CONDITIONS
@@ -43,7 +43,7 @@ class Toy:
         return [f"{number}" for number in range(self.made - count, self.made)]
 
     def learn(self, measured):
-        assert all(isinstance(known, Known) for known in measured)
+        assert all(isinstance(known, MeasuredSchedule) for known in measured)
         if self.what == "learns badly":
             raise ValueError("nothing learned")
 
@@ -76,7 +76,7 @@ def searcher(measured):
 
 def test_proposals_go_on_where_the_last_ones_ended(searcher):
     assert searcher.propose(TASKS[0], TOY, 2) == ["0", "1"]
-    searcher.learn(TASKS[0], TOY, [Known("0", 1.0), Known("1")])
+    searcher.learn(TASKS[0], TOY, [MeasuredSchedule("0", 1.0), MeasuredSchedule("1")])
     assert searcher.propose(TASKS[0], TOY, 2) == ["2", "3"]
 
 
@@ -95,9 +95,9 @@ def test_after_a_crash_the_others_begin_again_with_what_is_known(searcher, measu
     assert searcher.propose(TASKS[0], TOY, 2) == ["0", "1"]
     with pytest.raises(Failed, match="killed by SIGKILL"):
         searcher.propose(TASKS[3], TOY, 2)
-    measured.extend([Known("0", 1.0), Known("1")])
+    measured.extend([MeasuredSchedule("0", 1.0), MeasuredSchedule("1")])
     assert searcher.propose(TASKS[0], TOY, 2) == ["2", "3"]
-    searcher.learn(TASKS[3], TOY, [Known("0")])
+    searcher.learn(TASKS[3], TOY, [MeasuredSchedule("0")])
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ def test_a_search_that_fails_twice_is_over_and_the_others_go_on(monkeypatch, mea
 
 def test_a_search_that_fails_once_begins_again_with_what_is_known(measured):
     """What is known grows between the attempts, as `known` is asked each time."""
-    counts = iter([[], [Known("0", 1.0)]])
+    counts = iter([[], [MeasuredSchedule("0", 1.0)]])
     found = Searcher({"toy": Engine}, PROBLEMS, lambda *_: next(counts))
     assert found.propose(TASKS[7], TOY, 2) == ["1", "2"]
     found.close()
@@ -130,10 +130,10 @@ def test_a_search_that_fails_once_begins_again_with_what_is_known(measured):
 
 def test_results_that_a_search_chokes_on_once_are_told_again(searcher):
     assert searcher.propose(TASKS[6], TOY, 1) == ["0"]
-    searcher.learn(TASKS[6], TOY, [Known("0", 1.0)])
+    searcher.learn(TASKS[6], TOY, [MeasuredSchedule("0", 1.0)])
     assert searcher.propose(TASKS[6], TOY, 1) == ["0"], "it has begun again"
     with pytest.raises(Failed, match="ValueError: nothing learned"):
-        searcher.learn(TASKS[6], TOY, [Known("0", 1.0)])
+        searcher.learn(TASKS[6], TOY, [MeasuredSchedule("0", 1.0)])
 
 
 def test_an_engine_that_can_not_be_made_is_an_error_of_the_search():

@@ -8,14 +8,14 @@ import pytest
 import tvm
 
 from autopipe.measure.measurement import Measurement
-from autopipe.records.about import About
+from autopipe.records.about import WorkloadInfo
 from autopipe.records.merge import plant
 from autopipe.records.record import Record
 from autopipe.records.seed import Seed, keys
 from autopipe.records.session import Session
-from autopipe.records.store import Store
+from autopipe.records.store import RecordStore
 from autopipe.safety.maker import Maker
-from autopipe.schedules.engines.engine import Known
+from autopipe.schedules.engines.engine import MeasuredSchedule
 from autopipe.schedules.engines.knobs.space import Space
 from autopipe.schedules.templates.serve import serve
 from autopipe.tuning.journal import Journal
@@ -42,7 +42,7 @@ def documents(module):
 
 @pytest.fixture
 def journal(tmp_path):
-    with Store.open(tmp_path / "records.sqlite", pytest.fail) as store:
+    with RecordStore.open(tmp_path / "records.sqlite", pytest.fail) as store:
         yield Journal(store, HERE, Session.resume(tmp_path))
 
 
@@ -92,7 +92,7 @@ def test_the_fastest_of_another_platform_are_tried_as_far_as_they_apply(
 
 
 def test_other_loops_of_the_same_operators_are_near(state, journal, maker, documents):
-    about = About.of(PRODUCT)
+    about = WorkloadInfo.of(PRODUCT)
     other = record(documents[2], 1e-3, workload="ee")
     journal.store.add(HERE, '{"root": 1}', [other], replace(about, likeness="other"))
     assert found(state, journal, maker) == []
@@ -112,7 +112,7 @@ def test_only_what_is_measured_here_counts(state, journal, maker, documents):
     assert journal.known(state, TEMPLATES) == []
     trials = trials_of(journal, [state], Stopwatch(), trials=9)
     trials.each(seeds(trials, maker))
-    assert journal.known(state, TEMPLATES) == [Known(documents[3], 2.0)]
+    assert journal.known(state, TEMPLATES) == [MeasuredSchedule(documents[3], 2.0)]
     assert state.trials == 1
     assert journal.best(state).record.seconds == (2.0,)
     assert found(state, journal, maker) == []  # once is enough

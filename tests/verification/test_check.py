@@ -5,7 +5,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from autopipe.artifacts.signature import Port, Signature
-from autopipe.compiler.library.runtime import Model
+from autopipe.compiler.library.runtime import LoadedModel
 from autopipe.config import Verify
 from autopipe.errors import GateError
 from autopipe.verification.check import verify
@@ -27,7 +27,7 @@ def verified(tmp_path, compute, **options):
     )
 
     signature = Signature(inputs=(X,), outputs=(Y,), weights=(), threads=1)
-    build = create_autospec(Model, instance=True)
+    build = create_autospec(LoadedModel, instance=True)
     build.signature = signature
     build.side_effect = lambda arrays: {"y": compute(arrays["x"])}
     return verify(build, tmp_path, Verify(reference="onnx", **options), tmp_path)

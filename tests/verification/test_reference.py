@@ -7,7 +7,7 @@ from safetensors.numpy import load_file, save_file
 from autopipe.config.model import Weights
 from autopipe.errors import ConfigError, StageError
 from autopipe.pipeline.stage import Context
-from autopipe.stages.import_model import ImportModel
+from autopipe.stages.import_model import ImportStage
 from autopipe.verification import reference
 from autopipe.verification.limits import index_limits
 from tests.compiler.frontends.models import dense, run, save
@@ -52,7 +52,7 @@ def imported(path, tmp_path, **fields):
     """Return the artifact of a model."""
     out = tmp_path / "imported"
     out.mkdir()
-    stage = ImportModel(path=path, sha256=None, inputs={}, **fields)
+    stage = ImportStage(path=path, sha256=None, inputs={}, **fields)
     stage.run(Context({}, {}, out, tmp_path / "work", tmp_path / "records", print))
     return out
 

@@ -34,7 +34,7 @@ BOUNDS: Final = Bounds()
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class Computation:
     """One computation of a model."""
 
     what: str
@@ -47,7 +47,7 @@ class Step:
 
 
 def check(
-    steps: Sequence[Step],
+    steps: Sequence[Computation],
     *,
     given: Mapping[str, int],
     stored: int,
@@ -80,8 +80,8 @@ def check_weights(sizes: Mapping[str, int], bounds: Bounds = BOUNDS) -> None:
 
 
 def _alive(
-    steps: Sequence[Step], given: Mapping[str, int], returned: Collection[str]
-) -> Iterable[tuple[Step, int]]:
+    steps: Sequence[Computation], given: Mapping[str, int], returned: Collection[str]
+) -> Iterable[tuple[Computation, int]]:
     """Yield each step with the bytes of all tensors that are needed during it, weights left out."""
     last = {name: index for index, step in enumerate(steps) for name in step.inputs}
     held = dict(given)

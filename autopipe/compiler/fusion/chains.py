@@ -12,7 +12,7 @@ from fnmatch import fnmatchcase
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class FusionStep:
     """One binding of `main` before fusion."""
 
     name: str
@@ -42,7 +42,7 @@ class Chain:
 class Chains:
     """The ops of a graph. The steps have to be in an order in which each follows what it reads."""
 
-    def __init__(self, steps: Sequence[Step]) -> None:
+    def __init__(self, steps: Sequence[FusionStep]) -> None:
         owner = {step.name: step.owner for step in steps}
         self.ops: Mapping[str, str] = {step.owner: step.op for step in steps}
         self._simple = self.ops.keys() - {step.owner for step in steps if not step.simple}

@@ -11,14 +11,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from autopipe.compiler.fusion.chains import Chain, Chains, Step
+from autopipe.compiler.fusion.chains import Chain, Chains, FusionStep
 from autopipe.compiler.fusion.grouping import Grouping
 
 Warn = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class FusionRules:
     """The section `fusion`: patterns of globs for names of ops, each the producer of the next."""
 
     join: Sequence[Sequence[str]] = ()
@@ -31,7 +31,7 @@ class Rules:
         return bool(self.join or self.apart)
 
 
-def apply(rules: Rules, steps: Sequence[Step], grouping: Grouping, warn: Warn) -> None:
+def apply(rules: FusionRules, steps: Sequence[FusionStep], grouping: Grouping, warn: Warn) -> None:
     """Cut and unite the groups as the rules say; `warn` is told which matches stay as they are.
 
     The rules `apart` come first, then the rules `join` in order; an op is joined once at most.
@@ -47,7 +47,7 @@ class _Applied:
     """The rules applied so far: what they keep apart, and which op which rule has taken."""
 
     def __init__(
-        self, chains: Chains, steps: Sequence[Step], grouping: Grouping, warn: Warn
+        self, chains: Chains, steps: Sequence[FusionStep], grouping: Grouping, warn: Warn
     ) -> None:
         self._chains = chains
         self._grouping = grouping

@@ -16,7 +16,7 @@ Example: conv -> add -> relu -> pool -> dense, of which TVM fused the first thre
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from autopipe.compiler.fusion.chains import Step
+from autopipe.compiler.fusion.chains import FusionStep
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Group:
 class Grouping:
     """The groups of a graph. Each step is in one group, and no two groups wait for each other."""
 
-    def __init__(self, steps: Sequence[Step], fused: Iterable[Sequence[str]]) -> None:
+    def __init__(self, steps: Sequence[FusionStep], fused: Iterable[Sequence[str]]) -> None:
         self._steps = {step.name: step for step in steps}
         self._order = {step.name: position for position, step in enumerate(steps)}
         self._reads: Mapping[str, Sequence[str]] = {step.name: step.reads for step in steps}

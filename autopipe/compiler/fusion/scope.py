@@ -15,12 +15,12 @@ from tvm import relax
 from tvm.relax.transform import FuseOps, FuseTIR
 
 from autopipe.compiler.fusion import fusion_rules
-from autopipe.compiler.fusion.fusion_rules import Rules, Warn
+from autopipe.compiler.fusion.fusion_rules import FusionRules, Warn
 from autopipe.compiler.fusion.grouping import Group, Grouping
 from autopipe.compiler.fusion.regroup import Functions, read, regroup
 from autopipe.compiler.fusion.unfused import unfused
 from autopipe.compiler.module_io import prim_funcs
-from autopipe.compiler.op_info import Parts
+from autopipe.compiler.op_info import CallInfos
 from autopipe.compiler.tasks import workload
 from autopipe.config.suggestion import closest
 from autopipe.errors import ConfigError
@@ -33,7 +33,7 @@ Refusal = Callable[[tvm.IRModule], str | None]
 class Scope:
     """How the groups of TVM's fusion are changed."""
 
-    rules: Rules
+    rules: FusionRules
     refusal: Refusal
     warn: Warn
     """Told which rules, or parts of them, had no effect."""
@@ -42,7 +42,7 @@ class Scope:
 
 
 def fuse(
-    module: tvm.IRModule, ops: Mapping[str, relax.Expr], parts: Parts, scope: Scope | None
+    module: tvm.IRModule, ops: Mapping[str, relax.Expr], parts: CallInfos, scope: Scope | None
 ) -> tvm.IRModule:
     """Return the legalized module with its calls fused.
 
@@ -63,7 +63,7 @@ def fuse(
     return regroup(fused, before, chosen, [group.steps for group in grouping])
 
 
-def check(rules: Rules) -> None:
+def check(rules: FusionRules) -> None:
     """Raise ConfigError if a rule names no op of Relax, so that it could match nothing."""
     ops_of_relax = [name for name in tvm.ir.Op.list_op_names() if name.startswith("relax.")]
     names = sorted(name.removeprefix("relax.") for name in ops_of_relax)

@@ -13,10 +13,10 @@ import tvm
 import tvm_ffi
 from tvm import relax
 
-from autopipe.compiler.fusion.chains import Step
+from autopipe.compiler.fusion.chains import FusionStep
 from autopipe.compiler.graph.calls import bindings, callee
 from autopipe.compiler.graph.literals import tensors
-from autopipe.compiler.op_info import Parts
+from autopipe.compiler.op_info import CallInfos
 from autopipe.tasks.op_info import KINDS
 from autopipe.tasks.tensor import Tensor
 
@@ -30,7 +30,7 @@ Value: TypeAlias = "str | tuple[Value, ...] | relax.Expr"
 class Unfused:
     """The bindings of `main` before fusion; each has a name of its own."""
 
-    steps: Sequence[Step]
+    steps: Sequence[FusionStep]
     """The bindings as steps, without those that repeat another one."""
     calls: Mapping[str, relax.Call]
     """The calls of PrimFuncs, by name."""
@@ -42,7 +42,7 @@ class Unfused:
     """Names of the steps and parameters that `main` returns."""
 
 
-def unfused(module: tvm.IRModule, ops: Mapping[str, relax.Expr], parts: Parts) -> Unfused:
+def unfused(module: tvm.IRModule, ops: Mapping[str, relax.Expr], parts: CallInfos) -> Unfused:
     """Return the steps of `main`.
 
     Args:
@@ -53,7 +53,7 @@ def unfused(module: tvm.IRModule, ops: Mapping[str, relax.Expr], parts: Parts) -
     main = module["main"]
     names: dict[relax.Var, str] = {param: param.name for param in main.params}
     found: dict[Hashable, str] = {}
-    steps: list[Step] = []
+    steps: list[FusionStep] = []
     twice: set[str] = set()
     inside = _dataflow(main)
     for binding in bindings(main):
@@ -101,11 +101,11 @@ def _dataflow(main: relax.Function) -> frozenset[str]:
     return frozenset(binding.var.name for binding in max(blocks, key=len, default=()))
 
 
-def _step(binding: relax.Binding, parts: Parts, *, inside: bool) -> Step:
+def _step(binding: relax.Binding, parts: CallInfos, *, inside: bool) -> FusionStep:
     """Return the step of a binding, what it reads left open; `inside` is the dataflow."""
     name, value = binding.var.name, binding.value
     if callee(value) is None:
-        return Step(name, "", name, (), simple=True, obstacle="can not be moved")
+        return FusionStep(name, "", name, (), simple=True, obstacle="can not be moved")
     part = parts.of(value)
     obstacle = None if inside else "is outside of the dataflow"
     if isinstance(value.ty, relax.TupleType):
@@ -113,7 +113,7 @@ def _step(binding: relax.Binding, parts: Parts, *, inside: bool) -> Step:
     shapes = [tensor.shape for tensor in (*tensors(value.ty), *_read(value))]
     if any(min(shape, default=0) < 0 for shape in shapes):
         obstacle = "has a symbolic dimension"
-    return Step(name, part.op.name, name, (), part.pattern <= _SIMPLE, obstacle)
+    return FusionStep(name, part.op.name, name, (), part.pattern <= _SIMPLE, obstacle)
 
 
 def _read(call: relax.Call) -> Sequence[Tensor]:
@@ -121,10 +121,10 @@ def _read(call: relax.Call) -> Sequence[Tensor]:
     return [tensor for argument in call.args[1] for tensor in tensors(argument.ty)]
 
 
-def _owned(steps: Sequence[Step], ops: Mapping[str, relax.Expr]) -> list[Step]:
+def _owned(steps: Sequence[FusionStep], ops: Mapping[str, relax.Expr]) -> list[FusionStep]:
     """Set the owner of each step: the next step that an op was bound to, if it is the same op."""
-    owned: list[Step] = []
-    pending: list[Step] = []
+    owned: list[FusionStep] = []
+    pending: list[FusionStep] = []
     for step in steps:
         pending.append(step)
         if step.name in ops or not step.op:

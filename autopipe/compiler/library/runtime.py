@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from autopipe.artifacts.library import Library
+from autopipe.artifacts.library import BuiltLibrary
 from autopipe.artifacts.signature import Port, Signature
 from autopipe.compiler.library.cuda_runtime import CUDA, Staging
 from autopipe.compiler.library.cuda_runtime import load as load_cuda
@@ -30,7 +30,7 @@ _SHARE_ALL_CORES = -3
 _configured = threading.local()
 
 
-class Model:
+class LoadedModel:
     """A loaded library with its weights. Calls from several threads take turns."""
 
     def __init__(
@@ -74,7 +74,7 @@ class Model:
         return staging.results(results) if staging else results
 
 
-def load(library: Path, weights: Path, signature: Signature) -> Model:
+def load(library: Path, weights: Path, signature: Signature) -> LoadedModel:
     """Load a library and its weights, each weight copied once into memory TVM can use.
 
     Loading runs code of the library: check its digest first. Raises StageError where the file
@@ -94,13 +94,13 @@ def load(library: Path, weights: Path, signature: Signature) -> Model:
         main = machine["main"]
     except (RuntimeError, AttributeError) as error:
         raise StageError(f"{library.name} can not be loaded: {_last_line(error)}") from error
-    return Model(signature, main, _weights(weights, signature.weights))
+    return LoadedModel(signature, main, _weights(weights, signature.weights))
 
 
-def load_artifact(library: Path) -> Model:
+def load_artifact(library: Path) -> LoadedModel:
     """Load what the stage *build* made."""
     return load(
-        library / "lib.so", library / "weights.safetensors", Library.read(library).signature
+        library / "lib.so", library / "weights.safetensors", BuiltLibrary.read(library).signature
     )
 
 

@@ -110,7 +110,7 @@ def _of_library(read: elf.Elf, beside: Collection[str]) -> Iterator[str]:
     for kind, flags in read.segments:
         if kind == elf.STACK and flags & elf.EXECUTABLE:
             yield "an executable stack"
-    yield from _told(read, beside)
+    yield from _orders(read, beside)
     yield from _started(read)
     for symbol in read.symbols(elf.DYNAMIC_SYMBOLS):
         if symbol.section or symbol.name not in _LOADERS:
@@ -120,7 +120,7 @@ def _of_library(read: elf.Elf, beside: Collection[str]) -> Iterator[str]:
             yield "a function that is called for an address"
 
 
-def _told(read: elf.Elf, beside: Collection[str]) -> Iterator[str]:
+def _orders(read: elf.Elf, beside: Collection[str]) -> Iterator[str]:
     """Yield what the loader is told to do, beside loading."""
     dynamic = read.dynamic()
     if not dynamic:

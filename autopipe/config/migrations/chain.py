@@ -6,7 +6,7 @@ from pathlib import Path
 
 from autopipe.config.document import Document, read
 from autopipe.config.migrations import STEPS, VERSION, Step
-from autopipe.config.problem import Place, Problem, refusal, shown
+from autopipe.config.problem import Diagnostic, Place, refusal, shown
 from autopipe.errors import ConfigError
 
 _FIELD = ("version",)
@@ -56,4 +56,4 @@ def _raised(text: str, version: int, path: Path) -> str:
 
 
 def _refused(path: Path, place: Place, message: str) -> ConfigError:
-    return refusal(path, [Problem(place, _FIELD, message)])
+    return refusal(path, [Diagnostic(place, _FIELD, message)])

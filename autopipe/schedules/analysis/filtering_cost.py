@@ -6,7 +6,7 @@ estimate.
 
 from dataclasses import dataclass
 
-from autopipe.schedules.hardware import Hardware
+from autopipe.schedules.hardware import HardwareParams
 
 BYTES = 4
 """Bytes of an element: float32."""
@@ -56,7 +56,7 @@ class Filtering:
     """Output channels."""
 
 
-def estimate(filtering: Filtering, knobs: Blocking, hardware: Hardware) -> float:
+def estimate(filtering: Filtering, knobs: Blocking, hardware: HardwareParams) -> float:
     """Return the estimated cycles of the busiest core."""
     jobs = -(-filtering.tiles // knobs.tiles * knobs.parts // hardware.cores)
     outputs = filtering.outputs // knobs.parts
@@ -79,12 +79,12 @@ def overlapped(computes: float, reads: float) -> float:
     return max(computes, reads) + 0.3 * min(computes, reads)
 
 
-def _rate(size: int, hardware: Hardware) -> float:
+def _rate(size: int, hardware: HardwareParams) -> float:
     """Return how many bytes a core reads in a cycle if it reads `size` bytes again and again."""
     return 32.0 if size <= hardware.l2 else 14.0 if size <= hardware.l3 else MEMORY
 
 
-def direct(products: int, weights: int, hardware: Hardware) -> float:
+def direct(products: int, weights: int, hardware: HardwareParams) -> float:
     """Return the estimated cycles of the busiest core for a direct convolution.
 
     `products` and `weights` are the numbers of multiply-adds and of elements of the kernel.

@@ -1,6 +1,6 @@
 """Describes how a function without reductions reads memory, from its TIR alone.
 
-Each read is described as `Piece`s of the output's axes, by TVM's `normalize_to_iter_sum`.
+Each read is described as `AxisPiece`s of the output's axes, by TVM's `normalize_to_iter_sum`.
 
 Example: the transpose y[b, i, j] = x[b, j, i] of [2, 8, 12] has the output extents (2, 12, 8) and
 one read of three pieces: axis 0 with stride 96, axis 1 with stride 1, axis 2 with stride 12. Its
@@ -26,7 +26,7 @@ _COMPARISONS: Final = (tvm.tirx.LT, tvm.tirx.LE, tvm.tirx.GT, tvm.tirx.GE)
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class AxisPiece:
     """A part of an axis of the output along which a read moves by a constant stride."""
 
     axis: int
@@ -47,7 +47,7 @@ class Movement:
     """Extents of the output's axes."""
     bits: int
     """Size of the largest element that is read or written, in bits."""
-    reads: tuple[tuple[Piece, ...] | None, ...]
+    reads: tuple[tuple[AxisPiece, ...] | None, ...]
     """How each read moves; None where that depends on data, as in a gather."""
     parts: tuple[int, ...]
     """Extents into which conditions divide the last axis, as in a concatenation; () without."""
@@ -59,17 +59,17 @@ class Movement:
         """Return how many neighbours of the output are read alike: one source, one stride."""
         return math.gcd(self.extents[-1], *self.parts, *(self._run(read) for read in self.reads))
 
-    def _run(self, read: tuple[Piece, ...] | None) -> int:
+    def _run(self, read: tuple[AxisPiece, ...] | None) -> int:
         return innermost(read, self.extents).extent if read else self.extents[-1]
 
 
-def innermost(read: tuple[Piece, ...], extents: tuple[int, ...]) -> Piece:
+def innermost(read: tuple[AxisPiece, ...], extents: tuple[int, ...]) -> AxisPiece:
     """Return how a read moves from an output to its neighbours; the stride may be 0."""
     last = len(extents) - 1
     pieces = sorted((piece for piece in read if piece.axis == last), key=lambda piece: piece.lower)
     if pieces and pieces[0].lower == 1:
         return pieces[0]
-    return Piece(last, 1, pieces[0].lower if pieces else extents[-1], 0)
+    return AxisPiece(last, 1, pieces[0].lower if pieces else extents[-1], 0)
 
 
 def combined(sch: Schedule) -> SBlockRV:
@@ -130,7 +130,7 @@ def _total(load: Any, block: SBlock) -> Any:  # noqa: ANN401 - tvm is not typed
     return normalize_to_iter_sum(analyzer.simplify(flat), domains)
 
 
-def _pieces(total: Any, axes: list[Any]) -> tuple[Piece, ...] | None:  # noqa: ANN401 - likewise
+def _pieces(total: Any, axes: list[Any]) -> tuple[AxisPiece, ...] | None:  # noqa: ANN401 - likewise
     if _used(_nodes(total.base), axes[-1:]):
         return None
     pieces = []
@@ -139,7 +139,7 @@ def _pieces(total: Any, axes: list[Any]) -> tuple[Piece, ...] | None:  # noqa: A
         if not at:
             return None
         numbers = (int(split.lower_factor), int(split.extent), int(split.scale))
-        pieces.append(Piece(at[0], *numbers))
+        pieces.append(AxisPiece(at[0], *numbers))
     return tuple(sorted(pieces, key=lambda piece: (piece.axis, -piece.lower)))
 
 
@@ -148,7 +148,9 @@ def _used(nodes: Iterator[Any], axes: list[Any]) -> set[int]:
     return {at for node in nodes for at, axis in enumerate(axes) if _same(node, axis)}
 
 
-def _tail(extents: tuple[int, ...], reads: list[tuple[Piece, ...] | None], used: set[int]) -> int:
+def _tail(
+    extents: tuple[int, ...], reads: list[tuple[AxisPiece, ...] | None], used: set[int]
+) -> int:
     """Return how many of the last axes every read moves through as if they were one axis."""
     wide = [axis for axis, extent in enumerate(extents) if extent > 1]
     first = wide.pop() if wide else 0
@@ -159,7 +161,7 @@ def _tail(extents: tuple[int, ...], reads: list[tuple[Piece, ...] | None], used:
     return len(extents) - first
 
 
-def _joint(read: tuple[Piece, ...], outer: int, inner: int, extents: tuple[int, ...]) -> bool:
+def _joint(read: tuple[AxisPiece, ...], outer: int, inner: int, extents: tuple[int, ...]) -> bool:
     """Tell whether a step along `outer` continues a read where `inner` ends."""
     steps = [[piece for piece in read if piece.axis == axis] for axis in (outer, inner)]
     if not any(steps):

@@ -17,7 +17,7 @@ from autopipe.errors import StageError
 from autopipe.measure.build import without_weights
 from autopipe.schedules.conditions import Conditions
 from autopipe.schedules.engines.covering import covers
-from autopipe.schedules.engines.engine import Known, Problem
+from autopipe.schedules.engines.engine import MeasuredSchedule, Problem
 from autopipe.schedules.engines.intrinsics import register_cpu_intrinsics
 from autopipe.schedules.replay import apply, dump
 from autopipe.tasks.task import Task
@@ -128,7 +128,7 @@ class Sketches:
                 break
         return list(self._proposed)
 
-    def learn(self, measured: Sequence[Known]) -> None:
+    def learn(self, measured: Sequence[MeasuredSchedule]) -> None:
         """Pass the times on to the search and to the cost model."""
         candidates = [self._proposed[known.schedule] for known in measured]
         results = [_result(known) for known in measured]
@@ -147,7 +147,7 @@ class Sketches:
             measured.append(known)
         self._take(candidates, measured)
 
-    def _take(self, candidates: Sequence[Any], measured: Sequence[Known]) -> None:
+    def _take(self, candidates: Sequence[Any], measured: Sequence[MeasuredSchedule]) -> None:
         results = [_result(known) for known in measured]
         self._model.update(self._context, candidates, results)
         for candidate, result in zip(candidates, results, strict=True):
@@ -180,7 +180,7 @@ def _schedules(sketch: Schedule) -> float:
     return count
 
 
-def _result(known: Known) -> ms.runner.RunnerResult:
+def _result(known: MeasuredSchedule) -> ms.runner.RunnerResult:
     if known.seconds == math.inf:
         return ms.runner.RunnerResult(None, "failed")
     return ms.runner.RunnerResult([known.seconds], None)

@@ -7,7 +7,7 @@ of the first template that serves the function; a tuner of `knobs/` decides thei
 from collections.abc import Sequence
 
 from autopipe.schedules.conditions import Conditions
-from autopipe.schedules.engines.engine import Known, Problem
+from autopipe.schedules.engines.engine import MeasuredSchedule, Problem
 from autopipe.schedules.engines.knobs.cost_model import CostModel
 from autopipe.schedules.engines.knobs.grid import Grid
 from autopipe.schedules.engines.knobs.model_guided import ModelGuided
@@ -27,13 +27,13 @@ class AutoTVM:
         self._hardware = conditions.hardware
         self._models: dict[str, CostModel] = {}
 
-    def search(self, problem: Problem) -> "Settings | None":
+    def search(self, problem: Problem) -> "KnobSearch | None":
         """Begin a search, or return None if no template serves the function."""
         served = serve(problem.module, self._hardware)
         if served is None:
             return None
         space = Space.of(served, self._hardware, problem.seed)
-        return Settings(space, self._tuner(space, problem), problem.known)
+        return KnobSearch(space, self._tuner(space, problem), problem.known)
 
     def _tuner(self, space: Space, problem: Problem) -> Tuner:
         if problem.tuner == "grid" or len(space.settings) == 1:
@@ -44,10 +44,10 @@ class AutoTVM:
         return ModelGuided(space, problem.seed, model)
 
 
-class Settings:
+class KnobSearch:
     """The search of one task."""
 
-    def __init__(self, space: Space, tuner: Tuner, known: Sequence[Known]) -> None:
+    def __init__(self, space: Space, tuner: Tuner, known: Sequence[MeasuredSchedule]) -> None:
         """Begin with what was measured before, but for records of other templates or versions."""
         self.size = len(space.settings)
         self._space = space
@@ -67,7 +67,7 @@ class Settings:
         self._indices.update(zip(documents, chosen, strict=True))
         return documents
 
-    def learn(self, measured: Sequence[Known]) -> None:
+    def learn(self, measured: Sequence[MeasuredSchedule]) -> None:
         """Tell the tuner how long the settings took."""
         seconds = {self._indices[sample.schedule]: sample.seconds for sample in measured}
         self._seen.update(seconds)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class MeasuredSchedule:
     """A schedule that was measured before."""
 
     schedule: str
@@ -36,7 +36,7 @@ class Problem:
     module: "tvm.IRModule"
     """The implementation to schedule, as `main`."""
     conditions: "Conditions"
-    known: Sequence[Known]
+    known: Sequence[MeasuredSchedule]
     """Schedules of this implementation that were measured before."""
     batch: int
     """Most schedules that will be asked for at once."""
@@ -56,7 +56,7 @@ class Search(Protocol):
     def propose(self, count: int) -> list[str]:
         """Return new schedules to measure, `count` at most; [] if there are no more."""
 
-    def learn(self, measured: Sequence[Known]) -> None:
+    def learn(self, measured: Sequence[MeasuredSchedule]) -> None:
         """Take the times of the schedules that were proposed last."""
 
 

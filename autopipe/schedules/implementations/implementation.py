@@ -11,7 +11,7 @@ from typing import Final, Protocol
 import tvm
 
 from autopipe.schedules.conditions import Conditions
-from autopipe.schedules.hardware import Hardware
+from autopipe.schedules.hardware import HardwareParams
 
 DIRECT: Final = "direct"
 """Name of the implementation that is the workload itself, as it was lowered."""
@@ -31,7 +31,7 @@ class Implementation(Protocol):
     def rewrite(self, workload: tvm.IRModule) -> tvm.IRModule | None:
         """Return the rewritten workload as `main`, or None if it does not serve the workload."""
 
-    def gain(self, workload: tvm.IRModule, hardware: Hardware) -> float:
+    def gain(self, workload: tvm.IRModule, hardware: HardwareParams) -> float:
         """Return the estimated speed relative to `direct`, which engine `static` goes by."""
 
 

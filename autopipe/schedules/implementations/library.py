@@ -17,7 +17,7 @@ from autopipe.libraries.library import Library
 from autopipe.schedules.analysis import gemm
 from autopipe.schedules.analysis.blocks import is_copy, is_spatial
 from autopipe.schedules.analysis.product import Product
-from autopipe.schedules.hardware import Hardware
+from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.implementations.dispatch import takes
 from autopipe.schedules.implementations.library_call import write
 from autopipe.schedules.templates.template import blank
@@ -48,7 +48,7 @@ class LibraryCall:
         except RuntimeError:  # TIR without blocks, or copies that can not be left out
             return None
 
-    def gain(self, workload: tvm.IRModule, hardware: Hardware) -> float:  # noqa: ARG002 - a protocol
+    def gain(self, workload: tvm.IRModule, hardware: HardwareParams) -> float:  # noqa: ARG002 - a protocol
         """Return 0, so that a library is chosen only where it was timed or a rule asks for it."""
         return 0.0
 

@@ -34,7 +34,7 @@ _ENOUGH: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
+class _Division:
     """The size of the parts that each product is divided into."""
 
     rows: int
@@ -54,7 +54,7 @@ def write(name: str, gemm: Gemm, interface: CBlas | Packed, cores: int) -> tvm.t
     return _cblas(name, gemm, interface, _divided(gemm, cores))
 
 
-def _cblas(name: str, gemm: Gemm, interface: CBlas, part: _Part) -> tvm.tirx.Stmt:
+def _cblas(name: str, gemm: Gemm, interface: CBlas, part: _Division) -> tvm.tirx.Stmt:
     """Return the block that calls CBLAS for each part of each product, in parallel."""
     dtype = str(gemm.c.buffer.ty.dtype)
     row = Axis(ceil(gemm.m / part.rows), gemm.row.a * part.rows, 0, gemm.row.c * part.rows)
@@ -114,16 +114,16 @@ def _view(matrix: Matrix, shape: tuple[int, int]) -> Expr:
     return tvm.ir.Call("tirx.tvm_stack_make_array", parts, ret_ty="handle")
 
 
-def _divided(gemm: Gemm, cores: int) -> _Part:
+def _divided(gemm: Gemm, cores: int) -> _Division:
     """Divide the products among threads, along the longer side, so that less is packed twice."""
     jobs = prod(loop.extent for loop in gemm.loops)
     if jobs % cores == 0 or jobs >= _ENOUGH * cores:
-        return _Part(gemm.m, gemm.n)
+        return _Division(gemm.m, gemm.n)
     longer = max(gemm.m, gemm.n)
     part = max(_GRAIN, ceil(ceil(longer / cores) / _GRAIN) * _GRAIN)
     if gemm.m >= gemm.n:
-        return _Part(min(part, gemm.m), gemm.n)
-    return _Part(gemm.m, min(part, gemm.n))
+        return _Division(min(part, gemm.m), gemm.n)
+    return _Division(gemm.m, min(part, gemm.n))
 
 
 def _unfolded(job: Expr, loops: Sequence[Axis]) -> list[Expr]:

@@ -24,7 +24,7 @@ from tvm.s_tir import SBlock, SBlockRealize
 from autopipe.schedules.analysis.blocks import SPATIAL
 from autopipe.schedules.analysis.convolution import Convolution, recognize
 from autopipe.schedules.analysis.filtering_cost import Filtering, direct, estimate
-from autopipe.schedules.hardware import Hardware
+from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.implementations.filtering import KERNEL, Tiling, filtered
 from autopipe.schedules.templates.winograd import fill
 
@@ -53,7 +53,7 @@ class Winograd:
         body = _body(convolution, Tiling.of([int(n) for n in convolution.result.shape], self.size))
         return tvm.IRModule({"main": workload["main"].with_body(body)})
 
-    def gain(self, workload: tvm.IRModule, hardware: Hardware) -> float:
+    def gain(self, workload: tvm.IRModule, hardware: HardwareParams) -> float:
         """Return the estimated speed relative to `direct`, or 0 if the workload is not served."""
         convolution = _served(workload)
         if convolution is None:

@@ -37,7 +37,7 @@ from autopipe.schedules.analysis.blocks import (
 )
 from autopipe.schedules.analysis.dot_products import DotProduct, Operands, dot_products
 from autopipe.schedules.divisors import divisors
-from autopipe.schedules.hardware import Hardware
+from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.primitives import ELEMENTS, PRODUCTS, spread, spread_vectors
 from autopipe.schedules.write_out import write_out
 
@@ -59,7 +59,7 @@ _LINE: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Tile:
+class DotProductTile:
     """The knobs of a tile; records of schedules hold their names and values."""
 
     rows: int
@@ -123,7 +123,7 @@ def match(sch: Schedule) -> Quantized | None:
     )
 
 
-def settings(quantized: Quantized, hardware: Hardware) -> Iterator[Tile]:
+def settings(quantized: Quantized, hardware: HardwareParams) -> Iterator[DotProductTile]:
     """Yield every tile that fits the registers, for every instruction of the processor."""
     columns = quantized.extents[-1]
     for dot in dot_products(quantized.operands):
@@ -133,10 +133,10 @@ def settings(quantized: Quantized, hardware: Hardware) -> Iterator[Tile]:
         for vectors in divisors(columns // dot.lanes, MAX_VECTORS):
             free = hardware.registers - vectors - 1  # for a row of weights and one broadcast value
             for rows in divisors(quantized.extents[-2], free // vectors):
-                yield Tile(rows, vectors, dot.lanes, dot.name)
+                yield DotProductTile(rows, vectors, dot.lanes, dot.name)
 
 
-def fill(quantized: Quantized, hardware: Hardware) -> Tile:
+def fill(quantized: Quantized, hardware: HardwareParams) -> DotProductTile:
     """Return the knobs for a processor, without measuring: the tile of the least estimated time.
 
     Raises ScheduleError if the processor has no instruction for these extents.
@@ -147,7 +147,7 @@ def fill(quantized: Quantized, hardware: Hardware) -> Tile:
     return max(tiles, key=lambda tile: _promise(tile, quantized, hardware))
 
 
-def apply(sch: Schedule, quantized: Quantized, tile: Tile) -> None:
+def apply(sch: Schedule, quantized: Quantized, tile: DotProductTile) -> None:
     """Schedule the function. Raises ScheduleError where TVM refuses."""
     dot = _instruction(quantized.operands, tile)
     for name in quantized.before:
@@ -218,13 +218,13 @@ def _pack(sch: Schedule, block: SBlockRV, quantized: Quantized, tile: tuple[int,
         spread(sch, copy, sch.get_loops(copy)[0], ELEMENTS)
 
 
-def _instruction(operands: Operands, tile: Tile) -> DotProduct:
+def _instruction(operands: Operands, tile: DotProductTile) -> DotProduct:
     """Return the instruction that a tile names."""
     instructions = dot_products(operands)
     return next(d for d in instructions if (d.name, d.lanes) == (tile.instruction, tile.lanes))
 
 
-def _promise(tile: Tile, quantized: Quantized, hardware: Hardware) -> float:
+def _promise(tile: DotProductTile, quantized: Quantized, hardware: HardwareParams) -> float:
     """Return the estimated products in a cycle, in no exact unit.
 
     The factors are the products of an instruction, how much of its latency other sums hide, how

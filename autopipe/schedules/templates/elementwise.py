@@ -25,7 +25,7 @@ from tvm.s_tir import Schedule
 from tvm.s_tir.schedule import LoopRV
 
 from autopipe.schedules.analysis.movement import Movement, combined, recognize
-from autopipe.schedules.hardware import Hardware
+from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.primitives import ELEMENTS, spread
 
 NAME: Final = "elementwise"
@@ -63,7 +63,7 @@ def match(sch: Schedule) -> Movement | None:
     return recognize(sch)
 
 
-def settings(movement: Movement, hardware: Hardware) -> Iterator[Run]:
+def settings(movement: Movement, hardware: HardwareParams) -> Iterator[Run]:
     """Yield every width of the vectorized loop."""
     run = _run(movement)
     width = 1
@@ -73,7 +73,7 @@ def settings(movement: Movement, hardware: Hardware) -> Iterator[Run]:
         width *= 2
 
 
-def fill(movement: Movement, hardware: Hardware) -> Run:
+def fill(movement: Movement, hardware: HardwareParams) -> Run:
     """Return the knobs for a processor, without measuring."""
     most = VECTORS * hardware.lanes(movement.bits)
     return Run(max(run.width for run in settings(movement, hardware) if run.width <= max(1, most)))

@@ -11,7 +11,7 @@ from tvm.s_tir import Schedule
 
 from autopipe.compiler.library import linking
 from autopipe.schedules.analysis.blocks import bits, is_spatial
-from autopipe.schedules.hardware import Hardware
+from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.primitives import spread_vectors
 
 NAME: Final = "library_call"
@@ -22,7 +22,7 @@ VECTORS: Final = (1, 2, 4)
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class LibraryCaller:
     """A function that calls a library."""
 
     library: str
@@ -43,7 +43,7 @@ class Knobs:
     """Most elements in a vectorized loop; 0 if there is no loop."""
 
 
-def match(sch: Schedule) -> Found | None:
+def match(sch: Schedule) -> LibraryCaller | None:
     """Return the blocks around the call, or None if nothing is called or another block reduces."""
     called = (sch.mod["main"].attrs or {}).get(linking.ATTRIBUTE)
     if called is None:
@@ -52,27 +52,27 @@ def match(sch: Schedule) -> Found | None:
     if not all(map(is_spatial, blocks)):
         return None
     others = [block for block in blocks if block.iter_vars]
-    return Found(
+    return LibraryCaller(
         library=str(called),
         blocks=tuple(block.name_hint for block in others),
         bits=max(map(bits, others), default=0),
     )
 
 
-def settings(around: Found, hardware: Hardware) -> Iterator[Knobs]:
+def settings(around: LibraryCaller, hardware: HardwareParams) -> Iterator[Knobs]:
     """Yield every width of the vectorized loops."""
     lanes = hardware.lanes(around.bits) if around.bits else 0
     for width in dict.fromkeys(count * lanes for count in VECTORS):
         yield Knobs(around.library, width)
 
 
-def fill(around: Found, hardware: Hardware) -> Knobs:
+def fill(around: LibraryCaller, hardware: HardwareParams) -> Knobs:
     """Return the knobs for a processor, without measuring."""
     choices = list(settings(around, hardware))
     return choices[len(choices) // 2]
 
 
-def apply(sch: Schedule, around: Found, knobs: Knobs) -> None:
+def apply(sch: Schedule, around: LibraryCaller, knobs: Knobs) -> None:
     """Schedule the function. Raises ScheduleError where TVM refuses."""
     call = next(
         block

@@ -40,7 +40,7 @@ from autopipe.schedules.analysis.rows import (
     sums_several,
     work,
 )
-from autopipe.schedules.hardware import Hardware
+from autopipe.schedules.hardware import HardwareParams
 
 NAME: Final = "row_reduction"
 VERSION: Final = 1
@@ -120,7 +120,7 @@ def match(sch: Schedule) -> RowReduction | None:
     return RowReduction(rows, row, max(map(bits, reductions)), whole, tuple(sorted(lengths)))
 
 
-def settings(reduction: RowReduction, hardware: Hardware) -> Iterator[Vectors]:
+def settings(reduction: RowReduction, hardware: HardwareParams) -> Iterator[Vectors]:
     """Yield every setting: powers of two up to `MAX_VECTORS` and 2 registers."""
     lanes = hardware.lanes(reduction.bits)
     for partial in _powers(min(reduction.row // 2, MAX_VECTORS * lanes)):
@@ -131,7 +131,7 @@ def settings(reduction: RowReduction, hardware: Hardware) -> Iterator[Vectors]:
                 yield Vectors(partial, width)
 
 
-def fill(reduction: RowReduction, hardware: Hardware) -> Vectors:
+def fill(reduction: RowReduction, hardware: HardwareParams) -> Vectors:
     """Return the knobs for a processor, without measuring.
 
     Four vectors of partial results hide the latency of an addition, if they divide the row or the

@@ -18,7 +18,7 @@ import tvm
 from tvm.s_tir import Schedule
 
 from autopipe.schedules.analysis.steps import Steps
-from autopipe.schedules.hardware import Hardware
+from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.templates.template import Template, blank
 
 NAME: Final = "sequence"
@@ -32,7 +32,7 @@ _MOST: Final = 24
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ServedPart:
     """A part of a function, and the template that serves it."""
 
     module: tvm.IRModule
@@ -42,12 +42,12 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class ServedParts:
     """A function that the template serves."""
 
     steps: Steps
     """The whole function."""
-    parts: tuple[Part, ...]
+    parts: tuple[ServedPart, ...]
     """Its parts, in order."""
 
 
@@ -62,18 +62,18 @@ class Setting:
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class SequenceKnobs:
     """The knobs of all parts."""
 
     parts: tuple[Setting, ...]
 
 
-def match(sch: Schedule) -> Parts | None:
+def match(sch: Schedule) -> ServedParts | None:
     """Return the parts of a function, or None if no template serves some block of it."""
     steps = Steps.of(sch.mod["main"])
     if steps is None or steps.reductions < _LEAST or len(steps.blocks) > _MOST:
         return None
-    parts: list[Part] = []
+    parts: list[ServedPart] = []
     start = 0
     while start < len(steps.blocks):
         for end in range(len(steps.blocks), start, -1):
@@ -84,17 +84,17 @@ def match(sch: Schedule) -> Parts | None:
                 break
         else:
             return None
-    return Parts(steps, tuple(parts)) if len(parts) > 1 else None
+    return ServedParts(steps, tuple(parts)) if len(parts) > 1 else None
 
 
-def settings(cut: Parts, hardware: Hardware) -> Iterator[Settings]:
+def settings(cut: ServedParts, hardware: HardwareParams) -> Iterator[SequenceKnobs]:
     """Yield the only setting, that of `fill`; all combinations would be too many to search here."""
     yield fill(cut, hardware)
 
 
-def fill(cut: Parts, hardware: Hardware) -> Settings:
+def fill(cut: ServedParts, hardware: HardwareParams) -> SequenceKnobs:
     """Return for each part the knobs that its template takes without measuring."""
-    return Settings(
+    return SequenceKnobs(
         tuple(
             Setting(
                 part.template.NAME, part.template.VERSION, part.template.fill(part.found, hardware)
@@ -104,7 +104,7 @@ def fill(cut: Parts, hardware: Hardware) -> Settings:
     )
 
 
-def apply(sch: Schedule, cut: Parts, knobs: Settings) -> None:
+def apply(sch: Schedule, cut: ServedParts, knobs: SequenceKnobs) -> None:
     """Schedule the function. Raises ScheduleError where TVM refuses."""
     done = []
     for part, setting in zip(cut.parts, knobs.parts, strict=True):
@@ -114,7 +114,7 @@ def apply(sch: Schedule, cut: Parts, knobs: Settings) -> None:
     sch.state.replace(sch.get_sref(sch.get_sblock("root")), cut.steps.join(done))
 
 
-def _serve(module: tvm.IRModule) -> Part | None:
+def _serve(module: tvm.IRModule) -> ServedPart | None:
     """Return a part with the first template that serves it, or None."""
     from autopipe.schedules.templates import (
         templates,
@@ -128,5 +128,5 @@ def _serve(module: tvm.IRModule) -> Part | None:
         except RuntimeError:  # TIR that a template does not expect
             continue
         if matched is not None:
-            return Part(module, template, matched)
+            return ServedPart(module, template, matched)
     return None

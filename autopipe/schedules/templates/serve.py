@@ -8,7 +8,7 @@ from typing import Any, Final
 import tvm
 from tvm.s_tir import Schedule
 
-from autopipe.schedules.hardware import Hardware
+from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.templates import templates
 from autopipe.schedules.templates.template import Template, blank
 
@@ -35,7 +35,9 @@ def _logged(template: Template, _error: Exception) -> None:
     _LOG.exception("template %s failed", template.NAME)
 
 
-def serve(module: tvm.IRModule, hardware: Hardware, failed: Complaint = _logged) -> Served | None:
+def serve(
+    module: tvm.IRModule, hardware: HardwareParams, failed: Complaint = _logged
+) -> Served | None:
     """Return the first template that serves `main` of a module, or None if none does.
 
     Templates are for CPUs only, so none serves a GPU. If a template raises an unexpected error,

@@ -21,15 +21,15 @@ from tvm.s_tir import Schedule
 
 from autopipe.config.problem import shown
 from autopipe.errors import StageError
-from autopipe.schedules.hardware import Hardware
+from autopipe.schedules.hardware import HardwareParams
 
 
 class Template(Protocol):
     """A module that schedules a family of functions.
 
     `Found` is a frozen dataclass of the template's own: all that the knobs depend on. A template
-    may also define `estimate`, `(Found, Knobs, Hardware) -> float`: the time of a setting in any
-    unit, which tells engine `autotvm` where to begin.
+    may also define `estimate`, `(Found, Knobs, HardwareParams) -> float`: the time of a setting in
+    any unit, which tells engine `autotvm` where to begin.
     """
 
     @property
@@ -45,11 +45,11 @@ class Template(Protocol):
         """Return what the knobs depend on, or None if the function is for another template."""
 
     @property
-    def settings(self) -> Any:  # noqa: ANN401 - `(Found, Hardware) -> Iterator[Knobs]`
+    def settings(self) -> Any:  # noqa: ANN401 - `(Found, HardwareParams) -> Iterator[Knobs]`
         """Yield every possible setting of the knobs, a frozen dataclass of JSON values."""
 
     @property
-    def fill(self) -> Any:  # noqa: ANN401 - `(Found, Hardware) -> Knobs`
+    def fill(self) -> Any:  # noqa: ANN401 - `(Found, HardwareParams) -> Knobs`
         """Return the setting that is expected to be fast, without measuring."""
 
     @property
@@ -76,7 +76,7 @@ def make(
     module: tvm.IRModule,
     template: Template,
     document: Mapping[str, Any],
-    hardware: Hardware,
+    hardware: HardwareParams,
 ) -> Schedule:
     """Return the schedule that a record describes; `document` is the parsed record.
 

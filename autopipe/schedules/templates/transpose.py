@@ -25,9 +25,9 @@ from typing import Final
 from tvm.s_tir import Schedule
 from tvm.s_tir.schedule import LoopRV
 
-from autopipe.schedules.analysis.movement import Movement, Piece, combined, innermost, recognize
+from autopipe.schedules.analysis.movement import AxisPiece, Movement, combined, innermost, recognize
 from autopipe.schedules.divisors import divisors
-from autopipe.schedules.hardware import Hardware
+from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.primitives import ELEMENTS, spread
 
 NAME: Final = "transpose"
@@ -47,7 +47,7 @@ NARROW = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Tile:
+class TransposeTile:
     """The knobs."""
 
     read: int
@@ -64,9 +64,9 @@ class Crossing:
 
     extents: tuple[int, ...]
     """Extents of the output's axes."""
-    inner: Piece
+    inner: AxisPiece
     """How the read moves from one output to its neighbour in memory."""
-    along: Piece
+    along: AxisPiece
     """The part of an output axis along which the read is contiguous."""
     alone: bool
     """Whether nothing else is read."""
@@ -89,32 +89,32 @@ def match(sch: Schedule) -> Crossing | None:
     return next((crossing for crossing in crossings if crossing is not None), None)
 
 
-def settings(crossing: Crossing, hardware: Hardware) -> Iterator[Tile]:  # noqa: ARG001
+def settings(crossing: Crossing, hardware: HardwareParams) -> Iterator[TransposeTile]:  # noqa: ARG001
     """Yield every tile that divides the axes; only the whole axes if they are interleaved."""
     if crossing.interleaved:
-        yield Tile(crossing.along.extent, crossing.inner.extent, "none")
+        yield TransposeTile(crossing.along.extent, crossing.inner.extent, "none")
         return
     for read in divisors(crossing.along.extent, MOST):
         for written in divisors(crossing.inner.extent, MOST):
             if _is_vector(read):
-                yield Tile(read, written, "read")
+                yield TransposeTile(read, written, "read")
             if _is_vector(written):
-                yield Tile(read, written, "written")
+                yield TransposeTile(read, written, "written")
 
 
-def fill(crossing: Crossing, hardware: Hardware) -> Tile:
+def fill(crossing: Crossing, hardware: HardwareParams) -> TransposeTile:
     """Return the knobs for a processor, without measuring."""
     good = "read" if crossing.alone else "written"
     best = SIDE if crossing.along.extent > SHORT else 1
 
-    def promise(tile: Tile) -> tuple[bool, float]:
+    def promise(tile: TransposeTile) -> tuple[bool, float]:
         lengths = (tile.read / best, tile.written / SIDE)
         return tile.vector == good, -sum(abs(math.log2(length)) for length in lengths)
 
     return max(settings(crossing, hardware), key=promise)
 
 
-def apply(sch: Schedule, crossing: Crossing, tile: Tile) -> None:
+def apply(sch: Schedule, crossing: Crossing, tile: TransposeTile) -> None:
     """Schedule the function. Raises ScheduleError where TVM refuses."""
     block = combined(sch)
     outer, along, inner = _sides(sch, sch.get_loops(block), crossing)
@@ -150,7 +150,7 @@ def _sides(
     return outer, side, last
 
 
-def _crossing(read: tuple[Piece, ...], movement: Movement) -> Crossing | None:
+def _crossing(read: tuple[AxisPiece, ...], movement: Movement) -> Crossing | None:
     """Return how a read crosses the output, or None if it moves with it or is too narrow."""
     inner = innermost(read, movement.extents)
     if inner.stride <= 1:

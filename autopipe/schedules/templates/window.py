@@ -32,7 +32,7 @@ from autopipe.compiler.graph.weights import MARK
 from autopipe.schedules.analysis.blocks import SPATIAL
 from autopipe.schedules.analysis.windows import Windows, inline_copies, recognize
 from autopipe.schedules.divisors import divisors
-from autopipe.schedules.hardware import Hardware
+from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.primitives import PRODUCTS, spread
 from autopipe.schedules.write_out import write_out
 
@@ -69,7 +69,7 @@ _PAIR: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Tile:
+class WindowTile:
     """The knobs."""
 
     rows: int
@@ -90,7 +90,7 @@ def match(sch: Schedule) -> Windows | None:
     return None if windows.along and len(windows.extents) <= _PAIR else windows
 
 
-def settings(windows: Windows, hardware: Hardware) -> Iterator[Tile]:
+def settings(windows: Windows, hardware: HardwareParams) -> Iterator[WindowTile]:
     """Yield every tile whose sums, input row and weights for it fit the registers."""
     lanes = hardware.lanes(windows.bits)
     planes = max(1, len(windows.extents) - _PAIR)
@@ -101,20 +101,20 @@ def settings(windows: Windows, hardware: Hardware) -> Iterator[Tile]:
         for rows in divisors(_extent(windows), hardware.registers):
             if columns == width == rows * width or _fits(windows, rows, columns, hardware):
                 for shared in range(planes, planes + (1 if windows.along else _PAIR + 1)):
-                    yield Tile(rows, columns, width, shared)
+                    yield WindowTile(rows, columns, width, shared)
 
 
-def fill(windows: Windows, hardware: Hardware) -> Tile:
+def fill(windows: Windows, hardware: HardwareParams) -> WindowTile:
     """Return the knobs for a processor, without measuring."""
     return max(settings(windows, hardware), key=lambda tile: _promise(tile, windows, hardware))
 
 
-def estimate(windows: Windows, tile: Tile, hardware: Hardware) -> float:
+def estimate(windows: Windows, tile: WindowTile, hardware: HardwareParams) -> float:
     """Estimate the time of a tile, in no unit."""
     return 1 / _promise(tile, windows, hardware)
 
 
-def apply(sch: Schedule, windows: Windows, tile: Tile) -> None:
+def apply(sch: Schedule, windows: Windows, tile: WindowTile) -> None:
     """Schedule the function. Raises ScheduleError where TVM refuses."""
     inline_copies(sch)
     for name in (*windows.before[:-1], *windows.after[:-1]):
@@ -135,7 +135,9 @@ def apply(sch: Schedule, windows: Windows, tile: Tile) -> None:
     _reduce_in_registers(sch, block, windows, tile)
 
 
-def _tiles(sch: Schedule, block: SBlockRV, result: SBlockRV, tile: Tile) -> tuple[LoopRV, LoopRV]:
+def _tiles(
+    sch: Schedule, block: SBlockRV, result: SBlockRV, tile: WindowTile
+) -> tuple[LoopRV, LoopRV]:
     """Make the loops over tiles; return the loop that threads share, and the innermost loop."""
     *outer, columns = sch.get_loops(result)
     rows = outer.pop() if outer else sch.add_unit_loop(columns)
@@ -148,7 +150,9 @@ def _tiles(sch: Schedule, block: SBlockRV, result: SBlockRV, tile: Tile) -> tupl
     return shared, [shared, *tiles[tile.shared :]][-1]
 
 
-def _reduce_in_registers(sch: Schedule, block: SBlockRV, windows: Windows, tile: Tile) -> None:
+def _reduce_in_registers(
+    sch: Schedule, block: SBlockRV, windows: Windows, tile: WindowTile
+) -> None:
     """Reorder and unroll the loops of a tile so that its results stay in registers."""
     loops = sch.get_loops(block)[-len(windows.extents) - len(windows.window) :]
     *outer, column = loops[: len(windows.extents)]
@@ -200,7 +204,7 @@ def _pack(sch: Schedule, block: SBlockRV, weights: int, columns: int) -> None:
     sch.annotate(copy, MARK, True)  # noqa: FBT003 - TVM's way
 
 
-def _promise(tile: Tile, windows: Windows, hardware: Hardware) -> float:
+def _promise(tile: WindowTile, windows: Windows, hardware: HardwareParams) -> float:
     """Return the estimated share of the peak speed, from 0 to 1.
 
     The factors: how full the vectors are, how much latency other sums hide, the length of a run of
@@ -230,7 +234,7 @@ def _touched(windows: Windows, rows: int) -> int:
     return (rows - 1) * windows.stride + windows.reach
 
 
-def _fits(windows: Windows, rows: int, columns: int, hardware: Hardware) -> bool:
+def _fits(windows: Windows, rows: int, columns: int, hardware: HardwareParams) -> bool:
     """Tell whether a tile fits the registers, and its sums and its row of the input the stack."""
     vectors = columns // math.gcd(columns, hardware.lanes(windows.bits))
     row = _touched(windows, rows) if windows.before or rows > 1 else 0

@@ -28,7 +28,7 @@ from tvm.tirx import Var
 
 from autopipe.schedules.analysis.filtering_cost import BYTES, Blocking, Filtering, estimate
 from autopipe.schedules.divisors import divisors
-from autopipe.schedules.hardware import Hardware
+from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.primitives import PRODUCTS, spread
 from autopipe.schedules.write_out import write_out
 
@@ -66,7 +66,7 @@ def match(sch: Schedule) -> Filtering | None:
     return Filtering(rows * columns, tiles, inputs, outputs)
 
 
-def settings(filtering: Filtering, hardware: Hardware) -> Iterator[Blocking]:
+def settings(filtering: Filtering, hardware: HardwareParams) -> Iterator[Blocking]:
     """Yield every blocking whose sums fit the registers."""
     width = math.gcd(filtering.outputs, hardware.lanes(8 * BYTES))
     for vectors in divisors(filtering.outputs // width, MAX_VECTORS):
@@ -78,7 +78,7 @@ def settings(filtering: Filtering, hardware: Hardware) -> Iterator[Blocking]:
 
 
 def _blocks(
-    filtering: Filtering, hardware: Hardware, rows: int, columns: int
+    filtering: Filtering, hardware: HardwareParams, rows: int, columns: int
 ) -> Iterator[tuple[int, int, int]]:
     """Yield the number of tiles in a block, parts of the channels, and channels in a chunk."""
     for row_groups in divisors(filtering.tiles // rows, MAX_TILES // rows):
@@ -88,7 +88,7 @@ def _blocks(
                 yield row_groups * rows, parts, strips_at_once * columns
 
 
-def fill(filtering: Filtering, hardware: Hardware) -> Blocking:
+def fill(filtering: Filtering, hardware: HardwareParams) -> Blocking:
     """Return the blocking of the least estimated time."""
     return min(
         settings(filtering, hardware), key=lambda knobs: estimate(filtering, knobs, hardware)

@@ -18,7 +18,7 @@ from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 
 from autopipe.schedules.analysis.expressions import Values, elements, loads_of, substitute, whole
 from autopipe.schedules.tiling.lines import is_shared
-from autopipe.schedules.tiling.nest import Nest, Place
+from autopipe.schedules.tiling.nest import Nest, TilePlace
 from autopipe.schedules.tiling.packing import Copy
 
 
@@ -26,7 +26,7 @@ from autopipe.schedules.tiling.packing import Copy
 class _Work:
     """What the statements of one tile are written from."""
 
-    place: Place
+    place: TilePlace
     copy: Copy | None
     """The copy that the operand along the columns is read from; None reads it in place."""
     sums: tvm.ir.Var

@@ -93,7 +93,7 @@ class Nest:
         extents = [self.contraction.extents[axis] for axis in axes]
         return dict(zip(axes, unfold(extents, index), strict=True))
 
-    def place(self, job: Expr) -> "Place":
+    def place(self, job: Expr) -> "TilePlace":
         """Return where tile `job` is. It writes statements: an IRBuilder must be open."""
         position: dict[int | str, Expr] = {}
         for part, count in reversed(self.order):
@@ -102,11 +102,11 @@ class Nest:
         strip, band = position.pop("columns"), position.pop("rows")
         last = self.number(self.contraction.height - self.tile.rows)
         row = T.Bind(T.min(band * self.tile.rows, last))
-        return Place(self, {int(axis): value for axis, value in position.items()}, strip, row)
+        return TilePlace(self, {int(axis): value for axis, value in position.items()}, strip, row)
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class TilePlace:
     """Where a tile is."""
 
     nest: Nest

@@ -6,7 +6,7 @@ Engine `static` takes the tile of the least estimate; engine `autotvm` begins it
 import math
 from typing import Final
 
-from autopipe.schedules.hardware import Hardware
+from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.primitives import PRODUCTS
 from autopipe.schedules.tiling.form import Contraction
 from autopipe.schedules.tiling.tile import Tile, settings
@@ -24,14 +24,14 @@ _STORE, _TILE = 2, 20
 """Cycles to clear and to write one vector of sums, and further cycles of a tile."""
 
 
-def fill(contraction: Contraction, hardware: Hardware) -> Tile:
+def fill(contraction: Contraction, hardware: HardwareParams) -> Tile:
     """Return the tile of the least estimated time on a processor, without measuring."""
     return min(
         settings(contraction, hardware), key=lambda tile: estimate(contraction, tile, hardware)
     )
 
 
-def estimate(contraction: Contraction, tile: Tile, hardware: Hardware) -> float:
+def estimate(contraction: Contraction, tile: Tile, hardware: HardwareParams) -> float:
     """Return the estimated cycles until the last core is done.
 
     A step of the sum takes as long as its multiply-adds, its loads or the latency of one

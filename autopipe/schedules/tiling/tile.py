@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from autopipe.schedules.hardware import Hardware
+from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.tiling.form import Contraction
 
 MAX_VECTORS: Final = 8
@@ -40,7 +40,7 @@ class Tile:
     """Steps of the innermost sum that are unrolled; divides its extent."""
 
 
-def settings(contraction: Contraction, hardware: Hardware) -> Iterator[Tile]:
+def settings(contraction: Contraction, hardware: HardwareParams) -> Iterator[Tile]:
     """Yield every tile that fits the registers."""
     for rows, columns, width, packed in shapes(contraction, hardware):
         # With one tile along a side there is only one order of the loops.
@@ -51,7 +51,9 @@ def settings(contraction: Contraction, hardware: Hardware) -> Iterator[Tile]:
                     yield Tile(rows, columns, width, packed, outer, unroll)
 
 
-def shapes(contraction: Contraction, hardware: Hardware) -> Iterator[tuple[int, int, int, bool]]:
+def shapes(
+    contraction: Contraction, hardware: HardwareParams
+) -> Iterator[tuple[int, int, int, bool]]:
     """Yield (rows, columns, width, packed) of every tile that fits the registers.
 
     The registers hold the sums, one row of weights and one broadcast value of the input. With 32

@@ -232,20 +232,20 @@ def test_weights_that_are_drawn_are_bounded_in_sum(tmp_path):
 def test_tensors_between_are_bounded_where_they_are_alive(tmp_path):
     limits = dataclasses.replace(bounds.BOUNDS, alive=100, alive_share=0)
     steps = [
-        bounds.Step("one", ("x",), {"a": 60}), bounds.Step("two", ("a",), {"b": 30}),
-        bounds.Step("three", ("b",), {"c": 60}),
+        bounds.Computation("one", ("x",), {"a": 60}), bounds.Computation("two", ("a",), {"b": 30}),
+        bounds.Computation("three", ("b",), {"c": 60}),
     ]  # fmt: skip
     bounds.check(steps, given={"x": 10}, stored=0, returned={"c"}, bounds=limits)
     with pytest.raises(ModelError, match="two: the tensors that are alive"):
         bounds.check(
-            [*steps[:2], bounds.Step("three", ("a", "b"), {"c": 60})],
+            [*steps[:2], bounds.Computation("three", ("a", "b"), {"c": 60})],
             given={"x": 10}, stored=0, returned={"a", "c"},
             bounds=dataclasses.replace(limits, alive=80),
         )  # fmt: skip
 
 
 def test_a_large_batch_passes():
-    steps = [bounds.Step(f"layer {i}", (f"v{i}",), {f"v{i + 1}": 2**29}) for i in range(50)]
+    steps = [bounds.Computation(f"layer {i}", (f"v{i}",), {f"v{i + 1}": 2**29}) for i in range(50)]
     bounds.check(steps, given={"v0": 2**26}, stored=2**27, returned={"v50"})
 
 

@@ -1,7 +1,7 @@
 """Rules on small graphs: what is joined, what is cut, what is said."""
 
-from autopipe.compiler.fusion.chains import Step
-from autopipe.compiler.fusion.fusion_rules import Rules, apply
+from autopipe.compiler.fusion.chains import FusionStep
+from autopipe.compiler.fusion.fusion_rules import FusionRules, apply
 from autopipe.compiler.fusion.grouping import Grouping
 
 SIMPLE = ("add", "relu", "scale")
@@ -13,7 +13,7 @@ def graph(text):
     for line in text.strip().splitlines():
         name, _, rest = line.strip().partition(": ")
         op, *reads = rest.split()
-        steps.append(Step(name, op, name, tuple(reads), simple=op in SIMPLE))
+        steps.append(FusionStep(name, op, name, tuple(reads), simple=op in SIMPLE))
     return steps
 
 
@@ -22,7 +22,10 @@ def applied(steps, fused=(), **rules):
     said: list[str] = []
     grouping = Grouping(steps, [group.split() for group in fused])
     apply(
-        Rules(**{k: [r.split() for r in v] for k, v in rules.items()}), steps, grouping, said.append
+        FusionRules(**{k: [r.split() for r in v] for k, v in rules.items()}),
+        steps,
+        grouping,
+        said.append,
     )
     return [" ".join(group.steps) for group in grouping if len(group.steps) > 1], said
 
@@ -193,11 +196,11 @@ def test_what_is_kept_apart_is_not_joined():
 
 def test_an_op_of_several_calls_is_matched_and_joined_whole():
     steps = [
-        Step("a", "conv", "a", (), simple=False),
-        Step("v1", "variance", "v3", ("a",), simple=False),
-        Step("v2", "variance", "v3", ("a", "v1"), simple=True),
-        Step("v3", "variance", "v3", ("v2",), simple=False),
-        Step("b", "conv", "b", ("v3",), simple=False),
+        FusionStep("a", "conv", "a", (), simple=False),
+        FusionStep("v1", "variance", "v3", ("a",), simple=False),
+        FusionStep("v2", "variance", "v3", ("a", "v1"), simple=True),
+        FusionStep("v3", "variance", "v3", ("v2",), simple=False),
+        FusionStep("b", "conv", "b", ("v3",), simple=False),
     ]
     assert applied(steps, ["a v1"], join=["conv variance"])[0] == ["a v1 v2 v3"]
     assert applied(steps, join=["variance conv"])[0] == ["v1 v2 v3 b"]
@@ -207,8 +210,8 @@ def test_an_op_of_several_calls_is_matched_and_joined_whole():
 
 def test_what_can_not_be_moved_is_said():
     steps = [
-        Step("a", "topk", "a", (), simple=False, obstacle="has several results"),
-        Step("b", "relu", "b", ("a",), simple=True),
+        FusionStep("a", "topk", "a", (), simple=False, obstacle="has several results"),
+        FusionStep("b", "relu", "b", ("a",), simple=True),
     ]
     (said,) = applied(steps, join=["topk relu"])[1]
     assert said.endswith("1 of its matches stay as they are: topk has several results")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from autopipe.compiler.fusion.chains import Chain, Chains, Step
+from autopipe.compiler.fusion.chains import Chain, Chains, FusionStep
 from autopipe.compiler.fusion.grouping import Grouping
 
 OPS = {
@@ -18,7 +18,9 @@ def steps():
     """Return a chain of ops, each of which reads the one before it."""
     readers = dict(zip(list(OPS)[1:], OPS, strict=False))
     return [
-        Step(name, op, name, tuple(filter(None, [readers.get(name)])), name in {"add", "relu"})
+        FusionStep(
+            name, op, name, tuple(filter(None, [readers.get(name)])), name in {"add", "relu"}
+        )
         for name, op in OPS.items()
     ]
 

@@ -9,7 +9,7 @@ from tvm import relax
 
 from autopipe.compiler import module_io, op_info, passes, tasks
 from autopipe.compiler.fusion import regroup, scope, unfused
-from autopipe.compiler.fusion.fusion_rules import Rules
+from autopipe.compiler.fusion.fusion_rules import FusionRules
 from autopipe.compiler.fusion.scope import Scope
 from autopipe.compiler.graph.calls import bindings, callee
 from autopipe.compiler.graph.legalize import legalize
@@ -74,7 +74,9 @@ def normalized(emit, x, scale, shift, *weights):
 
 def lowered(module, said=None, refusal=lambda _: None, **rules):
     said = [] if said is None else said
-    return passes.lower(module, graphs.TARGET, scope=Scope(Rules(**rules), refusal, said.append))
+    return passes.lower(
+        module, graphs.TARGET, scope=Scope(FusionRules(**rules), refusal, said.append)
+    )
 
 
 def names(module):
@@ -252,7 +254,7 @@ def test_what_no_engine_can_schedule_is_split_again():
 def test_pieces_are_tried_too():
     module = convolutions()
     said: list[str] = []
-    bare = Scope(Rules(join=[RFC]), lambda _: "it has loops", said.append, try_all=True)
+    bare = Scope(FusionRules(join=[RFC]), lambda _: "it has loops", said.append, try_all=True)
     split = passes.lower(module, graphs.TARGET, scope=bare)
     assert names(split) == [("nn.conv2d",), ("nn.relu",), ("nn.conv2d",)]
     assert len(said) == 2
@@ -265,7 +267,7 @@ def test_a_function_of_several_results_is_taken_apart_again():
         named, ops = op_info.name_ops(module)
         legalized = relax.transform.AnnotateTIROpPattern()(legalize(named))
     known = op_info.parts(legalized, ops)
-    scope_ = Scope(Rules(join=[["nn.layer_norm", "matmul"]]), lambda _: None, print)
+    scope_ = Scope(FusionRules(join=[["nn.layer_norm", "matmul"]]), lambda _: None, print)
     joined = scope.fuse(legalized, ops, known, scope_)
     before = unfused.unfused(legalized, ops, known)
     made = regroup.read(joined, before)
@@ -292,7 +294,7 @@ def test_what_tvm_can_not_merge_is_split_again(monkeypatch):
 def test_where_all_have_to_be_scheduled_what_tvm_fused_is_split_too():
     module = convolutions()
     said: list[str] = []
-    bare = Scope(Rules(), lambda _: "it has loops", said.append, try_all=True)
+    bare = Scope(FusionRules(), lambda _: "it has loops", said.append, try_all=True)
     split = passes.lower(module, graphs.TARGET, scope=bare)
     assert names(split) == [("nn.conv2d",), ("nn.relu",), ("nn.conv2d",)]
     assert said == ["one function of nn.conv2d, nn.relu is split again: it has loops (2 times)"]
@@ -319,7 +321,7 @@ def test_on_a_gpu_what_can_be_scheduled_stays_as_it_is():
     def refusal(workload):
         return None if default.plan(workload, cuda_graphs.CONDITIONS) else "no"
 
-    tried = Scope(Rules(), refusal, said.append, try_all=True)
+    tried = Scope(FusionRules(), refusal, said.append, try_all=True)
     before, after = (passes.lower(module, cuda_graphs.TARGET, scope=s) for s in (None, tried))
     tvm.ir.assert_structural_equal(before, after)
     assert said == []
@@ -336,5 +338,5 @@ def test_on_a_gpu_what_can_be_scheduled_stays_as_it_is():
 )
 def test_an_op_that_relax_does_not_have_is_refused(op, meant):
     with pytest.raises(ConfigError) as caught:
-        scope.check(Rules(apart=[["matmul", "nn.*"], ["matmul", op]]))
+        scope.check(FusionRules(apart=[["matmul", "nn.*"], ["matmul", op]]))
     assert str(caught.value) == f"fusion.apart.1: {op!r} fits no op of Relax{meant}"

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from autopipe.artifacts.signature import Port, Signature
-from autopipe.compiler.library.runtime import ALIGNMENT, Model, aligned, load, load_artifact
+from autopipe.compiler.library.runtime import ALIGNMENT, LoadedModel, aligned, load, load_artifact
 from autopipe.errors import ConfigError, StageError
 from tests.artifacts.examples import library as described
 from tests.support import small_build
@@ -18,7 +18,7 @@ from tests.support.table import each_row
 
 
 @pytest.fixture(scope="module")
-def loaded(library: Path) -> Model:
+def loaded(library: Path) -> LoadedModel:
     return load_artifact(library)
 
 
@@ -60,7 +60,7 @@ def echo(loaded):
         time.sleep(0.01)
         return x
 
-    return Model(signature, main, [])
+    return LoadedModel(signature, main, [])
 
 
 def test_outputs_belong_to_the_caller(echo):

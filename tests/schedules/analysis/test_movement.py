@@ -8,14 +8,14 @@ from tvm.s_tir import Schedule
 
 from autopipe.measure.check import checked
 from autopipe.schedules.analysis import movement
-from autopipe.schedules.hardware import Hardware
+from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.templates import elementwise, templates, transpose
 from autopipe.schedules.templates.template import blank, dump, make
 from tests.compiler.graphs import PLAIN
 from tests.schedules.tasks import TARGET
 from tests.support.table import each_row
 
-WIDE = Hardware(vector_bits=512, registers=32, cores=2)
+WIDE = HardwareParams(vector_bits=512, registers=32, cores=2)
 
 
 def tensor(*shape, dtype="float32"):
@@ -239,6 +239,6 @@ def test_short_sides_are_interleaved_and_others_tiled():
     assert crossing("shuffle").interleaved
     assert crossing("colours_to_planes").interleaved
     assert not crossing("transpose").interleaved
-    assert transpose.fill(crossing("transpose"), WIDE) == transpose.Tile(8, 8, "read")
+    assert transpose.fill(crossing("transpose"), WIDE) == transpose.TransposeTile(8, 8, "read")
     assert transpose.fill(crossing("with_another"), WIDE).vector == "written"
     assert transpose.fill(crossing("odd_columns"), WIDE).vector == "written"

@@ -8,7 +8,7 @@ from tvm import te
 from autopipe.compiler.library.kernels import refusal
 from autopipe.errors import StageError
 from autopipe.schedules.engines.ansor import Ansor
-from autopipe.schedules.engines.engine import Known, Problem
+from autopipe.schedules.engines.engine import MeasuredSchedule, Problem
 from autopipe.schedules.replay import apply, dump
 from tests.compiler.cuda_graphs import CONDITIONS as GPU
 from tests.schedules.engines.test_dlight import conv, softmax
@@ -38,7 +38,12 @@ def proposed():
     batches = []
     for _ in range(3):
         traces = found.propose(8)
-        found.learn([Known(t, 1e-3 * (i + 1)) if i else Known(t) for i, t in enumerate(traces)])
+        found.learn(
+            [
+                MeasuredSchedule(t, 1e-3 * (i + 1)) if i else MeasuredSchedule(t)
+                for i, t in enumerate(traces)
+            ]
+        )
         batches.append(traces)
     return module, batches
 
@@ -60,7 +65,9 @@ def test_a_trace_survives_being_written_down(proposed):
 
 def test_a_search_does_not_propose_what_is_known(proposed):
     module, batches = proposed
-    known = [Known(t, 1e-3) for batch in batches for t in batch] + [Known("[[],[]]", math.inf)]
+    known = [MeasuredSchedule(t, 1e-3) for batch in batches for t in batch] + [
+        MeasuredSchedule("[[],[]]", math.inf)
+    ]
     assert not set(search(module, known).propose(8)) & {k.schedule for k in known}
 
 
@@ -78,7 +85,7 @@ def test_a_small_design_space_runs_out():
         traces = found.propose(8)
         if not traces:
             return
-        found.learn([Known(t, 1.0) for t in traces])
+        found.learn([MeasuredSchedule(t, 1.0) for t in traces])
     pytest.fail("never ran out")
 
 

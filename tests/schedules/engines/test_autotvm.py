@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from autopipe.errors import StageError
-from autopipe.schedules.engines.autotvm import AutoTVM, Settings
-from autopipe.schedules.engines.engine import Known, Problem
+from autopipe.schedules.engines.autotvm import AutoTVM, KnobSearch
+from autopipe.schedules.engines.engine import MeasuredSchedule, Problem
 from autopipe.schedules.engines.knobs import space as space_module
 from autopipe.schedules.engines.knobs.cost_model import CostModel, _goals
 from autopipe.schedules.engines.knobs.features import features
@@ -94,7 +94,7 @@ def proposed(found, batch=8):
     documents: list[str] = []
     while batch_of := found.propose(batch):
         documents += batch_of
-        found.learn([Known(each, 1e-3 * (1 + len(each))) for each in batch_of])
+        found.learn([MeasuredSchedule(each, 1e-3 * (1 + len(each))) for each in batch_of])
     return documents
 
 
@@ -126,15 +126,20 @@ def test_what_was_measured_before_is_not_proposed_again(tuner):
     module = module_of(*dense())
     first = search(module, tuner).propose(8)
     stranger = json.dumps({"template": "toy", "version": 1, "knobs": {}})
-    known = [Known(each, 1e-3) for each in first] + [Known(stranger), Known("[[], []]", 1.0)]
+    known = [MeasuredSchedule(each, 1e-3) for each in first] + [
+        MeasuredSchedule(stranger),
+        MeasuredSchedule("[[], []]", 1.0),
+    ]
     assert not set(proposed(search(module, tuner, known))) & set(first)
 
 
 def test_what_was_measured_before_teaches_the_model():
     space = toy()
     cost = [seconds(knobs) for knobs in space.settings]
-    known = [Known(space.document(index), cost[index]) for index in range(0, len(cost), 4)]
-    fresh, taught = (Settings(space, ModelGuided(space, 0, CostModel()), k) for k in ((), known))
+    known = [
+        MeasuredSchedule(space.document(index), cost[index]) for index in range(0, len(cost), 4)
+    ]
+    fresh, taught = (KnobSearch(space, ModelGuided(space, 0, CostModel()), k) for k in ((), known))
     places = {space.document(index): index for index in range(len(cost))}
     least = [min(cost[places[each]] for each in found.propose(8)) for found in (taught, fresh)]
     assert least[0] < least[1]
@@ -202,7 +207,7 @@ def test_a_template_without_a_choice_has_one_proposal():
     served = SimpleNamespace(template=template, found=None, knobs=Fixed())
     space = Space.of(served, CONDITIONS.hardware, 0)  # type: ignore[arg-type]
     tuner = AutoTVM(CONDITIONS)._tuner(space, Problem(task(), None, CONDITIONS, (), 8, 0))
-    found = Settings(space, tuner, ())
+    found = KnobSearch(space, tuner, ())
     assert (len(found.propose(8)), found.propose(8)) == (1, [])
 
 

@@ -11,7 +11,7 @@ from autopipe.measure.build import without_weights
 from autopipe.measure.check import checked
 from autopipe.schedules.engines import static
 from autopipe.schedules.engines.fallback import UNSCHEDULED, fall
-from autopipe.schedules.hardware import Hardware
+from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.replay import replay
 from autopipe.schedules.templates import contraction
 from tests.schedules.engines.test_default import argmax, compute, pool
@@ -106,7 +106,7 @@ def test_weights_are_packed_and_activations_are_not():
     scheduled = planned(module_of(*conv()))
     kernel = without_weights(scheduled.module)
     shapes = [[int(d) for d in p.shape] for p in kernel["main"].params]
-    tile = contraction.fill(found("conv"), Hardware.of(TARGET))
+    tile = contraction.fill(found("conv"), HardwareParams.of(TARGET))
     assert shapes[1] == [32 // tile.columns, 3, 3, 4, tile.columns]
 
 
@@ -125,8 +125,12 @@ def test_the_record_gives_the_schedule_again():
 
 
 def test_hardware_comes_from_the_target():
-    haswell = Hardware.of(tvm.target.Target({"kind": "llvm", "mcpu": "haswell", "num-cores": 3}))
+    haswell = HardwareParams.of(
+        tvm.target.Target({"kind": "llvm", "mcpu": "haswell", "num-cores": 3})
+    )
     assert "avx2" in haswell.features
-    assert replace(haswell, features=frozenset()) == Hardware(256, 16, 3)
-    server = Hardware.of(tvm.target.Target({"kind": "llvm", "mcpu": "znver4", "num-cores": 2}))
-    assert replace(server, features=frozenset()) == Hardware(512, 32, 2)
+    assert replace(haswell, features=frozenset()) == HardwareParams(256, 16, 3)
+    server = HardwareParams.of(
+        tvm.target.Target({"kind": "llvm", "mcpu": "znver4", "num-cores": 2})
+    )
+    assert replace(server, features=frozenset()) == HardwareParams(512, 32, 2)

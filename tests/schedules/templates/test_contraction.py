@@ -15,7 +15,7 @@ from tvm_ffi import structural_walk
 
 from autopipe.schedules import primitives
 from autopipe.schedules.analysis.expressions import occurrences
-from autopipe.schedules.hardware import Hardware
+from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.templates import contraction
 from autopipe.schedules.tiling import padding
 from autopipe.schedules.tiling.lines import Lines
@@ -23,9 +23,9 @@ from tests.schedules.engines.test_default import compute
 from tests.schedules.engines.test_static import module_of
 from tests.support.table import each_row
 
-WIDE = Hardware(vector_bits=512, registers=32, cores=2)
-NARROW = Hardware(vector_bits=256, registers=16, cores=3)
-SMALL = Hardware(vector_bits=128, registers=16, cores=2)
+WIDE = HardwareParams(vector_bits=512, registers=32, cores=2)
+NARROW = HardwareParams(vector_bits=256, registers=16, cores=3)
+SMALL = HardwareParams(vector_bits=128, registers=16, cores=2)
 
 
 def conv(size=(7, 9), channels=(5, 19), *, kernel=3, stride=1, dilation=1, groups=1, last="relu"):

@@ -13,7 +13,7 @@ from autopipe.compiler.target.cpu import available
 from autopipe.errors import StageError
 from autopipe.schedules.conditions import Conditions
 from autopipe.schedules.engines import static
-from autopipe.schedules.hardware import Hardware
+from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.replay import replay
 from autopipe.schedules.templates import dot_product
 from autopipe.schedules.templates.template import blank
@@ -26,7 +26,7 @@ NEEDS = {VNNI: "avx512vnni", AVX2: "avx2", ANY: "sse3"}
 
 def conditions(mcpu, **target):
     made = tvm.target.Target({"kind": "llvm", "mcpu": mcpu, "num-cores": 2, **target})
-    return Conditions(made, Hardware.of(made))
+    return Conditions(made, HardwareParams.of(made))
 
 
 def matmul(signs=("uint8", "int8"), *, rows=6, depth=24, columns=48, transposed=False):

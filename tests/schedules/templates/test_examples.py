@@ -3,7 +3,7 @@
 from tvm import te, topi
 from tvm.s_tir import Schedule
 
-from autopipe.schedules.hardware import Hardware
+from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.templates import (
     dot_product,
     elementwise,
@@ -15,7 +15,7 @@ from autopipe.schedules.templates import (
 from tests.schedules.engines.test_static import module_of
 from tests.schedules.loops import extents
 
-WIDE = Hardware(
+WIDE = HardwareParams(
     vector_bits=512, registers=32, cores=2, features=frozenset({"avx512vnni", "avx512bw", "sse2"})
 )
 

@@ -10,7 +10,7 @@ from tvm.s_tir import Schedule
 
 from autopipe.compiler.graph import elementary
 from autopipe.measure.check import checked
-from autopipe.schedules.hardware import Hardware
+from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.templates import row_reduction
 from autopipe.schedules.templates.row_reduction import Vectors
 from autopipe.schedules.templates.template import blank, dump, make
@@ -18,8 +18,8 @@ from tests.schedules.engines.test_default import argmax, pool, transpose_and_con
 from tests.schedules.tasks import TARGET
 from tests.support.table import each_row
 
-WIDE = Hardware(vector_bits=512, registers=32, cores=2)
-NARROW = Hardware(vector_bits=128, registers=16, cores=2)
+WIDE = HardwareParams(vector_bits=512, registers=32, cores=2)
+NARROW = HardwareParams(vector_bits=128, registers=16, cores=2)
 
 
 def softmax(shape=(3, 4, 37), dtype="float32"):

@@ -9,16 +9,16 @@ from tvm.s_tir import Schedule
 
 from autopipe.measure.build import build
 from autopipe.measure.check import checked
-from autopipe.schedules.hardware import Hardware
+from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.templates import templates, window
 from autopipe.schedules.templates.template import blank, dump, make
-from autopipe.schedules.templates.window import Tile
+from autopipe.schedules.templates.window import WindowTile
 from tests.compiler.graphs import PLAIN
 from tests.schedules.tasks import TARGET
 from tests.support.table import each_row
 
-WIDE = Hardware(vector_bits=512, registers=32, cores=2)
-NARROW = Hardware(vector_bits=128, registers=16, cores=3)
+WIDE = HardwareParams(vector_bits=512, registers=32, cores=2)
+NARROW = HardwareParams(vector_bits=128, registers=16, cores=3)
 
 
 def tensor(*shape, dtype="float32"):
@@ -220,7 +220,7 @@ def test_every_tile_divides_and_fits_the_registers(case, hardware):
 def test_every_setting_of_the_knobs_is_right(rows, columns, width, shared, monkeypatch):
     monkeypatch.setattr(window, "LEAST", 1)
     module = module_of(depthwise())
-    result = scheduled(module, Tile(rows, columns, width, shared))
+    result = scheduled(module, WindowTile(rows, columns, width, shared))
     assert "T.parallel" in result.script()
     np.testing.assert_allclose(compute(result), compute(module), rtol=2e-5, atol=1e-4)
 
@@ -249,7 +249,7 @@ def test_sums_and_input_rows_are_on_the_stack():
 
 def test_weights_are_packed_in_the_order_of_tiles():
     module = module_of(depthwise())
-    main = build(scheduled(module, Tile(1, 8, 8, 2)), TARGET).module["main"]
+    main = build(scheduled(module, WindowTile(1, 8, 8, 2)), TARGET).module["main"]
     assert [int(d) for d in main.params[1].shape] == [3, 3, 3, 1, 8]
 
 

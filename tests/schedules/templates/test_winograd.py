@@ -19,7 +19,7 @@ from autopipe.schedules.engines import default, static
 from autopipe.schedules.engines.ansor import Ansor
 from autopipe.schedules.engines.autotvm import AutoTVM
 from autopipe.schedules.engines.engine import Problem
-from autopipe.schedules.hardware import Hardware
+from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.implementations.implementation import DIRECT, implementations
 from autopipe.schedules.implementations.winograd import winograd2, winograd4
 from autopipe.schedules.replay import replay
@@ -29,8 +29,8 @@ from tests.compiler import graphs
 from tests.schedules.tasks import CONDITIONS, TARGET, task
 from tests.support.table import each_row
 
-WIDE = Hardware(vector_bits=512, registers=32, cores=2)
-NARROW = Hardware(vector_bits=128, registers=16, cores=4)
+WIDE = HardwareParams(vector_bits=512, registers=32, cores=2)
+NARROW = HardwareParams(vector_bits=128, registers=16, cores=4)
 SIZES = {"winograd2": winograd2, "winograd4": winograd4}
 
 

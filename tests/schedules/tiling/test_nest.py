@@ -5,7 +5,7 @@ from tvm import te, topi
 from tvm.s_tir import Schedule
 
 from autopipe.schedules.analysis.product import Product
-from autopipe.schedules.hardware import Hardware
+from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.templates import contraction
 from autopipe.schedules.tiling.nest import Nest
 from autopipe.schedules.tiling.tile import Tile, settings
@@ -13,7 +13,7 @@ from tests.schedules.engines.test_static import module_of
 from tests.schedules.loops import extents
 from tests.schedules.templates.test_contraction import conv, served
 
-WIDE = Hardware(vector_bits=512, registers=32, cores=2)
+WIDE = HardwareParams(vector_bits=512, registers=32, cores=2)
 TILE = Tile(rows=6, columns=32, width=16, packed=True, outer="columns", unroll=1)
 
 

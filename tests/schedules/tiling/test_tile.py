@@ -1,12 +1,12 @@
 """Sizes of tiles and vectors, as in the examples of the docstrings."""
 
-from autopipe.schedules.hardware import Hardware
+from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.tiling.form import Contraction
 from autopipe.schedules.tiling.lines import Lines
 from autopipe.schedules.tiling.promise import estimate
 from autopipe.schedules.tiling.tile import Tile, settings, shapes
 
-WIDE = Hardware(vector_bits=512, registers=32, cores=2)
+WIDE = HardwareParams(vector_bits=512, registers=32, cores=2)
 
 
 def product(rows, columns, *, padded=True, terms=64):

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from autopipe.compiler.frontends import bounds
-from autopipe.compiler.frontends.bounds import BOUNDS, Bounds, Step
+from autopipe.compiler.frontends.bounds import BOUNDS, Bounds, Computation
 from autopipe.compiler.frontends.imported import Value
 from autopipe.compiler.frontends.onnx.shapes import sizes
 from autopipe.compiler.frontends.onnx.tensors import Proto, graphs
@@ -28,7 +28,7 @@ def check(
     )
 
 
-def _steps(graph: Proto, known: Mapping[str, int], varying: set[str]) -> Iterator[Step]:
+def _steps(graph: Proto, known: Mapping[str, int], varying: set[str]) -> Iterator[Computation]:
     """Yield the nodes of a graph, those of inner graphs in front of the node that has them.
 
     `varying` grows by the results of what depends on the inputs.
@@ -42,7 +42,7 @@ def _steps(graph: Proto, known: Mapping[str, int], varying: set[str]) -> Iterato
         if not constant:
             varying |= set(node.output)
         what = f"{node.op_type} {node.name!r}" if node.name else f"node {index}, {node.op_type}"
-        yield Step(
+        yield Computation(
             what,
             tuple(filter(None, read)),
             {name: known.get(name, 0) for name in node.output if name},

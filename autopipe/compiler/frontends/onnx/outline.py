@@ -11,7 +11,7 @@ from autopipe.errors import ModelError
 
 
 @dataclass(frozen=True)
-class Outline:
+class ModelOutline:
     """A model in few words."""
 
     declared: Mapping[str, tuple[int | str | None, ...]]
@@ -24,7 +24,7 @@ class Outline:
     """Whether every kernel holds one number only."""
 
 
-def outline(path: Path) -> Outline:
+def outline(path: Path) -> ModelOutline:
     """Read a model through the gate; raises ModelError, with the path in front."""
     try:
         return _outline(path)
@@ -32,13 +32,13 @@ def outline(path: Path) -> Outline:
         raise ModelError(f"{path}: {error}") from error
 
 
-def _outline(path: Path) -> Outline:
+def _outline(path: Path) -> ModelOutline:
     data = source.read(path)
     declared = gate.declared(data)
     vetted = gate.sketch(data, path)
     stored = {name: tensors.array(tensor, path) for name, tensor in vetted.weights.items()}
     kernels = (node.input[1] for node in vetted.model.graph.node if node.op_type == "Conv")
-    return Outline(
+    return ModelOutline(
         declared={value.name: declared[value.name] for value in vetted.inputs},
         inputs=vetted.inputs,
         convolutions=frozenset(len(vetted.shapes.get(name, ())) for name in kernels),

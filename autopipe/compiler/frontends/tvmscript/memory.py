@@ -10,7 +10,7 @@ from tvm import relax, tirx
 from tvm.s_tir import SBlock
 
 from autopipe.compiler.frontends import bounds
-from autopipe.compiler.frontends.bounds import BOUNDS, Bounds, Step
+from autopipe.compiler.frontends.bounds import BOUNDS, Bounds, Computation
 from autopipe.compiler.frontends.imported import Value
 from autopipe.compiler.graph.calls import bindings, callee
 
@@ -37,7 +37,7 @@ def check(
 
 def _steps(
     module: tvm.IRModule, main: relax.Function, varying: set[str]
-) -> Iterator[Step]:  # names are unique in a function that was parsed
+) -> Iterator[Computation]:  # names are unique in a function that was parsed
     for binding in bindings(main):
         name = str(binding.var.name)
         read = _named(binding.value)
@@ -48,7 +48,7 @@ def _steps(
         called = callee(binding.value)
         if called is not None:
             made[f"{name}/{called}"] = _buffers(module[called])
-        yield Step(f"value {name!r}", tuple(read), made, constant)
+        yield Computation(f"value {name!r}", tuple(read), made, constant)
 
 
 def _named(value: relax.Expr) -> set[str]:

@@ -54,10 +54,10 @@ def _parsed(text: str) -> Any:  # noqa: ANN401 - whatever TVM makes of it
     except RecursionError:
         raise ModelError("1: nested too deeply") from None
     except Exception as error:  # TVM raises what it likes
-        raise ModelError(_told(str(error))) from error
+        raise ModelError(_diagnostic(str(error))) from error
 
 
-def _told(message: str) -> str:
+def _diagnostic(message: str) -> str:
     """Return TVM's diagnostic as `line: reason`."""
     place = _PLACE.search(message)
     reason = message.partition("\n -->")[0].removeprefix("error: ").strip() or "no TVMScript"

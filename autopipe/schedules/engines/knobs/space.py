@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from autopipe.schedules.hardware import Hardware
+from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.templates.serve import Served
 from autopipe.schedules.templates.template import dump
 
@@ -18,12 +18,12 @@ class Space:
     """Settings of one template for one function; a tuner speaks of them by their index."""
 
     served: Served
-    hardware: Hardware
+    hardware: HardwareParams
     settings: Sequence[Any]
     """Frozen dataclasses of JSON values; the one that was filled without measuring is the first."""
 
     @classmethod
-    def of(cls, served: Served, hardware: Hardware, seed: int) -> "Space":
+    def of(cls, served: Served, hardware: HardwareParams, seed: int) -> "Space":
         """Return the settings for a function that a template serves."""
         every = served.template.settings(served.found, hardware)
         others = (knobs for knobs in every if knobs != served.knobs)
