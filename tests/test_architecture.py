@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+from collections import Counter
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -222,3 +223,17 @@ def test_the_words_of_the_glossary_are_sorted():
     table = GLOSSARY.read_text().split("<!-- words:")[1].split("<!-- end of words -->")[0]
     words = [line.split("|")[1].strip() for line in table.splitlines() if line.startswith("| ")]
     assert words[1:] == sorted(set(words[1:]), key=str.casefold)
+
+
+def shared_names(texts):
+    """Return the names of classes that are defined more than once in these sources."""
+    nodes = (node for text in texts for node in ast.walk(ast.parse(text)))
+    counts = Counter(node.name for node in nodes if isinstance(node, ast.ClassDef))
+    return sorted(name for name, count in counts.items() if count > 1)
+
+
+def test_a_class_name_has_one_meaning():
+    table = GLOSSARY.read_text().split("<!-- pairs:")[1].split("<!-- end of pairs -->")[0]
+    listed = re.findall(r"^\| `(\w+)` \| \S", table, re.MULTILINE)
+    assert shared_names(path.read_text() for path in SOURCES) == sorted(listed)
+    assert shared_names(["class A: ...", "def f():\n  class A: ...\nclass B: ..."]) == ["A"]
