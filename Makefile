@@ -6,7 +6,8 @@ UV ?= uv
 PIPELINE ?= pipelines/squeezenet.yaml
 
 BIN := .venv/bin
-PYTEST := $(BIN)/pytest --numprocesses logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder
+# Hundreds of children import what is tested: where Python is told to keep no bytecode, each compiles it.
+PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest --numprocesses logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --no-deps
 LOCK := $(UV) pip compile --quiet --universal --fork-strategy fewest --generate-hashes \
 	--no-config --custom-compile-command "make lock" --python-version 3.11
