@@ -2,6 +2,7 @@
 
 import os
 import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -14,6 +15,9 @@ from autopipe.records.schema import VERSION, Newer, upgrade
 
 _PATIENCE: Final = 60.0
 """Seconds to wait for another process that is writing."""
+
+_PAUSE: Final = 0.01
+"""Seconds between two attempts of what SQLite does not wait for."""
 
 _LONGEST: Final = 1 << 26
 """Bytes of a value."""
@@ -41,7 +45,7 @@ def writable(path: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(path, timeout=_PATIENCE)
     try:
         _prepare(connection)
-        connection.execute("PRAGMA journal_mode = WAL")
+        _log_ahead(connection)
         connection.execute("PRAGMA synchronous = FULL")  # a commit waits for the disk
         _check(connection)
         upgrade(connection, partial(own_sessions, path))
@@ -96,6 +100,25 @@ def _viewed(path: Path, how: str) -> sqlite3.Connection:
         connection.close()
         raise
     return connection
+
+
+def _log_ahead(connection: sqlite3.Connection) -> None:
+    """Have writes go to a log first, so that readers wait for nobody.
+
+    Of two processes that switch a new file over at once, SQLite refuses one without any waiting:
+    each has read the file and wants to write it. The one that is refused tries again.
+    """
+    deadline = time.monotonic() + _PATIENCE
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError as error:
+            busy = error.sqlite_errorname.startswith("SQLITE_BUSY")
+            if not busy or time.monotonic() > deadline:
+                raise
+            time.sleep(_PAUSE)
+        else:
+            return
 
 
 def _prepare(connection: sqlite3.Connection) -> None:

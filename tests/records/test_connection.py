@@ -8,10 +8,12 @@ import subprocess
 import sys
 from contextlib import closing, contextmanager
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
 from autopipe.errors import StoreError
+from autopipe.records import connection
 from autopipe.records.connection import guard
 from autopipe.records.store import RecordStore
 from tests.records.test_store import HERE, MODULE, record
@@ -131,3 +133,16 @@ def test_a_lock_that_is_held_too_long_is_told_in_words(tmp_path):
     with closing(one), closing(two), guarded(path):
         one.execute("BEGIN EXCLUSIVE")
         two.execute("BEGIN EXCLUSIVE")
+
+
+def test_a_new_file_that_another_switches_over_at_once_is_waited_for():
+    """SQLite refuses one of the two without waiting."""
+    busy = sqlite3.OperationalError("database is locked")
+    busy.sqlite_errorname = "SQLITE_BUSY"
+    refusals = Mock(execute=Mock(side_effect=[busy, busy, None]))
+    connection._log_ahead(refusals)
+    assert refusals.execute.call_count == 3
+    other = sqlite3.OperationalError("disk I/O error")
+    other.sqlite_errorname = "SQLITE_IOERR"
+    with pytest.raises(sqlite3.OperationalError, match="disk"):
+        connection._log_ahead(Mock(execute=Mock(side_effect=other)))

@@ -132,7 +132,7 @@ def test_the_run_goes_on_without_what_failed(stages, tmp_path, monkeypatch, case
     found = [row for task in tasks for row in task["failures"]]
     assert {(row["doing"], row["engine"], row["implementation"]) for row in found} == expected
     assert all(saboteur.ENDS[way] in row["how"] and row["retried"] for row in found)
-    assert len(warnings) == len(found)
+    assert len([text for text in warnings if " failed " in text]) == len(found)
     shown = {shown_again(tmp_path, row) for row in found}
     assert all(saboteur.ENDS[way] in line for line in shown)
     stages(BuildStage)

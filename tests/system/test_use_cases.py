@@ -35,7 +35,7 @@ def built(name, store):
 
 def test_each_is_documented_and_tested():
     assert {file.stem for file in FOLDER.glob("*.yaml")} == {*BUILT, "extract-tasks"}
-    page = (FOLDER.parents[2] / "docs/concepts/policy.md").read_text()
+    page = (FOLDER.parents[1] / "docs/concepts/policy.md").read_text()
     for file in FOLDER.glob("*.yaml"):
         assert f"pipelines/use-cases/{file.name}" in page
 

@@ -67,7 +67,7 @@ def test_without_a_compiler_it_is_said_what_to_install(monkeypatch):
 EXPORT = """
 import sys
 import tvm
-from autopipe.compiler import cuda_runtime, nvcc
+from autopipe.compiler.library import cuda_runtime, nvcc
 from autopipe.schedules.engines import dlight
 from tests.compiler.cuda_graphs import CONDITIONS, TARGET
 from tests.schedules.engines.test_dlight import softmax

@@ -21,6 +21,7 @@ from autopipe.schedules.policy import Policy
 from autopipe.schedules.replay import replay
 from autopipe.schedules.templates.serve import serve
 from autopipe.schedules.templates.template import dump
+from tests.artifacts.examples import best_record
 from tests.schedules.engines.test_default import argmax, compute, softmax
 from tests.schedules.engines.test_static import conv, dense, module_of
 from tests.schedules.made import choose_one
@@ -321,8 +322,7 @@ def test_a_bad_record_is_a_miss_with_its_reason(case, tmp_path):
     with pytest.raises(StageError, match=reason) as refused:
         replay(module, DIRECT, record(**changes), CONDITIONS)
     assert "\n" not in str(refused.value)
-    entry = {"engine": "autotvm", "implementation": DIRECT, "seconds": [1.0]}
-    bad = {**entry, "schedule": record(**changes)}
+    bad = best_record(engine="autotvm", seconds=(1.0,), schedule=record(**changes))
     policy = Policy((), ("static", "default"))
     chosen = choose_one(tmp_path, task(), module, bad, policy, Trusting())
     assert chosen.engine == "static"
