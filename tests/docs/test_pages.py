@@ -1,14 +1,18 @@
 """What the pages say of the code is so: commands, paths, floors, keys."""
 
+import ast
 import re
+import shutil
 import tomllib
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from autopipe.environment.facet import Facet
 from autopipe.stages import STAGES
+from tests.docs import edits
 from tests.docs.blocks import PAGES, ROOT, blocks, outside
 from tests.docs.command_lines import check
 
@@ -62,6 +66,48 @@ def test_paths_in_the_pages_are_there() -> None:
             path = re.fullmatch(r"(?:python )?(" + wanted.pattern + r").*", span)
             if path and not {"*", "<"} & set(span):
                 assert (ROOT / path[1]).exists(), f"{page.name}: {span}"
+
+
+def imports(code: str) -> Iterator[tuple[Path, str]]:
+    """Yield what a piece of Python takes from our modules: the file, and the name in it."""
+    for node in ast.walk(ast.parse(code)):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("autopipe."):
+            path = Path(*(node.module or "").split("."))
+            for name in node.names:
+                yield path, name.name
+
+
+def defines(root: Path, path: Path, name: str) -> bool:
+    """Whether a module has a name, by its text; a package has its modules too."""
+    file = root / path.with_suffix(".py")
+    if not file.exists():
+        if (root / path / f"{name}.py").exists() or (root / path / name).is_dir():
+            return True
+        file = root / path / "__init__.py"
+    return file.exists() and re.search(rf"\b{name}\b", file.read_text()) is not None
+
+
+def test_what_the_examples_import_and_change_is_there(tmp_path: Path) -> None:
+    """The same as `test_blocks.py` finds by running them, told within a second."""
+    for page in PAGES:
+        root = tmp_path / page.stem
+        for block in blocks(page):
+            if "edit" in block.marks:
+                file = root / block.marks["edit"]
+                file.parent.mkdir(parents=True, exist_ok=True)
+                if not file.exists():
+                    shutil.copy(ROOT / block.marks["edit"], file)
+                edits.edit(block, root)
+                if file.suffix == ".py":
+                    ast.parse(file.read_text())
+            elif block.language == "python" and "not run" not in block.marks:
+                for path, name in imports(block.text):
+                    assert defines(ROOT, path, name), f"{block}: {path} has no {name}"
+
+
+def test_an_import_of_what_is_not_there_would_be_seen() -> None:
+    wrong = "from autopipe.schedules.engines.engine import Known"
+    assert [defines(ROOT, path, name) for path, name in imports(wrong)] == [False]
 
 
 def test_the_readme_is_short() -> None:
