@@ -1,13 +1,12 @@
 """Batch norm that has no convolution to go into, as one multiplication and one addition."""
 
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 from onnx import helper, numpy_helper
 
-from autopipe.compiler.frontends.onnx.tensors import Array, Proto, graphs
+from autopipe.compiler.frontends.onnx.tensors import Array, Proto, uses
 
 _MODES = frozenset({"spatial", "training_mode"})  # 1 and 0 mean inference, one value a channel
 
@@ -106,15 +105,6 @@ def _emitted(graph: Proto, chain: _Affine, rank: int) -> list[Proto]:
         helper.make_node("Mul", [norm.input[0], names[0]], [names[2]], name=names[2]),
         helper.make_node("Add", [names[2], names[1]], [last.output[0]], name=last.output[0]),
     ]
-
-
-def uses(graph: Proto) -> Counter[str]:
-    """Count how often each value is read, by nodes of inner graphs and as an output too."""
-    found: Counter[str] = Counter()
-    for inner in graphs(graph):
-        found.update(name for node in inner.node for name in node.input)
-        found.update(value.name for value in inner.output)
-    return found
 
 
 def _drop_unused(graph: Proto) -> None:

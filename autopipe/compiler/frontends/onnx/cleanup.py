@@ -11,7 +11,7 @@ import onnxslim
 from onnx.numpy_helper import to_array
 
 from autopipe.compiler.frontends.onnx import affine, quantized
-from autopipe.compiler.frontends.onnx.tensors import Array, Proto
+from autopipe.compiler.frontends.onnx.tensors import Array, Proto, uses
 from autopipe.compiler.frontends.onnx.weights import attach, declare, detach, undeclare
 from autopipe.errors import ModelError
 
@@ -37,7 +37,7 @@ def clean(model: Proto, weights: Mapping[str, Array]) -> tuple[Proto, dict[str, 
     slim.graph.input.extend(full.graph.input)
     affine.fuse(slim.graph, _ranks(slim.graph))
     folded = detach(slim.graph)
-    read = affine.uses(slim.graph)
+    read = uses(slim.graph)
     undeclare(slim.graph, {name for name in large if not read[name]})
     kept = {each.name: large[each.name] for each in slim.graph.input if each.name in large}
     declare(slim.graph, folded)

@@ -14,8 +14,7 @@ from onnx import inliner, numpy_helper
 
 from autopipe.compiler.frontends.imported import Value
 from autopipe.compiler.frontends.onnx import memory, operators, shapes, source, tensors
-from autopipe.compiler.frontends.onnx.affine import uses
-from autopipe.compiler.frontends.onnx.tensors import Proto
+from autopipe.compiler.frontends.onnx.tensors import Proto, uses
 from autopipe.compiler.frontends.onnx.weights import declare, detach
 from autopipe.config.model import Input
 from autopipe.errors import ModelError

@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 
-from autopipe.compiler.frontends.onnx.affine import uses
-from autopipe.compiler.frontends.onnx.tensors import Array, Proto
+from autopipe.compiler.frontends.onnx.tensors import Array, Proto, uses
 
 EXPANDED = frozenset({"QLinearConv", "QLinearMatMul"})
 """Operators that none are left of."""

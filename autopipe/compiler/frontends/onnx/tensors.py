@@ -2,6 +2,7 @@
 
 import math
 import os
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -58,6 +59,15 @@ def graphs(graph: Proto, depth: int = 0) -> Iterator[Proto]:
                 yield from graphs(attribute.g, depth + 1)
             for inner in attribute.graphs:
                 yield from graphs(inner, depth + 1)
+
+
+def uses(graph: Proto) -> Counter[str]:
+    """Count how often each value is read, by nodes of inner graphs and as an output too."""
+    found: Counter[str] = Counter()
+    for inner in graphs(graph):
+        found.update(name for node in inner.node for name in node.input)
+        found.update(value.name for value in inner.output)
+    return found
 
 
 def tensors(graph: Proto) -> Iterator[Proto]:
