@@ -12,6 +12,7 @@ import pytest
 
 from autopipe.environment.facet import Facet
 from autopipe.stages import STAGES
+from autopipe.tasks.filters import FILTERS
 from tests.docs import edits
 from tests.docs.blocks import PAGES, ROOT, blocks, outside
 from tests.docs.command_lines import check
@@ -152,13 +153,24 @@ def test_each_fact_is_read_by_the_stages_that_the_page_names() -> None:
     for fact, _, said in rows(ROOT / "docs/concepts/keys.md", "| fact | says |"):
         named = set(re.findall(r"\*(\w+)\*", said))
         told = every if said == "every stage" else every - named if "all but" in said else named
-        assert told == {s.name for s in STAGES if Facet(fact.strip("`")) in s.reads}, fact
+        assert told == {s.name for s in STAGES if Facet(fact.strip("`")) in s.reads}, (
+            f"docs/concepts/keys.md, row {fact}: which stages read it?"
+        )
     assert len(rows(ROOT / "docs/concepts/keys.md", "| fact | says |")) == len(Facet)
 
 
 def test_every_stage_is_told() -> None:
     for page, heading in ((ARCHITECTURE, "| stage | does |"), (artifacts(), "| stage | kind |")):
-        assert [name.strip("`") for name, *_ in rows(page, heading)] == [s.name for s in STAGES]
+        assert [name.strip("`") for name, *_ in rows(page, heading)] == [s.name for s in STAGES], (
+            f"{page.name}: one row a stage, in the order of STAGES"
+        )
+
+
+def test_every_filter_is_told() -> None:
+    table = rows(ROOT / "docs/concepts/tasks.md", "| reason | drops |")
+    assert [name.strip("`") for name, *_ in table] == [each.name for each in FILTERS], (
+        "tasks.md: one row a filter, in the order of FILTERS"
+    )
 
 
 def artifacts() -> Path:
