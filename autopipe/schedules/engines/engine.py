@@ -37,7 +37,8 @@ class Problem:
     """The implementation to schedule, as `main`."""
     conditions: "Conditions"
     known: Sequence[MeasuredSchedule]
-    """Schedules of this implementation that were measured before."""
+    """Schedules that this engine proposed for this implementation before, in earlier runs too; some
+    may be of an earlier version of a template."""
     batch: int
     """Most schedules that will be asked for at once."""
     seed: int
