@@ -3,6 +3,8 @@
 import ast
 import re
 import shutil
+import subprocess
+import sys
 import tomllib
 from collections import Counter
 from collections.abc import Iterator
@@ -104,6 +106,25 @@ def test_what_the_examples_import_and_change_is_there(tmp_path: Path) -> None:
             elif block.language == "python" and "not run" not in block.marks:
                 for path, name in imports(block.text):
                     assert defines(ROOT, path, name), f"{block}: {path} has no {name}"
+
+
+@pytest.mark.parametrize("way", ["check", "format"])
+def test_the_files_of_the_examples_pass_ruff(way: str) -> None:
+    ruff = [sys.executable, "-m", "ruff", way, "-q", *["--check"] * (way == "format")]
+    files = [each for page in PAGES for each in blocks(page) if "file" in each.marks]
+    ours = [each for each in files if each.marks["file"].startswith("autopipe/")]
+    assert len(ours) >= 5
+    for block in ours:
+        at = f"--stdin-filename={block.marks['file']}"
+        done = subprocess.run(
+            [*ruff, at, "-"],
+            input=block.text,
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, f"{block}: {done.stdout}{done.stderr}"
 
 
 def test_an_import_of_what_is_not_there_would_be_seen() -> None:
