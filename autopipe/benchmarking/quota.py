@@ -8,33 +8,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-_GROUPS: Final = Path("/proc/self/cgroup")
-_ROOT: Final = Path("/sys/fs/cgroup")
+from autopipe.host.control_groups import GROUPS, ROOT, folders
+
 _UNLIMITED: Final = ("max", "-1")
 
 
-def quota(groups: Path = _GROUPS, root: Path = _ROOT) -> float | None:
+def quota(groups: Path = GROUPS, root: Path = ROOT) -> float | None:
     """Return as how many processors that is; None where nobody sets a limit, or says so."""
-    try:
-        lines = groups.read_text("utf-8").splitlines()
-    except (OSError, ValueError):
-        return None
-    limits = [limit for folder in _folders(lines, root) for limit in _limits(folder)]
+    limits = [limit for folder in folders("cpu", groups, root) for limit in _limits(folder)]
     return min(limits, default=None)
-
-
-def _folders(lines: list[str], root: Path) -> Iterator[Path]:
-    """Yield the folder of each group that may limit time, and those of the groups it is in.
-
-    In a container, only the last of these may be there.
-    """
-    for line in lines:
-        _, controllers, name = [*line.split(":", 2), "", ""][:3]
-        if controllers and "cpu" not in controllers.split(","):
-            continue
-        top = root / "cpu" if controllers else root
-        group = top / name.lstrip("/")
-        yield from (each for each in (group, *group.parents) if each.is_relative_to(top))
 
 
 def _limits(folder: Path) -> Iterator[float]:

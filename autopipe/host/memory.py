@@ -9,12 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from autopipe.host.control_groups import folders
+
 _GIB: Final = 1 << 30
-
-_CGROUP: Final = Path("/proc/self/cgroup")
-
-_ROOTS: Final = {"": Path("/sys/fs/cgroup"), "memory": Path("/sys/fs/cgroup/memory")}
-"""Where the kernel tells of memory, by the controllers of a line of `_CGROUP`: version 2, and 1."""
 
 _LIMITS: Final = ("memory.max", "memory.limit_in_bytes")
 
@@ -107,16 +104,7 @@ def starved() -> int | None:
 
 def _files(names: Iterable[str]) -> list[Path]:
     """Return where the kernel may tell of the memory of this process, nearest first."""
-    try:
-        lines = _CGROUP.read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return []
-    found = []
-    for _, controllers, group in (line.split(":", 2) for line in lines if line.count(":") > 1):
-        if controllers in _ROOTS:  # a container sees its own group as the root
-            root = _ROOTS[controllers]
-            found += [at / name for at in (root / group.lstrip("/"), root) for name in names]
-    return found
+    return [folder / name for folder in folders("memory") for name in names]
 
 
 def _number(path: Path) -> int | None:

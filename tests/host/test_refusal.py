@@ -7,6 +7,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ import pytest
 
 from autopipe.errors import ConfigError, GateError, SetupError, StageError, StoreError
 from autopipe.host import memory, refusal
+from autopipe.host.control_groups import folders
 from autopipe.host.memory import Used, killed
 from autopipe.processes import bounds
 from autopipe.processes.contained import Child
@@ -168,8 +170,8 @@ def test_the_limit_of_a_container_and_what_was_ended_in_it_are_read(
     (group / "memory.max").write_text(f"{1 << 30}\n")
     (group / "memory.events").write_text("low 0\noom 4\noom_kill 3\n")
     (tmp_path / "cgroup").write_text("4:cpu:/\n0::/box\n")
-    monkeypatch.setattr(memory, "_CGROUP", tmp_path / "cgroup")
-    monkeypatch.setattr(memory, "_ROOTS", {"": tmp_path})
+    where = partial(folders, groups=tmp_path / "cgroup", root=tmp_path)
+    monkeypatch.setattr(memory, "folders", where)
     assert memory.starved() == 3
     assert memory.more() == "this container may have 1.0 GiB: give it more"
     (group / "memory.max").write_text("max\n")
