@@ -16,11 +16,8 @@ LARGEST: Final = 256 << 20
 _Model = TypeVar("_Model", bound=BaseModel)
 
 
-class Part(Frozen, frozen=True, extra="ignore", defer_build=True):
-    """A part of a document. What a later release adds to it is passed over.
-
-    Its validator is built when it is first used: a run that finds all in the store uses few.
-    """
+class Part(Frozen, frozen=True, extra="ignore"):
+    """A part of a document. What a later release adds to it is passed over."""
 
 
 class ArtifactDocument(Part, frozen=True):
