@@ -40,7 +40,7 @@ def after_convolution(*builds):
 
 
 def computed(module, arrays):
-    machine = relax.VirtualMachine(tvm.compile(module, target=graphs.PLAIN), tvm.cpu())
+    machine = relax.VirtualMachine(tvm.compile(module, target=graphs.TARGET), tvm.cpu())
     return [out.numpy() for out in machine["main"](*map(tvm.runtime.tensor, arrays))]
 
 

@@ -11,7 +11,6 @@ from autopipe.schedules.analysis import movement
 from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.templates import elementwise, templates, transpose
 from autopipe.schedules.templates.template import blank, dump, make
-from tests.compiler.graphs import PLAIN
 from tests.schedules.tasks import TARGET
 from tests.support.table import each_row
 
@@ -160,7 +159,7 @@ def compute(module):
         for p in module["main"].params
     ]
     tensors = [tvm.runtime.tensor(array) for array in arrays]
-    tvm.tirx.build(module, target=PLAIN)["main"](*tensors)
+    tvm.tirx.build(module, target=TARGET)["main"](*tensors)
     return tensors[-1].numpy()
 
 

@@ -6,7 +6,7 @@ from tvm.s_tir import Schedule, ScheduleError
 
 from autopipe.schedules.engines import default
 from autopipe.schedules.hardware import vector_bits
-from tests.compiler.graphs import PLAIN, TARGET
+from tests.compiler.graphs import TARGET
 from tests.support.table import each_row
 
 
@@ -71,7 +71,7 @@ def module_of(tensors):
 
 def compute(module, seed=0):
     rng = np.random.default_rng(seed)
-    compiled = tvm.tirx.build(module, target=PLAIN)
+    compiled = tvm.tirx.build(module, target=TARGET)
     arrays = [
         rng.uniform(1, 9, [int(d) for d in p.shape]).astype(str(p.dtype))
         for p in module["main"].params

@@ -13,7 +13,6 @@ from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.templates import templates, window
 from autopipe.schedules.templates.template import blank, dump, make
 from autopipe.schedules.templates.window import WindowTile
-from tests.compiler.graphs import PLAIN
 from tests.schedules.tasks import TARGET
 from tests.support.table import each_row
 
@@ -179,7 +178,7 @@ def compute(module, seed=0):
         for p in main.params
     ]
     tensors = [tvm.runtime.tensor(array) for array in arrays]
-    tvm.tirx.build(module, target=PLAIN)["main"](*tensors)
+    tvm.tirx.build(module, target=TARGET)["main"](*tensors)
     return tensors[-1].numpy()
 
 

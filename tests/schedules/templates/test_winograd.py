@@ -72,7 +72,7 @@ def arrays(module):
 
 def run(module, values):
     tensors = [tvm.runtime.tensor(value) for value in values]
-    tvm.tirx.build(module, graphs.PLAIN)["main"](*tensors)
+    tvm.tirx.build(module, TARGET)["main"](*tensors)
     return tensors[-1].numpy()
 
 
