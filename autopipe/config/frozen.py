@@ -7,8 +7,10 @@ class Frozen(
     BaseModel,
     frozen=True,
     extra="forbid",
-    use_attribute_docstrings=True,
     allow_inf_nan=False,
     defer_build=True,  # most commands need few of all these
 ):
-    """A section of the pipeline file. The string below a field is its documentation."""
+    """A section of the pipeline file. The string below a field is its documentation.
+
+    `sentences` finds these.
+    """

@@ -5,9 +5,11 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
+from autopipe.config.frozen import Frozen
 from autopipe.config.pipeline import Pipeline
 from autopipe.config.problem import Field
 from autopipe.config.quantity import DURATION, duration
+from autopipe.config.sentences import by_name, sentences
 
 _Node = dict[str, Any]
 
@@ -25,6 +27,9 @@ _TYPES = {
 def json_schema() -> dict[str, Any]:
     """Return the JSON Schema (draft 2020-12) of a pipeline file."""
     schema = Pipeline.model_json_schema()
+    sections = by_name()
+    for name, section in {"Pipeline": schema, **schema["$defs"]}.items():
+        _describe(section, sections[name], schema["$defs"])
     _tidy(schema)
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 
@@ -45,6 +50,19 @@ def field_table() -> str:
         cells = (cell.replace("|", r"\|") for cell in row)
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
+
+
+def _describe(node: _Node, section: type[Frozen], defined: _Node) -> None:
+    """Put the sentence of each field where pydantic puts a description.
+
+    A field that is a section needs none that says what the section says of itself.
+    """
+    told = sentences(section)
+    for name, field in node["properties"].items():
+        inner = defined.get(field.get("$ref", "").rpartition("/")[2], {})
+        if name in told and told[name] != inner.get("description"):
+            field["description"] = told[name]
+        node["properties"][name] = dict(sorted(field.items()))
 
 
 def _tidy(node: object) -> None:

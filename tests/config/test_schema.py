@@ -11,6 +11,7 @@ from pydantic import BaseModel
 from autopipe.config import Pipeline
 from autopipe.config.load import load
 from autopipe.config.schema import _tidy, field_table, json_schema, section_keys
+from autopipe.config.sentences import sentences
 from docs.generate import generated, main
 from tests.config.conftest import GOOD
 from tests.support.table import each_row
@@ -54,7 +55,7 @@ def test_the_grammar_has_its_sections():
 
 @each_row("section, name", FIELDS)
 def test_every_field_has_its_sentence(section, name):
-    sentence = section.model_fields[name].description
+    sentence = sentences(section).get(name)
     assert sentence, f"write a docstring below {section.__name__}.{name}"
     assert sentence.rstrip().endswith(".")
 

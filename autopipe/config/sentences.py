@@ -1,0 +1,54 @@
+"""The strings below the fields of a section, which are their documentation.
+
+They are read from the source when somebody asks for them. Most commands do not, and to look for
+them whenever a section is defined costs a third of what those commands take.
+"""
+
+import ast
+import inspect
+import sys
+from functools import cache
+from itertools import pairwise
+
+from autopipe.config.frozen import Frozen
+
+
+def sentences(section: type[Frozen]) -> dict[str, str]:
+    """Return the string below each field of a section, and of those that it extends, by name."""
+    return {
+        name: text
+        for each in reversed(section.__mro__)
+        if issubclass(each, Frozen)
+        for name, text in _written(each).items()
+    }
+
+
+def by_name() -> dict[str, type[Frozen]]:
+    """Return all sections that are defined so far, by the name of their class."""
+    found: dict[str, type[Frozen]] = {}
+    left = [Frozen]
+    while left:
+        section = left.pop()
+        found[section.__name__] = section
+        left += section.__subclasses__()
+    return found
+
+
+def _written(section: type[Frozen]) -> dict[str, str]:
+    (body,) = (
+        node.body
+        for node in _module(section.__module__).body
+        if isinstance(node, ast.ClassDef) and node.name == section.__name__
+    )
+    return {
+        field.target.id: inspect.cleandoc(below.value.value)
+        for field, below in pairwise(body)
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
+        if isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant)
+        if isinstance(below.value.value, str)
+    }
+
+
+@cache
+def _module(name: str) -> ast.Module:
+    return ast.parse(inspect.getsource(sys.modules[name]))
