@@ -1,7 +1,7 @@
 """A JSON document in an artifact: written in one form, read as its type or refused in a line."""
 
 from pathlib import Path
-from typing import ClassVar, Final, Self, TypeVar
+from typing import Any, ClassVar, Final, Self, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
@@ -18,6 +18,10 @@ _Model = TypeVar("_Model", bound=BaseModel)
 
 class Part(Frozen, frozen=True, extra="ignore"):
     """A part of a document. What a later release adds to it is passed over."""
+
+    def document(self) -> dict[str, Any]:
+        """Return it as JSON."""
+        return self.model_dump(mode="json")
 
 
 class ArtifactDocument(Part, frozen=True):
@@ -36,8 +40,7 @@ class ArtifactDocument(Part, frozen=True):
 
     def write(self, folder: Path) -> None:
         """Write it into an artifact; the same document gives the same bytes."""
-        text = pretty(self.model_dump(mode="json"))
-        (folder / self.FILE).write_text(text, encoding="utf-8")
+        (folder / self.FILE).write_text(pretty(self.document()), encoding="utf-8")
 
 
 def parse(kind: type[_Model], data: bytes | str) -> _Model:
@@ -46,6 +49,11 @@ def parse(kind: type[_Model], data: bytes | str) -> _Model:
     Raises MalformedError that says in a line what is wrong.
     """
     foreign.parse(data)  # pydantic's own reader takes more than is JSON
+    return typed(kind, data)
+
+
+def typed(kind: type[_Model], data: bytes | str) -> _Model:
+    """Read as `parse` does what `foreign` has read before."""
     try:
         return kind.model_validate_json(data, strict=True)
     except ValidationError as error:

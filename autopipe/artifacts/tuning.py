@@ -15,7 +15,6 @@ from pydantic import AfterValidator, Field, StringConstraints
 from autopipe import foreign
 from autopipe.artifacts.document import LARGEST, ArtifactDocument, Part, parse
 from autopipe.artifacts.numbers import Amount, Count, Hash, Name, Time
-from autopipe.store.canonical import pretty
 
 RECORDS: Final = "records.jsonl"
 
@@ -108,10 +107,6 @@ class TuningReport(ArtifactDocument, _Kept, frozen=True, extra="allow"):
     the tasks."""
     tasks: tuple[TunedTask, ...]
     """Every task that was tuned, in the order of the model."""
-
-    def write(self, folder: Path) -> None:
-        """Write it into an artifact."""
-        (folder / self.FILE).write_text(pretty(self.document()), encoding="utf-8")
 
 
 class BestRecord(_Kept, frozen=True):

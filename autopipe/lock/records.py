@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from autopipe import foreign
-from autopipe.artifacts.document import Part, parse
+from autopipe.artifacts.document import Part, typed
 from autopipe.artifacts.tuning import BestRecord, TunedTask, TuningReport, TuningResult
 from autopipe.config.problem import shown
 from autopipe.errors import LockError
@@ -108,7 +108,7 @@ def _head(line: str, path: Path) -> TuningReport:
     if head.pop("version", None) != 1:
         raise LockError(f"{path}:1: this autopipe reads version 1; upgrade it")
     try:
-        return parse(TuningReport, _json({**head, "tasks": []}))
+        return typed(TuningReport, _json({**head, "tasks": []}))
     except foreign.MalformedError as error:
         raise LockError(f"{path}:1: not how tuning ends: {error}") from None
 
@@ -116,7 +116,7 @@ def _head(line: str, path: Path) -> TuningReport:
 def _line(line: str, path: Path, number: int) -> _Line:
     _object(line, path, number)
     try:
-        return parse(_Line, line)
+        return typed(_Line, line)
     except foreign.MalformedError as error:
         raise LockError(f"{path}:{number}: no record of a lock: {error}") from None
 

@@ -1,11 +1,11 @@
 """A ceiling on what a process of ours may take of the machine's memory."""
 
 import resource
-from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 from autopipe.host.memory import available
+from autopipe.processes.bounds import first_to_go, least
 
 _CUDA: Final = Path("/dev/nvidiactl")
 
@@ -29,9 +29,8 @@ def hold(limit: int) -> int:
     there is beside a GPU, whose driver maps what it never uses.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    limit = min([limit, *(each for each in (soft, hard) if each != resource.RLIM_INFINITY)])
+    limit = least(limit, soft, hard)
     if not _CUDA.exists():
         resource.setrlimit(resource.RLIMIT_DATA, (limit, hard))
-    with suppress(OSError):
-        Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
+    first_to_go()
     return limit
