@@ -10,6 +10,9 @@ from tests.support import shared
 # Tests train cost models in this process and fork it later: OpenMP's threads do not survive that.
 os.environ["OMP_THREAD_LIMIT"] = "1"
 
+# What our commands print is buffered as it is for anybody, whoever runs these tests.
+os.environ.pop("PYTHONUNBUFFERED", None)
+
 pytest_plugins = ["tests.support.fast", "tests.support.leaks", "tests.support.small_build"]
 
 

@@ -59,9 +59,12 @@ def complain(message: str) -> None:
 
 
 def hang_up() -> None:
-    """Let the interpreter end quietly where nobody reads our output any more."""
+    """Let the interpreter end quietly where nobody reads our output any more, or nothing takes it.
+
+    It would try to write once more what is left in the buffer, and end in 120 where that fails.
+    """
     with suppress(OSError, ValueError, AttributeError):
         try:
             sys.stdout.flush()
-        except BrokenPipeError:
+        except OSError:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
