@@ -1,1 +1,1 @@
-"""The graph level, on TVM: import, passes, tasks, build, run time."""
+"""The compiler, on TVM: frontends, graph passes, tasks, building a library and running it."""

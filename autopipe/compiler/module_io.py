@@ -21,7 +21,7 @@ def load_module(path: Path) -> tvm.IRModule:
 
 
 def save_weights(weights: Mapping[str, np.ndarray], path: Path) -> None:
-    """Write named arrays; the same arrays give the same bytes. Raises OSError."""
+    """Write named arrays. The same arrays always give the same bytes. Raises OSError."""
     arrays.save({name: np.asarray(array, order="C") for name, array in weights.items()}, path)
 
 
@@ -34,7 +34,7 @@ def load_weights(path: Path) -> dict[str, np.ndarray]:
 
 
 def save_json(value: object, path: Path) -> None:
-    """Write a JSON document in the one form all artifacts use."""
+    """Write a JSON document in the form that all artifacts use."""
     path.write_text(json.dumps(value, indent=2, sort_keys=True) + "\n", encoding="utf-8")
 
 

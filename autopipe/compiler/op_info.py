@@ -1,7 +1,7 @@
-"""Op information on PrimFuncs: read off the Relax ops, carried through lowering and fusion.
+"""Op information on PrimFuncs: read from Relax ops, and kept through lowering and fusion.
 
-It is read after layout conversion, from what is legalized next, so that shapes, layouts and
-attributes are those that the loops are made from.
+It is read after layout conversion and directly before legalization. So its shapes, layouts and
+attributes are the ones that the loops are made from.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -31,7 +31,7 @@ _OPAQUE = KINDS.index("opaque")
 
 @dataclass(frozen=True, slots=True)
 class CallInfo:
-    """What one call of a PrimFunc computes, before fusion."""
+    """The op that one call of a PrimFunc computes, before fusion."""
 
     op: Op
     """Its parameters are the arguments of the call."""
@@ -45,10 +45,10 @@ Site = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class CallInfos:
-    """What the calls of a module compute.
+    """The ops that the calls of a module compute.
 
-    Fusion gives new names to what its functions return, and to nothing that is read inside them;
-    folding puts constants in the place of names. What is called stays the same.
+    Fusion renames what its functions return, but not what is read inside them. Folding replaces
+    names by constants. Neither changes which PrimFunc is called.
     """
 
     by_site: Mapping[Site, CallInfo]
@@ -56,13 +56,13 @@ class CallInfos:
     """By the PrimFunc that is called. Ops that became the same code are told apart by site."""
 
     def of(self, call: relax.Call) -> CallInfo:
-        """Return what a call computes, inside a function that `FuseOps` made or outside of any."""
+        """Return the op that a call computes, inside or outside of a function of `FuseOps`."""
         return self.by_site.get(_site(call)) or self.by_function[callee(call) or ""]
 
 
 @mutator
 class _NameBindings(PyExprMutator):
-    """Give each variable of `main` a name of its own, so that ops can be found again by it."""
+    """Give each variable of `main` a unique name, by which its op is found again later."""
 
     def __init__(self, module: tvm.IRModule) -> None:
         super().__init__(module)
@@ -92,15 +92,15 @@ class _NameBindings(PyExprMutator):
 
 
 def name_ops(module: tvm.IRModule) -> tuple[tvm.IRModule, Mapping[str, relax.Expr]]:
-    """Return the module with unique names in `main`, and what each binding's name is bound to."""
+    """Return the module with unique names in `main`, and the op of each name."""
     naming = _NameBindings(module)
     return rewrite_main(naming, module), naming.ops
 
 
 def parts(legalized: tvm.IRModule, ops: Mapping[str, relax.Expr]) -> CallInfos:
-    """Return what each call of a PrimFunc in `main` computes.
+    """Return the op that each call of a PrimFunc in `main` computes.
 
-    A legalization may take several bindings; those before a named one belong to its op.
+    An op may be legalized to several bindings. Only the last has a name; those before belong to it.
     """
     sites: dict[Site, CallInfo] = {}
     functions: dict[str, CallInfo] = {}
@@ -147,7 +147,7 @@ def carry(module: tvm.IRModule, infos: Mapping[str, OpInfo]) -> tvm.IRModule:
 
 
 def carried(function: tvm.tirx.PrimFunc) -> OpInfo:
-    """Return the op information that a PrimFunc carries, or that nothing is known of it."""
+    """Return the op information of a PrimFunc. It is empty if nothing is known."""
     attrs = function.attrs or {}
     if ATTRIBUTE in attrs:
         return OpInfo.model_validate_json(str(attrs[ATTRIBUTE]))
@@ -155,9 +155,10 @@ def carried(function: tvm.tirx.PrimFunc) -> OpInfo:
 
 
 def described(module: tvm.IRModule, info: OpInfo) -> tvm.IRModule:
-    """Return a workload module whose `main` carries op information, which its identity leaves out.
+    """Return a workload module whose `main` carries op information.
 
-    It is left as it is where nothing is known.
+    The information is not part of the identity of the workload. If nothing is known, the module is
+    returned unchanged.
     """
     if not info.ops:
         return module
@@ -188,7 +189,7 @@ class _DataFlow:
         return OpInfo(kind=kind, ops=tuple(self._ops), results=results)
 
     def _computed(self, binding: relax.Binding) -> Iterator[Argument]:
-        """Yield what a binding stands for, an argument for each of its tensors."""
+        """Yield an argument for each tensor of a binding."""
         value = binding.value
         if callee(value) is None:
             yield from self._resolve(value)
@@ -211,7 +212,7 @@ class _DataFlow:
 
 
 def _filled(argument: Argument, given: Sequence[Argument]) -> Argument:
-    """Put what a call is given in the place of its parameters."""
+    """Replace the parameters of a function by the arguments of a call."""
     if isinstance(argument, Fields):
         return Fields.model_validate({"fields": [_filled(each, given) for each in argument.fields]})
     return given[argument.parameter] if isinstance(argument, Parameter) else argument

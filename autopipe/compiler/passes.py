@@ -1,4 +1,4 @@
-"""The graph passes, written once: tuning and build start from the same lowered module."""
+"""The graph passes. They are run once: tuning and build start from the same lowered module."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -44,8 +44,8 @@ def optimize(
 ) -> Optimized:
     """Simplify the graph, convert layouts and lift all work on weights out of `main`.
 
-    `inputs` is how many parameters of `main` are inputs of the model; the rest are weights.
-    Raises ModelError where TVM gives up on an op, and for a model that brings code along.
+    The first `inputs` parameters of `main` are inputs of the model; the rest are weights.
+    Raises ModelError if TVM fails on an op, and for a model that carries code.
     """
     gate.of_model(module)  # to fold its constants, TVM compiles and runs parts of it
     with target, tvm.transform.PassContext(opt_level=3), refusals():
@@ -79,12 +79,12 @@ def lower(
     fast_algorithms: bool = True,
     scope: Scope | None = None,
 ) -> tvm.IRModule:
-    """Legalize ops to PrimFuncs and fuse them; each says what it came from in `op_info`.
+    """Legalize ops to PrimFuncs and fuse them. Each PrimFunc tells its ops in `op_info`.
 
-    `main` of the result calls PrimFuncs only; weights it passes to them are marked free in layout.
-    `fast_algorithms` allows elementary functions that round differently from libm's. `scope` says
-    what becomes one function where that is not TVM's choice.
-    Raises ModelError naming the ops that TVM can not lower, and for a model that brings code along.
+    `main` of the result calls PrimFuncs only. Parameters of a PrimFunc that are weights are marked,
+    since their layout may still change. `fast_algorithms` allows elementary functions that round
+    differently from libm's. `scope` says which ops become one function, if TVM is not to decide it.
+    Raises ModelError that names the ops that TVM can not lower, and for a model that carries code.
     """
     gate.of_model(module)
     with target, tvm.transform.PassContext(opt_level=3), refusals():

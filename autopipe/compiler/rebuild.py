@@ -1,6 +1,6 @@
-"""PrimFuncs made again from their op information, which proves that nothing is missing in it.
+"""Makes PrimFuncs again from their op information. That proves that the information is complete.
 
-Exports, library back ends and other layouts can start from `OpInfo`, without the model's graph.
+So exports, library back ends and other layouts can start from `OpInfo`, without the model's graph.
 """
 
 from collections.abc import Iterator, Sequence
@@ -37,15 +37,15 @@ _NO_JSON: Final = {text: float(text) for text in ("inf", "-inf", "nan")}
 
 
 class RebuildError(ValueError):
-    """The op information says too little to make the function again; the message says why."""
+    """The op information is not enough to make the function again. The message says why."""
 
 
 def rebuild(info: OpInfo, inputs: Sequence[Tensor], target: tvm.target.Target) -> tvm.tirx.PrimFunc:
     """Return the PrimFunc that op information describes, over the tensors it reads, in order.
 
-    Raises RebuildError for TIR that came with the model, for a part of an op that was lowered to
-    several functions, and for symbolic shapes, large constants and maps of indices, none of which
-    op information holds.
+    Raises RebuildError for TIR that came with the model, and for an op that was lowered to several
+    functions. Also for symbolic shapes, large constants and index maps, which op information does
+    not hold.
     """
     with target, tvm.transform.PassContext(opt_level=3):
         module = transform.AnnotateTIROpPattern()(legalize(graph(info, inputs)))
@@ -62,14 +62,15 @@ def rebuild(info: OpInfo, inputs: Sequence[Tensor], target: tvm.target.Target) -
 
 
 def same_code(one: tvm.tirx.PrimFunc, other: tvm.tirx.PrimFunc) -> bool:
-    """Tell whether two PrimFuncs are structurally equal but for their attributes."""
+    """Tell whether two PrimFuncs are structurally equal. Their attributes may differ."""
     return bool(tvm_ffi.structural_equal(_bare(one), _bare(other)))
 
 
 def graph(info: OpInfo, inputs: Sequence[Tensor]) -> tvm.IRModule:
-    """Return a module whose `main` applies the ops to the inputs; raises as `rebuild` does.
+    """Return a module whose `main` applies the ops to the inputs. Raises the errors of `rebuild`.
 
-    After the inputs it takes tensors of which the ops need the shape only, or a large constant.
+    After the inputs, `main` takes the tensors of which the ops need only the shape, and large
+    constants.
     """
     unknown = [Tensor(shape=each.shape or (), dtype=each.dtype or "") for each in _unknown(info)]
     params = [relax.Var(f"p{i}", _type(each)) for i, each in enumerate((*inputs, *unknown))]
@@ -85,7 +86,7 @@ def graph(info: OpInfo, inputs: Sequence[Tensor]) -> tvm.IRModule:
 
 
 class _Emitter:
-    """Emits ops over what those before them compute."""
+    """Emits ops one after the other; each may read the results of earlier ones."""
 
     def __init__(
         self,
@@ -129,7 +130,7 @@ class _Emitter:
 
 
 def _as_one(module: tvm.IRModule, inputs: int) -> tvm.IRModule:
-    """Return the module with all that `main` computes as one function to be fused."""
+    """Return the module with all ops of `main` in one function, ready to be fused."""
     main = module["main"]
     whole = relax.Function(main.params[:inputs], main.body, main.ret_ty).with_attr("Primitive", 1)
     functions = {v: f for v, f in module.functions_items() if v.name_hint != "main"}
@@ -144,7 +145,7 @@ def _as_one(module: tvm.IRModule, inputs: int) -> tvm.IRModule:
 
 
 def _unknown(info: OpInfo) -> list[Literal]:
-    """Return the tensors of which only shape and element type are told."""
+    """Return the tensors of which only the shape and the element type are known."""
     arguments = [argument for op in info.ops for argument in op.arguments]
     flat = [f for a in arguments for f in (a.fields if isinstance(a, Fields) else (a,))]
     return [each for each in flat if isinstance(each, Literal) and _is_unknown(each)]

@@ -1,4 +1,4 @@
-"""Workloads as TVMScript, read back to see that the text says all."""
+"""Writes workloads as TVMScript, and parses the text again to see that nothing is lost."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -13,10 +13,10 @@ from autopipe.compiler.module_io import load_module
 def scripts(
     argument: Mapping[str, Any], _emit: Callable[[Any], None]
 ) -> dict[str, dict[str, object]]:
-    """Return `{"tir", "exact"}` of each of `workloads` in `folder`, by name; called in a child.
+    """Return `{"tir", "exact"}` for each of `workloads` in `folder`, by name. Runs in a child.
 
-    `exact` says whether the text alone, without the metadata that TVM keeps beside it, gives a
-    structurally equal module again.
+    `exact` is true if the text alone gives a structurally equal module again. TVM keeps some parts
+    of a module as metadata beside the text.
     """
     folder = Path(argument["folder"])
     modules = {name: load_module(folder / f"{name}.json") for name in argument["workloads"]}
@@ -29,7 +29,7 @@ def _script(module: tvm.IRModule) -> dict[str, object]:
 
 
 def _same(text: str, module: tvm.IRModule) -> bool:
-    """Tell whether a text is a module and nothing else; the parser refuses other statements."""
+    """Tell whether a text gives the same module. The parser refuses everything but a module."""
     try:
         again = tvm.script.from_source(text)
     except Exception:  # noqa: BLE001 - the parser raises whatever the text makes Python raise

@@ -1,6 +1,6 @@
 """Tries out what the TVM installation can do.
 
-Each function is called in a child process, because releases that do not fit each other crash.
+Each function runs in a child process, because TVM and tvm-ffi of unfitting releases crash.
 """
 
 import inspect
@@ -17,10 +17,10 @@ Emit = Callable[[Any], None]
 
 
 def examine(_argument: Argument, _emit: Emit) -> dict[str, str]:
-    """Exercise what TVM and tvm-ffi of different releases crash in; return what LLVM says.
+    """Run the calls in which unfitting releases of TVM and tvm-ffi crash; return LLVM's facts.
 
-    The keys are `llvm`, its major version, the host's `mcpu` and `mtriple`, and which features
-    that `mcpu` has and this machine `lacks`, as a virtual one may.
+    The keys are `llvm` (the major version), `mcpu` and `mtriple` of this machine, and `lacks`: the
+    features that `mcpu` should have and this machine has not, as can be on a virtual machine.
     """
     import tvm
     from tvm.target import codegen
@@ -42,7 +42,7 @@ def examine(_argument: Argument, _emit: Emit) -> dict[str, str]:
 
 
 def fit(_argument: Argument, _emit: Emit) -> str:
-    """Make a database and a search the way tuning does."""
+    """Make a database and a search in the same way as tuning does."""
     stack = inspect.stack
     inspect.stack = lambda *_: stack(0)  # the intrinsics are registered in a third of the time
     import tvm
@@ -99,7 +99,7 @@ def importable(argument: Argument, _emit: Emit) -> str:
 
 
 def cuda(_argument: Argument, _emit: Emit) -> str:
-    """Return which GPU there is and what compiles for it; raise SetupError for half of it."""
+    """Return the GPU and its compiler. Raise SetupError if only one of the two is there."""
     from autopipe.compiler.library import cuda_runtime
     from autopipe.environment.cuda import Gpu, look, nvcc, toolchain
 

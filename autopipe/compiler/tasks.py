@@ -1,7 +1,7 @@
-"""Task extraction: every PrimFunc of the lowered module, equal workloads as one task.
+"""Task extraction: each PrimFunc of the lowered module is a task; equal ones are one task.
 
 After the RFC "A general task extraction mechanism for auto_scheduler": a task is a whole primitive
-function, whatever it holds; which of them are worth tuning is decided afterwards.
+function, whatever it computes. Which tasks are worth tuning is decided later.
 """
 
 import math
@@ -34,7 +34,7 @@ _EXTERN = frozenset({"tirx.call_extern", "tirx.call_packed", "tirx.tvm_call_pack
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """A PrimFunc without its name, as the `main` of a module of its own."""
+    """A PrimFunc without its name: the `main` of a module of its own."""
 
     identity: str
     """TVM's structural hash, as 16 hex digits."""
@@ -42,7 +42,7 @@ class Workload:
 
 
 def workload(function: tvm.tirx.PrimFunc) -> Workload:
-    """Return what a PrimFunc computes, apart from how it is called."""
+    """Return the workload of a PrimFunc: what it computes, without its name."""
     for attribute in _NAMING:
         function = function.without_attr(attribute)
     # free are buffers that annotations of TOPI keep and nothing uses, each time others
@@ -53,7 +53,7 @@ def workload(function: tvm.tirx.PrimFunc) -> Workload:
 
 
 def extract_tasks(lowered: tvm.IRModule) -> tuple[list[Task], dict[str, tvm.IRModule]]:
-    """Return the tasks of a lowered module by first use, and the module of each workload.
+    """Return the tasks of a lowered module in the order of first use, and each workload's module.
 
     PrimFuncs that are structurally equal are one task whose `calls` add up.
     """
@@ -75,7 +75,7 @@ def extract_tasks(lowered: tvm.IRModule) -> tuple[list[Task], dict[str, tvm.IRMo
 
 
 def _distinct(new: Workload, known: Mapping[str, Workload]) -> Workload:
-    """Give a workload another identity where its 64-bit hash is taken by a different one."""
+    """Give a workload another identity if a different workload has the same 64-bit hash."""
     same = known.get(new.identity)
     if same is None or tvm_ffi.structural_equal(same.module, new.module, map_free_vars=True):
         return new
@@ -109,7 +109,7 @@ def task_of(index: int, found: Workload, names: Sequence[str], info: OpInfo) -> 
 
 
 def _written(function: tvm.tirx.PrimFunc, arguments: Sequence[tvm.tirx.Buffer]) -> int:
-    """Return how many arguments, the last ones, are written; one if the function does not say."""
+    """Return how many of the last arguments are outputs; one if the function does not say."""
     stores: list[BufferStore] = []
     tvm_ffi.structural_walk(function.body, (BufferStore, stores.append))
     read = [i for i, p in enumerate(arguments) if not any(s.buffer.same_as(p) for s in stores)]
@@ -122,7 +122,7 @@ def _bytes(tensor: Tensor) -> int:
 
 
 def _sblocks(module: tvm.IRModule) -> list[tvm.s_tir.SBlock]:
-    """Return the blocks below the root, or none where TIR is not made of blocks."""
+    """Return the blocks below the root. There are none if the TIR is not made of blocks."""
     try:
         schedule = tvm.s_tir.Schedule(module)
         found: list[tvm.s_tir.SBlock] = []
@@ -141,21 +141,21 @@ def _is_reduction(block: tvm.s_tir.SBlock) -> bool:
 
 
 def _steps(block: tvm.s_tir.SBlock) -> float:
-    """Return how many values a block reduces: TVM counts no operation in a choice between them."""
+    """Return how many values a block reduces. TVM does not count a comparison as an operation."""
     extents = [axis.dom.extent for axis in block.iter_vars]
     known = all(isinstance(extent, tvm.tirx.IntImm) for extent in extents)
     return float(math.prod(map(int, extents))) if known and _is_reduction(block) else 0.0
 
 
 def _is_opaque(block: tvm.s_tir.SBlock) -> bool:
-    """Tell whether a block does not say what it writes, or calls what TVM does not know."""
+    """Tell whether a block does not declare its writes, or calls a function unknown to TVM."""
     calls: list[Call] = []
     tvm_ffi.structural_walk(block.body, (Call, calls.append))
     return not block.writes or any(getattr(call.op, "name", "") in _EXTERN for call in calls)
 
 
 def _is_idle(block: tvm.s_tir.SBlock) -> bool:
-    """Tell whether a block stores a constant, or copies elements to where they are already."""
+    """Tell whether a block stores a constant, or copies elements onto themselves."""
     store = block.body
     if not isinstance(store, BufferStore):
         return False
@@ -178,7 +178,7 @@ def _flops(module: tvm.IRModule) -> float:
 
 
 def _reads(expression: tvm.ir.Expr) -> bool:
-    """Tell whether a value is known only when the task runs: it is an element of a tensor."""
+    """Tell whether a value is an element of a tensor, so that it is known only at run time."""
     loads: list[TensorLoad] = []
     tvm_ffi.structural_walk(expression, (TensorLoad, loads.append))
     return bool(loads)

@@ -1,1 +1,1 @@
-"""Traces of schedules as data: what one may hold, and what it does in words. Needs no TVM."""
+"""Traces of schedules as data: checks what they hold, and describes them in words. Needs no TVM."""

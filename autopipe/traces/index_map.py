@@ -1,8 +1,8 @@
-"""The one kind of expression that a trace may hold: how a layout is changed, `(i, j) -> (j, i)`.
+"""Index maps: the only expressions that a trace may hold, such as the layout `(i, j) -> (j, i)`.
 
-It is a graph in TVM's JSON, which can say every object there is; here it says an `IndexMap` of
-whole numbers, or it is refused. No number is negative and nothing is subtracted: TVM would take
-`(i) -> (-i)` for a way to count the same elements, and let a kernel write before its buffers.
+A trace holds one as a graph in TVM's JSON. That JSON can describe any object of TVM. Here it has to
+describe an `IndexMap` of whole numbers, or it is refused. Negative numbers and subtractions are
+refused too: TVM would accept `(i) -> (-i)`, and the kernel would write before its buffer.
 """
 
 from collections.abc import Mapping, Sequence
@@ -51,9 +51,9 @@ _VERSION: Final = name(r"[\w.+-]{1,40}")
 
 @lru_cache(maxsize=256)
 def read(text: str) -> dict[str, Any]:
-    """Return the graph, which is not to be changed; a search makes the same ones all the time.
+    """Return the checked graph. Do not change it: it is cached, as a search repeats the same maps.
 
-    Raises ValueError for what is none, or says more than an index map.
+    Raises ValueError if the text is not an index map, or is more than that.
     """
     graph = foreign.parse(text)
     if not isinstance(graph, dict) or not graph.keys() <= {"root_index", "nodes", "metadata"}:
@@ -74,14 +74,14 @@ def read(text: str) -> dict[str, Any]:
 
 
 def inverted(graph: Mapping[str, Any]) -> bool:
-    """Tell whether a graph that `read` has read brings a way back, which TVM would believe."""
+    """Tell whether a graph of `read` holds an inverse map. TVM would use it without a check."""
     nodes = graph["nodes"]
     way_back = nodes[nodes[graph["root_index"]]["data"]["inverse_index_map"]]
     return bool(way_back["type"] != "None")
 
 
 def words(graph: Mapping[str, Any]) -> str:
-    """Return a graph that `read` has read as `(i, j) -> (j, i // 4, i % 4)`."""
+    """Return a graph of `read` as text such as `(i, j) -> (j, i // 4, i % 4)`."""
     nodes = graph["nodes"]
     fields = nodes[graph["root_index"]]["data"]
     sides = [
@@ -110,7 +110,7 @@ def _metadata(value: object) -> bool:
 
 
 def _checked(node: object, nodes: Sequence[Any], sizes: Sequence[int]) -> int:
-    """Return the size of a node whose fields are earlier ones. Raises ValueError."""
+    """Return the size of a node, whose fields are earlier nodes. Raises ValueError."""
     kind = node.get("type") if isinstance(node, dict) else None
     if not isinstance(node, dict) or not isinstance(kind, str):
         raise ValueError("an index map with a node of no type")  # noqa: TRY004 - as the others

@@ -1,10 +1,11 @@
-"""The allow-list: which instructions a trace may hold, and with what.
+"""The allow-list: which instructions a trace may hold, and with which values.
 
-It is what is emitted, not what can be imagined: by our engine `default`, by MetaSchedule's rules
-and postprocessors for x86 and CUDA, and by DLight's rules, which were run with TVM 0.27; what rules
-for ARM and tensor cores emit was read in its source.
-Whatever carries TIR, source text or a path is left out; so are primitives that say of themselves
-that they are unsafe, and a `Split` without predicates, which leaves its buffers.
+The list holds the instructions that our engine `default`, MetaSchedule's rules and postprocessors
+for x86 and CUDA, and DLight's rules emit; all of these were run with TVM 0.27. The instructions of
+the rules for ARM and for tensor cores were read in TVM's source.
+
+Instructions that carry TIR, source text or a path are left out. So are primitives that TVM
+documents as unsafe, and a `Split` without predicates, which can write outside of its buffers.
 """
 
 from collections.abc import Mapping
@@ -38,7 +39,7 @@ from autopipe.traces.values import (
 
 @dataclass(frozen=True, slots=True)
 class InstructionKind:
-    """What an instruction of one kind consists of."""
+    """The parts of an instruction of one kind."""
 
     inputs: tuple[Check, ...] = ()
     attrs: tuple[Check, ...] = ()

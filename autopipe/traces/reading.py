@@ -1,7 +1,7 @@
-"""A trace as values, read from its JSON, or refused: what TVM is handed is made from these values.
+"""Reads the JSON of a trace into checked values, or refuses it. TVM gets only these values.
 
-This is the wall between files that others may have written (locks, exports, remotes, databases,
-the store itself) and TVM, whose annotations can carry source text that its code generators compile.
+Others may have written the file: a lock, an export, a remote, a database, or the store itself. An
+annotation in a trace can carry source text, and TVM's code generators would compile it.
 """
 
 import json
@@ -34,11 +34,11 @@ _INDEX: Final = name(r"[blv]\d{1,6}")
 
 
 class Forbidden(StageError):  # noqa: N818 - says what it is
-    """A record's schedule holds what no schedule needs; it may have been made to do harm."""
+    """The schedule of a record holds something that no schedule needs. It may be an attack."""
 
 
 class Instruction(NamedTuple):
-    """One step of a trace; every value in it is on the allow-list."""
+    """One step of a trace. Every value in it has passed the allow-list."""
 
     kind: str
     inputs: tuple[Any, ...]
@@ -55,7 +55,7 @@ class Trace:
     instructions: tuple[Instruction, ...]
 
     def json(self) -> list[Any]:
-        """Return what TVM reads: made from the values that were checked, and from nothing else."""
+        """Return the JSON that TVM reads. It is made of the checked values and nothing else."""
         steps = [
             [
                 each.kind,
@@ -87,9 +87,9 @@ def read(text: str) -> Trace:
 
 
 def check(schedule: str) -> None:
-    """Raise Forbidden unless a record's schedule is a trace, or knobs of a template, and no more.
+    """Raise Forbidden unless the schedule of a record is a trace, or a setting of a template.
 
-    Whether there is such a template and such a setting is for `schedules.template.make` to say.
+    It is not checked here whether that template exists and has that setting.
     """
     value = _value(schedule)
     if isinstance(value, dict):
@@ -108,7 +108,7 @@ def _value(text: str) -> Any:  # noqa: ANN401 - a JSON document
 
 
 def _setting(value: dict[str, Any]) -> None:
-    """Refuse what can not be knobs: other fields, values that are neither numbers nor names."""
+    """Refuse a setting with other fields, or with values that are neither numbers nor names."""
     if value.keys() != {"template", "version", "knobs"}:
         raise Forbidden("a schedule that is neither a trace nor knobs of a template")
     if not all(_plain(each, 0) for each in value.values()):
@@ -137,7 +137,7 @@ def _lists(value: object) -> tuple[list[Any], list[Any]]:
 
 
 def _decisions(drawn: Sequence[Any], count: int) -> dict[int, Any]:
-    """Return decisions by instruction. TVM writes where their index says, wherever that is."""
+    """Return the decisions by instruction. Their indices are checked, since TVM would not."""
     found: dict[int, Any] = {}
     for entry in drawn:
         place = entry[0] if isinstance(entry, list) and len(entry) == 2 else None  # noqa: PLR2004
@@ -156,7 +156,7 @@ def _instruction(number: int, step: object, decision: object, known: set[str]) -
 
 
 def _read(step: object, decision: object, known: set[str]) -> Instruction:
-    """Return an instruction, index maps read. Raises ValueError."""
+    """Return an instruction with its index maps read. Raises ValueError."""
     if not isinstance(step, list) or len(step) != 4 or not isinstance(step[0], str):  # noqa: PLR2004
         raise ValueError(_NONE)
     name, inputs, attrs, outputs = step
@@ -206,7 +206,7 @@ def _used(inputs: Sequence[Any], known: set[str]) -> None:
 
 
 def _drawn(kind: InstructionKind, attrs: Sequence[Any], decision: object) -> None:
-    """Refuse a step that would be drawn anew each time, and a decision of what is not drawn."""
+    """Refuse a random step without a decision, and a decision for a step that is not random."""
     if kind.decision is None:
         if decision is not None:
             raise ValueError("it decides nothing, and has a decision")
@@ -223,7 +223,7 @@ def _drawn(kind: InstructionKind, attrs: Sequence[Any], decision: object) -> Non
 
 
 def _outputs(values: Sequence[object], outputs: str, known: set[str]) -> None:
-    """Add the names of what a step gives to what is known. Raises ValueError."""
+    """Add the names that a step defines to the known names. Raises ValueError."""
     if not outputs.endswith("*") and len(values) != len(outputs):
         raise ValueError(f"{len(values)} outputs where it has {len(outputs)}")
     for value in values:
@@ -233,7 +233,7 @@ def _outputs(values: Sequence[object], outputs: str, known: set[str]) -> None:
 
 
 def _shortened(value: object) -> str:
-    """Write a value for a message; what may be a megabyte is cut before it is looked at."""
+    """Return a short text of a value for a message. A long value is cut before it is read."""
     if isinstance(value, str):
         return shown(json.dumps(value[: 2 * _TOLD]), _TOLD)
     if isinstance(value, int) and abs(value) > _BIGGEST:
@@ -244,5 +244,5 @@ def _shortened(value: object) -> str:
 
 
 def _texts(value: object) -> object:
-    """Return a value as a trace has it, where an index map is text."""
+    """Return a value in the form that a trace has, where an index map is text."""
     return json.dumps(value) if isinstance(value, dict) else value

@@ -1,4 +1,4 @@
-"""The values that may stand in a trace, each a function that tells whether one is allowed."""
+"""Checks of the values in a trace. Each check is a function that tells if a value is allowed."""
 
 import re
 from collections.abc import Callable
@@ -13,18 +13,18 @@ _LONGEST: Final = 256
 
 
 def integer(low: int, high: int) -> Check:
-    """Return a check for whole numbers between two; a boolean is none."""
+    """Return a check for whole numbers in a range. A boolean is not a number here."""
     return lambda value: type(value) is int and low <= value <= high
 
 
 def name(pattern: str) -> Check:
-    """Return a check for text that a regular expression describes as a whole."""
+    """Return a check for text that a regular expression matches from start to end."""
     compiled = re.compile(pattern)
     return lambda value: isinstance(value, str) and compiled.fullmatch(value) is not None
 
 
 def quoted(pattern: str) -> Check:
-    """Return the same for text as an input: TVM puts quotation marks around it."""
+    """Return the same check for text that is an input: TVM puts quotation marks around it."""
     return name(f'"{pattern}"')
 
 
@@ -35,7 +35,7 @@ def one_of(*values: str) -> Check:
 
 
 def either(*checks: Check) -> Check:
-    """Return a check for what one of some checks allows."""
+    """Return a check for values that at least one of the checks allows."""
     return lambda value: any(check(value) for check in checks)
 
 
@@ -47,22 +47,22 @@ def several(check: Check, least: int = 0) -> Check:
 
 
 def boolean(value: object) -> bool:
-    """Tell whether it is a boolean, or the 0 or 1 that TVM writes in its place."""
+    """Tell whether a value is a boolean, or the 0 or 1 that TVM writes for one."""
     return isinstance(value, bool) or (type(value) is int and value in {0, 1})
 
 
 def off(value: object) -> bool:
-    """Tell whether it is false, or the 0 that TVM writes in its place."""
+    """Tell whether a value is false, or the 0 that TVM writes for it."""
     return boolean(value) and not value
 
 
 def nothing(value: object) -> bool:
-    """Tell whether it is null."""
+    """Tell whether a value is null."""
     return value is None
 
 
 def share(value: object) -> bool:
-    """Tell whether it is a probability."""
+    """Tell whether a value is a probability: a number from 0 to 1."""
     return type(value) in {int, float} and 0 <= value <= 1  # type: ignore[operator]
 
 

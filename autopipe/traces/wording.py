@@ -1,8 +1,8 @@
-"""What a trace does, in words: a line for each step that changes something.
+"""Describes a trace in words: one line for each step that changes something.
 
-Loops go by the block they were listed for and their place in that list; what a loop was split into
-is `C.0.1`, what loops were fused to `C.0+C.1`. Names come from a file: escape them where they are
-written.
+The first loop of block C is called `C.0`. If it is split, the parts are `C.0.0` and `C.0.1`. If
+`C.0` and `C.1` are fused, the result is `C.0+C.1`. Names come from a file that others may have
+written: escape them before they are printed.
 """
 
 import json
@@ -19,7 +19,7 @@ _LONG: Final = 40
 
 
 def steps(schedule: str) -> tuple[str, ...]:
-    """Return what a trace does, or the one line that says why it would be refused."""
+    """Return the lines that describe a trace, or one line that says why it is refused."""
     try:
         return words(read(schedule))
     except Forbidden as error:
@@ -27,12 +27,12 @@ def steps(schedule: str) -> tuple[str, ...]:
 
 
 def refused(lines: Sequence[str]) -> bool:
-    """Tell whether `steps` says that the trace would be refused."""
+    """Tell whether the lines of `steps` say that the trace is refused."""
     return bool(lines) and lines[0].startswith(_REFUSED)
 
 
 def is_trace(schedule: str) -> bool:
-    """Tell whether a schedule is no knobs of a template; what can not be read counts as a trace."""
+    """Tell whether a schedule is a trace. A schedule that can not be read counts as one."""
     try:
         return not isinstance(foreign.parse(schedule), dict)
     except ValueError:
@@ -40,7 +40,7 @@ def is_trace(schedule: str) -> bool:
 
 
 def words(trace: Trace) -> tuple[str, ...]:
-    """Return the lines."""
+    """Return the lines that describe a trace."""
     names: dict[str, str] = {}
     lines: list[str] = []
     for each in trace.instructions:
@@ -99,7 +99,7 @@ def _short(name: str) -> str:
 
 
 def _silent(step: Instruction, given: Sequence[str]) -> str:  # noqa: ARG001 - one signature
-    """Return nothing: a step that only looks something up, or draws a number."""
+    """Return no line: the step only looks something up, or draws a number."""
     return ""
 
 
@@ -123,7 +123,7 @@ def _transformed(step: Instruction, given: Sequence[str]) -> str:
 
 
 def _verb(text: str) -> Callable[[Instruction, Sequence[str]], str]:
-    """Return what writes a sentence, in which {0} is the first input, {a} the first attribute."""
+    """Return a function that fills a sentence: {0} is the first input, {a} the first attribute."""
 
     def written(step: Instruction, given: Sequence[str]) -> str:
         attrs = [_said(value, {}) for value in step.attrs]

@@ -38,7 +38,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     return report
 
 
-def pytest_runtestloop(session: pytest.Session) -> None:
+def pytest_collection_finish(session: pytest.Session) -> None:
     """Collecting is nobody's cost."""
     session.stash[LAST] = used()
 

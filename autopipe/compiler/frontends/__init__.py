@@ -1,1 +1,1 @@
-"""One file a model format."""
+"""The frontends: one package for each model format."""

@@ -1,7 +1,8 @@
-"""How much memory a model may ask for: a few bytes of a file can name tensors that fill a machine.
+"""Limits the memory that a model may ask for: a small file can name tensors that fill a machine.
 
-Two sums are bounded, whatever the parts: of what is computed of constants alone, which import and
-clean-up fold into the model, and of what is alive at once while the model runs.
+Two sums have a limit. The first is the size of all values that are computed from constants alone,
+since import and clean-up fold them into the model. The second is the size of all values that are
+needed at the same time while the model runs.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -14,7 +15,7 @@ from autopipe.host.memory import available
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What is too much, in bytes. A share of what the model brings along is added to each."""
+    """The limits in bytes. A multiple of the size of the weights is added to each."""
 
     folded: int = 2**30
     """Computed of constants alone: weights of half of the published networks, made of nothing."""
@@ -71,7 +72,7 @@ def check(
 
 
 def check_weights(sizes: Mapping[str, int], bounds: Bounds = BOUNDS) -> None:
-    """Raise `ModelError` where weights that are to be drawn take absurdly much memory."""
+    """Raise `ModelError` if weights that would be drawn take absurdly much memory."""
     total = 0
     for name, size in sizes.items():
         total += size
@@ -82,7 +83,7 @@ def check_weights(sizes: Mapping[str, int], bounds: Bounds = BOUNDS) -> None:
 def _alive(
     steps: Sequence[Computation], given: Mapping[str, int], returned: Collection[str]
 ) -> Iterable[tuple[Computation, int]]:
-    """Yield each step with the bytes of all tensors that are needed during it, weights left out."""
+    """Yield each step with the bytes of all tensors that it needs in memory, without weights."""
     last = {name: index for index, step in enumerate(steps) for name in step.inputs}
     held = dict(given)
     total = sum(held.values())

@@ -1,7 +1,8 @@
 """Draws seeded weights.
 
-Every layer's output has variance one: a kernel is drawn with variance 1 / (fan-in x expected
-square of its input), which behind a ReLU is 2 / fan-in (He et al., 2015, arXiv:1502.01852).
+The output of every layer gets variance one. For that, a kernel is drawn with variance
+1 / (fan-in x expected square of its input). Behind a ReLU that is 2 / fan-in (He et al., 2015,
+arXiv:1502.01852).
 """
 
 import hashlib
@@ -23,7 +24,7 @@ _SUM_STD = math.sqrt(4 * (2**32 - 1) / 12)
 
 
 def draw(key: str, role: Role, shape: tuple[int, ...], dtype: np.typing.DTypeLike) -> Array:
-    """Return a weight for a role; the same key gives the same numbers."""
+    """Return a weight for a role. The same key always gives the same numbers."""
     z = normal(key, math.prod(shape))
     deviation = math.sqrt(role.data.variance)
     if role.kind == "kernel":
@@ -40,7 +41,7 @@ def draw(key: str, role: Role, shape: tuple[int, ...], dtype: np.typing.DTypeLik
 
 
 def _rounded(number: float) -> np.float32:
-    """Return a number to six digits: a last bit that differs between machines is gone."""
+    """Return a number rounded to six digits, so that it is the same on all machines."""
     return np.float32(f"{number:.6g}")
 
 
@@ -50,10 +51,10 @@ def _around_one(z: Array) -> Array:
 
 
 def normal(key: str, count: int) -> Array:
-    """Return nearly normal float32 numbers, the same on every machine and numpy.
+    """Return nearly normal float32 numbers, the same with every machine and every numpy.
 
-    Each is the sum of four uniform 16-bit integers (Irwin-Hall): integers are exact everywhere,
-    while a generator's own normals depend on the C library and may change with numpy.
+    Each number is the sum of four uniform 16-bit integers (Irwin-Hall distribution). Integers are
+    exact everywhere. Normal numbers of numpy depend on the C library and on numpy's release.
     """
     bits = np.random.PCG64(int.from_bytes(hashlib.sha256(key.encode()).digest()))
     numbers = np.empty(count, np.float32)

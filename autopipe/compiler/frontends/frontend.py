@@ -16,7 +16,7 @@ class Frontend(Protocol):
     def files(self, path: Path) -> Mapping[str, Path]:
         """Return every file the model consists of, by a name that does not depend on the folder.
 
-        Quick, and without the format's own library: it runs when a pipeline is only planned.
+        It has to be quick and must not need the library of the format, since `plan` calls it.
         """
 
     def load(
@@ -29,7 +29,7 @@ class Frontend(Protocol):
     ) -> Imported:
         """Read a model, its inputs bound to the shapes in `inputs`.
 
-        Raises `ModelError` for a file that can not be used, `ConfigError` where `inputs` does
+        Raises `ModelError` for a file that can not be used, and `ConfigError` if `inputs` does
         not fit the model.
         """
 

@@ -1,4 +1,4 @@
-"""An imported model: what every frontend gives, whatever it read."""
+"""An imported model: the result of every frontend."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -20,7 +20,7 @@ class Value(Tensor, frozen=True):
 
 @dataclass(frozen=True)
 class Imported:
-    """A model as Relax, with all that later stages know of where it came from."""
+    """A model in Relax, and all that later stages know about its source."""
 
     name: str
     """The model's own name, or that of its file."""

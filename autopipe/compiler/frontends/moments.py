@@ -1,7 +1,7 @@
-"""Expected mean and square of the values in a network of random weights, and each weight's role.
+"""Expected mean and mean square of values in a network, and the role of each of its weights.
 
-A rough model (independent, normal) is enough: each layer's weights are scaled by the expectation.
-Results are rounded, so that the C library of a machine has no say in the weights.
+The weights of a layer are scaled by these expectations. It is enough to treat values as independent
+and normal. Results are rounded, so that they are the same with every C library.
 """
 
 import math
@@ -25,7 +25,7 @@ class Moments(NamedTuple):
 
 @dataclass(frozen=True)
 class Role:
-    """What a weight is for, and what it works on."""
+    """The purpose of a weight, and the moments of the values it is applied to."""
 
     kind: Kind
     data: Moments
@@ -41,7 +41,7 @@ _LIMIT = 1e6
 
 
 def bounded(mean: float, square: float) -> Moments:
-    """Return moments that are rounded, their square neither nothing nor beyond all bounds."""
+    """Return rounded moments, with the mean square kept away from zero and from infinity."""
     return Moments(round(mean, 9), round(min(max(square, 1 / _LIMIT), _LIMIT), 9))
 
 
@@ -56,7 +56,7 @@ def rectified(data: list[Moments]) -> Moments:
 
 
 def largest(data: list[Moments]) -> Moments:
-    """Return the moments of the largest of a few values, which in an image are much alike."""
+    """Return the moments of the largest of a few values, which are alike as in an image."""
     mean = data[0].mean + 0.5 * math.sqrt(data[0].variance)
     return Moments(mean, mean * mean + 0.8 * data[0].variance)
 
@@ -68,7 +68,7 @@ def total(data: list[Moments]) -> Moments:
 
 
 def difference(data: list[Moments]) -> Moments:
-    """Return the moments of the first less the others."""
+    """Return the moments of the first value minus the others."""
     mean = data[0].mean - sum(each.mean for each in data[1:])
     return Moments(mean, mean * mean + sum(each.variance for each in data))
 
@@ -79,7 +79,7 @@ def product(data: list[Moments]) -> Moments:
 
 
 def quotient(data: list[Moments]) -> Moments:
-    """Return the moments of the first by the others."""
+    """Return the moments of the first value divided by the others."""
     divisor = math.prod(each.square for each in data[1:])
     return Moments(data[0].mean / math.sqrt(divisor), data[0].square / divisor)
 

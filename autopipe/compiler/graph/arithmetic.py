@@ -10,7 +10,7 @@ SINGLE: Final = "float32"
 
 
 def horner(x: Expr, coefficients: Sequence[float]) -> Expr:
-    """A polynomial, its constant coefficient first."""
+    """Return a polynomial in Horner's form. The constant coefficient is the first."""
     *rest, total = map(single, coefficients)
     for coefficient in reversed(rest):
         total = total * x + coefficient
@@ -18,11 +18,11 @@ def horner(x: Expr, coefficients: Sequence[float]) -> Expr:
 
 
 def let(value: Expr, body: Callable[[Expr], Expr]) -> Expr:
-    """Compute a value once for all its uses in the body."""
+    """Return `body` of a variable that is bound to the value, so that it is computed once."""
     var = tirx.Var("t", value.ty)
     return tirx.Let(var, value, body(var))
 
 
 def single(value: float) -> Expr:
-    """A constant."""
+    """Return a constant in single precision."""
     return tirx.const(value, SINGLE)

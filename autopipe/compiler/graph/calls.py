@@ -12,7 +12,7 @@ def callees(function: relax.Function) -> list[str]:
 
 
 def bindings(function: relax.Function) -> list[relax.Binding]:
-    """Return the bindings of a function, in order; those in branches before what chooses one."""
+    """Return the bindings of a function, in order. Those of branches come before their `If`."""
     return list(_within(function.body))
 
 

@@ -1,8 +1,9 @@
-"""Elementary functions as arithmetic, which LLVM makes vectors of; it calls libm for each element.
+"""Elementary functions as arithmetic, since LLVM can turn arithmetic into vector instructions.
 
-The mark is put on PrimFuncs where the graph is lowered and acted on where machine code is made:
-schedules and records in between see TVM's own intrinsics. Range reductions after Cody and Waite,
-"Software Manual for the Elementary Functions" (1980); coefficients are minimax fits of our own.
+For TVM's own intrinsics LLVM calls libm, once for each element. PrimFuncs are marked when the graph
+is lowered, and the marked ones are expanded when machine code is made. In between, schedules and
+records see TVM's intrinsics. The range reductions follow Cody and Waite, "Software Manual for the
+Elementary Functions" (1980). The coefficients are minimax fits of our own.
 """
 
 from collections.abc import Callable, Sequence
@@ -79,7 +80,7 @@ _DENORMAL: Final = 2.0**-126
 
 
 def mark(module: tvm.IRModule) -> tvm.IRModule:
-    """Return the module with the PrimFuncs marked that `expand` is to change."""
+    """Return the module, with a mark on each PrimFunc that `expand` shall change."""
     return _mapped(module, lambda f: f if _expanded(f).same_as(f) else f.with_attr(_MARK, True))  # noqa: FBT003 - TVM's signature
 
 
@@ -159,7 +160,7 @@ def _log(x: Expr) -> Expr:
 
 
 def _sigmoid(x: Expr) -> Expr:
-    """1 / (1 + e^-x), to 3 ulp where that is no denormal number, which becomes 0."""
+    """1 / (1 + e^-x), to 3 ulp. A result that would be denormal becomes 0."""
     return single(1.0) / (single(1.0) + let(-x, _exp))
 
 
@@ -174,7 +175,7 @@ def _erf(x: Expr) -> Expr:
 
 
 def _odd(x: Expr, ratio: tuple[Sequence[float], Sequence[float]], end: float) -> Expr:
-    """An odd function that goes to 1, which it is from `end` on: a ratio of polynomials in x^2."""
+    """An odd function that goes to 1: x * p(x^2) / q(x^2) up to `end`, and 1 from there on."""
     over, under = ratio
     value = let(x * x, lambda square: x * horner(square, over) / horner(square, under))
     value = tirx.max(tirx.min(value, single(1.0)), single(-1.0))
@@ -184,7 +185,7 @@ def _odd(x: Expr, ratio: tuple[Sequence[float], Sequence[float]], end: float) ->
 
 
 def _round(x: Expr) -> Expr:
-    """The nearest integer, of two the even one."""
+    """The nearest integer; halfway between two, the even one."""
 
     def rounded(far: Expr) -> Expr:
         return let(

@@ -1,8 +1,8 @@
 """Computes models of float16 or bfloat16 in float32 where the processor has no such arithmetic.
 
-LLVM would convert each number before and after each operation. Here a model still takes and returns
-halves, but computes in float32 in between, which is also more exact. Weights become float32 at
-compile time.
+Without this pass LLVM would convert each number before and after each operation. The model still
+takes and returns 16-bit numbers, but computes in float32 in between, which is also more exact.
+Weights are converted to float32 once, at compile time.
 
 Example: `y = relu(matmul(x, w))` in float16 becomes
 
@@ -115,7 +115,7 @@ class _Widen(PyExprMutator):
         )
 
     def _widened(self, attrs: Any) -> Any:  # noqa: ANN401 - attributes of any op
-        """Return the attributes of an op with float32 in place of half dtypes."""
+        """Return the attributes of an op with float32 in the place of 16-bit types."""
         if attrs is None:
             return attrs
         info = type(attrs).__tvm_ffi_type_info__

@@ -1,8 +1,9 @@
-"""Hides ops from TVM's layout conversion whose rules there are wrong.
+"""Hides some ops from TVM's layout conversion, because TVM's rules for them are wrong.
 
-TVM converts an op by a rule of that op, and keeps the original layout around an op without a rule.
-Some rules compute other numbers or raise an error. Their ops are replaced by calls of unknown
-functions, which have no rule, and put back after the conversion.
+TVM converts each op by a rule for that op. Around an op that has no rule it keeps the original
+layout. Some rules change the results of the model or raise an error. So the ops of these rules are
+replaced by calls of unknown functions, which have no rule. After the conversion the ops are put
+back.
 """
 
 from collections.abc import Callable, Sequence

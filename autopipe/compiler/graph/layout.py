@@ -1,11 +1,11 @@
-"""Converts the layouts of a Relax module, and reports what transposes are left.
+"""Converts the layouts of a Relax module, and reports which transposes are left.
 
 Example: `{"conv2d": ["NHWC", "HWIO"]}` turns data [1, 64, 56, 56] (NCHW) into [1, 56, 56, 64] and
 the kernel [64, 64, 3, 3] (OIHW) into [3, 3, 64, 64]. Between two convolutions no transpose is left,
 only one before the first and one behind the last; the kernel is transposed once, by the build.
 
-TVM's `ConvertLayout` propagates layouts through the graph; ops without a layout of their own follow
-their input. Where it gives up on a model, each op is converted by itself instead.
+TVM's `ConvertLayout` propagates layouts through the graph. Ops without a layout of their own take
+the layout of their input. If it fails on a model, each op is converted by itself instead.
 """
 
 from collections import Counter
@@ -63,7 +63,7 @@ def convert_layout(
 
 
 def layout_report(module: tvm.IRModule) -> LayoutReport:
-    """Count the layouts and transposes in `main`, weights already lifted out of it."""
+    """Count the layouts and transposes in `main`, after work on weights was lifted out of it."""
     layouts: dict[str, Counter[str]] = {}
     transposes = 0
     for block in module["main"].body.blocks:
@@ -88,8 +88,8 @@ def _rank(expr: relax.Expr) -> int:
 class _FullRank(PyExprMutator):
     """Give both sides of a broadcast the same rank, which layout inference needs.
 
-    ONNX writes a scale per channel as (C, 1, 1). Against (N, C, H, W) TVM can not carry a layout
-    through that, and puts a transpose on each side of the op.
+    ONNX writes a scale per channel as (C, 1, 1). TVM can not carry a layout through the product of
+    that with (N, C, H, W), and puts a transpose before and after it.
     """
 
     BINARY = ("add", "subtract", "multiply", "divide", "maximum", "minimum", "power")
@@ -115,7 +115,7 @@ class _FullRank(PyExprMutator):
 
 @mutator
 class _Materialize(PyExprMutator):
-    """Put each op with a wish between transposes of its own, touching nothing else."""
+    """Put transposes before and after each op that has a desired layout; change nothing else."""
 
     def __init__(self, module: tvm.IRModule, wishes: Mapping[str, Sequence[str]]) -> None:
         super().__init__(module)

@@ -1,4 +1,4 @@
-"""Relax ops to PrimFuncs: the one way tuning, build and the work on weights do it."""
+"""Turns Relax ops into PrimFuncs. Tuning, build and the work on weights all do it here."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,9 +18,9 @@ _GIVES_UP: Final = "TVM can not compute an op as this model uses it"
 
 
 def legalize(module: tvm.IRModule) -> tvm.IRModule:
-    """Return the module with its ops as calls of PrimFuncs, for the target in scope.
+    """Return the module with its ops as calls of PrimFuncs, for the current target of TVM.
 
-    Raises ModelError where TVM's own code for an op is broken, as for `nn.pixel_shuffle`.
+    Raises ModelError if TVM's code for an op is broken, as for `nn.pixel_shuffle`.
     """
     sequence = tvm.transform.Sequential(
         [
@@ -38,7 +38,7 @@ def legalize(module: tvm.IRModule) -> tvm.IRModule:
 
 @contextmanager
 def refusals() -> Iterator[None]:
-    """Raise ModelError where TVM gives up on an op, such as the largest of boolean values."""
+    """Raise ModelError if TVM fails on an op, such as `max` of boolean values."""
     try:
         yield
     except tvm.error.InternalError as error:
@@ -47,7 +47,7 @@ def refusals() -> Iterator[None]:
 
 
 def unlowered(legalized: tvm.IRModule) -> list[str]:
-    """Return the ops in `main` that have not become PrimFuncs, though TVM has computes for them."""
+    """Return the ops in `main` that did not become PrimFuncs, although TVM can compute them."""
     calls = (binding.value for binding in bindings(legalized["main"]))
     ops = {call.op for call in calls if isinstance(call, relax.Call)}
     names = (op.name for op in ops if isinstance(op, tvm.ir.Op) and op.has_attr("FLegalize"))

@@ -1,4 +1,4 @@
-"""An op by the call of a PrimFunc that it was legalized to."""
+"""Describes an op, given the call of a PrimFunc that it was legalized to."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,7 +14,7 @@ from autopipe.tasks.op_info import Argument, Fields, Op, Parameter
 def legalized_op(
     value: relax.Expr, call: relax.Call, ops: Mapping[str, relax.Expr], *, whole: bool
 ) -> Op:
-    """Describe the op whose legalization is a call, or has it in it, over that call's arguments."""
+    """Describe an op in terms of the arguments of the PrimFunc call that it was legalized to."""
     own = value.op if isinstance(value, relax.Call) and isinstance(value.op, tvm.ir.Op) else None
     every = tuple(Parameter(parameter=i) for i in range(len(call.args[1])))
     outputs = tensors(call.ty)
@@ -32,7 +32,7 @@ def legalized_op(
 def _read(
     value: relax.Call, call: relax.Call, ops: Mapping[str, relax.Expr]
 ) -> tuple[Argument, ...]:
-    """Return the arguments of an op by the arguments of the call that it became."""
+    """Return for each argument of an op which argument of the call it became."""
     left = list(enumerate(call.args[1]))
 
     def found(arg: relax.Expr) -> Any:  # noqa: ANN401 - an Argument; fields are no tuples themselves

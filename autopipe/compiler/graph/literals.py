@@ -1,4 +1,4 @@
-"""What is part of Relax code as plain values: attributes, shapes, small constants."""
+"""Reads plain values from Relax code: attributes, shapes and small constants."""
 
 import math
 from collections.abc import Iterable
@@ -18,9 +18,9 @@ _SMALL: Final = 64
 
 
 def literal(value: relax.Expr) -> Literal:
-    """Return an argument that the function does not read: code, or a tensor of known values.
+    """Return an argument that is not a tensor that the function reads: code, or known values.
 
-    A large constant, and a variable whose shape is all that counts, are without values.
+    The values are left out for a large constant, and for a variable of which only the shape counts.
     """
     if isinstance(value, tvm.ir.GenericConst):
         array = value.value.numpy()
@@ -57,7 +57,7 @@ def tensors(kind: Any) -> tuple[Tensor, ...]:  # noqa: ANN401 - TVM's types shar
 
 
 def known_shape(value: relax.Expr) -> tuple[int, ...] | None:
-    """Return the sizes of a tensor, or None where one is not known or it is no tensor."""
+    """Return the sizes of a tensor. None if a size is not known, or if it is not a tensor."""
     found = tensors(value.ty) if isinstance(value.ty, relax.TensorType) else ()
     return found[0].shape if found and -1 not in found[0].shape else None
 
@@ -68,12 +68,12 @@ def buffer_tensor(buffer: tvm.tirx.Buffer) -> Tensor:
 
 
 def sizes(extents: Iterable[Any]) -> tuple[int, ...]:
-    """Return extents as numbers, -1 for each that is symbolic."""
+    """Return extents as numbers. A symbolic extent is -1."""
     return tuple(int(e) if isinstance(e, tvm.tirx.IntImm) else -1 for e in extents)
 
 
 def plain(value: Any) -> Any:  # noqa: ANN401 - whatever an attribute holds, as JSON
-    """Return a JSON value."""
+    """Return a value of TVM as a JSON value."""
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)  # JSON has no such numbers; `float` takes the text
     if value is None or isinstance(value, bool | int | float | str):

@@ -1,4 +1,4 @@
-"""Powers as products and square roots, which LLVM makes vectors of."""
+"""Powers as products and square roots, since LLVM can turn these into vector instructions."""
 
 from functools import reduce
 from operator import mul
@@ -14,9 +14,9 @@ _MOST_QUARTERS: Final = 16
 
 
 def power(call: Call) -> Expr:
-    """A power by a few quarters, as products and square roots, to 2 ulp; any other as it is.
+    """Return x^n as products and square roots, to 2 ulp, if n is a small multiple of 1/4.
 
-    Fractions are for single precision only.
+    Any other power stays as it is. Fractions are rewritten in single precision only.
     """
     base, exponent = call.args
     quarters = exponent.value * 4 if isinstance(exponent, tirx.FloatImm) else 0.0
@@ -36,7 +36,7 @@ def power(call: Call) -> Expr:
 
 
 def _even_ends(x: Expr) -> Expr:
-    """A fractional power is the same at -0 and 0, and at both infinities."""
+    """Give a fractional power the same result at -0 and 0, and at both infinities."""
     infinity = tirx.infinity(SINGLE)
     return let(
         x,
@@ -47,5 +47,5 @@ def _even_ends(x: Expr) -> Expr:
 
 
 def inverse_root(x: Expr) -> Expr:
-    """1 / sqrt(x), as TVM computes it, but in vectors too."""
+    """Return 1 / sqrt(x) as TVM defines it, in a form that LLVM can turn into vectors."""
     return single(1.0) / tirx.sqrt(x)

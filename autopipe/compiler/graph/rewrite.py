@@ -1,4 +1,4 @@
-"""Runs a mutator over the `main` of a module."""
+"""Runs a Relax mutator over the `main` of a module."""
 
 import tvm
 from tvm.relax.expr_functor import PyExprMutator

@@ -1,9 +1,10 @@
-"""Rewrites transposed convolutions as plain convolutions, which every schedule then serves.
+"""Rewrites transposed convolutions as plain convolutions, for which all schedules work.
 
-With stride s, output i * s + r takes only the kernel's taps r, r + s, r + 2 s, ...: s kernels of
-ceil(k / s) taps give s results for each input, side by side as channels, and a rearrangement puts
-them beside each other in space ("sub-pixel convolution", Shi et al., arXiv:1609.07009). TVM's own
-compute spreads the input with zeros first and multiplies all of them.
+With stride s, output i * s + r uses only the taps r, r + s, r + 2 s, ... of the kernel. So the
+kernel is split into s kernels of ceil(k / s) taps. One plain convolution computes the s results of
+each position as s channels, and a rearrangement puts them beside each other in space ("sub-pixel
+convolution", Shi et al., arXiv:1609.07009). TVM's own compute puts zeros between the elements of
+the input, and multiplies all the zeros.
 
 Example in one dimension: stride 2 and a kernel of 4 taps, k0 to k3. Output 2 i reads the taps k0
 and k2, output 2 i + 1 the taps k1 and k3: two kernels of ceil(4 / 2) = 2 taps.
@@ -31,7 +32,7 @@ _PLAIN = {
 
 @dataclass(frozen=True, slots=True)
 class _Axis:
-    """How one axis in space is computed."""
+    """How one spatial axis is computed."""
 
     stride: int
     taps: int
@@ -56,12 +57,12 @@ class _Axis:
 
     @property
     def possible(self) -> bool:
-        """Whether the convolution reaches every result, and drops no input."""
+        """Whether every result is computed from at least one tap, and no input is dropped."""
         return min(self.pad) >= 0 and self.crop + self.size <= self.steps * self.stride
 
 
 def plain_convolutions(module: tvm.IRModule) -> tvm.IRModule:
-    """Return the module with transposed convolutions as plain ones, where shapes are known."""
+    """Return the module with transposed convolutions of known shapes as plain ones."""
     return rewrite_main(_Plain(module), module)
 
 
@@ -87,7 +88,7 @@ class _Plain(PyExprMutator):
         return self._spread(result, call, axes)
 
     def _kernel(self, call: relax.Call, axes: Sequence[_Axis]) -> relax.Expr:
-        """Return the kernels of all results of a position as one, in the layout OI and space."""
+        """Return the s kernels as one, in the layout O, I, then the spatial axes."""
         op, emit, weight = relax.op, self.builder_.emit, call.args[1]
         channels, outputs, *sizes = _shape(weight)
         groups, space = int(call.attrs.groups), len(axes)
@@ -125,7 +126,7 @@ class _Plain(PyExprMutator):
 
 
 def _axes(call: relax.Call) -> list[_Axis] | None:
-    """Return how each axis in space is computed, or None where that is not known here."""
+    """Return how each spatial axis is computed, or None for a form that is not rewritten."""
     attrs = call.attrs
     shapes = [_shape(arg) for arg in call.args]
     plain = (str(attrs.data_layout), str(attrs.kernel_layout)) == ONE_LAYOUT[call.op.name]
@@ -144,5 +145,5 @@ def _axes(call: relax.Call) -> list[_Axis] | None:
 
 
 def _shape(expr: relax.Expr) -> list[int]:
-    """Return the extents of a tensor; [] where one is not known."""
+    """Return the extents of a tensor, or [] if one is not known."""
     return list(known_shape(expr) or ())

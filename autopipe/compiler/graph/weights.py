@@ -1,4 +1,4 @@
-"""Runs work on weights once, at compile time: layout changes, packing, folded constants."""
+"""Computes once, at compile time, what depends on weights alone: layouts, packing, constants."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Final
@@ -29,9 +29,9 @@ def free(function: tvm.tirx.PrimFunc) -> list[Any]:
 
 
 def lift(module: tvm.IRModule) -> tuple[tvm.IRModule, tvm.IRModule]:
-    """Split a module into `main` without work on weights, and a module with that work alone.
+    """Split a module in two: `main` without the work on weights, and a module with only that work.
 
-    The attribute `num_input` of `main` is the number of its parameters that are not weights.
+    The first `num_input` parameters of `main` (an attribute of it) are inputs, the rest weights.
     """
     lifted = transform.LiftTransformParams()(module)
     transforming = lifted[TRANSFORM].with_attr("global_symbol", TRANSFORM)
@@ -53,7 +53,7 @@ def evaluate(
 ) -> list[np.ndarray]:
     """Run a module of work on weights and return the transformed weights, in order.
 
-    Raises ForeignCode if the module brings code along.
+    Raises ForeignCode if the module carries code.
     """
     with target, tvm.transform.PassContext(opt_level=3):
         module = tvm.transform.Sequential(

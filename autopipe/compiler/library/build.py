@@ -1,4 +1,4 @@
-"""From a lowered module and a schedule for each workload to a shared library."""
+"""Builds a shared library from a lowered module and a schedule for each workload."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -35,9 +35,10 @@ def build(
 ) -> Built:
     """Compile the lowered module with the scheduled body of each PrimFunc.
 
-    `scheduled` holds, by the name of a PrimFunc of the module, a module with it as `main`.
-    Raises SetupError without the compiler for a GPU, StageError for what can not be compiled, and
-    its ForeignCode for schedules that bring code along.
+    The keys of `scheduled` are names of PrimFuncs of `module`. Each value is a module whose `main`
+    is the scheduled PrimFunc.
+    Raises SetupError if the compiler for a GPU is missing, StageError if something can not be
+    compiled, and ForeignCode (a StageError) if a schedule carries code.
     """
     module = tvm.IRModule(dict(lowered.functions_items()))
     for name, body in scheduled.items():
@@ -71,10 +72,10 @@ def _compiled(module: tvm.IRModule, target: tvm.target.Target) -> tvm.runtime.Ex
 
 
 def _split_packing(module: tvm.IRModule) -> tvm.IRModule:
-    """Make functions of their own of what schedules do to weights first.
+    """Split PrimFuncs in two where a schedule packs weights: the packing, and the rest.
 
-    TVM's pass for it fails on PrimFuncs without blocks, such as sort, so it sees only those that
-    have something to split.
+    TVM's pass for this fails on PrimFuncs without blocks, such as sort. So it is given only the
+    PrimFuncs that pack weights.
     """
     functions = dict(module.functions_items())
     others = {
@@ -98,10 +99,10 @@ def _packs(function: tvm.tirx.PrimFunc) -> bool:
 
 
 def export(built: Built, path: Path) -> None:
-    """Write the library, and beside it those it calls; the same module gives the same bytes.
+    """Write the library, and beside it those that it calls. The same module gives the same bytes.
 
-    Raises StageError where it can not be linked, as with this machine's linker for another's, and
-    its ForeignCode for what does more than to compute, and StoreError where there is no room.
+    Raises StageError if it can not be linked, as with a linker that does not know the target,
+    ForeignCode (a StageError) if it does more than compute, and StoreError if the disk is full.
     """
     try:
         linked = linking.options(built.libraries)

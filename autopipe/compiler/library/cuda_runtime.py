@@ -1,4 +1,4 @@
-"""TVM's runtime for CUDA, in this process. Loading it touches no GPU; the first kernel does."""
+"""Loads TVM's CUDA runtime into this process. The GPU is first used by the first kernel."""
 
 import ctypes
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ _DEFAULT_STREAM = 0
 
 @cache
 def load() -> None:
-    """Load it, after TVM's own runtime. Raises SetupError where driver or runtime are missing."""
+    """Load it, after TVM's own runtime. Raises SetupError if driver or runtime are missing."""
     from tvm_ffi.libinfo import load_lib_ctypes
 
     from autopipe.compiler.library.nvcc import install_loader
@@ -39,10 +39,10 @@ def load() -> None:
 
 
 class Staging:
-    """Arguments of a function on the first GPU, and the buffers of this process behind them."""
+    """Copies arguments of a function to the first GPU, and its results back."""
 
     def __init__(self, tensors: Sequence[Any]) -> None:
-        """Take the tensors that are filled before each call."""
+        """Keep the buffers of this process that are copied to the GPU before each call."""
         from tvm_ffi import device, get_global_func
 
         self._to_device = get_global_func("vm.builtin.to_device")
@@ -56,13 +56,13 @@ class Staging:
         return self._to_device(tensor, CUDA, 0)
 
     def arguments(self) -> list[object]:
-        """Copy what the buffers hold to the GPU, and return it there."""
+        """Copy the buffers to the GPU, and return the copies."""
         for source, copy in self._pairs:
             self._copy(source, copy)
         return [copy for _, copy in self._pairs]
 
     def results(self, tensors: Sequence[object]) -> list[object]:
-        """Return copies in this process, once the GPU has computed them."""
+        """Wait for the GPU, and return copies of the results in this process."""
         copies = [self._to_device(tensor, _CPU, 0) for tensor in tensors]
         self._sync(self._device, _DEFAULT_STREAM)
         return copies

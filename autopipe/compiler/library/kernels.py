@@ -1,4 +1,4 @@
-"""Whether TVM makes GPU kernels of a scheduled function; no GPU is needed to tell."""
+"""Tells whether a scheduled function becomes a GPU kernel. No GPU is needed for that."""
 
 import tvm
 from tvm import s_tir, tirx
@@ -8,7 +8,7 @@ _REFUSALS = (RuntimeError, ValueError, TypeError)
 
 
 def refusal(module: tvm.IRModule, target: tvm.target.Target) -> str | None:
-    """Return why the functions of a module are no kernels of a GPU, or None if they are."""
+    """Return why a function of the module is not a GPU kernel, or None if all of them are."""
     if not threaded(module, target):
         return "some of its loops are outside of threads"
     everything, _, _ = tirx.get_tir_pipeline("default")
@@ -20,10 +20,11 @@ def refusal(module: tvm.IRModule, target: tvm.target.Target) -> str | None:
 
 
 def threaded(module: tvm.IRModule, target: tvm.target.Target) -> bool:
-    """Tell whether all that the functions read and write is read and written by a GPU's threads.
+    """Tell whether only threads of the GPU read and write the buffers of the functions.
 
-    TVM 0.27 compiles the rest for the host, where it reads the GPU's memory and dies: its own
-    check comes after a pass that hides what is read, so it is made here before that pass.
+    TVM 0.27 compiles code outside of GPU threads for the host, where it reads memory of the GPU and
+    crashes. TVM has a check for this, but it runs after a pass that hides the reads. So the check
+    is made here, before that pass.
     """
     loops = tvm.transform.Sequential(
         [

@@ -1,4 +1,4 @@
-"""Libraries that generated code calls: found from the code, loaded for it, linked and shipped."""
+"""The libraries that generated code calls: finds them, loads them, links and ships them."""
 
 import ctypes
 import shutil
@@ -18,14 +18,15 @@ ATTRIBUTE: Final = "autopipe.library"
 
 
 def label(library: Library) -> str:
-    """Return the name of a library with its version, which is part of what was measured."""
+    """Return the name of a library with its version. Both belong to every measurement of it."""
     return f"{library.name} {library.version() or 'of TVM'}"
 
 
 def called(module: tvm.IRModule) -> tuple[Library, ...]:
     """Return the libraries that the functions of a module call, by name.
 
-    Raises SetupError for one that is missing, StageError for another version than was scheduled.
+    Raises SetupError for a library that is not installed, and StageError if another version is
+    installed than the schedule was made with.
     """
     attributes = (function.attrs or {} for _, function in module.functions_items())
     labels = {str(found[ATTRIBUTE]) for found in attributes if ATTRIBUTE in found}
@@ -37,19 +38,20 @@ def called(module: tvm.IRModule) -> tuple[Library, ...]:
 
 
 def load(module: tvm.IRModule) -> None:
-    """Load what the functions of a module call, so that code compiled in this process finds it.
+    """Load the libraries that a module calls, so that code compiled in this process finds them.
 
-    Only for processes that do not fork afterwards: a library may start threads. Raises as `called`.
+    Call it only in a process that does not fork afterwards, since a library may start threads.
+    Raises the errors of `called`.
     """
     for library in called(module):
         _load(library.name)
 
 
 def options(libraries: Iterable[Library]) -> list[str]:
-    """Return what the linker is told, so that a library is found beside `lib.so` and only there.
+    """Return the options of the linker, so that a library is found beside `lib.so` and only there.
 
-    TVM names it before the code that needs it, where a linker would drop it. An RPATH goes before
-    LD_LIBRARY_PATH, which a RUNPATH does not.
+    TVM names libraries before the object files that need them, and linkers drop such libraries; an
+    option prevents that. The path is an RPATH, since LD_LIBRARY_PATH comes before a RUNPATH.
     """
     paths = [str(path) for each in libraries for path in _shared(each)]
     if not paths:
@@ -59,7 +61,7 @@ def options(libraries: Iterable[Library]) -> list[str]:
 
 
 def ship(libraries: Iterable[Library], folder: Path) -> None:
-    """Copy the files of libraries into the folder of `lib.so`."""
+    """Copy the files of the libraries into the folder of `lib.so`."""
     for library in libraries:
         for name, path in library.located().items():
             shutil.copyfile(path, folder / name)
@@ -73,5 +75,5 @@ def _load(name: str) -> None:
 
 
 def _shared(library: Library) -> list[Path]:
-    """Return the shared library among the files, if there are any."""
+    """Return the shared library among the files, or None if there are no files."""
     return list(library.located().values())[:1]

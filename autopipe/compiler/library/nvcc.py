@@ -1,8 +1,9 @@
-"""Machine code for GPUs, made by nvcc; no GPU is needed for it.
+"""Compiles GPU kernels with nvcc. No GPU is needed for it.
 
-TVM gives the CUDA C++ of a module to `tvm_callback_cuda_postproc`, and what that returns to
-`tvm_callback_cuda_compile` where a CUDA runtime is to load it. Compiling in the first means that a
-library holds machine code, whether it was built beside a GPU or not, and loads without a compiler.
+TVM calls `tvm_callback_cuda_postproc` with the CUDA C++ of a module, and then, only where a CUDA
+runtime is present, `tvm_callback_cuda_compile` with the result. We compile in the first one. So a
+library always holds machine code, built on a machine with or without a GPU, and no compiler is
+needed to load it.
 """
 
 import os
@@ -27,7 +28,7 @@ class NotCompiled(StageError):  # noqa: N818 - says what happened
 
 
 def install() -> None:
-    """Have TVM compile with nvcc from now on, in this process. Raises SetupError without nvcc."""
+    """Make TVM compile with nvcc from now on in this process. Raises SetupError without nvcc."""
     import tvm.support.nvcc  # noqa: F401 - registers its own first, which then are replaced
 
     if nvcc() is None:
@@ -37,13 +38,13 @@ def install() -> None:
 
 
 def install_loader() -> None:
-    """Have libraries that were compiled with `install` loaded, which takes no compiler."""
+    """Make TVM load libraries that were compiled after `install`; that needs no compiler."""
     tvm_ffi.register_global_func("tvm_callback_cuda_compile", _unpacked, override=True)
 
 
 @contextmanager
 def portable() -> Iterator[None]:
-    """Make modules only to be written down: the same bytes with and without a GPU here."""
+    """Make modules for files only: the same bytes on machines with and without a GPU."""
     before = os.environ.get(_FALLBACK)
     os.environ[_FALLBACK] = "1"
     try:
@@ -56,7 +57,7 @@ def portable() -> Iterator[None]:
 
 
 def compile_cuda(source: str, arch: str) -> bytes:
-    """Return the machine code of CUDA C++ for an architecture, and PTX for those that follow.
+    """Compile CUDA C++ to machine code for an architecture, and to PTX for later ones.
 
     Raises StageError with nvcc's first complaint.
     """

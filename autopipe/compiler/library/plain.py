@@ -1,8 +1,8 @@
-"""The reference `plain`: the model as it was imported, as plain loops, in a process of its own.
+"""The reference `plain`: runs the imported model as plain loops, in a process of its own.
 
-TVM legalizes and compiles it; no pass of ours, no fusion, no layout and no schedule has a part in
-it, and the weights are those that were imported. What it shares with a build is how TVM defines
-its operators, the parser of the source, and LLVM.
+TVM legalizes and compiles the model. No pass of ours, no fusion, no layout change and no schedule
+is applied, and the weights are the imported ones. It shares three things with a build: TVM's
+definitions of operators, the parser of the model file, and LLVM. A fault there stays unseen.
 """
 
 from pathlib import Path
@@ -44,7 +44,7 @@ def _answer(request: call.Answer) -> call.Answer:
 
 
 def _compiled(module: Path) -> relax.VirtualMachine:
-    """Compile for any processor of this kind; whatever this one is, the loops stay plain."""
+    """Compile for every processor of this architecture: the loops are the same everywhere."""
     target = tvm.target.Target({"kind": "llvm"})
     with target, tvm.transform.PassContext(opt_level=3):
         inference = transform.DecomposeOpsForInference()(module_io.load_module(module))

@@ -1,7 +1,7 @@
 """Runs a compiled library: numpy arrays in and out, by name.
 
-Only TVM's runtime library (3 MB) is loaded, through tvm-ffi: the compiler and `import tvm` are
-not needed, which takes a tenth of a second instead of one or two.
+Only TVM's runtime library (3 MB) is loaded, through tvm-ffi. That takes 0.1 seconds; `import tvm`
+with the compiler would take one or two.
 """
 
 import os
@@ -75,10 +75,10 @@ class LoadedModel:
 
 
 def load(library: Path, weights: Path, signature: Signature) -> LoadedModel:
-    """Load a library and its weights, each weight copied once into memory TVM can use.
+    """Load a library and its weights. Each weight is copied once, into memory that TVM can use.
 
-    Loading runs code of the library: check its digest first. Raises StageError where the file
-    is not a library this TVM can run.
+    Loading runs code of the library: check its digest first. Raises StageError if this TVM can not
+    run the file.
     """
     from tvm_ffi import load_module
 
@@ -98,7 +98,7 @@ def load(library: Path, weights: Path, signature: Signature) -> LoadedModel:
 
 
 def load_artifact(library: Path) -> LoadedModel:
-    """Load what the stage *build* made."""
+    """Load the artifact of the stage *build*."""
     return load(
         library / "lib.so", library / "weights.safetensors", BuiltLibrary.read(library).signature
     )
@@ -137,9 +137,9 @@ def check_inputs(ports: Sequence[Port], inputs: Mapping[str, np.ndarray]) -> dic
 def use_threads(wanted: int) -> None:
     """Let the calling thread's kernels use `wanted` threads, or all allowed cores if fewer.
 
-    TVM's own choice on x86-64 is half of the cores. Naming the cores is the only way to raise
-    it: a bare thread count is cut to TVM's choice. They are all named, so that no thread is
-    tied to a core that another process may be busy on.
+    By itself TVM uses half of the cores on x86-64, and cuts a larger number of threads to that.
+    Only a list of cores raises it. The list has all allowed cores, so that no thread is tied to
+    one core that another process may use.
     """
     if getattr(_configured, "threads", None) == wanted:
         return

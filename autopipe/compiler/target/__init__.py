@@ -1,1 +1,1 @@
-"""The hardware that is compiled for."""
+"""The target: the hardware that a model is compiled for."""

@@ -1,7 +1,7 @@
-"""What a build asks of the processor, and whether this one has it.
+"""Which features of a processor a build needs, and whether this processor has them.
 
-A library that runs on a processor without its instructions dies of SIGILL with no word; the
-check turns that into a sentence before anything is loaded.
+On a processor that lacks an instruction, a library ends the process by SIGILL without a message.
+The check is made before the library is loaded, and says which features are missing.
 """
 
 import platform

@@ -1,4 +1,4 @@
-"""What a build asks of the GPU, and whether the one here has it."""
+"""Which GPU architecture a build needs, and whether the GPU of this machine can run it."""
 
 from collections.abc import Mapping
 
@@ -25,9 +25,10 @@ def check(arch: str) -> None:
 
 
 def runs(built: str, here: str) -> bool:
-    """Tell whether a GPU runs what was built for another.
+    """Tell whether a GPU runs the kernels that were built for another architecture.
 
-    `sm_90a` runs on that one alone, `sm_100f` on its family from it on, `sm_90` on all from it on.
+    Kernels for `sm_90a` run on `sm_90a` alone, kernels for `sm_100f` on later members of the same
+    family, and kernels for `sm_90` on all later architectures.
     """
     least, has = (int(arch.strip("sm_af")) for arch in (built, here))
     if built.endswith("a"):

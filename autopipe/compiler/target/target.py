@@ -1,4 +1,4 @@
-"""From the resolved target facts to TVM's target."""
+"""Makes TVM's `Target` from the resolved facts of a target."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -27,8 +27,8 @@ _LIMITS: Final = {
 def tvm_target(facts: Mapping[str, object]) -> tvm.target.Target:
     """Return TVM's target for the resolved facts of `Facet.TARGET`.
 
-    Raises TargetError for a processor or GPU that the compilers do not know, and for whatever else
-    TVM refuses.
+    Raises TargetError for a processor or GPU that LLVM or nvcc does not know, and for anything else
+    that TVM refuses.
     """
     here = processor(facts)
     return _gpu(str(facts["arch"]), here) if facts["kind"] == "cuda" else here
@@ -37,8 +37,8 @@ def tvm_target(facts: Mapping[str, object]) -> tvm.target.Target:
 def processor(facts: Mapping[str, object]) -> tvm.target.Target:
     """Return the processor among the facts: what is compiled for, or the host of the GPU.
 
-    Raises TargetError for one that LLVM does not know, which TVM would take for `generic` with a
-    line in the log.
+    Raises TargetError for a processor that LLVM does not know. TVM would only log that, and compile
+    for `generic`.
     """
     names = ("mcpu", "mattr", "mtriple")
     entries = {"kind": "llvm", **{name: facts[name] for name in names if facts.get(name)}}
@@ -57,8 +57,8 @@ def is_gpu(target: tvm.target.Target) -> bool:
 def host(cores: int) -> tvm.target.Target:
     """Return a target that every processor of this machine's architecture can run.
 
-    Work on weights is done with it: it has to run here whatever the model is built for, and gives
-    the same bits on other machines.
+    Weights are transformed with code for it: that code has to run on this machine, whatever the
+    model is built for, and has to give the same bits on every machine.
     """
     return tvm.target.Target({"kind": "llvm", "num-cores": cores})
 
@@ -76,7 +76,7 @@ def _gpu(arch: str, here: tvm.target.Target) -> tvm.target.Target:
 
 
 def _tagged(name: str) -> dict[str, object]:
-    """Return what TVM knows of a GPU by name."""
+    """Return TVM's target for the name of a GPU, such as `nvidia/nvidia-a100`."""
     tags = [str(tag) for tag in tvm.target.list_tags()]
     if name not in tags:
         near = closest(name, tags)

@@ -1,6 +1,7 @@
-"""What stands between a module and the machine that runs it, whoever scheduled the module.
+"""The walls: checks that code passes before it may run. They are the same for all schedules.
 
-`module` looks through TIR before code generation, `text` through the LLVM IR that came of it before
-any of it is run, `linked` through objects and libraries. None of them knows where a schedule came
-from; `gate` is the one way to machine code, and passes through all.
+- `module` checks TIR before code generation.
+- `text` checks the LLVM IR that code generation made, and CUDA C++, before any of it runs.
+- `linked` checks object files before they are linked, and the linked library.
+- `gate` is the only way to machine code. It calls the other three.
 """

@@ -1,4 +1,4 @@
-"""What code may call: of a library that its function names, of LLVM, and of the graph's ops."""
+"""Which functions code may call: those of a declared library, of LLVM and of TVM's runtime."""
 
 import re
 from functools import cache
@@ -15,13 +15,13 @@ _LABEL: Final = re.compile(r"(\w+) [\w.+-]+( \w+)*", re.ASCII)
 
 
 def library(label: str) -> Library | None:
-    """Return the library that the label of a function names, if it is one of ours."""
+    """Return the library that is named in the label of a function, or None if it is not ours."""
     found = _LABEL.fullmatch(label)
     return named(found[1]) if found else None
 
 
 def externs(library: Library | None) -> frozenset[str]:
-    """Return the functions that may be called by their symbols."""
+    """Return the names of the C functions that code may call."""
     interface = library.interface if library else None
     if not isinstance(interface, CBlas):
         return names.EXTERNS
@@ -29,20 +29,20 @@ def externs(library: Library | None) -> frozenset[str]:
 
 
 def packed(library: Library | None) -> frozenset[str]:
-    """Return the functions that TVM's runtime may be asked for."""
+    """Return the names of the functions that code may look up in TVM's runtime."""
     interface = library.interface if library else None
     return names.PACKED | {interface.function} if isinstance(interface, Packed) else names.PACKED
 
 
 @cache
 def instructions() -> frozenset[int]:
-    """Return the numbers of LLVM's instructions; to ask for the name of one may end the process."""
+    """Return the numbers of LLVM's intrinsics. Asking LLVM for the name of any other crashes."""
     return frozenset(codegen.llvm_lookup_intrinsic_id(name) for name in names.INTRINSICS) - {0}
 
 
 @cache
 def of_graph(name: str) -> bool:
-    """Tell whether an op of the graph is harmless: TVM makes PrimFuncs of it, or it is known."""
+    """Tell whether an op of the graph is harmless: TVM can lower it to PrimFuncs, or we know it."""
     family, _, rest = name.removeprefix("relax.").rpartition(".")
     if not name.startswith("relax.") or not rest:
         return False

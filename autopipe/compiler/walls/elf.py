@@ -1,6 +1,6 @@
-"""Reads ELF files of 64 bits, as far as it takes to say what they bring along and do when loaded.
+"""Reads 64-bit ELF files: which symbols they hold, and what the loader does with them.
 
-Every offset is checked against the file: whatever is not there, or not within bounds, is refused.
+Every offset is checked against the size of the file. An offset outside the file is refused.
 """
 
 import struct
@@ -34,7 +34,7 @@ EXECUTABLE, STACK = 1, 0x6474E551
 
 
 class Malformed(Exception):  # noqa: N818 - says what is wrong
-    """A file is no ELF file, or one that contradicts itself."""
+    """The file is not an ELF file, or its parts contradict each other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Symbol:
-    """An entry of a table of symbols."""
+    """An entry of a symbol table."""
 
     name: str
     kind: int
@@ -96,7 +96,7 @@ class Elf:
         return cls(data, kind, sections, segments)
 
     def content(self, section: Section) -> bytes:
-        """Return what a section holds. Raises Malformed."""
+        """Return the bytes of a section. Raises Malformed."""
         return b"" if section.kind == NOBITS else _bytes(self.data, section.offset, section.size)
 
     def symbols(self, kind: int) -> Iterator[Symbol]:
@@ -108,7 +108,7 @@ class Elf:
                     yield Symbol(_text(texts, name), info & 15, info >> 4, section, value)
 
     def dynamic(self) -> list[tuple[int, int, str]]:
-        """Return what the loader is told: tag, value, and the value as a text where it is one."""
+        """Return the entries of the dynamic section: tag, value, and the text at that value."""
         return [
             (tag, value, _text(texts, value) if tag in _NAMES else "")
             for table in self.sections
@@ -118,7 +118,7 @@ class Elf:
         ]
 
     def relocations(self) -> Iterator[tuple[int, int, int]]:
-        """Yield place, kind and addend of what the loader changes."""
+        """Yield the relocations: the place that the loader changes, the kind and the addend."""
         for table in self.sections:
             if table.kind == ADDENDS and table.flags & 2:
                 for place, info, addend in self._entries(_ADDEND, table):

@@ -1,7 +1,7 @@
-"""What all walls raise."""
+"""The error that all walls raise."""
 
 from autopipe.errors import StageError
 
 
 class ForeignCode(StageError):  # noqa: N818 - says what was found
-    """Code does what neither our passes nor TVM's put there; nothing of it was run."""
+    """The code does something that no pass of ours or TVM's put there. None of it was run."""

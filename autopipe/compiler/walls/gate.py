@@ -1,7 +1,7 @@
-"""The one way from TIR to machine code: what is compiled here has passed all walls.
+"""The only way from TIR to machine code: all code that is compiled here has passed all walls.
 
-Nothing else of autopipe calls TVM's code generation. TVM itself does, to fold constants: it asks
-for `tirx.build` by name, and finds `kernel` there once this module is imported.
+No other file of autopipe calls TVM's code generation. TVM calls it itself to fold constants, as
+`tirx.build`. Importing this module puts `kernel` in the place of `tirx.build`.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ from autopipe.errors import ModelError
 
 
 def kernel(scheduled: tvm.IRModule, target: tvm.target.Target) -> Any:  # noqa: ANN401 - tvm
-    """Return TVM's runtime module of the functions of a module. Raises ForeignCode."""
+    """Compile the PrimFuncs of a module to a TVM runtime module. Raises ForeignCode."""
     module.look_through(scheduled)
     library = tvm.tirx.build(scheduled, target)
     text.look_through(library)
@@ -26,7 +26,7 @@ def kernel(scheduled: tvm.IRModule, target: tvm.target.Target) -> Any:  # noqa: 
 
 
 def model(whole: tvm.IRModule, target: tvm.target.Target) -> tvm.runtime.Executable:
-    """Compile a model; what comes of it may be run. Raises ForeignCode."""
+    """Compile a model to an executable that is safe to run. Raises ForeignCode."""
     module.look_through(whole)
     executable = tvm.compile(whole, target=target)
     text.look_through(executable.mod)
@@ -34,7 +34,7 @@ def model(whole: tvm.IRModule, target: tvm.target.Target) -> tvm.runtime.Executa
 
 
 def of_model(whole: tvm.IRModule) -> None:
-    """Look through a model before any of it is compiled. Raises ModelError."""
+    """Check a model before any of it is compiled. Raises ModelError."""
     try:
         module.look_through(whole)
     except ForeignCode as error:
@@ -42,7 +42,7 @@ def of_model(whole: tvm.IRModule) -> None:
 
 
 def export(executable: tvm.runtime.Executable, path: Path, options: Sequence[str] = ()) -> None:
-    """Write a library. Raises ForeignCode, and RuntimeError where it can not be linked."""
+    """Write a library. Raises ForeignCode, and RuntimeError if it can not be linked."""
     told = {"options": list(options)} if options else {}
     executable.export_library(str(path), fcompile=_linked, **told)
 

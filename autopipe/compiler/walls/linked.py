@@ -1,7 +1,7 @@
-"""Looks through objects before they are linked, and through the library that came of them.
+"""Checks object files before they are linked, and the library that the linker made.
 
-An object of code generation has no reason to run anything when it is loaded. In a library, the
-linker puts two functions of the C library's there, which are told by their names and number.
+No object file of code generation may run code when it is loaded. In a library the linker adds two
+start-up functions of the C library; they are recognised by their names, and no others may be there.
 """
 
 import re
@@ -54,7 +54,7 @@ _INDIRECT: Final = frozenset({37, 1032})
 
 
 def look_at_object(data: bytes, name: str) -> None:
-    """Raise ForeignCode with what was found in an object that is about to be linked."""
+    """Raise ForeignCode if an object file holds something foreign; the message says what."""
     try:
         _refuse(_of_object(elf.Elf.read(data)), name)
     except elf.Malformed as error:
@@ -62,9 +62,9 @@ def look_at_object(data: bytes, name: str) -> None:
 
 
 def look_at_library(data: bytes, name: str, beside: Collection[str] | None = None) -> None:
-    """Raise ForeignCode with what was found in a linked library.
+    """Raise ForeignCode if a linked library holds something foreign; the message says what.
 
-    `beside` are the files that lie with it, by default all that libraries may ship.
+    `beside` are the files that the library may load: by default all files that packages may ship.
     """
     files = shipped() if beside is None else beside
     try:
@@ -121,7 +121,7 @@ def _of_library(read: elf.Elf, beside: Collection[str]) -> Iterator[str]:
 
 
 def _orders(read: elf.Elf, beside: Collection[str]) -> Iterator[str]:
-    """Yield what the loader is told to do, beside loading."""
+    """Yield the orders to the loader that are more than loading."""
     dynamic = read.dynamic()
     if not dynamic:
         yield "nothing for the loader"
@@ -137,7 +137,7 @@ def _orders(read: elf.Elf, beside: Collection[str]) -> Iterator[str]:
 
 
 def _started(read: elf.Elf) -> Iterator[str]:
-    """Yield what is run when a library is loaded and unloaded, beside what a linker puts there."""
+    """Yield the functions that run at loading or unloading, without the linker's own two."""
     told = {tag: value for tag, value, _ in read.dynamic()}
     for (name, tag), size in _CODE.items():
         place = next((each for each in read.sections if each.name == name), None)

@@ -1,8 +1,8 @@
-"""Looks through a module before code generation, for what no pass of ours or TVM's has put there.
+"""Checks a module before code generation, for parts that no pass of ours or TVM's makes.
 
-TIR can bring code along: LLVM IR and C in pragmas, calls by name of anything that is loaded,
-instructions by number, text that ends up in a GPU's kernel. What is known and harmless passes;
-the rest is refused by name.
+TIR can carry code: LLVM IR and C in pragmas, calls of any loaded function by its name, LLVM
+intrinsics by number, and text that is written into a GPU kernel. What is on the lists of known,
+harmless parts passes. Everything else is refused, and the message names it.
 """
 
 import re
@@ -31,11 +31,11 @@ _TEXT: Final = 80
 
 
 class _Found(Exception):  # noqa: N818 - says what happened
-    """Carries what was found out of a walk."""
+    """Ends a walk; its message is what was found."""
 
 
 def look_through(module: tvm.IRModule | tvm.tirx.PrimFunc) -> None:
-    """Raise ForeignCode with the function and what was found in it, if anything was."""
+    """Raise ForeignCode if a function holds something foreign; the message names both."""
     if isinstance(module, tvm.tirx.PrimFunc):
         module = tvm.IRModule({"main": module})
     for key in (module.attrs or {}).keys():  # noqa: SIM118 - it is no dict
@@ -54,7 +54,7 @@ def look_through(module: tvm.IRModule | tvm.tirx.PrimFunc) -> None:
 
 
 class _Walk:
-    """A look through one function."""
+    """The check of one function."""
 
     def __init__(self, function: Any) -> None:  # noqa: ANN401 - tvm is not typed
         self._function = function
@@ -81,7 +81,7 @@ class _Walk:
         }
 
     def look(self) -> None:
-        """Raise _Found for the first thing that does not belong there."""
+        """Raise _Found for the first part that is not on the lists."""
         kind = type(self._function).__name__
         if kind not in {"PrimFunc", "Function"}:
             raise _Found(f"is a {kind}")

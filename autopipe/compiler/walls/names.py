@@ -1,13 +1,14 @@
-"""The names that code generation may meet; read from TVM 0.27's source, from what it acts on.
+"""The names that code generation may meet. They were read from the source of TVM 0.27.
 
-Whatever is not here is refused, however harmless: what TVM adds next has to be read first.
+A name that is not here is refused, even if it is harmless. What a later TVM adds has to be read by
+a person first.
 """
 
 from typing import Final
 
 
 def words(text: str, start: str = "") -> frozenset[str]:
-    """Return the words of a text, each with the same start."""
+    """Return the words of a text with the same prefix before each."""
     return frozenset(f"{start}{word}" for word in text.split())
 
 

@@ -1,4 +1,4 @@
-"""Names in machine code: what generated code defines, and what it may take from elsewhere."""
+"""Symbols of machine code: those that generated code defines, and those it may import."""
 
 import re
 from functools import cache
@@ -41,7 +41,7 @@ _INSTRUCTIONS: Final = re.compile(
 
 @cache
 def called() -> frozenset[str]:
-    """Return the functions that code may call by their names."""
+    """Return the names of the functions that code may call."""
     interfaces = [each.interface for each in LIBRARIES if isinstance(each.interface, CBlas)]
     libraries = {each.threads for each in interfaces}
     libraries.update(symbol for each in interfaces for symbol in each.gemm.values())
@@ -49,15 +49,15 @@ def called() -> frozenset[str]:
 
 
 def is_called(name: str) -> bool:
-    """Tell whether code may leave this name undefined."""
+    """Tell whether code may import this symbol."""
     return name in called() or name in _RUNTIME or _COMPILER.fullmatch(name) is not None
 
 
 def is_ours(name: str) -> bool:
-    """Tell whether generated code defines this name for others to see."""
+    """Tell whether generated code exports this symbol."""
     return name.removeprefix("__") in _RUNTIME or _OURS.fullmatch(name) is not None
 
 
 def is_instruction(name: str) -> bool:
-    """Tell whether LLVM makes instructions of this function, other than such as jump anywhere."""
+    """Tell whether this is an LLVM intrinsic that becomes instructions, and none that jumps."""
     return _INSTRUCTIONS.fullmatch(name) is not None

@@ -1,7 +1,8 @@
-"""Looks through LLVM IR before machine code of it is run, and CUDA C++ before nvcc sees it.
+"""Checks LLVM IR before its machine code runs, and CUDA C++ before nvcc reads it.
 
-Every line of LLVM's text that is not inside a function begins with what it is, and text of others
-is in quotes with all its quotes and line ends escaped, so lines can be told apart.
+Outside of functions, the first word of each line of LLVM IR says what the line is. Text that comes
+from a module stands in quotes, with its own quotes and line ends escaped. So a line can not pretend
+to be another.
 """
 
 import re
@@ -37,7 +38,7 @@ _BEYOND: Final = re.compile(r"\b(asm|__asm__|__asm|__attribute__|_Pragma|__decls
 
 
 def look_through(library: Any) -> None:  # noqa: ANN401 - tvm is not typed
-    """Raise ForeignCode with what was found in the LLVM IR of a library, if anything was."""
+    """Raise ForeignCode if the LLVM IR of a library holds something foreign."""
     modules = [library]
     while modules:
         module = modules.pop()
@@ -47,7 +48,7 @@ def look_through(library: Any) -> None:  # noqa: ANN401 - tvm is not typed
 
 
 def look(text: str) -> None:
-    """Raise ForeignCode with what was found in the text of an LLVM module, if anything was."""
+    """Raise ForeignCode if the text of an LLVM module holds something foreign."""
     if _ASSEMBLY.search(text) is not None:
         raise ForeignCode("the code has assembly in it")
     for line in text.split("\n"):
@@ -99,7 +100,7 @@ def _global(line: str) -> None:
 
 
 def _place(rest: str) -> None:
-    """Refuse sections of their own, and data in front of functions."""
+    """Refuse named sections, and data that is placed in front of a function."""
     found = _SECTION.search(rest)
     if found is not None and found[1] not in _SECTIONS:
         raise ForeignCode(f"the code has the section {_shown(found[1])}")
@@ -108,7 +109,7 @@ def _place(rest: str) -> None:
 
 
 def look_at_kernels(source: str) -> None:
-    """Raise ForeignCode with what was found in the CUDA C++ of kernels before nvcc sees it."""
+    """Raise ForeignCode if the CUDA C++ of kernels holds something foreign; nvcc is not run."""
     for line in source.replace("\\\n", " ").split("\n"):
         if line.strip().startswith(("#", "%:", "??=")):
             if _DIRECTIVE.fullmatch(line) is None:

@@ -1,7 +1,7 @@
-"""Attributes that functions and blocks of a model may have, and of which values.
+"""Which attributes the functions and blocks of a model may have, and with which values.
 
-TVM calls what some attributes name and compiles what others hold; there are more of that kind in
-every release. So those that TVM's own operators have are known, and no others.
+Some attributes name a function that TVM calls, others hold code that TVM compiles, and each release
+adds more. So only the attributes of TVM's own operators are allowed.
 """
 
 import re
@@ -60,7 +60,7 @@ OF: Final[Mapping[str, tuple[str, Mapping[str, Fits]]]] = {
 
 
 def fault(kind: str, known: Mapping[str, Fits], key: object, value: object) -> str | None:
-    """Say why an attribute can not be in a model; None where it can."""
+    """Return why an attribute may not be in a model, or None if it may."""
     if not isinstance(key, str) or key not in known:
         return f"the {kind} {str(key)[:60]!r} is not allowed in a model"
     if not known[key](value):

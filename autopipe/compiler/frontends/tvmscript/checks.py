@@ -1,4 +1,4 @@
-"""What a parsed source must be beyond its words: whole, of known sizes, and inside its buffers."""
+"""Checks a parsed source: it is complete, sizes are known, and no access leaves its buffer."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,7 +20,7 @@ _MAX_ELEMENTS: Final = 2**31
 
 
 def check(found: Any) -> None:  # noqa: ANN401 - whatever TVM made of a source
-    """Raise `ModelError` for what is no model of Relax and PrimFuncs that TVM could compile."""
+    """Raise `ModelError` if a module is not a model of Relax and PrimFuncs that TVM can compile."""
     if isinstance(found, tirx.PrimFunc):
         _check_functions(tvm.IRModule({"main": found}))
         return
@@ -68,7 +68,7 @@ def _check_attributes(name: str, known: Mapping[str, attributes.Fits], given: An
 
 
 def _check_calls(name: str, part: Any) -> None:  # noqa: ANN401 - a function, or the body of one
-    """Refuse every operator that no word of a model stands for, and functions of elsewhere."""
+    """Refuse operators outside of the vocabulary, and functions that the module does not hold."""
     calls: list[tvm.ir.Call] = []
     outside: list[relax.ExternFunc] = []
     tvm_ffi.structural_walk(part, (tvm.ir.Call, calls.append))
@@ -108,7 +108,7 @@ def _check_binding(module: tvm.IRModule, binding: relax.Binding) -> None:
 
 
 def sizes(what: str, shape: Sequence[Any] | None) -> tuple[int, ...]:
-    """Return the sizes of a tensor; raises `ModelError` where they are not known, or absurd."""
+    """Return the sizes of a tensor. Raises `ModelError` if one is unknown or absurdly large."""
     if shape is None or not all(isinstance(extent, tirx.IntImm) for extent in shape):
         raise ModelError(f"{what} has a size that is not known before the model runs")
     found = tuple(int(extent) for extent in shape)

@@ -1,4 +1,4 @@
-"""The TVMScript frontend, as light as a plan needs it; the work is in `load`."""
+"""The TVMScript frontend. It imports little, since `plan` uses it; the work is in `load`."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -8,10 +8,10 @@ from autopipe.config.model import Input, Weights
 
 
 class TvmscriptFrontend:
-    """Reads `.py` files of TVMScript, which are parsed and never run."""
+    """Reads `.py` files of TVMScript. They are parsed and never run."""
 
     def files(self, path: Path) -> Mapping[str, Path]:
-        """Return the one file that a model is."""
+        """Return the one file that the model consists of."""
         return {"model": path}
 
     def load(

@@ -1,7 +1,7 @@
-"""The gate: what of Python's syntax TVM's parser gets to see.
+"""The gate: decides which Python syntax TVM's parser may see.
 
-TVM evaluates the expressions of a source, with Python's built-in functions at hand. So a source is
-read as a tree first, and refused for anything that no model needs.
+TVM's parser evaluates expressions of a source, and they can use Python's built-in functions. So the
+source is first parsed to a syntax tree, and refused if it holds anything that no model needs.
 """
 
 import ast
@@ -39,10 +39,10 @@ _CONSTANTS: Final = (bool, int, float, str, type(None))
 
 
 def admit(data: bytes) -> str:
-    """Return the text of a source that may be given to TVM's parser, line by line as it was.
+    """Return the text that TVM's parser may see. Lines keep their numbers.
 
-    Only its class or function is left, so that nothing else is interpreted. Raises `ModelError`,
-    which begins with the line's number where there is one.
+    Only the class or function is left of the source. Raises `ModelError`; its message begins with
+    the number of the line, if there is one.
     """
     try:
         text = data.decode("utf-8-sig")
@@ -83,9 +83,9 @@ def _parse(text: str) -> ast.Module:
 
 
 def _inside(node: ast.AST, depth: int, line: int) -> Iterator[tuple[ast.AST, int]]:
-    """Yield a node and all below it, with the line of each, which operators do not know.
+    """Yield a node and all nodes below it, each with its line. Operators take that of their parent.
 
-    Refuses what is nested too deeply for TVM's own recursion.
+    Refuses a source that is nested too deeply for the recursion of TVM's parser.
     """
     line = getattr(node, "lineno", line)
     if depth > _MAX_DEPTH:
@@ -96,12 +96,12 @@ def _inside(node: ast.AST, depth: int, line: int) -> Iterator[tuple[ast.AST, int
 
 
 def _bound(nodes: list[ast.AST]) -> frozenset[str]:
-    """Return every name that the source gives to something."""
+    """Return every name that the source assigns or defines."""
     return frozenset(_names(node)[0] for node in nodes if _binds(node))
 
 
 def _callees(nodes: list[ast.AST]) -> tuple[frozenset[str], frozenset[str]]:
-    """Return the functions of a module, and the names that stand for the module alone."""
+    """Return the functions of a module, and the names that only stand for the module."""
     classes = {node.name for node in nodes if isinstance(node, ast.ClassDef)}
     aliases = {
         id(target): target.id
@@ -154,7 +154,7 @@ def _check_constant(node: ast.Constant) -> None:
 def _check_attribute(
     node: ast.Attribute, functions: frozenset[str], modules: frozenset[str]
 ) -> None:
-    """Take words of T, R and I as a whole, functions of the module, and a few of values."""
+    """Allow words of T, R and I, functions of the module, and a few attributes of values."""
     if not isinstance(node.ctx, ast.Load):
         _refuse(node, "an attribute can not be assigned to")
     root, word = _word(node)
@@ -183,7 +183,7 @@ def _check_call(node: ast.Call, names: frozenset[str]) -> None:
 
 
 def _check_attributes(node: ast.Call) -> None:
-    """Check what a function or a block is given beyond its code."""
+    """Check the attributes of a function or a block."""
     kind, known = attributes.OF[ast.unparse(node.func)]
     given = node.args[0] if len(node.args) == 1 and not node.keywords else None
     if not isinstance(given, ast.Dict):
@@ -198,7 +198,7 @@ def _check_attributes(node: ast.Call) -> None:
 
 
 def _check_strings(tree: ast.Module, nodes: list[ast.AST]) -> None:
-    """Refuse every string but those that name what is known in their place."""
+    """Refuse every string that is not allowed in its place."""
     allowed = {id(node) for node in strings.allowed(tree)}
     for node in nodes:
         value = getattr(node, "value", None) if isinstance(node, ast.Constant) else None
@@ -207,7 +207,7 @@ def _check_strings(tree: ast.Module, nodes: list[ast.AST]) -> None:
 
 
 def _word(node: ast.AST) -> tuple[str | None, str]:
-    """Return the name at the root of a chain of attributes, if there is one, and the rest."""
+    """Split `a.b.c` into its first name, if it has one, and the rest."""
     parts: list[str] = []
     while isinstance(node, ast.Attribute):
         parts.append(node.attr)
@@ -216,7 +216,7 @@ def _word(node: ast.AST) -> tuple[str | None, str]:
 
 
 def _definition(tree: ast.Module) -> ast.ClassDef | ast.FunctionDef:
-    """Return the one class or function of a source; refuse whatever else it would do."""
+    """Return the one class or function of a source. Refuse all other statements."""
     found: list[ast.ClassDef | ast.FunctionDef] = []
     for statement in tree.body:
         if isinstance(statement, ast.ImportFrom):

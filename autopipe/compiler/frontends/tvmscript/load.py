@@ -70,7 +70,7 @@ def _read(path: Path) -> bytes:
 
 
 def _weights(model: Whole, weights: Weights | None) -> dict[str, Array]:
-    """Return the weights, drawn: a source has no values for parameters."""
+    """Draw the weights, since a source has no values for its parameters."""
     names = [value.name for value in model.weights]
     if not names:
         return {}

@@ -21,7 +21,7 @@ def check(
     weights: Sequence[Value],
     limits: Bounds = BOUNDS,
 ) -> None:
-    """Raise `ModelError`, with the value's name, where tensors take absurdly much memory."""
+    """Raise `ModelError`, with the name of a value, if tensors take absurdly much memory."""
     drawn = {value.name: _bytes(value.shape, value.dtype) for value in weights}
     bounds.check_weights(drawn, limits)
     given = {value.name: _bytes(value.shape, value.dtype) for value in inputs}
@@ -58,7 +58,7 @@ def _named(value: relax.Expr) -> set[str]:
 
 
 def _buffers(function: tirx.PrimFunc) -> int:
-    """Return the bytes that a function needs beside its parameters."""
+    """Return the bytes of the buffers that a function allocates."""
     blocks: list[SBlock] = []
     tvm_ffi.structural_walk(function.body, (SBlock, blocks.append))
     buffers = (buffer for block in blocks for buffer in block.alloc_buffers)
@@ -73,7 +73,7 @@ def _of_type(kind: object) -> int:
 
 
 def _bytes(shape: Mapping[int, object] | Sequence[object], dtype: str) -> int:
-    """Return the size of a tensor; 0 where a part of it is not known."""
+    """Return the bytes of a tensor, or 0 if one of its sizes is not known."""
     if not all(isinstance(extent, int | tirx.IntImm) for extent in shape):
         return 0
     try:

@@ -1,7 +1,7 @@
-"""From the bytes of a source to an IRModule, in a child that may crash, hang or hoard memory.
+"""Parses the bytes of a source to an IRModule, in a child that may crash, hang or fill memory.
 
-The child can reach nothing but its answer, so that code of a source that got past the gate, through
-a place where TVM evaluates what nobody knew of, could do no more than answer wrongly.
+TVM may evaluate text in a place that the gate does not know. So the child has no access to files,
+processes or the network: code that runs there can do no more than give a wrong answer.
 """
 
 import re
@@ -22,10 +22,10 @@ _LONGEST: Final = 500
 
 
 def parse(data: bytes) -> tvm.IRModule | tvm.tirx.PrimFunc:
-    """Return what a source says, a module or one PrimFunc.
+    """Return the module or the PrimFunc that a source describes.
 
-    What the child made is checked again here, so that nothing it did has to be trusted. Raises
-    `ModelError`; where there is a line to name, its text begins with the line's number.
+    The answer of the child is checked again here, so that it does not have to be trusted. Raises
+    `ModelError`; its message begins with the number of the line, if there is one.
     """
     text = contained(lambda: _read(data), memory=_MEMORY, seconds=SECONDS)
     try:

@@ -1,4 +1,4 @@
-"""The role of each weight of a module, read off its loops: a PrimFunc may be all there is."""
+"""Finds the role of each weight of a module from its loops, since it may be one PrimFunc."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -42,7 +42,7 @@ def roles(module: tvm.IRModule, weights: Sequence[str]) -> dict[str, Role]:
 
 
 class _Roles:
-    """What is known of the values so far, by the variable or buffer that holds them."""
+    """The moments of the values so far, by the variable or buffer that holds them."""
 
     def __init__(self) -> None:
         self.roles: dict[str, Role] = {}
@@ -50,7 +50,7 @@ class _Roles:
         self.moments: dict[Any, Moments] = {}
 
     def rename(self, new: relax.Var, value: relax.Expr) -> None:
-        """Take a value to be another's, or a field of it."""
+        """Give a value the moments of another value, or of a field of it."""
         old = value.tuple_value if isinstance(value, relax.TupleGetItem) else value
         if isinstance(old, relax.Var):
             self._copy(old, new)
@@ -99,7 +99,7 @@ class _Roles:
         self.moments[store.buffer] = NORMAL if kernel else self._after(store, terms)
 
     def _after(self, store: tirx.BufferStore, terms: int) -> Moments:
-        """Return the moments of what a block writes."""
+        """Return the moments of the values that a block writes."""
         value = store.value
         if terms == 1:
             return bounded(*self._of(value))
@@ -139,7 +139,7 @@ def _kind(value: Any, weight: Any) -> Kind:  # noqa: ANN401
 
 
 def _is_factor(value: Any, weight: Any) -> bool:  # noqa: ANN401
-    """Whether a product or quotient in an expression has a weight as one of its sides."""
+    """Whether a weight is one side of a product or quotient in an expression."""
     found: list[Any] = []
     tvm_ffi.structural_walk(value, [(tirx.Mul, found.append), (tirx.Div, found.append)])
     return any(_reads(side, weight) for each in found for side in _sides(each))
@@ -158,7 +158,7 @@ def _calls(value: Any) -> set[str]:  # noqa: ANN401
 
 
 def _name(call: tvm.ir.Call) -> str:
-    """Return the name of an operator, without TVM's family of it."""
+    """Return the name of an operator, without the part before its last dot."""
     return str(getattr(call.op, "name", "")).rpartition(".")[2]
 
 

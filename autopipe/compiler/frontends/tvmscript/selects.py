@@ -1,4 +1,4 @@
-"""Finds the inputs whose values select elements of another tensor, and of how many."""
+"""Finds the inputs that are indices of another tensor, and how many entries they choose from."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -16,8 +16,8 @@ from autopipe.compiler.graph.legalize import legalize
 def selects(module: tvm.IRModule) -> dict[str, int]:
     """Return, by parameter of `main`, how many entries its values choose from.
 
-    An index is an element that is read inside the index of another read. It is followed back to
-    the parameter through blocks that compute it from nothing else.
+    An element is an index if it is read inside the index of another read. It is followed back to
+    a parameter through blocks that compute it from that parameter alone.
     """
     with tvm.target.Target({"kind": "llvm"}):
         module = legalize(module)

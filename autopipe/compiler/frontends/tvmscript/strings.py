@@ -1,8 +1,8 @@
-"""Where a string may stand in a source, and what it may say there.
+"""Decides where a string may stand in a source, and what it may hold there.
 
-TVM's parser evaluates strings as Python in some places: quoted sizes in annotations are code to it.
-So a string is a name of an element type, of a size, of a block, or a word of an operator, each in
-the places that are known for it, or it is refused.
+In some places TVM's parser evaluates strings as Python, such as quoted sizes in annotations. So a
+string may only be the name of an element type, a size, the name of a block or a word of an
+operator, each in the places where that is expected. All other strings are refused.
 """
 
 import ast
@@ -29,9 +29,9 @@ def dtype(text: str) -> bool:
 
 
 def size(text: str) -> bool:
-    """Whether a string is a size: names and numbers that are added or multiplied, and no more.
+    """Whether a string is a size: a sum or product of names and numbers.
 
-    TVM evaluates it, so a name that Python has a meaning for is none of a size.
+    TVM evaluates it as Python, so names of Python's built-in functions and keywords are refused.
     """
     words = re.findall(r"\w+", text)
     known = any(keyword.iskeyword(w) or hasattr(builtins, w) or w.startswith("_") for w in words)
@@ -63,7 +63,7 @@ _NAMED: Final[Mapping[str, Says]] = {
 
 
 def allowed(tree: ast.AST) -> Iterator[ast.Constant]:
-    """Yield every string of a source that stands where it may, and says what it may there."""
+    """Yield every string of a source that is allowed in its place."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Expr):
             yield from _text(node.value, lambda _: True)  # a docstring, which nobody reads

@@ -1,7 +1,7 @@
 """The words of TVMScript that a model is written in.
 
-Everything else is refused, however harmless: TVM's parser evaluates expressions as Python does, and
-its modules lead to files, libraries and code generators.
+All other words are refused, even harmless ones: TVM's parser evaluates expressions as Python does,
+and through its modules they could reach files, libraries and code generators.
 """
 
 import re
@@ -60,7 +60,7 @@ def known(root: str, word: str) -> bool:
 
 
 def computes(op: str) -> bool:
-    """Whether an operator of TVM is one that a word of a model stands for."""
+    """Whether an operator of TVM has a word in this vocabulary."""
     dialect, _, word = op.partition(".")
     if dialect in {"prim", "tirx"}:
         return word in _SCALARS
@@ -68,17 +68,17 @@ def computes(op: str) -> bool:
 
 
 def is_number(word: str) -> bool:
-    """Whether `T.word` makes a number of this type."""
+    """Whether `T.word` is a type, so that it makes a number of that type."""
     return bool(_NUMBER.fullmatch(word))
 
 
 def is_scalar(word: str) -> bool:
-    """Whether `T.word` computes a number of numbers."""
+    """Whether `T.word` computes a number from numbers."""
     return word in _SCALARS
 
 
 def is_operator(word: str) -> bool:
-    """Whether `R.word` computes tensors of tensors."""
+    """Whether `R.word` computes tensors from tensors."""
     from tvm.script import relax
 
     family, _, name = word.rpartition(".")

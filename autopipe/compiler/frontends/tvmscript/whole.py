@@ -1,4 +1,4 @@
-"""A parsed source as one Relax `main` of static shapes, whatever it was written as."""
+"""Turns a parsed source into one Relax `main` of static shapes, in whatever form it was written."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ _DTYPES = get_args(DType)
 
 @dataclass(frozen=True, slots=True)
 class Whole:
-    """A model that is ready to be optimized, but for the values of its weights."""
+    """A model that is ready to be optimized. Only its weights have no values yet."""
 
     module: tvm.IRModule
     """`main` takes the inputs, then the weights."""
@@ -33,9 +33,9 @@ class Whole:
 
 
 def whole(found: tvm.IRModule | tirx.PrimFunc, given: Mapping[str, Input]) -> Whole:
-    """Return the model that a source says, its inputs bound to the shapes in `given`.
+    """Return the model of a source, with its inputs bound to the shapes in `given`.
 
-    Raises `ModelError`, and `ConfigError` where `given` does not fit.
+    Raises `ModelError`, and `ConfigError` if `given` does not fit.
     """
     alone = _alone(found)
     module = found if alone is None else _called(alone)
@@ -56,7 +56,7 @@ def whole(found: tvm.IRModule | tirx.PrimFunc, given: Mapping[str, Input]) -> Wh
 
 
 def _alone(found: tvm.IRModule | tirx.PrimFunc) -> tirx.PrimFunc | None:
-    """Return the PrimFunc that is the whole model, if it is one."""
+    """Return the PrimFunc if it is the whole model, else None."""
     if isinstance(found, tirx.PrimFunc):
         return found
     functions = list(found.functions.values())
@@ -64,9 +64,9 @@ def _alone(found: tvm.IRModule | tirx.PrimFunc) -> tirx.PrimFunc | None:
 
 
 def _called(function: tirx.PrimFunc) -> tvm.IRModule:
-    """Return a module whose `main` calls a PrimFunc: on the buffers it reads, for those it writes.
+    """Return a module whose `main` calls a PrimFunc with inputs and returns its outputs.
 
-    `call_tir` wants what is written last, so the parameters are put into this order.
+    `call_tir` wants the outputs last, so the parameters are put into that order.
     """
     read, written = _accessed(function)
     both = [p.name for p in function.params if p.name in read & written]
@@ -102,9 +102,9 @@ def _called(function: tirx.PrimFunc) -> tvm.IRModule:
 
 
 def _accessed(function: tirx.PrimFunc) -> tuple[set[str], set[str]]:
-    """Return the names of the parameters that are read as they came, and of those written.
+    """Return the names of the parameters that are inputs, and of those that are outputs.
 
-    A reduction reads what it writes as well, which its block does not list as read.
+    A reduction also reads its output, but its block does not list that read.
     """
     blocks: list[SBlock] = []
     stores: list[tirx.BufferStore] = []
@@ -128,7 +128,7 @@ def _named(function: tirx.PrimFunc, buffers: Sequence[Any]) -> set[str]:
 
 
 def _bound(module: tvm.IRModule, given: Mapping[str, Input]) -> tvm.IRModule:
-    """Give the symbols in the shapes of inputs the sizes of the pipeline file."""
+    """Replace the symbols in the shapes of inputs by the sizes of the pipeline file."""
     symbols: dict[str, int] = {}
     for param in module["main"].params:
         shape = getattr(getattr(param.ty, "shape", None), "values", None)
@@ -160,7 +160,7 @@ def _check_given(value: Value, given: Input | None) -> None:
 
 
 def _private(module: tvm.IRModule, count: int) -> tvm.IRModule:
-    """Return the module with `main` as all that is called from outside, its work in dataflow."""
+    """Return the module with `main` as its only public function, all bindings in dataflow."""
     for name, function in prim_funcs(module):
         variable = module.get_global_var(name)
         for attribute in ("global_symbol", "layout_free_buffers"):  # set anew when it is lowered
@@ -172,7 +172,7 @@ def _private(module: tvm.IRModule, count: int) -> tvm.IRModule:
 
 
 def _outputs(main: relax.Function) -> tuple[Value, ...]:
-    """Return what `main` returns, under the names it has there."""
+    """Return the outputs of `main`, with the names of its variables."""
     result = main.body.body
     kind = main.ret_ty
     types = list(kind.fields) if isinstance(kind, relax.TupleType) else [kind]

@@ -1,8 +1,8 @@
 """Gradient-boosted trees that predict how good a setting is, from all tasks of one template.
 
-After "Learning to Optimize Tensor Programs" (NeurIPS 2018), sections 3 and 4. What is predicted is
-the logarithm of the speed relative to the best of the same task, so that tasks of any size teach
-each other.
+After "Learning to Optimize Tensor Programs" (NeurIPS 2018), sections 3 and 4. The model predicts
+the logarithm of the speed, relative to the best speed of the same task. So one model can learn from
+tasks of all sizes.
 """
 
 import math
@@ -34,7 +34,7 @@ _LATEST: Final = 4000
 
 @dataclass(slots=True)
 class Sample:
-    """What was measured of one task."""
+    """The measurements of one task."""
 
     features: Features
     seconds: dict[int, float] = field(default_factory=dict)
@@ -51,18 +51,18 @@ class CostModel:
         self._stale = False
 
     def join(self, features: Features) -> Sample:
-        """Return where the measurements of another task are collected."""
+        """Add another task, and return the sample that collects its measurements."""
         sample = Sample(features)
         self._samples.append(sample)
         return sample
 
     def learn(self, sample: Sample, measured: Mapping[int, float]) -> None:
-        """Take measurements of a task."""
+        """Add measurements of a task."""
         sample.seconds.update(measured)
         self._stale = True
 
     def predict(self, features: Features) -> npt.NDArray[np.float32] | None:
-        """Return how good each setting of a task is, or None while nothing has a time."""
+        """Return the predicted goal of each setting of a task; None before any measurement."""
         if self._stale:
             self._train()
             self._stale = False
@@ -93,13 +93,13 @@ class CostModel:
 def _matrix(
     features: Features, names: Sequence[str], rows: slice | list[int]
 ) -> npt.NDArray[np.float32]:
-    """Return a row a setting and a column a name; what a task does not have is not a number."""
+    """Return a matrix: a row for each setting, a column for each feature, NaN where it has none."""
     size = len(next(iter(features.values())))
     missing = np.full(size, np.nan, np.float32)
     return np.stack([features.get(name, missing)[rows] for name in names], axis=1)
 
 
 def _goals(seconds: Sequence[float]) -> npt.NDArray[np.float32]:
-    """Return the logarithms of best time to time: 0 for the best, less for all others."""
+    """Return log(best time / time): 0 for the best setting, negative for all others."""
     logs = np.log(min(seconds)) - np.log(np.array(seconds))
     return np.maximum(logs, -_WORST).astype(np.float32)

@@ -1,7 +1,7 @@
-"""Numbers that tell settings apart, for a cost model: the knobs, and what the template knows.
+"""The features of a setting for the cost model: its knobs, and what the template knows.
 
-What a tile costs depends on products of knobs (elements in a tile) and on what they leave of the
-function's extents (how many tiles), so both are given beside the knobs themselves.
+The cost of a tile depends on products of knobs (the elements of a tile) and on quotients of extents
+and knobs (the number of tiles). So both are features, beside the knobs themselves.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,7 +19,7 @@ Features = Mapping[str, Column]
 
 
 def features(space: Space) -> Features:
-    """Return what is known of each setting of a space before it is measured."""
+    """Return the features of each setting of a space. They are known before any measurement."""
     knobs, size = values(space), len(space.settings)
     numbers = [(name, n) for name, n in _numbers("found", space.served.found) if "=" not in name]
     facts = {name: np.full(size, number, np.float32) for name, number in numbers}
@@ -35,7 +35,7 @@ def features(space: Space) -> Features:
 
 
 def estimates(space: Space) -> Column | None:
-    """Return the time that the template expects of each setting, in its unit, if it expects any."""
+    """Return the template's estimate of each setting, in its own unit; None if it has none."""
     served = space.served
     estimate = getattr(served.template, "estimate", None)
     if estimate is None:
@@ -45,14 +45,14 @@ def estimates(space: Space) -> Column | None:
 
 
 def values(space: Space) -> Features:
-    """Return the knobs of each setting: numbers as they are, a column for each word."""
+    """Return the knobs of each setting as numbers, with one column for each word."""
     rows = [dict(_numbers("knobs", knobs)) for knobs in space.settings]
     names = sorted({name for row in rows for name in row})
     return {name: np.array([row.get(name, 0) for row in rows], np.float32) for name in names}
 
 
 def _numbers(name: str, value: object) -> Iterator[tuple[str, float]]:
-    """Yield the numbers that a value is made of; lists are counted from their end."""
+    """Yield the numbers in a value. The elements of a list are numbered from its end."""
     if isinstance(value, bool | int | float):
         yield name, float(value)
     elif isinstance(value, str):

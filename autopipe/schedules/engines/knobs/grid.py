@@ -1,4 +1,4 @@
-"""Tuner `grid`: every setting, in the order of the template."""
+"""The tuner `grid`: tries every setting, in the order of the template."""
 
 from collections.abc import Collection, Mapping
 
@@ -9,7 +9,7 @@ class Grid:
     """Goes through the settings in order."""
 
     def __init__(self, space: Space) -> None:
-        """Take what is gone through."""
+        """Take the space that is searched."""
         self._size = len(space.settings)
 
     def choose(self, count: int, seen: Collection[int]) -> list[int]:

@@ -1,8 +1,8 @@
-"""Tuner `model`: a learned cost model chooses what is measured.
+"""The tuner `model`: a learned cost model chooses the settings that are measured.
 
-The first settings are those that the template thinks most of, and some that are far from each other
-or, if other tasks have taught the model, what it promises most of; then what it promises, and a few
-at random.
+The first settings are the template's own guesses. They are followed by settings that are far from
+each other or, if the model has learned from other tasks, by its best predictions. After that the
+model's best predictions are measured, and a few random settings.
 """
 
 import random
@@ -28,7 +28,7 @@ _POOL: Final = 256
 
 
 class ModelGuided:
-    """Measures what the model of the template promises most of."""
+    """Chooses the settings that the cost model of the template predicts to be fastest."""
 
     def __init__(self, space: Space, seed: int, model: CostModel) -> None:
         """Take the model that all tasks of the template share."""
@@ -41,7 +41,7 @@ class ModelGuided:
         self._sample = model.join(self._features)
 
     def choose(self, count: int, seen: Collection[int]) -> list[int]:
-        """Return the most promising settings, the best first, then what is tried at random."""
+        """Return the settings with the best predictions, the best first, then the random ones."""
         unseen = [index for index in range(len(self._points)) if index not in seen]
         if not unseen:
             return []
@@ -55,11 +55,11 @@ class ModelGuided:
         return best + self._rng.sample(rest, min(explored, len(rest)))
 
     def learn(self, measured: Mapping[int, float]) -> None:
-        """Teach the model."""
+        """Let the model learn from new measurements."""
         self._model.learn(self._sample, measured)
 
     def _first(self, count: int, unseen: Sequence[int], promised: Sequence[int]) -> list[int]:
-        """Return the filled setting and guesses; then what other tasks promise, or distant ones."""
+        """Return the template's guesses, then the model's predictions or distant settings."""
         order = sorted(unseen, key=lambda index: (index > 0, self._guesses[index]))
         some = max(1, round(_GUESSED * count))
         chosen, rest = order[:some], order[some:]
@@ -70,7 +70,7 @@ class ModelGuided:
         return self._spread(chosen, pool, count)
 
     def _spread(self, chosen: list[int], pool: Sequence[int], count: int) -> list[int]:
-        """Add, again and again, the setting of the pool that is farthest from all chosen ones."""
+        """Add, one by one, the setting of the pool that is farthest from all chosen ones."""
         apart = np.min([self._apart(index, pool) for index in chosen], axis=0)
         while len(chosen) < count and apart.any():
             farthest = pool[int(apart.argmax())]

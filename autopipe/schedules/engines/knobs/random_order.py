@@ -1,4 +1,4 @@
-"""Tuner `random`: every setting, in an order that the seed decides."""
+"""The tuner `random`: tries every setting, in an order that depends on the seed."""
 
 import random
 from collections.abc import Collection, Mapping

@@ -1,4 +1,4 @@
-"""The settings of a template that a tuner chooses from."""
+"""The settings of a template, from which a tuner chooses."""
 
 import random
 from collections.abc import Iterable, Sequence
@@ -24,19 +24,19 @@ class Space:
 
     @classmethod
     def of(cls, served: Served, hardware: HardwareParams, seed: int) -> "Space":
-        """Return the settings for a function that a template serves."""
+        """Return the settings of a template for a function."""
         every = served.template.settings(served.found, hardware)
         others = (knobs for knobs in every if knobs != served.knobs)
         some = _some(others, LARGEST - 1, random.Random(seed))  # noqa: S311 - no secret
         return cls(served, hardware, (served.knobs, *some))
 
     def document(self, index: int) -> str:
-        """Return a setting as `replay` reads it."""
+        """Return a setting in the form that `replay` reads."""
         return dump(self.served.template, self.settings[index])
 
 
 def _some(items: Iterable[Any], most: int, rng: random.Random) -> list[Any]:
-    """Return `most` of the items or fewer, each with the same chance: Vitter's algorithm R."""
+    """Return at most `most` items, each with the same probability (Vitter's algorithm R)."""
     kept: list[Any] = []
     for position, item in enumerate(items):
         if position < most:

@@ -1,4 +1,4 @@
-"""What a tuner is: the order in which the settings of a template are tried."""
+"""The interface of a tuner. A tuner decides in which order settings of a template are tried."""
 
 from collections.abc import Collection, Mapping
 from typing import Protocol
@@ -8,7 +8,7 @@ class Tuner(Protocol):
     """Chooses settings of one space."""
 
     def choose(self, count: int, seen: Collection[int]) -> list[int]:
-        """Return `count` settings that were not seen, or as many as there are."""
+        """Return `count` settings that were not chosen before, or all that are left."""
 
     def learn(self, measured: Mapping[int, float]) -> None:
-        """Take the seconds that settings took; infinite for those that failed."""
+        """Take the measured seconds of settings; infinite for a setting that failed."""
