@@ -64,12 +64,12 @@ def installed() -> tuple[Extension, ...]:
         for entry in metadata.entry_points(group=group)
         if entry.dist is not None
     ]
-    return tuple(sorted(found, key=lambda each: (each.group, each.distribution, each.name)))
+    return tuple(sorted(found, key=lambda entry: (entry.group, entry.distribution, entry.name)))
 
 
 def distributions() -> dict[str, str]:
     """Return the versions of the distributions that register anything, by name."""
-    return {each.distribution: each.version for each in installed()}
+    return {extension.distribution: extension.version for extension in installed()}
 
 
 def registered(group: str, own: Iterable[str] = ()) -> dict[str, Extension]:
@@ -79,12 +79,14 @@ def registered(group: str, own: Iterable[str] = ()) -> dict[str, Extension]:
     """
     owners = dict.fromkeys(own, "autopipe")
     found: dict[str, Extension] = {}
-    for each in installed():
-        if each.group == group:
-            if each.name in owners:
-                raise SetupError(f"{each}: {owners[each.name]} has one of that name; uninstall it")
-            owners[each.name] = each.distribution
-            found[each.name] = each
+    for extension in installed():
+        if extension.group == group:
+            if extension.name in owners:
+                raise SetupError(
+                    f"{extension}: {owners[extension.name]} has one of that name; uninstall it"
+                )
+            owners[extension.name] = extension.distribution
+            found[extension.name] = extension
     return found
 
 
@@ -93,7 +95,7 @@ def check(_argument: object = None, _emit: object = None) -> str:
 
     Raises SetupError if anything of it is broken. Takes what a call in a child process brings.
     """
-    found = [each for group in NAMES for each in registered(group).values()]
-    for each in found:
-        each.load()
+    found = [extension for group in NAMES for extension in registered(group).values()]
+    for extension in found:
+        extension.load()
     return ", ".join(map(str, found)) or "none"

@@ -101,7 +101,7 @@ def lines(file: BinaryIO, longest: int) -> Iterator[bytes | None]:
 def _check_depth(value: object) -> None:
     level = [value]
     for _ in range(_DEEPEST):
-        level = [inner for each in level for inner in _inside(each)]
+        level = [inner for item in level for inner in _inside(item)]
         if not level:
             return
     raise MalformedError("nested too deeply")
@@ -110,7 +110,7 @@ def _check_depth(value: object) -> None:
 def _inside(value: object) -> Iterator[object]:
     if isinstance(value, list | dict):
         inner = value.values() if isinstance(value, dict) else value
-        yield from (each for each in inner if isinstance(each, list | dict))
+        yield from (item for item in inner if isinstance(item, list | dict))
 
 
 def _object(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:

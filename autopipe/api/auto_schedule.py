@@ -146,7 +146,7 @@ def _tuned(
         facts = Host(target, store, lambda: _stack(zygote, log)).facts(_FACETS)
         plain = {facet.value: dict(said) for facet, said in facts.items()}
         answer: Any = zygote.call(_ALONE, {**request, **places, "facts": plain}, log, emit)
-    contenders = tuple(ContenderSummary(**each) for each in answer.pop("contenders"))
+    contenders = tuple(ContenderSummary(**contender) for contender in answer.pop("contenders"))
     scheduled = load_module(folder / "scheduled.json")
     return Scheduled(module=scheduled, contenders=contenders, **answer)
 
@@ -190,9 +190,9 @@ def _valid(kind: type[_Section], value: object, **options: str) -> _Section:
     except ValidationError as error:
         ours = {field: name for name, field in options.items()}
         told = []
-        for each in error.errors():
-            field = ".".join(map(str, each["loc"])) or next(iter(options), "")
-            told.append(f"{ours.get(field, field)}: {each['msg']}")
+        for problem in error.errors():
+            field = ".".join(map(str, problem["loc"])) or next(iter(options), "")
+            told.append(f"{ours.get(field, field)}: {problem['msg']}")
         raise ConfigError("; ".join(told)) from None
 
 

@@ -91,8 +91,8 @@ def load(path: Path, pipeline: str) -> Baseline:
 def _parsed(document: Document, path: Path) -> Baseline:
     """Validate what was read; JSON is YAML, whose reader knows the place of everything."""
     mistakes = [
-        Diagnostic(each.place, each.field, f"{each.message}; {_ADVICE}")
-        for each in document.problems
+        Diagnostic(problem.place, problem.field, f"{problem.message}; {_ADVICE}")
+        for problem in document.problems
     ]
     if not mistakes:
         try:
@@ -101,7 +101,7 @@ def _parsed(document: Document, path: Path) -> Baseline:
             for detail in error.errors(include_url=False):
                 at = detail["loc"]
                 above = (at[:depth] for depth in range(len(at), -1, -1))
-                place = next(document.values[each] for each in above if each in document.values)
+                place = next(document.values[start] for start in above if start in document.values)
                 message = detail["msg"].removeprefix("Value error, ")
                 mistakes.append(Diagnostic(place, at, f"{message}; {_ADVICE}"))
     raise refusal(path, mistakes)

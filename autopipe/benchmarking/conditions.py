@@ -115,11 +115,11 @@ def _counted(stat: str, cpus: Collection[int]) -> tuple[float, float, float] | N
     """
     tick = 1 / os.sysconf("SC_CLK_TCK")
     lines = (line.split() for line in stat.splitlines() if line.startswith("cpu"))
-    ticks = {name: [int(each) for each in rest] for name, *rest in lines}
+    ticks = {name: [int(number) for number in rest] for name, *rest in lines}
     mine = [ticks.get(f"cpu{cpu}", []) for cpu in cpus]
-    if not mine or any(len(each) <= _STEAL for each in mine):
+    if not mine or any(len(ticks_of_core) <= _STEAL for ticks_of_core in mine):
         return None
-    busy = sum(each[place] for each in mine for place in _BUSY)
-    stolen = sum(each[_STEAL] for each in mine)
-    counted = sum(sum(each[: _STEAL + 1]) for each in mine)
+    busy = sum(ticks_of_core[place] for ticks_of_core in mine for place in _BUSY)
+    stolen = sum(ticks_of_core[_STEAL] for ticks_of_core in mine)
+    counted = sum(sum(ticks_of_core[: _STEAL + 1]) for ticks_of_core in mine)
     return busy * tick, stolen * tick, counted * tick

@@ -32,11 +32,11 @@ def measurement(
 def hold(checked: Iterable[CheckedGate]) -> Iterator[str]:
     """Yield what is to be warned about. Raises GateError, after that, if a gate failed."""
     failed = []
-    for each in checked:
-        if each.outcome is Outcome.INCONCLUSIVE:
-            yield f"{each.gate}: {each.found}"
-        elif each.outcome is Outcome.FAILED:
-            failed.append(f"{each.gate}: {each.found}")
+    for gate in checked:
+        if gate.outcome is Outcome.INCONCLUSIVE:
+            yield f"{gate.gate}: {gate.found}"
+        elif gate.outcome is Outcome.FAILED:
+            failed.append(f"{gate.gate}: {gate.found}")
     if failed:
         raise GateError("\n".join(failed))
 

@@ -56,7 +56,7 @@ def play(table: BenchmarkSetup, threads: int) -> BenchmarkResult:
     """
     load_before = load_average()
     played, skipped = _rounds(table, threads)
-    quiet = [each for each in played if each.worst is None]
+    quiet = [one for one in played if one.worst is None]
     enough = len(quiet) >= table.options.rounds
     results = _results(quiet if enough else played, skipped)
     ours = results.pop(OURS)
@@ -72,7 +72,7 @@ def play(table: BenchmarkSetup, threads: int) -> BenchmarkResult:
             for name, rival in results.items()
         },
         skipped=skipped,
-        rounds=tuple(each.told for each in played),
+        rounds=tuple(one.told for one in played),
         disturbed="" if enough else _disturbed(played),
     )
 
@@ -115,10 +115,10 @@ def _turns(
 def _worst(timed: Mapping[str, Timed], threads: int) -> Disturbance | None:
     """Return what disturbed a round most; rivals want all processors that there are."""
     disturbances = (
-        disturbance(each.conditions, threads if name == OURS else each.conditions.cores)
-        for name, each in timed.items()
+        disturbance(timing.conditions, threads if name == OURS else timing.conditions.cores)
+        for name, timing in timed.items()
     )
-    return max(filter(None, disturbances), key=lambda each: each.share, default=None)
+    return max(filter(None, disturbances), key=lambda found: found.share, default=None)
 
 
 def _results(played: Sequence[_Played], skipped: Collection[str]) -> dict[str, TimedContender]:
@@ -128,7 +128,7 @@ def _results(played: Sequence[_Played], skipped: Collection[str]) -> dict[str, T
         name: TimedContender(
             name=name,
             version=played[-1].timed[name].version,
-            latency=summed([each.timed[name].seconds for each in played]),
+            latency=summed([one.timed[name].seconds for one in played]),
         )
         for name in first
         if name not in skipped
@@ -137,8 +137,8 @@ def _results(played: Sequence[_Played], skipped: Collection[str]) -> dict[str, T
 
 def _disturbed(played: Sequence[_Played]) -> str:
     """Say what disturbed most, and how often something did."""
-    disturbed = [each.worst for each in played if each.worst is not None]
-    worst = max(disturbed, key=lambda each: each.share)
+    disturbed = [one.worst for one in played if one.worst is not None]
+    worst = max(disturbed, key=lambda found: found.share)
     return f"{worst} in {len(disturbed)} of {len(played)} rounds"
 
 

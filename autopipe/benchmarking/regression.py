@@ -23,7 +23,9 @@ def baseline_of(match: BenchmarkResult, pipeline: str, device: Mapping[str, Any]
         device=dict(device),
         threads=match.threads,
         rivals={rival.name: rival.version for rival in match.rivals},
-        rounds={each.name: each.latency.rounds for each in (match.ours, *match.rivals)},
+        rounds={
+            contender.name: contender.latency.rounds for contender in (match.ours, *match.rivals)
+        },
         disturbed=bool(match.disturbed),
     )
 

@@ -65,7 +65,7 @@ class Choices:
     ) -> None:
         """Take the first of each task's chain."""
         self._judge = judge
-        self._chains = [_chain(each, policy, maker) for each in asked]
+        self._chains = [_chain(request, policy, maker) for request in asked]
         self.asked = asked
         self.chosen = [next(chain) for chain in self._chains]
         """What each task is built with, in order, as far as that is known."""

@@ -37,16 +37,16 @@ def migrate(
             errors.append(error)
     if errors:
         raise type(errors[0])("\n".join(map(str, errors)))
-    for each in migrations:
-        if not each.changed:
-            show([f"{each.path}: version {each.version}, current"])
+    for migration in migrations:
+        if not migration.changed:
+            show([f"{migration.path}: version {migration.version}, current"])
             continue
         if check:
-            show([f"{each.path}: version {each.version}, would be {each.current}"])
-            show(escape(line, _LONG) for line in each.difference())
+            show([f"{migration.path}: version {migration.version}, would be {migration.current}"])
+            show(escape(line, _LONG) for line in migration.difference())
             continue
-        each.write()
-        show([f"{each.path}: version {each.version} -> {each.current}"])
-    older = sum(each.changed for each in migrations)
+        migration.write()
+        show([f"{migration.path}: version {migration.version} -> {migration.current}"])
+    older = sum(migration.changed for migration in migrations)
     if check and older:
         raise GateError(f"{plural(older, 'file')} to migrate; `autopipe migrate` does it")

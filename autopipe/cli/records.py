@@ -218,9 +218,9 @@ def _chosen(
 ) -> list["RecordDetails"]:
     start, text = (workload or "").lower(), target or ""
     return [
-        each
-        for each in records
-        if each.record.workload.startswith(start) and text in each.platform.target
+        record
+        for record in records
+        if record.record.workload.startswith(start) and text in record.platform.target
     ]
 
 

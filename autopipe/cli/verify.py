@@ -76,9 +76,9 @@ def _verify_package(
         differ.append(f"{examined.name}.tar: not in the lock")
     if as_json:
         document = {name: getattr(examined, name) for name in ("name", "format", "sha256")}
-        document["files"] = {name: each.model_dump() for name, each in examined.files.items()}
+        document["files"] = {name: file.model_dump() for name, file in examined.files.items()}
         document["needs"] = examined.needs.model_dump(mode="json")
-        more = {} if locked is None else {"traces": {w: list(each) for w, each in does.items()}}
+        more = {} if locked is None else {"traces": {w: list(steps) for w, steps in does.items()}}
         show_json({**document, "differs": differ, "signer": _named(signer), **more})
     else:
         show(escape(line) for line in _lines(examined))
@@ -105,7 +105,7 @@ def _verify_lock(path: Path, signers: "Signers | None", *, as_json: bool) -> Non
     file.read_records(path, lock)
     does = _does(lock, path)
     if as_json:
-        traces = {workload: list(each) for workload, each in does.items()}
+        traces = {workload: list(steps) for workload, steps in does.items()}
         show_json({**lock.model_dump(mode="json"), "signer": _named(signer), "traces": traces})
     else:
         records = "no records" if lock.records is None else f"records {lock.records}"
@@ -142,7 +142,7 @@ def _require_harmless(does: Does, lock: Path) -> None:
     """Raise LockError for a lock whose records hold what no schedule needs."""
     from autopipe.traces.wording import refused
 
-    wrong = [f"workload {w}: {each[0]}" for w, each in does.items() if refused(each)]
+    wrong = [f"workload {w}: {steps[0]}" for w, steps in does.items() if refused(steps)]
     if wrong:
         raise LockError("\n".join([f"{lock}: its records hold what no schedule needs:", *wrong]))
 

@@ -78,10 +78,10 @@ def flat(value: Any, at: str = "") -> Iterator[tuple[str, object]]:  # noqa: ANN
     inner: Iterator[tuple[object, object]]
     if isinstance(value, Mapping) and (value or not at):
         inner = iter(value.items())
-    elif isinstance(value, list) and any(isinstance(each, Mapping) for each in value):
+    elif isinstance(value, list) and any(isinstance(item, Mapping) for item in value):
         inner = iter(enumerate(value))
     else:
         yield at, value
         return
-    for name, each in inner:
-        yield from flat(each, f"{at}.{name}" if at else str(name))
+    for name, item in inner:
+        yield from flat(item, f"{at}.{name}" if at else str(name))

@@ -61,7 +61,7 @@ class Difference:
         return not (
             any(self.facts.values())
             or any(task.differs for task in self.tasks or ())
-            or any(each.verdict.conclusive for each in self.latency or ())
+            or any(timing.verdict.conclusive for timing in self.latency or ())
         )
 
 
@@ -115,8 +115,8 @@ def _shared(topic: str, old: Fields, new: Fields) -> tuple[Fields, Fields]:
 
     both = {known(name) for name in old} & {known(name) for name in new}
     before, after = (
-        {name: value for name, value in each.items() if known(name) in both and name != _PATH}
-        for each in (old, new)
+        {name: value for name, value in values.items() if known(name) in both and name != _PATH}
+        for values in (old, new)
     )
     return before, after
 

@@ -22,7 +22,7 @@ def write(difference: Difference) -> str:
             "old": _build(difference.old),
             "new": _build(difference.new),
             **{topic: list(map(_change, changes)) for topic, changes in difference.facts.items()},
-            "tasks": None if tasks is None else [_task(each) for each in tasks if each.differs],
+            "tasks": None if tasks is None else [_task(task) for task in tasks if task.differs],
             "latency": None
             if latency is None
             else [

@@ -29,7 +29,7 @@ def traces(lock: Lock, path: Path) -> Mapping[str, tuple[str, ...]]:
     if sha256(text.encode()).hexdigest() != lock.records:
         return {}
     best = beside.read(text, records).records.values()
-    return {each.workload: steps(each.schedule) for each in best if is_trace(each.schedule)}
+    return {record.workload: steps(record.schedule) for record in best if is_trace(record.schedule)}
 
 
 def of(lock: Lock, file: str, steps: Mapping[str, tuple[str, ...]] = MappingProxyType({})) -> Build:

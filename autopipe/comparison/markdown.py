@@ -21,7 +21,7 @@ _STEPS: Final = 60
 def write(difference: Difference, limit: int = LIMIT) -> str:
     """Write it in at most so many bytes; tables that are too long end with how much is left out."""
     sections = tables(difference)
-    rows = max((len(each.rows) for each in sections), default=0)
+    rows = max((len(section.rows) for section in sections), default=0)
     whole = _page(difference, sections, rows)
     if len(whole.encode()) <= limit:
         return whole
@@ -41,11 +41,11 @@ def _lines(difference: Difference, sections: list[Table], most: int) -> Iterator
     yield f"### {code(new.pipeline)}: {'no differences' if difference.same else 'what changed'}"
     yield ""
     yield f"{code(old.file)} ({old.kind}) → {code(new.file)} ({new.kind})"
-    for each in sections:
+    for section in sections:
         yield ""
-        yield f"**{each.title.capitalize()}**: {each.summary}"
+        yield f"**{section.title.capitalize()}**: {section.summary}"
         yield ""
-        yield from _table(each, most)
+        yield from _table(section, most)
     for label, topics in (
         ("The same", same(difference)),
         ("Not compared", left(difference)),

@@ -48,7 +48,7 @@ class TaskChange:
 
     @property
     def _rescheduled(self) -> bool:
-        return any(each.name == "schedule" for each in self.changes)
+        return any(change.name == "schedule" for change in self.changes)
 
     @property
     def differs(self) -> bool:

@@ -82,9 +82,9 @@ def _sources(manifest: Manifest) -> Iterator[tuple[str, object]]:
         yield "import.model", manifest.source.get("model")
         yield "pipeline", manifest.source.get("pipeline")
         return
-    for each in manifest.predicate.build_definition.resolved_dependencies:
-        if isinstance(each, Source):
-            yield "import.model", each.digest.sha256
+    for dependency in manifest.predicate.build_definition.resolved_dependencies:
+        if isinstance(dependency, Source):
+            yield "import.model", dependency.digest.sha256
 
 
 def _task(row: dict[str, Any]) -> BuiltTask:

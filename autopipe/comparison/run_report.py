@@ -58,6 +58,9 @@ def _task(task: TaskReport) -> BuiltTask:
 
 
 def _contenders(found: BenchmarkReport) -> Iterator[tuple[str, ContenderTime]]:
-    for each in (*found.rivals, found.ours):
-        time = Time(each.latency.median, each.latency.low, each.latency.high)
-        yield each.name, ContenderTime(each.version, time, disturbed=bool(found.disturbed))
+    for contender in (*found.rivals, found.ours):
+        time = Time(contender.latency.median, contender.latency.low, contender.latency.high)
+        yield (
+            contender.name,
+            ContenderTime(contender.version, time, disturbed=bool(found.disturbed)),
+        )

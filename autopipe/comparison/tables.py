@@ -57,8 +57,8 @@ def tables(difference: Difference) -> list[Table]:
         for topic, changes in difference.facts.items()
         if changes
     }
-    if difference.tasks is not None and any(each.differs for each in difference.tasks):
-        rows = (row for each in difference.tasks if each.differs for row in _task(each))
+    if difference.tasks is not None and any(task.differs for task in difference.tasks):
+        rows = (row for task in difference.tasks if task.differs for row in _task(task))
         summary = f"{_counts(difference.tasks)}; times as tuning measured them"
         by_topic["tasks"] = Table("tasks", summary, tuple(rows))
     if difference.latency:
@@ -79,15 +79,15 @@ def left(difference: Difference) -> list[str]:
 def same(difference: Difference) -> list[str]:
     """Name the topics that are compared and the same."""
     topics = [topic for topic, changes in difference.facts.items() if not changes]
-    if difference.tasks is not None and not any(each.differs for each in difference.tasks):
+    if difference.tasks is not None and not any(task.differs for task in difference.tasks):
         topics.append(f"tasks ({_counts(difference.tasks)})")
     return topics
 
 
 def _counts(tasks: tuple[TaskChange, ...]) -> str:
-    added = sum(each.old is None for each in tasks)
-    removed = sum(each.new is None for each in tasks)
-    changed = sum(each.differs for each in tasks) - added - removed
+    added = sum(task.old is None for task in tasks)
+    removed = sum(task.new is None for task in tasks)
+    changed = sum(task.differs for task in tasks) - added - removed
     counts = {
         "added": added, "removed": removed, "changed": changed,
         "the same": len(tasks) - added - removed - changed,
@@ -102,11 +102,11 @@ def _task(change: TaskChange) -> Iterator[Row]:
     elif change.new is None:
         yield Row(name, "removed", _decided(change), NOTHING, "", change.steps)
     else:
-        if change.steps and all(each.name != "schedule" for each in change.changes):
+        if change.steps and all(entry.name != "schedule" for entry in change.changes):
             yield Row(name, "steps", NOTHING, NOTHING, "under the same digest", change.steps)
-        for each in change.changes:
-            lines = change.steps if each.name == "schedule" else ()
-            yield Row(name, each.name, _text(each.old), _text(each.new), "", lines)
+        for entry in change.changes:
+            lines = change.steps if entry.name == "schedule" else ()
+            yield Row(name, entry.name, _text(entry.old), _text(entry.new), "", lines)
         old, new = change.times
         if old is not None or new is not None:
             yield Row(name, "time", _time(old), _time(new), change.verdict or "")

@@ -63,8 +63,8 @@ def _row(row: Row, indent: str, width: int) -> Iterator[str]:
 
 def steps(lines: Sequence[str], width: int, marked: int = 0) -> Iterator[str]:
     """Yield the steps of a trace; the first characters of each may be `marked`, as in a diff."""
-    for each in lines[:_STEPS]:
-        yield from _step(each, width, marked)
+    for line in lines[:_STEPS]:
+        yield from _step(line, width, marked)
     if len(lines) > _STEPS:
         yield f"        and {len(lines) - _STEPS} more; --format json has them all"
 

@@ -195,7 +195,7 @@ class _DataFlow:
             yield from self._resolve(value)
             return
         part = self._known.of(value)
-        given = [found for each in value.args[1] for found in self._resolve(each)]
+        given = [found for arg in value.args[1] for found in self._resolve(arg)]
         filled = tuple(_filled(argument, given) for argument in part.op.arguments)
         yield from part.op.results(len(self._ops))
         self._ops.append(part.op.model_copy(update={"arguments": filled}))
@@ -214,7 +214,9 @@ class _DataFlow:
 def _filled(argument: Argument, given: Sequence[Argument]) -> Argument:
     """Replace the parameters of a function by the arguments of a call."""
     if isinstance(argument, Fields):
-        return Fields.model_validate({"fields": [_filled(each, given) for each in argument.fields]})
+        return Fields.model_validate(
+            {"fields": [_filled(field, given) for field in argument.fields]}
+        )
     return given[argument.parameter] if isinstance(argument, Parameter) else argument
 
 

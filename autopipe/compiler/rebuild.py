@@ -54,7 +54,7 @@ def rebuild(info: OpInfo, inputs: Sequence[Tensor], target: tvm.target.Target) -
             raise RebuildError(f"{', '.join(info.names)}: {len(calls)} functions")
         names = [param.name for param in module["main"].params]
         read = [[getattr(arg, "name", "") for arg in call.args[1]] for call in calls]
-        if any(name in names[len(inputs) :] for each in read for name in each):
+        if any(name in names[len(inputs) :] for arguments in read for name in arguments):
             raise RebuildError("it reads a large constant")
         if read == [names[: len(inputs)]] and info.results == info.ops[0].results(0):
             return module[calls[0].args[0]]
@@ -72,15 +72,17 @@ def graph(info: OpInfo, inputs: Sequence[Tensor]) -> tvm.IRModule:
     After the inputs, `main` takes the tensors of which the ops need only the shape, and large
     constants.
     """
-    unknown = [Tensor(shape=each.shape or (), dtype=each.dtype or "") for each in _unknown(info)]
-    params = [relax.Var(f"p{i}", _type(each)) for i, each in enumerate((*inputs, *unknown))]
+    unknown = [
+        Tensor(shape=tensor.shape or (), dtype=tensor.dtype or "") for tensor in _unknown(info)
+    ]
+    params = [relax.Var(f"p{i}", _type(tensor)) for i, tensor in enumerate((*inputs, *unknown))]
     builder = relax.BlockBuilder()
     with builder.function("main", params):
         with builder.dataflow():
             flow = _Emitter(builder, params[: len(inputs)], iter(params[len(inputs) :]))
             for op in info.ops:
                 flow.add(op)
-            results = [builder.emit_output(flow.value(each)) for each in info.results]
+            results = [builder.emit_output(flow.value(result)) for result in info.results]
         builder.emit_func_output(results[0] if len(results) == 1 else relax.Tuple(results))
     return builder.get()
 
@@ -123,7 +125,7 @@ class _Emitter:
         if isinstance(argument, Parameter):
             return self._inputs[argument.parameter]
         if isinstance(argument, Fields):
-            return relax.Tuple([self.value(each) for each in argument.fields])
+            return relax.Tuple([self.value(field) for field in argument.fields])
         if not isinstance(argument, Literal):
             return self._outputs[argument.op][argument.output]
         return next(self._unknown) if _is_unknown(argument) else _literal(argument)
@@ -148,7 +150,9 @@ def _unknown(info: OpInfo) -> list[Literal]:
     """Return the tensors of which only the shape and the element type are known."""
     arguments = [argument for op in info.ops for argument in op.arguments]
     flat = [f for a in arguments for f in (a.fields if isinstance(a, Fields) else (a,))]
-    return [each for each in flat if isinstance(each, Literal) and _is_unknown(each)]
+    return [
+        argument for argument in flat if isinstance(argument, Literal) and _is_unknown(argument)
+    ]
 
 
 def _is_unknown(literal: Literal) -> bool:
@@ -160,7 +164,7 @@ def _literal(literal: Literal) -> relax.Expr:
     if literal.shape is not None:
         return relax.const(np.array(value, literal.dtype).reshape(literal.shape), literal.dtype)
     if isinstance(value, list):
-        return relax.ShapeExpr([_number(each, None) for each in value])
+        return relax.ShapeExpr([_number(size, None) for size in value])
     return _number(value, literal.dtype)
 
 
@@ -187,7 +191,7 @@ def _attributes(registered: tvm.ir.Op, op: Op) -> Any:  # noqa: ANN401 - an attr
 
 
 def _boxed(value: Any) -> Any:  # noqa: ANN401 - any JSON value
-    return [_boxed(each) for each in value] if isinstance(value, list) else _number(value, None)
+    return [_boxed(item) for item in value] if isinstance(value, list) else _number(value, None)
 
 
 def _finite(value: Any) -> Any:  # noqa: ANN401 - any JSON value

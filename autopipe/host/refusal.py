@@ -66,13 +66,13 @@ def hunger(text: str) -> str | None:
 
 def starved(error: BaseException) -> str | None:
     """Say what is missing where an error, or what it comes from, is memory that was refused."""
-    for each in _causes(error):
-        number = each.errno if isinstance(each, OSError) else None
-        if isinstance(each, MemoryError) or number == errno.ENOMEM:
+    for cause in _causes(error):
+        number = cause.errno if isinstance(cause, OSError) else None
+        if isinstance(cause, MemoryError) or number == errno.ENOMEM:
             return hunger("MemoryError")
-        if isinstance(each, BlockingIOError) and each.filename is None:  # from a fork
+        if isinstance(cause, BlockingIOError) and cause.filename is None:  # from a fork
             return hunger(_THREADS[0])
-        if not isinstance(each, AutopipeError) and (words := hunger(str(each))):
+        if not isinstance(cause, AutopipeError) and (words := hunger(str(cause))):
             return words
     return None
 
@@ -83,13 +83,13 @@ def refused(error: BaseException, place: object = None) -> StoreError | None:
     `place` is named where the error names no file itself; null for the folder of temporary files.
     """
     place = place or temporary()
-    for each in _causes(error):
-        if isinstance(each, FileNotFoundError) and each.filename is None and _homeless():
+    for cause in _causes(error):
+        if isinstance(cause, FileNotFoundError) and cause.filename is None and _homeless():
             return StoreError("the current folder was deleted; change to another one")
-        if isinstance(each, OSError) and each.errno in REFUSED:
-            return StoreError(f"{each.filename or place}: {each.strerror}")
-        if not isinstance(each, AutopipeError) and (words := said(str(each))):
-            return StoreError(f"{getattr(each, 'filename', None) or place}: {words}")
+        if isinstance(cause, OSError) and cause.errno in REFUSED:
+            return StoreError(f"{cause.filename or place}: {cause.strerror}")
+        if not isinstance(cause, AutopipeError) and (words := said(str(cause))):
+            return StoreError(f"{getattr(cause, 'filename', None) or place}: {words}")
     return None
 
 

@@ -63,11 +63,13 @@ def check(_argument: object = None, _emit: object = None) -> str:
     found = versions()
     for name in found:
         require(name).located()
-    absent = [each for each in LIBRARIES if each.distribution and each.name not in found]
+    absent = [
+        library for library in LIBRARIES if library.distribution and library.name not in found
+    ]
     return ", ".join(
         [
             *(f"{name} {version}" for name, version in found.items()),
-            *(each.missing() for each in absent),
+            *(library.missing() for library in absent),
         ]
     )
 

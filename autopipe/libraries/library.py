@@ -130,7 +130,9 @@ class Library:
         listed = metadata.files(self.distribution) or []
         found = {}
         for file in self.files:
-            paths = [Path(str(each.locate())) for each in listed if str(each).endswith(file.path)]
+            paths = [
+                Path(str(entry.locate())) for entry in listed if str(entry).endswith(file.path)
+            ]
             if not paths or not paths[0].is_file():
                 raise SetupError(
                     f"{self.distribution} {self.version()} has no {file.path}: "

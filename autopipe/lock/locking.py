@@ -145,7 +145,7 @@ class Locking:
             return
         now = self._made(artifacts, _found(artifacts), contents)
         changed = differences(
-            *({t.name: t.choice for t in each.tasks} for each in (self.lock, now))
+            *({t.name: t.choice for t in lock.tasks} for lock in (self.lock, now))
         )
         wrong = [f"tasks.{text}" for text in changed]
         whole = any(artifact.kind is Kind.PACKAGE for artifact in artifacts.values())

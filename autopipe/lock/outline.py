@@ -132,7 +132,7 @@ def _apart(locked: Any, now: Any, at: str) -> Iterator[tuple[str, object, object
 
 
 def _sections(value: object) -> bool:
-    return isinstance(value, list | tuple) and all(isinstance(each, Mapping) for each in value)
+    return isinstance(value, list | tuple) and all(isinstance(item, Mapping) for item in value)
 
 
 def _shown(value: object) -> str:

@@ -56,7 +56,7 @@ class Rebuilding:
         """
         start = time.monotonic()
         self.emit(StageStarted(stage=STAGE))
-        made = {name: _digests(each) for name, each in artifacts.items() if _kept(each)}
+        made = {name: _digests(artifact) for name, artifact in artifacts.items() if _kept(artifact)}
         try:
             self._compare(made, build_plan(self._stages(artifacts)))
         except AutopipeError as error:
@@ -134,8 +134,8 @@ def _differences(builds: Sequence[Digests]) -> list[str]:
     differences = []
     for stage in builds[0]:
         made = [build[stage] for build in builds if stage in build]
-        for name in sorted({name for each in made for name in each}):
-            digests = [each.get(name, "nothing")[:12] for each in made]
+        for name in sorted({name for digests in made for name in digests}):
+            digests = [build.get(name, "nothing")[:12] for build in made]
             if len(set(digests)) > 1:
                 again = ", then ".join(digests[1:])
                 differences.append(f"{stage}: {name}: {digests[0]}, built again {again}")

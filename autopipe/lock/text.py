@@ -140,14 +140,14 @@ class _LockReader:
     def line(self, field: Field) -> int:
         """Return the line of a field, or of what it should be in."""
         above = (field[:n] for n in range(len(field), -1, -1))
-        return next(self._places[each].line for each in above if each in self._places)
+        return next(self._places[start].line for start in above if start in self._places)
 
     def document(self) -> dict[str, Any]:
         """Read what is above the seal. The lines are checked first: each error has its own."""
         self._refuse_what_git_did()
         body = self._body()
         found = read(_PAIR.sub(_character, "\n".join(body)), most=_MOST)
-        for problem in sorted(found.problems, key=lambda each: each.place):
+        for problem in sorted(found.problems, key=lambda problem: problem.place):
             field = f"{dotted(problem.field)}: " if problem.field else ""
             self.refuse(problem.place.line, f"{field}{problem.message}; it was edited by hand")
         self._places = found.keys

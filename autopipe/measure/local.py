@@ -91,7 +91,7 @@ class Local:
         finally:
             for trial in trials:
                 trial.close()
-        return [_joined(each) for each in zip(*found, strict=True)]
+        return [_joined(timings) for timings in zip(*found, strict=True)]
 
     def _build(self, candidates: Sequence[Candidate], trials: list[Trial], limits: Measure) -> None:
         """Add a trial to `trials` for each candidate, and return once all of them are built."""
@@ -108,8 +108,8 @@ class Local:
 
 def _joined(rounds: Sequence[Measurement]) -> Measurement:
     """Return the times of all rounds, or the first failure."""
-    failed = next((each for each in rounds if each.error is not None), None)
-    return failed or Measurement(tuple(each.median for each in rounds))
+    failed = next((timed for timed in rounds if timed.error is not None), None)
+    return failed or Measurement(tuple(timed.median for timed in rounds))
 
 
 def _progress(building: Sequence[Trial]) -> list[Trial]:

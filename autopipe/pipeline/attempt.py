@@ -88,7 +88,7 @@ def resumes(work: Path) -> str | None:
     """Say how much of its budget an attempt has spent; None if it has spent nothing."""
     note = read_note(work)
     trials, budget, seconds = (note.get(name) for name in ("trials", "budget", "seconds"))
-    if not all(type(each) in {int, float} for each in (trials, budget, seconds)):
+    if not all(type(number) in {int, float} for number in (trials, budget, seconds)):
         return None
     return f"{trials} of {budget} trials, {seconds:.0f} s spent"
 

@@ -43,4 +43,4 @@ def first_to_go() -> None:
 
 def least(value: int, *limits: int) -> int:
     """Return the lowest of some bounds, of which each may be none."""
-    return min([value, *(each for each in limits if each != resource.RLIM_INFINITY)])
+    return min([value, *(limit for limit in limits if limit != resource.RLIM_INFINITY)])

@@ -145,5 +145,7 @@ def sorted_out(message: object) -> tuple[Any, Failure | None]:
 
 def of_ours(error: AutopipeError) -> Failure:
     """Return an error of ours as it is told."""
-    kind = next(each.__name__ for each in type(error).__mro__ if hasattr(errors, each.__name__))
+    kind = next(
+        class_.__name__ for class_ in type(error).__mro__ if hasattr(errors, class_.__name__)
+    )
     return Failure(How.REFUSED, str(error), kind, str(error))

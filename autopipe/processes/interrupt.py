@@ -57,8 +57,8 @@ def _heard() -> list[signal.Signals]:
 
 
 def _first(number: int, _frame: FrameType | None) -> None:
-    for each in _heard():
-        signal.signal(each, _second)
+    for heard in _heard():
+        signal.signal(heard, _second)
     raise Interrupted(number)
 
 

@@ -36,7 +36,7 @@ def stopped(pid: int) -> bool:
 def any_stopped(groups: Collection[int]) -> bool:
     """Return whether a signal keeps a process of these process groups from going on."""
     found = (_status(int(p.name)) for p in Path("/proc").iterdir() if p.name.isdecimal())
-    return any(each[0] == _STOPPED and int(each[2]) in groups for each in found if each)
+    return any(status[0] == _STOPPED and int(status[2]) in groups for status in found if status)
 
 
 def _status(pid: int) -> list[str]:

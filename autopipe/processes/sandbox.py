@@ -98,7 +98,7 @@ def _failure(error: Exception) -> Failure:
     if isinstance(error, MemoryError):  # there may be none left to say more
         return Failure(How.HUNGRY, "")
     found = failure.of_ours(error) if isinstance(error, AutopipeError) else failure.raised(error)
-    message, text = (_plain(each)[:_LONGEST] for each in (found.message, found.text))
+    message, text = (_plain(value)[:_LONGEST] for value in (found.message, found.text))
     return replace(found, message=message, text=text, trace="")
 
 

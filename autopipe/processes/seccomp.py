@@ -108,7 +108,9 @@ def confine() -> bool:
     machine = _MACHINES.get(platform.machine())
     if machine is None or platform.system() != "Linux":
         return False
-    code = b"".join(struct.pack("=HBBI", *each) for each in _program(machine, os.getpid()))
+    code = b"".join(
+        struct.pack("=HBBI", *instruction) for instruction in _program(machine, os.getpid())
+    )
     program = _Program(len(code) // 8, code)
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(_NO_NEW_PRIVS, 1, 0, 0, 0) != 0:

@@ -47,7 +47,7 @@ def read(lines: Iterable[bytes | None]) -> AutoTVMLog:
         else:
             rivals = [*best.get(seed.key, ()), seed]
             best[seed.key] = sorted(rivals, key=lambda s: s.seconds)[:_BEST]
-    return AutoTVMLog(tuple(seed for each in best.values() for seed in each), left_out.counts())
+    return AutoTVMLog(tuple(seed for seeds in best.values() for seed in seeds), left_out.counts())
 
 
 def refuse_ansor(line: Mapping[str, Any], source: object) -> None:

@@ -45,9 +45,9 @@ class WorkloadRecords:
 def catalog(records: Iterable[RecordDetails]) -> list[WorkloadRecords]:
     """Return the entries, by platform and then by what takes longest."""
     groups: dict[tuple[str, str, Platform], list[RecordDetails]] = {}
-    for each in records:
-        key = (each.record.workload, each.identity, each.platform)
-        groups.setdefault(key, []).append(each)
+    for record in records:
+        key = (record.record.workload, record.identity, record.platform)
+        groups.setdefault(key, []).append(record)
     entries = [_entry(key, group) for key, group in groups.items()]
     return sorted(entries, key=_place)
 
@@ -66,8 +66,13 @@ def one(entries: Sequence[WorkloadRecords], start: str) -> list[WorkloadRecords]
 
 
 def _entry(key: tuple[str, str, Platform], group: Sequence[RecordDetails]) -> WorkloadRecords:
-    right = sorted((each for each in group if each.wrong is None), key=lambda each: each.rank)
-    records, here = tuple(each.believed for each in right), tuple(each.here for each in right)
+    right = sorted(
+        (details for details in group if details.wrong is None), key=lambda details: details.rank
+    )
+    records, here = (
+        tuple(details.believed for details in right),
+        tuple(details.here for details in right),
+    )
     return WorkloadRecords(*key, group[0].about, records, here, len(group) - len(right))
 
 

@@ -19,7 +19,7 @@ def sound(workload: str, row: Sequence[Any]) -> tuple[int, Platform, Record] | N
     """Return the record of a row of `CHECKED`, with its id, or None if its checksum is wrong."""
     key, target, versions, device, *values, checksum = row
     record = decode(workload, values)
-    if record is None or not all(isinstance(each, str) for each in (target, versions, device)):
+    if record is None or not all(isinstance(text, str) for text in (target, versions, device)):
         return None
     platform = Platform(target, versions, device)
     return (key, platform, record) if record.checksum(platform) == checksum else None

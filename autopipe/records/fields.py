@@ -49,7 +49,7 @@ def texts(value: object, name: str) -> tuple[str, ...]:
     """Return a list of texts."""
     if not isinstance(value, list) or len(value) > _TENSORS:
         raise ValueError(f"{name} is no list of at most {_TENSORS} texts")
-    return tuple(text(each, name, LONG) for each in value)
+    return tuple(text(item, name, LONG) for item in value)
 
 
 def count(value: object, name: str) -> float:
@@ -68,7 +68,7 @@ def times(value: object, name: str = "seconds") -> tuple[float, ...]:
     """Return the seconds of a trial, a value a repeat; those that are none as they are."""
     if not isinstance(value, list | tuple) or len(value) > _REPEATS:
         raise ValueError(f"{name} is no list of at most {_REPEATS} times")
-    if not all(type(each) in {int, float} or each in _NONE for each in value):
+    if not all(type(item) in {int, float} or item in _NONE for item in value):
         raise ValueError(f"{name} holds something that is no time")
     try:
         return tuple(map(float, value))

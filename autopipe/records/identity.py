@@ -52,7 +52,7 @@ def _content(node: Mapping[str, Any], digests: list[str]) -> list[object]:
         kept = (name for name in sorted(data) if (kind, name) not in _NAMES)
         return [kind, [[name, _value(name, data[name], digests)] for name in kept]]
     if isinstance(data, list):
-        return [kind, [_value("", each, digests) for each in data]]
+        return [kind, [_value("", item, digests) for item in data]]
     return [kind, data]
 
 

@@ -49,11 +49,11 @@ def bring(store: RecordStore, source: Path, target: str | None) -> Brought:
 
 def sound(read: Iterable[RecordDetails | lines.Bad], left_out: LeftOut) -> Iterator[RecordDetails]:
     """Yield the records, and count the lines that are none."""
-    for each in read:
-        if isinstance(each, RecordDetails):
-            yield each
+    for line in read:
+        if isinstance(line, RecordDetails):
+            yield line
         else:
-            left_out.add(each.reason, line=each.number)
+            left_out.add(line.reason, line=line.number)
 
 
 def _brought(what: str, taken: Taken, left_out: Mapping[str, int]) -> Brought:

@@ -32,7 +32,7 @@ class Bad:
 
 def write(records: Iterable[RecordDetails]) -> str:
     """Write records as lines: sorted by workload, platform and schedule, whatever their order."""
-    return "".join(f"{_line(each)}\n" for each in sorted(records, key=_place))
+    return "".join(f"{_line(record)}\n" for record in sorted(records, key=_place))
 
 
 def read(lines: Iterable[bytes | None]) -> Iterator[RecordDetails | Bad]:
@@ -50,12 +50,12 @@ def read(lines: Iterable[bytes | None]) -> Iterator[RecordDetails | Bad]:
 def winners(records: Iterable[RecordDetails]) -> list[RecordDetails]:
     """Return the best record of each workload on each platform, as far as one has a time."""
     best: dict[tuple[str, str, Platform], RecordDetails] = {}
-    for each in records:
-        key = (each.record.workload, each.identity, each.platform)
+    for record in records:
+        key = (record.record.workload, record.identity, record.platform)
         before = best.get(key)
-        sound = each.wrong is None and each.believed.median < math.inf
-        if sound and (before is None or each.rank < before.rank):
-            best[key] = each
+        sound = record.wrong is None and record.believed.median < math.inf
+        if sound and (before is None or record.rank < before.rank):
+            best[key] = record
     return list(best.values())
 
 

@@ -31,19 +31,19 @@ def take(store: RecordStore, records: Iterable[RecordDetails]) -> Taken:
     connection = store.connection
     with guard(store.path), connection:
         connection.execute("BEGIN IMMEDIATE")
-        for each in records:
-            record = each.record
-            workload = find(connection, record.workload, each.identity)
-            same = (workload, record.checksum(each.platform))
+        for row in records:
+            record = row.record
+            workload = find(connection, record.workload, row.identity)
+            same = (workload, record.checksum(row.platform))
             query = "SELECT id FROM records WHERE workload = ? AND checksum = ?"
             if connection.execute(query, same).fetchone() is not None:
                 known += 1
-            elif each.wrong is not None:
+            elif row.wrong is not None:
                 condemned += 1
             else:
-                about = each.about
-                workload = place(connection, record.workload, each.identity, about, here=False)
-                insert(connection, [(workload, each.platform, record)], here=False)
+                about = row.about
+                workload = place(connection, record.workload, row.identity, about, here=False)
+                insert(connection, [(workload, row.platform, record)], here=False)
                 added += 1
     return Taken(added, known, condemned)
 
@@ -76,7 +76,7 @@ def planted(store: RecordStore, key: str | None = None) -> list[Seed]:
 def _sound(row: Sequence[object]) -> bool:
     """Tell whether a row has the types that a table of ours has; another's may have any."""
     *texts, seconds = row
-    return all(isinstance(each, str) for each in texts) and isinstance(seconds, float)
+    return all(isinstance(text, str) for text in texts) and isinstance(seconds, float)
 
 
 def merge(store: RecordStore, other: Path) -> tuple[Taken, int]:

@@ -57,7 +57,7 @@ def read(folder: Path, target: Mapping[str, Any] | None) -> Database:
         if not (folder / name).is_file():
             raise ConfigError(f"{folder}: no MetaSchedule database, it has no {name}")
     answer = call(__name__, {"folder": os.fspath(folder.absolute()), "target": target})
-    records = [_found(each) for each in answer["records"]]
+    records = [_found(row) for row in answer["records"]]
     return Database(tuple(records), answer["left_out"])
 
 

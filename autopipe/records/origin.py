@@ -17,7 +17,7 @@ def own_sessions(path: Path) -> set[str]:
     """
     root = path.parent.parent
     notes = [*_tuned(root), *(read_note(work) for work in root.glob("work/*"))]
-    sessions = (each.get("session") for each in notes)
+    sessions = (note.get("session") for note in notes)
     return {session for session in sessions if isinstance(session, str)}
 
 

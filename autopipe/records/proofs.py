@@ -36,7 +36,7 @@ def proofs(
     for workload, record in winners.items():
         made = (record.engine, record.implementation, record.schedule)
         own = store.every(_WINNER, (workload, *place, *made))
-        timed = [each for each in own if each.wrong is None and each.rank < (True,)]
+        timed = [row for row in own if row.wrong is None and row.rank < (True,)]
         if timed:
             best = _counted(timed, record.seconds)
             with guard(store.path):
@@ -47,9 +47,9 @@ def proofs(
 
 
 def _counted(timed: Sequence[RecordDetails], seconds: tuple[float, ...]) -> RecordDetails:
-    settled = [each for each in timed if each.record.session.endswith(RUN_OFF)]
-    same = [each for each in timed if each.record.seconds == seconds]
-    return [*settled, *same][-1] if settled or same else min(timed, key=lambda each: each.rank)
+    settled = [row for row in timed if row.record.session.endswith(RUN_OFF)]
+    same = [row for row in timed if row.record.seconds == seconds]
+    return [*settled, *same][-1] if settled or same else min(timed, key=lambda row: row.rank)
 
 
 def claimed(
@@ -61,6 +61,6 @@ def claimed(
     said = {}
     for workload, times in seconds.items():
         contenders = tuned[workload].contenders if workload in tuned else ()
-        engines = {each.engine for each in contenders if each.trials}
+        engines = {contender.engine for contender in contenders if contender.trials}
         said[workload] = Proof(median(times), not engines <= set(WITHOUT_SEARCH), agree(times))
     return shares(tasks, said).named()

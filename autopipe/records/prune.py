@@ -34,14 +34,14 @@ class PruneRules:
 def doomed(records: Iterable[RecordDetails], rules: PruneRules) -> dict[int, str]:
     """Return why records go, by their row ids."""
     groups: dict[tuple[str, str, Platform], list[RecordDetails]] = {}
-    for each in records:
-        key = (each.record.workload, each.identity, each.platform)
-        groups.setdefault(key, []).append(each)
+    for record in records:
+        key = (record.record.workload, record.identity, record.platform)
+        groups.setdefault(key, []).append(record)
     return {
-        each.id: reason
+        details.id: reason
         for group in groups.values()
-        for place, each in enumerate(sorted(group, key=_rank))
-        if (reason := _reason(each, place, rules))
+        for place, details in enumerate(sorted(group, key=_rank))
+        if (reason := _reason(details, place, rules))
     }
 
 

@@ -40,7 +40,7 @@ class Platform:
     @classmethod
     def of(cls, *facts: Mapping[str, object]) -> Self:
         """Return the platform of these facts: target, versions, device."""
-        texts = (json.dumps(each, sort_keys=True, separators=(",", ":")) for each in facts)
+        texts = (json.dumps(fact, sort_keys=True, separators=(",", ":")) for fact in facts)
         return cls(*texts)
 
     def least(self, flops: float) -> float:

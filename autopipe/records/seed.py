@@ -63,7 +63,7 @@ def _convolution(task: Task, op: Op) -> str | None:
     if data is None or kernel is None or None in layouts:
         return None
     pairs = ((data, str(layouts[0]), "NCHW"), (kernel, str(layouts[1]), "OIHW"))
-    shape, weight = (_sizes(*each) for each in pairs)
+    shape, weight = (_sizes(*pair) for pair in pairs)
     steps = [op.attributes.get(name) for name in ("strides", "padding", "dilation")]
     if shape is None or weight is None or not all(isinstance(step, list) for step in steps):
         return None

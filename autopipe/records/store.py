@@ -179,14 +179,15 @@ class RecordStore:
         )
         here = (workload, platform)
         other = [
-            each
-            for each in candidates
-            if not (each.here and (each.record.workload, each.platform) == here)
-            and each.wrong is None
-            and each.believed.median < float("inf")
+            details
+            for details in candidates
+            if not (details.here and (details.record.workload, details.platform) == here)
+            and details.wrong is None
+            and details.believed.median < float("inf")
         ]
         return sorted(
-            other, key=lambda each: (_distance(each.platform, platform), *order(each.record))
+            other,
+            key=lambda details: (_distance(details.platform, platform), *order(details.record)),
         )
 
     def quarantine(self, row: StoredRecord, reason: str) -> None:

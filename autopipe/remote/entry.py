@@ -42,7 +42,7 @@ def read(key: str, data: bytes) -> Entry:
         stated = _Action.model_validate(unseal(data))
     except ValueError:
         raise DamagedError(f"action {key[:16]} is damaged, or of a newer autopipe") from None
-    manifest = tuple(TreeFile(each.name, each.size, each.sha256) for each in stated.files)
+    manifest = tuple(TreeFile(file.name, file.size, file.sha256) for file in stated.files)
     if digest(stated.action) != key or not isinstance(stated.action.get("stage"), str):
         raise DamagedError(f"action {key[:16]} is another's")
     if tree_digest(manifest) != stated.digest or not bundle.possible(manifest):

@@ -24,9 +24,9 @@ Warn = Callable[[str], None]
 def push(store: RecordStore, depot: Depot, warn: Warn) -> Taken:
     """Bring all records that the remote does not have; return how many, and how many it has."""
     depot.check(make=True)
-    there = {_same(each) for each in _there(depot, warn)}
+    there = {_same(record) for record in _there(depot, warn)}
     every = store.every()
-    new = [each for each in every if _same(each) not in there]
+    new = [record for record in every if _same(record) not in there]
     if new:
         data = lines.write(new).encode()
         depot.write(f"records/{hashlib.sha256(data).hexdigest()}", data)

@@ -91,7 +91,9 @@ class Server:
                 found = self._fs.ls(self._path(request), detail=True)
             except FileNotFoundError:
                 return {}
-            return {each["name"].rstrip("/").rpartition("/")[2]: _modified(each) for each in found}
+            return {
+                listed["name"].rstrip("/").rpartition("/")[2]: _modified(listed) for listed in found
+            }
 
     def remove(self, request: Request) -> None:
         """Delete a file of the remote."""

@@ -33,7 +33,7 @@ def collect(depot: Depot, *, keep_days: float) -> SweptDepot:
     for key in old:
         depot.drop(key)
     kept = {digest for key in actions.keys() - old for digest in _named(depot, key)}
-    loose = {each for each, at in objects.items() if now - (at or now) > _DAY} - kept
+    loose = {name for name, at in objects.items() if now - (at or now) > _DAY} - kept
     for digest in loose:
         depot.drop_object(digest)
     for name, at in depot.parts().items():

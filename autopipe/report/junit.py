@@ -72,7 +72,9 @@ def _checked(case: CheckedCase) -> _TestCase:
         case CaseOutcome.SKIPPED:
             return _TestCase(case.name, "skipped", "the reference is not finite on it")
         case CaseOutcome.FAILED:
-            wrong = (f"{each.output}: {each.failure}" for each in case.outputs if each.failure)
+            wrong = (
+                f"{output.output}: {output.failure}" for output in case.outputs if output.failure
+            )
             return _TestCase(case.name, "failure", "; ".join(wrong))
         case CaseOutcome.PASSED:
             return _TestCase(case.name)

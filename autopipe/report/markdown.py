@@ -79,7 +79,7 @@ def _stages(report: RunReport) -> Iterator[str]:
 def _latency(report: RunReport) -> Iterator[str]:
     benchmark = report.benchmark
     if benchmark is None:
-        if any(each.stage == "benchmark" and each.state == "skipped" for each in report.stages):
+        if any(stage.stage == "benchmark" and stage.state == "skipped" for stage in report.stages):
             yield "Latency was not measured by this run, and times are never taken from the store."
         return
     yield f"### Latency on {code(benchmark.machine.gpu or benchmark.machine.cpu)}"
@@ -99,7 +99,7 @@ def _latency(report: RunReport) -> Iterator[str]:
         times = _times(rival.latency)
         rows.append((name, *times, f"{against.ratio:.2f}", str(against.verdict)))
     yield from table(header, rows)
-    again = sum(bool(each.disturbed) for each in benchmark.rounds)
+    again = sum(bool(timed.disturbed) for timed in benchmark.rounds)
     if benchmark.disturbed:
         yield ""
         yield f"These times tell nothing: {code(benchmark.disturbed)}."
@@ -113,7 +113,7 @@ def _times(latency: Latency) -> tuple[str, str]:
 
 
 def _gates(report: RunReport) -> Iterator[str]:
-    rows = [(code(each.gate), str(each.outcome), code(each.found)) for each in report.gates]
+    rows = [(code(gate.gate), str(gate.outcome), code(gate.found)) for gate in report.gates]
     if rows:
         yield "### Gates"
         yield ""
@@ -165,8 +165,8 @@ def _warnings(report: RunReport) -> Iterator[str]:
         return
     yield f"### {plural(len(report.warnings), 'warning').capitalize()}"
     yield ""
-    for each in report.warnings[:_WARNINGS]:
-        yield f"- {code(each.stage)}: {code(each.message)}"
+    for warning in report.warnings[:_WARNINGS]:
+        yield f"- {code(warning.stage)}: {code(warning.message)}"
     if len(report.warnings) > _WARNINGS:
         yield f"- and {len(report.warnings) - _WARNINGS} more"
 

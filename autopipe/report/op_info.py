@@ -25,10 +25,12 @@ def listing(task: Task, width: int) -> list[str]:
     """
     ops = task.info.ops
     several = [len(op.outputs) > 1 for op in ops]
-    lines = [f"p{at}: {tensor(each)}" for at, each in enumerate(task.inputs)]
+    lines = [f"p{at}: {tensor(given)}" for at, given in enumerate(task.inputs)]
     lines += [f"%{at} = {_op(op, several)}" for at, op in enumerate(ops)]
     if task.info.results:
-        lines.append(f"return {', '.join(_argument(each, several) for each in task.info.results)}")
+        lines.append(
+            f"return {', '.join(_argument(result, several) for result in task.info.results)}"
+        )
     elif not ops:
         lines.append("no op was lowered to it")
     return [part for line in lines for part in _folded(escape(line, _LONG), width)]
@@ -49,7 +51,7 @@ def _folded(line: str, width: int) -> list[str]:
 
 
 def _op(op: Op, several: list[bool]) -> str:
-    arguments = ", ".join(_argument(each, several) for each in op.arguments)
+    arguments = ", ".join(_argument(argument, several) for argument in op.arguments)
     attributes = ", ".join(_attributes(op.attributes))
     given = "; ".join(filter(None, (arguments, attributes)))
     part = "" if op.whole else " (a part of it)"
@@ -66,7 +68,7 @@ def _argument(argument: Argument, several: list[bool]) -> str:
     if isinstance(argument, Parameter):
         return f"p{argument.parameter}"
     if isinstance(argument, Fields):
-        return f"({', '.join(_argument(each, several) for each in argument.fields)})"
+        return f"({', '.join(_argument(field, several) for field in argument.fields)})"
     if isinstance(argument, Literal):
         dtype = f" {argument.dtype}" if argument.dtype else ""
         return f"{'?' if argument.value is None else _value(argument.value)}{dtype}"

@@ -178,7 +178,7 @@ def impersonal(value: Any, places: Mapping[str, str]) -> Any:  # noqa: ANN401 --
         return value
     if isinstance(value, dict):
         return {name: impersonal(inner, places) for name, inner in value.items()}
-    return [impersonal(each, places) for each in value] if isinstance(value, list) else value
+    return [impersonal(item, places) for item in value] if isinstance(value, list) else value
 
 
 def package(path: Path) -> document.PackageReport:

@@ -140,7 +140,7 @@ def _trace(document: Sequence[Sequence[Any]]) -> Iterator[str]:
     for place, (name, inputs, attributes, outputs) in enumerate(steps):
         made = f" decided {json.dumps(decisions[place])}" if place in decisions else ""
         gives = f"{', '.join(map(str, outputs))} = " if outputs else ""
-        arguments = ", ".join(str(each) for each in (*inputs, *attributes))
+        arguments = ", ".join(str(argument) for argument in (*inputs, *attributes))
         yield f"{gives}{name}({arguments}){made}"
 
 

@@ -101,9 +101,9 @@ def _details(task: Task, width: int) -> Iterator[str]:
 
 def _shapes(task: Task) -> str:
     """Write the shapes; an element type that all tensors have stands at the end."""
-    kinds = {each.dtype for each in (*task.inputs, *task.outputs)}
+    kinds = {tensor.dtype for tensor in (*task.inputs, *task.outputs)}
     write = shape if len(kinds) == 1 else tensor
-    read, written = (", ".join(map(write, each)) for each in (task.inputs, task.outputs))
+    read, written = (", ".join(map(write, tensors)) for tensors in (task.inputs, task.outputs))
     return f"{read} -> {written}" + (f" {kinds.pop()}" if len(kinds) == 1 else "")
 
 

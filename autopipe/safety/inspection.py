@@ -74,8 +74,10 @@ class Inspector:
             name: self.failed.get(name) or self._recall(name) or self._hopeless(name, suspect)
             for name, suspect in zip(names, suspects, strict=True)
         }
-        new = {name: each for name, each in zip(names, suspects, strict=True) if not known[name]}
-        outcomes = self.checker.check([each.piece for each in new.values()])
+        new = {
+            name: suspect for name, suspect in zip(names, suspects, strict=True) if not known[name]
+        }
+        outcomes = self.checker.check([suspect.piece for suspect in new.values()])
         for (name, suspect), outcome in zip(new.items(), outcomes, strict=True):
             known[name] = self._judged(name, suspect, outcome, self.checker)
         return [known[name] or Verdict(Finding.UNCHECKED) for name in names]
@@ -126,7 +128,7 @@ class Inspector:
 
     def _name(self, suspect: Suspect) -> str:
         """Digest all that a verdict depends on: sha256, 64 hex digits."""
-        loops = [tvm_ffi.structural_hash(each["main"]) for each in suspect[-2:]]
+        loops = [tvm_ffi.structural_hash(module["main"]) for module in suspect[-2:]]
         facts = [self.facts[Facet.TARGET], self.facts.get(Facet.TVM)]
         text = json.dumps([check.VERSION, loops, facts], sort_keys=True, default=dict)
         return hashlib.sha256(text.encode()).hexdigest()

@@ -69,7 +69,9 @@ def _rewrite(piece: Piece, conditions: Conditions) -> dict[str, Any] | None:
     module = implement(piece.workload, piece.implementation, conditions)
     if module is None:
         return None
-    (implementation,) = (each for each in allowed(conditions) if piece.implementation == each.NAME)
+    (implementation,) = (
+        candidate for candidate in allowed(conditions) if piece.implementation == candidate.NAME
+    )
     gain = implementation.gain(piece.workload, conditions.hardware)
     return {"module": tvm.ir.save_json(module), "gain": gain}
 

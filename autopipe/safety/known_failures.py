@@ -114,10 +114,10 @@ class Hopeless:
         asked: Mapping[str, Any] = piece.problem or {}
         content = [
             piece.doing, piece.engine, piece.implementation, piece.schedule,
-            [each and tvm_ffi.structural_hash(each["main"]) for each in loops],
+            [loop and tvm_ffi.structural_hash(loop["main"]) for loop in loops],
             [asked.get(name) for name in ("batch", "seed", "tuner")],
             [self.facts.get(facet) for facet in _FACETS], self.fast_algorithms,
-            version("autopipe"), sorted((each.NAME, each.VERSION) for each in templates.TEMPLATES),
+            version("autopipe"), sorted((kind.NAME, kind.VERSION) for kind in templates.TEMPLATES),
             contained.SECONDS, contained.MEMORY,
         ]  # fmt: skip
         text = json.dumps(content, sort_keys=True, default=dict)

@@ -101,7 +101,7 @@ class BuildStage(Stage, frozen=True):
         """Transform the weights, and say how the library is called and what it was made of."""
         target = ctx.facts[Facet.TARGET]
         model = ImportedModel.read(ctx.inputs["import"])
-        tasks = [each.task for each in choices.asked]
+        tasks = [request.task for request in choices.asked]
         return BuiltLibrary(
             name=model.name,
             inputs=model.inputs,
@@ -140,10 +140,10 @@ class BuildStage(Stage, frozen=True):
             for task in tasks
         ]  # fmt: skip
         policy = Policy(self.rules, self.fallback)
-        for rule in policy.idle([(each.task, each.share) for each in asked]):
+        for rule in policy.idle([(request.task, request.share) for request in asked]):
             text = f"schedules.rules.{rule}: matches no task; `autopipe tasks` shows what there is"
             ctx.emit(Warn(stage=self.name, message=text))
-        with Maker({each.task.name: each.workload for each in asked}, failures) as maker:
+        with Maker({request.task.name: request.workload for request in asked}, failures) as maker:
             yield Choices(asked, policy, maker, Inspector.of(ctx, failures))
 
     def _believed(
@@ -159,14 +159,14 @@ class BuildStage(Stage, frozen=True):
 
     def _tell(self, ctx: Context, choices: "Choices") -> None:
         """Warn of records that went unused, and of rules that could not be kept."""
-        for each, choice in zip(choices.asked, choices.chosen, strict=True):
-            if each.record and choice.seconds is None:
-                ctx.emit(Warn(stage=self.name, message=f"{each.task.name}: {choice.reason}"))
+        for request, choice in zip(choices.asked, choices.chosen, strict=True):
+            if request.record and choice.seconds is None:
+                ctx.emit(Warn(stage=self.name, message=f"{request.task.name}: {choice.reason}"))
             wanted = () if choice.rule is None else self.rules[choice.rule].implementations
             if wanted and not any(fnmatchcase(choice.implementation, glob) for glob in wanted):
                 text = (
-                    f"{each.task.name}: built with {choice.engine} on {choice.implementation}, for "
-                    f"it has no {' or '.join(wanted)} (schedules.rules.{choice.rule})"
+                    f"{request.task.name}: built with {choice.engine} on {choice.implementation}, "
+                    f"for it has no {' or '.join(wanted)} (schedules.rules.{choice.rule})"
                 )
                 ctx.emit(Warn(stage=self.name, message=text))
 
@@ -201,8 +201,8 @@ def _libraries(choices: Iterable["Choice"]) -> dict[str, str]:
 def _times(choices: "Choices", tuned: TuningResult) -> dict[str, Sequence[float]]:
     """Return the times of the records that are built with, by workload."""
     return {
-        each.task.workload: tuned.records[each.task.workload].seconds
-        for each, choice in zip(choices.asked, choices.chosen, strict=True)
+        request.task.workload: tuned.records[request.task.workload].seconds
+        for request, choice in zip(choices.asked, choices.chosen, strict=True)
         if choice.seconds is not None
     }
 
@@ -210,8 +210,8 @@ def _times(choices: "Choices", tuned: TuningResult) -> dict[str, Sequence[float]
 def _tasks(choices: "Choices", tuned: TuningResult, failures: "Failures") -> Iterator[LibraryTask]:
     """Say of each task how it was scheduled, and who else was measured for it or failed."""
     said = tuned.tasks
-    for each, choice in zip(choices.asked, choices.chosen, strict=True):
-        task, known = each.task, said.get(each.task.workload)
+    for request, choice in zip(choices.asked, choices.chosen, strict=True):
+        task, known = request.task, said.get(request.task.workload)
         failed = [*(known.failures if known else ()), *failures.listed.get(task.name, ())]
         yield LibraryTask(
             name=task.name, workload=task.workload, calls=task.calls, engine=choice.engine,

@@ -85,7 +85,7 @@ def words(graph: Mapping[str, Any]) -> str:
     nodes = graph["nodes"]
     fields = nodes[graph["root_index"]]["data"]
     sides = [
-        ", ".join(_written(nodes, each) for each in nodes[fields[side]]["data"])
+        ", ".join(_written(nodes, node) for node in nodes[fields[side]]["data"])
         for side in ("initial_indices", "final_indices")
     ]
     return " -> ".join(f"({side})" for side in sides)
@@ -132,7 +132,7 @@ def _fields(
 ) -> int:
     fields = _FIELDS[kind]
     extra = {"dtype"} if kind == "ir.PrimType" else set()
-    if data.keys() != fields.keys() | extra or not all(_DTYPE(data[each]) for each in extra):
+    if data.keys() != fields.keys() | extra or not all(_DTYPE(data[field]) for field in extra):
         raise ValueError(f"an index map with another {kind} than of whole numbers")
     return 1 + sum(
         _size([data[field]], before, sizes, allowed) for field, allowed in fields.items()
@@ -142,9 +142,9 @@ def _fields(
 def _size(
     places: Sequence[object], before: Sequence[Any], sizes: Sequence[int], allowed: Sequence[str]
 ) -> int:
-    if not all(_is(each, before, allowed) for each in places):
+    if not all(_is(place, before, allowed) for place in places):
         raise ValueError("an index map whose nodes do not fit each other")
-    return 1 + sum(sizes[each] for each in places)  # type: ignore[call-overload]
+    return 1 + sum(sizes[place] for place in places)  # type: ignore[call-overload]
 
 
 def _is(place: object, nodes: Sequence[Any], allowed: Sequence[str]) -> bool:

@@ -58,17 +58,17 @@ class Trace:
         """Return the JSON that TVM reads. It is made of the checked values and nothing else."""
         steps = [
             [
-                each.kind,
-                [_texts(value) for value in each.inputs],
-                [_texts(value) for value in each.attrs],
-                list(each.outputs),
+                instruction.kind,
+                [_texts(value) for value in instruction.inputs],
+                [_texts(value) for value in instruction.attrs],
+                list(instruction.outputs),
             ]
-            for each in self.instructions
+            for instruction in self.instructions
         ]
         drawn = [
-            [place, each.decision]
-            for place, each in enumerate(self.instructions)
-            if each.decision is not None
+            [place, instruction.decision]
+            for place, instruction in enumerate(self.instructions)
+            if instruction.decision is not None
         ]
         return [steps, drawn]
 
@@ -111,7 +111,7 @@ def _setting(value: dict[str, Any]) -> None:
     """Refuse a setting with other fields, or with values that are neither numbers nor names."""
     if value.keys() != {"template", "version", "knobs"}:
         raise Forbidden("a schedule that is neither a trace nor knobs of a template")
-    if not all(_plain(each, 0) for each in value.values()):
+    if not all(_plain(knob, 0) for knob in value.values()):
         raise Forbidden(f"template {shown(value['template'])}: its knobs are no numbers and names")
 
 
@@ -189,7 +189,7 @@ def _checked(what: str, values: Sequence[Any], checks: Sequence[Check]) -> tuple
             raise ValueError(f"{what}{number} may not be {_shortened(values[place])}")
     if INDEX_MAP in checks:
         pairs = zip(values, checks, strict=True)
-        return tuple(index_map.read(v) if each is INDEX_MAP else v for v, each in pairs)
+        return tuple(index_map.read(v) if allowed is INDEX_MAP else v for v, allowed in pairs)
     return tuple(values)
 
 
@@ -200,9 +200,9 @@ def _annotation(key: str, value: object) -> None:
 
 def _used(inputs: Sequence[Any], known: set[str]) -> None:
     for value in inputs:
-        for each in value if isinstance(value, list) else (value,):
-            if isinstance(each, str) and each not in known and _INDEX(each):
-                raise ValueError(f"{each} is not there yet")
+        for item in value if isinstance(value, list) else (value,):
+            if isinstance(item, str) and item not in known and _INDEX(item):
+                raise ValueError(f"{item} is not there yet")
 
 
 def _drawn(kind: InstructionKind, attrs: Sequence[Any], decision: object) -> None:

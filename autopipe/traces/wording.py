@@ -43,9 +43,11 @@ def words(trace: Trace) -> tuple[str, ...]:
     """Return the lines that describe a trace."""
     names: dict[str, str] = {}
     lines: list[str] = []
-    for each in trace.instructions:
-        names |= dict(zip(each.outputs, _names(each, names), strict=True))
-        line = _WORDS.get(each.kind, _other)(each, [_said(value, names) for value in each.inputs])
+    for instruction in trace.instructions:
+        names |= dict(zip(instruction.outputs, _names(instruction, names), strict=True))
+        line = _WORDS.get(instruction.kind, _other)(
+            instruction, [_said(value, names) for value in instruction.inputs]
+        )
         lines += [line] if line else []
     return tuple(lines)
 
@@ -89,7 +91,7 @@ def _said(value: object, names: Mapping[str, str]) -> str:
     if isinstance(value, dict):
         return index_map.words(value)
     if isinstance(value, list):
-        return f"[{', '.join(_said(each, names) for each in value)}]"
+        return f"[{', '.join(_said(item, names) for item in value)}]"
     return json.dumps(value)
 
 

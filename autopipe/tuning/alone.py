@@ -87,7 +87,7 @@ def _outcome(task: Task, ctx: Context, conditions: Conditions) -> dict[str, obje
     return {
         "engine": maker[0], "implementation": maker[1], "schedule": maker[2],
         "seconds": row.seconds, "flops": task.flops,
-        "contenders": [each.document() for each in row.contenders],
+        "contenders": [contender.document() for contender in row.contenders],
         "unchecked": None if right else (verdict.reason or "no reason given"),
         "ended": tuned.report.ended,
     }  # fmt: skip

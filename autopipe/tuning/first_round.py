@@ -66,6 +66,6 @@ def _unknown(trials: Trials) -> list[tuple[TaskState, Proposal]]:
     found = []
     for state in sorted(trials.states, key=lambda state: -state.task.share):
         tried = trials.journal.tried(state)
-        fresh = [Proposal(*each) for each in state.starts.items() if each not in tried]
-        found += [(state, each) for each in fresh[: max(0, trials.allowance(state))]]
+        fresh = [Proposal(*start) for start in state.starts.items() if start not in tried]
+        found += [(state, proposal) for proposal in fresh[: max(0, trials.allowance(state))]]
     return found

@@ -60,7 +60,9 @@ class Journal:
 
     def tried(self, state: TaskState) -> set[Proposal]:
         """Return the schedules of a task that need no other trial."""
-        condemned = {each for workload, each in self.condemned if workload == state.task.workload}
+        condemned = {
+            proposal for workload, proposal in self.condemned if workload == state.task.workload
+        }
         return condemned | {Proposal.of(row.record) for row in self.rows(state)}
 
     def known(self, state: TaskState, by: Contender) -> list[MeasuredSchedule]:
@@ -108,7 +110,7 @@ class Journal:
         They are no trials: a run that is interrupted and goes on finds its budget as it was.
         """
         before = {row.id for row in self.rows(state)}
-        timed = {each: result for each, result in results.items() if result.error is None}
+        timed = {proposal: result for proposal, result in results.items() if result.error is None}
         self._add(state, timed, self._run_off)
         own = {row.id for row in self._run(state) if row.id not in before}
         if own:
@@ -139,12 +141,12 @@ class Journal:
     def _add(self, state: TaskState, results: Mapping[Proposal, Measurement], session: str) -> None:
         records = [
             Record(
-                workload=state.task.workload, engine=each.by.engine,
-                implementation=each.by.implementation, schedule=each.schedule,
+                workload=state.task.workload, engine=proposal.by.engine,
+                implementation=proposal.by.implementation, schedule=proposal.schedule,
                 seconds=result.seconds, error=result.error, cut=result.cut,
                 measured=datetime.now(UTC).isoformat(timespec="seconds"), session=session,
             )
-            for each, result in results.items()
+            for proposal, result in results.items()
         ]  # fmt: skip
         self.store.add(self.platform, state.text, records, WorkloadInfo.of(state.task))
 

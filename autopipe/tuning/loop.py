@@ -83,11 +83,11 @@ class TuningLoop:
                 never = schedules is None
                 entry.out = "no design space" if never else "all schedules are tried"
                 return
-            results = self.trials.batch(state, [Proposal(by, each) for each in schedules])
+            results = self.trials.batch(state, [Proposal(by, schedule) for schedule in schedules])
             known = [
                 MeasuredSchedule(s, r.median) for s, r in zip(schedules, results, strict=False)
             ]
-            times = [each.seconds for each in known]
+            times = [measured.seconds for measured in known]
             state.contest.count(by, times, before, monotonic() - start)
             self.proposer.learn(state, by, known)
         except NotWorth as error:

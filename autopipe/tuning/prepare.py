@@ -58,9 +58,9 @@ def _starts(rule: Rule, task: Task, tools: Tools) -> dict[Contender, str]:
     plans = partial(tools.maker.plans, task.name)
     found = falls(tools.plan.policy.chain(rule), plans, partial(allows, rule))
     return {
-        Contender(each.engine, each.planned.implementation): each.planned.schedule
-        for each in _first(found)
-        if each.planned is not None
+        Contender(offer.engine, offer.planned.implementation): offer.planned.schedule
+        for offer in _first(found)
+        if offer.planned is not None
     }
 
 
@@ -68,7 +68,7 @@ def _first(found: Iterator[Fallback]) -> Iterator[Fallback]:
     first = next(found)
     if first.engine != UNSCHEDULED:
         yield first
-        yield from takewhile(lambda each: each.engine == first.engine, found)
+        yield from takewhile(lambda offer: offer.engine == first.engine, found)
 
 
 def _recall(state: TaskState, journal: Journal) -> None:

@@ -143,5 +143,5 @@ def _result(by: Contender, tally: Mapping[str, float], out: str | None) -> Conte
 
 def _factor(others: Iterable[float | None], own: float) -> float | None:
     """Return how many times slower the fastest of the others is; null if none has a time."""
-    factor = min((each for each in others if each is not None), default=math.inf) / own
+    factor = min((other for other in others if other is not None), default=math.inf) / own
     return factor if math.isfinite(factor) else None

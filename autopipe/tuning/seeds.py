@@ -55,8 +55,8 @@ def seeds(trials: Trials, maker: Maker) -> list[tuple[TaskState, Proposal]]:
         if state.stopped is None:
             own = [*_near(state, trials.journal, maker), *_logged(state, trials)]
             tried = trials.journal.tried(state) if own else set()
-            fresh = [each for each in dict.fromkeys(own) if each not in tried]
-            found += [(state, each) for each in fresh[: max(0, trials.allowance(state))]]
+            fresh = [proposal for proposal in dict.fromkeys(own) if proposal not in tried]
+            found += [(state, proposal) for proposal in fresh[: max(0, trials.allowance(state))]]
     return found
 
 
@@ -86,10 +86,12 @@ def _near(state: TaskState, journal: Journal, maker: Maker) -> Iterator[Proposal
     """Yield what was fast on other platforms, for the contenders of a task."""
     likeness = WorkloadInfo.of(state.task).likeness
     found = journal.store.near(state.task.workload, likeness, journal.platform)
-    every = list(dict.fromkeys(Proposal.of(each.record) for each in found))
+    every = list(dict.fromkeys(Proposal.of(details.record) for details in found))
     for by in state.contest.entries:
-        looked_at = islice((each for each in every if each.by == by), _LOOKED_AT)
-        yield from islice((each for each in looked_at if _applies(state, each, maker)), _MOST)
+        looked_at = islice((proposal for proposal in every if proposal.by == by), _LOOKED_AT)
+        yield from islice(
+            (proposal for proposal in looked_at if _applies(state, proposal, maker)), _MOST
+        )
 
 
 def _applies(state: TaskState, proposal: Proposal, maker: Maker) -> bool:
@@ -106,7 +108,7 @@ def _logged(state: TaskState, trials: Trials) -> list[Proposal]:
     if AUTOTVM not in state.contest.entries:
         return []
     store = trials.journal.store
-    found = [each for key in keys(state.task) for each in planted(store, key)]
+    found = [proposal for key in keys(state.task) for proposal in planted(store, key)]
     module = tvm.ir.load_json(state.text) if found else None
 
     def answer(place: int) -> str | None:
@@ -117,7 +119,7 @@ def _logged(state: TaskState, trials: Trials) -> list[Proposal]:
             documents = [child.ask(place) for place in range(min(len(found), _MOST))]
         except Failed:  # a template that fails is told of where it is searched
             return []
-    return [Proposal(AUTOTVM, each) for each in documents if each is not None]
+    return [Proposal(AUTOTVM, document) for document in documents if document is not None]
 
 
 def _wanted(document: Mapping[str, Any], key: str) -> dict[str, float] | None:

@@ -64,7 +64,7 @@ class TaskState:
     def admits(self, by: Contender) -> bool:
         """Tell whether a schedule of this contender may win."""
         rule = self.contest.rule
-        known = {each.implementation for each in self.contest.entries}
+        known = {entry.implementation for entry in self.contest.entries}
         searched = by.engine in rule.engines and by.implementation in known
         if by == SERIAL:
             return self.serial

@@ -54,7 +54,7 @@ class Trials:
 
     def batch(self, state: TaskState, proposals: Sequence[Proposal]) -> list[Measurement]:
         """Measure schedules of one task, which are rivals; fewer where the time ends before."""
-        return self._measure([(state, each) for each in proposals], state.best, rivals=True)
+        return self._measure([(state, proposal) for proposal in proposals], state.best, rivals=True)
 
     def each(self, proposals: Sequence[tuple[TaskState, Proposal]]) -> None:
         """Measure schedules of several tasks, as far as the budget goes."""
@@ -67,7 +67,7 @@ class Trials:
         self, proposals: Sequence[tuple[TaskState, Proposal]], best: float, *, rivals: bool
     ) -> list[Measurement]:
         found = []
-        candidates = [self.candidate(*each) for each in proposals]
+        candidates = [self.candidate(*proposal) for proposal in proposals]
         with closing(self.measurer.measure(candidates, best, rivals=rivals)) as measurements:
             for (state, proposal), measurement in zip(proposals, measurements, strict=False):
                 self.journal.write(state, proposal, measurement)

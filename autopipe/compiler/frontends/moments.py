@@ -63,14 +63,14 @@ def largest(data: list[Moments]) -> Moments:
 
 def total(data: list[Moments]) -> Moments:
     """Return the moments of a sum."""
-    mean = sum(each.mean for each in data)
-    return Moments(mean, mean * mean + sum(each.variance for each in data))
+    mean = sum(value.mean for value in data)
+    return Moments(mean, mean * mean + sum(value.variance for value in data))
 
 
 def difference(data: list[Moments]) -> Moments:
     """Return the moments of the first value minus the others."""
-    mean = data[0].mean - sum(each.mean for each in data[1:])
-    return Moments(mean, mean * mean + sum(each.variance for each in data))
+    mean = data[0].mean - sum(value.mean for value in data[1:])
+    return Moments(mean, mean * mean + sum(value.variance for value in data))
 
 
 def product(data: list[Moments]) -> Moments:
@@ -80,7 +80,7 @@ def product(data: list[Moments]) -> Moments:
 
 def quotient(data: list[Moments]) -> Moments:
     """Return the moments of the first value divided by the others."""
-    divisor = math.prod(each.square for each in data[1:])
+    divisor = math.prod(value.square for value in data[1:])
     return Moments(data[0].mean / math.sqrt(divisor), data[0].square / divisor)
 
 

@@ -30,7 +30,9 @@ _ARITHMETIC: Final = ("avx512fp16", "fullfp16")
 def widen(module: tvm.IRModule, target: tvm.target.Target) -> tvm.IRModule:
     """Return the module, computing in float32 where the target has no half arithmetic."""
     halves = HALVES[1:] if _computes_in_half(target) else HALVES
-    if is_gpu(target) or not any(_holds(each.ty, halves) for each in _values(module["main"])):
+    if is_gpu(target) or not any(
+        _holds(expression.ty, halves) for expression in _values(module["main"])
+    ):
         return module
     return rewrite_main(_Widen(module, halves), module)
 
@@ -42,12 +44,12 @@ def _computes_in_half(target: tvm.target.Target) -> bool:
 def _values(function: relax.Function) -> list[relax.Expr]:
     found: list[relax.Expr] = []
     relax.analysis.post_order_visit(function, found.append)
-    return [each for each in found if isinstance(each, relax.Expr) and each.ty is not None]
+    return [value for value in found if isinstance(value, relax.Expr) and value.ty is not None]
 
 
 def _holds(kind: Any, halves: tuple[str, ...]) -> bool:  # noqa: ANN401 - a type of any sort
     if isinstance(kind, relax.TupleType):
-        return any(_holds(each, halves) for each in kind.fields)
+        return any(_holds(field, halves) for field in kind.fields)
     return isinstance(kind, relax.TensorType) and str(kind.dtype) in halves
 
 
@@ -72,10 +74,10 @@ class _Widen(PyExprMutator):
         return relax.const(constant.value.numpy().astype(_WIDE), _WIDE)
 
     def visit_call_(self, call: relax.Call) -> relax.Expr:
-        args = [self.visit_expr(each) for each in call.args]
+        args = [self.visit_expr(arg) for arg in call.args]
         if isinstance(call.op, tvm.ir.Op) and not call.op.name.startswith("relax.call_"):
             return relax.Call(call.op, args, self._widened(call.attrs), call.ty_args)
-        narrow = [self._like(*each) for each in zip(args, call.args, strict=True)]
+        narrow = [self._like(*pair) for pair in zip(args, call.args, strict=True)]
         made = relax.Call(call.op, narrow, call.attrs, call.ty_args)
         return self._wide(self.builder_.emit(made))
 
@@ -107,10 +109,10 @@ class _Widen(PyExprMutator):
         parts = [relax.TupleGetItem(value, at) for at in range(len(kind.fields))]
         return relax.Tuple(
             [
-                self.builder_.emit(relax.op.astype(self.builder_.emit(part), each.dtype))
-                if _holds(each, self._halves)
+                self.builder_.emit(relax.op.astype(self.builder_.emit(part), field.dtype))
+                if _holds(field, self._halves)
                 else part
-                for part, each in zip(parts, kind.fields, strict=True)
+                for part, field in zip(parts, kind.fields, strict=True)
             ]
         )
 

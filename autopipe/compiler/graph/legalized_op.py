@@ -37,13 +37,13 @@ def _read(
 
     def found(arg: relax.Expr) -> Any:  # noqa: ANN401 - an Argument; fields are no tuples themselves
         bound = ops.get(arg.name) if isinstance(arg, relax.Var) else None
-        tuple_ = next((each for each in (arg, bound) if isinstance(each, relax.Tuple)), None)
+        tuple_ = next((value for value in (arg, bound) if isinstance(value, relax.Tuple)), None)
         if tuple_ is not None:
             return Fields(fields=tuple(map(found, tuple_.fields)))
         if isinstance(arg.ty, relax.TupleType):  # each of its tensors is an argument of its own
             taken, left[:] = left[: len(arg.ty.fields)], left[len(arg.ty.fields) :]
             return Fields(fields=tuple(Parameter(parameter=index) for index, _ in taken))
-        place = next((each for each in left if _same(each[1], arg)), None)
+        place = next((candidate for candidate in left if _same(candidate[1], arg)), None)
         if place is None:
             return literal(arg)
         left.remove(place)

@@ -81,7 +81,7 @@ def plain(value: Any) -> Any:  # noqa: ANN401 - whatever an attribute holds, as 
     if isinstance(value, _IMMEDIATE):
         return plain(value.value)
     if isinstance(value, relax.ShapeExpr):
-        return [plain(each) for each in value.values]
+        return [plain(item) for item in value.values]
     if hasattr(value, "__len__") and hasattr(value, "__getitem__") and not hasattr(value, "items"):
         return [plain(item) for item in value]
     return str(value)

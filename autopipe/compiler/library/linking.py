@@ -30,7 +30,7 @@ def called(module: tvm.IRModule) -> tuple[Library, ...]:
     """
     attributes = (function.attrs or {} for _, function in module.functions_items())
     labels = {str(found[ATTRIBUTE]) for found in attributes if ATTRIBUTE in found}
-    libraries = [require(each.split()[0]) for each in sorted(labels)]
+    libraries = [require(label.split()[0]) for label in sorted(labels)]
     for wanted, library in zip(sorted(labels), libraries, strict=True):
         if label(library) != wanted:
             raise StageError(f"scheduled for {wanted}, installed is {label(library)}")
@@ -53,7 +53,7 @@ def options(libraries: Iterable[Library]) -> list[str]:
     TVM names libraries before the object files that need them, and linkers drop such libraries; an
     option prevents that. The path is an RPATH, since LD_LIBRARY_PATH comes before a RUNPATH.
     """
-    paths = [str(path) for each in libraries for path in _shared(each)]
+    paths = [str(path) for library in libraries for path in _shared(library)]
     if not paths:
         return []
     kept = ["-Wl,--push-state,--no-as-needed", *paths, "-Wl,--pop-state"]

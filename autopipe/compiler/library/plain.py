@@ -35,7 +35,7 @@ def _answer(request: call.Answer) -> call.Answer:
             arguments = [tvm.runtime.tensor(given[name]) for name in inputs]
             result = machine["main"](*arguments, *weights)
             results = [result] if hasattr(result, "numpy") else list(result)
-            values = [np.asarray(each.numpy(), order="C") for each in results]
+            values = [np.asarray(result.numpy(), order="C") for result in results]
             arrays.save(dict(zip(outputs, values, strict=True)), Path(file))
     except Exception as error:  # TVM raises what it likes
         lines = str(error).strip().splitlines() or [type(error).__name__]

@@ -80,9 +80,9 @@ class Elf:
         kind, _, _, _, first, start, _, _, size, count, width, many, named = _at(_HEADER, data, 0)
         if (count and size != _SEGMENT.size) or (many and width != _SECTION.size):
             raise Malformed("its tables have entries of another size")
-        parts = [_at(_SEGMENT, data, first + _SEGMENT.size * each) for each in range(count)]
+        parts = [_at(_SEGMENT, data, first + _SEGMENT.size * index) for index in range(count)]
         segments = tuple((part[0], part[1]) for part in parts)
-        rows = [_at(_SECTION, data, start + _SECTION.size * each) for each in range(many)]
+        rows = [_at(_SECTION, data, start + _SECTION.size * index) for index in range(many)]
         if rows and named >= len(rows):
             raise Malformed("its sections have no names")
         if not rows:

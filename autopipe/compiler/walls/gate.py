@@ -49,8 +49,8 @@ def export(executable: tvm.runtime.Executable, path: Path, options: Sequence[str
 
 @wraps(cc.create_shared)  # TVM reads attributes of it
 def _linked(output: str, objects: Sequence[str], **options: Any) -> None:  # noqa: ANN401 - as TVM calls it
-    for each in objects:
-        linked.look_at_object(Path(each).read_bytes(), Path(each).name)
+    for file in objects:
+        linked.look_at_object(Path(file).read_bytes(), Path(file).name)
     cc.create_shared(output, objects, **options)
     try:
         linked.look_at_library(Path(output).read_bytes(), Path(output).name)

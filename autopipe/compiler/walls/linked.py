@@ -140,7 +140,7 @@ def _started(read: elf.Elf) -> Iterator[str]:
     """Yield the functions that run at loading or unloading, without the linker's own two."""
     told = {tag: value for tag, value, _ in read.dynamic()}
     for (name, tag), size in _CODE.items():
-        place = next((each for each in read.sections if each.name == name), None)
+        place = next((section for section in read.sections if section.name == name), None)
         if tag in told and (place is None or place.address != told[tag] or place.size > size):
             yield f"code of its own in {name}"
     names = {symbol.value: symbol.name for symbol in read.symbols(elf.SYMBOLS) if symbol.section}

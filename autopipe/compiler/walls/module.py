@@ -154,11 +154,11 @@ class _Walk:
         _one_of(known, str(first.value), op.removeprefix("tirx."))
 
     def _words(self, arguments: Any, pattern: re.Pattern[str]) -> None:  # noqa: ANN401 - likewise
-        for each in arguments:
-            if isinstance(each, StringImm):
+        for argument in arguments:
+            if isinstance(argument, StringImm):
                 self._strings += 1
-                if pattern.fullmatch(str(each.value)) is None:
-                    raise _Found(f"passes the string {_shown(each.value)}")
+                if pattern.fullmatch(str(argument.value)) is None:
+                    raise _Found(f"passes the string {_shown(argument.value)}")
 
     def _string(self, _: object) -> None:
         self._met += 1

@@ -42,9 +42,11 @@ _INSTRUCTIONS: Final = re.compile(
 @cache
 def called() -> frozenset[str]:
     """Return the names of the functions that code may call."""
-    interfaces = [each.interface for each in LIBRARIES if isinstance(each.interface, CBlas)]
-    libraries = {each.threads for each in interfaces}
-    libraries.update(symbol for each in interfaces for symbol in each.gemm.values())
+    interfaces = [
+        library.interface for library in LIBRARIES if isinstance(library.interface, CBlas)
+    ]
+    libraries = {interface.threads for interface in interfaces}
+    libraries.update(symbol for interface in interfaces for symbol in interface.gemm.values())
     return names.EXTERNS | _MEMORY | libraries
 
 

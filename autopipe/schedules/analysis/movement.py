@@ -205,7 +205,7 @@ def _nodes(node: Any, *, within_loads: bool = True) -> Iterator[Any]:  # noqa: A
         parts = (getattr(node, name, None) for name in _PARTS)
         lists = (getattr(node, name, ()) for name in _LISTS)
         children = [part for part in parts if isinstance(part, tvm.runtime.Object)]
-        for child in (*children, *(each for those in lists for each in those)):
+        for child in (*children, *(child for those in lists for child in those)):
             yield from _nodes(child, within_loads=within_loads)
 
 

@@ -38,11 +38,11 @@ FILTERS: Final[tuple[type[Filter], ...]] = (
 def apply_filters(tasks: Sequence[Task], section: config.Tasks) -> list[Task]:
     """Return the same tasks, each dropped one with its reason."""
     found = list(tasks)
-    for each in [made for kind in FILTERS if (made := kind.of(section))]:
+    for task_filter in [made for kind in FILTERS if (made := kind.of(section))]:
         kept = [task for task in found if task.dropped is None]
-        reasons = {task.index: each.reason(task, kept) for task in kept}
+        reasons = {task.index: task_filter.reason(task, kept) for task in kept}
         found = [
-            task.model_copy(update={"dropped": f"{each.name}: {reason}"})
+            task.model_copy(update={"dropped": f"{task_filter.name}: {reason}"})
             if (reason := reasons.get(task.index))
             else task
             for task in found

@@ -23,8 +23,8 @@ class Heaviest(Filter, frozen=True):
         return None if count is None else cls(count=count)
 
     def reason(self, task: Task, kept: Sequence[Task]) -> str | None:  # noqa: D102 - as in Filter
-        ranked = sorted(kept, key=lambda each: (-each.share, each.index))
-        place = [each.index for each in ranked].index(task.index)
+        ranked = sorted(kept, key=lambda other: (-other.share, other.index))
+        place = [other.index for other in ranked].index(task.index)
         if place < self.count:
             return None
         return f"number {place + 1} of {len(kept)} by share, {self.count} are kept"

@@ -26,7 +26,7 @@ class Opaque(Filter, frozen=True):
         return cls() if tasks.heuristics and tasks.heuristics.drop_opaque else None
 
     def reason(self, task: Task, kept: Sequence[Task]) -> str | None:  # noqa: ARG002, D102
-        found = [op for op in task.info.names if any(fnmatchcase(op, each) for each in _OPS)]
+        found = [op for op in task.info.names if any(fnmatchcase(op, pattern) for pattern in _OPS)]
         if found:
             return f"no schedule can change {found[0]}"
         return "no schedule can see into its loops" if task.opaque else None

@@ -73,8 +73,8 @@ def _check_calls(name: str, part: Any) -> None:  # noqa: ANN401 - a function, or
     outside: list[relax.ExternFunc] = []
     tvm_ffi.structural_walk(part, (tvm.ir.Call, calls.append))
     tvm_ffi.structural_walk(part, (relax.ExternFunc, outside.append))
-    for each in outside:
-        raise ModelError(f"{name}: {str(each.global_symbol)!r} is a function from elsewhere")
+    for function in outside:
+        raise ModelError(f"{name}: {str(function.global_symbol)!r} is a function from elsewhere")
     for call in calls:
         if isinstance(call.op, tvm.ir.Op) and not vocabulary.computes(call.op.name):
             raise ModelError(f"{name}: {call.op.name} is not allowed in a model")
@@ -101,8 +101,8 @@ def _check_binding(module: tvm.IRModule, binding: relax.Binding) -> None:
         return
     fields = value.args[1].ty.fields
     results = value.ty.fields if isinstance(value.ty, relax.TupleType) else [value.ty]
-    given = [_described(each.shape, each.dtype) for each in (*fields, *results)]
-    taken = [_described(each.shape, each.dtype) for each in module[name].params]
+    given = [_described(field.shape, field.dtype) for field in (*fields, *results)]
+    taken = [_described(param.shape, param.dtype) for param in module[name].params]
     if given != taken:
         raise ModelError(f"{name} takes {', '.join(taken)}; main calls it with {', '.join(given)}")
 

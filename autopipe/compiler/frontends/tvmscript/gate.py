@@ -258,20 +258,20 @@ def _check_function(node: ast.stmt) -> None:
 
 
 def _check_decorators(node: ast.ClassDef | ast.FunctionDef, allowed: set[str]) -> None:
-    for each in node.decorator_list:
-        if isinstance(each, ast.Call):
-            _check_options(each)
+    for decorator in node.decorator_list:
+        if isinstance(decorator, ast.Call):
+            _check_options(decorator)
     said = [d.func if isinstance(d, ast.Call) else d for d in node.decorator_list]
-    words = [".".join(filter(None, _word(each))) for each in said]
+    words = [".".join(filter(None, _word(name))) for name in said]
     if len(words) != 1 or words[0] not in allowed:
         _refuse(node, f"{node.name} needs one decorator: {' or '.join(sorted(allowed))}")
 
 
 def _check_options(decorator: ast.Call) -> None:
-    for each in decorator.keywords:
-        plain = isinstance(each.value, ast.Constant) and isinstance(each.value.value, bool)
-        if each.arg not in _OPTIONS or not plain:
-            _refuse(decorator, f"{each.arg} is not allowed in a model, or not of this value")
+    for keyword in decorator.keywords:
+        plain = isinstance(keyword.value, ast.Constant) and isinstance(keyword.value.value, bool)
+        if keyword.arg not in _OPTIONS or not plain:
+            _refuse(decorator, f"{keyword.arg} is not allowed in a model, or not of this value")
     if decorator.args:
         _refuse(decorator, "a decorator of a model takes named options only")
 

@@ -54,7 +54,7 @@ def _steps(
 def _named(value: relax.Expr) -> set[str]:
     found: list[relax.Var] = []
     tvm_ffi.structural_walk(value, (relax.Var, found.append))
-    return {str(each.name) for each in found}
+    return {str(buffer.name) for buffer in found}
 
 
 def _buffers(function: tirx.PrimFunc) -> int:

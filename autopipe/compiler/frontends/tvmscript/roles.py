@@ -86,12 +86,12 @@ class _Roles:
         weights = [source for source in sources if source in self.origin]
         others = [source for source in sources if source not in self.origin]
         terms = math.prod(_extent(a) for a in block.iter_vars if a.iter_type != a.DataPar)
-        if weights and not others and len({self.origin[each] for each in weights}) == 1:
+        if weights and not others and len({self.origin[weight] for weight in weights}) == 1:
             self.origin[store.buffer] = self.origin[weights[0]]
             if _calls(store.value) & _ROOTS:
                 self.roles.setdefault(self.origin[weights[0]], Role("variance", NORMAL))
             return
-        kernel = any(_is_factor(store.value, each) for each in weights) and terms > 1
+        kernel = any(_is_factor(store.value, weight) for weight in weights) and terms > 1
         data = self.moments.get(others[0], NORMAL) if others else NORMAL
         for weight in weights:
             kind: Kind = "kernel" if kernel else _kind(store.value, weight)
@@ -142,7 +142,7 @@ def _is_factor(value: Any, weight: Any) -> bool:  # noqa: ANN401
     """Whether a weight is one side of a product or quotient in an expression."""
     found: list[Any] = []
     tvm_ffi.structural_walk(value, [(tirx.Mul, found.append), (tirx.Div, found.append)])
-    return any(_reads(side, weight) for each in found for side in _sides(each))
+    return any(_reads(side, weight) for inner in found for side in _sides(inner))
 
 
 def _reads(value: Any, buffer: Any) -> bool:  # noqa: ANN401

@@ -75,16 +75,16 @@ def _of_call(node: ast.Call) -> Iterator[ast.Constant]:
     said = ast.unparse(node.func)
     root, _, word = said.partition(".")
     if isinstance(node.func, ast.Attribute) and node.func.attr == "astype":
-        yield from _texts([*node.args, *(each.value for each in node.keywords)], dtype)
+        yield from _texts([*node.args, *(named.value for named in node.keywords)], dtype)
     elif said in attributes.OF:  # the gate has looked at what they say
-        for given in (each for each in node.args if isinstance(each, ast.Dict)):
+        for given in (arg for arg in node.args if isinstance(arg, ast.Dict)):
             yield from _texts([*filter(None, given.keys), *given.values], lambda _: True)
     elif said == "float" or (root == "T" and vocabulary.is_number(word)):
         yield from _texts(node.args, _known(_NUMBER))
     elif root == "T" and vocabulary.is_scalar(word):
         yield from _texts(node.args, dtype)
     elif root == "R" and vocabulary.is_operator(word):
-        yield from _texts([*node.args, *(each.value for each in node.keywords)], _known(_WORD))
+        yield from _texts([*node.args, *(named.value for named in node.keywords)], _known(_WORD))
     yield from _of_place(said, root, node)
 
 
@@ -92,13 +92,16 @@ def _of_place(said: str, root: str, node: ast.Call) -> Iterator[ast.Constant]:
     for place, argument in zip((_FIRST, _SECOND), node.args, strict=False):
         if said in place:
             yield from _text(argument, place[said])
-    for each in node.keywords:
-        if root in {"T", "R"} and (each.arg or "") in _NAMED:
-            yield from _text(each.value, _NAMED[each.arg or ""])
-        elif said == "T.sblock" and each.arg == "name":
-            yield from _text(each.value, _FIRST[said])
+    for named in node.keywords:
+        if root in {"T", "R"} and (named.arg or "") in _NAMED:
+            yield from _text(named.value, _NAMED[named.arg or ""])
+        elif said == "T.sblock" and named.arg == "name":
+            yield from _text(named.value, _FIRST[said])
     if said == "R.Tensor":
-        shapes = [*node.args[:1], *(each.value for each in node.keywords if each.arg == "shape")]
+        shapes = [
+            *node.args[:1],
+            *(named.value for named in node.keywords if named.arg == "shape"),
+        ]
         for shape in shapes:
             if isinstance(shape, ast.Tuple | ast.List):
                 yield from _texts(shape.elts, size)

@@ -177,7 +177,7 @@ def _outputs(main: relax.Function) -> tuple[Value, ...]:
     kind = main.ret_ty
     types = list(kind.fields) if isinstance(kind, relax.TupleType) else [kind]
     fields = list(result.fields) if isinstance(result, relax.Tuple) else [result]
-    names = [each.name if isinstance(each, relax.Var) else "" for each in fields]
+    names = [field.name if isinstance(field, relax.Var) else "" for field in fields]
     if len(names) != len(types) or len(set(names)) != len(names) or "" in names:
         names = [f"output{index}" for index in range(len(types))]
     return tuple(_value(f"output {n!r}", n, t) for n, t in zip(names, types, strict=True))

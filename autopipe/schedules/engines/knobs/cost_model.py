@@ -82,8 +82,8 @@ class CostModel:
         if not known:
             return
         self._names = sorted({name for sample in known for name in sample.features})
-        rows = [_matrix(each.features, self._names, list(each.seconds)) for each in known]
-        goals = [_goals(list(each.seconds.values())) for each in known]
+        rows = [_matrix(sample.features, self._names, list(sample.seconds)) for sample in known]
+        goals = [_goals(list(sample.seconds.values())) for sample in known]
         data = xgboost.DMatrix(
             np.concatenate(rows)[-_LATEST:], np.concatenate(goals)[-_LATEST:], nthread=1
         )
