@@ -19,6 +19,7 @@ from autopipe.environment.facet import Facet
 from autopipe.errors import ConfigError, ModelError
 from autopipe.pipeline.events import Event
 from autopipe.pipeline.isolate import Zygote
+from autopipe.stages import PRELOADED
 from autopipe.store.store import Store, open_store
 from autopipe.tasks.op_info import OpInfo
 
@@ -142,7 +143,7 @@ def _tuned(
     folder = store.out()
     save_module(loops, folder / "module.json")
     places = {"folder": str(folder), "records": str(store.root / "records" / "records.sqlite")}
-    with Zygote(tmp=store.tmp) as zygote:
+    with Zygote(preload=PRELOADED, tmp=store.tmp) as zygote:
         facts = Host(target, store, lambda: _stack(zygote, log)).facts(_FACETS)
         plain = {facet.value: dict(said) for facet, said in facts.items()}
         answer: Any = zygote.call(_ALONE, {**request, **places, "facts": plain}, log, emit)

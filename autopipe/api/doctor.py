@@ -19,6 +19,7 @@ QUOTA: Final = Path("/sys/fs/cgroup/cpu.max")
 
 _GIB: Final = 2**30
 _STACK: Final = "autopipe.compiler.stack"
+_TVM: Final = "autopipe.compiler.import_tvm"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +53,8 @@ def diagnose(tvm: Zygote | None = None) -> Iterator[Diagnosis]:
     """Try everything, each in a child of its own, and yield what was found, in order."""
     with (
         tempfile.TemporaryDirectory(prefix="autopipe-") as folder,
-        tvm or Zygote(tmp=Path(folder)) as with_tvm,
-        Zygote(preload=(), tmp=Path(folder)) as without,
+        tvm or Zygote((_TVM,), Path(folder)) as with_tvm,
+        Zygote((), Path(folder)) as without,
     ):
         for check in _checks():
             yield _try(check, with_tvm if check.tvm else without, Path(folder, "log"))

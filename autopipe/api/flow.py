@@ -25,7 +25,7 @@ from autopipe.pipeline.isolate import Bug, Killed, Zygote
 from autopipe.pipeline.plan import Plan, build_plan, require
 from autopipe.processes.interrupt import exit_code
 from autopipe.signing.signers import Signers
-from autopipe.stages import stages_of
+from autopipe.stages import PRELOADED, stages_of
 from autopipe.store.artifact import Artifact, Kind
 from autopipe.store.locks import FOR_EVER, Patience
 from autopipe.store.store import Store, default_root, open_store
@@ -186,7 +186,7 @@ def opened(  # noqa: PLR0913, PLR0917 -- one for each option that the commands h
     stages = stages_of(pipeline, file.absolute().parent)
     require(force, [step.name for step in build_plan(stages, until=until).steps], "--force")
     root = root or default_root()
-    with open_store(root, patience) as store, Zygote(tmp=store.tmp) as zygote:
+    with open_store(root, patience) as store, Zygote(preload=PRELOADED, tmp=store.tmp) as zygote:
         host = Host(pipeline.target, store, lambda: _examine(zygote, store))
         locking = begin(file, pipeline, stages, host, store.contents, mode, signers, ask=ask)
         steps = build_plan(locking.stages(stages, force), until=until)

@@ -72,8 +72,10 @@ class Here:
 class Zygote:
     """Runs each call in a fork of one process that has imported what all of them need."""
 
-    def __init__(self, preload: tuple[str, ...] = ("tvm",), tmp: Path | None = None) -> None:
+    def __init__(self, preload: tuple[str, ...], tmp: Path | None = None) -> None:
         """Start nothing yet; `preload` names the modules to import before the first call.
+
+        Each child has them without importing them again.
 
         `tmp` is where children make their temporary files; None is the system's place.
         """

@@ -28,6 +28,11 @@ STAGES: Final[tuple[type[Stage], ...]] = (
 )
 """All stages, in the order of the flow."""
 
+PRELOADED: Final = (
+    "autopipe.compiler.import_tvm", "autopipe.stages", "autopipe.compiler.op_info", "yaml",
+)  # fmt: skip
+"""The modules that most stages need: they are imported once, before a child is forked for each."""
+
 
 def stages_of(pipeline: Pipeline, base: Path) -> tuple[Stage, ...]:
     """Return the stages that a pipeline file switches on; `base` is the folder of the file."""

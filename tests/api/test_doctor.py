@@ -17,7 +17,7 @@ class Broken(Zygote):
     """Answers every call of a TVM check with a failure."""
 
     def __init__(self, failure: Exception) -> None:
-        super().__init__()
+        super().__init__(preload=())
         self._failure = failure
 
     def call(self, *_: Any) -> object:

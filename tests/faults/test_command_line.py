@@ -4,7 +4,6 @@ import errno
 import os
 import re
 import subprocess
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,6 @@ from autopipe.api import flow
 from autopipe.api.publish import publish
 from autopipe.errors import ConfigError, StoreError
 from autopipe.pipeline.events import StageStarted
-from autopipe.pipeline.isolate import Zygote
 from tests.cli.test_app import command, environment
 from tests.support import driver
 from tests.support.leaks import PLANTED
@@ -145,7 +143,7 @@ def full(_source: Path, target: Path) -> None:
 @pytest.mark.fault("A14")
 def test_a_run_goes_by_what_the_file_said_at_its_start(file, tmp_path, monkeypatch):
     monkeypatch.setattr(flow, "stages_of", driver.stages_of)
-    monkeypatch.setattr(flow, "Zygote", partial(Zygote, preload=()))
+    monkeypatch.setattr(flow, "PRELOADED", ())
 
     def edit(event: object) -> None:
         if isinstance(event, StageStarted):

@@ -7,7 +7,6 @@ import json
 import os
 import time
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
@@ -80,10 +79,9 @@ def main() -> None:
     from autopipe.api import flow, tasks
     from autopipe.api.shapes import SHAPES
     from autopipe.cli import app
-    from autopipe.pipeline.isolate import Zygote
 
     vars(autopipe.api.shapes)["SHAPES"] = dict.fromkeys(SHAPES, lambda _: None)
-    vars(flow)["Zygote"] = partial(Zygote, preload=())
+    vars(flow)["PRELOADED"] = ()
     vars(tasks).update(SCRIPTS="tests.support.driver:scripts", OFFERS="tests.support.driver:offers")
     vars(flow)["EXAMINE"] = os.environ.get("EXAMINE", flow.EXAMINE)
     app.main()
