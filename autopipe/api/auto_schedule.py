@@ -143,7 +143,7 @@ def _tuned(
     folder = store.out()
     save_module(loops, folder / "module.json")
     places = {"folder": str(folder), "records": str(store.root / "records" / "records.sqlite")}
-    with Zygote(preload=PRELOADED, tmp=store.tmp) as zygote:
+    with Zygote(PRELOADED, store.tmp) as zygote:
         facts = Host(target, store, lambda: _stack(zygote, log)).facts(_FACETS)
         plain = {facet.value: dict(said) for facet, said in facts.items()}
         answer: Any = zygote.call(_ALONE, {**request, **places, "facts": plain}, log, emit)

@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
 
@@ -86,7 +87,8 @@ def run(  # noqa: PLR0913 -- one for each option of the command
         ):
             artifacts = _run(flow, force, emit, remote, told=not overrides)
             if reproducible:
-                Rebuilding(flow.plan, flow.store, flow.host, Zygote, emit).check(artifacts)
+                again = partial(Zygote, PRELOADED)
+                Rebuilding(flow.plan, flow.store, flow.host, again, emit).check(artifacts)
             flow.locking.hold(artifacts, flow.store.contents)
             for artifact in artifacts.values():
                 if artifact.kind is Kind.PACKAGE:
@@ -186,7 +188,7 @@ def opened(  # noqa: PLR0913, PLR0917 -- one for each option that the commands h
     stages = stages_of(pipeline, file.absolute().parent)
     require(force, [step.name for step in build_plan(stages, until=until).steps], "--force")
     root = root or default_root()
-    with open_store(root, patience) as store, Zygote(preload=PRELOADED, tmp=store.tmp) as zygote:
+    with open_store(root, patience) as store, Zygote(PRELOADED, store.tmp) as zygote:
         host = Host(pipeline.target, store, lambda: _examine(zygote, store))
         locking = begin(file, pipeline, stages, host, store.contents, mode, signers, ask=ask)
         steps = build_plan(locking.stages(stages, force), until=until)

@@ -181,7 +181,7 @@ def attempts(
     (folder / "model").mkdir()
     save_model(folder / "model" / "one.onnx")
     zygote = Kept(PRELOADED, disk / "tmp")
-    vars(flow)["Zygote"] = lambda **_: zygote
+    vars(flow)["Zygote"] = lambda *_: zygote
     try:
         _prepare(folder, disk)
         warm = command(
