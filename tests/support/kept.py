@@ -7,9 +7,11 @@ it, with the variables, the folder and the temporary folder that a process of it
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import psutil
@@ -79,11 +81,18 @@ class Borrowed(Zygote):
 
 @pytest.fixture(scope="session", autouse=True)
 def one_process() -> Iterator[None]:
-    """Have all runs in this process share one; for the `conftest.py` of a folder."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(flow, "Zygote", Borrowed)
+    """Have all runs in this process share one, until it ends; for the `conftest.py` of a folder."""
+    with shared(flow):
         yield
     _process().close()
+
+
+@contextmanager
+def shared(module: ModuleType) -> Iterator[None]:
+    """Have a module of ours that starts zygotes borrow the one there is."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "Zygote", Borrowed)
+        yield
 
 
 def enter(request: Mapping[str, Any], emit: Callable[[Event], None]) -> object:
