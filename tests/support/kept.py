@@ -22,6 +22,7 @@ from autopipe.errors import AutopipeError
 from autopipe.pipeline.events import Event
 from autopipe.pipeline.isolate import Bug, Zygote
 from autopipe.processes.variables import handed_on
+from tests.support.leaks import PLANTED
 
 PRELOADED = (
     "tvm", "onnx", "onnxslim", "safetensors.numpy", "autopipe.stages",
@@ -48,6 +49,18 @@ def _alive() -> psutil.Process | None:
     return None if process is None or process.poll() is not None else psutil.Process(process.pid)
 
 
+def _start(log: Path) -> None:
+    """Start the process; that it outlives a test is no leak of the test."""
+    _process().close()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv(PLANTED, raising=False)
+        _process().call("tests.support.kept:nothing", {}, log, lambda _: None)
+
+
+def nothing(_argument: object, _emit: object) -> None:
+    """Answer the first call."""
+
+
 class Borrowed(Zygote):
     """Takes the place of a zygote that is started for a run, and forks from the one there is."""
 
@@ -64,7 +77,7 @@ class Borrowed(Zygote):
             "variables": handed_on(**self._variables),
         }  # fmt: skip
         if _alive() is None:
-            _process().close()
+            _start(log)
         try:
             return _process().call("tests.support.kept:enter", request, log, emit, seconds)
         except (AutopipeError, Bug):
@@ -79,12 +92,11 @@ class Borrowed(Zygote):
         assert process is None or process.children() == [], "a run has left a process"
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="package", autouse=True)
 def one_process() -> Iterator[None]:
-    """Have all runs in this process share one, until it ends; for the `conftest.py` of a folder."""
+    """Have the whole runs of a folder's tests borrow it; for the `conftest.py` of the folder."""
     with shared(flow):
         yield
-    _process().close()
 
 
 @contextmanager
@@ -93,6 +105,7 @@ def shared(module: ModuleType) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "Zygote", Borrowed)
         yield
+    _process().close()
 
 
 def enter(request: Mapping[str, Any], emit: Callable[[Event], None]) -> object:

@@ -45,7 +45,7 @@ def _locked(folder: Path) -> None:
     flow.run(folder / "mlp.yaml", store=folder / "store", output=folder / "dist")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def locked(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A checked-out pipeline with its lock, and the package that it was written with; read only."""
     return shared.once(tmp_path_factory, "locked", _locked)
@@ -66,7 +66,7 @@ def _replayed(locked: Path, folder: Path) -> None:
     (folder / "said").write_text(done.stdout)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def replayed(locked: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A clone that the command built from its lock alone, without network; read only.
 
