@@ -80,8 +80,9 @@ def autopipe(tmp_path, monkeypatch, capsys):
         monkeypatch.setattr(sys, "argv", ["autopipe", *arguments])
         with pytest.raises(SystemExit) as end:
             main()
-        told = capsys.readouterr()
-        return subprocess.CompletedProcess(arguments, end.value.code, told.out, told.err)
+        told, code = capsys.readouterr(), end.value.code
+        assert isinstance(code, int)
+        return subprocess.CompletedProcess(arguments, code, told.out, told.err)
 
     return call
 
