@@ -17,6 +17,7 @@ from typing import Any
 import psutil
 import pytest
 
+from autopipe import stages
 from autopipe.api import flow
 from autopipe.errors import AutopipeError
 from autopipe.pipeline.events import Event
@@ -25,7 +26,7 @@ from autopipe.processes.variables import handed_on
 from tests.support.leaks import PLANTED
 
 PRELOADED = (
-    "tvm", "onnx", "onnxslim", "safetensors.numpy", "autopipe.stages",
+    *stages.PRELOADED, "onnx", "onnxslim", "safetensors.numpy",
     "autopipe.building.compiling", "autopipe.compiler.frontends.onnx.load",
     "autopipe.compiler.passes", "autopipe.measure.check", "autopipe.measure.timing",
     "autopipe.packaging.pack", "autopipe.tuning.run", "autopipe.verification.check",
