@@ -4,7 +4,6 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
 
@@ -87,8 +86,7 @@ def run(  # noqa: PLR0913 -- one for each option of the command
         ):
             artifacts = _run(flow, force, emit, remote, told=not overrides)
             if reproducible:
-                again = partial(Zygote, PRELOADED)
-                Rebuilding(flow.plan, flow.store, flow.host, again, emit).check(artifacts)
+                Rebuilding(flow.plan, flow.store, flow.host, _zygote, emit).check(artifacts)
             flow.locking.hold(artifacts, flow.store.contents)
             for artifact in artifacts.values():
                 if artifact.kind is Kind.PACKAGE:
@@ -188,11 +186,16 @@ def opened(  # noqa: PLR0913, PLR0917 -- one for each option that the commands h
     stages = stages_of(pipeline, file.absolute().parent)
     require(force, [step.name for step in build_plan(stages, until=until).steps], "--force")
     root = root or default_root()
-    with open_store(root, patience) as store, Zygote(PRELOADED, store.tmp) as zygote:
+    with open_store(root, patience) as store, _zygote(store.tmp) as zygote:
         host = Host(pipeline.target, store, lambda: _examine(zygote, store))
         locking = begin(file, pipeline, stages, host, store.contents, mode, signers, ask=ask)
         steps = build_plan(locking.stages(stages, force), until=until)
         yield Flow(pipeline, steps, store, locking.environment(host), zygote, locking)
+
+
+def _zygote(tmp: Path) -> Zygote:
+    """Return what runs stages, with a folder for temporary files."""
+    return Zygote(PRELOADED, tmp)
 
 
 def waiting(emit: Callable[[Event], None]) -> Callable[[str], None]:

@@ -14,6 +14,7 @@ from autopipe import auto_schedule
 from autopipe.api.auto_schedule import ContenderSummary, Scheduled
 from autopipe.errors import ConfigError, ModelError, StageError, StoreError, TargetError
 from tests.stages.small_tuning import matmul
+from tests.support import kept
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = """
@@ -22,6 +23,12 @@ from tests.stages.small_tuning import matmul
 found = autopipe.auto_schedule(matmul(), trials=6, target={"num_cores": 1})
 print(found)
 """
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_process():
+    with kept.shared(sys.modules[auto_schedule.__module__]):
+        yield
 
 
 @pytest.fixture(scope="module")

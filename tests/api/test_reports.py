@@ -4,14 +4,15 @@ import signal
 import stat
 from collections.abc import Callable
 from pathlib import Path
-from subprocess import DEVNULL, CompletedProcess, run
+from subprocess import CompletedProcess
 from xml.etree import ElementTree as ET
 
 import pytest
 
 from autopipe.api import reports
 from autopipe.errors import StoreError
-from tests.cli.test_app import command, environment, hanging
+from tests.cli.test_app import environment, hanging
+from tests.support import driver, forked
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
 
@@ -31,10 +32,7 @@ def file(tmp_path: Path) -> Path:
 @pytest.fixture
 def cli(tmp_path: Path) -> Cli:
     def start(*arguments: object, **fake: object) -> CompletedProcess[str]:
-        return run(
-            command(*arguments), cwd=tmp_path, env=environment(**fake),
-            capture_output=True, text=True, check=False, stdin=DEVNULL,
-        )  # fmt: skip
+        return forked.run(driver.main, arguments, tmp_path, environment(**fake))
 
     return start
 

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from autopipe import errors
+from tests.support import driver, forked
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
 
@@ -49,10 +50,7 @@ def environment(**fake: object) -> dict[str, str]:
 @pytest.fixture
 def cli(tmp_path: Path) -> Cli:
     def run(*arguments: object, **fake: object) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            command(*arguments), cwd=tmp_path, env=environment(**fake),
-            capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL,
-        )  # fmt: skip
+        return forked.run(driver.main, arguments, tmp_path, environment(**fake))
 
     return run
 

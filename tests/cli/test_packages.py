@@ -6,9 +6,11 @@ from hashlib import sha256
 
 import pytest
 
+from autopipe.cli.app import main
 from autopipe.lock import text
 from autopipe.lock.document import Lock
 from tests.packaging import packages
+from tests.support import forked
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
 
@@ -21,10 +23,7 @@ def package(tmp_path):
 @pytest.fixture
 def cli(tmp_path):
     def run(*arguments):
-        command = [sys.executable, "-m", "autopipe", "verify", *map(str, arguments)]
-        return subprocess.run(
-            command, cwd=tmp_path, env={**os.environ}, capture_output=True, text=True, check=False
-        )
+        return forked.run(main, ("verify", *arguments), tmp_path, os.environ)
 
     return run
 

@@ -13,7 +13,7 @@ from autopipe.api.publish import publish
 from autopipe.errors import ConfigError, StoreError
 from autopipe.pipeline.events import StageStarted
 from tests.cli.test_app import command, environment
-from tests.support import driver
+from tests.support import driver, forked
 from tests.support.leaks import PLANTED
 
 GOOD = "version: 1\nname: demo\nmodel: {path: model.txt}\n"
@@ -84,6 +84,8 @@ def test_what_is_no_pipeline_file_is_said(autopipe, file, content, says):
 @pytest.fixture
 def cli(file: Path):
     def run(*arguments: object, **env: str) -> subprocess.CompletedProcess[str]:
+        if not env:
+            return forked.run(driver.main, arguments, file.parent, environment())
         return subprocess.run(
             command(*arguments), cwd=file.parent, env=environment() | env,
             capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL,

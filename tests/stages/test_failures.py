@@ -39,7 +39,7 @@ from tests.schedules.made import FACTS
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 
 FILE = Path(__file__).parents[2] / "pipelines" / "mlp.yaml"
-SETTINGS = ("tuning.budget.trials=16", "tuning.measure.repeat=1", "tuning.measure.min_repeat=1ms")
+SETTINGS = ("tuning.budget.trials=8", "tuning.measure.repeat=1", "tuning.measure.min_repeat=1ms")
 ALL_FACTS: dict[Facet, Mapping[str, object]] = {
     Facet.TARGET: {**FACTS, "mattr": [], "mtriple": llvm_get_system_triple()},
     **{facet: {"is": facet.value} for facet in Facet if facet is not Facet.TARGET},

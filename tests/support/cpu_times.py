@@ -5,6 +5,7 @@ says the same on a busy machine, and with any number of workers.
 """
 
 import resource
+import sys
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from operator import itemgetter
@@ -22,9 +23,11 @@ spent: defaultdict[str, float] = defaultdict(float)
 
 
 def used() -> float:
-    """Seconds of processor time of this process and of its children that have ended."""
+    """Seconds of processor time of this process, its children that have ended, and the kept one."""
     whose = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
-    return sum(usage.ru_utime + usage.ru_stime for usage in map(resource.getrusage, whose))
+    ended = sum(usage.ru_utime + usage.ru_stime for usage in map(resource.getrusage, whose))
+    kept = sys.modules.get("tests.support.kept")
+    return ended + (kept.used() if kept else 0.0)
 
 
 @pytest.hookimpl(wrapper=True)

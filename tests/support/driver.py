@@ -81,7 +81,7 @@ def main() -> None:
     from autopipe.cli import app
 
     vars(autopipe.api.shapes)["SHAPES"] = dict.fromkeys(SHAPES, lambda _: None)
-    vars(flow)["PRELOADED"] = ()
+    vars(flow)["PRELOADED"] = ("tests.support.driver",)
     vars(tasks).update(SCRIPTS="tests.support.driver:scripts", OFFERS="tests.support.driver:offers")
     vars(flow)["EXAMINE"] = os.environ.get("EXAMINE", flow.EXAMINE)
     app.main()

@@ -19,7 +19,9 @@ PLANTED = "AUTOPIPE_TEST_SECRET"
 PATIENCE = 5.0
 """Seconds that processes have to end."""
 
-COMMAND = re.compile(r'"-m", "autopipe"|support(\.| import )driver\b|\bcli\b|autopipe\.__main__')
+COMMAND = re.compile(
+    r'"-m", "autopipe"|support(\.| import )driver\b|\bcli\b|autopipe\.__main__|system\.checkout\b'
+)
 """What is in a file whose tests start our command line, in a process of its own or here."""
 
 

@@ -16,7 +16,7 @@ from autopipe.lock import text
 from autopipe.lock.locking import Mode
 from autopipe.lock.outline import _microseconds
 from autopipe.pipeline.events import StageCached, StageFinished, Tuned, Warn
-from tests.system.test_locking import checked_in, edit, refused, run
+from tests.system.checkout import checked_in, edit, refused, run
 
 NOTHING = '[[["EnterPostproc", [], [], []]], []]'
 """A trace that schedules nothing."""

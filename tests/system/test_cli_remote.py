@@ -15,8 +15,9 @@ from autopipe.api import flow
 from autopipe.config.cache import Cache
 from autopipe.lock.locking import Mode
 from autopipe.records.store import RecordStore
-from tests.cli.test_app import command, environment
+from tests.cli.test_app import environment
 from tests.records.test_store import HERE, MODULE, record
+from tests.support import driver, forked
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
 
@@ -36,10 +37,7 @@ def cli(tmp_path: Path, file: Path) -> Cli:
     """Run a command in the folder of the file; return what it prints, errors after the rest."""
 
     def run(*arguments: object, code: int = 0, store: str = "store") -> str:
-        done = subprocess.run(
-            command(*arguments, "--store", store), cwd=tmp_path, env=environment(),
-            capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL,
-        )  # fmt: skip
+        done = forked.run(driver.main, (*arguments, "--store", store), tmp_path, environment())
         assert done.returncode == code, done.stderr
         assert "Traceback" not in done.stderr
         return done.stdout + done.stderr

@@ -13,6 +13,7 @@ import numpy as np
 import onnx
 import pytest
 
+from autopipe.cli.app import main
 from autopipe.environment.cuda import Gpu, look
 from autopipe.packaging.examine import examine
 from tests.compiler.cuda_graphs import needs_nvcc
@@ -60,17 +61,28 @@ def network():
 
 
 @pytest.fixture
-def autopipe(tmp_path):
-    """Run a command in a folder with the model and a pipeline file."""
+def autopipe(tmp_path, monkeypatch, capsys):
+    """Run a command in a folder with the model and a pipeline file.
+
+    It is run in this process, unless it takes variables that are read as a process starts.
+    """
     onnx.save(network(), tmp_path / "model.onnx")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("AUTOPIPE_STORE", str(tmp_path / "store"))
 
     def call(text, *arguments, **extra):
         (tmp_path / "small.yaml").write_text(text)
-        environment = {**os.environ, "AUTOPIPE_STORE": str(tmp_path / "store"), **extra}
-        return subprocess.run(
-            [sys.executable, "-m", "autopipe", *arguments], cwd=tmp_path, env=environment,
-            capture_output=True, text=True, check=False,
-        )  # fmt: skip
+        if extra:
+            return subprocess.run(
+                [sys.executable, "-m", "autopipe", *arguments], env={**os.environ, **extra},
+                capture_output=True, text=True, check=False,
+            )  # fmt: skip
+        monkeypatch.setattr(sys, "argv", ["autopipe", *arguments])
+        with pytest.raises(SystemExit) as end:
+            main()
+        told, code = capsys.readouterr(), end.value.code
+        assert isinstance(code, int)
+        return subprocess.CompletedProcess(arguments, code, told.out, told.err)
 
     return call
 

@@ -1,83 +1,27 @@
 """Runs with a lock, of a real model: replayed, frozen, refused, brought up to date."""
 
-import hashlib
 import json
 import sqlite3
-import subprocess
-import sys
 from contextlib import closing
-from io import BytesIO
-from pathlib import Path
 
 import pytest
-import tvm
 
-from autopipe.__main__ import main
 from autopipe.api import flow
 from autopipe.environment.environment import version
-from autopipe.errors import ConfigError, LockError
+from autopipe.errors import ConfigError
 from autopipe.lock import file as files
-from autopipe.lock import text
-from autopipe.lock.locking import Mode, begin
-from autopipe.pipeline.events import Event, StageCached, StageFinished, Warn
-from autopipe.signing.sign import sign
-from autopipe.signing.signature import SignedKind
-from autopipe.signing.signers import Signers
-from tests.signing import keys
-from tests.signing.keys import NEEDED
+from autopipe.lock.locking import Mode
+from autopipe.pipeline.events import StageCached
+from tests.system.checkout import (
+    checked_in,
+    edit,
+    finished,
+    refused,
+    resealed,
+    run,
+    warnings,
+)
 from tests.system.conftest import PIPELINE
-from tests.traces.hostile import forge
-
-ROOT = Path(__file__).parents[2]
-
-NO_NETWORK = """
-import socket
-def refuse(*arguments, **options):
-    raise RuntimeError("the network was asked")
-socket.socket.connect = socket.getaddrinfo = socket.create_connection = refuse
-"""
-
-
-def run(folder, mode=Mode.AUTO, **options):
-    """Run the pipeline and return what was told."""
-    told: list[Event] = []
-    flow.run(
-        folder / "mlp.yaml", store=folder / "store", output=folder / "dist", mode=mode,
-        emit=told.append, **options,
-    )  # fmt: skip
-    return told
-
-
-def refused(folder, mode, **options):
-    with pytest.raises(LockError) as caught:
-        run(folder, mode, **options)
-    assert caught.value.exit_code == 6
-    return str(caught.value).splitlines()
-
-
-def checked_in(folder):
-    names = ("mlp.yaml", "mlp.lock", "mlp.records.jsonl")
-    return {name: (folder / name).read_bytes() for name in names}
-
-
-def edit(folder, old, new, name="mlp.yaml"):
-    before = (folder / name).read_text()
-    assert old in before
-    (folder / name).write_text(before.replace(old, new))
-
-
-def resealed(folder, **fields):
-    """Change fields of the lock as only a forger would."""
-    lock = files.read(folder / "mlp.lock").model_copy(update=fields)
-    (folder / "mlp.lock").write_text(text.write(lock))
-
-
-def finished(told):
-    return {event.stage: event.summary for event in told if isinstance(event, StageFinished)}
-
-
-def warnings(told):
-    return [event.message for event in told if isinstance(event, Warn)]
 
 
 def test_the_lock_says_what_the_build_was_made_of(locked):
@@ -88,76 +32,6 @@ def test_the_lock_says_what_the_build_was_made_of(locked):
     assert lock.versions["tvm"]["tvm"] == version("apache-tvm")
     assert lock.target["mcpu"] != "native"
     assert not list(locked.glob(".*")), "a temporary file was left"
-
-
-@pytest.mark.fault("C21", "G8", "G9")
-def test_a_frozen_run_in_a_fresh_clone_makes_the_same_bytes_and_asks_no_network(
-    locked, clone, tmp_path, no_leaks
-):
-    (tmp_path / "guard").mkdir()
-    (tmp_path / "guard" / "sitecustomize.py").write_text(NO_NETWORK)
-    before = checked_in(clone)
-    command = [sys.executable, "-m", "autopipe", "run", "mlp.yaml", "--frozen", "--store", "store"]
-    process = subprocess.run(
-        command, cwd=clone, capture_output=True, text=True, check=False,
-        env={"PATH": "/usr/bin:/bin", "PYTHONPATH": f"{tmp_path / 'guard'}:{ROOT}",
-             "TMPDIR": str(tmp_path / "TMPDIR")},
-    )  # fmt: skip
-    assert process.returncode == 0, process.stderr
-    assert "3 of 3 tasks tuned, as the lock says" in process.stdout
-    assert (clone / "dist/mlp.tar").read_bytes() == (locked / "dist/mlp.tar").read_bytes()
-    assert checked_in(clone) == before
-    assert not (clone / "store/records/records.sqlite").exists(), "something was tuned"
-
-
-@pytest.mark.fault("C4", "C6", "G3")
-@NEEDED
-@pytest.mark.fault("N10", "N11")
-@pytest.mark.parametrize("mode", [Mode.FROZEN, Mode.LOCKED])
-def test_a_signed_lock_builds_what_was_signed_though_its_records_are_exchanged(
-    locked, warm, tmp_path, monkeypatch, mode
-):
-    """The store knows all but what is replayed from the lock."""
-    for key in (warm / "store" / "actions").glob("*.json"):
-        if '"stage":"tune"' in key.read_text().replace(" ", ""):
-            key.unlink()
-    key = keys.key(tmp_path, "alice")
-    path = warm / "mlp.lock"
-    sign(BytesIO(path.read_bytes()), path, SignedKind.LOCK, key)
-    signers = Signers(keys.signers(tmp_path, f"alice {keys.public(key)}"))
-
-    def exchange(*arguments, **options):
-        locking = begin(*arguments, **options)
-        (warm / "mlp.records.jsonl").write_text("not what was signed")
-        return locking
-
-    monkeypatch.setattr(flow, "begin", exchange)
-    told = run(warm, mode, signers=signers)
-    assert "tune" in finished(told)
-    assert (warm / "dist/mlp.tar").read_bytes() == (locked / "dist/mlp.tar").read_bytes()
-    assert "records.jsonl: not the records that mlp.lock" in refused(warm, mode, signers=signers)[0]
-
-
-def test_a_frozen_run_over_a_damaged_store_builds_what_is_damaged_again(locked, clone):
-    run(clone, Mode.FROZEN)
-    before = checked_in(clone)
-    (library,) = (clone / "store/objects").rglob("lib.so")
-    library.chmod(0o600)
-    data = bytearray(library.read_bytes())
-    data[len(data) // 2] ^= 1
-    library.write_bytes(data)
-    told = run(clone, Mode.FROZEN)
-    assert [text.split(";")[1] for text in warnings(told)] == [" recomputed"]
-    assert finished(told).keys() == {"build"}, "what follows has the same input again"
-    assert (clone / "dist/mlp.tar").read_bytes() == (locked / "dist/mlp.tar").read_bytes()
-    assert checked_in(clone) == before
-
-
-def test_a_current_lock_stands_in_for_tuning_and_stays_as_it_is(clone):
-    before = checked_in(clone)
-    assert "as the lock says" in finished(run(clone))["tune"]
-    assert checked_in(clone) == before
-    assert run(clone, Mode.LOCKED, until="build")[-1].exit_code == 0
 
 
 def test_the_run_after_the_one_that_tuned_does_nothing(locked):
@@ -193,15 +67,6 @@ def test_plan_names_the_changed_knob_and_nothing_else(warm):
     assert outlooks["tune"].why == ("params.tuning.budget.trials: 8 -> 16",)
 
 
-def test_plan_names_the_changed_knob_where_only_the_lock_was_ever_replayed(clone):
-    run(clone, Mode.FROZEN)
-    edit(clone, "trials: 8", "trials: 16")
-    outlooks = {
-        outlook.stage: outlook for outlook in flow.plan(clone / "mlp.yaml", store=clone / "store")
-    }
-    assert outlooks["tune"].why == ("configuration.tuning.budget.trials: locked 8, now 16",)
-
-
 def test_what_has_nothing_to_do_with_tuning_changes_the_lock_and_tunes_nothing(locked, warm):
     lock = files.read(warm / "mlp.lock")
     packages = {**lock.versions["packages"], "numpy": "2.0.0"}
@@ -227,35 +92,12 @@ def test_stale_tasks_are_named_for_a_changed_model(warm):
 
 
 @pytest.mark.fault("C21")
-def test_a_frozen_run_is_for_the_target_of_the_lock(locked, clone, monkeypatch):
-    from autopipe.environment import environment
-
-    recall = environment._recall
-
-    def other_machine(store):
-        stack = recall(store)
-        return stack and {**stack, "mcpu": "x86-64-v2"}
-
-    monkeypatch.setattr(environment, "_recall", other_machine)
-    lines = refused(clone, Mode.LOCKED)
-    assert any(line.startswith("  target.mcpu: locked") for line in lines)
-    run(clone, Mode.FROZEN)
-    assert (clone / "dist/mlp.tar").read_bytes() == (locked / "dist/mlp.tar").read_bytes()
-
-
-@pytest.mark.fault("C21")
 @pytest.mark.parametrize("mode", [Mode.LOCKED, Mode.FROZEN])
 def test_without_a_lock_there_is_nothing_to_hold_to(clone, mode):
     (clone / "mlp.lock").unlink()
     assert refused(clone, mode) == [
         f"{clone}/mlp.lock: is not there; `autopipe run` without --{mode} writes it"
     ]
-
-
-@pytest.mark.fault("C21")
-def test_records_that_are_not_those_of_the_lock_are_refused(clone):
-    (clone / "mlp.records.jsonl").unlink()
-    assert refused(clone, Mode.FROZEN)[1].endswith("mlp.records.jsonl is not there")
 
 
 @pytest.mark.fault("C20")
@@ -265,16 +107,6 @@ def test_a_conflict_ends_the_run_with_its_line_and_is_not_written_over(clone, mo
     before = checked_in(clone)
     assert ": a merge conflict" in refused(clone, mode)[0]
     assert checked_in(clone) == before
-
-
-@pytest.mark.fault("C21", "G8")
-def test_a_build_that_is_not_what_the_lock_says_is_not_published(clone):
-    lock = files.read(clone / "mlp.lock")
-    resealed(clone, artifacts={**lock.artifacts, "lib.so": "00" * 32})
-    first, difference = refused(clone, Mode.FROZEN)
-    assert first == f"{clone}/mlp.lock: the build is not what it says"
-    assert difference.startswith("  artifacts.lib.so: locked 000000000000, now ")
-    assert not (clone / "dist").exists()
 
 
 def test_a_run_that_was_killed_between_lock_and_records_is_taken_up(locked, warm):
@@ -319,76 +151,16 @@ def test_overrides_and_partial_runs_leave_the_lock_alone(warm):
     assert checked_in(warm) == before
 
 
-def test_without_tuning_there_is_a_lock_and_there_are_no_records(clone):
-    edit(clone, PIPELINE[PIPELINE.index("tuning:") : PIPELINE.index("benchmark")], "tuning: null\n")
-    told = run(clone)
-    assert told[-1].lock == str(clone / "mlp.lock")
-    assert files.read(clone / "mlp.lock").records is None
-    assert not (clone / "mlp.records.jsonl").exists()
-    assert run(clone, Mode.FROZEN)[-1].exit_code == 0
+def test_without_tuning_there_is_a_lock_and_there_are_no_records(warm):
+    edit(warm, PIPELINE[PIPELINE.index("tuning:") : PIPELINE.index("benchmark")], "tuning: null\n")
+    told = run(warm)
+    assert told[-1].lock == str(warm / "mlp.lock")
+    assert files.read(warm / "mlp.lock").records is None
+    assert not (warm / "mlp.records.jsonl").exists()
+    assert run(warm, Mode.FROZEN)[-1].exit_code == 0
 
 
 def test_no_lock_neither_reads_nor_writes(warm):
     (warm / "mlp.lock").write_text("<<<<<<< HEAD\n")
     assert run(warm, Mode.OFF)[-1].lock is None
     assert json.dumps(checked_in(warm)["mlp.lock"].decode()) == '"<<<<<<< HEAD\\n"'
-
-
-def forged(folder, store, command):
-    """Put a trace with code in it into the records, and make digest and seal anew."""
-    records = folder / "mlp.records.jsonl"
-    lock = files.read(folder / "mlp.lock")
-    victim = lock.tasks[0]
-    (module,) = {path.read_text() for path in store.glob(f"**/workloads/{victim.workload}.json")}
-    code = forge(tvm.ir.load_json(module), command)
-    lines = [json.loads(line) for line in records.read_text().splitlines()]
-    for line in lines:
-        if line.get("record") and line["record"]["workload"] == victim.workload:
-            line["record"].update(engine="ansor", schedule=code)
-    records.write_text("".join(f"{json.dumps(line, sort_keys=True)}\n" for line in lines))
-    digest = f"trace {hashlib.sha256(code.encode()).hexdigest()[:12]}"
-    changed = victim.model_copy(update={"engine": "ansor", "schedule": digest})
-    resealed(
-        folder,
-        tasks=(changed, *lock.tasks[1:]),
-        records=hashlib.sha256(records.read_bytes()).hexdigest(),
-    )
-    return victim.workload
-
-
-@pytest.mark.fault("H1")
-@pytest.mark.parametrize("mode", [Mode.FROZEN, Mode.LOCKED, Mode.AUTO])
-def test_a_lock_with_code_in_a_trace_is_refused_and_nothing_of_it_runs(
-    locked, warm, tmp_path, mode
-):
-    workload = forged(warm, locked / "store", f"touch {tmp_path / 'marker'}")
-    before = checked_in(warm)
-    head, told = refused(warm, mode)
-    assert head.endswith("mlp.records.jsonl: refused, nobody's tuning wrote this:")
-    assert f"(workload {workload}), engine ansor: instruction 3, Annotate: key may not" in told
-    assert '"pragma_import_llvm"' in told
-    assert checked_in(warm) == before
-    assert not (tmp_path / "marker").exists()
-
-
-@pytest.mark.fault("H6")
-def test_verify_and_diff_say_what_a_forged_trace_does(locked, clone, capsys, monkeypatch):
-    forged(clone, locked / "store", "touch /tmp/marker")
-    why = 'would be refused: instruction 3, Annotate: key may not be "pragma_import_llvm"'
-    package, locks = (
-        str(locked / "dist/mlp.tar"),
-        (str(locked / "mlp.lock"), str(clone / "mlp.lock")),
-    )
-    for arguments, code in (
-        (["verify", package, "--lock", locks[1]], 6),
-        (["diff", *locks], 0),
-        (["diff", "--format", "markdown", *locks], 0),
-        (["diff", "--format", "json", *locks], 0),
-    ):
-        monkeypatch.setattr(sys, "argv", ["autopipe", *arguments])
-        with pytest.raises(SystemExit) as end:
-            main()
-        done = capsys.readouterr()
-        assert end.value.code == code, done.err
-        said = " ".join(done.out.replace('\\"', '"').split())
-        assert why in said, (arguments, done.out)
