@@ -71,6 +71,7 @@ def assert_same(
     inputs: Sequence[Inputs] = (positive,),
     rtol: float = 2e-5,
     of_largest: float = 0.0,
+    target: tvm.target.Target = TARGET,
 ) -> None:
     """Compare schedules of a function with its plain loops.
 
@@ -78,7 +79,7 @@ def assert_same(
     """
     assert scheduled
     (plain,) = compiled([module], PLAIN)
-    functions = compiled(scheduled)
+    functions = compiled(scheduled, target)
     for make in inputs:
         right = called(plain, make(module))
         atol = of_largest * float(np.abs(right.astype("float64")).max(initial=0.0))
