@@ -19,7 +19,7 @@ def conv(channels, dtype="float32"):
 
 def dense():
     x, w = te.placeholder((5, 33), "float32"), te.placeholder((33, 34), "float32")
-    return [x, w, topi.tanh(topi.matmul(x, w))]
+    return [x, w, topi.sqrt(topi.matmul(x, w))]
 
 
 def softmax():
