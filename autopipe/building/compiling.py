@@ -12,6 +12,7 @@ from typing import Any, Final
 import tvm
 
 from autopipe.building.choice import Choices
+from autopipe.compiler import module_io
 from autopipe.compiler.library import build, nvcc
 from autopipe.compiler.walls.foreign import ForeignCode
 from autopipe.errors import AutopipeError, StageError
@@ -73,7 +74,7 @@ def _whole(lowered: tvm.IRModule, choices: Choices, failures: Failures, path: Pa
         packing, refused = sorted_out(child.ask())
     if refused is not None:
         raise refused.error()
-    return tvm.ir.load_json(packing)
+    return module_io.from_json(packing)
 
 
 def _pieces(choices: Choices) -> list[Piece]:

@@ -57,24 +57,37 @@ def checked(
     not agree, or if the schedule can not be compiled or run at all, NotChecked if the workload can
     not, and ForeignCode, before anything is run, if one of them brings code along.
     """
-    here = tvm.cpu()
-    try:
-        plain = _plain(workload, target.host if is_gpu(target) else target)
-    except _FAILURES as error:
-        raise NotChecked(f"the plain loops: {error}") from error
-    try:
-        place = prepare(target)
-        Schedule(scheduled, debug_mask="none")  # the build wants TIR that is well-formed
-        built = _compiled(scheduled if on_gpu(place) else elementary.expand(scheduled), target)
-    except _FAILURES as error:
-        raise WrongAnswer(f"does not compile: {' '.join(str(error).split())}") from error
-    for case in CASES:
-        right = _run(plain, workload, case, here)
-        ours = _run(built, workload, case, place)
-        if not _all_agree(right, ours):
-            moved = _run(plain, workload, case, here, nudge=NUDGE)
-            _compare(case, right, ours, moved)
-    return scheduled
+    return PlainLoops(workload, target).check(scheduled)
+
+
+class PlainLoops:
+    """The loops of a workload as they are, compiled. Any schedule of it has to agree with them."""
+
+    def __init__(self, workload: tvm.IRModule, target: tvm.target.Target) -> None:
+        """Compile them for the processor. Raises NotChecked if that fails, and ForeignCode."""
+        self._workload = workload
+        self._target = target
+        try:
+            self._library = _plain(workload, target.host if is_gpu(target) else target)
+        except _FAILURES as error:
+            raise NotChecked(f"the plain loops: {error}") from error
+
+    def check(self, scheduled: tvm.IRModule) -> tvm.IRModule:
+        """Return the scheduled module if it agrees with them. Raises as `checked`."""
+        try:
+            place = prepare(self._target)
+            Schedule(scheduled, debug_mask="none")  # the build wants TIR that is well-formed
+            expanded = scheduled if on_gpu(place) else elementary.expand(scheduled)
+            built = _compiled(expanded, self._target)
+        except _FAILURES as error:
+            raise WrongAnswer(f"does not compile: {' '.join(str(error).split())}") from error
+        for case in CASES:
+            right = _run(self._library, self._workload, case, tvm.cpu())
+            ours = _run(built, self._workload, case, place)
+            if not _all_agree(right, ours):
+                moved = _run(self._library, self._workload, case, tvm.cpu(), nudge=NUDGE)
+                _compare(case, right, ours, moved)
+        return scheduled
 
 
 def _plain(workload: tvm.IRModule, target: tvm.target.Target) -> Any:  # noqa: ANN401 - tvm

@@ -20,6 +20,7 @@ from autopipe.safety.failures import Failures, KnownFailure
 from autopipe.safety.quarantine import Quarantine, Suspect
 from autopipe.safety.verdict import Checked, Finding, Verdict
 from autopipe.store import files
+from autopipe.tasks.op_info import ATTRIBUTE
 
 _LARGEST: Final = 1 << 20
 """Bytes of a verdict."""
@@ -128,7 +129,8 @@ class Inspector:
 
     def _name(self, suspect: Suspect) -> str:
         """Digest all that a verdict depends on: sha256, 64 hex digits."""
-        loops = [tvm_ffi.structural_hash(module["main"]) for module in suspect[-2:]]
+        bare = [module["main"].without_attr(ATTRIBUTE) for module in suspect[-2:]]
+        loops = [tvm_ffi.structural_hash(function, map_free_vars=True) for function in bare]
         facts = [self.facts[Facet.TARGET], self.facts.get(Facet.TVM)]
         text = json.dumps([check.VERSION, loops, facts], sort_keys=True, default=dict)
         return hashlib.sha256(text.encode()).hexdigest()

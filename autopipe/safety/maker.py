@@ -10,6 +10,7 @@ from typing import Any, Self
 
 import tvm
 
+from autopipe.compiler import module_io
 from autopipe.config.problem import shown
 from autopipe.errors import StageError
 from autopipe.processes.contained import Child, Failed
@@ -64,7 +65,7 @@ class Maker:
             found = self._make(task, "planning", Contender(engine, name))
             if found and found["planned"]:
                 implementation, schedule, module = found["planned"]
-                yield Planned(implementation, schedule, tvm.ir.load_json(module))
+                yield Planned(implementation, schedule, module_io.from_json(module))
 
     def replay(self, task: str, by: Contender, schedule: str) -> tvm.IRModule:
         """Return the module that a record makes.
@@ -74,7 +75,7 @@ class Maker:
         found = self._asked((task, "replaying", *by, schedule))
         if "refused" in found:
             raise Refused(found["refused"], harmful=found["harmful"])
-        return tvm.ir.load_json(found["module"])
+        return module_io.from_json(found["module"])
 
     def left_out(self, task: str, by: Contender, error: StageError) -> None:
         """Warn of a record that nobody would have written for a schedule's sake."""
@@ -94,7 +95,7 @@ class Maker:
             for name in names(self._conditions):
                 made = self._make(task, "rewriting", Contender("", name))
                 if made is not None:
-                    found[name] = Made(tvm.ir.load_json(made["module"]), made["gain"])
+                    found[name] = Made(module_io.from_json(made["module"]), made["gain"])
             self._made[task] = found
         return self._made[task]
 

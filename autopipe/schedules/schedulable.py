@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 import tvm
 
+from autopipe.compiler import module_io
 from autopipe.processes.contained import Child, Failed
 from autopipe.schedules.conditions import Conditions
 from autopipe.schedules.engines import default
@@ -21,7 +22,7 @@ def refusals(conditions: Conditions) -> Iterator[Callable[[tvm.IRModule], str | 
     """
 
     def plan(module: str) -> bool:
-        return default.plan(tvm.ir.load_json(module), conditions) is not None
+        return default.plan(module_io.from_json(module), conditions) is not None
 
     def refusal(module: tvm.IRModule) -> str | None:
         try:

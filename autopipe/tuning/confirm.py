@@ -3,8 +3,7 @@
 import math
 from collections.abc import Sequence
 
-import tvm
-
+from autopipe.compiler import module_io
 from autopipe.processes.contained import Failed
 from autopipe.records.record import Record
 from autopipe.safety.inspection import ScheduleChecker
@@ -56,5 +55,5 @@ def _suspect(state: TaskState, record: Record, maker: Maker) -> Suspect:
     scheduled = maker.replay(task, *Proposal.of(record))
     return Suspect(
         task, record.engine, record.implementation, record.schedule,
-        tvm.ir.load_json(state.text), scheduled,
+        module_io.from_json(state.text), scheduled,
     )  # fmt: skip

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import tvm
 
+from autopipe.compiler import module_io
 from autopipe.errors import StageError
 from autopipe.processes.contained import Child, Failed
 from autopipe.records.about import WorkloadInfo
@@ -109,7 +110,7 @@ def _logged(state: TaskState, trials: Trials) -> list[Proposal]:
         return []
     store = trials.journal.store
     found = [proposal for key in keys(state.task) for proposal in planted(store, key)]
-    module = tvm.ir.load_json(state.text) if found else None
+    module = module_io.from_json(state.text) if found else None
 
     def answer(place: int) -> str | None:
         return nearest(module, found[place], trials.conditions)

@@ -8,6 +8,7 @@ from typing import Literal
 
 import tvm
 
+from autopipe.compiler import module_io
 from autopipe.compiler.op_info import described
 from autopipe.config import Tuning
 from autopipe.config.tasks import Judge
@@ -99,7 +100,7 @@ def _tools(plan: TuningPlan, ctx: Context, journal: Journal) -> Tools:
     failures = Failures.of(ctx, conditions, "tune", plan.on_failure)
     texts = {task.name: _workload(folder, task) for task in tasks}
     modules = {
-        task.name: described(tvm.ir.load_json(texts[task.name]), task.info) for task in tasks
+        task.name: described(module_io.from_json(texts[task.name]), task.info) for task in tasks
     }
     maker = Maker(modules, failures)
     measurer = Local(

@@ -5,6 +5,9 @@ import tvm
 from tvm import relax
 
 TARGET = tvm.target.Target({"kind": "llvm", "num-cores": 2})
+PLAIN = tvm.target.Target({**TARGET.export(), "opt-level": 0})
+"""For what others are compared with: LLVM's optimizer is most of what compiling it would cost."""
+
 NHWC = {"conv2d": ["NHWC", "HWIO"]}
 
 
@@ -43,7 +46,12 @@ def arguments(module, seed=0):
     ]
 
 
-def run(module, arrays):
+def run(module, arrays, target=TARGET):
     """What the module computes, by TVM's plain build."""
-    machine = relax.VirtualMachine(tvm.compile(module, target=TARGET), tvm.cpu())
+    machine = relax.VirtualMachine(tvm.compile(module, target=target), tvm.cpu())
     return machine["main"](*[tvm.runtime.tensor(a) for a in arrays]).numpy()
+
+
+def expected(module, arrays):
+    """What another module has to compute as well."""
+    return run(module, arrays, PLAIN)

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from tvm.target.codegen import llvm_get_system_cpu
 
+from autopipe.compiler.op_info import described
 from autopipe.environment.facet import Facet
 from autopipe.errors import StageError, TargetError
 from autopipe.processes import contained
@@ -25,7 +26,7 @@ from autopipe.schedules.engines.default import plan
 from tests.schedules import wrong_template
 from tests.schedules.bad_schedules import ENDS, doubled, spoil
 from tests.schedules.made import failures
-from tests.schedules.tasks import CONDITIONS
+from tests.schedules.tasks import CONDITIONS, task
 
 FACTS = {Facet.TARGET: {"kind": "llvm", "mcpu": llvm_get_system_cpu(), "num_cores": 2}}
 
@@ -92,6 +93,16 @@ def test_a_verdict_is_remembered(inspector, checker, said, right):
     once = checker.checks
     assert findings(inspector, right) == [Finding.RIGHT]
     assert (once, checker.checks, said) == (1, 1, [])
+
+
+def test_what_is_said_of_ops_is_no_part_of_a_verdict(inspector, checker, right):
+    """So *build* does not check again what *tune* has checked."""
+    inspector.judge([right])
+    assert task().info.ops
+    told = [described(module, task().info) for module in right[-2:]]
+    assert findings(inspector, right._replace(workload=told[0])) == [Finding.RIGHT]
+    assert findings(inspector, Suspect(*right[:-2], *told)) == [Finding.RIGHT]
+    assert checker.checks == 1
 
 
 def test_a_verdict_is_for_one_target(inspector, checker, tmp_path, right):

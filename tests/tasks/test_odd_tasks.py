@@ -1,4 +1,11 @@
-"""Odd functions: extracted, kept or dropped for a reason, tuned, built, and never an abort."""
+"""Odd functions: extracted, kept or dropped for a reason, tuned, built, and never an abort.
+
+Each trouble of the RFC's thread ends as `docs/concepts/tasks.md` says. That is tested here as well,
+so that one process has all that asks for the run which tunes and builds them.
+"""
+
+import os
+from pathlib import Path
 
 import pytest
 from tvm import relax
@@ -8,6 +15,10 @@ from autopipe.errors import ModelError
 from tests.support.table import each_row
 from tests.tasks.conftest import Odd
 from tests.tasks.odd import BRANCHES, TARGET
+from tests.tasks.thread import TROUBLES, Trouble, table
+
+DOCS = Path(__file__).parents[2] / "docs" / "concepts" / "tasks.md"
+BEGIN, END = "<!-- troubles: tests/tasks/thread.py -->\n", "<!-- end of troubles -->\n"
 
 SIMPLE = "simple: no reduction (include_simple_task)"
 EMPTY = "idle: its outputs have no element"
@@ -108,3 +119,19 @@ def test_what_tvm_has_no_loops_for_is_said_in_a_line():
         builder.emit_func_output(out)
     with pytest.raises(ModelError, match=r"^TVM can not compute an op as .*: Cannot decide min_v"):
         passes.lower(builder.get(), TARGET)
+
+
+@each_row("trouble", TROUBLES)
+def test_a_trouble_has_the_outcome_that_is_told(odd: Odd, trouble: Trouble):
+    trouble.proof(odd)
+
+
+def test_the_page_shows_the_rows_that_are_proven():
+    """If this fails the rows changed: run it with BLESS=1."""
+    text = DOCS.read_text("utf-8")
+    before, _, rest = text.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    current = f"{before}{BEGIN}\n{table()}\n{END}{after}"
+    if os.environ.get("BLESS"):
+        DOCS.write_text(current, "utf-8")
+    assert text == current or os.environ.get("BLESS")

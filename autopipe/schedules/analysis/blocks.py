@@ -6,6 +6,9 @@ import tvm
 from tvm.s_tir import SBlock
 
 from autopipe.compiler.graph.literals import sizes
+from autopipe.schedules import type_hints
+
+type_hints.remember()  # every template looks at blocks
 
 SPATIAL: Final = tvm.tirx.IterVar.DataPar
 """The kind of an axis whose iterations do not depend on each other."""

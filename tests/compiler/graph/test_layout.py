@@ -35,7 +35,7 @@ def test_no_wish_leaves_the_layout():
 def test_conversion_changes_no_number(desired):
     module = graphs.convolution(stride=2)
     arrays = graphs.arguments(module)
-    expected = graphs.run(module, arrays)
+    expected = graphs.expected(module, arrays)
     np.testing.assert_allclose(
         evaluate(optimized(module, desired), arrays), expected, rtol=1e-4, atol=1e-5
     )
@@ -54,7 +54,7 @@ def test_where_tvm_gives_up_each_op_is_converted_by_itself(monkeypatch):
     assert len(warnings) == 1
     assert "lost" in warnings[0]
     np.testing.assert_allclose(
-        evaluate(result, arrays), graphs.run(module, arrays), rtol=1e-4, atol=1e-5
+        evaluate(result, arrays), graphs.expected(module, arrays), rtol=1e-4, atol=1e-5
     )
 
 
@@ -86,7 +86,7 @@ def test_an_op_that_tvm_has_in_one_layout_keeps_it_and_the_others_do_not():
     }
     assert warnings == []
     np.testing.assert_allclose(
-        evaluate(result, arrays), graphs.run(module, arrays), rtol=1e-4, atol=1e-5
+        evaluate(result, arrays), graphs.expected(module, arrays), rtol=1e-4, atol=1e-5
     )
 
 
@@ -99,5 +99,5 @@ def test_an_op_without_a_compute_in_the_new_layout_stays_out_of_it(monkeypatch):
     assert "nn.conv2d_transpose" in warnings[0]
     assert result.layout.layouts["nn.conv2d_transpose"] == {"NCHW": 1}
     np.testing.assert_allclose(
-        evaluate(result, arrays), graphs.run(module, arrays), rtol=1e-4, atol=1e-5
+        evaluate(result, arrays), graphs.expected(module, arrays), rtol=1e-4, atol=1e-5
     )

@@ -40,7 +40,7 @@ def test_the_library_computes_what_the_module_says(tmp_path):
     )
     model = runtime.load(tmp_path / "lib.so", tmp_path / "weights.safetensors", signature)
     found = model({"x": arrays[0]})["y"]
-    np.testing.assert_allclose(found, graphs.run(module, arrays), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(found, graphs.expected(module, arrays), rtol=1e-4, atol=1e-5)
 
 
 def test_sort_and_scan_are_built_as_calls_of_the_runtime(tmp_path):

@@ -1,6 +1,5 @@
 import json
 
-import numpy as np
 import pytest
 import tvm
 from tvm import te, topi
@@ -11,6 +10,7 @@ from autopipe.schedules.analysis import movement
 from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.templates import elementwise, templates, transpose
 from autopipe.schedules.templates.template import blank, dump, make
+from tests.schedules.computed import assert_same, normal
 from tests.schedules.tasks import TARGET
 from tests.support.table import each_row
 
@@ -152,17 +152,6 @@ def moved(tensors):
     return found
 
 
-def compute(module):
-    rng = np.random.default_rng(0)
-    arrays = [
-        (9 * rng.standard_normal([int(d) for d in p.shape])).astype(str(p.dtype))
-        for p in module["main"].params
-    ]
-    tensors = [tvm.runtime.tensor(array) for array in arrays]
-    tvm.tirx.build(module, target=TARGET)["main"](*tensors)
-    return tensors[-1].numpy()
-
-
 @pytest.mark.parametrize(("template", "cases", "case"), CASES, ids=NAMES)
 def test_every_setting_of_the_knobs_is_right(template, cases, case, monkeypatch):
     monkeypatch.setattr(template, "ELEMENTS", 1)
@@ -171,12 +160,12 @@ def test_every_setting_of_the_knobs_is_right(template, cases, case, monkeypatch)
     assert served is not None
     assert served[0] is template
     found = served[1]
-    expected = compute(module)
     every = list(template.settings(found, WIDE))
     assert template.fill(found, WIDE) in every
-    for knobs in {template.fill(found, WIDE), every[0], every[-1], every[len(every) // 2]}:
-        again = make(module, template, json.loads(dump(template, knobs)), WIDE).mod
-        np.testing.assert_allclose(compute(again), expected, rtol=1e-6)
+    some = {template.fill(found, WIDE), every[0], every[-1], every[len(every) // 2]}
+    documents = [json.loads(dump(template, knobs)) for knobs in some]
+    made = [make(module, template, document, WIDE).mod for document in documents]
+    assert_same(module, *made, inputs=[normal], rtol=1e-6)
 
 
 @pytest.mark.parametrize("case", ["concat", "odd_concat", "pad_channels", "resize", "cast"])

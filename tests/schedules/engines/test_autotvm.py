@@ -22,7 +22,8 @@ from autopipe.schedules.replay import replay
 from autopipe.schedules.templates.serve import serve
 from autopipe.schedules.templates.template import dump
 from tests.artifacts.examples import best_record
-from tests.schedules.engines.test_default import argmax, compute, softmax
+from tests.schedules.computed import assert_same
+from tests.schedules.engines.test_default import argmax, softmax
 from tests.schedules.engines.test_static import conv, dense, module_of
 from tests.schedules.made import choose_one
 from tests.schedules.tasks import CONDITIONS, Trusting, task
@@ -109,9 +110,9 @@ def test_the_whole_space_is_proposed_once_and_then_there_is_no_more(tuner):
 
 def test_a_proposal_is_a_schedule_that_computes_the_same():
     module = module_of(*conv())
-    for document in search(module, "random").propose(3):
-        scheduled = replay(module, DIRECT, document, CONDITIONS)
-        np.testing.assert_allclose(compute(scheduled), compute(module), rtol=2e-5, atol=1e-4)
+    documents = search(module, "random").propose(3)
+    assert len(documents) == 3
+    assert_same(module, *(replay(module, DIRECT, document, CONDITIONS) for document in documents))
 
 
 def test_no_more_is_proposed_than_asked_for():

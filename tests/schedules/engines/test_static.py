@@ -1,6 +1,5 @@
 from dataclasses import replace
 
-import numpy as np
 import pytest
 import tvm
 import tvm_ffi
@@ -8,13 +7,13 @@ from tvm import te, topi
 from tvm.s_tir import Schedule
 
 from autopipe.measure.build import without_weights
-from autopipe.measure.check import checked
 from autopipe.schedules.engines import static
 from autopipe.schedules.engines.fallback import UNSCHEDULED, fall
 from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.replay import replay
 from autopipe.schedules.templates import contraction
-from tests.schedules.engines.test_default import argmax, compute, pool
+from tests.schedules.computed import CHECKED, assert_same, positive
+from tests.schedules.engines.test_default import argmax, pool
 from tests.schedules.tasks import CONDITIONS, TARGET
 from tests.support.table import each_row
 
@@ -83,9 +82,8 @@ def found(case):
 @each_row("case", SERVED)
 def test_a_scheduled_function_computes_the_same(case):
     module = module_of(*SERVED[case]())
-    scheduled = planned(module)
-    np.testing.assert_allclose(compute(scheduled.module), compute(module), rtol=2e-5, atol=1e-4)
-    checked(module, scheduled.module, TARGET)
+    inputs = (positive, *CHECKED)
+    assert_same(module, planned(module).module, inputs=inputs, of_largest=1e-6)
 
 
 @pytest.mark.parametrize("case", NOT_SERVED)

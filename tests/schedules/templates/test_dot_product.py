@@ -17,6 +17,7 @@ from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.replay import replay
 from autopipe.schedules.templates import dot_product
 from autopipe.schedules.templates.template import blank
+from tests.schedules.computed import assert_same
 from tests.schedules.tasks import CONDITIONS
 
 SIGNS = list(itertools.product(("uint8", "int8"), repeat=2))
@@ -73,8 +74,8 @@ def residual(sums):
     return [other], topi.nn.relu(topi.add(topi.cast(sums, "float32"), other))
 
 
-def outputs(module, target):
-    """Run `main` on bytes of every size, both ends of their range among them."""
+def bytes_of(module):
+    """Return arguments of `main`: bytes of every size, both ends of their range among them."""
     generator = np.random.default_rng(0)
     arrays = []
     for each in module["main"].params:
@@ -87,10 +88,7 @@ def outputs(module, target):
         drawn[generator.random(shape) < 0.3] = high
         drawn[generator.random(shape) < 0.3] = low
         arrays.append(drawn)
-    tensors = [tvm.runtime.tensor(array) for array in arrays]
-    library = tvm.tirx.build(module, target)
-    library["main"](*tensors)
-    return tensors[-1].numpy(), library
+    return list(map(tvm.runtime.tensor, arrays))
 
 
 def needs(mcpu):
@@ -102,11 +100,8 @@ def needs(mcpu):
 needs_vnni = pytest.mark.skipif(NEEDS[VNNI] not in available(), reason="not this CPU")
 
 
-def assert_same(module, scheduled, made):
-    expected, _ = outputs(module, CONDITIONS.target)
-    found, library = outputs(scheduled, made.target)
-    np.testing.assert_array_equal(found, expected)
-    return library.inspect_source("asm")
+def assert_exact(module, *scheduled, target):
+    assert_same(module, *scheduled, inputs=[bytes_of], rtol=0.0, target=target)
 
 
 CASES = {
@@ -141,7 +136,7 @@ def test_sums_are_exact_for_all_signs(case, mcpu, signs):
     module, made = module_of(*case(signs)), conditions(mcpu)
     ours, scheduled = served(module, made)
     assert ours
-    assert_same(module, scheduled, made)
+    assert_exact(module, scheduled, target=made.target)
 
 
 @pytest.mark.parametrize("mcpu", [needs(VNNI), needs(ANY)])
@@ -150,7 +145,7 @@ def test_sums_are_exact(case, mcpu):
     module, made = module_of(*CASES[case]()), conditions(mcpu)
     ours, scheduled = served(module, made)
     assert ours
-    assert_same(module, scheduled, made)
+    assert_exact(module, scheduled, target=made.target)
 
 
 @pytest.mark.parametrize("case", [matmul(depth=25), matmul(columns=17), conv(channels=3)])
@@ -158,7 +153,7 @@ def test_odd_extents_are_for_another_template(case):
     module = module_of(*case)
     ours, scheduled = served(module, CONDITIONS)
     assert not ours
-    assert_same(module, scheduled, CONDITIONS)
+    assert_exact(module, scheduled, target=CONDITIONS.target)
 
 
 @pytest.mark.parametrize(
@@ -195,10 +190,12 @@ def test_settings_are_exact():
     every = list(dot_product.settings(found, made.hardware))
     assert len(set(every)) == len(every)
     assert dot_product.fill(found, made.hardware) in every
+    scheduled: list[tvm.IRModule] = []
     for knobs in random.Random(0).sample(every, 6):
         sch = blank(module)
         dot_product.apply(sch, found, knobs)
-        assert_same(module, sch.mod, made)
+        scheduled.append(sch.mod)
+    assert_exact(module, *scheduled, target=made.target)
 
 
 def test_settings_fit_the_registers():

@@ -1,5 +1,4 @@
 import itertools
-from itertools import product
 
 import numpy as np
 import pytest
@@ -9,7 +8,7 @@ from tvm import te, tirx, topi
 from tvm.s_tir import Schedule
 
 from autopipe.compiler.graph import elementary
-from autopipe.measure.check import checked
+from autopipe.measure.check import PlainLoops
 from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.templates import row_reduction
 from autopipe.schedules.templates.row_reduction import Vectors
@@ -142,10 +141,12 @@ def scheduled(module, knobs=None, hardware=WIDE):
     return sch
 
 
-@each_row("hardware, case", product([WIDE, NARROW], SERVED))
-def test_a_scheduled_function_computes_the_same(case, hardware):
+@each_row("case", SERVED)
+def test_a_scheduled_function_computes_the_same(case):
     module = module_of(SERVED[case]())
-    checked(module, scheduled(module, hardware=hardware).mod, TARGET)
+    loops, found = PlainLoops(module, TARGET), served(module)
+    for knobs in {row_reduction.fill(found, hardware) for hardware in (WIDE, NARROW)}:
+        loops.check(scheduled(module, knobs).mod)
 
 
 @each_row("case", NOT_SERVED)
@@ -159,20 +160,22 @@ def test_every_setting_is_right(case):
     found = served(module)
     every = list(row_reduction.settings(found, NARROW))
     assert len(every) > 1
+    loops = PlainLoops(module, TARGET)
     for knobs in itertools.islice(every, 0, None, 3):
-        checked(module, scheduled(module, knobs).mod, TARGET)
+        loops.check(scheduled(module, knobs).mod)
 
 
-@each_row("hardware, case", product([WIDE, NARROW], SERVED))
-def test_what_is_filled_in_is_a_setting(case, hardware):
+@each_row("case", SERVED)
+def test_what_is_filled_in_is_a_setting(case):
     found = served(module_of(SERVED[case]()))
-    every = list(row_reduction.settings(found, hardware))
-    assert row_reduction.fill(found, hardware) in every
-    assert len(set(every)) == len(every)
-    for knobs in every:
-        assert knobs.partial <= found.row // 2
-        assert not found.whole or found.row % knobs.partial == 0
-        assert all(length % knobs.width == 0 for length in found.widths)
+    for hardware in (WIDE, NARROW):
+        every = list(row_reduction.settings(found, hardware))
+        assert row_reduction.fill(found, hardware) in every
+        assert len(set(every)) == len(every)
+        for knobs in every:
+            assert knobs.partial <= found.row // 2
+            assert not found.whole or found.row % knobs.partial == 0
+            assert all(length % knobs.width == 0 for length in found.widths)
 
 
 @pytest.mark.parametrize(

@@ -1,18 +1,16 @@
 import json
 from itertools import product
 
-import numpy as np
-import pytest
 import tvm
 from tvm import te, topi
 from tvm.s_tir import Schedule
 
 from autopipe.measure.build import build
-from autopipe.measure.check import checked
 from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.templates import templates, window
 from autopipe.schedules.templates.template import blank, dump, make
 from autopipe.schedules.templates.window import WindowTile
+from tests.schedules.computed import CHECKED, assert_same, normal
 from tests.schedules.tasks import TARGET
 from tests.support.table import each_row
 
@@ -170,24 +168,11 @@ def scheduled(module, tile=None, hardware=WIDE):
     return sch.mod
 
 
-def compute(module, seed=0):
-    rng = np.random.default_rng(seed)
-    main = module["main"]
-    arrays = [
-        (8 * rng.standard_normal([int(d) for d in p.shape])).astype(str(p.dtype))
-        for p in main.params
-    ]
-    tensors = [tvm.runtime.tensor(array) for array in arrays]
-    tvm.tirx.build(module, target=TARGET)["main"](*tensors)
-    return tensors[-1].numpy()
-
-
-@each_row("hardware, case", product([WIDE, NARROW], SERVED))
-def test_a_scheduled_function_computes_the_same(case, hardware):
+@each_row("case", SERVED)
+def test_a_scheduled_function_computes_the_same(case):
     module = module_of(SERVED[case]())
-    result = scheduled(module, hardware=hardware)
-    np.testing.assert_allclose(compute(result), compute(module), rtol=2e-5, atol=1e-4)
-    checked(module, result, TARGET)
+    made = [scheduled(module, hardware=hardware) for hardware in (WIDE, NARROW)]
+    assert_same(module, *made, inputs=(normal, *CHECKED), of_largest=1e-6)
 
 
 @each_row("case", NOT_SERVED)
@@ -214,20 +199,19 @@ def test_every_tile_divides_and_fits_the_registers(case, hardware):
         assert sums * tile.width * found.bits // 8 < window.STACK
 
 
-@pytest.mark.parametrize("shared", [2, 3, 4])
-@pytest.mark.parametrize(("rows", "columns", "width"), [(1, 1, 1), (3, 24, 8), (9, 8, 4)])
-def test_every_setting_of_the_knobs_is_right(rows, columns, width, shared, monkeypatch):
+def test_every_setting_of_the_knobs_is_right(monkeypatch):
     monkeypatch.setattr(window, "LEAST", 1)
     module = module_of(depthwise())
-    result = scheduled(module, WindowTile(rows, columns, width, shared))
-    assert "T.parallel" in result.script()
-    np.testing.assert_allclose(compute(result), compute(module), rtol=2e-5, atol=1e-4)
+    tiles = product([(1, 1, 1), (3, 24, 8), (9, 8, 4)], [2, 3, 4])
+    made = [scheduled(module, WindowTile(*tile, shared)) for tile, shared in tiles]
+    assert all("T.parallel" in result.script() for result in made)
+    assert_same(module, *made, inputs=[normal], of_largest=1e-6)
 
 
 def test_long_windows_are_not_written_out(monkeypatch):
     monkeypatch.setattr(window, "UNROLLED", 4)
     module = module_of(depthwise())
-    np.testing.assert_allclose(compute(scheduled(module)), compute(module), rtol=2e-5, atol=1e-4)
+    assert_same(module, scheduled(module), inputs=[normal], of_largest=1e-6)
 
 
 def test_a_mean_over_an_image_has_several_sums():
@@ -256,4 +240,4 @@ def test_a_record_gives_the_schedule_again():
     module = module_of(pool("max"))
     document = dump(window, window.fill(found_in(Schedule(module)), WIDE))
     again = make(module, window, json.loads(document), WIDE)
-    np.testing.assert_array_equal(compute(again.mod), compute(module))
+    assert_same(module, again.mod, inputs=[normal], rtol=0.0)
