@@ -92,7 +92,7 @@ def _store(node: Proto) -> None:
 
 def _empty(constant: Proto) -> Iterator[str]:
     """Yield the name of a constant that holds nothing."""
-    if any(each.name == "value" and each.t.dims == [0] for each in constant.attribute):
+    if any(field.name == "value" and field.t.dims == [0] for field in constant.attribute):
         yield from constant.output
 
 
@@ -119,8 +119,8 @@ def _sort(graph: Proto) -> None:
     needs = [{maker[name] for name in _read(node) if name in maker} for node in graph.node]
     readers = defaultdict(list)
     for index, needed in enumerate(needs):
-        for each in needed:
-            readers[each].append(index)
+        for made in needed:
+            readers[made].append(index)
     missing = [len(needed) for needed in needs]
     ready = deque(index for index, count in enumerate(missing) if count == 0)
     order = []
@@ -143,6 +143,6 @@ def _read(node: Proto) -> Iterator[str]:
     for attribute in node.attribute:
         for body in (attribute.g, *attribute.graphs):
             for inner in graphs(body):
-                for each in inner.node:
-                    yield from each.input
+                for below in inner.node:
+                    yield from below.input
                 yield from (value.name for value in inner.output)

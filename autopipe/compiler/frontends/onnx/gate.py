@@ -65,15 +65,16 @@ def sketch(data: bytes, path: Path) -> Vetted:
     return vet(data, path, None)
 
 
-def declared(data: bytes) -> dict[str, tuple[int | str | None, ...]]:
+def declared(data: bytes) -> dict[str, tuple[int | str | None, ...] | None]:
     """Return the shape of each input as the model declares it: sizes, symbols, None if nameless.
 
-    Raises `ModelError` for bytes that are no model.
+    None alone stands for an input of unknown rank. Raises `ModelError` for bytes that are no model.
     """
     contained(lambda: parse(data) and None, memory=_MEMORY + 4 * len(data), seconds=SECONDS)
     graph = parse(data).graph
     stored = {tensor.name for tensor in graph.initializer}
-    return {name: shape for name, shape in shapes.declared(graph).items() if name not in stored}
+    shaped = shapes.declared(graph)
+    return {value.name: shaped.get(value.name) for value in graph.input if value.name not in stored}
 
 
 def _try(data: bytes, path: Path, inputs: Mapping[str, Input] | None) -> None:
