@@ -17,6 +17,7 @@ from tvm.ir import GenericConst
 from tvm.relax.frontend.onnx import onnx_frontend
 
 from autopipe.compiler.frontends.onnx import integers, quantization
+from autopipe.compiler.frontends.onnx.named import named
 
 # ruff: noqa: SLF001, ANN401  TVM's converters have no public interface, and no types
 
@@ -108,9 +109,9 @@ OURS: Final = {
 
 @contextlib.contextmanager
 def replaced() -> Iterator[None]:
-    """Have TVM's importer use these converters."""
+    """Have TVM's importer use these converters, and say which node fails."""
     original = onnx_frontend._get_convert_map
-    table = {**original(), **OURS}
+    table = named({**original(), **OURS})
     onnx_frontend._get_convert_map = lambda: table
     try:
         yield
