@@ -24,6 +24,8 @@ _LAYOUTS = {
     5: "conv3d: [NDHWC, DHWIO]",
 }
 
+_LONGEST: Final = 60
+"""Characters of a dimension's name."""
 _PIPELINES: Final = (".yaml", ".yml")
 _MISFIT: Final = ("(op_type:", "has a negative dimension")
 """What is said of nodes and values that do not fit each other."""
@@ -147,7 +149,10 @@ def _input(name: str, known: InputSizes, dtype: str) -> Iterator[str]:
 
 def dimensions(named: Mapping[int, str]) -> str:
     """Name dimensions, as comments and messages do: `dimension 2 (height), dimension 3 (width)`."""
-    texts = (f"dimension {axis}" + (f" ({name})" if name else "") for axis, name in named.items())
+    texts = (
+        f"dimension {axis}" + (f" ({name[:_LONGEST]})" if name else "")
+        for axis, name in named.items()
+    )
     return _plain(", ".join(texts))
 
 

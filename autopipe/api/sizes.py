@@ -116,7 +116,9 @@ def _parted(text: str, names: Sequence[str]) -> tuple[str, str]:
         return name, sizes
     if len(names) == 1:
         return names[0], text
-    raise ConfigError(f"--shape {shown(text)}: say of which input: NAME={shown(text)}")
+    raise ConfigError(
+        f"--shape {shown(text)}: write NAME={shown(text)}; the inputs are {_listed(names)}"
+    )
 
 
 def _sizes(text: str, sizes: str) -> tuple[int, ...]:

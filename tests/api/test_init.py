@@ -148,7 +148,7 @@ def test_a_shape_is_given_once_and_to_somebody(tmp_path):
     path = str(save(made, tmp_path))
     with pytest.raises(ConfigError, match="is given twice"):
         init(path, tmp_path / "x.yaml", shapes=["a=1", "a=1"])
-    with pytest.raises(ConfigError, match="say of which input: NAME=4"):
+    with pytest.raises(ConfigError, match="write NAME=4; the inputs are `a`, `b`"):
         init(path, tmp_path / "x.yaml", shapes=["4"])
 
 
