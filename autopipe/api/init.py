@@ -1,12 +1,22 @@
 """A first pipeline file for a model."""
 
 import json
+import math
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
-from autopipe.errors import ConfigError
+from autopipe.api import sizes
+from autopipe.api.sizes import InputSizes
+from autopipe.config.model import OPEN, Input
+from autopipe.config.paths import PACKAGE, located
+from autopipe.errors import ConfigError, ModelError
+
+if TYPE_CHECKING:
+    from autopipe.compiler.frontends.onnx.outline import ModelOutline
 
 _LAYOUTS = {
     3: "conv1d: [NWC, WIO]",
@@ -14,37 +24,88 @@ _LAYOUTS = {
     5: "conv3d: [NDHWC, DHWIO]",
 }
 
-Shape = tuple[int | str | None, ...]
+_LONGEST: Final = 60
+"""Characters of a dimension's name."""
+_PIPELINES: Final = (".yaml", ".yml")
+_MISFIT: Final = ("(op_type:", "has a negative dimension")
+"""What is said of nodes and values that do not fit each other."""
+_TRIALS: Final = 32
+"""Of each layer: as many as are proposed at a time."""
+_RATE: Final = 2
+"""Trials a second, first round and confirmation included, on two cores of a server."""
 
 
-def init(model: Path, output: Path) -> None:
-    """Write a pipeline file that runs for a model. Raises ConfigError if the file is there."""
-    if output.exists():
-        raise ConfigError(f"{output}: is there already; choose another --output")
-    text = starter(model, output)
+@dataclass(frozen=True, slots=True)
+class Starter:
+    """A pipeline file that was written, and what is left to do about it."""
+
+    path: Path
+    inputs: Mapping[str, InputSizes]
+    """What is known of each input of the model."""
+
+    @property
+    def open(self) -> dict[str, InputSizes]:
+        """Inputs with a size that nobody gave."""
+        return {name: known for name, known in self.inputs.items() if known.open}
+
+
+def init(
+    model: str,
+    output: Path | None = None,
+    *,
+    shapes: Sequence[str] = (),
+    overwrite: bool = False,
+) -> Starter:
+    """Write a pipeline file for a model: the path of an ONNX file, or `pkg:package/path`.
+
+    It is called after the model where there is no `output`. `shapes` are like `x=1,3,640,640`.
+    Raises ConfigError if the file is there or a shape does not fit, ModelError for a model that can
+    not be used.
+    """
+    path = located(model, Path())
+    if path.suffix in _PIPELINES:
+        raise ConfigError(f"{model}: a pipeline file, and no model; next: autopipe run {model}")
+    output = output or Path(f"{_name(path)}.yaml")
+    if output.exists() and not overwrite:
+        raise ConfigError(
+            f"{output}: is there already; say --overwrite, or choose another --output"
+        )
+    written = model if model.startswith(PACKAGE) else os.path.relpath(path, output.parent)
+    inputs, text = starter(path, written, shapes)
     try:
-        with output.open("x", encoding="utf-8") as file:
+        with output.open("w" if overwrite else "x", encoding="utf-8") as file:
             file.write(text)
     except OSError as error:
         raise ConfigError(f"{output}: {error.strerror}") from error
+    return Starter(output, inputs)
 
 
-def starter(model: Path, output: Path) -> str:
-    """Return the text of a pipeline file that runs for a model, to be written to `output`.
+def starter(
+    model: Path, written: str, shapes: Sequence[str] = ()
+) -> tuple[Mapping[str, InputSizes], str]:
+    """Return what is known of the inputs of a model, and the text of a pipeline file for it.
 
-    Dimensions that the model leaves open are guessed as 1, and a comment says so. Raises
-    ModelError for a file that can not be used.
+    `written` is the model's path in that file. A size that nobody gave is marked as open, but for
+    the batch, which is assumed to be 1. Raises ModelError for a file that can not be used,
+    ConfigError for a shape that does not fit.
     """
-    from autopipe.compiler.frontends.onnx.outline import outline
+    from autopipe.compiler.frontends.onnx import outline
 
-    described = outline(model)
+    declared = outline.declared(model)
+    inputs = sizes.settled(declared, sizes.given(shapes, list(declared)))
+    try:
+        described = _outline(model, inputs)
+    except ModelError as error:
+        misfit = any(words in str(error) for words in _MISFIT)
+        raise ModelError(f"{error}{_advice(inputs, shapes) if misfit else ''}") from error
+    dtypes = {value.name: value.dtype for value in described.inputs}
     lines = [
         "version: 1",
         f"name: {_name(model)}",
         "model:",
-        f"  path: {_quoted(os.path.relpath(model, output.parent))}",
+        f"  path: {_quoted(written)}",
         "  inputs:",
-        *_inputs(described.declared, {value.name: value.dtype for value in described.inputs}),
+        *(line for name in dtypes for line in _input(name, inputs[name], dtypes[name])),
     ]
     if described.constant_weights:
         lines.append("  weights: {synthesize: he_normal, seed: 0}  # the file has none of its own")
@@ -52,22 +113,58 @@ def starter(model: Path, output: Path) -> str:
     if layouts:
         lines += ["layout:", *(f"  {layout}" for layout in layouts)]
     lines += ["tasks: {allow_empty: true}  # a small model may have nothing worth tuning"]
-    lines += ["tuning:", "  budget: {trials: 1000, time: 30m}"]
-    return "\n".join(lines) + "\n"
+    lines += _tuning(described.layers)
+    return inputs, "\n".join(lines) + "\n"
 
 
-def _inputs(declared: Mapping[str, Shape], dtypes: Mapping[str, str]) -> Iterator[str]:
-    for name, shape in declared.items():
-        sizes = [size if isinstance(size, int) else 1 for size in shape]
-        field = f"    {_quoted(name)}: "
-        guesses = [
-            f"dimension {axis}" + (f" ({size})" if size else "")
-            for axis, size in enumerate(shape)
-            if not isinstance(size, int)
-        ]
-        if guesses:
-            yield f"    # a guess: the model leaves {_plain(', '.join(guesses))} open"
-        yield f"{field}{{shape: {sizes}, dtype: {dtypes[name]}}}"
+def _outline(model: Path, inputs: Mapping[str, InputSizes]) -> "ModelOutline":
+    from autopipe.compiler.frontends.onnx.outline import outline
+
+    if any(known.open for known in inputs.values()):
+        return outline(model, None)
+    shapes = {
+        name: tuple(size for size in known.shape if size is not None)
+        for name, known in inputs.items()
+    }
+    return outline(model, {name: Input(shape=shape) for name, shape in shapes.items()})
+
+
+def _advice(inputs: Mapping[str, InputSizes], shapes: Sequence[str]) -> str:
+    """Return what to try where the model is refused with sizes that it does not say itself."""
+    if any(known.open for known in inputs.values()):
+        return ""
+    if any(known.assumed for known in inputs.values()):
+        return "; a batch of 1 is assumed, --shape gives another size"
+    return "; are these sizes that the model takes?" if shapes else ""
+
+
+def _input(name: str, known: InputSizes, dtype: str) -> Iterator[str]:
+    if known.assumed:
+        yield f"    # assumed: the batch, {dimensions(known.assumed)}, is 1"
+    if known.open:
+        yield f'    # write a size for each "{OPEN}": {dimensions(known.open)}'
+    shape = ", ".join(f'"{OPEN}"' if size is None else str(size) for size in known.shape)
+    yield f"    {_quoted(name)}: {{shape: [{shape}], dtype: {dtype}}}"
+
+
+def dimensions(named: Mapping[int, str]) -> str:
+    """Name dimensions, as comments and messages do: `dimension 2 (height), dimension 3 (width)`."""
+    texts = (
+        f"dimension {axis}" + (f" ({name[:_LONGEST]})" if name else "")
+        for axis, name in named.items()
+    )
+    return _plain(", ".join(texts))
+
+
+def _tuning(layers: int) -> list[str]:
+    trials = _TRIALS * max(1, layers)
+    minutes = math.ceil(trials / _RATE / 60)
+    return [
+        "tuning:",
+        f"  # {_TRIALS} trials for each of {layers} different layers, at {_RATE} a second; more",
+        "  # trials find faster schedules, and `--set tuning=null` builds without any",
+        f"  budget: {{trials: {trials}, time: {minutes}m}}",
+    ]
 
 
 def _name(model: Path) -> str:

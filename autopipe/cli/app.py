@@ -13,6 +13,7 @@ import typer
 from autopipe import report
 from autopipe.cli import baseline, cache, records
 from autopipe.cli.diff import diff
+from autopipe.cli.init import init
 from autopipe.cli.migrate import migrate
 from autopipe.cli.options import (
     File,
@@ -227,18 +228,7 @@ def doctor(*, as_json: Json = False) -> None:
         raise typer.Exit(5)
 
 
-@app.command()
-def init(
-    model: Annotated[Path, typer.Argument(help="An ONNX model")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="The file to write")] = Path(
-        "pipeline.yaml"
-    ),
-) -> None:
-    """Write a pipeline file for a model."""
-    from autopipe.api import init
-
-    init.init(model, output)
-    show([f"wrote {output}; next: autopipe run {output}"])
+app.command()(init)
 
 
 @app.command()

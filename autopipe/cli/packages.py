@@ -45,7 +45,12 @@ def sign(
 def infer(  # noqa: PLR0913, PLR0917 -- one for each option
     package: Annotated[Path, typer.Argument(help="A package, such as dist/squeezenet.tar")],
     inputs: Annotated[
-        list[str], typer.Option("--input", metavar="[NAME=]FILE.npy", help="An input array")
+        list[str],
+        typer.Option(
+            "--input",
+            metavar="[NAME=]FILE.npy",
+            help="An input array, named where there are several; or one FILE.npz with all of them",
+        ),
     ],
     output: Annotated[Path | None, typer.Option(help="Folder to save the outputs in")] = None,
     signers: SignersFile = None,

@@ -7,6 +7,7 @@ from pydantic import Field
 from autopipe.config.distinct import Distinct
 from autopipe.config.frozen import Frozen
 from autopipe.config.quantity import Duration
+from autopipe.config.samples import Samples
 
 
 class Benchmark(Frozen, frozen=True):
@@ -20,5 +21,7 @@ class Benchmark(Frozen, frozen=True):
     """Runs of each contender in each round that are not counted; more of a model that is quick."""
     repeat: Annotated[int, Field(ge=1, le=10_000)] = 10
     """Counted runs of each contender in each round; more of a model that is quick."""
+    inputs: Annotated[Samples | None, Field(exclude=True)] = None  # as those of `verify`
+    """Real inputs to time on instead of random ones: a `.npz` file, as in `verify.inputs`."""
     timeout: Duration = 300.0
     """A contender that takes longer than this for one round is given up."""

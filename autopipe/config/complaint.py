@@ -9,7 +9,8 @@ from pydantic_core import ErrorDetails
 
 from autopipe.config.document import REFUSED, Document
 from autopipe.config.frozen import Frozen
-from autopipe.config.problem import Diagnostic, Field, Place, shown
+from autopipe.config.model import OPEN, OPEN_SHAPE
+from autopipe.config.problem import Diagnostic, Field, Place, dotted, shown
 from autopipe.config.scalar import resolve
 from autopipe.config.schema import section_keys
 from autopipe.config.suggestion import closest
@@ -50,6 +51,9 @@ def _message(at: Field, detail: ErrorDetails) -> str:
         return f"{_said(value)} is not known{_instead(value, expected)}"
     if kind in _WANTED:
         return f"{_said(value)} should be {_WANTED[kind]}{_hint(kind, value)}"
+    if kind == OPEN_SHAPE:
+        example = f"--set {dotted(at)}=[{context['known']}]"
+        return f"leaves {context['axes']} open; write a size for each '{OPEN}', or add {example}"
     message = detail["msg"].removeprefix("Value error, ")
     message = re.sub(r"^(Input|String|Tuple|Value|Dictionary)\b", lambda _: _said(value), message)
     return message.replace(" after validation", "")

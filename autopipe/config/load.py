@@ -1,5 +1,6 @@
 """A pipeline file to a `Pipeline`, or one error that tells everything that is wrong with it."""
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,6 +15,9 @@ from autopipe.config.quantity import WRITTEN
 from autopipe.errors import ConfigError
 
 _LARGEST = 1_000_000
+_MODEL = ".onnx"
+_ONNX = tuple(b"\x08" + bytes([version, tag]) for version in range(1, 32) for tag in (0x12, 0x3A))
+"""How an ONNX file begins: the version of the format, then the producer or the graph."""
 
 
 def load(path: Path, overrides: Sequence[str] = ()) -> Pipeline:
@@ -52,6 +56,11 @@ def read_text(path: Path) -> str:
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise ConfigError(f"{shown(path, 4096)}: {reason}; a pipeline file is needed") from error
+    if path.suffix.lower() == _MODEL or data.startswith(_ONNX):
+        raise ConfigError(
+            f"{shown(path, 4096)}: a model, and no pipeline file; to write one for it: "
+            f"autopipe init {shown(shlex.quote(str(path)), 4096)}"
+        )
     if len(data) > _LARGEST:
         raise _refused(path, 1, 1, "larger than 1 MB, which no pipeline is")
     try:

@@ -1,8 +1,9 @@
 """Section `model`: what is compiled."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
-from pydantic import Field, StringConstraints
+from pydantic import BeforeValidator, Field, StringConstraints
+from pydantic_core import PydanticCustomError
 
 from autopipe.config.frozen import Frozen
 
@@ -15,11 +16,30 @@ DType = Literal[
 Digest = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 
 
+OPEN: Final = "?"
+"""Stands in a shape for a size that nobody gave yet; such a file does not run."""
+
+OPEN_SHAPE: Final = "open_shape"
+"""Pydantic's name for this."""
+
+
+def _closed(shape: object) -> object:
+    sizes = shape if isinstance(shape, list | tuple) else ()
+    if OPEN not in sizes:
+        return shape
+    axes = " and ".join(f"dimension {axis}" for axis, size in enumerate(sizes) if size == OPEN)
+    known = ",".join("SIZE" if size == OPEN else str(size) for size in sizes)
+    raise PydanticCustomError(
+        OPEN_SHAPE, "[{known}] leaves {axes} open", {"axes": axes, "known": known}
+    )
+
+
 class Input(Frozen, frozen=True):
     """The shape and type one model input is compiled for."""
 
-    shape: tuple[Annotated[int, Field(ge=1, le=2**31)], ...]
-    """Size of each dimension; replaces symbolic dimensions of the model."""
+    shape: Annotated[tuple[Annotated[int, Field(ge=1, le=2**31)], ...], BeforeValidator(_closed)]
+    """Size of each dimension; replaces symbolic dimensions of the model. `autopipe init` writes "?"
+    for a size that nobody gave: a file with one is refused until it is a number."""
     dtype: DType | None = None
     """Element type; only to assert what the model already says."""
 

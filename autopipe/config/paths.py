@@ -9,7 +9,8 @@ from autopipe.config.problem import shown
 from autopipe.config.suggestion import closest
 from autopipe.errors import ConfigError
 
-_PACKAGE = "pkg:"
+PACKAGE = "pkg:"
+"""How a path begins that leads into an installed package."""
 
 
 def model_path(model: Model, base: Path) -> Path:
@@ -17,14 +18,24 @@ def model_path(model: Model, base: Path) -> Path:
 
     Raises ConfigError if there is no such file.
     """
-    name = model.path
-    if name.startswith(_PACKAGE):
+    try:
+        return located(model.path, base)
+    except ConfigError as error:
+        raise ConfigError(f"model.path: {error}") from error
+
+
+def located(name: str, base: Path) -> Path:
+    """Return the absolute path of a file by its path from `base`, or by `pkg:package/path`.
+
+    Raises ConfigError if there is no such file.
+    """
+    if name.startswith(PACKAGE):
         return _existing(name, _in_package(name))
     return _existing(name, (base / name).absolute())
 
 
 def _in_package(name: str) -> Path:
-    package, _, inside = name.removeprefix(_PACKAGE).partition("/")
+    package, _, inside = name.removeprefix(PACKAGE).partition("/")
     steps = PurePosixPath(inside)
     if not package.isidentifier() or not steps.parts:
         raise _wrong(name, "is not pkg:package/path/of/the/file")
@@ -62,4 +73,4 @@ def _existing(name: str, path: Path) -> Path:
 
 
 def _wrong(name: str, message: str) -> ConfigError:
-    return ConfigError(f"model.path: '{shown(name, 4096)}' {message}")
+    return ConfigError(f"'{shown(name, 4096)}' {message}")

@@ -4,7 +4,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from autopipe.config.distinct import Distinct
 from autopipe.config.frozen import Frozen
+from autopipe.config.samples import Samples
 
 
 class Verify(Frozen, frozen=True):
@@ -18,6 +20,10 @@ class Verify(Frozen, frozen=True):
     """Seeded random inputs; edge inputs (zeros, ones, large, small) come on top."""
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     """Seed of the random inputs."""
+    # What is in the files enters keys and locks as a source; where they lie decides nothing.
+    inputs: Annotated[Distinct[Samples], Field(exclude=True)] = ()
+    """Real inputs, each a `.npz` file relative to this YAML file, with an array for each input of
+    the model by name, as `numpy.savez` writes it; they come beside the generated ones."""
     rtol: Annotated[float, Field(ge=0, le=1)] | None = None
     """Relative tolerance of floating outputs; null takes the default of the output's dtype."""
     atol: Annotated[float, Field(ge=0)] | None = None

@@ -7,6 +7,8 @@ from urllib.parse import quote
 import numpy as np
 
 from autopipe import foreign
+from autopipe.artifacts.signature import Port
+from autopipe.compiler.library import samples
 from autopipe.config.problem import shown
 from autopipe.errors import ConfigError, PackageError, StageError
 from autopipe.packaging.open import open_package
@@ -19,10 +21,10 @@ def infer(
 ) -> str:
     """Run the package on `name=file.npy` inputs and return a summary, a line for each output.
 
-    The only input of a model needs no name. With a folder as `output`, each output is saved
-    there as `<name>.npy`, the name quoted as in a URL. Raises ConfigError for inputs that do not
-    fit, PackageError for a package that can not be opened or crashes, or that none of the `signers`
-    signed.
+    The only input of a model needs no name, and one `file.npz` may hold all inputs. With a folder
+    as `output`, each output is saved there as `<name>.npy`, the name quoted as in a URL. Raises
+    ConfigError for inputs that do not fit, PackageError for a package that can not be opened or
+    crashes, or that none of the `signers` signed.
     """
     request = {
         "package": str(package),
@@ -39,8 +41,7 @@ def infer(
 def _answer(request: call.Answer) -> call.Answer:
     signers = request["signers"]
     model = open_package(request["package"], signers and Signers.of(signers))
-    files = _by_name([port.name for port in model.signature.inputs], request["inputs"])
-    outputs = model({name: _array(file) for name, file in files.items()})
+    outputs = model(_given(model.signature.inputs, request["inputs"]))
     lines = []
     for name, array in outputs.items():
         line = _line(name, array)
@@ -48,6 +49,14 @@ def _answer(request: call.Answer) -> call.Answer:
             line += f" -> {_save(Path(request['output']), name, array)}"
         lines.append(line)
     return {"summary": "\n".join(lines)}
+
+
+def _given(ports: Sequence[Port], inputs: Sequence[str]) -> dict[str, np.ndarray]:
+    """Return the arrays: all of them out of one `.npz` file, or each out of its own."""
+    if len(inputs) == 1 and inputs[0].endswith(samples.SUFFIX) and Path(inputs[0]).exists():
+        return samples.load(Path(inputs[0]), ports)
+    files = _by_name([port.name for port in ports], inputs)
+    return {name: _array(file) for name, file in files.items()}
 
 
 def _by_name(names: Sequence[str], inputs: Sequence[str]) -> dict[str, Path]:
@@ -77,7 +86,7 @@ def _array(path: Path) -> np.ndarray:
     except Exception as error:  # noqa: BLE001 - a header is Python, and raises what its parsers do
         raise ConfigError(f"{path}: not a .npy file: {shown(error, 200)}") from None
     if not isinstance(array, np.ndarray):
-        raise ConfigError(f"{path}: an archive of arrays, not a .npy file")
+        raise ConfigError(f"{path}: an archive of arrays, which gives all inputs, without a name")
     return array
 
 

@@ -10,6 +10,7 @@ from autopipe.config import Benchmark, Gates, Pipeline
 from autopipe.environment.facet import Facet
 from autopipe.pipeline.events import Measured, Progress, Warn
 from autopipe.pipeline.stage import Context, Need, Stage
+from autopipe.stages.samples import checked
 from autopipe.store import arrays
 from autopipe.store.artifact import Kind
 
@@ -40,18 +41,27 @@ class BenchmarkStage(Stage, frozen=True):
     """Section `gates` of the pipeline file."""
     baseline: Baseline | None = None
     """The times of an earlier build that this one is compared with."""
+    sample: Path | None = None
+    """The file of inputs that is timed on; it enters the key by content."""
 
     @classmethod
     def of(cls, pipeline: Pipeline, base: Path) -> Self | None:
         """Return the stage, or None for `benchmark: null`.
 
-        Raises ConfigError for a baseline that can not be read: now, not after tuning.
+        Raises ConfigError for a baseline or inputs that can not be read: now, not after tuning.
         """
         if pipeline.benchmark is None:
             return None
         gate = pipeline.gates.regression
         baseline = None if gate is None else load(base / gate.baseline, pipeline.name)
-        return cls(options=pipeline.benchmark, gates=pipeline.gates, baseline=baseline)
+        name = pipeline.benchmark.inputs
+        sample = name and checked(base / name, "benchmark.inputs", pipeline)
+        return cls(
+            options=pipeline.benchmark,
+            gates=pipeline.gates,
+            baseline=baseline,
+            sample=sample or None,
+        )
 
     def run(self, ctx: Context) -> str:
         """Write `benchmark.json`; raise GateError where the build is too slow."""
@@ -77,6 +87,7 @@ class BenchmarkStage(Stage, frozen=True):
     def _play(self, ctx: Context, inputs: Path) -> "BenchmarkResult":
         from autopipe.artifacts.library import BuiltLibrary
         from autopipe.benchmarking.match import OURS, BenchmarkSetup, play
+        from autopipe.compiler.library import samples
         from autopipe.environment import cuda
         from autopipe.measure.turn import Turn
         from autopipe.verification.inputs import draw
@@ -85,7 +96,12 @@ class BenchmarkStage(Stage, frozen=True):
         model = ctx.inputs["import"]
         library = ctx.inputs["build"]
         signature = BuiltLibrary.read(library).signature
-        arrays.save(draw(signature.inputs, index_limits(model), (0, 0)), inputs)
+        limits = index_limits(model)
+        if self.sample is None:
+            timed = draw(signature.inputs, limits, (0, 0))
+        else:
+            timed = samples.load(self.sample, signature.inputs, limits)
+        arrays.save(timed, inputs)
         table = BenchmarkSetup(
             contenders={
                 OURS: library,
@@ -98,3 +114,11 @@ class BenchmarkStage(Stage, frozen=True):
         )
         with Turn(lambda text: ctx.emit(Warn(stage=self.name, message=text))).taken():
             return play(table, signature.threads)
+
+    def sources(self) -> Mapping[str, Path]:
+        """Return the file of inputs, if there is one."""
+        return {"inputs": self.sample} if self.sample else {}
+
+    def unkeyed(self) -> frozenset[str]:
+        """Return the path: what counts is what is in the file."""
+        return frozenset({"sample"})

@@ -9,6 +9,7 @@ from autopipe.config import Pipeline, Verify
 from autopipe.environment.facet import Facet
 from autopipe.pipeline.events import Warn
 from autopipe.pipeline.stage import Context, Need, Stage
+from autopipe.stages.samples import checked
 from autopipe.store.artifact import Kind
 
 
@@ -27,12 +28,22 @@ class VerifyStage(Stage, frozen=True):
 
     options: Verify
     """Section `verify` of the pipeline file."""
+    samples: dict[str, Path] = {}
+    """Files of real inputs, as the pipeline file names them; they enter the key by content."""
 
     @classmethod
     def of(cls, pipeline: Pipeline, base: Path) -> Self | None:
-        """Return the stage, or None for `verify: null`."""
-        del base
-        return cls(options=pipeline.verify) if pipeline.verify else None
+        """Return the stage, or None for `verify: null`.
+
+        Raises ConfigError for inputs that can not be the model's: now, not after tuning.
+        """
+        if pipeline.verify is None:
+            return None
+        names = pipeline.verify.inputs
+        return cls(
+            options=pipeline.verify,
+            samples={name: checked(base / name, "verify.inputs", pipeline) for name in names},
+        )
 
     def run(self, ctx: Context) -> str:
         """Write `verify.json`; raise GateError where the build is wrong."""
@@ -43,8 +54,16 @@ class VerifyStage(Stage, frozen=True):
         machine.check(ctx.facts[Facet.TARGET])
         model = load_artifact(ctx.inputs["build"])
         with TemporaryDirectory(dir=ctx.work) as scratch:
-            result = verify(model, ctx.inputs["import"], self.options, Path(scratch))
+            result = verify(model, ctx.inputs["import"], self.options, Path(scratch), self.samples)
         for message in result.warnings:
             ctx.emit(Warn(stage=self.name, message=message))
         result.write(ctx.out)
         return result.summary()
+
+    def sources(self) -> Mapping[str, Path]:
+        """Return the files of real inputs."""
+        return {f"inputs:{name}": path for name, path in self.samples.items()}
+
+    def unkeyed(self) -> frozenset[str]:
+        """Return the paths: what counts is what is in the files."""
+        return frozenset({"samples"})

@@ -8,6 +8,7 @@ import numpy as np
 from safetensors import safe_open
 
 from autopipe.artifacts.verification import CheckedCase, OutputComparison, Verification
+from autopipe.compiler.library import samples
 from autopipe.compiler.library.runtime import LoadedModel
 from autopipe.config import Verify
 from autopipe.errors import GateError
@@ -26,15 +27,25 @@ from autopipe.verification.limits import index_limits
 from autopipe.verification.reference import Expected
 
 
-def verify(model: LoadedModel, imported: Path, options: Verify, work: Path) -> Verification:
+def verify(
+    model: LoadedModel,
+    imported: Path,
+    options: Verify,
+    work: Path,
+    given: Mapping[str, Path] | None = None,
+) -> Verification:
     """Compare a build with the artifact of *import* that it was built from, on every case.
 
-    `work` takes inputs and expected outputs; the caller empties it. Raises GateError where
-    numbers, shapes, dtypes or names differ, SetupError where no reference is installed.
+    `given` are files of real inputs by the names of their cases. `work` takes inputs and expected
+    outputs; the caller empties it. Raises GateError where numbers, shapes, dtypes or names differ,
+    SetupError where no reference is installed, ConfigError for real inputs that do not fit.
     """
     engines = reference.choose(options.reference, imported)
     limits = index_limits(imported)
-    drawn = list(cases(model.signature.inputs, limits, count=options.cases, seed=options.seed))
+    ports = model.signature.inputs
+    drawn = list(cases(ports, limits, count=options.cases, seed=options.seed))
+    for name, file in (given or {}).items():
+        drawn.append(Case(name, edge=False, arrays=samples.load(file, ports, limits)))
     nudges = {case.name: nudged(case, options.seed) for case in drawn if case.edge}
     every = [*drawn, *nudges.values()]
     paths = [work / f"{index}.safetensors" for index in range(len(every))]

@@ -1,17 +1,28 @@
 import pytest
 
-from autopipe.api.init import starter
+from autopipe.api.init import init, starter
 from autopipe.config.load import load
 from autopipe.config.model import Input, Weights
 from autopipe.config.paths import model_path
-from autopipe.errors import ModelError
+from autopipe.errors import ConfigError, ModelError
 from autopipe.stages.import_model import ImportStage
 from tests.compiler.frontends.models import dense, model, node, save, tensor, value
+from tests.support.table import each_row
 
 
-def written(path, output):
-    output.write_text(starter(path, output), encoding="utf-8")
+def written(path, output, *shapes):
+    init(str(path), output, shapes=shapes)
     return load(output)
+
+
+def images(*sizes):
+    """A convolution on images of these sizes."""
+    return model(
+        [node("Conv", ["x", "kernel"])],
+        [value("x", sizes)],
+        [value("y", None)],
+        [tensor("kernel", 4, 3, 3, 3)],
+    )
 
 
 def test_a_file_that_runs(tmp_path):
@@ -20,7 +31,7 @@ def test_a_file_that_runs(tmp_path):
     folder.mkdir()
     made = model(
         [node("Conv", ["a: #\"'\u2028{x}", "kernel"])],
-        [value("a: #\"'\u2028{x}", ["n\n  evil: 1", 3, 8, 8])],
+        [value("a: #\"'\u2028{x}", ["batch\n  evil: 1", 3, 8, 8])],
         [value("y", None)],
         [tensor("kernel", 4, 3, 3, 3, fill=0.02)],
     )
@@ -31,7 +42,7 @@ def test_a_file_that_runs(tmp_path):
     assert pipeline.model.inputs == {"a: #\"'\u2028{x}": Input(shape=(1, 3, 8, 8), dtype="float32")}
     assert pipeline.model.weights == Weights()
     assert pipeline.layout == {"conv2d": ("NHWC", "HWIO")}
-    assert "# a guess: the model leaves dimension 0 (n?  evil: 1) open" in output.read_text()
+    assert "# assumed: the batch, dimension 0 (batch?  evil: 1), is 1" in output.read_text()
     assert model_path(pipeline.model, tmp_path).samefile(path)
     out = tmp_path / "out"
     assert ImportStage.of(pipeline, tmp_path).sources()["model"].samefile(path)
@@ -43,7 +54,7 @@ def test_nothing_that_is_not_needed(tmp_path):
     pipeline = written(save(dense(), tmp_path), output)
     assert pipeline.model.weights is None
     assert pipeline.layout is None
-    assert "guess" not in output.read_text()
+    assert "assumed" not in output.read_text()
 
 
 @pytest.mark.parametrize("rank", [3, 4, 5])
@@ -59,22 +70,157 @@ def test_a_layout_for_each_kind_of_convolution(tmp_path, rank):
     assert list(pipeline.layout) == [f"conv{spatial}d"]
 
 
-def test_a_guess_that_does_not_fit_the_model_is_written_all_the_same(tmp_path):
-    """Only a height of 4 makes as many features as the weight has rows; who knows it writes it."""
+@pytest.mark.fault("B10")
+@each_row(
+    "sizes, shape",
+    [
+        (("batch", 3, "height", "width"), '[1, 3, "?", "?"]'),
+        (("N", 3, 8, 8), "[1, 3, 8, 8]"),
+        ((-1, 3, "?", "?"), '[1, 3, "?", "?"]'),
+        (("p2o.DynamicDimension.0", 3, "?", "p2o.DynamicDimension.1"), '[1, 3, "?", "?"]'),
+        (("unk__749", 3, 8, None), '[1, 3, 8, "?"]'),
+        (("tiles", 3, 8, 8), '["?", 3, 8, 8]'),
+        ((8, 3, 8, "time"), '[8, 3, 8, "?"]'),
+    ],
+)
+def test_a_size_that_nobody_gave_is_open(tmp_path, sizes, shape):
+    """The batch may be assumed; a file with an open size is refused wherever it is read."""
+    _, text = starter(save(images(*sizes), tmp_path), "model.onnx")
+    assert f'"x": {{shape: {shape}, dtype: float32}}' in text
+    output = tmp_path / "x.yaml"
+    output.write_text(text)
+    if "?" not in shape:
+        load(output)
+        return
+    with pytest.raises(ConfigError, match=r"^\S+:\d+:\d+: model\.inputs\.x\.shape: leaves dimen"):
+        load(output)
+    given = shape.replace('"?"', "16").replace(" ", "")
+    assert load(output, [f"model.inputs.x.shape={given}"]).model.inputs["x"].shape
+
+
+def test_a_shape_that_is_given_is_written(tmp_path):
+    path = save(images("batch", 3, "height", "width"), tmp_path)
+    first = written(path, tmp_path / "a.yaml", "x=2,3,16,24")
+    assert first.model.inputs["x"].shape == (2, 3, 16, 24)
+    assert "assumed" not in (tmp_path / "a.yaml").read_text()
+    again = written(path, tmp_path / "b.yaml", "[2, 3, 16, 24]")
+    assert again.model == first.model
+
+
+def test_what_is_given_for_a_name_holds_wherever_it_stands(tmp_path):
+    made = model(
+        [node("Add", ["tokens", "mask"])],
+        [value("tokens", ["n", "length"]), value("mask", [None, "length"])],
+        [value("y", None)],
+    )
+    pipeline = written(save(made, tmp_path), tmp_path / "x.yaml", "tokens=1,7")
+    assert pipeline.model.inputs["mask"].shape == (1, 7)
+
+
+@each_row(
+    "shape, says",
+    [
+        ("z=1,3,8,8", "--shape z=1,3,8,8: the model has no input of this name; it has `x`"),
+        ("xx=1,3,8,8", "did you mean `x`?"),
+        ("x=1,3,8", "--shape x: 3 sizes are given, the model has 4"),
+        ("x=1,4,8,8", "--shape x: dimension 1 is 4, and 3 in the model or in another --shape"),
+        ("x=1,3,8,9", "dimension 3 (side) is 9, and 8 in the model or in another --shape"),
+        ("x=1,3,0,8", "write the sizes as whole numbers: NAME=1,3,640,640"),
+        ("x=1,3,-1,8", "write the sizes as whole numbers"),
+        ("x=1x3x8x8", "write the sizes as whole numbers"),
+        ("x=", "write the sizes as whole numbers"),
+        ("x=1,3,99999999999,8", "write the sizes as whole numbers"),
+    ],
+)
+def test_a_shape_that_does_not_fit_is_refused(tmp_path, shape, says):
+    path = save(images("batch", 3, "side", "side"), tmp_path)
+    with pytest.raises(ConfigError) as refused:
+        init(str(path), tmp_path / "x.yaml", shapes=[shape])
+    assert says in str(refused.value)
+    assert len(str(refused.value).splitlines()) == 1
+    assert not (tmp_path / "x.yaml").exists()
+
+
+def test_a_shape_is_given_once_and_to_somebody(tmp_path):
+    made = model(
+        [node("Add", ["a", "b"])], [value("a", ["h"]), value("b", ["h"])], [value("y", [])]
+    )
+    path = str(save(made, tmp_path))
+    with pytest.raises(ConfigError, match="is given twice"):
+        init(path, tmp_path / "x.yaml", shapes=["a=1", "a=1"])
+    with pytest.raises(ConfigError, match="write NAME=4; the inputs are `a`, `b`"):
+        init(path, tmp_path / "x.yaml", shapes=["4"])
+
+
+def test_sizes_that_do_not_fit_each_other_are_told_at_once(tmp_path):
+    """Only a height of 4 makes as many features as the weight has rows."""
     made = model(
         [node("Flatten", ["x"], "flat"), node("Gemm", ["flat", "weight"])],
         [value("x", ["batch", "height", 3])],
         [value("y", None)],
         [tensor("weight", 12, 5)],
     )
-    output = tmp_path / "pipeline.yaml"
-    pipeline = written(save(made, tmp_path), output)
-    assert pipeline.model.inputs["x"].shape == (1, 1, 3)
-    assert "leaves dimension 0 (batch), dimension 1 (height) open" in output.read_text()
+    path = save(made, tmp_path)
+    with pytest.raises(ModelError, match="node name: Gemm of y"):
+        starter(path, "model.onnx", ["x=1,5,3"])
+    known, text = starter(path, "model.onnx")
+    assert known["x"].open == {1: "height"}
+    assert '[1, "?", 3]' in text
+    starter(path, "model.onnx", ["x=1,4,3"])
+
+
+def test_a_batch_of_1_that_does_not_fit_is_said_to_be_assumed(tmp_path):
+    made = model(
+        [node("Add", ["x", "rows"], "sum"), node("MatMul", ["sum", "weight"])],
+        [value("x", ["n", 3])],
+        [value("y", None)],
+        [tensor("rows", 1, 4), tensor("weight", 4, 5)],
+    )
+    with pytest.raises(ModelError, match="a batch of 1 is assumed, --shape gives another size"):
+        starter(save(made, tmp_path), "model.onnx")
+
+
+def test_an_input_of_unknown_rank_needs_a_shape(tmp_path):
+    made = dense()
+    made.graph.input[0].type.tensor_type.ClearField("shape")
+    path = save(made, tmp_path)
+    with pytest.raises(ConfigError, match=r"input 'x' has no shape in the model.*--shape x="):
+        starter(path, "model.onnx")
+    assert "shape: [2, 3]" in starter(path, "model.onnx", ["x=2,3"])[1]
 
 
 def test_a_model_that_can_not_be_used_has_no_pipeline(tmp_path):
     made = dense()
     made.graph.node[0].domain = "com.evil"
     with pytest.raises(ModelError, match=r"model\.onnx: .*com\.evil"):
-        starter(save(made, tmp_path), tmp_path / "pipeline.yaml")
+        starter(save(made, tmp_path), "model.onnx")
+
+
+def test_the_file_is_called_after_the_model_and_never_overwritten_unasked(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    save(dense(), tmp_path, "my model.onnx")
+    assert str(init("my model.onnx").path) == "my-model.yaml"
+    (tmp_path / "my-model.yaml").write_text("mine")
+    with pytest.raises(ConfigError, match=r"my-model\.yaml: is there already; say --overwrite"):
+        init("my model.onnx")
+    assert (tmp_path / "my-model.yaml").read_text() == "mine"
+    init("my model.onnx", overwrite=True)
+    assert load(tmp_path / "my-model.yaml").name == "my-model"
+
+
+def test_a_model_in_a_package_keeps_its_way_there(tmp_path):
+    found = init(
+        "pkg:onnx/backend/test/data/light/light_squeezenet.onnx", tmp_path / "x.yaml"
+    ).path.read_text()
+    assert 'path: "pkg:onnx/backend/test/data/light/light_squeezenet.onnx"' in found
+
+
+def test_the_budget_grows_with_the_layers_that_differ(tmp_path):
+    """Two of the three products are the same."""
+    weights = [tensor("a", 4, 4), tensor("b", 4, 4), tensor("c", 4, 8)]
+    nodes = [node("MatMul", ["x", "a"], "p"), node("MatMul", ["p", "b"], "q")]
+    nodes.append(node("MatMul", ["q", "c"]))
+    made = model(nodes, [value("x", [2, 4])], [value("y", None)], weights)
+    pipeline = written(save(made, tmp_path), tmp_path / "x.yaml")
+    assert (pipeline.tuning.budget.trials, pipeline.tuning.budget.time) == (64, 60)
+    assert "32 trials for each of 2 different layers" in (tmp_path / "x.yaml").read_text()

@@ -330,9 +330,25 @@ def test_the_store_can_be_looked_after(cli: Cli, file: Path, tmp_path: Path) -> 
 
 
 def test_init_does_not_overwrite(cli: Cli, file: Path) -> None:
-    done = cli("init", "model.onnx", "-o", file)
+    done = cli("init", "model.txt", "-o", file)
     assert done.returncode == 2
-    assert "is there already" in done.stderr
+    assert "is there already; say --overwrite, or choose another --output" in done.stderr
+
+
+@pytest.mark.fault("A8")
+def test_a_model_in_the_place_of_a_pipeline_file_leads_to_init(cli: Cli, tmp_path: Path) -> None:
+    """By its name, whatever is in it, or by how an ONNX file begins."""
+    (tmp_path / "a b.onnx").write_text("no model")
+    (tmp_path / "model.bin").write_bytes(b"\x08\x08\x12\x07pytorch" + bytes(2_000_000))
+    for words in (["run", "model.bin"], ["validate", "a b.onnx"], ["plan", "model.bin"]):
+        done = cli(*words)
+        name = words[1]
+        quoted = f"'{name}'" if " " in name else name
+        assert done.returncode == 2
+        assert done.stderr == (
+            f"error: {name}: a model, and no pipeline file; "
+            f"to write one for it: autopipe init {quoted}\n"
+        )
 
 
 @pytest.mark.fault("D19")

@@ -32,6 +32,12 @@ def test_outputs_are_summed_up_and_saved(package, files, tmp_path, no_leaks):
     np.testing.assert_array_equal(np.load(tmp_path / "results/best.npy"), best)
 
 
+def test_one_file_may_hold_all_inputs(package, files, tmp_path):
+    arrays = {text.partition("=")[0]: np.load(text.partition("=")[2]) for text in files}
+    np.savez(tmp_path / "all.npz", **arrays)
+    assert infer(package, [str(tmp_path / "all.npz")], None) == infer(package, files, None)
+
+
 def test_a_folder_that_can_not_be_is_named(package, files, tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(ConfigError, match=r"--output .*file/scores\.npy: (Not a dir|File exists)"):
@@ -53,6 +59,10 @@ def test_nothing_is_saved_without_a_folder(package, files, tmp_path):
         (["data/x=text.npy"], r"text\.npy: not a \.npy file"),
         (["data/x=pickled.npy"], r"pickled\.npy: not a \.npy file: .*allow_pickle=False"),
         (["data/x=archive.npz"], "an archive of arrays"),
+        (
+            ["archive.npz"],
+            r"archive\.npz: input 'data/x' float32 \[4, 8\] is missing; there is arr_0",
+        ),
         (["data/X=a.npy"], "no input 'data/X'; did you mean 'data/x'"),
         (["data/x=a.npy"], r"input 'data/x' is float64 \[3\]; the model takes float32 \[4, 8\]"),
     ],

@@ -6,6 +6,7 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import psutil
 import pytest
 
@@ -60,6 +61,21 @@ def test_both_contenders_are_timed_and_the_rest_recorded(context, no_leaks):
     ]
     assert psutil.Process().children() == []
     assert list(ctx.work.iterdir()) == []
+
+
+def test_real_inputs_are_timed(context, tmp_path, monkeypatch):
+    """The rest is as before; nobody is timed here."""
+    monkeypatch.setattr(match, "time_contender", lambda *_: 1 / 0)
+    x = np.full((4, 8), 0.25, np.float32)
+    np.savez(tmp_path / "real.npz", **{"data/x": x, "ids": np.array([0, 4, 2, 1])})
+    made = stage().model_copy(update={"sample": tmp_path / "real.npz"})
+    kept = {}
+    monkeypatch.setattr(
+        "autopipe.stages.benchmark.arrays.save", lambda arrays, path: kept.update(arrays)
+    )
+    with pytest.raises(ZeroDivisionError):
+        made.run(context())
+    np.testing.assert_array_equal(kept["data/x"], x)
 
 
 @pytest.mark.slow

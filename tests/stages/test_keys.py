@@ -4,8 +4,12 @@ import json
 import os
 from pathlib import Path
 
+import numpy as np
+import pytest
+
 from autopipe.config import Pipeline
 from autopipe.environment.facet import Facet
+from autopipe.errors import ConfigError
 from autopipe.pipeline.keys import action
 from autopipe.stages import STAGES, stages_of
 from autopipe.store.canonical import digest
@@ -64,3 +68,29 @@ def test_a_changed_setting_changes_only_the_stages_it_is_for(tmp_path):
     assert fatal == {"tune", "build", "package"}
     assert changed(tmp_path, gates={"measured_share": 0.5}) == {"benchmark"}
     assert changed(tmp_path, name="other") == {"package"}
+
+
+def test_real_inputs_are_keyed_by_what_is_in_them(tmp_path):
+    np.savez(tmp_path / "a.npz", x=np.zeros(3))
+    (tmp_path / "b.npz").write_bytes((tmp_path / "a.npz").read_bytes())
+    np.savez(tmp_path / "c.npz", x=np.ones(3))
+    assert changed(tmp_path, verify={"inputs": ["a.npz"]}) == {"verify"}
+    assert changed(tmp_path, benchmark={"inputs": "a.npz"}) == {"benchmark"}
+    timed = [
+        documents(tmp_path, benchmark={"inputs": f"{name}.npz"})["benchmark"] for name in "abc"
+    ]
+    assert timed[0] == timed[1] != timed[2]
+    checked = [documents(tmp_path, verify={"inputs": [f"{name}.npz"]})["verify"] for name in "ac"]
+    assert [list(each["sources"]) for each in checked] == [["inputs:a.npz"], ["inputs:c.npz"]]
+    assert str(tmp_path) not in json.dumps(checked + timed)
+
+
+def test_inputs_that_can_not_be_the_models_are_refused_before_anything_runs(tmp_path):
+    np.savez(tmp_path / "a.npz", x=np.zeros(3))
+    model = {"path": "m.onnx", "inputs": {"x": {"shape": (3,), "dtype": "float32"}}}
+    with pytest.raises(
+        ConfigError, match=r"^verify\.inputs: .*input 'x' is float64 \[3\]; the model"
+    ):
+        documents(tmp_path, verify={"inputs": ["a.npz"]}, model=model)
+    with pytest.raises(ConfigError, match=r"^benchmark\.inputs: .*gone\.npz: No such file"):
+        documents(tmp_path, benchmark={"inputs": "gone.npz"})

@@ -7,7 +7,7 @@ import pytest
 
 from autopipe.compiler.target import cpu
 from autopipe.config import Verify
-from autopipe.errors import GateError, SetupError, StageError, TargetError
+from autopipe.errors import ConfigError, GateError, SetupError, StageError, TargetError
 from autopipe.pipeline.events import Event, Warn
 from autopipe.stages.verify import VerifyStage
 from autopipe.verification import reference
@@ -198,6 +198,32 @@ def test_a_build_for_another_processor_is_not_run(context, monkeypatch):
         TargetError, match=r"built for x86-64-v2, but this CPU \(.*\) has no popcnt"
     ):
         stage().run(context())
+
+
+def test_real_inputs_are_cases_too(context, tmp_path):
+    x = np.full((4, 8), 0.25, np.float32)
+    np.savez(tmp_path / "real.npz", **{"data/x": x, "ids": np.array([0, 4, 2, 1])})
+    ctx = context()
+    samples = {"some/real.npz": tmp_path / "real.npz"}
+    made = VerifyStage(options=Verify(cases=1), samples=samples)
+    assert " on 7 cases" in made.run(ctx)
+    assert [case["name"] for case in report(ctx)["cases"]][-1] == "some/real.npz"
+    once = "if A[0, 0] == T.float32(0.25):\n    C[0, 0] = T.float32(9)"
+    small_build.save_library(tmp_path, f"{textwrap.dedent(small_build.DENSE)}\n{once}")
+    with pytest.raises(GateError, match=r"wrong on case 'some/real\.npz'"):
+        made.run(context(build=tmp_path))
+
+
+def test_real_inputs_that_do_not_fit_are_refused(context, tmp_path):
+    np.savez(tmp_path / "real.npz", ids=np.array([0, 9, 2, 1]))
+    made = VerifyStage(options=Verify(), samples={"real.npz": tmp_path / "real.npz"})
+    with pytest.raises(ConfigError, match=r"real\.npz: input 'data/x' float32 \[4, 8\] is missing"):
+        made.run(context())
+    np.savez(
+        tmp_path / "real.npz", **{"data/x": np.zeros((4, 8), "f"), "ids": np.array([0, 9, 2, 1])}
+    )
+    with pytest.raises(ConfigError, match="input 'ids' holds 9, and selects from 5 entries"):
+        made.run(context())
 
 
 def test_the_number_of_cases_and_the_seed_are_used(context, monkeypatch):

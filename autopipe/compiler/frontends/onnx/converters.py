@@ -11,11 +11,13 @@ import math
 from collections.abc import Iterator
 from typing import Any, Final
 
+import numpy as np
 from tvm import relax, tirx
 from tvm.ir import GenericConst
 from tvm.relax.frontend.onnx import onnx_frontend
 
 from autopipe.compiler.frontends.onnx import integers, quantization
+from autopipe.compiler.frontends.onnx.named import named
 
 # ruff: noqa: SLF001, ANN401  TVM's converters have no public interface, and no types
 
@@ -33,7 +35,7 @@ class _Clip(onnx_frontend.Clip):
 
     @classmethod
     def _impl_v13(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
-        low, high = inputs[1], inputs[2]
+        low, high = (_number(bound) for bound in (inputs[1], inputs[2]))
         if _unusual(low) or _unusual(high):
             return super()._impl_v13(bb, inputs, attr, params)
         return _clipped(bb, inputs[0], low, high)
@@ -72,11 +74,18 @@ def _pairwise(converter: Any) -> Any:
     return type(converter.__name__, (converter,), {"_impl_v1": staticmethod(convert)})
 
 
+def _number(bound: Any) -> Any:
+    """Return a bound that is known as a scalar; PaddlePaddle writes a list of one number."""
+    if isinstance(bound, GenericConst) and bound.value.numpy().shape == (1,):
+        return relax.const(bound.value.numpy().reshape(()))
+    return bound
+
+
 def _unusual(bound: Any) -> bool:
     """Whether a bound is computed, or is not a number, which onnxruntime takes for no bound."""
     if bound is None:
         return False
-    return not isinstance(bound, GenericConst) or math.isnan(float(bound.value.numpy()))
+    return not isinstance(bound, GenericConst) or bool(np.isnan(bound.value.numpy()).any())
 
 
 def _clipped(bb: Any, data: Any, low: Any, high: Any) -> Any:
@@ -100,9 +109,9 @@ OURS: Final = {
 
 @contextlib.contextmanager
 def replaced() -> Iterator[None]:
-    """Have TVM's importer use these converters."""
+    """Have TVM's importer use these converters, and say which node fails."""
     original = onnx_frontend._get_convert_map
-    table = {**original(), **OURS}
+    table = named({**original(), **OURS})
     onnx_frontend._get_convert_map = lambda: table
     try:
         yield

@@ -13,7 +13,14 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from onnx import inliner, numpy_helper
 
 from autopipe.compiler.frontends.imported import Value
-from autopipe.compiler.frontends.onnx import memory, operators, shapes, source, tensors
+from autopipe.compiler.frontends.onnx import (
+    exported,
+    memory,
+    operators,
+    shapes,
+    source,
+    tensors,
+)
 from autopipe.compiler.frontends.onnx.tensors import Proto, uses
 from autopipe.compiler.frontends.onnx.weights import declare, detach
 from autopipe.config.model import Input
@@ -58,15 +65,16 @@ def sketch(data: bytes, path: Path) -> Vetted:
     return vet(data, path, None)
 
 
-def declared(data: bytes) -> dict[str, tuple[int | str | None, ...]]:
+def declared(data: bytes) -> dict[str, tuple[int | str | None, ...] | None]:
     """Return the shape of each input as the model declares it: sizes, symbols, None if nameless.
 
-    Raises `ModelError` for bytes that are no model.
+    None alone stands for an input of unknown rank. Raises `ModelError` for bytes that are no model.
     """
     contained(lambda: parse(data) and None, memory=_MEMORY + 4 * len(data), seconds=SECONDS)
     graph = parse(data).graph
     stored = {tensor.name for tensor in graph.initializer}
-    return {name: shape for name, shape in shapes.declared(graph).items() if name not in stored}
+    shaped = shapes.declared(graph)
+    return {value.name: shaped.get(value.name) for value in graph.input if value.name not in stored}
 
 
 def _try(data: bytes, path: Path, inputs: Mapping[str, Input] | None) -> None:
@@ -89,13 +97,14 @@ def vet(data: bytes, path: Path, inputs: Mapping[str, Input] | None) -> Vetted:
     declare(graph, weights)
     model.ir_version = max(model.ir_version, _IR_WITHOUT_WEIGHTS_AMONG_INPUTS)
     inferred = shapes.infer(model)
+    exported.name_types(graph, inferred.graph)
     _check_reached(graph, values)
     memory.check(inferred.graph, values, weights)
     return Vetted(model, weights, values, shapes.static(inferred.graph), opset)
 
 
 def parse(data: bytes) -> Proto:
-    """Return the model that the bytes hold, its local functions inlined."""
+    """Return the model that the bytes hold, its local functions inlined, in the usual form."""
     model = onnx.ModelProto()
     try:
         model.ParseFromString(data)
@@ -104,10 +113,11 @@ def parse(data: bytes) -> Proto:
     if not model.HasField("graph"):
         raise ModelError(f"{len(data)} bytes that are no ONNX model: there is no graph in it")
     operators.check_ir(model.ir_version)
-    if not model.functions:
-        return model
-    _check_acyclic(model)
-    return inliner.inline_local_functions(model)
+    if model.functions:
+        _check_acyclic(model)
+        model = inliner.inline_local_functions(model)
+    exported.settle(model)
+    return model
 
 
 def _check_acyclic(model: Proto) -> None:

@@ -1,46 +1,78 @@
 """What a first pipeline file has to know of a model."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from autopipe.compiler.frontends.imported import Value
 from autopipe.compiler.frontends.onnx import gate, source, tensors
 from autopipe.compiler.frontends.onnx.synthesize import all_constant
+from autopipe.config.model import Input
 from autopipe.errors import ModelError
+
+_LAYERS: Final = frozenset({
+    "Conv", "ConvTranspose", "ConvInteger", "QLinearConv",
+    "Gemm", "MatMul", "MatMulInteger", "QLinearMatMul",
+})  # fmt: skip
+"""What takes the time of most models, and is tuned."""
 
 
 @dataclass(frozen=True)
 class ModelOutline:
     """A model in few words."""
 
-    declared: Mapping[str, tuple[int | str | None, ...]]
-    """Shape of each input: sizes, names of symbols, None for what has no name."""
     inputs: tuple[Value, ...]
-    """The inputs with every open dimension taken as 1."""
+    """The inputs; where shapes were left open, with every such dimension taken as 1."""
     convolutions: frozenset[int]
     """Ranks of the data that convolutions work on."""
+    layers: int
+    """How many different convolutions and matrix products there are."""
     constant_weights: bool
     """Whether every kernel holds one number only."""
 
 
-def outline(path: Path) -> ModelOutline:
-    """Read a model through the gate; raises ModelError, with the path in front."""
+def declared(path: Path) -> dict[str, tuple[int | str | None, ...] | None]:
+    """Return the shape of each input as the model declares it; None for one of unknown rank.
+
+    Raises ModelError, with the path in front.
+    """
     try:
-        return _outline(path)
+        return gate.declared(source.read(path))
     except ModelError as error:
         raise ModelError(f"{path}: {error}") from error
 
 
-def _outline(path: Path) -> ModelOutline:
+def outline(path: Path, inputs: Mapping[str, Input] | None) -> ModelOutline:
+    """Read a model through the gate, its inputs bound to shapes; with None they stay open.
+
+    Raises ModelError, with the path in front, and ConfigError where `inputs` do not fit.
+    """
+    try:
+        return _outline(path, inputs)
+    except ModelError as error:
+        raise ModelError(f"{path}: {error}") from error
+
+
+def _outline(path: Path, inputs: Mapping[str, Input] | None) -> ModelOutline:
     data = source.read(path)
-    declared = gate.declared(data)
-    vetted = gate.sketch(data, path)
+    vetted = gate.sketch(data, path) if inputs is None else gate.admit(data, path, inputs)
+    graph = vetted.model.graph
     stored = {name: tensors.array(tensor, path) for name, tensor in vetted.weights.items()}
-    kernels = (node.input[1] for node in vetted.model.graph.node if node.op_type == "Conv")
+    kernels = (node.input[1] for node in graph.node if node.op_type == "Conv")
     return ModelOutline(
-        declared={value.name: declared[value.name] for value in vetted.inputs},
         inputs=vetted.inputs,
         convolutions=frozenset(len(vetted.shapes.get(name, ())) for name in kernels),
-        constant_weights=all_constant(vetted.model.graph, stored, vetted.shapes),
+        layers=len(set(_layers(vetted))),
+        constant_weights=all_constant(graph, stored, vetted.shapes),
     )
+
+
+def _layers(vetted: gate.Vetted) -> Iterator[object]:
+    """Yield what makes each layer the one it is: operator, attributes, shapes."""
+    for graph in tensors.graphs(vetted.model.graph):
+        for node in graph.node:
+            if node.op_type in _LAYERS:
+                attributes = sorted(field.SerializeToString() for field in node.attribute)
+                shapes = [vetted.shapes.get(name) for name in node.input]
+                yield node.op_type, tuple(attributes), tuple(shapes)

@@ -11,21 +11,26 @@ from tvm.relax.frontend.onnx import from_onnx
 
 from autopipe.compiler.frontends.imported import Value
 from autopipe.compiler.frontends.onnx.converters import replaced
+from autopipe.compiler.frontends.onnx.named import NodeError, name_nodes, plain
 from autopipe.compiler.frontends.onnx.tensors import Proto, dtype_name
 from autopipe.errors import ModelError
 
 _LONGEST = 500
+_ADVICE = "do the sizes in model.inputs fit the model? If so, export it in another form or opset"
 
 
 def to_relax(model: Proto, inputs: Sequence[Value], weights: Sequence[str]) -> Any:  # noqa: ANN401
     """Return an IRModule whose `main` takes the inputs, then the weights, in order.
 
     The weights are inputs of the graph too: as initializers they would be copied again and
-    again, and some converters would make constants of them.
+    again, and some converters would make constants of them. Raises `ModelError`, with the node.
     """
+    name_nodes(model.graph)
     try:
         with _silence(), replaced():
             module = from_onnx(model, sanitize_input_names=False)
+    except NodeError as error:
+        raise ModelError(f"TVM can not import {error}; {_ADVICE}") from error
     except Exception as error:  # TVM raises what it likes
         raise ModelError(f"TVM can not import the model: {plain(error)}") from error
     main = module["main"].with_attr("num_input", len(inputs))
@@ -49,13 +54,6 @@ def outputs(module: Any, graph: Proto) -> tuple[Value, ...]:  # noqa: ANN401
     return tuple(
         _output(declared, kind) for declared, kind in zip(graph.output, types, strict=True)
     )
-
-
-def plain(error: Exception) -> str:
-    """Return the account of an error of TVM as one line, without the trace."""
-    lines = [line.strip() for line in str(error).splitlines()]
-    told = [line for line in lines if line and not line.startswith(("File ", "[bt]", "Traceback"))]
-    return f"{type(error).__name__}: {told[-1] if told else 'no message'}"[:_LONGEST]
 
 
 def _output(declared: Proto, kind: Any) -> Value:  # noqa: ANN401

@@ -181,8 +181,11 @@ def _with_output_shapes(model: Proto) -> Proto:
 
 
 def _plain(message: str) -> str:
-    """Return onnx's account of an error as one line."""
-    return " ".join(_TAGS.sub("", message).split())[:_LONGEST]
+    """Return onnx's account of an error as one line: the first node, which the others follow."""
+    text = " ".join(_TAGS.sub("", message).split())
+    first, *others = re.split(r" (?=\(op_type:)", text)
+    more = f" (and {len(others)} more nodes)" if others else ""
+    return first[: _LONGEST - len(more)] + more
 
 
 def _quoted(names: list[str]) -> str:

@@ -1,0 +1,132 @@
+"""The sizes of a model's inputs: what the model says, what a user gives, and what is left open."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from autopipe.config.problem import shown
+from autopipe.config.suggestion import closest
+from autopipe.errors import ConfigError
+
+Declared = tuple[int | str | None, ...]
+"""A shape as a model declares it: sizes, names of open dimensions, None for what has no name."""
+
+_BATCH: Final = re.compile(r"n|b|bs|.*batch.*", re.IGNORECASE | re.DOTALL)
+_MEANINGLESS: Final = re.compile(r"unk.*|.*dim.*|.*dyn.*|[a-z]?_?\d+", re.IGNORECASE)
+"""Names that exporters make up."""
+
+
+@dataclass(frozen=True, slots=True)
+class InputSizes:
+    """The shape of one input, as far as it is known."""
+
+    shape: tuple[int | None, ...]
+    """None where nobody gave a size."""
+    open: Mapping[int, str] = field(default_factory=dict)
+    """What the model calls each dimension without a size; empty where it has no name."""
+    assumed: Mapping[int, str] = field(default_factory=dict)
+    """The same of dimensions that are taken for the batch, and assumed to be 1."""
+
+
+def given(texts: Sequence[str], names: Sequence[str]) -> dict[str, tuple[int, ...]]:
+    """Return the shapes that `NAME=1,3,640,640` give; the only input of a model needs no name.
+
+    Raises ConfigError.
+    """
+    found: dict[str, tuple[int, ...]] = {}
+    for text in texts:
+        name, sizes = _parted(text, names)
+        if name not in names:
+            meant = closest(name, names)
+            hint = f"; did you mean `{shown(meant)}`?" if meant else f"; it has {_listed(names)}"
+            raise ConfigError(f"--shape {shown(text)}: the model has no input of this name{hint}")
+        if name in found:
+            raise ConfigError(f"--shape {shown(text)}: the shape of this input is given twice")
+        found[name] = _sizes(text, sizes)
+    return found
+
+
+def settled(
+    declared: Mapping[str, Declared | None], shapes: Mapping[str, tuple[int, ...]]
+) -> dict[str, InputSizes]:
+    """Return what is known of each input: what is given for a name holds wherever it stands.
+
+    None is the shape of an input whose rank is not known either. Raises ConfigError where a shape
+    that was given does not fit the model.
+    """
+    named: dict[str, int] = {}
+    for name, shape in shapes.items():
+        for axis, (said, size) in enumerate(_paired(name, declared[name], shape)):
+            known = named.setdefault(said, size) if isinstance(said, str) else said
+            if known not in {None, size}:
+                called = f" ({shown(said)})" if isinstance(said, str) else ""
+                raise ConfigError(
+                    f"--shape {shown(name)}: dimension {axis}{called} is {size}, "
+                    f"and {known} in the model or in another --shape"
+                )
+    return {
+        name: InputSizes(shapes[name]) if name in shapes else _known(name, shape, named)
+        for name, shape in declared.items()
+    }
+
+
+def _known(name: str, declared: Declared | None, named: Mapping[str, int]) -> InputSizes:
+    if declared is None:
+        raise ConfigError(
+            f"input '{shown(name)}' has no shape in the model, not even a number of dimensions; "
+            f"give it: --shape {shown(name)}=1,3,640,640"
+        )
+    shape: list[int | None] = []
+    left, assumed = {}, {}
+    for axis, said in enumerate(declared):
+        size = named.get(said) if isinstance(said, str) else said
+        if size is None and _is_batch(said, axis, len(declared)):
+            assumed[axis] = str(said or "")
+            size = 1
+        elif size is None:
+            left[axis] = str(said or "")
+        shape.append(size)
+    return InputSizes(tuple(shape), left, assumed)
+
+
+def _is_batch(said: int | str | None, axis: int, rank: int) -> bool:
+    name = str(said or "")
+    if _BATCH.fullmatch(name):
+        return True
+    return axis == 0 and rank > 1 and (not name or bool(_MEANINGLESS.fullmatch(name)))
+
+
+def _paired(
+    name: str, declared: Declared | None, shape: tuple[int, ...]
+) -> Iterator[tuple[int | str | None, int]]:
+    if declared is not None and len(declared) != len(shape):
+        raise ConfigError(
+            f"--shape {shown(name)}: {len(shape)} sizes are given, the model has {len(declared)}"
+        )
+    yield from zip(declared or (None,) * len(shape), shape, strict=True)
+
+
+def _parted(text: str, names: Sequence[str]) -> tuple[str, str]:
+    known = next((name for name in names if text.startswith(f"{name}=")), None)
+    if known is not None:
+        return known, text.removeprefix(f"{known}=")
+    name, equals, sizes = text.rpartition("=")
+    if equals:
+        return name, sizes
+    if len(names) == 1:
+        return names[0], text
+    raise ConfigError(
+        f"--shape {shown(text)}: write NAME={shown(text)}; the inputs are {_listed(names)}"
+    )
+
+
+def _sizes(text: str, sizes: str) -> tuple[int, ...]:
+    words = [word.strip() for word in sizes.strip().removeprefix("[").removesuffix("]").split(",")]
+    if all(re.fullmatch(r"[1-9][0-9]{0,9}", word, re.ASCII) for word in words):
+        return tuple(map(int, words))
+    raise ConfigError(f"--shape {shown(text)}: write the sizes as whole numbers: NAME=1,3,640,640")
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(f"`{shown(name)}`" for name in names)

@@ -1,0 +1,63 @@
+"""Command `autopipe init`."""
+
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from autopipe.cli.terminal import show
+
+if TYPE_CHECKING:
+    from autopipe.api.init import Starter
+
+
+def init(
+    model: Annotated[str, typer.Argument(help="An ONNX model: a file, or pkg:package/path")],
+    *,
+    shapes: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--shape",
+            metavar="NAME=1,3,640,640",
+            help="The sizes of an input that the model leaves open; may be repeated",
+        ),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="The file to write  [MODEL.yaml, in this folder]"),
+    ] = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Write it anew if it is there already")
+    ] = False,
+) -> None:
+    """Write a pipeline file for a model.
+
+    A size that the model leaves open and `--shape` does not give is marked with "?" in the file.
+    """
+    from autopipe.api.init import init as made
+
+    show(_told(model, made(model, output, shapes=shapes or (), overwrite=overwrite)))
+
+
+def _told(model: str, starter: "Starter") -> Iterator[str]:
+    from autopipe.api.init import dimensions
+
+    file = shlex.quote(str(starter.path))
+    yield f"wrote {file}"
+    for name, known in starter.inputs.items():
+        if known.assumed:
+            yield f"assumed: input '{name}', {dimensions(known.assumed)}, is a batch of 1"
+        if known.open:
+            yield f"open: input '{name}', {dimensions(known.open)}"
+    if not starter.open:
+        yield f"next: autopipe run {file}"
+        return
+    shapes = (
+        f"{name}={','.join('SIZE' if size is None else str(size) for size in known.shape)}"
+        for name, known in starter.open.items()
+    )
+    options = " ".join(f"--shape {shlex.quote(shape)}" for shape in shapes)
+    yield f'next: write a size for each "?" in {file}, or all anew with'
+    yield f"  autopipe init {shlex.quote(model)} -o {file} --overwrite {options}"

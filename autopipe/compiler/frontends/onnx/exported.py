@@ -1,0 +1,148 @@
+"""What exporters write and onnxruntime takes, said as ONNX says it.
+
+Negative and meaningless names stand for sizes that are not known, graphs have no names, nodes are
+in any order, `ai.onnx` is another name of the standard domain, and a tensor is stored twice. None
+of it makes a model mean something else, and none of it may reach a library that says nothing, or
+something else, about it.
+"""
+
+import re
+from collections import Counter, defaultdict, deque
+from collections.abc import Iterator
+from typing import Final
+
+import numpy as np
+from onnx import helper, numpy_helper
+
+from autopipe.compiler.frontends.onnx.tensors import Proto, graphs
+
+NAMELESS: Final = re.compile(r"\?|-1|[Nn]one|")
+"""Names of open dimensions that say nothing: two that are called so need not be equal."""
+
+_UNNAMED: Final = "model"
+_STANDARD: Final = "ai.onnx"
+_FLOATS: Final = ("value_float", "value_floats")
+
+
+def settle(model: Proto) -> None:
+    """Bring a model into the form that onnx's checker and TVM know; what has it stays as it is."""
+    for graph in graphs(model.graph):
+        graph.name = graph.name or _UNNAMED
+        for value in (*graph.input, *graph.output, *graph.value_info):
+            _open(value)
+        _keep_the_last(graph.initializer)
+        _settle_nodes(graph)
+    for value in model.graph.input:
+        for dim in value.type.tensor_type.shape.dim:
+            if dim.HasField("dim_param") and NAMELESS.fullmatch(dim.dim_param):
+                dim.ClearField("dim_param")
+    for value in model.graph.output:
+        if not value.HasField("type"):
+            value.type.tensor_type.elem_type = 0  # `name_types` fills it in
+
+
+def _settle_nodes(graph: Proto) -> None:
+    empty = {tensor.name for tensor in graph.initializer if tensor.dims == [0]}
+    for node in graph.node:
+        if node.domain == _STANDARD:
+            node.ClearField("domain")
+        if node.op_type == "Constant":
+            _store(node)
+            empty.update(_empty(node))
+    for node in graph.node:
+        if node.op_type == "Resize":
+            _choose(node, empty)
+    if not _in_order(graph):
+        _sort(graph)
+
+
+def name_types(graph: Proto, inferred: Proto) -> None:
+    """Give the outputs whose type the file leaves out the one that was inferred."""
+    for value, known in zip(graph.output, inferred.output, strict=True):
+        kind = value.type.tensor_type
+        if value.type.HasField("tensor_type") and not kind.elem_type:
+            kind.elem_type = known.type.tensor_type.elem_type
+
+
+def _open(value: Proto) -> None:
+    """Leave a dimension open that is negative."""
+    if value.type.HasField("tensor_type"):
+        for dim in value.type.tensor_type.shape.dim:
+            if dim.dim_value < 0:
+                dim.ClearField("dim_value")
+
+
+def _keep_the_last(stored: Proto) -> None:
+    """Drop tensors without a name, and all but the last of those with one name."""
+    known = {""}
+    for index, tensor in reversed(list(enumerate(stored))):
+        if tensor.name in known:
+            del stored[index]
+        known.add(tensor.name)
+
+
+def _store(node: Proto) -> None:
+    """Make a constant's list of floats a tensor: TVM takes them for 64 bits each."""
+    for attribute in node.attribute:
+        if attribute.name in _FLOATS:
+            values = attribute.f if attribute.name == _FLOATS[0] else list(attribute.floats)
+            tensor = numpy_helper.from_array(np.array(values, np.float32))
+            attribute.CopyFrom(helper.make_attribute("value", tensor))
+
+
+def _empty(constant: Proto) -> Iterator[str]:
+    """Yield the name of a constant that holds nothing."""
+    if any(field.name == "value" and field.t.dims == [0] for field in constant.attribute):
+        yield from constant.output
+
+
+def _choose(resize: Proto, empty: set[str]) -> None:
+    """Leave out scales or sizes that hold nothing; before opset 13 exporters gave one so."""
+    for slot in (2, 3):
+        if len(resize.input) > slot and resize.input[slot] in empty:
+            resize.input[slot] = ""
+
+
+def _in_order(graph: Proto) -> bool:
+    """Whether each node stands behind those that it reads of."""
+    later = Counter(name for node in graph.node for name in node.output if name)
+    for node in graph.node:
+        if any(later[name] for name in _read(node)):
+            return False
+        later.subtract(name for name in node.output if name)
+    return True
+
+
+def _sort(graph: Proto) -> None:
+    """Put each node behind those that it reads of; a circle stays, and the checker tells of it."""
+    maker = {name: index for index, node in enumerate(graph.node) for name in node.output if name}
+    needs = [{maker[name] for name in _read(node) if name in maker} for node in graph.node]
+    readers = defaultdict(list)
+    for index, needed in enumerate(needs):
+        for made in needed:
+            readers[made].append(index)
+    missing = [len(needed) for needed in needs]
+    ready = deque(index for index, count in enumerate(missing) if count == 0)
+    order = []
+    while ready:
+        order.append(index := ready.popleft())
+        for reader in readers[index]:
+            missing[reader] -= 1
+            if missing[reader] == 0:
+                ready.append(reader)
+    if len(order) == len(missing):
+        nodes = [graph.node[index] for index in order]
+        copies = [type(node).FromString(node.SerializeToString()) for node in nodes]
+        del graph.node[:]
+        graph.node.extend(copies)
+
+
+def _read(node: Proto) -> Iterator[str]:
+    """Yield what a node reads, in its inner graphs too."""
+    yield from node.input
+    for attribute in node.attribute:
+        for body in (attribute.g, *attribute.graphs):
+            for inner in graphs(body):
+                for below in inner.node:
+                    yield from below.input
+                yield from (value.name for value in inner.output)

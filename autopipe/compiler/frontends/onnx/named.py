@@ -1,0 +1,87 @@
+"""Says which node it was, where TVM's importer fails."""
+
+from collections.abc import Mapping, Sequence
+from itertools import islice
+from typing import Any, Final
+
+from tvm import relax, tirx
+
+from autopipe.compiler.frontends.onnx.tensors import Proto, graphs
+from autopipe.config.problem import shown
+
+# ruff: noqa: ANN401  TVM's converters have no types
+
+_MOST: Final = 6
+"""Inputs that are told."""
+_LONGEST: Final = 200
+"""Characters of what TVM said."""
+
+
+class NodeError(Exception):
+    """TVM can not import a node; says in a line which, of what, and what TVM said."""
+
+
+class Named:
+    """A converter of TVM whose errors name the node that it was called for."""
+
+    def __init__(self, op: str, converter: Any) -> None:
+        self._op = op
+        self._converter = converter
+
+    def get_converter(self, opset: int) -> Any:
+        """Return what converts a node, as TVM's importer calls it."""
+
+        def convert(bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+            given = list(inputs)  # a converter may put others into their place
+            try:
+                made = self._converter.get_converter(opset)(bb, inputs, attr, params)
+                return bb.normalize(made) if isinstance(made, relax.Expr) else made
+            except NodeError:
+                raise  # of a node inside this one
+            except Exception as error:  # TVM raises what it likes
+                raise NodeError(_said(self._op, given, attr, error)) from error
+
+        return convert
+
+
+def named(converters: Mapping[str, Any]) -> dict[str, Any]:
+    """Return converters by operator, whose errors say which node it was."""
+    return {op: Named(op, converter) for op, converter in converters.items()}
+
+
+def name_nodes(graph: Proto) -> None:
+    """Call each node that has no name after what it makes."""
+    for inner in graphs(graph):
+        for node in inner.node:
+            node.name = node.name or next(iter(node.output), "")
+
+
+def plain(error: Exception) -> str:
+    """Return the account of an error of TVM as one line, without the trace."""
+    lines = [line.strip() for line in str(error).splitlines()]
+    told = [line for line in lines if line and not line.startswith(("File ", "[bt]", "Traceback"))]
+    return f"{type(error).__name__}: {shown(told[-1] if told else 'no message', _LONGEST)}"
+
+
+def _said(op: str, inputs: Sequence[Any], attr: Mapping[str, Any], error: Exception) -> str:
+    name = shown(attr.get("tvm_custom", {}).get("name", ""))
+    told = [_described(value) for value in islice(inputs, _MOST)]
+    told += [f"{len(inputs) - _MOST} more"] if len(inputs) > _MOST else []
+    return f"node '{name}', {op} of {', '.join(told) or 'nothing'}: {plain(error)}"
+
+
+def _described(value: Any) -> str:
+    """Say dtype and shape of an input, as far as the importer knows them."""
+    if value is None:
+        return "none"
+    kind = getattr(value, "ty", None)
+    if isinstance(kind, relax.TensorType):
+        dims = getattr(kind.shape, "values", None)
+        return shown(f"{kind.dtype} {'of unknown shape' if dims is None else _sizes(dims)}")
+    if isinstance(kind, relax.ShapeType):
+        return shown(f"a shape {_sizes(kind.values or ())}")
+    return shown(type(value).__name__)
+
+
+def _sizes(dims: Sequence[Any]) -> list[object]:
+    return [int(dim) if isinstance(dim, tirx.IntImm) else str(dim) for dim in dims]

@@ -1,0 +1,147 @@
+"""Inputs of a model in a file that a user made: arrays by name, as `numpy.savez` writes them.
+
+The file is read as far as the model's inputs go and no further: an array is read only if its header
+says just the shape and dtype that the model takes.
+"""
+
+import os
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Final
+
+import numpy as np
+from numpy.lib import format as npy
+
+from autopipe import foreign
+from autopipe.artifacts.signature import Port
+from autopipe.config.problem import shown
+from autopipe.config.suggestion import closest
+from autopipe.errors import ConfigError
+
+SUFFIX: Final = ".npz"
+
+_AROUND: Final = 1 << 20
+"""Bytes of headers, at most."""
+_UNNAMED: Final = "arr_0"
+"""What `numpy.savez` calls the first array that it is given without a name."""
+_HEADERS: Final = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
+
+
+def load(
+    path: Path, ports: Sequence[Port], limits: Mapping[str, int] | None = None
+) -> dict[str, np.ndarray]:
+    """Return an array for each input of a model, out of a `.npz` file.
+
+    `limits` is of how many entries the values of an input choose. Raises ConfigError, in a line
+    that names the file, where an input is missing or does not fit, and for what is no such file.
+    """
+    with _opened(path, sum(_bytes(port) for port in ports)) as archive:
+        members = _members(archive, ports)
+        _check_names(members, ports)
+        arrays = {port.name: _array(archive, members[port.name], port) for port in ports}
+        for name, limit in (limits or {}).items():
+            _check_limit(name, arrays[name], limit)
+    return arrays
+
+
+def check(path: Path, ports: Sequence[Port]) -> None:
+    """Raise ConfigError unless a `.npz` file has these inputs; others are not looked at."""
+    with _opened(path) as archive:
+        members = _members(archive, ports)
+        for port in ports:
+            if port.name not in members:
+                raise ConfigError(_missing(port, members))
+            with archive.open(members[port.name]) as member:
+                _header(member, port)
+
+
+@contextmanager
+def _opened(path: Path, held: int | None = None) -> Iterator[zipfile.ZipFile]:
+    """Open a file, of so many bytes of arrays if that is known."""
+    try:
+        with foreign.opened(path) as file:
+            _check_size(os.fstat(file.fileno()).st_size, held)
+            with zipfile.ZipFile(file) as archive:
+                yield archive
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from None
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror or error}") from None
+    except Exception as error:  # noqa: BLE001 - zip files and headers raise what their parsers do
+        raise ConfigError(f"{path}: not a .npz file: {shown(error, 200)}") from None
+
+
+def _check_size(size: int, held: int | None) -> None:
+    """Refuse a file that holds more than arrays of so many bytes."""
+    if held is not None and size > held + held // 100 + _AROUND:
+        raise ConfigError(f"{size} bytes are more than the inputs of the model, {held} bytes")
+
+
+def _members(archive: zipfile.ZipFile, ports: Sequence[Port]) -> dict[str, str]:
+    """Return the member that holds each array, by the array's name."""
+    members = archive.namelist()
+    found = {member.removesuffix(".npy"): member for member in members}
+    if len(found) < len(members):
+        raise ConfigError("two arrays have one name")
+    if len(ports) == 1 and list(found) == [_UNNAMED]:
+        return {ports[0].name: found[_UNNAMED]}
+    return found
+
+
+def _check_names(members: Mapping[str, str], ports: Sequence[Port]) -> None:
+    names = [port.name for port in ports]
+    for port in ports:
+        if port.name not in members:
+            raise ConfigError(_missing(port, members))
+    for name in members:
+        if name not in names:
+            meant = closest(name, names)
+            hint = f"did you mean '{shown(meant)}'?" if meant else f"it takes {_listed(names)}"
+            raise ConfigError(f"the model has no input '{shown(name)}'; {hint}")
+
+
+def _array(archive: zipfile.ZipFile, name: str, port: Port) -> np.ndarray:
+    with archive.open(name) as member:
+        fortran = _header(member, port)
+        data = member.read(_bytes(port))
+        if len(data) < _bytes(port) or member.read(1):
+            raise ConfigError(f"input '{shown(port.name)}': its data is not as long as it says")
+    flat = np.frombuffer(data, port.dtype)
+    return np.array(flat.reshape(port.shape, order="F" if fortran else "C"), order="C")
+
+
+def _header(member: IO[bytes], port: Port) -> bool:
+    """Return whether the array is stored by columns. Raises ConfigError if it does not fit."""
+    shape, fortran, dtype = _HEADERS[npy.read_magic(member)](member)
+    if shape != port.shape or dtype != np.dtype(port.dtype):
+        raise ConfigError(
+            f"input '{shown(port.name)}' is {shown(dtype)} {shown(list(shape))}; "
+            f"the model takes {_described(port)}"
+        )
+    return bool(fortran)
+
+
+def _check_limit(name: str, array: np.ndarray, limit: int) -> None:
+    """Refuse an index of a row that is not there; a table of one may be of unknown size."""
+    if limit > 1 and array.size and not -limit <= array.min() <= array.max() < limit:
+        worst = array.max() if array.max() >= limit else array.min()
+        raise ConfigError(f"input '{shown(name)}' holds {worst}, and selects from {limit} entries")
+
+
+def _missing(port: Port, members: Mapping[str, str]) -> str:
+    there = f"there is {_listed(list(members))}" if members else "there is nothing"
+    return f"input '{shown(port.name)}' {_described(port)} is missing; {there}"
+
+
+def _bytes(port: Port) -> int:
+    return int(np.prod(port.shape, dtype=np.int64)) * np.dtype(port.dtype).itemsize
+
+
+def _described(port: Port) -> str:
+    return f"{port.dtype} {list(port.shape)}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    return shown(", ".join(names), 200)

@@ -1,0 +1,175 @@
+"""Models that others published, from file to answer: `python benchmarks/published.py MODELS`.
+
+A model is an ONNX file, `pkg:package/path` of one in an installed package, a wheel, which stands
+for all models in it, or one of these: `some.whl/path/in/it.onnx`. What a model leaves open is given
+behind it: `model.onnx@x=1,3,320,320`. Each goes the way of a newcomer, in a store of its own:
+`autopipe init`, `run` without tuning, and `infer` on inputs that nobody has seen, which are
+compared with what onnxruntime computes of the file as it was published. One row a model; below it
+what was said where it did not work. Extra arguments after `--` go to `autopipe run`, in the place
+of `--set tuning=null`.
+"""
+
+import json
+import math
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import zipfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import numpy as np
+
+from autopipe.artifacts.benchmark import BenchmarkReport
+from autopipe.artifacts.model import ImportedModel
+from autopipe.config.load import load
+from autopipe.config.paths import model_path
+from autopipe.verification.inputs import draw
+from autopipe.verification.limits import index_limits
+
+FRESH = (2026, 11)
+"""Seed of the inputs; no case of stage *verify* has it."""
+CLOSE = 1e-3
+"""Largest error that passes, as a part of the output's largest value."""
+COLUMNS = "{:<38} {:>5} {:>5} {:>5} {:>14} {:>6} {:>8}"
+
+
+@dataclass
+class Journey:
+    """How far a model came."""
+
+    model: str
+    init: str = "-"
+    run: str = "-"
+    infer: str = "-"
+    equal: str = "-"
+    ratio: float = math.nan
+    seconds: float = math.nan
+    """From `init` to the package."""
+    said: str = ""
+    """The error of the step that failed."""
+
+    @property
+    def good(self) -> bool:
+        """Whether it came to the end, with the answers of onnxruntime."""
+        return self.equal.startswith("equal")
+
+
+def main() -> int:
+    """Print the table; return 1 if a model did not come to its end."""
+    arguments = sys.argv[1:]
+    split = arguments.index("--") if "--" in arguments else len(arguments)
+    if not arguments[:split]:
+        sys.exit(__doc__)
+    extra = arguments[split + 1 :] or ["--set", "tuning=null"]
+    os.environ["ORT_DISABLE_TELEMETRY"] = "1"
+    print(COLUMNS.format("model", "init", "run", "infer", "onnxruntime", "ratio", "package"))
+    with tempfile.TemporaryDirectory() as folder:
+        found = [
+            journey(model, shapes, Path(folder, str(index)), extra)
+            for index, (model, shapes) in enumerate(models(arguments[:split], Path(folder)))
+        ]
+    print(f"{sum(gone.good for gone in found)} of {len(found)} models work")
+    return int(not all(gone.good for gone in found))
+
+
+def models(arguments: Sequence[str], folder: Path) -> Iterator[tuple[str, list[str]]]:
+    """Yield each model as `autopipe init` takes it, with its shapes; wheels are unpacked."""
+    for argument in arguments:
+        name, *shapes = argument.split("@")
+        wheel, found, inside = name.partition(".whl")
+        if not found:
+            yield name, shapes
+            continue
+        with zipfile.ZipFile(f"{wheel}.whl") as archive:
+            for member in archive.namelist():
+                if member.endswith(".onnx") and member.startswith(inside.removeprefix("/")):
+                    yield archive.extract(member, folder / Path(wheel).name), shapes
+
+
+def journey(model: str, shapes: Sequence[str], folder: Path, extra: Sequence[str]) -> Journey:
+    """Take one model from file to answer, and print its row."""
+    found = Journey(Path(model).name)
+    folder.mkdir()
+    try:
+        _travel(found, model, shapes, folder, extra)
+    except subprocess.CalledProcessError as error:
+        found.said = str(error.stderr).strip().splitlines()[-1]
+    words = (found.init, found.run, found.infer, found.equal)
+    row = COLUMNS.format(found.model[:38], *words, f"{found.ratio:.2f}", f"{found.seconds:.1f}s")
+    print(row, flush=True)
+    if found.said:
+        print(f"    {found.said}", flush=True)
+    return found
+
+
+def _travel(
+    found: Journey, model: str, shapes: Sequence[str], folder: Path, extra: Sequence[str]
+) -> None:
+    start, pipeline = time.monotonic(), folder / "model.yaml"
+    found.init = "fails"
+    _autopipe("init", model, "-o", pipeline, *(f"--shape={shape}" for shape in shapes))
+    found.init, found.run = "ok", "fails"
+    store = ("--store", folder / "store")
+    run = _autopipe(
+        "run", pipeline, *store, "--output", folder / "dist", "--no-lock", "--json", *extra
+    )
+    found.run, found.infer = "ok", "fails"
+    found.seconds = time.monotonic() - start - _seconds(run, "benchmark")
+    found.ratio = _ratio(folder)
+    (package,) = (folder / "dist").glob("*.tar")
+    (imported,) = (path.parent for path in (folder / "store").rglob("reference.onnx"))
+    ports = ImportedModel.read(imported).inputs
+    fresh = draw(ports, index_limits(imported), FRESH)
+    np.savez(folder / "fresh.npz", **fresh)
+    _autopipe("infer", package, "--input", folder / "fresh.npz", "--output", folder / "out")
+    found.infer = "ok"
+    original = model_path(load(pipeline).model, folder)
+    found.equal = compared(original, fresh, folder / "out")
+
+
+def compared(model: Path, inputs: dict[str, Any], outputs: Path) -> str:
+    """Compare saved outputs with those of onnxruntime on the same inputs, in a word or two."""
+    import onnxruntime
+
+    onnxruntime.set_default_logger_severity(4)
+    session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
+    worst = 0.0
+    for output, theirs in zip(session.get_outputs(), session.run(None, inputs), strict=True):
+        ours = np.load(outputs / f"{quote(output.name, safe='')}.npy")
+        if ours.shape != theirs.shape or not np.array_equal(np.isfinite(ours), np.isfinite(theirs)):
+            return "differs"
+        kept = np.isfinite(theirs)
+        error = np.abs(ours.astype("float64") - theirs)[kept].max(initial=0)
+        worst = max(worst, error / max(np.abs(theirs[kept]).max(initial=0), 1e-30))
+    return f"{'equal' if worst <= CLOSE else 'differs'} {worst:.0e}"
+
+
+def _autopipe(*arguments: object) -> str:
+    command = [sys.executable, "-m", "autopipe", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def _seconds(events: str, stage: str) -> float:
+    finished = (json.loads(line) for line in events.splitlines())
+    return sum(
+        event["seconds"]
+        for event in finished
+        if event["event"] == "stage_finished" and event["stage"] == stage
+    )
+
+
+def _ratio(folder: Path) -> float:
+    for path in folder.rglob("benchmark.json"):
+        comparisons = BenchmarkReport.read(path.parent).comparisons.values()
+        return next((rival.ratio for rival in comparisons), math.nan)
+    return math.nan
+
+
+if __name__ == "__main__":
+    sys.exit(main())
