@@ -26,6 +26,8 @@ def to_relax(model: Proto, inputs: Sequence[Value], weights: Sequence[str]) -> A
     try:
         with _silence(), replaced():
             module = from_onnx(model, sanitize_input_names=False)
+    except ModelError:  # of a converter of ours
+        raise
     except Exception as error:  # TVM raises what it likes
         raise ModelError(f"TVM can not import the model: {plain(error)}") from error
     main = module["main"].with_attr("num_input", len(inputs))
