@@ -11,6 +11,7 @@ from tvm.s_tir import SBlock, SBlockRealize
 from tvm.script.ir_builder import IRBuilder
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 
+from autopipe.compiler.graph.arithmetic import let
 from autopipe.compiler.recurrence.cells import Phase, phases
 from autopipe.compiler.recurrence.form import ATTRIBUTE, Recurrence
 
@@ -20,8 +21,11 @@ BLOCK: Final = "recurrence"
 _OPAQUE: Final = 8
 """TVM's kind of a function that fuses with nothing."""
 
-_STEPS: Final = 255.0
-"""Steps between the ends of a range of bytes."""
+ROUNDED: Final = "rounded"
+"""The state of a step as bytes would hold it."""
+
+_BYTE: Final = 255.0
+"""The largest byte."""
 
 
 def number(value: int) -> Expr:
@@ -89,11 +93,35 @@ class Tensors:
             return new
         return tirx.Select(step < self.length(row), new, old)
 
+    def heard(self, step: Expr, row: Expr, value: Expr) -> Expr:
+        """Return a state as the range of bytes is taken from: what has ended is zero in it."""
+        if not self.form.lengths:
+            return value
+        return tirx.Select(step <= self.length(row), value, tirx.const(0, self.form.dtype))
+
     def last(self, row: Expr, value: Expr) -> Expr:
         """Return what a layer leaves of a state: zero where a sequence has no steps."""
         if not self.form.lengths:
             return value
         return tirx.Select(self.length(row) > 0, value, tirx.const(0, self.form.dtype))
+
+
+def as_byte(value: Expr, low: Expr, high: Expr) -> Expr:
+    """Return a number of a range around zero, rounded to where the nearest byte stands."""
+    none, most = tirx.const(0, value.ty), tirx.const(_BYTE, value.ty)
+    span = tirx.Select(high > low, (high - low) / most, tirx.const(1, value.ty))
+
+    def near(scale: Expr) -> Expr:
+        zero = tirx.nearbyint(tirx.max(tirx.min(-low / scale, most), none))
+        return let(
+            zero,
+            lambda zero: (
+                (tirx.max(tirx.min(tirx.nearbyint(value / scale) + zero, most), none) - zero)
+                * scale
+            ),
+        )
+
+    return let(span, near)
 
 
 @dataclass(slots=True)
@@ -173,6 +201,9 @@ class _Loops:
         self._states = {name: T.sblock_alloc_buffer(shape, form.dtype) for name in sorted(names)}
         gates = (form.batch, form.gates, form.hidden)
         self._sums = T.sblock_alloc_buffer(gates, form.dtype)
+        if form.rounded:
+            self._states[ROUNDED] = T.sblock_alloc_buffer(shape, form.dtype)
+            self._range = T.sblock_alloc_buffer((2,), form.dtype)
 
     def write(self) -> None:
         """Write the loops."""
@@ -182,6 +213,8 @@ class _Loops:
                 first = tensors.first(direction, name, row, unit)
                 T.buffer_store(self._states[name], first, [row, unit])
         with serial(form.steps) as step:
+            if form.rounded:
+                self._round(step)
             for phase in phases(form, direction):
                 self._multiply(phase, step)
                 self._finish(phase, step)
@@ -195,9 +228,26 @@ class _Loops:
                 value = tensors.last(row, self._states[name][row, unit])
                 T.buffer_store(tensors[f"last_{name}"], value, [direction, row, unit])
 
+    def _round(self, step: Expr) -> None:
+        """Write the state as bytes would hold it whose range is that of all sequences."""
+        tensors, state, span = self._tensors, self._states["h"], self._range
+        for end in range(2):
+            T.buffer_store(span, tirx.const(0, self._form.dtype), [end])
+        with self._units() as (row, unit):
+            value = tensors.heard(step, row, state[row, unit])
+            T.buffer_store(span, tirx.min(span[0], value), [0])
+            T.buffer_store(span, tirx.max(span[1], value), [1])
+        with self._units() as (row, unit):
+            value = as_byte(state[row, unit], span[0], span[1])
+            T.buffer_store(self._states[ROUNDED], value, [row, unit])
+
     def _multiply(self, phase: Phase, step: Expr) -> None:
-        form, source = self._form, self._states[phase.source]
+        form = self._form
+        source = self._states[ROUNDED if form.rounded else phase.source]
         for gate in phase.gates:
+            with self._units() as (row, unit):
+                start = self._unit(step, row, unit).start(phase, gate)
+                T.buffer_store(self._sums, start, [row, gate, unit])
             with (
                 serial(form.batch) as at_row,
                 serial(form.hidden) as at_term,
@@ -207,11 +257,8 @@ class _Loops:
                 row, term, unit = T.axis.remap("SRS", [at_row, at_term, at_unit], dtype="int64")
                 column = number(gate * form.hidden) + unit
                 weight = self._tensors["r"][self._direction, term, column]
-                start = self._unit(step, row, unit).start(phase, gate)
                 T.reads(source[row, term], weight)
                 T.writes(self._sums[row, gate, unit])
-                with T.init():
-                    T.buffer_store(self._sums, start, [row, gate, unit])
                 value = self._sums[row, gate, unit] + source[row, term] * weight
                 T.buffer_store(self._sums, value, [row, gate, unit])
 

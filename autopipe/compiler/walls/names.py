@@ -83,7 +83,13 @@ RELAX_OPS: Final = words(
 RELAX_FAMILIES: Final = frozenset({"", "image", "nn", "vision", "grad"})
 """First names of the ops that TVM makes PrimFuncs of; `ccl` and `dist` become calls of others."""
 
-PRAGMAS: Final = words("auto_unroll_max_step unroll_explicit loop_partition_hint unroll", "pragma_")
+PRAGMAS: Final = words(
+    """
+    auto_unroll_max_step unroll_explicit loop_partition_hint unroll parallel_launch_point
+    parallel_barrier_when_finish
+    """,
+    "pragma_",
+)
 
 _NUMBERS: Final = PRAGMAS | words(
     """

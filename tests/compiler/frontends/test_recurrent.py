@@ -3,7 +3,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from onnx import helper, numpy_helper
+from onnx import TensorProto, helper, numpy_helper
 from onnx.backend.test.case.node import gru, lstm, rnn
 from onnx.reference import ReferenceEvaluator
 
@@ -113,6 +113,49 @@ def test_the_cases_of_the_onnx_package_hold(tmp_path, monkeypatch):
         for named in (feeds, right)
     )
     agree(model(nodes, inputs, outputs), feeds, right.values(), tmp_path, tolerance=1e-5)
+
+
+def quantized(ways=1, *, lengths=None, per_column=False, kind="int8", **attributes):
+    """A layer as onnxruntime's `quantize_dynamic` writes it, and what it is given."""
+    random, (steps, batch, size, hidden) = np.random.default_rng(ways), (4, 3, 5, 6)
+    scales = (ways, 4 * hidden) if per_column else (ways,)
+    info = np.iinfo(kind)
+    stored = {
+        "W": random.integers(info.min, info.max, (ways, size, 4 * hidden), kind),
+        "R": random.integers(info.min, info.max, (ways, hidden, 4 * hidden), kind),
+        "B": random.uniform(-1, 1, (ways, 8 * hidden)).astype("float32"),
+    }
+    for name in "WR":
+        stored[f"{name}_scale"] = random.uniform(0.002, 0.01, scales).astype("float32")
+        zero = 0 if per_column or kind == "int8" else 128
+        stored[f"{name}_zero"] = np.full(scales, zero, kind)
+    feeds = {"X": random.standard_normal((steps, batch, size)).astype("float32")}
+    inputs = [value("X", [steps, batch, size])]
+    if lengths:
+        feeds["lengths"] = np.array(lengths, "int32")
+        inputs.append(value("lengths", [batch], TensorProto.INT32))
+    read = ["X", "W", "R", "B", "lengths" if lengths else "", "", "", ""]
+    read += ["W_scale", "W_zero", "R_scale", "R_zero"]
+    names = ["Y", "Y_h", "Y_c"]
+    made = helper.make_node(
+        "DynamicQuantizeLSTM", read, names, domain="com.microsoft", hidden_size=hidden, **attributes
+    )
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
+    kept = [numpy_helper.from_array(values, name) for name, values in stored.items()]
+    outputs = [value(name, None) for name in names]
+    return model([made], inputs, outputs, kept, opsets=opsets), feeds
+
+
+@each_row(
+    "made, feeds",
+    [
+        quantized(per_column=True),
+        quantized(2, direction="bidirectional", lengths=[2, 4, 1]),
+        quantized(kind="uint8", direction="reverse"),
+    ],
+)
+def test_layers_of_bytes_compute_what_onnxruntime_does(made, feeds, tmp_path):
+    agree(made, feeds, run(made, feeds), tmp_path, tolerance=1e-5)
 
 
 def test_lengths_that_are_all_the_steps_are_none(tmp_path):

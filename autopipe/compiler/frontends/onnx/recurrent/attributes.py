@@ -35,7 +35,7 @@ Shape = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class RecurrentNode:
     """A recurrent node: its kind, attributes, and the shapes of what it is given."""
 
     kind: str

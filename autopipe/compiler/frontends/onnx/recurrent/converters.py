@@ -11,14 +11,17 @@ from tvm import relax, tirx
 from tvm.ir import GenericConst
 from tvm.relax.frontend.onnx import onnx_frontend
 
-from autopipe.compiler.frontends.onnx.recurrent.attributes import Node
+from autopipe.compiler.frontends.onnx.quantization import DynamicQuantizeLinear
+from autopipe.compiler.frontends.onnx.recurrent.attributes import RecurrentNode
 from autopipe.compiler.recurrence import plain
 from autopipe.compiler.recurrence.form import Recurrence
 from autopipe.errors import ModelError
 
-# ruff: noqa: ANN401, ARG003  TVM's converters have no types, and one signature
+# ruff: noqa: ANN401, ARG003, SLF001  TVM's converters have no types, and one signature
 
 _INPUTS: Final = ("X", "W", "R", "B", "sequence_lens", "initial_h", "initial_c", "P")
+_SCALES: Final = ("W_scale", "W_zero_point", "R_scale", "R_zero_point")
+"""What `DynamicQuantizeLSTM` takes after these."""
 _BATCH_FIRST: Final = {"X": [1, 0, 2], "initial_h": [1, 0, 2], "initial_c": [1, 0, 2]}
 """How the inputs of `layout` 1 become those of `layout` 0."""
 _WIDE: Final = {"float32": "float32", "float64": "float64", "float16": "float32"}
@@ -46,7 +49,9 @@ class _Recurrent(onnx_frontend.OnnxOpConverter):
 class _Layer:
     """The conversion of one layer."""
 
-    def __init__(self, bb: Any, kind: str, given: Mapping[str, Any], attr: Any) -> None:
+    def __init__(
+        self, bb: Any, kind: str, given: Mapping[str, Any], attr: Any, *, rounded: bool = False
+    ) -> None:
         self._bb, self._attributes = bb, attr
         self._dtype = str(given["X"].ty.dtype)
         self._batch_first = bool(attr.get("layout", 0))
@@ -56,10 +61,12 @@ class _Layer:
                 if name in given:
                     self._given[name] = self._emit(relax.op.permute_dims(given[name], order))
         shapes = {name: _shape(f"{kind}: input {name}", each) for name, each in self._given.items()}
-        self._node = Node(kind, attr, shapes)
+        self._node = RecurrentNode(kind, attr, shapes)
         self._lengths = self._own_lengths(shapes["X"][0] if shapes["X"] else 0)
         self._form = self._node.form(
-            lengths=self._lengths is not None, dtype=_WIDE.get(self._dtype, self._dtype)
+            lengths=self._lengths is not None,
+            dtype=_WIDE.get(self._dtype, self._dtype),
+            rounded=rounded,
         )
         for name in self._given.keys() - {"sequence_lens"}:
             self._given[name] = self._cast(self._given[name], self._form.dtype)
@@ -153,7 +160,52 @@ def _shape(what: str, value: Any) -> tuple[int, ...]:
     return tuple(int(dim) for dim in dims)
 
 
+class DynamicQuantizeLSTM(onnx_frontend.OnnxOpConverter):
+    """onnxruntime's LSTM of bytes: weights of bytes, and inputs and states rounded like bytes.
+
+    It multiplies bytes; here, what they stand for is multiplied, which is the same numbers.
+    """
+
+    @classmethod
+    def _impl_v1(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+        names = (*_INPUTS, *_SCALES)
+        given = {
+            name: value
+            for name, value in zip(names, list(inputs), strict=False)
+            if value is not None
+        }
+        missing = [name for name in (*_INPUTS[:3], *_SCALES) if name not in given]
+        if missing:
+            raise ModelError(f"DynamicQuantizeLSTM: input {missing[0]} is missing")
+        for name in ("W", "R"):
+            scale, zero = given.pop(f"{name}_scale"), given.pop(f"{name}_zero_point")
+            given[name] = _weights(bb, name, given[name], scale, zero)
+        values, scale, zero = DynamicQuantizeLinear._impl_v11(bb, [given["X"]], {}, params)
+        given["X"] = _floats(bb, values, scale, zero)
+        return _Layer(bb, "LSTM", given, attr, rounded=True).convert()
+
+
+def _weights(bb: Any, name: str, values: Any, scale: Any, zero: Any) -> Any:
+    """Return weights of bytes [directions, inputs, columns] as the floats of an LSTM."""
+    shape = _shape(f"DynamicQuantizeLSTM: input {name}", values)
+    for what, each in (("scale", scale), ("zero_point", zero)):
+        sizes = _shape(f"DynamicQuantizeLSTM: input {name}_{what}", each)
+        if sizes not in {shape[:1], (shape[0], shape[-1])}:
+            raise ModelError(
+                f"DynamicQuantizeLSTM: input {name}_{what} has shape {list(sizes)}, which fits no"
+                f" weights of {list(shape)}"
+            )
+    laid = [bb.emit(relax.op.reshape(each, [shape[0], 1, -1])) for each in (scale, zero)]
+    return bb.emit(relax.op.permute_dims(_floats(bb, values, *laid), [0, 2, 1]))
+
+
+def _floats(bb: Any, values: Any, scale: Any, zero: Any) -> Any:
+    """Return what bytes stand for."""
+    wide = [bb.emit(relax.op.astype(each, "float32")) for each in (values, zero)]
+    return bb.emit(relax.op.multiply(bb.emit(relax.op.subtract(*wide)), scale))
+
+
 CONVERTERS: Final = {
     kind: type(kind, (_Recurrent,), {"kind": kind}) for kind in ("LSTM", "GRU", "RNN")
-}
+} | {"DynamicQuantizeLSTM": DynamicQuantizeLSTM}
 """By ONNX's name of the operator."""
