@@ -61,7 +61,7 @@ _Function = Callable[[Expr], Expr]
 
 def phases(form: Recurrence, direction: int) -> tuple[Phase, ...]:
     """Return the phases of a step."""
-    functions = [partial(_active, each) for each in form.directions[direction].activations]
+    functions = [partial(_active, function) for function in form.directions[direction].activations]
     return _CELLS[form.kind](form, functions)
 
 
@@ -141,8 +141,8 @@ def _clipped(form: Recurrence, value: Expr) -> Expr:
 
 
 def _active(function: Activation, value: Expr) -> Expr:
-    alpha, beta = (tirx.const(each, value.ty) for each in (function.alpha, function.beta))
-    zero, one = (tirx.const(each, value.ty) for each in (0, 1))
+    alpha, beta = (tirx.const(parameter, value.ty) for parameter in (function.alpha, function.beta))
+    zero, one = (tirx.const(constant, value.ty) for constant in (0, 1))
 
     def sloped(x: Expr) -> Expr:
         return tirx.Select(x >= zero, x, alpha * x)

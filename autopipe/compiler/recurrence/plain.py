@@ -263,13 +263,13 @@ class _Loops:
                 T.buffer_store(self._sums, value, [row, gate, unit])
 
     def _finish(self, phase: Phase, step: Expr) -> None:
-        for each in phase.writes:
+        for write in phase.writes:
             with self._units() as (row, unit):
-                value = each.value(self._unit(step, row, unit))
-                if each.target in self._form.states:
-                    old = self._states[each.target][row, unit]
+                value = write.value(self._unit(step, row, unit))
+                if write.target in self._form.states:
+                    old = self._states[write.target][row, unit]
                     value = self._tensors.held(step, row, value, old)
-                T.buffer_store(self._states[each.target], value, [row, unit])
+                T.buffer_store(self._states[write.target], value, [row, unit])
 
     def _unit(self, step: Expr, row: Expr, unit: Expr) -> Unit:
         totals = {gate: self._sums[row, gate, unit] for gate in range(self._form.gates)}

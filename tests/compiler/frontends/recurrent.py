@@ -37,19 +37,19 @@ class Layers:
         }
         optional = given.split() if kind == "LSTM" else set(given.split()) - {"initial_c", "P"}
         read = []
-        for each in ("X", "W", "R", "B", "sequence_lens", "initial_h", "initial_c", "P"):
-            there = each in "XWR" or each in optional
-            read.append(f"{name}.{each}" if there else "")
-            if each == "sequence_lens" and lengths is not None:
-                read[-1] = f"{name}.{each}"
+        for port in ("X", "W", "R", "B", "sequence_lens", "initial_h", "initial_c", "P"):
+            there = port in "XWR" or port in optional
+            read.append(f"{name}.{port}" if there else "")
+            if port == "sequence_lens" and lengths is not None:
+                read[-1] = f"{name}.{port}"
                 self._give(read[-1], np.array(lengths, "int32"), stored="length" in optional)
             elif there:
-                values = self._random.uniform(-0.9, 0.9, shapes[each]).astype(dtype)
-                self._give(read[-1], values, stored=stored and each in "WRBP")
+                values = self._random.uniform(-0.9, 0.9, shapes[port]).astype(dtype)
+                self._give(read[-1], values, stored=stored and port in "WRBP")
         while not read[-1]:
             read.pop()
         written = outputs or (["Y", "Y_h", "Y_c"] if kind == "LSTM" else ["Y", "Y_h"])
-        written = [each and f"{name}.{each}" for each in written]
+        written = [port and f"{name}.{port}" for port in written]
         made = helper.make_node(kind, read, written, name=name, hidden_size=hidden, **attributes)
         self._nodes.append(made)
         code = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
@@ -77,7 +77,8 @@ def compiled(imported, feeds):
     machine = relax.VirtualMachine(tvm.compile(imported.module, target=target), tvm.cpu())
     arrays = [*feeds.values(), *imported.weights.values()]
     return [
-        each.numpy() for each in machine["main"](*map(tvm.runtime.tensor, map(contiguous, arrays)))
+        result.numpy()
+        for result in machine["main"](*map(tvm.runtime.tensor, map(contiguous, arrays)))
     ]
 
 

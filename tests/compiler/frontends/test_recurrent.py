@@ -23,7 +23,7 @@ def agree(made, feeds, expected, tmp_path, tolerance=2e-6):
     """Import and compile a model, and compare its outputs."""
     imported = load(save(made, tmp_path), {}, None, None)
     found = compiled(imported, feeds)
-    names = [each.name for each in made.graph.output]
+    names = [output.name for output in made.graph.output]
     for name, ours, right in zip(names, found, expected, strict=True):
         assert ours.dtype == right.dtype
         np.testing.assert_allclose(ours, right, tolerance, tolerance, err_msg=name)
@@ -75,10 +75,10 @@ def test_layouts_and_dtypes_that_onnxruntime_does_not_take_compute_what_onnx_say
 
 def test_halves_are_computed_in_single_precision(tmp_path):
     layers, wide = Layers(), Layers()
-    for each, dtype in ((layers, "float16"), (wide, "float32")):
-        each.add("LSTM", dtype=dtype, given="B initial_h", stored=False)
+    for made, dtype in ((layers, "float16"), (wide, "float32")):
+        made.add("LSTM", dtype=dtype, given="B initial_h", stored=False)
     feeds = {name: values.astype("float32") for name, values in layers.feeds.items()}
-    right = [each.astype("float16") for each in run(wide.model(), feeds)]
+    right = [output.astype("float16") for output in run(wide.model(), feeds)]
     agree(layers.model(), layers.feeds, right, tmp_path, tolerance=1e-3)
 
 
@@ -92,7 +92,7 @@ def test_the_cases_of_the_onnx_package_hold(tmp_path, monkeypatch):
         made = onnx.NodeProto()
         made.CopyFrom(node)
         for names in (made.input, made.output):
-            names[:] = [each and f"{name}.{each}" for each in names]
+            names[:] = [port and f"{name}.{port}" for port in names]
         feeds.update(zip(filter(None, made.input), inputs, strict=True))
         if f"{name}.sequence_lens" in feeds:  # which are floats there
             feeds[f"{name}.sequence_lens"] = feeds[f"{name}.sequence_lens"].astype("int32")
@@ -185,7 +185,7 @@ def changed(change):
 def attribute(name, given, **more):
     def change(graph):
         new = {name: given, **more}
-        kept = [each for each in graph.node[0].attribute if each.name not in new]
+        kept = [old for old in graph.node[0].attribute if old.name not in new]
         del graph.node[0].attribute[:]
         graph.node[0].attribute.extend([*kept, *map(helper.make_attribute, new, new.values())])
 
@@ -194,18 +194,18 @@ def attribute(name, given, **more):
 
 def reshaped(name, *shape):
     def change(graph):
-        for each in graph.initializer:
-            if each.name == f"layer0.{name}":
-                each.CopyFrom(numpy_helper.from_array(np.ones(shape, "float32"), each.name))
+        for tensor in graph.initializer:
+            if tensor.name == f"layer0.{name}":
+                tensor.CopyFrom(numpy_helper.from_array(np.ones(shape, "float32"), tensor.name))
 
     return changed(change)
 
 
 def lengths(*given):
     def change(graph):
-        for each in graph.initializer:
-            if each.name == "layer0.sequence_lens":
-                each.CopyFrom(numpy_helper.from_array(np.array(given, "int32"), each.name))
+        for tensor in graph.initializer:
+            if tensor.name == "layer0.sequence_lens":
+                tensor.CopyFrom(numpy_helper.from_array(np.array(given, "int32"), tensor.name))
 
     return changed(change)
 

@@ -23,7 +23,7 @@ USUAL = {"LSTM": (SIGMOID, TANH, TANH), "GRU": (SIGMOID, TANH), "RNN": (TANH,)}
 
 
 def layer(kind="LSTM", steps=3, batch=3, hidden=10, reverse=(False,), **fields):
-    directions = tuple(Direction(reverse=each, activations=USUAL[kind]) for each in reverse)
+    directions = tuple(Direction(reverse=backward, activations=USUAL[kind]) for backward in reverse)
     return Recurrence(
         kind=kind, steps=steps, batch=batch, hidden=hidden, directions=directions, **fields
     )

@@ -60,7 +60,9 @@ class _Layer:
             for name, order in _BATCH_FIRST.items():
                 if name in given:
                     self._given[name] = self._emit(relax.op.permute_dims(given[name], order))
-        shapes = {name: _shape(f"{kind}: input {name}", each) for name, each in self._given.items()}
+        shapes = {
+            name: _shape(f"{kind}: input {name}", value) for name, value in self._given.items()
+        }
         self._node = RecurrentNode(kind, attr, shapes)
         self._lengths = self._own_lengths(shapes["X"][0] if shapes["X"] else 0)
         self._form = self._node.form(
@@ -188,20 +190,20 @@ class DynamicQuantizeLSTM(onnx_frontend.OnnxOpConverter):
 def _weights(bb: Any, name: str, values: Any, scale: Any, zero: Any) -> Any:
     """Return weights of bytes [directions, inputs, columns] as the floats of an LSTM."""
     shape = _shape(f"DynamicQuantizeLSTM: input {name}", values)
-    for what, each in (("scale", scale), ("zero_point", zero)):
-        sizes = _shape(f"DynamicQuantizeLSTM: input {name}_{what}", each)
+    for what, tensor in (("scale", scale), ("zero_point", zero)):
+        sizes = _shape(f"DynamicQuantizeLSTM: input {name}_{what}", tensor)
         if sizes not in {shape[:1], (shape[0], shape[-1])}:
             raise ModelError(
                 f"DynamicQuantizeLSTM: input {name}_{what} has shape {list(sizes)}, which fits no"
                 f" weights of {list(shape)}"
             )
-    laid = [bb.emit(relax.op.reshape(each, [shape[0], 1, -1])) for each in (scale, zero)]
+    laid = [bb.emit(relax.op.reshape(tensor, [shape[0], 1, -1])) for tensor in (scale, zero)]
     return bb.emit(relax.op.permute_dims(_floats(bb, values, *laid), [0, 2, 1]))
 
 
 def _floats(bb: Any, values: Any, scale: Any, zero: Any) -> Any:
     """Return what bytes stand for."""
-    wide = [bb.emit(relax.op.astype(each, "float32")) for each in (values, zero)]
+    wide = [bb.emit(relax.op.astype(tensor, "float32")) for tensor in (values, zero)]
     return bb.emit(relax.op.multiply(bb.emit(relax.op.subtract(*wide)), scale))
 
 
