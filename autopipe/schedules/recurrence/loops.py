@@ -11,8 +11,7 @@ from tvm.ir import Expr
 from tvm.script.ir_builder import IRBuilder
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 
-from autopipe.compiler.graph.weights import MARK
-from autopipe.compiler.recurrence.cells import Phase, Write, phases
+from autopipe.compiler.recurrence.cells import Write, phases
 from autopipe.compiler.recurrence.plain import (
     BLOCK,
     ROUNDED,
@@ -25,6 +24,7 @@ from autopipe.compiler.recurrence.plain import (
 from autopipe.schedules.analysis.expressions import elements, whole
 from autopipe.schedules.divisors import divisors
 from autopipe.schedules.recurrence.blocking import APART, TOGETHER, UnitBlocking
+from autopipe.schedules.recurrence.packing import PackedGates, first
 
 _RANGE: Final = "range"
 """The least and the largest state of a step."""
@@ -39,56 +39,6 @@ _LAUNCH: Final = "pragma_parallel_launch_point"
 """TVM's mark of what all threads run, each all of it but for parallel loops."""
 _WAIT: Final = "pragma_parallel_barrier_when_finish"
 """TVM's mark of what all threads have to end before any goes on."""
-
-
-@dataclass(frozen=True, slots=True)
-class PackedGates:
-    """The recurrent weights of a phase in the order in which the tiles read them."""
-
-    phase: Phase
-    gates: int
-    """Gates that are summed at once."""
-    buffer: Any
-    """[directions, tiles, groups of gates, terms, gates of a group, units of a tile]."""
-
-    @classmethod
-    def of(cls, tensors: Tensors, phase: Phase, knobs: UnitBlocking) -> "PackedGates":
-        """Return the copy that the tiles of a phase read from."""
-        form = tensors.form
-        gates = min(knobs.gates, len(phase.gates))
-        tiles, groups = ceil(form.hidden / knobs.width), len(phase.gates) // gates
-        shape = (len(form.directions), tiles, groups, form.hidden, gates, knobs.width)
-        sizes = [number(extent) for extent in shape]
-        name = f"{BLOCK}_packed_{phase.gates[0]}"
-        return cls(phase, gates, tirx.decl_buffer(sizes, form.dtype, name))
-
-    @property
-    def name(self) -> str:
-        """Name of the block that writes it."""
-        return str(self.buffer.name)
-
-    def write(self, tensors: Tensors, knobs: UnitBlocking, *, free: bool) -> tirx.Stmt:
-        """Return the loops that write it, which the build runs if these are weights."""
-        shape = list(self.buffer.ty.shape)
-        with IRBuilder() as builder, T.grid(*shape) as loops, T.sblock(self.name):
-            index = list(T.axis.remap("S" * len(shape), list(loops), dtype="int64"))
-            way, tile, group, term, gate, lane = index
-            hidden = tensors.form.hidden
-            which = group * self.gates + gate + self.phase.gates[0]
-            unit = first(tile, knobs.width, hidden) + lane
-            value = tensors["r"][way, term, which * hidden + unit]
-            T.reads(value)
-            T.writes(self.buffer[tuple(index)])
-            if free:
-                T.sblock_attr({MARK: True})
-            T.buffer_store(self.buffer, value, index)
-        return builder.get()
-
-
-def first(block: Expr, size: int, extent: int) -> Expr:
-    """Return where a block begins; the last one overlaps the one before rather than end outside."""
-    start = block * size
-    return start if extent % size == 0 else tirx.min(start, number(extent - size))
 
 
 def write(tensors: Tensors, packed: Sequence[PackedGates], knobs: UnitBlocking) -> tirx.Stmt:

@@ -22,6 +22,7 @@ from autopipe.schedules.recurrence.blocking import (
     fill,
     settings,
 )
+from autopipe.schedules.recurrence.packing import PackedGates
 
 __all__ = ["NAME", "VERSION", "apply", "estimate", "fill", "match", "settings"]
 
@@ -45,7 +46,7 @@ def apply(sch: Schedule, layer: RecurrentLayer, knobs: UnitBlocking) -> None:
     form = layer.form
     names = [*form.inputs, *form.outputs]
     tensors = plain.Tensors(form, dict(zip(names, sch.mod["main"].params, strict=True)))
-    packed = [loops.PackedGates.of(tensors, phase, knobs) for phase in phases(form, 0)]
+    packed = [PackedGates.of(tensors, phase, knobs) for phase in phases(form, 0)]
     copies = [copy.write(tensors, knobs, free=layer.free) for copy in packed]
     here = sch.get_sblock("root")
     root = sch.get(here)
