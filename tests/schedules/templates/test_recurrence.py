@@ -36,6 +36,12 @@ def module(form, *, free=True):
     return elementary.mark(tvm.IRModule({"main": function}))
 
 
+def found_in(workload):
+    found = recurrence.match(blank(workload))
+    assert found is not None
+    return found
+
+
 BOTH = (False, True)
 LAYERS = [
     (layer(batch=5, reverse=BOTH), SERIAL, 1),
@@ -54,7 +60,7 @@ LAYERS = [
 @each_row("form, threads, parts", LAYERS)
 def test_schedules_are_right(form, threads, parts):
     workload = module(form)
-    found = recurrence.match(blank(workload))
+    found = found_in(workload)
     fit = [
         knobs
         for knobs in recurrence.settings(found, HARDWARE)
@@ -68,13 +74,14 @@ def test_schedules_are_right(form, threads, parts):
 def test_weights_are_packed_by_the_build_only_if_they_are_weights():
     for free in BOTH:
         served = serve(module(layer(), free=free), HARDWARE)
+        assert served is not None
         assert served.template is recurrence
         assert ("layout_rewrite_preproc" in served.schedule.mod.script()) == free
 
 
 def test_every_setting_fits_the_registers_and_can_be_made_again():
     workload = module(layer("GRU", batch=2, hidden=16))
-    found = recurrence.match(blank(workload))
+    found = found_in(workload)
     every = list(recurrence.settings(found, HARDWARE))
     assert len(set(every)) == len(every) > 20
     for knobs in every:
@@ -98,7 +105,7 @@ def test_every_setting_fits_the_registers_and_can_be_made_again():
     ],
 )
 def test_threads_are_used_where_they_pay(form, threads, parts):
-    knobs = recurrence.fill(recurrence.match(blank(module(form))), WIDE)
+    knobs = recurrence.fill(found_in(module(form)), WIDE)
     assert (knobs.threads, knobs.parts) == (threads, parts)
 
 
