@@ -16,6 +16,7 @@ from onnx import TensorProto, helper, numpy_helper
 _OPSET = 17
 _IR = 8
 _WIDTH, _HEADS, _HIDDEN, _LAYERS = 128, 4, 256, 2
+_UNITS, _TAGS = 48, 12
 
 
 class _Graph:
@@ -25,6 +26,10 @@ class _Graph:
         self.nodes: list[Any] = []
         self.weights: list[Any] = []
         self._random = np.random.Generator(np.random.PCG64(seed))
+
+    def numbers(self, shape: tuple[int, ...]) -> Any:  # noqa: ANN401  an array
+        """Return integers of -127 to 127."""
+        return self._random.integers(-127, 128, shape).astype(np.float32)
 
     def kernel(self, name: str, fan_in: int, fan_out: int) -> str:
         """Add a matrix of variance 1 / fan_in: integers of -127 to 127, scaled."""
@@ -130,9 +135,32 @@ def _normed(graph: _Graph, name: str, data: str, change: str) -> str:
     return graph.op("LayerNormalization", f"{name}.norm", total, gamma, beta, axis=-1)
 
 
+def tagger() -> bytes:
+    """Return a bidirectional LSTM (Graves and Schmidhuber, 2005) that gives each step one tag."""
+    graph = _Graph(seed=3)
+    shape = (2, 4 * _UNITS, _UNITS)
+    weights = [
+        graph.weight(f"lstm.{name}", graph.numbers(shape) * np.float32(np.sqrt(3 / _UNITS) / 127))
+        for name in ("input", "recurrent")
+    ]
+    bias = graph.weight("lstm.bias", graph.numbers((2, 8 * _UNITS)) * np.float32(0.1 / 127))
+    states = graph.op(
+        "LSTM", "lstm", "input", *weights, bias, hidden_size=_UNITS, direction="bidirectional"
+    )
+    turned = graph.op("Transpose", "turned", states, perm=(0, 2, 1, 3))
+    graph.weight("joined", np.array([0, 0, 2 * _UNITS], np.int64))
+    both = graph.op("Reshape", "both", turned, "joined")
+    graph.op("Softmax", "output", graph.dense("tags", both, 2 * _UNITS, _TAGS), axis=-1)
+    return graph.model("tagger", ["steps", "batch", _UNITS], ["steps", "batch", _TAGS])
+
+
 def main(folder: Path) -> None:
     """Write the models into a folder."""
-    for name, made in {"mlp": mlp(), "transformer": transformer()}.items():
+    for name, made in {
+        "mlp": mlp(),
+        "tagger": tagger(),
+        "transformer": transformer(),
+    }.items():
         (folder / f"{name}.onnx").write_bytes(made)
 
 

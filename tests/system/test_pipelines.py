@@ -39,7 +39,7 @@ def test_a_pipeline_is_valid_and_says_what_it_proves(file):
     assert any(line.startswith("# Proves ") for line in lines)
 
 
-@pytest.mark.parametrize("name", ["mlp", "transformer"])
+@pytest.mark.parametrize("name", ["mlp", "tagger", "transformer"])
 def test_own_models_compute_what_the_reference_does(tmp_path, name):
     model = imported(FOLDER / f"{name}.yaml")
     random = np.random.default_rng(0)

@@ -83,7 +83,13 @@ RELAX_OPS: Final = words(
 RELAX_FAMILIES: Final = frozenset({"", "image", "nn", "vision", "grad"})
 """First names of the ops that TVM makes PrimFuncs of; `ccl` and `dist` become calls of others."""
 
-PRAGMAS: Final = words("auto_unroll_max_step unroll_explicit loop_partition_hint unroll", "pragma_")
+PRAGMAS: Final = words(
+    """
+    auto_unroll_max_step unroll_explicit loop_partition_hint unroll parallel_launch_point
+    parallel_barrier_when_finish
+    """,
+    "pragma_",
+)
 
 _NUMBERS: Final = PRAGMAS | words(
     """
@@ -125,9 +131,9 @@ ANNOTATIONS: Final = (
 
 FUNCTION_ATTRIBUTES: Final = words(
     """
-    autopipe.arithmetic_functions autopipe.library global_symbol layout_free_buffers num_input
-    op_info op_pattern relax.force_pure s_tir tirx.is_scheduled tirx.noalias
-    Primitive
+    autopipe.arithmetic_functions autopipe.library autopipe.recurrence global_symbol
+    layout_free_buffers num_input op_info op_pattern relax.force_pure s_tir tirx.is_scheduled
+    tirx.noalias Primitive
     """
 )
 

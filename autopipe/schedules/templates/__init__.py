@@ -12,6 +12,7 @@ from autopipe.schedules.templates import (
     dot_product,
     elementwise,
     library_call,
+    recurrence,
     row_reduction,
     sequence,
     transpose,
@@ -21,6 +22,7 @@ from autopipe.schedules.templates import (
 from autopipe.schedules.templates.template import Template
 
 TEMPLATES: Final[tuple[Template, ...]] = (
+    recurrence,
     library_call,
     dot_product,
     window,

@@ -18,6 +18,7 @@ from tvm.relax.frontend.onnx import onnx_frontend
 
 from autopipe.compiler.frontends.onnx import integers, quantization
 from autopipe.compiler.frontends.onnx.named import named
+from autopipe.compiler.frontends.onnx.recurrent import converters as recurrent
 
 # ruff: noqa: SLF001, ANN401  TVM's converters have no public interface, and no types
 
@@ -100,6 +101,7 @@ _PAIRWISE = (onnx_frontend.Sum, onnx_frontend.Max, onnx_frontend.Min, onnx_front
 OURS: Final = {
     **integers.CONVERTERS,
     **quantization.CONVERTERS,
+    **recurrent.CONVERTERS,
     "Clip": _Clip,
     "Size": _Size,
     "OneHot": _OneHot,

@@ -8,6 +8,7 @@ from tvm import relax, tirx
 
 from autopipe.compiler.frontends.onnx.tensors import Proto, graphs
 from autopipe.config.problem import shown
+from autopipe.errors import ModelError
 
 # ruff: noqa: ANN401  TVM's converters have no types
 
@@ -36,8 +37,8 @@ class Named:
             try:
                 made = self._converter.get_converter(opset)(bb, inputs, attr, params)
                 return bb.normalize(made) if isinstance(made, relax.Expr) else made
-            except NodeError:
-                raise  # of a node inside this one
+            except (NodeError, ModelError):
+                raise  # of a node inside this one, or of a converter of ours
             except Exception as error:  # TVM raises what it likes
                 raise NodeError(_said(self._op, given, attr, error)) from error
 

@@ -23,6 +23,7 @@ _MICROSOFT_ONLY = frozenset(
     {
         "Attention",
         "BiasGelu",
+        "DynamicQuantizeLSTM",
         "EmbedLayerNormalization",
         "FastGelu",
         "MatMulInteger16",

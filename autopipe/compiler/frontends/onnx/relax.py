@@ -31,6 +31,8 @@ def to_relax(model: Proto, inputs: Sequence[Value], weights: Sequence[str]) -> A
             module = from_onnx(model, sanitize_input_names=False)
     except NodeError as error:
         raise ModelError(f"TVM can not import {error}; {_ADVICE}") from error
+    except ModelError:  # of a converter of ours
+        raise
     except Exception as error:  # TVM raises what it likes
         raise ModelError(f"TVM can not import the model: {plain(error)}") from error
     main = module["main"].with_attr("num_input", len(inputs))

@@ -1,0 +1,150 @@
+"""What a recurrent node says of itself, checked, as the form of its loops."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from autopipe.compiler.recurrence.form import GATES, Activation, Direction, Recurrence
+from autopipe.errors import ModelError
+
+_DIRECTIONS: Final = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}
+"""Whether each pass begins with the last step."""
+
+_USUAL: Final = {
+    "LSTM": ("sigmoid", "tanh", "tanh"), "GRU": ("sigmoid", "tanh"), "RNN": ("tanh",),
+}  # fmt: skip
+
+_PARAMETERS: Final[Mapping[str, Mapping[str, float]]] = {
+    "affine": {"alpha": 0.0, "beta": 0.0},
+    "elu": {"alpha": 1.0},
+    "hardsigmoid": {"alpha": 0.2, "beta": 0.5},
+    "leakyrelu": {"alpha": 0.01},
+    "relu": {},
+    "scaledtanh": {"alpha": 0.0, "beta": 0.0},
+    "sigmoid": {},
+    "softplus": {},
+    "softsign": {},
+    "tanh": {},
+    "thresholdedrelu": {"alpha": 0.0},
+}
+"""What each function takes from `activation_alpha` and `activation_beta`, and takes it for where
+they are at their end; ONNX has no defaults for some, and onnxruntime takes zero."""
+
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RecurrentNode:
+    """A recurrent node: its kind, attributes, and the shapes of what it is given."""
+
+    kind: str
+    attributes: Mapping[str, Any]
+    shapes: Mapping[str, Shape]
+    """Of the inputs that are there, with the steps first: `X`, `W`, `R` and others."""
+
+    def form(self, *, lengths: bool, dtype: str, rounded: bool = False) -> Recurrence:
+        """Return the form of the layer. Raises ModelError where attributes and shapes do not fit.
+
+        `lengths` tells whether sequences have lengths of their own, `rounded` whether bytes are
+        multiplied.
+        """
+        directions = self._directions()
+        steps, batch, size = self._dims("X", 3)
+        hidden = self._hidden()
+        ways, gates = len(directions), GATES[self.kind]
+        wanted = {
+            "W": (ways, gates * hidden, size),
+            "R": (ways, gates * hidden, hidden),
+            "B": (ways, 2 * gates * hidden),
+            "sequence_lens": (batch,),
+            "initial_h": (ways, batch, hidden),
+            "initial_c": (ways, batch, hidden),
+            "P": (ways, 3 * hidden),
+        }
+        for name, shape in wanted.items():
+            if self.shapes.get(name, shape) != shape:
+                self._refuse(
+                    f"input {name} has shape {list(self.shapes[name])}, and {list(shape)} fits"
+                    f" hidden_size {hidden} and the other inputs"
+                )
+        if not min(steps, batch, size, hidden):
+            self._refuse("nothing to compute: a dimension is 0")
+        return Recurrence(
+            kind=self.kind,
+            steps=steps,
+            batch=batch,
+            hidden=hidden,
+            directions=directions,
+            dtype=dtype,
+            clip=self._clip(),
+            coupled=bool(self._number("input_forget")),
+            peepholes="P" in self.shapes,
+            reset_after=self.kind == "GRU" and bool(self._number("linear_before_reset")),
+            lengths=lengths,
+            initial="initial_h" in self.shapes or "initial_c" in self.shapes,
+            rounded=rounded,
+        )
+
+    def _hidden(self) -> int:
+        found = self._dims("R", 3)[2]
+        stated = self.attributes.get("hidden_size", found)
+        if stated != found:
+            self._refuse(f"hidden_size is {stated}, and input R is for {found}")
+        return found
+
+    def _dims(self, name: str, rank: int) -> Shape:
+        shape = self.shapes[name]
+        if len(shape) != rank:
+            self._refuse(f"input {name} has shape {list(shape)}, not {rank} dimensions")
+        return shape
+
+    def _directions(self) -> tuple[Direction, ...]:
+        said = text(self.attributes.get("direction", "forward"))
+        if said not in _DIRECTIONS:
+            self._refuse(f"direction {said!r} is none of {', '.join(_DIRECTIONS)}")
+        reversed_ = _DIRECTIONS[said]
+        count = len(_USUAL[self.kind])
+        functions = list(self._functions(len(reversed_) * count))
+        return tuple(
+            Direction(reverse=reverse, activations=tuple(functions[at * count : (at + 1) * count]))
+            for at, reverse in enumerate(reversed_)
+        )
+
+    def _functions(self, count: int) -> Iterator[Activation]:
+        usual = _USUAL[self.kind]
+        given: Sequence[Any] = self.attributes.get("activations") or usual * (count // len(usual))
+        if len(given) != count:
+            self._refuse(f"activations has {len(given)} names, and {count} are needed")
+        left = {
+            name: list(map(float, self.attributes.get(f"activation_{name}", ())))
+            for name in ("alpha", "beta")
+        }
+        for name, values in left.items():
+            if not all(map(math.isfinite, values)):
+                self._refuse(f"activation_{name} holds {', '.join(map(str, values))}")
+        for name in map(text, given):
+            if name.lower() not in _PARAMETERS:
+                self._refuse(f"activation {name!r} is unknown; known are {', '.join(_PARAMETERS)}")
+            taken = {
+                parameter: left[parameter].pop(0) if left[parameter] else usually
+                for parameter, usually in _PARAMETERS[name.lower()].items()
+            }
+            yield Activation.model_validate({"name": name.lower(), **taken})
+
+    def _clip(self) -> float | None:
+        clip = float(self.attributes.get("clip", 0.0))
+        if not 0 <= clip < float("inf"):
+            self._refuse(f"clip is {clip:g}, and it has to be positive")
+        return clip or None
+
+    def _number(self, name: str) -> int:
+        return int(self.attributes.get(name, 0))
+
+    def _refuse(self, why: str) -> None:
+        raise ModelError(f"{self.attributes['tvm_custom']['name'] or self.kind}: {why}")
+
+
+def text(value: bytes | str) -> str:
+    """Return an attribute that is a word."""
+    return value.decode(errors="replace") if isinstance(value, bytes) else value

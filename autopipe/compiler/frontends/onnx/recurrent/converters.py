@@ -1,0 +1,213 @@
+"""Converters of recurrent layers, which TVM has none for.
+
+What of a layer does not wait for the step before, the product of all inputs with their weights and
+the biases, is one matrix product for all steps and both directions. The steps are one PrimFunc.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from tvm import relax, tirx
+from tvm.ir import GenericConst
+from tvm.relax.frontend.onnx import onnx_frontend
+
+from autopipe.compiler.frontends.onnx.quantization import DynamicQuantizeLinear
+from autopipe.compiler.frontends.onnx.recurrent.attributes import RecurrentNode
+from autopipe.compiler.recurrence import plain
+from autopipe.compiler.recurrence.form import Recurrence
+from autopipe.errors import ModelError
+
+# ruff: noqa: ANN401, ARG003, SLF001  TVM's converters have no types, and one signature
+
+_INPUTS: Final = ("X", "W", "R", "B", "sequence_lens", "initial_h", "initial_c", "P")
+_SCALES: Final = ("W_scale", "W_zero_point", "R_scale", "R_zero_point")
+"""What `DynamicQuantizeLSTM` takes after these."""
+_BATCH_FIRST: Final = {"X": [1, 0, 2], "initial_h": [1, 0, 2], "initial_c": [1, 0, 2]}
+"""How the inputs of `layout` 1 become those of `layout` 0."""
+_WIDE: Final = {"float32": "float32", "float64": "float64", "float16": "float32"}
+"""The dtype that a layer of another is computed in."""
+
+
+class _Recurrent(onnx_frontend.OnnxOpConverter):
+    """A layer of any kind."""
+
+    kind = ""
+
+    @classmethod
+    def _impl_v1(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+        given = {
+            name: value
+            for name, value in zip(_INPUTS, list(inputs), strict=False)
+            if value is not None
+        }
+        missing = [name for name in _INPUTS[:3] if name not in given]
+        if missing:
+            raise ModelError(f"{cls.kind}: input {missing[0]} is missing")
+        return _Layer(bb, cls.kind, given, attr).convert()
+
+
+class _Layer:
+    """The conversion of one layer."""
+
+    def __init__(
+        self, bb: Any, kind: str, given: Mapping[str, Any], attr: Any, *, rounded: bool = False
+    ) -> None:
+        self._bb, self._attributes = bb, attr
+        self._dtype = str(given["X"].ty.dtype)
+        self._batch_first = bool(attr.get("layout", 0))
+        self._given = dict(given)
+        if self._batch_first:
+            for name, order in _BATCH_FIRST.items():
+                if name in given:
+                    self._given[name] = self._emit(relax.op.permute_dims(given[name], order))
+        shapes = {
+            name: _shape(f"{kind}: input {name}", value) for name, value in self._given.items()
+        }
+        self._node = RecurrentNode(kind, attr, shapes)
+        self._lengths = self._own_lengths(shapes["X"][0] if shapes["X"] else 0)
+        self._form = self._node.form(
+            lengths=self._lengths is not None,
+            dtype=_WIDE.get(self._dtype, self._dtype),
+            rounded=rounded,
+        )
+        for name in self._given.keys() - {"sequence_lens"}:
+            self._given[name] = self._cast(self._given[name], self._form.dtype)
+
+    def convert(self) -> Any:
+        """Return the outputs of the layer."""
+        return self._finished(self._loops(self._form, self._products()))
+
+    def _products(self) -> Any:
+        """Return the input's part of all sums: [steps, batch, directions * gates * hidden]."""
+        form, w = self._form, self._given["W"]
+        columns = self._emit(relax.op.reshape(w, [form.columns, -1]))
+        columns = self._emit(relax.op.permute_dims(columns, [1, 0]))
+        product = self._emit(relax.op.matmul(self._given["X"], columns))
+        bias = self._bias()
+        return product if bias is None else self._emit(relax.op.add(product, bias))
+
+    def _bias(self) -> Any:
+        """Return the biases that are added to the product, or None if there are none."""
+        if "B" not in self._given:
+            return None
+        form, half = self._form, self._form.gates * self._form.hidden
+        of_input = self._part("B", 0, half)
+        # what is reset with the state is added to it step by step
+        added = half - form.hidden if form.reset_after else half
+        of_state = self._part("B", half, half + added)
+        if added < half:
+            none = relax.op.zeros((len(form.directions), half - added), form.dtype)
+            of_state = self._emit(relax.op.concat([of_state, self._emit(none)], 1))
+        total = self._emit(relax.op.add(of_input, of_state))
+        return self._emit(relax.op.reshape(total, [form.columns]))
+
+    def _part(self, name: str, start: int, end: int) -> Any:
+        """Return some columns of an input."""
+        return self._emit(relax.op.strided_slice(self._given[name], [1], [start], [end]))
+
+    def _loops(self, form: Recurrence, products: Any) -> Any:
+        """Return the results of the steps."""
+        weights = self._emit(relax.op.permute_dims(self._given["R"], [0, 2, 1]))
+        given = {"x": products, "r": weights, "p": self._given.get("P"), "lengths": self._lengths}
+        for name in form.states:
+            given[name] = self._given.get(f"initial_{name}")
+        if "bias" in form.inputs and "B" in self._given:
+            size = 2 * form.gates * form.hidden
+            given["bias"] = self._part("B", size - form.hidden, size)
+        arguments = [
+            self._emit(relax.op.zeros(shape, dtype)) if given.get(name) is None else given[name]
+            for name, (shape, dtype) in form.inputs.items()
+        ]
+        results = [relax.TensorType(shape, form.dtype) for shape in form.outputs.values()]
+        function = self._bb.add_func(plain.write(form), form.kind.lower())
+        return self._emit(relax.call_tir(function, relax.Tuple(arguments), results))
+
+    def _finished(self, results: Any) -> Any:
+        """Return the outputs in the layout and dtype of the node."""
+        outputs = []
+        for place in range(len(self._form.outputs)):
+            value = self._emit(relax.TupleGetItem(results, place))
+            if self._batch_first:
+                order = [1, 0, 2] if place else [2, 0, 1, 3]
+                value = self._emit(relax.op.permute_dims(value, order))
+            outputs.append(self._cast(value, self._dtype))
+        return relax.Tuple(outputs)
+
+    def _own_lengths(self, steps: int) -> Any:
+        """Return the lengths of the sequences, or None where each takes all steps."""
+        lengths = self._given.get("sequence_lens")
+        if not isinstance(lengths, GenericConst):
+            return lengths
+        values = lengths.value.numpy()
+        if values.min(initial=0) < 0 or values.max(initial=0) > steps:
+            raise ModelError(
+                f"{self._node.kind}: sequence_lens is {values.tolist()}, and there are"
+                f" {steps} steps"
+            )
+        return None if (values == steps).all() else lengths
+
+    def _cast(self, value: Any, dtype: str) -> Any:
+        if str(value.ty.dtype) == dtype:
+            return value
+        return self._emit(relax.op.astype(value, dtype))
+
+    def _emit(self, value: Any) -> Any:
+        return self._bb.emit(value)
+
+
+def _shape(what: str, value: Any) -> tuple[int, ...]:
+    dims = getattr(value.ty.shape, "values", None)
+    if dims is None or not all(isinstance(dim, tirx.IntImm) for dim in dims):
+        raise ModelError(f"{what} has a shape that is not known before the model runs")
+    return tuple(int(dim) for dim in dims)
+
+
+class DynamicQuantizeLSTM(onnx_frontend.OnnxOpConverter):
+    """onnxruntime's LSTM of bytes: weights of bytes, and inputs and states rounded like bytes.
+
+    It multiplies bytes; here, what they stand for is multiplied, which is the same numbers.
+    """
+
+    @classmethod
+    def _impl_v1(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+        names = (*_INPUTS, *_SCALES)
+        given = {
+            name: value
+            for name, value in zip(names, list(inputs), strict=False)
+            if value is not None
+        }
+        missing = [name for name in (*_INPUTS[:3], *_SCALES) if name not in given]
+        if missing:
+            raise ModelError(f"DynamicQuantizeLSTM: input {missing[0]} is missing")
+        for name in ("W", "R"):
+            scale, zero = given.pop(f"{name}_scale"), given.pop(f"{name}_zero_point")
+            given[name] = _weights(bb, name, given[name], scale, zero)
+        values, scale, zero = DynamicQuantizeLinear._impl_v11(bb, [given["X"]], {}, params)
+        given["X"] = _floats(bb, values, scale, zero)
+        return _Layer(bb, "LSTM", given, attr, rounded=True).convert()
+
+
+def _weights(bb: Any, name: str, values: Any, scale: Any, zero: Any) -> Any:
+    """Return weights of bytes [directions, inputs, columns] as the floats of an LSTM."""
+    shape = _shape(f"DynamicQuantizeLSTM: input {name}", values)
+    for what, tensor in (("scale", scale), ("zero_point", zero)):
+        sizes = _shape(f"DynamicQuantizeLSTM: input {name}_{what}", tensor)
+        if sizes not in {shape[:1], (shape[0], shape[-1])}:
+            raise ModelError(
+                f"DynamicQuantizeLSTM: input {name}_{what} has shape {list(sizes)}, which fits no"
+                f" weights of {list(shape)}"
+            )
+    laid = [bb.emit(relax.op.reshape(tensor, [shape[0], 1, -1])) for tensor in (scale, zero)]
+    return bb.emit(relax.op.permute_dims(_floats(bb, values, *laid), [0, 2, 1]))
+
+
+def _floats(bb: Any, values: Any, scale: Any, zero: Any) -> Any:
+    """Return what bytes stand for."""
+    wide = [bb.emit(relax.op.astype(tensor, "float32")) for tensor in (values, zero)]
+    return bb.emit(relax.op.multiply(bb.emit(relax.op.subtract(*wide)), scale))
+
+
+CONVERTERS: Final = {
+    kind: type(kind, (_Recurrent,), {"kind": kind}) for kind in ("LSTM", "GRU", "RNN")
+} | {"DynamicQuantizeLSTM": DynamicQuantizeLSTM}
+"""By ONNX's name of the operator."""

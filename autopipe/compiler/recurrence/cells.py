@@ -1,0 +1,172 @@
+"""The arithmetic of cells: what a step makes of the sums, element by element.
+
+A step has one or two phases. Each multiplies a state with the recurrent weights of some gates, and
+writes states from the sums. A GRU that resets its state before the product has two: it knows what
+to multiply for the last gate only when the reset gate is known.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Final, Protocol
+
+from tvm import tirx
+from tvm.ir import Expr
+
+from autopipe.compiler.graph.arithmetic import let
+from autopipe.compiler.recurrence.form import Activation, Recurrence
+
+
+class CellScope(Protocol):
+    """What can be read of one hidden unit in one step."""
+
+    def total(self, gate: int) -> Expr:
+        """Return the sum of a gate."""
+
+    def entry(self, gate: int) -> Expr:
+        """Return the part of a gate that comes from the input."""
+
+    def state(self, name: str) -> Expr:
+        """Return a state as it was before the step, or as an earlier write left it."""
+
+    def peephole(self, gate: int) -> Expr:
+        """Return the weight between the cell and a gate."""
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """A state that is written."""
+
+    target: str
+    """`h` or `c`, or what lasts for a step only."""
+    value: Callable[[CellScope], Expr]
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """A product of a state, and what is made of it."""
+
+    source: str
+    """The state that is multiplied."""
+    gates: tuple[int, ...]
+    """The gates it is multiplied for."""
+    writes: tuple[Write, ...]
+    """In order; a later one sees what an earlier one has written."""
+    without: frozenset[int] = frozenset()
+    """Gates whose sum has the recurrent bias in it and not the input's part."""
+
+
+_Function = Callable[[Expr], Expr]
+
+
+def phases(form: Recurrence, direction: int) -> tuple[Phase, ...]:
+    """Return the phases of a step."""
+    functions = [partial(_active, function) for function in form.directions[direction].activations]
+    return _CELLS[form.kind](form, functions)
+
+
+def _lstm(form: Recurrence, functions: Sequence[_Function]) -> tuple[Phase, ...]:
+    f, g, h = functions
+    at_input, at_output, at_forget, at_cell = range(4)
+
+    def gate(scope: CellScope, which: int) -> Expr:
+        total = scope.total(which)
+        if form.peepholes:
+            total = total + scope.peephole(which) * scope.state("c")
+        return f(_clipped(form, total))
+
+    def cell(scope: CellScope) -> Expr:
+        old, block = scope.state("c"), g(_clipped(form, scope.total(at_cell)))
+        if form.coupled:
+            return let(gate(scope, at_input), lambda i: (1 - i) * old + i * block)
+        return gate(scope, at_forget) * old + gate(scope, at_input) * block
+
+    def hidden(scope: CellScope) -> Expr:
+        return gate(scope, at_output) * h(scope.state("c"))
+
+    return (Phase("h", (0, 1, 2, 3), (Write("c", cell), Write("h", hidden))),)
+
+
+def _gru(form: Recurrence, functions: Sequence[_Function]) -> tuple[Phase, ...]:
+    f, g = functions
+    at_update, at_reset, at_hidden = range(3)
+
+    def update(scope: CellScope) -> Expr:
+        return f(_clipped(form, scope.total(at_update)))
+
+    def reset(scope: CellScope) -> Expr:
+        return f(_clipped(form, scope.total(at_reset)))
+
+    def mixed(scope: CellScope, z: Expr, new: Expr) -> Expr:
+        return let(z, lambda z: (1 - z) * g(_clipped(form, new)) + z * scope.state("h"))
+
+    if form.reset_after:
+
+        def after(scope: CellScope) -> Expr:
+            new = scope.entry(at_hidden) + reset(scope) * scope.total(at_hidden)
+            return mixed(scope, update(scope), new)
+
+        return (Phase("h", (0, 1, 2), (Write("h", after),), frozenset({at_hidden})),)
+
+    def before(scope: CellScope) -> Expr:
+        return reset(scope) * scope.state("h")
+
+    def hidden(scope: CellScope) -> Expr:
+        return mixed(scope, scope.state("update"), scope.total(at_hidden))
+
+    gates = (Write("update", update), Write("reset", before))
+    return (
+        Phase("h", (at_update, at_reset), gates),
+        Phase("reset", (at_hidden,), (Write("h", hidden),)),
+    )
+
+
+def _rnn(form: Recurrence, functions: Sequence[_Function]) -> tuple[Phase, ...]:
+    (f,) = functions
+    return (Phase("h", (0,), (Write("h", lambda scope: f(_clipped(form, scope.total(0)))),)),)
+
+
+_CELLS: Final[Mapping[str, Callable[[Recurrence, Sequence[_Function]], tuple[Phase, ...]]]] = {
+    "LSTM": _lstm,
+    "GRU": _gru,
+    "RNN": _rnn,
+}
+
+
+def _clipped(form: Recurrence, value: Expr) -> Expr:
+    if form.clip is None:
+        return value
+    most = tirx.const(form.clip, form.dtype)
+    return tirx.max(tirx.min(value, most), -most)
+
+
+def _active(function: Activation, value: Expr) -> Expr:
+    alpha, beta = (tirx.const(parameter, value.ty) for parameter in (function.alpha, function.beta))
+    zero, one = (tirx.const(constant, value.ty) for constant in (0, 1))
+
+    def sloped(x: Expr) -> Expr:
+        return tirx.Select(x >= zero, x, alpha * x)
+
+    def threshold(x: Expr) -> Expr:
+        return tirx.Select(x > alpha, x, zero)
+
+    def elu(x: Expr) -> Expr:
+        return tirx.Select(x >= zero, x, alpha * (tirx.exp(x) - one))
+
+    def softplus(x: Expr) -> Expr:
+        return tirx.max(x, zero) + tirx.log(one + tirx.exp(-tirx.abs(x)))
+
+    functions: Mapping[str, _Function] = {
+        "affine": lambda x: alpha * x + beta,
+        "elu": elu,
+        "hardsigmoid": lambda x: tirx.max(tirx.min(alpha * x + beta, one), zero),
+        "leakyrelu": sloped,
+        "relu": lambda x: tirx.max(x, zero),
+        "scaledtanh": lambda x: alpha * tirx.tanh(beta * x),
+        "sigmoid": tirx.sigmoid,
+        "softplus": softplus,
+        "softsign": lambda x: x / (one + tirx.abs(x)),
+        "tanh": tirx.tanh,
+        "thresholdedrelu": threshold,
+    }
+    return let(value, functions[function.name])

@@ -1,0 +1,117 @@
+"""What a recurrent layer computes, as data: all that its loops are written from."""
+
+from typing import Annotated, Final, Literal
+
+from pydantic import Field, ValidationError
+
+from autopipe.config.frozen import Frozen
+
+ATTRIBUTE: Final = "autopipe.recurrence"
+"""Attribute of a PrimFunc that holds its form as JSON."""
+
+GATES: Final = {"LSTM": 4, "GRU": 3, "RNN": 1}
+"""Gates by kind of cell, in ONNX's order: i, o, f, c of an LSTM and z, r, h of a GRU."""
+
+PEEPHOLES: Final = 3
+"""Gates of an LSTM that see the cell: i, o and f."""
+
+_Size = Annotated[int, Field(ge=1, le=2**31 - 1)]
+
+
+class Activation(Frozen, frozen=True):
+    """A function of one number."""
+
+    name: Literal[
+        "affine", "elu", "hardsigmoid", "leakyrelu", "relu", "scaledtanh", "sigmoid", "softplus",
+        "softsign", "tanh", "thresholdedrelu",
+    ]  # fmt: skip
+    alpha: float = 0.0
+    beta: float = 0.0
+
+
+class Direction(Frozen, frozen=True):
+    """One pass over the steps."""
+
+    reverse: bool
+    """Whether it begins with the last step."""
+    activations: tuple[Activation, ...]
+    """f, g and h of an LSTM, f and g of a GRU, f of a simple network."""
+
+
+class Recurrence(Frozen, frozen=True):
+    """A recurrent layer."""
+
+    kind: Literal["LSTM", "GRU", "RNN"]
+    steps: _Size
+    batch: _Size
+    hidden: _Size
+    directions: tuple[Direction, ...]
+    """One or two."""
+    dtype: Literal["float32", "float64"] = "float32"
+    clip: float | None = None
+    """What goes into the activations of gates stays between this and its negative."""
+    coupled: bool = False
+    """Whether the forget gate of an LSTM is 1 minus its input gate."""
+    peepholes: bool = False
+    """Whether gates of an LSTM see the cell."""
+    reset_after: bool = False
+    """Whether a GRU resets the product of the state (`linear_before_reset`), or the state."""
+    lengths: bool = False
+    """Whether each sequence of the batch has a length of its own."""
+    initial: bool = False
+    """Whether the states begin with given values; else with zeros."""
+    rounded: bool = False
+    """Whether the state is multiplied as bytes would be: rounded to 256 steps of its range."""
+
+    @property
+    def gates(self) -> int:
+        """Gates of a cell."""
+        return GATES[self.kind]
+
+    @property
+    def columns(self) -> int:
+        """Sums of a step, for one sequence and all directions."""
+        return len(self.directions) * self.gates * self.hidden
+
+    @property
+    def cell(self) -> bool:
+        """Whether there is a second state beside the hidden one."""
+        return self.kind == "LSTM"
+
+    @property
+    def inputs(self) -> dict[str, tuple[tuple[int, ...], str]]:
+        """Shape and dtype of each input by name, in order."""
+        ways, state = len(self.directions), (len(self.directions), self.batch, self.hidden)
+        shapes: dict[str, tuple[int, ...]] = {
+            "x": (self.steps, self.batch, self.columns),
+            "r": (ways, self.hidden, self.gates * self.hidden),
+        }
+        if self.reset_after:
+            shapes["bias"] = (ways, self.hidden)
+        if self.peepholes:
+            shapes["p"] = (ways, PEEPHOLES * self.hidden)
+        if self.initial:
+            shapes |= dict.fromkeys(self.states, state)
+        named = {name: (shape, self.dtype) for name, shape in shapes.items()}
+        return named | ({"lengths": ((self.batch,), "int32")} if self.lengths else {})
+
+    @property
+    def outputs(self) -> dict[str, tuple[int, ...]]:
+        """Shape of each output by name, in order: all hidden states, then the last states."""
+        ways = len(self.directions)
+        shapes: dict[str, tuple[int, ...]] = {"y": (self.steps, ways, self.batch, self.hidden)}
+        last = {f"last_{name}": (ways, self.batch, self.hidden) for name in self.states}
+        return shapes | last
+
+    @property
+    def states(self) -> tuple[str, ...]:
+        """What a step hands to the next."""
+        return ("h", "c") if self.cell else ("h",)
+
+
+def parse(text: str) -> Recurrence | None:
+    """Return the form that a text says, or None if it says none."""
+    try:
+        return Recurrence.model_validate_json(text)
+    except ValidationError:
+        return None

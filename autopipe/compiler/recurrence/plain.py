@@ -1,0 +1,287 @@
+"""The loops that define what a recurrent layer computes: one step after the other."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tvm import tirx
+from tvm.ir import Expr
+from tvm.s_tir import SBlock, SBlockRealize
+from tvm.script.ir_builder import IRBuilder
+from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
+
+from autopipe.compiler.graph.arithmetic import let
+from autopipe.compiler.recurrence.cells import Phase, phases
+from autopipe.compiler.recurrence.form import ATTRIBUTE, Recurrence
+
+BLOCK: Final = "recurrence"
+"""Name of the block that holds all steps."""
+
+_OPAQUE: Final = 8
+"""TVM's kind of a function that fuses with nothing."""
+
+ROUNDED: Final = "rounded"
+"""The state of a step as bytes would hold it."""
+
+_BYTE: Final = 255.0
+"""The largest byte."""
+
+
+def number(value: int) -> Expr:
+    """Return a constant for indices."""
+    return tirx.const(value, "int64")
+
+
+def serial(extent: int) -> Any:  # noqa: ANN401 - a frame of TVM's builder
+    """Return a loop."""
+    return T.serial(number(0), number(extent))
+
+
+@dataclass(frozen=True, slots=True)
+class Tensors:
+    """The buffers of a layer by name: its inputs, then its outputs."""
+
+    form: Recurrence
+    by_name: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, form: Recurrence) -> "Tensors":
+        """Return new buffers."""
+        shapes = form.inputs | {name: (shape, form.dtype) for name, shape in form.outputs.items()}
+        return cls(
+            form,
+            {
+                name: tirx.decl_buffer([number(size) for size in shape], dtype, name)
+                for name, (shape, dtype) in shapes.items()
+            },
+        )
+
+    def __getitem__(self, name: str) -> Any:  # noqa: ANN401 - a buffer
+        """Return a buffer."""
+        return self.by_name[name]
+
+    def column(self, direction: int, gate: int, unit: Expr) -> Expr:
+        """Return the column of the input in which a gate of a hidden unit is."""
+        form = self.form
+        return number((direction * form.gates + gate) * form.hidden) + unit
+
+    def length(self, row: Expr) -> Expr:
+        """Return how many steps a sequence has, whatever was given."""
+        given = self["lengths"][row].astype("int64")
+        return tirx.max(tirx.min(given, number(self.form.steps)), number(0))
+
+    def place(self, direction: int, step: Expr, row: Expr) -> Expr:
+        """Return which position of a sequence is worked on in a step."""
+        form = self.form
+        if not form.directions[direction].reverse:
+            return step
+        if not form.lengths:
+            return number(form.steps - 1) - step
+        length = self.length(row)
+        return tirx.Select(step < length, length - 1 - step, step)
+
+    def first(self, direction: int, name: str, row: Expr, unit: Expr) -> Expr:
+        """Return what a state begins with."""
+        if self.form.initial:
+            return self[name][direction, row, unit]
+        return tirx.const(0, self.form.dtype)
+
+    def held(self, step: Expr, row: Expr, new: Expr, old: Expr) -> Expr:
+        """Return a new value, or the old one where the sequence has ended before the step."""
+        if not self.form.lengths:
+            return new
+        return tirx.Select(step < self.length(row), new, old)
+
+    def heard(self, step: Expr, row: Expr, value: Expr) -> Expr:
+        """Return a state as the range of bytes is taken from: what has ended is zero in it."""
+        if not self.form.lengths:
+            return value
+        return tirx.Select(step <= self.length(row), value, tirx.const(0, self.form.dtype))
+
+    def last(self, row: Expr, value: Expr) -> Expr:
+        """Return what a layer leaves of a state: zero where a sequence has no steps."""
+        if not self.form.lengths:
+            return value
+        return tirx.Select(self.length(row) > 0, value, tirx.const(0, self.form.dtype))
+
+
+def as_byte(value: Expr, low: Expr, high: Expr) -> Expr:
+    """Return a number of a range around zero, rounded to where the nearest byte stands."""
+    none, most = tirx.const(0, value.ty), tirx.const(_BYTE, value.ty)
+    span = tirx.Select(high > low, (high - low) / most, tirx.const(1, value.ty))
+
+    def near(scale: Expr) -> Expr:
+        zero = tirx.nearbyint(tirx.max(tirx.min(-low / scale, most), none))
+        return let(
+            zero,
+            lambda zero: (
+                (tirx.max(tirx.min(tirx.nearbyint(value / scale) + zero, most), none) - zero)
+                * scale
+            ),
+        )
+
+    return let(span, near)
+
+
+@dataclass(slots=True)
+class Unit:
+    """One hidden unit of one sequence in one step: the scope of a cell."""
+
+    tensors: Tensors
+    direction: int
+    step: Expr
+    row: Expr
+    unit: Expr
+    totals: Mapping[int, Expr]
+    """The sum of each gate."""
+    states: Mapping[str, Expr]
+
+    def total(self, gate: int) -> Expr:
+        """Return the sum of a gate."""
+        return self.totals[gate]
+
+    def entry(self, gate: int) -> Expr:
+        """Return the part of a gate that comes from the input."""
+        tensors = self.tensors
+        column = tensors.column(self.direction, gate, self.unit)
+        return tensors["x"][tensors.place(self.direction, self.step, self.row), self.row, column]
+
+    def start(self, phase: Phase, gate: int) -> Expr:
+        """Return what the sum of a gate begins with."""
+        if gate in phase.without:
+            return self.tensors["bias"][self.direction, self.unit]
+        return self.entry(gate)
+
+    def state(self, name: str) -> Expr:
+        """Return a state."""
+        return self.states[name]
+
+    def peephole(self, gate: int) -> Expr:
+        """Return the weight between the cell and a gate."""
+        return self.tensors["p"][
+            self.direction, number(gate * self.tensors.form.hidden) + self.unit
+        ]
+
+
+def write(form: Recurrence) -> tirx.PrimFunc:
+    """Return the function, which takes the form's inputs, then its outputs."""
+    tensors = Tensors.of(form)
+    with IRBuilder() as builder, T.sblock(BLOCK):
+        T.reads(*(_whole(tensors[name]) for name in form.inputs))
+        T.writes(*(_whole(tensors[name]) for name in form.outputs))
+        for direction in range(len(form.directions)):
+            _Loops(tensors, direction).write()
+    return function(tensors, builder.get())
+
+
+def function(tensors: Tensors, body: tirx.Stmt) -> tirx.PrimFunc:
+    """Return a function of the buffers with this body."""
+    root = SBlock([], [], [], "root", body)
+    realized = SBlockRealize([], tirx.const(True, "bool"), root)  # noqa: FBT003 - TVM's signature
+    made = tirx.PrimFunc(list(tensors.by_name.values()), realized)
+    return made.with_attr(
+        {
+            "tirx.noalias": True,
+            "s_tir": True,
+            "op_pattern": _OPAQUE,
+            ATTRIBUTE: tensors.form.model_dump_json(),
+        }
+    )
+
+
+class _Loops:
+    """The loops of one direction, states in buffers of their own."""
+
+    def __init__(self, tensors: Tensors, direction: int) -> None:
+        self._tensors, self._direction, self._form = tensors, direction, tensors.form
+        form = self._form
+        names = {write.target for phase in phases(form, direction) for write in phase.writes}
+        shape = (form.batch, form.hidden)
+        self._states = {name: T.sblock_alloc_buffer(shape, form.dtype) for name in sorted(names)}
+        gates = (form.batch, form.gates, form.hidden)
+        self._sums = T.sblock_alloc_buffer(gates, form.dtype)
+        if form.rounded:
+            self._states[ROUNDED] = T.sblock_alloc_buffer(shape, form.dtype)
+            self._range = T.sblock_alloc_buffer((2,), form.dtype)
+
+    def write(self) -> None:
+        """Write the loops."""
+        tensors, form, direction = self._tensors, self._form, self._direction
+        for name in form.states:
+            with self._units() as (row, unit):
+                first = tensors.first(direction, name, row, unit)
+                T.buffer_store(self._states[name], first, [row, unit])
+        with serial(form.steps) as step:
+            if form.rounded:
+                self._round(step)
+            for phase in phases(form, direction):
+                self._multiply(phase, step)
+                self._finish(phase, step)
+            with self._units() as (row, unit):
+                zero = tirx.const(0, form.dtype)
+                shown = tensors.held(step, row, self._states["h"][row, unit], zero)
+                place = tensors.place(direction, step, row)
+                T.buffer_store(tensors["y"], shown, [place, direction, row, unit])
+        for name in form.states:
+            with self._units() as (row, unit):
+                value = tensors.last(row, self._states[name][row, unit])
+                T.buffer_store(tensors[f"last_{name}"], value, [direction, row, unit])
+
+    def _round(self, step: Expr) -> None:
+        """Write the state as bytes would hold it whose range is that of all sequences."""
+        tensors, state, span = self._tensors, self._states["h"], self._range
+        for end in range(2):
+            T.buffer_store(span, tirx.const(0, self._form.dtype), [end])
+        with self._units() as (row, unit):
+            value = tensors.heard(step, row, state[row, unit])
+            T.buffer_store(span, tirx.min(span[0], value), [0])
+            T.buffer_store(span, tirx.max(span[1], value), [1])
+        with self._units() as (row, unit):
+            value = as_byte(state[row, unit], span[0], span[1])
+            T.buffer_store(self._states[ROUNDED], value, [row, unit])
+
+    def _multiply(self, phase: Phase, step: Expr) -> None:
+        form = self._form
+        source = self._states[ROUNDED if form.rounded else phase.source]
+        for gate in phase.gates:
+            with self._units() as (row, unit):
+                start = self._unit(step, row, unit).start(phase, gate)
+                T.buffer_store(self._sums, start, [row, gate, unit])
+            with (
+                serial(form.batch) as at_row,
+                serial(form.hidden) as at_term,
+                serial(form.hidden) as at_unit,
+                T.sblock(f"sum_{self._direction}_{gate}"),
+            ):
+                row, term, unit = T.axis.remap("SRS", [at_row, at_term, at_unit], dtype="int64")
+                column = number(gate * form.hidden) + unit
+                weight = self._tensors["r"][self._direction, term, column]
+                T.reads(source[row, term], weight)
+                T.writes(self._sums[row, gate, unit])
+                value = self._sums[row, gate, unit] + source[row, term] * weight
+                T.buffer_store(self._sums, value, [row, gate, unit])
+
+    def _finish(self, phase: Phase, step: Expr) -> None:
+        for write in phase.writes:
+            with self._units() as (row, unit):
+                value = write.value(self._unit(step, row, unit))
+                if write.target in self._form.states:
+                    old = self._states[write.target][row, unit]
+                    value = self._tensors.held(step, row, value, old)
+                T.buffer_store(self._states[write.target], value, [row, unit])
+
+    def _unit(self, step: Expr, row: Expr, unit: Expr) -> Unit:
+        totals = {gate: self._sums[row, gate, unit] for gate in range(self._form.gates)}
+        states = {name: buffer[row, unit] for name, buffer in self._states.items()}
+        return Unit(self._tensors, self._direction, step, row, unit, totals, states)
+
+    @contextmanager
+    def _units(self) -> Iterator[Sequence[Expr]]:
+        """Write the loops over all hidden units of all sequences."""
+        with serial(self._form.batch) as row, serial(self._form.hidden) as unit:
+            yield row, unit
+
+
+def _whole(buffer: Any) -> Any:  # noqa: ANN401 - a buffer and its region
+    return buffer[tuple(slice(0, extent) for extent in buffer.ty.shape)]

@@ -1,0 +1,140 @@
+import itertools
+import json
+
+import tvm
+
+from autopipe.compiler.graph import elementary
+from autopipe.compiler.recurrence import plain
+from autopipe.compiler.recurrence.form import ATTRIBUTE, Activation, Direction, Recurrence
+from autopipe.measure.check import checked
+from autopipe.schedules.hardware import HardwareParams
+from autopipe.schedules.recurrence.blocking import APART, SERIAL, TOGETHER
+from autopipe.schedules.templates import recurrence
+from autopipe.schedules.templates.serve import serve
+from autopipe.schedules.templates.template import blank, dump, make
+from tests.schedules.tasks import TARGET
+from tests.support.table import each_row
+
+HARDWARE = HardwareParams(vector_bits=128, registers=16, cores=2)
+WIDE = HardwareParams(vector_bits=512, registers=32, cores=2, l1=48 << 10, l2=2 << 20)
+
+SIGMOID, TANH = (Activation(name=name) for name in ("sigmoid", "tanh"))
+USUAL = {"LSTM": (SIGMOID, TANH, TANH), "GRU": (SIGMOID, TANH), "RNN": (TANH,)}
+
+
+def layer(kind="LSTM", steps=3, batch=3, hidden=10, reverse=(False,), **fields):
+    directions = tuple(Direction(reverse=backward, activations=USUAL[kind]) for backward in reverse)
+    return Recurrence(
+        kind=kind, steps=steps, batch=batch, hidden=hidden, directions=directions, **fields
+    )
+
+
+def module(form, *, free=True):
+    function = plain.write(form).without_attr("op_pattern").with_attr("global_symbol", "main")
+    if free:
+        function = function.with_attr("layout_free_buffers", [1])
+    return elementary.mark(tvm.IRModule({"main": function}))
+
+
+def found_in(workload):
+    found = recurrence.match(blank(workload))
+    assert found is not None
+    return found
+
+
+BOTH = (False, True)
+LAYERS = [
+    (layer(batch=5, reverse=BOTH), SERIAL, 1),
+    (layer(peepholes=True, clip=0.5, reverse=(True,), initial=True), APART, 2),
+    (layer(coupled=True, lengths=True, reverse=BOTH), TOGETHER, 1),
+    (layer(dtype="float64", hidden=3, batch=1), SERIAL, 1),
+    (layer("GRU", reverse=BOTH, lengths=True), APART, 1),
+    (layer("GRU", reset_after=True, initial=True, batch=1, hidden=9), TOGETHER, 1),
+    (layer("GRU", batch=3, hidden=8, reverse=BOTH), SERIAL, 1),
+    (layer("GRU", batch=2, hidden=16), TOGETHER, 1),
+    (layer("RNN", reverse=(True,), batch=4, lengths=True, initial=True), APART, 2),
+    (layer(reverse=BOTH, lengths=True, rounded=True), APART, 1),
+]
+
+
+@each_row("form, threads, parts", LAYERS)
+def test_schedules_are_right(form, threads, parts):
+    workload = module(form)
+    found = found_in(workload)
+    fit = [
+        knobs
+        for knobs in recurrence.settings(found, HARDWARE)
+        if (knobs.threads, knobs.parts) == (threads, parts)
+    ]
+    sch = blank(workload)
+    recurrence.apply(sch, found, fit[len(fit) // 2])
+    checked(workload, sch.mod, TARGET)
+
+
+def test_weights_are_packed_by_the_build_only_if_they_are_weights():
+    for free in BOTH:
+        served = serve(module(layer(), free=free), HARDWARE)
+        assert served is not None
+        assert served.template is recurrence
+        assert ("layout_rewrite_preproc" in served.schedule.mod.script()) == free
+
+
+def test_every_setting_fits_the_registers_and_can_be_made_again():
+    workload = module(layer("GRU", batch=2, hidden=16))
+    found = found_in(workload)
+    every = list(recurrence.settings(found, HARDWARE))
+    assert len(set(every)) == len(every) > 20
+    for knobs in every:
+        assert knobs.rows * knobs.gates * -(-knobs.width // 4) < HARDWARE.registers
+    sch = blank(workload)
+    recurrence.apply(sch, found, every[-1])
+    text = dump(recurrence, every[-1])
+    again = make(workload, recurrence, json.loads(text), HARDWARE)
+    tvm.ir.assert_structural_equal(sch.mod, again.mod, map_free_vars=True)
+
+
+@each_row(
+    "form, threads, parts",
+    [
+        (layer(steps=64, batch=1, hidden=64), SERIAL, 1),
+        (layer(steps=64, batch=1, hidden=512), TOGETHER, 1),
+        (layer(steps=64, batch=1, hidden=64, reverse=BOTH), APART, 1),
+        (layer(steps=64, batch=1, hidden=256, reverse=BOTH), APART, 1),
+        (layer(steps=64, batch=8, hidden=128), APART, 2),
+        (layer(steps=1, batch=1, hidden=64, reverse=BOTH), SERIAL, 1),
+    ],
+)
+def test_threads_are_used_where_they_pay(form, threads, parts):
+    knobs = recurrence.fill(found_in(module(form)), WIDE)
+    assert (knobs.threads, knobs.parts) == (threads, parts)
+
+
+def changed(function, text):
+    return tvm.IRModule({"main": function.with_attr(ATTRIBUTE, text)})
+
+
+@each_row(
+    "text",
+    [
+        layer(hidden=11).model_dump_json(),
+        layer(coupled=True).model_dump_json(),
+        layer().model_dump_json().replace("tanh", "sigmoid"),
+        layer().model_dump_json().replace('"steps":3', '"steps":-3'),
+        layer().model_dump_json().replace("tanh", "rm -rf"),
+        "{}",
+        "",
+        "[" * 10_000,
+    ],
+)
+def test_a_function_that_is_not_what_it_says_is_not_served(text):
+    function = module(layer())["main"]
+    assert recurrence.match(blank(changed(function, text))) is None
+    assert recurrence.match(blank(changed(function, layer().model_dump_json()))) is not None
+
+
+def test_no_other_template_takes_a_recurrent_layer():
+    from autopipe.schedules.templates import TEMPLATES
+
+    for template, kind in itertools.product(TEMPLATES, USUAL):
+        if template is not recurrence:
+            assert template.match(blank(module(layer(kind)))) is None, template.NAME
