@@ -16,6 +16,7 @@ from tvm.ir import GenericConst
 from tvm.relax.frontend.onnx import onnx_frontend
 
 from autopipe.compiler.frontends.onnx import integers, quantization
+from autopipe.compiler.frontends.onnx.control.converters import converters as of_control
 
 # ruff: noqa: SLF001, ANN401  TVM's converters have no public interface, and no types
 
@@ -102,7 +103,7 @@ OURS: Final = {
 def replaced() -> Iterator[None]:
     """Have TVM's importer use these converters."""
     original = onnx_frontend._get_convert_map
-    table = {**original(), **OURS}
+    table = {**original(), **OURS, **of_control()}
     onnx_frontend._get_convert_map = lambda: table
     try:
         yield

@@ -14,6 +14,7 @@ from onnx import inliner, numpy_helper
 
 from autopipe.compiler.frontends.imported import Value
 from autopipe.compiler.frontends.onnx import memory, operators, shapes, source, tensors
+from autopipe.compiler.frontends.onnx.control.lifting import lift
 from autopipe.compiler.frontends.onnx.tensors import Proto, uses
 from autopipe.compiler.frontends.onnx.weights import declare, detach
 from autopipe.config.model import Input
@@ -82,6 +83,7 @@ def vet(data: bytes, path: Path, inputs: Mapping[str, Input] | None) -> Vetted:
     if not graph.node or not graph.output:
         raise ModelError(f"the graph has no {'outputs' if graph.node else 'nodes'}")
     _check_tensors(graph, data, path)
+    lift(graph)
     weights = detach(graph)
     _load_the_rest(graph, path)
     _drop_defaults(graph, weights)
@@ -90,7 +92,7 @@ def vet(data: bytes, path: Path, inputs: Mapping[str, Input] | None) -> Vetted:
     model.ir_version = max(model.ir_version, _IR_WITHOUT_WEIGHTS_AMONG_INPUTS)
     inferred = shapes.infer(model)
     _check_reached(graph, values)
-    memory.check(inferred.graph, values, weights)
+    memory.check(inferred.graph, [value.name for value in values], weights)
     return Vetted(model, weights, values, shapes.static(inferred.graph), opset)
 
 

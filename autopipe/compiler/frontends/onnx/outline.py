@@ -37,7 +37,8 @@ def _outline(path: Path) -> ModelOutline:
     declared = gate.declared(data)
     vetted = gate.sketch(data, path)
     stored = {name: tensors.array(tensor, path) for name, tensor in vetted.weights.items()}
-    kernels = (node.input[1] for node in vetted.model.graph.node if node.op_type == "Conv")
+    nodes = (node for inner in tensors.graphs(vetted.model.graph) for node in inner.node)
+    kernels = (node.input[1] for node in nodes if node.op_type == "Conv")
     return ModelOutline(
         declared={value.name: declared[value.name] for value in vetted.inputs},
         inputs=vetted.inputs,

@@ -10,6 +10,8 @@ from tvm import relax, tirx
 from tvm.relax.frontend.onnx import from_onnx
 
 from autopipe.compiler.frontends.imported import Value
+from autopipe.compiler.frontends.onnx.control.converters import hide
+from autopipe.compiler.frontends.onnx.control.scopes import has_control
 from autopipe.compiler.frontends.onnx.converters import replaced
 from autopipe.compiler.frontends.onnx.tensors import Proto, dtype_name
 from autopipe.errors import ModelError
@@ -23,9 +25,16 @@ def to_relax(model: Proto, inputs: Sequence[Value], weights: Sequence[str]) -> A
     The weights are inputs of the graph too: as initializers they would be copied again and
     again, and some converters would make constants of them.
     """
+    if has_control(model.graph):
+        hidden = type(model)()
+        hidden.CopyFrom(model)
+        hide(hidden)
+        model = hidden
     try:
         with _silence(), replaced():
             module = from_onnx(model, sanitize_input_names=False)
+    except ModelError:
+        raise
     except Exception as error:  # TVM raises what it likes
         raise ModelError(f"TVM can not import the model: {plain(error)}") from error
     main = module["main"].with_attr("num_input", len(inputs))
