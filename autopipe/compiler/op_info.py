@@ -123,7 +123,7 @@ def parts(legalized: tvm.IRModule, ops: Mapping[str, relax.Expr]) -> CallInfos:
 def describe(fused: tvm.IRModule, known: CallInfos) -> dict[str, OpInfo]:
     """Return the op information of each function that the graph calls after `FuseOps`."""
     found: dict[str, OpInfo] = {}
-    calls = (each.value for _, graph in graph_functions(fused) for each in bindings(graph))
+    calls = (binding.value for _, graph in graph_functions(fused) for binding in bindings(graph))
     for value in calls:
         called = callee(value)
         if called is not None:

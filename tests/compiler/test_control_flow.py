@@ -51,7 +51,7 @@ class Made:
                 np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-5)
 
     def calls(self, op):
-        return sum(t.calls for t in self.tasks if op in [each.name for each in t.info.ops])
+        return sum(t.calls for t in self.tasks if op in [made_op.name for made_op in t.info.ops])
 
 
 def test_loops_whose_rounds_are_computed(tmp_path, monkeypatch):

@@ -152,7 +152,7 @@ class _Extract(PyExprMutator):
     def visit_var_binding_(self, binding: relax.VarBinding) -> None:
         value = binding.value
         read = relax.analysis.free_vars(value)
-        if not _movable(value) or not read or not all(each in self._known for each in read):
+        if not _movable(value) or not read or not all(variable in self._known for variable in read):
             super().visit_var_binding_(binding)
             return
         moved = self.visit_expr(value)
@@ -188,7 +188,7 @@ class _Calls(PyExprMutator):
         for variable, value in body.work:
             values[variable] = self.builder_.emit(_substituted(value, values))
         kept = [arguments[at] for at in body.kept]
-        return relax.Call(body.variable, [*kept, *(values[each] for each in body.given)])
+        return relax.Call(body.variable, [*kept, *(values[variable] for variable in body.given)])
 
 
 def _substituted(value: relax.Expr, values: dict[relax.Var, relax.Expr]) -> relax.Expr:
@@ -196,8 +196,8 @@ def _substituted(value: relax.Expr, values: dict[relax.Var, relax.Expr]) -> rela
     if isinstance(value, relax.Var):
         return values.get(value, value)
     if isinstance(value, relax.Tuple):
-        return relax.Tuple([_substituted(each, values) for each in value.fields])
+        return relax.Tuple([_substituted(field, values) for field in value.fields])
     if isinstance(value, relax.Call):
-        arguments = [_substituted(each, values) for each in value.args]
+        arguments = [_substituted(argument, values) for argument in value.args]
         return relax.Call(value.op, arguments, value.attrs, value.ty_args)
     return value

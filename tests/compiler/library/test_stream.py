@@ -59,8 +59,8 @@ def frame(value):
 def test_states_go_from_call_to_call(model):
     stream = model.stream(STATES)
     outputs = [stream(frame(value)) for value in (1, 10, 100)]
-    assert [list(each) for each in outputs] == [["y"]] * 3
-    assert [each["y"].tolist() for each in outputs] == [[0, 0], [2, 2], [21, 21]]
+    assert [list(step) for step in outputs] == [["y"]] * 3
+    assert [step["y"].tolist() for step in outputs] == [[0, 0], [2, 2], [21, 21]]
     assert {name: state.tolist() for name, state in stream.states.items()} == {
         "h": [111, 111], "c": [100, 100],
     }  # fmt: skip

@@ -8,7 +8,7 @@ from tvm import relax
 from autopipe.compiler.frontends.onnx.control.functions import (
     Around,
     BodyFunctions,
-    Site,
+    ControlSite,
     known_shape,
     scalar,
     told,
@@ -18,7 +18,7 @@ from autopipe.errors import ModelError
 # ruff: noqa: ANN401  TVM has no types
 
 
-def convert(functions: BodyFunctions, site: Site) -> Any:
+def convert(functions: BodyFunctions, site: ControlSite) -> Any:
     """Return the outputs of an If. Raises ModelError where its branches have different ones."""
     builder, name = site.builder, site.name
     graphs = [site.attributes["then_branch"], site.attributes["else_branch"]]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from autopipe.compiler.frontends.onnx.control import branches, loops
-from autopipe.compiler.frontends.onnx.control.functions import BodyFunctions, Site
+from autopipe.compiler.frontends.onnx.control.functions import BodyFunctions, ControlSite
 from autopipe.compiler.frontends.onnx.tensors import Proto, graphs
 
 # ruff: noqa: ANN401  TVM has no types
@@ -48,7 +48,7 @@ class _Converter:
 
         def convert(builder: Any, inputs: Any, attrs: Mapping[str, Any], params: Any) -> Any:
             self.functions.within(builder)
-            site = Site(builder, list(inputs), attrs, params[0], opset)
+            site = ControlSite(builder, list(inputs), attrs, params[0], opset)
             return self.function(self.functions, site)
 
         return convert

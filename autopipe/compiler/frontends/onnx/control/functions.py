@@ -50,7 +50,7 @@ class Around:
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
+class ControlSite:
     """A node that is converted, and where."""
 
     builder: Any

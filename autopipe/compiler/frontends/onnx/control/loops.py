@@ -21,7 +21,7 @@ from autopipe.compiler.frontends.bounds import BOUNDS
 from autopipe.compiler.frontends.onnx.control.functions import (
     Around,
     BodyFunctions,
-    Site,
+    ControlSite,
     known_shape,
     scalar,
     told,
@@ -39,7 +39,7 @@ _LEVELS: Final = 14
 """BodyFunctions of a chain without a known end, which is good for 4e12 rounds."""
 
 
-def convert(functions: BodyFunctions, site: Site) -> Any:
+def convert(functions: BodyFunctions, site: ControlSite) -> Any:
     """Return the outputs of a Loop.
 
     Raises ModelError for one without an end, for states that change their shape, and for outputs
@@ -71,7 +71,7 @@ def convert(functions: BodyFunctions, site: Site) -> Any:
 class _Loop:
     """A loop whose rounds are a function of their own."""
 
-    def __init__(self, functions: BodyFunctions, site: Site, around: Around) -> None:
+    def __init__(self, functions: BodyFunctions, site: ControlSite, around: Around) -> None:
         self._functions, self._builder, self._what = functions, site.builder, f"Loop {site.name!r}"
         self._body, self._around, self._opset = site.attributes["body"], around, site.opset
         self._outputs, states = site.outputs, list(site.inputs[2:])

@@ -60,7 +60,9 @@ class _Scan:
 
     def __init__(self, node: Proto, shapes: Mapping[str, tuple[int, ...]], names: Names) -> None:
         self._node, self._names, self._body = node, names, body(node)
-        self._attributes = {each.name: helper.get_attribute_value(each) for each in node.attribute}
+        self._attributes = {
+            attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute
+        }
         count = int(self._attributes.get("num_scan_inputs", 0))
         self._states = list(node.input)[: len(node.input) - count]
         self._scanned = list(node.input)[len(self._states) :]
