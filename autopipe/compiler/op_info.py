@@ -11,10 +11,10 @@ import tvm
 from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from autopipe.compiler.graph.calls import bindings, callee
+from autopipe.compiler.graph.calls import bindings, callee, fused_function, graph_functions
 from autopipe.compiler.graph.legalized_op import legalized_op
 from autopipe.compiler.graph.literals import literal, tensors
-from autopipe.compiler.graph.rewrite import rewrite_main
+from autopipe.compiler.graph.rewrite import rewrite
 from autopipe.tasks.op_info import (
     ATTRIBUTE,
     KINDS,
@@ -62,7 +62,7 @@ class CallInfos:
 
 @mutator
 class _NameBindings(PyExprMutator):
-    """Give each variable of `main` a unique name, by which its op is found again later."""
+    """Give each variable of the graph a unique name, by which its op is found again later."""
 
     def __init__(self, module: tvm.IRModule) -> None:
         super().__init__(module)
@@ -92,48 +92,47 @@ class _NameBindings(PyExprMutator):
 
 
 def name_ops(module: tvm.IRModule) -> tuple[tvm.IRModule, Mapping[str, relax.Expr]]:
-    """Return the module with unique names in `main`, and the op of each name."""
+    """Return the module with unique names, and the op of each name."""
     naming = _NameBindings(module)
-    return rewrite_main(naming, module), naming.ops
+    return rewrite(naming, module), naming.ops
 
 
 def parts(legalized: tvm.IRModule, ops: Mapping[str, relax.Expr]) -> CallInfos:
-    """Return the op that each call of a PrimFunc in `main` computes.
+    """Return the op that each call of a PrimFunc in the graph computes.
 
     An op may be legalized to several bindings. Only the last has a name; those before belong to it.
     """
     sites: dict[Site, CallInfo] = {}
     functions: dict[str, CallInfo] = {}
-    pending: list[relax.Call] = []
-    for binding in bindings(legalized["main"]):
-        name = callee(binding.value)
-        if name is not None:
-            pending.append(binding.value)
-        if binding.var.name not in ops:
-            continue
-        for call in pending:
-            op = legalized_op(ops[binding.var.name], call, ops, whole=len(pending) == 1)
-            sites[_site(call)] = part = CallInfo(op, _pattern(legalized, call))
-            functions.setdefault(callee(call) or "", part)
-        pending = []
+    for _, function in graph_functions(legalized):
+        pending: list[relax.Call] = []
+        for binding in bindings(function):
+            name = callee(binding.value)
+            if name is not None:
+                pending.append(binding.value)
+            if binding.var.name not in ops:
+                continue
+            for call in pending:
+                op = legalized_op(ops[binding.var.name], call, ops, whole=len(pending) == 1)
+                sites[_site(call)] = part = CallInfo(op, _pattern(legalized, call))
+                functions.setdefault(callee(call) or "", part)
+            pending = []
     return CallInfos(sites, functions)
 
 
 def describe(fused: tvm.IRModule, known: CallInfos) -> dict[str, OpInfo]:
-    """Return the op information of each function that `main` calls after `FuseOps`."""
+    """Return the op information of each function that the graph calls after `FuseOps`."""
     found: dict[str, OpInfo] = {}
-    for binding in bindings(fused["main"]):
-        value = binding.value
+    calls = (binding.value for _, graph in graph_functions(fused) for binding in bindings(graph))
+    for value in calls:
         called = callee(value)
         if called is not None:
             part = known.of(value)
             kind = KINDS[part.pattern]
             info = OpInfo(kind=kind, ops=(part.op,), results=part.op.results(0))
             found.setdefault(called, info)
-        elif isinstance(value, relax.Call) and isinstance(value.op, tvm.ir.GlobalVar):
-            function = fused[value.op]
-            if isinstance(function, relax.Function) and value.op.name_hint not in found:
-                found[value.op.name_hint] = _DataFlow(function, known).info()
+        elif (function := fused_function(fused, value)) and value.op.name_hint not in found:
+            found[value.op.name_hint] = _DataFlow(function, known).info()
     return found
 
 

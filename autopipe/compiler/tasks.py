@@ -5,7 +5,6 @@ function, whatever it computes. Which tasks are worth tuning is decided later.
 """
 
 import math
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -15,7 +14,7 @@ from tvm.ir import Call, TensorLoad
 from tvm.s_tir.analysis import estimate_tir_flops
 from tvm.tirx import BufferStore, For
 
-from autopipe.compiler.graph.calls import callees
+from autopipe.compiler.graph.calls import call_counts
 from autopipe.compiler.graph.literals import buffer_tensor
 from autopipe.compiler.module_io import prim_funcs
 from autopipe.compiler.op_info import carried
@@ -57,7 +56,7 @@ def extract_tasks(lowered: tvm.IRModule) -> tuple[list[Task], dict[str, tvm.IRMo
 
     PrimFuncs that are structurally equal are one task whose `calls` add up.
     """
-    calls = Counter(callees(lowered["main"]))
+    calls = call_counts(lowered)
     bodies = dict(prim_funcs(lowered))
     names: dict[str, list[str]] = {}
     workloads: dict[str, Workload] = {}

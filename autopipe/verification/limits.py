@@ -26,10 +26,27 @@ def index_limits(model: Path) -> dict[str, int]:
     import onnx
 
     graph = onnx.load(source, load_external_data=False).graph
-    shapes = _shapes(graph)
-    carries = {value.name: {value.name} for value in graph.input}
     limits: dict[str, int] = {}
+    _collect(graph, {}, {value.name: {value.name} for value in graph.input}, limits)
+    return limits
+
+
+def _collect(
+    graph: Any,  # noqa: ANN401  protobuf
+    shapes: Mapping[str, tuple[int, ...]],
+    carries: dict[str, set[str]],
+    limits: dict[str, int],
+) -> None:
+    """Find the limits in a graph, given the inputs of the model that its values are made of."""
+    shapes = {**shapes, **_shapes(graph)}
     for node in graph.node:
+        for body in (attribute.g for attribute in node.attribute if attribute.HasField("g")):
+            own = [value.name for value in body.input]
+            given = node.input[len(node.input) - len(own) :]  # of Loop: rounds and condition, too
+            inside = {
+                name: carries.get(outer, set()) for name, outer in zip(own, given, strict=False)
+            }
+            _collect(body, shapes, carries | inside, limits)
         if node.op_type in _KEEPS_VALUES:
             for output in node.output:
                 carries[output] = set().union(*(carries.get(name, set()) for name in node.input))
@@ -37,7 +54,6 @@ def index_limits(model: Path) -> dict[str, int]:
             entries = _entries(node, shapes)
             for name in carries.get(node.input[1], ()):
                 limits[name] = min(entries, limits.get(name, entries))
-    return limits
 
 
 def _entries(node: Any, shapes: Mapping[str, tuple[int, ...]]) -> int:  # noqa: ANN401  protobuf

@@ -17,7 +17,7 @@ import math
 import tvm
 from tvm import relax
 
-from autopipe.compiler.graph.calls import bindings, callee
+from autopipe.compiler.graph.calls import bindings, callee, graph_functions
 from autopipe.compiler.graph.literals import known_shape
 from autopipe.tasks.op_info import KINDS
 
@@ -35,7 +35,8 @@ def keep_growth_apart(module: tvm.IRModule) -> tvm.IRModule:
     """
     products: set[str] = set()  # results of products, and elementwise functions of them
     spreading: set[tvm.ir.GlobalVar] = set()
-    for binding in bindings(module["main"]):
+    functions = (function for _, function in graph_functions(module))
+    for binding in (binding for function in functions for binding in bindings(function)):
         call, result = binding.value, binding.var
         if callee(call) is None:
             continue

@@ -15,12 +15,13 @@ With the groups ("lv", "lv1") and ("gv",), `regroup` makes
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import tvm
 from tvm import relax
 
 from autopipe.compiler.fusion.unfused import Unfused, Value, key, meaning
-from autopipe.compiler.graph.calls import bindings, callee
+from autopipe.compiler.graph.calls import bindings, callee, fused_function, graph_functions
 
 Groups = Sequence[tuple[str, ...]]
 """Names of the steps of each function."""
@@ -28,10 +29,10 @@ Groups = Sequence[tuple[str, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Fused:
-    """What `FuseOps` made of `main`, in terms of the steps before fusion."""
+    """What `FuseOps` made of the graph, in terms of the steps before fusion."""
 
     values: Mapping[relax.Var, Value]
-    """What the variables of the new `main` stand for."""
+    """What the new variables stand for."""
     steps: Mapping[relax.Var, tuple[str, ...]]
     """The steps that a binding computes, by the variable that it binds."""
 
@@ -42,23 +43,27 @@ class Fused:
 
 
 def read(module: tvm.IRModule, before: Unfused) -> Fused:
-    """Return which steps each binding of `main` after `FuseOps` computes."""
-    values: dict[relax.Var, Value] = {param: param.name for param in module["main"].params}
+    """Return which steps each binding after `FuseOps` computes."""
+    functions = graph_functions(module)
+    values: dict[relax.Var, Value] = {p: p.name for _, graph in functions for p in graph.params}
     steps: dict[relax.Var, tuple[str, ...]] = {}
-    for binding in bindings(module["main"]):
-        variable, value = binding.var, binding.value
-        called = _called(module, value)
-        if called is None:
-            values[variable] = _value(value, variable.name, values, before)
-            if callee(value) is not None:
-                steps[variable] = (str(values[variable]),)
-            continue
-        inner = {p: _argument(a, values) for p, a in zip(called.params, value.args, strict=True)}
-        for step in bindings(called):
-            inner[step.var] = _value(step.value, step.var.name, inner, before)
-        calls = (inner[step.var] for step in bindings(called) if callee(step.value) is not None)
-        steps[variable] = tuple(str(name) for name in calls)
-        values[variable] = _argument(called.body.body, inner)
+    for function, graph in functions:
+        read_value = partial(_value, str(function.name_hint), before)
+        for binding in bindings(graph):
+            variable, value = binding.var, binding.value
+            called = fused_function(module, value)
+            if called is None:
+                values[variable] = read_value(value, variable.name, values)
+                if callee(value) is not None:
+                    steps[variable] = (str(values[variable]),)
+                continue
+            given = zip(called.params, value.args, strict=True)
+            inner = {param: _argument(argument, values) for param, argument in given}
+            for step in bindings(called):
+                inner[step.var] = read_value(step.value, step.var.name, inner)
+            calls = (inner[step.var] for step in bindings(called) if callee(step.value) is not None)
+            steps[variable] = tuple(str(name) for name in calls)
+            values[variable] = _argument(called.body.body, inner)
     return Fused(values, steps)
 
 
@@ -72,23 +77,15 @@ def regroup(module: tvm.IRModule, before: Unfused, fused: Fused, groups: Groups)
     return _Regrouped(module, before, fused, changed).module if changed else module
 
 
-def _called(module: tvm.IRModule, value: relax.Expr) -> relax.Function | None:
-    """Return the Relax function of the module that a value calls, if it calls one."""
-    if isinstance(value, relax.Call) and isinstance(value.op, tvm.ir.GlobalVar):
-        function = module[value.op]
-        return function if isinstance(function, relax.Function) else None
-    return None
-
-
 def _value(
-    value: relax.Expr, name: str, values: Mapping[relax.Var, Value], before: Unfused
+    place: str, before: Unfused, value: relax.Expr, name: str, values: Mapping[relax.Var, Value]
 ) -> Value:
     """Return what a binding stands for that does not call a function of `FuseOps`."""
     if isinstance(value, relax.TupleGetItem) and isinstance(values[value.tuple_value], tuple):
         return values[value.tuple_value][value.index]
     if isinstance(value, relax.Tuple | relax.Var):
         return _argument(value, values)
-    return before.found.get(key(value, name, values), name)
+    return before.found.get((place, key(value, name, values)), name)
 
 
 def _argument(value: relax.Expr, values: Mapping[relax.Var, Value]) -> Value:
@@ -159,7 +156,7 @@ class Functions:
 
 
 class _Regrouped:
-    """Rewrites `main`: calls of new functions replace those that computed their steps."""
+    """Rewrites the graph: calls of new functions replace those that computed their steps."""
 
     def __init__(self, module: tvm.IRModule, before: Unfused, fused: Fused, groups: Groups) -> None:
         self._before = before
@@ -172,11 +169,11 @@ class _Regrouped:
         for variable, value in fused.values.items():
             if isinstance(value, str):
                 self._variables.setdefault(value, variable)
-        main = module["main"]
-        blocks = list(map(self._block, main.body.blocks))
-        body = self._builder.normalize(relax.SeqExpr(blocks, main.body.body))
-        whole = relax.Function(main.params, body, main.ret_ty, main.is_pure, main.attrs)
-        self._builder.update_func(module.get_global_var("main"), whole)
+        for variable, graph in graph_functions(module):
+            blocks = list(map(self._block, graph.body.blocks))
+            body = self._builder.normalize(relax.SeqExpr(blocks, graph.body.body))
+            whole = relax.Function(graph.params, body, graph.ret_ty, graph.is_pure, graph.attrs)
+            self._builder.update_func(variable, whole)
         self.module: tvm.IRModule = self._builder.get()
 
     def _block(self, block: relax.BindingBlock) -> relax.BindingBlock:

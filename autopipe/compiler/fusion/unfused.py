@@ -1,4 +1,4 @@
-"""Describes `main` before fusion as steps, one for each binding, by names that survive fusion.
+"""Describes the graph before fusion as steps, one for each binding, by names that survive fusion.
 
 `FuseOps` renames variables, so a call is recognized by what it calls and with which arguments:
 `key` returns ("call", "add", "lv", "b") for `lv1 = add(lv, b)`. Two bindings with the same key
@@ -14,7 +14,7 @@ import tvm_ffi
 from tvm import relax
 
 from autopipe.compiler.fusion.chains import FusionStep
-from autopipe.compiler.graph.calls import bindings, callee
+from autopipe.compiler.graph.calls import bindings, callee, graph_functions
 from autopipe.compiler.graph.literals import tensors
 from autopipe.compiler.op_info import CallInfos
 from autopipe.tasks.op_info import KINDS
@@ -28,49 +28,54 @@ Value: TypeAlias = "str | tuple[Value, ...] | relax.Expr"
 
 @dataclass(frozen=True, slots=True)
 class Unfused:
-    """The bindings of `main` before fusion; each has a name of its own."""
+    """The bindings of the graph before fusion; each has a name of its own."""
 
     steps: Sequence[FusionStep]
     """The bindings as steps, without those that repeat another one."""
     calls: Mapping[str, relax.Call]
     """The calls of PrimFuncs, by name."""
     names: Mapping[relax.Var, str]
-    """Name of the step or of the parameter of `main` that a variable stands for."""
+    """Name of the step or of the parameter that a variable stands for."""
     found: Mapping[Hashable, str]
-    """Names of the steps, by what `key` returns for them."""
+    """Names of the steps, by function and what `key` returns for them."""
     returned: frozenset[str]
-    """Names of the steps and parameters that `main` returns."""
+    """Names of the steps and parameters that a function of the graph returns."""
 
 
 def unfused(module: tvm.IRModule, ops: Mapping[str, relax.Expr], parts: CallInfos) -> Unfused:
-    """Return the steps of `main`.
+    """Return the steps of the graph.
 
     Args:
         module: The legalized module, before `FuseOps`.
-        ops: What each name in `main` was bound to before legalization.
+        ops: What each name in the graph was bound to before legalization.
         parts: What each call of a PrimFunc computes.
     """
-    main = module["main"]
-    names: dict[relax.Var, str] = {param: param.name for param in main.params}
+    functions = graph_functions(module)
+    names: dict[relax.Var, str] = {p: p.name for _, function in functions for p in function.params}
     found: dict[Hashable, str] = {}
     steps: list[FusionStep] = []
     twice: set[str] = set()
-    inside = _dataflow(main)
-    for binding in bindings(main):
-        name = binding.var.name
-        names[binding.var] = found.setdefault(key(binding.value, name, names), name)
-        if names[binding.var] == name:
-            step = _step(binding, parts, inside=name in inside)
-            reads = (names.get(var) for var in relax.analysis.free_vars(binding.value))
-            steps.append(replace(step, reads=tuple(dict.fromkeys(read for read in reads if read))))
-        else:
-            twice.add(names[binding.var])
+    for variable, function in functions:
+        inside = _dataflow(function)
+        for binding in bindings(function):
+            name = binding.var.name
+            place = variable.name_hint, key(binding.value, name, names)
+            names[binding.var] = found.setdefault(place, name)
+            if names[binding.var] == name:
+                step = _step(binding, parts, inside=name in inside)
+                reads = (names.get(var) for var in relax.analysis.free_vars(binding.value))
+                read = tuple(dict.fromkeys(filter(None, reads)))
+                steps.append(replace(step, reads=read))
+            else:
+                twice.add(names[binding.var])
     own = {step.name for step in steps}
     steps = [replace(step, reads=tuple(r for r in step.reads if r in own)) for step in steps]
     repeated = "is computed twice"  # by two functions, which a change of one would not keep apart
     steps = [replace(s, obstacle=s.obstacle or repeated) if s.name in twice else s for s in steps]
-    calls = {b.var.name: b.value for b in bindings(main) if callee(b.value) and b.var.name in own}
-    returned = (names[variable] for variable in relax.analysis.free_vars(main.body.body))
+    bound = [binding for _, function in functions for binding in bindings(function)]
+    calls = {b.var.name: b.value for b in bound if callee(b.value) and b.var.name in own}
+    results = [v for _, function in functions for v in relax.analysis.free_vars(function.body.body)]
+    returned = (names[variable] for variable in results)
     return Unfused(_owned(steps, ops), calls, names, found, frozenset(returned))
 
 
@@ -95,9 +100,9 @@ def meaning(value: relax.Expr, names: Mapping[relax.Var, Value]) -> Hashable:
     return "constant", tvm_ffi.structural_hash(value)
 
 
-def _dataflow(main: relax.Function) -> frozenset[str]:
+def _dataflow(function: relax.Function) -> frozenset[str]:
     """Return the names bound in the longest dataflow block: only there `FuseOps` fuses."""
-    blocks = [b.bindings for b in main.body.blocks if isinstance(b, relax.DataflowBlock)]
+    blocks = [b.bindings for b in function.body.blocks if isinstance(b, relax.DataflowBlock)]
     return frozenset(binding.var.name for binding in max(blocks, key=len, default=()))
 
 

@@ -1,8 +1,72 @@
-"""The calls of PrimFuncs in a Relax function."""
+"""The functions of a graph, and the calls of PrimFuncs in them.
 
+A module has `main`, and a function for each body of a loop and each branch. What `FuseOps` makes
+are functions as well, until each becomes one PrimFunc: they are `Primitive`.
+"""
+
+from collections import Counter
 from collections.abc import Iterator
 
+import tvm
 from tvm import relax
+
+
+def graph_functions(module: tvm.IRModule) -> list[tuple[tvm.ir.GlobalVar, relax.Function]]:
+    """Return the functions of a graph that are not fused ones: `main`, then others by name."""
+    found = [
+        (variable, function)
+        for variable, function in module.functions_items()
+        if isinstance(function, relax.Function) and not is_fused(function)
+    ]
+    return sorted(found, key=lambda pair: (pair[0].name_hint != "main", pair[0].name_hint))
+
+
+def is_fused(function: relax.Function) -> bool:
+    """Tell whether a function is one that `FuseOps` made."""
+    return "Primitive" in (function.attrs or {})
+
+
+def fused_function(module: tvm.IRModule, value: relax.Expr) -> relax.Function | None:
+    """Return the function that a value calls, if it is one that `FuseOps` made."""
+    if isinstance(value, relax.Call) and isinstance(value.op, tvm.ir.GlobalVar):
+        function = module[value.op]
+        return function if isinstance(function, relax.Function) and is_fused(function) else None
+    return None
+
+
+def call_counts(module: tvm.IRModule) -> Counter[str]:
+    """Return how often one run of `main` calls each PrimFunc, in the order of the first calls.
+
+    What a condition decides counts once: how often is not known before the model runs. Of two
+    branches, or of two ways into a loop, the one with more calls counts.
+    """
+    return _counts(module, module["main"], {})
+
+
+def _counts(
+    module: tvm.IRModule, function: relax.Function, known: dict[str, Counter[str]]
+) -> Counter[str]:
+    found: Counter[str] = Counter()
+    maybe: Counter[str] = Counter()
+    outside = {binding.var for block in function.body.blocks for binding in block.bindings}
+    once: set[str] = set()
+    for binding in bindings(function):
+        value = binding.value
+        if (name := callee(value)) is not None:
+            found[name] += 1
+        elif isinstance(value, relax.Call) and isinstance(value.op, tvm.ir.GlobalVar):
+            called = str(value.op.name_hint)
+            if binding.var not in outside and called in once:
+                continue
+            once.add(called)
+            if called not in known:
+                known[called] = _counts(module, module[value.op], known)
+            if binding.var in outside:
+                found.update(known[called])
+            else:
+                maybe |= known[called]
+    found.update(maybe)
+    return found
 
 
 def callees(function: relax.Function) -> list[str]:

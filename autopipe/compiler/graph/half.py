@@ -18,7 +18,8 @@ from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 from tvm.target.codegen import llvm_cpu_has_features
 
-from autopipe.compiler.graph.rewrite import rewrite_main
+from autopipe.compiler.graph.calls import graph_functions
+from autopipe.compiler.graph.rewrite import rewrite
 from autopipe.compiler.target.target import is_gpu
 
 HALVES: Final = ("float16", "bfloat16")
@@ -30,20 +31,19 @@ _ARITHMETIC: Final = ("avx512fp16", "fullfp16")
 def widen(module: tvm.IRModule, target: tvm.target.Target) -> tvm.IRModule:
     """Return the module, computing in float32 where the target has no half arithmetic."""
     halves = HALVES[1:] if _computes_in_half(target) else HALVES
-    if is_gpu(target) or not any(
-        _holds(expression.ty, halves) for expression in _values(module["main"])
-    ):
+    if is_gpu(target) or not any(_holds(value.ty, halves) for value in _values(module)):
         return module
-    return rewrite_main(_Widen(module, halves), module)
+    return rewrite(_Widen(module, halves), module)
 
 
 def _computes_in_half(target: tvm.target.Target) -> bool:
     return any(llvm_cpu_has_features(feature, target) for feature in _ARITHMETIC)
 
 
-def _values(function: relax.Function) -> list[relax.Expr]:
+def _values(module: tvm.IRModule) -> list[relax.Expr]:
     found: list[relax.Expr] = []
-    relax.analysis.post_order_visit(function, found.append)
+    for _, function in graph_functions(module):
+        relax.analysis.post_order_visit(function, found.append)
     return [value for value in found if isinstance(value, relax.Expr) and value.ty is not None]
 
 

@@ -13,7 +13,7 @@ import tvm
 from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from autopipe.compiler.graph.rewrite import rewrite_main
+from autopipe.compiler.graph.rewrite import rewrite
 
 _NAME: Final = "autopipe.hidden."
 """Beginning of the names of the functions that stand for hidden ops; a number follows."""
@@ -46,12 +46,12 @@ WRONG: Final[dict[str, Callable[[relax.Call], bool]]] = {
 def hide(module: tvm.IRModule) -> tuple[tvm.IRModule, Sequence[relax.Call]]:
     """Return the module with wrongly converted ops of `main` hidden, and the hidden calls."""
     hiding = _Hide(module)
-    return rewrite_main(hiding, module), hiding.calls
+    return rewrite(hiding, module), hiding.calls
 
 
 def show(module: tvm.IRModule, calls: Sequence[relax.Call]) -> tvm.IRModule:
     """Return the module with the ops that `hide` took out put back in their places."""
-    return rewrite_main(_Show(module, calls), module)
+    return rewrite(_Show(module, calls), module)
 
 
 @mutator

@@ -16,9 +16,10 @@ import tvm
 from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
+from autopipe.compiler.graph.calls import bindings, graph_functions
 from autopipe.compiler.graph.hidden import hide, show
 from autopipe.compiler.graph.legalize import legalize, unlowered
-from autopipe.compiler.graph.rewrite import rewrite_main
+from autopipe.compiler.graph.rewrite import rewrite
 from autopipe.errors import ModelError
 
 ONE_LAYOUT = {
@@ -46,11 +47,11 @@ def convert_layout(
 ) -> tvm.IRModule:
     """Return the module with ops in the desired layouts, such as `{"conv2d": ["NHWC", "HWIO"]}`."""
     wishes = {f"relax.nn.{op}": list(layouts) for op, layouts in desired.items()}
-    module = rewrite_main(_FullRank(module), module)
+    module = rewrite(_FullRank(module), module)
     try:
         seen, hidden = hide(module)
         converted = show(relax.transform.ConvertLayout(wishes)(seen), hidden)
-        converted = rewrite_main(_Materialize(converted, ONE_LAYOUT), converted)
+        converted = rewrite(_Materialize(converted, ONE_LAYOUT), converted)
         stuck = unlowered(legalize(converted))
         reason = f"there is no compute for {', '.join(stuck)} in the new layout"
     except (ModelError, RuntimeError, LookupError, TypeError, ValueError) as error:
@@ -59,15 +60,15 @@ def convert_layout(
     if not stuck:
         return converted
     warn(f"layouts are not propagated, each op is converted by itself: {reason}")
-    return rewrite_main(_Materialize(module, wishes), module)
+    return rewrite(_Materialize(module, wishes), module)
 
 
 def layout_report(module: tvm.IRModule) -> LayoutReport:
-    """Count the layouts and transposes in `main`, after work on weights was lifted out of it."""
+    """Count the layouts and transposes of the graph, after work on weights was lifted out of it."""
     layouts: dict[str, Counter[str]] = {}
     transposes = 0
-    for block in module["main"].body.blocks:
-        for binding in block.bindings:
+    for _, function in graph_functions(module):
+        for binding in bindings(function):
             call = binding.value
             if not isinstance(call, relax.Call) or not isinstance(call.op, tvm.ir.Op):
                 continue

@@ -8,7 +8,7 @@ import tvm
 from tvm import relax
 from tvm.relax import backend, transform
 
-from autopipe.compiler.graph.calls import bindings
+from autopipe.compiler.graph.calls import bindings, graph_functions
 from autopipe.errors import ModelError
 
 _OF_SHAPES: Final = frozenset({"shape_of", "tensor_to_shape"})
@@ -47,8 +47,9 @@ def refusals() -> Iterator[None]:
 
 
 def unlowered(legalized: tvm.IRModule) -> list[str]:
-    """Return the ops in `main` that did not become PrimFuncs, although TVM can compute them."""
-    calls = (binding.value for binding in bindings(legalized["main"]))
+    """Return the ops that did not become PrimFuncs, although TVM can compute them."""
+    functions = (function for _, function in graph_functions(legalized))
+    calls = (binding.value for function in functions for binding in bindings(function))
     ops = {call.op for call in calls if isinstance(call, relax.Call)}
     names = (op.name for op in ops if isinstance(op, tvm.ir.Op) and op.has_attr("FLegalize"))
     found = {name.removeprefix("relax.") for name in names if "relax.call_" not in name}

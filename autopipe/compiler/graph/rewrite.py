@@ -1,11 +1,13 @@
-"""Runs a Relax mutator over the `main` of a module."""
+"""Runs a mutator over the graph of a module."""
 
 import tvm
 from tvm.relax.expr_functor import PyExprMutator
 
+from autopipe.compiler.graph.calls import graph_functions
 
-def rewrite_main(mutator: PyExprMutator, module: tvm.IRModule) -> tvm.IRModule:
-    """Return the module with `main` rewritten by a mutator, which was made with that module."""
-    main = mutator.visit_expr(module["main"])
-    mutator.builder_.update_func(module.get_global_var("main"), main)
+
+def rewrite(mutator: PyExprMutator, module: tvm.IRModule) -> tvm.IRModule:
+    """Return the module with its graph rewritten by a mutator, which was made with that module."""
+    for variable, function in graph_functions(module):
+        mutator.builder_.update_func(variable, mutator.visit_expr(function))
     return mutator.builder_.get()

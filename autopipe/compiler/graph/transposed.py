@@ -20,7 +20,7 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from autopipe.compiler.graph.layout import ONE_LAYOUT
 from autopipe.compiler.graph.literals import known_shape
-from autopipe.compiler.graph.rewrite import rewrite_main
+from autopipe.compiler.graph.rewrite import rewrite
 
 _PLAIN = {
     "relax.nn.conv1d_transpose": ("NCW", "OIW"),
@@ -63,7 +63,7 @@ class _Axis:
 
 def plain_convolutions(module: tvm.IRModule) -> tvm.IRModule:
     """Return the module with transposed convolutions of known shapes as plain ones."""
-    return rewrite_main(_Plain(module), module)
+    return rewrite(_Plain(module), module)
 
 
 @mutator

@@ -8,6 +8,7 @@ import tvm
 from tvm import relax
 from tvm.relax import transform
 
+from autopipe.compiler.graph.hoist import hoist, with_counts, without_counts
 from autopipe.compiler.graph.legalize import legalize
 from autopipe.compiler.module_io import prim_funcs
 from autopipe.compiler.walls import gate
@@ -33,13 +34,14 @@ def lift(module: tvm.IRModule) -> tuple[tvm.IRModule, tvm.IRModule]:
 
     The first `num_input` parameters of `main` (an attribute of it) are inputs, the rest weights.
     """
-    lifted = transform.LiftTransformParams()(module)
+    module = hoist(module)
+    lifted = transform.LiftTransformParams()(without_counts(module))
     transforming = lifted[TRANSFORM].with_attr("global_symbol", TRANSFORM)
     functions = dict(lifted.functions_items())
     kept = {var: function for var, function in functions.items() if var.name_hint != TRANSFORM}
     alone = {var: function for var, function in functions.items() if var.name_hint != "main"}
     dead_code = transform.DeadCodeElimination
-    rest = dead_code(["main"])(tvm.IRModule(kept))
+    rest = with_counts(dead_code(["main"])(tvm.IRModule(kept)), module)
     work = dead_code([TRANSFORM])(tvm.IRModule(alone))
     work.update_func(work.get_global_var(TRANSFORM), transforming)
     return rest, work

@@ -1,10 +1,11 @@
 """Loads TVM's CUDA runtime into this process. The GPU is first used by the first kernel."""
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from autopipe.environment.cuda import runtime_library
@@ -51,17 +52,25 @@ class Staging:
         self._device = device(CUDA, 0)
         self._pairs = [(tensor, self.put(tensor)) for tensor in tensors]
 
-    def put(self, tensor: object) -> object:
+    def put(self, tensor: object) -> Any:  # noqa: ANN401 - a tensor of the runtime
         """Return a copy on the GPU."""
         return self._to_device(tensor, CUDA, 0)
 
-    def arguments(self) -> list[object]:
-        """Copy the buffers to the GPU, and return the copies."""
-        for source, copy in self._pairs:
-            self._copy(source, copy)
+    def arguments(self, held: Mapping[int, object] = MappingProxyType({})) -> list[object]:
+        """Copy the buffers to the GPU, and return the copies.
+
+        `held` are arguments that are there already, by position.
+        """
+        for at, (source, copy) in enumerate(self._pairs):
+            if at not in held:
+                self._copy(source, copy)
+        return [held.get(at, copy) for at, (_, copy) in enumerate(self._pairs)]
+
+    def places(self) -> list[Any]:
+        """Return the tensors on the GPU that are filled before each call."""
         return [copy for _, copy in self._pairs]
 
-    def results(self, tensors: Sequence[object]) -> list[object]:
+    def results(self, tensors: Sequence[object]) -> list[Any]:
         """Wait for the GPU, and return copies of the results in this process."""
         copies = [self._to_device(tensor, _CPU, 0) for tensor in tensors]
         self._sync(self._device, _DEFAULT_STREAM)

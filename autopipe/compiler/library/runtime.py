@@ -7,7 +7,6 @@ with the compiler would take one or two.
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from difflib import get_close_matches
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,10 +15,12 @@ from typing import Any
 import numpy as np
 
 from autopipe.artifacts.library import BuiltLibrary
-from autopipe.artifacts.signature import Port, Signature
+from autopipe.artifacts.signature import Signature
 from autopipe.compiler.library.cuda_runtime import CUDA, Staging
 from autopipe.compiler.library.cuda_runtime import load as load_cuda
-from autopipe.errors import ConfigError, SetupError, StageError
+from autopipe.compiler.library.ports import check_inputs
+from autopipe.compiler.library.stream import Held, Stream
+from autopipe.errors import SetupError, StageError
 from autopipe.libraries import loading
 
 ALIGNMENT = 64
@@ -45,6 +46,7 @@ class LoadedModel:
         self._staging = Staging(tensors) if signature.device == "cuda" else None
         put = self._staging.put if self._staging else lambda weight: weight
         self._inputs, self._weights = tensors, [put(weight) for weight in weights]
+        self._names = [port.name for port in signature.outputs]
         self._lock = threading.Lock()
 
     def __call__(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -54,24 +56,70 @@ class LoadedModel:
         the library fails.
         """
         arrays = check_inputs(self.signature.inputs, inputs)
+        return self.step(arrays, {}, {})[0]
+
+    def stream(
+        self, states: Mapping[str, str], start: Mapping[str, np.ndarray] | None = None
+    ) -> Stream:
+        """Return the model to be called step by step, with states that are kept in between.
+
+        Args:
+            states: The output that becomes the input of the next call, by the input's name.
+            start: The states of the first call by input name; zeros where one is not given.
+
+        Raises ConfigError for a name, shape or dtype that is not the model's.
+        """
+        return Stream(self, states, start)
+
+    def step(
+        self, arrays: Mapping[str, np.ndarray], held: Held, states: Mapping[str, str]
+    ) -> tuple[dict[str, np.ndarray], Held]:
+        """Run once and return the outputs and the states after it; `Stream` is the way to call it.
+
+        `arrays` are inputs that were checked, `held` the others: states after an earlier step.
+        Outputs that `states` names are returned as such, and not as arrays.
+        """
+        kept = set(states.values())
         with self._lock:
             use_threads(self.signature.threads)
             for name, array in arrays.items():
                 np.copyto(self._buffers[name], array)
             try:
-                results = self._run()
+                made = dict(zip(self._names, self._run(held), strict=True))
             except RuntimeError as error:
                 raise StageError(f"the compiled model failed: {_last_line(error)}") from error
-            return {
-                port.name: np.array(np.from_dlpack(result))
-                for port, result in zip(self.signature.outputs, results, strict=True)
-            }
+            free = [name for name in made if name not in kept]
+            outputs = dict(zip(free, self._arrays([made[name] for name in free]), strict=True))
+            return outputs, {given: self._lasting(made[name]) for given, name in states.items()}
 
-    def _run(self) -> list[Any]:
+    def fetch(self, state: Any) -> np.ndarray:  # noqa: ANN401 - a tensor of the runtime
+        """Return a copy of a state."""
+        return self._arrays([state])[0]
+
+    def _run(self, held: Held) -> list[Any]:
+        places = {at: held[name] for at, name in enumerate(self._buffers) if name in held}
+        if self._staging:
+            arguments = self._staging.arguments(places)
+        else:
+            arguments = [places.get(at, tensor) for at, tensor in enumerate(self._inputs)]
+        returned = self._main(*arguments, *self._weights)
+        return [returned] if hasattr(returned, "__dlpack__") else list(returned)
+
+    def _arrays(self, results: Sequence[Any]) -> list[np.ndarray]:
+        here = self._staging.results(results) if self._staging else results
+        return [np.array(np.from_dlpack(result)) for result in here]
+
+    def _lasting(self, state: Any) -> Any:  # noqa: ANN401 - a tensor of the runtime
+        """Return a state that the next call does not overwrite: it may be an input itself."""
+        from tvm_ffi import from_dlpack
+
         staging = self._staging
-        returned = self._main(*(staging.arguments() if staging else self._inputs), *self._weights)
-        results = [returned] if hasattr(returned, "__dlpack__") else list(returned)
-        return staging.results(results) if staging else results
+        buffers = staging.places() if staging else self._inputs
+        if state.data_ptr() not in {buffer.data_ptr() for buffer in buffers}:
+            return state
+        copy = aligned(tuple(state.shape), self._arrays([state])[0].dtype)
+        np.copyto(copy, self._arrays([state])[0])
+        return staging.put(from_dlpack(copy)) if staging else from_dlpack(copy)
 
 
 def load(library: Path, weights: Path, signature: Signature) -> LoadedModel:
@@ -110,28 +158,6 @@ def aligned(shape: tuple[int, ...], dtype: np.typing.DTypeLike) -> np.ndarray:
     memory = np.empty(size + ALIGNMENT, np.uint8)
     start = -memory.ctypes.data % ALIGNMENT
     return memory[start : start + size].view(dtype).reshape(shape)
-
-
-def check_inputs(ports: Sequence[Port], inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Return the inputs as arrays, or raise a ConfigError that says which one does not fit."""
-    names = [port.name for port in ports]
-    for name in inputs:
-        if name not in names:
-            close = get_close_matches(name, names, 1)
-            hint = f"did you mean {close[0]!r}?" if close else f"it takes {', '.join(names)}"
-            raise ConfigError(f"the model has no input {name!r}; {hint}")
-    arrays = {}
-    for port in ports:
-        if port.name not in inputs:
-            raise ConfigError(f"input {port.name!r} {_described(port)} is missing")
-        array = np.asarray(inputs[port.name])
-        if array.shape != port.shape or array.dtype != np.dtype(port.dtype):
-            raise ConfigError(
-                f"input {port.name!r} is {array.dtype} {list(array.shape)}; "
-                f"the model takes {_described(port)}"
-            )
-        arrays[port.name] = array
-    return arrays
 
 
 def use_threads(wanted: int) -> None:
@@ -178,10 +204,6 @@ def _weights(path: Path, names: Sequence[str]) -> list[object]:
     except (SafetensorError, OSError) as error:
         raise StageError(f"{path.name} can not be read: {error}") from error
     return weights
-
-
-def _described(port: Port) -> str:
-    return f"{port.dtype} {list(port.shape)}"
 
 
 def _last_line(error: Exception) -> str:

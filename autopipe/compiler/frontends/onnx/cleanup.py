@@ -11,6 +11,7 @@ import onnxslim
 from onnx.numpy_helper import to_array
 
 from autopipe.compiler.frontends.onnx import affine, quantized
+from autopipe.compiler.frontends.onnx.control.flatten import flatten
 from autopipe.compiler.frontends.onnx.tensors import Array, Proto, uses
 from autopipe.compiler.frontends.onnx.weights import attach, declare, detach, undeclare
 from autopipe.errors import ModelError
@@ -32,7 +33,7 @@ def clean(model: Proto, weights: Mapping[str, Array]) -> tuple[Proto, dict[str, 
     full.CopyFrom(model)
     attach(full.graph, {name: weights[name] for name in weights if name not in large})
     quantized.rewrite(full.graph)
-    slim = _slim(full)
+    slim = flatten(_slim(full), _slim)
     del slim.graph.input[:]  # an input that nothing reads was dropped with what read it
     slim.graph.input.extend(full.graph.input)
     affine.fuse(slim.graph, _ranks(slim.graph))

@@ -17,6 +17,7 @@ from tvm.ir import GenericConst
 from tvm.relax.frontend.onnx import onnx_frontend
 
 from autopipe.compiler.frontends.onnx import integers, quantization
+from autopipe.compiler.frontends.onnx.control.converters import converters as of_control
 from autopipe.compiler.frontends.onnx.named import named
 from autopipe.compiler.frontends.onnx.recurrent import converters as recurrent
 
@@ -113,7 +114,7 @@ OURS: Final = {
 def replaced() -> Iterator[None]:
     """Have TVM's importer use these converters, and say which node fails."""
     original = onnx_frontend._get_convert_map
-    table = named({**original(), **OURS})
+    table = named({**original(), **OURS, **of_control()})
     onnx_frontend._get_convert_map = lambda: table
     try:
         yield

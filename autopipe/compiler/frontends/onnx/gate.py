@@ -21,6 +21,7 @@ from autopipe.compiler.frontends.onnx import (
     source,
     tensors,
 )
+from autopipe.compiler.frontends.onnx.control.lifting import lift
 from autopipe.compiler.frontends.onnx.tensors import Proto, uses
 from autopipe.compiler.frontends.onnx.weights import declare, detach
 from autopipe.config.model import Input
@@ -90,6 +91,7 @@ def vet(data: bytes, path: Path, inputs: Mapping[str, Input] | None) -> Vetted:
     if not graph.node or not graph.output:
         raise ModelError(f"the graph has no {'outputs' if graph.node else 'nodes'}")
     _check_tensors(graph, data, path)
+    lift(graph)
     weights = detach(graph)
     _load_the_rest(graph, path)
     _drop_defaults(graph, weights)
@@ -99,7 +101,7 @@ def vet(data: bytes, path: Path, inputs: Mapping[str, Input] | None) -> Vetted:
     inferred = shapes.infer(model)
     exported.name_types(graph, inferred.graph)
     _check_reached(graph, values)
-    memory.check(inferred.graph, values, weights)
+    memory.check(inferred.graph, [value.name for value in values], weights)
     return Vetted(model, weights, values, shapes.static(inferred.graph), opset)
 
 

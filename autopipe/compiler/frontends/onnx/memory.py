@@ -1,23 +1,23 @@
 """How much memory an ONNX model asks for, as far as its shapes are known before it runs."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 
 from autopipe.compiler.frontends import bounds
 from autopipe.compiler.frontends.bounds import BOUNDS, Bounds, Computation
-from autopipe.compiler.frontends.imported import Value
 from autopipe.compiler.frontends.onnx.shapes import sizes
 from autopipe.compiler.frontends.onnx.tensors import Proto, graphs
 
 
 def check(
-    graph: Proto, inputs: Sequence[Value], weights: Mapping[str, Proto], limits: Bounds = BOUNDS
+    graph: Proto, inputs: Collection[str], weights: Collection[str], limits: Bounds = BOUNDS
 ) -> None:
     """Raise `ModelError`, with the node, for a graph whose tensors take absurdly much memory.
 
-    The types of the graph's values have been inferred; a size that depends on data counts nothing.
+    `inputs` and `weights` are names. The types of the graph's values have been inferred; a size
+    that depends on data counts nothing.
     """
     known = sizes(graph)
-    given = {value.name: known.get(value.name, 0) for value in inputs}
+    given = {name: known.get(name, 0) for name in inputs}
     stored = sum(known.get(name, 0) for name in weights)
     bounds.check(
         list(_steps(graph, known, set(given))),

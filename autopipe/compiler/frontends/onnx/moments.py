@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 
 from autopipe.compiler.frontends import moments as rules
 from autopipe.compiler.frontends.moments import NORMAL, Kind, Moments, Role, bounded
-from autopipe.compiler.frontends.onnx.tensors import Proto
+from autopipe.compiler.frontends.onnx.tensors import Proto, graphs
 
 Shapes = Mapping[str, tuple[int, ...]]
 
@@ -38,7 +38,7 @@ def roles(
     found: dict[str, Role] = {}
     origin = {name: name for name in weights}
     moments = {name: Moments(value, value * value) for name, value in scalars.items()}
-    for node in graph.node:
+    for node in (node for inner in graphs(graph) for node in inner.node):
         inputs = list(node.input)
         if node.op_type in _VIEWS and inputs[0] in origin:
             origin[node.output[0]] = origin[inputs[0]]

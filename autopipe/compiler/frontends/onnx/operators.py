@@ -6,6 +6,7 @@ from collections.abc import Iterable
 import onnx
 from tvm.relax.frontend.onnx.onnx_frontend import _get_convert_map
 
+from autopipe.compiler.frontends.onnx.control.scopes import KINDS
 from autopipe.compiler.frontends.onnx.converters import OURS
 from autopipe.compiler.frontends.onnx.quantized import EXPANDED
 from autopipe.compiler.frontends.onnx.tensors import Proto, graphs
@@ -31,7 +32,7 @@ _MICROSOFT_ONLY = frozenset(
     }
 )
 _MICROSOFT = (_MICROSOFT_ONLY | {"Gelu"}) - {"MatMulInteger16"}
-_HANDLED_DIRECTLY = EXPANDED | {"If", "Constant"}
+_HANDLED_DIRECTLY = EXPANDED | KINDS | {"Constant"}
 _DOMAINS = {"": "", "ai.onnx": "", "com.microsoft": "com.microsoft"}
 
 

@@ -59,7 +59,8 @@ def _outline(path: Path, inputs: Mapping[str, Input] | None) -> ModelOutline:
     vetted = gate.sketch(data, path) if inputs is None else gate.admit(data, path, inputs)
     graph = vetted.model.graph
     stored = {name: tensors.array(tensor, path) for name, tensor in vetted.weights.items()}
-    kernels = (node.input[1] for node in graph.node if node.op_type == "Conv")
+    nodes = (node for inner in tensors.graphs(graph) for node in inner.node)
+    kernels = (node.input[1] for node in nodes if node.op_type == "Conv")
     return ModelOutline(
         inputs=vetted.inputs,
         convolutions=frozenset(len(vetted.shapes.get(name, ())) for name in kernels),

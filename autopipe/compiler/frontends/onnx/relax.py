@@ -10,6 +10,8 @@ from tvm import relax, tirx
 from tvm.relax.frontend.onnx import from_onnx
 
 from autopipe.compiler.frontends.imported import Value
+from autopipe.compiler.frontends.onnx.control.converters import hide
+from autopipe.compiler.frontends.onnx.control.scopes import has_control
 from autopipe.compiler.frontends.onnx.converters import replaced
 from autopipe.compiler.frontends.onnx.named import NodeError, name_nodes, plain
 from autopipe.compiler.frontends.onnx.tensors import Proto, dtype_name
@@ -26,6 +28,11 @@ def to_relax(model: Proto, inputs: Sequence[Value], weights: Sequence[str]) -> A
     again, and some converters would make constants of them. Raises `ModelError`, with the node.
     """
     name_nodes(model.graph)
+    if has_control(model.graph):
+        hidden = type(model)()
+        hidden.CopyFrom(model)
+        hide(hidden)
+        model = hidden
     try:
         with _silence(), replaced():
             module = from_onnx(model, sanitize_input_names=False)

@@ -151,12 +151,15 @@ def static(graph: Proto) -> dict[str, tuple[int, ...]]:
 
 
 def sizes(graph: Proto) -> dict[str, int]:
-    """Return the bytes of the values of an inferred graph, where they are known."""
+    """Return the bytes of the values and tensors of an inferred graph, where they are known."""
     return {
         name: math.prod(shape) * np.dtype(DTYPES[kind][0]).itemsize
         for inner in graphs(graph)
         for name, shape, kind in _values(inner)
         if kind in DTYPES
+    } | {
+        tensor.name: math.prod(tensor.dims) * np.dtype(DTYPES[tensor.data_type][0]).itemsize
+        for tensor in graph.initializer
     }
 
 

@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping
 
 from onnx import helper, numpy_helper
 
-from autopipe.compiler.frontends.onnx.tensors import DTYPES, Array, Proto
+from autopipe.compiler.frontends.onnx.tensors import DTYPES, Array, Proto, graphs
 from autopipe.errors import ModelError
 
 _DATA = frozenset({"float16", "float32", "float64", "int8", "uint8"})
@@ -21,7 +21,11 @@ def detach(graph: Proto) -> dict[str, Proto]:
     (shapes, axes, limits) stays, since an importer must know it to know shapes.
     """
     steering = {
-        name for node in graph.node if node.op_type in _SHAPE_LIKE for name in node.input[1:]
+        name
+        for inner in graphs(graph)
+        for node in inner.node
+        if node.op_type in _SHAPE_LIKE
+        for name in node.input[1:]
     }
     found: dict[str, Proto] = {}
     for index, tensor in reversed(list(enumerate(graph.initializer))):

@@ -1,0 +1,1 @@
+"""Control flow of ONNX: If, Loop and Scan."""

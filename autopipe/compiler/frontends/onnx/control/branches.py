@@ -1,0 +1,50 @@
+"""If as a private function, which calls that of the branch."""
+
+from typing import Any
+
+import tvm_ffi
+from tvm import relax
+
+from autopipe.compiler.frontends.onnx.control.functions import (
+    Around,
+    BodyFunctions,
+    ControlSite,
+    known_shape,
+    scalar,
+    told,
+)
+from autopipe.errors import ModelError
+
+# ruff: noqa: ANN401  TVM has no types
+
+
+def convert(functions: BodyFunctions, site: ControlSite) -> Any:
+    """Return the outputs of an If. Raises ModelError where its branches have different ones."""
+    builder, name = site.builder, site.name
+    graphs = [site.attributes["then_branch"], site.attributes["else_branch"]]
+    around = Around.of(graphs, site.nodes)
+    condition = scalar(builder, site.inputs[0], "bool")
+    called = []
+    for graph in graphs:
+        params = around.params()
+        called.append(functions.body(graph, params, around.given(params), site.opset))
+    then, other = (branch.ty.ret.fields for branch in called)
+    for output, (one, two) in enumerate(zip(then, other, strict=False)):
+        what = f"output {output} of If {name!r}"
+        known_shape(one, what)
+        if len(then) != len(other) or not tvm_ffi.structural_equal(one, two):
+            raise ModelError(
+                f"{what} is {told(one)} in one branch and {told(two)} in the other; "
+                "a model whose shapes depend on data can not be compiled"
+            )
+    whole = [relax.Var("condition", condition.ty), *around.params()]
+
+    def choose(inner: Any) -> Any:
+        calls = [relax.Call(branch, whole[1:]) for branch in called]
+        sequences = [relax.SeqExpr([], call) for call in calls]
+        return inner.emit(relax.If(whole[0], *sequences))
+
+    chosen = functions.add(f"if_{name}", whole, choose, pure=False)
+    result = builder.emit(relax.Call(chosen, [condition, *around.values]))
+    parts = [builder.emit(relax.TupleGetItem(result, at)) for at in range(len(then))]
+    return parts[0] if len(parts) == 1 else relax.Tuple(parts)

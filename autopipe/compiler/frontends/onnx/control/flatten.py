@@ -1,0 +1,43 @@
+"""Makes control flow plain as far as the model says what it does."""
+
+from collections.abc import Callable
+
+import onnx
+
+from autopipe.compiler.frontends.onnx import memory, operators
+from autopipe.compiler.frontends.onnx.control import scans
+from autopipe.compiler.frontends.onnx.control.lifting import lift
+from autopipe.compiler.frontends.onnx.control.scopes import has_control
+from autopipe.compiler.frontends.onnx.control.unroll import Unrolling
+from autopipe.compiler.frontends.onnx.tensors import Proto
+from autopipe.errors import ModelError
+
+
+def flatten(model: Proto, slim: Callable[[Proto], Proto]) -> Proto:
+    """Return the model with known conditions taken, and short loops unrolled.
+
+    `slim` folds constants, so that inner loops may become known once an outer one is unrolled;
+    it puts tensors into bodies, from where they are taken out again. Raises ModelError for a loop
+    that never ends, for one that contradicts itself, and where rounds take too much memory.
+    """
+    if not has_control(model.graph):
+        return model
+    opset = operators.opset(model.opset_import)
+    scans.check(model.graph, opset)
+    unrolling = Unrolling(opset)
+    while True:
+        model = _inferred(model)
+        lift(model.graph)
+        if not unrolling.step(model.graph):
+            return model
+        graph = _inferred(model).graph
+        stored = {tensor.name for tensor in graph.initializer}
+        memory.check(graph, {value.name for value in graph.input} - stored, stored)
+        model = slim(model)
+
+
+def _inferred(model: Proto) -> Proto:
+    try:
+        return onnx.shape_inference.infer_shapes(model, data_prop=True)
+    except onnx.shape_inference.InferenceError as error:
+        raise ModelError(f"shapes can not be inferred: {error}") from error

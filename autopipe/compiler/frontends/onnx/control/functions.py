@@ -1,0 +1,175 @@
+"""Bodies of control flow as private functions of the module."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tvm import relax, tirx
+from tvm.ir import GenericConst
+from tvm.relax.frontend.onnx import onnx_frontend
+
+from autopipe.compiler.frontends.onnx.control.scopes import captured
+from autopipe.compiler.frontends.onnx.tensors import Proto
+from autopipe.errors import ModelError
+
+# ruff: noqa: SLF001, ANN401  TVM's importer has no public interface, and no types
+
+_KNOWN = (GenericConst, relax.ShapeExpr, tirx.IntImm)
+"""What an importer of operators has to see: it is part of the code, and no value at run time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Around:
+    """What a body reads from around it."""
+
+    names: tuple[str, ...]
+    """Names of the values that are given at run time."""
+    values: tuple[Any, ...]
+    constants: Mapping[str, Any]
+    """Values that are known, by name."""
+
+    @classmethod
+    def of(cls, graphs: Sequence[Proto], nodes: Mapping[str, Any]) -> "Around":
+        """Find what bodies read, among the values of the graph they stand in."""
+        read = dict.fromkeys(name for graph in graphs for name in captured(graph))
+        missing = [name for name in read if name not in nodes]
+        if missing:
+            raise ModelError(f"a body of If, Loop or Scan reads {missing[0]!r}, which is nowhere")
+        constants = {name: nodes[name] for name in read if isinstance(nodes[name], _KNOWN)}
+        given = tuple(name for name in read if name not in constants)
+        return cls(given, tuple(nodes[name] for name in given), constants)
+
+    def params(self) -> list[Any]:
+        """Return a variable for each of the values."""
+        pairs = zip(self.names, self.values, strict=True)
+        return [relax.Var(name, value.ty) for name, value in pairs]
+
+    def given(self, params: Sequence[Any]) -> dict[str, Any]:
+        """Return all of it by name, with variables in the place of values."""
+        return {**self.constants, **dict(zip(self.names, params, strict=True))}
+
+
+@dataclass(frozen=True, slots=True)
+class ControlSite:
+    """A node that is converted, and where."""
+
+    builder: Any
+    """The builder of the function that it stands in."""
+    inputs: Sequence[Any]
+    """Its inputs; None for one that is not given."""
+    attributes: Mapping[str, Any]
+    nodes: Mapping[str, Any]
+    """All values of the function so far, by their names in the model."""
+    opset: int
+
+    @property
+    def name(self) -> str:
+        """The name of the node."""
+        return str(self.attributes["tvm_custom"]["name"])
+
+    @property
+    def outputs(self) -> int:
+        """How many outputs it has."""
+        return int(self.attributes["tvm_custom"]["num_outputs"])
+
+
+class BodyFunctions:
+    """The private functions of one module that is imported."""
+
+    def __init__(self) -> None:
+        self._root: Any = None
+        self._inside = False
+
+    def within(self, builder: Any) -> None:
+        """Say which builder a converter was called with; the first one has the module."""
+        if not self._inside:
+            self._root = builder
+
+    def add(
+        self, name: str, params: Sequence[Any], emit: Callable[[Any], Any], *, pure: bool
+    ) -> Any:
+        """Add a function and return its GlobalVar.
+
+        `emit` is given a builder and returns the result; `pure` puts what it emits into one
+        dataflow block.
+        """
+        builder = relax.BlockBuilder()
+        return self._add(builder, name, params, lambda: emit(builder), pure=pure)
+
+    def body(
+        self,
+        graph: Proto,
+        params: Sequence[Any],
+        given: Mapping[str, Any],
+        opset: int,
+        results: Callable[[Any, list[Any]], list[Any]] = lambda _, values: values,
+    ) -> Any:
+        """Add the function of a body and return its GlobalVar.
+
+        `given` are the inputs of the body and what it reads from around it, by name: parameters
+        and known values. `results` may add to what the body computes. Raises ModelError where
+        that has a shape which is not known.
+        """
+        importer = onnx_frontend.ONNXGraphImporter({}, "float32", sanitize=False)
+        importer.opset = opset
+
+        def emit() -> Any:
+            importer._nodes.update(given)
+            for value in graph.input:
+                dims = value.type.tensor_type.shape.dim
+                if len(dims) == 1 and given[value.name].ty.ndim == 0:
+                    one = relax.op.reshape(given[value.name], (1,))
+                    importer._nodes[value.name] = importer.bb.normalize(one)
+            importer._construct_nodes(graph)
+            computed = [importer._nodes[value.name] for value in graph.output]
+            for value, made in zip(graph.output, computed, strict=True):
+                known_shape(made.ty, f"result {value.name!r} of a body")
+            return relax.Tuple(results(importer.bb, computed))
+
+        return self._add(importer.bb, graph.name or "body", params, emit, pure=True)
+
+    def _add(
+        self, builder: Any, name: str, params: Sequence[Any], emit: Callable[[], Any], *, pure: bool
+    ) -> Any:
+        before, self._inside = self._inside, True
+        try:
+            with builder.function("body", list(params), private=True):
+                if pure:
+                    with builder.dataflow():
+                        result = builder.emit_output(emit())
+                else:
+                    result = emit()
+                builder.emit_func_output(result)
+        finally:
+            self._inside = before
+        return self._root.add_func(builder.get()["body"], _identifier(name))
+
+
+def known_shape(kind: Any, what: str) -> list[int]:
+    """Return the shape of a type. Raises ModelError where it is not that of a tensor, or open."""
+    dims = getattr(getattr(kind, "shape", None), "values", None)
+    if isinstance(kind, relax.ShapeType) or dims is None:
+        raise ModelError(f"{what} has a shape that is not known before the model runs")
+    if not all(isinstance(dim, tirx.IntImm) for dim in dims):
+        raise ModelError(f"{what} has a shape that is not known before the model runs")
+    return [int(dim) for dim in dims]
+
+
+def told(kind: Any) -> str:
+    """Return a type of a tensor in words."""
+    return f"{kind.dtype} {[int(dim) for dim in kind.shape.values]}"
+
+
+def scalar(builder: Any, value: Any, dtype: str) -> Any:
+    """Return a number or a condition without dimensions."""
+    if known_shape(value.ty, "a condition or a number of rounds"):
+        value = builder.normalize(relax.op.reshape(value, ()))
+    if str(value.ty.dtype) != dtype:
+        value = builder.normalize(relax.op.astype(value, dtype))
+    return value
+
+
+def _identifier(name: str) -> str:
+    """Return a name that a symbol of a library may have."""
+    kept = "".join(c if c.isascii() and (c.isalnum() or c == "_") else "_" for c in name)[:60]
+    return f"body_{kept}"

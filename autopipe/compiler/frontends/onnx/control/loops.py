@@ -1,0 +1,286 @@
+"""Loop as private functions that call each other.
+
+Relax has no loop, and a function that calls itself would need a frame of the virtual machine for
+each round. So a function of a chain calls the one before it several times: with `body` as one
+round, one function calls `body` eight times, the next calls that one eight times, and so on.
+However many rounds there are, frames are few.
+
+Where the number of rounds is known, its digits say what is called. Where it is computed, each
+function stops as soon as the condition, the first thing that a round returns, is false.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+import tvm_ffi
+from tvm import relax
+from tvm.ir import GenericConst
+
+from autopipe.compiler.frontends.bounds import BOUNDS
+from autopipe.compiler.frontends.onnx.control.functions import (
+    Around,
+    BodyFunctions,
+    ControlSite,
+    known_shape,
+    scalar,
+    told,
+)
+from autopipe.compiler.frontends.onnx.control.trips import Trips, trips
+from autopipe.compiler.frontends.onnx.tensors import uses
+from autopipe.errors import ModelError
+
+# ruff: noqa: ANN401  TVM has no types
+
+_FAN: Final = 8
+"""How often a function of a chain calls the one before it."""
+
+_LEVELS: Final = 14
+"""BodyFunctions of a chain without a known end, which is good for 4e12 rounds."""
+
+
+def convert(functions: BodyFunctions, site: ControlSite) -> Any:
+    """Return the outputs of a Loop.
+
+    Raises ModelError for one without an end, for states that change their shape, and for outputs
+    whose length is not known before the model runs.
+    """
+    what = f"Loop {site.name!r}"
+    body = site.attributes["body"]
+    limit, condition = (*site.inputs, None, None)[:2]
+    around = Around.of([body], site.nodes)
+    numbers = ((name, _number(value)) for name, value in around.constants.items())
+    known = {name: np.asarray(number) for name, number in numbers if number is not None}
+    starts = True if condition is None else _number(condition)
+    most = _number(limit)
+    found = trips(
+        what,
+        (limit is not None, None if most is None else int(most)),
+        body,
+        known,
+        starts=None if starts is None else bool(starts),
+    )
+    loop = _Loop(functions, site, around)
+    if found.exactly is None:
+        outputs = loop.watched(found, limit, condition)
+    else:
+        outputs = loop.counted(found.exactly)
+    return outputs[0] if len(outputs) == 1 else relax.Tuple(outputs)
+
+
+class _Loop:
+    """A loop whose rounds are a function of their own."""
+
+    def __init__(self, functions: BodyFunctions, site: ControlSite, around: Around) -> None:
+        self._functions, self._builder, self._what = functions, site.builder, f"Loop {site.name!r}"
+        self._body, self._around, self._opset = site.attributes["body"], around, site.opset
+        self._outputs, states = site.outputs, list(site.inputs[2:])
+        body = self._body
+        for value, state in zip(body.input[2:], states, strict=True):
+            if state is None:
+                raise ModelError(f"{self._what} is not given its state {value.name!r}")
+            known_shape(state.ty, f"state {value.name!r} of {self._what}")
+        self._states = states
+        self._names = [value.name for value in body.input[2:]]
+        self._is_counted = uses(body)[body.input[0].name] > 0
+        self._invariants = list(around.values)
+        self._invariant_names = list(around.names)
+
+    def counted(self, count: int) -> list[Any]:
+        """Return the outputs of a loop that runs `count` times."""
+        stacked = len(self._body.output) - 1 - len(self._states)
+        if count == 0:
+            if stacked:
+                raise ModelError(f"{self._what} does not run, so that an output of it is empty")
+            return self._states
+
+        def finished(_: Any, number: list[Any], __: Any, states: list[Any], rows: Any) -> Any:
+            return [*number, *states, *rows]
+
+        one = self._round(finished)
+        self._check_size(count, one.ty.ret.fields[len(one.ty.ret.fields) - stacked :])
+        chain = [one]
+        while _FAN ** len(chain) <= count:
+            last = chain[-1]
+            chain.append(self._function([last] * _FAN, self._counted_calls))
+        steps = [
+            chain[level]
+            for level in reversed(range(len(chain)))
+            for _ in range(count // _FAN**level % (_FAN if level + 1 < len(chain) else count + 1))
+        ]
+        given = [*self._first(), *self._states]
+        results = self._counted_calls(self._builder, steps, given, self._invariants)
+        return results[len(given) - len(self._states) :]
+
+    def watched(self, found: Trips, limit: Any, condition: Any) -> list[Any]:
+        """Return the outputs of a loop that runs as long as a condition holds."""
+        wanted = self._outputs - len(self._states)
+        if wanted > 0:
+            raise ModelError(
+                f"how often {self._what} runs is not known before the model runs, nor how long "
+                f"the last {wanted} of its outputs are; give it a constant number of rounds, or "
+                "use its states alone"
+            )
+        goes = relax.const(True, "bool")  # noqa: FBT003 - a value
+        if condition is not None:
+            goes = scalar(self._builder, condition, "bool")
+        if found.bounded:
+            self._is_counted = True
+            limit = scalar(self._builder, limit, "int64")
+            self._invariants.insert(0, limit)
+            self._invariant_names.insert(0, "limit")
+            some = self._builder.normalize(relax.op.less(relax.const(0, "int64"), limit))
+            goes = self._builder.normalize(relax.op.logical_and(goes, some))
+
+        def finished(builder: Any, number: list[Any], go: Any, states: list[Any], _: Any) -> Any:
+            if found.bounded:
+                more = builder.normalize(relax.op.less(number[0], self._limit))
+                go = more if found.goes_on else builder.normalize(relax.op.logical_and(go, more))
+            return [go, *number, *states]
+
+        chain = [self._round(finished, bounded=found.bounded)]
+        reached = 1
+        while len(chain) < _LEVELS and (found.most is None or reached < found.most):
+            reached += _FAN ** len(chain)
+            last = chain[-1]
+            chain.append(self._function([last] * _FAN, self._watched_calls))
+        given = [goes, *self._first(), *self._states]
+        whole = self._function(chain, self._started_calls, [relax.Var("goes_on", goes.ty)])
+        result = self._builder.emit(relax.Call(whole, [*given, *self._invariants]))
+        count = len(given)
+        return [
+            self._builder.emit(relax.TupleGetItem(result, at))
+            for at in range(count - len(self._states), count)
+        ]
+
+    def _first(self) -> list[Any]:
+        return [relax.const(0, "int64")] if self._is_counted else []
+
+    def _params(self) -> list[Any]:
+        """Return new variables for what changes from round to round."""
+        number = [relax.Var("number", relax.TensorType((), "int64"))] if self._is_counted else []
+        states = zip(self._names, self._states, strict=True)
+        return [*number, *(relax.Var(name, state.ty) for name, state in states)]
+
+    def _fixed(self) -> list[Any]:
+        """Return new variables for what is the same in all rounds."""
+        pairs = zip(self._invariant_names, self._invariants, strict=True)
+        return [relax.Var(name, value.ty) for name, value in pairs]
+
+    def _round(self, results: Any, *, bounded: bool = False) -> Any:
+        """Add the function of one round.
+
+        `results` makes what it returns of the next number, the condition, states and rows.
+        """
+        changing, fixed = self._params(), self._fixed()
+        number = changing[: len(changing) - len(self._states)]
+        self._limit = fixed[0] if bounded else None
+
+        def returned(builder: Any, computed: list[Any]) -> list[Any]:
+            go, rest = scalar(builder, computed[0], "bool"), computed[1:]
+            states, rows = rest[: len(self._states)], rest[len(self._states) :]
+            self._check(states)
+            after = [builder.normalize(relax.op.add(n, relax.const(1, "int64"))) for n in number]
+            wide = [builder.normalize(relax.op.expand_dims(row, 0)) for row in rows]
+            made: list[Any] = results(builder, after, go, states, wide)
+            return made
+
+        number_name, condition_name = (value.name for value in self._body.input[:2])
+        true = relax.const(True, "bool")  # noqa: FBT003 - a value: else there would be no round
+        given = self._around.given(fixed[bounded:])
+        given |= dict(zip(self._names, changing[len(number) :], strict=True))
+        given |= {condition_name: true, number_name: (number or [relax.const(0, "int64")])[0]}
+        return self._functions.body(self._body, [*changing, *fixed], given, self._opset, returned)
+
+    def _function(self, steps: Sequence[Any], calls: Any, before: Sequence[Any] = ()) -> Any:
+        """Add a function that calls others, one after the other."""
+        changing, fixed = [*before, *self._params()], self._fixed()
+        pure = calls == self._counted_calls
+
+        def emit(builder: Any) -> Any:
+            made = calls(builder, steps, changing, fixed)
+            return relax.Tuple(made) if isinstance(made, list) else made
+
+        return self._functions.add("rounds", [*changing, *fixed], emit, pure=pure)
+
+    def _counted_calls(
+        self, builder: Any, steps: Sequence[Any], changing: list[Any], fixed: Sequence[Any]
+    ) -> list[Any]:
+        """Call one function after the other; their rows become one tensor."""
+        rows: list[list[Any]] = []
+        for step in steps:
+            result = builder.emit(relax.Call(step, [*changing, *fixed]))
+            parts = [
+                builder.emit(relax.TupleGetItem(result, at)) for at in range(len(result.ty.fields))
+            ]
+            changing, made = parts[: len(changing)], parts[len(changing) :]
+            rows = rows or [[] for _ in made]
+            for row, part in zip(rows, made, strict=True):
+                row.append(part)
+        whole = [row[0] if len(row) == 1 else builder.emit(relax.op.concat(row, 0)) for row in rows]
+        return [*changing, *whole]
+
+    def _watched_calls(
+        self, builder: Any, steps: Sequence[Any], changing: list[Any], fixed: Sequence[Any]
+    ) -> Any:
+        """Call one function after the other as long as the condition holds."""
+        sequence = _while(builder, list(steps), changing, fixed)
+        for block in sequence.blocks:
+            for binding in block.bindings:
+                builder.emit_normalized(binding)
+        return sequence.body
+
+    def _started_calls(
+        self, builder: Any, steps: Sequence[Any], changing: list[Any], fixed: Sequence[Any]
+    ) -> Any:
+        """The same, if the condition holds at all."""
+        started = _while(builder, list(steps), changing[1:], fixed)
+        return builder.emit(
+            relax.If(changing[0], started, relax.SeqExpr([], relax.Tuple(changing)))
+        )
+
+    def _check(self, states: Sequence[Any]) -> None:
+        for name, before, after in zip(self._names, self._states, states, strict=True):
+            if not tvm_ffi.structural_equal(before.ty, after.ty):
+                raise ModelError(
+                    f"state {name!r} of {self._what} is {told(before.ty)} and comes out as "
+                    f"{told(after.ty)}; a state has to keep its shape and type, unless the loop "
+                    "runs a few times that are known before the model runs"
+                )
+
+    def _check_size(self, count: int, rows: Sequence[Any]) -> None:
+        for kind in rows:
+            size = (
+                int(np.prod(known_shape(kind, "a row"), dtype=object))
+                * np.dtype(str(kind.dtype)).itemsize
+            )
+            if count * size > BOUNDS.alive:
+                raise ModelError(
+                    f"{self._what} stacks {count} rows of {size} bytes, more than "
+                    f"{BOUNDS.alive >> 20} MiB"
+                )
+
+
+def _while(builder: Any, steps: list[Any], changing: list[Any], fixed: Sequence[Any]) -> Any:
+    """Return the calls of `steps`, each under the condition that the one before it returned."""
+    bindings = []
+
+    def bound(name: str, value: Any) -> Any:
+        made = builder.normalize(value)
+        variable = relax.Var(name, made.ty)
+        bindings.append(relax.VarBinding(variable, made))
+        return variable
+
+    result = bound("result", relax.Call(steps[0], [*changing, *fixed]))
+    if len(steps) > 1:
+        items = [relax.TupleGetItem(result, at) for at in range(len(result.ty.fields))]
+        go, *changing = (bound("part", item) for item in items)
+        rest = _while(builder, steps[1:], changing, fixed)
+        result = bound("result", relax.If(go, rest, relax.SeqExpr([], result)))
+    return relax.SeqExpr([relax.BindingBlock(bindings)], result)
+
+
+def _number(value: Any) -> Any:
+    """Return a number that is known, None for any other value."""
+    array = value.value.numpy() if isinstance(value, GenericConst) else np.empty(0)
+    return array.reshape(-1)[0] if array.size == 1 else None

@@ -1,0 +1,186 @@
+"""Scan as a Loop, whose rounds take slices of what is scanned.
+
+    y_final, ys = Scan(y, xs) { body(y, x) -> y', out }
+
+becomes, for xs with T slices along its axis,
+
+    y_final, ys = Loop(T, true, y) { body(round, go, y) -> go, y', out with x = Gather(xs, round) }
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+from onnx import TensorProto, helper, numpy_helper
+
+from autopipe.compiler.frontends.onnx.control.scopes import (
+    Names,
+    bodies,
+    body,
+    called,
+    instantiate,
+)
+from autopipe.compiler.frontends.onnx.shapes import static
+from autopipe.compiler.frontends.onnx.tensors import Proto, graphs
+from autopipe.errors import ModelError
+
+_FIRST: Final = 9
+"""Before it, Scan had a batch axis, and lengths as an input."""
+
+
+def check(graph: Proto, opset: int) -> None:
+    """Raise ModelError for a Scan of a version that means something else."""
+    for inner in graphs(graph):
+        for node in inner.node:
+            if node.op_type == "Scan" and opset < _FIRST:
+                raise ModelError(
+                    f"{called(node)} is that of opset {opset}, which is not supported; convert the "
+                    f"model to opset {_FIRST} or a later one"
+                )
+
+
+def to_loops(graph: Proto, shapes: Mapping[str, tuple[int, ...]], names: Names) -> None:
+    """Put Loops in the place of the Scans of a graph and of those inside of it.
+
+    `shapes` are known of what the graph reads from outside. Raises ModelError for a Scan that
+    contradicts itself, or scans what has no known shape.
+    """
+    shapes = {**shapes, **static(graph)}
+    nodes: list[Proto] = []
+    for node in graph.node:
+        for inner in bodies(node):
+            to_loops(inner, shapes, names)
+        nodes.extend(_Scan(node, shapes, names).loop() if node.op_type == "Scan" else [node])
+    del graph.node[:]
+    graph.node.extend(nodes)
+
+
+class _Scan:
+    """One Scan; `scanned` are its inputs that are cut into slices."""
+
+    def __init__(self, node: Proto, shapes: Mapping[str, tuple[int, ...]], names: Names) -> None:
+        self._node, self._names, self._body = node, names, body(node)
+        self._attributes = {
+            attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute
+        }
+        count = int(self._attributes.get("num_scan_inputs", 0))
+        self._states = list(node.input)[: len(node.input) - count]
+        self._scanned = list(node.input)[len(self._states) :]
+        self._made = len(self._body.output) - len(self._states)
+        if (
+            not 0 < count <= len(node.input)
+            or self._made < 0
+            or len(self._body.input) != len(node.input)
+            or len(self._body.output) < len(node.output)
+        ):
+            raise ModelError(f"{called(node)} and its body differ in inputs or outputs")
+        self._shapes = [self._shape(name, shapes) for name in self._scanned]
+        self._nodes: list[Proto] = []
+
+    def loop(self) -> list[Proto]:
+        """Return the nodes that compute the same."""
+        axes = self._list("scan_input_axes", len(self._scanned))
+        axes = [_axis(a, len(s), self._node) for a, s in zip(axes, self._shapes, strict=True)]
+        lengths = {shape[axis] for shape, axis in zip(self._shapes, axes, strict=True)}
+        if len(lengths) != 1:
+            raise ModelError(f"{called(self._node)} scans inputs of different lengths: {lengths}")
+        (length,) = lengths
+        inner = self._rounds(axes, length)
+        results = list(self._node.output)
+        results += [""] * (len(self._body.output) - len(results))
+        arranged = self._arranged(results, length)
+        given = [self._constant(np.int64(length)), self._constant(np.ones((), bool)), *self._states]
+        loop = helper.make_node("Loop", given, results, name=self._node.name, body=inner)
+        return [*self._nodes, loop, *arranged]
+
+    def _rounds(self, axes: Sequence[int], length: int) -> Proto:
+        """Return the body of the loop."""
+        number, goes = self._names.fresh("round"), self._names.fresh("goes_on")
+        backwards = self._list("scan_input_directions", len(self._scanned))
+        nodes: list[Proto] = []
+        at = {0: number, 1: self._names.fresh("round")}
+        if 1 in backwards:
+            last = self._constant(np.int64(length - 1))
+            nodes.append(helper.make_node("Sub", [last, number], [at[1]]))
+        slices = [self._names.fresh(name) for name in self._scanned]
+        for name, outer, axis, back in zip(slices, self._scanned, axes, backwards, strict=True):
+            where = at.get(back) or _refuse(self._node, "scan_input_directions")
+            nodes.append(helper.make_node("Gather", [outer, where], [name], axis=axis))
+        states = [self._names.fresh(name) for name in self._states]
+        computed, results = instantiate(self._body, [*states, *slices], self._names)
+        returned = [self._names.fresh(name) for name in ("goes_on", *results)]
+        passed = zip([goes, *results], returned, strict=True)
+        nodes += [*computed, *(helper.make_node("Identity", [a], [b]) for a, b in passed)]
+        scalars = [
+            helper.make_tensor_value_info(number, TensorProto.INT64, []),
+            helper.make_tensor_value_info(goes, TensorProto.BOOL, []),
+        ]
+        ends = [helper.make_tensor_value_info(returned[0], TensorProto.BOOL, [])]
+        given = [_named(v, n) for v, n in zip(self._body.input, states, strict=False)]
+        left = [_named(v, n) for v, n in zip(self._body.output, returned[1:], strict=True)]
+        return helper.make_graph(
+            nodes, self._body.name or "body", [*scalars, *given], [*ends, *left]
+        )
+
+    def _arranged(self, results: list[str], length: int) -> list[Proto]:
+        """Return nodes that turn what was stacked to the axes and directions that are asked for.
+
+        They compute what is in `results`, which gets the names of what the loop has to compute.
+        """
+        axes = self._list("scan_output_axes", self._made)
+        backwards = self._list("scan_output_directions", self._made)
+        nodes: list[Proto] = []
+        for index, (given, back) in enumerate(zip(axes, backwards, strict=True)):
+            place = len(self._states) + index
+            name = results[place]
+            rank = len(self._body.output[place].type.tensor_type.shape.dim) + 1
+            axis = _axis(given, rank, self._node)
+            if not name or (not axis and not back):
+                continue
+            results[place] = made = self._names.fresh(name)
+            if back:
+                order = self._constant(np.arange(length, dtype=np.int64)[::-1].copy())
+                turned = self._names.fresh(name) if axis else name
+                nodes.append(helper.make_node("Gather", [made, order], [turned], axis=0))
+                made = turned
+            if axis:
+                others = [*range(1, axis + 1), 0, *range(axis + 1, rank)]
+                nodes.append(helper.make_node("Transpose", [made], [name], perm=others))
+        return nodes
+
+    def _list(self, name: str, count: int) -> list[int]:
+        given: Any = self._attributes.get(name, [0] * count)
+        if len(given) != count:
+            _refuse(self._node, name)
+        return list(map(int, given))
+
+    def _constant(self, value: Any) -> str:  # noqa: ANN401 - an array, or a number of numpy's
+        name = self._names.fresh("constant")
+        tensor = numpy_helper.from_array(np.asarray(value), name)
+        self._nodes.append(helper.make_node("Constant", [], [name], value=tensor))
+        return name
+
+    def _shape(self, name: str, shapes: Mapping[str, tuple[int, ...]]) -> tuple[int, ...]:
+        if not shapes.get(name):
+            raise ModelError(
+                f"{called(self._node)} scans {name!r}, whose shape is not known before the model "
+                "runs"
+            )
+        return shapes[name]
+
+
+def _axis(axis: int, rank: int, node: Proto) -> int:
+    if not -rank <= axis < rank:
+        raise ModelError(f"{called(node)} has the axis {axis} of a tensor with {rank} dimensions")
+    return axis % rank
+
+
+def _refuse(node: Proto, attribute: str) -> str:
+    raise ModelError(f"{called(node)} has a wrong attribute {attribute}")
+
+
+def _named(value: Proto, name: str) -> Proto:
+    copy = type(value)()
+    copy.CopyFrom(value)
+    copy.name = name
+    return copy

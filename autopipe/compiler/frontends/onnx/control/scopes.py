@@ -1,0 +1,101 @@
+"""Names in graphs inside graphs: what a body reads from outside, and bodies in other names."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from autopipe.compiler.frontends.onnx.tensors import Proto, graphs
+
+KINDS = frozenset({"If", "Loop", "Scan"})
+"""Operators with graphs inside."""
+
+
+def bodies(node: Proto) -> Iterator[Proto]:
+    """Yield the graphs inside a node."""
+    for attribute in node.attribute:
+        if attribute.HasField("g"):
+            yield attribute.g
+        yield from attribute.graphs
+
+
+def body(node: Proto, name: str = "body") -> Proto:
+    """Return the graph of a node that is called `name`."""
+    return next(attribute.g for attribute in node.attribute if attribute.name == name)
+
+
+def has_control(graph: Proto) -> bool:
+    """Tell whether a node of a graph has graphs inside."""
+    return any(node.op_type in KINDS for node in graph.node)
+
+
+def called(node: Proto) -> str:
+    """Return what a node is called in messages."""
+    return f"{node.op_type} {node.name or next(iter(node.output), '')!r}"
+
+
+def captured(graph: Proto) -> list[str]:
+    """Return the names that a graph, or one inside it, reads from outside, in order."""
+    own = {value.name for value in graph.input} | {tensor.name for tensor in graph.initializer}
+    found: dict[str, None] = {}
+    for node in graph.node:
+        read = [*node.input, *(name for inner in bodies(node) for name in captured(inner))]
+        found.update((name, None) for name in read if name and name not in own)
+        own.update(node.output)
+    found.update((value.name, None) for value in graph.output if value.name not in own)
+    return list(found)
+
+
+def rename(graph: Proto, names: Mapping[str, str]) -> None:
+    """Give other names to what a graph and those inside it read from outside."""
+    own = {value.name for value in graph.input} | {tensor.name for tensor in graph.initializer}
+    own.update(name for node in graph.node for name in node.output)
+    names = {old: new for old, new in names.items() if old not in own}
+    if not names:
+        return
+    for node in graph.node:
+        _reads(node, names)
+    for value in graph.output:
+        value.name = names.get(value.name, value.name)
+
+
+class Names:
+    """Gives names that no graph of a model has."""
+
+    def __init__(self, graph: Proto) -> None:
+        self._taken: set[str] = set()
+        for inner in graphs(graph):
+            self._taken.update(value.name for value in (*inner.input, *inner.output))
+            self._taken.update(tensor.name for tensor in inner.initializer)
+            self._taken.update(name for node in inner.node for name in node.output)
+        self._counts: dict[str, int] = {}
+
+    def fresh(self, name: str) -> str:
+        """Return a new name that begins like the given one."""
+        while True:
+            self._counts[name] = count = self._counts.get(name, 0) + 1
+            if (new := f"{name}__{count}") not in self._taken:
+                self._taken.add(new)
+                return new
+
+
+def instantiate(graph: Proto, inputs: Sequence[str], names: Names) -> tuple[list[Proto], list[str]]:
+    """Return the nodes of a body for the given inputs, and the names of its results.
+
+    What the nodes compute has new names. The body has no tensors of its own.
+    """
+    known = {value.name: given for value, given in zip(graph.input, inputs, strict=True)}
+    nodes = []
+    for original in graph.node:
+        node = type(original)()
+        node.CopyFrom(original)
+        _reads(node, known)
+        for index, name in enumerate(node.output):
+            if name:
+                known[name] = node.output[index] = names.fresh(name)
+        nodes.append(node)
+    return nodes, [known.get(value.name, value.name) for value in graph.output]
+
+
+def _reads(node: Proto, names: Mapping[str, str]) -> None:
+    for index, name in enumerate(node.input):
+        node.input[index] = names.get(name, name)
+    for inner in bodies(node):
+        rename(inner, names)

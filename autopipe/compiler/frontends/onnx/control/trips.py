@@ -1,0 +1,114 @@
+"""How often a Loop runs, as far as that is known before the model runs."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from onnx.numpy_helper import to_array
+
+from autopipe.compiler.frontends.onnx.control.scopes import body, called
+from autopipe.compiler.frontends.onnx.tensors import Array, Proto
+from autopipe.errors import ModelError
+
+LONGEST: Final = 2**31
+"""No loop of a model takes more rounds than this; an endless one is mostly written with more."""
+
+Known = Mapping[str, Array]
+"""Values that are known before the model runs, by name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trips:
+    """What is known of the rounds of a Loop."""
+
+    bounded: bool
+    """Whether it takes no more rounds than a number says, which may be computed."""
+    most: int | None
+    """That number; None where it is computed, or there is none."""
+    starts: bool | None
+    """Whether the condition holds before the first round; None where that is computed."""
+    goes_on: bool | None
+    """Whether it holds after each round; None where that is computed."""
+
+    @property
+    def exactly(self) -> int | None:
+        """How often it runs, None if that is not known."""
+        if self.starts is False or self.most == 0:
+            return 0
+        if self.starts and self.goes_on is False and (self.most is not None or not self.bounded):
+            return 1
+        return self.most if self.starts and self.goes_on else None
+
+
+def of_node(node: Proto, known: Known) -> Trips:
+    """Return what is known of the rounds of a Loop. Raises ModelError, as `trips` does."""
+    limit, condition = (*node.input, "", "")[:2]
+    carried, made = len(node.input[2:]), len(body(node).output)
+    if len(body(node).input) != 2 + carried or made < 1 + max(carried, len(node.output)):
+        raise ModelError(f"{called(node)} and its body differ in inputs or outputs")
+    most = int(known[limit].reshape(-1)[0]) if limit in known else None
+    starts = truth(known, condition) if condition else True
+    return trips(called(node), (bool(limit), most), body(node), known, starts=starts)
+
+
+def trips(
+    what: str,
+    limit: tuple[bool, int | None],
+    graph: Proto,
+    known: Known,
+    *,
+    starts: bool | None,
+) -> Trips:
+    """Return what is known of the rounds of a loop with the body `graph`.
+
+    `limit` says whether it has a number of rounds, and which if that is known; `starts` says
+    whether its condition holds at first. Raises ModelError
+    for a loop that never ends.
+    """
+    bounded, most = limit
+    goes_on = _after(graph, known, starts)
+    if not bounded or (most is not None and most > LONGEST):
+        if starts and goes_on:
+            unbounded = (
+                f"{most} rounds are asked for" if bounded else "no number of rounds is given"
+            )
+            raise ModelError(f"{what} never ends: {unbounded}, and its condition is always true")
+        bounded, most = False, None
+    return Trips(bounded, None if most is None else max(most, 0), starts, goes_on)
+
+
+def constants(graph: Proto) -> dict[str, Array]:
+    """Return the single numbers of a graph that stand in the model."""
+    found = {tensor.name: to_array(tensor) for tensor in graph.initializer if _single(tensor)}
+    for node in graph.node:
+        tensor = _constant(node)
+        if tensor is not None and _single(tensor):
+            found[node.output[0]] = to_array(tensor)
+    return found
+
+
+def truth(known: Known, name: str) -> bool | None:
+    """Return a condition, or None where it is computed."""
+    return bool(known[name].reshape(-1)[0]) if name in known else None
+
+
+def _after(graph: Proto, known: Known, starts: bool | None) -> bool | None:  # noqa: FBT001
+    """Return the condition that each round leaves behind."""
+    name = graph.output[0].name
+    made = {node.output[0]: node for node in graph.node if len(node.output) == 1}
+    while name in made and made[name].op_type == "Identity":
+        name = made[name].input[0]
+    if name in made:
+        tensor = _constant(made[name])
+        return bool(to_array(tensor).reshape(-1)[0]) if tensor and _single(tensor) else None
+    return starts if name == graph.input[1].name else truth(known, name)
+
+
+def _constant(node: Proto) -> Proto | None:
+    if node.op_type != "Constant" or len(node.attribute) != 1:
+        return None
+    return node.attribute[0].t if node.attribute[0].HasField("t") else None
+
+
+def _single(tensor: Proto) -> bool:
+    return all(dim == 1 for dim in tensor.dims)

@@ -1,0 +1,128 @@
+"""Loops that run a known, small number of times as plain nodes, and conditions that are known."""
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+from onnx import helper, numpy_helper
+
+from autopipe.compiler.frontends.onnx.control import scans
+from autopipe.compiler.frontends.onnx.control.scopes import (
+    Names,
+    body,
+    called,
+    has_control,
+    instantiate,
+)
+from autopipe.compiler.frontends.onnx.control.trips import Known, constants, of_node, truth
+from autopipe.compiler.frontends.onnx.tensors import Proto, graphs
+from autopipe.errors import ModelError
+
+MOST: Final = 256
+"""Nodes that one loop may become: each costs the compiler milliseconds."""
+
+TOTAL: Final = 2048
+"""Nodes that all loops of a model may become."""
+
+_AXES_ARE_INPUTS: Final = 13
+"""From this version on Unsqueeze takes its axes as an input."""
+
+
+class Unrolling:
+    """Unrolls what can be; it keeps count, so that it may be called again when more is known."""
+
+    def __init__(self, opset: int) -> None:
+        self._opset = opset
+        self._left = TOTAL
+
+    def step(self, graph: Proto) -> bool:
+        """Unroll the outermost loops and conditions of a graph; tell whether there were any.
+
+        The graph says what is known of shapes. A Scan becomes a Loop. Raises ModelError for a loop
+        that never ends.
+        """
+        if not has_control(graph):
+            return False
+        names = Names(graph)
+        scans.to_loops(graph, {}, names)
+        known = constants(graph)
+        nodes: list[Proto] = []
+        changed = False
+        for node in graph.node:
+            plain = self._plain(node, known, names)
+            changed |= plain is not None
+            nodes.extend([node] if plain is None else plain)
+        del graph.node[:]
+        graph.node.extend(nodes)
+        return changed
+
+    def _plain(self, node: Proto, known: Known, names: Names) -> list[Proto] | None:
+        """Return what takes the place of a node; None if it stays."""
+        if node.op_type == "If":
+            chosen = truth(known, node.input[0])
+            return None if chosen is None else _branch(node, names, chosen=chosen)
+        return self._rounds(node, known, names) if node.op_type == "Loop" else None
+
+    def _rounds(self, node: Proto, known: Known, names: Names) -> list[Proto] | None:
+        count = of_node(node, known).exactly
+        if count is None:
+            return None
+        cost = count * max(1, sum(len(inner.node) for inner in graphs(body(node))))
+        if cost > min(MOST, self._left):
+            return None
+        self._left -= cost
+        return _unrolled(node, count, names, self._opset)
+
+
+def _branch(node: Proto, names: Names, *, chosen: bool) -> list[Proto]:
+    graph = body(node, "then_branch" if chosen else "else_branch")
+    nodes, results = instantiate(graph, [], names)
+    return [*nodes, *_passed(results, node.output)]
+
+
+def _unrolled(node: Proto, count: int, names: Names, opset: int) -> list[Proto]:
+    graph, states = body(node), list(node.input)[2:]
+    stacked: list[list[str]] = [[] for _ in graph.output[1 + len(states) :]]
+    nodes: list[Proto] = []
+    goes = _constant(np.ones((), bool), names, nodes)
+    for number in range(count):
+        given = [_constant(np.int64(number), names, nodes), goes, *states]
+        if len(graph.input[0].type.tensor_type.shape.dim) == 1:
+            given[0] = _constant(np.array([number]), names, nodes)
+        made, (_, *results) = instantiate(graph, given, names)
+        nodes += made
+        states, slices = results[: len(states)], results[len(states) :]
+        for row, name in zip(stacked, slices, strict=True):
+            row.append(name)
+    wanted = list(node.output) + [""] * (len(graph.output) - 1 - len(node.output))
+    nodes += _passed(states, wanted[: len(states)])
+    for name, rows in zip(wanted[len(states) :], stacked, strict=True):
+        if name and not rows:
+            raise ModelError(f"{called(node)} does not run, so that its output {name!r} is empty")
+        if name:
+            wide = [_row(row, names, nodes, opset) for row in rows]
+            nodes.append(helper.make_node("Concat", wide, [name], axis=0))
+    return nodes
+
+
+def _passed(results: Sequence[str], wanted: Sequence[str]) -> list[Proto]:
+    pairs = zip(results, wanted, strict=False)
+    return [helper.make_node("Identity", [made], [name]) for made, name in pairs if name]
+
+
+def _row(name: str, names: Names, nodes: list[Proto], opset: int) -> str:
+    """Return a slice with an axis in front."""
+    row = names.fresh(name)
+    if opset < _AXES_ARE_INPUTS:
+        nodes.append(helper.make_node("Unsqueeze", [name], [row], axes=[0]))
+    else:
+        axes = _constant(np.array([0], np.int64), names, nodes)
+        nodes.append(helper.make_node("Unsqueeze", [name, axes], [row]))
+    return row
+
+
+def _constant(value: np.generic | np.ndarray, names: Names, nodes: list[Proto]) -> str:
+    name = names.fresh("constant")
+    tensor = numpy_helper.from_array(np.asarray(value), name)
+    nodes.append(helper.make_node("Constant", [], [name], value=tensor))
+    return name

@@ -1,0 +1,36 @@
+"""Inputs of a library, compared with what it takes."""
+
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+
+import numpy as np
+
+from autopipe.artifacts.signature import Port
+from autopipe.errors import ConfigError
+
+
+def check_inputs(ports: Sequence[Port], inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Return the inputs as arrays, or raise a ConfigError that says which one does not fit."""
+    names = [port.name for port in ports]
+    for name in inputs:
+        if name not in names:
+            close = get_close_matches(name, names, 1)
+            hint = f"did you mean {close[0]!r}?" if close else f"it takes {', '.join(names)}"
+            raise ConfigError(f"the model has no input {name!r}; {hint}")
+    arrays = {}
+    for port in ports:
+        if port.name not in inputs:
+            raise ConfigError(f"input {port.name!r} {described(port)} is missing")
+        array = np.asarray(inputs[port.name])
+        if array.shape != port.shape or array.dtype != np.dtype(port.dtype):
+            raise ConfigError(
+                f"input {port.name!r} is {array.dtype} {list(array.shape)}; "
+                f"the model takes {described(port)}"
+            )
+        arrays[port.name] = array
+    return arrays
+
+
+def described(port: Port) -> str:
+    """Return dtype and shape of an input or output in words."""
+    return f"{port.dtype} {list(port.shape)}"

@@ -1,0 +1,97 @@
+"""A model that is called again and again, and keeps what it remembers in between.
+
+Example: a cell of a network for speech takes `x` and `h`, and returns `y` and `h_next`.
+
+    stream = model.stream({"h": "h_next"})
+    for x in frames:
+        y = stream({"x": x})["y"]
+
+A state stays where the model has put it: the tensor that one call returns is given to the next one.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import numpy as np
+
+from autopipe.artifacts.signature import Signature
+from autopipe.compiler.library.ports import check_inputs, described
+from autopipe.errors import ConfigError
+
+Held = Mapping[str, Any]
+"""States as tensors of the runtime, by the input that takes each."""
+
+
+class Streamed(Protocol):
+    """What a stream needs of a model."""
+
+    signature: Signature
+
+    def step(
+        self, arrays: Mapping[str, np.ndarray], held: Held, states: Mapping[str, str]
+    ) -> tuple[dict[str, np.ndarray], Held]:
+        """Run once."""
+
+    def fetch(self, state: Any) -> np.ndarray:  # noqa: ANN401 - a tensor of the runtime
+        """Return a copy of a state."""
+
+
+class Stream:
+    """Calls of a model, one after the other; `LoadedModel.stream` makes it.
+
+    For a second stream of data, open a second one of the same model.
+    """
+
+    def __init__(
+        self,
+        model: Streamed,
+        states: Mapping[str, str],
+        start: Mapping[str, np.ndarray] | None = None,
+    ) -> None:
+        inputs = {port.name: port for port in model.signature.inputs}
+        outputs = {port.name: port for port in model.signature.outputs}
+        for given, made in states.items():
+            for name, known, what in ((given, inputs, "input"), (made, outputs, "output")):
+                if name not in known:
+                    raise ConfigError(
+                        f"the model has no {what} {name!r}; it has {', '.join(known)}"
+                    )
+            one, two = inputs[given], outputs[made]
+            if (one.shape, one.dtype) != (two.shape, two.dtype):
+                raise ConfigError(
+                    f"output {made!r} {described(two)} can not be input {given!r} {described(one)}"
+                )
+        self._model, self._names = model, dict(states)
+        self._kept = [inputs[name] for name in states]
+        self._free = [port for port in inputs.values() if port.name not in states]
+        self._held: Held = {}
+        self._start: dict[str, np.ndarray] = {}
+        self.reset(start)
+
+    def __call__(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Run one step on the inputs that are not states; return the outputs that are not states.
+
+        The outputs are the caller's own copies. Raises ConfigError and StageError as a call of
+        the model does; after an error the states are those before it.
+        """
+        arrays = check_inputs(self._free, inputs) | self._start
+        outputs, self._held = self._model.step(arrays, self._held, self._names)
+        self._start = {}
+        return outputs
+
+    def reset(self, start: Mapping[str, np.ndarray] | None = None) -> None:
+        """Begin anew, with the given states by input name, and zeros for those not given.
+
+        Raises ConfigError for a name, shape or dtype that is not the model's.
+        """
+        zeros = {port.name: np.zeros(port.shape, port.dtype) for port in self._kept}
+        given = check_inputs(self._kept, {**zeros, **(start or {})})
+        self._start = {name: array.copy() for name, array in given.items()}
+        self._held = {}
+
+    @property
+    def states(self) -> dict[str, np.ndarray]:
+        """Copies of the states that the next call starts from, by input name."""
+        if self._start:
+            return {name: array.copy() for name, array in self._start.items()}
+        return {name: self._model.fetch(state) for name, state in self._held.items()}
