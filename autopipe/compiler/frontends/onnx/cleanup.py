@@ -33,7 +33,8 @@ def clean(model: Proto, weights: Mapping[str, Array]) -> tuple[Proto, dict[str, 
     full.CopyFrom(model)
     attach(full.graph, {name: weights[name] for name in weights if name not in large})
     quantized.rewrite(full.graph)
-    slim = flatten(_slim(full), _slim)
+    slim = _slim(full)
+    slim = flatten(slim, _slim)
     del slim.graph.input[:]  # an input that nothing reads was dropped with what read it
     slim.graph.input.extend(full.graph.input)
     affine.fuse(slim.graph, _ranks(slim.graph))
