@@ -10,8 +10,9 @@ import onnx
 import onnxslim
 from onnx.numpy_helper import to_array
 
-from autopipe.compiler.frontends.onnx import affine, quantized
+from autopipe.compiler.frontends.onnx import affine, masks, operators, quantized
 from autopipe.compiler.frontends.onnx.control.flatten import flatten
+from autopipe.compiler.frontends.onnx.expand import expanded
 from autopipe.compiler.frontends.onnx.tensors import Array, Proto, uses
 from autopipe.compiler.frontends.onnx.weights import attach, declare, detach, undeclare
 from autopipe.errors import ModelError
@@ -30,13 +31,18 @@ def clean(model: Proto, weights: Mapping[str, Array]) -> tuple[Proto, dict[str, 
     """
     large = {name: values for name, values in weights.items() if values.nbytes >= _LARGE}
     full = onnx.ModelProto()
-    full.CopyFrom(model)
+    simple = expanded(model)
+    if simple is not model:
+        operators.check(simple.graph)
+    full.CopyFrom(simple)
     attach(full.graph, {name: weights[name] for name in weights if name not in large})
     quantized.rewrite(full.graph)
     slim = _slim(full)
     slim = flatten(slim, _slim)
     del slim.graph.input[:]  # an input that nothing reads was dropped with what read it
     slim.graph.input.extend(full.graph.input)
+    if simple is not model:
+        masks.drop_empty(slim.graph)
     affine.fuse(slim.graph, _ranks(slim.graph))
     folded = detach(slim.graph)
     read = uses(slim.graph)

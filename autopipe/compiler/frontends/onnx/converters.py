@@ -16,7 +16,15 @@ from tvm import relax, tirx
 from tvm.ir import GenericConst
 from tvm.relax.frontend.onnx import onnx_frontend
 
-from autopipe.compiler.frontends.onnx import integers, quantization
+from autopipe.compiler.frontends.onnx import (
+    along,
+    bits,
+    counted,
+    integers,
+    matrices,
+    quantization,
+    windows,
+)
 from autopipe.compiler.frontends.onnx.control.converters import converters as of_control
 from autopipe.compiler.frontends.onnx.named import named
 from autopipe.compiler.frontends.onnx.recurrent import converters as recurrent
@@ -103,6 +111,11 @@ OURS: Final = {
     **integers.CONVERTERS,
     **quantization.CONVERTERS,
     **recurrent.CONVERTERS,
+    **along.CONVERTERS,
+    **bits.CONVERTERS,
+    **counted.CONVERTERS,
+    **matrices.CONVERTERS,
+    **windows.CONVERTERS,
     "Clip": _Clip,
     "Size": _Size,
     "OneHot": _OneHot,

@@ -14,6 +14,7 @@ from onnx import inliner, numpy_helper
 
 from autopipe.compiler.frontends.imported import Value
 from autopipe.compiler.frontends.onnx import (
+    expand,
     exported,
     memory,
     operators,
@@ -98,6 +99,7 @@ def vet(data: bytes, path: Path, inputs: Mapping[str, Input] | None) -> Vetted:
     values = shapes.unbound(graph) if inputs is None else shapes.bind(graph, inputs)
     declare(graph, weights)
     model.ir_version = max(model.ir_version, _IR_WITHOUT_WEIGHTS_AMONG_INPUTS)
+    expand.complete(graph)
     inferred = shapes.infer(model)
     exported.name_types(graph, inferred.graph)
     _check_reached(graph, values)

@@ -8,6 +8,7 @@ from tvm.relax.frontend.onnx.onnx_frontend import _get_convert_map
 
 from autopipe.compiler.frontends.onnx.control.scopes import KINDS
 from autopipe.compiler.frontends.onnx.converters import OURS
+from autopipe.compiler.frontends.onnx.expand import BY_BODY, MICROSOFT_BY_BODY
 from autopipe.compiler.frontends.onnx.quantized import EXPANDED
 from autopipe.compiler.frontends.onnx.tensors import Proto, graphs
 from autopipe.errors import ModelError
@@ -31,8 +32,18 @@ _MICROSOFT_ONLY = frozenset(
         "SkipLayerNormalization",
     }
 )
-_MICROSOFT = (_MICROSOFT_ONLY | {"Gelu"}) - {"MatMulInteger16"}
-_HANDLED_DIRECTLY = EXPANDED | KINDS | {"Constant"}
+_MICROSOFT = (_MICROSOFT_ONLY | {"Gelu"} | MICROSOFT_BY_BODY) - {"MatMulInteger16"}
+_RANDOM = frozenset(
+    {
+        "Bernoulli",
+        "Multinomial",
+        "RandomNormal",
+        "RandomNormalLike",
+        "RandomUniform",
+        "RandomUniformLike",
+    }
+)
+_HANDLED_DIRECTLY = EXPANDED | BY_BODY | KINDS | {"Constant"}
 _DOMAINS = {"": "", "ai.onnx": "", "com.microsoft": "com.microsoft"}
 
 
@@ -64,15 +75,20 @@ def check(graph: Proto) -> None:
     known = ((_get_convert_map() | OURS).keys() - _MICROSOFT_ONLY) | _HANDLED_DIRECTLY
     foreign: Counter[str] = Counter()
     missing: Counter[str] = Counter()
+    drawn: Counter[str] = Counter()
     for inner in graphs(graph):
         for node in inner.node:
             domain = _DOMAINS.get(node.domain)
             if domain is None:
                 foreign[f"{node.domain}::{node.op_type} (node {node.name!r})"] += 1
+            elif not domain and node.op_type in _RANDOM:
+                drawn[node.op_type] += 1
             elif node.op_type not in (_MICROSOFT if domain else known):
                 missing[f"{domain}::{node.op_type}" if domain else node.op_type] += 1
     if foreign:
         raise ModelError(f"operators of unknown domains: {_listed(foreign)}")
+    if drawn:
+        raise ModelError(f"operators whose results are drawn at random: {_listed(drawn)}")
     if missing:
         raise ModelError(f"operators that TVM can not import: {_listed(missing)}")
 

@@ -5,7 +5,7 @@ QLinearConv and QLinearMatMul. Either way the product is that of the bytes times
 if it is quantized again, over the scale of the result: one rounding, as onnxruntime does it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -99,31 +99,48 @@ def rewrite(graph: Proto) -> None:
     floats = {}
     for node in graph.node:
         if node.op_type in EXPANDED:
-            left, right = (whole.constant(node.input[at]) for at in (1, 4))
-            if left is not None and right is not None:
-                floats[node.output[0]] = list(_expanded(whole, node, left * right))
+            floats[node.output[0]] = list(_expanded(whole, node))
     whole.replace(floats)
     whole = _Graph(graph)
     products = [p for node in graph.node if (p := _product(whole, node)) is not None]
     whole.replace({p.node.output[0]: list(_emitted(whole, p)) for p in products})
 
 
-def _expanded(graph: _Graph, node: Proto, scale: Array) -> Iterator[Proto]:
+def _expanded(graph: _Graph, node: Proto) -> Iterator[Proto]:
     """Write a product of bytes as one of floats, with what makes floats of bytes around it."""
     output, kind = node.output[0], node.op_type.removeprefix("QLinear")
     operands = [list(node.input[:3]), list(node.input[3:6])]
-    for names, axis, part in zip(operands, (1, 0 if kind == "Conv" else -1), "ab", strict=True):
+    axes = (1, 0) if kind == "Conv" else (-2, -1)
+    for names, axis, part in zip(operands, axes, "ab", strict=True):
+        names[1] = yield from _in_float32(graph, names[1], f"{output}/{part} scale")
         yield helper.make_node("DequantizeLinear", names, [f"{output}/{part}"], axis=axis)
     inputs = [f"{output}/a", f"{output}/b"]
-    if bias := node.input[8:]:
-        names = [*bias, graph.store(f"{output}/bias scale", scale)]
-        yield helper.make_node("DequantizeLinear", names, [f"{output}/bias"], axis=0)
+    if bias := [name for name in node.input[8:] if name]:
+        scale, factors = f"{output}/bias scale", [names[1] for names in operands]
+        known = [graph.constant(name) for name in factors]
+        if known[0] is not None and known[1] is not None:
+            graph.store(scale, known[0] * known[1])
+        else:
+            yield helper.make_node("Mul", factors, [scale])
+        yield helper.make_node("DequantizeLinear", [*bias, scale], [f"{output}/bias"], axis=0)
         inputs.append(f"{output}/bias")
     product = helper.make_node(kind, inputs, [f"{output}/product"])
     product.attribute.extend(node.attribute)
     yield product
-    names = [f"{output}/product", *node.input[6:8]]
+    step = yield from _in_float32(graph, node.input[6], f"{output}/step")
+    names = [f"{output}/product", step, node.input[7]]
     yield helper.make_node("QuantizeLinear", names, [output], name=output)
+
+
+def _in_float32(graph: _Graph, name: str, other: str) -> Generator[Proto, None, str]:
+    """Return the name of a scale in float32, which is what products are computed in."""
+    values = graph.constant(name)
+    if values is not None and values.dtype == np.float32:
+        return name
+    if values is not None:
+        return graph.store(other, values.astype(np.float32))
+    yield helper.make_node("Cast", [name], [other], to=TensorProto.FLOAT)
+    return other
 
 
 def _product(graph: _Graph, node: Proto) -> _Product | None:

@@ -1,0 +1,99 @@
+"""Converters of operators that work along one axis and that TVM has none for."""
+
+from typing import Any, Final
+
+from tvm import relax, te, tirx
+from tvm.relax.frontend.onnx import onnx_frontend
+
+from autopipe.compiler.frontends.onnx import known
+from autopipe.errors import ModelError
+
+# ruff: noqa: ANN401, ARG003  TVM's converters have no types, and one signature
+
+
+class CumProd(onnx_frontend.OnnxOpConverter):
+    """Products of all elements up to each one."""
+
+    @classmethod
+    def _impl_v26(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+        data = inputs[0]
+        axis = int(known.numbers(inputs[1], params, f"axis of {known.name(attr)}").item())
+        if attr.get("reverse", 0):
+            data = bb.normalize(relax.op.flip(data, axis))
+        product = bb.normalize(
+            relax.op.cumprod(data, axis, exclusive=bool(attr.get("exclusive", 0)))
+        )
+        return bb.normalize(relax.op.flip(product, axis)) if attr.get("reverse", 0) else product
+
+
+class ReverseSequence(onnx_frontend.OnnxOpConverter):
+    """The first elements in reverse order, as many as a vector says for each of a batch."""
+
+    @classmethod
+    def _impl_v10(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+        axes = [int(attr.get("time_axis", 0)), int(attr.get("batch_axis", 1))]
+        time, batch = (axis % inputs[0].ty.ndim for axis in axes)
+
+        def reverse(data: Any, lengths: Any) -> Any:
+            def at(*index: Any) -> Any:
+                length = lengths[index[batch]].astype("int64")
+                place = index[time].astype("int64")
+                other = tirx.if_then_else(place < length, length - 1 - place, place)
+                return data[*index[:time], other, *index[time + 1 :]]
+
+            return te.compute(data.shape, at, name="reverse_sequence")
+
+        return bb.emit_te(reverse, *inputs[:2], primfunc_name_hint="reverse_sequence")
+
+
+class LpNormalization(onnx_frontend.OnnxOpConverter):
+    """Division by the norm, 0 where that is 0."""
+
+    @classmethod
+    def _impl_v1(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+        data, axis, power = inputs[0], int(attr.get("axis", -1)), int(attr.get("p", 2))
+        if power == 1:
+            norm = relax.op.sum(bb.normalize(relax.op.abs(data)), axis, keepdims=True)
+        elif power == 2:  # noqa: PLR2004  the only other one that ONNX has
+            square = bb.normalize(relax.op.multiply(data, data))
+            norm = relax.op.sqrt(bb.normalize(relax.op.sum(square, axis, keepdims=True)))
+        else:
+            raise ModelError(f"{known.name(attr)} has p = {power}; 1 and 2 are supported")
+        norm = bb.normalize(norm)
+        none = relax.const(0, data.ty.dtype)
+        quotient = bb.normalize(relax.op.divide(data, norm))
+        return bb.normalize(relax.op.where(relax.op.equal(norm, none), none, quotient))
+
+
+class TensorScatter(onnx_frontend.OnnxOpConverter):
+    """A cache with new elements over old ones, from a place on that may differ in a batch."""
+
+    @classmethod
+    def _impl_v24(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+        cache, update = inputs[0], inputs[1]
+        axis = int(attr.get("axis", -2)) % cache.ty.ndim
+        circular = attr.get("mode", b"linear") == b"circular"
+
+        def scatter(cache: Any, update: Any, *starts: Any) -> Any:
+            length, count = int(cache.shape[axis]), int(update.shape[axis])
+
+            def at(*index: Any) -> Any:
+                place = index[axis].astype("int64")
+                if starts:
+                    place = place - starts[0][index[0]].astype("int64")
+                if circular:
+                    place = tirx.floormod(place, tirx.const(length, "int64"))
+                new = tirx.all(place >= 0, place < count)
+                return tirx.if_then_else(
+                    new, update[*index[:axis], place, *index[axis + 1 :]], cache[index]
+                )
+
+            return te.compute(cache.shape, at, name="tensor_scatter")
+
+        starts = [each for each in list(inputs)[2:3] if each is not None]
+        return bb.emit_te(scatter, cache, update, *starts, primfunc_name_hint="tensor_scatter")
+
+
+CONVERTERS: Final = {
+    each.__name__: each for each in (CumProd, LpNormalization, ReverseSequence, TensorScatter)
+}

@@ -1,0 +1,46 @@
+"""What a converter can know of its operands and of its node before the model runs."""
+
+from typing import Any
+
+from tvm import relax, tirx
+from tvm.ir import GenericConst
+from tvm.relax.frontend.onnx.onnx_frontend import get_constant
+
+from autopipe.compiler.frontends.onnx.tensors import Array
+from autopipe.errors import ModelError
+
+# ruff: noqa: ANN401  what TVM has no types for
+
+
+def numbers(operand: Any, params: Any, what: str) -> Array:
+    """Return the values of an operand; raises `ModelError` with `what` if they are computed."""
+    found = values(operand, params)
+    if found is None:
+        raise ModelError(f"{what} is not constant")
+    return found
+
+
+def values(operand: Any, params: Any) -> Array | None:
+    """Return the values of an operand, None if they are computed or come from outside."""
+    if operand is None:
+        return None
+    found = get_constant(operand, params)
+    if isinstance(found, relax.ShapeExpr) and all(isinstance(d, tirx.IntImm) for d in found.values):
+        found = relax.const([int(dim) for dim in found.values], "int64")
+    if not isinstance(found, GenericConst):
+        return None
+    array: Array = found.value.numpy()
+    return array
+
+
+def sizes(operand: Any, what: str) -> list[int]:
+    """Return the shape of an operand; raises `ModelError` with `what` if it depends on data."""
+    dims = getattr(operand.ty.shape, "values", None)
+    if dims is None or not all(isinstance(dim, tirx.IntImm) for dim in dims):
+        raise ModelError(f"{what} has a shape that is not known before the model runs")
+    return [int(dim) for dim in dims]
+
+
+def name(attr: Any) -> str:
+    """Return the name of the node whose attributes TVM gives."""
+    return repr(attr["tvm_custom"]["name"])
