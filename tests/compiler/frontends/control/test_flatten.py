@@ -150,14 +150,15 @@ def test_the_node_tests_of_onnx_are_computed(tmp_path):
     names = {"test_if", "test_loop11", "test_scan9_sum", "test_scan9_multi_state",
              "test_scan9_scalar"}  # fmt: skip
     done = set()
-    for kind in ("if", "loop", "scan"):  # all others would be made as well, and take seconds
+    for kind in ("if_", "loop", "scan"):  # all others would be made as well, and take seconds
         importlib.import_module(f"{node_cases.__name__}.{kind}")
     for case in node_cases._NodeTestCases:
         if case.name not in names:
             continue
         model = case.model
         inputs, outputs = case.data_sets[0]
-        given = dict(zip([value.name for value in model.graph.input], inputs, strict=True))
+        names_of_inputs = [value.name for value in model.graph.input]
+        given = dict(zip(names_of_inputs, map(np.asarray, inputs), strict=True))
         fixed = {"trip_count", "cond"} & given.keys() if case.name == "test_loop11" else set()
         for name in fixed:
             model.graph.initializer.append(

@@ -26,7 +26,7 @@ g (float[1,4] x, bool c) => (float[r,4] y) {
              else_branch = b () => (float[2,4] q) { q = Concat<axis = 0>(x, x) }>
 }"""
 _SCAN = """
-g (float[2,4] x) => (float[1,4] y) {
+g (float[1,2,4] x) => (float[1,4] y) {
   s = Constant<value = float[1,4] {1, 2, 3, 4}>()
   y = Scan<num_scan_inputs = 1, body = b (float[4] h, float[4] e) => (float[4] h2) {
     h2 = Add(h, e) }>("", s, x)
