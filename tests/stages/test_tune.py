@@ -20,6 +20,8 @@ from autopipe.pipeline.events import TuningProgress, parse
 from autopipe.records.merge import take
 from autopipe.records.store import RecordStore
 from autopipe.stages.tune import TuneStage
+from tests.stages import small_tuning
+from tests.support import forked
 
 ROOT = Path(__file__).parents[2]
 WORKLOAD = f"{0:016x}"
@@ -28,31 +30,23 @@ WORKLOAD = f"{0:016x}"
 DOCUMENT = {"version": 1, "name": "x", "model": {"path": "x.onnx"}}
 
 
-def command(folder, trials, seconds=None):
-    return {
-        "args": [
-            sys.executable,
-            "-m",
-            "tests.stages.small_tuning",
-            folder,
-            str(trials),
-            *([] if seconds is None else [str(seconds)]),
-        ],
-        "cwd": ROOT,
-        "env": {**os.environ, "OPENBLAS_NUM_THREADS": "1"},
-        "text": True,
-    }
+def variables():
+    return {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
 
 
 def tune(folder, trials, seconds=None):
-    return subprocess.run(
-        **command(folder, trials, seconds), capture_output=True, timeout=120, check=False
-    )  # fmt: skip
+    """Tune in a fork of this process, which has imported TVM."""
+    words = (folder, trials, *([] if seconds is None else [seconds]))
+    return forked.run(small_tuning.main, words, ROOT, variables())
 
 
 def rows(folder):
     with closing(sqlite3.connect(folder / "records.sqlite")) as connection:
         return connection.execute("SELECT session, error FROM records").fetchall()
+
+
+def run_off(row):
+    return row[0].endswith("/run-off")
 
 
 def enough(folder):
@@ -88,7 +82,6 @@ def test_the_best_record_of_each_tuned_task_is_the_artifact(tuned):
 
     from autopipe.schedules.conditions import Conditions
     from autopipe.schedules.replay import replay
-    from tests.stages.small_tuning import FACTS
 
     folder, _ = tuned
     (line,) = (folder / "out/records.jsonl").read_text().splitlines()
@@ -96,7 +89,7 @@ def test_the_best_record_of_each_tuned_task_is_the_artifact(tuned):
     assert (record["workload"], record["trials"]) == (WORKLOAD, 12)
     assert 0 < record["seconds"][0] < 0.1
     module = tvm.ir.load_json((folder / f"tasks/workloads/{WORKLOAD}.json").read_text())
-    conditions = Conditions.of(FACTS[Facet.TARGET], fast_algorithms=True)
+    conditions = Conditions.of(small_tuning.FACTS[Facet.TARGET], fast_algorithms=True)
     scheduled = replay(module, record["implementation"], record["schedule"], conditions)
     assert "T.vectorized" in scheduled.script()
 
@@ -167,17 +160,21 @@ def test_a_claim_that_would_win_is_measured_first(tuned, tmp_path):
 
 @pytest.mark.fault("D1")
 def test_the_same_run_again_measures_nothing(tuned):
-    folder, _ = tuned
+    """A winner that a busy machine has made unsteady is timed again, which is no trial."""
+    folder, done = tuned
     before = rows(folder)
     assert tune(folder, 12).returncode == 0
-    assert rows(folder) == before
+    after = rows(folder)
+    if "are unsteady: the machine was busy" in done.stdout:
+        before, after = ([row for row in every if not run_off(row)] for every in (before, after))
+    assert after == before
 
 
 @pytest.mark.fault("D1", "G10")
 def test_a_killed_run_goes_on_where_it_was(tmp_path):
-    with subprocess.Popen(
-        **command(tmp_path, 1000), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    ) as killed:
+    program = [sys.executable, "-m", "tests.stages.small_tuning", tmp_path, "1000"]
+    null = subprocess.DEVNULL
+    with subprocess.Popen(program, cwd=ROOT, env=variables(), stdout=null, stderr=null) as killed:
         deadline = time.monotonic() + 60
         while time.monotonic() < deadline and not enough(tmp_path):
             time.sleep(0.02)
@@ -186,7 +183,7 @@ def test_a_killed_run_goes_on_where_it_was(tmp_path):
     assert 8 <= kept < 1000
     done = tune(tmp_path, kept + 4)
     assert done.returncode == 0, done.stderr
-    found = [row for row in rows(tmp_path) if not row[0].endswith("/run-off")]
+    found = [row for row in rows(tmp_path) if not run_off(row)]
     assert len(found) == kept + 4
     assert len({session for session, _ in found}) == 1
     assert f"{kept + 4} trials" in done.stdout
@@ -215,8 +212,6 @@ def test_a_budget_of_no_trials_is_refused():
 @pytest.mark.fault("D19")
 @pytest.mark.parametrize("package", ["xgboost-cpu", "psutil", "cloudpickle"])
 def test_a_missing_package_is_named_before_anything_is_tuned(tmp_path, monkeypatch, package):
-    from tests.stages.small_tuning import context
-
     found = environment._version
     monkeypatch.setattr(
         environment, "_version", lambda name: None if name == package else found(name)
@@ -224,15 +219,13 @@ def test_a_missing_package_is_named_before_anything_is_tuned(tmp_path, monkeypat
     stage = TuneStage.of(Pipeline.model_validate(DOCUMENT), tmp_path)
     assert stage is not None
     with pytest.raises(SetupError, match=f"{package} is not installed; pip install '{package}"):
-        stage.run(context(tmp_path))
+        stage.run(small_tuning.context(tmp_path))
     assert not (tmp_path / "records.sqlite").exists()
 
 
 @pytest.mark.fault("D11")
 def test_nothing_measured_at_all_is_an_error_and_not_remembered(tmp_path):
-    from tests.stages.small_tuning import context
-
-    context(tmp_path)
+    small_tuning.context(tmp_path)
     (tmp_path / f"tasks/workloads/{WORKLOAD}.json").write_text("{}")
     done = tune(tmp_path, 4)
     assert done.returncode != 0

@@ -120,7 +120,9 @@ def save_library(folder: Path, dense: str = DENSE) -> None:
 
     kernel = "\n".join(" " * 8 + line for line in dense.strip().splitlines())
     module = tvm.script.from_source(_MODULE.format(kernel=kernel))
-    target = tvm.target.Target({"kind": "llvm", "mcpu": TARGET["mcpu"], "num-cores": 2})
+    # LLVM's optimizer takes most of the time, and nobody ships this library.
+    facts = {"kind": "llvm", "mcpu": TARGET["mcpu"], "num-cores": 2, "opt-level": 0}
+    target = tvm.target.Target(facts)
     tvm.compile(module, target=target).export_library(str(folder / "lib.so"))
     save_file(weights(), folder / "weights.safetensors")
     built(

@@ -1,9 +1,8 @@
-"""The odd functions, extracted here, and tuned and built once in a process of its own."""
+"""The odd functions, extracted here, and tuned and built once in a fork of this process."""
 
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -15,6 +14,7 @@ import pytest
 from autopipe import config
 from autopipe.tasks.filters import apply_filters
 from autopipe.tasks.task import Task
+from tests.support import forked
 
 ROOT = Path(__file__).parents[2]
 
@@ -42,11 +42,10 @@ class Odd:
 
     @cached_property
     def _run(self) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "tests.tasks.odd", self.folder],
-            cwd=ROOT, env={**os.environ, "OPENBLAS_NUM_THREADS": "1"}, capture_output=True,
-            text=True, timeout=300, check=False,
-        )  # fmt: skip
+        from tests.tasks import odd
+
+        variables = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
+        return forked.run(odd.main, (self.folder,), ROOT, variables)
 
     def tuned(self, branch: str) -> list[dict[str, Any]]:
         """Return its tasks as `tuning.json` tells of them, when nothing is filtered."""
