@@ -102,8 +102,8 @@ def _answer(asked: socket.socket) -> None:
         traceback.print_exc()
         code = 1
     finally:
-        for stream in (sys.stdout, sys.stderr):
-            stream.flush()
+        for written in (sys.stdout, sys.stderr):
+            written.flush()
         number = code if isinstance(code, int) else int(code is not None)
         asked.sendall(b"%d" % number)
         os._exit(0)

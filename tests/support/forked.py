@@ -111,7 +111,10 @@ def program(
         process: Any = fork(work)
     theirs.close()
     os.close(prints)
-    process.stdout = os.fdopen(printed, "rb") if output == subprocess.PIPE else os.close(printed)
+    if output == subprocess.PIPE:
+        process.stdout = os.fdopen(printed, "rb")
+    else:
+        os.close(printed)
     return process, ours
 
 
