@@ -13,11 +13,16 @@ from typing import Any
 import pytest
 
 from autopipe import errors
+from autopipe.api import flow, reports, shapes, tasks
+from autopipe.cli import app
 from tests.support import driver, forked
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
 
 ROOT = Path(__file__).parents[2]
+
+IMPORTED = (app, flow, reports, shapes, tasks)
+"""What forks would import anew, each of them."""
 
 
 @pytest.fixture
@@ -152,7 +157,7 @@ def test_a_missing_file_is_a_configuration_error(cli: Cli, file: Path) -> None:
     ids=["ctrl-c", "sigterm", "sighup"],
 )
 def test_a_signal_ends_everything_soon(
-    file: Path, tmp_path: Path, number: signal.Signals, code: int
+    cli: Cli, file: Path, tmp_path: Path, number: signal.Signals, code: int
 ) -> None:
     process = hanging(file, tmp_path)
     start = time.monotonic()
@@ -166,10 +171,7 @@ def test_a_signal_ends_everything_soon(
     assert list(tmp_path.glob(".autopipe/work/*/left")), "an interrupted attempt can be resumed"
     for pid in (tmp_path / "pids").read_text().split():
         assert not Path("/proc", pid).exists() or b"Z" in Path("/proc", pid, "stat").read_bytes()
-    looked = subprocess.run(
-        command("plan", file), cwd=tmp_path, capture_output=True, text=True, check=True,
-        env=environment(do="hang", note=str(tmp_path / "pids")),
-    )  # fmt: skip
+    looked = cli("plan", file, do="hang", note=str(tmp_path / "pids"))
     assert "act        run     interrupted\n" in looked.stdout
 
 

@@ -75,3 +75,15 @@ def outside(page: Path) -> Iterator[tuple[int, str]]:
         if not inside and not fence:
             yield number, line
         inside = inside != fence
+
+
+def does(block: Block) -> bool:
+    """Whether a block asks the reader to do something, and nothing says why no test does."""
+    return block.language in {"sh", "console", "python", "diff"} and "not run" not in block.marks
+
+
+BUSY = tuple(page for page in PAGES if any(map(does, blocks(page))))
+"""The pages of which something is done."""
+
+CHANGING = tuple(page for page in BUSY if any("edit" in block.marks for block in blocks(page)))
+"""Those that change our code, which is imported anew for each of their commands."""

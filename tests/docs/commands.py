@@ -41,6 +41,8 @@ class Project:
 
     folder: Path
     store: Path
+    commands: Path = Path(sys.executable).parent
+    """Where `autopipe` and `python` are."""
 
     def run(self, block: Block) -> None:
         """Run a block; it shows what it prints, but for numbers, and for lines left out."""
@@ -54,7 +56,7 @@ class Project:
             assert missing is None, f"{block}: not printed here: {missing}\n{printed}"
 
     def _printed(self, block: Block, language: str, script: str, code: int) -> str:
-        path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+        path = f"{self.commands}:{Path(sys.executable).parent}:{os.environ['PATH']}"
         ours = {"PATH": path, "PYTHONPATH": str(self.folder), "AUTOPIPE_STORE": str(self.store)}
         done = subprocess.run(
             ["python", "-"] if language == "python" else ["sh", "-eu"],

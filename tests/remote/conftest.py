@@ -1,7 +1,7 @@
 """Runs that share a remote which may be faulty."""
 
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -17,6 +17,8 @@ from autopipe.remote import courier
 from autopipe.remote.shared import sharing
 from autopipe.store.store import open_store
 from tests.pipeline.fakes import FACTS, Fixed, Measure, demo, told
+from tests.remote import faulty
+from tests.support import forked
 
 ROOT = Path(__file__).parents[2]
 SECRET = "xyzzy-xyzzy"
@@ -75,10 +77,18 @@ def remote(tmp_path: Path) -> Path:
 def machine(
     tmp_path: Path, remote: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[[str], Machine]:
-    monkeypatch.setattr(courier, "SERVER", "tests.remote.faulty")
+    monkeypatch.setattr(courier, "SERVER", faulty.__name__)
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     monkeypatch.setenv("STORAGE_SECRET", SECRET)
     return lambda name: Machine(tmp_path / name, remote)
+
+
+@pytest.fixture
+def forked_servers(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Have the servers of machines be forks, but for that of `grown`, and see that they end."""
+    monkeypatch.setattr(courier, "program", forked.program)
+    with forked.none_left():
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -12,7 +12,7 @@ from pathlib import Path
 import fsspec
 from fsspec.implementations.local import LocalFileSystem
 
-from autopipe.remote import server
+from autopipe.remote.server import main
 
 
 def _fault(do: str, path: str) -> str:
@@ -90,4 +90,4 @@ class Faulty(LocalFileSystem):  # type: ignore[misc]
 fsspec.register_implementation("faulty", Faulty)
 
 if __name__ == "__main__":
-    server.main()
+    main()

@@ -16,7 +16,7 @@ from autopipe.store.store import open_store
 from tests.pipeline.fakes import FACTS, Measure, demo
 from tests.remote.conftest import Inject, Machine
 
-pytestmark = pytest.mark.usefixtures("no_leaks")
+pytestmark = pytest.mark.usefixtures("no_leaks", "forked_servers")
 
 RUN = ["run import", "run lower", "run tune"]
 ALONE = "this run goes on without it"
@@ -134,7 +134,7 @@ def test_a_fault_is_a_miss_and_one_warning(
 def test_what_hangs_is_left_and_killed(
     farm: Machine, machine: Make, inject: Inject, name: str, how: str
 ) -> None:
-    """That it is dead in the end, `no_leaks` sees."""
+    """That it is dead in the end, `forked_servers` sees."""
     inject(f"get {name} {how}")
     other = machine("other")
     assert other.run(timeout=0.5) == RUN

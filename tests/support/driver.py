@@ -75,12 +75,12 @@ def stages_of(pipeline: Pipeline, base: Path) -> tuple[Stage, ...]:
 
 
 def main() -> None:
-    autopipe.stages.stages_of = stages_of
-    from autopipe.api import flow, tasks
-    from autopipe.api.shapes import SHAPES
+    from autopipe.api import flow, reports, shapes, tasks
     from autopipe.cli import app
 
-    vars(autopipe.api.shapes)["SHAPES"] = dict.fromkeys(SHAPES, lambda _: None)
+    for module in (autopipe.stages, flow, reports):  # a fork may have imported them before
+        vars(module)["stages_of"] = stages_of
+    vars(shapes)["SHAPES"] = dict.fromkeys(shapes.SHAPES, lambda _: None)
     vars(flow)["PRELOADED"] = ("tests.support.driver",)
     vars(tasks).update(SCRIPTS="tests.support.driver:scripts", OFFERS="tests.support.driver:offers")
     vars(flow)["EXAMINE"] = os.environ.get("EXAMINE", flow.EXAMINE)

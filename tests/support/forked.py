@@ -1,29 +1,43 @@
 """A command line in a fork of this process, which has imported already what it takes.
 
-It is a process of its own, whose variables, folder, output and exit code are its own. What an
-interpreter does as it starts and ends is not in it: that takes a program.
+It is a process of its own, whose variables, folder, output and exit code are its own, and so is
+the one that forks its stages. What an interpreter does as it starts and ends is not in them: that
+takes a program.
 """
 
+import faulthandler
 import os
+import select
 import signal
 import subprocess
 import sys
 import tempfile
 import traceback
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from importlib import import_module
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
+from autopipe.pipeline import isolate
+from autopipe.processes.link import Link, pair
 from autopipe.processes.start import fork
+from autopipe.processes.variables import handed_on
+
+PATIENCE = 5.0
+"""Seconds that what a command has forked has to end."""
 
 
 def run(
     main: Callable[[], object], arguments: tuple[object, ...], cwd: Path, env: Mapping[str, str]
 ) -> subprocess.CompletedProcess[str]:
-    """Run `main` as `subprocess.run` would run a program; what it prints is text."""
+    """Run `main` as `subprocess.run` would run a program; what it prints is text.
+
+    Fails if forks of it are left: they have no variables by which `no_leaks` could know them.
+    """
     words = [str(each) for each in arguments]
-    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+    with none_left(), tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)  # of forks beside threads
             child = fork(lambda: _work(main, words, cwd, env, (out, err)))
@@ -33,6 +47,75 @@ def run(
             file.seek(0)
             told.append(file.read().decode())
     return subprocess.CompletedProcess(words, status, *told)
+
+
+@contextmanager
+def none_left() -> Iterator[None]:
+    """Fail if forks of this process are left that begin here, or forks of these."""
+    mark, held = os.pipe()
+    try:
+        yield
+    finally:
+        os.close(held)
+        left = _left(mark)
+    assert left == [], "processes outlive the command"
+
+
+def _left(mark: int) -> list[str]:
+    """End what still holds the other end of a pipe, and close this one; return their numbers."""
+    ended = select.poll()
+    ended.register(mark, 0)
+    found: list[str] = []
+    if not ended.poll(PATIENCE * 1000):
+        name = f"pipe:[{os.fstat(mark).st_ino}]"
+        for path in Path("/proc").glob("[0-9]*/fd/*"):
+            with suppress(OSError):
+                if str(path.readlink()) == name and path.parts[2] != str(os.getpid()):
+                    found.append(path.parts[2])
+        for number in found:
+            with suppress(ProcessLookupError):
+                os.kill(int(number), signal.SIGKILL)
+    os.close(mark)
+    return found
+
+
+def program(
+    module: str,
+    output: int | IO[bytes],
+    *,
+    more: Mapping[str, str],
+    credentials: bool = False,
+    session: bool = True,
+) -> tuple[Any, Link]:
+    """Take the place of `processes.start.program`: be a fork, too, that has imported much."""
+    ours, theirs = pair()
+    printed, prints = os.pipe()
+    parent = os.getpid()
+    given = {**os.environ, **more} if credentials else handed_on(**more)
+
+    def work() -> None:
+        os.close(printed)
+        ours.close()
+        os.dup2(theirs.fileno(), 0)
+        for number in (1, 2):
+            os.dup2(prints if output == subprocess.PIPE else os.open(os.devnull, os.O_RDWR), number)
+        faulthandler.disable()
+        os.environ.clear()
+        os.environ.update(given)
+        tempfile.tempdir = None
+        sys.argv = [module, str(parent)]
+        import_module(module).main()
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of forks beside threads
+        process: Any = fork(work)
+    theirs.close()
+    os.close(prints)
+    if output == subprocess.PIPE:
+        process.stdout = os.fdopen(printed, "rb")
+    else:
+        os.close(printed)
+    return process, ours
 
 
 def _work(
@@ -53,6 +136,8 @@ def _work(
     os.environ.clear()
     os.environ.update(env)
     tempfile.tempdir = None
+    vars(isolate)["program"] = program
+    faulthandler.disable()
     sys.argv = ["autopipe", *words]
     warnings.resetwarnings()
     signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -5,6 +5,8 @@ it, with the variables, the folder and the temporary folder that a process of it
 """
 
 import os
+import secrets
+import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -23,7 +25,13 @@ from autopipe.errors import AutopipeError
 from autopipe.pipeline.events import Event
 from autopipe.pipeline.isolate import Bug, Zygote
 from autopipe.processes.variables import handed_on
-from tests.support.leaks import PLANTED
+from tests.support.leaks import PLANTED, survivors
+
+MARK = "AUTOPIPE_TEST_KEPT"
+"""A variable that the process was started with, and so all that it has ever forked."""
+
+OURS = secrets.token_hex(8)
+"""What it says there, of this worker."""
 
 PRELOADED = (
     *stages.PRELOADED, "onnx", "onnxslim", "safetensors.numpy",
@@ -55,6 +63,7 @@ def _start(log: Path) -> None:
     _process().close()
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv(PLANTED, raising=False)
+        patch.setenv(MARK, OURS)
         _process().call("tests.support.kept:nothing", {}, log, lambda _: None)
 
 
@@ -75,7 +84,7 @@ class Borrowed(Zygote):
     ) -> object:
         request = {
             "entry": entry, "argument": argument, "folder": os.fspath(Path.cwd()),
-            "variables": handed_on(**self._variables),
+            "variables": handed_on(**self._variables), "path": sys.path,
         }  # fmt: skip
         if _alive() is None:
             _start(log)
@@ -90,7 +99,8 @@ class Borrowed(Zygote):
     def close(self) -> None:
         """Leave the process to the next run; nothing of this one may be left in it."""
         process = _alive()
-        assert process is None or process.children() == [], "a run has left a process"
+        left = survivors(MARK, OURS, -1 if process is None else process.pid)
+        assert left == [], "a run has left a process"
 
 
 @pytest.fixture(scope="package", autouse=True)
@@ -114,6 +124,7 @@ def enter(request: Mapping[str, Any], emit: Callable[[Event], None]) -> object:
     os.environ.clear()
     os.environ.update(request["variables"])
     os.environ.pop("OPENBLAS_NUM_THREADS", None)
+    sys.path[:] = request["path"]
     os.chdir(request["folder"])
     tempfile.tempdir = None
     module, _, name = request["entry"].partition(":")

@@ -25,22 +25,28 @@ COMMAND = re.compile(
 """What is in a file whose tests start our command line, in a process of its own or here."""
 
 
-def _heirs(secret: str) -> list[psutil.Process]:
-    """List the other processes that inherited the secret, orphans included."""
+def _heirs(name: str, value: str, but: int) -> list[psutil.Process]:
+    """List the other processes that were started with a variable, orphans included."""
     heirs = []
     for process in psutil.process_iter():
         try:
-            if process.pid != os.getpid() and process.environ().get(PLANTED) == secret:
+            if process.pid != but and process.environ().get(name) == value:
                 heirs.append(process)
         except (psutil.Error, OSError):  # somebody else's, or over by now
             continue
     return heirs
 
 
-def _survivors(secret: str) -> list[str]:
-    """End what is still there, or it disturbs the tests that follow; return their names."""
+def survivors(name: str, value: str, but: int) -> list[str]:
+    """End what is still there, or it disturbs the tests that follow; return their names.
+
+    Args:
+        name: A variable that all have that were started, and all that these have forked.
+        value: What it says there.
+        but: The number of the process that may stay.
+    """
     deadline = time.monotonic() + PATIENCE
-    while (heirs := _heirs(secret)) and time.monotonic() < deadline:
+    while (heirs := _heirs(name, value, but)) and time.monotonic() < deadline:
         time.sleep(0.02)
     names = [process.name() for process in heirs]
     for process in heirs:
@@ -85,7 +91,7 @@ def no_leaks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("TMPDIR", str(temporary))
     monkeypatch.setattr(tempfile, "tempdir", None)
     yield
-    assert _survivors(secret) == [], "processes outlive the command"
+    assert survivors(PLANTED, secret, os.getpid()) == [], "processes outlive the command"
     assert list(temporary.iterdir()) == [], "temporary files are left"
     stores = [gate.parents[1] for gate in tmp_path.rglob("locks/gate")]
     assert [lock for root in stores for lock in root.glob("locks/*") if _held(lock)] == [], (

@@ -19,15 +19,16 @@ from autopipe.store.store import open_store
 from tests.cli.test_app import command, environment
 
 ROOT = Path(__file__).parents[2]
-BATCH = 8
-TRIALS = 24
+BATCH = 4
+TRIALS = 12
 
 
 def start(folder):
     """Start the checked-in mlp with a small budget; its events go to a pipe."""
     sets = (
         f"tuning.budget.trials={TRIALS}", f"tuning.batch={BATCH}", "tuning.budget.time=null",
-        "benchmark.rounds=1", "benchmark.repeat=2",
+        "tuning.measure={repeat: 1, min_repeat: 1ms}",
+        "benchmark={against: [], rounds: 1, repeat: 2}",
     )  # fmt: skip
     return subprocess.Popen(
         [

@@ -1,6 +1,5 @@
 import json
 import re
-import subprocess
 import time
 from collections.abc import Mapping
 from contextlib import nullcontext
@@ -19,8 +18,9 @@ from autopipe.pipeline.stage import Context, Need
 from autopipe.store.artifact import Kind
 from autopipe.store.store import open_store
 from tests.artifacts.examples import library, library_task
-from tests.cli.test_app import command, environment
+from tests.cli.test_app import environment
 from tests.pipeline.fakes import Fake, Fixed, Read, Upper
+from tests.support import driver, forked
 
 pytestmark = pytest.mark.fault("G8")
 
@@ -211,10 +211,8 @@ def file(tmp_path):
 
 
 def run(file, *options, **fake):
-    return subprocess.run(
-        command("run", file, "--check-reproducible", *options), cwd=file.parent,
-        env=environment(**fake), capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    words = ("run", file, "--check-reproducible", *options)
+    return forked.run(driver.main, words, file.parent, environment(**fake))
 
 
 @pytest.mark.usefixtures("no_leaks")

@@ -17,43 +17,43 @@ from tvm.script import tirx as T
 
 @T.prim_func(s_tir=True)
 def attention(
-    q: T.Buffer((2, 32, 16), "float32"),
-    k: T.Buffer((2, 32, 16), "float32"),
-    v: T.Buffer((2, 32, 16), "float32"),
-    result: T.Buffer((2, 32, 16), "float32"),
+    q: T.Buffer((2, 8, 8), "float32"),
+    k: T.Buffer((2, 8, 8), "float32"),
+    v: T.Buffer((2, 8, 8), "float32"),
+    result: T.Buffer((2, 8, 8), "float32"),
 ):
-    scores = T.sblock_alloc_buffer((2, 32, 32))
-    largest = T.sblock_alloc_buffer((2, 32))
-    powers = T.sblock_alloc_buffer((2, 32, 32))
-    total = T.sblock_alloc_buffer((2, 32))
-    shares = T.sblock_alloc_buffer((2, 32, 32))
-    for b, i, j, d in T.grid(2, 32, 32, 16):
+    scores = T.sblock_alloc_buffer((2, 8, 8))
+    largest = T.sblock_alloc_buffer((2, 8))
+    powers = T.sblock_alloc_buffer((2, 8, 8))
+    total = T.sblock_alloc_buffer((2, 8))
+    shares = T.sblock_alloc_buffer((2, 8, 8))
+    for b, i, j, d in T.grid(2, 8, 8, 8):
         with T.sblock("scores"):
             v_b, v_i, v_j, v_d = T.axis.remap("SSSR", [b, i, j, d])
             with T.init():
                 scores[v_b, v_i, v_j] = T.float32(0)
             scores[v_b, v_i, v_j] = scores[v_b, v_i, v_j] + q[v_b, v_i, v_d] * k[v_b, v_j, v_d]
-    for b, i, j in T.grid(2, 32, 32):
+    for b, i, j in T.grid(2, 8, 8):
         with T.sblock("largest"):
             v_b, v_i, v_j = T.axis.remap("SSR", [b, i, j])
             with T.init():
                 largest[v_b, v_i] = T.min_value("float32")
             largest[v_b, v_i] = T.max(largest[v_b, v_i], scores[v_b, v_i, v_j])
-    for b, i, j in T.grid(2, 32, 32):
+    for b, i, j in T.grid(2, 8, 8):
         with T.sblock("powers"):
             v_b, v_i, v_j = T.axis.remap("SSS", [b, i, j])
             powers[v_b, v_i, v_j] = T.exp(scores[v_b, v_i, v_j] - largest[v_b, v_i])
-    for b, i, j in T.grid(2, 32, 32):
+    for b, i, j in T.grid(2, 8, 8):
         with T.sblock("total"):
             v_b, v_i, v_j = T.axis.remap("SSR", [b, i, j])
             with T.init():
                 total[v_b, v_i] = T.float32(0)
             total[v_b, v_i] = total[v_b, v_i] + powers[v_b, v_i, v_j]
-    for b, i, j in T.grid(2, 32, 32):
+    for b, i, j in T.grid(2, 8, 8):
         with T.sblock("shares"):
             v_b, v_i, v_j = T.axis.remap("SSS", [b, i, j])
             shares[v_b, v_i, v_j] = powers[v_b, v_i, v_j] / total[v_b, v_i]
-    for b, i, d, j in T.grid(2, 32, 16, 32):
+    for b, i, d, j in T.grid(2, 8, 8, 8):
         with T.sblock("result"):
             v_b, v_i, v_d, v_j = T.axis.remap("SSSR", [b, i, d, j])
             with T.init():
@@ -100,7 +100,9 @@ PIPELINE = """
 version: 1
 name: {name}
 model: {{format: tvmscript, path: {name}.py{weights}}}
-tuning: {{budget: {{trials: 6}}}}
+tuning:
+  budget: {{trials: 4}}
+  measure: {{build_timeout: 5s, repeat: 1, min_repeat: 1ms}}
 tasks: {{heuristics: {{min_flops: 0}}}}
 schedules:
   rules: [{{engines: [ansor], select: first}}]

@@ -24,6 +24,8 @@ tuning:
   measure: {{repeat: 1, min_repeat: 1ms}}
 benchmark: null
 """
+TRIALS = 6
+"""Of the first model."""
 
 
 def model(path, widths):
@@ -72,8 +74,8 @@ def run(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def first(run):
-    (task,), *_ = run("first", 12)
-    assert task["trials"] == 12
+    (task,), *_ = run("first", TRIALS)
+    assert task["trials"] == TRIALS
     return task
 
 
@@ -93,12 +95,12 @@ def test_a_shared_layer_is_built_as_it_was_tuned_for_another_model(run, first):
     row = built[shared["workload"]]
     assert row["reason"] == "best record"  # of whom, the run-off says anew
     assert row["seconds"] == shared["seconds"]
-    assert known(said) >= 12  # and those of the run-off
+    assert known(said) >= TRIALS  # and those of the run-off
 
 
 def test_with_a_budget_it_starts_from_what_is_known(run, first):
-    tuned, _, said = run("second", 9)
+    tuned, _, said = run("second", 5)
     (shared,) = (task for task in tuned if task["workload"] == first["workload"])
     assert shared["seconds"] < 10 * first["seconds"]
-    assert sum(task["trials"] for task in tuned) == 9
-    assert known(said) >= 12
+    assert sum(task["trials"] for task in tuned) == 5
+    assert known(said) >= TRIALS
