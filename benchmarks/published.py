@@ -125,7 +125,7 @@ def _travel(
     (package,) = (folder / "dist").glob("*.tar")
     (imported,) = (path.parent for path in (folder / "store").rglob("reference.onnx"))
     ports = ImportedModel.read(imported).inputs
-    fresh = draw(ports, index_limits(imported), FRESH)
+    fresh: dict[str, Any] = draw(ports, index_limits(imported), FRESH)
     np.savez(folder / "fresh.npz", **fresh)
     _autopipe("infer", package, "--input", folder / "fresh.npz", "--output", folder / "out")
     found.infer = "ok"
@@ -158,7 +158,7 @@ def _autopipe(*arguments: object) -> str:
 def _seconds(events: str, stage: str) -> float:
     finished = (json.loads(line) for line in events.splitlines())
     return sum(
-        event["seconds"]
+        float(event["seconds"])
         for event in finished
         if event["event"] == "stage_finished" and event["stage"] == stage
     )

@@ -6,6 +6,7 @@ import sys
 import time
 from collections import defaultdict, deque
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import psutil
@@ -88,7 +89,8 @@ def test_real_inputs_are_timed(context, tmp_path, monkeypatch):
     """The rest is as before; nobody is timed here."""
     monkeypatch.setattr(match, "time_contender", lambda *_: 1 / 0)
     x = np.full((4, 8), 0.25, np.float32)
-    np.savez(tmp_path / "real.npz", **{"data/x": x, "ids": np.array([0, 4, 2, 1])})
+    given: dict[str, Any] = {"data/x": x, "ids": np.array([0, 4, 2, 1])}
+    np.savez(tmp_path / "real.npz", **given)
     made = stage().model_copy(update={"sample": tmp_path / "real.npz"})
     kept = {}
     monkeypatch.setattr(

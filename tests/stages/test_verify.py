@@ -232,7 +232,8 @@ def test_a_build_for_another_processor_is_not_run(context, monkeypatch):
 
 def test_real_inputs_are_cases_too(context, tmp_path):
     x = np.full((4, 8), 0.25, np.float32)
-    np.savez(tmp_path / "real.npz", **{"data/x": x, "ids": np.array([0, 4, 2, 1])})
+    given: dict[str, Any] = {"data/x": x, "ids": np.array([0, 4, 2, 1])}
+    np.savez(tmp_path / "real.npz", **given)
     ctx = context()
     samples = {"some/real.npz": tmp_path / "real.npz"}
     made = VerifyStage(options=Verify(cases=1), samples=samples)
@@ -249,9 +250,8 @@ def test_real_inputs_that_do_not_fit_are_refused(context, tmp_path):
     made = VerifyStage(options=Verify(), samples={"real.npz": tmp_path / "real.npz"})
     with pytest.raises(ConfigError, match=r"real\.npz: input 'data/x' float32 \[4, 8\] is missing"):
         made.run(context())
-    np.savez(
-        tmp_path / "real.npz", **{"data/x": np.zeros((4, 8), "f"), "ids": np.array([0, 9, 2, 1])}
-    )
+    given: dict[str, Any] = {"data/x": np.zeros((4, 8), "f"), "ids": np.array([0, 9, 2, 1])}
+    np.savez(tmp_path / "real.npz", **given)
     with pytest.raises(ConfigError, match="input 'ids' holds 9, and selects from 5 entries"):
         made.run(context())
 
