@@ -2,6 +2,7 @@ import json
 import re
 import textwrap
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
