@@ -161,7 +161,7 @@ def _tuning(layers: int) -> list[str]:
     minutes = math.ceil(trials / _RATE / 60)
     return [
         "tuning:",
-        f"  # {_TRIALS} trials for each of {layers} different layers, at {_RATE} a second; more",
+        f"  # different layers: {layers}, with {_TRIALS} trials each, at {_RATE} a second; more",
         "  # trials find faster schedules, and `--set tuning=null` builds without any",
         f"  budget: {{trials: {trials}, time: {minutes}m}}",
     ]

@@ -223,4 +223,4 @@ def test_the_budget_grows_with_the_layers_that_differ(tmp_path):
     made = model(nodes, [value("x", [2, 4])], [value("y", None)], weights)
     pipeline = written(save(made, tmp_path), tmp_path / "x.yaml")
     assert (pipeline.tuning.budget.trials, pipeline.tuning.budget.time) == (64, 60)
-    assert "32 trials for each of 2 different layers" in (tmp_path / "x.yaml").read_text()
+    assert "different layers: 2, with 32 trials each, at" in (tmp_path / "x.yaml").read_text()
