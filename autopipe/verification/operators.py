@@ -28,7 +28,8 @@ _MOVES = {
 }  # fmt: skip
 """What makes no difference of its first operand larger."""
 
-QUANTIZED = {"DynamicQuantizeLinear", "QLinearConv", "QLinearMatMul", "QuantizeLinear"}
+_QUANTIZES = ("DynamicQuantize", "QAttention", "QGemm", "QLinear", "QuantizeLinear")
+"""How the names of operators begin that round to steps."""
 
 EXACT_SPECIALS = _MOVES - {"AveragePool", "GlobalAveragePool", "ReduceMean", "Resize"} | {
     "Abs", "Add", "And", "Ceil", "Concat", "Constant", "Div", "Equal", "Floor", "Greater",
@@ -44,6 +45,10 @@ NO_NUMBERS = EXACT_SPECIALS - {
     "Clip", "GlobalMaxPool", "Max", "MaxPool", "Min", "ReduceMax", "ReduceMin", "Relu"
 }  # fmt: skip
 """Those that are promised to do it with what is not a number: not where two are compared."""
+
+
+USUAL = {"tiny", "signed"}
+"""The special cases that nearly all operators have an answer to."""
 
 
 class Operators:
@@ -69,11 +74,14 @@ class Operators:
     @property
     def round(self) -> bool:
         """Whether there are steps inside, at which two right programs may part."""
-        return bool(self.kinds & QUANTIZED)
+        return any(kind.startswith(_QUANTIZES) for kind in self.kinds)
 
-    def promised(self, case: str) -> bool:
-        """Tell whether a build has to do what the reference does on that case of `specials`."""
-        if case in {"tiny", "signed"} and not self.kinds & _NEAR_ZERO:
+    def promised(self, case: str, *, finite: bool) -> bool:
+        """Tell whether a build has to do what the reference does on that case of `specials`.
+
+        `finite` says whether the reference is, everywhere.
+        """
+        if case in USUAL and finite and not self.kinds & _NEAR_ZERO:
             return True
         return bool(self.kinds) and self.kinds <= (NO_NUMBERS if case == "nan" else EXACT_SPECIALS)
 

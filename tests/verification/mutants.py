@@ -60,7 +60,7 @@ def quantized(made, folder):
     from onnxruntime.quantization import QuantFormat, quantize_static
     from onnxruntime.quantization.calibrate import CalibrationDataReader
 
-    class Reader(CalibrationDataReader):
+    class Reader(CalibrationDataReader):  # type: ignore[misc]  # it is not typed
         def __init__(self):
             generator = np.random.default_rng(1)
             shape = [1, 3, SIDE, SIDE]

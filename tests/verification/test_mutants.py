@@ -5,12 +5,13 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
+from autopipe.artifacts.signature import Port
 from autopipe.config import Verify
 from autopipe.errors import GateError
 from autopipe.store import arrays
 from autopipe.verification import reference
 from autopipe.verification.check import verify
-from autopipe.verification.inputs import specials
+from autopipe.verification.inputs import Case, nudged, specials
 from autopipe.verification.operators import Operators
 from autopipe.verification.reference import Expected
 from tests.support.table import each_row
@@ -205,8 +206,8 @@ def test_how_fine_an_output_is_follows_from_its_last_operators(tmp_path, nodes, 
 
 
 def test_special_numbers_are_few_and_all_are_there():
-    port = mutants.Port(name="x", shape=(64, 10), dtype="float32")
-    count = mutants.Port(name="n", shape=(9,), dtype="int64")
+    port = Port(name="x", shape=(64, 10), dtype="float32")
+    count = Port(name="n", shape=(9,), dtype="int64")
     found = {case.name: case.arrays for case in specials([port, count], {}, seed=0)}
     assert list(found) == ["tiny", "huge", "infinite", "nan", "signed"]
     assert np.isinf(found["infinite"]["x"]).sum() == np.isnan(found["nan"]["x"]).sum() == 20
@@ -217,3 +218,43 @@ def test_special_numbers_are_few_and_all_are_there():
     assert (found["signed"]["n"] < 0).any()
     assert (found["signed"]["n"] != 0).all()
     assert [case.name for case in specials([count], {"n": 3}, seed=0)] == []
+
+
+@each_row(
+    "kinds, case, finite, promised",
+    [
+        ("Conv Relu", "tiny", True, True),
+        ("Conv Relu", "tiny", False, False),
+        ("Conv Relu", "infinite", True, False),
+        ("Mod", "signed", True, True),
+        ("Mod Pow", "signed", True, False),
+        ("Log", "tiny", True, False),
+        ("Div Where", "nan", False, True),
+        ("Div Max", "nan", False, False),
+        ("Div Max", "infinite", False, True),
+        ("", "infinite", False, False),
+    ],
+)
+def test_what_is_promised_follows_from_all_operators(tmp_path, kinds, case, finite, promised):
+    operators = Operators(tmp_path)
+    operators.kinds = frozenset(kinds.split())
+    assert operators.promised(case, finite=finite) == promised
+
+
+def test_inputs_are_nudged_by_a_share_or_by_roundings():
+    given = np.array([1.0, -3.0, 0.0, np.inf], "f")
+    case = Case("random-0", edge=False, arrays={"x": given, "n": np.arange(3)})
+    for share, most in ((0.0, 2.0**-22), (2.0**-12, 2.0**-12)):
+        moved = nudged(case, 0, share).arrays
+        assert np.array_equal(moved["n"], np.arange(3))
+        assert moved["x"].dtype == given.dtype
+        assert np.abs(moved["x"][:2] / given[:2] - 1) == pytest.approx(most, rel=0.01)
+        assert list(moved["x"][2:]) == [0.0, np.inf]
+
+
+def test_denormal_numbers_are_not_zero(verified):
+    made = single("Sign")
+    right = mutants.by_onnxruntime(made)
+    verified(made, right)
+    with pytest.raises(GateError, match="case 'tiny'"):
+        verified(made, lambda given: [right({"x": given["x"] * (np.abs(given["x"]) > 1e-30)})[0]])
