@@ -44,7 +44,7 @@ class CaseOutcome(StrEnum):
     PASSED = "passed"
     FAILED = "failed"
     SKIPPED = "skipped"
-    """It tells nothing: the reference is not finite on it."""
+    """It tells nothing: the reference is not finite on it, or refuses it."""
 
 
 class CheckedCase(Part, frozen=True):
@@ -53,7 +53,7 @@ class CheckedCase(Part, frozen=True):
     name: str
     """Name of the case."""
     skipped: bool
-    """An edge case outside the model's domain: the reference is not finite on it."""
+    """An edge case outside the model's domain: the reference is not finite on it, or refuses it."""
     outputs: tuple[OutputComparison, ...]
     """The outputs, in order; none if the case was skipped."""
 
@@ -76,7 +76,10 @@ class Verification(ArtifactDocument, frozen=True):
     reference_version: str
     """Its version."""
     cases: tuple[CheckedCase, ...]
-    """All cases, in order."""
+    """All cases that a model is made for, or nearly so, in order."""
+    special: tuple[CheckedCase, ...] = ()
+    """Cases with a few infinities, numbers that are none, or the smallest and largest there are; a
+    build may fail one where its operators promise nothing about such numbers."""
     warnings: tuple[str, ...]
     """Why parts of the comparison prove nothing."""
 

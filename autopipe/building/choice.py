@@ -74,10 +74,9 @@ class Choices:
     def settle(self) -> list[Choice]:
         """Check what was not checked yet, and return the first of each chain that is not wrong."""
         while self._open:
-            judged = [i for i in self._open if self.chosen[i].schedule is not None]
+            judged, self._open = self._open, []
             suspects = [_suspect(self.asked[i], self.chosen[i]) for i in judged]
             verdicts = self._judge.judge(suspects)
-            self._open = []
             for place, verdict in zip(judged, verdicts, strict=True):
                 choice = self.chosen[place]
                 if verdict.condemns:

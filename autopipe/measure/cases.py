@@ -7,6 +7,8 @@ import numpy as np
 import tvm
 from tvm.s_tir.meta_schedule.arg_info import ArgInfo
 
+from autopipe.compiler import indices
+
 _PERIOD: Final = 65521
 """Values after which a pattern repeats: a prime, so that no stride of an array hits it."""
 
@@ -38,22 +40,33 @@ CASES: Final[Mapping[str, Callable[[int], Pattern]]] = {
 """The cases by name, in the order in which they are tried."""
 
 
-def arguments(module: tvm.IRModule, case: str, seed: int, nudge: float = 0.0) -> list[Any]:
+def arguments(module: tvm.IRModule, case: str, seed: int, nudge: float = 0.0) -> list[np.ndarray]:
     """Return arguments for `main`, the same ones for the same case and seed.
 
     `nudge` moves each float by so many units in the last place, up or down.
 
-    Eight-bit integers take all their values. Wider ones are 0 and 1: they may be indices, and
-    these two are inside every axis that is longer than one.
+    Eight-bit integers take all their values. Wider ones that are read as indices take each index
+    that is inside, those that something is divided by are 1, and others are 0 and 1.
     """
+    ranges = _ranges(module["main"])
     infos = ArgInfo.from_prim_func(module["main"])
-    return [_tensor(info, case, seed + place, nudge) for place, info in enumerate(infos)]
+    pairs = zip(infos, ranges, strict=True)
+    return [_array(info, case, seed + i, nudge, span) for i, (info, span) in enumerate(pairs)]
 
 
-def _tensor(info: Any, case: str, seed: int, nudge: float) -> Any:  # noqa: ANN401 - tvm is not typed
-    dtype = str(info.dtype)
-    values = _cast(CASES[case](seed), dtype, case)
-    if nudge and np.dtype(dtype).kind == "f":
+def _ranges(function: tvm.tirx.PrimFunc) -> list[range]:
+    """Return what wider integers may be, by parameter."""
+    limits: dict[str, int] = {}
+    indices.follow(function, {param: {param.name} for param in function.params}, limits)
+    divisors = indices.divisors(function)
+    return [
+        range(param in divisors, max(1, limits.get(param.name, 2))) for param in function.params
+    ]
+
+
+def _array(info: Any, case: str, seed: int, nudge: float, span: range) -> np.ndarray:  # noqa: ANN401 - tvm is not typed
+    values = _cast(CASES[case](seed), str(info.dtype), case, span)
+    if nudge and values.dtype.kind == "f":
         signs = np.random.default_rng(seed).choice([-1.0, 1.0], values.shape)
         values = (values * (1 + signs * nudge * np.finfo(values.dtype).eps)).astype(values.dtype)
     array = np.empty([int(extent) for extent in info.shape], values.dtype)
@@ -61,17 +74,19 @@ def _tensor(info: Any, case: str, seed: int, nudge: float) -> Any:  # noqa: ANN4
     for start in range(0, array.size, values.size):
         part = flat[start : start + values.size]
         part[:] = values[: part.size]
-    return tvm.runtime.tensor(array)
+    return array
 
 
-def _cast(pattern: Pattern, dtype: str, case: str) -> Pattern:
+def _cast(pattern: Pattern, dtype: str, case: str, span: range) -> Pattern:
     kind = np.dtype(dtype)  # TVM brings the package that teaches numpy bfloat16
     if kind.kind in "iu" and kind.itemsize == 1:
         limits = np.iinfo(kind)
         low = 0 if kind.kind == "u" else limits.min
         return np.clip(np.round(pattern * limits.max), low, limits.max).astype(kind)
-    if kind.kind in "iub":
-        return (pattern > 0).astype(kind)
+    if kind.kind == "b":
+        return pattern > 0
+    if kind.kind in "iu":
+        return np.clip(np.ceil(pattern * (span.stop - 1)), span.start, span.stop - 1).astype(kind)
     if case == "large":
         pattern = pattern * _LARGE.get(dtype, 1e4)
     return pattern.astype(kind)

@@ -11,7 +11,7 @@ import tvm_ffi
 
 from autopipe import foreign
 from autopipe.environment.facet import Facet
-from autopipe.errors import StoreError, TargetError
+from autopipe.errors import StageError, StoreError, TargetError
 from autopipe.measure import check
 from autopipe.pipeline.stage import Context
 from autopipe.processes.contained import Failed
@@ -67,7 +67,10 @@ class Inspector:
         return cls(folder, ctx.facts, checker, failures)
 
     def judge(self, suspects: Sequence[Suspect]) -> list[Verdict]:
-        """Return a verdict for each; what is wrong is put aside."""
+        """Return a verdict for each; what is wrong is put aside.
+
+        Raises StageError for a workload that no schedule can be right for.
+        """
         if isinstance(self.checker, TargetError):
             return [Verdict(Finding.UNCHECKED, str(self.checker))] * len(suspects)
         names = [self._name(suspect) for suspect in suspects]
@@ -91,6 +94,8 @@ class Inspector:
             raise outcome
         if isinstance(outcome, Failed):
             return self._failed(name, suspect, outcome, checker)
+        if outcome.finding is Finding.BROKEN:
+            raise StageError(f"task {suspect.task}: {outcome.reason}")
         if outcome.finding is Finding.UNCHECKED:
             return Verdict(Finding.UNCHECKED, outcome.reason)
         self.failures.passed(suspect.piece)

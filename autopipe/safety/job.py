@@ -143,6 +143,8 @@ def _checked(
         return Checked(Finding.WRONG, str(error), error.case, error.difference)
     except check.NotChecked as error:
         return Checked(Finding.UNCHECKED, f"{type(error).__name__}: {error}")
+    except check.Unsteady as error:
+        return Checked(Finding.BROKEN, str(error))
     return Checked(Finding.RIGHT)
 
 

@@ -22,6 +22,8 @@ class Finding(StrEnum):
     """It is not wrong, but crashed, hung or took too much memory, twice."""
     UNCHECKED = "unchecked"
     """The check could not be made."""
+    BROKEN = "broken"
+    """Its workload itself reads or writes what is not its own."""
 
 
 @dataclass(frozen=True, slots=True)

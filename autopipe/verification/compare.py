@@ -1,8 +1,8 @@
 """The rule that says whether two outputs are the same numbers.
 
 An element passes if `|ours - reference| <= atol + rtol * |reference|`, computed in float64: the
-rule of numpy's `allclose`. Unlike there, nothing broadcasts, dtypes must agree, and a value that
-is not finite never passes, on whichever side. Integers and bools must be equal.
+rule of numpy's `allclose`. Unlike there, nothing broadcasts and dtypes must agree. What is not a
+number must be none in both, and an infinity the same one. Integers and bools must be equal.
 
 `rtol` is relative to the element. It can not cover elements near zero, where rounding errors of
 the terms that cancelled are left over; `atol` covers them, and is thus meant relative to the
@@ -71,6 +71,11 @@ def widened(allowed: Tolerance, reference: np.ndarray, nudged: np.ndarray) -> To
     return Tolerance(rtol=allowed.rtol, atol=allowed.atol + _WAVERING * float(wavers))
 
 
+def coarse(allowed: Tolerance, floor: float) -> Tolerance:
+    """Return the tolerance, no finer than what the last operators of the model can tell apart."""
+    return Tolerance(rtol=allowed.rtol, atol=max(allowed.atol, floor))
+
+
 def magnitude(array: np.ndarray) -> float:
     """Return the root mean square of the finite elements, 0 if there are none."""
     values = np.abs(array.astype(np.float64).ravel())
@@ -104,17 +109,35 @@ def compare(
         if mine != theirs:
             failure = f"its {what} is {mine}, the reference's is {theirs}"
             return OutputComparison(output=output, tolerance=allowed, failure=failure)
-    for owner, array in (("the build", ours), ("the reference", reference)):
-        strange = ~np.isfinite(array)
+    for owner, array, other in (("the build", ours, reference), ("the reference", reference, ours)):
+        strange = ~np.isfinite(array) & ~_alike(array, other)
         if strange.any():
             failure = f"{_count(strange)} of {owner} are not finite, first {_at(array, strange)}"
+            failure += f" against {other[_first(strange)]}"
             first = _first(strange)
             return OutputComparison(
                 output=output, tolerance=allowed, failure=failure, first_bad=first
             )
     if reference.dtype.kind == "f":
+        finite = np.isfinite(reference)  # and ours is finite in the same places
+        ours, reference = (np.where(finite, array, 0) for array in (ours, reference))
         return _compare_floats(output, ours, reference, allowed)
     return _compare_exact(output, ours, reference)
+
+
+def lifeless(output: str, reference: np.ndarray, allowed: Tolerance) -> OutputComparison | None:
+    """Return the failure of an output whose reference holds nothing to compare, if it does."""
+    if not reference.size or np.isfinite(reference).any():
+        return None
+    strange = np.ones(reference.shape, bool)
+    found = f"{_count(strange)} of the reference are not finite, first {_at(reference, strange)}"
+    found += ", however inputs are drawn"
+    return OutputComparison(output=output, tolerance=allowed, failure=found)
+
+
+def _alike(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    both: np.ndarray = (one == other) | (np.isnan(one) & np.isnan(other))
+    return both
 
 
 def constant(outputs: Iterable[np.ndarray]) -> str | None:

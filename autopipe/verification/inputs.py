@@ -1,7 +1,8 @@
 """Inputs to compare on: seeded random ones, and edges where kernels go wrong."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -12,6 +13,17 @@ _ARBITRARY_INTEGERS = 128
 _NUDGE = 2.0
 """Units in the last place."""
 _FACTORS = {"large": 100.0, "small": 1e-3}
+_SPARSE = 32
+"""One in so many elements is special where some are: the others tell what it does to them."""
+_LEAST, _MOST = 0.01, 0.99
+_Drawn = Callable[[np.random.Generator, tuple[int, ...]], np.ndarray]
+_OTHERWISE: Mapping[str, _Drawn] = {
+    "positive": lambda generator, shape: np.abs(generator.standard_normal(shape)) + _LEAST,
+    "between -1 and 1": lambda generator, shape: generator.uniform(-_MOST, _MOST, shape),
+    "between 0 and 1": lambda generator, shape: generator.uniform(_LEAST, _MOST, shape),
+    "above 1": lambda generator, shape: 1 + _LEAST + np.abs(generator.standard_normal(shape)),
+}
+"""How floats are drawn where a model has no answer to standard normal ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,19 +57,92 @@ def cases(
         yield Case(edge, edge=True, arrays=arrays)
 
 
-def nudged(case: Case, seed: int) -> Case:
-    """Return the case with each float a few roundings away: what no program can tell apart."""
+def nudged(case: Case, seed: int, share: float = 0.0) -> Case:
+    """Return the case with each float moved by a share of itself, by a few roundings at least.
+
+    So few are what no program can tell apart.
+    """
     generator = np.random.Generator(np.random.PCG64(seed))
     arrays = {}
     for name, array in case.arrays.items():
         moved = array
         if array.dtype.kind == "f":
             signs = generator.choice([-1.0, 1.0], array.shape)
-            moved = np.asarray(
-                array * (1 + signs * _NUDGE * np.finfo(array.dtype).eps), array.dtype
-            )
+            by = max(share, _NUDGE * float(np.finfo(array.dtype).eps))
+            moved = np.asarray(array * (1 + signs * by), array.dtype)
         arrays[name] = moved
     return Case(f"{case.name}, nudged", edge=case.edge, arrays=arrays)
+
+
+def redrawn(
+    case: Case, ports: Sequence[Port], limits: Mapping[str, int], seed: tuple[int, ...]
+) -> Iterator[Case]:
+    """Yield other inputs for a case on which the reference is not finite, such as positive ones.
+
+    Each is named after how its floats are drawn.
+    """
+    generator = np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed)))
+    base = draw(ports, limits, seed)
+    for how, drawn in _OTHERWISE.items():
+        arrays = {
+            name: np.asarray(drawn(generator, array.shape), array.dtype)
+            if array.dtype.kind == "f"
+            else array
+            for name, array in base.items()
+        }
+        yield Case(how, edge=case.edge, arrays=arrays)
+
+
+def specials(ports: Sequence[Port], limits: Mapping[str, int], *, seed: int) -> Iterator[Case]:
+    """Yield cases with a few special elements in each float input, and one of signed integers.
+
+    `tiny` has zeros of both signs and denormal numbers, `huge` the largest there are, `infinite`
+    and `nan` what they say. Zero is no signed integer: nothing divides by it.
+    """
+    base = draw(ports, limits, (seed, len(_SPECIAL)))
+    if any(array.dtype.kind == "f" for array in base.values()):
+        for name, values in _SPECIAL.items():
+            arrays = {port: _sprinkled(array, values, seed) for port, array in base.items()}
+            yield Case(name, edge=True, arrays=arrays)
+    signed = {
+        name: np.where(array % 2 == 0, array + 1, -array)
+        for name, array in base.items()
+        if array.dtype.kind == "i" and array.dtype.itemsize > 1 and name not in limits
+    }
+    if signed:
+        yield Case("signed", edge=True, arrays=base | signed)
+
+
+def _sprinkled(array: np.ndarray, values: Callable[[Any], list[float]], seed: int) -> np.ndarray:
+    """Return a copy with the values at random places, each at least once if there is room."""
+    if array.dtype.kind != "f" or not array.size:
+        return array
+    generator = np.random.Generator(np.random.PCG64(seed))
+    wanted = np.asarray(values(np.finfo(array.dtype)), array.dtype)
+    count = min(array.size, max(len(wanted), array.size // _SPARSE))
+    changed = array.copy()
+    changed.reshape(-1)[generator.choice(array.size, count, replace=False)] = np.resize(
+        wanted, count
+    )
+    return changed
+
+
+def _tiny(info: Any) -> list[float]:  # noqa: ANN401  numpy.finfo of any float
+    least, below = float(info.smallest_normal), float(info.smallest_subnormal)
+    return [0.0, -0.0, least, -least, below, -below]
+
+
+def _huge(info: Any) -> list[float]:  # noqa: ANN401  likewise
+    most = float(info.max)
+    return [most, -most, most / 4, -most / 4]
+
+
+_SPECIAL: Mapping[str, Callable[[Any], list[float]]] = {
+    "tiny": _tiny,
+    "huge": _huge,
+    "infinite": lambda _: [np.inf, -np.inf],
+    "nan": lambda _: [np.nan],
+}
 
 
 def draw(

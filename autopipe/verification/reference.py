@@ -4,8 +4,8 @@ For an ONNX model by a runtime that is not TVM. Any model has `plain` besides: T
 without schedules, which tell a wrong schedule, layout, fusion or packing, but not a wrong operator.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
@@ -42,6 +42,8 @@ class Expected:
     """The outputs of each case, as safetensors."""
     refusals: tuple[str, ...]
     """Why the engines before this one could not."""
+    refused: Mapping[Path, str] = field(default_factory=dict)
+    """Why it did not take some case that it may refuse, by file; the file is missing then."""
 
 
 _Run = Callable[[dict[str, np.ndarray]], Sequence[object]]
@@ -68,25 +70,38 @@ def choose(wanted: str, model: Path) -> tuple[str, ...]:
     return installed
 
 
-def expect(engines: Sequence[str], model: Path, cases: Sequence[Path]) -> Expected:
+def expect(
+    engines: Sequence[str],
+    model: Path,
+    cases: Sequence[Path],
+    optional: Collection[Path] = (),
+) -> Expected:
     """Compute the outputs for each case, a safetensors file, into a file beside it.
 
     `model` is the artifact of *import*. The first engine that takes the model does it:
-    onnxruntime has kernels for fewer dtypes than ONNX has. Raises StageError where all of them
-    refuse the model or an input.
+    onnxruntime has kernels for fewer dtypes than ONNX has. It may refuse the `optional` cases, such
+    as a division by zero. Raises StageError where all of them refuse the model or another case.
     """
     files = tuple(case.with_suffix(".expected") for case in cases)
     pairs = [(str(case), str(file)) for case, file in zip(cases, files, strict=True)]
     refusals: list[str] = []
     for engine in engines:
-        request = {"engine": engine, "model": str(model), "cases": pairs}
+        request = {
+            "engine": engine, "model": str(model), "cases": pairs,
+            "optional": [str(case) for case in optional],
+        }  # fmt: skip
         try:
             answer = call.call(_PROGRAMS.get(engine, __name__), request)
         except StageError as error:
             refusals.append(f"the reference {engine} failed: {error}")
         else:
             outputs = tuple(answer["outputs"])
-            return Expected(engine, version(_PACKAGES[engine]), outputs, files, tuple(refusals))
+            refused = {
+                Path(case).with_suffix(".expected"): str(why)
+                for case, why in answer.get("refused", {}).items()
+            }
+            made = version(_PACKAGES[engine])
+            return Expected(engine, made, outputs, files, tuple(refusals), refused)
     raise StageError("; ".join(refusals))
 
 
@@ -94,15 +109,26 @@ def _answer(request: call.Answer) -> call.Answer:
     from safetensors.numpy import load_file
 
     start = _onnxruntime if request["engine"] == "onnxruntime" else _onnx
+    refused: dict[str, str] = {}
     try:
         names, run = start(str(Path(request["model"], MODEL)))
         for case, file in request["cases"]:
-            outputs = zip(names, run(load_file(case)), strict=True)
+            try:
+                results = run(load_file(case))
+            except Exception as error:
+                if case not in request["optional"]:
+                    raise
+                refused[case] = _first_line(error)
+                continue
+            outputs = zip(names, results, strict=True)
             arrays.save({name: _array(name, value) for name, value in outputs}, Path(file))
     except Exception as error:  # the runtimes' errors have no base in common
-        lines = str(error).strip().splitlines() or [type(error).__name__]
-        raise StageError(lines[0]) from error
-    return {"outputs": names}
+        raise StageError(_first_line(error)) from error
+    return {"outputs": names, "refused": refused}
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
 def _onnxruntime(model: str) -> tuple[list[str], _Run]:

@@ -6,6 +6,7 @@ import pytest
 
 from autopipe.config.match import Match
 from autopipe.config.schedules import Rule
+from autopipe.errors import StageError
 from autopipe.schedules import implementations
 from autopipe.schedules.engines import static
 from autopipe.schedules.policy import Policy
@@ -65,8 +66,10 @@ def test_what_is_wrong_falls_to_the_next(chosen, workload, record):
 
 def test_the_plain_loops_are_the_end_of_the_chain(chosen, workload):
     found, _ = chosen(workload, wrong=("static", "default"))
-    assert (found.engine, found.schedule, found.checked) == ("none", None, False)
+    assert (found.engine, found.schedule, found.checked) == ("none", None, True)
     assert found.module is workload
+    with pytest.raises(StageError, match="nothing is left to build it with"):
+        chosen(workload, wrong=("static", "default", "none"))
 
 
 def test_the_rule_of_the_task_says_which_fallback(chosen, workload):

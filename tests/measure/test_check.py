@@ -7,8 +7,10 @@ import tvm_ffi
 from tvm import te, topi
 from tvm.s_tir import Schedule
 
+from autopipe.compiler.target.target import host
+from autopipe.measure import check
 from autopipe.measure.cases import CASES, arguments
-from autopipe.measure.check import NotChecked, WrongAnswer, checked
+from autopipe.measure.check import NotChecked, Unsteady, WrongAnswer, checked
 from autopipe.measure.plain import in_memory_order
 from tests.schedules.tasks import TARGET
 
@@ -114,7 +116,7 @@ def test_plain_loops_in_the_order_of_memory_give_the_same_bits():
     assert not tvm_ffi.structural_equal(ordered, workload)
     results = []
     for each in (workload, ordered):
-        tensors = arguments(each, "random", 0)
+        tensors = [tvm.runtime.tensor(a) for a in arguments(each, "random", 0)]
         target = tvm.target.Target({"kind": "llvm", "opt-level": 0})
         tvm.tirx.build(each, target)["main"](*tensors)
         results.append(tensors[-1].numpy())
@@ -123,15 +125,84 @@ def test_plain_loops_in_the_order_of_memory_give_the_same_bits():
 
 @pytest.mark.parametrize("case", CASES)
 def test_inputs_are_the_same_for_the_same_seed(case):
-    first, again, other = (arguments(matmul(), case, seed)[0].numpy() for seed in (1, 1, 2))
+    first, again, other = (arguments(matmul(), case, seed)[0] for seed in (1, 1, 2))
     assert np.array_equal(first, again)
     assert np.isfinite(first).all()
     assert np.array_equal(first, other) == (case == "zeros")
 
 
 def test_indices_stay_inside():
-    values = arguments(matmul(dtype="int64"), "large", 0)[0].numpy()
+    values = arguments(matmul(dtype="int64"), "large", 0)[0]
     assert set(np.unique(values)) == {0, 1}
+
+
+def gather(entries, index=lambda value: value):
+    table, chosen = te.placeholder((entries, 4), "float32"), te.placeholder((9,), "int64")
+    return module(
+        table, chosen, te.compute((9, 4), lambda i, j: table[index(chosen[i]), j])
+    )  # fmt: skip
+
+
+def divided(function, dtype="int32"):
+    x, y = te.placeholder((5, 33), dtype), te.placeholder((5, 33), dtype)
+    return module(x, y, te.compute(x.shape, lambda *index: function(x[index], y[index])))
+
+
+def test_indices_are_drawn_from_what_they_choose_from():
+    for entries in (1, 2, 7):
+        for case in CASES:
+            values = arguments(gather(entries), case, 0)[1]
+            assert values.min() >= 0
+            assert values.max() < entries
+    assert arguments(gather(2), "random", 0)[1].max() == 1
+    checked(gather(1), scheduled(gather(1)), TARGET)
+    with pytest.raises(WrongAnswer):
+        checked(gather(7), scheduled(gather(7, lambda value: te.indexmod(value + 1, 7))), TARGET)
+
+
+def test_nothing_is_divided_by_zero():
+    for function in (te.truncmod, te.floormod, te.truncdiv, te.floordiv):
+        workload = divided(function)
+        checked(workload, scheduled(workload), TARGET)
+
+
+def test_a_tile_is_checked_against_what_it_is():
+    """LLVM takes wrong elements here, where it makes vectors for AVX-512."""
+    x = te.placeholder((2, 3, 4, 5), "float32")
+    workload = module(x, topi.tile(x, (7, 6, 4, 2)))
+    plain = check._plain(workload, tvm.target.Target(host(1)))
+    array, out = np.random.default_rng(0).random((2, 3, 4, 5), "f"), np.zeros((14, 18, 16, 10), "f")
+    tensors = [tvm.runtime.tensor(each) for each in (array, out)]
+    plain["main"](*tensors)
+    assert np.array_equal(tensors[1].numpy(), np.tile(array, (7, 6, 4, 2)))
+
+
+@pytest.mark.fault("E1")
+def test_what_lies_beside_the_arguments_is_not_touched():
+    """Whether a schedule does it, or the loops themselves, or indices that the check made up."""
+
+    def far(table, _):
+        return te.compute((9, 4), lambda i, j: table[i + 3, j])
+
+    def past(_, i, j):
+        return i + 1, j
+
+    table, right = te.placeholder((9, 4), "float32"), gather(9)
+    outside = module(table, far(table, None))
+    with pytest.raises(Unsteady, match="read outside of their arguments"):
+        checked(outside, scheduled(outside), TARGET)
+    inside = module(table, te.compute((9, 4), lambda i, j: table[i, j]))
+    with pytest.raises(WrongAnswer, match="off by"):
+        checked(inside, outside, TARGET)
+    with pytest.raises(NotChecked, match="which may be wrong indices"):
+        checked(gather(9, lambda value: value + 3), right, TARGET)
+    moved = scheduled(inside)
+    store = moved["main"].body.block.body.body.body.block.body
+    further = tvm.tirx.BufferStore(store.buffer, store.value, past(store.buffer, *store.indices))
+    body = tvm_ffi.structural_map(moved["main"].body, (tvm.tirx.BufferStore, lambda _: further))
+    moved.update_func(moved.get_global_var("main"), moved["main"].with_body(body))
+    with pytest.raises(WrongAnswer, match="writes outside of its arguments"):
+        checked(inside, moved, TARGET)
 
 
 def test_where_the_plain_loops_waver_a_schedule_may_too():

@@ -11,6 +11,7 @@ from autopipe.verification.compare import (
     check_names,
     compare,
     constant,
+    lifeless,
     magnitude,
     tolerance,
     widened,
@@ -63,12 +64,26 @@ def test_large_integers_are_not_rounded():
 
 @pytest.mark.fault("E2", "E3", "G14")
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-def test_what_is_not_finite_never_passes(bad):
+def test_what_is_not_finite_equals_itself_alone(bad):
     strange, plain = np.array([1.0, bad]), np.array([1.0, 1.0])
-    ours = f"1 of 2 values of the build are not finite, first {bad} at [1]"
+    ours = f"1 of 2 values of the build are not finite, first {bad} at [1] against 1.0"
     assert failure(strange, plain) == ours
-    assert failure(plain, strange) == ours.replace("build", "reference")
-    assert failure(strange, strange) == ours
+    theirs = f"1 of 2 values of the reference are not finite, first {bad} at [1] against 1.0"
+    assert failure(plain, strange) == theirs
+    assert failure(strange, strange) is None
+    assert (failure(strange * [1, -1], strange) is None) == np.isnan(bad)
+    assert failure(strange * [2, 1], strange)
+
+
+@pytest.mark.fault("E2", "E3")
+def test_a_reference_that_is_nowhere_finite_proves_nothing():
+    nowhere = np.full((2, 2), np.nan)
+    assert lifeless("y", np.array([1.0, np.nan]), TOLERANCE) is None
+    assert lifeless("y", np.zeros(0), TOLERANCE) is None
+    found = lifeless("y", nowhere, TOLERANCE)
+    assert str(found and found.failure).startswith(
+        "4 of 4 values of the reference are not finite, first nan"
+    )
 
 
 @pytest.mark.fault("E4")

@@ -21,7 +21,7 @@ COUNT: Final = "num_input"
 
 
 @dataclass(slots=True)
-class _Body:
+class _CalledBody:
     """A function that others call, and what has become of it."""
 
     params: Sequence[relax.Var]
@@ -48,7 +48,7 @@ def hoist(module: tvm.IRModule) -> tvm.IRModule:
     weights = _weights(functions, order)
     others = {v: f for v, f in module.functions_items() if str(v.name_hint) not in functions}
     builder = relax.BlockBuilder(tvm.IRModule(others))
-    done: dict[str, _Body] = {}
+    done: dict[str, _CalledBody] = {}
     for name in reversed(order):
         function = _Calls(builder.get(), done).visit_expr(functions[name])
         if name != "main":
@@ -121,7 +121,7 @@ def _weights(functions: dict[str, relax.Function], order: list[str]) -> dict[str
 
 def _split(
     function: relax.Function, weights: set[int], module: tvm.IRModule
-) -> tuple[relax.Function, _Body]:
+) -> tuple[relax.Function, _CalledBody]:
     """Return a function without its work on weights, and what it needs instead."""
     params = list(function.params)
     extract = _Extract(module, {params[at] for at in weights})
@@ -137,7 +137,7 @@ def _split(
         function.is_pure,
         function.attrs,
     ).with_attr(COUNT, len(first))
-    return changed, _Body(params, [*first, *last], extract.work, given)
+    return changed, _CalledBody(params, [*first, *last], extract.work, given)
 
 
 @mutator
@@ -174,7 +174,7 @@ def _movable(value: relax.Expr) -> bool:
 class _Calls(PyExprMutator):
     """Gives the functions that were split what they need."""
 
-    def __init__(self, module: tvm.IRModule, done: dict[str, _Body]) -> None:
+    def __init__(self, module: tvm.IRModule, done: dict[str, _CalledBody]) -> None:
         super().__init__(module)
         self._done = done
 

@@ -1,0 +1,68 @@
+"""Which tensors of a function are read as indices, and how many entries they choose from."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import tvm_ffi
+from tvm import tirx
+from tvm.ir import TensorLoad
+
+_DIVISIONS = (tirx.Div, tirx.Mod, tirx.FloorDiv, tirx.FloorMod)
+
+
+def follow(function: tirx.PrimFunc, carried: dict[Any, set[str]], limits: dict[str, int]) -> None:
+    """Add to `limits` how many entries each name chooses from, where its values are indices.
+
+    An index is an element that is read inside the index of a read or a write. `carried` says which
+    names reach a tensor; what a whole number is computed from is added to it.
+    """
+    for store in _stores(function):
+        sources: set[str] = set()
+        for load in loads(store.value):
+            sources |= carried.get(load.source, set())
+            _limit(load.source.shape, load.indices, carried, limits)
+        _limit(store.buffer.shape, store.indices, carried, limits)
+        if "int" in str(store.buffer.dtype):
+            carried[store.buffer] = carried.get(store.buffer, set()) | sources
+
+
+def looked_up(function: tirx.PrimFunc) -> bool:
+    """Tell whether where a function reads or writes depends on what it is given."""
+    nested = [loads(index) for store in _stores(function) for index in store.indices]
+    for store in _stores(function):
+        nested += [loads(index) for load in loads(store.value) for index in load.indices]
+    return any(nested)
+
+
+def divisors(function: tirx.PrimFunc) -> set[Any]:
+    """Return the tensors of whole numbers that something is divided by: none may be zero."""
+    found: list[Any] = []
+    tvm_ffi.structural_walk(function.body, (_DIVISIONS, found.append))
+    inside = (load.source for division in found for load in loads(division.b))
+    return {source for source in inside if "int" in str(source.dtype)}
+
+
+def loads(value: Any) -> list[TensorLoad]:  # noqa: ANN401 - TVM's expressions
+    """Return all reads in an expression, those in indices too."""
+    found: list[TensorLoad] = []
+    tvm_ffi.structural_walk(value, (TensorLoad, found.append))
+    return found
+
+
+def _stores(function: tirx.PrimFunc) -> list[tirx.BufferStore]:
+    found: list[tirx.BufferStore] = []
+    tvm_ffi.structural_walk(function.body, (tirx.BufferStore, found.append))
+    return found
+
+
+def _limit(
+    shape: Iterable[Any],
+    indices: Iterable[Any],
+    carried: Mapping[Any, set[str]],
+    limits: dict[str, int],
+) -> None:
+    for extent, index in zip(shape, indices, strict=True):
+        size = int(extent) if isinstance(extent, tirx.IntImm) else 1
+        for inner in loads(index):
+            for name in carried.get(inner.source, ()):
+                limits[name] = min(size, limits.get(name, size))

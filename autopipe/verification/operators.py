@@ -1,0 +1,156 @@
+"""What the operators of an ONNX model say of its outputs: how fine they are, what is promised.
+
+A sigmoid is rounded as a number up to 1, however small it is: onnxruntime's is off by 1.4 units in
+the last place of 1, its tanh by 2.3, and below -15.8 its sigmoid is 0. A quantized output moves
+in steps.
+"""
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from autopipe.verification.reference import MODEL
+
+_UNITS = 4.0
+"""Roundings of 1 that two right programs may differ by where a function saturates."""
+_STEPS = 2.0
+"""Steps that a quantized output may differ by: one rounding more, one less."""
+
+_SLOPES = {"Sigmoid": 0.25, "Tanh": 1.0, "Softmax": 1.0, "Erf": 1.13, "Softsign": 1.0}
+"""Functions that saturate at 0, 1 or -1, and how much a change of what they are given shows."""
+_MOVES = {
+    "AveragePool", "Clip", "Flatten", "Gather", "GlobalAveragePool", "GlobalMaxPool", "Identity",
+    "MaxPool", "Neg", "Pad", "ReduceMax", "ReduceMean", "ReduceMin", "Relu", "Reshape", "Resize",
+    "Slice", "Split", "Squeeze", "Tile", "Transpose", "Unsqueeze", "Expand",
+}  # fmt: skip
+"""What makes no difference of its first operand larger."""
+
+_QUANTIZES = ("DynamicQuantize", "QAttention", "QGemm", "QLinear", "QuantizeLinear")
+"""How the names of operators begin that round to steps."""
+
+EXACT_SPECIALS = _MOVES - {"AveragePool", "GlobalAveragePool", "ReduceMean", "Resize"} | {
+    "Abs", "Add", "And", "Ceil", "Concat", "Constant", "Div", "Equal", "Floor", "Greater",
+    "GreaterOrEqual", "IsInf", "IsNaN", "Less", "LessOrEqual", "Max", "Min", "Mod", "Mul", "Not",
+    "Or", "Reciprocal", "Round", "Sqrt", "Sub", "Sum", "Where", "Xor",
+}  # fmt: skip
+"""Operators that are promised to take infinities as the reference does, whatever `numerics`."""
+
+_NEAR_ZERO = {"Acosh", "Atanh", "Log", "LogSoftmax", "Pow", "ReduceLogSum", "ReduceLogSumExp"}
+"""Operators that make much of a number near zero, or have no answer below it."""
+
+NO_NUMBERS = EXACT_SPECIALS - {
+    "Clip", "GlobalMaxPool", "Max", "MaxPool", "Min", "ReduceMax", "ReduceMin", "Relu"
+}  # fmt: skip
+"""Those that are promised to do it with what is not a number: not where two are compared."""
+
+
+USUAL = {"tiny", "signed"}
+"""The special cases that nearly all operators have an answer to."""
+
+
+class Operators:
+    """The operators of the model that was imported."""
+
+    def __init__(self, model: Path) -> None:
+        """Read the graph in an artifact of *import*; of a model that is not ONNX none is known."""
+        self._folder = model
+        self.kinds: frozenset[str] = frozenset()
+        """Names of all operators, those of inner graphs too."""
+        self._makers: dict[str, Any] = {}
+        self._stored: dict[str, Any] = {}
+        source = model / MODEL
+        if not source.exists():
+            return
+        import onnx
+
+        graph = onnx.load(source, load_external_data=False).graph
+        self._makers = {name: node for node in graph.node for name in node.output}
+        self._stored = {tensor.name: tensor for tensor in graph.initializer}
+        self.kinds = frozenset(_kinds(graph))
+
+    @property
+    def round(self) -> bool:
+        """Whether there are steps inside, at which two right programs may part."""
+        return any(kind.startswith(_QUANTIZES) for kind in self.kinds)
+
+    def promised(self, case: str, *, finite: bool) -> bool:
+        """Tell whether a build has to do what the reference does on that case of `specials`.
+
+        `finite` says whether the reference is, everywhere.
+        """
+        if case in USUAL and finite and not self.kinds & _NEAR_ZERO:
+            return True
+        return bool(self.kinds) and self.kinds <= (NO_NUMBERS if case == "nan" else EXACT_SPECIALS)
+
+    def floor(self, output: str, dtype: np.dtype) -> float:
+        """Return the absolute difference below which values of an output tell nothing."""
+        if dtype.kind != "f":
+            return 0.0
+        known: dict[str, float] = {}
+        unit = float(np.finfo(dtype).eps) * _UNITS
+        for name in self._order(output):
+            known[name] = self._own(name, unit, known)
+        return known.get(output, 0.0)
+
+    def _order(self, output: str) -> list[str]:
+        """Return what an output is made of, operands before results, as far as that matters."""
+        found: dict[str, None] = {}
+        waiting = [(output, False)]
+        while waiting:
+            name, done = waiting.pop()
+            node = self._makers.get(name)
+            if node is None or name in found:
+                continue
+            if done:
+                found[name] = None
+            else:
+                waiting.append((name, True))
+                waiting += [(each, False) for each in _followed(node)]
+        return list(found)
+
+    def _own(self, name: str, unit: float, known: Mapping[str, float]) -> float:
+        node = self._makers[name]
+        kind, given = node.op_type, [known.get(each, 0.0) for each in node.input]
+        if kind == "DequantizeLinear":
+            scale = self._largest(node.input[1])
+            return _STEPS * scale if math.isfinite(scale) else 0.0
+        if kind in _SLOPES:
+            return unit + _SLOPES[kind] * given[0]
+        if kind == "Mul":
+            left, right = (self._largest(each) for each in node.input)
+            return given[0] * right + given[1] * left
+        if kind in {"Add", "Sub", "Sum"}:
+            return sum(given)
+        return max(given, default=0.0) if kind in _MOVES | {"Concat", "Max", "Min"} else 0.0
+
+    def _largest(self, name: str) -> float:
+        """Return the largest magnitude in a constant, 0 if it is none."""
+        from onnx import numpy_helper
+
+        tensor = self._stored.get(name)
+        maker = self._makers.get(name)
+        if tensor is None and maker is not None and maker.op_type == "Constant":
+            tensor = next((each.t for each in maker.attribute if each.name == "value"), None)
+        if tensor is None:
+            return 0.0
+        values = np.abs(numpy_helper.to_array(tensor, str(self._folder)).astype(np.float64))
+        return float(values.max(initial=0.0))
+
+
+def _followed(node: Any) -> list[str]:  # noqa: ANN401  protobuf
+    if node.op_type in {"Add", "Concat", "Max", "Min", "Mul", "Sub", "Sum"}:
+        return list(node.input)
+    return list(node.input[:1]) if node.op_type in _MOVES | _SLOPES.keys() else []
+
+
+def _kinds(graph: Any) -> list[str]:  # noqa: ANN401  protobuf
+    found = []
+    for node in graph.node:
+        found.append(node.op_type)
+        for attribute in node.attribute:
+            for inner in (attribute.g, *attribute.graphs):
+                found += _kinds(inner)
+    return found
