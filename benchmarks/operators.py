@@ -175,7 +175,7 @@ def _run(path: Path, inputs: Mapping[str, np.ndarray], here: Mapping[str, object
         values = weights.evaluate(work, values, goal, lambda module: default.schedule(module, goal))
     arrays = [*(np.asarray(inputs[port.name]) for port in model.inputs), *values]
     machine = relax.VirtualMachine(built.executable, tvm.cpu())
-    result = machine["main"](*(tvm.runtime.tensor(np.ascontiguousarray(each)) for each in arrays))
+    result = machine["main"](*(tvm.runtime.tensor(np.array(each, order="C")) for each in arrays))
     return [result] if hasattr(result, "numpy") else list(result)
 
 

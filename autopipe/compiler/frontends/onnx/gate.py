@@ -89,6 +89,7 @@ def vet(data: bytes, path: Path, inputs: Mapping[str, Input] | None) -> Vetted:
     graph = model.graph
     operators.check(graph)
     opset = operators.opset(model.opset_import)
+    operators.check_definitions(graph, opset)
     if not graph.node or not graph.output:
         raise ModelError(f"the graph has no {'outputs' if graph.node else 'nodes'}")
     _check_tensors(graph, data, path)
