@@ -3,7 +3,6 @@
 from typing import Any, Final
 
 from tvm import relax
-from tvm.ir import GenericConst
 from tvm.relax.frontend.onnx import onnx_frontend
 
 from autopipe.errors import ModelError
@@ -23,17 +22,13 @@ class ConvTranspose(onnx_frontend.ConvTranspose):
 
 
 class MaxUnpool(onnx_frontend.MaxUnpool):
-    """MaxUnpool to a given shape, too."""
+    """MaxUnpool to the shape that follows; in another, ONNX's places mean others than TVM's."""
 
     @classmethod
     def _impl_v9(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
-        given = [*inputs, None][:3]
-        if given[2] is not None:
-            shape = onnx_frontend.get_constant(given[2], params)
-            if not isinstance(shape, GenericConst):
-                raise ModelError("MaxUnpool to a shape that is computed is not supported")
-            given[2] = shape.value.numpy()
-        return super()._impl_v9(bb, onnx_frontend.onnx_input(given), attr, params)
+        if [*inputs, None, None][2] is not None:
+            raise ModelError("MaxUnpool with the input output_shape is not supported")
+        return super()._impl_v9(bb, inputs, attr, params)
 
 
 class MaxPool(onnx_frontend.MaxPool):

@@ -26,6 +26,9 @@ from autopipe.errors import ModelError
 _OPSET: Final = 19
 """Of the reference that is asked; nothing changed after it."""
 
+_MOST_WEIGHTS: Final = 2**24
+"""Numbers in the matrix for one axis; more than that are no image."""
+
 _RANKS: Final = (3, 4, 5)
 _TVMS: Final = {
     "half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric", "tf_crop_and_resize",
@@ -164,6 +167,8 @@ def _along(bb: Any, data: Any, axis: _Axis, attr: Mapping[str, Any]) -> Any:
 
 def _mixed(bb: Any, data: Any, axis: _Axis, attr: Mapping[str, Any]) -> Any:
     """Return sums of what lies along an axis, by the weights that each result takes."""
+    if axis.before * max(axis.before, axis.after) > _MOST_WEIGHTS:
+        raise ModelError(f"Resize by more than {_MOST_WEIGHTS} weights along one axis")
     rank, dtype = data.ty.ndim, str(data.ty.dtype)
     weights = _reference(np.eye(axis.before, dtype="float32"), axis, attr)
     order = [place for place in range(rank) if place != axis.axis] + [axis.axis]

@@ -9,44 +9,48 @@ from typing import Final
 
 _NEWEST: Final = {
     28: """
-        Cast Compress DepthToSpace DequantizeLinear Einsum Mod OneHot Optional
+        Cast Celu Compress DepthToSpace DequantizeLinear Einsum Mod OneHot Optional
         OptionalGetElement OptionalHasElement QuantizeLinear ReduceLogSum ReduceLogSumExp
-        SpaceToDepth Unique
+        ReverseSequence SpaceToDepth SwiGLU Unique
     """,
     27: """
-        Range
+        CausalConvWithState LinearAttention Range
+    """,
+    26: """
+        BitCast CumProd
     """,
     25: """
-        CastLike Constant ConstantOfShape Flatten Identity If Pad Reshape Shape Size Squeeze
-        Transpose Unsqueeze
+        Attention CastLike Constant ConstantOfShape Flatten Identity If Loop Pad Reshape Scan
+        Shape Size Squeeze Transpose Unsqueeze
     """,
     24: """
-        SplitToSequence TopK
+        SplitToSequence Swish TensorScatter TopK
     """,
     23: """
-        RMSNormalization
+        RMSNormalization RotaryEmbedding
     """,
     22: """
-        Acos Acosh Asin Asinh Atan Atanh AveragePool Conv ConvTranspose Cos Cosh Dropout Elu
-        EyeLike GlobalAveragePool GlobalLpPool GlobalMaxPool GridSample HardSigmoid HardSwish
-        InstanceNormalization LpPool MaxPool MaxRoiPool MaxUnpool Mish RoiAlign Round Selu Sin
-        Sinh Softplus Softsign Tan ThresholdedRelu
+        Acos Acosh Asin Asinh Atan Atanh AveragePool Conv ConvTranspose Cos Cosh DeformConv Det
+        Dropout Elu EyeLike GRU GlobalAveragePool GlobalLpPool GlobalMaxPool GridSample
+        HardSigmoid HardSwish InstanceNormalization LSTM LpNormalization LpPool MaxPool MaxRoiPool
+        MaxUnpool Mish NegativeLogLikelihoodLoss RNN RoiAlign Round Selu Sin Sinh Softplus
+        Softsign Tan ThresholdedRelu
     """,
     21: """
         GroupNormalization QLinearMatMul
     """,
     20: """
-        AffineGrid Gelu IsInf IsNaN ReduceMax ReduceMin
+        AffineGrid DFT Gelu IsInf IsNaN ReduceMax ReduceMin
     """,
     19: """
         Equal Resize
     """,
     18: """
-        BitwiseAnd BitwiseNot BitwiseOr BitwiseXor ReduceL1 ReduceL2 ReduceMean ReduceProd
-        ReduceSumSquare ScatterElements ScatterND Split
+        BitwiseAnd BitwiseNot BitwiseOr BitwiseXor CenterCropPad Col2Im ReduceL1 ReduceL2
+        ReduceMean ReduceProd ReduceSumSquare ScatterElements ScatterND Split
     """,
     17: """
-        LayerNormalization
+        BlackmanWindow HammingWindow HannWindow LayerNormalization MelWeightMatrix STFT
     """,
     16: """
         GreaterOrEqual LeakyRelu LessOrEqual PRelu Where
@@ -59,8 +63,9 @@ _NEWEST: Final = {
     """,
     13: """
         Abs ArgMax ArgMin Ceil Clip Concat Erf Exp Expand Floor Gather GatherElements GatherND
-        Gemm Greater Hardmax LRN Less Log LogSoftmax MatMul Max Mean MeanVarianceNormalization
-        Min Neg NonZero Reciprocal ReduceSum Sigmoid Sign Slice Softmax Sqrt Sum Tanh Tile
+        Gemm Greater Hardmax LRN Less Log LogSoftmax MatMul Max Mean MeanVarianceNormalization Min
+        Neg NonZero Reciprocal ReduceSum Sigmoid Sign Slice Softmax SoftmaxCrossEntropyLoss Sqrt
+        Sum Tanh Tile
     """,
     11: """
         BitShift ConcatFromSequence DynamicQuantizeLinear NonMaxSuppression Scatter SequenceAt
