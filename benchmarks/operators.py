@@ -139,6 +139,7 @@ def _says_why(reason: str, case: OperatorCase) -> bool:
     """Whether a refusal names an operator of the model, or a type, and is no error by accident."""
     names = {node.op_type for node in case.model.graph.node} | {
         "element type",
+        "is empty",
         "not a tensor",
         "opset",
     }
