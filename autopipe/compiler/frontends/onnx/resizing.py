@@ -91,7 +91,9 @@ class Upsample(onnx_frontend.Upsample):
 
     @classmethod
     def _impl_v9(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
-        if "scales" in attr and inputs[0].ty.ndim == 4:  # noqa: PLR2004 - an image
+        unknown = _text(attr, "mode") not in ("", "nearest", "linear")
+        image = "scales" in attr and inputs[0].ty.ndim == 4  # noqa: PLR2004
+        if unknown or image:
             return super()._impl_v9(bb, inputs, attr, params)
         if "scales" in attr:
             inputs = [inputs[0], relax.const(np.array(attr["scales"], "float32"))]
