@@ -5,8 +5,9 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from autopipe.compiler.frontends.onnx import gate, source
-from autopipe.compiler.frontends.onnx.operators import MAX_OPSET, MIN_OPSET
+from autopipe.compiler.frontends.onnx import gate, operators, source, versions
+from autopipe.compiler.frontends.onnx.operators import MAX_OPSET, MIN_OPSET, since_version
+from autopipe.compiler.frontends.onnx.versions import FOLLOWED
 from autopipe.errors import ModelError
 from tests.compiler.frontends.models import dense, ints, model, node, save, tensor, value
 
@@ -105,17 +106,17 @@ def test_the_ends_of_the_range_pass(tmp_path, version):
     assert vet(dense(opset=version), tmp_path).opset == version
 
 
-def test_the_newest_opset_is_that_of_tvms_newest_converter():
-    from tvm.relax.frontend.onnx import onnx_frontend
+def test_every_converter_follows_the_newest_definition_of_its_operator():
+    importable = {name for name in operators.importable() if since_version(name, MAX_OPSET)}
+    newest = {name: since_version(name, MAX_OPSET) for name in importable}
+    assert newest | {"BitShift": 11} == FOLLOWED  # and no converter of TVM takes signed numbers
 
-    converters = {type_ for type_ in vars(onnx_frontend).values() if isinstance(type_, type)}
-    versions = {
-        int(name.removeprefix("_impl_v"))
-        for converter in converters
-        for name in vars(converter)
-        if name.startswith("_impl_v")
-    }
-    assert max(versions) == MAX_OPSET
+
+@pytest.mark.fault("B8")
+def test_a_definition_that_no_converter_follows_is_refused_by_name(tmp_path, monkeypatch):
+    monkeypatch.setitem(versions.FOLLOWED, "Add", 13)
+    assert "1 x Add as opset 14 defines it" in refusal(dense(opset=14), tmp_path)
+    assert vet(dense(opset=13), tmp_path).opset == 13
 
 
 @pytest.mark.fault("B8")

@@ -37,8 +37,12 @@ def clean(model: Proto, weights: Mapping[str, Array]) -> tuple[Proto, dict[str, 
     full.CopyFrom(simple)
     attach(full.graph, {name: weights[name] for name in weights if name not in large})
     quantized.rewrite(full.graph)
+    for value in full.graph.output:  # onnxslim's own inference loses some, and trips over that
+        value.type.tensor_type.ClearField("shape")
     slim = _slim(full)
     slim = flatten(slim, _slim)
+    del slim.graph.output[:]
+    slim.graph.output.extend(model.graph.output)
     del slim.graph.input[:]  # an input that nothing reads was dropped with what read it
     slim.graph.input.extend(full.graph.input)
     if simple is not model:

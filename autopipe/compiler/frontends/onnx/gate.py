@@ -87,8 +87,9 @@ def vet(data: bytes, path: Path, inputs: Mapping[str, Input] | None) -> Vetted:
     """Check a model in this process; with None for `inputs`, open dimensions stay open."""
     model = parse(data)
     graph = model.graph
-    opset = operators.opset(model.opset_import)
     operators.check(graph)
+    opset = operators.opset(model.opset_import)
+    operators.check_definitions(graph, opset)
     if not graph.node or not graph.output:
         raise ModelError(f"the graph has no {'outputs' if graph.node else 'nodes'}")
     _check_tensors(graph, data, path)

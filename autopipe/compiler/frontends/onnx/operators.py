@@ -11,12 +11,13 @@ from autopipe.compiler.frontends.onnx.converters import OURS
 from autopipe.compiler.frontends.onnx.expand import BY_BODY, MICROSOFT_BY_BODY
 from autopipe.compiler.frontends.onnx.quantized import EXPANDED
 from autopipe.compiler.frontends.onnx.tensors import Proto, graphs
+from autopipe.compiler.frontends.onnx.versions import FOLLOWED
 from autopipe.errors import ModelError
 
 MIN_OPSET = 7
 """Before it, Add and its like broadcast by attributes, which TVM ignores."""
-MAX_OPSET = 23
-"""The newest version that any converter of TVM is written for."""
+MAX_OPSET = onnx.defs.onnx_opset_version()
+"""The newest that the onnx library has schemas for; `versions` says which of them are followed."""
 MIN_IR = 3
 """What TVM requires."""
 
@@ -70,9 +71,14 @@ def check_ir(version: int) -> None:
         )
 
 
+def importable() -> frozenset[str]:
+    """Return the operators of ONNX's own set that have a converter."""
+    return frozenset(((_get_convert_map() | OURS).keys() - _MICROSOFT_ONLY) | _HANDLED_DIRECTLY)
+
+
 def check(graph: Proto) -> None:
     """Refuse operators that can not be imported: all of them at once, each with its count."""
-    known = ((_get_convert_map() | OURS).keys() - _MICROSOFT_ONLY) | _HANDLED_DIRECTLY
+    known = importable()
     foreign: Counter[str] = Counter()
     missing: Counter[str] = Counter()
     drawn: Counter[str] = Counter()
@@ -91,6 +97,25 @@ def check(graph: Proto) -> None:
         raise ModelError(f"operators whose results are drawn at random: {_listed(drawn)}")
     if missing:
         raise ModelError(f"operators that TVM can not import: {_listed(missing)}")
+
+
+def check_definitions(graph: Proto, version: int) -> None:
+    """Refuse operators that this opset defines in another way than their converters follow."""
+    found: Counter[str] = Counter()
+    for inner in graphs(graph):
+        for name in (node.op_type for node in inner.node if _DOMAINS.get(node.domain) == ""):
+            since = since_version(name, version)
+            if since > FOLLOWED.get(name, since):
+                found[f"{name} as opset {since} defines it"] += 1
+    if found:
+        raise ModelError(f"operators that can not be imported: {_listed(found)}")
+
+
+def since_version(name: str, opset: int) -> int:
+    """Return the opset that brought the definition of an operator, 0 where ONNX has none."""
+    if not onnx.defs.has(name, opset, ""):
+        return 0
+    return int(onnx.defs.get_schema(name, opset, "").since_version)
 
 
 def _listed(counts: Counter[str]) -> str:

@@ -1,0 +1,233 @@
+"""Which ONNX operators work: `python benchmarks/operators.py --write docs/reference/operators.md`.
+
+Imports, builds and runs every test that the onnx package has for an operator, each in a process of
+its own, and compares the outputs with those that the test expects.
+"""
+
+import argparse
+import sys
+import tempfile
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from machine import target
+from operator_cases import OperatorCase, cases
+
+from autopipe.errors import AutopipeError, ModelError
+from autopipe.processes.contained import Child, Failed
+
+SECONDS: Final = 60.0
+"""After which a case counts as hung."""
+_VERDICTS: Final = ("right", "refused", "wrong", "crashed")
+_VERSIONS: Final = ("onnx", "apache-tvm", "onnxslim", "numpy")
+_DOMAINS: Final = {
+    "numbers": "tensors of numbers that numpy has",
+    "small": "tensors of bfloat16, or of numbers of eight bits or fewer that numpy lacks",
+    "other": "strings, sequences and optional values",
+    "foreign": "machine learning and training: `ai.onnx.ml`, `ai.onnx.preview.training`",
+}
+
+_PAGE: Final = """\
+# ONNX operators
+
+What becomes of the {count} tests that the onnx package has for its operators: each is imported,
+built and run, and its outputs compared with those that the test expects. Shapes, axes and counts
+are constants, as in real models. *Refused* says so and names the operator, or the type.
+
+`python benchmarks/operators.py --write {path}` writes this page; it was written with {versions}.
+
+| of tests on | {heads} |
+|---|{bars}|
+{domains}
+"""
+
+_TABLE: Final = """
+## By operator
+
+Tests on tensors of numbers that numpy has, those first that do not all pass.
+
+| operator | {heads} | refused, for example |
+|---|{bars}|---|
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """What became of a case."""
+
+    case: OperatorCase
+    verdict: str
+    reason: str
+
+
+def main() -> None:
+    """Try the cases, print what is not right, and write the page if asked to."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--only", default="", help="cases whose name or operator contains this")
+    parser.add_argument("--write", type=Path, help="the page to write")
+    options = parser.parse_args()
+    chosen = [
+        case for case in cases() if options.only in case.name or options.only == case.operator
+    ]
+    tried = []
+    for done in _tried(chosen):
+        tried.append(done)
+        if done.verdict != "right":
+            print(f"{done.verdict:<8} {done.case.operator} {done.case.name}: {done.reason}")
+            sys.stdout.flush()
+    for domain, meaning in _DOMAINS.items():
+        found = Counter(each.verdict for each in tried if each.case.domain == domain)
+        told = ", ".join(f"{found[verdict]} {verdict}" for verdict in _VERDICTS)
+        print(f"{meaning}: {told}, of {found.total()}")
+    if options.write:
+        options.write.write_text(_page(tried, options.write), encoding="utf-8")
+
+
+def _tried(chosen: Sequence[OperatorCase]) -> Iterator[Tried]:
+    """Yield the cases with their verdicts, two at a time."""
+    here = target()
+    _warm()
+    for at in range(0, len(chosen), 2):
+        pair = chosen[at : at + 2]
+        children = [Child(partial(_begun, case, here), seconds=SECONDS) for case in pair]
+        for child in children:
+            child.tell()
+        for case, child in zip(pair, children, strict=True):
+            with child:
+                try:
+                    verdict, reason = child.answer()
+                except (Failed, AutopipeError) as error:
+                    verdict, reason = "crashed", str(error).strip().splitlines()[-1]
+            yield Tried(case, verdict, reason)
+
+
+def _begun(case: OperatorCase, here: Mapping[str, object]) -> Callable[[object], tuple[str, str]]:
+    return lambda _: _try(case, here)
+
+
+def _warm() -> None:
+    """Import what every case needs, once."""
+    import onnxslim  # noqa: F401
+    import tvm  # noqa: F401
+
+    from autopipe.compiler import passes, tasks  # noqa: F401
+    from autopipe.compiler.frontends.onnx import load  # noqa: F401
+    from autopipe.compiler.library import build  # noqa: F401
+    from autopipe.schedules.engines import fallback  # noqa: F401
+
+
+def _try(case: OperatorCase, here: Mapping[str, object]) -> tuple[str, str]:
+    """Return what becomes of a case, and why; whatever is raised beyond a refusal is a crash."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "case.onnx")
+        path.write_bytes(case.model.SerializeToString())
+        try:
+            found = _run(path, case.inputs, here)
+        except ModelError as error:
+            reason = str(error).removeprefix(f"{path}: ")
+            return ("refused" if _says_why(reason, case) else "crashed"), reason
+    return _compared(found, case)
+
+
+def _says_why(reason: str, case: OperatorCase) -> bool:
+    """Whether a refusal names an operator of the model, or a type, and is no error by accident."""
+    names = {node.op_type for node in case.model.graph.node} | {
+        "element type",
+        "is empty",
+        "not a tensor",
+        "opset",
+    }
+    return any(name in reason for name in names) and "Error: " not in reason
+
+
+def _run(path: Path, inputs: Mapping[str, np.ndarray], here: Mapping[str, object]) -> list[Any]:
+    import tvm
+    from tvm import relax
+
+    from autopipe.compiler import passes, tasks
+    from autopipe.compiler.frontends.onnx.load import load
+    from autopipe.compiler.graph import weights
+    from autopipe.compiler.library import build
+    from autopipe.schedules.conditions import Conditions
+    from autopipe.schedules.engines import default
+    from autopipe.schedules.engines.fallback import fall
+
+    model = load(path, {}, None, None)
+    conditions = Conditions.of(here, fast_algorithms=True)
+    goal = conditions.target
+    optimized = passes.optimize(model.module, len(model.inputs), {}, goal, lambda _: None)
+    lowered = passes.lower(optimized.module, goal)
+    extracted, workloads = tasks.extract_tasks(lowered)
+    scheduled = {}
+    for task in extracted:
+        workload = workloads[task.workload]
+        planned = fall(["static", "default", "serial"], workload, conditions).planned
+        for name in task.functions:
+            scheduled[name] = planned.module if planned else workload
+    built = build.build(lowered, scheduled, goal)
+    values = list(model.weights.values())
+    for work in (optimized.transform, built.packing) if values else ():
+        values = weights.evaluate(work, values, goal, lambda module: default.schedule(module, goal))
+    arrays = [*(np.asarray(inputs[port.name]) for port in model.inputs), *values]
+    machine = relax.VirtualMachine(built.executable, tvm.cpu())
+    result = machine["main"](*(tvm.runtime.tensor(np.array(each, order="C")) for each in arrays))
+    return [result] if hasattr(result, "numpy") else list(result)
+
+
+def _compared(found: Sequence[Any], case: OperatorCase) -> tuple[str, str]:
+    """Compare outputs as the onnx package's own runner of these tests does."""
+    relative, absolute = case.tolerances
+    names = [value.name for value in case.model.graph.output]
+    for name, tensor, expected in zip(names, found, case.outputs, strict=True):
+        array, wanted = tensor.numpy(), np.asarray(expected)
+        if (array.shape, array.dtype) != (wanted.shape, wanted.dtype):
+            what = f"{array.dtype} {list(array.shape)}, not {wanted.dtype} {list(wanted.shape)}"
+            return "wrong", f"output {name} is {what}"
+        with np.errstate(all="ignore"):
+            bad = ~np.isclose(array, wanted, rtol=relative, atol=absolute, equal_nan=True)
+        if bad.any():
+            first = int(bad.argmax())
+            what = f"{array.flat[first]} for {wanted.flat[first]}"
+            return "wrong", f"output {name}: {bad.sum()} of {bad.size} differ, the first is {what}"
+    return "right", ""
+
+
+def _page(tried: Sequence[Tried], path: Path) -> str:
+    rows = [(meaning, [t for t in tried if t.case.domain == d]) for d, meaning in _DOMAINS.items()]
+    heads, bars = " | ".join(("tests", *_VERDICTS)), "|".join(["---:"] * (1 + len(_VERDICTS)))
+    text = _PAGE.format(
+        count=len(tried),
+        path=path.as_posix(),
+        versions=", ".join(f"{name} {version(name)}" for name in _VERSIONS),
+        heads=heads,
+        bars=bars,
+        domains="".join(f"| {name} | {_counts(found)} |\n" for name, found in rows).rstrip(),
+    )
+    by_operator: dict[str, list[Tried]] = defaultdict(list)
+    for each in tried:
+        if each.case.domain == "numbers":
+            by_operator[each.case.operator].append(each)
+    text += _TABLE.format(heads=heads, bars=bars)
+    for name, found in sorted(by_operator.items(), key=lambda row: (_all_right(row[1]), row[0])):
+        reason = next((each.reason for each in found if each.verdict == "refused"), "")
+        text += f"| {name} | {_counts(found)} | {reason[:120].replace('|', '/')} |\n"
+    return text
+
+
+def _all_right(found: Sequence[Tried]) -> bool:
+    return all(each.verdict == "right" for each in found)
+
+
+def _counts(found: Sequence[Tried]) -> str:
+    verdicts = Counter(each.verdict for each in found)
+    return " | ".join(str(n or "") for n in (len(found), *(verdicts[v] for v in _VERDICTS)))
+
+
+if __name__ == "__main__":
+    main()

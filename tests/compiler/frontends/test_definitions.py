@@ -1,0 +1,122 @@
+"""Operators whose converters are ours because TVM's compute something else than ONNX defines."""
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
+from onnx.shape_inference import infer_shapes
+
+from autopipe.compiler.frontends.onnx.load import load
+from autopipe.errors import ModelError
+from tests.compiler.frontends.models import compiled, ints, model, node, save, tensor, value
+from tests.support.table import each_row
+
+NEWEST = 28
+INF, NAN = np.inf, np.nan
+
+INPUTS = [
+    value("x", [1, 2, 5, 7]),
+    value("odd", [6]),
+    value("n", [4], TensorProto.INT32),
+    value("b", [2, 3], TensorProto.BOOL),
+]
+FEEDS = {
+    "x": np.random.default_rng(0).standard_normal((1, 2, 5, 7)).astype("float32"),
+    "odd": np.array([-INF, -7.5, 0.0, 2.25, INF, NAN], "float32"),
+    "n": np.array([-3, 0, 2, 5], "int32"),
+    "b": np.array([[True, False, False], [False, False, False]]),
+}
+STORED = [
+    tensor("w", 2, 3, 3, 3),
+    tensor("scale", 7),
+    numpy_helper.from_array(np.array([1.0, 1.0, 0.7, 1.3], "float32"), "scales"),
+    numpy_helper.from_array(np.array([0.7, 1.3], "float32"), "two"),
+    numpy_helper.from_array(np.array([-0.2, 0.1, 0.9, 1.3], "float32"), "region"),
+    numpy_helper.from_array(np.array([2.0, -2.0, 3.0, 3.0, 3.0, 3.0], "float32"), "divisors"),
+    ints("sizes", 4, 3),
+    ints("one", 1),
+    numpy_helper.from_array(np.int64(3), "cube"),
+    numpy_helper.from_array(np.float32(2.0), "square"),
+]
+
+CUBIC = {"mode": "cubic"}
+NODES = [
+    node("Resize", ["x", "", "scales"], "cubic", **CUBIC),
+    node("Resize", ["x", "", "scales"], "sharp", **CUBIC, exclude_outside=1, cubic_coeff_a=-0.5),
+    node("Resize", ["x", "", "scales"], "linear", mode="linear"),
+    node("Resize", ["x", "", "scales"], "smooth", mode="linear", antialias=1),
+    node(
+        "Resize", ["x", "", "two"], "centred", mode="linear", axes=[2, 3],
+        coordinate_transformation_mode="half_pixel_symmetric",
+    ),
+    node(
+        "Resize", ["x", "", "two"], "corners", mode="linear", axes=[3, 2],
+        coordinate_transformation_mode="align_corners",
+    ),
+    node("Resize", ["x", "", "", "sizes"], "nearest", axes=[3, 2], nearest_mode="ceil"),
+    node(
+        "Resize", ["x", "region", "", "sizes"], "cropped", mode="linear", axes=[2, 3],
+        coordinate_transformation_mode="tf_crop_and_resize", extrapolation_value=9.0,
+    ),
+    node("IsInf", ["odd"], "positive", detect_negative=0),
+    node("IsInf", ["odd"], "negative", detect_positive=0),
+    node("IsInf", ["odd"], "neither", detect_positive=0, detect_negative=0),
+    node("Mod", ["odd", "divisors"], "floored"),
+    node("Mod", ["odd", "divisors"], "truncated", fmod=1),
+    node("Pow", ["n", "cube"], "cubed"),
+    node("Pow", ["n", "square"], "squared"),
+    node("Cosh", ["x"], "cosh"),
+    node("Sinh", ["x"], "sinh"),
+    node("EyeLike", ["b"], "eye", dtype=TensorProto.DOUBLE, k=1),
+    node("ReduceMax", ["b", "one"], "any", keepdims=0),
+    node("ReduceMin", ["b", "one"], "every"),
+    node("RMSNormalization", ["x", "scale"], "whole", axis=0),
+    helper.make_node("LayerNormalization", ["x", "scale"], ["layer", "mean", "deviation"]),
+    helper.make_node("Dropout", ["x"], ["kept", "mask"]),
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def made():
+    names = [name for each in NODES for name in each.output]
+    outputs = [helper.make_empty_tensor_value_info(name) for name in names]
+    return infer_shapes(model(NODES, INPUTS, outputs, STORED, opset=NEWEST))
+
+
+def test_operators_compute_what_onnx_defines(made, tmp_path):
+    ours = compiled(load(save(made, tmp_path), {}, None, None), FEEDS)
+    with np.errstate(invalid="ignore"):  # remainders of infinities
+        theirs = ReferenceEvaluator(made).run(None, FEEDS)
+    for output, found, wanted in zip(made.graph.output, ours, theirs, strict=True):
+        expected = np.asarray(wanted)
+        assert (found.shape, found.dtype) == (expected.shape, expected.dtype), output.name
+        np.testing.assert_allclose(found, expected, 1e-5, 1e-5, err_msg=output.name)
+
+
+@each_row(
+    "made, said",
+    [
+        (node("Dropout", ["x", "half", "yes"]), "Dropout with training_mode"),
+        (
+            helper.make_node("MaxPool", ["x"], ["y", "places"], kernel_shape=[2, 2]),
+            "MaxPool with the output Indices",
+        ),
+        (
+            node("RoiAlign", ["x", "rois", "batch"], mode="max"),
+            "RoiAlign with mode max",
+        ),
+        (node("Resize", ["x", "", "none"]), "Resize to a size of 0"),
+    ],
+)
+def test_what_is_not_computed_as_onnx_defines_it_is_refused_by_name(made, said, tmp_path):
+    stored = [
+        numpy_helper.from_array(np.float32(0.5), "half"),
+        numpy_helper.from_array(np.ones((), "bool"), "yes"),
+        numpy_helper.from_array(np.array([[0, 0, 1, 1]], "float32"), "rois"),
+        ints("batch", 0),
+        numpy_helper.from_array(np.array([1.0, 1.0, 0.1, 1.0], "float32"), "none"),
+    ]
+    outputs = [helper.make_empty_tensor_value_info(name) for name in made.output]
+    refused = infer_shapes(model([made], INPUTS[:1], outputs, stored, opset=NEWEST))
+    with pytest.raises(ModelError, match=said):
+        load(save(refused, tmp_path), {}, None, None)
