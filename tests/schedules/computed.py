@@ -59,7 +59,7 @@ def called(function: Any, tensors: list[Any]) -> Array:
 
 def of_the_check(case: str) -> Inputs:
     """Return what makes the inputs of a case that winners are checked with."""
-    return lambda module: arguments(module, case, 0)
+    return lambda module: list(map(tvm.runtime.tensor, arguments(module, case, 0)))
 
 
 CHECKED = tuple(map(of_the_check, CASES))

@@ -9,7 +9,7 @@ from typing import Final
 
 _NEWEST: Final = {
     28: """
-        Cast Celu Compress DepthToSpace DequantizeLinear Einsum Mod OneHot Optional
+        BitShift Cast Celu Compress DepthToSpace DequantizeLinear Einsum Mod OneHot Optional
         OptionalGetElement OptionalHasElement QuantizeLinear ReduceLogSum ReduceLogSumExp
         ReverseSequence SpaceToDepth SwiGLU Unique
     """,
@@ -68,7 +68,7 @@ _NEWEST: Final = {
         Sum Tanh Tile
     """,
     11: """
-        BitShift ConcatFromSequence DynamicQuantizeLinear NonMaxSuppression Scatter SequenceAt
+        ConcatFromSequence DynamicQuantizeLinear NonMaxSuppression Scatter SequenceAt
         SequenceConstruct SequenceEmpty SequenceErase SequenceInsert SequenceLength
     """,
     10: """
