@@ -16,7 +16,18 @@ os.environ.pop("PYTHONUNBUFFERED", None)
 pytest_plugins = ["tests.support.fast", "tests.support.leaks", "tests.support.small_build"]
 
 
-LONGEST = ("system", "stages", "docs", "faults", "tuning", "schedules", "compiler", "api", "cli")
+LONGEST = (
+    "system",
+    "tasks",
+    "stages",
+    "docs",
+    "faults",
+    "tuning",
+    "schedules",
+    "compiler",
+    "api",
+    "cli",
+)
 """The folders whose files take longest, the longest first."""
 
 

@@ -1,8 +1,9 @@
-"""The odd functions, extracted here, and tuned and built once in a fork of this process."""
+"""The odd functions, extracted here, and tuned and built once in a process of its own."""
 
 import json
 import os
 import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -14,7 +15,6 @@ import pytest
 from autopipe import config
 from autopipe.tasks.filters import apply_filters
 from autopipe.tasks.task import Task
-from tests.support import forked
 
 ROOT = Path(__file__).parents[2]
 
@@ -42,10 +42,12 @@ class Odd:
 
     @cached_property
     def _run(self) -> subprocess.CompletedProcess[str]:
-        from tests.tasks import odd
-
-        variables = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
-        return forked.run(odd.main, (self.folder,), ROOT, variables)
+        # a fork of this process may lack threads of TVM's pool, and would wait for them for ever
+        program = [sys.executable, "-c", "from tests.tasks import odd; odd.main()", self.folder]
+        return subprocess.run(
+            program, cwd=ROOT, env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
+            capture_output=True, text=True, timeout=300, check=False,
+        )  # fmt: skip
 
     def tuned(self, branch: str) -> list[dict[str, Any]]:
         """Return its tasks as `tuning.json` tells of them, when nothing is filtered."""
