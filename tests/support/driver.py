@@ -77,11 +77,13 @@ def stages_of(pipeline: Pipeline, base: Path) -> tuple[Stage, ...]:
 def main() -> None:
     from autopipe.api import flow, reports, shapes, tasks
     from autopipe.cli import app
+    from autopipe.pipeline.isolate import Zygote
 
     for module in (autopipe.stages, flow, reports):  # a fork may have imported them before
         vars(module)["stages_of"] = stages_of
     vars(shapes)["SHAPES"] = dict.fromkeys(shapes.SHAPES, lambda _: None)
     vars(flow)["PRELOADED"] = ("tests.support.driver",)
+    vars(flow)["Zygote"] = Zygote  # not one that the tests keep, which is no child of a fork
     vars(tasks).update(SCRIPTS="tests.support.driver:scripts", OFFERS="tests.support.driver:offers")
     vars(flow)["EXAMINE"] = os.environ.get("EXAMINE", flow.EXAMINE)
     app.main()

@@ -43,7 +43,8 @@ class Odd:
     @cached_property
     def _run(self) -> subprocess.CompletedProcess[str]:
         # a fork of this process may lack threads of TVM's pool, and would wait for them for ever
-        program = [sys.executable, "-c", "from tests.tasks import odd; odd.main()", self.folder]
+        call = "from tests.tasks import odd; odd.main()"
+        program: list[str | Path] = [sys.executable, "-c", call, self.folder]
         return subprocess.run(
             program, cwd=ROOT, env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
             capture_output=True, text=True, timeout=300, check=False,
