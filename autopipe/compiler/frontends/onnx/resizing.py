@@ -42,7 +42,7 @@ _PASSED_ON: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class _Axis:
+class _ResizedAxis:
     """What becomes of one axis."""
 
     axis: int
@@ -120,7 +120,9 @@ def _numbers(value: Any, params: Any) -> list[float] | None:
     return constant.value.numpy().tolist() if isinstance(constant, GenericConst) else None
 
 
-def _axes(shape: Sequence[int], numbers: Sequence[Any], attr: Mapping[str, Any]) -> list[_Axis]:
+def _axes(
+    shape: Sequence[int], numbers: Sequence[Any], attr: Mapping[str, Any]
+) -> list[_ResizedAxis]:
     region, scales, sizes = (list(found or ()) for found in numbers)
     places = [axis % len(shape) for axis in attr.get("axes", range(len(shape)))]
     before = [shape[place] for place in places]
@@ -133,7 +135,7 @@ def _axes(shape: Sequence[int], numbers: Sequence[Any], attr: Mapping[str, Any])
     regions = zip(*(iter([region[: len(places)], region[len(places) :]])), strict=True)
     ends = list(regions) if cropped and region else [(0.0, 0.0)] * len(places)
     found = zip(places, before, after, scales, ends, strict=True)
-    return [_Axis(*axis) for axis in found]
+    return [_ResizedAxis(*axis) for axis in found]
 
 
 def _scales(before: Sequence[int], sizes: Sequence[int], attr: Mapping[str, Any]) -> list[float]:
@@ -145,7 +147,7 @@ def _scales(before: Sequence[int], sizes: Sequence[int], attr: Mapping[str, Any]
     return [min(scales) if policy == "not_larger" else max(scales)] * len(scales)
 
 
-def _is_tvms(axes: Sequence[_Axis], rank: int, attr: Mapping[str, Any]) -> bool:
+def _is_tvms(axes: Sequence[_ResizedAxis], rank: int, attr: Mapping[str, Any]) -> bool:
     """Whether TVM's operator computes the same."""
     way = _text(attr, "coordinate_transformation_mode") or "half_pixel"
     if rank not in _RANKS or way not in _TVMS or attr.get("antialias") or "axes" in attr:
@@ -157,7 +159,7 @@ def _is_tvms(axes: Sequence[_Axis], rank: int, attr: Mapping[str, Any]) -> bool:
     return all(axis.exact for axis in axes)
 
 
-def _along(bb: Any, data: Any, axis: _Axis, attr: Mapping[str, Any]) -> Any:
+def _along(bb: Any, data: Any, axis: _ResizedAxis, attr: Mapping[str, Any]) -> Any:
     """Resize along one axis."""
     if (_text(attr, "mode") or "nearest") == "nearest":
         places = _reference(np.arange(axis.before, dtype="float32")[None], axis, attr)[0]
@@ -167,7 +169,7 @@ def _along(bb: Any, data: Any, axis: _Axis, attr: Mapping[str, Any]) -> Any:
     return bb.normalize(_outside(bb.normalize(resized), axis, attr))
 
 
-def _mixed(bb: Any, data: Any, axis: _Axis, attr: Mapping[str, Any]) -> Any:
+def _mixed(bb: Any, data: Any, axis: _ResizedAxis, attr: Mapping[str, Any]) -> Any:
     """Return sums of what lies along an axis, by the weights that each result takes."""
     if axis.before * max(axis.before, axis.after) > _MOST_WEIGHTS:
         raise ModelError(f"Resize by more than {_MOST_WEIGHTS} weights along one axis")
@@ -183,7 +185,7 @@ def _mixed(bb: Any, data: Any, axis: _Axis, attr: Mapping[str, Any]) -> Any:
     return bb.normalize(relax.op.astype(mixed, dtype))
 
 
-def _outside(data: Any, axis: _Axis, attr: Mapping[str, Any]) -> Any:
+def _outside(data: Any, axis: _ResizedAxis, attr: Mapping[str, Any]) -> Any:
     """Put the value for it where a place outside of the input was asked for."""
     zeros = np.zeros((1, axis.before), "float32")
     outside = _reference(zeros, axis, attr, extrapolation_value=1.0)[0] != 0
@@ -195,7 +197,7 @@ def _outside(data: Any, axis: _Axis, attr: Mapping[str, Any]) -> Any:
     return relax.op.where(relax.const(outside.reshape(shape)), value, data)
 
 
-def _reference(rows: Array, axis: _Axis, attr: Mapping[str, Any], **instead: float) -> Array:
+def _reference(rows: Array, axis: _ResizedAxis, attr: Mapping[str, Any], **instead: float) -> Array:
     """Return rows of numbers resized by ONNX's reference implementation."""
     from onnx.reference import ReferenceEvaluator
 
