@@ -5,9 +5,8 @@ import os
 import signal
 import subprocess
 import sys
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
-from runpy import run_path
 
 import pytest
 from tvm.target.codegen import llvm_get_system_cpu
@@ -28,7 +27,6 @@ from tests.schedules import wrong_template
 from tests.schedules.bad_schedules import ENDS, doubled, spoil
 from tests.schedules.made import failures
 from tests.schedules.tasks import CONDITIONS, task
-from tests.support import forked
 
 FACTS = {Facet.TARGET: {"kind": "llvm", "mcpu": llvm_get_system_cpu(), "num_cores": 2}}
 
@@ -145,13 +143,6 @@ def shown(verdict):
     return subprocess.run([sys.executable, script], capture_output=True, text=True, check=False)
 
 
-@cache
-def shown_again(verdict):
-    """Run the script that shows how it failed, in a fork that has imported TVM."""
-    script = Path(verdict.folder) / "reproduce.py"
-    return forked.run(partial(run_path, str(script)), (), Path(verdict.folder), os.environ)
-
-
 @pytest.mark.parametrize("way", ENDS)
 def test_a_schedule_that_fails_twice_is_put_aside_and_is_not_called_wrong(
     way, inspector, checker, said, monkeypatch
@@ -171,9 +162,8 @@ def test_a_schedule_that_fails_twice_is_put_aside_and_is_not_called_wrong(
     if way == "compiler":
         assert any("LLVM ERROR: Cannot select: intrinsic" in line for line in record["log"])
     assert any("in checked" in line for line in record["log"]), "the stack is kept"
-    show = shown if way == "crash" else shown_again
-    assert show(verdict).returncode == 1
-    assert f"a task, checking mine on direct: {ENDS[way]}" in show(verdict).stderr
+    assert shown(verdict).returncode == 1
+    assert f"a task, checking mine on direct: {ENDS[way]}" in shown(verdict).stderr
 
 
 def test_a_failure_that_is_to_end_the_run_does(tmp_path, checker):
