@@ -66,10 +66,12 @@ class Operators:
             return
         import onnx
 
+        from autopipe.compiler.frontends.onnx.tensors import graphs
+
         graph = onnx.load(source, load_external_data=False).graph
         self._makers = {name: node for node in graph.node for name in node.output}
         self._stored = {tensor.name: tensor for tensor in graph.initializer}
-        self.kinds = frozenset(_kinds(graph))
+        self.kinds = frozenset(node.op_type for inner in graphs(graph) for node in inner.node)
 
     @property
     def round(self) -> bool:
@@ -144,13 +146,3 @@ def _followed(node: Any) -> list[str]:  # noqa: ANN401  protobuf
     if node.op_type in {"Add", "Concat", "Max", "Min", "Mul", "Sub", "Sum"}:
         return list(node.input)
     return list(node.input[:1]) if node.op_type in _MOVES | _SLOPES.keys() else []
-
-
-def _kinds(graph: Any) -> list[str]:  # noqa: ANN401  protobuf
-    found = []
-    for node in graph.node:
-        found.append(node.op_type)
-        for attribute in node.attribute:
-            for inner in (attribute.g, *attribute.graphs):
-                found += _kinds(inner)
-    return found

@@ -21,12 +21,15 @@ from pathlib import Path
 from typing import IO, Any
 
 from autopipe.pipeline import isolate
+from autopipe.processes.ending import end
 from autopipe.processes.link import Link, pair
 from autopipe.processes.start import fork
 from autopipe.processes.variables import handed_on
 
 PATIENCE = 5.0
 """Seconds that what a command has forked has to end."""
+LONGEST = 120.0
+"""Seconds that a command may take, as a program that a test starts."""
 
 
 def run(
@@ -41,7 +44,11 @@ def run(
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)  # of forks beside threads
             child = fork(lambda: _work(main, words, cwd, env, (out, err)))
-        status = child.wait()
+        try:
+            status = child.wait(LONGEST)
+        except subprocess.TimeoutExpired:
+            end(child)
+            raise
         told = []
         for file in (out, err):
             file.seek(0)

@@ -35,10 +35,20 @@ def values(operand: Any, params: Any) -> Array | None:
 
 def sizes(operand: Any, what: str) -> list[int]:
     """Return the shape of an operand; raises `ModelError` with `what` if it depends on data."""
-    dims = getattr(operand.ty.shape, "values", None)
+    return sizes_of(operand.ty, what)
+
+
+def sizes_of(kind: Any, what: str) -> list[int]:
+    """Return the shape of a tensor's type; raises `ModelError` with `what` for any other."""
+    dims = getattr(getattr(kind, "shape", None), "values", None)
     if dims is None or not all(isinstance(dim, tirx.IntImm) for dim in dims):
         raise ModelError(f"{what} has a shape that is not known before the model runs")
     return [int(dim) for dim in dims]
+
+
+def text(value: bytes | str) -> str:
+    """Return an attribute that is a word."""
+    return value.decode(errors="replace") if isinstance(value, bytes) else value
 
 
 def name(attr: Any) -> str:

@@ -6,9 +6,9 @@ What works otherwise in training is refused: a compiled model is for inference.
 from typing import Any, Final
 
 from tvm import relax
-from tvm.ir import GenericConst
 from tvm.relax.frontend.onnx import onnx_frontend
 
+from autopipe.compiler.frontends.onnx import known
 from autopipe.errors import ModelError
 
 # ruff: noqa: ANN401  TVM's converters have no types
@@ -83,8 +83,8 @@ def _is(value: Any, number: int, params: Any) -> bool:
     """Whether an input is this number; one that is left out counts as 0, except for a ratio."""
     if value is None:
         return number == 0
-    constant = onnx_frontend.get_constant(value, params)
-    return isinstance(constant, GenericConst) and constant.value.numpy().item() == number
+    found = known.values(value, params)
+    return found is not None and found.item() == number
 
 
 def _all_kept(bb: Any, data: Any) -> Any:

@@ -6,10 +6,11 @@ import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from tvm import relax, tirx
+from tvm import relax
 from tvm.relax.frontend.onnx import from_onnx
 
 from autopipe.compiler.frontends.imported import Value
+from autopipe.compiler.frontends.onnx import known
 from autopipe.compiler.frontends.onnx.control.converters import hide
 from autopipe.compiler.frontends.onnx.control.scopes import has_control
 from autopipe.compiler.frontends.onnx.converters import replaced
@@ -69,10 +70,7 @@ def _output(declared: Proto, kind: Any) -> Value:  # noqa: ANN401
     what = f"output {declared.name!r}"
     if isinstance(kind, relax.ShapeType):
         raise ModelError(f"{what} is a shape, which TVM does not return as a tensor")
-    dims = getattr(getattr(kind, "shape", None), "values", None)
-    if dims is None or not all(isinstance(dim, tirx.IntImm) for dim in dims):
-        raise ModelError(f"{what} has a shape that is not known before the model runs")
-    shape = tuple(int(dim) for dim in dims)
+    shape = tuple(known.sizes_of(kind, what))
     stated = declared.type.tensor_type
     if stated.HasField("shape"):
         sizes = [dim.dim_value if dim.HasField("dim_value") else None for dim in stated.shape.dim]

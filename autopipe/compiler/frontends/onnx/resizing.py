@@ -15,9 +15,9 @@ from typing import Any, Final
 import numpy as np
 from onnx import helper
 from tvm import relax
-from tvm.ir import GenericConst
 from tvm.relax.frontend.onnx import onnx_frontend
 
+from autopipe.compiler.frontends.onnx import known
 from autopipe.compiler.frontends.onnx.tensors import Array
 from autopipe.errors import ModelError
 
@@ -114,10 +114,8 @@ def _numbers(value: Any, params: Any) -> list[float] | None:
     """Return the numbers of a constant, None for what is computed; an absent one has none."""
     if value is None:
         return []
-    constant = onnx_frontend.get_constant(value, params)
-    if isinstance(constant, relax.ShapeExpr):
-        return [int(dim) for dim in constant.values]
-    return constant.value.numpy().tolist() if isinstance(constant, GenericConst) else None
+    found = known.values(value, params)
+    return None if found is None else found.tolist()
 
 
 def _axes(
@@ -221,4 +219,4 @@ def _reference(rows: Array, axis: _ResizedAxis, attr: Mapping[str, Any], **inste
 
 
 def _text(attr: Mapping[str, Any], name: str) -> str:
-    return bytes(attr.get(name, b"")).decode()
+    return known.text(attr.get(name, b""))

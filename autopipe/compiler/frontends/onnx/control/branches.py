@@ -5,11 +5,11 @@ from typing import Any
 import tvm_ffi
 from tvm import relax
 
+from autopipe.compiler.frontends.onnx import known
 from autopipe.compiler.frontends.onnx.control.functions import (
     Around,
     BodyFunctions,
     ControlSite,
-    known_shape,
     scalar,
     told,
 )
@@ -31,7 +31,7 @@ def convert(functions: BodyFunctions, site: ControlSite) -> Any:
     then, other = (branch.ty.ret.fields for branch in called)
     for output, (one, two) in enumerate(zip(then, other, strict=False)):
         what = f"output {output} of If {name!r}"
-        known_shape(one, what)
+        known.sizes_of(one, what)
         if len(then) != len(other) or not tvm_ffi.structural_equal(one, two):
             raise ModelError(
                 f"{what} is {told(one)} in one branch and {told(two)} in the other; "

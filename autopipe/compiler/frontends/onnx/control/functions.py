@@ -8,6 +8,7 @@ from tvm import relax, tirx
 from tvm.ir import GenericConst
 from tvm.relax.frontend.onnx import onnx_frontend
 
+from autopipe.compiler.frontends.onnx import known
 from autopipe.compiler.frontends.onnx.control.scopes import captured
 from autopipe.compiler.frontends.onnx.tensors import Proto
 from autopipe.errors import ModelError
@@ -123,7 +124,7 @@ class BodyFunctions:
             importer._construct_nodes(graph)
             computed = [importer._nodes[value.name] for value in graph.output]
             for value, made in zip(graph.output, computed, strict=True):
-                known_shape(made.ty, f"result {value.name!r} of a body")
+                known.sizes_of(made.ty, f"result {value.name!r} of a body")
             return relax.Tuple(results(importer.bb, computed))
 
         return self._add(importer.bb, graph.name or "body", params, emit, pure=True)
@@ -145,16 +146,6 @@ class BodyFunctions:
         return self._root.add_func(builder.get()["body"], _identifier(name))
 
 
-def known_shape(kind: Any, what: str) -> list[int]:
-    """Return the shape of a type. Raises ModelError where it is not that of a tensor, or open."""
-    dims = getattr(getattr(kind, "shape", None), "values", None)
-    if isinstance(kind, relax.ShapeType) or dims is None:
-        raise ModelError(f"{what} has a shape that is not known before the model runs")
-    if not all(isinstance(dim, tirx.IntImm) for dim in dims):
-        raise ModelError(f"{what} has a shape that is not known before the model runs")
-    return [int(dim) for dim in dims]
-
-
 def told(kind: Any) -> str:
     """Return a type of a tensor in words."""
     return f"{kind.dtype} {[int(dim) for dim in kind.shape.values]}"
@@ -162,7 +153,7 @@ def told(kind: Any) -> str:
 
 def scalar(builder: Any, value: Any, dtype: str) -> Any:
     """Return a number or a condition without dimensions."""
-    if known_shape(value.ty, "a condition or a number of rounds"):
+    if known.sizes_of(value.ty, "a condition or a number of rounds"):
         value = builder.normalize(relax.op.reshape(value, ()))
     if str(value.ty.dtype) != dtype:
         value = builder.normalize(relax.op.astype(value, dtype))

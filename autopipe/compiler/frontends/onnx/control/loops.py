@@ -18,11 +18,11 @@ from tvm import relax
 from tvm.ir import GenericConst
 
 from autopipe.compiler.frontends.bounds import BOUNDS
+from autopipe.compiler.frontends.onnx import known
 from autopipe.compiler.frontends.onnx.control.functions import (
     Around,
     BodyFunctions,
     ControlSite,
-    known_shape,
     scalar,
     told,
 )
@@ -79,7 +79,7 @@ class _Loop:
         for value, state in zip(body.input[2:], states, strict=True):
             if state is None:
                 raise ModelError(f"{self._what} is not given its state {value.name!r}")
-            known_shape(state.ty, f"state {value.name!r} of {self._what}")
+            known.sizes_of(state.ty, f"state {value.name!r} of {self._what}")
         self._states = states
         self._names = [value.name for value in body.input[2:]]
         self._is_counted = uses(body)[body.input[0].name] > 0
@@ -251,7 +251,7 @@ class _Loop:
     def _check_size(self, count: int, rows: Sequence[Any]) -> None:
         for kind in rows:
             size = (
-                int(np.prod(known_shape(kind, "a row"), dtype=object))
+                int(np.prod(known.sizes_of(kind, "a row"), dtype=object))
                 * np.dtype(str(kind.dtype)).itemsize
             )
             if count * size > BOUNDS.alive:

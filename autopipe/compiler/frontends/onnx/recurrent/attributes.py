@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from autopipe.compiler.frontends.onnx import known
 from autopipe.compiler.recurrence.form import GATES, Activation, Direction, Recurrence
 from autopipe.errors import ModelError
 
@@ -100,7 +101,7 @@ class RecurrentNode:
         return shape
 
     def _directions(self) -> tuple[Direction, ...]:
-        said = text(self.attributes.get("direction", "forward"))
+        said = known.text(self.attributes.get("direction", "forward"))
         if said not in _DIRECTIONS:
             self._refuse(f"direction {said!r} is none of {', '.join(_DIRECTIONS)}")
         reversed_ = _DIRECTIONS[said]
@@ -123,7 +124,7 @@ class RecurrentNode:
         for name, values in left.items():
             if not all(map(math.isfinite, values)):
                 self._refuse(f"activation_{name} holds {', '.join(map(str, values))}")
-        for name in map(text, given):
+        for name in map(known.text, given):
             if name.lower() not in _PARAMETERS:
                 self._refuse(f"activation {name!r} is unknown; known are {', '.join(_PARAMETERS)}")
             taken = {
@@ -143,8 +144,3 @@ class RecurrentNode:
 
     def _refuse(self, why: str) -> None:
         raise ModelError(f"{self.attributes['tvm_custom']['name'] or self.kind}: {why}")
-
-
-def text(value: bytes | str) -> str:
-    """Return an attribute that is a word."""
-    return value.decode(errors="replace") if isinstance(value, bytes) else value

@@ -7,10 +7,11 @@ the biases, is one matrix product for all steps and both directions. The steps a
 from collections.abc import Mapping
 from typing import Any, Final
 
-from tvm import relax, tirx
+from tvm import relax
 from tvm.ir import GenericConst
 from tvm.relax.frontend.onnx import onnx_frontend
 
+from autopipe.compiler.frontends.onnx import known
 from autopipe.compiler.frontends.onnx.quantization import DynamicQuantizeLinear
 from autopipe.compiler.frontends.onnx.recurrent.attributes import RecurrentNode
 from autopipe.compiler.recurrence import plain
@@ -61,7 +62,8 @@ class _Layer:
                 if name in given:
                     self._given[name] = self._emit(relax.op.permute_dims(given[name], order))
         shapes = {
-            name: _shape(f"{kind}: input {name}", value) for name, value in self._given.items()
+            name: tuple(known.sizes(value, f"{kind}: input {name}"))
+            for name, value in self._given.items()
         }
         self._node = RecurrentNode(kind, attr, shapes)
         self._lengths = self._own_lengths(shapes["X"][0] if shapes["X"] else 0)
@@ -155,13 +157,6 @@ class _Layer:
         return self._bb.emit(value)
 
 
-def _shape(what: str, value: Any) -> tuple[int, ...]:
-    dims = getattr(value.ty.shape, "values", None)
-    if dims is None or not all(isinstance(dim, tirx.IntImm) for dim in dims):
-        raise ModelError(f"{what} has a shape that is not known before the model runs")
-    return tuple(int(dim) for dim in dims)
-
-
 class DynamicQuantizeLSTM(onnx_frontend.OnnxOpConverter):
     """onnxruntime's LSTM of bytes: weights of bytes, and inputs and states rounded like bytes.
 
@@ -189,9 +184,9 @@ class DynamicQuantizeLSTM(onnx_frontend.OnnxOpConverter):
 
 def _weights(bb: Any, name: str, values: Any, scale: Any, zero: Any) -> Any:
     """Return weights of bytes [directions, inputs, columns] as the floats of an LSTM."""
-    shape = _shape(f"DynamicQuantizeLSTM: input {name}", values)
+    shape = tuple(known.sizes(values, f"DynamicQuantizeLSTM: input {name}"))
     for what, tensor in (("scale", scale), ("zero_point", zero)):
-        sizes = _shape(f"DynamicQuantizeLSTM: input {name}_{what}", tensor)
+        sizes = tuple(known.sizes(tensor, f"DynamicQuantizeLSTM: input {name}_{what}"))
         if sizes not in {shape[:1], (shape[0], shape[-1])}:
             raise ModelError(
                 f"DynamicQuantizeLSTM: input {name}_{what} has shape {list(sizes)}, which fits no"
