@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 from onnx import helper, numpy_helper
 
-from autopipe.compiler.frontends.onnx.tensors import Proto, graphs
+from autopipe.compiler.frontends.onnx.tensors import Proto, bodies, graphs
 
 NAMELESS: Final = re.compile(r"\?|-1|[Nn]one|")
 """Names of open dimensions that say nothing: two that are called so need not be equal."""
@@ -140,9 +140,7 @@ def _sort(graph: Proto) -> None:
 def _read(node: Proto) -> Iterator[str]:
     """Yield what a node reads, in its inner graphs too."""
     yield from node.input
-    for attribute in node.attribute:
-        for body in (attribute.g, *attribute.graphs):
-            for inner in graphs(body):
-                for below in inner.node:
-                    yield from below.input
-                yield from (value.name for value in inner.output)
+    for inner in (graph for body in bodies(node) for graph in graphs(body)):
+        for below in inner.node:
+            yield from below.input
+        yield from (value.name for value in inner.output)

@@ -28,8 +28,3 @@ class Operand:
         if self.values is None or self.values.size != 1:
             raise ModelError(f"{what} is not constant")
         return int(self.values.item())
-
-
-def called(node: Proto) -> str:
-    """Return what a message calls a node: its operator, and its name or that of its result."""
-    return f"{node.op_type} {(node.name or node.output[0])!r}"

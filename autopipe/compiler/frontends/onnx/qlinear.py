@@ -12,8 +12,8 @@ from typing import Any, Final
 import numpy as np
 from onnx import FunctionProto, TensorProto, helper, numpy_helper
 
-from autopipe.compiler.frontends.onnx.operand import Operand, called
-from autopipe.compiler.frontends.onnx.tensors import Proto
+from autopipe.compiler.frontends.onnx.operand import Operand
+from autopipe.compiler.frontends.onnx.tensors import Proto, called
 from autopipe.errors import ModelError
 
 _MIN_OPSET: Final = 13

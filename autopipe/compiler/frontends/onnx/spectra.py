@@ -11,8 +11,8 @@ import numpy as np
 from onnx import FunctionProto, TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
-from autopipe.compiler.frontends.onnx.operand import Operand, called
-from autopipe.compiler.frontends.onnx.tensors import Array, Proto
+from autopipe.compiler.frontends.onnx.operand import Operand
+from autopipe.compiler.frontends.onnx.tensors import Array, Proto, called
 from autopipe.errors import ModelError
 
 _MOST: Final = 2**24

@@ -54,11 +54,32 @@ def graphs(graph: Proto, depth: int = 0) -> Iterator[Proto]:
         raise ModelError(f"graphs are nested deeper than {MAX_DEPTH} levels")
     yield graph
     for node in graph.node:
-        for attribute in node.attribute:
-            if attribute.HasField("g"):
-                yield from graphs(attribute.g, depth + 1)
-            for inner in attribute.graphs:
-                yield from graphs(inner, depth + 1)
+        for inner in bodies(node):
+            yield from graphs(inner, depth + 1)
+
+
+def bodies(node: Proto) -> Iterator[Proto]:
+    """Yield the graphs inside a node."""
+    for attribute in node.attribute:
+        if attribute.HasField("g"):
+            yield attribute.g
+        yield from attribute.graphs
+
+
+def called(node: Proto) -> str:
+    """Return what a message calls a node: its operator, and its name or that of its result."""
+    return f"{node.op_type} {node.name or next(iter(node.output), '')!r}"
+
+
+def constant(node: Proto) -> Proto | None:
+    """Return the tensor of a Constant node, under the name of the node's output."""
+    if node.op_type != "Constant" or len(node.attribute) != 1 or len(node.output) != 1:
+        return None
+    if not node.attribute[0].HasField("t"):
+        return None
+    tensor = node.attribute[0].t
+    tensor.name = node.output[0]
+    return tensor
 
 
 def uses(graph: Proto) -> Counter[str]:

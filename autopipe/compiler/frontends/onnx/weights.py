@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping
 
 from onnx import helper, numpy_helper
 
-from autopipe.compiler.frontends.onnx.tensors import DTYPES, Array, Proto, graphs
+from autopipe.compiler.frontends.onnx.tensors import DTYPES, Array, Proto, constant, graphs
 from autopipe.errors import ModelError
 
 _DATA = frozenset({"float16", "float32", "float64", "int8", "uint8"})
@@ -33,7 +33,7 @@ def detach(graph: Proto) -> dict[str, Proto]:
             _add(found, tensor)
             del graph.initializer[index]
     for index, node in reversed(list(enumerate(graph.node))):
-        tensor = _constant(node)
+        tensor = constant(node)
         if tensor is not None and _is_weight(tensor, steering):
             _add(found, tensor)
             del graph.node[index]
@@ -59,17 +59,6 @@ def declare(graph: Proto, weights: Mapping[str, Proto]) -> None:
         helper.make_tensor_value_info(name, tensor.data_type, list(tensor.dims))
         for name, tensor in weights.items()
     )
-
-
-def _constant(node: Proto) -> Proto | None:
-    """Return the tensor of a Constant node, under the name of the node's output."""
-    if node.op_type != "Constant" or len(node.attribute) != 1 or len(node.output) != 1:
-        return None
-    if not node.attribute[0].HasField("t"):
-        return None
-    tensor = node.attribute[0].t
-    tensor.name = node.output[0]
-    return tensor
 
 
 def _is_weight(tensor: Proto, steering: set[str]) -> bool:

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 from onnx import helper
 
-from autopipe.compiler.frontends.onnx.control.scopes import Names, bodies, has_control, rename
-from autopipe.compiler.frontends.onnx.tensors import Proto, graphs
+from autopipe.compiler.frontends.onnx.control.scopes import Names, has_control, redirect, rename
+from autopipe.compiler.frontends.onnx.tensors import Proto, bodies, constant, graphs
 
 
 def lift(graph: Proto) -> None:
@@ -28,7 +28,7 @@ class _Lifting:
         for inner in graphs(graph):
             others.update(value.name for value in inner.input)
             for node in inner.node:
-                if inner is graph or _constant(node) is None:
+                if inner is graph or constant(node) is None:
                     others.update(node.output)
             for tensor in _tensors(inner):
                 stored.setdefault(tensor.name, set()).add(_content(tensor))
@@ -50,13 +50,13 @@ class _Lifting:
         moved = {tensor.name: self._place(tensor) for tensor in _tensors(graph)}
         del graph.initializer[:]
         for index, node in reversed(list(enumerate(graph.node))):
-            if _constant(node) is not None:
+            if constant(node) is not None:
                 del graph.node[index]
         for name in dict.fromkeys(value.name for value in graph.output if value.name in moved):
             # a result has to be computed in the body
             inside = self._names.fresh(name)
             for node in graph.node:
-                _read_as(node, {name: inside})
+                redirect(node, {name: inside})
             graph.node.append(helper.make_node("Identity", [inside], [name]))
             moved[inside] = moved.pop(name)
         rename(graph, moved)
@@ -78,27 +78,12 @@ class _Lifting:
         return name
 
 
-def _read_as(node: Proto, names: dict[str, str]) -> None:
-    for index, name in enumerate(node.input):
-        node.input[index] = names.get(name, name)
-    for inner in bodies(node):
-        rename(inner, names)
-
-
 def _tensors(graph: Proto) -> Iterator[Proto]:
     """Yield the tensors of a graph, each under its name there."""
     yield from graph.initializer
     for node in graph.node:
-        if (tensor := _constant(node)) is not None:
-            tensor.name = node.output[0]
+        if (tensor := constant(node)) is not None:
             yield tensor
-
-
-def _constant(node: Proto) -> Proto | None:
-    """Return the tensor of a Constant node."""
-    if node.op_type != "Constant" or len(node.attribute) != 1 or len(node.output) != 1:
-        return None
-    return node.attribute[0].t if node.attribute[0].HasField("t") else None
 
 
 def _content(tensor: Proto) -> bytes:

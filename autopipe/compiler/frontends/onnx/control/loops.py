@@ -36,7 +36,7 @@ _FAN: Final = 8
 """How often a function of a chain calls the one before it."""
 
 _LEVELS: Final = 14
-"""BodyFunctions of a chain without a known end, which is good for 4e12 rounds."""
+"""Functions of a chain without a known end, which is good for 4e12 rounds."""
 
 
 def convert(functions: BodyFunctions, site: ControlSite) -> Any:
@@ -50,14 +50,14 @@ def convert(functions: BodyFunctions, site: ControlSite) -> Any:
     limit, condition = (*site.inputs, None, None)[:2]
     around = Around.of([body], site.nodes)
     numbers = ((name, _number(value)) for name, value in around.constants.items())
-    known = {name: np.asarray(number) for name, number in numbers if number is not None}
+    constants = {name: np.asarray(number) for name, number in numbers if number is not None}
     starts = True if condition is None else _number(condition)
     most = _number(limit)
     found = trips(
         what,
         (limit is not None, None if most is None else int(most)),
         body,
-        known,
+        constants,
         starts=None if starts is None else bool(starts),
     )
     loop = _Loop(functions, site, around)

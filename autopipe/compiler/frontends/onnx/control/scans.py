@@ -15,13 +15,11 @@ from onnx import TensorProto, helper, numpy_helper
 
 from autopipe.compiler.frontends.onnx.control.scopes import (
     Names,
-    bodies,
     body,
-    called,
     instantiate,
 )
 from autopipe.compiler.frontends.onnx.shapes import static
-from autopipe.compiler.frontends.onnx.tensors import Proto, graphs
+from autopipe.compiler.frontends.onnx.tensors import Proto, bodies, called, graphs
 from autopipe.errors import ModelError
 
 _FIRST: Final = 9

@@ -1,19 +1,11 @@
 """Names in graphs inside graphs: what a body reads from outside, and bodies in other names."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
-from autopipe.compiler.frontends.onnx.tensors import Proto, graphs
+from autopipe.compiler.frontends.onnx.tensors import Proto, bodies, graphs
 
 KINDS = frozenset({"If", "Loop", "Scan"})
 """Operators with graphs inside."""
-
-
-def bodies(node: Proto) -> Iterator[Proto]:
-    """Yield the graphs inside a node."""
-    for attribute in node.attribute:
-        if attribute.HasField("g"):
-            yield attribute.g
-        yield from attribute.graphs
 
 
 def body(node: Proto, name: str = "body") -> Proto:
@@ -24,11 +16,6 @@ def body(node: Proto, name: str = "body") -> Proto:
 def has_control(graph: Proto) -> bool:
     """Tell whether a node of a graph has graphs inside."""
     return any(node.op_type in KINDS for node in graph.node)
-
-
-def called(node: Proto) -> str:
-    """Return what a node is called in messages."""
-    return f"{node.op_type} {node.name or next(iter(node.output), '')!r}"
 
 
 def captured(graph: Proto) -> list[str]:
@@ -51,7 +38,7 @@ def rename(graph: Proto, names: Mapping[str, str]) -> None:
     if not names:
         return
     for node in graph.node:
-        _reads(node, names)
+        redirect(node, names)
     for value in graph.output:
         value.name = names.get(value.name, value.name)
 
@@ -86,7 +73,7 @@ def instantiate(graph: Proto, inputs: Sequence[str], names: Names) -> tuple[list
     for original in graph.node:
         node = type(original)()
         node.CopyFrom(original)
-        _reads(node, known)
+        redirect(node, known)
         for index, name in enumerate(node.output):
             if name:
                 known[name] = node.output[index] = names.fresh(name)
@@ -94,7 +81,8 @@ def instantiate(graph: Proto, inputs: Sequence[str], names: Names) -> tuple[list
     return nodes, [known.get(value.name, value.name) for value in graph.output]
 
 
-def _reads(node: Proto, names: Mapping[str, str]) -> None:
+def redirect(node: Proto, names: Mapping[str, str]) -> None:
+    """Have a node, and what is inside it, read under other names."""
     for index, name in enumerate(node.input):
         node.input[index] = names.get(name, name)
     for inner in bodies(node):

@@ -6,8 +6,8 @@ from typing import Final
 
 from onnx.numpy_helper import to_array
 
-from autopipe.compiler.frontends.onnx.control.scopes import body, called
-from autopipe.compiler.frontends.onnx.tensors import Array, Proto
+from autopipe.compiler.frontends.onnx.control.scopes import body
+from autopipe.compiler.frontends.onnx.tensors import Array, Proto, called, constant
 from autopipe.errors import ModelError
 
 LONGEST: Final = 2**31
@@ -81,7 +81,7 @@ def constants(graph: Proto) -> dict[str, Array]:
     """Return the single numbers of a graph that stand in the model."""
     found = {tensor.name: to_array(tensor) for tensor in graph.initializer if _single(tensor)}
     for node in graph.node:
-        tensor = _constant(node)
+        tensor = constant(node)
         if tensor is not None and _single(tensor):
             found[node.output[0]] = to_array(tensor)
     return found
@@ -99,15 +99,9 @@ def _after(graph: Proto, known: Known, starts: bool | None) -> bool | None:  # n
     while name in made and made[name].op_type == "Identity":
         name = made[name].input[0]
     if name in made:
-        tensor = _constant(made[name])
+        tensor = constant(made[name])
         return bool(to_array(tensor).reshape(-1)[0]) if tensor and _single(tensor) else None
     return starts if name == graph.input[1].name else truth(known, name)
-
-
-def _constant(node: Proto) -> Proto | None:
-    if node.op_type != "Constant" or len(node.attribute) != 1:
-        return None
-    return node.attribute[0].t if node.attribute[0].HasField("t") else None
 
 
 def _single(tensor: Proto) -> bool:

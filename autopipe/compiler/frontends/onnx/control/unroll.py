@@ -10,12 +10,11 @@ from autopipe.compiler.frontends.onnx.control import scans
 from autopipe.compiler.frontends.onnx.control.scopes import (
     Names,
     body,
-    called,
     has_control,
     instantiate,
 )
 from autopipe.compiler.frontends.onnx.control.trips import Known, constants, of_node, truth
-from autopipe.compiler.frontends.onnx.tensors import Proto, graphs
+from autopipe.compiler.frontends.onnx.tensors import Proto, called, graphs
 from autopipe.errors import ModelError
 
 MOST: Final = 256
