@@ -18,9 +18,11 @@ def _known(name: str) -> str:
         return name
     from autopipe import extensions
 
-    registered = [each.name for each in extensions.installed() if each.group == extensions.ENGINES]
+    registered = [
+        entry.name for entry in extensions.installed() if entry.group == extensions.ENGINES
+    ]
     if name not in registered:
-        known = " or ".join(repr(each) for each in (*OURS, *registered))
+        known = " or ".join(repr(name) for name in (*OURS, *registered))
         raise PydanticKnownError("literal_error", {"expected": known})
     return name
 

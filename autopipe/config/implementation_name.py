@@ -22,25 +22,25 @@ NAMES: Final = ("direct", *OURS)
 def _known(glob: str) -> str:
     if any(fnmatchcase(name, glob) for name in NAMES):
         return glob
-    libraries = [each for each in LIBRARIES if fnmatchcase(each.name, glob)]
-    if any(each.version() for each in libraries):
+    libraries = [library for library in LIBRARIES if fnmatchcase(library.name, glob)]
+    if any(library.version() for library in libraries):
         return glob
     from autopipe import extensions
 
     group = extensions.IMPLEMENTATIONS
-    registered = [each.name for each in extensions.installed() if each.group == group]
+    registered = [entry.name for entry in extensions.installed() if entry.group == group]
     if any(fnmatchcase(name, glob) for name in registered):
         return glob
     if libraries:
         raise ValueError(libraries[0].missing())
-    names = (*NAMES, *(each.name for each in LIBRARIES), *registered)
+    names = (*NAMES, *(library.name for library in LIBRARIES), *registered)
     raise PydanticKnownError("literal_error", {"expected": " or ".join(map(repr, names))})
 
 
 ImplementationGlob = Annotated[
     str,
     AfterValidator(_known),
-    Field(examples=[*NAMES, *(each.name for each in LIBRARIES if each.distribution)]),
+    Field(examples=[*NAMES, *(library.name for library in LIBRARIES if library.distribution)]),
 ]
 """A glob that one of `NAMES` or an installed library fits, or an installed entry point of
 `autopipe.implementations`."""

@@ -101,7 +101,7 @@ class Match(Frozen, frozen=True):
 
 def _yaml(value: object) -> str:
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{name}: {_yaml(each)}" for name, each in value.items()) + "}"
+        return "{" + ", ".join(f"{name}: {_yaml(item)}" for name, item in value.items()) + "}"
     if isinstance(value, tuple):
         return f"[{', '.join(map(_yaml, value))}]"
     return "null" if value is None else str(value)

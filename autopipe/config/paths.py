@@ -44,7 +44,9 @@ def _in_package(name: str) -> Path:
     folders = _folders(package)
     if not folders:
         raise _wrong(name, f"needs the Python package {shown(package)}, which is not installed")
-    return next((each / steps for each in folders if (each / steps).exists()), folders[0] / steps)
+    return next(
+        (folder / steps for folder in folders if (folder / steps).exists()), folders[0] / steps
+    )
 
 
 def _folders(package: str) -> list[Path]:
@@ -53,7 +55,7 @@ def _folders(package: str) -> list[Path]:
         spec: ModuleSpec | None = find_spec(package)
     except ValueError:  # a module that is loaded, but from no file
         spec = None
-    return [Path(each) for each in (spec and spec.submodule_search_locations) or ()]
+    return [Path(folder) for folder in (spec and spec.submodule_search_locations) or ()]
 
 
 def _existing(name: str, path: Path) -> Path:
@@ -62,7 +64,9 @@ def _existing(name: str, path: Path) -> Path:
             return path
         if path.exists():
             raise _wrong(name, f"is {shown(path, 4096)}, which is not a file")
-        siblings = [each.name for each in path.parent.iterdir()] if path.parent.is_dir() else None
+        siblings = (
+            [sibling.name for sibling in path.parent.iterdir()] if path.parent.is_dir() else None
+        )
     except (OSError, ValueError) as error:
         raise _wrong(name, f"can not be read: {shown(error)}") from error
     if siblings is None:

@@ -118,7 +118,7 @@ def _entry(node: _Node) -> tuple[_Node, str]:
 
 def _inner(node: _Node) -> _Node:
     """Return what a field is when it is not null, with the reference followed."""
-    options = [each for each in node.get("anyOf", ()) if each.get("type") != "null"]
+    options = [option for option in node.get("anyOf", ()) if option.get("type") != "null"]
     node = options[0] if options else node
     if "$ref" not in node:
         return node

@@ -17,9 +17,9 @@ def sentences(section: type[Frozen]) -> dict[str, str]:
     """Return the string below each field of a section, and of those that it extends, by name."""
     return {
         name: text
-        for each in reversed(section.__mro__)
-        if issubclass(each, Frozen)
-        for name, text in _written(each).items()
+        for parent in reversed(section.__mro__)
+        if issubclass(parent, Frozen)
+        for name, text in _written(parent).items()
     }
 
 

@@ -6,6 +6,6 @@ from collections.abc import Iterable
 
 def closest(name: object, known: Iterable[str]) -> str | None:
     """Return the known name most like the given one, whatever its case; None if none is."""
-    names = {each.lower(): each for each in known}
+    names = {name.lower(): name for name in known}
     nearest = difflib.get_close_matches(str(name)[:200].lower(), names, n=1)
     return names[nearest[0]] if nearest else None

@@ -22,7 +22,7 @@ def write(statement: Statement) -> str:
     from cyclonedx.model.component import ComponentType
     from cyclonedx.output.json import JsonV1Dot6
 
-    entries = [_entry(each) for each in sorted(components(statement))]
+    entries = [_entry(component) for component in sorted(components(statement))]
     whole = Entry(name=statement.name, type=ComponentType.APPLICATION, bom_ref="package")
     bom = Bom(components=entries, metadata=BomMetaData(component=whole))
     bom.register_dependency(whole, entries)
@@ -42,7 +42,9 @@ def check(text: bytes, statement: Statement) -> None:
         raise PackageError(f"{COMPONENTS} is no component list: {shown(repr(error))}") from None
     wanted = sorted(components(statement))
     if listed != wanted:
-        names = sorted({each.name for each in set(listed) ^ set(wanted)}) or ["what is there twice"]
+        names = sorted({component.name for component in set(listed) ^ set(wanted)}) or [
+            "what is there twice"
+        ]
         told = shown(", ".join(names), 300)
         raise PackageError(f"{COMPONENTS} and the manifest differ in {told}")
 
@@ -80,7 +82,7 @@ def _licences() -> dict[str, str]:
 
 
 def _component(entry: Any) -> Component:  # noqa: ANN401 -- JSON
-    hashes = [str(each["content"]) for each in entry.get("hashes", ())]
+    hashes = [str(digest["content"]) for digest in entry.get("hashes", ())]
     return Component(
         str(entry["name"]), str(entry.get("version", "")), str(entry.get("purl", "")), *hashes
     )

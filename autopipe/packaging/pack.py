@@ -28,7 +28,9 @@ def pack(predicate: Predicate, library: Path, work: Path, out: Path) -> None:
 
 def _brought(called: Iterable[str]) -> list[str]:
     """Return the names of the files that the libraries it calls add to a package."""
-    return [file.name for each in map(libraries.named, called) if each for file in each.files]
+    return [
+        file.name for library in map(libraries.named, called) if library for file in library.files
+    ]
 
 
 def _file(path: Path) -> ManifestFile:

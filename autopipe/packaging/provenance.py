@@ -49,7 +49,7 @@ class Subject(_StatementPart, frozen=True):
 
 
 def _distinct(subjects: tuple[Subject, ...]) -> tuple[Subject, ...]:
-    if len({each.name for each in subjects}) < len(subjects):
+    if len({subject.name for subject in subjects}) < len(subjects):
         raise ValueError("a file is listed twice")
     return subjects
 
@@ -153,8 +153,8 @@ class Statement(_StatementPart, frozen=True):
     def files(self) -> dict[str, ManifestFile]:
         """Return the other files of the package."""
         return {
-            each.name: ManifestFile(size=each.annotations.size, sha256=each.digest.sha256)
-            for each in self.subject
+            subject.name: ManifestFile(size=subject.annotations.size, sha256=subject.digest.sha256)
+            for subject in self.subject
         }
 
 
@@ -191,11 +191,11 @@ def components(statement: Statement) -> Iterator[Component]:
     for name, file in statement.files.items():
         if name != COMPONENTS:
             yield Component(name, sha256=file.sha256)
-    for each in statement.predicate.build_definition.resolved_dependencies:
-        if isinstance(each, Source):
-            yield Component(each.name, sha256=each.digest.sha256)
+    for used in statement.predicate.build_definition.resolved_dependencies:
+        if isinstance(used, Source):
+            yield Component(used.name, sha256=used.digest.sha256)
         else:
-            yield Component(each.name, each.annotations.version, each.uri)
+            yield Component(used.name, used.annotations.version, used.uri)
     for name, version in statement.predicate.run_details.builder.version.items():
         yield Component(name, version, _purl(name, version) if name == "autopipe" else "")
 

@@ -36,14 +36,14 @@ def listing(task: Task, width: int) -> list[str]:
     return [part for line in lines for part in _folded(escape(line, _LONG), width)]
 
 
-def tensor(each: Tensor) -> str:
+def tensor(argument: Tensor) -> str:
     """Write a shape and an element type."""
-    return f"{shape(each)} {each.dtype}"
+    return f"{shape(argument)} {argument.dtype}"
 
 
-def shape(each: Tensor) -> str:
+def shape(argument: Tensor) -> str:
     """Write a shape, such as `1x56x56x64`; `?` is a dimension that is symbolic."""
-    return "x".join("?" if size < 0 else str(size) for size in each.shape) or "scalar"
+    return "x".join("?" if size < 0 else str(size) for size in argument.shape) or "scalar"
 
 
 def _folded(line: str, width: int) -> list[str]:

@@ -185,7 +185,7 @@ class _Judge:
         moves = [_INSIDE] * 3 if self.operators.round else [0.0]
         moved = [nudged(case, self.options.seed + i, by) for i, by in enumerate(moves)]
         answers, _ = self.oracle.ask(
-            [Case(each.name, edge=True, arrays=each.arrays) for each in moved]
+            [Case(near.name, edge=True, arrays=near.arrays) for near in moved]
         )
         found = []
         for output in outputs:
