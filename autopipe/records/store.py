@@ -1,7 +1,7 @@
 """The durable store of tuning records: one SQLite file that many processes may share."""
 
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any, Final, Self
@@ -29,6 +29,12 @@ _ALL: Final = (
     " JOIN workloads ON workloads.id = records.workload"
     " LEFT JOIN wrong ON wrong.record = records.id"
 )
+
+_Row = tuple[str, tuple[Any, ...]]
+"""A hash of a workload, and a row of `CHECKED` as it was read."""
+
+_Found = tuple[int, Platform, Record]
+"""A sound record, and its key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +90,7 @@ class RecordStore:
         self.path = path
         self.damaged = 0
         """Records that were left out because their checksum is wrong."""
+        self._found: dict[_Row, _Found | None] = {}
 
     @classmethod
     def open(cls, path: Path, warn: Callable[[str], None]) -> Self:
@@ -138,7 +145,7 @@ class RecordStore:
             values = (key, *astuple(platform))
             selected = self.connection.execute(_SELECT, values).fetchall()
             least = self._least(key, platform)
-            every = self._sound((workload, row) for row in selected)
+            every = self._sound([(workload, row) for row in selected], self._found)
         return [StoredRecord(id_, record.believed(least)) for id_, _, record in every]
 
     def best(self, workload: str, module: str, platform: Platform) -> StoredRecord | None:
@@ -152,7 +159,8 @@ class RecordStore:
         with guard(self.path):
             query = f"{_ALL} WHERE {condition} ORDER BY records.id"
             selected = self.connection.execute(query, values).fetchall()
-            sound = {row[0]: row for row in self._sound((row[0], row[5:]) for row in selected)}
+            rows = [(row[0], row[5:]) for row in selected]
+            sound = {row[0]: row for row in self._sound(rows, {})}
         return [
             RecordDetails(
                 key,
@@ -229,11 +237,15 @@ class RecordStore:
         about = WorkloadInfo.parse(row[0]) if row else None
         return platform.least(about.flops) if about else FASTEST
 
-    def _sound(
-        self, rows: Iterable[tuple[str, Sequence[Any]]]
-    ) -> Iterator[tuple[int, Platform, Record]]:
-        """Return the sound ones of rows that were read with their hash; keep the others aside."""
-        checked = [(row[0], damage.sound(workload, row)) for workload, row in rows]
+    def _sound(self, rows: Sequence[_Row], found: dict[_Row, _Found | None]) -> Iterator[_Found]:
+        """Return the sound ones of rows that were read with their hash; keep the others aside.
+
+        `found` says what is known of rows already: a search reads its own again at every trial.
+        """
+        for workload, row in rows:
+            if (workload, row) not in found:
+                found[workload, row] = damage.sound(workload, row)
+        checked = [(row[0], found[workload, row]) for workload, row in rows]
         bad = [key for key, record in checked if record is None]
         damage.keep_aside(self.connection, bad)
         self.damaged += len(bad)

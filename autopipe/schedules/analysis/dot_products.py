@@ -22,6 +22,8 @@ from typing import Final
 from tvm.s_tir import TensorIntrin
 from tvm.script import from_source
 
+from autopipe.compiler.call_stack import unread
+
 Operands = tuple[str, str]
 """Dtypes of the row and of the weights."""
 
@@ -118,7 +120,8 @@ class DotProduct:
             row, weights = self.operands
             size = {"lanes": self.lanes, "group": self.group, "row": row, "weights": weights}
             meaning, code = _MEANING.format(**size), _CODE.format(**size, code=self.code)
-            TensorIntrin.register(name, from_source(meaning), from_source(code))
+            with unread():
+                TensorIntrin.register(name, from_source(meaning), from_source(code))
         return name
 
 

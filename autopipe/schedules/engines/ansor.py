@@ -49,7 +49,8 @@ class Ansor:
         register_cpu_intrinsics()
         self._cores = conditions.hardware.cores
         # One thread: more of them spin, and take ten times as long where the processor is shared.
-        self._model = ms.cost_model.XGBModel(num_warmup_samples=_WARM, num_tuning_cores=1)
+        model = ms.cost_model.XGBModel(num_warmup_samples=_WARM, num_tuning_cores=1)
+        self._lessons = Lessons(model)
 
     def search(self, problem: Problem) -> "Sketches | None":
         """Begin a search, or return None for a task without a sketch.
@@ -75,7 +76,7 @@ class Ansor:
             num_threads=self._cores,
         )
         spaces = [sketch for sketch in context.generate_design_space() if covers(sketch)]
-        return Sketches(problem, context, spaces, self._model) if spaces else None
+        return Sketches(problem, context, spaces, self._lessons) if spaces else None
 
 
 def _rules(*, gpu: bool) -> Any:  # noqa: ANN401 - tvm is not typed
@@ -91,6 +92,29 @@ def _rules(*, gpu: bool) -> Any:  # noqa: ANN401 - tvm is not typed
     )
 
 
+class Lessons:
+    """The cost model of all searches, and the measurements it waits for until it may predict."""
+
+    def __init__(self, model: ms.cost_model.XGBModel) -> None:
+        self.model = model
+        self._waiting: list[tuple[ms.TuneContext, Sequence[Any], Sequence[Any]]] = []
+        self._count = 0
+
+    def learn(
+        self, context: ms.TuneContext, candidates: Sequence[Any], results: Sequence[Any]
+    ) -> None:
+        """Train on what was measured; before there is enough to predict from, only keep it.
+
+        The first training imports xgboost and takes longer than many a small search.
+        """
+        self._waiting.append((context, candidates, results))
+        self._count += len(candidates)
+        if self._count >= _WARM:
+            for lesson in self._waiting:
+                self.model.update(*lesson)
+            self._waiting = []
+
+
 class Sketches:
     """The search of one task."""
 
@@ -99,17 +123,17 @@ class Sketches:
         problem: Problem,
         context: ms.TuneContext,
         spaces: Sequence[Schedule],
-        model: ms.cost_model.XGBModel,
+        lessons: Lessons,
     ) -> None:
         self.size = sum(map(_schedules, spaces))
         self._context = context
-        self._model = model
+        self._lessons = lessons
         self._database = ms.database.MemoryDatabase()
         self._workload = self._database.commit_workload(problem.module)
         self._arguments = ms.arg_info.ArgInfo.from_prim_func(problem.module["main"])
         self._seen = {known.schedule for known in problem.known}
         self._proposed: dict[str, Any] = {}
-        context.pre_tuning(_ENDLESS, problem.batch, spaces, self._database, model)
+        context.pre_tuning(_ENDLESS, problem.batch, spaces, self._database, lessons.model)
         self._recall(problem)
 
     def propose(self, count: int) -> list[str]:
@@ -149,7 +173,7 @@ class Sketches:
 
     def _take(self, candidates: Sequence[Any], measured: Sequence[MeasuredSchedule]) -> None:
         results = [_result(known) for known in measured]
-        self._model.update(self._context, candidates, results)
+        self._lessons.learn(self._context, candidates, results)
         for candidate, result in zip(candidates, results, strict=True):
             if result.run_secs:
                 record = ms.database.TuningRecord(

@@ -11,6 +11,8 @@ from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
+from autopipe.compiler.call_stack import unread
+
 _PACKAGE = "tvm.s_tir.tensor_intrin"
 
 
@@ -24,4 +26,5 @@ def register_cpu_intrinsics() -> None:
     package.__path__ = [str(Path(str(tvm.s_tir.__file__)).with_name("tensor_intrin"))]
     sys.modules[_PACKAGE] = package
     arm = platform.machine() in {"aarch64", "arm64"}
-    import_module(f"{_PACKAGE}.{'arm_cpu' if arm else 'x86'}")
+    with unread():
+        import_module(f"{_PACKAGE}.{'arm_cpu' if arm else 'x86'}")

@@ -9,6 +9,8 @@ from typing import Any, Final
 
 import tvm
 
+from autopipe.compiler import module_io
+from autopipe.compiler.call_stack import unread
 from autopipe.compiler.frontends.tvmscript import checks, gate, vocabulary
 from autopipe.errors import ModelError
 from autopipe.processes.sandbox import contained
@@ -29,7 +31,7 @@ def parse(data: bytes) -> tvm.IRModule | tvm.tirx.PrimFunc:
     """
     text = contained(lambda: _read(data), memory=_MEMORY, seconds=SECONDS)
     try:
-        found = tvm.ir.load_json(text)
+        found = module_io.from_json(text)
         checks.check(found)
     except ModelError:
         raise
@@ -50,7 +52,8 @@ def _parsed(text: str) -> Any:  # noqa: ANN401 - whatever TVM makes of it
 
     words = dict(zip(vocabulary.IMPORTS.values(), (ir, relax, tirx), strict=True))
     try:
-        return tvm_parse(text, words, check_well_formed=False)
+        with unread():
+            return tvm_parse(text, words, check_well_formed=False)
     except RecursionError:
         raise ModelError("1: nested too deeply") from None
     except Exception as error:  # TVM raises what it likes
