@@ -47,7 +47,7 @@ class Odd:
         program: list[str | Path] = [sys.executable, "-c", call, self.folder]
         return subprocess.run(
             program, cwd=ROOT, env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
-            capture_output=True, text=True, timeout=300, check=False,
+            capture_output=True, text=True, timeout=900, check=False,
         )  # fmt: skip
 
     def tuned(self, branch: str) -> list[dict[str, Any]]:
