@@ -116,7 +116,11 @@ def branches():
     {
       e = Relu(x)
       y = If(c) <
-        then_branch = one () => (float[1,4,8,8] p) { p = Conv<pads = [1,1,1,1]>(e, k1, b1) },
+        then_branch = one () => (float[1,4,8,8] p) {
+            border = Constant<value = int64[8] {0, 0, 1, 1, 0, 0, 1, 1}>()
+            r = Pad<mode = "reflect">(e, border)
+            p = Conv(r, k1, b1)
+        },
         else_branch = other () => (float[1,4,8,8] q) {
             q0 = Conv(x, k2)
             q1 = Relu(q0)

@@ -4,8 +4,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import tvm_ffi
 from tvm import relax, tirx
-from tvm.ir import GenericConst
+from tvm.ir import GenericConst, GlobalVar
 from tvm.relax.frontend.onnx import onnx_frontend
 
 from autopipe.compiler.frontends.onnx import known
@@ -143,7 +144,20 @@ class BodyFunctions:
                 builder.emit_func_output(result)
         finally:
             self._inside = before
-        return self._root.add_func(builder.get()["body"], _identifier(name))
+        return self._root.add_func(self._moved(builder.get()), _identifier(name))
+
+    def _moved(self, module: Any) -> Any:
+        """Return the body, what its converters wrote in loops being part of the whole module."""
+        moved = {
+            variable: self._root.add_func(function, variable.name_hint)
+            for variable, function in module.functions_items()
+            if isinstance(function, tirx.PrimFunc)
+        }
+        if not moved:
+            return module["body"]
+        return tvm_ffi.structural_map(
+            module["body"], (GlobalVar, lambda variable: moved.get(variable, variable))
+        )
 
 
 def told(kind: Any) -> str:
