@@ -1,7 +1,8 @@
 """Inputs of a library, compared with what it takes."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
+from functools import cache
 
 import numpy as np
 
@@ -11,24 +12,37 @@ from autopipe.errors import ConfigError
 
 def check_inputs(ports: Sequence[Port], inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Return the inputs as arrays, or raise a ConfigError that says which one does not fit."""
+    arrays = {}
+    for port in ports:
+        if port.name not in inputs:
+            _check_names(ports, inputs)
+            raise ConfigError(f"input {port.name!r} {described(port)} is missing")
+        array = np.asarray(inputs[port.name])
+        if array.shape != port.shape or array.dtype != _dtype(port.dtype):
+            _check_names(ports, inputs)
+            raise ConfigError(
+                f"input {port.name!r} is {array.dtype} {list(array.shape)}; "
+                f"the model takes {described(port)}"
+            )
+        arrays[port.name] = array
+    if len(inputs) > len(arrays):
+        _check_names(ports, inputs)
+    return arrays
+
+
+def _check_names(ports: Sequence[Port], inputs: Iterable[str]) -> None:
+    """Raise a ConfigError for an input that the model does not have."""
     names = [port.name for port in ports]
     for name in inputs:
         if name not in names:
             close = get_close_matches(name, names, 1)
             hint = f"did you mean {close[0]!r}?" if close else f"it takes {', '.join(names)}"
             raise ConfigError(f"the model has no input {name!r}; {hint}")
-    arrays = {}
-    for port in ports:
-        if port.name not in inputs:
-            raise ConfigError(f"input {port.name!r} {described(port)} is missing")
-        array = np.asarray(inputs[port.name])
-        if array.shape != port.shape or array.dtype != np.dtype(port.dtype):
-            raise ConfigError(
-                f"input {port.name!r} is {array.dtype} {list(array.shape)}; "
-                f"the model takes {described(port)}"
-            )
-        arrays[port.name] = array
-    return arrays
+
+
+@cache
+def _dtype(name: str) -> np.dtype:
+    return np.dtype(name)
 
 
 def described(port: Port) -> str:

@@ -6,7 +6,7 @@ with the compiler would take one or two.
 
 import os
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -45,8 +45,11 @@ class LoadedModel:
         tensors = [from_dlpack(buffer) for buffer in self._buffers.values()]
         self._staging = Staging(tensors) if signature.device == "cuda" else None
         put = self._staging.put if self._staging else lambda weight: weight
-        self._inputs, self._weights = tensors, [put(weight) for weight in weights]
+        self._arguments = [*tensors, *(put(weight) for weight in weights)]
+        self._positions = {port.name: at for at, port in enumerate(signature.inputs)}
         self._names = [port.name for port in signature.outputs]
+        buffers = self._staging.places() if self._staging else tensors
+        self._places = frozenset(buffer.data_ptr() for buffer in buffers)
         self._lock = threading.Lock()
 
     def __call__(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -79,7 +82,6 @@ class LoadedModel:
         `arrays` are inputs that were checked, `held` the others: states after an earlier step.
         Outputs that `states` names are returned as such, and not as arrays.
         """
-        kept = set(states.values())
         with self._lock:
             use_threads(self.signature.threads)
             for name, array in arrays.items():
@@ -88,35 +90,37 @@ class LoadedModel:
                 made = dict(zip(self._names, self._run(held), strict=True))
             except RuntimeError as error:
                 raise StageError(f"the compiled model failed: {_last_line(error)}") from error
-            free = [name for name in made if name not in kept]
-            outputs = dict(zip(free, self._arrays([made[name] for name in free]), strict=True))
-            return outputs, {given: self._lasting(made[name]) for given, name in states.items()}
+            kept = {given: self._lasting(made[name]) for given, name in states.items()}
+            for name in states.values():
+                made.pop(name, None)
+            return dict(zip(made, self._arrays(made.values()), strict=True)), kept
 
     def fetch(self, state: Any) -> np.ndarray:  # noqa: ANN401 - a tensor of the runtime
         """Return a copy of a state."""
         return self._arrays([state])[0]
 
     def _run(self, held: Held) -> list[Any]:
-        places = {at: held[name] for at, name in enumerate(self._buffers) if name in held}
+        arguments = self._arguments.copy()
         if self._staging:
-            arguments = self._staging.arguments(places)
+            places = {self._positions[name]: state for name, state in held.items()}
+            arguments[: len(self._positions)] = self._staging.arguments(places)
         else:
-            arguments = [places.get(at, tensor) for at, tensor in enumerate(self._inputs)]
-        returned = self._main(*arguments, *self._weights)
+            for name, state in held.items():
+                arguments[self._positions[name]] = state
+        returned = self._main(*arguments)
         return [returned] if hasattr(returned, "__dlpack__") else list(returned)
 
-    def _arrays(self, results: Sequence[Any]) -> list[np.ndarray]:
-        here = self._staging.results(results) if self._staging else results
+    def _arrays(self, results: Collection[Any]) -> list[np.ndarray]:
+        here = self._staging.results(list(results)) if self._staging else results
         return [np.array(np.from_dlpack(result)) for result in here]
 
     def _lasting(self, state: Any) -> Any:  # noqa: ANN401 - a tensor of the runtime
         """Return a state that the next call does not overwrite: it may be an input itself."""
+        if state.data_ptr() not in self._places:
+            return state
         from tvm_ffi import from_dlpack
 
         staging = self._staging
-        buffers = staging.places() if staging else self._inputs
-        if state.data_ptr() not in {buffer.data_ptr() for buffer in buffers}:
-            return state
         copy = aligned(tuple(state.shape), self._arrays([state])[0].dtype)
         np.copyto(copy, self._arrays([state])[0])
         return staging.put(from_dlpack(copy)) if staging else from_dlpack(copy)
