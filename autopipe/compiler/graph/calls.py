@@ -5,7 +5,7 @@ are functions as well, until each becomes one PrimFunc: they are `Primitive`.
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import tvm
 from tvm import relax
@@ -73,6 +73,28 @@ def callees(function: relax.Function) -> list[str]:
     """Return the PrimFunc of each `call_tir` of a function, in order."""
     called = (callee(binding.value) for binding in bindings(function))
     return [name for name in called if name is not None]
+
+
+def function_calls(function: relax.Function) -> list[relax.Call]:
+    """Return the calls of other functions of the graph, and of fused ones."""
+    values = (binding.value for binding in bindings(function))
+    calls = (value for value in values if isinstance(value, relax.Call))
+    return [call for call in calls if isinstance(call.op, tvm.ir.GlobalVar)]
+
+
+def callers_first(functions: Mapping[str, relax.Function], first: str) -> list[str]:
+    """Return the functions that are reached from one, each before those that it calls."""
+    found: dict[str, None] = {}
+
+    def visit(name: str) -> None:
+        if name in found or name not in functions:
+            return
+        for call in function_calls(functions[name]):
+            visit(str(call.op.name_hint))
+        found[name] = None
+
+    visit(first)
+    return list(reversed(found))
 
 
 def bindings(function: relax.Function) -> list[relax.Binding]:

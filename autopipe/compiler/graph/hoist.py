@@ -14,7 +14,11 @@ import tvm_ffi
 from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from autopipe.compiler.graph.calls import bindings, graph_functions
+from autopipe.compiler.graph.calls import (
+    callers_first,
+    function_calls,
+    graph_functions,
+)
 
 COUNT: Final = "num_input"
 """Attribute of a function: how many of its parameters, the first ones, are not weights."""
@@ -42,7 +46,7 @@ def hoist(module: tvm.IRModule) -> tvm.IRModule:
     The other functions of the graph then take their weights last, and say how many come before.
     """
     functions = {str(var.name_hint): function for var, function in graph_functions(module)}
-    order = _order(functions, "main")
+    order = callers_first(functions, "main")
     if len(order) == 1:
         return module
     weights = _weights(functions, order)
@@ -82,28 +86,6 @@ def with_counts(module: tvm.IRModule, like: tvm.IRModule) -> tvm.IRModule:
     return module
 
 
-def _called(function: relax.Function) -> list[relax.Call]:
-    """Return the calls of other functions of the graph, and of fused ones."""
-    values = (binding.value for binding in bindings(function))
-    calls = (value for value in values if isinstance(value, relax.Call))
-    return [call for call in calls if isinstance(call.op, tvm.ir.GlobalVar)]
-
-
-def _order(functions: dict[str, relax.Function], first: str) -> list[str]:
-    """Return the functions that are reached from one, each before those that it calls."""
-    found: dict[str, None] = {}
-
-    def visit(name: str) -> None:
-        if name in found or name not in functions:
-            return
-        for call in _called(functions[name]):
-            visit(str(call.op.name_hint))
-        found[name] = None
-
-    visit(first)
-    return list(reversed(found))
-
-
 def _weights(functions: dict[str, relax.Function], order: list[str]) -> dict[str, set[int]]:
     """Return which parameters of each function are weights wherever it is called."""
     main = functions["main"]
@@ -112,7 +94,7 @@ def _weights(functions: dict[str, relax.Function], order: list[str]) -> dict[str
     found["main"] = set(range(count, len(main.params)))
     for name in order:
         own = {functions[name].params[at] for at in found[name]}
-        for call in _called(functions[name]):
+        for call in function_calls(functions[name]):
             called = str(call.op.name_hint)
             if called in found:
                 found[called] -= {at for at, arg in enumerate(call.args) if arg not in own}

@@ -9,6 +9,7 @@ from tvm.relax import transform
 from tvm.s_tir import Schedule
 
 from autopipe.compiler.graph import elementary, weights
+from autopipe.compiler.graph.inline import inline
 from autopipe.compiler.library import kernels, linking, nvcc
 from autopipe.compiler.module_io import prim_funcs
 from autopipe.compiler.target.target import is_gpu
@@ -48,7 +49,7 @@ def build(
         if not is_gpu(target):  # which has instructions for elementary functions
             module = elementary.expand(module)
         module, packing = weights.lift(_split_packing(module))
-        return Built(_compiled(module, target), packing, linking.called(module))
+        return Built(_compiled(inline(module), target), packing, linking.called(module))
 
 
 def _compiled(module: tvm.IRModule, target: tvm.target.Target) -> tvm.runtime.Executable:

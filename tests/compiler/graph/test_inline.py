@@ -1,0 +1,82 @@
+"""Short bodies are put where they are called; longer ones, and those that choose, are not."""
+
+import numpy as np
+import tvm
+from tvm import relax
+
+from autopipe.compiler.graph.calls import callees, function_calls, graph_functions
+from autopipe.compiler.graph.hoist import COUNT
+from autopipe.compiler.graph.inline import MOST, inline
+from tests.compiler import graphs
+
+SIZE = (4,)
+
+
+def added(builder, name, steps, *, chosen=False):
+    """A function of one tensor that does each step, or the first or the second one."""
+    h = relax.Var("h", relax.TensorType(SIZE, "float32"))
+    with builder.function(name, [h], private=name != "main"):
+        if chosen:
+            go = relax.const(value=False, dtype="bool")
+            one, two = (relax.SeqExpr([], relax.Call(step, [h])) for step in steps)
+            result = builder.emit(relax.If(go, one, two))
+        else:
+            with builder.dataflow():
+                value = h
+                for step in steps:
+                    value = builder.emit(step(value))
+                result = builder.emit_output(value)
+        builder.emit_func_output(result)
+    return builder.get().get_global_var(name)
+
+
+def call(function):
+    return lambda value: relax.Call(function, [value])
+
+
+def legalized(module):
+    return relax.transform.LegalizeOps()(module)
+
+
+def kernels(module):
+    return {
+        str(variable.name_hint): (len(callees(function)), len(function_calls(function)))
+        for variable, function in graph_functions(module)
+    }
+
+
+def test_a_chain_of_functions_is_as_deep_as_it_has_to_be():
+    builder = relax.BlockBuilder()
+    body = added(builder, "body", [relax.op.tanh, relax.op.negative])
+    rounds = added(builder, "rounds", [call(body)] * 8)
+    more = added(builder, "more", [call(rounds)] * 8)
+    added(builder, "main", [call(more)] * 2 + [call(body)])
+    module = legalized(builder.get())
+    changed = inline(module)
+    assert MOST == 2 * 64
+    assert kernels(changed) == {"main": (2, 2), "more": (128, 0)}
+    assert int(changed["more"].attrs[COUNT]) == 0
+    x = tvm.runtime.tensor(np.linspace(-2, 2, 4, dtype="float32"))
+    machines = (
+        relax.VirtualMachine(tvm.compile(m, graphs.PLAIN), tvm.cpu()) for m in (module, changed)
+    )
+    before, after = (machine["main"](x).numpy() for machine in machines)
+    np.testing.assert_array_equal(before, after)
+
+
+def test_a_function_that_chooses_stays_as_it_is():
+    builder = relax.BlockBuilder()
+    one = added(builder, "one", [relax.op.tanh])
+    two = added(builder, "two", [relax.op.negative])
+    either = added(builder, "either", [one, two], chosen=True)
+    added(builder, "main", [call(either), call(one)])
+    changed = inline(legalized(builder.get()))
+    found = {"main": (1, 1), "either": (0, 2), "one": (1, 0), "two": (1, 0)}
+    assert kernels(changed) == found
+
+
+def test_a_model_without_bodies_is_not_touched():
+    builder = relax.BlockBuilder()
+    added(builder, "main", [relax.op.tanh])
+    module = legalized(builder.get())
+    assert inline(module) is module
