@@ -55,9 +55,10 @@ def _inlined(
 ) -> relax.Function:
     """Return a function with those that it calls, the shortest first, as long as there is room.
 
-    One that chooses stays as it is: TVM 0.27 plans memory across its branches, and frees it in one.
+    One with kernels in both branches of a condition stays as it is: TVM 0.27 plans memory as if one
+    branch ran after the other, so that the second one would use what only the first one allocates.
     """
-    if not _is_straight(function):
+    if not _has_one_path(function.body):
         return function
     called = Counter(str(call.op.name_hint) for call in function_calls(function))
     sizes = {name: len(callees(functions[name])) for name in called if _is_leaf(functions[name])}
@@ -67,6 +68,24 @@ def _inlined(
         if size <= MOST:
             taken[variables[name]] = functions[name]
     return function.inline_functions(taken) if taken else function
+
+
+def _has_one_path(body: relax.SeqExpr) -> bool:
+    """Tell whether a condition only decides if what is left is done, or nothing."""
+    bound = [binding.value for block in body.blocks for binding in block.bindings]
+    if any(isinstance(value, relax.If) for value in bound[:-1]):
+        return False
+    last = bound[-1] if bound else None
+    if not isinstance(last, relax.If):
+        return True
+    work = [branch for branch in (last.true_branch, last.false_branch) if _calls(branch)]
+    return not work or (len(work) == 1 and _has_one_path(work[0]))
+
+
+def _calls(body: relax.SeqExpr) -> bool:
+    """Tell whether a branch calls anything, or chooses again."""
+    bound = (binding.value for block in body.blocks for binding in block.bindings)
+    return any(isinstance(value, relax.Call | relax.If) for value in bound)
 
 
 def _is_straight(function: relax.Function) -> bool:

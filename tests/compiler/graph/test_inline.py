@@ -13,12 +13,13 @@ SIZE = (4,)
 
 
 def added(builder, name, steps, *, chosen=False):
-    """A function of one tensor that does each step, or the first or the second one."""
+    """A function of one tensor that does each step, or the first one or, if any, the second."""
     h = relax.Var("h", relax.TensorType(SIZE, "float32"))
     with builder.function(name, [h], private=name != "main"):
         if chosen:
             go = relax.const(value=False, dtype="bool")
-            one, two = (relax.SeqExpr([], relax.Call(step, [h])) for step in steps)
+            values = [*(relax.Call(step, [h]) for step in steps), h]
+            one, two, *_ = (relax.SeqExpr([], value) for value in values)
             result = builder.emit(relax.If(go, one, two))
         else:
             with builder.dataflow():
@@ -64,7 +65,15 @@ def test_a_chain_of_functions_is_as_deep_as_it_has_to_be():
     np.testing.assert_array_equal(before, after)
 
 
-def test_a_function_that_chooses_stays_as_it_is():
+def test_what_is_done_under_a_condition_is_put_there():
+    builder = relax.BlockBuilder()
+    one = added(builder, "one", [relax.op.tanh])
+    maybe = added(builder, "maybe", [one], chosen=True)
+    added(builder, "main", [call(maybe)])
+    assert kernels(inline(legalized(builder.get()))) == {"main": (0, 1), "maybe": (1, 0)}
+
+
+def test_a_function_with_two_branches_stays_as_it_is():
     builder = relax.BlockBuilder()
     one = added(builder, "one", [relax.op.tanh])
     two = added(builder, "two", [relax.op.negative])
