@@ -1,8 +1,8 @@
 """What a small kernel costs from call to call: `python benchmarks/small_kernels.py`.
 
-Five models of many small operators: a chain of products with sigmoids; loops whose rounds are
-constant, and whose rounds are computed; a GRU cell that is called as a stream; and files that are
-named, such as one that somebody published. Each is built without tuning. Times are those of one
+Models of many small operators: a chain of products with sigmoids; loops whose rounds are constant,
+and whose rounds are computed; a GRU cell that is called as a stream; and files that are named, such
+as one that somebody published. Each is built without tuning. Times are those of one
 operator, one round, or one call, beside onnxruntime's, each contender in a process of its own, in
 turn. The ratio is that of the least times, below 1 where the build is faster; the other one is that
 of the medians.
