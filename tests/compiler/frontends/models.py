@@ -76,7 +76,7 @@ def compiled(imported, feeds):
     import tvm
     from tvm import relax
 
-    target = tvm.target.Target({"kind": "llvm", "mcpu": "x86-64-v2", "num-cores": 1})
+    target = tvm.target.Target({"kind": "llvm", "opt-level": 0, "num-cores": 1})
     machine = relax.VirtualMachine(tvm.compile(imported.module, target=target), tvm.cpu())
     arrays = [*feeds.values(), *imported.weights.values()]
     result = machine["main"](*(tvm.runtime.tensor(np.ascontiguousarray(a)) for a in arrays))
