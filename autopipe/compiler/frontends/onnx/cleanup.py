@@ -45,6 +45,7 @@ def clean(model: Proto, weights: Mapping[str, Array]) -> tuple[Proto, dict[str, 
     slim.graph.output.extend(model.graph.output)
     del slim.graph.input[:]  # an input that nothing reads was dropped with what read it
     slim.graph.input.extend(full.graph.input)
+    masks.ask_all(slim.graph)
     if simple is not model:
         masks.drop_empty(slim.graph)
     affine.fuse(slim.graph, _ranks(slim.graph))

@@ -17,6 +17,7 @@ from tvm.ir import GenericConst
 from tvm.relax.frontend.onnx import onnx_frontend
 
 from autopipe.compiler.frontends.onnx import (
+    activations,
     along,
     bits,
     counted,
@@ -24,7 +25,10 @@ from autopipe.compiler.frontends.onnx import (
     integers,
     matrices,
     normalizing,
+    padding,
+    pooling,
     quantization,
+    reductions,
     regions,
     resizing,
     windows,
@@ -88,6 +92,19 @@ def _pairwise(converter: Any) -> Any:
     return type(converter.__name__, (converter,), {"_impl_v1": staticmethod(convert)})
 
 
+def _by_list(converter: Any) -> Any:
+    """Return a converter of an axis, too, where TVM's takes a list of axes; onnxruntime does."""
+
+    def convert(bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+        axes = onnx_frontend.get_constant((*inputs, None)[1], params)
+        if isinstance(axes, GenericConst) and axes.value.numpy().ndim == 0:
+            listed = [inputs[0], relax.const(axes.value.numpy().reshape(1))]
+            inputs = onnx_frontend.onnx_input(listed)
+        return converter._impl_v13(bb, inputs, attr, params)
+
+    return type(converter.__name__, (converter,), {"_impl_v13": staticmethod(convert)})
+
+
 def _number(bound: Any) -> Any:
     """Return a bound that is known as a scalar; PaddlePaddle writes a list of one number."""
     if isinstance(bound, GenericConst) and bound.value.numpy().shape == (1,):
@@ -115,6 +132,7 @@ OURS: Final = {
     **integers.CONVERTERS,
     **quantization.CONVERTERS,
     **recurrent.CONVERTERS,
+    **activations.CONVERTERS,
     **along.CONVERTERS,
     **bits.CONVERTERS,
     **counted.CONVERTERS,
@@ -122,12 +140,16 @@ OURS: Final = {
     **windows.CONVERTERS,
     **elementwise.CONVERTERS,
     **normalizing.CONVERTERS,
+    **padding.CONVERTERS,
+    **pooling.CONVERTERS,
+    **reductions.CONVERTERS,
     **regions.CONVERTERS,
     **resizing.CONVERTERS,
     "Clip": _Clip,
     "Size": _Size,
     "OneHot": _OneHot,
     **{each.__name__: _pairwise(each) for each in _PAIRWISE},
+    **{each.__name__: _by_list(each) for each in (onnx_frontend.Squeeze, onnx_frontend.Unsqueeze)},
 }
 
 

@@ -22,6 +22,7 @@ from autopipe.compiler.frontends.onnx import (
     source,
     tensors,
 )
+from autopipe.compiler.frontends.onnx.control.choosing import choose
 from autopipe.compiler.frontends.onnx.control.lifting import lift
 from autopipe.compiler.frontends.onnx.tensors import Proto, uses
 from autopipe.compiler.frontends.onnx.weights import declare, detach
@@ -96,6 +97,7 @@ def vet(data: bytes, path: Path, inputs: Mapping[str, Input] | None) -> Vetted:
     lift(graph)
     weights = detach(graph)
     _load_the_rest(graph, path)
+    choose(graph, opset)
     _drop_defaults(graph, weights)
     values = shapes.unbound(graph) if inputs is None else shapes.bind(graph, inputs)
     declare(graph, weights)
