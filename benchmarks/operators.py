@@ -77,7 +77,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--only", default="", help="cases whose name or operator contains this")
     parser.add_argument("--write", type=Path, help="the page to write")
-    parser.add_argument("--results", type=Path, help="keeps verdicts; what is right is not redone")
+    parser.add_argument("--results", type=Path, help="keeps verdicts, to go on with later")
     parser.add_argument("--seconds", type=float, help="begin with no case after that")
     options = parser.parse_args()
     chosen = [
@@ -106,10 +106,10 @@ def main() -> None:
 
 
 def _read(path: Path, chosen: Sequence[OperatorCase]) -> dict[str, Tried]:
-    """Return what is right by the lines of an earlier run, by the names of the cases."""
+    """Return what an earlier run found, by the names of the cases."""
     lines = map(json.loads, path.read_text(encoding="utf-8").splitlines()) if path.exists() else ()
-    right = {line["name"] for line in lines if line["verdict"] == "right"}
-    return {case.name: Tried(case, "right", "") for case in chosen if case.name in right}
+    found = {line["name"]: (line["verdict"], line["reason"]) for line in lines}
+    return {case.name: Tried(case, *found[case.name]) for case in chosen if case.name in found}
 
 
 def _append(done: Tried, path: Path) -> None:

@@ -1,5 +1,6 @@
 """A build that runs in a process of its own, so that the case on which it crashes can be told."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -31,7 +32,7 @@ class ContainedBuild:
         self._inputs, self._outputs = work / "build.inputs", work / "build.outputs"
         self._child = Child(self._begin, seconds=_SECONDS, bounded=False)
 
-    def __call__(self, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    def __call__(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Return the outputs by name.
 
         Raises BuildCrash where a signal ends the process, StageError for any other failure.
