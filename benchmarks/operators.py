@@ -248,7 +248,8 @@ def _compared(found: Sequence[Any], case: OperatorCase) -> tuple[str, str]:
 
 
 def _rounding(wanted: np.ndarray) -> float:
-    finite = wanted[np.isfinite(wanted)] if wanted.dtype.kind == "f" else wanted[:0]
+    values = wanted.reshape(-1)
+    finite = values[np.isfinite(values)] if values.dtype.kind == "f" else values[:0]
     if not finite.size:
         return 0.0
     return _UNITS * float(np.finfo(wanted.dtype).eps) * float(np.abs(finite).max())

@@ -93,6 +93,9 @@ def vet(data: bytes, path: Path, inputs: Mapping[str, Input] | None) -> Vetted:
     operators.check_definitions(graph, opset)
     if not graph.node or not graph.output:
         raise ModelError(f"the graph has no {'outputs' if graph.node else 'nodes'}")
+    for value in graph.output:
+        if value.type.WhichOneof("value") not in {None, "tensor_type"}:
+            raise ModelError(f"output {value.name!r} is not a tensor")
     _check_tensors(graph, data, path)
     lift(graph)
     weights = detach(graph)
