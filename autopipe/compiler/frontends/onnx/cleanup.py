@@ -10,7 +10,7 @@ import onnx
 import onnxslim
 from onnx.numpy_helper import to_array
 
-from autopipe.compiler.frontends.onnx import affine, constants, masks, operators, quantized
+from autopipe.compiler.frontends.onnx import affine, constants, masks, operators, quantized, shapes
 from autopipe.compiler.frontends.onnx.control.flatten import flatten
 from autopipe.compiler.frontends.onnx.expand import expanded
 from autopipe.compiler.frontends.onnx.tensors import Array, Proto, uses
@@ -47,6 +47,7 @@ def clean(model: Proto, weights: Mapping[str, Array]) -> tuple[Proto, dict[str, 
     del slim.graph.input[:]  # an input that nothing reads was dropped with what read it
     slim.graph.input.extend(full.graph.input)
     masks.ask_all(slim.graph)
+    constants.store_shapes(slim.graph, shapes.static(slim.graph))
     if simple is not model:
         masks.drop_empty(slim.graph)
     affine.fuse(slim.graph, _ranks(slim.graph))

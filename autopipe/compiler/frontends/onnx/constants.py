@@ -1,7 +1,7 @@
 """Whole numbers that a graph computes of constants: shapes and conditions, mostly."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -72,6 +72,19 @@ def fold(graph: Proto, opset: int) -> bool:
     del graph.node[:]
     graph.node.extend(kept)
     return changed
+
+
+def store_shapes(graph: Proto, shapes: Mapping[str, Sequence[int]]) -> None:
+    """Make a shape that is a result of the graph a constant; TVM returns no shapes."""
+    results = {value.name for value in graph.output}
+    for node in graph.node:
+        if node.op_type != "Shape" or node.domain or results.isdisjoint(node.output):
+            continue
+        if node.input[0] in shapes:
+            ends = {each.name: each.i for each in node.attribute}
+            part = slice(ends.get("start"), ends.get("end"))
+            value = from_array(np.array(shapes[node.input[0]][part], np.int64))
+            node.CopyFrom(helper.make_node("Constant", [], [node.output[0]], value=value))
 
 
 def _is_short(array: Array) -> bool:

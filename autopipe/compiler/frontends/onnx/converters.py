@@ -23,6 +23,7 @@ from autopipe.compiler.frontends.onnx import (
     counted,
     elementwise,
     integers,
+    known,
     matrices,
     normalizing,
     padding,
@@ -76,11 +77,40 @@ class _OneHot(onnx_frontend.OneHot):
     @classmethod
     def _impl_v11(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
         depth = onnx_frontend.get_constant(inputs[1], params)
+        if known.values(inputs[2], params) is None:
+            return _chosen(bb, inputs, attr, params)
         if isinstance(depth, GenericConst):  # which may be a list of one number
             inputs = [inputs[0], relax.const(depth.value.numpy().item(), "int64"), inputs[2]]
         result = bb.normalize(super()._impl_v11(bb, inputs, attr, params))
         dtype = inputs[2].ty.dtype
         return result if result.ty.dtype == dtype else relax.op.astype(result, dtype)
+
+
+def _chosen(bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+    """Return OneHot of two values that are computed."""
+    what = f"OneHot {known.name(attr)}"
+    depth = int(known.numbers(inputs[1], params, f"the depth of {what}").item())
+    places = bb.normalize(relax.op.astype(inputs[0], "int64"))
+    negative = bb.normalize(relax.op.less(places, relax.const(0, "int64")))
+    counted = bb.normalize(relax.op.add(places, relax.const(depth, "int64")))
+    places = bb.normalize(relax.op.where(negative, counted, places))
+    rank = places.ty.ndim + 1
+    axis = int(attr.get("axis", -1)) % rank
+    shape = [depth if at == axis else 1 for at in range(rank)]
+    row = relax.const(np.arange(depth).reshape(shape))
+    hot = relax.op.equal(bb.normalize(relax.op.expand_dims(places, axis)), row)
+    off, on = (relax.op.take(inputs[2], relax.const(at, "int64"), 0) for at in range(2))
+    return relax.op.where(bb.normalize(hot), bb.normalize(on), bb.normalize(off))
+
+
+class _OptionalHasElement(onnx_frontend.OptionalHasElement):
+    """OptionalHasElement, of nothing too."""
+
+    @classmethod
+    def _impl_v15(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+        if not any(value is not None for value in inputs):
+            return relax.const(np.zeros((), "bool"))
+        return super()._impl_v15(bb, inputs, attr, params)
 
 
 def _pairwise(converter: Any) -> Any:
@@ -148,6 +178,7 @@ OURS: Final = {
     "Clip": _Clip,
     "Size": _Size,
     "OneHot": _OneHot,
+    "OptionalHasElement": _OptionalHasElement,
     **{each.__name__: _pairwise(each) for each in _PAIRWISE},
     **{each.__name__: _by_list(each) for each in (onnx_frontend.Squeeze, onnx_frontend.Unsqueeze)},
 }
