@@ -112,6 +112,8 @@ class _OptionalHasElement(onnx_frontend.OptionalHasElement):
             return relax.const(np.zeros((), "bool"))
         return super()._impl_v15(bb, inputs, attr, params)
 
+    _impl_v18 = _impl_v28 = _impl_v15
+
 
 def _pairwise(converter: Any) -> Any:
     """Return a converter that applies TVM's operator to two inputs at a time."""
