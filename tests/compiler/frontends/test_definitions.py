@@ -24,6 +24,7 @@ INPUTS = [
     value("rows", [3, 2]),
     value("bytes", [2, 3], TensorProto.UINT8),
     value("small", [1, 1, 2, 2]),
+    value("u", [3], TensorProto.UINT64),
 ]
 FEEDS = {
     "x": np.random.default_rng(0).standard_normal((1, 2, 5, 7)).astype("float32"),
@@ -35,6 +36,7 @@ FEEDS = {
     "rows": np.array([[-INF, -INF], [-INF, 1.0], [-3e38, -INF]], "float32"),
     "bytes": np.array([[0, 100, 255], [7, 8, 9]], "uint8"),
     "small": np.array([[[[1.0, 2.0], [3.0, 4.0]]]], "float32"),
+    "u": np.array([3, 2**63 + 5, 7], "uint64"),
 }
 STORED = [
     tensor("w", 2, 3, 3, 3),
@@ -51,6 +53,8 @@ STORED = [
     numpy_helper.from_array(np.int64(-1), "last"),
     numpy_helper.from_array(np.array([[[[5, 7], [13, 15]]]]), "there"),
     ints("batch", 0, 0),
+    ints("first_two", 0, 1),
+    numpy_helper.from_array(np.int64(6), "depth"),
     ints("image", 1, 1, 4, 4),
     ints("around", 1, 0, 0, 2),
     ints("no_axes"),
@@ -74,6 +78,10 @@ NODES = [
     node("ReduceMax", ["b"], "computed", keepdims=0),
     node("Pad", ["b", "around", "computed"], "padded"),
     node("Unsqueeze", ["x", "last"], "deeper"),
+    node("Gather", ["low", "first_two"], "off_on"),
+    node("OneHot", ["n", "depth", "off_on"], "hot", axis=0),
+    node("Shape", ["x"], "shape", start=1),
+    helper.make_node("TopK", ["u", "one"], ["most", "where"], largest=1),
     node("ReduceL1", ["x"], "of_none", noop_with_empty_axes=1),
     node("ReduceSumSquare", ["x", "no_axes"], "squares", noop_with_empty_axes=1),
     node("ReduceMax", ["rows", "one"], "largest"),  # itself it is the least number
