@@ -5,8 +5,10 @@ its own, and compares the outputs with those that the test expects.
 """
 
 import argparse
+import json
 import sys
 import tempfile
+import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,10 +26,14 @@ from autopipe.processes.contained import Child, Failed
 
 SECONDS: Final = 60.0
 """After which a case counts as hung."""
+_UNITS: Final = 4.0
+"""Roundings of the largest number that is expected by which another may be off."""
 _VERDICTS: Final = ("right", "refused", "wrong", "crashed")
 _VERSIONS: Final = ("onnx", "apache-tvm", "onnxslim", "numpy")
 _DOMAINS: Final = {
-    "numbers": "tensors of numbers that numpy has",
+    "numbers": "tensors of numbers, of shapes that are known",
+    "values": "tensors of numbers, with results of a shape that depends on their values",
+    "drawn": "tensors of numbers, with results drawn at random",
     "small": "tensors of bfloat16, or of numbers of eight bits or fewer that numpy lacks",
     "other": "strings, sequences and optional values",
     "foreign": "machine learning and training: `ai.onnx.ml`, `ai.onnx.preview.training`",
@@ -38,7 +44,7 @@ _PAGE: Final = """\
 
 What becomes of the {count} tests that the onnx package has for its operators: each is imported,
 built and run, and its outputs compared with those that the test expects. Shapes, axes and counts
-are constants, as in real models. *Refused* says so and names the operator, or the type.
+are constants, as in real models. *Refused* says so in a line that names the operator, or the type.
 
 `python benchmarks/operators.py --write {path}` writes this page; it was written with {versions}.
 
@@ -71,22 +77,45 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--only", default="", help="cases whose name or operator contains this")
     parser.add_argument("--write", type=Path, help="the page to write")
+    parser.add_argument("--results", type=Path, help="keeps verdicts, to go on with later")
+    parser.add_argument("--seconds", type=float, help="begin with no case after that")
     options = parser.parse_args()
     chosen = [
         case for case in cases() if options.only in case.name or options.only == case.operator
     ]
-    tried = []
-    for done in _tried(chosen):
-        tried.append(done)
+    known = _read(options.results, chosen) if options.results else {}
+    ends = time.monotonic() + (options.seconds or float("inf"))
+    for done in _tried([case for case in chosen if case.name not in known]):
+        known[done.case.name] = done
+        if options.results:
+            _append(done, options.results)
         if done.verdict != "right":
             print(f"{done.verdict:<8} {done.case.operator} {done.case.name}: {done.reason}")
             sys.stdout.flush()
+        if time.monotonic() > ends:
+            break
+    tried = [known[case.name] for case in chosen if case.name in known]
     for domain, meaning in _DOMAINS.items():
         found = Counter(each.verdict for each in tried if each.case.domain == domain)
         told = ", ".join(f"{found[verdict]} {verdict}" for verdict in _VERDICTS)
         print(f"{meaning}: {told}, of {found.total()}")
+    if options.write and len(tried) < len(chosen):
+        sys.exit(f"{len(chosen) - len(tried)} cases are left: run it again")
     if options.write:
         options.write.write_text(_page(tried, options.write), encoding="utf-8")
+
+
+def _read(path: Path, chosen: Sequence[OperatorCase]) -> dict[str, Tried]:
+    """Return what an earlier run found, by the names of the cases."""
+    lines = map(json.loads, path.read_text(encoding="utf-8").splitlines()) if path.exists() else ()
+    found = {line["name"]: (line["verdict"], line["reason"]) for line in lines}
+    return {case.name: Tried(case, *found[case.name]) for case in chosen if case.name in found}
+
+
+def _append(done: Tried, path: Path) -> None:
+    line = {"name": done.case.name, "verdict": done.verdict, "reason": done.reason}
+    with path.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(line) + "\n")
 
 
 def _tried(chosen: Sequence[OperatorCase]) -> Iterator[Tried]:
@@ -122,6 +151,10 @@ def _warm() -> None:
     from autopipe.schedules.engines import fallback  # noqa: F401
 
 
+_CHAINS: Final = (("static", "default", "serial"), ("default", "serial"), ("serial",))
+"""Schedules that are tried in turn: a build puts aside what does not compile."""
+
+
 def _try(case: OperatorCase, here: Mapping[str, object]) -> tuple[str, str]:
     """Return what becomes of a case, and why; whatever is raised beyond a refusal is a crash."""
     with tempfile.TemporaryDirectory() as folder:
@@ -153,10 +186,8 @@ def _run(path: Path, inputs: Mapping[str, np.ndarray], here: Mapping[str, object
     from autopipe.compiler import passes, tasks
     from autopipe.compiler.frontends.onnx.load import load
     from autopipe.compiler.graph import weights
-    from autopipe.compiler.library import build
     from autopipe.schedules.conditions import Conditions
     from autopipe.schedules.engines import default
-    from autopipe.schedules.engines.fallback import fall
 
     model = load(path, {}, None, None)
     conditions = Conditions.of(here, fast_algorithms=True)
@@ -164,13 +195,7 @@ def _run(path: Path, inputs: Mapping[str, np.ndarray], here: Mapping[str, object
     optimized = passes.optimize(model.module, len(model.inputs), {}, goal, lambda _: None)
     lowered = passes.lower(optimized.module, goal)
     extracted, workloads = tasks.extract_tasks(lowered)
-    scheduled = {}
-    for task in extracted:
-        workload = workloads[task.workload]
-        planned = fall(["static", "default", "serial"], workload, conditions).planned
-        for name in task.functions:
-            scheduled[name] = planned.module if planned else workload
-    built = build.build(lowered, scheduled, goal)
+    built = _built(lowered, extracted, workloads, conditions)
     values = list(model.weights.values())
     for work in (optimized.transform, built.packing) if values else ():
         values = weights.evaluate(work, values, goal, lambda module: default.schedule(module, goal))
@@ -180,8 +205,31 @@ def _run(path: Path, inputs: Mapping[str, np.ndarray], here: Mapping[str, object
     return [result] if hasattr(result, "numpy") else list(result)
 
 
+def _built(lowered: Any, extracted: Any, workloads: Any, conditions: Any) -> Any:  # noqa: ANN401
+    """Return the library, by the first of the chains of schedules that compiles."""
+    from autopipe.compiler.library import build
+    from autopipe.schedules.engines.fallback import fall
+
+    for chain in _CHAINS:
+        scheduled = {}
+        for task in extracted:
+            workload = workloads[task.workload]
+            planned = fall(chain, workload, conditions).planned
+            for name in task.functions:
+                scheduled[name] = planned.module if planned else workload
+        try:
+            return build.build(lowered, scheduled, conditions.target)
+        except Exception:  # of TVM, which raises what it likes
+            if chain == _CHAINS[-1]:
+                raise
+    return None
+
+
 def _compared(found: Sequence[Any], case: OperatorCase) -> tuple[str, str]:
-    """Compare outputs as the onnx package's own runner of these tests does."""
+    """Compare outputs as the onnx package's own runner of these tests does.
+
+    What it expects is rounded: a float is right where it is off by a few roundings of the largest.
+    """
     relative, absolute = case.tolerances
     names = [value.name for value in case.model.graph.output]
     for name, tensor, expected in zip(names, found, case.outputs, strict=True):
@@ -190,12 +238,21 @@ def _compared(found: Sequence[Any], case: OperatorCase) -> tuple[str, str]:
             what = f"{array.dtype} {list(array.shape)}, not {wanted.dtype} {list(wanted.shape)}"
             return "wrong", f"output {name} is {what}"
         with np.errstate(all="ignore"):
-            bad = ~np.isclose(array, wanted, rtol=relative, atol=absolute, equal_nan=True)
+            least = max(absolute, _rounding(wanted))
+            bad = ~np.isclose(array, wanted, rtol=relative, atol=least, equal_nan=True)
         if bad.any():
             first = int(bad.argmax())
             what = f"{array.flat[first]} for {wanted.flat[first]}"
             return "wrong", f"output {name}: {bad.sum()} of {bad.size} differ, the first is {what}"
     return "right", ""
+
+
+def _rounding(wanted: np.ndarray) -> float:
+    values = wanted.reshape(-1)
+    finite = values[np.isfinite(values)] if values.dtype.kind == "f" else values[:0]
+    if not finite.size:
+        return 0.0
+    return _UNITS * float(np.finfo(wanted.dtype).eps) * float(np.abs(finite).max())
 
 
 def _page(tried: Sequence[Tried], path: Path) -> str:

@@ -54,6 +54,8 @@ class CheckedCase(Part, frozen=True):
     """Name of the case."""
     skipped: bool
     """An edge case outside the model's domain: the reference is not finite on it, or refuses it."""
+    crashed: bool = False
+    """Whether the build did not survive it."""
     outputs: tuple[OutputComparison, ...]
     """The outputs, in order; none if the case was skipped."""
 

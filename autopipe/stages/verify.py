@@ -47,14 +47,15 @@ class VerifyStage(Stage, frozen=True):
 
     def run(self, ctx: Context) -> str:
         """Write `verify.json`; raise GateError where the build is wrong."""
-        from autopipe.compiler.library.runtime import load_artifact
         from autopipe.compiler.target import machine
         from autopipe.verification.check import verify
+        from autopipe.verification.contained_build import ContainedBuild
 
         machine.check(ctx.facts[Facet.TARGET])
-        model = load_artifact(ctx.inputs["build"])
         with TemporaryDirectory(dir=ctx.work) as scratch:
-            result = verify(model, ctx.inputs["import"], self.options, Path(scratch), self.samples)
+            work = Path(scratch)
+            with ContainedBuild(ctx.inputs["build"], work) as build:
+                result = verify(build, ctx.inputs["import"], self.options, work, self.samples)
         for message in result.warnings:
             ctx.emit(Warn(stage=self.name, message=message))
         result.write(ctx.out)

@@ -9,7 +9,6 @@ from safetensors import safe_open
 
 from autopipe.artifacts.verification import CheckedCase, OutputComparison, Tolerance, Verification
 from autopipe.compiler.library import samples
-from autopipe.compiler.library.runtime import LoadedModel
 from autopipe.config import Verify
 from autopipe.errors import GateError
 from autopipe.store import arrays
@@ -24,6 +23,7 @@ from autopipe.verification.compare import (
     tolerance,
     widened,
 )
+from autopipe.verification.contained_build import BuildCrash, ContainedBuild
 from autopipe.verification.inputs import Case, cases, nudged, redrawn, specials
 from autopipe.verification.limits import index_limits
 from autopipe.verification.operators import USUAL, Operators
@@ -34,7 +34,7 @@ _INSIDE = 2.0**-12
 
 
 def verify(
-    model: LoadedModel,
+    model: ContainedBuild,
     imported: Path,
     options: Verify,
     work: Path,
@@ -75,7 +75,11 @@ def verify(
         reference_version=expected.version,
         cases=checked,
         special=apart,
-        warnings=(*warnings, *_warnings(checked, known, expected)),
+        warnings=(
+            *warnings,
+            *_warnings(checked, known, expected),
+            *_crashes(apart),
+        ),
     )
 
 
@@ -127,7 +131,7 @@ def _usefulness(drawn: tuple[Case, _Answer]) -> float:
 class _Judge:
     """Compares the build with the reference."""
 
-    model: LoadedModel
+    model: ContainedBuild
     oracle: _Oracle
     options: Verify
     operators: Operators
@@ -138,7 +142,10 @@ class _Judge:
         """Compare a case that a model is made for, or near it."""
         if case.edge and (theirs.refusal is not None or _finite_share(theirs) < 1):
             return CheckedCase(name=case.name, skipped=True, outputs=())
-        ours = self.model(case.arrays)
+        try:
+            ours = self.model(case.arrays)
+        except BuildCrash as crash:
+            return self._crashed(case, theirs, crash)
         outputs = [
             lifeless(name, array, allowed) or compare(name, ours[name], array, allowed)
             for name, array in theirs.items()
@@ -153,7 +160,10 @@ class _Judge:
         """Compare a case with numbers that most models never see."""
         if theirs.refusal is not None:
             return CheckedCase(name=case.name, skipped=True, outputs=())
-        ours = self.model(case.arrays)
+        try:
+            ours = self.model(case.arrays)
+        except BuildCrash as crash:
+            return self._crashed(case, theirs, crash)
         outputs = [
             compare(name, ours[name], array, self._allowed(name, array, edge=True))
             for name, array in theirs.items()
@@ -162,6 +172,17 @@ class _Judge:
         if wavers and any(output.failure for output in outputs):
             outputs = self._widened(case, theirs, ours, outputs)
         return CheckedCase(name=case.name, skipped=False, outputs=tuple(outputs))
+
+    def _crashed(self, case: Case, theirs: _Answer, crash: BuildCrash) -> CheckedCase:
+        """Return a case that the build did not survive."""
+        why = f"the build crashed on it ({crash}), as a package of it would"
+        outputs = tuple(
+            OutputComparison(
+                output=name, tolerance=self._allowed(name, array, edge=True), failure=why
+            )
+            for name, array in theirs.items()
+        )
+        return CheckedCase(name=case.name, skipped=False, crashed=True, outputs=outputs)
 
     def binds(self, case: Case | CheckedCase, theirs: _Answer) -> bool:
         """Tell whether a build has to pass a special case."""
@@ -196,6 +217,12 @@ class _Judge:
                     allowed = coarse(allowed, wider.atol)
             found.append(compare(name, ours[name], theirs[name], allowed))
         return found
+
+
+def _crashes(special: Sequence[CheckedCase]) -> Iterator[str]:
+    for case in special:
+        if case.crashed:
+            yield f"case {case.name!r}: {case.outputs[0].failure}; never give it such numbers"
 
 
 def _typical(drawn: Sequence[Case], known: Sequence[_Answer]) -> dict[str, float]:

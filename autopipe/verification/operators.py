@@ -33,8 +33,9 @@ _QUANTIZES = ("DynamicQuantize", "QAttention", "QGemm", "QLinear", "QuantizeLine
 
 EXACT_SPECIALS = _MOVES - {"AveragePool", "GlobalAveragePool", "ReduceMean", "Resize"} | {
     "Abs", "Add", "And", "Ceil", "Concat", "Constant", "Div", "Equal", "Floor", "Greater",
-    "GreaterOrEqual", "IsInf", "IsNaN", "Less", "LessOrEqual", "Max", "Min", "Mod", "Mul", "Not",
-    "Or", "Reciprocal", "Round", "Sqrt", "Sub", "Sum", "Where", "Xor",
+    "GreaterOrEqual", "HardSigmoid", "IsInf", "IsNaN", "Less", "LessOrEqual", "Max", "Min", "Mod",
+    "Mul", "Not", "Or", "Reciprocal", "Round", "Sign", "Sqrt", "Sub", "Sum", "ThresholdedRelu",
+    "Where", "Xor",
 }  # fmt: skip
 """Operators that are promised to take infinities as the reference does, whatever `numerics`."""
 

@@ -108,9 +108,9 @@ def test_what_a_branch_reads_is_in_front_of_it(tmp_path):
         )
         for name, kind in (("then_branch", "Relu"), ("else_branch", "Neg"))
     }
-    flag = helper.make_tensor("flag", TensorProto.BOOL, [], [True])
+    inputs = [value("x", [2, 3]), value("flag", [], TensorProto.BOOL)]
     nodes = [node("If", ["flag"], **branches), node("Abs", ["x"], "late")]
-    made = model(nodes, [value("x", [2, 3])], [value("y", None)], [flag])
+    made = model(nodes, inputs, [value("y", None)])
     assert [each.op_type for each in vetted(made, tmp_path).model.graph.node] == ["Abs", "If"]
 
 

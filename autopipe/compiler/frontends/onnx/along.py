@@ -2,13 +2,18 @@
 
 from typing import Any, Final
 
-from tvm import relax, te, tirx
+from tvm import relax, te, tirx, topi
 from tvm.relax.frontend.onnx import onnx_frontend
 
 from autopipe.compiler.frontends.onnx import known
 from autopipe.errors import ModelError
 
 # ruff: noqa: ANN401, ARG003  TVM's converters have no types, and one signature
+
+
+_AS: Final = {"int16": "int32", "uint16": "int32", "uint32": "int64", "uint64": "int64"}
+"""What is sorted in the place of numbers that TVM's runtime does not sort."""
+_LEAST: Final = -(2**63)
 
 
 class CumProd(onnx_frontend.OnnxOpConverter):
@@ -94,6 +99,43 @@ class TensorScatter(onnx_frontend.OnnxOpConverter):
         return bb.emit_te(scatter, cache, update, *starts, primfunc_name_hint="tensor_scatter")
 
 
-CONVERTERS: Final = {
-    each.__name__: each for each in (CumProd, LpNormalization, ReverseSequence, TensorScatter)
-}
+class TopK(onnx_frontend.TopK):
+    """TopK of whole numbers that TVM sorts none of, as others in the same order."""
+
+    @classmethod
+    def _impl_v11(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+        data, what = inputs[0], f"TopK {known.name(attr)}"
+        count = int(known.numbers(inputs[1], params, f"the number of results of {what}").item())
+        size = known.sizes(data, f"input of {what}")[int(attr.get("axis", -1))]
+        if not 0 < count <= size:
+            raise ModelError(f"{what} asks for {count} of {size} elements")
+        if not attr.get("sorted", 1):
+            raise ModelError(f"{what} with sorted = 0 is not supported: its order is not defined")
+        dtype = str(data.ty.dtype)
+        if dtype not in _AS:
+            return super()._impl_v11(bb, inputs, attr, params)
+        wide = _signed(bb, data) if dtype == "uint64" else relax.op.astype(data, _AS[dtype])
+        given = onnx_frontend.onnx_input([bb.normalize(wide), inputs[1]])
+        found = bb.normalize(super()._impl_v11(bb, given, attr, params))
+        values, places = (bb.normalize(relax.TupleGetItem(found, at)) for at in range(2))
+        same = _unsigned(bb, values) if dtype == "uint64" else relax.op.astype(values, dtype)
+        return relax.Tuple([bb.normalize(same), places])
+
+
+_OURS = (CumProd, LpNormalization, ReverseSequence, TensorScatter, TopK)
+CONVERTERS: Final = {each.__name__: each for each in _OURS}
+
+
+def _signed(bb: Any, data: Any) -> Any:
+    """Return numbers of 64 bits without a sign as signed ones in the same order."""
+    return relax.op.bitwise_xor(_same_bits(bb, data, "int64"), relax.const(_LEAST, "int64"))
+
+
+def _unsigned(bb: Any, data: Any) -> Any:
+    """Return what `_signed` was made of."""
+    signed = bb.normalize(relax.op.bitwise_xor(data, relax.const(_LEAST, "int64")))
+    return _same_bits(bb, signed, "uint64")
+
+
+def _same_bits(bb: Any, data: Any, dtype: str) -> Any:
+    return bb.emit_te(topi.reinterpret, data, dtype, primfunc_name_hint="same_bits")

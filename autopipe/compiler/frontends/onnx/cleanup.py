@@ -10,7 +10,7 @@ import onnx
 import onnxslim
 from onnx.numpy_helper import to_array
 
-from autopipe.compiler.frontends.onnx import affine, masks, operators, quantized
+from autopipe.compiler.frontends.onnx import affine, constants, masks, operators, quantized, shapes
 from autopipe.compiler.frontends.onnx.control.flatten import flatten
 from autopipe.compiler.frontends.onnx.expand import expanded
 from autopipe.compiler.frontends.onnx.tensors import Array, Proto, uses
@@ -19,6 +19,7 @@ from autopipe.errors import ModelError
 
 # It puts a Reshape before and after each dense layer on a sequence; TVM multiplies as it is.
 _SKIPPED: Final = ["FusionGemm"]
+_ROUNDS: Final = 4
 _LARGE = 2**26
 """Bytes of a weight that stays out: nothing folds into it, and a protobuf holds 2 GiB."""
 
@@ -45,6 +46,8 @@ def clean(model: Proto, weights: Mapping[str, Array]) -> tuple[Proto, dict[str, 
     slim.graph.output.extend(model.graph.output)
     del slim.graph.input[:]  # an input that nothing reads was dropped with what read it
     slim.graph.input.extend(full.graph.input)
+    masks.ask_all(slim.graph)
+    constants.store_shapes(slim.graph, shapes.static(slim.graph))
     if simple is not model:
         masks.drop_empty(slim.graph)
     affine.fuse(slim.graph, _ranks(slim.graph))
@@ -57,10 +60,20 @@ def clean(model: Proto, weights: Mapping[str, Array]) -> tuple[Proto, dict[str, 
 
 
 def _slim(model: Proto) -> Proto:
+    """Fold and simplify until no shape is left to compute.
+
+    onnxslim folds in an order that differs from run to run, and stops early in some of them.
+    """
     logging.getLogger("onnxslim").disabled = True
+    opset = operators.opset(model.opset_import)
     try:
         with contextlib.redirect_stdout(io.StringIO()):
-            return onnxslim.slim(model, skip_fusion_patterns=_SKIPPED)
+            slim = onnxslim.slim(model, skip_fusion_patterns=_SKIPPED)
+            for _ in range(_ROUNDS):
+                if not constants.fold(slim.graph, opset):
+                    break
+                slim = onnxslim.slim(slim, skip_fusion_patterns=_SKIPPED)
+            return slim
     except Exception as error:  # a library of patterns, on a graph nobody has seen before
         raise ModelError(f"graph clean-up failed: {type(error).__name__}: {error}") from error
 

@@ -17,14 +17,19 @@ from tvm.ir import GenericConst
 from tvm.relax.frontend.onnx import onnx_frontend
 
 from autopipe.compiler.frontends.onnx import (
+    activations,
     along,
     bits,
     counted,
     elementwise,
     integers,
+    known,
     matrices,
     normalizing,
+    padding,
+    pooling,
     quantization,
+    reductions,
     regions,
     resizing,
     windows,
@@ -72,11 +77,42 @@ class _OneHot(onnx_frontend.OneHot):
     @classmethod
     def _impl_v11(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
         depth = onnx_frontend.get_constant(inputs[1], params)
+        if known.values(inputs[2], params) is None:
+            return _chosen(bb, inputs, attr, params)
         if isinstance(depth, GenericConst):  # which may be a list of one number
             inputs = [inputs[0], relax.const(depth.value.numpy().item(), "int64"), inputs[2]]
         result = bb.normalize(super()._impl_v11(bb, inputs, attr, params))
         dtype = inputs[2].ty.dtype
         return result if result.ty.dtype == dtype else relax.op.astype(result, dtype)
+
+
+def _chosen(bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+    """Return OneHot of two values that are computed."""
+    what = f"OneHot {known.name(attr)}"
+    depth = int(known.numbers(inputs[1], params, f"the depth of {what}").item())
+    places = bb.normalize(relax.op.astype(inputs[0], "int64"))
+    negative = bb.normalize(relax.op.less(places, relax.const(0, "int64")))
+    counted = bb.normalize(relax.op.add(places, relax.const(depth, "int64")))
+    places = bb.normalize(relax.op.where(negative, counted, places))
+    rank = places.ty.ndim + 1
+    axis = int(attr.get("axis", -1)) % rank
+    shape = [depth if at == axis else 1 for at in range(rank)]
+    row = relax.const(np.arange(depth).reshape(shape))
+    hot = relax.op.equal(bb.normalize(relax.op.expand_dims(places, axis)), row)
+    off, on = (relax.op.take(inputs[2], relax.const(at, "int64"), 0) for at in range(2))
+    return relax.op.where(bb.normalize(hot), bb.normalize(on), bb.normalize(off))
+
+
+class _OptionalHasElement(onnx_frontend.OptionalHasElement):
+    """OptionalHasElement, of nothing too."""
+
+    @classmethod
+    def _impl_v15(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+        if not any(value is not None for value in inputs):
+            return relax.const(np.zeros((), "bool"))
+        return super()._impl_v15(bb, inputs, attr, params)
+
+    _impl_v18 = _impl_v28 = _impl_v15
 
 
 def _pairwise(converter: Any) -> Any:
@@ -86,6 +122,19 @@ def _pairwise(converter: Any) -> Any:
         return converter._impl_dynamic(bb, list(inputs))
 
     return type(converter.__name__, (converter,), {"_impl_v1": staticmethod(convert)})
+
+
+def _by_list(converter: Any) -> Any:
+    """Return a converter of an axis, too, where TVM's takes a list of axes; onnxruntime does."""
+
+    def convert(bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+        axes = onnx_frontend.get_constant((*inputs, None)[1], params)
+        if isinstance(axes, GenericConst) and axes.value.numpy().ndim == 0:
+            listed = [inputs[0], relax.const(axes.value.numpy().reshape(1))]
+            inputs = onnx_frontend.onnx_input(listed)
+        return converter._impl_v13(bb, inputs, attr, params)
+
+    return type(converter.__name__, (converter,), {"_impl_v13": staticmethod(convert)})
 
 
 def _number(bound: Any) -> Any:
@@ -115,6 +164,7 @@ OURS: Final = {
     **integers.CONVERTERS,
     **quantization.CONVERTERS,
     **recurrent.CONVERTERS,
+    **activations.CONVERTERS,
     **along.CONVERTERS,
     **bits.CONVERTERS,
     **counted.CONVERTERS,
@@ -122,12 +172,17 @@ OURS: Final = {
     **windows.CONVERTERS,
     **elementwise.CONVERTERS,
     **normalizing.CONVERTERS,
+    **padding.CONVERTERS,
+    **pooling.CONVERTERS,
+    **reductions.CONVERTERS,
     **regions.CONVERTERS,
     **resizing.CONVERTERS,
     "Clip": _Clip,
     "Size": _Size,
     "OneHot": _OneHot,
+    "OptionalHasElement": _OptionalHasElement,
     **{each.__name__: _pairwise(each) for each in _PAIRWISE},
+    **{each.__name__: _by_list(each) for each in (onnx_frontend.Squeeze, onnx_frontend.Unsqueeze)},
 }
 
 

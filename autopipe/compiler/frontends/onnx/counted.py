@@ -3,6 +3,7 @@
 from typing import Any, Final
 
 import numpy as np
+from onnx.numpy_helper import to_array
 from tvm import relax
 from tvm.relax.frontend.onnx import onnx_frontend
 
@@ -53,7 +54,19 @@ class Compress(onnx_frontend.OnnxOpConverter):
         return bb.normalize(relax.op.take(data, relax.const(chosen.astype("int64")), axis))
 
 
-CONVERTERS: Final = {each.__name__: each for each in (Compress, NonZero, Unique)}
+class ConstantOfShape(onnx_frontend.ConstantOfShape):
+    """One number, many times; without axes it is the number, which TVM has no shape for."""
+
+    @classmethod
+    def _impl_v9(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+        sizes = known.values(inputs[0], params)
+        if sizes is None or sizes.size:
+            return super()._impl_v9(bb, inputs, attr, params)
+        value = to_array(attr["value"]) if "value" in attr else np.zeros(1, "float32")
+        return relax.const(value.reshape(()))
+
+
+CONVERTERS: Final = {each.__name__: each for each in (Compress, ConstantOfShape, NonZero, Unique)}
 
 
 def _constant(kind: str, operand: Any, attr: Any, params: Any) -> Array:

@@ -12,7 +12,7 @@ import numpy as np
 import onnx
 from onnx import FunctionProto, TypeProto, helper, inliner, numpy_helper, shape_inference
 
-from autopipe.compiler.frontends.onnx import masks, qlinear, spectra
+from autopipe.compiler.frontends.onnx import qlinear, spectra
 from autopipe.compiler.frontends.onnx.operand import Operand
 from autopipe.compiler.frontends.onnx.tensors import Array, Proto, graphs
 from autopipe.errors import ModelError
@@ -142,8 +142,6 @@ def _body(node: Proto, operands: list[Operand], opset: int) -> FunctionProto:
         raise ModelError(f"operator {node.op_type} of opset {opset} is not supported")
     del body.opset_import[:]  # what it is made of did not change up to the model's
     body.opset_import.append(helper.make_opsetid("", opset))
-    if node.op_type == "Attention":
-        masks.ask_all(body)
     return body
 
 

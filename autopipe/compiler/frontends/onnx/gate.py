@@ -22,6 +22,7 @@ from autopipe.compiler.frontends.onnx import (
     source,
     tensors,
 )
+from autopipe.compiler.frontends.onnx.control.choosing import choose
 from autopipe.compiler.frontends.onnx.control.lifting import lift
 from autopipe.compiler.frontends.onnx.tensors import Proto, uses
 from autopipe.compiler.frontends.onnx.weights import declare, detach
@@ -92,10 +93,14 @@ def vet(data: bytes, path: Path, inputs: Mapping[str, Input] | None) -> Vetted:
     operators.check_definitions(graph, opset)
     if not graph.node or not graph.output:
         raise ModelError(f"the graph has no {'outputs' if graph.node else 'nodes'}")
+    for value in graph.output:
+        if value.type.WhichOneof("value") not in {None, "tensor_type"}:
+            raise ModelError(f"output {value.name!r} is not a tensor")
     _check_tensors(graph, data, path)
     lift(graph)
     weights = detach(graph)
     _load_the_rest(graph, path)
+    choose(graph, opset)
     _drop_defaults(graph, weights)
     values = shapes.unbound(graph) if inputs is None else shapes.bind(graph, inputs)
     declare(graph, weights)

@@ -14,6 +14,7 @@ from autopipe.errors import ModelError
 
 _MOST: Final = 6
 """Inputs that are told."""
+_NODE: Final = "node '"
 _LONGEST: Final = 200
 """Characters of what TVM said."""
 
@@ -37,8 +38,12 @@ class Named:
             try:
                 made = self._converter.get_converter(opset)(bb, inputs, attr, params)
                 return bb.normalize(made) if isinstance(made, relax.Expr) else made
-            except (NodeError, ModelError):
-                raise  # of a node inside this one, or of a converter of ours
+            except NodeError:
+                raise  # of a node inside this one
+            except ModelError as error:
+                if _tells_node(str(error), attr):
+                    raise
+                raise ModelError(f"{_NODE}{_name(attr)}': {error}") from error
             except Exception as error:  # TVM raises what it likes
                 raise NodeError(_said(self._op, given, attr, error)) from error
 
@@ -65,10 +70,18 @@ def plain(error: Exception) -> str:
 
 
 def _said(op: str, inputs: Sequence[Any], attr: Mapping[str, Any], error: Exception) -> str:
-    name = shown(attr.get("tvm_custom", {}).get("name", ""))
     told = [_described(value) for value in islice(inputs, _MOST)]
     told += [f"{len(inputs) - _MOST} more"] if len(inputs) > _MOST else []
-    return f"node '{name}', {op} of {', '.join(told) or 'nothing'}: {plain(error)}"
+    return f"{_NODE}{_name(attr)}', {op} of {', '.join(told) or 'nothing'}: {plain(error)}"
+
+
+def _name(attr: Mapping[str, Any]) -> str:
+    return shown(attr.get("tvm_custom", {}).get("name", ""))
+
+
+def _tells_node(message: str, attr: Mapping[str, Any]) -> bool:
+    """Whether an error of a converter of ours names this node, or one inside it."""
+    return message.startswith(_NODE) or f"'{_name(attr)}'" in message
 
 
 def _described(value: Any) -> str:

@@ -7,18 +7,26 @@ transposes; and its DynamicQuantizeLinear divides by zero where all values are t
 from collections.abc import Callable
 from typing import Any, Final
 
+import numpy as np
 from tvm import relax
 from tvm.relax.frontend.onnx import onnx_frontend
 
+from autopipe.compiler.frontends.onnx import known
+from autopipe.compiler.frontends.onnx.tensors import dtype_name
+from autopipe.errors import ModelError
+
 # ruff: noqa: ANN401, ARG003  TVM's converters have no types, and one signature
 
-_LOWEST: Final = {"uint8": 0, "int8": -128}
+_BYTES: Final = ("uint8", "int8")
+_IN_BLOCKS: Final = (*_BYTES, "uint16", "int16")
+"""A float has them all. What is not in blocks TVM's own converter takes."""
 _SUMS: Final = "int32"
 _IMAGES: Final = (4, 5)
 """Ranks of images and volumes."""
 
-Steps = Callable[[Any, Any, Any, Any], Any]
-"""Of block builder, data, scale and zero point; None where TVM's converter has to do."""
+Steps = Callable[[Any, list[Any], str | None, tuple[str, ...]], Any]
+"""Of block builder; data, scale and zero point; the dtype that is asked for; and those that are
+taken. None for others, where TVM's converter has to do."""
 
 
 class DynamicQuantizeLinear(onnx_frontend.OnnxOpConverter):
@@ -36,7 +44,8 @@ class DynamicQuantizeLinear(onnx_frontend.OnnxOpConverter):
         zero = relax.op.divide(relax.op.negative(low), scale)
         zero = bb.normalize(relax.op.round(relax.op.clip(zero, 0, 255)))
         zero = bb.normalize(relax.op.astype(zero, "uint8"))
-        return relax.Tuple([_quantized(bb, data, scale, zero), scale, zero])
+        steps = _quantized(bb, [data, scale, zero], None, _BYTES)
+        return relax.Tuple([steps, scale, zero])
 
 
 def _extreme(bb: Any, op: Any, data: Any) -> Any:
@@ -48,22 +57,26 @@ def _extreme(bb: Any, op: Any, data: Any) -> Any:
     return bb.normalize(op(rows))
 
 
-def _quantized(bb: Any, data: Any, scale: Any, zero: Any) -> Any:
-    dtype = "uint8" if zero is None else str(zero.ty.dtype)
-    if dtype not in _LOWEST or str(data.ty.dtype) != "float32":
+def _quantized(bb: Any, given: list[Any], wanted: str | None, dtypes: tuple[str, ...]) -> Any:
+    data, scale, zero = given
+    dtype = wanted or ("uint8" if zero is None else str(zero.ty.dtype))
+    if dtype not in dtypes or str(data.ty.dtype) != "float32":
         return None
     steps = relax.op.round(relax.op.divide(data, scale))
     if zero is not None:
         steps = relax.op.add(steps, relax.op.astype(zero, "float32"))
-    low = _LOWEST[dtype]
+    bounds = np.iinfo(dtype)
     # no layout gets past `clip`
-    steps = relax.op.maximum(steps, relax.const(float(low)))
-    steps = relax.op.minimum(steps, relax.const(float(low + 255)))
+    steps = relax.op.maximum(steps, relax.const(float(bounds.min)))
+    steps = relax.op.minimum(steps, relax.const(float(bounds.max)))
     return bb.normalize(relax.op.astype(steps, dtype))
 
 
-def _dequantized(bb: Any, data: Any, scale: Any, zero: Any) -> Any:
-    if str(data.ty.dtype) not in (*_LOWEST, _SUMS) or str(scale.ty.dtype) != "float32":
+def _dequantized(bb: Any, given: list[Any], wanted: str | None, dtypes: tuple[str, ...]) -> Any:
+    data, scale, zero = given
+    if str(data.ty.dtype) not in (*dtypes, _SUMS) or wanted not in (None, "float32"):
+        return None
+    if str(scale.ty.dtype) != "float32":
         return None
     whole = relax.op.astype(data, _SUMS)
     if zero is not None:
@@ -76,9 +89,12 @@ def _in_steps(converter: Any, steps: Steps) -> Any:
 
     def replaced(original: Any) -> Any:
         def convert(bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+            if attr.get("block_size"):
+                return _in_blocks(bb, inputs, attr, converter.__name__, steps)
             made = None
-            if not attr.get("block_size") and not attr.get("output_dtype"):
-                made = steps(bb, *_aligned(bb, inputs, int(attr.get("axis", 1))))
+            if not attr.get("output_dtype"):
+                laid = _aligned(bb, inputs, int(attr.get("axis", 1)))
+                made = steps(bb, laid, None, _BYTES)
             return original(bb, inputs, attr, params) if made is None else made
 
         return staticmethod(convert)
@@ -101,6 +117,35 @@ def _aligned(bb: Any, inputs: Any, axis: int) -> list[Any]:
         return bb.normalize(relax.op.reshape(values, shape))
 
     return [data, *map(laid, others)]
+
+
+def _in_blocks(bb: Any, inputs: Any, attr: Any, kind: str, steps: Steps) -> Any:
+    """Convert where a scale is for some elements in a row; raise `ModelError` for other types."""
+    wanted = attr.get("output_dtype")
+    dtype = dtype_name(wanted, f"what {known.name(attr)} returns") if wanted else None
+    made = steps(bb, _spread(bb, inputs, attr), dtype, _IN_BLOCKS)
+    if made is None or attr.get("precision"):
+        raise ModelError(f"{kind} {known.name(attr)} in blocks of such types is not supported")
+    return made
+
+
+def _spread(bb: Any, inputs: Any, attr: Any) -> list[Any]:
+    """Return data, scale and zero point, the latter two once for each element of a block."""
+    data, *others = [*inputs, None][:3]
+    axis, block = int(attr.get("axis", 1)) % data.ty.ndim, int(attr["block_size"])
+    what = f"data of {known.name(attr)}"
+    size = known.sizes(data, what)[axis]
+
+    def repeated(values: Any) -> Any:
+        if values is None:
+            return None
+        sizes = known.sizes(values, what)
+        if block < 1 or len(sizes) != data.ty.ndim or sizes[axis] != -(-size // block):
+            raise ModelError(f"{what} has {size} elements, which are not the blocks of its scale")
+        blocks = relax.const(np.arange(size) // block)
+        return bb.normalize(relax.op.take(values, blocks, axis))
+
+    return [data, *map(repeated, others)]
 
 
 CONVERTERS: Final = {

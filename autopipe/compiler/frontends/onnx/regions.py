@@ -1,10 +1,13 @@
 """Converters of operators on windows and regions of an image."""
 
+import functools
+import itertools
 from typing import Any, Final
 
-from tvm import relax
+from tvm import relax, te, tirx
 from tvm.relax.frontend.onnx import onnx_frontend
 
+from autopipe.compiler.frontends.onnx import known
 from autopipe.errors import ModelError
 
 # ruff: noqa: ANN401, ARG003  TVM's converters have no types, and one signature
@@ -21,36 +24,21 @@ class ConvTranspose(onnx_frontend.ConvTranspose):
         return super()._impl_v1(bb, inputs, attr, params)
 
 
-class MaxUnpool(onnx_frontend.MaxUnpool):
-    """MaxUnpool to the shape that follows; in another, ONNX's places mean others than TVM's."""
-
-    @classmethod
-    def _impl_v9(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
-        if [*inputs, None, None][2] is not None:
-            raise ModelError("MaxUnpool with the input output_shape is not supported")
-        return super()._impl_v9(bb, inputs, attr, params)
-
-
-class MaxPool(onnx_frontend.MaxPool):
-    """MaxPool without the places of the maxima."""
-
-    @classmethod
-    def _impl_v1(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
-        if attr["tvm_custom"]["num_outputs"] > 1:
-            raise ModelError("MaxPool with the output Indices is not supported")
-        return super()._impl_v1(bb, inputs, attr, params)
-
-
 class RoiAlign(onnx_frontend.RoiAlign):
-    """RoiAlign by means; ONNX's maximum is one of weighted corners, and TVM's one of samples."""
+    """RoiAlign; ONNX's maximum is one of weighted corners, and TVM's one of samples."""
 
     @classmethod
     def _impl_v10(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
-        return _checked(super()._impl_v10, bb, inputs, attr, params)
+        if attr.get("mode") == b"max":
+            return _largest(bb, inputs, attr, half_pixel=False)
+        return super()._impl_v10(bb, inputs, attr, params)
 
     @classmethod
     def _impl_v16(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
-        return _checked(super()._impl_v16, bb, inputs, attr, params)
+        if attr.get("mode") == b"max":
+            way = known.text(attr.get("coordinate_transformation_mode", b"half_pixel"))
+            return _largest(bb, inputs, attr, half_pixel=way == "half_pixel")
+        return super()._impl_v16(bb, inputs, attr, params)
 
 
 class NonMaxSuppression(onnx_frontend.OnnxOpConverter):
@@ -79,14 +67,50 @@ class SpaceToDepth(onnx_frontend.SpaceToDepth):
         return relax.op.reshape(ordered, (batch, depth * size * size, high, wide))
 
 
-_OURS = (ConvTranspose, MaxUnpool, MaxPool, RoiAlign, NonMaxSuppression, SpaceToDepth)
+_OURS = (ConvTranspose, RoiAlign, NonMaxSuppression, SpaceToDepth)
 CONVERTERS: Final = {each.__name__: each for each in _OURS}
 
 
-def _checked(convert: Any, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
-    if attr.get("mode") == b"max":
-        raise ModelError("RoiAlign with mode max is not supported")
-    return convert(bb, inputs, attr, params)
+def _largest(bb: Any, inputs: Any, attr: Any, *, half_pixel: bool) -> Any:
+    """Return the largest of all corners that samples lie between, each times its weight."""
+    what = f"RoiAlign {known.name(attr)}"
+    batches, channels, *extents = known.sizes(inputs[0], what)
+    counts = [int(attr.get(f"output_{side}", 1)) for side in ("height", "width")]
+    ratio, scale = int(attr.get("sampling_ratio", 0)), float(attr.get("spatial_scale", 1.0))
+    if ratio < 1:
+        raise ModelError(f"{what} with mode max needs a sampling_ratio above 0")
+    places = [known.sizes(inputs[1], what)[0], channels, *counts]
+
+    def pool(data: Any, regions: Any, numbers: Any) -> Any:
+        samples = [te.reduce_axis((0, ratio), f"r{axis}") for axis in range(2)]
+
+        def at(n: Any, c: Any, *place: Any) -> Any:
+            batch = tirx.max(tirx.min(numbers[n].astype("int32"), batches - 1), 0)
+            lows, parts, outside = [], [], []
+            for axis, extent in enumerate(extents):
+                start, end = (regions[n, side - axis] * scale - 0.5 * half_pixel for side in (1, 3))
+                size = end - start if half_pixel else tirx.max(end - start, 1.0)
+                step = size / float(counts[axis])
+                inner = (samples[axis].astype(data.dtype) + 0.5) * step / float(ratio)
+                real = start + place[axis].astype(data.dtype) * step + inner
+                outside += [real < -1.0, real > float(extent)]
+                real = tirx.min(tirx.max(real, 0.0), float(extent - 1))
+                low = tirx.floor(real)
+                lows.append(low.astype("int32"))
+                parts.append(real - low)
+            values = []
+            for dy, dx in itertools.product((0, 1), (0, 1)):
+                row, column = (tirx.min(low + d, extent - 1) for low, d, extent in
+                               zip(lows, (dy, dx), extents, strict=True))  # fmt: skip
+                share = (parts[0] if dy else 1 - parts[0]) * (parts[1] if dx else 1 - parts[1])
+                values.append(data[batch, c, row, column] * share)
+            best = functools.reduce(tirx.max, values)
+            zero = tirx.const(0, data.dtype)
+            return te.max(tirx.if_then_else(tirx.any(*outside), zero, best), axis=samples)
+
+        return te.compute(places, at, name="roi_align_max")
+
+    return bb.emit_te(pool, *inputs[:3], primfunc_name_hint="roi_align_max")
 
 
 def _with_pads(attr: Any, sizes: list[int], window: list[int]) -> Any:

@@ -59,7 +59,7 @@ class Unrolling:
         """Return what takes the place of a node; None if it stays."""
         if node.op_type == "If":
             chosen = truth(known, node.input[0])
-            return None if chosen is None else _branch(node, names, chosen=chosen)
+            return None if chosen is None else branch(node, names, chosen=chosen)
         return self._rounds(node, known, names) if node.op_type == "Loop" else None
 
     def _rounds(self, node: Proto, known: Known, names: Names) -> list[Proto] | None:
@@ -73,7 +73,8 @@ class Unrolling:
         return _unrolled(node, count, names, self._opset)
 
 
-def _branch(node: Proto, names: Names, *, chosen: bool) -> list[Proto]:
+def branch(node: Proto, names: Names, *, chosen: bool) -> list[Proto]:
+    """Return the nodes of the branch of an If that is taken where its condition is `chosen`."""
     graph = body(node, "then_branch" if chosen else "else_branch")
     nodes, results = instantiate(graph, [], names)
     return [*nodes, *_passed(results, node.output)]

@@ -1,0 +1,77 @@
+"""A build that runs in a process of its own, so that the case on which it crashes can be told."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+import numpy as np
+
+from autopipe.artifacts.library import BuiltLibrary
+from autopipe.artifacts.signature import Signature
+from autopipe.errors import StageError
+from autopipe.processes.contained import Child, Failed, Handler
+from autopipe.processes.failure import How
+from autopipe.store import arrays
+
+_SECONDS: Final = 3600.0
+"""For one case, the build loaded and the model run once."""
+
+
+class BuildCrash(StageError):  # noqa: N818 -- says what happened
+    """A build did not survive a case: its code reads or writes where it must not, or is wrong."""
+
+
+class ContainedBuild:
+    """Called like the model that was built; it crashes alone."""
+
+    def __init__(self, library: Path, work: Path) -> None:
+        """Start nothing yet; `library` is the artifact of *build*, and `work` takes arrays."""
+        self.signature: Signature = BuiltLibrary.read(library).signature
+        self._library = library
+        self._inputs, self._outputs = work / "build.inputs", work / "build.outputs"
+        self._child = Child(self._begin, seconds=_SECONDS, bounded=False)
+
+    def __call__(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Return the outputs by name.
+
+        Raises BuildCrash where a signal ends the process, StageError for any other failure.
+        """
+        from safetensors.numpy import load_file
+
+        arrays.save(inputs, self._inputs)
+        try:
+            refusal = self._child.ask()
+        except Failed as error:
+            raise (BuildCrash if error.how is How.CRASHED else StageError)(str(error)) from error
+        if refusal is not None:
+            raise StageError(refusal)
+        return dict(load_file(self._outputs))
+
+    def _begin(self) -> Handler:
+        """Load the build in the child; return what runs it and returns why it could not."""
+        from safetensors.numpy import load_file
+
+        from autopipe.compiler.library.runtime import load_artifact
+
+        model = load_artifact(self._library)
+
+        def run(_: Any) -> str | None:  # noqa: ANN401 - JSON
+            try:
+                arrays.save(model(load_file(self._inputs)), self._outputs)
+            except StageError as error:
+                return str(error)
+            return None
+
+        return run
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._child.close()
