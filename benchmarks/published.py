@@ -30,7 +30,7 @@ from autopipe.artifacts.model import ImportedModel
 from autopipe.config.load import load
 from autopipe.config.paths import model_path
 from autopipe.verification.inputs import draw
-from autopipe.verification.limits import index_limits
+from autopipe.verification.limits import input_limits
 
 FRESH = (2026, 11)
 """Seed of the inputs; no case of stage *verify* has it."""
@@ -125,7 +125,7 @@ def _travel(
     (package,) = (folder / "dist").glob("*.tar")
     (imported,) = (path.parent for path in (folder / "store").rglob("reference.onnx"))
     ports = ImportedModel.read(imported).inputs
-    fresh: dict[str, Any] = draw(ports, index_limits(imported), FRESH)
+    fresh: dict[str, Any] = draw(ports, input_limits(imported, ports), FRESH)
     np.savez(folder / "fresh.npz", **fresh)
     _autopipe("infer", package, "--input", folder / "fresh.npz", "--output", folder / "out")
     found.infer = "ok"

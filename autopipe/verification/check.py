@@ -25,7 +25,7 @@ from autopipe.verification.compare import (
     widened,
 )
 from autopipe.verification.inputs import Case, cases, nudged, redrawn, specials
-from autopipe.verification.limits import index_limits
+from autopipe.verification.limits import input_limits
 from autopipe.verification.operators import USUAL, Operators
 from autopipe.verification.reference import Expected
 
@@ -46,7 +46,8 @@ def verify(
     outputs; the caller empties it. Raises GateError where numbers, shapes, dtypes or names differ,
     SetupError where no reference is installed, ConfigError for real inputs that do not fit.
     """
-    ports, limits = model.signature.inputs, index_limits(imported)
+    ports = model.signature.inputs
+    limits = input_limits(imported, ports)
     drawn = list(cases(ports, limits, count=options.cases, seed=options.seed))
     real = given or {}
     for name, file in real.items():

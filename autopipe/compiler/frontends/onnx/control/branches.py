@@ -13,6 +13,7 @@ from autopipe.compiler.frontends.onnx.control.functions import (
     scalar,
     told,
 )
+from autopipe.compiler.frontends.onnx.named import NodeError
 from autopipe.errors import ModelError
 
 # ruff: noqa: ANN401  TVM has no types
@@ -25,9 +26,15 @@ def convert(functions: BodyFunctions, site: ControlSite) -> Any:
     around = Around.of(graphs, site.nodes)
     condition = scalar(builder, site.inputs[0], "bool")
     called = []
-    for graph in graphs:
+    for which, graph in zip(("then", "else"), graphs, strict=True):
         params = around.params()
-        called.append(functions.body(graph, params, around.given(params), site.opset))
+        try:
+            called.append(functions.body(graph, params, around.given(params), site.opset))
+        except (ModelError, NodeError) as error:
+            raise ModelError(
+                f"the {which} branch of If {name!r} can not be compiled for these sizes: {error}; "
+                "if it is never taken, export the model without it"
+            ) from error
     then, other = (branch.ty.ret.fields for branch in called)
     for output, (one, two) in enumerate(zip(then, other, strict=False)):
         what = f"output {output} of If {name!r}"
