@@ -217,3 +217,17 @@ def test_where_the_plain_loops_waver_a_schedule_may_too():
     wrong = pointwise(lambda v: near_zero(v) * te.const(1.01, "float32"))
     with pytest.raises(WrongAnswer):
         checked(workload, wrong, TARGET)
+
+
+def test_a_value_may_be_rounded_to_either_side_and_no_further():
+    def steps(v):
+        return te.round(v * te.const(127.0, "float32"))
+
+    def later(v):
+        return te.round(v * te.const(127.0005, "float32"))
+
+    workload, other = pointwise(steps), pointwise(later)
+    assert checked(workload, other, TARGET) is other
+    wrong = pointwise(lambda v: steps(v) * te.const(1.1, "float32"))
+    with pytest.raises(WrongAnswer):
+        checked(workload, wrong, TARGET)
