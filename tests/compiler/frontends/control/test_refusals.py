@@ -44,6 +44,16 @@ def loop(call, body=_SAME, more="", last=""):
         (loop('y = Loop(huge, "", x)'), 17, "Loop 'y' never ends: 9223372036854775807 rounds"),
         (loop("y = Loop(huge, true, x)"), 17, "never ends"),
         (
+            loop("", last="""k, y = Loop("", "", zero, x) <
+              body = b (int64 i, bool c, int64 k, float[1,4] h)
+                => (bool c2, int64 k2, float[1,4] h2) {
+                  k2 = Mul(k, k) c2 = Less(k2, many) h2 = Tanh(h) }>""").replace(
+                "<body = b (int64 i, bool c, float[a,4] h) => (bool c2, float[b,4] h2) "
+                "{ c2 = Identity(c) h2 = Tanh(h) }>", ""),
+            17,
+            "Loop 'k' never ends: nothing that its condition reads ever changes",
+        ),
+        (
             loop('w, r = Loop(n, "", x)', _SAME + " o = Relu(h)", ", float[1,4] o",
                  "y = Add(w, x)"),
             17,

@@ -23,7 +23,8 @@ from autopipe.compiler.frontends.onnx.control.scopes import (
     captured,
 )
 from autopipe.compiler.frontends.onnx.control.trips import Known, constants, of_node
-from autopipe.compiler.frontends.onnx.tensors import Array, Proto
+from autopipe.compiler.frontends.onnx.tensors import Array, Proto, called
+from autopipe.errors import ModelError
 
 _Row = tuple[int, tuple[int, ...]]
 """ONNX's number of a dtype, and a shape."""
@@ -52,7 +53,7 @@ def settle(graph: Proto, opset: int) -> bool:
         found = of_node(node, known)
         count = found.exactly
         if count is None and found.starts and (found.most is not None or not found.bounded):
-            count = _rounds(node, known, opset, MOST if found.most is None else found.most)
+            count = _rounds(node, known, opset, found.most)
             if count is not None:
                 _bind(graph, node, count, names)
                 changed = True
@@ -61,12 +62,15 @@ def settle(graph: Proto, opset: int) -> bool:
     return changed
 
 
-def _rounds(node: Proto, known: Known, opset: int, most: int) -> int | None:
-    """Return how often a loop runs that starts; None where that is not known, or very often."""
-    made = _condition(node, known)
-    if made is None or most <= 0:
+def _rounds(node: Proto, known: Known, opset: int, most: int | None) -> int | None:
+    """Return how often a loop runs that starts, at most `most` times.
+
+    None where that is not known, or very often. Raises ModelError for a loop that never ends.
+    """
+    found = _condition(node, known)
+    if found is None:
         return None
-    nodes, states = made
+    nodes, states = found
     inner = body(node)
     names = [value.name for value in inner.input]
     changing = {names[at]: known[node.input[at]] for at in states}
@@ -74,22 +78,24 @@ def _rounds(node: Proto, known: Known, opset: int, most: int) -> int | None:
     wanted = [inner.output[0].name, *(inner.output[at - 1].name for at in states)]
     fixed = {name: known[name] for each in nodes for name in each.input if name in known}
     run = _evaluator(nodes, given, wanted, fixed, opset)
+    turns = most is None and not any(names[0] in made.input for made in nodes)
+    endless = f"{called(node)} never ends: nothing that its condition reads ever changes"
     try:
-        for count in range(1, min(most, MOST) + 1):
+        for count in range(1, min(MOST if most is None else most, MOST) + 1):
             go, *after = run.run(None, given)
             if not np.all(go):
                 return count
+            if turns and _same(after, [given[name] for name in changing]):
+                raise ModelError(endless)
             given = {**given, names[0]: np.asarray(count, np.int64)}
             given.update(zip(changing, after, strict=True))
-    except (
-        ArithmeticError,
-        LookupError,
-        RuntimeError,
-        TypeError,
-        ValueError,
-    ):  # onnx raises what it likes: what it does not compute is not known
+    except (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError):  # as onnx likes
         return None
-    return most if most <= MOST else None
+    return most if most is not None and most <= MOST else None
+
+
+def _same(one: Sequence[Array], other: Sequence[Array]) -> bool:
+    return all(np.array_equal(left, right) for left, right in zip(one, other, strict=True))
 
 
 def _condition(node: Proto, known: Known) -> tuple[list[Proto], list[int]] | None:
