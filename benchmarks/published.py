@@ -5,8 +5,8 @@ for all models in it, or one of these: `some.whl/path/in/it.onnx`. What a model 
 behind it: `model.onnx@x=1,3,320,320`. Each goes the way of a newcomer, in a store of its own:
 `autopipe init`, `run` without tuning, and `infer` on inputs that nobody has seen, which are
 compared with what onnxruntime computes of the file as it was published. One row a model; below it
-what was said where it did not work. Extra arguments after `--` go to `autopipe run`, in the place
-of `--set tuning=null`.
+what was said where it did not work: *refused* is exit code 2 or 3, with a line that says why. Extra
+arguments after `--` go to `autopipe run`, in the place of `--set tuning=null`.
 """
 
 import json
@@ -36,7 +36,9 @@ FRESH = (2026, 11)
 """Seed of the inputs; no case of stage *verify* has it."""
 CLOSE = 1e-3
 """Largest error that passes, as a part of the output's largest value."""
-COLUMNS = "{:<38} {:>5} {:>5} {:>5} {:>14} {:>6} {:>8}"
+REFUSED = (2, 3)
+"""Exit codes of a pipeline file or a model that is not taken."""
+COLUMNS = "{:<38} {:>7} {:>7} {:>5} {:>14} {:>6} {:>8}"
 
 
 @dataclass
@@ -59,9 +61,14 @@ class Journey:
         """Whether it came to the end, with the answers of onnxruntime."""
         return self.equal.startswith("equal")
 
+    @property
+    def refused(self) -> bool:
+        """Whether a step said in one line what it does not take."""
+        return "refused" in {self.init, self.run}
+
 
 def main() -> int:
-    """Print the table; return 1 if a model did not come to its end."""
+    """Print the table; return 1 if a model neither came to its end nor was refused."""
     arguments = sys.argv[1:]
     split = arguments.index("--") if "--" in arguments else len(arguments)
     if not arguments[:split]:
@@ -74,8 +81,9 @@ def main() -> int:
             journey(model, shapes, Path(folder, str(index)), extra)
             for index, (model, shapes) in enumerate(models(arguments[:split], Path(folder)))
         ]
-    print(f"{sum(gone.good for gone in found)} of {len(found)} models work")
-    return int(not all(gone.good for gone in found))
+    refused = sum(gone.refused for gone in found)
+    print(f"{sum(gone.good for gone in found)} of {len(found)} models work, {refused} are refused")
+    return int(not all(gone.good or gone.refused for gone in found))
 
 
 def models(arguments: Sequence[str], folder: Path) -> Iterator[tuple[str, list[str]]]:
@@ -100,6 +108,10 @@ def journey(model: str, shapes: Sequence[str], folder: Path, extra: Sequence[str
         _travel(found, model, shapes, folder, extra)
     except subprocess.CalledProcessError as error:
         found.said = str(error.stderr).strip().splitlines()[-1]
+        if error.returncode in REFUSED:
+            found.init, found.run = (
+                "refused" if word == "fails" else word for word in (found.init, found.run)
+            )
     words = (found.init, found.run, found.infer, found.equal)
     row = COLUMNS.format(found.model[:38], *words, f"{found.ratio:.2f}", f"{found.seconds:.1f}s")
     print(row, flush=True)
