@@ -2,11 +2,12 @@
 
 A model is an ONNX file, `pkg:package/path` of one in an installed package, a wheel, which stands
 for all models in it, or one of these: `some.whl/path/in/it.onnx`. What a model leaves open is given
-behind it: `model.onnx@x=1,3,320,320`. Each goes the way of a newcomer, in a store of its own:
-`autopipe init`, `run` without tuning, and `infer` on inputs that nobody has seen, which are
-compared with what onnxruntime computes of the file as it was published. One row a model; below it
-what was said where it did not work: *refused* is exit code 2 or 3, with a line that says why. Extra
-arguments after `--` go to `autopipe run`, in the place of `--set tuning=null`.
+behind it, and what an input always is: `model.onnx@x=1,3,320,320@rate==16000`. Each goes the way of
+a newcomer, in a store of its own: `autopipe init`, `run` without tuning, and `infer` on inputs that
+nobody has seen, which are compared with what onnxruntime computes of the file as it was published.
+One row a model; below it what was said where it did not work: *refused* is exit code 2 or 3, with a
+line that says why. Extra arguments after `--` go to `autopipe run`, in the place of
+`--set tuning=null`.
 """
 
 import json
@@ -17,7 +18,7 @@ import sys
 import tempfile
 import time
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -125,7 +126,11 @@ def _travel(
 ) -> None:
     start, pipeline = time.monotonic(), folder / "model.yaml"
     found.init = "fails"
-    _autopipe("init", model, "-o", pipeline, *(f"--shape={shape}" for shape in shapes))
+    fixed = dict(given.split("==") for given in shapes if "==" in given)
+    opened = [f"--shape={given}" for given in shapes if "==" not in given]
+    _autopipe("init", model, "-o", pipeline, *opened)
+    for name, value in fixed.items():
+        extra = [*extra, "--set", f"model.inputs.{name}.value={value}"]
     found.init, found.run = "ok", "fails"
     store = ("--store", folder / "store")
     run = _autopipe(
@@ -142,15 +147,25 @@ def _travel(
     _autopipe("infer", package, "--input", folder / "fresh.npz", "--output", folder / "out")
     found.infer = "ok"
     original = model_path(load(pipeline).model, folder)
-    found.equal = compared(original, fresh, folder / "out")
+    found.equal = compared(original, fresh, folder / "out", fixed)
 
 
-def compared(model: Path, inputs: dict[str, Any], outputs: Path) -> str:
-    """Compare saved outputs with those of onnxruntime on the same inputs, in a word or two."""
+def compared(
+    model: Path, inputs: dict[str, Any], outputs: Path, fixed: Mapping[str, str] | None = None
+) -> str:
+    """Compare saved outputs with those of onnxruntime on the same inputs, in a word or two.
+
+    `fixed` are numbers that the build has inside, by the names of their inputs.
+    """
     import onnxruntime
 
     onnxruntime.set_default_logger_severity(4)
     session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
+    for port in session.get_inputs():
+        if fixed and port.name in fixed:
+            kind = port.type.removeprefix("tensor(").removesuffix(")")
+            dtype = {"float": "float32", "double": "float64"}.get(kind, kind)
+            inputs = {**inputs, port.name: np.full(port.shape, float(fixed[port.name]), dtype)}
     worst = 0.0
     for output, theirs in zip(session.get_outputs(), session.run(None, inputs), strict=True):
         ours = np.load(outputs / f"{quote(output.name, safe='')}.npy")

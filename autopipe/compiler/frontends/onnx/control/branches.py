@@ -33,7 +33,7 @@ def convert(functions: BodyFunctions, site: ControlSite) -> Any:
         except (ModelError, NodeError) as error:
             raise ModelError(
                 f"the {which} branch of If {name!r} can not be compiled for these sizes: {error}; "
-                "if it is never taken, export the model without it"
+                "if an input decides that it is never taken, say so by model.inputs.NAME.value"
             ) from error
     then, other = (branch.ty.ret.fields for branch in called)
     for output, (one, two) in enumerate(zip(then, other, strict=False)):
