@@ -170,10 +170,19 @@ def _compare(case: str, expected: list[Any], found: list[Any], moved: list[Any])
         steady = right.copy()
         if right.dtype.kind == "f":
             steady[~np.isfinite(other)] = np.nan
-        if not _agree(steady, ours, _WAVERING * _distance(steady, other)):
+        close = _agree(steady, ours, _WAVERING * _distance(steady, other))
+        if not close and not _same_steps(right, ours, other):
             off = f"{_distance(steady, ours):.2g}"
             reason = f"off by up to {off} from the plain loops on {case} inputs"
             raise WrongAnswer(reason, case, off)
+
+
+def _same_steps(expected: Any, found: Any, moved: Any) -> bool:  # noqa: ANN401 - arrays
+    """Tell whether whole numbers are a step apart at most, and few where few waver."""
+    if expected.dtype.kind not in "iu" or _distance(expected, found) > 1:
+        return False
+    apart, wavering = ((expected != other).sum() for other in (found, moved))
+    return bool(apart <= _WAVERING * wavering)
 
 
 def _all_agree(expected: list[Any], found: list[Any]) -> bool:
