@@ -13,7 +13,6 @@ from autopipe.compiler.frontends.onnx.control.functions import (
     scalar,
     told,
 )
-from autopipe.compiler.frontends.onnx.named import NodeError
 from autopipe.errors import ModelError
 
 # ruff: noqa: ANN401  TVM has no types
@@ -30,7 +29,7 @@ def convert(functions: BodyFunctions, site: ControlSite) -> Any:
         params = around.params()
         try:
             called.append(functions.body(graph, params, around.given(params), site.opset))
-        except (ModelError, NodeError) as error:
+        except ModelError as error:
             raise ModelError(
                 f"the {which} branch of If {name!r} can not be compiled for these sizes: {error}; "
                 "if an input decides that it is never taken, say so by model.inputs.NAME.value"
