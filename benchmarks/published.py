@@ -2,11 +2,12 @@
 
 A model is an ONNX file, `pkg:package/path` of one in an installed package, a wheel, which stands
 for all models in it, or one of these: `some.whl/path/in/it.onnx`. What a model leaves open is given
-behind it: `model.onnx@x=1,3,320,320`. Each goes the way of a newcomer, in a store of its own:
-`autopipe init`, `run` without tuning, and `infer` on inputs that nobody has seen, which are
-compared with what onnxruntime computes of the file as it was published. One row a model; below it
-what was said where it did not work. Extra arguments after `--` go to `autopipe run`, in the place
-of `--set tuning=null`.
+behind it, and what an input always is: `model.onnx@x=1,3,320,320@rate==16000`. Each goes the way of
+a newcomer, in a store of its own: `autopipe init`, `run` without tuning, and `infer` on inputs that
+nobody has seen, which are compared with what onnxruntime computes of the file as it was published.
+One row a model; below it what was said where it did not work: *refused* is exit code 2 or 3, with a
+line that says why. Extra arguments after `--` go to `autopipe run`, in the place of
+`--set tuning=null`.
 """
 
 import json
@@ -17,7 +18,7 @@ import sys
 import tempfile
 import time
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,13 +31,15 @@ from autopipe.artifacts.model import ImportedModel
 from autopipe.config.load import load
 from autopipe.config.paths import model_path
 from autopipe.verification.inputs import draw
-from autopipe.verification.limits import index_limits
+from autopipe.verification.limits import input_limits
 
 FRESH = (2026, 11)
 """Seed of the inputs; no case of stage *verify* has it."""
 CLOSE = 1e-3
 """Largest error that passes, as a part of the output's largest value."""
-COLUMNS = "{:<38} {:>5} {:>5} {:>5} {:>14} {:>6} {:>8}"
+REFUSED = (2, 3)
+"""Exit codes of a pipeline file or a model that is not taken."""
+COLUMNS = "{:<38} {:>7} {:>7} {:>5} {:>14} {:>6} {:>8}"
 
 
 @dataclass
@@ -59,9 +62,14 @@ class Journey:
         """Whether it came to the end, with the answers of onnxruntime."""
         return self.equal.startswith("equal")
 
+    @property
+    def refused(self) -> bool:
+        """Whether a step said in one line what it does not take."""
+        return "refused" in {self.init, self.run}
+
 
 def main() -> int:
-    """Print the table; return 1 if a model did not come to its end."""
+    """Print the table; return 1 if a model neither came to its end nor was refused."""
     arguments = sys.argv[1:]
     split = arguments.index("--") if "--" in arguments else len(arguments)
     if not arguments[:split]:
@@ -74,8 +82,9 @@ def main() -> int:
             journey(model, shapes, Path(folder, str(index)), extra)
             for index, (model, shapes) in enumerate(models(arguments[:split], Path(folder)))
         ]
-    print(f"{sum(gone.good for gone in found)} of {len(found)} models work")
-    return int(not all(gone.good for gone in found))
+    refused = sum(gone.refused for gone in found)
+    print(f"{sum(gone.good for gone in found)} of {len(found)} models work, {refused} are refused")
+    return int(not all(gone.good or gone.refused for gone in found))
 
 
 def models(arguments: Sequence[str], folder: Path) -> Iterator[tuple[str, list[str]]]:
@@ -100,6 +109,10 @@ def journey(model: str, shapes: Sequence[str], folder: Path, extra: Sequence[str
         _travel(found, model, shapes, folder, extra)
     except subprocess.CalledProcessError as error:
         found.said = str(error.stderr).strip().splitlines()[-1]
+        if error.returncode in REFUSED:
+            found.init, found.run = (
+                "refused" if word == "fails" else word for word in (found.init, found.run)
+            )
     words = (found.init, found.run, found.infer, found.equal)
     row = COLUMNS.format(found.model[:38], *words, f"{found.ratio:.2f}", f"{found.seconds:.1f}s")
     print(row, flush=True)
@@ -113,7 +126,11 @@ def _travel(
 ) -> None:
     start, pipeline = time.monotonic(), folder / "model.yaml"
     found.init = "fails"
-    _autopipe("init", model, "-o", pipeline, *(f"--shape={shape}" for shape in shapes))
+    fixed = dict(given.split("==") for given in shapes if "==" in given)
+    opened = [f"--shape={given}" for given in shapes if "==" not in given]
+    _autopipe("init", model, "-o", pipeline, *opened)
+    for name, value in fixed.items():
+        extra = [*extra, "--set", f"model.inputs.{name}.value={value}"]
     found.init, found.run = "ok", "fails"
     store = ("--store", folder / "store")
     run = _autopipe(
@@ -125,20 +142,30 @@ def _travel(
     (package,) = (folder / "dist").glob("*.tar")
     (imported,) = (path.parent for path in (folder / "store").rglob("reference.onnx"))
     ports = ImportedModel.read(imported).inputs
-    fresh: dict[str, Any] = draw(ports, index_limits(imported), FRESH)
+    fresh: dict[str, Any] = draw(ports, input_limits(imported, ports), FRESH)
     np.savez(folder / "fresh.npz", **fresh)
     _autopipe("infer", package, "--input", folder / "fresh.npz", "--output", folder / "out")
     found.infer = "ok"
     original = model_path(load(pipeline).model, folder)
-    found.equal = compared(original, fresh, folder / "out")
+    found.equal = compared(original, fresh, folder / "out", fixed)
 
 
-def compared(model: Path, inputs: dict[str, Any], outputs: Path) -> str:
-    """Compare saved outputs with those of onnxruntime on the same inputs, in a word or two."""
+def compared(
+    model: Path, inputs: dict[str, Any], outputs: Path, fixed: Mapping[str, str] | None = None
+) -> str:
+    """Compare saved outputs with those of onnxruntime on the same inputs, in a word or two.
+
+    `fixed` are numbers that the build has inside, by the names of their inputs.
+    """
     import onnxruntime
 
     onnxruntime.set_default_logger_severity(4)
     session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
+    for port in session.get_inputs():
+        if fixed and port.name in fixed:
+            kind = port.type.removeprefix("tensor(").removesuffix(")")
+            dtype = {"float": "float32", "double": "float64"}.get(kind, kind)
+            inputs = {**inputs, port.name: np.full(port.shape, float(fixed[port.name]), dtype)}
     worst = 0.0
     for output, theirs in zip(session.get_outputs(), session.run(None, inputs), strict=True):
         ours = np.load(outputs / f"{quote(output.name, safe='')}.npy")

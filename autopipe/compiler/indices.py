@@ -5,8 +5,11 @@ from typing import Any
 
 import tvm_ffi
 from tvm import tirx
-from tvm.ir import TensorLoad
+from tvm.ir import Call, TensorLoad
 
+_ROUNDING = frozenset(
+    {"tirx.round", "tirx.nearbyint", "tirx.rint", "tirx.floor", "tirx.ceil", "tirx.trunc"}
+)
 _DIVISIONS = (tirx.Div, tirx.Mod, tirx.FloorDiv, tirx.FloorMod)
 
 
@@ -40,6 +43,13 @@ def divisors(function: tirx.PrimFunc) -> set[Any]:
     tvm_ffi.structural_walk(function.body, (_DIVISIONS, found.append))
     inside = (load.source for division in found for load in loads(division.b))
     return {source for source in inside if "int" in str(source.dtype)}
+
+
+def rounds(function: tirx.PrimFunc) -> bool:
+    """Tell whether a function rounds numbers to whole ones, as those that work on bytes do."""
+    calls: list[Any] = []
+    tvm_ffi.structural_walk(function.body, (Call, calls.append))
+    return any(getattr(call.op, "name", "") in _ROUNDING for call in calls)
 
 
 def loads(value: Any) -> list[TensorLoad]:  # noqa: ANN401 - TVM's expressions

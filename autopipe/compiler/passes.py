@@ -18,6 +18,7 @@ from autopipe.compiler.graph.layout import (
     layout_report,
 )
 from autopipe.compiler.graph.legalize import legalize, refusals, unlowered
+from autopipe.compiler.graph.scalars import plain_numbers
 from autopipe.compiler.graph.transposed import plain_convolutions
 from autopipe.compiler.walls import gate
 from autopipe.errors import ModelError
@@ -54,7 +55,7 @@ def optimize(
             transform.CanonicalizeBindings(),
             transform.DecomposeOpsForInference(),
         )(module)
-        module = widen(plain_convolutions(module), target)
+        module = widen(plain_convolutions(plain_numbers(module)), target)
         # Phase 2: layouts
         module = convert_layout(module, layout, warn) if layout else module
         # Phase 3: clean up what the phases above left

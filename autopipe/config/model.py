@@ -2,7 +2,13 @@
 
 from typing import Annotated, Final, Literal
 
-from pydantic import BeforeValidator, Field, StringConstraints
+from pydantic import (
+    BeforeValidator,
+    Field,
+    SerializerFunctionWrapHandler,
+    StringConstraints,
+    model_serializer,
+)
 from pydantic_core import PydanticCustomError
 
 from autopipe.config.frozen import Frozen
@@ -42,6 +48,22 @@ class Input(Frozen, frozen=True):
     for a size that nobody gave: a file with one is refused until it is a number."""
     dtype: DType | None = None
     """Element type; only to assert what the model already says."""
+    value: (
+        bool
+        | Annotated[int, Field(ge=-(2**63), lt=2**63)]
+        | Annotated[float, Field(allow_inf_nan=False)]
+        | None
+    ) = None
+    """A number that this input always is, such as a sample rate; it is then no input any more, and
+    branches of an ONNX model that hang on it are chosen now."""
+
+    @model_serializer(mode="wrap")
+    def _without_nothing(self, dump: SerializerFunctionWrapHandler) -> dict[str, object]:
+        """Leave out a value that is not given, so that keys of earlier releases hold."""
+        document: dict[str, object] = dump(self)
+        if self.value is None:
+            document.pop("value", None)
+        return document
 
 
 class Weights(Frozen, frozen=True):

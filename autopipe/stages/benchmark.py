@@ -91,12 +91,12 @@ class BenchmarkStage(Stage, frozen=True):
         from autopipe.environment import cuda
         from autopipe.measure.turn import Turn
         from autopipe.verification.inputs import draw
-        from autopipe.verification.limits import index_limits
+        from autopipe.verification.limits import input_limits
 
         model = ctx.inputs["import"]
         library = ctx.inputs["build"]
         signature = BuiltLibrary.read(library).signature
-        limits = index_limits(model)
+        limits = input_limits(model, signature.inputs)
         if self.sample is None:
             timed = draw(signature.inputs, limits, (0, 0))
         else:

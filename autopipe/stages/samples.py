@@ -17,7 +17,7 @@ def checked(path: Path, field: str, pipeline: Pipeline) -> Path:
     ports = [
         Port(name=name, shape=given.shape, dtype=given.dtype)
         for name, given in pipeline.model.inputs.items()
-        if given.dtype is not None
+        if given.dtype is not None and given.value is None
     ]
     try:
         samples.check(path, ports)

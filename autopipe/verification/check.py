@@ -25,7 +25,8 @@ from autopipe.verification.compare import (
 )
 from autopipe.verification.contained_build import BuildCrash, ContainedBuild
 from autopipe.verification.inputs import Case, cases, nudged, redrawn, specials
-from autopipe.verification.limits import index_limits
+from autopipe.verification.limits import input_limits
+from autopipe.verification.moved import with_moved_weights
 from autopipe.verification.operators import USUAL, Operators
 from autopipe.verification.reference import Expected
 
@@ -46,7 +47,8 @@ def verify(
     outputs; the caller empties it. Raises GateError where numbers, shapes, dtypes or names differ,
     SetupError where no reference is installed, ConfigError for real inputs that do not fit.
     """
-    ports, limits = model.signature.inputs, index_limits(imported)
+    ports = model.signature.inputs
+    limits = input_limits(imported, ports)
     drawn = list(cases(ports, limits, count=options.cases, seed=options.seed))
     real = given or {}
     for name, file in real.items():
@@ -96,17 +98,30 @@ class _Oracle:
         self._imported, self._engines, self._work = imported, engines, work
         self._asked = 0
 
-    def ask(self, wanted: Sequence[Case]) -> tuple[list[_Answer], Expected]:
-        """Return what the reference computes for each case; it may refuse an edge."""
+    def ask(
+        self, wanted: Sequence[Case], model: Path | None = None
+    ) -> tuple[list[_Answer], Expected]:
+        """Return what the reference computes for each case; it may refuse an edge.
+
+        `model` is the folder of another reference than that of *import*.
+        """
         paths = []
         for case in wanted:
             paths.append(self._work / f"{self._asked}.safetensors")
             arrays.save(case.arrays, paths[-1])
             self._asked += 1
         optional = [path for case, path in zip(wanted, paths, strict=True) if case.edge]
-        expected = reference.expect(self._engines, self._imported, paths, optional)
+        expected = reference.expect(self._engines, model or self._imported, paths, optional)
         self._engines = (expected.engine,)
         return [_answer(file, expected) for file in expected.files], expected
+
+    def moved(self, case: Case, seeds: Sequence[int], share: float) -> Iterator[_Answer]:
+        """Yield what the reference computes for a case with its weights moved, seed by seed."""
+        optional = Case(case.name, edge=True, arrays=case.arrays)
+        for seed in seeds:
+            folder = self._work / f"moved-{seed}"
+            if folder.exists() or with_moved_weights(self._imported, folder, seed, share):
+                yield from self.ask([optional], folder)[0]
 
 
 def _answer(file: Path, expected: Expected) -> _Answer:
@@ -208,6 +223,9 @@ class _Judge:
         answers, _ = self.oracle.ask(
             [Case(near.name, edge=True, arrays=near.arrays) for near in moved]
         )
+        if self.operators.round and all(a.dtype.kind != "f" for a in case.arrays.values()):
+            seeds = [self.options.seed + i for i in range(len(moves))]
+            answers += self.oracle.moved(case, seeds, _INSIDE)
         found = []
         for output in outputs:
             name, allowed = output.output, output.tolerance

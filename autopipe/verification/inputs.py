@@ -8,7 +8,7 @@ import numpy as np
 
 from autopipe.artifacts.signature import Port
 
-_ARBITRARY_INTEGERS = 128
+ARBITRARY_INTEGERS = 128
 """Upper bound of integers that select nothing: large enough to tell values apart."""
 _NUDGE = 2.0
 """Units in the last place."""
@@ -169,7 +169,7 @@ def _bounds(dtype: np.dtype, limit: int | None) -> tuple[int, int]:
         return 0, min(limit, np.iinfo(dtype).max + 1)
     if dtype.itemsize == 1:
         return np.iinfo(dtype).min, np.iinfo(dtype).max + 1
-    return 0, _ARBITRARY_INTEGERS
+    return 0, ARBITRARY_INTEGERS
 
 
 def _edge(edge: str, array: np.ndarray, limit: int | None) -> np.ndarray:

@@ -6,6 +6,7 @@ The same bytes on every machine: weights are small integers, scaled.
 # ruff: noqa: INP001  a script
 
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,8 @@ _OPSET = 17
 _IR = 8
 _WIDTH, _HEADS, _HIDDEN, _LAYERS = 128, 4, 256, 2
 _UNITS, _TAGS = 48, 12
+_STATE, _FRAME, _BANDS = 32, 160, 24
+_SIDE, _CLASSES = 64, 4
 
 
 class _Graph:
@@ -59,19 +62,29 @@ class _Graph:
 
     def model(self, name: str, data: list[int | str], result: list[int | str]) -> bytes:
         """Return the model's file, its data called `input` and its result `output`."""
-        graph = helper.make_graph(
-            self.nodes,
-            name,
-            [helper.make_tensor_value_info("input", TensorProto.FLOAT, data)],
-            [helper.make_tensor_value_info("output", TensorProto.FLOAT, result)],
-            self.weights,
-        )
+        return self.file(name, {"input": data}, {"output": result})
+
+    def file(
+        self,
+        name: str,
+        inputs: Mapping[str, Sequence[int | str]],
+        outputs: Mapping[str, Sequence[int | str]],
+    ) -> bytes:
+        """Return the file of a model with these inputs and outputs, all of float32."""
+        graph = helper.make_graph(self.nodes, name, _values(inputs), _values(outputs), self.weights)
         opsets = [helper.make_opsetid("", _OPSET)]
         model = helper.make_model(graph, opset_imports=opsets, producer_name="autopipe")
         model.ir_version = _IR
         onnx.checker.check_model(model, full_check=True)
         file: bytes = model.SerializeToString(deterministic=True)
         return file
+
+
+def _values(shapes: Mapping[str, Sequence[int | str]]) -> list[Any]:
+    return [
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, list(shape))
+        for name, shape in shapes.items()
+    ]
 
 
 def mlp() -> bytes:
@@ -154,10 +167,163 @@ def tagger() -> bytes:
     return graph.model("tagger", ["steps", "batch", _UNITS], ["steps", "batch", _TAGS])
 
 
+def reader() -> bytes:
+    """Return a GRU (Cho et al., 2014, arXiv:1406.1078) in a Loop that counts itself.
+
+    Exporters of TensorFlow write recurrent layers like this.
+    """
+    graph, cell = _Graph(seed=4), _Graph(seed=5)
+    for name, value in {"zero": 0, "one": 1}.items():
+        graph.weight(name, np.int32(value))
+    graph.weight("axis", np.array([0], np.int64))
+    graph.weight("begin", np.zeros((1, _STATE), np.float32))
+    graph.kernel("gates.weight", 2 * _STATE, 2 * _STATE)
+    graph.vector("gates.bias", 2 * _STATE)
+    graph.kernel("change.weight", 2 * _STATE, _STATE)
+    graph.vector("change.bias", _STATE)
+    graph.weight("whole", np.float32(1))
+    steps = graph.op("Slice", "steps", graph.op("Shape", "sizes", "input"), "axis", "ends", "axis")
+    graph.weight("ends", np.array([1], np.int64))
+    length = graph.op("Cast", "length", graph.op("Squeeze", "first", steps, "axis"), to=6)
+    graph.op("Less", "starts", "zero", length)
+    cell.op("Gather", "now", "input", "count")
+    both = cell.op("Concat", "both", "now", "state", axis=-1)
+    gates = cell.op(
+        "Add", "biased", cell.op("MatMul", "product", both, "gates.weight"), "gates.bias"
+    )
+    opened = cell.op("Sigmoid", "open", gates)
+    cell.nodes.append(helper.make_node("Split", [opened], ["reset", "keep"], "split", axis=-1))
+    kept = cell.op("Concat", "kept", "now", cell.op("Mul", "seen", "reset", "state"), axis=-1)
+    change = cell.op("MatMul", "change", kept, "change.weight")
+    new = cell.op("Tanh", "new", cell.op("Add", "raw", change, "change.bias"))
+    fresh = cell.op("Mul", "fresh", cell.op("Sub", "share", "whole", "keep"), new)
+    cell.op("Add", "next", cell.op("Mul", "old", "keep", "state"), fresh)
+    cell.op("Identity", "row", "next")
+    cell.op("Less", "goes", cell.op("Add", "counted", "count", "one"), "length")
+    body = helper.make_graph(
+        cell.nodes,
+        "step",
+        [
+            helper.make_tensor_value_info("round", TensorProto.INT64, []),
+            helper.make_tensor_value_info("on", TensorProto.BOOL, []),
+            helper.make_tensor_value_info("count", TensorProto.INT32, []),
+            *_values({"state": [1, _STATE]}),
+        ],
+        [
+            helper.make_tensor_value_info("goes", TensorProto.BOOL, []),
+            helper.make_tensor_value_info("counted", TensorProto.INT32, []),
+            *_values({"next": [1, _STATE], "row": [1, _STATE]}),
+        ],
+    )
+    loop = helper.make_node(
+        "Loop", ["", "starts", "zero", "begin"], ["rounds", "last", "states"], "loop", body=body
+    )
+    graph.nodes.append(loop)
+    graph.op("Softmax", "output", graph.dense("tags", "states", _STATE, _TAGS), axis=-1)
+    return graph.model("reader", ["steps", 1, _STATE], ["steps", 1, _TAGS])
+
+
+def listener() -> bytes:
+    """Return a detector of speech that hears a frame a call and hands its states on."""
+    graph = _Graph(seed=6)
+    graph.weight("channel", np.array([1], np.int64))
+    graph.op("Concat", "heard", "context", "frame", axis=-1)
+    wave = graph.op("Unsqueeze", "wave", "heard", "channel")
+    weight = graph.weight(
+        "bands.weight", graph.numbers((_BANDS, 1, 64)) * np.float32(np.sqrt(3 / 64) / 127)
+    )
+    bands = graph.op("Conv", "bands", wave, weight, strides=[32])
+    loud = graph.op("Relu", "loud", bands)
+    graph.op("Transpose", "turned", loud, perm=(2, 0, 1))
+    weights = [
+        graph.weight(f"gru.{name}", graph.numbers(shape) * np.float32(np.sqrt(3 / _STATE) / 127))
+        for name, shape in {
+            "input": (1, 3 * _STATE, _BANDS),
+            "recurrent": (1, 3 * _STATE, _STATE),
+        }.items()
+    ]
+    bias = graph.weight("gru.bias", graph.numbers((1, 6 * _STATE)) * np.float32(0.1 / 127))
+    graph.nodes.append(
+        helper.make_node(
+            "GRU",
+            ["turned", *weights, bias, "", "state"],
+            ["", "state_next"],
+            "gru",
+            hidden_size=_STATE,
+            linear_before_reset=1,
+        )
+    )
+    graph.weight("first", np.array([0], np.int64))
+    flat = graph.op("Squeeze", "flat", "state_next", "first")
+    graph.op("Sigmoid", "speech", graph.dense("score", flat, _STATE, 1))
+    for name, value in {"from": _FRAME - 32, "to": _FRAME, "last": -1}.items():
+        graph.weight(name, np.array([value], np.int64))
+    graph.op("Slice", "context_next", "frame", "from", "to", "last")
+    context, state = [1, 32], [1, 1, _STATE]
+    return graph.file(
+        "listener",
+        {"frame": [1, _FRAME], "context": context, "state": state},
+        {"speech": [1, 1], "context_next": context, "state_next": state},
+    )
+
+
+def detector() -> bytes:
+    """Return a small one-stage detector (as Redmon et al., 2016), quantized as QDQ, per channel."""
+    graph = _Graph(seed=7)
+    data, channels = _rounded(graph, "input", "input", 2 / 128, 128), 3
+    for index, (wide, stride) in enumerate([(16, 2), (32, 2), (32, 1), (64, 2)]):
+        data = _quantized(graph, f"conv{index}", data, (channels, wide, 3), stride)
+        data = graph.op("Relu", f"relu{index}", data)
+        data = _rounded(graph, f"rounded{index}", data, 4 / 255, 0)
+        channels = wide
+    head = _quantized(graph, "head", data, (channels, 5 + _CLASSES, 1), 1)
+    found = graph.op("Sigmoid", "found", head)
+    cells = (_SIDE // 8) ** 2
+    graph.weight("flat", np.array([1, 5 + _CLASSES, cells], np.int64))
+    flat = graph.op("Reshape", "cells", found, "flat")
+    graph.op("Transpose", "output", flat, perm=(0, 2, 1))
+    return graph.model("detector", [1, 3, _SIDE, _SIDE], [1, cells, 5 + _CLASSES])
+
+
+def _rounded(graph: _Graph, name: str, data: str, scale: float, zero: int) -> str:
+    """Round to bytes and back."""
+    steps = (graph.weight(f"{name}.scale", np.float32(scale)),
+             graph.weight(f"{name}.zero", np.uint8(zero)))  # fmt: skip
+    stored = graph.op("QuantizeLinear", f"{name}.bytes", data, *steps)
+    return graph.op("DequantizeLinear", f"{name}.floats", stored, *steps)
+
+
+def _quantized(
+    graph: _Graph, name: str, data: str, sizes: tuple[int, int, int], stride: int
+) -> str:
+    """Add a convolution with weights of bytes and a scale for each of its channels."""
+    few, wide, side = sizes
+    numbers = graph.numbers((wide, few, side, side)).astype(np.int8)
+    step = np.sqrt(3 / (few * side * side)) / 127
+    scales = np.float32(step) * (np.float32(1) + np.arange(wide, dtype=np.float32) / np.float32(64))
+    kernel = graph.op(
+        "DequantizeLinear",
+        f"{name}.kernel",
+        graph.weight(f"{name}.weight", numbers),
+        graph.weight(f"{name}.scales", scales),
+        graph.weight(f"{name}.zeros", np.zeros(wide, np.int8)),
+        axis=0,
+    )
+    bias = graph.vector(f"{name}.bias", wide)
+    edge = side // 2
+    return graph.op(
+        "Conv", name, data, kernel, bias, strides=[stride] * 2, pads=[edge] * 4,
+        kernel_shape=[side] * 2,
+    )  # fmt: skip
+
+
 def main(folder: Path) -> None:
     """Write the models into a folder."""
     for name, made in {
+        "detector": detector(),
+        "listener": listener(),
         "mlp": mlp(),
+        "reader": reader(),
         "tagger": tagger(),
         "transformer": transformer(),
     }.items():

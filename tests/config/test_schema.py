@@ -157,7 +157,7 @@ def test_a_field_may_have_any_name():
 @pytest.mark.parametrize(
     ("at", "keys"),
     [
-        (("model", "inputs", "gpu_0/data_0"), ("shape", "dtype")),
+        (("model", "inputs", "gpu_0/data_0"), ("shape", "dtype", "value")),
         (
             ("schedules", "rules", 3, "match"),
             ("op", "kind", "attributes", "layout", "shape", "dtype", "share"),

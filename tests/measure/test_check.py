@@ -217,3 +217,33 @@ def test_where_the_plain_loops_waver_a_schedule_may_too():
     wrong = pointwise(lambda v: near_zero(v) * te.const(1.01, "float32"))
     with pytest.raises(WrongAnswer):
         checked(workload, wrong, TARGET)
+
+
+def test_a_value_may_be_rounded_to_either_side_and_no_further():
+    def steps(v):
+        return te.round(v * te.const(127.0, "float32"))
+
+    def later(v):
+        return te.round(v * te.const(127.03, "float32"))
+
+    workload, other = pointwise(steps), pointwise(later)
+    assert checked(workload, other, TARGET) is other
+    wrong = pointwise(lambda v: steps(v) * te.const(1.1, "float32"))
+    with pytest.raises(WrongAnswer):
+        checked(workload, wrong, TARGET)
+
+
+def test_bytes_may_be_a_step_apart_where_the_plain_loops_waver():
+    def stored(scale, offset=0):
+        def made(v):
+            steps = te.round(v * te.const(scale, "float32")) + te.const(offset, "float32")
+            low, high = (te.const(edge, "float32") for edge in (-127.0, 127.0))
+            return te.min(te.max(steps, low), high).astype("int8")
+
+        return pointwise(made)
+
+    workload, other = stored(126.0), stored(126.03)
+    assert checked(workload, other, TARGET) is other
+    for wrong in (stored(126.0, 1), stored(120.0)):
+        with pytest.raises(WrongAnswer):
+            checked(workload, wrong, TARGET)

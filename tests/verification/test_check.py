@@ -1,10 +1,12 @@
 from unittest.mock import create_autospec
 
+import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 from autopipe.artifacts.signature import Port, Signature
+from autopipe.compiler.frontends.onnx.reference import write_reference
 from autopipe.compiler.library.runtime import LoadedModel
 from autopipe.config import Verify
 from autopipe.errors import GateError
@@ -59,3 +61,45 @@ def test_the_worst_of_several_failures_is_named(tmp_path):
 def test_an_error_on_one_case_alone_is_found(tmp_path):
     with pytest.raises(GateError, match=r"wrong on case 'zeros': 50 of 50 values"):
         verified(tmp_path, lambda x: x if x.any() else x + 1)
+
+
+def test_a_model_of_bytes_that_takes_integers_may_round_as_moved_weights_do(tmp_path):
+    """Each row of the table lies between two steps; a build may take either, and no third."""
+    random = np.random.default_rng(0)
+    table = (random.integers(-100, 100, (9, 6)) + 0.5).astype("f4") * np.float32(1 / 64)
+    last = random.standard_normal((6, 4)).astype("f4")
+    steps = [numpy_helper.from_array(np.float32(1 / 64), "s"),
+             numpy_helper.from_array(np.int8(0), "z")]  # fmt: skip
+    nodes = [
+        helper.make_node("Gather", ["table", "x"], ["row"]),
+        helper.make_node("QuantizeLinear", ["row", "s", "z"], ["bytes"]),
+        helper.make_node("DequantizeLinear", ["bytes", "s", "z"], ["floats"]),
+        helper.make_node("MatMul", ["floats", "last"], ["y"]),
+    ]
+    x, y = Port(name="x", shape=(5,), dtype="int64"), Port(name="y", shape=(5, 4), dtype="float32")
+    graph = helper.make_graph(
+        nodes,
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.INT64, x.shape)],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, y.shape)],
+        steps,
+    )
+    weights = {"table": table, "last": last}
+    graph.input.extend(
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, values.shape)
+        for name, values in weights.items()
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    write_reference(model, weights, tmp_path)
+    build = create_autospec(LoadedModel, instance=True)
+    build.signature = Signature(inputs=(x,), outputs=(y,), weights=(), threads=1)
+
+    def computed(bias):
+        floats = np.floor(table * 64 + bias) / np.float32(64)
+        build.side_effect = lambda arrays: {"y": floats[arrays["x"]] @ last}
+        return verify(build, tmp_path, Verify(reference="onnxruntime"), tmp_path)
+
+    computed(0.75)
+    computed(0.25)
+    with pytest.raises(GateError):
+        computed(8.25)

@@ -3,14 +3,17 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from autopipe.verification.limits import index_limits
+from autopipe.artifacts.signature import Port
+from autopipe.verification.limits import index_limits, input_limits
+from tests.support.table import each_row
 
 
 def saved(tmp_path, nodes, tables, ids=("ids",)):
     inputs = [helper.make_tensor_value_info(name, TensorProto.INT64, [2]) for name in ids]
     outputs = [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)]
     initializers = [numpy_helper.from_array(np.zeros(s, "f4"), n) for n, s in tables.items()]
-    model = helper.make_model(helper.make_graph(nodes, "g", inputs, outputs, initializers))
+    graph = helper.make_graph(nodes, "g", inputs, outputs, initializers)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     onnx.save(model, tmp_path / "reference.onnx")
     return tmp_path
 
@@ -45,3 +48,20 @@ def test_a_table_of_unknown_size_allows_its_first_entry(tmp_path):
 def test_an_input_that_selects_nothing_has_no_limit(tmp_path):
     nodes = [helper.make_node("Cast", ["ids"], ["y"], to=TensorProto.FLOAT)]
     assert index_limits(saved(tmp_path, nodes, {})) == {}
+
+
+def computed(tmp_path, nodes):
+    """Save a model whose table of 49 rows is chosen from by what `nodes` compute of `ids`."""
+    table = {"t": (49, 3)}
+    return saved(tmp_path, [*nodes, gather("t", "at")], table)
+
+
+@each_row(
+    "operator, limit",
+    [("Add", 16), ("Mul", 4), ("Sub", None)],
+)
+def test_integers_are_made_smaller_until_onnxruntime_takes_them(tmp_path, operator, limit):
+    nodes = [helper.make_node(operator, ["ids", "ids"], ["at"])]
+    model = computed(tmp_path, nodes)
+    port = Port(name="ids", shape=(2,), dtype="int64")
+    assert input_limits(model, [port]) == ({} if limit is None else {"ids": limit})

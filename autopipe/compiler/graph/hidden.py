@@ -1,9 +1,13 @@
-"""Hides some ops from TVM's layout conversion, because TVM's rules for them are wrong.
+"""Hides some ops from TVM's layout conversion, because TVM's rules for them are wrong or missing.
 
 TVM converts each op by a rule for that op. Around an op that has no rule it keeps the original
 layout. Some rules change the results of the model or raise an error. So the ops of these rules are
 replaced by calls of unknown functions, which have no rule. After the conversion the ops are put
 back.
+
+`clip` and others have no rule, and would keep the original layout around them, though they go with
+any. For the conversion another op stands for each, one with a rule; the number that it adds says
+for which.
 """
 
 from collections.abc import Callable, Sequence
@@ -39,8 +43,16 @@ WRONG: Final[dict[str, Callable[[relax.Call], bool]]] = {
     "relax.repeat": _flat,
     # looks for a place among its inputs' axes that only its result has
     "relax.stack": _always,
+    # stands for others
+    "relax.log_add_exp": _always,
 }
 """Ops with a wrong rule, and a function that tells for which calls it is wrong."""
+
+_STAND_IN: Final = "relax.log_add_exp"
+_ANY_LAYOUT: Final = frozenset({"relax.clip", "relax.nn.leakyrelu", "relax.nn.softplus"})
+"""Ops without a rule, which work on each element alone."""
+_NUMBERED: Final = frozenset({"float32", "float64"})
+"""Dtypes in which the numbers of all ops are exact."""
 
 
 def hide(module: tvm.IRModule) -> tuple[tvm.IRModule, Sequence[relax.Call]]:
@@ -62,7 +74,12 @@ class _Hide(PyExprMutator):
 
     def visit_call_(self, call: relax.Call) -> relax.Expr:
         made = self.visit_expr_post_order(call)
-        wrong = WRONG.get(getattr(call.op, "name", ""))
+        name = getattr(call.op, "name", "")
+        if name in _ANY_LAYOUT and str(call.ty.dtype) in _NUMBERED:
+            number = relax.const(len(self.calls), str(call.ty.dtype))
+            self.calls.append(made)
+            return relax.op.log_add_exp(made.args[0], number)
+        wrong = WRONG.get(name)
         if wrong is None or not wrong(call):
             return made
         self.calls.append(call)
@@ -78,6 +95,9 @@ class _Show(PyExprMutator):
 
     def visit_call_(self, call: relax.Call) -> relax.Expr:
         call = self.visit_expr_post_order(call)
+        if getattr(call.op, "name", "") == _STAND_IN:
+            stood_for = self._calls[int(call.args[1].value.numpy())]
+            return relax.Call(stood_for.op, [call.args[0], *stood_for.args[1:]], stood_for.attrs)
         first = call.args[0] if call.args else None
         if not isinstance(first, relax.ExternFunc) or not first.global_symbol.startswith(_NAME):
             return call

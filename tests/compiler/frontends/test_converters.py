@@ -95,3 +95,14 @@ def test_the_size_of_a_known_shape_is_a_number(tmp_path):
     nodes = [node("Size", ["x"]), node("Neg", ["x"], "n")]
     made = model(nodes, [value("x", [4, 4])], [size, value("n", None)])
     assert imported_ops(made, tmp_path) == {"relax.negative": 1}
+
+
+def test_a_slice_of_old_has_attributes(tmp_path):
+    nodes = [
+        node("Slice", ["x"], "a", starts=[0, 1], ends=[2, 9], axes=[0, 2]),
+        node("Slice", ["a"], "y", starts=[1], ends=[-1]),
+        node("Slice", ["x"], "z", starts=[1], ends=[2147483647], axes=[1]),
+    ]
+    outputs = [value("y", None), value("z", None)]
+    made = model(nodes, [value("x", [3, 4, 5])], outputs, opset=9)
+    assert imported_ops(made, tmp_path)["relax.strided_slice"] == 3

@@ -1,10 +1,13 @@
+import re
+
 import pytest
-from onnx import TensorProto
+from onnx import TensorProto, numpy_helper
 
 from autopipe.compiler.frontends.onnx import shapes
 from autopipe.config.model import Input
 from autopipe.errors import ConfigError, ModelError
 from tests.compiler.frontends.models import model, node, value
+from tests.support.table import each_row
 
 
 def two_inputs(first=("batch", 3), second=("batch", 3)):
@@ -85,3 +88,35 @@ def test_notes_on_shapes_in_the_file_are_not_believed():
     )
     made.graph.value_info.append(value("a", [5], TensorProto.INT64))
     assert shapes.static(shapes.infer(made).graph)["a"] == (2,)
+
+
+def test_an_input_with_a_value_is_a_constant():
+    made = model(
+        [node("Equal", ["rate", "known"], "same")],
+        [value("rate", [], TensorProto.INT64), value("known", [], TensorProto.INT64)],
+        [value("same", [], TensorProto.BOOL)],
+    )
+    left = shapes.fix(made.graph, {"rate": Input(shape=(), value=8000), "known": Input(shape=())})
+    assert [given.name for given in made.graph.input] == ["known"]
+    assert list(left) == ["known"]
+    (stored,) = made.graph.initializer
+    assert numpy_helper.to_array(stored) == 8000
+    assert stored.data_type == TensorProto.INT64
+
+
+@each_row(
+    "shape, number, told",
+    [
+        ((), 0.5, "model.inputs.rate.value: 0.5 is no int64"),
+        ((1,), 1, "has 1 dimensions"),
+    ],
+)
+def test_a_value_that_is_not_the_inputs_is_refused(shape, number, told):
+    made = model([node("Abs", ["rate"])], [value("rate", [], TensorProto.INT64)], [])
+    with pytest.raises(ConfigError, match=re.escape(told)):
+        shapes.fix(made.graph, {"rate": Input(shape=shape, value=number)})
+
+
+def test_keys_do_not_change_where_no_value_is_given():
+    assert Input(shape=(1,)).model_dump(mode="json") == {"shape": [1], "dtype": None}
+    assert Input(shape=(), value=2).model_dump(mode="json")["value"] == 2

@@ -64,7 +64,41 @@ WRONG = {
     "rms_norm": lambda _, y, w: nn.rms_norm(y, w["scale"], [1, 2, 3]),
     "repeat": lambda _, y, w: op.repeat(y, 2),
     "stack": lambda _, y, w: op.stack([y, y], 1),
+    "log_add_exp": lambda _, y, w: op.log_add_exp(y, y),
 }
+
+
+def number(value, *shape):
+    return relax.const(np.full(shape, value, "float32"))
+
+
+def hard_swish(emit, y, _):
+    """As Paddle exports it: each number is a tensor."""
+    moved = emit(op.add(emit(op.multiply(number(0.5, 1), y)), number(3.0, 1, 1, 1, 1)))
+    cut = emit(op.minimum(emit(op.maximum(moved, number(0.0, 1, 1))), number(6.0)))
+    return emit(op.divide(emit(op.multiply(y, cut)), number(6.0, 1)))
+
+
+ANY_LAYOUT = {
+    "hard swish": hard_swish,
+    "clip": lambda emit, y, _: emit(op.multiply(emit(op.clip(y, -0.5, 0.5)), y)),
+    "leakyrelu": lambda _, y, w: nn.leakyrelu(y, 0.1),
+    "softplus": lambda emit, y, _: emit(op.add(emit(nn.softplus(y)), y)),
+}
+
+
+def test_what_goes_with_any_layout_has_no_transpose_around_it():
+    def last(build):
+        def made(emit, y, w):
+            return nn.conv2d(emit(build(emit, y, w)), w["kernel"], padding=1)
+
+        return made
+
+    result, warnings = converted(after_convolution(*map(last, ANY_LAYOUT.values())), graphs.NHWC)
+    assert result.layout.layouts == {"nn.conv2d": {"NHWC": 5}}
+    assert result.layout.transposes == 1 + len(ANY_LAYOUT)  # the input, and each output
+    assert warnings == []
+    assert "log_add_exp" not in result.module.script()
 
 
 def test_an_op_that_tvm_carries_wrongly_has_its_own_layout_around_it():

@@ -13,6 +13,7 @@ from onnx.numpy_helper import to_array
 from autopipe.compiler.frontends.onnx import affine, constants, masks, operators, quantized, shapes
 from autopipe.compiler.frontends.onnx.control.flatten import flatten
 from autopipe.compiler.frontends.onnx.expand import expanded
+from autopipe.compiler.frontends.onnx.recurrent.noted import note_shapes
 from autopipe.compiler.frontends.onnx.tensors import Array, Proto, uses
 from autopipe.compiler.frontends.onnx.weights import attach, declare, detach, undeclare
 from autopipe.errors import ModelError
@@ -40,7 +41,7 @@ def clean(model: Proto, weights: Mapping[str, Array]) -> tuple[Proto, dict[str, 
     quantized.rewrite(full.graph)
     for value in full.graph.output:  # onnxslim's own inference loses some, and trips over that
         value.type.tensor_type.ClearField("shape")
-    slim = _slim(full)
+    slim = _sized(full)
     slim = flatten(slim, _slim)
     del slim.graph.output[:]
     slim.graph.output.extend(model.graph.output)
@@ -57,6 +58,16 @@ def clean(model: Proto, weights: Mapping[str, Array]) -> tuple[Proto, dict[str, 
     kept = {each.name: large[each.name] for each in slim.graph.input if each.name in large}
     declare(slim.graph, folded)
     return slim, kept | {name: to_array(tensor) for name, tensor in folded.items()}
+
+
+def _sized(model: Proto) -> Proto:
+    """Return a model with its constants folded, those that hang on the shapes of layers as well."""
+    before, left = -1, note_shapes(model)
+    slim = _slim(model)
+    while left and left != before:
+        before, left = left, note_shapes(slim)
+        slim = _slim(slim)
+    return slim
 
 
 def _slim(model: Proto) -> Proto:

@@ -3,7 +3,7 @@
 TVM makes Clip a call of finished PrimFuncs, which no layout gets past, and Sum, Max and Min a
 broadcast, a stack and a reduction, which move everything through memory. Its Size asks at run time
 for a shape that is known, by an op that `LegalizeOps` has no PrimFunc for. Its OneHot forgets the
-dtype of the two values.
+dtype of the two values. Its Slice does not know the form before opset 10.
 """
 
 import contextlib
@@ -69,6 +69,20 @@ class _Size(onnx_frontend.Size):
         if dims is None or not all(isinstance(dim, tirx.IntImm) for dim in dims):
             return super()._impl_v1(bb, inputs, attr, params)
         return relax.const(math.prod(int(dim) for dim in dims), "int64")
+
+
+class _Slice(onnx_frontend.Slice):
+    """Slice with attributes as well, as it was before opset 10."""
+
+    @classmethod
+    def _impl_v1(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+        given = [relax.const(list(attr[name]), "int64") for name in ("starts", "ends")]
+        axes = relax.const(list(attr["axes"]), "int64") if "axes" in attr else None
+        return super()._impl_v13(bb, [inputs[0], *given, axes, None], attr, params)
+
+    @classmethod
+    def _impl_v10(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+        return super()._impl_v13(bb, inputs, attr, params)
 
 
 class _OneHot(onnx_frontend.OneHot):
@@ -179,6 +193,7 @@ OURS: Final = {
     **resizing.CONVERTERS,
     "Clip": _Clip,
     "Size": _Size,
+    "Slice": _Slice,
     "OneHot": _OneHot,
     "OptionalHasElement": _OptionalHasElement,
     **{each.__name__: _pairwise(each) for each in _PAIRWISE},

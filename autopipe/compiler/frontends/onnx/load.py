@@ -39,16 +39,17 @@ def _load(
     module = relax.to_relax(cleaned, vetted.inputs, list(kept))
     if source.digest(source.read(path)) != digest:
         raise ModelError("the file changed while it was read; run again")
+    outputs = relax.outputs(module, vetted.model.graph)
     return Imported(
         name=vetted.model.graph.name or "model",
         module=module,
         inputs=vetted.inputs,
-        outputs=relax.outputs(module, vetted.model.graph),
+        outputs=outputs,
         weights=kept,
         source_sha256=digest,
         synthesized=weights is not None,
         opset=vetted.opset,
-        warnings=warnings,
+        warnings=(*warnings, *relax.misdeclared(outputs, vetted.model.graph)),
         write_reference=partial(write_reference, vetted.model, given),
     )
 

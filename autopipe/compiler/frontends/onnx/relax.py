@@ -56,7 +56,7 @@ def to_relax(model: Proto, inputs: Sequence[Value], weights: Sequence[str]) -> A
 def outputs(module: Any, graph: Proto) -> tuple[Value, ...]:  # noqa: ANN401
     """Return the outputs of `main` under the model's names.
 
-    Raises `ModelError` for a shape that depends on data, and for one the model declares
+    Raises `ModelError` for a shape that depends on data, and for a dtype that the model declares
     differently.
     """
     result = module["main"].ret_ty
@@ -66,19 +66,31 @@ def outputs(module: Any, graph: Proto) -> tuple[Value, ...]:  # noqa: ANN401
     )
 
 
+def misdeclared(values: Sequence[Value], graph: Proto) -> list[str]:
+    """Say which outputs have another shape than the model declares, a line each.
+
+    Published models are wrong about that, and onnxruntime computes them all the same.
+    """
+    found = []
+    for value, declared in zip(values, graph.output, strict=True):
+        stated = declared.type.tensor_type
+        sizes = [dim.dim_value if dim.HasField("dim_value") else None for dim in stated.shape.dim]
+        fits = len(sizes) == len(value.shape) and all(
+            size in {None, real} for size, real in zip(sizes, value.shape, strict=True)
+        )
+        if stated.HasField("shape") and not fits:
+            words = ", ".join("?" if size is None else str(size) for size in sizes)
+            real = list(value.shape)
+            found.append(f"output {value.name!r} is declared as [{words}], and {real} comes out")
+    return found
+
+
 def _output(declared: Proto, kind: Any) -> Value:  # noqa: ANN401
     what = f"output {declared.name!r}"
     if isinstance(kind, relax.ShapeType):
         raise ModelError(f"{what} is a shape, which TVM does not return as a tensor")
     shape = tuple(known.sizes_of(kind, what))
-    stated = declared.type.tensor_type
-    if stated.HasField("shape"):
-        sizes = [dim.dim_value if dim.HasField("dim_value") else None for dim in stated.shape.dim]
-        if len(sizes) != len(shape) or any(
-            size not in {None, real} for size, real in zip(sizes, shape, strict=True)
-        ):
-            raise ModelError(f"{what} is declared as {sizes}, and {list(shape)} comes out")
-    dtype = str(kind.dtype)
+    stated, dtype = declared.type.tensor_type, str(kind.dtype)
     if stated.elem_type and dtype_name(stated.elem_type, what) != dtype:
         raise ModelError(
             f"{what} is {dtype_name(stated.elem_type, what)}, and TVM imports it as {dtype}"

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 import onnx
+from onnx import numpy_helper
 
 from autopipe.compiler.frontends.imported import Value
 from autopipe.compiler.frontends.onnx.tensors import (
@@ -20,6 +21,8 @@ from autopipe.config.suggestion import closest
 from autopipe.errors import ConfigError, ModelError
 
 _LONGEST = 500
+_MOST_FIXED = 1024
+"""Elements of an input that is one number everywhere."""
 _TAGS = re.compile(r"\[\w+Error\] |Inference error\(s\): ")
 
 
@@ -41,6 +44,29 @@ def bind(graph: Proto, inputs: Mapping[str, Input]) -> tuple[Value, ...]:
         if value.name in inputs:
             _give(value, inputs[value.name], symbols)
     return tuple(_bound(value, symbols) for value in graph.input)
+
+
+def fix(graph: Proto, inputs: Mapping[str, Input]) -> dict[str, Input]:
+    """Make constants of the inputs that have a value, and return the others.
+
+    Raises `ConfigError` for a value that the input's type does not hold, and for a wrong shape.
+    """
+    for index, value in reversed(list(enumerate(graph.input))):
+        given = inputs.get(value.name)
+        if given is None or given.value is None:
+            continue
+        _give(value, given, {})
+        if math.prod(given.shape) > _MOST_FIXED:
+            raise ConfigError(
+                f"model.inputs.{value.name}.value: an input of {list(given.shape)} is no number"
+            )
+        dtype, where = _dtype(value), f"model.inputs.{value.name}.value"
+        array = np.full(given.shape, given.value).astype(dtype)
+        if not np.array_equal(array, np.full(given.shape, given.value)) and array.dtype.kind != "f":
+            raise ConfigError(f"{where}: {given.value} is no {dtype}")
+        graph.initializer.append(numpy_helper.from_array(array, value.name))
+        del graph.input[index]
+    return {name: given for name, given in inputs.items() if given.value is None}
 
 
 def unbound(graph: Proto) -> tuple[Value, ...]:

@@ -155,6 +155,8 @@ def _check_given(value: Value, given: Input | None) -> None:
     where = f"model.inputs.{value.name}"
     if given.dtype not in {None, value.dtype}:
         raise ConfigError(f"{where}.dtype: {given.dtype} is given, the model has {value.dtype}")
+    if given.value is not None:
+        raise ConfigError(f"{where}.value: only an input of an ONNX model can be made a constant")
     if given.shape != value.shape:
         raise ConfigError(f"{where}.shape: {list(given.shape)}, the model has {list(value.shape)}")
 

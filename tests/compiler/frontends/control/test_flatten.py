@@ -173,3 +173,65 @@ def test_the_node_tests_of_onnx_are_computed(tmp_path):
         assert left(made) == (["If"] if case.name == "test_if" else [])
         done.add(case.name)
     assert done == names
+
+
+def test_a_loop_that_counts_itself_has_as_many_rounds_as_that_takes(tmp_path, monkeypatch):
+    monkeypatch.setattr(unroll, "MOST", 0)
+    model = parsed("""
+    g (float[5,1,4] x) => (float[p,1,4] y, float[q,1,4] z)
+    {
+      h0 = Constant<value = float[1,4] {1, 2, 3, 4}>()
+      zero = Constant<value = int32 {0}>()
+      s = Shape(x)
+      start = Constant<value = int64[1] {0}>()
+      end = Constant<value = int64[1] {1}>()
+      first = Slice(s, start, end)
+      one = Squeeze(first, start)
+      length = Cast<to = 6>(one)
+      go = Less(zero, length)
+      k, h, l, y = Loop("", go, zero, h0, length) <
+        body = cell (int64 i, bool c, int32 k, float[u,4] h, int32 l)
+          => (bool c2, int32 k2, float[v,4] h2, int32 l, float[w,4] row) {
+            step = Constant<value = int32 {1}>()
+            k2 = Add(k, step)
+            now = Gather(x, k)
+            sum = Add(now, h)
+            h2 = Tanh(sum)
+            row = Identity(h2)
+            fk = Cast<to = 1>(k2)
+            fl = Cast<to = 1>(l)
+            c2 = Less(fk, fl)
+        }>
+      ones = Shape(y)
+      like = ConstantOfShape(ones)
+      z = Add(y, like)
+    }""")
+    assert same(model, [{"x": normal(5, 1, 4)}], tmp_path)[0] == ["Loop"]
+
+
+def test_what_a_branch_computes_of_constants_and_shapes_is_known(tmp_path):
+    model = parsed("""
+    g (float[2,3] x, bool c) => (float[a,b] y)
+    {
+      y = If(c) <
+        then_branch = one () => (float[d,e] r) {
+          s = Shape(x)
+          n = Size(s)
+          two = Constant<value = int64 {2}>()
+          flat = Equal(n, two)
+          r = If(flat) <
+            then_branch = a () => (float[d,e] q) {
+              none = Constant<value = int64[1] {0}>()
+              p = Constant<value = int64[1] {1}>()
+              pads = Concat<axis = 0>(none, p, none, p)
+              q = Pad(x, pads) },
+            else_branch = b () => (float[d,e] q) { q = Tanh(x) }> },
+        else_branch = other () => (float[2,5] r) {
+          never = Constant<value = int64[1] {0}>()
+          one1 = Constant<value = int64[1] {1}>()
+          edges = Concat<axis = 0>(never, one1, never, one1)
+          t = Tanh(x)
+          r = Pad(t, edges) }>
+    }""")
+    inputs = [{"x": normal(2, 3), "c": np.array(c)} for c in (True, False)]
+    assert same(model, inputs, tmp_path)[0] == ["If"]

@@ -44,6 +44,16 @@ def loop(call, body=_SAME, more="", last=""):
         (loop('y = Loop(huge, "", x)'), 17, "Loop 'y' never ends: 9223372036854775807 rounds"),
         (loop("y = Loop(huge, true, x)"), 17, "never ends"),
         (
+            loop("", last="""k, y = Loop("", "", zero, x) <
+              body = b (int64 i, bool c, int64 k, float[1,4] h)
+                => (bool c2, int64 k2, float[1,4] h2) {
+                  k2 = Mul(k, k) c2 = Less(k2, many) h2 = Tanh(h) }>""").replace(
+                "<body = b (int64 i, bool c, float[a,4] h) => (bool c2, float[b,4] h2) "
+                "{ c2 = Identity(c) h2 = Tanh(h) }>", ""),
+            17,
+            "Loop 'k' never ends: nothing that its condition reads ever changes",
+        ),
+        (
             loop('w, r = Loop(n, "", x)', _SAME + " o = Relu(h)", ", float[1,4] o",
                  "y = Add(w, x)"),
             17,
@@ -62,9 +72,9 @@ def loop(call, body=_SAME, more="", last=""):
         (
             loop('w, r = Loop(many, "", x)', _SAME + " e = Shape(h) o = Expand(h, big)",
                  ", float[d,4] o", "y = Add(w, x)").replace(
-                "zero =", "big = Constant<value = int64[2] {4096, 4}>() zero ="),
+                "zero =", "big = Constant<value = int64[2] {256, 4}>() zero ="),
             17,
-            "stacks 2000000 rows of 65536 bytes",
+            "Loop: the tensors that are alive with its results take 7812 MiB",
         ),
         (
             loop('w, r = Loop(zero, "", x)', _SAME + " o = Relu(h)", ", float[1,4] o",

@@ -25,9 +25,15 @@ def convert(functions: BodyFunctions, site: ControlSite) -> Any:
     around = Around.of(graphs, site.nodes)
     condition = scalar(builder, site.inputs[0], "bool")
     called = []
-    for graph in graphs:
+    for which, graph in zip(("then", "else"), graphs, strict=True):
         params = around.params()
-        called.append(functions.body(graph, params, around.given(params), site.opset))
+        try:
+            called.append(functions.body(graph, params, around.given(params), site.opset))
+        except ModelError as error:
+            raise ModelError(
+                f"the {which} branch of If {name!r} can not be compiled for these sizes: {error}; "
+                "if an input decides that it is never taken, say so by model.inputs.NAME.value"
+            ) from error
     then, other = (branch.ty.ret.fields for branch in called)
     for output, (one, two) in enumerate(zip(then, other, strict=False)):
         what = f"output {output} of If {name!r}"

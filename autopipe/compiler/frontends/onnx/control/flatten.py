@@ -5,7 +5,7 @@ from collections.abc import Callable
 import onnx
 
 from autopipe.compiler.frontends.onnx import memory, operators
-from autopipe.compiler.frontends.onnx.control import scans
+from autopipe.compiler.frontends.onnx.control import counting, folding, scans
 from autopipe.compiler.frontends.onnx.control.lifting import lift
 from autopipe.compiler.frontends.onnx.control.scopes import has_control
 from autopipe.compiler.frontends.onnx.control.unroll import Unrolling
@@ -28,7 +28,12 @@ def flatten(model: Proto, slim: Callable[[Proto], Proto]) -> Proto:
     while True:
         model = _inferred(model)
         lift(model.graph)
-        if not unrolling.step(model.graph):
+        changed = (
+            folding.fold(model.graph),
+            counting.settle(model.graph, opset),
+            unrolling.step(model.graph),
+        )
+        if not any(changed):
             return model
         graph = _inferred(model).graph
         stored = {tensor.name for tensor in graph.initializer}

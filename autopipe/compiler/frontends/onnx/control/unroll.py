@@ -14,7 +14,7 @@ from autopipe.compiler.frontends.onnx.control.scopes import (
     instantiate,
 )
 from autopipe.compiler.frontends.onnx.control.trips import Known, constants, of_node, truth
-from autopipe.compiler.frontends.onnx.tensors import Proto, called, graphs
+from autopipe.compiler.frontends.onnx.tensors import Proto, bodies, called, graphs
 from autopipe.errors import ModelError
 
 MOST: Final = 256
@@ -37,19 +37,23 @@ class Unrolling:
     def step(self, graph: Proto) -> bool:
         """Unroll the outermost loops and conditions of a graph; tell whether there were any.
 
-        The graph says what is known of shapes. A Scan becomes a Loop. Raises ModelError for a loop
-        that never ends.
+        The graph says what is known of shapes. A Scan becomes a Loop. In a branch or a body of a
+        loop that stays, known conditions are taken. Raises ModelError for a loop that never ends.
         """
         if not has_control(graph):
             return False
         names = Names(graph)
         scans.to_loops(graph, {}, names)
-        known = constants(graph)
+        return self._within(graph, constants(graph), names)
+
+    def _within(self, graph: Proto, known: Known, names: Names) -> bool:
         nodes: list[Proto] = []
         changed = False
         for node in graph.node:
             plain = self._plain(node, known, names)
             changed |= plain is not None
+            for inner in bodies(node) if plain is None else ():
+                changed |= _chosen(inner, known, names)
             nodes.extend([node] if plain is None else plain)
         del graph.node[:]
         graph.node.extend(nodes)
@@ -71,6 +75,24 @@ class Unrolling:
             return None
         self._left -= cost
         return _unrolled(node, count, names, self._opset)
+
+
+def _chosen(graph: Proto, known: Known, names: Names) -> bool:
+    """Take the known conditions of an inner graph; tell whether there were any."""
+    nodes: list[Proto] = []
+    changed = False
+    for node in graph.node:
+        chosen = truth(known, node.input[0]) if node.op_type == "If" else None
+        if chosen is not None:
+            nodes += branch(node, names, chosen=chosen)
+            changed = True
+            continue
+        for inner in bodies(node):
+            changed |= _chosen(inner, known, names)
+        nodes.append(node)
+    del graph.node[:]
+    graph.node.extend(nodes)
+    return changed
 
 
 def branch(node: Proto, names: Names, *, chosen: bool) -> list[Proto]:

@@ -1,0 +1,121 @@
+"""Moves out of bodies what is the same in each round, or whichever branch is taken.
+
+What a body computes of tensors that are stored in the model is a constant, and so is the shape of
+what has a known one. Clean-up folds constants in the outermost graph alone. So such nodes move
+there:
+
+    If(c) then { s = Shape(x); p = Slice(s, ...); y = Pad(x, p) }
+
+becomes p = Slice(Constant [1, 576], ...); If(c) then { y = Pad(x, p) }.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+import numpy as np
+from onnx import numpy_helper
+
+from autopipe.compiler.frontends.onnx.control.scopes import (
+    KINDS,
+    Names,
+    has_control,
+    redirect,
+)
+from autopipe.compiler.frontends.onnx.tensors import Array, Proto, bodies
+
+_Shapes = Mapping[str, tuple[int, ...]]
+_DRAWN: Final = frozenset({
+    "Bernoulli", "Dropout", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform",
+    "RandomUniformLike",
+})  # fmt: skip
+"""Operators that may compute something else each time."""
+
+
+def fold(graph: Proto) -> bool:
+    """Move constant work of inner graphs to the outermost one; tell whether there was any.
+
+    `graph` says what is known of shapes, and its bodies have no tensors of their own.
+    """
+    if not has_control(graph):
+        return False
+    folding = _Folding(graph)
+    for node in graph.node:
+        for inner in bodies(node):
+            folding.within(inner, _shapes(graph) if node.op_type == "If" else {})
+    kept = list(graph.node)
+    del graph.node[:]
+    graph.node.extend([*folding.moved, *kept])
+    return folding.changed
+
+
+class _Folding:
+    def __init__(self, graph: Proto) -> None:
+        self._graph, self._names = graph, Names(graph)
+        self._constants = {tensor.name for tensor in graph.initializer}
+        self.moved: list[Proto] = []
+        """Nodes for the outermost graph, in order."""
+        self.changed = False
+
+    def within(self, graph: Proto, around: _Shapes) -> None:
+        """Move what is constant out of a graph, and of those inside it.
+
+        `around` are shapes outside of it. There are none for the body of a loop: what its states
+        are like may change from round to round.
+        """
+        shapes = {**around, **_shapes(graph)} if around else {}
+        results = {value.name for value in graph.output}
+        kept: list[Proto] = []
+        names: dict[str, str] = {}
+        for node in graph.node:
+            redirect(node, names)
+            for inner in bodies(node):
+                self.within(inner, shapes if node.op_type == "If" else {})
+            if results.isdisjoint(node.output) and self._moves(node, shapes):
+                names.update(zip(node.output, self._taken(node, shapes), strict=True))
+            else:
+                kept.append(node)
+        del graph.node[:]
+        graph.node.extend(kept)
+
+    def _moves(self, node: Proto, shapes: _Shapes) -> bool:
+        if node.op_type in KINDS or node.op_type in _DRAWN:
+            return False
+        return _shape(node, shapes) is not None or self._constants.issuperset(
+            filter(None, node.input)
+        )
+
+    def _taken(self, node: Proto, shapes: _Shapes) -> list[str]:
+        """Take a node of a body to the outermost graph; return the new names of its outputs."""
+        self.changed = True
+        new = [self._names.fresh(name) if name else "" for name in node.output]
+        self._constants.update(new)
+        known = _shape(node, shapes)
+        if known is not None:
+            self._graph.initializer.append(numpy_helper.from_array(known, new[0]))
+            return new
+        copy = type(node)()
+        copy.CopyFrom(node)
+        copy.output[:] = new
+        self.moved.append(copy)
+        return new
+
+
+def _shape(node: Proto, shapes: _Shapes) -> Array | None:
+    """Return what Shape or Size computes of a tensor of known shape; None for all else."""
+    if node.op_type not in {"Shape", "Size"} or node.input[0] not in shapes or node.attribute:
+        return None
+    shape = shapes[node.input[0]]
+    if node.op_type == "Shape":
+        return np.array(shape, np.int64)
+    return np.array(np.prod(shape, dtype=np.int64))
+
+
+def _shapes(graph: Proto) -> _Shapes:
+    """Return the shapes of a graph that are known, by name."""
+    found = {}
+    for value in (*graph.input, *graph.value_info):
+        kind = value.type.tensor_type
+        dims = [dim.dim_value if dim.HasField("dim_value") else -1 for dim in kind.shape.dim]
+        if kind.HasField("shape") and -1 not in dims:
+            found[value.name] = tuple(dims)
+    return found

@@ -1,0 +1,47 @@
+"""The reference with weights that are moved by what no program can tell apart.
+
+A model of bytes rounds what it computes, so that two right programs part at its steps. Moved inputs
+show by how much. Where all inputs are integers, the weights are moved instead.
+"""
+
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from autopipe.verification.reference import MODEL
+
+_MOST: Final = 2**30
+"""Bytes of weights; a protobuf holds no more than twice as many."""
+
+
+def with_moved_weights(imported: Path, folder: Path, seed: int, share: float) -> bool:
+    """Write the reference of an artifact of *import* into a folder, its float weights moved.
+
+    Each is moved by a share of itself, up or down. Numbers that stand in the graph stay: they may
+    be sizes. Return whether there were any weights to move, and not too many.
+    """
+    import onnx
+    from onnx import numpy_helper
+
+    model = onnx.load(imported / MODEL, load_external_data=False)
+    generator = np.random.Generator(np.random.PCG64(seed))
+    outside = [
+        tensor
+        for tensor in model.graph.initializer
+        if tensor.data_location == onnx.TensorProto.EXTERNAL
+    ]
+    arrays = [numpy_helper.to_array(tensor, str(imported)) for tensor in outside]
+    if sum(array.nbytes for array in arrays) > _MOST:
+        return False
+    floats = False
+    for tensor, array in zip(outside, arrays, strict=True):
+        values = array
+        if array.dtype.kind == "f":
+            floats = True
+            signs = generator.choice([-1.0, 1.0], array.shape)
+            values = np.asarray(array * (1 + signs * share), array.dtype)
+        tensor.CopyFrom(numpy_helper.from_array(values, tensor.name))
+    folder.mkdir(exist_ok=True)
+    onnx.save(model, folder / MODEL)
+    return floats
