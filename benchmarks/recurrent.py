@@ -4,15 +4,23 @@ Times of an untuned build and of onnxruntime, by kind, hidden units, steps, batc
 the input has as many numbers as there are hidden units. Each contender runs in a process of its
 own, in turn. The ratio is that of the least times, below 1 where the build is faster; the other
 one is that of the medians.
+
+Builds and times are kept in a folder, so the work can be done in parts:
+`recurrent.py build --folder F` builds only, `recurrent.py time --folder F --seconds 200` times
+what has no times yet and begins no layer after 200 seconds, `recurrent.py table --folder F` prints
+what is known.
 """
 
 import argparse
 import itertools
+import json
 import math
 import os
+import re
 import statistics
 import tempfile
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -28,6 +36,10 @@ from autopipe.config import Benchmark
 
 GATES: Final = {"LSTM": 4, "GRU": 3}
 ROUNDS: Final = 5
+PARTS: Final = ("build", "time", "table")
+
+Times = dict[str, list[float]]
+"""Seconds of each run by contender."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,48 +99,99 @@ def layers() -> Iterator[Layer]:
 
 
 def main() -> None:
-    """Measure all layers, and print one row each and the geometric mean."""
+    """Build and measure the layers, and print one row each and the geometric mean."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("parts", nargs="*", help=f"of {', '.join(PARTS)}; all if none is named")
+    parser.add_argument("--folder", type=Path, help="keeps builds and times; else nothing is kept")
     parser.add_argument("--rounds", type=int, default=ROUNDS, help="turns of each contender")
     parser.add_argument("--only", default="", help="layers whose name has this in it")
+    parser.add_argument("--seconds", type=float, default=math.inf, help="time for the timing")
     options = parser.parse_args()
+    parts = options.parts or PARTS
+    if not set(parts) <= set(PARTS):
+        parser.error(f"parts are {', '.join(PARTS)}")
     os.environ["ORT_DISABLE_TELEMETRY"] = "1"
-    chosen = [layer for layer in layers() if options.only in str(layer)]
-    print(f"{'layer':<34} {'autopipe':>10} {'onnxruntime':>12} {'ratio':>6} {'medians':>8}")
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = options.folder or Path(scratch)
+        chosen = [Kept(layer, folder) for layer in layers() if options.only in str(layer)]
+        if "build" in parts:
+            for kept in chosen:
+                kept.build()
+        if "time" in parts:
+            _time(chosen, options.rounds, options.seconds)
+        if "table" in parts:
+            _print(chosen)
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A layer with its files."""
+
+    layer: Layer
+    kept: Path
+    """The folder of all layers."""
+
+    @property
+    def folder(self) -> Path:
+        """Its own folder."""
+        return self.kept / re.sub(r"\W+", "-", str(self.layer))
+
+    @property
+    def times(self) -> Times | None:
+        """The seconds of each run, ours and theirs, or None if it was not timed."""
+        path = self.folder / "times.json"
+        return json.loads(path.read_text()) if path.exists() else None
+
+    def build(self) -> None:
+        """Write the model and an input, and build it without tuning, if that is not done."""
+        layer, folder = self.layer, self.folder
+        if (folder / "built").exists():
+            return
+        folder.mkdir(parents=True, exist_ok=True)
+        onnx.save(layer.model(), folder / "layer.onnx")
+        text = "version: 1\nname: layer\nmodel: {path: layer.onnx}\ntuning: null\n"
+        (folder / "layer.yaml").write_text(text, encoding="utf-8")
+        shape = (layer.steps, layer.batch, layer.hidden)
+        data = np.random.default_rng(1).standard_normal(shape).astype("float32")
+        save_file({"X": data}, folder / "inputs.safetensors")
+        built = autopipe.run(folder / "layer.yaml", store=self.kept / "store", until="build")
+        (folder / "built").symlink_to(built["build"].path)
+
+    def time(self, rounds: int) -> None:
+        """Time both contenders in turn, and keep the times."""
+        options = Benchmark()
+        models = {"autopipe": self.folder / "built", "onnxruntime": self.folder / "layer.onnx"}
+        times: Times = {name: [] for name in models}
+        for _ in range(rounds):
+            for name, path in models.items():
+                inputs = self.folder / "inputs.safetensors"
+                times[name] += time_contender(name, path.resolve(), inputs, options).seconds
+        (self.folder / "times.json").write_text(json.dumps(times), encoding="utf-8")
+
+
+def _time(chosen: Sequence[Kept], rounds: int, seconds: float) -> None:
+    """Time what has no times yet, and begin nothing after so many seconds."""
+    end = time.monotonic() + seconds
+    left = [kept for kept in chosen if kept.times is None]
+    while left and time.monotonic() < end:
+        left.pop(0).time(rounds)
+    print(f"{len(left)} layers are left to time", flush=True)
+
+
+def _print(chosen: Sequence[Kept]) -> None:
+    print("| layer | autopipe | onnxruntime | ratio | of medians |")
+    print("|---|---|---|---|---|")
     ratios = []
-    for layer in chosen:
-        with tempfile.TemporaryDirectory() as folder:
-            ours, theirs = _rounds(_built(layer, Path(folder)), Path(folder), options.rounds)
-        ratios.append(min(ours) / min(theirs))
-        middle = statistics.median(ours) / statistics.median(theirs)
-        times = f"{min(ours) * 1e6:8.1f}us {min(theirs) * 1e6:10.1f}us"
-        print(f"{layer!s:<34} {times} {ratios[-1]:6.2f} {middle:8.2f}", flush=True)
+    for kept in chosen:
+        if times := kept.times:
+            ours, theirs = times["autopipe"], times["onnxruntime"]
+            ratios.append(min(ours) / min(theirs))
+            middle = statistics.median(ours) / statistics.median(theirs)
+            least = f"{min(ours) * 1e6:.1f} us | {min(theirs) * 1e6:.1f} us"
+            print(f"| {kept.layer} | {least} | {ratios[-1]:.2f} | {middle:.2f} |")
     if ratios:
-        mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
-        print(f"geometric mean of {len(ratios)}: {mean:.2f}, worst {max(ratios):.2f}")
-
-
-def _built(layer: Layer, folder: Path) -> Path:
-    """Write the model and an input, build it without tuning, and return the artifact."""
-    onnx.save(layer.model(), folder / "layer.onnx")
-    text = "version: 1\nname: layer\nmodel: {path: layer.onnx}\ntuning: null\n"
-    (folder / "layer.yaml").write_text(text, encoding="utf-8")
-    shape = (layer.steps, layer.batch, layer.hidden)
-    data = np.random.default_rng(1).standard_normal(shape).astype("float32")
-    save_file({"X": data}, folder / "inputs.safetensors")
-    built = autopipe.run(folder / "layer.yaml", store=folder / "store", until="build")["build"]
-    return Path(built.path)
-
-
-def _rounds(library: Path, folder: Path, rounds: int) -> tuple[list[float], list[float]]:
-    """Return the seconds of each run, ours and theirs."""
-    ours: list[float] = []
-    theirs: list[float] = []
-    inputs, options = folder / "inputs.safetensors", Benchmark()
-    for _ in range(rounds):
-        ours += time_contender("autopipe", library, inputs, options).seconds
-        theirs += time_contender("onnxruntime", folder / "layer.onnx", inputs, options).seconds
-    return ours, theirs
+        mean = math.exp(statistics.fmean(map(math.log, ratios)))
+        print(f"\ngeometric mean of {len(ratios)}: {mean:.2f}, worst {max(ratios):.2f}")
 
 
 if __name__ == "__main__":

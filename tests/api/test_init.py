@@ -7,6 +7,7 @@ from autopipe.config.paths import model_path
 from autopipe.errors import ConfigError, ModelError
 from autopipe.stages.import_model import ImportStage
 from tests.compiler.frontends.models import dense, model, node, save, tensor, value
+from tests.compiler.frontends.recurrent import Layers
 from tests.support.table import each_row
 
 
@@ -213,6 +214,15 @@ def test_a_model_in_a_package_keeps_its_way_there(tmp_path):
         "pkg:onnx/backend/test/data/light/light_squeezenet.onnx", tmp_path / "x.yaml"
     ).path.read_text()
     assert 'path: "pkg:onnx/backend/test/data/light/light_squeezenet.onnx"' in found
+
+
+def test_recurrent_layers_count_for_the_budget(tmp_path):
+    layers = Layers()
+    layers.add("LSTM")
+    layers.add("LSTM")
+    layers.add("GRU")
+    written(save(layers.model(), tmp_path), tmp_path / "x.yaml")
+    assert "different layers: 2, with" in (tmp_path / "x.yaml").read_text()
 
 
 def test_the_budget_grows_with_the_layers_that_differ(tmp_path):

@@ -75,6 +75,9 @@ _BIAS: Final = 127
 _FRACTION_BITS: Final = 23
 _ROOT_HALF: Final = 0x3F3504F3
 """The bits of sqrt(1/2) in single precision."""
+_ALL_BUT_SIGN: Final = 0x7FFFFFFF
+_INFINITY: Final = 0x7F800000
+"""The bits of it."""
 _DENORMAL: Final = 2.0**-126
 """The smallest number that has all its bits."""
 
@@ -86,7 +89,22 @@ def mark(module: tvm.IRModule) -> tvm.IRModule:
 
 def expand(module: tvm.IRModule) -> tvm.IRModule:
     """Return the module with the elementary functions of marked PrimFuncs as arithmetic."""
-    return _mapped(module, lambda f: _expanded(f) if _MARK in (f.attrs or {}) else f)
+    return _mapped(module, lambda f: _expanded(f) if marked(f) else f)
+
+
+def marked(function: tirx.PrimFunc) -> bool:
+    """Tell whether elementary functions of a PrimFunc may be computed here."""
+    return _MARK in (function.attrs or {})
+
+
+def inline(value: Expr) -> Expr:
+    """Return an expression with its elementary functions as arithmetic that fills whole vectors.
+
+    Where a vectorized loop holds a call of `isnan`, TVM makes a loop over single numbers of it, and
+    LLVM then uses vectors of half the size. So this compares bits instead.
+    """
+    arithmetic = tvm_ffi.structural_map(value, (Call, _arithmetic))
+    return tvm_ffi.structural_map(arithmetic, (Call, _bits_compared))
 
 
 def _mapped(module: tvm.IRModule, change: Callable[[tirx.PrimFunc], tirx.PrimFunc]) -> tvm.IRModule:
@@ -112,6 +130,17 @@ def _arithmetic(call: Call) -> Expr:
         return call
     result = let(call.args[0].astype(SINGLE), compute)
     return result if dtype == SINGLE else result.astype(dtype)
+
+
+def _bits_compared(call: Call) -> Expr:
+    """Return a comparison of bits for a call of `isnan`; any other call as it is.
+
+    A number that is compared with itself would not do: TVM takes that for known.
+    """
+    if getattr(call.op, "name", "") != "tirx.isnan" or str(call.args[0].ty) != SINGLE:
+        return call
+    bits = tirx.reinterpret("int32", call.args[0])
+    return (bits & _ALL_BUT_SIGN) > _INFINITY
 
 
 def _exp(x: Expr) -> Expr:

@@ -60,6 +60,8 @@ class Recurrence(Frozen, frozen=True):
     """Whether each sequence of the batch has a length of its own."""
     initial: bool = False
     """Whether the states begin with given values; else with zeros."""
+    resting: bool = False
+    """Whether the first step multiplies no state, since that is zero and all weights are finite."""
     rounded: bool = False
     """Whether the state is multiplied as bytes would be: rounded to 256 steps of its range."""
 
@@ -72,6 +74,11 @@ class Recurrence(Frozen, frozen=True):
     def columns(self) -> int:
         """Sums of a step, for one sequence and all directions."""
         return len(self.directions) * self.gates * self.hidden
+
+    @property
+    def idle(self) -> bool:
+        """Whether no step multiplies a state."""
+        return self.resting and self.steps == 1
 
     @property
     def cell(self) -> bool:

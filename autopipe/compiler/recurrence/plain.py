@@ -248,9 +248,12 @@ class _Loops:
             with self._units() as (row, unit):
                 start = self._unit(step, row, unit).start(phase, gate)
                 T.buffer_store(self._sums, start, [row, gate, unit])
+            if form.idle:
+                continue
+            terms = tirx.Select(step > 0, number(form.hidden), number(0))
             with (
                 serial(form.batch) as at_row,
-                serial(form.hidden) as at_term,
+                T.serial(number(0), terms if form.resting else number(form.hidden)) as at_term,
                 serial(form.hidden) as at_unit,
                 T.sblock(f"sum_{self._direction}_{gate}"),
             ):

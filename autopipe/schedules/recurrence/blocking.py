@@ -14,25 +14,30 @@ SERIAL, APART, TOGETHER = "serial", "apart", "together"
 """Ways to use threads: none; a thread for each direction and part of the batch, which never wait
 for each other; all threads on one step, each on some hidden units, and a barrier between steps."""
 
-_VECTORS: Final = (1, 2, 4, 8)
+_VECTORS: Final = (1, 2, 3, 4, 8)
 _ROWS: Final = (1, 2, 3, 4, 6, 8, 12, 16)
 _SPARE: Final = 2
 """Registers that hold neither sums nor weights."""
 
-_LATENCY: Final = 5.0
-"""Cycles until a sum can be added to again: 4, and room for a load that comes late."""
-_LOOP: Final = 30.0
-"""Cycles to begin and end the sums of a tile."""
-_NEAR, _MIDDLE, _FAR = 0.5, 1.25, 3.0
-"""Cycles to load a vector from a core's first cache, its second one, and from further away."""
+# Cycles, measured on a core of an Intel Xeon (Sapphire Rapids) with vectors of 512 bits.
+_LATENCY: Final = 4.5
+"""Until a sum can be added to again: 4, and room for a load that comes late."""
+_LOOP: Final = 60.0
+"""To begin and end the sums of a tile."""
+_NEAR, _MIDDLE = 0.6, 1.6
+"""To load a vector from a core's first cache, and from its second one."""
+_FAR: Final = 4.0
+"""To load a vector from further away, on top of what is computed meanwhile."""
 _FULL: Final = 0.75
 """Part of a cache that weights find room in."""
 _BARRIER: Final = 3500.0
-"""Cycles that threads wait for each other."""
+"""That threads wait for each other."""
 _LAUNCH: Final = 10_000.0
-"""Cycles until other threads have begun and ended."""
-_FUNCTION: Final = 25.0
-"""Cycles for the functions of a vector of hidden units, a gate."""
+"""Until other threads have begun and ended."""
+_FUNCTION: Final = 40.0
+"""For the functions of a vector of hidden units, a gate."""
+_AHEAD: Final = 200.0
+"""Of the functions of a tile that a processor still works on while it loads the next weights."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +47,8 @@ class RecurrentLayer:
     form: Recurrence
     free: bool
     """Whether the recurrent weights are weights of the model, which the build may pack."""
+    fast: bool
+    """Whether elementary functions may round differently from libm's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +64,12 @@ class UnitBlocking:
     threads: str
     """`serial`, `apart` or `together`."""
     parts: int
-    """Parts of the batch that threads work on, where they work apart."""
+    """Parts of the batch that threads work on where they work apart, and of the hidden units where
+    they work together."""
+
+    def sequences(self, batch: int) -> int:
+        """Return how many sequences of a batch a thread has."""
+        return batch if self.threads == TOGETHER else ceil(batch / self.parts)
 
 
 def settings(layer: RecurrentLayer, hardware: HardwareParams) -> Iterator[UnitBlocking]:
@@ -67,7 +79,7 @@ def settings(layer: RecurrentLayer, hardware: HardwareParams) -> Iterator[UnitBl
     steps = phases(form, 0)
     widths = [count * lanes for count in _VECTORS if count * lanes <= form.hidden]
     for threads, parts in _divisions(form, hardware):
-        rows_each = ceil(form.batch / parts)
+        rows_each = form.batch if threads == TOGETHER else ceil(form.batch / parts)
         for gates in divisors(max(len(phase.gates) for phase in steps), form.gates):
             if any(len(phase.gates) % min(gates, len(phase.gates)) for phase in steps):
                 continue
@@ -91,7 +103,7 @@ def _divisions(form: Recurrence, hardware: HardwareParams) -> Iterator[tuple[str
         if ways * parts > 1 and not (form.rounded and parts > 1):
             yield APART, parts
     if not form.rounded:
-        yield TOGETHER, 1
+        yield TOGETHER, hardware.cores
 
 
 def fill(layer: RecurrentLayer, hardware: HardwareParams) -> UnitBlocking:
@@ -103,13 +115,14 @@ def estimate(layer: RecurrentLayer, knobs: UnitBlocking, hardware: HardwareParam
     """Return about how many cycles a setting takes."""
     form = layer.form
     ways, steps = len(form.directions), phases(form, 0)
-    step = sum(_Cost(form, phase, knobs, hardware).cycles for phase in steps)
+    costs = [_Cost(form, phase, knobs, hardware) for phase in steps]
+    multiplied = form.steps - form.resting
+    work = sum(multiplied * cost.products + form.steps * cost.functions for cost in costs)
     if knobs.threads == APART:
-        return form.steps * ceil(ways * knobs.parts / hardware.cores) * step + _LAUNCH
-    total = form.steps * ways * step
+        return ceil(ways * knobs.parts / hardware.cores) * work + _LAUNCH
     if knobs.threads == SERIAL:
-        return total
-    return total + form.steps * ways * len(steps) * _BARRIER + _LAUNCH
+        return ways * work
+    return ways * (work + form.steps * len(steps) * _BARRIER) + _LAUNCH
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,23 +135,44 @@ class _Cost:
     hardware: HardwareParams
 
     @property
-    def cycles(self) -> float:
-        """The products and the functions."""
-        gates = min(self.knobs.gates, len(self.phase.gates))
-        groups = len(self.phase.gates) // gates
-        blocks = ceil(ceil(self.form.batch / self.knobs.parts) / self.knobs.rows)
-        tiles = ceil(ceil(self.form.hidden / self.knobs.width) / self._sharing)
-        terms = self._term(self._first) + (blocks - 1) * self._term(self._again)
-        functions = blocks * self.knobs.rows * len(self.phase.gates) * self._vectors
-        products = groups * (self.form.hidden * terms + blocks * _LOOP)
-        return tiles * (products + functions * _FUNCTION)
+    def products(self) -> float:
+        """Cycles of the products of all tiles."""
+        return self._tiles * self._products
+
+    @property
+    def functions(self) -> float:
+        """Cycles of what is made of the sums of all tiles."""
+        rows = self._blocks * self.knobs.rows
+        tile = rows * self._vectors * len(self.phase.gates) * _FUNCTION
+        added = rows * self._vectors * len(self.phase.gates) * self.form.hidden / 2
+        idle = max(0.0, self._products - added)
+        return self._tiles * tile - (self._tiles - 1) * min(tile, idle, _AHEAD)
+
+    @property
+    def _products(self) -> float:
+        """Cycles of the products of a tile."""
+        groups = len(self.phase.gates) // self._gates
+        near, far = self._first
+        vectors = self._vectors * self._gates
+        terms = self._term(near) + far * vectors * _FAR
+        terms += (self._blocks - 1) * self._term(self._again)
+        return groups * (self.form.hidden * terms + self._blocks * _LOOP)
+
+    @property
+    def _gates(self) -> int:
+        return min(self.knobs.gates, len(self.phase.gates))
+
+    @property
+    def _blocks(self) -> int:
+        return ceil(self.knobs.sequences(self.form.batch) / self.knobs.rows)
+
+    @property
+    def _tiles(self) -> int:
+        return ceil(ceil(self.form.hidden / self.knobs.width) / self._sharing)
 
     def _term(self, load: float) -> float:
         """Return the cycles of one term of the sums of a tile, by those of loading a vector."""
-        vectors, rows = (
-            self._vectors * min(self.knobs.gates, len(self.phase.gates)),
-            self.knobs.rows,
-        )
+        vectors, rows = self._vectors * self._gates, self.knobs.rows
         return max(rows * vectors / 2, (vectors + rows) / 2, vectors * load, _LATENCY)
 
     @property
@@ -151,21 +185,29 @@ class _Cost:
         return self.hardware.cores if self.knobs.threads == TOGETHER else 1
 
     @property
-    def _first(self) -> float:
-        """Cycles to load a vector of weights for the first sequences of a step."""
-        size = self.form.hidden**2 * self.form.gates * _bits(self.form) // 8 / self._sharing
-        return self._from(size)
+    def _first(self) -> tuple[float, float]:
+        """Cycles to load a vector of weights for the first sequences, and the part from far away.
+
+        What a cache holds of all weights is there when the next step goes through them backwards,
+        but for the tile that is on its way.
+        """
+        size = self.form.hidden * len(self.phase.gates) * self.knobs.width * self._bytes
+        total, hardware = size * self._tiles, self.hardware
+        near, held = (
+            1.0 if total <= _FULL * cache else max(0.0, _FULL * cache - size) / total
+            for cache in (hardware.l1, hardware.l2)
+        )
+        return near * _NEAR + (1 - near) * _MIDDLE, 1 - max(near, held)
 
     @property
     def _again(self) -> float:
-        """The same for the others, which find the weights of the tile in a cache."""
-        gates = min(self.knobs.gates, len(self.phase.gates))
-        return self._from(self.form.hidden * gates * self.knobs.width * _bits(self.form) // 8)
+        """Cycles to load one for the others, which find the weights of the tile in a cache."""
+        size = self.form.hidden * self._gates * self.knobs.width * self._bytes
+        return _NEAR if size <= _FULL * self.hardware.l1 else _MIDDLE
 
-    def _from(self, size: float) -> float:
-        if size <= _FULL * self.hardware.l1:
-            return _NEAR
-        return _MIDDLE if size <= _FULL * self.hardware.l2 else _FAR
+    @property
+    def _bytes(self) -> int:
+        return _bits(self.form) // 8
 
 
 def _lanes(form: Recurrence, hardware: HardwareParams) -> int:

@@ -11,6 +11,7 @@ from tvm.ir import Expr
 from tvm.script.ir_builder import IRBuilder
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 
+from autopipe.compiler.graph import elementary
 from autopipe.compiler.recurrence.cells import Write, phases
 from autopipe.compiler.recurrence.plain import (
     BLOCK,
@@ -29,8 +30,8 @@ from autopipe.schedules.recurrence.packing import PackedGates, first
 _RANGE: Final = "range"
 """The least and the largest state of a step."""
 
-_SHORT: Final = 16
-"""Most hidden units that functions are computed of at once: they need registers of their own."""
+_LANES: Final = 16
+"""Most hidden units in a vector: those of the longest registers there are."""
 
 _UNROLL: Final = 4
 """Most terms of a sum that are written out."""
@@ -41,12 +42,17 @@ _WAIT: Final = "pragma_parallel_barrier_when_finish"
 """TVM's mark of what all threads have to end before any goes on."""
 
 
-def write(tensors: Tensors, packed: Sequence[PackedGates], knobs: UnitBlocking) -> tirx.Stmt:
-    """Return the loops over all steps."""
+def write(
+    tensors: Tensors, packed: Sequence[PackedGates], knobs: UnitBlocking, *, fast: bool
+) -> tirx.Stmt:
+    """Return the loops over all steps.
+
+    `fast` tells whether elementary functions may round differently from libm's.
+    """
     form = tensors.form
     read = [tensors[name] for name in form.inputs if name != "r"]
-    read += [copy.buffer for copy in packed]
-    ways, rows = len(form.directions), ceil(form.batch / knobs.parts)
+    read += [copy.buffer for copy in packed if not form.idle]
+    ways, rows = len(form.directions), knobs.sequences(form.batch)
     with IRBuilder() as builder, _jobs(knobs, ways * knobs.parts) as job, T.sblock(BLOCK):
         T.reads(*map(whole, read))
         T.writes(*(whole(tensors[name]) for name in form.outputs))
@@ -54,7 +60,7 @@ def write(tensors: Tensors, packed: Sequence[PackedGates], knobs: UnitBlocking) 
         with _directions(knobs, job, ways) as way:
             for direction in range(ways):
                 place = _Place(direction, first(job % knobs.parts, rows, form.batch), rows)
-                run = _Pass(tensors, packed, knobs, place, states)
+                run = _Pass(tensors, packed, knobs, place, states, fast)
                 if ways == 1:
                     run.write()
                 else:
@@ -101,20 +107,17 @@ class _Place:
     """How many sequences it has."""
 
 
+@dataclass(frozen=True, slots=True)
 class _Pass:
     """The loops of one direction, over some sequences."""
 
-    def __init__(
-        self,
-        tensors: Tensors,
-        packed: Sequence[PackedGates],
-        knobs: UnitBlocking,
-        place: _Place,
-        states: Mapping[str, Any],
-    ) -> None:
-        self.tensors, self.knobs, self.place, self.states = tensors, knobs, place, states
-        self._packed = packed
-        self._tiles = ceil(tensors.form.hidden / knobs.width)
+    tensors: Tensors
+    packed: Sequence[PackedGates]
+    knobs: UnitBlocking
+    place: _Place
+    states: Mapping[str, Any]
+    fast: bool
+    """Whether elementary functions may round differently from libm's."""
 
     def write(self) -> None:
         """Write the loops."""
@@ -131,8 +134,8 @@ class _Pass:
             if form.rounded:
                 self._round(step, turns[0])
             written: set[str] = set()
-            for copy in self._packed:
-                with self._each_tile() as tile, serial(self._blocks) as block:
+            for copy in self.packed:
+                with self._each_tile(step) as tile, serial(self._blocks) as block:
                     row = first(block, self.knobs.rows, self.place.rows)
                     _Tile(self, copy, step, turns, tile, row, frozenset(written)).write()
                 written.update(write.target for write in copy.phase.writes)
@@ -161,24 +164,43 @@ class _Pass:
                 T.buffer_store(self.states[ROUNDED], value, [at])
 
     @property
+    def _tiles(self) -> int:
+        return ceil(self.tensors.form.hidden / self.knobs.width)
+
+    @property
     def _blocks(self) -> int:
         return ceil(self.place.rows / self.knobs.rows)
 
     @contextmanager
-    def _each_tile(self) -> Iterator[Expr]:
-        """Write the loop over the tiles, which threads share if they work together."""
+    def _each_tile(self, step: Expr | None = None) -> Iterator[Expr]:
+        """Write the loop over the tiles, which threads share if they work together.
+
+        Every other step goes through them backwards: it begins with the weights that the step
+        before has read last, while a cache still holds them. In tiles 0 to 3 of two threads:
+
+            step 0: 0 1 | 2 3    step 1: 1 0 | 3 2    step 2: 0 1 | 2 3
+        """
+        threads = self.knobs.parts if self.knobs.threads == TOGETHER else 1
+        share = ceil(self._tiles / threads)
         with ExitStack() as frames:
-            loop = T.serial
-            if self.knobs.threads == TOGETHER:
+            start = number(0)
+            if threads > 1:
                 frames.enter_context(T.attr(tirx.const(0), _WAIT, 1))
-                loop = T.parallel
-            yield frames.enter_context(loop(number(0), number(self._tiles)))
+                start = frames.enter_context(T.parallel(number(0), number(threads))) * share
+            turn = frames.enter_context(serial(share))
+            if step is not None and share > 1:
+                turn = tirx.Select(step % 2 == 0, turn, number(share - 1) - turn)
+            tile = T.Bind(start + turn)
+            if threads * share > self._tiles:
+                frames.enter_context(T.If(tile < number(self._tiles)))
+                frames.enter_context(T.Then())
+            yield tile
 
     def _units(self, tile: Expr) -> Iterator[tuple[Expr, Expr]]:
         """Write the loops over all sequences and the units of a tile."""
         width = self.knobs.width
         with serial(self.place.rows) as row:
-            for lane in vectors(width, _SHORT):
+            for lane in vectors(width):
                 yield row, first(tile, width, self.tensors.form.hidden) + lane
 
 
@@ -210,7 +232,7 @@ class _Tile:
             written = set(self.written)
             for write in phase.writes:
                 with serial(knobs.rows) as row:
-                    for lane in vectors(knobs.width, _SHORT):
+                    for lane in vectors(knobs.width):
                         self._store(write, row, lane, done, frozenset(written))
                 written.add(write.target)
 
@@ -224,24 +246,33 @@ class _Tile:
             for row, lane in self._elements():
                 start = self._scope(row, lane, {}, self.written).start(copy.phase, gate)
                 T.buffer_store(sums, start, [row, number(at), lane])
-        hidden, way = run.tensors.form.hidden, number(run.place.direction)
-        unroll = max(divisors(hidden, _UNROLL))
-        source = self._state(copy.phase.source, self.written)
-        if run.tensors.form.rounded:
-            source = self._rounded
-        with serial(hidden // unroll) as outer, T.unroll(number(0), number(unroll)) as inner:
-            term = outer * unroll + inner
-            with T.unroll(number(0), number(knobs.rows)) as row:
-                for at in range(copy.gates):
-                    for lane in self._lanes():
-                        index = [way, self.tile, number(group), term, number(at), lane]
-                        product = source(self.row + row, term) * copy.buffer[tuple(index)]
-                        value = sums[row, number(at), lane] + product
-                        T.buffer_store(sums, value, [row, number(at), lane])
+        if not run.tensors.form.idle:
+            self._add(group, sums)
         for at in range(copy.gates):
             for row, lane in self._elements():
                 place = [number(group * copy.gates + at), row, lane]
                 T.buffer_store(done, sums[row, number(at), lane], place)
+
+    def _add(self, group: int, sums: Any) -> None:  # noqa: ANN401 - a buffer
+        """Add the products of a state and the weights of some gates to their sums."""
+        run, copy, knobs, form = self.run, self.copy, self.run.knobs, self.run.tensors.form
+        unroll, way = max(divisors(form.hidden, _UNROLL)), number(run.place.direction)
+        source = self._rounded if form.rounded else self._state(copy.phase.source, self.written)
+        count = number(form.hidden // unroll)
+        if form.resting:
+            count = tirx.Select(self.step > 0, count, number(0))
+        with (
+            T.serial(number(0), count) as outer,
+            T.unroll(number(0), number(unroll)) as inner,
+            T.unroll(number(0), number(knobs.rows)) as row,
+        ):
+            term = outer * unroll + inner
+            for at in range(copy.gates):
+                for lane in self._lanes():
+                    index = [way, self.tile, number(group), term, number(at), lane]
+                    product = source(self.row + row, term) * copy.buffer[tuple(index)]
+                    value = sums[row, number(at), lane] + product
+                    T.buffer_store(sums, value, [row, number(at), lane])
 
     def _store(
         self,
@@ -258,6 +289,8 @@ class _Tile:
         }
         scope = self._scope(row, lane, totals, written)
         value, place = write.value(scope), self._at(self.turns[1], row + self.row, scope.unit)
+        if run.fast:
+            value = elementary.inline(value)
         if write.target in tensors.form.states:
             old = target[self._at(self.turns[0], row + self.row, scope.unit)]
             value = tensors.held(self.step, scope.row, value, old)
@@ -299,12 +332,13 @@ class _Tile:
                 yield row, lane
 
     def _lanes(self) -> Iterator[Expr]:
-        return vectors(self.run.knobs.width)
+        return vectors(self.run.knobs.width, unroll=True)
 
 
-def vectors(width: int, most: int = 0) -> Iterator[Expr]:
-    """Write loops over the units of a tile, as vectors of powers of two; `most` bounds them."""
-    largest = 1 << (width.bit_length() - 1)
-    if most:
-        return elements(width, min(largest, most), number)
-    return elements(width, largest, number, unroll=True)
+def vectors(width: int, *, unroll: bool = False) -> Iterator[Expr]:
+    """Write loops over the units of a tile, as vectors of powers of two.
+
+    None is longer than a register: of longer ones LLVM keeps too few in registers at once.
+    """
+    largest = min(1 << (width.bit_length() - 1), _LANES)
+    return elements(width, largest, number, unroll=unroll)

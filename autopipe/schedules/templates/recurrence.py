@@ -9,7 +9,7 @@ from typing import Final
 from tvm import tirx
 from tvm.s_tir import SBlock, Schedule
 
-from autopipe.compiler.graph import weights
+from autopipe.compiler.graph import elementary, weights
 from autopipe.compiler.rebuild import same_code
 from autopipe.compiler.recurrence import plain
 from autopipe.compiler.recurrence.cells import phases
@@ -27,7 +27,7 @@ from autopipe.schedules.recurrence.packing import PackedGates
 __all__ = ["NAME", "VERSION", "apply", "estimate", "fill", "match", "settings"]
 
 NAME: Final = "recurrence"
-VERSION: Final = 1
+VERSION: Final = 2
 
 
 def match(sch: Schedule) -> RecurrentLayer | None:
@@ -38,7 +38,7 @@ def match(sch: Schedule) -> RecurrentLayer | None:
         return None
     recurrent = function.params[list(form.inputs).index("r")]
     free = any(recurrent.same_as(param) for param in weights.free(function))
-    return RecurrentLayer(form, free)
+    return RecurrentLayer(form, free, elementary.marked(function))
 
 
 def apply(sch: Schedule, layer: RecurrentLayer, knobs: UnitBlocking) -> None:
@@ -47,12 +47,13 @@ def apply(sch: Schedule, layer: RecurrentLayer, knobs: UnitBlocking) -> None:
     names = [*form.inputs, *form.outputs]
     tensors = plain.Tensors(form, dict(zip(names, sch.mod["main"].params, strict=True)))
     packed = [PackedGates.of(tensors, phase, knobs) for phase in phases(form, 0)]
-    copies = [copy.write(tensors, knobs, free=layer.free) for copy in packed]
+    copies = [] if form.idle else packed
+    written = [copy.write(tensors, knobs, free=layer.free) for copy in copies]
     here = sch.get_sblock("root")
     root = sch.get(here)
-    body = tirx.stmt_seq(*copies, loops.write(tensors, packed, knobs))
+    body = tirx.stmt_seq(*written, loops.write(tensors, packed, knobs, fast=layer.fast))
     new = SBlock(
-        [], [], [], root.name_hint, body, alloc_buffers=[copy.buffer for copy in packed],
+        [], [], [], root.name_hint, body, alloc_buffers=[copy.buffer for copy in copies],
         annotations=root.annotations,
     )  # fmt: skip
     sch.state.replace(sch.get_sref(here), new, {root: new})

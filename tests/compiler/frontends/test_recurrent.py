@@ -166,6 +166,22 @@ def test_lengths_that_are_all_the_steps_are_none(tmp_path):
     agree(layers.model(), layers.feeds, run(layers.model(), layers.feeds), tmp_path)
 
 
+def test_a_state_of_zero_is_multiplied_only_with_what_may_be_infinite(tmp_path):
+    layers = Layers()
+    layers.add("LSTM", (1, 2, 3, 4))
+    layers.add("GRU", (2, 2, 3, 4))
+    layers.add("RNN", (2, 2, 3, 4))
+    layers.add("RNN", given="B initial_h")
+    layers.add("RNN", stored=False)
+    made = layers.model()
+    agree(made, layers.feeds, run(made, layers.feeds), tmp_path)
+    infinite = numpy_helper.from_array(np.full((1, 4, 4), np.inf, "float32"), "layer2.R")
+    next(t for t in made.graph.initializer if t.name == "layer2.R").CopyFrom(infinite)
+    imported = load(save(made, tmp_path), {}, None, None)
+    text = imported.module.script()
+    assert [text.count(f'\\"resting\\":{said}') for said in ("true", "false")] == [2, 3]
+
+
 def test_lengths_out_of_range_end_in_range(tmp_path):
     layers = Layers()
     layers.add("LSTM", direction="bidirectional", lengths=[5, 2, 0])

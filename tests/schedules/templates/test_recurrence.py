@@ -1,14 +1,16 @@
 import itertools
 import json
 
+import numpy as np
 import tvm
 
 from autopipe.compiler.graph import elementary
 from autopipe.compiler.recurrence import plain
 from autopipe.compiler.recurrence.form import ATTRIBUTE, Activation, Direction, Recurrence
+from autopipe.measure.build import compiled
 from autopipe.measure.check import checked
 from autopipe.schedules.hardware import HardwareParams
-from autopipe.schedules.recurrence.blocking import APART, SERIAL, TOGETHER
+from autopipe.schedules.recurrence.blocking import APART, SERIAL, TOGETHER, UnitBlocking
 from autopipe.schedules.templates import recurrence
 from autopipe.schedules.templates.serve import serve
 from autopipe.schedules.templates.template import blank, dump, make
@@ -46,12 +48,14 @@ BOTH = (False, True)
 LAYERS = [
     (layer(batch=5, reverse=BOTH), SERIAL, 1),
     (layer(peepholes=True, clip=0.5, reverse=(True,), initial=True), APART, 2),
-    (layer(coupled=True, lengths=True, reverse=BOTH), TOGETHER, 1),
+    (layer(coupled=True, lengths=True, reverse=BOTH, resting=True), TOGETHER, 2),
     (layer(dtype="float64", hidden=3, batch=1), SERIAL, 1),
+    (layer(steps=1, resting=True), SERIAL, 1),
     (layer("GRU", reverse=BOTH, lengths=True), APART, 1),
-    (layer("GRU", reset_after=True, initial=True, batch=1, hidden=9), TOGETHER, 1),
-    (layer("GRU", batch=3, hidden=8, reverse=BOTH), SERIAL, 1),
-    (layer("GRU", batch=2, hidden=16), TOGETHER, 1),
+    (layer("GRU", reset_after=True, initial=True, batch=1, hidden=9), TOGETHER, 2),
+    (layer("GRU", batch=3, hidden=8, reverse=BOTH, resting=True), SERIAL, 1),
+    (layer("GRU", batch=2, hidden=20, steps=4), TOGETHER, 2),
+    (layer("GRU", steps=1, resting=True, reset_after=True), APART, 2),
     (layer("RNN", reverse=(True,), batch=4, lengths=True, initial=True), APART, 2),
     (layer(reverse=BOTH, lengths=True, rounded=True), APART, 1),
 ]
@@ -79,6 +83,38 @@ def test_weights_are_packed_by_the_build_only_if_they_are_weights():
         assert ("layout_rewrite_preproc" in served.schedule.mod.script()) == free
 
 
+def test_functions_of_gates_fill_vectors_and_pass_on_what_is_no_number():
+    workload = module(layer("GRU", steps=2, batch=2, hidden=16))
+    found = found_in(workload)
+    assert found.fast
+    sch = blank(workload)
+    recurrence.apply(sch, found, recurrence.fill(found, HARDWARE))
+    text = sch.mod.script()
+    assert not [word for word in ("T.sigmoid", "T.tanh", "isnan") if word in text]
+    library = compiled(sch.mod, TARGET)
+    form = found.form
+    arrays = [np.zeros(shape, dtype) for shape, dtype in form.inputs.values()]
+    arrays[0][0, 1, 3] = np.nan
+    arrays += [np.empty(shape, form.dtype) for shape in form.outputs.values()]
+    tensors = [tvm.runtime.tensor(array) for array in arrays]
+    library["main"](*tensors)
+    y = tensors[len(form.inputs)].numpy()
+    assert np.isnan(y[0, 0, 1, 3])
+    assert np.isnan(y[1, 0, 1]).all()
+    assert not y[:, :, 0].any()
+
+
+def test_threads_that_work_together_keep_their_tiles_and_turn_around():
+    form = layer(steps=2, batch=1, hidden=40, resting=True)
+    workload = module(form)
+    found = found_in(workload)
+    five_tiles = UnitBlocking(width=8, rows=1, gates=4, threads=TOGETHER, parts=2)
+    sch = blank(workload)
+    recurrence.apply(sch, found, five_tiles)
+    checked(workload, sch.mod, TARGET)
+    assert "T.parallel(T.int64(2))" in sch.mod.script()
+
+
 def test_every_setting_fits_the_registers_and_can_be_made_again():
     workload = module(layer("GRU", batch=2, hidden=16))
     found = found_in(workload)
@@ -97,7 +133,7 @@ def test_every_setting_fits_the_registers_and_can_be_made_again():
     "form, threads, parts",
     [
         (layer(steps=64, batch=1, hidden=64), SERIAL, 1),
-        (layer(steps=64, batch=1, hidden=512), TOGETHER, 1),
+        (layer(steps=64, batch=1, hidden=512), TOGETHER, 2),
         (layer(steps=64, batch=1, hidden=64, reverse=BOTH), APART, 1),
         (layer(steps=64, batch=1, hidden=256, reverse=BOTH), APART, 1),
         (layer(steps=64, batch=8, hidden=128), APART, 2),

@@ -9,6 +9,7 @@ import numpy as np
 from autopipe.compiler.frontends.imported import Imported
 from autopipe.compiler.frontends.onnx import gate, relax, source, tensors
 from autopipe.compiler.frontends.onnx.cleanup import clean
+from autopipe.compiler.frontends.onnx.recurrent import finite
 from autopipe.compiler.frontends.onnx.reference import write_reference
 from autopipe.compiler.frontends.onnx.synthesize import all_constant, synthesize
 from autopipe.compiler.frontends.onnx.tensors import Array
@@ -36,6 +37,7 @@ def _load(
     vetted = gate.admit(data, path, inputs)
     given, warnings = _weights(vetted, path, weights)
     cleaned, kept = clean(vetted.model, given)
+    finite.note(cleaned, kept)
     module = relax.to_relax(cleaned, vetted.inputs, list(kept))
     if source.digest(source.read(path)) != digest:
         raise ModelError("the file changed while it was read; run again")

@@ -14,6 +14,7 @@ from autopipe.errors import ModelError
 _LAYERS: Final = frozenset({
     "Conv", "ConvTranspose", "ConvInteger", "QLinearConv",
     "Gemm", "MatMul", "MatMulInteger", "QLinearMatMul",
+    "LSTM", "GRU", "RNN", "DynamicQuantizeLSTM",
 })  # fmt: skip
 """What takes the time of most models, and is tuned."""
 
@@ -27,7 +28,7 @@ class ModelOutline:
     convolutions: frozenset[int]
     """Ranks of the data that convolutions work on."""
     layers: int
-    """How many different convolutions and matrix products there are."""
+    """How many different convolutions, matrix products and recurrent layers there are."""
     constant_weights: bool
     """Whether every kernel holds one number only."""
 

@@ -44,16 +44,19 @@ class RecurrentNode:
     shapes: Mapping[str, Shape]
     """Of the inputs that are there, with the steps first: `X`, `W`, `R` and others."""
 
-    def form(self, *, lengths: bool, dtype: str, rounded: bool = False) -> Recurrence:
+    def form(
+        self, *, lengths: bool, dtype: str, finite: bool = False, rounded: bool = False
+    ) -> Recurrence:
         """Return the form of the layer. Raises ModelError where attributes and shapes do not fit.
 
-        `lengths` tells whether sequences have lengths of their own, `rounded` whether bytes are
-        multiplied.
+        `lengths` tells whether sequences have lengths of their own, `finite` whether all recurrent
+        weights are known to be finite, `rounded` whether bytes are multiplied.
         """
         directions = self._directions()
         steps, batch, size = self._dims("X", 3)
         hidden = self._hidden()
         ways, gates = len(directions), GATES[self.kind]
+        initial = "initial_h" in self.shapes or "initial_c" in self.shapes
         wanted = {
             "W": (ways, gates * hidden, size),
             "R": (ways, gates * hidden, hidden),
@@ -83,7 +86,8 @@ class RecurrentNode:
             peepholes="P" in self.shapes,
             reset_after=self.kind == "GRU" and bool(self._number("linear_before_reset")),
             lengths=lengths,
-            initial="initial_h" in self.shapes or "initial_c" in self.shapes,
+            initial=initial,
+            resting=finite and not initial,
             rounded=rounded,
         )
 

@@ -13,6 +13,7 @@ from tvm.relax.frontend.onnx import onnx_frontend
 
 from autopipe.compiler.frontends.onnx import known
 from autopipe.compiler.frontends.onnx.quantization import DynamicQuantizeLinear
+from autopipe.compiler.frontends.onnx.recurrent import finite
 from autopipe.compiler.frontends.onnx.recurrent.attributes import RecurrentNode
 from autopipe.compiler.recurrence import plain
 from autopipe.compiler.recurrence.form import Recurrence
@@ -69,6 +70,7 @@ class _Layer:
         self._lengths = self._own_lengths(shapes["X"][0] if shapes["X"] else 0)
         self._form = self._node.form(
             lengths=self._lengths is not None,
+            finite=bool(attr.get(finite.NOTE)),
             dtype=_WIDE.get(self._dtype, self._dtype),
             rounded=rounded,
         )

@@ -1,0 +1,31 @@
+"""Notes on recurrent nodes whether their recurrent weights are finite.
+
+Weights are parameters when a node is converted, and their values are not known any more.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+import numpy as np
+from onnx import helper
+
+from autopipe.compiler.frontends.onnx import tensors
+from autopipe.compiler.frontends.onnx.tensors import Array, Proto
+from autopipe.compiler.recurrence.form import GATES
+
+NOTE: Final = "autopipe_finite_weights"
+"""Attribute of a node whose recurrent weights are finite. A file that has it is refused before."""
+
+_WEIGHTS: Final = 2
+"""Place of the recurrent weights among the inputs of a node."""
+
+
+def note(model: Proto, weights: Mapping[str, Array]) -> None:
+    """Put an attribute on each recurrent node whose recurrent weights are known and finite."""
+    for graph in tensors.graphs(model.graph):
+        for node in graph.node:
+            if node.op_type not in GATES or len(node.input) <= _WEIGHTS:
+                continue
+            values = weights.get(node.input[_WEIGHTS])
+            if values is not None and np.isfinite(values).all():
+                node.attribute.append(helper.make_attribute(NOTE, 1))
