@@ -59,13 +59,13 @@ def verify(
     check_names([port.name for port in model.signature.outputs], expected.outputs)
     warnings = [f"{refusal}; {expected.engine} took its place" for refusal in expected.refusals]
     for place, case in enumerate(drawn):
-        if not case.edge and case.name not in real and _finite_share(known[place]) < 1:
-            others = list(redrawn(case, ports, limits, (options.seed, place)))
-            other, answer = max(zip(others, oracle.ask(others)[0], strict=True), key=_usefulness)
-            if _finite_share(answer) > _finite_share(known[place]):
-                drawn[place], known[place] = replace(case, arrays=other.arrays), answer
-                why = "on others the reference is not finite"
-                warnings.append(f"case {case.name!r} has numbers {other.name}: {why}")
+        others = redrawn(case, ports, limits, (options.seed, place))
+        drawn_by_us = not case.edge and case.name not in real
+        if drawn_by_us and (better := oracle.better(others, known[place])):
+            other, known[place] = better
+            drawn[place] = replace(case, arrays=other.arrays)
+            why = "on others the reference is not finite"
+            warnings.append(f"case {case.name!r} has numbers {other.name}: {why}")
     judge = _Judge(model, oracle, options, Operators(imported), _typical(drawn, known))
     checked = tuple(map(judge.checked, drawn, known))
     answers = known[len(drawn) :]
@@ -77,11 +77,7 @@ def verify(
         reference_version=expected.version,
         cases=checked,
         special=apart,
-        warnings=(
-            *warnings,
-            *_warnings(checked, known, expected),
-            *_crashes(apart),
-        ),
+        warnings=(*warnings, *_warnings(checked, known, expected), *_crashes(apart)),
     )
 
 
@@ -114,6 +110,14 @@ class _Oracle:
         expected = reference.expect(self._engines, model or self._imported, paths, optional)
         self._engines = (expected.engine,)
         return [_answer(file, expected) for file in expected.files], expected
+
+    def better(self, drawn: Iterator[Case], answer: _Answer) -> tuple[Case, _Answer] | None:
+        """Return the one of other inputs on which most is finite; None if that is no more."""
+        if _finite_share(answer) == 1:
+            return None
+        others = list(drawn)
+        found = max(zip(others, self.ask(others)[0], strict=True), key=_usefulness)
+        return found if _usefulness(found) > _finite_share(answer) else None
 
     def moved(self, case: Case, seeds: Sequence[int], share: float) -> Iterator[_Answer]:
         """Yield what the reference computes for a case with its weights moved, seed by seed."""

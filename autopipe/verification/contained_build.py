@@ -1,6 +1,7 @@
 """A build that runs in a process of its own, so that the case on which it crashes can be told."""
 
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -49,16 +50,22 @@ class ContainedBuild:
         return dict(load_file(self._outputs))
 
     def _begin(self) -> Handler:
-        """Load the build in the child; return what runs it and returns why it could not."""
+        """Load the build in the child; return what runs it and returns why it could not.
+
+        All of that happens in a thread of its own: TVM's pool belongs to the thread that calls it,
+        and the pool of the thread that forked has lost its threads, and would be waited for.
+        """
         from safetensors.numpy import load_file
 
         from autopipe.compiler.library.runtime import load_artifact
 
-        model = load_artifact(self._library)
+        thread = ThreadPoolExecutor(max_workers=1)
+        model = thread.submit(load_artifact, self._library).result()
 
         def run(_: Any) -> str | None:  # noqa: ANN401 - JSON
             try:
-                arrays.save(model(load_file(self._inputs)), self._outputs)
+                outputs = thread.submit(model, load_file(self._inputs)).result()
+                arrays.save(outputs, self._outputs)
             except StageError as error:
                 return str(error)
             return None

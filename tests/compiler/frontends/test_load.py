@@ -281,11 +281,12 @@ def test_tensors_without_elements_end_well(tmp_path):
         load(save(empty, tmp_path), {}, None, None)
 
 
-def test_an_output_that_is_a_shape_is_refused(tmp_path):
+def test_an_output_that_is_a_shape_is_a_tensor(tmp_path):
     nodes = [node("Shape", ["x"]), node("Relu", ["x"], "r")]
     outputs = [value("y", [1], TensorProto.INT64), value("r", [4])]
-    with pytest.raises(ModelError, match="output 'y' is a shape"):
-        load(save(model(nodes, [value("x", [4])], outputs), tmp_path), {}, None, None)
+    imported = loaded(model(nodes, [value("x", [4])], outputs), tmp_path)
+    shape, _ = compiled(imported, {"x": np.ones(4, "float32")})
+    assert (shape.dtype, shape.tolist()) == ("int64", [4])
 
 
 @pytest.mark.fault("B10")

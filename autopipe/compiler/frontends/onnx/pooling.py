@@ -59,7 +59,7 @@ class MaxUnpool(onnx_frontend.MaxUnpool):
         return relax.op.reshape(spread, shape)
 
 
-CONVERTERS: Final = {each.__name__: each for each in (AveragePool, MaxPool, MaxUnpool)}
+CONVERTERS: Final = {kind.__name__: kind for kind in (AveragePool, MaxPool, MaxUnpool)}
 
 
 def _padded(data: Any, attr: Any) -> Any:
@@ -85,50 +85,11 @@ def _places(bb: Any, data: Any, pooled: Any, attr: Any) -> Any:
     """Return where the first maximum of each window is, counted through the whole input."""
     what = f"MaxPool {known.name(attr)}"
     sizes, results = known.sizes(data, what), known.sizes(pooled, what)
-    inner, window = sizes[_OUTER:], list(attr["kernel_shape"])
-    ones = [1] * len(inner)
-    strides, dilations = attr.get("strides", ones), attr.get("dilations", ones)
-    pads = attr.get("pads") or [0] * 2 * len(inner)
-
-    def later(one: Any, other: Any) -> Any:
-        """Choose between two places with their values: the larger, of equal ones the first."""
-        equal = tirx.all(other[1] == one[1], other[0] < one[0])
-        better = tirx.any(one[0] < 0, other[1] > one[1], equal)
-        taken = tirx.all(other[0] >= 0, better)
-        return tuple(tirx.Select(taken, b, a) for a, b in zip(one, other, strict=True))
-
-    def none(place: Any, value: Any) -> Any:
-        return tirx.const(-1, place), tirx.min_value(value)
-
-    first = te.comm_reducer(later, none, name="first_largest")
-
-    def pool(data: Any) -> Any:
-        steps = [te.reduce_axis((0, size), f"k{i}") for i, size in enumerate(window)]
-
-        def at(*index: Any) -> Any:
-            there = [
-                index[_OUTER + i] * strides[i] + step * dilations[i] - pads[i]
-                for i, step in enumerate(steps)
-            ]
-            inside = tirx.all(
-                *(tirx.all(place >= 0, place < inner[i]) for i, place in enumerate(there))
-            )
-            place = tirx.const(0, "int64")
-            for i, size in enumerate(inner):
-                place = place * size + there[i].astype("int64")
-            value = data[*index[:_OUTER], *there]
-            return first(
-                (
-                    tirx.if_then_else(inside, place, tirx.const(-1, "int64")),
-                    tirx.if_then_else(inside, value, tirx.min_value(data.dtype)),
-                ),
-                axis=steps,
-            )
-
-        return te.compute(results, at, name="max_pool_places")[0]
+    inner = sizes[_OUTER:]
 
     def whole(data: Any) -> Any:
-        found = pool(data)
+        pool = _window_places(attr, inner)
+        found = te.compute(results, lambda *index: pool(data, index), name="max_pool_places")[0]
 
         def at(*index: Any) -> Any:
             place, image = found[index], index[0] * sizes[1] + index[1]
@@ -139,6 +100,49 @@ def _places(bb: Any, data: Any, pooled: Any, attr: Any) -> Any:
         return te.compute(results, at, name="places")
 
     return bb.emit_te(whole, data, primfunc_name_hint="max_pool_places")
+
+
+def _window_places(attr: Any, inner: list[int]) -> Any:
+    """Return what computes, of data and an index, place and value of a window's first maximum.
+
+    Places are counted through an image; those in the padding do not count.
+    """
+    ones = [1] * len(inner)
+    strides, dilations = attr.get("strides", ones), attr.get("dilations", ones)
+    pads = attr.get("pads") or [0] * 2 * len(inner)
+    steps = [te.reduce_axis((0, size), f"k{i}") for i, size in enumerate(attr["kernel_shape"])]
+    first = te.comm_reducer(_later, _none, name="first_largest")
+
+    def pool(data: Any, index: Any) -> Any:
+        there = [
+            index[_OUTER + i] * strides[i] + step * dilations[i] - pads[i]
+            for i, step in enumerate(steps)
+        ]
+        inside = tirx.all(
+            *(tirx.all(place >= 0, place < inner[i]) for i, place in enumerate(there))
+        )
+        place = tirx.const(0, "int64")
+        for i, size in enumerate(inner):
+            place = place * size + there[i].astype("int64")
+        found = (
+            tirx.if_then_else(inside, place, tirx.const(-1, "int64")),
+            tirx.if_then_else(inside, data[*index[:_OUTER], *there], tirx.min_value(data.dtype)),
+        )
+        return first(found, axis=steps)
+
+    return pool
+
+
+def _later(one: Any, other: Any) -> Any:
+    """Choose between two places with their values: the larger, of equal ones the first."""
+    equal = tirx.all(other[1] == one[1], other[0] < one[0])
+    better = tirx.any(one[0] < 0, other[1] > one[1], equal)
+    taken = tirx.all(other[0] >= 0, better)
+    return tuple(tirx.Select(taken, b, a) for a, b in zip(one, other, strict=True))
+
+
+def _none(place: Any, value: Any) -> Any:
+    return tirx.const(-1, place), tirx.min_value(value)
 
 
 def _by_columns(place: Any, sizes: list[int]) -> Any:

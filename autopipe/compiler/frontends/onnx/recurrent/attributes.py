@@ -55,23 +55,8 @@ class RecurrentNode:
         directions = self._directions()
         steps, batch, size = self._dims("X", 3)
         hidden = self._hidden()
-        ways, gates = len(directions), GATES[self.kind]
         initial = "initial_h" in self.shapes or "initial_c" in self.shapes
-        wanted = {
-            "W": (ways, gates * hidden, size),
-            "R": (ways, gates * hidden, hidden),
-            "B": (ways, 2 * gates * hidden),
-            "sequence_lens": (batch,),
-            "initial_h": (ways, batch, hidden),
-            "initial_c": (ways, batch, hidden),
-            "P": (ways, 3 * hidden),
-        }
-        for name, shape in wanted.items():
-            if self.shapes.get(name, shape) != shape:
-                self._refuse(
-                    f"input {name} has shape {list(self.shapes[name])}, and {list(shape)} fits"
-                    f" hidden_size {hidden} and the other inputs"
-                )
+        self._check(len(directions), batch, size, hidden)
         if not min(steps, batch, size, hidden):
             self._refuse("nothing to compute: a dimension is 0")
         return Recurrence(
@@ -90,6 +75,25 @@ class RecurrentNode:
             resting=finite and not initial,
             rounded=rounded,
         )
+
+    def _check(self, ways: int, batch: int, size: int, hidden: int) -> None:
+        """Raise ModelError where the shape of an input does not fit the others."""
+        columns = GATES[self.kind] * hidden
+        wanted = {
+            "W": (ways, columns, size),
+            "R": (ways, columns, hidden),
+            "B": (ways, 2 * columns),
+            "sequence_lens": (batch,),
+            "initial_h": (ways, batch, hidden),
+            "initial_c": (ways, batch, hidden),
+            "P": (ways, 3 * hidden),
+        }
+        for name, shape in wanted.items():
+            if self.shapes.get(name, shape) != shape:
+                self._refuse(
+                    f"input {name} has shape {list(self.shapes[name])}, and {list(shape)} fits"
+                    f" hidden_size {hidden} and the other inputs"
+                )
 
     def _hidden(self) -> int:
         found = self._dims("R", 3)[2]
