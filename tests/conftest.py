@@ -17,6 +17,8 @@ pytest_plugins = ["tests.support.fast", "tests.support.leaks", "tests.support.sm
 
 
 LONGEST = (
+    "store",
+    "records",
     "system",
     "tasks",
     "stages",
@@ -28,7 +30,10 @@ LONGEST = (
     "api",
     "cli",
 )
-"""The folders whose files take longest, the longest first."""
+"""The folders whose files take longest, the longest first.
+
+Those of *store* and *records* fork this process hundreds of times, which costs more as it grows.
+"""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -97,9 +97,8 @@ def test_a_model_of_bytes_that_takes_integers_may_round_as_moved_weights_do(tmp_
     def computed(bias):
         floats = np.floor(table * 64 + bias) / np.float32(64)
         build.side_effect = lambda arrays: {"y": floats[arrays["x"]] @ last}
-        return verify(build, tmp_path, Verify(reference="onnxruntime"), tmp_path)
+        return verify(build, tmp_path, Verify(reference="onnxruntime", cases=1), tmp_path)
 
     computed(0.75)
-    computed(0.25)
     with pytest.raises(GateError):
         computed(8.25)
