@@ -159,6 +159,10 @@ def test_operators_compute_what_onnx_defines(made, tmp_path):
         (node("Dropout", ["x", "half", "yes"]), "Dropout with training_mode"),
         (node("RoiAlign", ["x", "rois", "batch"], mode="max"), "mode max needs a sampling_ratio"),
         (
+            node("RoiAlign", ["x", "rois", "batch"], mode="max", sampling_ratio=10**9),
+            "takes 1000000000 samples a side, more than 256",
+        ),
+        (
             node("MaxUnpool", ["x", "places", "larger"], kernel_shape=[2, 2]),
             "'MaxUnpool of y' to another shape than",
         ),

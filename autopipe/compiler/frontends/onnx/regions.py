@@ -68,7 +68,11 @@ class SpaceToDepth(onnx_frontend.SpaceToDepth):
 
 
 _OURS = (ConvTranspose, RoiAlign, NonMaxSuppression, SpaceToDepth)
-CONVERTERS: Final = {each.__name__: each for each in _OURS}
+CONVERTERS: Final = {converter.__name__: converter for converter in _OURS}
+
+
+_MOST_SAMPLES: Final = 256
+"""Samples of a cell along a side; their square is what each number of the result takes."""
 
 
 def _largest(bb: Any, inputs: Any, attr: Any, *, half_pixel: bool) -> Any:
@@ -79,6 +83,8 @@ def _largest(bb: Any, inputs: Any, attr: Any, *, half_pixel: bool) -> Any:
     ratio, scale = int(attr.get("sampling_ratio", 0)), float(attr.get("spatial_scale", 1.0))
     if ratio < 1:
         raise ModelError(f"{what} with mode max needs a sampling_ratio above 0")
+    if ratio > _MOST_SAMPLES:
+        raise ModelError(f"{what} takes {ratio} samples a side, more than {_MOST_SAMPLES}")
     places = [known.sizes(inputs[1], what)[0], channels, *counts]
 
     def pool(data: Any, regions: Any, numbers: Any) -> Any:
