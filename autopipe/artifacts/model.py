@@ -5,12 +5,15 @@ from typing import ClassVar
 from autopipe.artifacts.document import ArtifactDocument
 from autopipe.artifacts.numbers import Count
 from autopipe.artifacts.signature import Port
+from autopipe.config.dimension import Dimension, DimensionName
+from autopipe.config.frozen import Sparse
 from autopipe.config.model import Digest
 
 
-class ImportedModel(ArtifactDocument, frozen=True):
+class ImportedModel(ArtifactDocument, Sparse, frozen=True):
     """An imported model, besides its module and its weights."""
 
+    ADDED: ClassVar[frozenset[str]] = frozenset({"dimensions"})
     FILE: ClassVar[str] = "model.json"
 
     name: str
@@ -32,3 +35,10 @@ class ImportedModel(ArtifactDocument, frozen=True):
     `reference.onnx` says so."""
     params: Count
     """Numbers in all weights."""
+    dimensions: dict[DimensionName, Dimension] = {}
+    """Sizes that are known only when it runs."""
+
+    @property
+    def arguments(self) -> int:
+        """Return how many arguments `main` takes before the weights: open sizes come last."""
+        return len(self.inputs) + bool(self.dimensions)

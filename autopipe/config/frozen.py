@@ -1,6 +1,8 @@
 """The base of every value that comes from YAML: immutable, strict, and a typo is an error."""
 
-from pydantic import BaseModel
+from typing import ClassVar
+
+from pydantic import BaseModel, SerializerFunctionWrapHandler, model_serializer
 
 
 class Frozen(
@@ -14,3 +16,20 @@ class Frozen(
 
     `sentences` finds these.
     """
+
+
+class Sparse(Frozen, frozen=True):
+    """A value that is written without the fields that a later release has added, where they are
+    empty: keys, locks and packages of earlier releases stay as they are.
+    """
+
+    ADDED: ClassVar[frozenset[str]]
+    """Names of these fields."""
+
+    @model_serializer(mode="wrap")
+    def _without_nothing(self, dump: SerializerFunctionWrapHandler) -> dict[str, object]:
+        document: dict[str, object] = dump(self)
+        for name in self.ADDED:
+            if getattr(self, name) == type(self).model_fields[name].default:
+                document.pop(name, None)
+        return document

@@ -1,17 +1,13 @@
 """Section `model`: what is compiled."""
 
-from typing import Annotated, Final, Literal
+from collections.abc import Mapping
+from typing import Annotated, ClassVar, Final, Literal
 
-from pydantic import (
-    BeforeValidator,
-    Field,
-    SerializerFunctionWrapHandler,
-    StringConstraints,
-    model_serializer,
-)
+from pydantic import BeforeValidator, Field, StringConstraints
 from pydantic_core import PydanticCustomError
 
-from autopipe.config.frozen import Frozen
+from autopipe.config.dimension import Dimension, DimensionName
+from autopipe.config.frozen import Frozen, Sparse
 
 DType = Literal[
     "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
@@ -20,6 +16,8 @@ DType = Literal[
 """Element types an input may have."""
 
 Digest = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+
+Size = Annotated[int, Field(ge=1, le=2**31)]
 
 
 OPEN: Final = "?"
@@ -40,12 +38,15 @@ def _closed(shape: object) -> object:
     )
 
 
-class Input(Frozen, frozen=True):
+class Input(Sparse, frozen=True):
     """The shape and type one model input is compiled for."""
 
-    shape: Annotated[tuple[Annotated[int, Field(ge=1, le=2**31)], ...], BeforeValidator(_closed)]
-    """Size of each dimension; replaces symbolic dimensions of the model. `autopipe init` writes "?"
-    for a size that nobody gave: a file with one is refused until it is a number."""
+    ADDED: ClassVar[frozenset[str]] = frozenset({"value"})
+
+    shape: Annotated[tuple[Size | DimensionName, ...], BeforeValidator(_closed)]
+    """Size of each dimension, or the name of one of `model.dimensions`; replaces symbolic
+    dimensions of the model. `autopipe init` writes "?" for a size that nobody gave: a file with one
+    is refused until it is a number or a name."""
     dtype: DType | None = None
     """Element type; only to assert what the model already says."""
     value: (
@@ -57,13 +58,15 @@ class Input(Frozen, frozen=True):
     """A number that this input always is, such as a sample rate; it is then no input any more, and
     branches of an ONNX model that hang on it are chosen now."""
 
-    @model_serializer(mode="wrap")
-    def _without_nothing(self, dump: SerializerFunctionWrapHandler) -> dict[str, object]:
-        """Leave out a value that is not given, so that keys of earlier releases hold."""
-        document: dict[str, object] = dump(self)
-        if self.value is None:
-            document.pop("value", None)
-        return document
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Return the shape in numbers; -1 where it has a name."""
+        return tuple(size if isinstance(size, int) else -1 for size in self.shape)
+
+    def at(self, sizes: Mapping[str, int]) -> "Input":
+        """Return the same input with these sizes in the place of names."""
+        shape = tuple(size if isinstance(size, int) else sizes[size] for size in self.shape)
+        return self.model_copy(update={"shape": shape})
 
 
 class Weights(Frozen, frozen=True):
@@ -75,8 +78,10 @@ class Weights(Frozen, frozen=True):
     """Seed of the draw; the same seed gives the same weights on every machine."""
 
 
-class Model(Frozen, frozen=True):
+class Model(Sparse, frozen=True):
     """Where the model comes from."""
+
+    ADDED: ClassVar[frozenset[str]] = frozenset({"dimensions"})
 
     format: Literal["onnx", "tvmscript"] = "onnx"
     """File format of the model: `onnx`, or `tvmscript` for a Python file with one Relax module or
@@ -88,6 +93,9 @@ class Model(Frozen, frozen=True):
     """If given, the model file must have this digest."""
     inputs: dict[str, Input] = {}
     """Shapes of the inputs by name; needed where the model has symbolic dimensions."""
+    dimensions: dict[DimensionName, Dimension] = {}
+    """Sizes that are known only when the model runs, by the names that shapes call them. One
+    package takes every size in their ranges."""
     weights: Weights | None = None
     """Replace the model's weights by seeded synthetic ones; leave out for a real model. A TVMScript
     source has no weights of its own."""

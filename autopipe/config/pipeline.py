@@ -8,6 +8,7 @@ from pydantic import BeforeValidator, Field, StringConstraints, model_validator
 from autopipe.config.benchmark import Benchmark
 from autopipe.config.cache import Cache
 from autopipe.config.contradiction import Contradiction, refuse
+from autopipe.config.dimension import MOST_LIKELY, likely
 from autopipe.config.frozen import Frozen
 from autopipe.config.fusion import Fusion
 from autopipe.config.gates import Gates, Regression
@@ -85,10 +86,38 @@ class Pipeline(Frozen, frozen=True):
                 yield ("gates", "max_slowdown", rival), slowdown, why
         if self.gates.regression is not None:
             yield from self._untold_regression(self.gates.regression)
+        yield from self._open_sizes()
         reference = self.verify.reference if self.verify else "auto"
         if reference in {"onnxruntime", "onnx"} and self.model.format != "onnx":
             why = "runs ONNX models, and this is none; write 'plain'"
             yield ("verify", "reference"), reference, why
+
+    def _open_sizes(self) -> Iterator[Contradiction]:
+        """Yield what is wrong with the names of sizes in shapes."""
+        dimensions, used = self.model.dimensions, set[str]()
+        for name, given in self.model.inputs.items():
+            at = ("model", "inputs", name, "shape")
+            for axis, size in enumerate(given.shape):
+                if not isinstance(size, str):
+                    continue
+                used.add(size)
+                if size not in dimensions:
+                    yield (*at, axis), size, f"is not described in model.dimensions: {size}"
+                elif given.value is not None:
+                    yield (*at, axis), size, "can not be open where the input has a value"
+        for name, dimension in dimensions.items():
+            at, why = ("model", "dimensions", name), ""
+            if name not in used:
+                why = "stands in no shape of model.inputs"
+            elif self.model.format != "onnx":
+                why = "can not be open: only sizes of ONNX models can"
+            elif self.target.kind != "llvm":
+                why = "can not be open: only builds for processors can"
+            if why:
+                yield at, dimension.likely, why
+        if len(likely(dimensions)) > MOST_LIKELY:
+            why = f"have more than {MOST_LIKELY} combinations of likely sizes"
+            yield ("model", "dimensions"), sorted(dimensions), why
 
     def _untold_regression(self, gate: Regression) -> Iterator[Contradiction]:
         """Yield why a regression could not be told from noise."""

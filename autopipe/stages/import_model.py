@@ -9,6 +9,7 @@ from autopipe.artifacts.signature import Port
 from autopipe.compiler.frontends.frontend import FRONTENDS
 from autopipe.compiler.frontends.imported import Value
 from autopipe.config import Pipeline
+from autopipe.config.dimension import Dimension
 from autopipe.config.model import Input, Weights
 from autopipe.config.paths import model_path
 from autopipe.environment.facet import Facet
@@ -33,6 +34,8 @@ class ImportStage(Stage, frozen=True):
     """Digest the file must have."""
     inputs: dict[str, Input]
     """Shapes of inputs by name."""
+    dimensions: dict[str, Dimension]
+    """Sizes that stay open, by name."""
     weights: Weights | None
     """How weights are drawn; null keeps the model's."""
 
@@ -45,6 +48,7 @@ class ImportStage(Stage, frozen=True):
             path=model_path(model, base),
             sha256=model.sha256,
             inputs=dict(model.inputs),
+            dimensions=dict(model.dimensions),
             weights=model.weights,
         )
 
@@ -53,8 +57,9 @@ class ImportStage(Stage, frozen=True):
         from autopipe.compiler import module_io
 
         model = FRONTENDS[self.format].load(
-            self.path, inputs=self.inputs, weights=self.weights, sha256=self.sha256
-        )
+            self.path, inputs=self.inputs, dimensions=self.dimensions, weights=self.weights,
+            sha256=self.sha256,
+        )  # fmt: skip
         for message in model.warnings:
             ctx.emit(Warn(stage=self.name, message=message))
         module_io.save_module(model.module, ctx.out / "module.json")
@@ -66,7 +71,7 @@ class ImportStage(Stage, frozen=True):
             name=model.name, inputs=_ports(model.inputs), outputs=_ports(model.outputs),
             weights=tuple(model.weights), source_sha256=model.source_sha256,
             synthesized=model.synthesized, opset=model.opset, selects=dict(model.selects),
-            params=params,
+            params=params, dimensions=self.dimensions,
         ).write(ctx.out)  # fmt: skip
         drawn = "drawn" if model.synthesized else "read"
         source = self.format if model.opset is None else f"opset {model.opset}"
@@ -77,8 +82,8 @@ class ImportStage(Stage, frozen=True):
         return FRONTENDS[self.format].files(self.path)
 
     def unkeyed(self) -> frozenset[str]:
-        """Return the path: what counts is what is in the file."""
-        return frozenset({"path"})
+        """Return the path: what counts is what is in the file. No open sizes are no parameter."""
+        return frozenset({"path"} if self.dimensions else {"path", "dimensions"})
 
 
 def _ports(values: Iterable[Value]) -> tuple[Port, ...]:

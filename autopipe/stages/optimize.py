@@ -37,7 +37,7 @@ class OptimizeStage(Stage, frozen=True):
         source = ctx.inputs["import"]
         optimized = passes.optimize(
             module_io.load_module(source / "module.json"),
-            len(ImportedModel.read(source).inputs),
+            ImportedModel.read(source).arguments,
             self.layout,
             tvm_target(ctx.facts[Facet.TARGET]),
             lambda message: ctx.emit(Warn(stage=self.name, message=message)),

@@ -7,6 +7,7 @@ from typing import Protocol
 from autopipe.compiler.frontends.imported import Imported
 from autopipe.compiler.frontends.onnx.frontend import OnnxFrontend
 from autopipe.compiler.frontends.tvmscript.frontend import TvmscriptFrontend
+from autopipe.config.dimension import Dimension
 from autopipe.config.model import Input, Weights
 
 
@@ -24,10 +25,11 @@ class Frontend(Protocol):
         path: Path,
         *,
         inputs: Mapping[str, Input],
+        dimensions: Mapping[str, Dimension],
         weights: Weights | None,
         sha256: str | None,
     ) -> Imported:
-        """Read a model, its inputs bound to the shapes in `inputs`.
+        """Read a model, its inputs bound to the shapes in `inputs`; names are of `dimensions`.
 
         Raises `ModelError` for a file that can not be used, and `ConfigError` if `inputs` does
         not fit the model.

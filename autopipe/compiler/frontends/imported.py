@@ -16,6 +16,8 @@ class Value(Tensor, frozen=True):
 
     name: str
     """The model's own name of it."""
+    dimensions: tuple[str, ...] = ()
+    """Of an input with open sizes, the name of each dimension; "" where the size is fixed."""
 
 
 @dataclass(frozen=True)

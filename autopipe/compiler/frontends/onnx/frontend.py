@@ -5,6 +5,7 @@ from pathlib import Path
 
 from autopipe.compiler.frontends.imported import Imported
 from autopipe.compiler.frontends.onnx import source
+from autopipe.config.dimension import Dimension
 from autopipe.config.model import Input, Weights
 
 
@@ -20,10 +21,11 @@ class OnnxFrontend:
         path: Path,
         *,
         inputs: Mapping[str, Input],
+        dimensions: Mapping[str, Dimension],
         weights: Weights | None,
         sha256: str | None,
     ) -> Imported:
         """Read, check, clean up and convert a model; raises `ModelError` or `ConfigError`."""
         from autopipe.compiler.frontends.onnx.load import load
 
-        return load(path, inputs, weights, sha256)
+        return load(path, inputs, dimensions, weights, sha256)

@@ -6,7 +6,9 @@ on the same bytes, so that nothing the child made has to be trusted.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 
 import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
@@ -26,6 +28,7 @@ from autopipe.compiler.frontends.onnx.control.choosing import choose
 from autopipe.compiler.frontends.onnx.control.lifting import lift
 from autopipe.compiler.frontends.onnx.tensors import Proto, uses
 from autopipe.compiler.frontends.onnx.weights import declare, detach
+from autopipe.config.dimension import Dimension, ends, likely, told
 from autopipe.config.model import Input
 from autopipe.errors import ModelError
 from autopipe.processes.sandbox import contained
@@ -50,12 +53,25 @@ class Vetted:
     opset: int
 
 
-def admit(data: bytes, path: Path, inputs: Mapping[str, Input]) -> Vetted:
+def admit(
+    data: bytes,
+    path: Path,
+    inputs: Mapping[str, Input],
+    dimensions: Mapping[str, Dimension] = MappingProxyType({}),
+) -> Vetted:
     """Check the bytes of the model file at `path`, its inputs bound to the pipeline's shapes.
 
-    Raises `ModelError` for what can not be used, `ConfigError` where `inputs` do not fit.
+    With open sizes it is checked at the ends of their ranges and at likely sizes, too. Raises
+    `ModelError` for what can not be used, `ConfigError` where `inputs` do not fit.
     """
-    contained(lambda: _try(data, path, inputs), memory=_MEMORY + 4 * len(data), seconds=SECONDS)
+    memory = _MEMORY + 4 * len(data)
+    for sizes in (*ends(dimensions), *likely(dimensions)):
+        fixed = {name: given.at(sizes) for name, given in inputs.items()}
+        try:
+            contained(partial(_try, data, path, fixed), memory=memory, seconds=SECONDS)
+        except ModelError as error:
+            raise ModelError(f"with {told(sizes)}: {error}") from error
+    contained(lambda: _try(data, path, inputs), memory=memory, seconds=SECONDS)
     return vet(data, path, inputs)
 
 

@@ -46,6 +46,17 @@ def sizes_of(kind: Any, what: str) -> list[int]:
     return [int(dim) for dim in dims]
 
 
+def extents_of(kind: Any, what: str) -> list[int]:
+    """Return the shape of a tensor's type, -1 where a size is open.
+
+    Raises `ModelError` with `what` for a shape that depends on data.
+    """
+    dims = getattr(getattr(kind, "shape", None), "values", None)
+    if dims is None:
+        raise ModelError(f"{what} has a shape that is not known before the model runs")
+    return [int(dim) if isinstance(dim, tirx.IntImm) else -1 for dim in dims]
+
+
 def text(value: bytes | str) -> str:
     """Return an attribute that is a word."""
     return value.decode(errors="replace") if isinstance(value, bytes) else value

@@ -13,32 +13,41 @@ from autopipe.compiler.frontends.onnx.recurrent import finite
 from autopipe.compiler.frontends.onnx.reference import write_reference
 from autopipe.compiler.frontends.onnx.synthesize import all_constant, synthesize
 from autopipe.compiler.frontends.onnx.tensors import Array
+from autopipe.config.dimension import Dimension
 from autopipe.config.model import Input, Weights
 from autopipe.errors import ModelError
 
 
 def load(
-    path: Path, inputs: Mapping[str, Input], weights: Weights | None, sha256: str | None
+    path: Path,
+    inputs: Mapping[str, Input],
+    dimensions: Mapping[str, Dimension],
+    weights: Weights | None,
+    sha256: str | None,
 ) -> Imported:
     """Read a model; raises `ModelError` or `ConfigError`, with the file's path in front."""
     try:
-        return _load(path, inputs, weights, sha256)
+        return _load(path, inputs, dimensions, weights, sha256)
     except ModelError as error:
         raise ModelError(f"{path}: {error}") from error
 
 
 def _load(
-    path: Path, inputs: Mapping[str, Input], weights: Weights | None, sha256: str | None
+    path: Path,
+    inputs: Mapping[str, Input],
+    dimensions: Mapping[str, Dimension],
+    weights: Weights | None,
+    sha256: str | None,
 ) -> Imported:
     data = source.read(path)
     digest = source.digest(data)
     if sha256 not in {None, digest}:
         raise ModelError(f"the file's sha256 is {digest}, the pipeline asks for {sha256}")
-    vetted = gate.admit(data, path, inputs)
+    vetted = gate.admit(data, path, inputs, dimensions)
     given, warnings = _weights(vetted, path, weights)
     cleaned, kept = clean(vetted.model, given)
     finite.note(cleaned, kept)
-    module = relax.to_relax(cleaned, vetted.inputs, list(kept))
+    module = relax.to_relax(cleaned, vetted.inputs, list(kept), dimensions)
     if source.digest(source.read(path)) != digest:
         raise ModelError("the file changed while it was read; run again")
     outputs = relax.outputs(module, vetted.model.graph)

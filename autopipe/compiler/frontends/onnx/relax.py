@@ -3,10 +3,12 @@
 import contextlib
 import io
 import warnings
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final
 
-from tvm import relax
+from tvm import relax, tirx
+from tvm.relax import transform
 from tvm.relax.frontend.onnx import from_onnx
 
 from autopipe.compiler.frontends.imported import Value
@@ -16,14 +18,26 @@ from autopipe.compiler.frontends.onnx.control.scopes import has_control
 from autopipe.compiler.frontends.onnx.converters import replaced
 from autopipe.compiler.frontends.onnx.named import NodeError, name_nodes, plain
 from autopipe.compiler.frontends.onnx.tensors import Proto, dtype_name
+from autopipe.config.dimension import Dimension, Sizes
 from autopipe.errors import ModelError
+
+SIZES: Final = "autopipe.sizes"
+"""Name of the parameter that holds open sizes."""
 
 _LONGEST = 500
 _ADVICE = "do the sizes in model.inputs fit the model? If so, export it in another form or opset"
 
 
-def to_relax(model: Proto, inputs: Sequence[Value], weights: Sequence[str]) -> Any:  # noqa: ANN401
+def to_relax(
+    model: Proto,
+    inputs: Sequence[Value],
+    weights: Sequence[str],
+    dimensions: Mapping[str, Dimension] = MappingProxyType({}),
+) -> Any:  # noqa: ANN401
     """Return an IRModule whose `main` takes the inputs, then the weights, in order.
+
+    Open sizes come between them, as one shape: how many multiples each of `dimensions` has.
+    Example: with `height: {multiple: 32}` an input [1, 3, 32 * height, 640] follows from [height].
 
     The weights are inputs of the graph too: as initializers they would be copied again and
     again, and some converters would make constants of them. Raises `ModelError`, with the node.
@@ -34,23 +48,59 @@ def to_relax(model: Proto, inputs: Sequence[Value], weights: Sequence[str]) -> A
         hidden.CopyFrom(model)
         hide(hidden)
         model = hidden
+    steps = {name: tirx.Var(name, "int64") for name in dimensions}
+    shapes = {
+        value.name: _open_shape(value, dimensions, steps) for value in inputs if value.dimensions
+    }
     try:
         with _silence(), replaced():
-            module = from_onnx(model, sanitize_input_names=False)
+            module = from_onnx(model, shape_dict=shapes or None, sanitize_input_names=False)
     except NodeError as error:
         raise ModelError(f"TVM can not import {error}; {_ADVICE}") from error
     except ModelError:  # of a converter of ours
         raise
     except Exception as error:  # TVM raises what it likes
         raise ModelError(f"TVM can not import the model: {plain(error)}") from error
-    main = module["main"].with_attr("num_input", len(inputs))
+    main = module["main"]
     expected = [*(value.name for value in inputs), *weights]
     found = [parameter.name for parameter in main.params]
     if found != expected:
         other = sorted(set(found) ^ set(expected)) or "in another order"
         raise ModelError(f"TVM imported other parameters than the graph has: {other}"[:_LONGEST])
+    if steps:
+        main = _with_sizes(main, len(inputs), list(steps.values()))
+    main = main.with_attr("num_input", len(inputs) + bool(steps))
     module.update_func(module.get_global_var("main"), main)
     return module
+
+
+def _open_shape(
+    value: Value, dimensions: Mapping[str, Dimension], steps: Mapping[str, Any]
+) -> list[Any]:
+    """Return the shape of an input, with multiples of steps where its size is open."""
+    return [
+        steps[name] * dimensions[name].multiple if name else size
+        for name, size in zip(value.dimensions, value.shape, strict=True)
+    ]
+
+
+def _with_sizes(main: Any, inputs: int, steps: Sequence[Any]) -> Any:  # noqa: ANN401
+    """Return a function that takes the steps after its inputs, as one shape."""
+    sizes = relax.Var(SIZES, relax.ShapeType(steps))
+    params = [*main.params[:inputs], sizes, *main.params[inputs:]]
+    return relax.Function(params, main.body, main.ret_ty, main.is_pure, main.attrs, main.span)
+
+
+def sized(module: Any, sizes: Sizes, dimensions: Mapping[str, Dimension]) -> list[list[int]]:  # noqa: ANN401
+    """Return the shapes of the outputs of `main` at certain sizes, -1 where they depend on data."""
+    steps = {name: size // dimensions[name].multiple for name, size in sizes.items()}
+    bound = transform.BindSymbolicVars(steps, "main")(module)
+    return [known.extents_of(kind, "an output") for kind in _results(bound)]
+
+
+def _results(module: Any) -> list[Any]:  # noqa: ANN401
+    result = module["main"].ret_ty
+    return list(result.fields) if isinstance(result, relax.TupleType) else [result]
 
 
 def outputs(module: Any, graph: Proto) -> tuple[Value, ...]:  # noqa: ANN401
@@ -59,10 +109,9 @@ def outputs(module: Any, graph: Proto) -> tuple[Value, ...]:  # noqa: ANN401
     Raises `ModelError` for a shape that depends on data, and for a dtype that the model declares
     differently.
     """
-    result = module["main"].ret_ty
-    types = list(result.fields) if isinstance(result, relax.TupleType) else [result]
     return tuple(
-        _output(declared, kind) for declared, kind in zip(graph.output, types, strict=True)
+        _output(declared, kind)
+        for declared, kind in zip(graph.output, _results(module), strict=True)
     )
 
 
@@ -76,7 +125,8 @@ def misdeclared(values: Sequence[Value], graph: Proto) -> list[str]:
         stated = declared.type.tensor_type
         sizes = [dim.dim_value if dim.HasField("dim_value") else None for dim in stated.shape.dim]
         fits = len(sizes) == len(value.shape) and all(
-            size in {None, real} for size, real in zip(sizes, value.shape, strict=True)
+            size in {None, real} or real < 0
+            for size, real in zip(sizes, value.shape, strict=True)
         )
         if stated.HasField("shape") and not fits:
             words = ", ".join("?" if size is None else str(size) for size in sizes)
@@ -89,7 +139,7 @@ def _output(declared: Proto, kind: Any) -> Value:  # noqa: ANN401
     what = f"output {declared.name!r}"
     if isinstance(kind, relax.ShapeType):
         raise ModelError(f"{what} is a shape, which TVM does not return as a tensor")
-    shape = tuple(known.sizes_of(kind, what))
+    shape = tuple(known.extents_of(kind, what))
     stated, dtype = declared.type.tensor_type, str(kind.dtype)
     if stated.elem_type and dtype_name(stated.elem_type, what) != dtype:
         raise ModelError(

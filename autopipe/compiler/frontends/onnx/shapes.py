@@ -27,9 +27,10 @@ _TAGS = re.compile(r"\[\w+Error\] |Inference error\(s\): ")
 
 
 def bind(graph: Proto, inputs: Mapping[str, Input]) -> tuple[Value, ...]:
-    """Give every input of a graph the static shape that the model and the pipeline agree on.
+    """Give every input of a graph the shape that the model and the pipeline agree on.
 
-    A symbol bound for one input holds for all. Raises `ConfigError` where the pipeline
+    A size that the pipeline names stays open under that name. A symbol bound for one input holds
+    for all. Raises `ConfigError` where the pipeline
     contradicts the model, `ModelError` where a dimension stays open.
     """
     names = [value.name for value in graph.input]
@@ -39,11 +40,11 @@ def bind(graph: Proto, inputs: Mapping[str, Input]) -> tuple[Value, ...]:
         raise ConfigError(
             f"model.inputs.{name}: the model has no such input{hint} it has {_quoted(names)}"
         )
-    symbols: dict[str, int] = {}
+    symbols: dict[str, int | str] = {}
     for value in graph.input:
         if value.name in inputs:
             _give(value, inputs[value.name], symbols)
-    return tuple(_bound(value, symbols) for value in graph.input)
+    return tuple(_bound(value, inputs.get(value.name), symbols) for value in graph.input)
 
 
 def fix(graph: Proto, inputs: Mapping[str, Input]) -> dict[str, Input]:
@@ -56,13 +57,14 @@ def fix(graph: Proto, inputs: Mapping[str, Input]) -> dict[str, Input]:
         if given is None or given.value is None:
             continue
         _give(value, given, {})
-        if math.prod(given.shape) > _MOST_FIXED:
+        shape = given.sizes
+        if math.prod(shape) > _MOST_FIXED:
             raise ConfigError(
-                f"model.inputs.{value.name}.value: an input of {list(given.shape)} is no number"
+                f"model.inputs.{value.name}.value: an input of {list(shape)} is no number"
             )
         dtype, where = _dtype(value), f"model.inputs.{value.name}.value"
-        array = np.full(given.shape, given.value).astype(dtype)
-        if not np.array_equal(array, np.full(given.shape, given.value)) and array.dtype.kind != "f":
+        array = np.full(shape, given.value).astype(dtype)
+        if not np.array_equal(array, np.full(shape, given.value)) and array.dtype.kind != "f":
             raise ConfigError(f"{where}: {given.value} is no {dtype}")
         graph.initializer.append(numpy_helper.from_array(array, value.name))
         del graph.input[index]
@@ -94,7 +96,7 @@ def declared(graph: Proto) -> dict[str, tuple[int | str | None, ...]]:
     }
 
 
-def _give(value: Proto, given: Input, symbols: dict[str, int]) -> None:
+def _give(value: Proto, given: Input, symbols: dict[str, int | str]) -> None:
     where = f"model.inputs.{value.name}"
     kind = value.type.tensor_type
     dtype = _dtype(value)
@@ -117,24 +119,36 @@ def _give(value: Proto, given: Input, symbols: dict[str, int]) -> None:
             )
         if dim.dim_param:
             symbols[dim.dim_param] = size
+        _set(dim, size)
+
+
+def _set(dim: Proto, size: int | str) -> None:
+    if isinstance(size, int):
         dim.dim_value = size
+    else:
+        dim.dim_param = size
 
 
-def _bound(value: Proto, symbols: Mapping[str, int]) -> Value:
+def _bound(value: Proto, given: Input | None, symbols: Mapping[str, int | str]) -> Value:
+    """Return an input whose sizes are all known or named by the pipeline."""
     dtype = _dtype(value)
     kind = _ranked(value).type.tensor_type
+    named = {} if given is None else {n: size for n, size in enumerate(given.shape)}
     for axis, dim in enumerate(kind.shape.dim):
-        if dim.dim_param in symbols:
-            dim.dim_value = symbols[dim.dim_param]
-        if not dim.HasField("dim_value"):
+        if given is None and dim.dim_param in symbols:
+            named[axis] = symbols[dim.dim_param]
+            _set(dim, named[axis])
+        if not dim.HasField("dim_value") and axis not in named:
             symbol = f" ({dim.dim_param!r})" if dim.dim_param else ""
             raise ModelError(
                 f"dimension {axis}{symbol} of input {value.name!r} is open; {_fix(value)}"
             )
-    shape = tuple(dim.dim_value for dim in kind.shape.dim)
-    if elements(shape, f"input {value.name!r}") == 0:
+    names = tuple("" if dim.HasField("dim_value") else dim.dim_param for dim in kind.shape.dim)
+    shape = tuple(-1 if name else dim.dim_value for name, dim in zip(names, kind.shape.dim))
+    if elements(map(abs, shape), f"input {value.name!r}") == 0:
         raise ModelError(f"input {value.name!r} is empty: {list(shape)}")
-    return Value(name=value.name, shape=shape, dtype=dtype)
+    dimensions = names if any(names) else ()
+    return Value(name=value.name, shape=shape, dtype=dtype, dimensions=dimensions)
 
 
 def _ranked(value: Proto) -> Proto:

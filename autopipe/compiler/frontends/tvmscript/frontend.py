@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from autopipe.compiler.frontends.imported import Imported
+from autopipe.config.dimension import Dimension
 from autopipe.config.model import Input, Weights
 
 
@@ -19,6 +20,7 @@ class TvmscriptFrontend:
         path: Path,
         *,
         inputs: Mapping[str, Input],
+        dimensions: Mapping[str, Dimension],  # noqa: ARG002 - of ONNX models only
         weights: Weights | None,
         sha256: str | None,
     ) -> Imported:

@@ -1,0 +1,99 @@
+"""A dimension whose size is known only when the model runs."""
+
+from collections.abc import Mapping
+from itertools import product
+from typing import Annotated, Final, Self
+
+from pydantic import Field, StringConstraints, model_validator
+
+from autopipe.config.frozen import Frozen
+
+DimensionName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,59}$")]
+"""What shapes call a dimension."""
+
+LARGEST: Final = 2**31
+"""Largest size."""
+
+_Extent = Annotated[int, Field(ge=1, le=LARGEST)]
+
+
+class Dimension(Frozen, frozen=True):
+    """The sizes that a dimension may have: multiples of a number between two bounds.
+
+    Example: `{min: 32, max: 1920, multiple: 32, likely: [640]}` takes 32, 64, ..., 1920, and 640 is
+    as fast as in a build for that size alone.
+    """
+
+    min: _Extent = 1
+    """Smallest size."""
+    max: _Extent
+    """Largest size."""
+    multiple: _Extent = 1
+    """Each size is a multiple of it."""
+    likely: Annotated[tuple[_Extent, ...], Field(min_length=1, max_length=8)]
+    """Sizes that are built and tuned for by themselves; the others share one build."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.first > self.last:
+            raise ValueError(
+                f"no size from {self.min} to {self.max} is a multiple of {self.multiple}"
+            )
+        for size in self.likely:
+            if reason := self.refusal(size):
+                raise ValueError(f"likely: {size} {reason}")
+        if len(set(self.likely)) < len(self.likely):
+            raise ValueError("likely: a size is named twice")
+        return self
+
+    @property
+    def first(self) -> int:
+        """Return the smallest size that is a multiple."""
+        return -(-self.min // self.multiple) * self.multiple
+
+    @property
+    def last(self) -> int:
+        """Return the largest size that is a multiple."""
+        return self.max // self.multiple * self.multiple
+
+    def refusal(self, size: int) -> str | None:
+        """Say why a size is none of this dimension, or return None if it is one."""
+        if not self.min <= size <= self.max:
+            return f"is not from {self.min} to {self.max}"
+        if size % self.multiple:
+            return f"is no multiple of {self.multiple}"
+        return None
+
+
+Sizes = Mapping[str, int]
+"""A size for each dimension, by its name."""
+
+MOST_LIKELY: Final = 8
+"""Most combinations of likely sizes: each is a build of its own."""
+
+
+def likely(dimensions: Mapping[str, Dimension]) -> tuple[Sizes, ...]:
+    """Return every combination of likely sizes, the first of each dimension first.
+
+    Example: batch 1 or 8 and length 128 are `({batch: 1, length: 128}, {batch: 8, length: 128})`.
+    Without dimensions there is none.
+    """
+    if not dimensions:
+        return ()
+    combined = product(*(dimension.likely for dimension in dimensions.values()))
+    return tuple(dict(zip(dimensions, sizes, strict=True)) for sizes in combined)
+
+
+def ends(dimensions: Mapping[str, Dimension]) -> tuple[Sizes, ...]:
+    """Return the smallest and the largest sizes; nothing without dimensions."""
+    if not dimensions:
+        return ()
+    return (
+        {name: dimension.first for name, dimension in dimensions.items()},
+        {name: dimension.last for name, dimension in dimensions.items()},
+    )
+
+
+def told(sizes: Sizes) -> str:
+    """Write sizes, such as `height = 640, width = 640`."""
+    return ", ".join(f"{name} = {size}" for name, size in sizes.items())
