@@ -6,8 +6,10 @@ from pydantic import PositiveInt
 
 from autopipe.artifacts.document import ArtifactDocument, Part
 from autopipe.artifacts.numbers import Amount, Count
-from autopipe.artifacts.signature import Port, Signature
+from autopipe.artifacts.signature import Entry, Port, Signature
 from autopipe.artifacts.tuning import ContenderResult, ListedFailure
+from autopipe.config.dimension import Dimension, DimensionName
+from autopipe.config.frozen import Sparse
 
 
 class Rejected(Part, frozen=True):
@@ -50,10 +52,11 @@ class LibraryTask(Part, frozen=True):
     """What crashed, hung, took too much memory or raised something."""
 
 
-class BuiltLibrary(ArtifactDocument, frozen=True):
+class BuiltLibrary(ArtifactDocument, Sparse, frozen=True):
     """A library: how it is called, what it was built for and by, and how."""
 
     FILE: ClassVar[str] = "library.json"
+    ADDED: ClassVar[frozenset[str]] = frozenset({"dimensions", "entries"})
 
     name: str
     """The model's name."""
@@ -73,11 +76,15 @@ class BuiltLibrary(ArtifactDocument, frozen=True):
     releases lack it."""
     tasks: tuple[LibraryTask, ...]
     """All tasks, in the order of the model."""
+    dimensions: dict[DimensionName, Dimension] = {}
+    """Sizes that are known only when it is called."""
+    entries: tuple[Entry, ...] = ()
+    """Libraries for likely sizes."""
 
     @property
     def signature(self) -> Signature:
         """Return how it is called."""
         return Signature(
             inputs=self.inputs, outputs=self.outputs, weights=self.weights, threads=self.threads,
-            device=self.device,
+            device=self.device, dimensions=self.dimensions, entries=self.entries,
         )  # fmt: skip

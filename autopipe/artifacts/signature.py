@@ -1,8 +1,8 @@
 """How a library is called: what is known of it without loading it."""
 
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Final, Literal
 
-from pydantic import PositiveInt
+from pydantic import PositiveInt, StringConstraints
 
 from autopipe.config.dimension import Dimension, DimensionName, Sizes
 from autopipe.config.frozen import Frozen, Sparse
@@ -31,11 +31,15 @@ class Port(Tensor, Sparse, frozen=True):
         return self.model_copy(update={"shape": shape, "dimensions": ()})
 
 
-class Entry(Frozen, frozen=True):
-    """A function of a library that is made for certain sizes."""
+LIBRARY: Final = "lib.so"
+"""The library of a build, or with open sizes that for every size."""
 
-    function: str
-    """Its name in the library."""
+
+class Entry(Frozen, frozen=True):
+    """A library that is made for certain sizes."""
+
+    library: Annotated[str, StringConstraints(pattern=r"^lib\.[0-7]\.so$")]
+    """The file."""
     sizes: dict[DimensionName, PositiveInt]
     """The size of each dimension."""
     weights: tuple[str, ...]
@@ -58,10 +62,10 @@ class Signature(Sparse, frozen=True):
     device: Literal["cpu", "cuda"] = "cpu"
     """Where its kernels run."""
     dimensions: dict[DimensionName, Dimension] = {}
-    """Sizes that are known only when it is called. `main` takes the number of multiples of each
-    after the inputs."""
+    """Sizes that are known only when it is called. After the inputs, a library takes the number of
+    multiples of each."""
     entries: tuple[Entry, ...] = ()
-    """Functions for likely sizes; `main` serves every other."""
+    """Libraries for likely sizes; `lib.so` serves every other."""
 
     def at(self, sizes: Sizes) -> tuple[Port, ...]:
         """Return the inputs at certain sizes."""

@@ -14,6 +14,7 @@ import tvm
 from autopipe.building.choice import Choices
 from autopipe.compiler import module_io
 from autopipe.compiler.library import build, nvcc
+from autopipe.compiler.tasks import labelled
 from autopipe.compiler.walls.foreign import ForeignCode
 from autopipe.errors import AutopipeError, StageError
 from autopipe.processes import contained
@@ -28,9 +29,12 @@ _EACH: Final = 10.0
 
 
 def compile_model(
-    lowered: tvm.IRModule, choices: Choices, failures: Failures, path: Path
-) -> tvm.IRModule:
-    """Write the library, and return what is left to do on the weights.
+    lowered: Mapping[str, tvm.IRModule],
+    choices: Choices,
+    failures: Failures,
+    paths: Mapping[str, Path],
+) -> dict[str, tvm.IRModule]:
+    """Write the library of each module, and return what is left to do on its weights, by label.
 
     A task whose schedule fails takes the next of its chain. Raises StageError if nothing is left
     of one, if the whole fails twice although no task does alone, and for what can not be built or
@@ -41,7 +45,7 @@ def compile_model(
         choices.settle()
     while True:
         try:
-            return _whole(lowered, choices, failures, path)
+            return _whole(lowered, choices, failures, paths)
         except Failed as error:
             if not _culprits(choices, failures):
                 if innocent:
@@ -51,7 +55,12 @@ def compile_model(
             choices.settle()
 
 
-def _whole(lowered: tvm.IRModule, choices: Choices, failures: Failures, path: Path) -> tvm.IRModule:
+def _whole(
+    lowered: Mapping[str, tvm.IRModule],
+    choices: Choices,
+    failures: Failures,
+    paths: Mapping[str, Path],
+) -> dict[str, tvm.IRModule]:
     scheduled = {
         name: choice.module
         for asked, choice in zip(choices.asked, choices.chosen, strict=True)
@@ -60,21 +69,33 @@ def _whole(lowered: tvm.IRModule, choices: Choices, failures: Failures, path: Pa
 
     def compiled(_: object) -> Mapping[str, Any]:
         """Tell a refusal, which is no failure, from a result."""
+        packing = {}
         try:
-            built = build.build(lowered, scheduled, failures.conditions.target)
-            build.export(built, path)
+            for label, module in lowered.items():
+                bodies = _of(label, module, scheduled)
+                built = build.build(module, bodies, failures.conditions.target)
+                build.export(built, paths[label])
+                packing[label] = tvm.ir.save_json(built.packing)
         except (ForeignCode, nvcc.NotCompiled):  # some task's kernel is to blame
             raise
         except AutopipeError as error:
             return {"failed": asdict(of_ours(error))}
-        return {"ok": tvm.ir.save_json(built.packing)}
+        return {"ok": packing}
 
     seconds = contained.SECONDS + _EACH * len(choices.asked)
     with Child(lambda: compiled, seconds=seconds) as child:
         packing, refused = sorted_out(child.ask())
     if refused is not None:
         raise refused.error()
-    return module_io.from_json(packing)
+    return {label: module_io.from_json(text) for label, text in packing.items()}
+
+
+def _of(
+    label: str, module: tvm.IRModule, scheduled: Mapping[str, tvm.IRModule]
+) -> dict[str, tvm.IRModule]:
+    """Return the scheduled bodies of the PrimFuncs of one module, by their names in it."""
+    names = (name for name, _ in module_io.prim_funcs(module))
+    return {name: scheduled[labelled(name, label)] for name in names}
 
 
 def _pieces(choices: Choices) -> list[Piece]:

@@ -9,6 +9,7 @@ import numpy as np
 import tvm
 from tvm_ffi import serialization
 
+from autopipe.artifacts.lowering import WHOLE, SizedModules
 from autopipe.store import arrays
 
 
@@ -20,6 +21,16 @@ def save_module(module: tvm.IRModule, path: Path) -> None:
 def load_module(path: Path) -> tvm.IRModule:
     """Read an IRModule that `save_module` wrote."""
     return from_json(path.read_text(encoding="utf-8"))
+
+
+def load_lowered(folder: Path) -> dict[str, tvm.IRModule]:
+    """Return the modules of an artifact of *lower* by label: those for likely sizes first.
+
+    The label of the module for every size, and of a model without open sizes, is "".
+    """
+    sized = SizedModules.within(folder).modules
+    files = {one.label: one.file for one in sized} | {"": WHOLE}
+    return {label: load_module(folder / file) for label, file in files.items()}
 
 
 def from_json(text: str) -> Any:  # noqa: ANN401 - tvm is not typed

@@ -5,6 +5,7 @@ function, whatever it computes. Which tasks are worth tuning is decided later.
 """
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -51,13 +52,25 @@ def workload(function: tvm.tirx.PrimFunc) -> Workload:
     )
 
 
-def extract_tasks(lowered: tvm.IRModule) -> tuple[list[Task], dict[str, tvm.IRModule]]:
+def labelled(name: str, label: str) -> str:
+    """Return the name of a PrimFunc of a module with that label: `fused_matmul@8x128`."""
+    return f"{name}@{label}" if label else name
+
+
+def extract_tasks(
+    lowered: tvm.IRModule | Mapping[str, tvm.IRModule],
+) -> tuple[list[Task], dict[str, tvm.IRModule]]:
     """Return the tasks of a lowered module in the order of first use, and each workload's module.
 
-    PrimFuncs that are structurally equal are one task whose `calls` add up.
+    PrimFuncs that are structurally equal are one task whose `calls` add up. With open sizes there
+    are several modules, by label, and the tasks of all of them are in one table.
     """
-    calls = call_counts(lowered)
-    bodies = dict(prim_funcs(lowered))
+    modules = lowered if isinstance(lowered, Mapping) else {"": lowered}
+    calls: Counter[str] = Counter()
+    bodies: dict[str, tvm.tirx.PrimFunc] = {}
+    for label, module in modules.items():
+        calls.update({labelled(name, label): n for name, n in call_counts(module).items()})
+        bodies.update({labelled(name, label): body for name, body in prim_funcs(module)})
     names: dict[str, list[str]] = {}
     workloads: dict[str, Workload] = {}
     for name in calls:

@@ -19,8 +19,9 @@ class Frozen(
 
 
 class Sparse(Frozen, frozen=True):
-    """A value that is written without the fields that a later release has added, where they are
-    empty: keys, locks and packages of earlier releases stay as they are.
+    """A value that is written without what a later release has added to it, where that is empty.
+
+    So keys, locks and packages of earlier releases stay as they are.
     """
 
     ADDED: ClassVar[frozenset[str]]

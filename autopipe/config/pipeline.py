@@ -93,31 +93,30 @@ class Pipeline(Frozen, frozen=True):
             yield ("verify", "reference"), reference, why
 
     def _open_sizes(self) -> Iterator[Contradiction]:
-        """Yield what is wrong with the names of sizes in shapes."""
+        """Yield what is wrong with the names of sizes in shapes, and with `model.dimensions`."""
         dimensions, used = self.model.dimensions, set[str]()
-        for name, given in self.model.inputs.items():
-            at = ("model", "inputs", name, "shape")
-            for axis, size in enumerate(given.shape):
-                if not isinstance(size, str):
-                    continue
-                used.add(size)
-                if size not in dimensions:
-                    yield (*at, axis), size, f"is not described in model.dimensions: {size}"
-                elif given.value is not None:
-                    yield (*at, axis), size, "can not be open where the input has a value"
-        for name, dimension in dimensions.items():
-            at, why = ("model", "dimensions", name), ""
-            if name not in used:
-                why = "stands in no shape of model.inputs"
-            elif self.model.format != "onnx":
-                why = "can not be open: only sizes of ONNX models can"
-            elif self.target.kind != "llvm":
-                why = "can not be open: only builds for processors can"
-            if why:
-                yield at, dimension.likely, why
+        for at, name, value in self._named_sizes():
+            used.add(name)
+            if name not in dimensions:
+                yield at, name, f"is not described in model.dimensions: {name}"
+            elif value is not None:
+                yield at, name, "can not be open where the input has a value"
+        for name in dimensions.keys() - used:
+            yield ("model", "dimensions", name), name, "stands in no shape of model.inputs"
+        if dimensions and self.model.format != "onnx":
+            yield ("model", "dimensions"), sorted(dimensions), "are for ONNX models only"
+        if dimensions and self.target.kind != "llvm":
+            yield ("model", "dimensions"), sorted(dimensions), "are for processors only"
         if len(likely(dimensions)) > MOST_LIKELY:
             why = f"have more than {MOST_LIKELY} combinations of likely sizes"
             yield ("model", "dimensions"), sorted(dimensions), why
+
+    def _named_sizes(self) -> Iterator[tuple[tuple[str | int, ...], str, object]]:
+        """Yield where a shape has a name, the name, and the value of that input, if it has one."""
+        for name, given in self.model.inputs.items():
+            for axis, size in enumerate(given.shape):
+                if isinstance(size, str):
+                    yield ("model", "inputs", name, "shape", axis), size, given.value
 
     def _untold_regression(self, gate: Regression) -> Iterator[Contradiction]:
         """Yield why a regression could not be told from noise."""

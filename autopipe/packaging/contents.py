@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final
 
+from autopipe.artifacts.signature import LIBRARY
 from autopipe.config.problem import shown
 from autopipe.errors import PackageError
 from autopipe.libraries import shipped
 from autopipe.packaging import archive, components, provenance
 from autopipe.packaging.archive import Member
-from autopipe.packaging.manifest import COMPONENTS, LIBRARY, MANIFEST, WEIGHTS
+from autopipe.packaging.manifest import COMPONENTS, MANIFEST, SIZED, WEIGHTS
 from autopipe.packaging.provenance import Manifest, Statement
 from autopipe.signing.signature import SignedKind
 from autopipe.signing.signers import Signer, Signers
@@ -77,7 +78,7 @@ def opened(package: Path, copy: BinaryIO | None = None) -> Iterator[PackageConte
 
     With a `copy`, that is read, and `package` is only its name. Raises PackageError.
     """
-    optional = (COMPONENTS, *shipped())
+    optional = (COMPONENTS, *SIZED, *shipped())
     names = (LIBRARY, MANIFEST, WEIGHTS)
     with archive.opened(package, names, optional, copy) as (file, members):
         manifest = provenance.read(archive.read(file, members[MANIFEST], _LARGEST))

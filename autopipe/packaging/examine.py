@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+from autopipe.artifacts.signature import LIBRARY
 from autopipe.compiler.walls import elf, linked
 from autopipe.compiler.walls.foreign import ForeignCode
 from autopipe.errors import PackageError
 from autopipe.packaging import archive
 from autopipe.packaging.archive import Member
 from autopipe.packaging.contents import PackageContents, opened
-from autopipe.packaging.manifest import LIBRARY, ManifestFile, Needs
+from autopipe.packaging.manifest import SIZED, ManifestFile, Needs
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,19 +53,20 @@ def examine(package: Path, copy: BinaryIO | None = None) -> Examined:
         manifest = contents.manifest
         for name in manifest.files:
             contents.extract(name)
-        _library(contents, package)
+        for name in (LIBRARY, *(name for name in SIZED if name in contents.members)):
+            _library(contents, package, name)
         contents.agree()
         whole = Member(0, os.fstat(contents.file.fileno()).st_size)
         sha256 = archive.extract(contents.file, whole)
     return Examined(manifest.name, manifest.format, sha256, manifest.files, manifest.needs)
 
 
-def _library(contents: PackageContents, package: Path) -> None:
-    member = contents.members[LIBRARY]
+def _library(contents: PackageContents, package: Path, name: str) -> None:
+    member = contents.members[name]
     data = archive.read(contents.file, member, member.size)
     if not data.startswith(elf.MAGIC):  # nobody can load it
         return
     try:
-        linked.look_at_library(data, LIBRARY)
+        linked.look_at_library(data, name)
     except ForeignCode as error:
         raise PackageError(f"{package}: {error}, which no build leaves there") from None

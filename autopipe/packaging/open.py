@@ -6,15 +6,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from autopipe.compiler.library.runtime import LoadedModel, load
+from autopipe.compiler.library.runtime import Model, load
 from autopipe.compiler.target import cpu, gpu
 from autopipe.errors import PackageError, StageError, TargetError
 from autopipe.packaging.contents import opened, signed
-from autopipe.packaging.manifest import LIBRARY, WEIGHTS, Processor, check_runtime
+from autopipe.packaging.manifest import Processor, check_runtime
 from autopipe.signing.signers import Signers, UnsignedError
 
 
-def open_package(package: str | Path, signers: Signers | str | Path | None = None) -> LoadedModel:
+def open_package(package: str | Path, signers: Signers | str | Path | None = None) -> Model:
     """Return the packaged model: call it with numpy arrays by name, get numpy arrays by name.
 
     It runs on as many threads as it was tuned for, if the machine has them. A package is a
@@ -37,7 +37,7 @@ def open_package(package: str | Path, signers: Signers | str | Path | None = Non
             contents.extract(name, Path(folder, name))
         contents.agree()
         try:
-            return load(Path(folder, LIBRARY), Path(folder, WEIGHTS), needs.signature)
+            return load(Path(folder), needs.signature)
         except StageError as error:
             raise PackageError(str(error)) from error
 

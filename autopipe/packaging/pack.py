@@ -5,16 +5,18 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from autopipe import libraries
+from autopipe.artifacts.signature import LIBRARY
 from autopipe.packaging import archive, components
-from autopipe.packaging.manifest import COMPONENTS, LIBRARY, MANIFEST, WEIGHTS, ManifestFile
+from autopipe.packaging.manifest import COMPONENTS, MANIFEST, WEIGHTS, ManifestFile
 from autopipe.packaging.provenance import Predicate, Statement, subjects
 from autopipe.store.canonical import pretty
 
 
 def pack(predicate: Predicate, library: Path, work: Path, out: Path) -> None:
     """Write the package `out` of a LIBRARY artifact; `work` takes what is said of it."""
-    called = predicate.build_definition.internal_parameters.libraries
-    paths = {name: library / name for name in (LIBRARY, WEIGHTS, *_brought(called))}
+    needs = predicate.build_definition.internal_parameters
+    called, sized = needs.libraries, [entry.library for entry in needs.signature.entries]
+    paths = {name: library / name for name in (LIBRARY, *sized, WEIGHTS, *_brought(called))}
     files = {name: _file(path) for name, path in paths.items()}
     paths[COMPONENTS], paths[MANIFEST] = work / COMPONENTS, work / MANIFEST
     listed = components.write(Statement(subject=subjects(files), predicate=predicate))

@@ -1,14 +1,16 @@
 """Stage `build`: the lowered module, with the best schedule of each task, as a shared library."""
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
 from autopipe.artifacts.library import BuiltLibrary, LibraryTask
+from autopipe.artifacts.lowering import SizedModule, SizedModules
 from autopipe.artifacts.model import ImportedModel
+from autopipe.artifacts.signature import LIBRARY, Entry
 from autopipe.artifacts.tuning import UNTUNED, BestRecord, ListedFailure, TuningResult
 from autopipe.config import Pipeline
 from autopipe.config.schedules import Rule
@@ -20,6 +22,7 @@ from autopipe.records.proofs import claimed
 from autopipe.store.artifact import Kind
 
 if TYPE_CHECKING:
+    import numpy as np
     import tvm
 
     from autopipe.building.choice import Choice, Choices
@@ -84,8 +87,11 @@ class BuildStage(Stage, frozen=True):
         failures = Failures.of(ctx, conditions, self.name, self.on_task_failure)
         with self._choices(ctx, tasks, tuned, failures) as choices:
             choices.settle()
-            lowered = module_io.load_module(ctx.inputs["lower"] / "module.json")
-            packing = compile_model(lowered, choices, failures, ctx.out / "lib.so")
+            lowered = module_io.load_lowered(ctx.inputs["lower"])
+            sized = SizedModules.within(ctx.inputs["lower"]).modules
+            paths = {one.label: ctx.out / library_of(one) for one in sized}
+            paths[""] = ctx.out / LIBRARY
+            packing = compile_model(lowered, choices, failures, paths)
         self._tell(ctx, choices)
         self._describe(ctx, choices, tuned, failures, packing).write(ctx.out)
         return _summary(choices.chosen) + failures.told()
@@ -96,17 +102,24 @@ class BuildStage(Stage, frozen=True):
         choices: "Choices",
         tuned: TuningResult,
         failures: "Failures",
-        packing: "tvm.IRModule",
+        packing: "Mapping[str, tvm.IRModule]",
     ) -> BuiltLibrary:
         """Transform the weights, and say how the library is called and what it was made of."""
         target = ctx.facts[Facet.TARGET]
         model = ImportedModel.read(ctx.inputs["import"])
         tasks = [request.task for request in choices.asked]
+        weights = _pack(ctx, model.weights, packing)
+        sized = SizedModules.within(ctx.inputs["lower"]).modules
         return BuiltLibrary(
             name=model.name,
             inputs=model.inputs,
             outputs=model.outputs,
-            weights=_pack(ctx, model.weights, packing),
+            weights=weights[""],
+            dimensions=model.dimensions,
+            entries=tuple(
+                Entry(library=library_of(one), sizes=one.sizes, weights=weights[one.label])
+                for one in sized
+            ),
             threads=int(str(target["num_cores"])),
             device="cuda" if target["kind"] == "cuda" else "cpu",
             target=dict(target),
@@ -171,8 +184,19 @@ class BuildStage(Stage, frozen=True):
                 ctx.emit(Warn(stage=self.name, message=text))
 
 
-def _pack(ctx: Context, names: Iterable[str], packing: "tvm.IRModule") -> tuple[str, ...]:
-    """Transform the imported weights as graph and schedules want them; return their new names."""
+def library_of(module: SizedModule) -> str:
+    """Return the name of the library for one size: `lib.0.so` of `module.0.json`."""
+    return f"lib{Path(module.file).stem.removeprefix('module')}.so"
+
+
+def _pack(
+    ctx: Context, names: Iterable[str], packing: "Mapping[str, tvm.IRModule]"
+) -> dict[str, tuple[str, ...]]:
+    """Transform the imported weights as graph and schedules want them.
+
+    Returns their new names for each module; what two modules want alike is kept once.
+    """
+    from autopipe.building.weight_pool import WeightPool
     from autopipe.compiler import module_io
     from autopipe.compiler.graph import weights
     from autopipe.compiler.library.runtime import use_threads
@@ -184,12 +208,16 @@ def _pack(ctx: Context, names: Iterable[str], packing: "tvm.IRModule") -> tuple[
     here = host(cores)
     arrays = module_io.load_weights(ctx.inputs["import"] / "weights.safetensors")
     transform = module_io.load_module(ctx.inputs["optimize"] / "transform.json")
-    values = [arrays[name] for name in names]
-    for work in (transform, packing):
-        values = weights.evaluate(work, values, here, lambda module: default.schedule(module, here))
-    packed = {f"w{index:05d}": value for index, value in enumerate(values)}
-    module_io.save_weights(packed, ctx.out / "weights.safetensors")
-    return tuple(packed)
+
+    def done(work: "tvm.IRModule", values: "Sequence[np.ndarray]") -> "list[np.ndarray]":
+        return weights.evaluate(work, values, here, lambda module: default.schedule(module, here))
+
+    shared = done(transform, [arrays[name] for name in names])
+    pool = WeightPool()
+    labels = ["", *(label for label in packing if label)]
+    packed = {label: pool.add(done(packing[label], shared)) for label in labels}
+    module_io.save_weights(pool.arrays, ctx.out / "weights.safetensors")
+    return packed
 
 
 def _libraries(choices: Iterable["Choice"]) -> dict[str, str]:

@@ -3,7 +3,9 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Self
 
+from autopipe.artifacts.lowering import WHOLE, SizedModules
 from autopipe.config import Fusion, Pipeline
+from autopipe.config.dimension import Dimension, likely
 from autopipe.environment.facet import Facet
 from autopipe.pipeline.events import Warn
 from autopipe.pipeline.stage import Context, Need, Stage
@@ -13,6 +15,7 @@ if TYPE_CHECKING:
     import tvm
 
     from autopipe.compiler.fusion.scope import Refusal, Scope
+    from autopipe.schedules.conditions import Conditions
 
 
 class LowerStage(Stage, frozen=True):
@@ -28,32 +31,54 @@ class LowerStage(Stage, frozen=True):
     """Whether elementary functions may round differently from libm's."""
     fusion: Fusion
     """Which ops are one task together, and which are kept apart."""
+    dimensions: dict[str, Dimension] = {}
+    """Open sizes by name: the module is written once more for each likely combination."""
 
     @classmethod
     def of(cls, pipeline: Pipeline, base: Path) -> Self:  # noqa: ARG003 - reads no file
         """Take what the pipeline allows of numerics, and its rules of fusion."""
-        return cls(fast_algorithms=pipeline.numerics.fast_algorithms, fusion=pipeline.fusion)
+        return cls(
+            fast_algorithms=pipeline.numerics.fast_algorithms,
+            fusion=pipeline.fusion,
+            dimensions=dict(pipeline.model.dimensions),
+        )
+
+    def unkeyed(self) -> frozenset[str]:
+        """Return the open sizes, where there are none."""
+        return frozenset() if self.dimensions else frozenset({"dimensions"})
 
     def run(self, ctx: Context) -> str:
         """Write the lowered module; its PrimFuncs say which ops they came from.
 
         Raises ConfigError if a rule names an op that Relax does not have.
         """
-        from autopipe.compiler import module_io, passes
+        from autopipe.compiler import module_io, open_sizes
         from autopipe.schedules.conditions import Conditions
         from autopipe.schedules.schedulable import refusals
 
         module = module_io.load_module(ctx.inputs["optimize"] / "module.json")
         conditions = Conditions.of(ctx.facts[Facet.TARGET], fast_algorithms=self.fast_algorithms)
+        sized = SizedModules.of(likely(self.dimensions))
         with refusals(conditions) as refusal:
-            lowered = passes.lower(
-                module,
-                conditions.target,
-                fast_algorithms=self.fast_algorithms,
-                scope=self._scope(ctx, conditions.target, refusal),
-            )
-        module_io.save_module(lowered, ctx.out / "module.json")
-        return f"{len(module_io.prim_funcs(lowered))} fused functions"
+            scope = self._scope(ctx, conditions.target, refusal)
+            lowered = self._lowered(module, conditions, scope)
+            module_io.save_module(lowered, ctx.out / WHOLE)
+            for one in sized.modules:
+                bound = open_sizes.at(module, open_sizes.steps(self.dimensions, one.sizes))
+                module_io.save_module(self._lowered(bound, conditions, scope), ctx.out / one.file)
+        if sized.modules:
+            sized.write(ctx.out)
+        count = f"{len(module_io.prim_funcs(lowered))} fused functions"
+        return f"{count}, and at {len(sized.modules)} likely sizes" if sized.modules else count
+
+    def _lowered(
+        self, module: "tvm.IRModule", conditions: "Conditions", scope: "Scope | None"
+    ) -> "tvm.IRModule":
+        from autopipe.compiler import passes
+
+        return passes.lower(
+            module, conditions.target, fast_algorithms=self.fast_algorithms, scope=scope
+        )
 
     def _scope(
         self, ctx: Context, target: "tvm.target.Target", refusal: "Refusal"

@@ -44,8 +44,7 @@ class TasksStage(Stage, frozen=True):
         from autopipe.tasks.filters import apply_filters, nothing_left
         from autopipe.tasks.filters.unmatched import unmatched
 
-        lowered = module_io.load_module(ctx.inputs["lower"] / "module.json")
-        extracted, workloads = extract_tasks(lowered)
+        extracted, workloads = extract_tasks(module_io.load_lowered(ctx.inputs["lower"]))
         conditions = Conditions.of(ctx.facts[Facet.TARGET], fast_algorithms=True)
         tasks = apply_filters(with_shares(extracted, conditions.hardware), self.filters)
         vain = list(unmatched(tasks, self.filters))

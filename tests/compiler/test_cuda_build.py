@@ -71,7 +71,7 @@ def test_what_the_gpu_needs_and_is_not_there_is_said(monkeypatch, library):
     cuda_runtime.load.cache_clear()
     signature = BuiltLibrary.read(library).signature.model_copy(update={"device": "cuda"})
     with pytest.raises(SetupError, match=r"CUDA can not be loaded: libcudart.so.none: .*driver"):
-        runtime.load(library / "lib.so", library / "weights.safetensors", signature)
+        runtime.load(library, signature)
 
 
 def test_inputs_go_to_the_device_and_outputs_come_back(monkeypatch, library):
@@ -81,7 +81,7 @@ def test_inputs_go_to_the_device_and_outputs_come_back(monkeypatch, library):
         monkeypatch.setattr(module, "CUDA", processor)
     monkeypatch.setattr(runtime, "load_cuda", lambda: None)
     signature = BuiltLibrary.read(library).signature.model_copy(update={"device": "cuda"})
-    model = runtime.load(library / "lib.so", library / "weights.safetensors", signature)
+    model = runtime.load(library, signature)
     generator = np.random.default_rng(0)
     for _ in range(2):
         x = generator.standard_normal((4, 8)).astype("float32")

@@ -5,9 +5,9 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from autopipe.artifacts.signature import Signature
+from autopipe.artifacts.signature import LIBRARY, Signature
 from autopipe.packaging import archive
-from autopipe.packaging.manifest import COMPONENTS, LIBRARY, MANIFEST, WEIGHTS, Needs, Processor
+from autopipe.packaging.manifest import COMPONENTS, MANIFEST, WEIGHTS, Needs, Processor
 from autopipe.packaging.pack import pack
 from autopipe.packaging.provenance import (
     Builder,

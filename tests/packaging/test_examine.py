@@ -8,10 +8,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from autopipe.artifacts.signature import LIBRARY
 from autopipe.errors import PackageError
 from autopipe.packaging import archive, components
 from autopipe.packaging.examine import examine
-from autopipe.packaging.manifest import COMPONENTS, LIBRARY, MANIFEST, WEIGHTS
+from autopipe.packaging.manifest import COMPONENTS, MANIFEST, WEIGHTS
 from autopipe.packaging.provenance import Statement, read
 from tests.packaging import packages
 from tests.packaging.packages import CONTENTS

@@ -8,13 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from autopipe.artifacts.signature import LIBRARY
 from autopipe.compiler.target import cpu
 from autopipe.environment import cuda
 from autopipe.environment.cuda import Gpu
 from autopipe.errors import PackageError, SetupError
 from autopipe.packaging import archive, manifest, provenance
 from autopipe.packaging import open as opening
-from autopipe.packaging.manifest import COMPONENTS, LIBRARY, MANIFEST, WEIGHTS
+from autopipe.packaging.manifest import COMPONENTS, MANIFEST, WEIGHTS
 from autopipe.packaging.open import open_package
 from autopipe.signing.sign import sign
 from autopipe.signing.signature import SignedKind, signature_of

@@ -10,10 +10,11 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from autopipe.api import flow
+from autopipe.artifacts.signature import LIBRARY
 from autopipe.errors import PackageError
 from autopipe.packaging import archive
 from autopipe.packaging.examine import examine
-from autopipe.packaging.manifest import COMPONENTS, LIBRARY, MANIFEST, WEIGHTS
+from autopipe.packaging.manifest import COMPONENTS, MANIFEST, WEIGHTS
 from autopipe.packaging.open import open_package
 
 PIPELINE = """

@@ -25,9 +25,9 @@ class Frontend(Protocol):
         path: Path,
         *,
         inputs: Mapping[str, Input],
-        dimensions: Mapping[str, Dimension],
         weights: Weights | None,
         sha256: str | None,
+        dimensions: Mapping[str, Dimension] = ...,
     ) -> Imported:
         """Read a model, its inputs bound to the shapes in `inputs`; names are of `dimensions`.
 

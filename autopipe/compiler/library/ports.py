@@ -15,22 +15,22 @@ def check_inputs(ports: Sequence[Port], inputs: Mapping[str, np.ndarray]) -> dic
     arrays = {}
     for port in ports:
         if port.name not in inputs:
-            _check_names(ports, inputs)
+            check_names(ports, inputs)
             raise ConfigError(f"input {port.name!r} {described(port)} is missing")
         array = np.asarray(inputs[port.name])
         if array.shape != port.shape or array.dtype != _dtype(port.dtype):
-            _check_names(ports, inputs)
+            check_names(ports, inputs)
             raise ConfigError(
                 f"input {port.name!r} is {array.dtype} {list(array.shape)}; "
                 f"the model takes {described(port)}"
             )
         arrays[port.name] = array
     if len(inputs) > len(arrays):
-        _check_names(ports, inputs)
+        check_names(ports, inputs)
     return arrays
 
 
-def _check_names(ports: Sequence[Port], inputs: Iterable[str]) -> None:
+def check_names(ports: Sequence[Port], inputs: Iterable[str]) -> None:
     """Raise a ConfigError for an input that the model does not have."""
     names = [port.name for port in ports]
     for name in inputs:
@@ -47,4 +47,6 @@ def _dtype(name: str) -> np.dtype:
 
 def described(port: Port) -> str:
     """Return dtype and shape of an input or output in words."""
-    return f"{port.dtype} {list(port.shape)}"
+    names = port.dimensions or ("",) * len(port.shape)
+    sizes = (name or str(size) for name, size in zip(names, port.shape, strict=True))
+    return f"{port.dtype} [{', '.join(sizes)}]"

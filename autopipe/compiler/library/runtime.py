@@ -4,181 +4,78 @@ Only TVM's runtime library (3 MB) is loaded, through tvm-ffi. That takes 0.1 sec
 with the compiler would take one or two.
 """
 
-import os
-import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from autopipe.artifacts.library import BuiltLibrary
-from autopipe.artifacts.signature import Signature
-from autopipe.compiler.library.cuda_runtime import CUDA, Staging
+from autopipe.artifacts.signature import LIBRARY, Signature
+from autopipe.compiler.library.cuda_runtime import CUDA
 from autopipe.compiler.library.cuda_runtime import load as load_cuda
-from autopipe.compiler.library.ports import check_inputs
-from autopipe.compiler.library.stream import Held, Stream
+from autopipe.compiler.library.loaded_model import (
+    ALIGNMENT,
+    LoadedModel,
+    aligned,
+    last_line,
+    use_threads,
+)
+from autopipe.compiler.library.open_model import OpenModel
 from autopipe.errors import SetupError, StageError
 from autopipe.libraries import loading
 
-ALIGNMENT = 64
-"""Bytes; TVM compiles loads and stores that fault on anything less."""
+__all__ = ["ALIGNMENT", "LoadedModel", "Model", "aligned", "load", "load_artifact", "use_threads"]
+
+WEIGHTS: Final = "weights.safetensors"
+"""The file of weights beside the libraries."""
 
 _CPU, _POOLED = 1, 2
-_SHARE_ALL_CORES = -3
-_configured = threading.local()
 
 
-class LoadedModel:
-    """A loaded library with its weights. Calls from several threads take turns."""
-
-    def __init__(
-        self, signature: Signature, main: Callable[..., Any], weights: Sequence[object]
-    ) -> None:
-        from tvm_ffi import from_dlpack
-
-        self.signature = signature
-        self._main = main
-        self._buffers = {port.name: aligned(port.shape, port.dtype) for port in signature.inputs}
-        tensors = [from_dlpack(buffer) for buffer in self._buffers.values()]
-        self._staging = Staging(tensors) if signature.device == "cuda" else None
-        put = self._staging.put if self._staging else lambda weight: weight
-        self._arguments = [*tensors, *(put(weight) for weight in weights)]
-        self._positions = {port.name: at for at, port in enumerate(signature.inputs)}
-        self._names = [port.name for port in signature.outputs]
-        buffers = self._staging.places() if self._staging else tensors
-        self._places = frozenset(buffer.data_ptr() for buffer in buffers)
-        self._lock = threading.Lock()
-
-    def __call__(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Run one inference; the outputs are the caller's own copies.
-
-        Raises ConfigError where names, shapes or dtypes are not the model's, StageError where
-        the library fails.
-        """
-        arrays = check_inputs(self.signature.inputs, inputs)
-        return self.step(arrays, {}, {})[0]
-
-    def stream(
-        self, states: Mapping[str, str], start: Mapping[str, np.ndarray] | None = None
-    ) -> Stream:
-        """Return the model to be called step by step, with states that are kept in between.
-
-        Args:
-            states: The output that becomes the input of the next call, by the input's name.
-            start: The states of the first call by input name; zeros where one is not given.
-
-        Raises ConfigError for a name, shape or dtype that is not the model's.
-        """
-        return Stream(self, states, start)
-
-    def step(
-        self, arrays: Mapping[str, np.ndarray], held: Held, states: Mapping[str, str]
-    ) -> tuple[dict[str, np.ndarray], Held]:
-        """Run once and return the outputs and the states after it; `Stream` is the way to call it.
-
-        `arrays` are inputs that were checked, `held` the others: states after an earlier step.
-        Outputs that `states` names are returned as such, and not as arrays.
-        """
-        with self._lock:
-            use_threads(self.signature.threads)
-            for name, array in arrays.items():
-                np.copyto(self._buffers[name], array)
-            try:
-                made = dict(zip(self._names, self._run(held), strict=True))
-            except RuntimeError as error:
-                raise StageError(f"the compiled model failed: {_last_line(error)}") from error
-            kept = {given: self._lasting(made[name]) for given, name in states.items()}
-            for name in states.values():
-                made.pop(name, None)
-            return dict(zip(made, self._arrays(made.values()), strict=True)), kept
-
-    def fetch(self, state: Any) -> np.ndarray:  # noqa: ANN401 - a tensor of the runtime
-        """Return a copy of a state."""
-        return self._arrays([state])[0]
-
-    def _run(self, held: Held) -> list[Any]:
-        arguments = self._arguments.copy()
-        if self._staging:
-            places = {self._positions[name]: state for name, state in held.items()}
-            arguments[: len(self._positions)] = self._staging.arguments(places)
-        else:
-            for name, state in held.items():
-                arguments[self._positions[name]] = state
-        returned = self._main(*arguments)
-        return [returned] if hasattr(returned, "__dlpack__") else list(returned)
-
-    def _arrays(self, results: Collection[Any]) -> list[np.ndarray]:
-        here = self._staging.results(list(results)) if self._staging else results
-        return [np.array(np.from_dlpack(result)) for result in here]
-
-    def _lasting(self, state: Any) -> Any:  # noqa: ANN401 - a tensor of the runtime
-        """Return a state that the next call does not overwrite: it may be an input itself."""
-        if state.data_ptr() not in self._places:
-            return state
-        from tvm_ffi import from_dlpack
-
-        staging = self._staging
-        copy = aligned(tuple(state.shape), self._arrays([state])[0].dtype)
-        np.copyto(copy, self._arrays([state])[0])
-        return staging.put(from_dlpack(copy)) if staging else from_dlpack(copy)
+Model = LoadedModel | OpenModel
+"""What is loaded: called with numpy arrays by name."""
 
 
-def load(library: Path, weights: Path, signature: Signature) -> LoadedModel:
-    """Load a library and its weights. Each weight is copied once, into memory that TVM can use.
+def load(folder: Path, signature: Signature) -> Model:
+    """Load the libraries in a folder and their weights, each copied once into aligned memory.
 
-    Loading runs code of the library: check its digest first. Raises StageError if this TVM can not
-    run the file.
+    Loading runs code of the libraries: check their digests first. Raises StageError if this TVM can
+    not run them.
     """
-    from tvm_ffi import load_module
-
     _load_runtime()
     devices = [_CPU, 0, _POOLED]
     if signature.device == "cuda":
         load_cuda()
         devices = [CUDA, 0, _POOLED, *devices]
+    names = {LIBRARY: signature.weights}
+    names |= {entry.library: entry.weights for entry in signature.entries}
+    mains = {library: _main(folder / library, devices) for library in names}
+    stored = _weights(folder / WEIGHTS, {name for each in names.values() for name in each})
+    weights = {library: [stored[name] for name in each] for library, each in names.items()}
+    if signature.dimensions:
+        return OpenModel(signature, mains, weights)
+    return LoadedModel(signature, mains[LIBRARY], weights[LIBRARY])
+
+
+def load_artifact(library: Path) -> Model:
+    """Load the artifact of the stage *build*."""
+    return load(library, BuiltLibrary.read(library).signature)
+
+
+def _main(library: Path, devices: Sequence[int]) -> Callable[..., Any]:
+    from tvm_ffi import load_module
+
     try:
         with loading():
             machine = load_module(library)["vm_load_executable"]()
         machine["vm_initialization"](*devices)
-        main = machine["main"]
+        main: Callable[..., Any] = machine["main"]
     except (RuntimeError, AttributeError) as error:
-        raise StageError(f"{library.name} can not be loaded: {_last_line(error)}") from error
-    return LoadedModel(signature, main, _weights(weights, signature.weights))
-
-
-def load_artifact(library: Path) -> LoadedModel:
-    """Load the artifact of the stage *build*."""
-    return load(
-        library / "lib.so", library / "weights.safetensors", BuiltLibrary.read(library).signature
-    )
-
-
-def aligned(shape: tuple[int, ...], dtype: np.typing.DTypeLike) -> np.ndarray:
-    """Return an uninitialized array that starts at a multiple of `ALIGNMENT` bytes."""
-    size = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
-    memory = np.empty(size + ALIGNMENT, np.uint8)
-    start = -memory.ctypes.data % ALIGNMENT
-    return memory[start : start + size].view(dtype).reshape(shape)
-
-
-def use_threads(wanted: int) -> None:
-    """Let the calling thread's kernels use `wanted` threads, or all allowed cores if fewer.
-
-    By itself TVM uses half of the cores on x86-64, and cuts a larger number of threads to that.
-    Only a list of cores raises it. The list has all allowed cores, so that no thread is tied to
-    one core that another process may use.
-    """
-    if getattr(_configured, "threads", None) == wanted:
-        return
-    from tvm_ffi import get_global_func
-
-    cores = sorted(os.sched_getaffinity(0))
-    configure = get_global_func("runtime.config_threadpool")
-    configure(_SHARE_ALL_CORES, min(wanted, len(cores)), [str(core) for core in cores])
-    _configured.threads = wanted
+        raise StageError(f"{library.name} can not be loaded: {last_line(error)}") from error
+    return main
 
 
 @cache
@@ -193,22 +90,19 @@ def _load_runtime() -> None:
     load_lib_ctypes("tvm", "tvm_runtime_extra", "RTLD_LOCAL", folders)  # sort, topk
 
 
-def _weights(path: Path, names: Sequence[str]) -> list[object]:
+def _weights(path: Path, names: Collection[str]) -> dict[str, object]:
+    """Return weights as tensors, by name."""
     from safetensors import SafetensorError, safe_open
     from tvm_ffi import from_dlpack
 
-    weights = []
+    weights = {}
     try:
         with safe_open(path, framework="np") as stored:
-            for name in names:
+            for name in sorted(names):
                 weight = stored.get_tensor(name)
                 copy = aligned(weight.shape, weight.dtype)
                 np.copyto(copy, weight)
-                weights.append(from_dlpack(copy))
+                weights[name] = from_dlpack(copy)
     except (SafetensorError, OSError) as error:
         raise StageError(f"{path.name} can not be read: {error}") from error
     return weights
-
-
-def _last_line(error: Exception) -> str:
-    return str(error).strip().splitlines()[-1]

@@ -38,7 +38,7 @@ def test_the_library_computes_what_the_module_says(tmp_path):
         weights=tuple(packed),
         threads=2,
     )
-    model = runtime.load(tmp_path / "lib.so", tmp_path / "weights.safetensors", signature)
+    model = runtime.load(tmp_path, signature)
     found = model({"x": arrays[0]})["y"]
     np.testing.assert_allclose(found, graphs.expected(module, arrays), rtol=1e-4, atol=1e-5)
 

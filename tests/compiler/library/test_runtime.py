@@ -1,4 +1,5 @@
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -10,7 +11,14 @@ import numpy as np
 import pytest
 
 from autopipe.artifacts.signature import Port, Signature
-from autopipe.compiler.library.runtime import ALIGNMENT, LoadedModel, aligned, load, load_artifact
+from autopipe.compiler.library.runtime import (
+    ALIGNMENT,
+    LoadedModel,
+    Model,
+    aligned,
+    load,
+    load_artifact,
+)
 from autopipe.errors import ConfigError, StageError
 from tests.artifacts.examples import library as described
 from tests.support import small_build
@@ -18,7 +26,7 @@ from tests.support.table import each_row
 
 
 @pytest.fixture(scope="module")
-def loaded(library: Path) -> LoadedModel:
+def loaded(library: Path) -> Model:
     return load_artifact(library)
 
 
@@ -97,13 +105,14 @@ def test_a_file_that_is_no_library_is_refused(tmp_path, library, loaded):
     broken = tmp_path / "lib.so"
     broken.write_bytes(b"no library")
     with pytest.raises(StageError, match=r"lib\.so can not be loaded"):
-        load(broken, library / "weights.safetensors", loaded.signature)
+        load(tmp_path, loaded.signature)
 
 
 def test_missing_weights_are_refused(tmp_path, library, loaded):
-    (tmp_path / "weights").write_bytes(b"")
-    with pytest.raises(StageError, match="weights can not be read"):
-        load(library / "lib.so", tmp_path / "weights", loaded.signature)
+    shutil.copy(library / "lib.so", tmp_path)
+    (tmp_path / "weights.safetensors").write_bytes(b"")
+    with pytest.raises(StageError, match=r"weights\.safetensors can not be read"):
+        load(tmp_path, loaded.signature)
 
 
 @each_row("shape, dtype", product([(), (0, 3), (5,), (2, 3)], ["bool", "float16", "int64"]))

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 from autopipe.compiler.frontends.imported import Imported
 from autopipe.compiler.frontends.onnx import source
@@ -21,11 +22,11 @@ class OnnxFrontend:
         path: Path,
         *,
         inputs: Mapping[str, Input],
-        dimensions: Mapping[str, Dimension],
         weights: Weights | None,
         sha256: str | None,
+        dimensions: Mapping[str, Dimension] = MappingProxyType({}),
     ) -> Imported:
         """Read, check, clean up and convert a model; raises `ModelError` or `ConfigError`."""
         from autopipe.compiler.frontends.onnx.load import load
 
-        return load(path, inputs, dimensions, weights, sha256)
+        return load(path, inputs, weights, sha256, dimensions)

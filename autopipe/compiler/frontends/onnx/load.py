@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
 
@@ -21,13 +22,13 @@ from autopipe.errors import ModelError
 def load(
     path: Path,
     inputs: Mapping[str, Input],
-    dimensions: Mapping[str, Dimension],
     weights: Weights | None,
     sha256: str | None,
+    dimensions: Mapping[str, Dimension] = MappingProxyType({}),
 ) -> Imported:
     """Read a model; raises `ModelError` or `ConfigError`, with the file's path in front."""
     try:
-        return _load(path, inputs, dimensions, weights, sha256)
+        return _load(path, inputs, weights, sha256, dimensions)
     except ModelError as error:
         raise ModelError(f"{path}: {error}") from error
 
@@ -35,9 +36,9 @@ def load(
 def _load(
     path: Path,
     inputs: Mapping[str, Input],
-    dimensions: Mapping[str, Dimension],
     weights: Weights | None,
     sha256: str | None,
+    dimensions: Mapping[str, Dimension],
 ) -> Imported:
     data = source.read(path)
     digest = source.digest(data)

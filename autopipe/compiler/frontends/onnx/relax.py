@@ -125,8 +125,7 @@ def misdeclared(values: Sequence[Value], graph: Proto) -> list[str]:
         stated = declared.type.tensor_type
         sizes = [dim.dim_value if dim.HasField("dim_value") else None for dim in stated.shape.dim]
         fits = len(sizes) == len(value.shape) and all(
-            size in {None, real} or real < 0
-            for size, real in zip(sizes, value.shape, strict=True)
+            size in {None, real} or real < 0 for size, real in zip(sizes, value.shape, strict=True)
         )
         if stated.HasField("shape") and not fits:
             words = ", ".join("?" if size is None else str(size) for size in sizes)

@@ -133,7 +133,7 @@ def _bound(value: Proto, given: Input | None, symbols: Mapping[str, int | str]) 
     """Return an input whose sizes are all known or named by the pipeline."""
     dtype = _dtype(value)
     kind = _ranked(value).type.tensor_type
-    named = {} if given is None else {n: size for n, size in enumerate(given.shape)}
+    named = {} if given is None else dict(enumerate(given.shape))
     for axis, dim in enumerate(kind.shape.dim):
         if given is None and dim.dim_param in symbols:
             named[axis] = symbols[dim.dim_param]
@@ -143,9 +143,9 @@ def _bound(value: Proto, given: Input | None, symbols: Mapping[str, int | str]) 
             raise ModelError(
                 f"dimension {axis}{symbol} of input {value.name!r} is open; {_fix(value)}"
             )
-    names = tuple("" if dim.HasField("dim_value") else dim.dim_param for dim in kind.shape.dim)
-    shape = tuple(-1 if name else dim.dim_value for name, dim in zip(names, kind.shape.dim))
-    if elements(map(abs, shape), f"input {value.name!r}") == 0:
+    shape = tuple(dim.dim_value if dim.HasField("dim_value") else -1 for dim in kind.shape.dim)
+    names = tuple(dim.dim_param for dim in kind.shape.dim)
+    if elements([abs(size) for size in shape], f"input {value.name!r}") == 0:
         raise ModelError(f"input {value.name!r} is empty: {list(shape)}")
     dimensions = names if any(names) else ()
     return Value(name=value.name, shape=shape, dtype=dtype, dimensions=dimensions)

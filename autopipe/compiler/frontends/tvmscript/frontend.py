@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 from autopipe.compiler.frontends.imported import Imported
 from autopipe.config.dimension import Dimension
@@ -20,9 +21,9 @@ class TvmscriptFrontend:
         path: Path,
         *,
         inputs: Mapping[str, Input],
-        dimensions: Mapping[str, Dimension],  # noqa: ARG002 - of ONNX models only
         weights: Weights | None,
         sha256: str | None,
+        dimensions: Mapping[str, Dimension] = MappingProxyType({}),  # noqa: ARG002 - ONNX only
     ) -> Imported:
         """Read, check and parse a model; raises `ModelError` or `ConfigError`."""
         from autopipe.compiler.frontends.tvmscript.load import load

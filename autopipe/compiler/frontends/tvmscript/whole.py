@@ -134,7 +134,7 @@ def _bound(module: tvm.IRModule, given: Mapping[str, Input]) -> tvm.IRModule:
         shape = getattr(getattr(param.ty, "shape", None), "values", None)
         if param.name not in given or shape is None or len(shape) != len(given[param.name].shape):
             continue
-        for extent, size in zip(shape, given[param.name].shape, strict=True):
+        for extent, size in zip(shape, given[param.name].sizes, strict=True):
             if isinstance(extent, tirx.Var):
                 symbols.setdefault(extent.name, size)
     return transform.BindSymbolicVars(symbols, "main")(module) if symbols else module

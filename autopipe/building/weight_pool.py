@@ -1,0 +1,36 @@
+"""The weights of a package: each array once, however many libraries call it."""
+
+import hashlib
+from collections.abc import Iterable
+
+import numpy as np
+
+
+class WeightPool:
+    """Arrays by name, `w00000`, `w00001` and so on."""
+
+    def __init__(self) -> None:
+        """Begin without arrays."""
+        self.arrays: dict[str, np.ndarray] = {}
+        self._names: dict[tuple[object, ...], str] = {}
+
+    def add(self, values: Iterable[np.ndarray]) -> tuple[str, ...]:
+        """Return the names of a library's weights, in order; only new ones are added.
+
+        The first library's weights have a name each, even two that are the same.
+        """
+        first = not self.arrays
+        names = []
+        for value in values:
+            known = None if first else self._names.get(_identity(value))
+            name = known or f"w{len(self.arrays):05d}"
+            if known is None:
+                self.arrays[name] = value
+                self._names.setdefault(_identity(value), name)
+            names.append(name)
+        return tuple(names)
+
+
+def _identity(value: np.ndarray) -> tuple[object, ...]:
+    data = np.ascontiguousarray(value).reshape(-1).view(np.uint8).data
+    return value.shape, value.dtype.str, hashlib.sha256(data).digest()

@@ -1,0 +1,145 @@
+"""A loaded library with its weights: numpy arrays in and out, by name."""
+
+import os
+import threading
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from autopipe.artifacts.signature import Signature
+from autopipe.compiler.library.cuda_runtime import Staging
+from autopipe.compiler.library.ports import check_inputs
+from autopipe.compiler.library.stream import Held, Stream
+from autopipe.errors import StageError
+
+ALIGNMENT: Final = 64
+"""Bytes; TVM compiles loads and stores that fault on anything less."""
+
+_SHARE_ALL_CORES = -3
+_configured = threading.local()
+
+
+class LoadedModel:
+    """A loaded library with its weights. Calls from several threads take turns."""
+
+    def __init__(
+        self, signature: Signature, main: Callable[..., Any], weights: Sequence[object]
+    ) -> None:
+        from tvm_ffi import from_dlpack
+
+        self.signature = signature
+        self._main = main
+        self._buffers = {port.name: aligned(port.shape, port.dtype) for port in signature.inputs}
+        tensors = [from_dlpack(buffer) for buffer in self._buffers.values()]
+        self._staging = Staging(tensors) if signature.device == "cuda" else None
+        put = self._staging.put if self._staging else lambda weight: weight
+        self._arguments = [*tensors, *(put(weight) for weight in weights)]
+        self._positions = {port.name: at for at, port in enumerate(signature.inputs)}
+        self._names = [port.name for port in signature.outputs]
+        buffers = self._staging.places() if self._staging else tensors
+        self._places = frozenset(buffer.data_ptr() for buffer in buffers)
+        self._lock = threading.Lock()
+
+    def __call__(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Run one inference; the outputs are the caller's own copies.
+
+        Raises ConfigError where names, shapes or dtypes are not the model's, StageError where
+        the library fails.
+        """
+        arrays = check_inputs(self.signature.inputs, inputs)
+        return self.step(arrays, {}, {})[0]
+
+    def stream(
+        self, states: Mapping[str, str], start: Mapping[str, np.ndarray] | None = None
+    ) -> Stream:
+        """Return the model to be called step by step, with states that are kept in between.
+
+        Args:
+            states: The output that becomes the input of the next call, by the input's name.
+            start: The states of the first call by input name; zeros where one is not given.
+
+        Raises ConfigError for a name, shape or dtype that is not the model's.
+        """
+        return Stream(self, states, start)
+
+    def step(
+        self, arrays: Mapping[str, np.ndarray], held: Held, states: Mapping[str, str]
+    ) -> tuple[dict[str, np.ndarray], Held]:
+        """Run once and return the outputs and the states after it; `Stream` is the way to call it.
+
+        `arrays` are inputs that were checked, `held` the others: states after an earlier step.
+        Outputs that `states` names are returned as such, and not as arrays.
+        """
+        with self._lock:
+            use_threads(self.signature.threads)
+            for name, array in arrays.items():
+                np.copyto(self._buffers[name], array)
+            try:
+                made = dict(zip(self._names, self._run(held), strict=True))
+            except RuntimeError as error:
+                raise StageError(f"the compiled model failed: {last_line(error)}") from error
+            kept = {given: self._lasting(made[name]) for given, name in states.items()}
+            for name in states.values():
+                made.pop(name, None)
+            return dict(zip(made, self._arrays(made.values()), strict=True)), kept
+
+    def fetch(self, state: Any) -> np.ndarray:  # noqa: ANN401 - a tensor of the runtime
+        """Return a copy of a state."""
+        return self._arrays([state])[0]
+
+    def _run(self, held: Held) -> list[Any]:
+        arguments = self._arguments.copy()
+        if self._staging:
+            places = {self._positions[name]: state for name, state in held.items()}
+            arguments[: len(self._positions)] = self._staging.arguments(places)
+        else:
+            for name, state in held.items():
+                arguments[self._positions[name]] = state
+        returned = self._main(*arguments)
+        return [returned] if hasattr(returned, "__dlpack__") else list(returned)
+
+    def _arrays(self, results: Collection[Any]) -> list[np.ndarray]:
+        here = self._staging.results(list(results)) if self._staging else results
+        return [np.array(np.from_dlpack(result)) for result in here]
+
+    def _lasting(self, state: Any) -> Any:  # noqa: ANN401 - a tensor of the runtime
+        """Return a state that the next call does not overwrite: it may be an input itself."""
+        if state.data_ptr() not in self._places:
+            return state
+        from tvm_ffi import from_dlpack
+
+        staging = self._staging
+        copy = aligned(tuple(state.shape), self._arrays([state])[0].dtype)
+        np.copyto(copy, self._arrays([state])[0])
+        return staging.put(from_dlpack(copy)) if staging else from_dlpack(copy)
+
+
+def aligned(shape: tuple[int, ...], dtype: np.typing.DTypeLike) -> np.ndarray:
+    """Return an uninitialized array that starts at a multiple of `ALIGNMENT` bytes."""
+    size = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
+    memory = np.empty(size + ALIGNMENT, np.uint8)
+    start = -memory.ctypes.data % ALIGNMENT
+    return memory[start : start + size].view(dtype).reshape(shape)
+
+
+def use_threads(wanted: int) -> None:
+    """Let the calling thread's kernels use `wanted` threads, or all allowed cores if fewer.
+
+    By itself TVM uses half of the cores on x86-64, and cuts a larger number of threads to that.
+    Only a list of cores raises it. The list has all allowed cores, so that no thread is tied to
+    one core that another process may use.
+    """
+    if getattr(_configured, "threads", None) == wanted:
+        return
+    from tvm_ffi import get_global_func
+
+    cores = sorted(os.sched_getaffinity(0))
+    configure = get_global_func("runtime.config_threadpool")
+    configure(_SHARE_ALL_CORES, min(wanted, len(cores)), [str(core) for core in cores])
+    _configured.threads = wanted
+
+
+def last_line(error: Exception) -> str:
+    """Return the last line of what the runtime says of an error."""
+    return str(error).strip().splitlines()[-1]
