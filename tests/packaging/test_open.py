@@ -213,7 +213,7 @@ def test_a_file_that_is_not_there_is_refused(tmp_path):
 def test_it_is_unpacked_where_only_its_owner_can_look(package, monkeypatch):
     modes = []
     monkeypatch.setattr(
-        opening, "load", lambda lib, *rest: modes.append(lib.parent.stat().st_mode & 0o777)
+        opening, "load", lambda folder, *rest: modes.append(folder.stat().st_mode & 0o777)
     )
     open_package(package)
     assert modes == [0o700]
