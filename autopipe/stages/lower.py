@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, ClassVar, Self
 
 from autopipe.artifacts.lowering import WHOLE, SizedModules
 from autopipe.config import Fusion, Pipeline
-from autopipe.config.dimension import Dimension, likely
+from autopipe.config.dimension import Dimension, ends, likely
 from autopipe.environment.facet import Facet
 from autopipe.pipeline.events import Warn
 from autopipe.pipeline.stage import Context, Need, Stage
@@ -61,7 +61,7 @@ class LowerStage(Stage, frozen=True):
         sized = SizedModules.of(likely(self.dimensions))
         with refusals(conditions) as refusal:
             scope = self._scope(ctx, conditions.target, refusal)
-            lowered = self._lowered(module, conditions, scope)
+            lowered = self._noted(self._lowered(module, conditions, scope))
             module_io.save_module(lowered, ctx.out / WHOLE)
             for one in sized.modules:
                 bound = open_sizes.at(module, open_sizes.steps(self.dimensions, one.sizes))
@@ -70,6 +70,16 @@ class LowerStage(Stage, frozen=True):
             sized.write(ctx.out)
         count = f"{len(module_io.prim_funcs(lowered))} fused functions"
         return f"{count}, and at {len(sized.modules)} likely sizes" if sized.modules else count
+
+    def _noted(self, lowered: "tvm.IRModule") -> "tvm.IRModule":
+        """Return the module for every size, in which each kernel says what sizes are likely."""
+        from autopipe.compiler import open_sizes
+
+        if not self.dimensions:
+            return lowered
+        first, largest = likely(self.dimensions)[0], ends(self.dimensions)[1]
+        counts = (open_sizes.steps(self.dimensions, sizes) for sizes in (first, largest))
+        return open_sizes.noted(lowered, *counts)
 
     def _lowered(
         self, module: "tvm.IRModule", conditions: "Conditions", scope: "Scope | None"

@@ -1,6 +1,6 @@
 """Classifies a block of a PrimFunc, as far as schedules depend on it."""
 
-from typing import Final
+from typing import Final, TypeAlias
 
 import tvm
 from tvm.s_tir import SBlock
@@ -20,6 +20,21 @@ def extents_of(block: SBlock, *, spatial: bool = True) -> tuple[int, ...]:
     """Return the extents of a block's spatial axes, or of its reduction axes; -1 if symbolic."""
     chosen = (a.dom.extent for a in block.iter_vars if (a.iter_type == SPATIAL) == spatial)
     return sizes(chosen)
+
+
+Extent: TypeAlias = int | tvm.ir.Expr
+"""A number of iterations: an expression where it hangs on open sizes."""
+
+
+def extent_of(extent: tvm.ir.Expr) -> Extent:
+    """Return an extent as a number where it is one."""
+    return int(extent) if isinstance(extent, tvm.tirx.IntImm) else extent
+
+
+def lengths_of(block: SBlock, *, spatial: bool = True) -> tuple[Extent, ...]:
+    """Return the extents of a block's spatial axes, or of its reduction axes."""
+    chosen = (a.dom.extent for a in block.iter_vars if (a.iter_type == SPATIAL) == spatial)
+    return tuple(map(extent_of, chosen))
 
 
 def is_spatial(block: SBlock) -> bool:

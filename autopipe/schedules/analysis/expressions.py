@@ -47,7 +47,7 @@ def substitute(
     return structural_mutate(expression, [(TensorLoad, read), (tvm.ir.Var, variable)])
 
 
-def unfold(extents: Sequence[int], index: tvm.ir.Expr) -> list[tvm.ir.Expr]:
+def unfold(extents: Sequence[int | tvm.ir.Expr], index: tvm.ir.Expr) -> list[tvm.ir.Expr]:
     """Return the index along each axis for a row-major index over all of them.
 
     Example: index 23 over axes of extents (2, 3, 4) is [1, 2, 3], as 23 = (1 * 3 + 2) * 4 + 3. The

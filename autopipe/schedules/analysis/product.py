@@ -15,7 +15,13 @@ from tvm.ir import TensorLoad
 from tvm.s_tir import SBlock
 from tvm.sym import Analyzer
 
-from autopipe.schedules.analysis.blocks import SPATIAL, extents_of
+from autopipe.schedules.analysis.blocks import (
+    SPATIAL,
+    Extent,
+    extent_of,
+    extents_of,
+    lengths_of,
+)
 from autopipe.schedules.analysis.expressions import loads_of, occurrences, substitute
 
 
@@ -36,15 +42,26 @@ class Product:
     """The axes that are summed over, the outermost first."""
     terms: tuple[int, ...]
     """Extents of the summed axes."""
+    lengths: tuple[Extent, ...]
+    """Extents of the spatial axes, as expressions where a size is open; `extents` has -1 there."""
+    steps: tuple[Extent, ...]
+    """The same of the summed axes."""
 
     @classmethod
-    def of(cls, block: SBlock) -> "Product | None":
-        """Return what a block sums, or None if it sums no product or a size is not constant."""
+    def of(cls, block: SBlock, *, open_sizes: bool = False) -> "Product | None":
+        """Return what a block sums, or None if it sums no product.
+
+        None, too, if a size is not constant, unless `open_sizes` may be there.
+        """
         extents, terms = extents_of(block), extents_of(block, spatial=False)
         added = _added(block)
-        if added is None or not extents or min(*extents, *terms) < 1:
+        if added is None or not extents or 0 in (*extents, *terms):
             return None
-        one = [(axis.var, axis.dom.min) for axis in block.iter_vars if int(axis.dom.extent) == 1]
+        if -1 in (*extents, *terms) and not open_sizes:
+            return None
+        one = [
+            (axis.var, axis.dom.min) for axis in block.iter_vars if extent_of(axis.dom.extent) == 1
+        ]
         term = Analyzer().simplify(substitute(added, one))
         return cls(
             block=block,
@@ -54,6 +71,8 @@ class Product:
             extents=extents,
             sums=[axis.var for axis in block.iter_vars if axis.iter_type != SPATIAL],
             terms=terms,
+            lengths=lengths_of(block),
+            steps=lengths_of(block, spatial=False),
         )
 
     def copied(self, load: TensorLoad) -> tuple[list[int], list[int]]:

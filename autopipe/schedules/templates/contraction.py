@@ -6,14 +6,17 @@ tile before it leaves the registers. Weights whose layout is free are packed, so
 them in order. `autopipe/schedules/tiling/` does the work; its docstring shows an example.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Final
 
 import tvm
 from tvm.s_tir import SBlock, Schedule, ScheduleError
 
+from autopipe.compiler.open_sizes import LARGEST, bound, counts_of
 from autopipe.schedules.analysis.product import Product
 from autopipe.schedules.primitives import PRODUCTS, spread_vectors
+from autopipe.schedules.templates.template import blank
 from autopipe.schedules.tiling import loops
 from autopipe.schedules.tiling.form import Contraction, recognize
 from autopipe.schedules.tiling.nest import Nest
@@ -22,10 +25,14 @@ from autopipe.schedules.tiling.padding import Padding
 from autopipe.schedules.tiling.promise import estimate, fill
 from autopipe.schedules.tiling.tile import Tile, settings
 
+_FEWER: Final = 3
+"""A tile for few rows has so many times fewer of them."""
+
 __all__ = ["NAME", "VERSION", "apply", "estimate", "fill", "match", "settings"]
 
 NAME: Final = "contraction"
 VERSION: Final = 2
+OPEN: Final = True
 
 match = recognize
 
@@ -35,16 +42,45 @@ def apply(sch: Schedule, contraction: Contraction, tile: Tile) -> None:
     for name in (*contraction.inlined, *contraction.after[:-1]):
         sch.compute_inline(sch.get_sblock(name))
     operands = _prepared(sch, contraction, tile.width)
-    product = Product.of(sch.get(sch.get_sblock(contraction.name)))
+    product = Product.of(sch.get(sch.get_sblock(contraction.name)), open_sizes=True)
     if product is None:
         raise ScheduleError(f"block {contraction.name} no longer sums products")
     last = sch.get(sch.get_sblock(contraction.after[-1])) if contraction.after else None
+    if not isinstance(product.steps[-1], int):  # no number of steps divides an open one
+        tile = replace(tile, unroll=1)
     nest = Nest(contraction, tile, product, last)
     copy = Copy.of(nest) if tile.packed else None
-    tiles = loops.write(nest, copy, parallel=contraction.products >= PRODUCTS)
+    tiled = [(nest, copy), *_smaller(nest, copy)]
+    tiles = loops.write(tiled, parallel=_most_products(sch, contraction) >= PRODUCTS)
     _replace(sch, nest, copy, [*operands, *([copy.write()] if copy else []), tiles])
     if copy is not None and not contraction.lines.free:
         spread_vectors(sch, sch.get_sblock(copy.name), tile.width)
+
+
+def _smaller(nest: Nest, copy: Copy | None) -> Iterator[loops.Tiled]:
+    """Yield what is done where a size is open, and too small for a whole tile.
+
+    Example: tiles of 12 x 32 are followed by 4 x 32 and 1 x 32, and where the columns are open, by
+    single outputs, of which there is always one.
+    """
+    if nest.fits is None:
+        return
+    if not isinstance(nest.height, int):
+        for rows in dict.fromkeys((max(1, nest.tile.rows // _FEWER), 1)):
+            if rows < nest.tile.rows:
+                yield replace(nest, tile=replace(nest.tile, rows=rows)), copy
+    if not isinstance(nest.granule, int):
+        single = replace(nest.tile, rows=1, columns=1, width=1, packed=False)
+        yield replace(nest, tile=single), None
+
+
+def _most_products(sch: Schedule, contraction: Contraction) -> int:
+    """Return the number of multiply-adds, with open sizes as large as they can be."""
+    largest = counts_of(sch.mod["main"], LARGEST)
+    if largest is None:
+        return contraction.products
+    found = recognize(blank(bound(sch.mod, largest)))
+    return found.products if found else PRODUCTS
 
 
 def _prepared(sch: Schedule, contraction: Contraction, width: int) -> list[tvm.tirx.Stmt]:

@@ -10,7 +10,7 @@ from tvm.s_tir import Schedule
 
 from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.templates import templates
-from autopipe.schedules.templates.template import Template, blank
+from autopipe.schedules.templates.template import Template, fitted
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -44,9 +44,8 @@ def serve(
     `failed` is called and the next template is asked.
     """
     for template in () if hardware.gpu else templates():
-        sch = blank(module)
         try:
-            found = template.match(sch)
+            sch, found = fitted(module, template)
             if found is not None:
                 knobs = template.fill(found, hardware)
                 template.apply(sch, found, knobs)

@@ -19,6 +19,7 @@ from typing import Any, Final, Protocol
 import tvm
 from tvm.s_tir import Schedule
 
+from autopipe.compiler.open_sizes import likely_instance
 from autopipe.config.problem import shown
 from autopipe.errors import StageError
 from autopipe.schedules.hardware import HardwareParams
@@ -29,7 +30,8 @@ class Template(Protocol):
 
     `Found` is a frozen dataclass of the template's own: all that the knobs depend on. A template
     may also define `estimate`, `(Found, Knobs, HardwareParams) -> float`: the time of a setting in
-    any unit, which tells engine `autotvm` where to begin.
+    any unit, which tells engine `autotvm` where to begin. One that defines `OPEN` as True serves
+    functions with open sizes: `apply` then gets their schedule, and a `Found` at likely sizes.
     """
 
     @property
@@ -72,6 +74,20 @@ def blank(module: tvm.IRModule) -> Schedule:
     return Schedule(module, debug_mask="none", error_render_level="none")
 
 
+def fitted(module: tvm.IRModule, template: Template) -> tuple[Schedule, Any]:
+    """Return an empty schedule of a function, and what the template's knobs depend on.
+
+    None if the function is for another template. With open sizes, the knobs depend on those that
+    are likely, and the schedule is of the function for every size.
+    """
+    instance = likely_instance(module)
+    if instance is None:
+        sch = blank(module)
+        return sch, template.match(sch)
+    sch = blank(module)
+    return sch, template.match(blank(instance)) if getattr(template, "OPEN", False) else None
+
+
 def make(
     module: tvm.IRModule,
     template: Template,
@@ -90,8 +106,7 @@ def make(
             f"template {template.NAME} has version {template.VERSION},"
             f" the record has {shown(repr(document.get('version')))}"
         )
-    sch = blank(module)
-    found = template.match(sch)
+    sch, found = fitted(module, template)
     if found is None:
         raise StageError(f"template {template.NAME} does not serve this function")
     knobs = _setting(template.settings(found, hardware), document.get("knobs"))

@@ -16,6 +16,7 @@ from tvm.s_tir import SBlock, ScheduleError
 from tvm.script.ir_builder import IRBuilder
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 
+from autopipe.schedules.analysis.blocks import extent_of
 from autopipe.schedules.analysis.expressions import Values, elements, loads_of, substitute, whole
 from autopipe.schedules.tiling.lines import is_shared
 from autopipe.schedules.tiling.nest import Nest, TilePlace
@@ -35,18 +36,39 @@ class _Work:
     """The first column of the tile."""
 
 
-def write(nest: Nest, copy: Copy | None, *, parallel: bool) -> tvm.tirx.Stmt:
+Tiled = tuple[Nest, Copy | None]
+"""A nest, and the copy that the operand along its columns is read from."""
+
+
+def write(tiled: Sequence[Tiled], *, parallel: bool) -> tvm.tirx.Stmt:
     """Return the loop over all tiles, in parallel if that is asked for.
 
-    Raises ScheduleError if what follows the sum reads it at another index than it writes.
+    With open sizes there may be no whole tile: then the next of `tiled` is taken, and the last one
+    always fits. Raises ScheduleError if what follows the sum reads it at another index than it
+    writes.
     """
-    loop = T.parallel if parallel and nest.jobs > 1 else T.serial
-    name = f"{nest.contraction.name}_tile"
-    with (
-        IRBuilder() as builder,
-        loop(nest.number(0), nest.number(nest.jobs)) as job,
-        T.sblock(name),
-    ):
+    with IRBuilder() as builder:
+        _first_that_fits(tiled, parallel=parallel)
+    return builder.get()
+
+
+def _first_that_fits(tiled: Sequence[Tiled], *, parallel: bool) -> None:
+    (nest, copy), *others = tiled
+    if nest.fits is None or not others:
+        _loop(nest, copy, parallel=parallel, name=f"{nest.contraction.name}_tile")
+        return
+    with T.If(nest.fits):
+        with T.Then():
+            _loop(nest, copy, parallel=parallel, name=f"{nest.contraction.name}_tile")
+        with T.Else():
+            _first_that_fits(others, parallel=parallel)
+
+
+def _loop(nest: Nest, copy: Copy | None, *, parallel: bool, name: str) -> None:
+    """Write the loop over the tiles of one size."""
+    single = isinstance(nest.jobs, int) and nest.jobs == 1
+    loop = T.parallel if parallel and not single else T.serial
+    with loop(nest.number(0), nest.number(nest.jobs)) as job, T.sblock(name):
         T.reads(*(whole(buffer) for buffer in _sources(nest, copy)))
         T.writes(whole(nest.output))
         shape, dtype = (nest.tile.rows, nest.tile.columns), nest.product.block.body.buffer.ty.dtype
@@ -56,7 +78,6 @@ def write(nest: Nest, copy: Copy | None, *, parallel: bool) -> tvm.tirx.Stmt:
         _clear(work)
         _sum(work)
         _finish(work)
-    return builder.get()
 
 
 def _clear(work: _Work) -> None:
@@ -69,11 +90,11 @@ def _clear(work: _Work) -> None:
 def _sum(work: _Work) -> None:
     """Write the loops over the terms; the innermost loop is unrolled `tile.unroll` times."""
     nest, unroll = work.place.nest, work.place.nest.tile.unroll
-    *extents, inner = nest.contraction.terms
+    *extents, inner = nest.product.steps
     with ExitStack() as loops:
         steps = [
             loops.enter_context(T.serial(nest.number(0), nest.number(extent)))
-            for extent in (*extents, inner // unroll)
+            for extent in (*extents, inner // unroll if unroll > 1 else inner)
         ]
         part = loops.enter_context(T.unroll(nest.number(0), nest.number(unroll)))
         terms = [*steps[:-1], steps[-1] * unroll + part]
@@ -104,7 +125,9 @@ def _finish(work: _Work) -> None:
     nest, product = work.place.nest, work.place.nest.product
     total, last = product.block.body, nest.last
     # A packed tile may be wider than a group: the sums past the group's end are left unwritten.
-    for row, column in _elements(nest, min(nest.tile.columns, nest.contraction.lines.granule)):
+    granule, columns = nest.granule, nest.tile.columns
+    written = min(columns, granule) if isinstance(granule, int) else columns
+    for row, column in _elements(nest, written):
         done = work.sums[row, column]
         index = work.place.index(row, work.first + column)
         values: Values = list(zip(product.axes, index, strict=True))
@@ -134,7 +157,7 @@ def _followed(last: SBlock, total: tvm.ir.Var, at: Sequence[Expr]) -> Values:
     values = []
     for axis in last.iter_vars:
         equal = [value for i, value in zip(read_at, at, strict=True) if i.same_as(axis.var)]
-        if not equal and int(axis.dom.extent) > 1:
+        if not equal and extent_of(axis.dom.extent) != 1:
             raise ScheduleError("the sum is moved")
         values.append((axis.var, (equal or [axis.dom.min])[0]))
     return values

@@ -13,7 +13,7 @@ Example: 112 rows and 96 columns in tiles of 6 x 32 (the knob `outer` is "column
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import tvm
@@ -21,10 +21,25 @@ from tvm.ir import Expr
 from tvm.s_tir import SBlock
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 
+from autopipe.schedules.analysis.blocks import Extent
 from autopipe.schedules.analysis.expressions import unfold
 from autopipe.schedules.analysis.product import Product
 from autopipe.schedules.tiling.form import Contraction
 from autopipe.schedules.tiling.tile import Tile
+
+
+def product_of(extents: Iterable[Extent]) -> Extent:
+    """Return the product of extents, numbers first."""
+    ordered = sorted(extents, key=lambda extent: not isinstance(extent, int))
+    total: Extent = math.prod(ordered)
+    return total
+
+
+def parts_of(extent: Extent, size: int) -> Extent:
+    """Return how many parts of a size an extent is cut into, the last one overlapping."""
+    if isinstance(extent, int):
+        return -(-extent // size)
+    return (extent + (size - 1)) // size
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,46 +58,75 @@ class Nest:
         return (self.last or self.product.block).body.buffer
 
     @property
-    def cuts(self) -> int:
-        """Number of tiles across one group of columns."""
-        return -(-self.contraction.lines.granule // self.tile.columns)
+    def height(self) -> Extent:
+        """Number of outputs along the axes of the rows."""
+        return product_of(self.product.lengths[axis] for axis in self.contraction.lines.rows)
 
     @property
-    def strips(self) -> int:
+    def granule(self) -> Extent:
+        """Columns in a group; columns whose number is open are one group."""
+        columns = [self.product.lengths[axis] for axis in self.contraction.lines.columns]
+        fixed = all(isinstance(length, int) for length in columns)
+        return self.contraction.lines.granule if fixed else product_of(columns)
+
+    @property
+    def cuts(self) -> Extent:
+        """Number of tiles across one group of columns."""
+        return parts_of(self.granule, self.tile.columns)
+
+    @property
+    def strips(self) -> Extent:
         """Number of tiles across all columns."""
+        if not isinstance(self.granule, int):
+            return self.cuts
         return self.contraction.breadth // self.contraction.lines.granule * self.cuts
 
     @property
-    def order(self) -> list[tuple[int | str, int]]:
+    def order(self) -> list[tuple[int | str, Extent]]:
         """What the tiles are numbered along and how many there are along it, outermost first."""
         contraction = self.contraction
-        others: list[tuple[int | str, int]] = [
-            (axis, contraction.extents[axis]) for axis in contraction.others
+        others: list[tuple[int | str, Extent]] = [
+            (axis, self.product.lengths[axis]) for axis in contraction.others
         ]
         batch = [part for part in others if part[0] in contraction.lines.batch]
-        rows = [part for part in others if part not in batch]
-        rows.append(("rows", -(-contraction.height // self.tile.rows)))
-        columns: list[tuple[int | str, int]] = [("columns", self.strips)]
+        rows = [part for part in others if part[0] not in contraction.lines.batch]
+        rows.append(("rows", parts_of(self.height, self.tile.rows)))
+        columns: list[tuple[int | str, Extent]] = [("columns", self.strips)]
         return batch + (columns + rows if self.tile.outer == "columns" else rows + columns)
 
     @property
-    def jobs(self) -> int:
+    def jobs(self) -> Extent:
         """Number of all tiles."""
-        return math.prod(count for _, count in self.order)
+        return product_of(count for _, count in self.order)
 
-    def number(self, value: int) -> Expr:
-        """Return a constant of the dtype of the indices."""
-        return tvm.tirx.IntImm(self.product.axes[0].ty.dtype, value)
+    @property
+    def fits(self) -> Expr | None:
+        """Return the condition under which there is a whole tile; None if there is one always."""
+        conditions = [
+            extent >= size
+            for extent, size in ((self.height, self.tile.rows), (self.granule, self.tile.columns))
+            if not isinstance(extent, int) and size > 1
+        ]
+        return tvm.tirx.all(*conditions) if conditions else None
+
+    def number(self, value: Extent) -> Expr:
+        """Return a number of the dtype of the indices."""
+        dtype = self.product.axes[0].ty.dtype
+        return tvm.tirx.IntImm(dtype, value) if isinstance(value, int) else value.astype(dtype)
 
     def group(self, strip: Expr) -> Expr:
         """Return the first column of the group that a strip belongs to."""
-        return strip // self.cuts * self.contraction.lines.granule
+        if not isinstance(self.granule, int):
+            return self.number(0)
+        return strip // self.cuts * self.granule
 
     def column(self, strip: Expr) -> Expr:
         """Return the first column of a strip; the last strip of a group overlaps the one before."""
-        if self.cuts == 1:
+        if isinstance(self.cuts, int) and self.cuts == 1:
             return self.group(strip)
-        last = self.number(self.contraction.lines.granule - self.tile.columns)
+        last = self.number(self.granule - self.tile.columns)
+        if not isinstance(self.granule, int):  # a copy is written even if there is no whole tile
+            return T.min(strip * self.tile.columns, T.max(last, self.number(0)))
         return self.group(strip) + T.min(strip % self.cuts * self.tile.columns, last)
 
     def along(self, axes: Sequence[int], index: Expr) -> dict[int, Expr]:
@@ -90,7 +134,7 @@ class Nest:
 
         Example: axes 1 and 2 have extents 7 and 9; index 20 gives {1: 2, 2: 2}, as 20 = 2 * 9 + 2.
         """
-        extents = [self.contraction.extents[axis] for axis in axes]
+        extents = [self.product.lengths[axis] for axis in axes]
         return dict(zip(axes, unfold(extents, index), strict=True))
 
     def place(self, job: Expr) -> "TilePlace":
@@ -100,7 +144,7 @@ class Nest:
             position[part] = T.Bind(job % count)
             job = job // count
         strip, band = position.pop("columns"), position.pop("rows")
-        last = self.number(self.contraction.height - self.tile.rows)
+        last = self.number(self.height - self.tile.rows)
         row = T.Bind(T.min(band * self.tile.rows, last))
         return TilePlace(self, {int(axis): value for axis, value in position.items()}, strip, row)
 

@@ -47,8 +47,8 @@ class Copy:
         operand = nest.product.loads[nest.contraction.lines.operand]
         all_spatial, summed = nest.product.copied(operand)
         spatial = [axis for axis in all_spatial if axis not in nest.contraction.lines.columns]
-        before = [nest.contraction.extents[axis] for axis in spatial]
-        terms = [nest.contraction.terms[axis] for axis in summed]
+        before = [nest.product.lengths[axis] for axis in spatial]
+        terms = [nest.product.steps[axis] for axis in summed]
         shape = [*before, nest.strips, *terms, nest.tile.columns]
         kind = operand.source.ty
         buffer = tvm.tirx.decl_buffer(
@@ -82,7 +82,7 @@ class Copy:
             index = list(T.axis.remap("S" * len(shape), list(loops), dtype=dtype))
             before, (strip, *terms, column) = index[: len(self.spatial)], index[len(self.spatial) :]
             # A strip may be wider than its group: repeat the last column, and read nothing beyond.
-            inside = T.min(column, nest.number(nest.contraction.lines.granule - 1))
+            inside = T.min(column, nest.number(nest.granule - 1))
             columns = nest.along(nest.contraction.lines.columns, nest.column(strip) + inside)
             columns.update(zip(self.spatial, before, strict=True))
             values = [(product.axes[axis], value) for axis, value in columns.items()]
