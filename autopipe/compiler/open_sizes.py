@@ -12,7 +12,8 @@ The same is done to a PrimFunc, whose parameters have such shapes.
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Final
+from dataclasses import dataclass
+from typing import Final, Self
 
 import tvm
 from tvm import relax, tirx
@@ -21,13 +22,11 @@ from tvm_ffi import StructuralMutator, structural_mutate
 
 from autopipe.compiler.graph.calls import graph_functions
 from autopipe.compiler.module_io import prim_funcs
-from autopipe.config.dimension import Dimension, Sizes
+from autopipe.config.dimension import Dimension, Sizes, ends, likely
 
-LIKELY: Final = "autopipe.likely"
-"""Attribute of a PrimFunc with open sizes: how many multiples each probably has."""
-
-LARGEST: Final = "autopipe.largest"
-"""The same for the most that each can have."""
+SIZES: Final = "autopipe.sizes"
+"""Attribute of a PrimFunc with open sizes: how many multiples each has at least, probably and at
+most, in their order."""
 
 Counts = Mapping[str, int]
 """How many multiples each open size has, by its name."""
@@ -48,17 +47,31 @@ def at(module: tvm.IRModule, counts: Counts) -> tvm.IRModule:
     return transform.FoldConstant()(module)
 
 
-def noted(module: tvm.IRModule, likely: Counts, largest: Counts) -> tvm.IRModule:
-    """Return a lowered module whose PrimFuncs with open sizes say which are likely."""
+@dataclass(frozen=True, slots=True)
+class OpenSizes:
+    """What is known of the open sizes of a function."""
+
+    smallest: Counts
+    likely: Counts
+    largest: Counts
+
+    @classmethod
+    def of(cls, dimensions: Mapping[str, Dimension]) -> Self:
+        """Return what a pipeline says; the first of likely sizes counts."""
+        smallest, largest = ends(dimensions)
+        found = (steps(dimensions, sizes) for sizes in (smallest, likely(dimensions)[0], largest))
+        return cls(*found)
+
+
+def noted(module: tvm.IRModule, known: OpenSizes) -> tvm.IRModule:
+    """Return a lowered module whose PrimFuncs with open sizes say what is known of them."""
     changed = tvm.IRModule(dict(module.functions_items()), attrs=module.attrs)
     for name, function in prim_funcs(module):
         found = [str(variable.name) for variable in open_variables(function)]
-        if found and all(size in likely for size in found):
-            attributes = {
-                LIKELY: {size: likely[size] for size in found},
-                LARGEST: {size: largest[size] for size in found},
-            }
-            changed.update_func(module.get_global_var(name), function.with_attrs(attributes))
+        if found and all(size in known.likely for size in found):
+            each = (known.smallest, known.likely, known.largest)
+            said = [[counts[size] for counts in each] for size in found]
+            changed.update_func(module.get_global_var(name), function.with_attr(SIZES, said))
     return changed
 
 
@@ -81,10 +94,14 @@ def _add(found: list[tirx.Var], variables: Iterator[tirx.Var] | list[tirx.Var]) 
             found.append(variable)
 
 
-def counts_of(function: tirx.PrimFunc, attribute: str) -> dict[str, int] | None:
+def known_of(function: tirx.PrimFunc) -> OpenSizes | None:
     """Return what `noted` has written into a PrimFunc; None if its sizes are not open."""
-    said = (function.attrs or {}).get(attribute)
-    return None if said is None else {str(name): int(count) for name, count in said.items()}
+    said = (function.attrs or {}).get(SIZES)
+    if said is None:
+        return None
+    names = [str(variable.name) for variable in open_variables(function)]
+    each = zip(*(map(int, counts) for counts in said), strict=True)
+    return OpenSizes(*(dict(zip(names, counts, strict=True)) for counts in each))
 
 
 def bound(module: tvm.IRModule, counts: Counts) -> tvm.IRModule:
@@ -97,12 +114,24 @@ def bound(module: tvm.IRModule, counts: Counts) -> tvm.IRModule:
             return tirx.IntImm(var.ty.dtype, counts[str(var.name)])
         return mutator.default_mutate(var)
 
-    for attribute in (LIKELY, LARGEST):
-        function = function.without_attr(attribute)
-    return tvm.IRModule({"main": structural_mutate(function, [(tvm.ir.Var, value)])})
+    body = structural_mutate(_without_counts(function), [(tvm.ir.Var, value)])
+    return tvm.IRModule({"main": body})
+
+
+def counted(function: tirx.PrimFunc) -> list[tirx.Var]:
+    """Return the parameters that are counts of open sizes; they come after the tensors."""
+    return [param for param in function.params if not isinstance(param.ty, tirx.BufferType)]
+
+
+def _without_counts(function: tirx.PrimFunc) -> tirx.PrimFunc:
+    function = function.without_attr(SIZES)
+    tensors = [param for param in function.params if isinstance(param.ty, tirx.BufferType)]
+    if len(tensors) == len(function.params):
+        return function
+    return tirx.PrimFunc(tensors, function.body, function.ret_type, function.attrs)
 
 
 def likely_instance(module: tvm.IRModule) -> tvm.IRModule | None:
     """Return a module whose `main` has open sizes with these as they probably are; else None."""
-    counts = counts_of(module["main"], LIKELY)
-    return None if counts is None else bound(module, counts)
+    known = known_of(module["main"])
+    return None if known is None else bound(module, known.likely)

@@ -1,6 +1,7 @@
 """Inputs that tell a right schedule from a wrong one."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -8,6 +9,7 @@ import tvm
 from tvm.s_tir.meta_schedule.arg_info import ArgInfo
 
 from autopipe.compiler import indices
+from autopipe.compiler.open_sizes import Counts, OpenSizes, bound, counted, known_of
 
 _PERIOD: Final = 65521
 """Values after which a pattern repeats: a prime, so that no stride of an array hits it."""
@@ -17,6 +19,9 @@ _SPARSE: Final = 13
 
 _LARGE: Final = {"float16": 8.0}
 """Magnitude of large values; of the others, 1e4. Sums of their products have to be finite."""
+
+_EDGES: Final = (2, 3, 5, 8, 13, 16, 17, 31, 65, 1 << 40)
+"""Counts around whole tiles; the last one is above every likely one."""
 
 Pattern = np.ndarray[Any, np.dtype[Any]]
 
@@ -38,6 +43,51 @@ CASES: Final[Mapping[str, Callable[[int], Pattern]]] = {
     "zeros": lambda _: np.zeros(_PERIOD),
 }
 """The cases by name, in the order in which they are tried."""
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """A workload at certain sizes, and the inputs that it is called with there."""
+
+    case: str
+    """Name of one of `CASES`."""
+    workload: tvm.IRModule
+    """All its sizes are known."""
+    counts: tuple[int, ...] = ()
+    """What a function with open sizes takes after its tensors, where these do not tell."""
+
+
+def instances(workload: tvm.IRModule) -> list[Instance]:
+    """Return what a workload is checked on: all cases.
+
+    One with open sizes has all cases at likely sizes, and a random one at sizes on either side of
+    tiles of 2, 4, 8 and so on, up to one above the likely ones.
+    """
+    function = workload["main"]
+    known = known_of(function)
+    if known is None:
+        return [Instance(case, workload) for case in CASES]
+    asked = [(case, known.likely) for case in CASES]
+    asked += [("random", counts) for counts in _near_tiles(known)]
+    taken = [str(size.name) for size in counted(function)]
+    return [
+        Instance(case, bound(workload, counts), tuple(counts[name] for name in taken))
+        for case, counts in asked
+    ]
+
+
+def _near_tiles(known: OpenSizes) -> list[Counts]:
+    """Return the smallest sizes, and others at which loops begin or end to have a whole tile."""
+    found = [dict(known.smallest)]
+    for place in range(len(_EDGES)):
+        counts = {}
+        for shift, (name, likely) in enumerate(known.likely.items()):
+            most = min(likely + 1, known.largest[name])
+            edge = _EDGES[(place + shift) % len(_EDGES)]
+            counts[name] = min(max(edge, known.smallest[name]), most)
+        if counts not in found:
+            found.append(counts)
+    return list(found)
 
 
 def arguments(module: tvm.IRModule, case: str, seed: int, nudge: float = 0.0) -> list[np.ndarray]:

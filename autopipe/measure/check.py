@@ -12,7 +12,7 @@ from autopipe.compiler.library import linking
 from autopipe.compiler.target.target import is_gpu
 from autopipe.compiler.walls import gate
 from autopipe.errors import StageError
-from autopipe.measure.cases import CASES, arguments
+from autopipe.measure.cases import Instance, arguments, instances
 from autopipe.measure.device import on_gpu, prepare, put
 from autopipe.measure.plain import in_memory_order
 from autopipe.measure.surrounded import Surrounded
@@ -81,6 +81,7 @@ class PlainLoops:
         """Compile them for the processor. Raises NotChecked if that fails, and ForeignCode."""
         self._workload = workload
         self._target = target
+        self._instances = instances(workload)
         try:
             self._library = _plain(workload, target.host if is_gpu(target) else target)
         except _FAILURES as error:
@@ -97,11 +98,12 @@ class PlainLoops:
             built = _compiled(expanded, self._target)
         except _FAILURES as error:
             raise WrongAnswer(f"does not compile: {' '.join(str(error).split())}") from error
-        for case in CASES:
+        for instance in self._instances:
             # weights keep their layout, the schedule repacks them
-            inputs = arguments(self._workload, case, SEED)
+            case, counts = instance.case, instance.counts
+            inputs = arguments(instance.workload, case, SEED)
             theirs, mine = (Surrounded(inputs, byte) for byte in _AROUND)
-            right, ours = _run(self._library, theirs), _run(built, mine, place)
+            right, ours = _run(self._library, theirs, counts), _run(built, mine, counts, place)
             if not theirs.intact():
                 raise _unsteady(
                     self._workload, f"write outside of their arguments on {case} inputs"
@@ -109,18 +111,19 @@ class PlainLoops:
             if not mine.intact():
                 raise WrongAnswer(f"writes outside of its arguments on {case} inputs", case)
             if not _all_agree(right, ours):
-                self._differ(case, right, ours)
+                self._differ(instance, right, ours)
         return scheduled
 
-    def _differ(self, case: str, right: list[Any], ours: list[Any]) -> None:
+    def _differ(self, instance: Instance, right: list[Any], ours: list[Any]) -> None:
         """Raise what follows from a difference, unless the loops waver as much by themselves."""
-        inputs = arguments(self._workload, case, SEED)
-        again = _run(self._library, Surrounded(inputs, _AROUND[1]))
+        case, counts = instance.case, instance.counts
+        inputs = arguments(instance.workload, case, SEED)
+        again = _run(self._library, Surrounded(inputs, _AROUND[1]), counts)
         if not all(map(_same, right, again)):
             raise _unsteady(self._workload, f"read outside of their arguments on {case} inputs")
         by = _INSIDE if rounds(self._workload["main"]) else NUDGE
-        nudged = arguments(self._workload, case, SEED, by)
-        _compare(case, right, ours, _run(self._library, Surrounded(nudged, _AROUND[0])))
+        nudged = arguments(instance.workload, case, SEED, by)
+        _compare(case, right, ours, _run(self._library, Surrounded(nudged, _AROUND[0]), counts))
 
 
 def _plain(workload: tvm.IRModule, target: tvm.target.Target) -> Any:  # noqa: ANN401 - tvm
@@ -142,11 +145,12 @@ def _compiled(module: tvm.IRModule, target: tvm.target.Target) -> Any:  # noqa: 
 def _run(
     library: Any,  # noqa: ANN401 - tvm
     given: Surrounded,
+    counts: tuple[int, ...],
     place: tvm.runtime.Device | None = None,
 ) -> list[Any]:
     """Return all arguments after a call, on the processor if not elsewhere."""
     tensors = put(given.tensors, place or tvm.cpu())
-    library["main"](*tensors)
+    library["main"](*tensors, *counts)
     return [tensor.numpy() for tensor in tensors]
 
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, ClassVar, Self
 
 from autopipe.artifacts.lowering import WHOLE, SizedModules
 from autopipe.config import Fusion, Pipeline
-from autopipe.config.dimension import Dimension, ends, likely
+from autopipe.config.dimension import Dimension, likely
 from autopipe.environment.facet import Facet
 from autopipe.pipeline.events import Warn
 from autopipe.pipeline.stage import Context, Need, Stage
@@ -77,9 +77,7 @@ class LowerStage(Stage, frozen=True):
 
         if not self.dimensions:
             return lowered
-        first, largest = likely(self.dimensions)[0], ends(self.dimensions)[1]
-        counts = (open_sizes.steps(self.dimensions, sizes) for sizes in (first, largest))
-        return open_sizes.noted(lowered, *counts)
+        return open_sizes.noted(lowered, open_sizes.OpenSizes.of(self.dimensions))
 
     def _lowered(
         self, module: "tvm.IRModule", conditions: "Conditions", scope: "Scope | None"

@@ -13,7 +13,7 @@ from typing import Final
 import tvm
 from tvm.s_tir import SBlock, Schedule, ScheduleError
 
-from autopipe.compiler.open_sizes import LARGEST, bound, counts_of
+from autopipe.compiler.open_sizes import bound, known_of
 from autopipe.schedules.analysis.product import Product
 from autopipe.schedules.primitives import PRODUCTS, spread_vectors
 from autopipe.schedules.templates.template import blank
@@ -76,10 +76,10 @@ def _smaller(nest: Nest, copy: Copy | None) -> Iterator[loops.Tiled]:
 
 def _most_products(sch: Schedule, contraction: Contraction) -> int:
     """Return the number of multiply-adds, with open sizes as large as they can be."""
-    largest = counts_of(sch.mod["main"], LARGEST)
-    if largest is None:
+    known = known_of(sch.mod["main"])
+    if known is None:
         return contraction.products
-    found = recognize(blank(bound(sch.mod, largest)))
+    found = recognize(blank(bound(sch.mod, known.largest)))
     return found.products if found else PRODUCTS
 
 
