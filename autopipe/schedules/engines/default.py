@@ -101,7 +101,9 @@ def _schedule_block(sch: Schedule, name: str, width: int) -> None:
     if not spatial:
         return
     lanes = max(1, width // bits(sch.get(block)))
-    if not reduction:
+    if not reduction and len(spatial) > 1 and extents_of(sch.get(block))[-1] < 0:
+        spread(sch, block, sch.fuse(*spatial[:-1]), ELEMENTS)  # LLVM makes vectors of the rest
+    elif not reduction:
         outer, vector = _split(sch, spatial[-1], VECTORS * lanes)
         spread(sch, block, sch.fuse(*spatial[:-1], outer), ELEMENTS)
         sch.vectorize(vector)

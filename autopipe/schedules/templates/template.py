@@ -31,7 +31,8 @@ class Template(Protocol):
     `Found` is a frozen dataclass of the template's own: all that the knobs depend on. A template
     may also define `estimate`, `(Found, Knobs, HardwareParams) -> float`: the time of a setting in
     any unit, which tells engine `autotvm` where to begin. One that defines `OPEN` as True serves
-    functions with open sizes: `apply` then gets their schedule, and a `Found` at likely sizes.
+    functions with open sizes: `apply` then gets their schedule, and a `Found` at likely sizes. One
+    that defines `STATIC` as False serves nothing else.
     """
 
     @property
@@ -81,10 +82,9 @@ def fitted(module: tvm.IRModule, template: Template) -> tuple[Schedule, Any]:
     are likely, and the schedule is of the function for every size.
     """
     instance = likely_instance(module)
-    if instance is None:
-        sch = blank(module)
-        return sch, template.match(sch)
     sch = blank(module)
+    if instance is None:
+        return sch, template.match(sch) if getattr(template, "STATIC", True) else None
     return sch, template.match(blank(instance)) if getattr(template, "OPEN", False) else None
 
 

@@ -1,0 +1,337 @@
+"""Template for reductions along memory whose sizes are open: softmax, normalizations, means.
+
+It does what `row_reduction` does to static functions, but writes the loops itself: the length of a
+row may be no multiple of a vector. Each step of a row is done while the row is in the cache.
+
+Example: the sum of each row of x [rows, length], with vectors of 16.
+
+    for row in parallel(rows):
+        partial[0:16] = 0
+        for step in range(length // 16):
+            partial[0:16] += x[row, 16 * step : 16 * step + 16]
+        for rest in range(length % 16):
+            partial[rest] += x[row, length // 16 * 16 + rest]
+        y[row] = partial[0] + partial[1] + ... + partial[15]
+"""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any, Final
+
+import tvm
+from tvm.ir import Expr, TensorLoad
+from tvm.s_tir import SBlock, Schedule, ScheduleError
+from tvm.script.ir_builder import IRBuilder
+from tvm.tirx import Bind, BufferStore
+from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
+
+from autopipe.compiler.open_sizes import known_of
+from autopipe.schedules.analysis.blocks import (
+    SPATIAL,
+    Extent,
+    bits,
+    extents_of,
+    is_spatial,
+    lengths_of,
+)
+from autopipe.schedules.analysis.expressions import (
+    Values,
+    loads_of,
+    substitute,
+    unfold,
+    whole,
+)
+from autopipe.schedules.analysis.rows import blocks_of, inline, one_result
+from autopipe.schedules.hardware import HardwareParams
+from autopipe.schedules.templates import row_reduction
+from autopipe.schedules.tiling.nest import product_of
+
+NAME: Final = "open_rows"
+VERSION: Final = 1
+OPEN: Final = True
+STATIC: Final = False
+"""Static functions are for `row_reduction`, which is tuned."""
+
+_COMBINED: Final = (tvm.tirx.Add, tvm.tirx.Max, tvm.tirx.Min, tvm.tirx.Mul)
+
+
+@dataclass(frozen=True, slots=True)
+class OpenRows:
+    """What the knobs depend on."""
+
+    leading: int
+    """Number of axes that count rows, the first ones of each block."""
+    bits: int
+    """Size of a result of the reductions, in bits."""
+    inlined: tuple[str, ...]
+    """Blocks that are computed where they are read."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowVectors:
+    """The knobs."""
+
+    width: int
+    """Elements in a vector, and partial results of a reduction."""
+
+
+def match(sch: Schedule) -> OpenRows | None:
+    """Return what the template needs to know of a function, or None if it is for another one."""
+    reduction = row_reduction.match(sch)
+    if reduction is None:
+        return None
+    trial = sch.copy()
+    names = [trial.get(rv).name_hint for rv in blocks_of(trial)]
+    inline(trial)
+    blocks = [trial.get(rv) for rv in blocks_of(trial)]
+    left = {block.name_hint for block in blocks}
+    leading = _leading(blocks, reduction.rows)
+    if leading is None or not one_result(trial) or not all(map(_is_combined, blocks)):
+        return None
+    return OpenRows(leading, reduction.bits, tuple(name for name in names if name not in left))
+
+
+def settings(found: OpenRows, hardware: HardwareParams) -> Iterator[RowVectors]:
+    """Yield the vectors of half, one and two registers."""
+    lanes = hardware.lanes(found.bits)
+    yield from (RowVectors(width) for width in (lanes, 2 * lanes, lanes // 2) if width)
+
+
+def fill(found: OpenRows, hardware: HardwareParams) -> RowVectors:
+    """Return the knobs for a processor, without measuring."""
+    return next(settings(found, hardware))
+
+
+def apply(sch: Schedule, found: OpenRows, knobs: RowVectors) -> None:
+    """Schedule the function. Raises ScheduleError where TVM refuses."""
+    if known_of(sch.mod["main"]) is None:
+        raise ScheduleError("no size is open")
+    for name in found.inlined:
+        sch.compute_inline(sch.get_sblock(name))
+    here = sch.get_sblock("root")
+    root = sch.get(here)
+    blocks = [sch.get(rv) for rv in blocks_of(sch)]
+    new = SBlock(
+        [], root.reads, root.writes, root.name_hint, _write(blocks, found, knobs.width),
+        alloc_buffers=root.alloc_buffers, annotations=root.annotations,
+    )  # fmt: skip
+    sch.state.replace(sch.get_sref(here), new, {root: new})
+
+
+def _write(blocks: Sequence[SBlock], found: OpenRows, width: int) -> tvm.tirx.Stmt:
+    """Return the loop over all rows."""
+    rows = lengths_of(blocks[-1])[: found.leading]
+    dtype = blocks[-1].iter_vars[0].var.ty.dtype
+    number = _numbers(dtype)
+    with (
+        IRBuilder() as builder,
+        T.parallel(number(0), number(product_of(rows))) as job,
+        T.sblock("rows"),
+    ):
+        written = [region.source for block in blocks for region in block.writes]
+        read = [region.source for block in blocks for region in block.reads]
+        T.reads(*(whole(buffer) for buffer in _distinct(read) if not _among(buffer, written)))
+        T.writes(*(whole(buffer) for buffer in _distinct(written)))
+        at = [T.Bind(index) for index in unfold(rows, job)]
+        for block in blocks:
+            if is_spatial(block):
+                _each(block, at, width, number)
+            else:
+                _reduced(block, at, width, number)
+    return builder.get()
+
+
+def _each(block: SBlock, at: Sequence[Expr], width: int, number: Callable[[Extent], Expr]) -> None:
+    """Write a step that computes each element of a row."""
+    axes = [axis.var for axis in block.iter_vars]
+    lengths = lengths_of(block)[len(at) :]
+    store = block.body
+    for index in _along(lengths, width, number):
+        values: Values = list(zip(axes, [*at, *index], strict=True))
+        T.buffer_store(
+            store.buffer,
+            substitute(store.value, values),
+            [substitute(place, values) for place in store.indices],
+        )
+
+
+def _along(
+    lengths: Sequence[Extent], width: int, number: Callable[[Extent], Expr]
+) -> Iterator[list[Expr]]:
+    """Write the loops over the axes of a row, the last one in vectors; yield the indices."""
+    if not lengths:
+        yield []
+        return
+    *outer, last = lengths
+    with ExitStack() as loops:
+        before = [loops.enter_context(T.serial(number(0), number(n))) for n in outer]
+        for element in _vectors(last, width, number):
+            yield [*before, element]
+
+
+def _vectors(extent: Extent, width: int, number: Callable[[Extent], Expr]) -> Iterator[Expr]:
+    """Write a loop in vectors, and a loop over what is left; yield the index."""
+    if not (isinstance(extent, int) and extent < width):
+        with (
+            T.serial(number(0), number(extent // width)) as step,
+            T.vectorized(number(0), number(width)) as lane,
+        ):
+            yield step * width + lane
+    if not (isinstance(extent, int) and extent % width == 0):
+        with T.serial(number(0), number(extent % width)) as rest:
+            yield number(extent // width * width) + rest
+
+
+def _reduced(
+    block: SBlock, at: Sequence[Expr], width: int, number: Callable[[Extent], Expr]
+) -> None:
+    """Write a reduction of a row, `width` partial results at a time."""
+    updates, firsts = _stores(block.body), _stores(block.init)
+    spatial = [axis for axis in block.iter_vars if axis.iter_type == SPATIAL]
+    summed = [axis.var for axis in block.iter_vars if axis.iter_type != SPATIAL]
+    rows: Values = [
+        (axis.var, place)
+        for axis, place in zip(
+            spatial, [*at, *(axis.dom.min for axis in spatial[len(at) :])], strict=True
+        )
+    ]
+    partial = [
+        T.sblock_alloc_buffer((width,), str(buffer.ty.dtype), scope="local")
+        for buffer, _, _ in updates
+    ]
+    with T.vectorized(number(0), number(width)) as lane:
+        for buffer, (_, value, _) in zip(partial, firsts, strict=True):
+            T.buffer_store(buffer, value, [lane])
+    *outer, last = lengths_of(block, spatial=False)
+    with ExitStack() as loops:
+        before = [loops.enter_context(T.serial(number(0), number(n))) for n in outer]
+        for index, lane in _lanes(last, width, number):
+            values = [*rows, *zip(summed, [*before, index], strict=True)]
+            _add(updates, partial, values, lane)
+    for place, (target, value, indices) in enumerate(updates):
+        total = _combined(type(value), partial[place], width, number)
+        T.buffer_store(target, total, [substitute(i, rows) for i in indices])
+
+
+def _lanes(
+    extent: Extent, width: int, number: Callable[[Extent], Expr]
+) -> Iterator[tuple[Expr, Expr]]:
+    """Write loops as `_vectors` does; yield the index and which partial result it belongs to."""
+    if not (isinstance(extent, int) and extent < width):
+        with (
+            T.serial(number(0), number(extent // width)) as step,
+            T.vectorized(number(0), number(width)) as lane,
+        ):
+            yield step * width + lane, lane
+    if not (isinstance(extent, int) and extent % width == 0):
+        with T.serial(number(0), number(extent % width)) as rest:
+            yield number(extent // width * width) + rest, rest
+
+
+_Store = tuple[Any, Any, Any]
+"""A buffer, the value that is stored in it, and where."""
+
+
+def _add(updates: Sequence[_Store], partial: Sequence[Any], values: Values, lane: Expr) -> None:
+    """Write one step of the reductions."""
+    totals = [buffer for buffer, _, _ in updates]
+
+    def load(read: TensorLoad) -> Expr:
+        for total, buffer in zip(totals, partial, strict=True):
+            if read.source.same_as(total):
+                return buffer[lane]
+        return substitute(read, values)
+
+    added = [substitute(value, values, load) for _, value, _ in updates]
+    for buffer, value in zip(partial, added, strict=True):
+        T.buffer_store(buffer, value, [lane])
+
+
+def _combined(kind: Any, partial: Any, width: int, number: Callable[[Extent], Expr]) -> Expr:  # noqa: ANN401 - tvm
+    """Return what partial results come to, in pairs: ((a + b) + (c + d))."""
+    values = [partial[number(place)] for place in range(width)]
+    while len(values) > 1:
+        paired = zip(values[::2], values[1::2], strict=False)
+        values = [kind(one, other) for one, other in paired] + (
+            [values[-1]] if len(values) % 2 else []
+        )
+    return values[0]
+
+
+def _stores(body: Any) -> list[_Store]:  # noqa: ANN401 - tvm
+    """Return what a statement stores, the values that it binds in their places."""
+    statements = list(body.seq) if hasattr(body, "seq") else [body]
+    bound: list[tuple[Any, Expr]] = []
+    stores = []
+    for statement in statements:
+        if isinstance(statement, Bind):
+            bound.append((statement.var, substitute(statement.value, bound)))
+        else:
+            value = substitute(statement.value, bound)
+            stores.append((statement.buffer, value, statement.indices))
+    return stores
+
+
+def _is_combined(block: SBlock) -> bool:
+    """Tell whether a block is an assignment, or combines its results with terms by one operator."""
+    if is_spatial(block):
+        return isinstance(block.body, BufferStore)
+    try:
+        stores = _stores(block.body)
+    except AttributeError:
+        return False
+    totals = [buffer for buffer, _, _ in stores]
+    return all(
+        isinstance(value, _COMBINED) and _adds_to(value, buffer, totals)
+        for buffer, value, _ in stores
+    )
+
+
+def _adds_to(value: Any, total: Any, totals: Sequence[Any]) -> bool:  # noqa: ANN401 - tvm
+    """Tell whether one side of an operator is the total, and the other one hangs on none."""
+    sides = (value.a, value.b)
+    own = [isinstance(s, TensorLoad) and s.source.same_as(total) for s in sides]
+    if own not in ([True, False], [False, True]):
+        return False
+    return not any(_among(load.source, totals) for load in loads_of(sides[own.index(False)]))
+
+
+def _leading(blocks: Sequence[SBlock], rows: int) -> int | None:
+    """Return how many leading axes count the rows in every block, or None if they do not."""
+    last = extents_of(blocks[-1])
+    counts = [n for n in range(1, len(last) + 1) if math.prod(last[:n]) == rows]
+    for leading in counts:
+        if all(_starts_with(block, last[:leading]) for block in blocks):
+            return leading
+    return None
+
+
+def _starts_with(block: SBlock, rows: Sequence[int]) -> bool:
+    """Tell whether a block's first axes count the rows, and a reduction has no others."""
+    extents = extents_of(block)
+    kinds = [axis.iter_type for axis in block.iter_vars]
+    ordered = kinds == sorted(kinds, key=lambda kind: kind != SPATIAL)
+    others = extents[len(rows) :]
+    return (
+        ordered
+        and tuple(extents[: len(rows)]) == tuple(rows)
+        and bits(block) > 1
+        and (is_spatial(block) or all(extent == 1 for extent in others))
+    )
+
+
+def _numbers(dtype: Any) -> Callable[[Extent], Expr]:  # noqa: ANN401 - tvm
+    def number(value: Extent) -> Expr:
+        return tvm.tirx.IntImm(dtype, value) if isinstance(value, int) else value.astype(dtype)
+
+    return number
+
+
+def _distinct(buffers: Sequence[Any]) -> list[Any]:
+    return [one for at, one in enumerate(buffers) if not _among(one, buffers[:at])]
+
+
+def _among(buffer: Any, buffers: Sequence[Any]) -> bool:  # noqa: ANN401 - tvm
+    return any(buffer.same_as(other) for other in buffers)
