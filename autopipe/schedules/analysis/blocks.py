@@ -1,5 +1,7 @@
 """Classifies a block of a PrimFunc, as far as schedules depend on it."""
 
+import math
+from collections.abc import Iterable
 from typing import Final, TypeAlias
 
 import tvm
@@ -35,6 +37,13 @@ def lengths_of(block: SBlock, *, spatial: bool = True) -> tuple[Extent, ...]:
     """Return the extents of a block's spatial axes, or of its reduction axes."""
     chosen = (a.dom.extent for a in block.iter_vars if (a.iter_type == SPATIAL) == spatial)
     return tuple(map(extent_of, chosen))
+
+
+def product_of(extents: Iterable[Extent]) -> Extent:
+    """Return the product of extents, numbers first."""
+    ordered = sorted(extents, key=lambda extent: not isinstance(extent, int))
+    total: Extent = math.prod(ordered)
+    return total
 
 
 def is_spatial(block: SBlock) -> bool:

@@ -66,14 +66,35 @@ def whole(buffer: tvm.ir.Var) -> tvm.ir.TensorRegion:
     return buffer[tuple(slice(0, extent) for extent in buffer.ty.shape)]
 
 
+def _open_elements(
+    count: tvm.ir.Expr, width: int, number: Callable[[int | tvm.ir.Expr], tvm.ir.Expr]
+) -> Iterator[tvm.ir.Expr]:
+    """Write a loop in vectors, and one over what is left; yield each index."""
+    with (
+        T.serial(number(0), number(count // width)) as vector,
+        T.vectorized(number(0), number(width)) as lane,
+    ):
+        yield vector * width + lane
+    with T.serial(number(0), number(count % width)) as rest:
+        yield number(count // width * width) + rest
+
+
 def elements(
-    count: int, width: int, number: Callable[[int], tvm.ir.Expr], *, unroll: bool = False
+    count: int | tvm.ir.Expr,
+    width: int,
+    number: Callable[[int | tvm.ir.Expr], tvm.ir.Expr],
+    *,
+    unroll: bool = False,
 ) -> Iterator[tvm.ir.Expr]:
     """Write loops over elements in vectors, the rest in shorter vectors; yield each index.
 
-    Example: 23 elements with `width` 8 are 2 vectors of 8, then one each of 4, 2 and 1. `number`
+    Example: 23 elements with `width` 8 are 2 vectors of 8, then one each of 4, 2 and 1. Where the
+    number is open, what is left after whole vectors is written one by one. `number`
     makes constants of the dtype of indices. An IRBuilder must be open.
     """
+    if not isinstance(count, int):
+        yield from _open_elements(count, width, number)
+        return
     done, loop = 0, T.unroll if unroll else T.serial
     while done < count:
         vectors = (count - done) // width

@@ -35,9 +35,11 @@ from autopipe.schedules.analysis.blocks import (
     extents_of,
     is_spatial,
     lengths_of,
+    product_of,
 )
 from autopipe.schedules.analysis.expressions import (
     Values,
+    elements,
     loads_of,
     substitute,
     unfold,
@@ -46,7 +48,6 @@ from autopipe.schedules.analysis.expressions import (
 from autopipe.schedules.analysis.rows import blocks_of, inline, one_result
 from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.templates import row_reduction
-from autopipe.schedules.tiling.nest import product_of
 
 NAME: Final = "open_rows"
 VERSION: Final = 1
@@ -167,21 +168,8 @@ def _along(
     *outer, last = lengths
     with ExitStack() as loops:
         before = [loops.enter_context(T.serial(number(0), number(n))) for n in outer]
-        for element in _vectors(last, width, number):
+        for element in elements(last, width, number):
             yield [*before, element]
-
-
-def _vectors(extent: Extent, width: int, number: Callable[[Extent], Expr]) -> Iterator[Expr]:
-    """Write a loop in vectors, and a loop over what is left; yield the index."""
-    if not (isinstance(extent, int) and extent < width):
-        with (
-            T.serial(number(0), number(extent // width)) as step,
-            T.vectorized(number(0), number(width)) as lane,
-        ):
-            yield step * width + lane
-    if not (isinstance(extent, int) and extent % width == 0):
-        with T.serial(number(0), number(extent % width)) as rest:
-            yield number(extent // width * width) + rest
 
 
 def _reduced(
@@ -218,7 +206,7 @@ def _reduced(
 def _lanes(
     extent: Extent, width: int, number: Callable[[Extent], Expr]
 ) -> Iterator[tuple[Expr, Expr]]:
-    """Write loops as `_vectors` does; yield the index and which partial result it belongs to."""
+    """Write loops as `elements` does; yield the index and which partial result it belongs to."""
     if not (isinstance(extent, int) and extent < width):
         with (
             T.serial(number(0), number(extent // width)) as step,

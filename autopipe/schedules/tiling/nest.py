@@ -12,8 +12,7 @@ Example: 112 rows and 96 columns in tiles of 6 x 32 (the knob `outer` is "column
     job = 56 -> band 18, strip 2 -> rows 106..111: min(18 * 6, 112 - 6), not 108
 """
 
-import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import tvm
@@ -21,18 +20,11 @@ from tvm.ir import Expr
 from tvm.s_tir import SBlock
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 
-from autopipe.schedules.analysis.blocks import Extent
+from autopipe.schedules.analysis.blocks import Extent, product_of
 from autopipe.schedules.analysis.expressions import unfold
 from autopipe.schedules.analysis.product import Product
 from autopipe.schedules.tiling.form import Contraction
 from autopipe.schedules.tiling.tile import Tile
-
-
-def product_of(extents: Iterable[Extent]) -> Extent:
-    """Return the product of extents, numbers first."""
-    ordered = sorted(extents, key=lambda extent: not isinstance(extent, int))
-    total: Extent = math.prod(ordered)
-    return total
 
 
 def parts_of(extent: Extent, size: int) -> Extent:

@@ -15,9 +15,9 @@ row of the result.
             line[0:3712]    = 0
 """
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import tvm
 from tvm.ir import Call, Expr
@@ -25,11 +25,20 @@ from tvm.s_tir import SBlock
 from tvm.script.ir_builder import IRBuilder
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 
-from autopipe.schedules.analysis.blocks import extents_of
-from autopipe.schedules.analysis.expressions import elements, loads_of, substitute, unfold, whole
+from autopipe.schedules.analysis.blocks import Extent, extent_of, lengths_of, product_of
+from autopipe.schedules.analysis.expressions import (
+    elements,
+    loads_of,
+    occurrences,
+    substitute,
+    unfold,
+    whole,
+)
 from autopipe.schedules.primitives import ELEMENTS
 
 _CHOICE = "prim.if_then_else"
+
+Bounds: TypeAlias = tuple[Extent, Extent]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +51,11 @@ class Padding:
     """The buffer that it writes."""
     axes: Sequence[tvm.ir.Var]
     """Its axes, one for each axis of the buffer."""
-    extents: tuple[int, ...]
+    extents: tuple[Extent, ...]
     """Extents of the axes, with the border."""
-    inside: tuple[tuple[int, int], ...]
-    """For each axis the first index inside the border and the first index behind that."""
+    inside: tuple[Bounds | None, ...]
+    """For each axis the first index inside the border and the first index behind that; None for an
+    axis without a border."""
     value: Expr
     """The value inside."""
     border: Expr
@@ -54,8 +64,8 @@ class Padding:
     @classmethod
     def of(cls, block: SBlock) -> "Padding | None":
         """Return what a block pads, or None if it does something else."""
-        choice, extents = getattr(block.body, "value", None), extents_of(block)
-        if not isinstance(choice, Call) or choice.op.name != _CHOICE or -1 in extents:
+        choice, extents = getattr(block.body, "value", None), lengths_of(block)
+        if not isinstance(choice, Call) or choice.op.name != _CHOICE:
             return None
         condition, value, border = choice.args
         axes = [axis.var for axis in block.iter_vars]
@@ -68,14 +78,19 @@ class Padding:
     @property
     def line(self) -> int:
         """Position of the axis where a line begins: the last axis that has a border."""
-        return max(i for i, n in enumerate(self.extents) if self.inside[i] != (0, n))
+        return max(i for i, bounds in enumerate(self.inside) if bounds is not None)
 
     def write(self, width: int) -> tvm.tirx.Stmt:
         """Return the loops over all lines, which write vectors of `width` elements."""
         before = self.extents[: self.line]
-        count = self.number(math.prod(before))
-        loop = T.parallel if math.prod(self.extents) >= ELEMENTS and int(count) > 1 else T.serial
-        with IRBuilder() as builder, loop(self.number(0), count) as job, T.sblock(self.name):
+        count, size = product_of(before), product_of(self.extents)
+        many = not isinstance(size, int) or size >= ELEMENTS
+        loop = T.parallel if many and not (isinstance(count, int) and count == 1) else T.serial
+        with (
+            IRBuilder() as builder,
+            loop(self.number(0), self.number(count)) as job,
+            T.sblock(self.name),
+        ):
             T.reads(*(whole(load.source) for load in loads_of(self.value)))
             T.writes(whole(self.target))
             first = unfold(before, job)
@@ -95,13 +110,13 @@ class Padding:
             where: Takes the other indices of an element; returns a buffer and the indices there.
             width: Elements in a vector.
         """
-        inner = math.prod(self.extents[self.line + 1 :])
-        low, high = (bound * inner for bound in self.inside[self.line])
-        end = math.prod(self.extents[self.line :])
+        inner = product_of(self.extents[self.line + 1 :])
+        low, high = (bound * inner for bound in self.inside[self.line] or (0, 0))
+        end = product_of(self.extents[self.line :])
         outside = [(0, end, self.border)]
         parts = [(0, low, self.border), (low, high, self.value), (high, end, self.border)]
 
-        def write(parts: Sequence[tuple[int, int, Expr]]) -> None:
+        def write(parts: Sequence[tuple[Extent, Extent, Expr]]) -> None:
             for start, stop, value in parts:
                 for element in elements(stop - start, width, self.number):
                     index = unfold(self.extents[self.line :], start + element)
@@ -122,39 +137,74 @@ class Padding:
     def _tests(self, first: Sequence[Expr]) -> list[Expr]:
         """Return the conditions under which a line is not all border."""
         tests = []
-        for index, (low, high), extent in zip(first, self.inside, self.extents, strict=False):
-            tests += [index >= low] if low > 0 else []
-            tests += [index < high] if high < extent else []
+        for index, bounds, extent in zip(first, self.inside, self.extents, strict=False):
+            if bounds is None:
+                continue
+            low, high = bounds
+            tests += [] if isinstance(low, int) and low == 0 else [index >= low]
+            fixed = isinstance(high, int) and isinstance(extent, int)
+            tests += [index < high] if not fixed or high < extent else []
         return tests
 
-    def number(self, value: int) -> Expr:
-        """Return a constant of the dtype of the indices."""
-        return tvm.tirx.IntImm(self.axes[0].ty.dtype, value)
+    def number(self, value: Extent) -> Expr:
+        """Return a number of the dtype of the indices."""
+        dtype = self.axes[0].ty.dtype
+        return tvm.tirx.IntImm(dtype, value) if isinstance(value, int) else value.astype(dtype)
 
 
 def _bounds(
-    condition: Expr, axes: Sequence[tvm.ir.Var], extents: Sequence[int]
-) -> tuple[tuple[int, int], ...] | None:
+    condition: Expr, axes: Sequence[tvm.ir.Var], extents: Sequence[Extent]
+) -> tuple[Bounds | None, ...] | None:
     """Return the bounds that a condition puts on each axis, or None if it says something else.
 
-    Example: `i > 0 and i <= 5 and j < 7` with extents (7, 8) gives ((1, 6), (0, 7)).
+    Example: `i > 0 and i <= 5 and j < 7` with extents (7, 8) gives ((1, 6), (0, 7)). Where an
+    extent is open, an axis has one bound on each side at most, and something is inside.
     """
-    bounds = [(0, extent) for extent in extents]
+    bounds: list[Bounds] = [(0, extent) for extent in extents]
     for part in _conjuncts(condition):
         if not isinstance(part, tvm.tirx.LT | tvm.tirx.LE):
             return None
-        bounded = [i for i, axis in enumerate(axes) if axis.same_as(part.a) or axis.same_as(part.b)]
-        limits = [side for side in (part.a, part.b) if isinstance(side, tvm.tirx.IntImm)]
-        if not bounded or not limits:
+        found = _limit(part, axes)
+        if found is None:
             return None
-        strict, limit = isinstance(part, tvm.tirx.LT), int(limits[0])
-        low, high = bounds[bounded[0]]
-        if axes[bounded[0]].same_as(part.a):
-            bounds[bounded[0]] = low, min(high, limit + (not strict))
+        at, below, limit = found
+        low, high = bounds[at]
+        if below:
+            bounds[at] = low, _closer(high, limit, min)
         else:
-            bounds[bounded[0]] = max(low, limit + strict), high
-    padded = any(bound != (0, extent) for bound, extent in zip(bounds, extents, strict=True))
-    return tuple(bounds) if padded and all(low < high for low, high in bounds) else None
+            bounds[at] = _closer(low, limit, max), high
+    whole_axes = [(0, extent) for extent in extents]
+    if any(isinstance(low, int) and isinstance(high, int) and low >= high for low, high in bounds):
+        return None
+    found_bounds = tuple(
+        None if _same(one, all_of) else one for one, all_of in zip(bounds, whole_axes, strict=True)
+    )
+    return found_bounds if any(found_bounds) else None
+
+
+def _limit(part: Expr, axes: Sequence[tvm.ir.Var]) -> tuple[int, bool, Extent] | None:
+    """Return which axis a comparison bounds, whether from above, and by what."""
+    for at, axis in enumerate(axes):
+        for side, other in ((part.a, part.b), (part.b, part.a)):
+            if side.same_as(axis) and not any(occurrences(other, each) for each in axes):
+                below, strict = side.same_as(part.a), isinstance(part, tvm.tirx.LT)
+                limit = extent_of(other)
+                return at, below, limit + int(strict != below)
+    return None
+
+
+def _closer(known: Extent, limit: Extent, choose: Callable[[int, int], int]) -> Extent:
+    """Return the closer one of two bounds; one that is open is taken as it is."""
+    if isinstance(known, int) and isinstance(limit, int):
+        return choose(known, limit)
+    return limit
+
+
+def _same(one: Bounds, other: Bounds) -> bool:
+    return all(
+        left == right if isinstance(left, int) and isinstance(right, int) else left is right
+        for left, right in zip(one, other, strict=True)
+    )
 
 
 def _conjuncts(condition: Expr) -> Iterator[Expr]:
