@@ -88,7 +88,9 @@ def _with_sizes(main: Any, inputs: int, steps: Sequence[Any]) -> Any:  # noqa: A
     """Return a function that takes the steps after its inputs, as one shape."""
     sizes = relax.Var(SIZES, relax.ShapeType(steps))
     params = [*main.params[:inputs], sizes, *main.params[inputs:]]
-    return relax.Function(params, main.body, main.ret_ty, main.is_pure, main.attrs, main.span)
+    # `main.ret_ty` has only sizes that inputs alone define; `32 * height` defines no `height`
+    result = main.body.body.ty
+    return relax.Function(params, main.body, result, main.is_pure, main.attrs, main.span)
 
 
 def sized(module: Any, sizes: Sizes, dimensions: Mapping[str, Dimension]) -> list[list[int]]:  # noqa: ANN401
