@@ -205,7 +205,7 @@ class _DataFlow:
             return [found for field in value.fields for found in self._resolve(field)]
         if isinstance(value, relax.TupleGetItem):
             return [self._resolve(value.tuple_value)[value.index]]
-        if isinstance(value, relax.Var):
+        if isinstance(value, relax.Var) and not isinstance(value.ty, tvm.ir.PrimType):
             return self._values[value.name]
         return [literal(value)]
 
