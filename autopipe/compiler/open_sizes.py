@@ -18,6 +18,7 @@ from typing import Final, Self
 import tvm
 from tvm import relax, tirx
 from tvm.relax import transform
+from tvm.sym import Analyzer
 from tvm_ffi import StructuralMutator, structural_mutate
 
 from autopipe.compiler.graph.calls import graph_functions
@@ -27,6 +28,10 @@ from autopipe.config.dimension import Dimension, Sizes, ends, likely
 SIZES: Final = "autopipe.sizes"
 """Attribute of a PrimFunc with open sizes: how many multiples each has at least, probably and at
 most, in their order."""
+
+_ARITHMETIC: Final = (
+    tirx.Add, tirx.Sub, tirx.Mul, tirx.FloorDiv, tirx.FloorMod, tirx.Min, tirx.Max,
+)  # fmt: skip
 
 Counts = Mapping[str, int]
 """How many multiples each open size has, by its name."""
@@ -114,13 +119,25 @@ def bound(module: tvm.IRModule, counts: Counts) -> tvm.IRModule:
             return tirx.IntImm(var.ty.dtype, counts[str(var.name)])
         return mutator.default_mutate(var)
 
-    body = structural_mutate(_without_counts(function), [(tvm.ir.Var, value)])
+    def folded(node: tvm.ir.Expr, mutator: StructuralMutator) -> tvm.ir.Expr:
+        """Compute what has become a constant, as 32 * 20 has."""
+        changed = mutator.default_mutate(node)
+        if isinstance(changed.a, tirx.IntImm) and isinstance(changed.b, tirx.IntImm):
+            return Analyzer().simplify(changed)
+        return changed
+
+    closing = [(tvm.ir.Var, value), *((kind, folded) for kind in _ARITHMETIC)]
+    body = structural_mutate(_without_counts(function), closing)
     return tvm.IRModule({"main": body})
 
 
-def counted(function: tirx.PrimFunc) -> list[tirx.Var]:
-    """Return the parameters that are counts of open sizes; they come after the tensors."""
-    return [param for param in function.params if not isinstance(param.ty, tirx.BufferType)]
+def counted(function: tirx.PrimFunc) -> list[tuple[int, tirx.Var]]:
+    """Return the parameters that are counts of open sizes, each with its position."""
+    return [
+        (at, param)
+        for at, param in enumerate(function.params)
+        if not isinstance(param.ty, tirx.BufferType)
+    ]
 
 
 def _without_counts(function: tirx.PrimFunc) -> tirx.PrimFunc:
@@ -129,6 +146,43 @@ def _without_counts(function: tirx.PrimFunc) -> tirx.PrimFunc:
     if len(tensors) == len(function.params):
         return function
     return tirx.PrimFunc(tensors, function.body, function.ret_type, function.attrs)
+
+
+def least(extent: int | tirx.Expr, known: OpenSizes | None) -> int:
+    """Return the least that an extent can be; 0 if it may shrink where a size grows."""
+    if isinstance(extent, int):
+        return extent
+    if known is None or not _grows(extent):
+        return 0
+    smallest: list[tuple[tirx.Var, tirx.Expr]] = []
+    found: list[tirx.Var] = []
+    _add(found, tirx.analysis.undefined_vars(extent))
+    for variable in found:
+        count = known.smallest.get(str(variable.name), 0)
+        smallest.append((variable, tirx.IntImm(variable.ty.dtype, count)))
+
+    def value(var: tvm.ir.Var, _: object) -> tvm.ir.Expr:
+        return next((number for other, number in smallest if other.same_as(var)), var)
+
+    closed = Analyzer().simplify(structural_mutate(extent, [(tvm.ir.Var, value)]))
+    return int(closed) if isinstance(closed, tirx.IntImm) else 0
+
+
+def _grows(extent: tirx.Expr) -> bool:
+    """Tell whether an extent never shrinks where a size grows."""
+    if isinstance(extent, tirx.Var | tirx.IntImm):
+        return True
+    if isinstance(extent, tirx.Cast):
+        return _grows(extent.value)
+    if isinstance(extent, tirx.Add | tirx.Mul):
+        negative = (
+            isinstance(part, tirx.IntImm) and int(part) < 0 for part in (extent.a, extent.b)
+        )
+        lowered = isinstance(extent, tirx.Mul) and any(negative)
+        return not lowered and _grows(extent.a) and _grows(extent.b)
+    if isinstance(extent, tirx.Sub | tirx.FloorDiv):
+        return isinstance(extent.b, tirx.IntImm) and _grows(extent.a)
+    return False
 
 
 def likely_instance(module: tvm.IRModule) -> tvm.IRModule | None:

@@ -53,8 +53,9 @@ class Instance:
     """Name of one of `CASES`."""
     workload: tvm.IRModule
     """All its sizes are known."""
-    counts: tuple[int, ...] = ()
-    """What a function with open sizes takes after its tensors, where these do not tell."""
+    counts: tuple[tuple[int, int], ...] = ()
+    """Positions among the arguments of a function with open sizes, and the counts that belong
+    there."""
 
 
 def instances(workload: tvm.IRModule) -> list[Instance]:
@@ -69,9 +70,9 @@ def instances(workload: tvm.IRModule) -> list[Instance]:
         return [Instance(case, workload) for case in CASES]
     asked = [(case, known.likely) for case in CASES]
     asked += [("random", counts) for counts in _near_tiles(known)]
-    taken = [str(size.name) for size in counted(function)]
+    taken = [(at, str(size.name)) for at, size in counted(function)]
     return [
-        Instance(case, bound(workload, counts), tuple(counts[name] for name in taken))
+        Instance(case, bound(workload, counts), tuple((at, counts[name]) for at, name in taken))
         for case, counts in asked
     ]
 

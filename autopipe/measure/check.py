@@ -144,13 +144,16 @@ def _compiled(module: tvm.IRModule, target: tvm.target.Target) -> Any:  # noqa: 
 
 def _run(
     library: Any,  # noqa: ANN401 - tvm
-    given: Surrounded,
-    counts: tuple[int, ...],
+    inputs: Surrounded,
+    counts: tuple[tuple[int, int], ...],
     place: tvm.runtime.Device | None = None,
 ) -> list[Any]:
     """Return all arguments after a call, on the processor if not elsewhere."""
-    tensors = put(given.tensors, place or tvm.cpu())
-    library["main"](*tensors, *counts)
+    tensors = put(inputs.tensors, place or tvm.cpu())
+    given: list[Any] = list(tensors)
+    for at, count in counts:
+        given.insert(at, count)
+    library["main"](*given)
     return [tensor.numpy() for tensor in tensors]
 
 

@@ -13,7 +13,7 @@ from typing import Final
 import tvm
 from tvm.s_tir import SBlock, Schedule, ScheduleError
 
-from autopipe.compiler.open_sizes import bound, known_of
+from autopipe.compiler.open_sizes import OpenSizes, bound, known_of, least
 from autopipe.schedules.analysis.product import Product
 from autopipe.schedules.primitives import PRODUCTS, spread_vectors
 from autopipe.schedules.templates.template import blank
@@ -50,7 +50,7 @@ def apply(sch: Schedule, contraction: Contraction, tile: Tile) -> None:
         tile = replace(tile, unroll=1)
     nest = Nest(contraction, tile, product, last)
     copy = Copy.of(nest) if tile.packed else None
-    tiled = [(nest, copy), *_smaller(nest, copy)]
+    tiled = _needed([(nest, copy), *_smaller(nest, copy)], known_of(sch.mod["main"]))
     tiles = loops.write(tiled, parallel=_most_products(sch, contraction) >= PRODUCTS)
     _replace(sch, nest, copy, [*operands, *([copy.write()] if copy else []), tiles])
     if copy is not None and not contraction.lines.free:
@@ -72,6 +72,15 @@ def _smaller(nest: Nest, copy: Copy | None) -> Iterator[loops.Tiled]:
     if not isinstance(nest.granule, int):
         single = replace(nest.tile, rows=1, columns=1, width=1, packed=False)
         yield replace(nest, tile=single), None
+
+
+def _needed(tiled: Sequence[loops.Tiled], known: OpenSizes | None) -> Sequence[loops.Tiled]:
+    """Leave out what follows a tile of which there is one even at the smallest sizes."""
+    for place, (nest, _) in enumerate(tiled):
+        height, breadth = (least(extent, known) for extent in (nest.height, nest.granule))
+        if height >= nest.tile.rows and breadth >= nest.tile.columns:
+            return tiled[: place + 1]
+    return tiled
 
 
 def _most_products(sch: Schedule, contraction: Contraction) -> int:
