@@ -7,7 +7,8 @@ PIPELINE ?= pipelines/squeezenet.yaml
 
 BIN := .venv/bin
 # Hundreds of children import what is tested: where Python is told to keep no bytecode, each compiles it.
-PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest --numprocesses logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder
+# One process more than cores works while another waits: for its turn to time, or for a patience to end.
+PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest --numprocesses $$(expr $$(nproc) + 1) --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --no-deps
 LOCK := $(UV) pip compile --quiet --universal --fork-strategy fewest --generate-hashes \
 	--no-config --custom-compile-command "make lock" --python-version 3.11

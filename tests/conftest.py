@@ -1,5 +1,6 @@
 """The fixtures that all tests share."""
 
+import gc
 import os
 from collections.abc import Iterator
 
@@ -17,12 +18,12 @@ pytest_plugins = ["tests.support.fast", "tests.support.leaks", "tests.support.sm
 
 
 LONGEST = (
-    "store",
-    "records",
-    "system",
     "tasks",
+    "system",
     "stages",
     "docs",
+    "store",
+    "records",
     "faults",
     "tuning",
     "schedules",
@@ -30,10 +31,7 @@ LONGEST = (
     "api",
     "cli",
 )
-"""The folders whose files take longest, the longest first.
-
-Those of *store* and *records* fork this process hundreds of times, which costs more as it grows.
-"""
+"""The folders whose files take longest, the longest first."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -44,6 +42,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return LONGEST.index(folder) if folder in LONGEST else len(LONGEST)
 
     items.sort(key=place)
+
+
+def pytest_collection() -> None:
+    """Search for no garbage while all is imported: it stays."""
+    gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """Leave what was imported out of each search from now on.
+
+    Such a search takes half a second here, and in a fork it copies all that it looks at.
+    """
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -22,7 +22,7 @@ QUICKSTART = "pipelines/squeezenet.yaml"
 HEAVY = ["tvm", "tvm_ffi", "onnx", "onnxruntime", "onnxslim", "xgboost", "numpy", "scipy", "fsspec"]
 LIGHT = [
     ["--help"], ["run", "--help"], ["validate", QUICKSTART], ["plan", QUICKSTART], ["schema"],
-    ["tasks", QUICKSTART, "--show", "1"],
+    ["tasks", "pipelines/mlp.yaml", "--show", "1"],
 ]  # fmt: skip
 IMPORTED = f"""
 import json, sys

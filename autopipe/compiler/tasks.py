@@ -19,6 +19,7 @@ from autopipe.compiler.graph.calls import call_counts
 from autopipe.compiler.graph.literals import buffer_tensor
 from autopipe.compiler.module_io import prim_funcs
 from autopipe.compiler.op_info import carried
+from autopipe.compiler.recurrence import form
 from autopipe.tasks.op_info import ATTRIBUTE, OpInfo
 from autopipe.tasks.task import Task
 from autopipe.tasks.tensor import Tensor
@@ -112,7 +113,7 @@ def task_of(index: int, found: Workload, names: Sequence[str], info: OpInfo) -> 
         inputs=tuple(tensors[:first]),
         outputs=tuple(tensors[first:]),
         sizes=len(params) - len(arguments),
-        flops=max(_flops(found.module), sum(map(_steps, blocks))),
+        flops=max(_flops(found.module), sum(map(_steps, blocks)), _products(found.module)),
         bytes=sum(map(_bytes, tensors)),
         opaque=not blocks or any(map(_is_opaque, blocks)),
         idle=bool(blocks) and all(map(_is_idle, blocks)),
@@ -157,6 +158,12 @@ def _steps(block: tvm.s_tir.SBlock) -> float:
     extents = [axis.dom.extent for axis in block.iter_vars]
     known = all(isinstance(extent, tvm.tirx.IntImm) for extent in extents)
     return float(math.prod(map(int, extents))) if known and _is_reduction(block) else 0.0
+
+
+def _products(module: tvm.IRModule) -> float:
+    """Return the operations of a recurrent layer, whose products are in no single block."""
+    found = form.parse(str((module["main"].attrs or {}).get(form.ATTRIBUTE, "")))
+    return found.flops if found else 0.0
 
 
 def _is_opaque(block: tvm.s_tir.SBlock) -> bool:

@@ -14,9 +14,10 @@ from autopipe.errors import StageError
 from autopipe.processes.contained import Child, Failed, Handler
 from autopipe.processes.failure import How
 from autopipe.store import arrays
+from autopipe.verification.reference import SECONDS
 
-_SECONDS: Final = 3600.0
-"""For one case, the build loaded and the model run once."""
+_LOADING: Final = 600.0
+"""To load the build, on top of the time for a case."""
 
 
 class BuildCrash(StageError):  # noqa: N818 -- says what happened
@@ -31,7 +32,7 @@ class ContainedBuild:
         self.signature: Signature = BuiltLibrary.read(library).signature
         self._library = library
         self._inputs, self._outputs = work / "build.inputs", work / "build.outputs"
-        self._child = Child(self._begin, seconds=_SECONDS, bounded=False)
+        self._child = Child(self._begin, seconds=SECONDS + _LOADING, bounded=False)
 
     def __call__(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Return the outputs by name.

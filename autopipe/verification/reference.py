@@ -4,15 +4,19 @@ For an ONNX model by a runtime that is not TVM. Any model has `plain` besides: T
 without schedules, which tell a wrong schedule, layout, fusion or packing, but not a wrong operator.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+import os
+import threading
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 
-from autopipe.errors import ConfigError, SetupError, StageError
+from autopipe.errors import ConfigError, ModelError, SetupError, StageError
 from autopipe.processes import call
 from autopipe.store import arrays
 
@@ -23,6 +27,11 @@ PLAIN = "plain"
 
 MODEL = "reference.onnx"
 """What `ENGINES` run, in the artifact of *import*; a model that is not ONNX has none."""
+
+SECONDS: Final = 600.0
+"""For one case. What takes longer is taken for a loop that never ends."""
+
+_LATE: Final = "a case took longer than its time"
 
 _PACKAGES = {"onnxruntime": "onnxruntime", "onnx": "onnx", PLAIN: "apache-tvm"}
 _PROGRAMS = {PLAIN: "autopipe.compiler.library.plain"}
@@ -80,7 +89,8 @@ def expect(
 
     `model` is the artifact of *import*. The first engine that takes the model does it:
     onnxruntime has kernels for fewer dtypes than ONNX has. It may refuse the `optional` cases, such
-    as a division by zero. Raises StageError where all of them refuse the model or another case.
+    as a division by zero. Raises StageError where all of them refuse the model or another case, and
+    ModelError where a case takes longer than `SECONDS`.
     """
     files = tuple(case.with_suffix(".expected") for case in cases)
     pairs = [(str(case), str(file)) for case, file in zip(cases, files, strict=True)]
@@ -88,11 +98,16 @@ def expect(
     for engine in engines:
         request = {
             "engine": engine, "model": str(model), "cases": pairs,
-            "optional": [str(case) for case in optional],
+            "optional": [str(case) for case in optional], "seconds": SECONDS,
         }  # fmt: skip
         try:
             answer = call.call(_PROGRAMS.get(engine, __name__), request)
         except StageError as error:
+            if _LATE in str(error):
+                raise ModelError(
+                    f"the model takes longer than {SECONDS:g} s for one case in {engine}: does a "
+                    "loop of it never end for drawn inputs? verify.inputs takes real ones"
+                ) from None
             refusals.append(f"the reference {engine} failed: {error}")
         else:
             outputs = tuple(answer["outputs"])
@@ -114,7 +129,8 @@ def _answer(request: call.Answer) -> call.Answer:
         names, run = start(str(Path(request["model"], MODEL)))
         for case, file in request["cases"]:
             try:
-                results = run(load_file(case))
+                with _bounded(request.get("seconds", SECONDS)):
+                    results = run(load_file(case))
             except Exception as error:
                 if case not in request["optional"]:
                     raise
@@ -125,6 +141,23 @@ def _answer(request: call.Answer) -> call.Answer:
     except Exception as error:  # the runtimes' errors have no base in common
         raise StageError(_first_line(error)) from error
     return {"outputs": names, "refused": refused}
+
+
+@contextmanager
+def _bounded(seconds: float) -> Iterator[None]:
+    """End this process if what is inside takes longer: a runtime can not be interrupted."""
+
+    def give_up() -> None:
+        os.write(2, f"{_LATE}\n".encode())  # the last line is what the parent is told
+        os._exit(1)
+
+    timer = threading.Timer(seconds, give_up)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def _first_line(error: Exception) -> str:

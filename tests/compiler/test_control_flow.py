@@ -13,6 +13,8 @@ from autopipe.compiler.fusion.scope import Scope
 from autopipe.compiler.graph import weights
 from autopipe.compiler.library.build import build
 from autopipe.compiler.tasks import extract_tasks
+from autopipe.schedules.templates import recurrence
+from autopipe.schedules.templates.template import blank
 from tests.compiler.frontends.control import control_models
 from tests.compiler.frontends.models import save
 
@@ -29,7 +31,7 @@ class Made:
         optimized = passes.optimize(self.imported.module, count, layout or {}, TARGET, print)
         self.layout = optimized.layout
         self.lowered = passes.lower(optimized.module, TARGET, scope=scope)
-        self.tasks, _ = extract_tasks(self.lowered)
+        self.tasks, self.workloads = extract_tasks(self.lowered)
         built = build(self.lowered, {}, TARGET)
         values = list(self.imported.weights.values())
         for work in (optimized.transform, built.packing):
@@ -86,3 +88,16 @@ def test_branches_with_weights_and_a_loop(tmp_path, monkeypatch):
     turned = [task for task in made.tasks if [op.name for op in task.info.ops] == ["permute_dims"]]
     shapes = {tensor.shape for task in turned for tensor in task.inputs}
     assert not shapes & {(4, 3, 3, 3), (8, 3, 1, 1), (4, 8, 3, 3), (3, 3, 3, 3)}
+
+
+def test_recurrent_layers_in_bodies_are_those_that_the_template_serves(tmp_path, monkeypatch):
+    monkeypatch.setattr(unroll, "MOST", 0)
+    monkeypatch.setattr(loops, "_LEVELS", 3)
+    model, inputs = control_models.recurrent()
+    made = Made(model, tmp_path)
+    made.check(inputs)
+    served = [recurrence.match(blank(work)) for work in made.workloads.values()]
+    layers = [layer for layer in served if layer]
+    assert [layer.form.kind for layer in layers].count("LSTM") == 2
+    assert [layer.form.kind for layer in layers].count("GRU") == 2
+    assert all(layer.free for layer in layers)  # the weights lie apart, and are packed once

@@ -2,6 +2,8 @@ import tvm
 from tvm import relax, te, topi
 
 from autopipe.compiler import passes, tasks
+from autopipe.compiler.recurrence import plain
+from autopipe.compiler.recurrence.form import Activation, Direction, Recurrence
 from autopipe.compiler.tasks import Workload
 from autopipe.tasks.op_info import OpInfo
 from tests.compiler import graphs
@@ -108,6 +110,18 @@ def ragged(n: T.Buffer((4,), "int32"), x: T.Buffer((4, 8), "float32")):
 def test_a_loop_as_long_as_an_element_says_has_no_count():
     found = tasks.workload(tvm.script.from_source(RAGGED))
     assert tasks.task_of(0, found, ["ragged"], OpInfo(kind="opaque")).flops == 0
+
+
+def test_a_recurrent_layer_counts_the_products_of_its_steps():
+    tanh = (Activation(name="tanh"),)
+    ways = tuple(Direction(reverse=back, activations=tanh) for back in (False, True))
+    form = Recurrence(
+        kind="RNN", steps=5, batch=2, hidden=16, directions=ways, resting=True, initial=False
+    )
+    function = plain.write(form).with_attr("global_symbol", "main")
+    found = tasks.workload(function)
+    task = tasks.task_of(0, found, ["rnn"], OpInfo(kind="opaque"))
+    assert (task.flops, task.opaque) == (2 * 2 * 4 * 2 * 16 * 16, False)
 
 
 def test_what_only_copies_or_stores_constants_is_idle():

@@ -337,7 +337,7 @@ def sealed(document: dict[str, Any]) -> str:
 def test_a_sealed_lock_is_read_or_refused_and_compared_in_harmless_lines(tmp_path, capsys):
     good = lock_text.parse((GOLDEN / "tiny.lock").read_text(), GOLDEN / "tiny.lock")
     document = good.model_dump(mode="json")
-    first, path = GOLDEN / "tiny.lock", tmp_path / "tiny.lock"
+    first, path = reading.read(GOLDEN / "tiny.lock"), tmp_path / "tiny.lock"
     counts: Counter[int] = Counter()
     for content in variants(document, COUNT):
         try:
@@ -347,7 +347,7 @@ def test_a_sealed_lock_is_read_or_refused_and_compared_in_harmless_lines(tmp_pat
         path.write_text(text, encoding="utf-8")
 
         def work():
-            show(told_lines(compare(reading.read(first), reading.read(path))))
+            show(told_lines(compare(first, reading.read(path))))
             told = capsys.readouterr().out
             assert harmless(told), told
 
@@ -358,14 +358,14 @@ def test_a_sealed_lock_is_read_or_refused_and_compared_in_harmless_lines(tmp_pat
 
 @pytest.mark.fault("K4")
 def test_a_report_is_read_or_refused_and_compared_in_harmless_lines(tmp_path, capsys):
-    first, path = GOLDEN / "tiny.report.json", tmp_path / "tiny.report.json"
-    good = json.loads(first.read_text())
+    golden, path = GOLDEN / "tiny.report.json", tmp_path / "tiny.report.json"
+    good, first = json.loads(golden.read_text()), reading.read(golden)
     counts: Counter[int] = Counter()
     for text in [*map(json.dumps, variants(good, 3 * COUNT)), *texts(good)]:
         path.write_text(text, encoding="utf-8")
 
         def work():
-            show(told_lines(compare(reading.read(first), reading.read(path))))
+            show(told_lines(compare(first, reading.read(path))))
             told = capsys.readouterr().out
             assert harmless(told), told
 

@@ -2,6 +2,9 @@
 
 An action runs in a fork, where Python's own files are read and written through `os`, so that each
 operation can be counted. SQLite's are its own: there, statements count.
+
+There are hundreds of forks, and one of a process with TVM takes 30 ms. So those that begin with a
+template are forks of a small process, which has done the action once and so imported what it takes.
 """
 
 import _pyio  # type: ignore[import-not-found]  # the library in Python, whose calls can be seen
@@ -10,19 +13,26 @@ import errno
 import fcntl
 import io
 import os
+import pickle
 import resource
 import shutil
 import sqlite3
+import subprocess
+import sys
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import psutil
+
 from autopipe.errors import AutopipeError
+
+ROOT = Path(__file__).parents[2]
 
 CHANGES = (
     "chmod", "fsync", "ftruncate", "mkdir", "open", "pwrite", "remove", "rename", "replace",
@@ -36,7 +46,7 @@ MOST = 2000
 """Operations after which an action is taken to be endless."""
 
 Action = Callable[[Path], object]
-"""Does something below a folder; what it does elsewhere is not counted."""
+"""Does something below a folder; what it does elsewhere is not counted. It can be pickled."""
 
 Limit = Callable[[], None]
 """Limits what this process may use."""
@@ -63,7 +73,7 @@ def kills(folder: Path, action: Action, template: Path | None = None) -> Iterato
     Each time it finds a fresh copy of `template`.
     """
     for n in range(1, MOST):
-        outcome = _try(n, folder / f"{n}", action, template, kill)
+        outcome = _attempt(n, folder / f"{n}", action, template, kill)
         assert outcome.code == (KILLED if outcome.reached else 0), outcome
         yield outcome
         if not outcome.reached:
@@ -80,7 +90,7 @@ def errors(
     """
     for n in range(1, MOST):
         code = CODES[(n + turn) % len(CODES)]
-        outcome = _try(n, folder / f"{n}", action, template, refusal(code))
+        outcome = _attempt(n, folder / f"{n}", action, template, refusal(code))
         assert outcome.code != 70, f"{os.strerror(code)}, {n}: {outcome.said}"
         yield outcome
         if not outcome.reached:
@@ -107,7 +117,7 @@ def _until_well(
     folder: Path, action: Action, template: Path | None, step: int, limit: Callable[[int], None]
 ) -> Iterator[Outcome]:
     for n in range(0, MOST * step, step):
-        outcome = _try(n, folder / f"{n}", action, template, partial(limit, n))
+        outcome = _attempt(n, folder / f"{n}", action, template, partial(limit, n))
         assert outcome.code != 70, f"{n}: {outcome.said}"
         yield outcome
         if outcome.code == 0:
@@ -137,16 +147,70 @@ class Fault:
     """Whether it happens to all that follow as well."""
 
 
-kill = Fault(CHANGES, lambda *_: os._exit(KILLED), stays=False)
+def _die(*_: Any) -> None:
+    os._exit(KILLED)
+
+
+kill = Fault(CHANGES, _die, stays=False)
+
+
+def _refuse(code: int, *args: Any) -> None:
+    path = args[0] if args and isinstance(args[0], str | os.PathLike) else None
+    number = errno.EIO if path is None and code not in {errno.ENOSPC, errno.EIO} else code
+    raise OSError(number, os.strerror(number), path)
 
 
 def refusal(code: int) -> Fault:
-    def refuse(*args: Any) -> None:
-        path = args[0] if args and isinstance(args[0], str | os.PathLike) else None
-        number = errno.EIO if path is None and code not in {errno.ENOSPC, errno.EIO} else code
-        raise OSError(number, os.strerror(number), path)
+    return Fault((*CHANGES, *LOOKS), partial(_refuse, code), stays=code == errno.ENOSPC)
 
-    return Fault((*CHANGES, *LOOKS), refuse, stays=code == errno.ENOSPC)
+
+def _attempt(
+    n: int, folder: Path, action: Action, template: Path | None, fault: Fault | Limit
+) -> Outcome:
+    if template is None:
+        return _try(n, folder, action, template, fault)
+    small = _small()
+    assert small.stdin is not None
+    assert small.stdout is not None
+    pickle.dump((n, folder, action, template, fault), small.stdin)
+    small.stdin.flush()
+    outcome: Outcome = pickle.load(small.stdout)
+    return outcome
+
+
+@cache
+def _small() -> "subprocess.Popen[bytes]":
+    """Return the small process of this one; it ends when this one does."""
+    begin = "from tests.pipeline.crashes import serve; serve()"
+    return subprocess.Popen(
+        [sys.executable, "-c", begin], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+
+
+def used() -> float:
+    """Return the seconds of processor time of the small process, and of its forks."""
+    if not _small.cache_info().currsize:
+        return 0.0
+    return float(sum(psutil.Process(_small().pid).cpu_times()[:4]))
+
+
+def serve() -> None:
+    """Be the small process: make the attempts that are asked for, each action once without fault.
+
+    What is read here is written by `_attempt`.
+    """
+    asked, told = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    known: set[Action] = set()
+    while asked.peek():
+        n, folder, action, template, fault = pickle.load(asked)
+        if action not in known:
+            rehearsal = Path(shutil.copytree(template, folder.with_name("rehearsal")))
+            action(rehearsal)
+            shutil.rmtree(rehearsal)
+            known.add(action)
+        pickle.dump(_try(n, folder, action, template, fault), told)
+        told.flush()
 
 
 def _try(
@@ -211,10 +275,10 @@ def _arm(n: int, folder: Path, fault: Fault, reached: Callable[[], object]) -> N
 
     for name in fault.operations:
         wrap(os, name)
-    if fault is not kill:
+    if fault != kill:
         wrap(fcntl, "flock")
     vars(io)["open"] = vars(builtins)["open"] = _pyio.open
-    if fault is kill:  # an exception in there would be passed over
+    if fault == kill:  # an exception in there would be passed over
         _count_statements(step)
 
 

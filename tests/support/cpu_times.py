@@ -16,6 +16,8 @@ import pytest
 
 NAME = "cpu_seconds"
 LONGEST = 40
+KEPT = ("tests.support.kept", "tests.pipeline.crashes")
+"""Modules that keep a process."""
 LAST = pytest.StashKey[float]()
 """What was used up to the last report."""
 
@@ -23,11 +25,11 @@ spent: defaultdict[str, float] = defaultdict(float)
 
 
 def used() -> float:
-    """Seconds of processor time of this process, its children that have ended, and the kept one."""
+    """Seconds of processor time of this process, its children that have ended, and those kept."""
     whose = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
     ended = sum(usage.ru_utime + usage.ru_stime for usage in map(resource.getrusage, whose))
-    kept = sys.modules.get("tests.support.kept")
-    return ended + (kept.used() if kept else 0.0)
+    kept = (sys.modules.get(name) for name in KEPT)
+    return ended + sum(float(module.used()) for module in kept if module)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -268,7 +268,8 @@ def main() -> None:
     plan = pipeline(**EVERYTHING)
     tune = TuneStage.of(plan, folder)
     assert tune is not None
-    with patch.object(runoff, "_PATIENCE", 0.0):  # who wins is not what this is about
+    # Who wins is not what this is about.
+    with patch.object(runoff, "_PATIENCE", 0.0), patch.object(runoff, "_BEST", 1):
         for stage in (TasksStage.of(plan, folder), tune, BuildStage.of(plan, folder)):
             sys.stdout.write(f"{stage.name}: {stage.run(context(folder, stage.name))}\n")
     ours = results(tvm.runtime.load_module(str(folder / "build" / "lib.so")))

@@ -5,11 +5,12 @@ from onnx import TensorProto, helper
 from safetensors.numpy import load_file, save_file
 
 from autopipe.config.model import Weights
-from autopipe.errors import ConfigError, StageError
+from autopipe.errors import ConfigError, ModelError, StageError
 from autopipe.pipeline.stage import Context
 from autopipe.stages.import_model import ImportStage
 from autopipe.verification import reference
 from autopipe.verification.limits import index_limits
+from tests.compiler.frontends.control.control_models import parsed
 from tests.compiler.frontends.models import dense, run, save
 from tests.compiler.frontends.sources import EMBED
 
@@ -46,6 +47,26 @@ def test_auto_falls_back_where_onnxruntime_has_no_kernel_and_says_so(refused):
 def test_a_reference_asked_for_by_name_has_no_stand_in(refused):
     with pytest.raises(StageError, match=r"the reference onnxruntime failed: .*NOT_IMPLEMENTED"):
         reference.expect(reference.choose("onnxruntime", refused[0]), *refused)
+
+
+def test_a_loop_that_does_not_end_for_some_inputs_is_told_after_a_while(tmp_path, monkeypatch):
+    monkeypatch.setattr(reference, "SECONDS", 0.5)
+    model = parsed("""
+        g (float[1] x) => (float[1] y) {
+          t = Constant<value = bool {1}>()
+          y = Loop("", t, x) <
+            body = cell (int64 i, bool c, float[1] h) => (bool c2, float[1] h2) {
+              h2 = Abs(h)
+              zero = Constant<value = float {0}>()
+              below = Less(h2, zero)
+              c2 = Not(below)
+            }>
+        }""")
+    onnx.save(model, tmp_path / "reference.onnx")
+    save_file({"x": np.ones(1, "float32")}, tmp_path / "0.safetensors")
+    told = "takes longer than 0.5 s for one case in onnxruntime: does a loop of it never end"
+    with pytest.raises(ModelError, match=told):
+        reference.expect(reference.ENGINES, tmp_path, [tmp_path / "0.safetensors"])
 
 
 def imported(path, tmp_path, **fields):

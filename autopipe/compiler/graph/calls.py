@@ -6,9 +6,13 @@ are functions as well, until each becomes one PrimFunc: they are `Primitive`.
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from typing import Final
 
 import tvm
 from tvm import relax
+
+COMPUTED: Final = "autopipe.computed_rounds"
+"""Attribute of a function that repeats what it calls in a loop whose rounds are computed."""
 
 
 def graph_functions(module: tvm.IRModule) -> list[tuple[tvm.ir.GlobalVar, relax.Function]]:
@@ -61,7 +65,7 @@ def _counts(
             once.add(called)
             if called not in known:
                 known[called] = _counts(module, module[value.op], known)
-            if binding.var in outside:
+            if binding.var in outside and COMPUTED not in (function.attrs or {}):
                 found.update(known[called])
             else:
                 maybe |= known[called]

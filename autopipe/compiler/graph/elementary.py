@@ -23,10 +23,10 @@ _MARK: Final = "autopipe.arithmetic_functions"
 _NARROW: Final = frozenset({"float16", "bfloat16"})
 """Computed in single precision; wider ones are left to libm."""
 
-_LN2: Final = (0.693359375, -2.1219444005469057e-4)
+LN2: Final = (0.693359375, -2.1219444005469057e-4)
 """The logarithm of 2: few bits, so that multiples of it are exact, and the rest."""
 
-_EXP: Final = (
+EXP: Final = (
     0.4999999403953552, 0.1666652113199234, 0.04166838899254799, 0.008368716575205326,
     0.001381459878757596,
 )  # fmt: skip
@@ -41,7 +41,7 @@ _LOG: Final = (
 )  # fmt: skip
 """(ln(1 + z) - z + z^2 / 2) / z^3 for 1 + z between the roots of 1/2 and 2, to 6e-9."""
 
-_TANH: Final = (
+TANH: Final = (
     (1.0, 0.13379718363285065, 0.0034940349869430065, 2.0583489458658732e-05,
      1.3319082725615772e-08),
     (1.0, 0.4671303331851959, 0.025871075689792633, 0.0003283093683421612,
@@ -49,7 +49,7 @@ _TANH: Final = (
 )  # fmt: skip
 """Numerator and denominator of tanh(x) / x in x^2, to 2e-8 where tanh(x) is not 1."""
 
-_TANH_END: Final = 9.02
+TANH_END: Final = 9.02
 """From here on tanh is 1."""
 
 _ERF: Final = (
@@ -63,7 +63,7 @@ _ERF: Final = (
 _ERF_END: Final = 3.925
 """From here on erf is 1."""
 
-_ROUND: Final = 1.5 * 2.0**23
+ROUND: Final = 1.5 * 2.0**23
 """A number plus this one has no fraction left, and the number in its last bits."""
 _ROUND_BITS: Final = 0x4B400000
 """The bits of it."""
@@ -148,9 +148,9 @@ def _exp(x: Expr) -> Expr:
     low, high = map(single, _EXP_RANGE)
 
     def scaled(shifted: Expr, y: Expr) -> Expr:
-        n = shifted - single(_ROUND)
-        fraction = let(n, lambda n: y - n * single(_LN2[0]) - n * single(_LN2[1]))
-        series = let(fraction, lambda r: horner(r, (1.0, 1.0, *_EXP)))
+        n = shifted - single(ROUND)
+        fraction = let(n, lambda n: y - n * single(LN2[0]) - n * single(LN2[1]))
+        series = let(fraction, lambda r: horner(r, (1.0, 1.0, *EXP)))
         exponent = tirx.reinterpret("int32", shifted) - _ROUND_BITS
         # 2^n may be out of range where 2^n * e^r is not
         return let(
@@ -159,7 +159,7 @@ def _exp(x: Expr) -> Expr:
         )
 
     def bounded(y: Expr) -> Expr:
-        return let(y * single(1.4426950408889634) + single(_ROUND), lambda n: scaled(n, y))
+        return let(y * single(1.4426950408889634) + single(ROUND), lambda n: scaled(n, y))
 
     return tirx.Select(tirx.isnan(x), x, let(tirx.max(tirx.min(x, high), low), bounded))
 
@@ -171,8 +171,8 @@ def _log(x: Expr) -> Expr:
     shift = tirx.Select(denormal, single(-_FRACTION_BITS), single(0.0))
 
     def near_one(z: Expr, n: Expr) -> Expr:
-        tail = z * z * (z * horner(z, _LOG) - single(0.5)) + n * single(_LN2[1])
-        return n * single(_LN2[0]) + (tail + z)
+        tail = z * z * (z * horner(z, _LOG) - single(0.5)) + n * single(LN2[1])
+        return n * single(LN2[0]) + (tail + z)
 
     def split(bits: Expr) -> Expr:
         offset = bits - _ROOT_HALF
@@ -195,7 +195,7 @@ def _sigmoid(x: Expr) -> Expr:
 
 def _tanh(x: Expr) -> Expr:
     """tanh(x), to 7 ulp."""
-    return _odd(x, _TANH, _TANH_END)
+    return _odd(x, TANH, TANH_END)
 
 
 def _erf(x: Expr) -> Expr:

@@ -8,6 +8,7 @@ import os
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from io import BytesIO
 from pathlib import Path
 from typing import IO, Final
 
@@ -26,7 +27,10 @@ _AROUND: Final = 1 << 20
 """Bytes of headers, at most."""
 _UNNAMED: Final = "arr_0"
 """What `numpy.savez` calls the first array that it is given without a name."""
-_HEADERS: Final = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
+_HEADERS: Final = {(1, 0): (2, npy.read_array_header_1_0), (2, 0): (4, npy.read_array_header_2_0)}
+"""By version: bytes of its length, and what reads it."""
+_LONGEST_HEADER: Final = 10_000
+"""Bytes; numpy takes no longer ones."""
 
 
 def load(
@@ -114,7 +118,12 @@ def _array(archive: zipfile.ZipFile, name: str, port: Port) -> np.ndarray:
 
 def _header(member: IO[bytes], port: Port) -> bool:
     """Return whether the array is stored by columns. Raises ConfigError if it does not fit."""
-    shape, fortran, dtype = _HEADERS[npy.read_magic(member)](member)
+    width, read = _HEADERS[npy.read_magic(member)]
+    size = member.read(width)
+    if int.from_bytes(size, "little") > _LONGEST_HEADER:  # numpy reads it before it looks
+        raise ConfigError(f"input '{shown(port.name)}': no array has a header as long as it says")
+    header = BytesIO(size + member.read(int.from_bytes(size, "little")))
+    shape, fortran, dtype = read(header)
     if shape != port.shape or dtype != np.dtype(port.dtype):
         raise ConfigError(
             f"input '{shown(port.name)}' is {shown(dtype)} {shown(list(shape))}; "

@@ -81,6 +81,12 @@ class Recurrence(Frozen, frozen=True):
         return self.resting and self.steps == 1
 
     @property
+    def flops(self) -> float:
+        """Operations of the products of states and weights."""
+        multiplied = self.steps - self.resting
+        return 2.0 * multiplied * self.batch * self.hidden * self.columns
+
+    @property
     def cell(self) -> bool:
         """Whether there is a second state beside the hidden one."""
         return self.kind == "LSTM"

@@ -131,7 +131,8 @@ ANNOTATIONS: Final = (
 
 FUNCTION_ATTRIBUTES: Final = words(
     """
-    autopipe.arithmetic_functions autopipe.library autopipe.recurrence autopipe.sizes global_symbol
+    autopipe.arithmetic_functions autopipe.computed_rounds autopipe.library autopipe.recurrence
+    autopipe.sizes global_symbol
     layout_free_buffers num_input op_info op_pattern relax.force_pure s_tir tirx.is_scheduled
     tirx.noalias Primitive
     """

@@ -34,7 +34,7 @@ _BARRIER: Final = 3500.0
 """That threads wait for each other."""
 _LAUNCH: Final = 10_000.0
 """Until other threads have begun and ended."""
-_FUNCTION: Final = 40.0
+_FUNCTION: Final = 20.0
 """For the functions of a vector of hidden units, a gate."""
 _AHEAD: Final = 200.0
 """Of the functions of a tile that a processor still works on while it loads the next weights."""

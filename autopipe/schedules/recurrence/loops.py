@@ -11,7 +11,6 @@ from tvm.ir import Expr
 from tvm.script.ir_builder import IRBuilder
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 
-from autopipe.compiler.graph import elementary
 from autopipe.compiler.recurrence.cells import Write, phases
 from autopipe.compiler.recurrence.plain import (
     BLOCK,
@@ -24,6 +23,7 @@ from autopipe.compiler.recurrence.plain import (
 )
 from autopipe.schedules.analysis.expressions import elements, whole
 from autopipe.schedules.divisors import divisors
+from autopipe.schedules.recurrence import functions
 from autopipe.schedules.recurrence.blocking import APART, TOGETHER, UnitBlocking
 from autopipe.schedules.recurrence.packing import PackedGates, first
 
@@ -290,7 +290,7 @@ class _Tile:
         scope = self._scope(row, lane, totals, written)
         value, place = write.value(scope), self._at(self.turns[1], row + self.row, scope.unit)
         if run.fast:
-            value = elementary.inline(value)
+            value = functions.inline(value)
         if write.target in tensors.form.states:
             old = target[self._at(self.turns[0], row + self.row, scope.unit)]
             value = tensors.held(self.step, scope.row, value, old)

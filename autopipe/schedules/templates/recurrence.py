@@ -27,7 +27,7 @@ from autopipe.schedules.recurrence.packing import PackedGates
 __all__ = ["NAME", "VERSION", "apply", "estimate", "fill", "match", "settings"]
 
 NAME: Final = "recurrence"
-VERSION: Final = 2
+VERSION: Final = 3
 
 
 def match(sch: Schedule) -> RecurrentLayer | None:

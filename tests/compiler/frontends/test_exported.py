@@ -145,7 +145,20 @@ def resized():
     return model(nodes, [value("x", [2, 3])], [value("y", None)], stored, opset=13)
 
 
-@each_row("made", [floats(), clipped([1], [1]), clipped([1], []), resized()])
+def ranged():
+    """As PaddlePaddle writes it: the limit of a range is a list of one number."""
+    nodes = [
+        node("Shape", ["x"], "shape"),
+        helper.make_node("Split", ["shape"], ["rows", "columns"], name="split", axis=0),
+        node("Range", ["zero", "columns", "one"], "range"),
+        node("Cast", ["range"], "offset", to=TensorProto.FLOAT),
+        node("Add", ["x", "offset"]),
+    ]
+    stored = [ints("zero", 0), ints("one", 1)]
+    return model(nodes, [value("x", [2, 3])], [value("y", None)], stored, opset=13)
+
+
+@each_row("made", [floats(), ranged(), clipped([1], [1]), clipped([1], []), resized()])
 def test_it_computes_what_onnxruntime_computes(tmp_path, made):
     found = compiled(load(save(made, tmp_path), {}, None, None), {"x": X})
     for ours, reference in zip(found, run(made, {"x": X}), strict=True):

@@ -98,6 +98,8 @@ BODIES = [
         order=["q", "k", "v", "", "past_k", "past_v"], outputs=("y", "all_k", "all_v"),
         q_num_heads=4, kv_num_heads=2,
     ),
+    case("Attention", {"q": floats(1, 2, 8)}, {"k": floats(1, 3, 4), "v": floats(1, 3, 2)},
+         is_causal=1, left_window_size=2, q_num_heads=2, kv_num_heads=1),  # stored keys and values
     case("RotaryEmbedding", {"x": floats(2, 3, 4, 8), "cos": floats(2, 4, 4),
                              "sin": floats(2, 4, 4, seed=1)}, interleaved=1),
     case("Celu", {"x": floats(3, 4)}, alpha=2.0),

@@ -99,14 +99,19 @@ IDS_ALONE = PORTS[1:]
         ([("ids.npy", npy(IDS[:2], shape=(4,)))], "its data is not as long as it says"),
         ([("ids.npy", npy(np.zeros(10**7, np.int64), shape=(4,)))], "not as long as it says"),
         ([("ids.npy", npy(IDS, shape=(2**60,)))], "is int64 [1152921504606846976]"),
-        ([("ids.npy", b"\x93NUMPY\x01\x00\xff\xff" + b"(" * 65535)], "not a .npz file: "),
+        (
+            [("ids.npy", b"\x93NUMPY\x01\x00\xff\xff" + b"(" * 65535)],
+            "no array has a header as long",
+        ),
+        ([("ids.npy", b"\x93NUMPY\x02\x00\xff\xff\xff\xff" + b" " * 10**7)], "a header as long"),
+        ([("ids.npy", b"\x93NUMPY\x01\x00\x00\x20" + b"(" * 8192)], "not a .npz file: "),
         ([("ids.npy", b"no array")], "not a .npz file: "),
         ([("ids.npy", b"")], "not a .npz file: "),
         ([("\x1b[31m.npy", npy(IDS))], r"is missing; there is \x1b[31m"),
     ],
 )
 def test_a_file_that_lies_is_refused(tmp_path, members, says):
-    """Ten million numbers that take a few kilobytes are not unpacked."""
+    """Ten million numbers that take a few kilobytes are not unpacked, and no header of 4 GiB."""
     packed(tmp_path / "in.npz", members)
     for read in (samples.load, samples.check):
         if read is samples.check and "not as long" in says:

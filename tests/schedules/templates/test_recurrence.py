@@ -3,6 +3,9 @@ import json
 
 import numpy as np
 import tvm
+from tvm import tirx
+from tvm.script.ir_builder import IRBuilder
+from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 
 from autopipe.compiler.graph import elementary
 from autopipe.compiler.recurrence import plain
@@ -10,6 +13,7 @@ from autopipe.compiler.recurrence.form import ATTRIBUTE, Activation, Direction, 
 from autopipe.measure.build import compiled
 from autopipe.measure.check import checked
 from autopipe.schedules.hardware import HardwareParams
+from autopipe.schedules.recurrence import functions
 from autopipe.schedules.recurrence.blocking import APART, SERIAL, TOGETHER, UnitBlocking
 from autopipe.schedules.templates import recurrence
 from autopipe.schedules.templates.serve import serve
@@ -102,6 +106,25 @@ def test_functions_of_gates_fill_vectors_and_pass_on_what_is_no_number():
     assert np.isnan(y[0, 0, 1, 3])
     assert np.isnan(y[1, 0, 1]).all()
     assert not y[:, :, 0].any()
+
+
+def test_functions_of_gates_are_right_up_to_the_ends():
+    x = np.array([0, -0.3, 2, -7, 9.5, -30, 88, -200, np.inf, -np.inf, np.nan, 1e-20], "float32")
+    a, b = (np.ascontiguousarray(grid.reshape(-1)) for grid in np.meshgrid(x, x))
+    given = [tirx.decl_buffer([a.size], "float32") for _ in range(5)]
+    with IRBuilder() as builder, T.vectorized(a.size) as at:
+        one, other = given[0][at], given[1][at]
+        values = tirx.sigmoid(one), tirx.tanh(one), tirx.sigmoid(one) * tirx.tanh(other)
+        for buffer, value in zip(given[2:], values, strict=True):
+            T.buffer_store(buffer, functions.inline(value), [at])
+    tensors = [tvm.runtime.tensor(array) for array in (a, b, *np.empty((3, a.size), "float32"))]
+    main = tirx.PrimFunc(given, builder.get()).with_attr("global_symbol", "main")
+    compiled(tvm.IRModule({"main": main}), TARGET)["main"](*tensors)
+    with np.errstate(over="ignore"):
+        sigmoid, tanh = 1 / (1 + np.exp(-a.astype("float64"))), np.tanh(b.astype("float64"))
+    expected = [sigmoid, np.tanh(a.astype("float64")), sigmoid * tanh]
+    for tensor, right in zip(tensors[2:], expected, strict=True):
+        np.testing.assert_allclose(tensor.numpy(), right, rtol=6e-7, atol=2e-38)
 
 
 def test_threads_that_work_together_keep_their_tiles_and_turn_around():

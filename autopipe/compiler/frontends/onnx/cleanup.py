@@ -13,6 +13,7 @@ from onnx.numpy_helper import to_array
 from autopipe.compiler.frontends.onnx import affine, constants, masks, operators, quantized, shapes
 from autopipe.compiler.frontends.onnx.control.flatten import flatten
 from autopipe.compiler.frontends.onnx.expand import expanded
+from autopipe.compiler.frontends.onnx.named import name_nodes
 from autopipe.compiler.frontends.onnx.recurrent.noted import note_shapes
 from autopipe.compiler.frontends.onnx.tensors import Array, Proto, uses
 from autopipe.compiler.frontends.onnx.weights import attach, declare, detach, undeclare
@@ -77,6 +78,7 @@ def _slim(model: Proto) -> Proto:
     """
     logging.getLogger("onnxslim").disabled = True
     opset = operators.opset(model.opset_import)
+    name_nodes(model.graph)  # onnxslim takes nodes without names for each other
     try:
         with contextlib.redirect_stdout(io.StringIO()):
             slim = onnxslim.slim(model, skip_fusion_patterns=_SKIPPED)

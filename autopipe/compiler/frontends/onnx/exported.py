@@ -12,8 +12,10 @@ from collections.abc import Iterator
 from typing import Final
 
 import numpy as np
+import onnx
 from onnx import helper, numpy_helper
 
+from autopipe.compiler.frontends.onnx.control.scopes import Names
 from autopipe.compiler.frontends.onnx.tensors import Proto, bodies, graphs
 
 NAMELESS: Final = re.compile(r"\?|-1|[Nn]one|")
@@ -56,12 +58,45 @@ def _settle_nodes(graph: Proto) -> None:
         _sort(graph)
 
 
+def give_scalars(model: Proto) -> None:
+    """Have each Range read numbers where it reads lists of one number; onnxruntime takes both."""
+    ranges = [
+        (inner, node) for inner in graphs(model.graph) for node in inner.node if _is_range(node)
+    ]
+    if not ranges:
+        return
+    try:
+        inferred = onnx.shape_inference.infer_shapes(model, data_prop=True)
+    except onnx.shape_inference.InferenceError:
+        return  # of another node; it is told when shapes are inferred for good
+    lists = {name for inner in graphs(inferred.graph) for name in _lists_of_one(inner)}
+    names = Names(model.graph)
+    for graph, node in ranges:
+        for index, name in enumerate(node.input):
+            if name in lists:
+                node.input[index] = names.fresh(name)
+                made = helper.make_node("Squeeze", [name], [node.input[index]])
+                graph.node.insert(list(graph.node).index(node), made)
+
+
 def name_types(graph: Proto, inferred: Proto) -> None:
     """Give the outputs whose type the file leaves out the one that was inferred."""
     for value, known in zip(graph.output, inferred.output, strict=True):
         kind = value.type.tensor_type
         if value.type.HasField("tensor_type") and not kind.elem_type:
             kind.elem_type = known.type.tensor_type.elem_type
+
+
+def _is_range(node: Proto) -> bool:
+    return node.op_type == "Range" and not node.domain
+
+
+def _lists_of_one(graph: Proto) -> Iterator[str]:
+    for value in (*graph.input, *graph.value_info):
+        dims = value.type.tensor_type.shape.dim
+        if [dim.dim_value for dim in dims] == [1]:
+            yield value.name
+    yield from (tensor.name for tensor in graph.initializer if tensor.dims == [1])
 
 
 def _open(value: Proto) -> None:

@@ -123,6 +123,7 @@ def vet(data: bytes, path: Path, inputs: Mapping[str, Input] | None) -> Vetted:
     declare(graph, weights)
     model.ir_version = max(model.ir_version, _IR_WITHOUT_WEIGHTS_AMONG_INPUTS)
     expand.complete(graph)
+    exported.give_scalars(model)
     inferred = shapes.infer(model)
     exported.name_types(graph, inferred.graph)
     _check_reached(graph, values)

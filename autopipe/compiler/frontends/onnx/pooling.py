@@ -6,7 +6,7 @@ from typing import Any, Final
 from tvm import relax, te, tirx
 from tvm.relax.frontend.onnx import onnx_frontend
 
-from autopipe.compiler.frontends.onnx import known
+from autopipe.compiler.frontends.onnx import indices, known
 from autopipe.errors import ModelError
 
 # ruff: noqa: ANN401  TVM's converters have no types, and one signature
@@ -54,6 +54,7 @@ class MaxUnpool(onnx_frontend.MaxUnpool):
         if wanted is not None and known.numbers(wanted, params, what).tolist() != shape:
             raise ModelError(f"{what} to another shape than {shape} is not supported")
         flat = bb.normalize(relax.op.zeros([math.prod(shape)], data.ty.dtype))
+        places = indices.within(bb, places, [math.prod(shape)], params, f"the places of {what}")
         given = [bb.normalize(relax.op.reshape(values, [-1])) for values in (places, data)]
         spread = bb.normalize(relax.op.scatter_elements(flat, *given, axis=0))
         return relax.op.reshape(spread, shape)

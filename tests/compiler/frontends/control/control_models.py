@@ -47,10 +47,15 @@ def watched():
             u = Sin(h)
             h2 = Sub(u, x)
         }>
-      v = Loop(n, "", x) <
+      zerof = Constant<value = float {0}>()
+      start = Less(zerof, top)
+      v = Loop(n, start, x) <
         body = outer (int64 i, bool c, float[1,4] h) => (bool c2, float[1,4] h2) {
-            c2 = Identity(c)
-            q = Cos(h)
+            c2 = Identity(t)
+            p = Cos(h)
+            f = Cast<to = 1>(i)
+            o = Sin(f)
+            q = Add(p, o)
             h2 = Loop(n, "", q) <
               body = inner (int64 ii, bool cc, float[1,4] hh) => (bool cc2, float[1,4] hh2) {
                 cc2 = Identity(cc)
@@ -59,7 +64,7 @@ def watched():
               }>
         }>
     }"""
-    cases = [(0, 9), (1, 9), (7, 9), (9, 9), (70, 9), (70, -9), (600, 0.3)]
+    cases = [(-3, 9), (0, 9), (1, 9), (7, 9), (9, 9), (70, 9), (70, -9), (600, 0.3)]
     inputs = [
         {"x": normal(1, 4), "n": np.array(n), "top": np.array(top, "float32")} for n, top in cases
     ]
@@ -158,3 +163,36 @@ def branches():
         for c, d, n in cases
     ]
     return parsed(text, **weights), inputs
+
+
+def recurrent():
+    """Recurrent layers in branches, in a loop whose rounds are computed, and in a scan."""
+    text = """
+    g (float[3,2,4] x, float[5,3,2,4] xs, int64 n, bool which)
+      => (float[1,2,4] a, float[1,2,4] b, float[1,2,4] s, float[5,3,1,2,4] rows)
+    {
+      h0 = Constant<value = float[1,2,4] {0.1, 0.2, 0, 0, 0, -0.3, 0, 0}>()
+      a = If(which) <
+        then_branch = one () => (float[1,2,4] a1) {
+          n1, a1 = LSTM<hidden_size = 4>(x, lw, lr)
+        },
+        else_branch = two () => (float[1,2,4] a2) {
+          n2, a2 = GRU<hidden_size = 4>(x, gw, gr, "", "", h0)
+        }>
+      b = Loop(n, "", a) <
+        body = cell (int64 i, bool c, float[1,2,4] h) => (bool c2, float[1,2,4] h2) {
+          c2 = Identity(c)
+          n3, h2 = GRU<hidden_size = 4, linear_before_reset = 1>(x, gw, gr, "", "", h)
+        }>
+      s, rows = Scan<num_scan_inputs = 1,
+        body = steps (float[1,2,4] h, float[3,2,4] part)
+          => (float[1,2,4] h2, float[3,1,2,4] row) {
+          row, h2 = LSTM<hidden_size = 4>(part, lw, lr, "", "", h)
+        }>(h0, xs)
+    }"""
+    inputs = [
+        {"x": normal(3, 2, 4), "xs": normal(5, 3, 2, 4), "n": np.array(n), "which": np.array(w)}
+        for n, w in ((0, True), (9, False))
+    ]
+    weights = {"lw": 16, "lr": 16, "gw": 12, "gr": 12}
+    return parsed(text, **{name: normal(1, rows, 4) for name, rows in weights.items()}), inputs

@@ -74,7 +74,7 @@ def loop(call, body=_SAME, more="", last=""):
                  ", float[d,4] o", "y = Add(w, x)").replace(
                 "zero =", "big = Constant<value = int64[2] {256, 4}>() zero ="),
             17,
-            "Loop: the tensors that are alive with its results take 7812 MiB",
+            "Loop 'w': the tensors that are alive with its results take 7812 MiB",
         ),
         (
             loop('w, r = Loop(zero, "", x)', _SAME + " o = Relu(h)", ", float[1,4] o",

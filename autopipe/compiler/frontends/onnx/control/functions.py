@@ -98,6 +98,11 @@ class BodyFunctions:
         builder = relax.BlockBuilder()
         return self._add(builder, name, params, lambda: emit(builder), pure=pure)
 
+    def mark(self, function: GlobalVar, attribute: str) -> None:
+        """Give a function an attribute."""
+        marked = self._root.get()[function].with_attr(attribute, 1)
+        self._root.update_func(function, marked)
+
     def body(
         self,
         graph: Proto,

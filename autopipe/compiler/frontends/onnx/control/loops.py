@@ -5,8 +5,10 @@ each round. So a function of a chain calls the one before it several times: with
 round, one function calls `body` eight times, the next calls that one eight times, and so on.
 However many rounds there are, frames are few.
 
-Where the number of rounds is known, its digits say what is called. Where it is computed, each
-function stops as soon as the condition, the first thing that a round returns, is false.
+Where the number of rounds is known, its digits to the base 8 say what is called. Where it is
+computed before the first round, the same functions are called, and a number counts what is left.
+Where each round says whether there is another one, each function stops as soon as the condition,
+the first thing that a round returns, is false.
 """
 
 from collections.abc import Sequence
@@ -19,6 +21,7 @@ from tvm.ir import GenericConst
 
 from autopipe.compiler.frontends.bounds import BOUNDS
 from autopipe.compiler.frontends.onnx import known
+from autopipe.compiler.frontends.onnx.control.calling import as_many, while_true
 from autopipe.compiler.frontends.onnx.control.functions import (
     Around,
     BodyFunctions,
@@ -28,6 +31,7 @@ from autopipe.compiler.frontends.onnx.control.functions import (
 )
 from autopipe.compiler.frontends.onnx.control.trips import Trips, trips
 from autopipe.compiler.frontends.onnx.tensors import uses
+from autopipe.compiler.graph.calls import COMPUTED
 from autopipe.errors import ModelError
 
 # ruff: noqa: ANN401  TVM has no types
@@ -61,10 +65,12 @@ def convert(functions: BodyFunctions, site: ControlSite) -> Any:
         starts=None if starts is None else bool(starts),
     )
     loop = _Loop(functions, site, around)
-    if found.exactly is None:
-        outputs = loop.watched(found, limit, condition)
-    else:
+    if found.exactly is not None:
         outputs = loop.counted(found.exactly)
+    elif found.bounded and found.goes_on:
+        outputs = loop.numbered(limit, condition)
+    else:
+        outputs = loop.watched(found, limit, condition)
     return outputs[0] if len(outputs) == 1 else relax.Tuple(outputs)
 
 
@@ -94,10 +100,7 @@ class _Loop:
                 raise ModelError(f"{self._what} does not run, so that an output of it is empty")
             return self._states
 
-        def finished(_: Any, number: list[Any], __: Any, states: list[Any], rows: Any) -> Any:
-            return [*number, *states, *rows]
-
-        one = self._round(finished)
+        one = self._round(_all_but_condition)
         self._check_size(count, one.ty.ret.fields[len(one.ty.ret.fields) - stacked :])
         chain = [one]
         while _FAN ** len(chain) <= count:
@@ -112,15 +115,64 @@ class _Loop:
         results = self._counted_calls(self._builder, steps, given, self._invariants)
         return results[len(given) - len(self._states) :]
 
+    def numbered(self, limit: Any, condition: Any) -> list[Any]:
+        """Return the outputs of a loop whose number of rounds is computed before the first."""
+        self._check_outputs()
+        left = scalar(self._builder, limit, "int64")
+        if condition is not None:
+            starts = scalar(self._builder, condition, "bool")
+            none = relax.const(0, "int64")
+            left = self._builder.normalize(relax.op.where(starts, left, none))
+        chain = [self._round(_states_only)]
+        while len(chain) < _LEVELS:
+            chain.append(self._function([chain[-1]] * _FAN, self._counted_calls))
+            self._functions.mark(chain[-1], COMPUTED)
+        level = None
+        for rank in reversed(range(_LEVELS)):
+            level = self._level(chain[rank], _FAN**rank, level)
+        given = [left, *self._first(), *self._states]
+        result = self._builder.emit(relax.Call(level, [*given, *self._invariants]))
+        count = len(given)
+        return [
+            self._builder.emit(relax.TupleGetItem(result, at))
+            for at in range(count - len(self._states), count)
+        ]
+
+    def _level(self, chunk: Any, rounds: int, above: Any) -> Any:
+        """Add the function that calls `chunk`, which is so many rounds, up to 7 times.
+
+        Before that it calls `above`, if as many rounds are left as that takes.
+        """
+
+        def step(
+            builder: Any, _: Sequence[Any], changing: list[Any], fixed: Sequence[Any]
+        ) -> list[Any]:
+            made = self._counted_calls(builder, [chunk], changing[1:], fixed)
+            left = builder.normalize(relax.op.subtract(changing[0], relax.const(rounds, "int64")))
+            return [as_many(builder, left, rounds), left, *made]
+
+        def calls(builder: Any, _: Sequence[Any], changing: list[Any], fixed: Sequence[Any]) -> Any:
+            result = relax.Tuple(changing)
+            if above is not None:
+                more = relax.SeqExpr([], relax.Call(above, [*changing, *fixed]))
+                many = as_many(builder, changing[0], rounds * _FAN)
+                result = builder.emit(relax.If(many, more, relax.SeqExpr([], result)))
+                changing = [
+                    builder.emit(relax.TupleGetItem(result, at)) for at in range(len(changing))
+                ]
+            some = as_many(builder, changing[0], rounds)
+            called = while_true(builder, [one] * (_FAN - 1), changing, fixed)
+            unchanged = relax.SeqExpr([], relax.Tuple([some, *changing]))
+            result = builder.emit(relax.If(some, called, unchanged))
+            return [builder.emit(relax.TupleGetItem(result, at + 1)) for at in range(len(changing))]
+
+        left = [relax.Var("left", relax.TensorType((), "int64"))]
+        one = self._function([], step, left, pure=True)
+        return self._function([], calls, left)
+
     def watched(self, found: Trips, limit: Any, condition: Any) -> list[Any]:
         """Return the outputs of a loop that runs as long as a condition holds."""
-        wanted = self._outputs - len(self._states)
-        if wanted > 0:
-            raise ModelError(
-                f"how often {self._what} runs is not known before the model runs, nor how long "
-                f"the last {wanted} of its outputs are; give it a constant number of rounds, or "
-                "use its states alone"
-            )
+        self._check_outputs()
         goes = relax.const(True, "bool")  # noqa: FBT003 - a value
         if condition is not None:
             goes = scalar(self._builder, condition, "bool")
@@ -192,10 +244,17 @@ class _Loop:
         given |= {condition_name: true, number_name: (number or [relax.const(0, "int64")])[0]}
         return self._functions.body(self._body, [*changing, *fixed], given, self._opset, returned)
 
-    def _function(self, steps: Sequence[Any], calls: Any, before: Sequence[Any] = ()) -> Any:
+    def _function(
+        self,
+        steps: Sequence[Any],
+        calls: Any,
+        before: Sequence[Any] = (),
+        *,
+        pure: bool = False,
+    ) -> Any:
         """Add a function that calls others, one after the other."""
         changing, fixed = [*before, *self._params()], self._fixed()
-        pure = calls == self._counted_calls
+        pure = pure or calls == self._counted_calls
 
         def emit(builder: Any) -> Any:
             made = calls(builder, steps, changing, fixed)
@@ -224,7 +283,7 @@ class _Loop:
         self, builder: Any, steps: Sequence[Any], changing: list[Any], fixed: Sequence[Any]
     ) -> Any:
         """Call one function after the other as long as the condition holds."""
-        sequence = _while(builder, list(steps), changing, fixed)
+        sequence = while_true(builder, list(steps), changing, fixed)
         for block in sequence.blocks:
             for binding in block.bindings:
                 builder.emit_normalized(binding)
@@ -234,10 +293,19 @@ class _Loop:
         self, builder: Any, steps: Sequence[Any], changing: list[Any], fixed: Sequence[Any]
     ) -> Any:
         """The same, if the condition holds at all."""
-        started = _while(builder, list(steps), changing[1:], fixed)
+        started = while_true(builder, list(steps), changing[1:], fixed)
         return builder.emit(
             relax.If(changing[0], started, relax.SeqExpr([], relax.Tuple(changing)))
         )
+
+    def _check_outputs(self) -> None:
+        wanted = self._outputs - len(self._states)
+        if wanted > 0:
+            raise ModelError(
+                f"how often {self._what} runs is not known before the model runs, nor how long "
+                f"the last {wanted} of its outputs are; give it a constant number of rounds, or "
+                "use its states alone"
+            )
 
     def _check(self, states: Sequence[Any]) -> None:
         for name, before, after in zip(self._names, self._states, states, strict=True):
@@ -261,23 +329,12 @@ class _Loop:
                 )
 
 
-def _while(builder: Any, steps: list[Any], changing: list[Any], fixed: Sequence[Any]) -> Any:
-    """Return the calls of `steps`, each under the condition that the one before it returned."""
-    bindings = []
+def _all_but_condition(_: Any, number: list[Any], __: Any, states: list[Any], rows: Any) -> Any:
+    return [*number, *states, *rows]
 
-    def bound(name: str, value: Any) -> Any:
-        made = builder.normalize(value)
-        variable = relax.Var(name, made.ty)
-        bindings.append(relax.VarBinding(variable, made))
-        return variable
 
-    result = bound("result", relax.Call(steps[0], [*changing, *fixed]))
-    if len(steps) > 1:
-        items = [relax.TupleGetItem(result, at) for at in range(len(result.ty.fields))]
-        go, *changing = (bound("part", item) for item in items)
-        rest = _while(builder, steps[1:], changing, fixed)
-        result = bound("result", relax.If(go, rest, relax.SeqExpr([], result)))
-    return relax.SeqExpr([relax.BindingBlock(bindings)], result)
+def _states_only(_: Any, number: list[Any], __: Any, states: list[Any], ___: Any) -> Any:
+    return [*number, *states]
 
 
 def _number(value: Any) -> Any:

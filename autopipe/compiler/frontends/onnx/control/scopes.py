@@ -74,6 +74,8 @@ def instantiate(graph: Proto, inputs: Sequence[str], names: Names) -> tuple[list
         node = type(original)()
         node.CopyFrom(original)
         redirect(node, known)
+        if node.name:
+            node.name = names.fresh(node.name)
         for index, name in enumerate(node.output):
             if name:
                 known[name] = node.output[index] = names.fresh(name)

@@ -1,0 +1,141 @@
+"""Converters of operators that read and write at places which are computed.
+
+ONNX leaves open what a place outside of a tensor means, and onnxruntime stops there. A kernel can
+not: TVM's would read and write memory that is not its own. So computed places are cut to be inside.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from tvm import relax, tirx
+from tvm.relax.frontend.onnx import onnx_frontend
+
+from autopipe.compiler.frontends.onnx import known
+from autopipe.errors import ModelError
+
+# ruff: noqa: ANN401  TVM's converters have no types, and one signature
+
+_FURTHEST: Final = 2**30
+"""Pixels from the middle of an image: what is further away counts as there. 32 bits hold them."""
+
+
+def within(bb: Any, indices: Any, extents: Sequence[int], params: Any, what: str) -> Any:
+    """Return indices cut to an extent, or to one extent for each entry of their last axis.
+
+    Negative ones count from the end, and stay. Raises `ModelError` for constants that are outside.
+    """
+    most = np.array(extents if len(extents) > 1 else extents[0])
+    values = known.values(indices, params)
+    if values is not None:
+        if ((values < -most) | (values >= most)).any():
+            raise ModelError(f"{what} has places outside of {list(extents)}")
+        return indices
+    dtype = str(indices.ty.dtype)
+    first, last = (relax.const(bound, dtype) for bound in (-most, most - 1))
+    return bb.normalize(relax.op.minimum(bb.normalize(relax.op.maximum(indices, first)), last))
+
+
+@dataclass(frozen=True)
+class _Cut:
+    """A converter of TVM that gets places inside of the tensor only."""
+
+    converter: Any
+    cut: Callable[..., Any]
+
+    def get_converter(self, opset: int) -> Any:
+        """Return what converts a node, as TVM's importer calls it."""
+
+        def convert(bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+            shape = _static(inputs[0])
+            given = inputs if shape is None else self.cut(bb, inputs, shape, attr, params)
+            return self.converter.get_converter(opset)(bb, given, attr, params)
+
+        return convert
+
+
+def _along(bb: Any, inputs: Any, shape: list[int], attr: Any, params: Any) -> Any:
+    """Return the inputs of an operator whose second one holds places along one axis."""
+    data, indices, *others = inputs
+    if isinstance(indices.ty, relax.ShapeType):
+        return inputs
+    extent = shape[int(attr.get("axis", 0))]
+    what = f"the second input of {known.name(attr)}"
+    cut = within(bb, indices, [extent], params, what)
+    return onnx_frontend.onnx_input([data, cut, *others])
+
+
+def _along_many(bb: Any, inputs: Any, shape: list[int], attr: Any, params: Any) -> Any:
+    """Return the inputs of an operator whose second one holds places along several axes."""
+    data, indices, *others = inputs
+    what = f"the second input of {known.name(attr)}"
+    first, count = int(attr.get("batch_dims", 0)), known.sizes(indices, what)[-1]
+    cut = within(bb, indices, shape[first : first + count], params, what)
+    return onnx_frontend.onnx_input([data, cut, *others])
+
+
+def _near(bb: Any, inputs: Any, shape: list[int], attr: Any, params: Any) -> Any:  # noqa: ARG001
+    """Return image and grid of an operator whose places are pixels from -1 to 1."""
+    image, grid = inputs[:2]
+    most = float(_FURTHEST // max(shape[2:]))
+    dtype = str(grid.ty.dtype)
+    low = bb.normalize(relax.op.maximum(grid, relax.const(-most, dtype)))
+    return [image, bb.normalize(relax.op.minimum(low, relax.const(most, dtype)))]
+
+
+class Scatter(onnx_frontend.OnnxOpConverter):
+    """Scatter and ScatterElements: elements at computed places of one axis.
+
+    TVM's own takes the extents of the other axes from the data; the indices may have smaller ones.
+    """
+
+    @classmethod
+    def _impl_v1(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:  # noqa: ARG003
+        data, places, updates = inputs
+        what = f"an input of {known.name(attr)}"
+        shape, counts = known.sizes(data, what), known.sizes(places, what)
+        axis = int(attr.get("axis", 0)) % len(shape)
+        reduction = known.text(attr.get("reduction", b"none")).replace("none", "update")
+        if all(shape[at] == counts[at] for at in range(len(shape)) if at != axis):
+            return relax.op.scatter_elements(data, places, updates, axis, reduction)
+        given = (data, _flat(bb, places, shape, axis), updates)
+        rows = [bb.normalize(relax.op.reshape(each, [-1])) for each in given]
+        made = bb.normalize(relax.op.scatter_elements(*rows, 0, reduction))
+        return relax.op.reshape(made, shape)
+
+
+def _flat(bb: Any, places: Any, shape: list[int], axis: int) -> Any:
+    """Return places of one axis as places in the whole tensor, counted through all of its axes."""
+    strides = [math.prod(shape[at + 1 :]) for at in range(len(shape))]
+    grid = np.indices(known.sizes(places, "indices"))
+    start = sum(grid[at] * strides[at] for at in range(len(shape)) if at != axis)
+    wide = bb.normalize(relax.op.astype(places, "int64"))
+    negative = bb.normalize(relax.op.less(wide, relax.const(0, "int64")))
+    counted = bb.normalize(relax.op.add(wide, relax.const(shape[axis], "int64")))
+    wide = bb.normalize(relax.op.where(negative, counted, wide))
+    steps = bb.normalize(relax.op.multiply(wide, relax.const(strides[axis], "int64")))
+    return bb.normalize(relax.op.add(steps, relax.const(np.asarray(start), "int64")))
+
+
+def _static(operand: Any) -> list[int] | None:
+    """Return the shape of a tensor, None of anything else, and where it is not known."""
+    dims = getattr(getattr(operand.ty, "shape", None), "values", None)
+    if dims is None or not all(isinstance(dim, tirx.IntImm) for dim in dims):
+        return None
+    return [int(dim) for dim in dims]
+
+
+CONVERTERS: Final = {
+    **{
+        each.__name__: _Cut(each, _along)
+        for each in (onnx_frontend.Gather, onnx_frontend.GatherElements)
+    },
+    **dict.fromkeys(("Scatter", "ScatterElements"), _Cut(Scatter, _along)),
+    **{
+        each.__name__: _Cut(each, _along_many)
+        for each in (onnx_frontend.GatherND, onnx_frontend.ScatterND)
+    },
+    "GridSample": _Cut(onnx_frontend.GridSample, _near),
+}
