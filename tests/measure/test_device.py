@@ -47,6 +47,7 @@ def test_a_gpu_that_can_not_be_used_is_said(monkeypatch):
 MEASURE = """
 import os
 from functools import partial
+import autopipe.compiler.import_tvm
 from autopipe.config.tuning import Measure
 from autopipe.measure.check import checked
 from autopipe.measure.local import Local
