@@ -83,6 +83,32 @@ def test_only_children_touch_the_gpu(tmp_path):
     assert any(what == "launch" for _, what, _ in log)
 
 
+USED = """
+import ctypes, sys
+import autopipe.compiler.import_tvm
+from autopipe.config.tuning import Measure
+from autopipe.errors import SetupError
+from autopipe.measure.local import Local
+from tests.compiler.cuda_graphs import TARGET
+
+Local(TARGET, 1, Measure())
+ctypes.CDLL("libcuda.so.1").cuInit(0)
+try:
+    Local(TARGET, 1, Measure())
+except SetupError as error:
+    print(error)
+"""
+
+
+@needs_nvcc
+def test_a_process_that_has_used_the_gpu_is_refused_as_a_parent(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-c", USED], cwd=ROOT, env={**os.environ, **fake_gpu.make(tmp_path)},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.stdout.startswith("this process has used CUDA, "), done.stderr
+
+
 def test_the_clock_of_a_device_tells_the_same_as_ours(kernel):
     tensors = timing.arguments(kernel.module)
     assert 0 < timing._gpu_clock(kernel.library, tensors) < 1e-2
