@@ -121,7 +121,7 @@ def test_text_in_kernels_of_a_gpu_that_is_no_arithmetic_is_refused(line):
 
 
 COPY = """\
-__forceinline__ __device__ void copy(void* dst, int dst_off, void* src, int src_off, int predicate) {
+__forceinline__ __device__ void copy(void* dst, void* src, int src_off, int predicate) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], %2;"
     :: "r"(dst_addr), "l"(src_p), "n"(16));
   __asm__ __volatile__(
