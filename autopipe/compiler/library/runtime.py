@@ -20,6 +20,7 @@ from autopipe.compiler.library.cuda_runtime import CUDA, Staging
 from autopipe.compiler.library.cuda_runtime import load as load_cuda
 from autopipe.compiler.library.ports import check_inputs
 from autopipe.compiler.library.stream import Held, Stream
+from autopipe.compiler.without_torch import without_torch
 from autopipe.errors import SetupError, StageError
 from autopipe.libraries import loading
 
@@ -132,7 +133,8 @@ def load(library: Path, weights: Path, signature: Signature) -> LoadedModel:
     Loading runs code of the library: check its digest first. Raises StageError if this TVM can not
     run the file.
     """
-    from tvm_ffi import load_module
+    with without_torch():
+        from tvm_ffi import load_module
 
     _load_runtime()
     devices = [_CPU, 0, _POOLED]
