@@ -2,6 +2,7 @@
 
 import gc
 import os
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -10,6 +11,9 @@ from tests.support import shared
 
 # Tests train cost models in this process and fork it later: OpenMP's threads do not survive that.
 os.environ["OMP_THREAD_LIMIT"] = "1"
+
+# TVM imports PyTorch where it is installed, which looks for a GPU: then no fork can use one.
+sys.modules.setdefault("torch", None)  # type: ignore[arg-type]
 
 # What our commands print is buffered as it is for anybody, whoever runs these tests.
 os.environ.pop("PYTHONUNBUFFERED", None)

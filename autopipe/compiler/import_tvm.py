@@ -2,13 +2,17 @@
 
 Each of TVM's 50 `_ffi_api` modules asks for the names of all 2,000 functions and takes those with
 its prefix. What each of them takes was registered by C++ when the library was loaded.
+PyTorch, which TVM would import if it is installed, is left out.
 """
 
 import sys
 from collections.abc import Callable
 from functools import cache
 
-from tvm_ffi import registry
+from autopipe.compiler.without_torch import without_torch
+
+with without_torch():
+    from tvm_ffi import registry
 
 
 def _once(names: Callable[[], list[str]]) -> Callable[[], list[str]]:
@@ -20,6 +24,7 @@ def _once(names: Callable[[], list[str]]) -> Callable[[], list[str]]:
 _names = registry.list_global_func_names
 registry.list_global_func_names = _once(_names)
 try:
-    import tvm  # noqa: F401 - loads it
+    with without_torch():
+        import tvm  # noqa: F401 - loads it
 finally:
     registry.list_global_func_names = _names

@@ -23,6 +23,18 @@ def prepare(target: tvm.target.Target) -> tvm.runtime.Device:
     return tvm.cuda()
 
 
+def prepare_forks(target: tvm.target.Target) -> None:
+    """Prepare this process for forks that use what code for the target runs on.
+
+    Raises SetupError as `prepare`, and if this process has used CUDA already.
+    """
+    prepare(target)
+    if is_gpu(target):
+        from autopipe.compiler.library import cuda_runtime
+
+        cuda_runtime.untouched()
+
+
 def on_gpu(device: tvm.runtime.Device) -> bool:
     """Tell whether a device is a GPU."""
     return int(device.dlpack_device_type()) != int(tvm.cpu().dlpack_device_type())

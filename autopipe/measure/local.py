@@ -53,12 +53,12 @@ class Local:
         """Take TVM's target, how many threads kernels run on, and the limits of a trial.
 
         Without a `turn` other runs are not waited for, which is for where times do not matter.
-        Raises SetupError where compiler or driver of a GPU are missing.
+        Raises SetupError where compiler or driver of a GPU are missing or already in use here.
         """
         # Imported before the first fork, or every child would do it again.
         from autopipe.measure import build, device, timing  # noqa: F401
 
-        device.prepare(target)
+        device.prepare_forks(target)
         self._target = target
         self._cores = cores
         self._limits = limits

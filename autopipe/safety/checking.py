@@ -21,7 +21,7 @@ class Checker:
 
     def __init__(self, conditions: Conditions) -> None:
         """Start nothing yet. Raises SetupError where compiler or driver of a GPU are missing."""
-        device.prepare(conditions.target)
+        device.prepare_forks(conditions.target)
         self._conditions = conditions
 
     def check(self, pieces: Sequence[Piece]) -> list[Outcome]:

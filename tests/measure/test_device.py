@@ -47,6 +47,7 @@ def test_a_gpu_that_can_not_be_used_is_said(monkeypatch):
 MEASURE = """
 import os
 from functools import partial
+import autopipe.compiler.import_tvm
 from autopipe.config.tuning import Measure
 from autopipe.measure.check import checked
 from autopipe.measure.local import Local
@@ -80,6 +81,32 @@ def test_only_children_touch_the_gpu(tmp_path):
     assert len(touching) == 4
     assert {rest for _, what, rest in log if what == "load"} == {"machine code"}
     assert any(what == "launch" for _, what, _ in log)
+
+
+USED = """
+import ctypes, sys
+import autopipe.compiler.import_tvm
+from autopipe.config.tuning import Measure
+from autopipe.errors import SetupError
+from autopipe.measure.local import Local
+from tests.compiler.cuda_graphs import TARGET
+
+Local(TARGET, 1, Measure())
+ctypes.CDLL("libcuda.so.1").cuInit(0)
+try:
+    Local(TARGET, 1, Measure())
+except SetupError as error:
+    print(error)
+"""
+
+
+@needs_nvcc
+def test_a_process_that_has_used_the_gpu_is_refused_as_a_parent(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-c", USED], cwd=ROOT, env={**os.environ, **fake_gpu.make(tmp_path)},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.stdout.startswith("this process has used CUDA, "), done.stderr
 
 
 def test_the_clock_of_a_device_tells_the_same_as_ours(kernel):

@@ -27,7 +27,9 @@ static void note(const char* what, const char* with) {
 
 extern "C" {
 #ifdef DRIVER
-int cuInit(unsigned) { return 0; }
+static int ready = 3;  // CUDA_ERROR_NOT_INITIALIZED
+int cuInit(unsigned) { note("init", ""); return ready = 0; }
+int cuCtxGetCurrent(void**) { return ready; }
 int cuDriverGetVersion(int* v) { *v = 13000; return 0; }
 int cuDeviceGetName(char* name, int, int) { std::strcpy(name, "NVIDIA Fake"); return 0; }
 int cuDeviceGetAttribute(int* v, int which, int) { *v = which == 75 ? 9 : 0; return 0; }

@@ -16,6 +16,8 @@ CUDA = 2
 
 _CPU = 1
 _DEFAULT_STREAM = 0
+_NOT_INITIALIZED = 3
+"""The driver's answer as long as nobody has asked it for anything."""
 
 
 @cache
@@ -37,6 +39,19 @@ def load() -> None:
             "pip install 'autopipe[cuda]'"
         ) from None
     install_loader()
+
+
+def untouched() -> None:
+    """Raise SetupError if this process has used CUDA already, so that no fork of it can.
+
+    What CUDA says of it is asked without using it.
+    """
+    driver = ctypes.CDLL("libcuda.so.1")
+    if driver.cuCtxGetCurrent(ctypes.byref(ctypes.c_void_p())) != _NOT_INITIALIZED:
+        raise SetupError(
+            "this process has used CUDA, as PyTorch does where it looks for a GPU, and then no "
+            "child of it can: `import autopipe.compiler.import_tvm` before tvm and PyTorch"
+        )
 
 
 class Staging:

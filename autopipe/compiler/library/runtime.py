@@ -24,6 +24,7 @@ from autopipe.compiler.library.loaded_model import (
     use_threads,
 )
 from autopipe.compiler.library.open_model import OpenModel
+from autopipe.compiler.without_torch import without_torch
 from autopipe.errors import SetupError, StageError
 from autopipe.libraries import loading
 
@@ -80,7 +81,8 @@ def _main(library: Path, devices: Sequence[int]) -> Callable[..., Any]:
 
 @cache
 def _load_runtime() -> None:
-    from tvm_ffi.libinfo import load_lib_ctypes
+    with without_torch():
+        from tvm_ffi.libinfo import load_lib_ctypes
 
     spec = find_spec("tvm")
     if spec is None or spec.submodule_search_locations is None:

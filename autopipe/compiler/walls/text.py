@@ -34,7 +34,24 @@ _DIRECTIVE: Final = re.compile(
 )
 """What TVM asks of the preprocessor."""
 _BEYOND: Final = re.compile(r"\b(asm|__asm__|__asm|__attribute__|_Pragma|__declspec)\b")
-"""What is no arithmetic; such functions of TVM's as have it are not used by schedules of ours."""
+"""What is no arithmetic."""
+_COPY: Final = re.compile(
+    r"""asm\ volatile\("cp\.async\.(ca|cg)\.shared\.global\ \[%0\],\ \[%1\],\ %2;"\s*
+        ::\ "r"\(dst_addr\),\ "l"\(src_p\),\ "n"\(\d+\)\);
+    | __asm__\ __volatile__\(\s*
+        "\{\\n"\s*
+        "\ \.reg\ \.pred\ p;\\n"\s*
+        "\ setp\.eq\.u32\ p,\ %3,\ 1;\\n"\s*
+        "\ @p\ cp\.async\.(ca|cg)\.shared\.global\ \[%0\],\ \[%1\],\ %2;\\n"\s*
+        "\ @!p\ st\.shared(\.v[24])?\.u32\ \[%0\],\ \{%4(,\ %4)*\};\\n"\s*
+        "\}\\n"\s*
+        ::\ "r"\(dst_addr\),\ "l"\(src_p\),\ "n"\(\d+\),\ "r"\(predicate\),\ "r"\(0\)\s*\);
+    | asm\ volatile\("cp\.async\.(commit_group|wait_all|wait_group\ (\d+|%0));"
+        [\s:]*("n"\((\d+|\w+)\))?[\s:]*("memory")?\s*\);
+    """,
+    re.VERBOSE,
+)
+"""How TVM copies to shared memory while a kernel computes, as pipelined schedules ask for."""
 
 
 def look_through(library: Any) -> None:  # noqa: ANN401 - tvm is not typed
@@ -110,7 +127,7 @@ def _place(rest: str) -> None:
 
 def look_at_kernels(source: str) -> None:
     """Raise ForeignCode if the CUDA C++ of kernels holds something foreign; nvcc is not run."""
-    for line in source.replace("\\\n", " ").split("\n"):
+    for line in _COPY.sub("", source.replace("\\\n", " ")).split("\n"):
         if line.strip().startswith(("#", "%:", "??=")):
             if _DIRECTIVE.fullmatch(line) is None:
                 raise ForeignCode(f"the kernels have the line {_shown(line)}")

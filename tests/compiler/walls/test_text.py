@@ -118,3 +118,35 @@ def test_text_in_kernels_of_a_gpu_that_is_no_arithmetic_is_refused(line):
     text.look_at_kernels(KERNEL)
     with pytest.raises(ForeignCode, match=r"^the kernels have "):
         text.look_at_kernels(KERNEL + line + "\n")
+
+
+COPY = """\
+__forceinline__ __device__ void copy(void* dst, void* src, int src_off, int predicate) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], %2;"
+    :: "r"(dst_addr), "l"(src_p), "n"(16));
+  __asm__ __volatile__(
+    "{\\n"
+    " .reg .pred p;\\n"
+    " setp.eq.u32 p, %3, 1;\\n"
+    " @p cp.async.ca.shared.global [%0], [%1], %2;\\n"
+    " @!p st.shared.u32 [%0], {%4};\\n"
+    "}\\n"
+    :: "r"(dst_addr), "l"(src_p), "n"(4), "r"(predicate), "r"(0)
+  );
+  asm volatile("cp.async.commit_group;" :  : );
+  asm volatile("cp.async.wait_group 2;" :  :  : "memory");
+}
+"""
+
+
+@pytest.mark.fault("I2")
+@each_row(
+    "part, other",
+    [("wait_group 2;", "wait_group 2; trap;"), ("%1], %2;", "%1], %2; trap;"),
+     (" @!p st.shared.u32", " @p trap; @!p st.shared.u32"), ('"r"(0)', '"r"(0), "r"(stolen())')],
+)  # fmt: skip
+def test_copies_to_shared_memory_pass_and_no_other_assembly(part, other):
+    text.look_at_kernels(KERNEL + COPY)
+    assert part in COPY
+    with pytest.raises(ForeignCode, match=r"^the kernels have "):
+        text.look_at_kernels(KERNEL + COPY.replace(part, other))
