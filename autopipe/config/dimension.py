@@ -94,6 +94,11 @@ def ends(dimensions: Mapping[str, Dimension]) -> tuple[Sizes, ...]:
     )
 
 
+def with_sizes(name: str, sizes: Sizes) -> str:
+    """Write what has sizes, such as `case 'zeros' with height = 640`; the name alone without."""
+    return f"{name} with {told(sizes)}" if sizes else name
+
+
 def told(sizes: Sizes) -> str:
     """Write sizes, such as `height = 640, width = 640`."""
     return ", ".join(f"{name} = {size}" for name, size in sizes.items())
