@@ -65,9 +65,7 @@ def _drawn(dimensions: Mapping[str, Dimension], generator: np.random.Generator) 
 
 def _distinct(found: Sequence[Sizes], known: Sequence[tuple[int, ...]]) -> list[Sizes]:
     """Return sizes in order, those once that are several times there, without known ones."""
-    by_key = {_key(sizes): sizes for sizes in reversed(found)}
-    ordered = dict.fromkeys(map(_key, found))
-    return [by_key[key] for key in ordered if key not in known]
+    return [sizes for key, sizes in {_key(one): one for one in found}.items() if key not in known]
 
 
 def _key(sizes: Sizes) -> tuple[int, ...]:

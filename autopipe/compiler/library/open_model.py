@@ -36,7 +36,10 @@ class OpenModel:
         """Take `main` of each library, and its weights, by the name of the file."""
         self.signature = signature
         self._mains, self._weights = mains, weights
-        self._entries = {tuple(one.sizes.values()): one.library for one in signature.entries}
+        self._entries = {
+            tuple(one.sizes[name] for name in signature.dimensions): one.library
+            for one in signature.entries
+        }
         self._ready: OrderedDict[tuple[object, ...], LoadedModel] = OrderedDict()
         self._fresh = 0
         self._lock = threading.Lock()
