@@ -77,15 +77,18 @@ BATCH = "batch: {max: 8, likely: [4]}"
 @each_row(
     "given, why",
     [
-        ({"dimensions": ""}, "inputs.x.shape[0]: is not described in model.dimensions: batch"),
+        (
+            {"dimensions": ""},
+            "model.inputs.x.shape.0: 'batch' is not described in model.dimensions",
+        ),
         (
             {"dimensions": f"{BATCH}, height: {{max: 8, likely: [4]}}"},
-            "model.dimensions.height: stands in no shape of model.inputs",
+            "model.dimensions.height: 'height' stands in no shape of model.inputs",
         ),
         ({"dimensions": "batch: {min: 9, max: 8, likely: [8]}"}, "no size from 9 to 8"),
         ({"dimensions": "batch: {max: 8, likely: [16]}"}, "likely: 16 is not from 1 to 8"),
         ({"dimensions": "batch: {max: 8, multiple: 4, likely: [6]}"}, "6 is no multiple of 4"),
-        ({"dimensions": "batch: {max: 9, likely: [1,2,3,4,5,6,7,8,9]}"}, "at most 8"),
+        ({"dimensions": "batch: {max: 9, likely: [1,2,3,4,5,6,7,8,9]}"}, "at most 8 items"),
         ({"dimensions": "2batch: {max: 8, likely: [4]}"}, "2batch"),
         ({"dimensions": f"{BATCH}, {BATCH}"}, "batch"),
         ({"dimensions": BATCH, "value": ", value: 3"}, "can not be open where the input has"),

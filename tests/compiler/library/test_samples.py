@@ -154,7 +154,7 @@ def test_a_file_has_its_own_sizes(tmp_path):
         ((3, 3), 3, "dimension 0 (batch) is 3, which is no multiple of 2"),
         ((4, 3), 6, "input 'm': dimension 0 (batch) is 6, and 4 in another place"),
         ((4,), 4, "input 'x' has 1 dimensions; the model takes float32 [batch, 3]"),
-        ((4, 2), 4, "input 'x' is float32 [4, 2]; the model takes float32 [4, 3]"),
+        ((4, 2), 4, "input 'x' is int64 [4, 2]; the model takes float32 [4, 3]"),
         (None, 4, "input 'x' float32 [batch, 3] is missing; there is m"),
     ],
 )
