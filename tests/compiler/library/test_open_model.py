@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from autopipe.artifacts.signature import LIBRARY, Entry, Port, Signature
+from autopipe.compiler.library import runtime
 from autopipe.compiler.library.open_model import OpenModel
 from autopipe.compiler.library.ports import sizes_of
 from autopipe.config.dimension import Dimension
@@ -29,6 +30,7 @@ def called():
 @pytest.fixture
 def model(called):
     """A model that returns its first input, and tells which library ran and with which steps."""
+    runtime._load_runtime()
 
     def main(library):
         def run(x, _, steps):
