@@ -48,7 +48,7 @@ LIBRARIES: Final = (LIBRARY, *SIZED)
 """Names of all libraries that a build may have."""
 
 
-class Entry(Frozen, frozen=True):
+class SizedLibrary(Frozen, frozen=True):
     """A library that is made for certain sizes."""
 
     library: Annotated[str, StringConstraints(pattern=r"^lib\.[0-7]\.so$")]
@@ -76,8 +76,8 @@ class Signature(Sparse, frozen=True):
     """Where its kernels run."""
     dimensions: dict[DimensionName, Dimension] = {}
     """Sizes that are known only when it is called. After the inputs, a library takes the number of
-    multiples of each."""
-    entries: tuple[Entry, ...] = ()
+    multiples of each, in the order of their names."""
+    entries: tuple[SizedLibrary, ...] = ()
     """Libraries for likely sizes; `lib.so` serves every other."""
 
     @model_validator(mode="after")

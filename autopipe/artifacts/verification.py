@@ -49,7 +49,7 @@ class CaseOutcome(StrEnum):
     """It tells nothing: the reference is not finite on it, or refuses it."""
 
 
-class CheckedCase(Part, Sparse, frozen=True):
+class CheckedCase(Sparse, Part, frozen=True):
     """One case and how each output compared on it."""
 
     ADDED: ClassVar[frozenset[str]] = frozenset({"sizes", "generic"})

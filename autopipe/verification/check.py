@@ -67,7 +67,7 @@ def verify(
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _BatchResult:
     """What comparing the cases of a batch showed."""
 
     cases: tuple[CheckedCase, ...]
@@ -86,7 +86,7 @@ class _Checker:
     options: Verify
     operators: Operators
 
-    def checked(self, batch: Batch) -> _Found:
+    def checked(self, batch: Batch) -> _BatchResult:
         """Compare all cases of a batch. Raises GateError for the worst that is wrong."""
         drawn, special = list(batch.drawn), batch.special
         known, expected = self.oracle.ask([*drawn, *special])
@@ -101,7 +101,7 @@ class _Checker:
         _raise_failure([case for case, of in zip(apart, answers, strict=True)
                         if judge.binds(case, of)])  # fmt: skip
         warnings += _warnings(checked, known, expected, complete=bool(special))
-        return _Found(checked, apart, (*warnings, *_crashes(apart)), expected)
+        return _BatchResult(checked, apart, (*warnings, *_crashes(apart)), expected)
 
     def _redrawn(
         self, batch: Batch, drawn: list[Case], known: list[ReferenceAnswer]

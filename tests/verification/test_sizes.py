@@ -7,7 +7,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from autopipe.artifacts.signature import Entry, Port, Signature
+from autopipe.artifacts.signature import Port, Signature, SizedLibrary
 from autopipe.config import Verify
 from autopipe.config.dimension import Dimension
 from autopipe.errors import ConfigError, GateError, ModelError, StageError
@@ -53,7 +53,7 @@ X = Port(name="x", shape=(-1, 4), dtype="float32", dimensions=("batch", ""))
 SIGNATURE = Signature(
     inputs=(X,), outputs=(Port(name="y", shape=(-1, 4), dtype="float32"),), weights=(), threads=1,
     dimensions={"batch": Dimension(max=40, likely=(8,))},
-    entries=(Entry(library="lib.0.so", sizes={"batch": 8}, weights=()),),
+    entries=(SizedLibrary(library="lib.0.so", sizes={"batch": 8}, weights=()),),
 )  # fmt: skip
 
 

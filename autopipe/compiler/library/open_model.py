@@ -78,7 +78,7 @@ class OpenModel:
         from tvm_ffi import Shape
 
         dimensions = self.signature.dimensions
-        steps = Shape(tuple(size // dimensions[name].multiple for name, size in sizes.items()))
+        steps = Shape(tuple(sizes[name] // dimensions[name].multiple for name in sorted(sizes)))
         fixed = self.signature.model_copy(update={"inputs": self.signature.at(sizes)})
         return LoadedModel(fixed, self._mains[library], [steps, *self._weights[library]])
 

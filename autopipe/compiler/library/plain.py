@@ -52,9 +52,8 @@ def _steps(model: ImportedModel, given: Mapping[str, np.ndarray]) -> list[object
         return []
     shapes = {name: array.shape for name, array in given.items()}
     sizes = sizes_of(model.inputs, model.dimensions, shapes)
-    return [
-        tvm_ffi.Shape([size // model.dimensions[name].multiple for name, size in sizes.items()])
-    ]
+    steps = [sizes[name] // model.dimensions[name].multiple for name in sorted(sizes)]
+    return [tvm_ffi.Shape(steps)]
 
 
 def _compiled(module: Path) -> relax.VirtualMachine:

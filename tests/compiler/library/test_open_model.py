@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from autopipe.artifacts.signature import LIBRARY, Entry, Port, Signature
+from autopipe.artifacts.signature import LIBRARY, Port, Signature, SizedLibrary
 from autopipe.compiler.library import runtime
 from autopipe.compiler.library.open_model import OpenModel
 from autopipe.compiler.library.ports import sizes_of
@@ -18,7 +18,7 @@ LIKELY = {"batch": 4, "height": 6}
 SIGNATURE = Signature(
     inputs=(X, MASK), outputs=(Port(name="y", shape=(-1, 3, -1), dtype="float32"),),
     weights=(), threads=1, dimensions={"batch": BATCH, "height": HEIGHT},
-    entries=(Entry(library="lib.0.so", sizes=LIKELY, weights=()),),
+    entries=(SizedLibrary(library="lib.0.so", sizes=LIKELY, weights=()),),
 )  # fmt: skip
 
 
