@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from autopipe.api import open_sizes as open_forms
 from autopipe.api import sizes
 from autopipe.api.sizes import InputSizes
 from autopipe.config.model import OPEN, Input
@@ -54,11 +55,13 @@ def init(
     output: Path | None = None,
     *,
     shapes: Sequence[str] = (),
+    open_sizes: bool = False,
     overwrite: bool = False,
 ) -> Starter:
     """Write a pipeline file for a model: the path of an ONNX file, or `pkg:package/path`.
 
     It is called after the model where there is no `output`. `shapes` are like `x=1,3,640,640`.
+    With `open_sizes`, all others that the model leaves open stay so, within proposed ranges.
     Raises ConfigError if the file is there or a shape does not fit, ModelError for a model that can
     not be used.
     """
@@ -71,7 +74,7 @@ def init(
             f"{output}: is there already; say --overwrite, or choose another --output"
         )
     written = model if model.startswith(PACKAGE) else os.path.relpath(path, output.parent)
-    inputs, text = starter(path, written, shapes)
+    inputs, text = starter(path, written, shapes, open_sizes=open_sizes)
     try:
         with output.open("w" if overwrite else "x", encoding="utf-8") as file:
             file.write(text)
@@ -81,18 +84,19 @@ def init(
 
 
 def starter(
-    model: Path, written: str, shapes: Sequence[str] = ()
+    model: Path, written: str, shapes: Sequence[str] = (), *, open_sizes: bool = False
 ) -> tuple[Mapping[str, InputSizes], str]:
     """Return what is known of the inputs of a model, and the text of a pipeline file for it.
 
     `written` is the model's path in that file. A size that nobody gave is marked as open, but for
-    the batch, which is assumed to be 1. Raises ModelError for a file that can not be used,
-    ConfigError for a shape that does not fit.
+    the batch, which is assumed to be 1; with `open_sizes` both have a name. Raises ModelError for
+    a file that can not be used, ConfigError for a shape that does not fit.
     """
     from autopipe.compiler.frontends.onnx import outline
 
     declared = outline.declared(model)
-    inputs = sizes.settled(declared, sizes.given(shapes, list(declared)))
+    settled = sizes.settled(declared, sizes.given(shapes, list(declared)))
+    inputs = open_forms.named(settled) if open_sizes else settled
     try:
         described = _outline(model, inputs)
     except ModelError as error:
@@ -107,6 +111,13 @@ def starter(
         "  inputs:",
         *(line for name in dtypes for line in _input(name, inputs[name], dtypes[name])),
     ]
+    if any(known.names for known in inputs.values()):
+        lines.append(
+            "  # proposals: one package takes every size from min to max, and is fastest at"
+        )
+        lines.append("  # the likely ones; a size may be a number in shape instead")
+        lines.append("  dimensions:")
+        lines += open_forms.proposed(inputs, settled, described.hints)
     if described.constant_weights:
         lines.append("  weights: {synthesize: he_normal, seed: 0}  # the file has none of its own")
     layouts = [_LAYOUTS[rank] for rank in sorted(described.convolutions & _LAYOUTS.keys())]
@@ -120,7 +131,7 @@ def starter(
 def _outline(model: Path, inputs: Mapping[str, InputSizes]) -> "ModelOutline":
     from autopipe.compiler.frontends.onnx.outline import outline
 
-    if any(known.open for known in inputs.values()):
+    if any(None in known.shape for known in inputs.values()):
         return outline(model, None)
     shapes = {
         name: tuple(size for size in known.shape if size is not None)
@@ -143,7 +154,10 @@ def _input(name: str, known: InputSizes, dtype: str) -> Iterator[str]:
         yield f"    # assumed: the batch, {dimensions(known.assumed)}, is 1"
     if known.open:
         yield f'    # write a size for each "{OPEN}": {dimensions(known.open)}'
-    shape = ", ".join(f'"{OPEN}"' if size is None else str(size) for size in known.shape)
+    shape = ", ".join(
+        known.names.get(axis, f'"{OPEN}"') if size is None else str(size)
+        for axis, size in enumerate(known.shape)
+    )
     yield f"    {_quoted(name)}: {{shape: [{shape}], dtype: {dtype}}}"
 
 

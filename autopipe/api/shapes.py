@@ -14,7 +14,9 @@ from pydantic import TypeAdapter
 
 from autopipe import foreign
 from autopipe.artifacts.library import BuiltLibrary
+from autopipe.artifacts.lowering import WHOLE, SizedModules
 from autopipe.artifacts.model import ImportedModel
+from autopipe.artifacts.signature import LIBRARY
 from autopipe.artifacts.tuning import TuningResult
 from autopipe.artifacts.verification import Verification
 from autopipe.packaging.contents import opened
@@ -33,7 +35,9 @@ def _optimized(folder: Path) -> None:
 
 
 def _lowered(folder: Path) -> None:
-    _module(folder / "module.json")
+    _module(folder / WHOLE)
+    for one in SizedModules.within(folder).modules:
+        _module(folder / one.file)
 
 
 def _tasks(folder: Path) -> None:
@@ -49,8 +53,8 @@ def _records(folder: Path) -> None:
 
 
 def _library(folder: Path) -> None:
-    _has(folder, "lib.so", "weights.safetensors")
-    BuiltLibrary.read(folder)
+    built = BuiltLibrary.read(folder)
+    _has(folder, LIBRARY, "weights.safetensors", *(one.library for one in built.entries))
 
 
 def _report(folder: Path) -> None:

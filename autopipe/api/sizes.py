@@ -27,6 +27,8 @@ class InputSizes:
     """What the model calls each dimension without a size; empty where it has no name."""
     assumed: Mapping[int, str] = field(default_factory=dict)
     """The same of dimensions that are taken for the batch, and assumed to be 1."""
+    names: Mapping[int, str] = field(default_factory=dict)
+    """What a pipeline file calls each size that stays open in a package."""
 
 
 def given(texts: Sequence[str], names: Sequence[str]) -> dict[str, tuple[int, ...]]:
@@ -90,11 +92,16 @@ def _known(name: str, declared: Declared | None, named: Mapping[str, int]) -> In
     return InputSizes(tuple(shape), left, assumed)
 
 
+def is_made_up(name: str) -> bool:
+    """Tell whether a dimension has no name, or one that an exporter has made up."""
+    return not name or bool(_MEANINGLESS.fullmatch(name))
+
+
 def _is_batch(said: int | str | None, axis: int, rank: int) -> bool:
     name = str(said or "")
     if _BATCH.fullmatch(name):
         return True
-    return axis == 0 and rank > 1 and (not name or bool(_MEANINGLESS.fullmatch(name)))
+    return axis == 0 and rank > 1 and is_made_up(name)
 
 
 def _paired(

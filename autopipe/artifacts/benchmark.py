@@ -1,12 +1,14 @@
 """`benchmark.json`: what the stage *benchmark* measured."""
 
 from enum import StrEnum
+from statistics import geometric_mean
 from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
 from autopipe.artifacts.document import ArtifactDocument
-from autopipe.config.frozen import Frozen
+from autopipe.config.dimension import told
+from autopipe.config.frozen import Frozen, Sparse
 
 _Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
@@ -100,8 +102,27 @@ class Round(Frozen, frozen=True):
     """Who disturbed it; such a round is played again."""
 
 
-class BenchmarkResult(Frozen, frozen=True):
-    """What all contenders took."""
+class SizedTimes(Frozen, frozen=True):
+    """What the contenders took at certain sizes of a model that leaves sizes open."""
+
+    sizes: dict[str, int]
+    """The size of each dimension."""
+    likely: bool
+    """Whether there is a library for just these sizes."""
+    ours: Latency
+    """The times of the build."""
+    rivals: dict[str, Latency]
+    """Those of each rival that could be timed."""
+    comparisons: dict[str, LatencyComparison]
+    """The build against each rival, by the rival's name."""
+    disturbed: str = ""
+    """Why these times tell nothing."""
+
+
+class BenchmarkResult(Sparse, frozen=True):
+    """What all contenders took; with open sizes, at the first of those that are timed."""
+
+    ADDED: ClassVar[frozenset[str]] = frozenset({"at_sizes"})
 
     machine: Machine
     """Where it was measured."""
@@ -123,9 +144,29 @@ class BenchmarkResult(Frozen, frozen=True):
     """All that were played, in order; the times are of the quiet ones, where these are enough."""
     disturbed: str = ""
     """Why the times tell nothing; empty where enough rounds were quiet."""
+    at_sizes: tuple[SizedTimes, ...] = ()
+    """With open sizes, the times at each size that was timed; the first are those above."""
 
     def summary(self) -> str:
         """Return one line for people."""
+        sizes = f"{told(self.at_sizes[0].sizes)}: " if self.at_sizes else ""
+        return f"{sizes}{self._contest()}{self._over_sizes()}"
+
+    def _over_sizes(self) -> str:
+        """Say how the build does over all sizes."""
+        if len(self.at_sizes) <= 1:
+            return ""
+        parts = []
+        for rival in self.rivals:
+            ratios = [
+                at.comparisons[rival.name].ratio
+                for at in self.at_sizes
+                if rival.name in at.comparisons
+            ]
+            parts.append(f"{rival.name} {geometric_mean(ratios):.2f} over {len(ratios)} sizes")
+        return f"; mean ratio to {', '.join(parts)}" if parts else ""
+
+    def _contest(self) -> str:
         parts = [_milliseconds(self.ours.latency)]
         for rival in self.rivals:
             found = self.comparisons[rival.name]

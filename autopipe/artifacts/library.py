@@ -6,7 +6,7 @@ from pydantic import PositiveInt
 
 from autopipe.artifacts.document import ArtifactDocument, Part
 from autopipe.artifacts.numbers import Amount, Count
-from autopipe.artifacts.signature import Entry, Port, Signature
+from autopipe.artifacts.signature import Port, Signature, SizedLibrary
 from autopipe.artifacts.tuning import ContenderResult, ListedFailure
 from autopipe.config.dimension import Dimension, DimensionName
 from autopipe.config.frozen import Sparse
@@ -52,7 +52,7 @@ class LibraryTask(Part, frozen=True):
     """What crashed, hung, took too much memory or raised something."""
 
 
-class BuiltLibrary(ArtifactDocument, Sparse, frozen=True):
+class BuiltLibrary(Sparse, ArtifactDocument, frozen=True):
     """A library: how it is called, what it was built for and by, and how."""
 
     FILE: ClassVar[str] = "library.json"
@@ -78,7 +78,7 @@ class BuiltLibrary(ArtifactDocument, Sparse, frozen=True):
     """All tasks, in the order of the model."""
     dimensions: dict[DimensionName, Dimension] = {}
     """Sizes that are known only when it is called."""
-    entries: tuple[Entry, ...] = ()
+    entries: tuple[SizedLibrary, ...] = ()
     """Libraries for likely sizes."""
 
     @property

@@ -6,7 +6,9 @@ one size each, as a build for that size alone would have them.
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import ClassVar, Final
+from typing import Annotated, ClassVar, Final
+
+from pydantic import StringConstraints
 
 from autopipe.artifacts.document import ArtifactDocument, Part
 from autopipe.config.dimension import Sizes
@@ -18,7 +20,7 @@ WHOLE: Final = "module.json"
 class SizedModule(Part, frozen=True):
     """A module for one size."""
 
-    file: str
+    file: Annotated[str, StringConstraints(pattern=r"^module\.[0-7]\.json$")]
     sizes: dict[str, int]
     """The size of each dimension."""
 

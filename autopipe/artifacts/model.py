@@ -10,7 +10,7 @@ from autopipe.config.frozen import Sparse
 from autopipe.config.model import Digest
 
 
-class ImportedModel(ArtifactDocument, Sparse, frozen=True):
+class ImportedModel(Sparse, ArtifactDocument, frozen=True):
     """An imported model, besides its module and its weights."""
 
     ADDED: ClassVar[frozenset[str]] = frozenset({"dimensions"})

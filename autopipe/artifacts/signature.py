@@ -1,10 +1,10 @@
 """How a library is called: what is known of it without loading it."""
 
-from typing import Annotated, ClassVar, Final, Literal
+from typing import Annotated, ClassVar, Final, Literal, Self
 
-from pydantic import PositiveInt, StringConstraints
+from pydantic import PositiveInt, StringConstraints, model_validator
 
-from autopipe.config.dimension import Dimension, DimensionName, Sizes
+from autopipe.config.dimension import MOST_LIKELY, Dimension, DimensionName, Sizes
 from autopipe.config.frozen import Frozen, Sparse
 from autopipe.config.model import DType
 from autopipe.tasks.tensor import Tensor
@@ -22,6 +22,15 @@ class Port(Tensor, Sparse, frozen=True):
     dimensions: tuple[str, ...] = ()
     """Of an input with open sizes, the name of each dimension; "" where the size is fixed."""
 
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.dimensions and len(self.dimensions) != len(self.shape):
+            raise ValueError(f"input {self.name!r}: as many dimensions as sizes are needed")
+        for name, size in zip(self.dimensions, self.shape, strict=False):
+            if bool(name) != (size < 0):
+                raise ValueError(f"input {self.name!r}: a size is open where it has a name")
+        return self
+
     def at(self, sizes: Sizes) -> "Port":
         """Return the same input at certain sizes."""
         names = self.dimensions or ("",) * len(self.shape)
@@ -33,9 +42,13 @@ class Port(Tensor, Sparse, frozen=True):
 
 LIBRARY: Final = "lib.so"
 """The library of a build, or with open sizes that for every size."""
+SIZED: Final = tuple(f"lib.{place}.so" for place in range(MOST_LIKELY))
+"""Libraries for likely sizes, which a model with open sizes has."""
+LIBRARIES: Final = (LIBRARY, *SIZED)
+"""Names of all libraries that a build may have."""
 
 
-class Entry(Frozen, frozen=True):
+class SizedLibrary(Frozen, frozen=True):
     """A library that is made for certain sizes."""
 
     library: Annotated[str, StringConstraints(pattern=r"^lib\.[0-7]\.so$")]
@@ -63,9 +76,24 @@ class Signature(Sparse, frozen=True):
     """Where its kernels run."""
     dimensions: dict[DimensionName, Dimension] = {}
     """Sizes that are known only when it is called. After the inputs, a library takes the number of
-    multiples of each."""
-    entries: tuple[Entry, ...] = ()
+    multiples of each, in the order of their names."""
+    entries: tuple[SizedLibrary, ...] = ()
     """Libraries for likely sizes; `lib.so` serves every other."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        named = {name for port in self.inputs for name in port.dimensions if name}
+        if named != self.dimensions.keys():
+            raise ValueError("dimensions: other names than those of the inputs")
+        if len({entry.library for entry in self.entries}) < len(self.entries):
+            raise ValueError("entries: a library is named twice")
+        for entry in self.entries:
+            if entry.sizes.keys() != self.dimensions.keys():
+                raise ValueError(f"entries: {entry.library} has other dimensions")
+            for name, size in entry.sizes.items():
+                if reason := self.dimensions[name].refusal(size):
+                    raise ValueError(f"entries: {entry.library}: {name} = {size} {reason}")
+        return self
 
     def at(self, sizes: Sizes) -> tuple[Port, ...]:
         """Return the inputs at certain sizes."""

@@ -4,6 +4,8 @@ from enum import StrEnum
 from typing import ClassVar
 
 from autopipe.artifacts.document import ArtifactDocument, Part
+from autopipe.config.dimension import with_sizes
+from autopipe.config.frozen import Sparse
 
 
 class Tolerance(Part, frozen=True):
@@ -47,17 +49,29 @@ class CaseOutcome(StrEnum):
     """It tells nothing: the reference is not finite on it, or refuses it."""
 
 
-class CheckedCase(Part, frozen=True):
+class CheckedCase(Sparse, Part, frozen=True):
     """One case and how each output compared on it."""
+
+    ADDED: ClassVar[frozenset[str]] = frozenset({"sizes", "generic"})
 
     name: str
     """Name of the case."""
+    sizes: dict[str, int] = {}
+    """The size of each dimension that is open."""
+    generic: bool = False
+    """Whether the library for every size ran it, although there is one for just these sizes."""
     skipped: bool
     """An edge case outside the model's domain: the reference is not finite on it, or refuses it."""
     crashed: bool = False
     """Whether the build did not survive it."""
     outputs: tuple[OutputComparison, ...]
     """The outputs, in order; none if the case was skipped."""
+
+    @property
+    def told(self) -> str:
+        """Return what it is called, with its sizes."""
+        where = " in the library for every size" if self.generic else ""
+        return with_sizes(f"case {self.name!r}", self.sizes) + where
 
     @property
     def outcome(self) -> CaseOutcome:
@@ -85,11 +99,21 @@ class Verification(ArtifactDocument, frozen=True):
     warnings: tuple[str, ...]
     """Why parts of the comparison prove nothing."""
 
+    @property
+    def sizes(self) -> int:
+        """Return at how many sizes it was compared; 0 without open sizes."""
+        return len({tuple(case.sizes.items()) for case in self.cases if case.sizes})
+
+    @property
+    def extent(self) -> str:
+        """Say on how many cases, and with open sizes at how many sizes, it was compared."""
+        cases = f"{sum(not case.skipped for case in self.cases)} cases"
+        return f"{cases} at {self.sizes} sizes" if self.sizes else cases
+
     def summary(self) -> str:
         """Return one line for people."""
         used = [output.used or 0.0 for case in self.cases for output in case.outputs]
         return (
-            f"equal to {self.reference} {self.reference_version} on "
-            f"{sum(not case.skipped for case in self.cases)} cases, "
+            f"equal to {self.reference} {self.reference_version} on {self.extent}, "
             f"{max(used):.2%} of the allowed error used"
         )

@@ -28,17 +28,23 @@ def init(
         Path | None,
         typer.Option("--output", "-o", help="The file to write  [MODEL.yaml, in this folder]"),
     ] = None,
+    open_sizes: Annotated[
+        bool,
+        typer.Option("--open", help="Leave all other sizes open, for a package that takes every"),
+    ] = False,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Write it anew if it is there already")
     ] = False,
 ) -> None:
     """Write a pipeline file for a model.
 
-    A size that the model leaves open and `--shape` does not give is marked with "?" in the file.
+    A size that the model leaves open and `--shape` does not give is marked with "?" in the file;
+    with `--open` it has a name there, and a range.
     """
     from autopipe.api.init import init as made
 
-    show(_told(model, made(model, output, shapes=shapes or (), overwrite=overwrite)))
+    starter = made(model, output, shapes=shapes or (), open_sizes=open_sizes, overwrite=overwrite)
+    show(_told(model, starter))
 
 
 def _told(model: str, starter: "Starter") -> Iterator[str]:
@@ -51,6 +57,9 @@ def _told(model: str, starter: "Starter") -> Iterator[str]:
             yield f"assumed: input '{name}', {dimensions(known.assumed)}, is a batch of 1"
         if known.open:
             yield f"open: input '{name}', {dimensions(known.open)}"
+        if known.names:
+            names = ", ".join(dict.fromkeys(known.names.values()))
+            yield f"open: input '{name}', {names}: look at their ranges in the file"
     if not starter.open:
         yield f"next: autopipe run {file}"
         return

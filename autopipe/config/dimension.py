@@ -94,6 +94,27 @@ def ends(dimensions: Mapping[str, Dimension]) -> tuple[Sizes, ...]:
     )
 
 
+def probes(dimensions: Mapping[str, Dimension]) -> tuple[Sizes, ...]:
+    """Return sizes at which a model is looked at: the ends, one step off, and the likely ones.
+
+    A step off the end tells what only divides by more than `multiple`. Without dimensions there is
+    none.
+    """
+    if not dimensions:
+        return ()
+    second = {name: min(one.first + one.multiple, one.last) for name, one in dimensions.items()}
+    last_but_one = {
+        name: max(one.last - one.multiple, one.first) for name, one in dimensions.items()
+    }
+    found = [*ends(dimensions), second, last_but_one, *likely(dimensions)]
+    return tuple({tuple(sizes.values()): sizes for sizes in found}.values())
+
+
+def with_sizes(name: str, sizes: Sizes) -> str:
+    """Write what has sizes, such as `case 'zeros' with height = 640`; the name alone without."""
+    return f"{name} with {told(sizes)}" if sizes else name
+
+
 def told(sizes: Sizes) -> str:
     """Write sizes, such as `height = 640, width = 640`."""
     return ", ".join(f"{name} = {size}" for name, size in sizes.items())

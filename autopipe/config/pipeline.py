@@ -98,7 +98,7 @@ class Pipeline(Frozen, frozen=True):
         for at, name, value in self._named_sizes():
             used.add(name)
             if name not in dimensions:
-                yield at, name, f"is not described in model.dimensions: {name}"
+                yield at, name, "is not described in model.dimensions"
             elif value is not None:
                 yield at, name, "can not be open where the input has a value"
         for name in dimensions.keys() - used:

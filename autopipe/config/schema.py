@@ -99,6 +99,13 @@ def _rows(section: _Node, prefix: str) -> Iterator[tuple[str, str, str, str]]:
             yield from _rows(entry, f"{prefix}{name}.{step}")
 
 
+def _named(node: _Node) -> _Node | None:
+    """Return what a mapping of names holds; names may have to match a pattern."""
+    patterns = node.get("patternProperties", {})
+    found = next(iter(patterns.values()), node.get("additionalProperties"))
+    return found if isinstance(found, dict) else None
+
+
 def _default(node: _Node) -> str:
     if "default" not in node:
         return ""
@@ -111,7 +118,7 @@ def _entry(node: _Node) -> tuple[_Node, str]:
     if "items" in node:
         many = node["items"]  # what may be a text too is told where it is a section alone
         return ({} if "anyOf" in many else _inner(many)), "N."
-    if isinstance(named := node.get("additionalProperties"), dict):
+    if named := _named(node):
         return _inner(named), "NAME."
     return node, ""
 
@@ -135,9 +142,9 @@ def _type(node: _Node) -> str:
         return "section"
     if "items" in node:
         return f"list of {_type(node['items'])}"
-    if "additionalProperties" in node:
+    if named := _named(node):
         keys = _type({"type": "string", **node.get("propertyNames", {})})
-        return f"mapping of {keys} to {_type(node['additionalProperties'])}"
+        return f"mapping of {keys} to {_type(named)}"
     return _scalar_type(node)
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from autopipe.artifacts.library import BuiltLibrary, LibraryTask
+from autopipe.artifacts.signature import LIBRARIES
 from autopipe.artifacts.tuning import TuningResult
 from autopipe.config import Pipeline
 from autopipe.config.problem import shown
@@ -190,5 +191,5 @@ def _digests(artifacts: Iterable[Artifact], contents: TreeDigests) -> dict[str, 
         for artifact in artifacts
         if artifact.kind in {Kind.LIBRARY, Kind.PACKAGE}
         for file in contents.manifest(artifact.path)
-        if artifact.kind is Kind.PACKAGE or file.name in {"lib.so", "weights.safetensors"}
+        if artifact.kind is Kind.PACKAGE or file.name in {*LIBRARIES, "weights.safetensors"}
     }

@@ -1,18 +1,18 @@
 """What is in a package, as its archive and its manifest say alike; nothing of it is unpacked."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from autopipe.artifacts.signature import LIBRARY
+from autopipe.artifacts.signature import LIBRARY, SIZED
 from autopipe.config.problem import shown
 from autopipe.errors import PackageError
 from autopipe.libraries import shipped
 from autopipe.packaging import archive, components, provenance
 from autopipe.packaging.archive import Member
-from autopipe.packaging.manifest import COMPONENTS, MANIFEST, SIZED, WEIGHTS
+from autopipe.packaging.manifest import COMPONENTS, MANIFEST, WEIGHTS
 from autopipe.packaging.provenance import Manifest, Statement
 from autopipe.signing.signature import SignedKind
 from autopipe.signing.signers import Signer, Signers
@@ -86,4 +86,14 @@ def opened(package: Path, copy: BinaryIO | None = None) -> Iterator[PackageConte
             listed = shown(", ".join(sorted(manifest.files)) or "no files", _LONG)
             there = ", ".join(sorted(members.keys() - {MANIFEST}))
             raise PackageError(f"{MANIFEST} lists {listed}; there are {there}")
+        _check_libraries(manifest, members)
         yield PackageContents(manifest, members, file)
+
+
+def _check_libraries(manifest: Manifest, members: Collection[str]) -> None:
+    """Refuse a package without a library that its manifest calls, or with another one."""
+    called = sorted(entry.library for entry in manifest.needs.signature.entries)
+    there = sorted(name for name in SIZED if name in members)
+    if called != there:
+        names, found = ", ".join(called) or "no library", ", ".join(there) or "none"
+        raise PackageError(f"{MANIFEST} calls {names} for likely sizes; there is {found}")

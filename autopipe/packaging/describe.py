@@ -6,7 +6,7 @@ from typing import Final
 from autopipe import libraries
 from autopipe.artifacts.library import BuiltLibrary
 from autopipe.artifacts.model import ImportedModel
-from autopipe.artifacts.verification import CaseOutcome, Verification
+from autopipe.artifacts.verification import Verification
 from autopipe.compiler.target import cpu, gpu
 from autopipe.environment.facet import Facet
 from autopipe.packaging.manifest import Needs, Processor, installed_runtime
@@ -88,5 +88,4 @@ def _verification(report: Path | None) -> str | None:
     if report is None:
         return None
     found = Verification.read(report)
-    checked = sum(case.outcome is not CaseOutcome.SKIPPED for case in found.cases)
-    return f"{found.reference} {found.reference_version}, {checked} cases"
+    return f"{found.reference} {found.reference_version}, {found.extent}"

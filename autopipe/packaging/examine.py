@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from autopipe.artifacts.signature import LIBRARY
+from autopipe.artifacts.signature import LIBRARIES
 from autopipe.compiler.walls import elf, linked
 from autopipe.compiler.walls.foreign import ForeignCode
 from autopipe.errors import PackageError
 from autopipe.packaging import archive
 from autopipe.packaging.archive import Member
 from autopipe.packaging.contents import PackageContents, opened
-from autopipe.packaging.manifest import SIZED, ManifestFile, Needs
+from autopipe.packaging.manifest import ManifestFile, Needs
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ def examine(package: Path, copy: BinaryIO | None = None) -> Examined:
         manifest = contents.manifest
         for name in manifest.files:
             contents.extract(name)
-        for name in (LIBRARY, *(name for name in SIZED if name in contents.members)):
+        for name in (name for name in LIBRARIES if name in contents.members):
             _library(contents, package, name)
         contents.agree()
         whole = Member(0, os.fstat(contents.file.fileno()).st_size)

@@ -7,7 +7,7 @@ from urllib.parse import quote
 import numpy as np
 
 from autopipe import foreign
-from autopipe.artifacts.signature import Port
+from autopipe.artifacts.signature import Signature
 from autopipe.compiler.library import samples
 from autopipe.config.problem import shown
 from autopipe.errors import ConfigError, PackageError, StageError
@@ -41,7 +41,7 @@ def infer(
 def _answer(request: call.Answer) -> call.Answer:
     signers = request["signers"]
     model = open_package(request["package"], signers and Signers.of(signers))
-    outputs = model(_given(model.signature.inputs, request["inputs"]))
+    outputs = model(_given(model.signature, request["inputs"]))
     lines = []
     for name, array in outputs.items():
         line = _line(name, array)
@@ -51,11 +51,13 @@ def _answer(request: call.Answer) -> call.Answer:
     return {"summary": "\n".join(lines)}
 
 
-def _given(ports: Sequence[Port], inputs: Sequence[str]) -> dict[str, np.ndarray]:
+def _given(signature: Signature, inputs: Sequence[str]) -> dict[str, np.ndarray]:
     """Return the arrays: all of them out of one `.npz` file, or each out of its own."""
     if len(inputs) == 1 and inputs[0].endswith(samples.SUFFIX) and Path(inputs[0]).exists():
-        return samples.load(Path(inputs[0]), ports)
-    files = _by_name([port.name for port in ports], inputs)
+        path = Path(inputs[0])
+        sizes = samples.sizes(path, signature.inputs, signature.dimensions)
+        return samples.load(path, signature.at(sizes))
+    files = _by_name([port.name for port in signature.inputs], inputs)
     return {name: _array(file) for name, file in files.items()}
 
 

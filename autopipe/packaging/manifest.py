@@ -6,7 +6,6 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import Field, StringConstraints
 
 from autopipe.artifacts.signature import Signature
-from autopipe.config.dimension import MOST_LIKELY
 from autopipe.config.frozen import Frozen
 from autopipe.config.model import Digest
 from autopipe.errors import SetupError
@@ -14,8 +13,6 @@ from autopipe.errors import SetupError
 MANIFEST: Final = "manifest.json"
 COMPONENTS: Final = "components.cdx.json"
 WEIGHTS: Final = "weights.safetensors"
-SIZED: Final = tuple(f"lib.{place}.so" for place in range(MOST_LIKELY))
-"""Libraries for likely sizes, which a model with open sizes has."""
 
 _RUNTIME = ("apache-tvm", "apache-tvm-ffi")
 

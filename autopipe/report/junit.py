@@ -68,16 +68,17 @@ def _verified(report: RunReport) -> list[_TestCase]:
 
 
 def _checked(case: CheckedCase) -> _TestCase:
+    name = case.told if case.sizes else case.name
     match case.outcome:
         case CaseOutcome.SKIPPED:
-            return _TestCase(case.name, "skipped", "the reference is not finite on it")
+            return _TestCase(name, "skipped", "the reference is not finite on it")
         case CaseOutcome.FAILED:
             wrong = (
                 f"{output.output}: {output.failure}" for output in case.outputs if output.failure
             )
-            return _TestCase(case.name, "failure", "; ".join(wrong))
+            return _TestCase(name, "failure", "; ".join(wrong))
         case CaseOutcome.PASSED:
-            return _TestCase(case.name)
+            return _TestCase(name)
 
 
 def _gates(report: RunReport) -> list[_TestCase]:

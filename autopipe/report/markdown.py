@@ -9,7 +9,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from autopipe.artifacts.benchmark import Latency
+from autopipe.artifacts.benchmark import BenchmarkReport, Latency
+from autopipe.config.dimension import told
 from autopipe.report.document import RunReport, TaskReport
 from autopipe.report.escape import escape, escape_lines
 from autopipe.report.units import plural, seconds
@@ -99,6 +100,7 @@ def _latency(report: RunReport) -> Iterator[str]:
         times = _times(rival.latency)
         rows.append((name, *times, f"{against.ratio:.2f}", str(against.verdict)))
     yield from table(header, rows)
+    yield from _at_sizes(benchmark)
     again = sum(bool(timed.disturbed) for timed in benchmark.rounds)
     if benchmark.disturbed:
         yield ""
@@ -106,6 +108,29 @@ def _latency(report: RunReport) -> Iterator[str]:
     elif again:
         yield ""
         yield f"{plural(again, 'round')} of {len(benchmark.rounds)} left out, for others disturbed."
+
+
+def _at_sizes(benchmark: BenchmarkReport) -> Iterator[str]:
+    """Yield the table of sizes, for a model that leaves some open."""
+    if not benchmark.at_sizes:
+        return
+    names = [rival.name for rival in benchmark.rivals]
+    columns = [column for name in names for column in (f">{code(name)}", ">ratio", "")]
+    yield ""
+    yield "The times above are of the first of these sizes."
+    yield ""
+    rows = []
+    for at in benchmark.at_sizes:
+        row = [code(told(at.sizes)), "likely" if at.likely else "generic", seconds(at.ours.median)]
+        for name in names:
+            if name in at.rivals:
+                against = at.comparisons[name]
+                ratio, verdict = f"{against.ratio:.2f}", str(against.verdict)
+                row += [seconds(at.rivals[name].median), ratio, verdict]
+            else:
+                row += ["", "", ""]
+        rows.append(row)
+    yield from table(("sizes", "library", ">autopipe", *columns), rows)
 
 
 def _times(latency: Latency) -> tuple[str, str]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, Self
 from autopipe.benchmarking.baseline import Baseline, load
 from autopipe.config import Benchmark, Gates, Pipeline
 from autopipe.environment.facet import Facet
+from autopipe.errors import StageError
 from autopipe.pipeline.events import Measured, Progress, Warn
 from autopipe.pipeline.stage import Context, Need, Stage
 from autopipe.stages.samples import checked
@@ -16,6 +17,8 @@ from autopipe.store.artifact import Kind
 
 if TYPE_CHECKING:
     from autopipe.artifacts.benchmark import BenchmarkResult
+    from autopipe.artifacts.signature import Signature
+    from autopipe.config.dimension import Sizes
 
 
 class BenchmarkStage(Stage, frozen=True):
@@ -85,35 +88,63 @@ class BenchmarkStage(Stage, frozen=True):
         return match.summary()
 
     def _play(self, ctx: Context, inputs: Path) -> "BenchmarkResult":
+        """Time the contenders, with open sizes at each that is timed; the first ones decide."""
         from autopipe.artifacts.library import BuiltLibrary
+        from autopipe.benchmarking.at_sizes import sized_times, timed_sizes
+        from autopipe.compiler.library import samples
+        from autopipe.config.dimension import likely, told
+        from autopipe.measure.turn import Turn
+
+        signature = BuiltLibrary.read(ctx.inputs["build"]).signature
+        wanted = timed_sizes(signature.dimensions) or ({},)
+        if self.sample is not None:
+            wanted = (samples.sizes(self.sample, signature.inputs, signature.dimensions),)
+        known = likely(signature.dimensions)
+        with Turn(lambda text: ctx.emit(Warn(stage=self.name, message=text))).taken():
+            found = self._at(ctx, signature, wanted[0], inputs)
+            if not signature.dimensions:
+                return found
+            times = [sized_times(wanted[0], found, known)]
+            for sizes in wanted[1:]:
+                try:
+                    times.append(sized_times(sizes, self._at(ctx, signature, sizes, inputs), known))
+                except StageError as error:  # too slow for its time, it may be
+                    message = f"not timed with {told(sizes)}: {error}"
+                    ctx.emit(Warn(stage=self.name, message=message))
+        return found.model_copy(update={"at_sizes": tuple(times)})
+
+    def _at(
+        self, ctx: Context, signature: "Signature", sizes: "Sizes", inputs: Path
+    ) -> "BenchmarkResult":
+        """Time the contenders at certain sizes."""
         from autopipe.benchmarking.match import OURS, BenchmarkSetup, play
         from autopipe.compiler.library import samples
+        from autopipe.config.dimension import with_sizes
         from autopipe.environment import cuda
-        from autopipe.measure.turn import Turn
         from autopipe.verification.inputs import draw
         from autopipe.verification.limits import input_limits
 
         model = ctx.inputs["import"]
-        library = ctx.inputs["build"]
-        signature = BuiltLibrary.read(library).signature
-        limits = input_limits(model, signature.inputs)
+        ports = signature.at(sizes)
+        limits = input_limits(model, ports)
         if self.sample is None:
-            timed = draw(signature.inputs, limits, (0, 0))
+            timed = draw(ports, limits, (0, 0))
         else:
-            timed = samples.load(self.sample, signature.inputs, limits)
+            timed = samples.load(self.sample, ports, limits)
         arrays.save(timed, inputs)
         table = BenchmarkSetup(
             contenders={
-                OURS: library,
+                OURS: ctx.inputs["build"],
                 **dict.fromkeys(self.options.against, model / "reference.onnx"),
             },
             inputs=inputs,
             options=self.options,
-            tell=lambda message: ctx.emit(Progress(stage=self.name, message=message)),
+            tell=lambda message: ctx.emit(
+                Progress(stage=self.name, message=with_sizes(message, sizes))
+            ),
             gpu=str(cuda.device()["gpu"]) if signature.device == "cuda" else None,
         )
-        with Turn(lambda text: ctx.emit(Warn(stage=self.name, message=text))).taken():
-            return play(table, signature.threads)
+        return play(table, signature.threads)
 
     def sources(self) -> Mapping[str, Path]:
         """Return the file of inputs, if there is one."""

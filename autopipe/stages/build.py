@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal, Self
 from autopipe.artifacts.library import BuiltLibrary, LibraryTask
 from autopipe.artifacts.lowering import SizedModule, SizedModules
 from autopipe.artifacts.model import ImportedModel
-from autopipe.artifacts.signature import LIBRARY, Entry
+from autopipe.artifacts.signature import LIBRARY, SizedLibrary
 from autopipe.artifacts.tuning import UNTUNED, BestRecord, ListedFailure, TuningResult
 from autopipe.config import Pipeline
 from autopipe.config.schedules import Rule
@@ -117,7 +117,7 @@ class BuildStage(Stage, frozen=True):
             weights=weights[""],
             dimensions=model.dimensions,
             entries=tuple(
-                Entry(library=library_of(one), sizes=one.sizes, weights=weights[one.label])
+                SizedLibrary(library=library_of(one), sizes=one.sizes, weights=weights[one.label])
                 for one in sized
             ),
             threads=int(str(target["num_cores"])),

@@ -34,7 +34,7 @@ class ImportStage(Stage, frozen=True):
     """Digest the file must have."""
     inputs: dict[str, Input]
     """Shapes of inputs by name."""
-    dimensions: dict[str, Dimension]
+    dimensions: dict[str, Dimension] = {}
     """Sizes that stay open, by name."""
     weights: Weights | None
     """How weights are drawn; null keeps the model's."""

@@ -1,9 +1,12 @@
 """Files of real inputs, looked at when a pipeline is only planned."""
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from autopipe.artifacts.signature import Port
 from autopipe.config import Pipeline
+from autopipe.config.dimension import Dimension
+from autopipe.config.model import Input
 from autopipe.errors import ConfigError
 
 
@@ -15,12 +18,25 @@ def checked(path: Path, field: str, pipeline: Pipeline) -> Path:
     from autopipe.compiler.library import samples
 
     ports = [
-        Port(name=name, shape=given.shape, dtype=given.dtype)
+        _port(name, given)
         for name, given in pipeline.model.inputs.items()
         if given.dtype is not None and given.value is None
     ]
     try:
-        samples.check(path, ports)
+        samples.check(path, ports, _open(pipeline, ports))
     except ConfigError as error:
         raise ConfigError(f"{field}: {error}") from None
     return path.absolute()
+
+
+def _port(name: str, given: Input) -> Port:
+    names = tuple(size if isinstance(size, str) else "" for size in given.shape)
+    return Port(
+        name=name, shape=given.sizes, dtype=given.dtype, dimensions=names if any(names) else ()
+    )
+
+
+def _open(pipeline: Pipeline, ports: Sequence[Port]) -> Mapping[str, Dimension]:
+    """Return the open sizes that these inputs have; there may be inputs of which less is known."""
+    named = {name for port in ports for name in port.dimensions}
+    return {name: one for name, one in pipeline.model.dimensions.items() if name in named}

@@ -1,18 +1,17 @@
 """Runs a build and its reference on the same inputs and compares every output."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-from safetensors import safe_open
 
 from autopipe.artifacts.verification import CheckedCase, OutputComparison, Tolerance, Verification
-from autopipe.compiler.library import samples
 from autopipe.config import Verify
-from autopipe.errors import GateError
-from autopipe.store import arrays
+from autopipe.errors import GateError, StageError
 from autopipe.verification import reference
+from autopipe.verification.case_source import Batch, CaseSource
 from autopipe.verification.compare import (
     check_names,
     coarse,
@@ -24,10 +23,9 @@ from autopipe.verification.compare import (
     widened,
 )
 from autopipe.verification.contained_build import BuildCrash, ContainedBuild
-from autopipe.verification.inputs import Case, cases, nudged, redrawn, specials
-from autopipe.verification.limits import input_limits
-from autopipe.verification.moved import with_moved_weights
+from autopipe.verification.inputs import Case, nudged
 from autopipe.verification.operators import USUAL, Operators
+from autopipe.verification.oracle import Oracle, ReferenceAnswer, finite_share
 from autopipe.verification.reference import Expected
 
 _INSIDE = 2.0**-12
@@ -45,105 +43,79 @@ def verify(
 
     `given` are files of real inputs by the names of their cases. `work` takes inputs and expected
     outputs; the caller empties it. Raises GateError where numbers, shapes, dtypes or names differ,
-    SetupError where no reference is installed, ConfigError for real inputs that do not fit.
+    ModelError where the model itself can not run at a size that it may have, SetupError where no
+    reference is installed, ConfigError for real inputs that do not fit.
     """
-    ports = model.signature.inputs
-    limits = input_limits(imported, ports)
-    drawn = list(cases(ports, limits, count=options.cases, seed=options.seed))
-    real = given or {}
-    for name, file in real.items():
-        drawn.append(Case(name, edge=False, arrays=samples.load(file, ports, limits)))
-    special = list(specials(ports, limits, seed=options.seed))
-    oracle = _Oracle(imported, reference.choose(options.reference, imported), work)
-    known, expected = oracle.ask([*drawn, *special])
-    check_names([port.name for port in model.signature.outputs], expected.outputs)
-    warnings = [f"{refusal}; {expected.engine} took its place" for refusal in expected.refusals]
-    for place, case in enumerate(drawn):
-        others = redrawn(case, ports, limits, (options.seed, place))
-        drawn_by_us = not case.edge and case.name not in real
-        if drawn_by_us and (better := oracle.better(others, known[place])):
-            other, known[place] = better
-            drawn[place] = replace(case, arrays=other.arrays)
-            why = "on others the reference is not finite"
-            warnings.append(f"case {case.name!r} has numbers {other.name}: {why}")
-    judge = _Judge(model, oracle, options, Operators(imported), _typical(drawn, known))
-    checked = tuple(map(judge.checked, drawn, known))
-    answers = known[len(drawn) :]
-    apart = tuple(map(judge.special, special, answers))
-    _raise_failure(checked)
-    _raise_failure([case for case, of in zip(apart, answers, strict=True) if judge.binds(case, of)])
+    engines = reference.choose(options.reference, imported)
+    oracle = Oracle(imported, engines, work)
+    trials = CaseSource(model.signature, imported, options)
+    checker = _Checker(model, oracle, trials, options, Operators(imported))
+    found = [checker.checked(batch) for batch in trials.batches(given or {})]
+    expected = found[0].expected
+    warnings = Counter(warning for one in found for warning in one.warnings)
+    refusals = [f"{refusal}; {expected.engine} took its place" for refusal in expected.refusals]
     return Verification(
         reference=expected.engine,
         reference_version=expected.version,
-        cases=checked,
-        special=apart,
-        warnings=(*warnings, *_warnings(checked, known, expected), *_crashes(apart)),
+        cases=tuple(case for one in found for case in one.cases),
+        special=tuple(case for one in found for case in one.special),
+        warnings=(
+            *refusals,
+            *(f"{text} (at {n} sizes)" if n > 1 else text for text, n in warnings.items()),
+        ),
     )
 
 
-class _Answer(dict[str, np.ndarray]):
-    """The outputs of the reference for one case, or why it refused it."""
+@dataclass(frozen=True, slots=True)
+class _BatchResult:
+    """What comparing the cases of a batch showed."""
 
-    refusal: str | None = None
-
-
-class _Oracle:
-    """Asks the reference, case by case in files."""
-
-    def __init__(self, imported: Path, engines: Sequence[str], work: Path) -> None:
-        self._imported, self._engines, self._work = imported, engines, work
-        self._asked = 0
-
-    def ask(
-        self, wanted: Sequence[Case], model: Path | None = None
-    ) -> tuple[list[_Answer], Expected]:
-        """Return what the reference computes for each case; it may refuse an edge.
-
-        `model` is the folder of another reference than that of *import*.
-        """
-        paths = []
-        for case in wanted:
-            paths.append(self._work / f"{self._asked}.safetensors")
-            arrays.save(case.arrays, paths[-1])
-            self._asked += 1
-        optional = [path for case, path in zip(wanted, paths, strict=True) if case.edge]
-        expected = reference.expect(self._engines, model or self._imported, paths, optional)
-        self._engines = (expected.engine,)
-        return [_answer(file, expected) for file in expected.files], expected
-
-    def better(self, drawn: Iterator[Case], answer: _Answer) -> tuple[Case, _Answer] | None:
-        """Return the one of other inputs on which most is finite; None if that is no more."""
-        if _finite_share(answer) == 1:
-            return None
-        others = list(drawn)
-        found = max(zip(others, self.ask(others)[0], strict=True), key=_usefulness)
-        return found if _usefulness(found) > _finite_share(answer) else None
-
-    def moved(self, case: Case, seeds: Sequence[int], share: float) -> Iterator[_Answer]:
-        """Yield what the reference computes for a case with its weights moved, seed by seed."""
-        optional = Case(case.name, edge=True, arrays=case.arrays)
-        for seed in seeds:
-            folder = self._work / f"moved-{seed}"
-            if folder.exists() or with_moved_weights(self._imported, folder, seed, share):
-                yield from self.ask([optional], folder)[0]
+    cases: tuple[CheckedCase, ...]
+    special: tuple[CheckedCase, ...]
+    warnings: tuple[str, ...]
+    expected: Expected
 
 
-def _answer(file: Path, expected: Expected) -> _Answer:
-    answer = _Answer()
-    answer.refusal = expected.refused.get(file)
-    if answer.refusal is None:
-        with safe_open(file, framework="np") as stored:
-            answer.update((name, stored.get_tensor(name)) for name in expected.outputs)
-    return answer
+@dataclass(frozen=True, slots=True)
+class _Checker:
+    """Compares batch after batch."""
 
+    model: ContainedBuild
+    oracle: Oracle
+    source: CaseSource
+    options: Verify
+    operators: Operators
 
-def _finite_share(answer: _Answer) -> float:
-    shares = [float(np.isfinite(array).mean()) for array in answer.values() if array.size]
-    return sum(shares) / len(shares) if shares else 1.0
+    def checked(self, batch: Batch) -> _BatchResult:
+        """Compare all cases of a batch. Raises GateError for the worst that is wrong."""
+        drawn, special = list(batch.drawn), batch.special
+        known, expected = self.oracle.ask([*drawn, *special])
+        check_names([port.name for port in self.model.signature.outputs], expected.outputs)
+        warnings = list(self._redrawn(batch, drawn, known))
+        typical = _typical(drawn, known)
+        judge = _Judge(self.model, self.oracle, self.options, self.operators, typical)
+        checked = tuple(map(judge.checked, drawn, known))
+        answers = known[len(drawn) :]
+        apart = tuple(map(judge.special, special, answers))
+        _raise_failure(checked)
+        _raise_failure([case for case, of in zip(apart, answers, strict=True)
+                        if judge.binds(case, of)])  # fmt: skip
+        warnings += _warnings(checked, known, expected, complete=bool(special))
+        return _BatchResult(checked, apart, (*warnings, *_crashes(apart)), expected)
 
-
-def _usefulness(drawn: tuple[Case, _Answer]) -> float:
-    return _finite_share(drawn[1])
+    def _redrawn(
+        self, batch: Batch, drawn: list[Case], known: list[ReferenceAnswer]
+    ) -> Iterator[str]:
+        """Put other inputs in the place of those on which the reference is not finite."""
+        for place, case in enumerate(batch.drawn):
+            if case.edge or case.name in batch.real:
+                continue
+            others = self.source.redrawn(case, place)
+            if better := self.oracle.better(others, known[place]):
+                other, known[place] = better
+                drawn[place] = replace(case, arrays=other.arrays)
+                why = "on others the reference is not finite"
+                yield f"case {case.name!r} has numbers {other.name}: {why}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,65 +123,78 @@ class _Judge:
     """Compares the build with the reference."""
 
     model: ContainedBuild
-    oracle: _Oracle
+    oracle: Oracle
     options: Verify
     operators: Operators
-    typical: dict[str, float]
-    """Each output's magnitude on random inputs: on an edge there may be noise alone."""
+    typical: Mapping[Hashable, Mapping[str, float]]
+    """Each output's magnitude on random inputs, by the sizes: on an edge there may be noise alone.
+    """
 
-    def checked(self, case: Case, theirs: _Answer) -> CheckedCase:
+    def checked(self, case: Case, theirs: ReferenceAnswer) -> CheckedCase:
         """Compare a case that a model is made for, or near it."""
-        if case.edge and (theirs.refusal is not None or _finite_share(theirs) < 1):
-            return CheckedCase(name=case.name, skipped=True, outputs=())
+        if case.edge and (theirs.refusal is not None or finite_share(theirs) < 1):
+            return _told(case, skipped=True)
         try:
-            ours = self.model(case.arrays)
+            ours = self._ours(case)
         except BuildCrash as crash:
             return self._crashed(case, theirs, crash)
         outputs = [
             lifeless(name, array, allowed) or compare(name, ours[name], array, allowed)
             for name, array in theirs.items()
-            for allowed in [self._allowed(name, array, edge=case.edge)]
+            for allowed in [self._allowed(case, name, array)]
         ]
         wavers = case.edge or self.operators.round
         if wavers and self.options.atol is None and any(output.failure for output in outputs):
             outputs = self._widened(case, theirs, ours, outputs)
-        return CheckedCase(name=case.name, skipped=False, outputs=tuple(outputs))
+        return _told(case, outputs)
 
-    def special(self, case: Case, theirs: _Answer) -> CheckedCase:
+    def special(self, case: Case, theirs: ReferenceAnswer) -> CheckedCase:
         """Compare a case with numbers that most models never see."""
         if theirs.refusal is not None:
-            return CheckedCase(name=case.name, skipped=True, outputs=())
+            return _told(case, skipped=True)
         try:
-            ours = self.model(case.arrays)
+            ours = self._ours(case)
         except BuildCrash as crash:
             return self._crashed(case, theirs, crash)
         outputs = [
-            compare(name, ours[name], array, self._allowed(name, array, edge=True))
+            compare(name, ours[name], array, self._allowed(case, name, array))
             for name, array in theirs.items()
         ]
         wavers = case.name in USUAL and self.options.atol is None and self.binds(case, theirs)
         if wavers and any(output.failure for output in outputs):
             outputs = self._widened(case, theirs, ours, outputs)
-        return CheckedCase(name=case.name, skipped=False, outputs=tuple(outputs))
+        return _told(case, outputs)
 
-    def _crashed(self, case: Case, theirs: _Answer, crash: BuildCrash) -> CheckedCase:
+    def _crashed(self, case: Case, theirs: ReferenceAnswer, crash: BuildCrash) -> CheckedCase:
         """Return a case that the build did not survive."""
         why = f"the build crashed on it ({crash}), as a package of it would"
-        outputs = tuple(
-            OutputComparison(
-                output=name, tolerance=self._allowed(name, array, edge=True), failure=why
-            )
+        outputs = [
+            OutputComparison(output=name, tolerance=self._allowed(case, name, array), failure=why)
             for name, array in theirs.items()
-        )
-        return CheckedCase(name=case.name, skipped=False, crashed=True, outputs=outputs)
+        ]
+        return _told(case, outputs, crashed=True)
 
-    def binds(self, case: Case | CheckedCase, theirs: _Answer) -> bool:
+    def binds(self, case: Case | CheckedCase, theirs: ReferenceAnswer) -> bool:
         """Tell whether a build has to pass a special case."""
-        return self.operators.promised(case.name, finite=_finite_share(theirs) == 1)
+        return self.operators.promised(case.name, finite=finite_share(theirs) == 1)
 
-    def _allowed(self, name: str, array: np.ndarray, *, edge: bool) -> Tolerance:
-        scale = max(self.typical[name], magnitude(array))
-        allowed = tolerance(array.dtype, scale, self.options.rtol, self.options.atol, edge=edge)
+    def _ours(self, case: Case) -> dict[str, np.ndarray]:
+        """Run the build. With open sizes, one that refuses a size counts as crashed."""
+        try:
+            if case.generic:
+                return self.model(case.arrays, generic=True)
+            return self.model(case.arrays)
+        except BuildCrash:
+            raise
+        except StageError as error:
+            if not case.sizes:
+                raise
+            raise BuildCrash(str(error)) from error
+
+    def _allowed(self, case: Case, name: str, array: np.ndarray) -> Tolerance:
+        scale = max(self.typical[_key(case)][name], magnitude(array))
+        rtol, atol = self.options.rtol, self.options.atol
+        allowed = tolerance(array.dtype, scale, rtol, atol, edge=case.edge)
         if self.options.atol is not None:
             return allowed
         return coarse(allowed, self.operators.floor(name, array.dtype))
@@ -217,16 +202,14 @@ class _Judge:
     def _widened(
         self,
         case: Case,
-        theirs: _Answer,
+        theirs: ReferenceAnswer,
         ours: dict[str, np.ndarray],
         outputs: Sequence[OutputComparison],
     ) -> list[OutputComparison]:
         """Compare once more, where the reference itself wavers by more than is allowed."""
         moves = [_INSIDE] * 3 if self.operators.round else [0.0]
         moved = [nudged(case, self.options.seed + i, by) for i, by in enumerate(moves)]
-        answers, _ = self.oracle.ask(
-            [Case(near.name, edge=True, arrays=near.arrays) for near in moved]
-        )
+        answers, _ = self.oracle.ask([replace(near, edge=True) for near in moved])
         if self.operators.round and all(a.dtype.kind != "f" for a in case.arrays.values()):
             seeds = [self.options.seed + i for i in range(len(moves))]
             answers += self.oracle.moved(case, seeds, _INSIDE)
@@ -241,26 +224,55 @@ class _Judge:
         return found
 
 
+def _told(
+    case: Case,
+    outputs: Sequence[OutputComparison] = (),
+    *,
+    skipped: bool = False,
+    crashed: bool = False,
+) -> CheckedCase:
+    return CheckedCase(
+        name=case.name, sizes=dict(case.sizes), generic=case.generic, skipped=skipped,
+        crashed=crashed, outputs=tuple(outputs),
+    )  # fmt: skip
+
+
 def _crashes(special: Sequence[CheckedCase]) -> Iterator[str]:
     for case in special:
         if case.crashed:
             yield f"case {case.name!r}: {case.outputs[0].failure}; never give it such numbers"
 
 
-def _typical(drawn: Sequence[Case], known: Sequence[_Answer]) -> dict[str, float]:
-    answers = [answer for case, answer in zip(drawn, known, strict=False) if not case.edge]
-    return {name: max(magnitude(answer[name]) for answer in answers) for name in answers[0]}
+def _key(case: Case) -> Hashable:
+    return tuple(case.sizes.values())
+
+
+def _typical(
+    drawn: Sequence[Case], known: Sequence[ReferenceAnswer]
+) -> dict[Hashable, dict[str, float]]:
+    found: dict[Hashable, dict[str, float]] = {}
+    for case, answer in zip(drawn, known, strict=False):
+        if not case.edge:
+            scales = found.setdefault(_key(case), {})
+            for name, array in answer.items():
+                scales[name] = max(magnitude(array), scales.get(name, 0.0))
+    return found
 
 
 def _warnings(
-    checked: Sequence[CheckedCase], known: Sequence[_Answer], expected: Expected
+    checked: Sequence[CheckedCase],
+    known: Sequence[ReferenceAnswer],
+    expected: Expected,
+    *,
+    complete: bool,
 ) -> Iterator[str]:
+    """Yield what of a batch proves nothing; a `complete` one has several cases of each size."""
     for case, answer in zip(checked, known, strict=False):
         if case.skipped:
             why = f": {answer.refusal}" if answer.refusal else " is not finite on it"
             yield f"case {case.name!r} is skipped: the reference{why}"
     kept = [answer for case, answer in zip(checked, known, strict=False) if not case.skipped]
-    for name in expected.outputs:
+    for name in expected.outputs if complete else ():
         reason = constant(answer[name] for answer in kept)
         if reason:
             yield f"output {name!r} of the reference {reason}: comparing it proves nothing"
@@ -271,7 +283,7 @@ def _raise_failure(checked: Sequence[CheckedCase]) -> None:
     if not failed:
         return
     case, worst = max(failed, key=lambda pair: pair[1].max_abs or np.inf)
-    message = f"output {worst.output!r} is wrong on case {case.name!r}: {worst.failure}"
+    message = f"output {worst.output!r} is wrong on {case.told}: {worst.failure}"
     if worst.max_abs is not None:
         message += f"; largest error {worst.max_abs:.3g}"
         message += f" ({worst.max_rel:.3g} relative)" if worst.max_rel is not None else ""

@@ -2,9 +2,10 @@
 
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Final, Self, cast
 
 import numpy as np
 
@@ -15,6 +16,9 @@ from autopipe.processes.contained import Child, Failed, Handler
 from autopipe.processes.failure import How
 from autopipe.store import arrays
 from autopipe.verification.reference import SECONDS
+
+if TYPE_CHECKING:
+    from autopipe.compiler.library.open_model import OpenModel
 
 _LOADING: Final = 600.0
 """To load the build, on top of the time for a case."""
@@ -34,8 +38,10 @@ class ContainedBuild:
         self._inputs, self._outputs = work / "build.inputs", work / "build.outputs"
         self._child = Child(self._begin, seconds=SECONDS + _LOADING, bounded=False)
 
-    def __call__(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Return the outputs by name.
+    def __call__(
+        self, inputs: Mapping[str, np.ndarray], *, generic: bool = False
+    ) -> dict[str, np.ndarray]:
+        """Return the outputs by name; with `generic`, of the library for every size.
 
         Raises BuildCrash where a signal ends the process, StageError for any other failure.
         """
@@ -43,7 +49,7 @@ class ContainedBuild:
 
         arrays.save(inputs, self._inputs)
         try:
-            refusal = self._child.ask()
+            refusal = self._child.ask(generic)
         except Failed as error:
             raise (BuildCrash if error.how is How.CRASHED else StageError)(str(error)) from error
         if refusal is not None:
@@ -63,9 +69,10 @@ class ContainedBuild:
         thread = ThreadPoolExecutor(max_workers=1)
         model = thread.submit(load_artifact, self._library).result()
 
-        def run(_: Any) -> str | None:  # noqa: ANN401 - JSON
+        def run(generic: bool) -> str | None:  # noqa: FBT001 - JSON
+            called = partial(cast("OpenModel", model), generic=True) if generic else model
             try:
-                outputs = thread.submit(model, load_file(self._inputs)).result()
+                outputs = thread.submit(called, load_file(self._inputs)).result()
                 arrays.save(outputs, self._outputs)
             except StageError as error:
                 return str(error)

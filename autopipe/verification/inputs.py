@@ -1,12 +1,14 @@
 """Inputs to compare on: seeded random ones, and edges where kernels go wrong."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Any, Final
 
 import numpy as np
 
 from autopipe.artifacts.signature import Port
+from autopipe.config.dimension import Sizes
 
 ARBITRARY_INTEGERS = 128
 """Upper bound of integers that select nothing: large enough to tell values apart."""
@@ -16,6 +18,7 @@ _FACTORS = {"large": 100.0, "small": 1e-3}
 _SPARSE = 32
 """One in so many elements is special where some are: the others tell what it does to them."""
 _LEAST, _MOST = 0.01, 0.99
+_NO_SIZES: Final[Sizes] = MappingProxyType({})
 _Drawn = Callable[[np.random.Generator, tuple[int, ...]], np.ndarray]
 _OTHERWISE: Mapping[str, _Drawn] = {
     "positive": lambda generator, shape: np.abs(generator.standard_normal(shape)) + _LEAST,
@@ -35,10 +38,19 @@ class Case:
     edge: bool
     """Whether it may lie outside what the model is made for."""
     arrays: Mapping[str, np.ndarray]
+    sizes: Sizes = field(default_factory=dict)
+    """The size of each open dimension."""
+    generic: bool = False
+    """Whether the library for every size is asked, although there is one for just these sizes."""
 
 
 def cases(
-    ports: Sequence[Port], limits: Mapping[str, int], *, count: int, seed: int
+    ports: Sequence[Port],
+    limits: Mapping[str, int],
+    *,
+    count: int,
+    seed: int,
+    sizes: Sizes = _NO_SIZES,
 ) -> Iterator[Case]:
     """Yield `count` random cases, then the edges.
 
@@ -47,14 +59,15 @@ def cases(
     a thousandth.
     """
     for index in range(count):
-        yield Case(f"random-{index}", edge=False, arrays=draw(ports, limits, (seed, index)))
+        arrays = draw(ports, limits, (seed, index))
+        yield Case(f"random-{index}", edge=False, arrays=arrays, sizes=sizes)
     base = draw(ports, limits, (seed, count))
     edges = ["zeros", "ones", "large"]
     if any(array.dtype.kind == "f" for array in base.values()):
         edges += ["small", "negative"]
     for edge in edges:
         arrays = {name: _edge(edge, array, limits.get(name)) for name, array in base.items()}
-        yield Case(edge, edge=True, arrays=arrays)
+        yield Case(edge, edge=True, arrays=arrays, sizes=sizes)
 
 
 def nudged(case: Case, seed: int, share: float = 0.0) -> Case:
@@ -71,7 +84,7 @@ def nudged(case: Case, seed: int, share: float = 0.0) -> Case:
             by = max(share, _NUDGE * float(np.finfo(array.dtype).eps))
             moved = np.asarray(array * (1 + signs * by), array.dtype)
         arrays[name] = moved
-    return Case(f"{case.name}, nudged", edge=case.edge, arrays=arrays)
+    return replace(case, name=f"{case.name}, nudged", arrays=arrays)
 
 
 def redrawn(
@@ -90,10 +103,12 @@ def redrawn(
             else array
             for name, array in base.items()
         }
-        yield Case(how, edge=case.edge, arrays=arrays)
+        yield replace(case, name=how, arrays=arrays)
 
 
-def specials(ports: Sequence[Port], limits: Mapping[str, int], *, seed: int) -> Iterator[Case]:
+def specials(
+    ports: Sequence[Port], limits: Mapping[str, int], *, seed: int, sizes: Sizes = _NO_SIZES
+) -> Iterator[Case]:
     """Yield cases with a few special elements in each float input, and one of signed integers.
 
     `tiny` has zeros of both signs and denormal numbers, `huge` the largest there are, `infinite`
@@ -103,14 +118,14 @@ def specials(ports: Sequence[Port], limits: Mapping[str, int], *, seed: int) -> 
     if any(array.dtype.kind == "f" for array in base.values()):
         for name, values in _SPECIAL.items():
             arrays = {port: _sprinkled(array, values, seed) for port, array in base.items()}
-            yield Case(name, edge=True, arrays=arrays)
+            yield Case(name, edge=True, arrays=arrays, sizes=sizes)
     signed = {
         name: np.where(array % 2 == 0, array + 1, -array)
         for name, array in base.items()
         if array.dtype.kind == "i" and array.dtype.itemsize > 1 and name not in limits
     }
     if signed:
-        yield Case("signed", edge=True, arrays=base | signed)
+        yield Case("signed", edge=True, arrays=base | signed, sizes=sizes)
 
 
 def _sprinkled(array: np.ndarray, values: Callable[[Any], list[float]], seed: int) -> np.ndarray:

@@ -1,12 +1,15 @@
+import numpy as np
 import pytest
+from onnx import numpy_helper
 
 from autopipe.api.init import init, starter
+from autopipe.config.dimension import Dimension
 from autopipe.config.load import load
 from autopipe.config.model import Input, Weights
 from autopipe.config.paths import model_path
 from autopipe.errors import ConfigError, ModelError
 from autopipe.stages.import_model import ImportStage
-from tests.compiler.frontends.models import dense, model, node, save, tensor, value
+from tests.compiler.frontends.models import dense, ints, model, node, save, tensor, value
 from tests.compiler.frontends.recurrent import Layers
 from tests.support.table import each_row
 
@@ -234,3 +237,63 @@ def test_the_budget_grows_with_the_layers_that_differ(tmp_path):
     pipeline = written(save(made, tmp_path), tmp_path / "x.yaml")
     assert (pipeline.tuning.budget.trials, pipeline.tuning.budget.time) == (64, 60)
     assert "different layers: 2, with 32 trials each, at" in (tmp_path / "x.yaml").read_text()
+
+
+def opened(made, folder, *shapes):
+    output = folder / "open.yaml"
+    init(str(save(made, folder)), output, shapes=shapes, open_sizes=True, overwrite=True)
+    return load(output).model
+
+
+def halved(*sizes):
+    """Two convolutions that halve an image each, one of them scaled up again."""
+    stride = {"strides": [2, 2], "pads": [1, 1, 1, 1]}
+    scale = numpy_helper.from_array(np.array([1, 1, 2, 2], "float32"), "scale")
+    nodes = [
+        node("Conv", ["x", "kernel"], "a", **stride),
+        node("Conv", ["a", "second"], "b", **stride),
+        node("Resize", ["b", "", "scale"], "c", mode="nearest"),
+        node("Add", ["a", "c"]),
+    ]
+    kernels = [tensor("kernel", 4, 3, 3, 3), tensor("second", 4, 4, 3, 3), scale]
+    return model(nodes, [value("x", sizes)], [value("y", None)], kernels)
+
+
+def test_open_sizes_are_proposed_with_what_the_graph_says_of_them(tmp_path):
+    found = opened(halved("N", 3, "height", "width"), tmp_path)
+    assert found.inputs["x"].shape == ("N", 3, "height", "width")
+    assert found.dimensions["N"] == Dimension(max=16, likely=(1,))
+    image = Dimension(min=4, max=1280, multiple=4, likely=(640,))
+    assert found.dimensions["height"] == found.dimensions["width"] == image
+    assert "# strides in the model: 4" in (tmp_path / "open.yaml").read_text()
+
+
+def test_a_table_of_positions_bounds_a_length(tmp_path):
+    nodes = [
+        node("Shape", ["x"], "shape"),
+        node("Gather", ["shape", "one"], "length"),
+        node("Slice", ["positions", "zero", "length", "one"], "part"),
+        node("Add", ["x", "part"]),
+    ]
+    stored = [tensor("positions", 1, 77, 4), ints("one", 1), ints("zero", 0)]
+    made = model(nodes, [value("x", ["batch", "length", 4])], [value("y", None)], stored)
+    found = opened(made, tmp_path)
+    assert found.inputs["x"].shape == ("batch", "length", 4)
+    assert found.dimensions["length"] == Dimension(max=77, likely=(77,))
+
+
+@each_row(
+    "sizes, shapes, written",
+    [
+        (("batch", 3, "height", "width"), ["x=2,3,16,24"], (2, 3, 16, 24)),
+        (("batch", 3, 8, 8), [], ("batch", 3, 8, 8)),
+        ((None, 3, "unk__7", "unk__7"), [], ("x_0", 3, "x_2", "x_2")),
+        (("a b", 3, "a-b", "2x"), [], ("a_b", 3, "a_b_", "_2x")),
+        ((1, 3, 8, 8), [], (1, 3, 8, 8)),
+        (("\u2028", 3, "a: #\n'", "_"), [], ("size", 3, "a", "size_")),
+    ],
+)
+def test_open_sizes_have_names_that_a_pipeline_file_takes(tmp_path, sizes, shapes, written):
+    found = opened(images(*sizes), tmp_path, *shapes)
+    assert found.inputs["x"].shape == written
+    assert found.dimensions.keys() == {size for size in written if isinstance(size, str)}

@@ -5,7 +5,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from autopipe.artifacts.signature import LIBRARY, Signature
+from autopipe.artifacts.signature import LIBRARY, SIZED, Signature
 from autopipe.packaging import archive
 from autopipe.packaging.manifest import COMPONENTS, MANIFEST, WEIGHTS, Needs, Processor
 from autopipe.packaging.pack import pack
@@ -63,13 +63,16 @@ def changed(package: Path, **contents: Any) -> Path:
     """
     folder = package.parent / "changed"
     folder.mkdir()
-    with archive.opened(package, FILES) as (file, members):
-        for name in FILES:
+    with archive.opened(package, FILES, SIZED) as (file, members):
+        names = list(members)
+        for name in names:
             archive.extract(file, members[name], folder / name)
     document = json.loads((folder / MANIFEST).read_text())
     for word, name in (("lib", LIBRARY), ("weights", WEIGHTS), ("components", COMPONENTS)):
         if word in contents:
             (folder / name).write_bytes(contents[word])
+    for name in sorted(contents.keys() & set(SIZED)):
+        (folder / name).write_bytes(contents[name])
     if "manifest" in contents:
         contents["manifest"](document)
     else:
@@ -80,5 +83,5 @@ def changed(package: Path, **contents: Any) -> Path:
     (folder / MANIFEST).write_text(json.dumps(document))
     out = package.parent / "changed.tar"
     left_out = contents.get("without", ())
-    archive.write(out, {name: folder / name for name in FILES if name not in left_out})
+    archive.write(out, {name: folder / name for name in names if name not in left_out})
     return out

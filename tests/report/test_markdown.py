@@ -1,7 +1,7 @@
 import pytest
 from markdown_it import MarkdownIt
 
-from autopipe.artifacts.benchmark import Round
+from autopipe.artifacts.benchmark import Round, SizedTimes
 from autopipe.report.document import Notice, TaskReport
 from autopipe.report.markdown import block, code, markdown
 from tests.report.names import NAMES
@@ -130,3 +130,21 @@ def test_code_shows_what_it_is_given():
         assert (token.type, token.content) == ("code_inline", name)
     assert len(code("x" * 1000)) < 310
     assert code("") == "`   `"
+
+
+def test_times_of_open_sizes_are_a_table():
+    found = measurement()
+    ours, theirs = found.ours.latency, found.rivals[0].latency
+    at = SizedTimes(
+        sizes={"batch": 8, "length": 128}, likely=True, ours=ours,
+        rivals={"onnxruntime": theirs}, comparisons=found.comparisons,
+    )  # fmt: skip
+    other = at.model_copy(
+        update={"sizes": {"batch": 3, "length": 7}, "likely": False, "rivals": {}}
+    )
+    measured = found.model_copy(update={"at_sizes": (at, other)})
+    text = rows(markdown(full(benchmark=measured)))
+    assert ["batch = 8, length = 128", "likely", "1 ms", "2 ms", "0.50", "faster"] in text
+    assert ["batch = 3, length = 7", "generic", "1 ms", "", "", ""] in text
+    assert measured.summary().startswith("batch = 8, length = 128: 1 ms (")
+    assert measured.summary().endswith("; mean ratio to onnxruntime 0.50 over 2 sizes")

@@ -261,10 +261,10 @@ def test_real_inputs_that_do_not_fit_are_refused(context, tmp_path):
 def test_the_number_of_cases_and_the_seed_are_used(context, monkeypatch):
     seen = []
 
-    def spy(ports, limits, *, count, seed):
+    def spy(ports, limits, *, count, seed, sizes):
         seen.append((limits, count, seed))
-        return cases(ports, limits, count=count, seed=seed)
+        return cases(ports, limits, count=count, seed=seed, sizes=sizes)
 
-    monkeypatch.setattr("autopipe.verification.check.cases", spy)
+    monkeypatch.setattr("autopipe.verification.case_source.cases", spy)
     stage(cases=1, seed=9).run(context())
     assert seen == [({"ids": 5}, 1, 9)]

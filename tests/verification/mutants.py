@@ -1,13 +1,12 @@
 """Small ONNX models, and what goes wrong in kernels, as models that are slightly other ones."""
 
 from collections.abc import Callable, Iterator
-from types import SimpleNamespace
 
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from autopipe.artifacts.signature import Port
+from autopipe.artifacts.signature import Port, Signature
 
 SIDE = 12
 _TYPES = {1: "float32", 6: "int32", 7: "int64", 9: "bool"}
@@ -135,7 +134,7 @@ def build(made, run):
         ]
         for values in (made.graph.input, made.graph.output)
     ]
-    signature = SimpleNamespace(inputs=tuple(ports[0]), outputs=tuple(ports[1]))
+    signature = Signature(inputs=tuple(ports[0]), outputs=tuple(ports[1]), weights=(), threads=1)
 
     class Build:
         def __init__(self):

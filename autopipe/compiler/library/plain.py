@@ -5,15 +5,18 @@ is applied, and the weights are the imported ones. It shares three things with a
 definitions of operators, the parser of the model file, and LLVM. A fault there stays unseen.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 import tvm
+import tvm_ffi
 from tvm import relax
 from tvm.relax import transform
 
 from autopipe.artifacts.model import ImportedModel
 from autopipe.compiler import module_io
+from autopipe.compiler.library.ports import sizes_of
 from autopipe.compiler.walls import gate
 from autopipe.errors import StageError
 from autopipe.processes import call
@@ -33,7 +36,7 @@ def _answer(request: call.Answer) -> call.Answer:
         for case, file in request["cases"]:
             given = load_file(case)
             arguments = [tvm.runtime.tensor(given[name]) for name in inputs]
-            result = machine["main"](*arguments, *weights)
+            result = machine["main"](*arguments, *_steps(model, given), *weights)
             results = [result] if hasattr(result, "numpy") else list(result)
             values = [np.asarray(result.numpy(), order="C") for result in results]
             arrays.save(dict(zip(outputs, values, strict=True)), Path(file))
@@ -41,6 +44,16 @@ def _answer(request: call.Answer) -> call.Answer:
         lines = str(error).strip().splitlines() or [type(error).__name__]
         raise StageError(lines[-1]) from error
     return {"outputs": outputs}
+
+
+def _steps(model: ImportedModel, given: Mapping[str, np.ndarray]) -> list[object]:
+    """Return what `main` takes for open sizes: how many multiples each has."""
+    if not model.dimensions:
+        return []
+    shapes = {name: array.shape for name, array in given.items()}
+    sizes = sizes_of(model.inputs, model.dimensions, shapes)
+    steps = [sizes[name] // model.dimensions[name].multiple for name in sorted(sizes)]
+    return [tvm_ffi.Shape(steps)]
 
 
 def _compiled(module: Path) -> relax.VirtualMachine:

@@ -7,6 +7,7 @@ from functools import cache
 import numpy as np
 
 from autopipe.artifacts.signature import Port
+from autopipe.config.dimension import Dimension, Sizes
 from autopipe.errors import ConfigError
 
 
@@ -50,3 +51,41 @@ def described(port: Port) -> str:
     names = port.dimensions or ("",) * len(port.shape)
     sizes = (name or str(size) for name, size in zip(names, port.shape, strict=True))
     return f"{port.dtype} [{', '.join(sizes)}]"
+
+
+def sizes_of(
+    ports: Sequence[Port],
+    dimensions: Mapping[str, Dimension],
+    shapes: Mapping[str, tuple[int, ...]],
+) -> Sizes:
+    """Return the size of each dimension, from the shapes of the inputs that have open sizes.
+
+    Raises ConfigError where an input is missing, has another rank, contradicts another one, or a
+    size is out of its range or no multiple.
+    """
+    found: dict[str, int] = {}
+    for port in ports:
+        if port.dimensions:
+            if port.name not in shapes:
+                check_names(ports, shapes)
+                raise ConfigError(f"input {port.name!r} {described(port)} is missing")
+            _read(port, dimensions, shapes[port.name], found)
+    return {name: found[name] for name in dimensions}
+
+
+def _read(
+    port: Port, dimensions: Mapping[str, Dimension], shape: tuple[int, ...], found: dict[str, int]
+) -> None:
+    """Add the sizes that one input has."""
+    if len(shape) != len(port.shape):
+        raise ConfigError(
+            f"input {port.name!r} has {len(shape)} dimensions; the model takes {described(port)}"
+        )
+    for axis, (name, size) in enumerate(zip(port.dimensions, shape, strict=True)):
+        if not name:
+            continue
+        where = f"input {port.name!r}: dimension {axis} ({name}) is {size}"
+        if found.setdefault(name, size) != size:
+            raise ConfigError(f"{where}, and {found[name]} in another place")
+        if reason := dimensions[name].refusal(size):
+            raise ConfigError(f"{where}, which {reason}")

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
+from types import MappingProxyType
 from typing import IO, Final
 
 import numpy as np
@@ -17,6 +18,8 @@ from numpy.lib import format as npy
 
 from autopipe import foreign
 from autopipe.artifacts.signature import Port
+from autopipe.compiler.library.ports import described, sizes_of
+from autopipe.config.dimension import Dimension, Sizes
 from autopipe.config.problem import shown
 from autopipe.config.suggestion import closest
 from autopipe.errors import ConfigError
@@ -50,15 +53,46 @@ def load(
     return arrays
 
 
-def check(path: Path, ports: Sequence[Port]) -> None:
-    """Raise ConfigError unless a `.npz` file has these inputs; others are not looked at."""
+def check(
+    path: Path, ports: Sequence[Port], dimensions: Mapping[str, Dimension] = MappingProxyType({})
+) -> None:
+    """Raise ConfigError unless a `.npz` file has these inputs; others are not looked at.
+
+    `dimensions` are the open sizes of the model; a file has its own ones, which `sizes` returns.
+    """
     with _opened(path) as archive:
         members = _members(archive, ports)
-        for port in ports:
+        found = _sizes(archive, members, ports, dimensions)
+        for port in (port.at(found) for port in ports):
             if port.name not in members:
                 raise ConfigError(_missing(port, members))
             with archive.open(members[port.name]) as member:
                 _header(member, port)
+
+
+def sizes(path: Path, ports: Sequence[Port], dimensions: Mapping[str, Dimension]) -> Sizes:
+    """Return the open sizes that the inputs in a `.npz` file have.
+
+    Raises ConfigError where an input is missing or a size is none that the model takes.
+    """
+    with _opened(path) as archive:
+        return _sizes(archive, _members(archive, ports), ports, dimensions)
+
+
+def _sizes(
+    archive: zipfile.ZipFile,
+    members: Mapping[str, str],
+    ports: Sequence[Port],
+    dimensions: Mapping[str, Dimension],
+) -> Sizes:
+    shapes = {}
+    for port in ports:
+        if port.dimensions and port.name not in members:
+            raise ConfigError(_missing(port, members))
+        if port.dimensions:
+            with archive.open(members[port.name]) as member:
+                shapes[port.name] = _read_header(member, port.name)[0]
+    return sizes_of(ports, dimensions, shapes)
 
 
 @contextmanager
@@ -118,18 +152,21 @@ def _array(archive: zipfile.ZipFile, name: str, port: Port) -> np.ndarray:
 
 def _header(member: IO[bytes], port: Port) -> bool:
     """Return whether the array is stored by columns. Raises ConfigError if it does not fit."""
-    width, read = _HEADERS[npy.read_magic(member)]
-    size = member.read(width)
-    if int.from_bytes(size, "little") > _LONGEST_HEADER:  # numpy reads it before it looks
-        raise ConfigError(f"input '{shown(port.name)}': no array has a header as long as it says")
-    header = BytesIO(size + member.read(int.from_bytes(size, "little")))
-    shape, fortran, dtype = read(header)
+    shape, fortran, dtype = _read_header(member, port.name)
     if shape != port.shape or dtype != np.dtype(port.dtype):
         raise ConfigError(
             f"input '{shown(port.name)}' is {shown(dtype)} {shown(list(shape))}; "
-            f"the model takes {_described(port)}"
+            f"the model takes {described(port)}"
         )
     return bool(fortran)
+
+
+def _read_header(member: IO[bytes], name: str) -> tuple[tuple[int, ...], bool, np.dtype]:
+    width, read = _HEADERS[npy.read_magic(member)]
+    size = member.read(width)
+    if int.from_bytes(size, "little") > _LONGEST_HEADER:  # numpy reads it before it looks
+        raise ConfigError(f"input '{shown(name)}': no array has a header as long as it says")
+    return read(BytesIO(size + member.read(int.from_bytes(size, "little"))))
 
 
 def _check_limit(name: str, array: np.ndarray, limit: int) -> None:
@@ -141,15 +178,11 @@ def _check_limit(name: str, array: np.ndarray, limit: int) -> None:
 
 def _missing(port: Port, members: Mapping[str, str]) -> str:
     there = f"there is {_listed(list(members))}" if members else "there is nothing"
-    return f"input '{shown(port.name)}' {_described(port)} is missing; {there}"
+    return f"input '{shown(port.name)}' {described(port)} is missing; {there}"
 
 
 def _bytes(port: Port) -> int:
     return int(np.prod(port.shape, dtype=np.int64)) * np.dtype(port.dtype).itemsize
-
-
-def _described(port: Port) -> str:
-    return f"{port.dtype} {list(port.shape)}"
 
 
 def _listed(names: Sequence[str]) -> str:

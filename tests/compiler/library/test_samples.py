@@ -8,6 +8,7 @@ import pytest
 
 from autopipe.artifacts.signature import Port
 from autopipe.compiler.library import samples
+from autopipe.config.dimension import Dimension
 from autopipe.errors import ConfigError
 from tests.support.table import each_row
 
@@ -129,3 +130,39 @@ def test_what_is_no_such_file_is_refused(tmp_path):
     for name in ("text.npz", "x.npy", "cut.npz", "nowhere.npz", "."):
         with pytest.raises(ConfigError, match=r"not a \.npz file|No such file|Is a directory"):
             samples.load(tmp_path / name, PORTS)
+
+
+OPEN = Port(name="x", shape=(-1, 3), dtype="float32", dimensions=("batch", ""))
+MASK = Port(name="m", shape=(-1,), dtype="int64", dimensions=("batch",))
+BATCH = {"batch": Dimension(min=2, max=8, multiple=2, likely=(4,))}
+
+
+def test_a_file_has_its_own_sizes(tmp_path):
+    np.savez(tmp_path / "in.npz", x=np.ones((6, 3), np.float32), m=np.ones(6, np.int64))
+    samples.check(tmp_path / "in.npz", (OPEN, MASK), BATCH)
+    sizes = samples.sizes(tmp_path / "in.npz", (OPEN, MASK), BATCH)
+    assert sizes == {"batch": 6}
+    found = samples.load(tmp_path / "in.npz", (OPEN.at(sizes), MASK.at(sizes)))
+    assert found["x"].shape == (6, 3)
+
+
+@each_row(
+    "x, m, says",
+    [
+        ((9, 3), 9, "dimension 0 (batch) is 9, which is not from 2 to 8"),
+        ((10**12, 3), 2, "dimension 0 (batch) is 1000000000000, which is not from 2 to 8"),
+        ((3, 3), 3, "dimension 0 (batch) is 3, which is no multiple of 2"),
+        ((4, 3), 6, "input 'm': dimension 0 (batch) is 6, and 4 in another place"),
+        ((4,), 4, "input 'x' has 1 dimensions; the model takes float32 [batch, 3]"),
+        ((4, 2), 4, "input 'x' is int64 [4, 2]; the model takes float32 [4, 3]"),
+        (None, 4, "input 'x' float32 [batch, 3] is missing; there is m"),
+    ],
+)
+def test_sizes_that_do_not_fit_are_refused(tmp_path, x, m, says):
+    members = [("m.npy", npy(np.ones(m, np.int64)))]
+    if x is not None:
+        members.append(("x.npy", npy(np.ones((2, 3), np.float32), shape=x)))
+    packed(tmp_path / "in.npz", members)
+    with pytest.raises(ConfigError) as refused:
+        samples.check(tmp_path / "in.npz", (OPEN, MASK), BATCH)
+    assert says in str(refused.value)

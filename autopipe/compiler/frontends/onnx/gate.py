@@ -28,7 +28,7 @@ from autopipe.compiler.frontends.onnx.control.choosing import choose
 from autopipe.compiler.frontends.onnx.control.lifting import lift
 from autopipe.compiler.frontends.onnx.tensors import Proto, uses
 from autopipe.compiler.frontends.onnx.weights import declare, detach
-from autopipe.config.dimension import Dimension, ends, likely, told
+from autopipe.config.dimension import Dimension, probes, told
 from autopipe.config.model import Input
 from autopipe.errors import ModelError
 from autopipe.processes.sandbox import contained
@@ -61,11 +61,11 @@ def admit(
 ) -> Vetted:
     """Check the bytes of the model file at `path`, its inputs bound to the pipeline's shapes.
 
-    With open sizes it is checked at the ends of their ranges and at likely sizes, too. Raises
+    With open sizes it is checked at the ends of their ranges, near them and at likely sizes. Raises
     `ModelError` for what can not be used, `ConfigError` where `inputs` do not fit.
     """
     memory = _MEMORY + 4 * len(data)
-    for sizes in (*ends(dimensions), *likely(dimensions)):
+    for sizes in probes(dimensions):
         fixed = {name: given.at(sizes) for name, given in inputs.items()}
         try:
             contained(partial(_try, data, path, fixed), memory=memory, seconds=SECONDS)

@@ -7,6 +7,7 @@ from typing import Final
 
 from autopipe.compiler.frontends.imported import Value
 from autopipe.compiler.frontends.onnx import gate, source, tensors
+from autopipe.compiler.frontends.onnx.hints import SizeHints, hints
 from autopipe.compiler.frontends.onnx.synthesize import all_constant
 from autopipe.config.model import Input
 from autopipe.errors import ModelError
@@ -31,6 +32,8 @@ class ModelOutline:
     """How many different convolutions, matrix products and recurrent layers there are."""
     constant_weights: bool
     """Whether every kernel holds one number only."""
+    hints: SizeHints
+    """What the graph says of sizes that are open."""
 
 
 def declared(path: Path) -> dict[str, tuple[int | str | None, ...] | None]:
@@ -67,6 +70,7 @@ def _outline(path: Path, inputs: Mapping[str, Input] | None) -> ModelOutline:
         convolutions=frozenset(len(vetted.shapes.get(name, ())) for name in kernels),
         layers=len(set(_layers(vetted))),
         constant_weights=all_constant(graph, stored, vetted.shapes),
+        hints=hints(graph, vetted.shapes),
     )
 
 

@@ -48,7 +48,8 @@ def to_relax(
         hidden.CopyFrom(model)
         hide(hidden)
         model = hidden
-    steps = {name: tirx.Var(name, "int64") for name in dimensions}
+    # in the order that documents have, which is that of letters
+    steps = {name: tirx.Var(name, "int64") for name in sorted(dimensions)}
     shapes = {
         value.name: _open_shape(value, dimensions, steps) for value in inputs if value.dimensions
     }

@@ -1,0 +1,106 @@
+"""What a graph says of sizes that it leaves open: what they are multiples of, and how large."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Final
+
+from onnx import numpy_helper
+
+from autopipe.compiler.frontends.onnx.tensors import Proto
+
+_STRIDED: Final = {"Conv", "ConvInteger", "QLinearConv", "MaxPool", "AveragePool", "LpPool"}
+_RESIZES: Final = {"Resize", "Upsample"}
+_ENDS: Final = {"Flatten", "Gemm", "GlobalAveragePool", "GlobalMaxPool", "Reshape"}
+"""Operators behind which sizes of an image are no longer sizes of an image."""
+_LARGEST: Final = 256
+"""A multiple above it is none that a user would think of."""
+
+
+@dataclass(frozen=True, slots=True)
+class SizeHints:
+    """Hints, which may be wrong: they are proposed, never relied on."""
+
+    multiple: int
+    """By how much an image gets smaller at most on its way; 1 where it does not."""
+    bound: int | None
+    """Rows of the smallest table of which a computed part is taken, such as positions."""
+
+
+def hints(graph: Proto, shapes: Mapping[str, tuple[int, ...]]) -> SizeHints:
+    """Return what a checked graph says; `shapes` are the static shapes of its values."""
+    return SizeHints(_multiple(graph), min(_bounds(graph, shapes), default=None))
+
+
+def _multiple(graph: Proto) -> int:
+    """Follow sizes through the graph: a stride makes them smaller, a resize larger again."""
+    stored = {tensor.name: tensor for tensor in graph.initializer}
+    smaller = {value.name: Fraction(1) for value in graph.input if _is_image(value)}
+    for node in graph.node:
+        given = [smaller[name] for name in node.input if name in smaller]
+        factor = _factor(node, stored)
+        if not given or factor is None or node.op_type in _ENDS:
+            continue
+        for name in node.output:
+            smaller[name] = max(given) * factor
+    whole = [int(by) for by in smaller.values() if by.denominator == 1 and by <= _LARGEST]
+    return max(whole, default=1)
+
+
+def _is_image(value: Proto) -> bool:
+    """Tell whether an input has open sizes behind its first two, as images and signals do."""
+    dims = value.type.tensor_type.shape.dim
+    return any(not dim.HasField("dim_value") for dim in dims[2:])
+
+
+def _factor(node: Proto, stored: Mapping[str, Proto]) -> Fraction | None:
+    """Return by how much a node makes an image smaller; None where that is not known."""
+    strides = next((list(a.ints) for a in node.attribute if a.name == "strides"), [1])
+    if node.op_type in _STRIDED:
+        return Fraction(max(strides, default=1))
+    if node.op_type == "ConvTranspose":
+        return Fraction(1, max(1, *strides))
+    if node.op_type not in _RESIZES:
+        return Fraction(1)
+    place = 2 if node.op_type == "Resize" else 1
+    scales = stored.get(node.input[place]) if len(node.input) > place else None
+    values = [] if scales is None else numpy_helper.to_array(scales).ravel().tolist()
+    return 1 / Fraction(values[-1]).limit_denominator(64) if values and values[-1] > 0 else None
+
+
+def _bounds(graph: Proto, shapes: Mapping[str, tuple[int, ...]]) -> Iterator[int]:
+    """Yield the rows of constant tables of which sizes say the part that is taken."""
+    constant = {tensor.name for tensor in graph.initializer}
+    constant |= {name for node in graph.node if node.op_type == "Constant" for name in node.output}
+    constant |= shapes.keys() - _computed(graph)
+    counted = _counted(graph, constant)
+    for node in graph.node:
+        table = node.input[0] if node.input else ""
+        rows = shapes.get(table, ())
+        if table not in constant or len(rows) < 2:  # noqa: PLR2004 - a table
+            continue
+        if node.op_type == "Slice" and len(node.input) > 2 and node.input[2] in counted:  # noqa: PLR2004
+            yield max(rows[:-1])
+        elif node.op_type == "Gather" and node.input[1] in counted:
+            yield rows[0]
+
+
+def _computed(graph: Proto) -> set[str]:
+    """Return names of inputs of the graph and of what its nodes compute."""
+    made = {name for node in graph.node for name in node.output}
+    return made | {value.name for value in graph.input if _open(value)}
+
+
+def _open(value: Proto) -> bool:
+    return any(not dim.HasField("dim_value") for dim in value.type.tensor_type.shape.dim)
+
+
+def _counted(graph: Proto, constant: set[str]) -> set[str]:
+    """Return values that are made of sizes and constants alone, and of some size."""
+    counted = set[str]()
+    for node in graph.node:
+        names = [name for name in node.input if name]
+        pure = all(name in counted or name in constant for name in names)
+        if node.op_type in {"Shape", "Size"} or (pure and any(n in counted for n in names)):
+            counted.update(node.output)
+    return counted

@@ -1,0 +1,97 @@
+"""All that a build is compared on, a batch at a time: with open sizes it may be a lot of memory."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from autopipe.artifacts.signature import Port, Signature
+from autopipe.compiler.library import samples
+from autopipe.config import Verify
+from autopipe.config.dimension import Sizes, likely
+from autopipe.verification.inputs import Case, cases, draw, redrawn, specials
+from autopipe.verification.limits import index_limits, input_limits
+from autopipe.verification.sizes import tried
+
+_AT_ONCE: Final = 256 << 20
+"""Bytes of inputs in a batch of several sizes, about."""
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Cases that are compared together."""
+
+    drawn: Sequence[Case]
+    """What a model is made for, and edges near it."""
+    special: Sequence[Case] = ()
+    """What most models never see."""
+    real: frozenset[str] = field(default=frozenset())
+    """Names of the cases that are real inputs."""
+
+
+class CaseSource:
+    """Makes the cases of a build."""
+
+    def __init__(self, signature: Signature, imported: Path, options: Verify) -> None:
+        """Take how the build is called, and the artifact of *import* that it was built from."""
+        self._signature, self._imported, self._options = signature, imported, options
+        self._likely = likely(signature.dimensions) or ({},)
+        ports = signature.at(self._likely[0])
+        self._limits = input_limits(imported, ports)
+        self._vary = bool(signature.dimensions) and self._limits != index_limits(imported)
+
+    def batches(self, given: Mapping[str, Path]) -> Iterator[Batch]:
+        """Yield every likely size with all cases, then the others with a random case each.
+
+        The library for every size is asked at likely sizes, too. A build without open sizes is one
+        batch. `given` are files of real inputs by the names of their cases.
+        """
+        for place, sizes in enumerate(self._likely):
+            batch = self._full(sizes)
+            yield self._with_real(batch, given) if place == 0 else batch
+        if self._signature.dimensions:
+            yield from self._others()
+
+    def redrawn(self, case: Case, place: int) -> Iterator[Case]:
+        """Yield other inputs for a case, the one at some place of its batch."""
+        ports, limits = self._at(case.sizes)
+        return redrawn(case, ports, limits, (self._options.seed, place))
+
+    def _full(self, sizes: Sizes) -> Batch:
+        ports, limits = self._at(sizes)
+        count, seed = self._options.cases, self._options.seed
+        drawn = list(cases(ports, limits, count=count, seed=seed, sizes=sizes))
+        if sizes:
+            drawn.append(self._one(sizes, generic=True))
+        return Batch(drawn, list(specials(ports, limits, seed=seed, sizes=sizes)))
+
+    def _with_real(self, batch: Batch, given: Mapping[str, Path]) -> Batch:
+        """Return a batch with real inputs, each at its own sizes."""
+        drawn = [*batch.drawn]
+        inputs, dimensions = self._signature.inputs, self._signature.dimensions
+        for name, file in given.items():
+            sizes = samples.sizes(file, inputs, dimensions)
+            ports, limits = self._at(sizes)
+            arrays = samples.load(file, ports, limits)
+            drawn.append(Case(name, edge=False, arrays=arrays, sizes=sizes))
+        return Batch(drawn, batch.special, frozenset(given))
+
+    def _others(self) -> Iterator[Batch]:
+        held: list[Case] = []
+        for sizes in tried(self._signature.dimensions, self._options.seed):
+            held.append(self._one(sizes))
+            if sum(a.nbytes for case in held for a in case.arrays.values()) > _AT_ONCE:
+                yield Batch(held)
+                held = []
+        if held:
+            yield Batch(held)
+
+    def _one(self, sizes: Sizes, *, generic: bool = False) -> Case:
+        ports, limits = self._at(sizes)
+        arrays = draw(ports, limits, (self._options.seed, 0))
+        return Case("random-0", edge=False, arrays=arrays, sizes=sizes, generic=generic)
+
+    def _at(self, sizes: Sizes) -> tuple[tuple[Port, ...], Mapping[str, int]]:
+        """Return the inputs at certain sizes, and how large their integers may be there."""
+        ports = self._signature.at(sizes)
+        return ports, input_limits(self._imported, ports) if self._vary else self._limits
