@@ -12,6 +12,7 @@ from typing import Any
 import tvm
 from tvm.support import cc
 
+from autopipe.compiler import open_order
 from autopipe.compiler.walls import linked, module, text
 from autopipe.compiler.walls.foreign import ForeignCode
 from autopipe.errors import ModelError
@@ -28,7 +29,11 @@ def kernel(scheduled: tvm.IRModule, target: tvm.target.Target) -> Any:  # noqa: 
 def model(whole: tvm.IRModule, target: tvm.target.Target) -> tvm.runtime.Executable:
     """Compile a model to an executable that is safe to run. Raises ForeignCode."""
     module.look_through(whole)
-    executable = tvm.compile(whole, target=target)
+    if open_order.is_open(whole):
+        whole = open_order.lowered(whole, target)
+        executable = tvm.compile(whole, target=target, relax_pipeline=None)
+    else:
+        executable = tvm.compile(whole, target=target)
     text.look_through(executable.mod)
     return executable
 

@@ -1,0 +1,36 @@
+"""Lowers a model with open sizes so that the same model gives the same bytes.
+
+TVM keeps open sizes in a list, which functions called `shape_func` fill. It writes their stores in
+the order of a table of pointers, which is another one in each process.
+"""
+
+import tvm
+from tvm import relax, tirx
+
+from autopipe.compiler.module_io import prim_funcs
+
+
+def is_open(module: tvm.IRModule) -> bool:
+    """Tell whether a model takes open sizes."""
+    functions = {str(var.name_hint): function for var, function in module.functions_items()}
+    params = functions["main"].params if "main" in functions else ()
+    return any(isinstance(getattr(param, "ty", None), relax.ShapeType) for param in params)
+
+
+def lowered(module: tvm.IRModule, target: tvm.target.Target) -> tvm.IRModule:
+    """Return a model that is ready for code generation, its sizes stored in the order of places."""
+    with target:
+        module = relax.get_pipeline("default")(module)
+    for name, function in prim_funcs(module):
+        if name.startswith("shape_func"):
+            module.update_func(module.get_global_var(name), _in_order(function))
+    return module
+
+
+def _in_order(function: tirx.PrimFunc) -> tirx.PrimFunc:
+    """Sort the stores of a function by the place that is written; none reads what another wrote."""
+    statements = list(function.body.seq) if hasattr(function.body, "seq") else [function.body]
+    if not all(isinstance(statement, tirx.BufferStore) for statement in statements):
+        return function
+    statements.sort(key=lambda store: int(store.indices[0]))
+    return function.with_body(tirx.stmt_seq(*statements))
