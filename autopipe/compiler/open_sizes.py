@@ -23,6 +23,7 @@ from tvm_ffi import StructuralMutator, structural_mutate
 
 from autopipe.compiler.graph.calls import graph_functions
 from autopipe.compiler.module_io import prim_funcs
+from autopipe.compiler.recurrence.settled import settled
 from autopipe.config.dimension import Dimension, Sizes, ends, likely
 
 SIZES: Final = "autopipe.sizes"
@@ -49,7 +50,7 @@ def at(module: tvm.IRModule, counts: Counts) -> tvm.IRModule:
         bound = {name: count for name, count in counts.items() if name in found}
         if bound:
             module = transform.BindSymbolicVars(bound, str(variable.name_hint))(module)
-    return transform.FoldConstant()(module)
+    return transform.FoldConstant()(settled(module))
 
 
 @dataclass(frozen=True, slots=True)

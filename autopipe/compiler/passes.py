@@ -10,6 +10,7 @@ from autopipe.compiler import op_info
 from autopipe.compiler.fusion.growth import keep_growth_apart
 from autopipe.compiler.fusion.scope import Scope, fuse
 from autopipe.compiler.graph import elementary, weights
+from autopipe.compiler.graph.buffer_layouts import without_layouts
 from autopipe.compiler.graph.half import widen
 from autopipe.compiler.graph.layout import (
     LayoutReport,
@@ -91,7 +92,8 @@ def lower(
     with target, tvm.transform.PassContext(opt_level=3), refusals():
         # Phase 1: ops to PrimFuncs
         named, ops = op_info.name_ops(module)
-        legalized = keep_growth_apart(transform.AnnotateTIROpPattern()(legalize(named)))
+        legalized = without_layouts(legalize(named))
+        legalized = keep_growth_apart(transform.AnnotateTIROpPattern()(legalized))
         if stuck := unlowered(legalized):
             raise ModelError(f"TVM has no compute for {', '.join(stuck)} as this model uses it")
         parts = op_info.parts(legalized, ops)

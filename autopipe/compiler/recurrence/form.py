@@ -16,6 +16,8 @@ PEEPHOLES: Final = 3
 """Gates of an LSTM that see the cell: i, o and f."""
 
 _Size = Annotated[int, Field(ge=1, le=2**31 - 1)]
+_Open = Annotated[int, Field(ge=0, le=2**31 - 1)]
+"""A size that is 0 where it is known only when the model runs."""
 
 
 class Activation(Frozen, frozen=True):
@@ -42,8 +44,8 @@ class Recurrence(Frozen, frozen=True):
     """A recurrent layer."""
 
     kind: Literal["LSTM", "GRU", "RNN"]
-    steps: _Size
-    batch: _Size
+    steps: _Open
+    batch: _Open
     hidden: _Size
     directions: tuple[Direction, ...]
     """One or two."""
@@ -64,6 +66,11 @@ class Recurrence(Frozen, frozen=True):
     """Whether the first step multiplies no state, since that is zero and all weights are finite."""
     rounded: bool = False
     """Whether the state is multiplied as bytes would be: rounded to 256 steps of its range."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether steps or batch are known only when the model runs."""
+        return not (self.steps and self.batch)
 
     @property
     def gates(self) -> int:
@@ -123,7 +130,13 @@ class Recurrence(Frozen, frozen=True):
 
 
 def parse(text: str) -> Recurrence | None:
-    """Return the form that a text says, or None if it says none."""
+    """Return the form that a text says, or None if it says none, or one with open sizes."""
+    form = parse_any(text)
+    return None if form is None or form.is_open else form
+
+
+def parse_any(text: str) -> Recurrence | None:
+    """Return the form that a text says, its sizes open or not, or None if it says none."""
     try:
         return Recurrence.model_validate_json(text)
     except ValidationError:

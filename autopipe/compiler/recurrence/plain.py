@@ -24,6 +24,9 @@ _OPAQUE: Final = 8
 ROUNDED: Final = "rounded"
 """The state of a step as bytes would hold it."""
 
+_BY_STEP: Final = ("x", "y")
+"""What has a row for each step."""
+
 _BYTE: Final = 255.0
 """The largest byte."""
 
@@ -33,9 +36,9 @@ def number(value: int) -> Expr:
     return tirx.const(value, "int64")
 
 
-def serial(extent: int) -> Any:  # noqa: ANN401 - a frame of TVM's builder
+def serial(extent: int | Expr) -> Any:  # noqa: ANN401 - a frame of TVM's builder
     """Return a loop."""
-    return T.serial(number(0), number(extent))
+    return T.serial(number(0), number(extent) if isinstance(extent, int) else extent)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +52,27 @@ class Tensors:
     def of(cls, form: Recurrence) -> "Tensors":
         """Return new buffers."""
         shapes = form.inputs | {name: (shape, form.dtype) for name, shape in form.outputs.items()}
+        sizes = (
+            number(form.steps) if form.steps else tirx.Var("steps", "int64"),
+            number(form.batch) if form.batch else tirx.Var("batch", "int64"),
+        )
         return cls(
             form,
             {
-                name: tirx.decl_buffer([number(size) for size in shape], dtype, name)
+                name: tirx.decl_buffer(filled(name, shape, sizes), dtype, name)
                 for name, (shape, dtype) in shapes.items()
             },
         )
+
+    @property
+    def steps(self) -> Expr:
+        """Return how many steps there are."""
+        return self["x"].ty.shape[0]
+
+    @property
+    def batch(self) -> Expr:
+        """Return how many sequences there are."""
+        return self["x"].ty.shape[1]
 
     def __getitem__(self, name: str) -> Any:  # noqa: ANN401 - a buffer
         """Return a buffer."""
@@ -69,7 +86,7 @@ class Tensors:
     def length(self, row: Expr) -> Expr:
         """Return how many steps a sequence has, whatever was given."""
         given = self["lengths"][row].astype("int64")
-        return tirx.max(tirx.min(given, number(self.form.steps)), number(0))
+        return tirx.max(tirx.min(given, self.steps), number(0))
 
     def place(self, direction: int, step: Expr, row: Expr) -> Expr:
         """Return which position of a sequence is worked on in a step."""
@@ -77,7 +94,7 @@ class Tensors:
         if not form.directions[direction].reverse:
             return step
         if not form.lengths:
-            return number(form.steps - 1) - step
+            return self.steps - 1 - step
         length = self.length(row)
         return tirx.Select(step < length, length - 1 - step, step)
 
@@ -104,6 +121,15 @@ class Tensors:
         if not self.form.lengths:
             return value
         return tirx.Select(self.length(row) > 0, value, tirx.const(0, self.form.dtype))
+
+
+def filled(name: str, shape: Sequence[int], sizes: tuple[Any, Any]) -> list[Any]:
+    """Return the shape of an input or output, with steps and batch in the place of open sizes."""
+    steps, batch = sizes
+    return [
+        number(size) if size else steps if name in _BY_STEP and not axis else batch
+        for axis, size in enumerate(shape)
+    ]
 
 
 def as_byte(value: Expr, low: Expr, high: Expr) -> Expr:
@@ -197,9 +223,9 @@ class _Loops:
         self._tensors, self._direction, self._form = tensors, direction, tensors.form
         form = self._form
         names = {write.target for phase in phases(form, direction) for write in phase.writes}
-        shape = (form.batch, form.hidden)
+        shape = (tensors.batch, form.hidden)
         self._states = {name: T.sblock_alloc_buffer(shape, form.dtype) for name in sorted(names)}
-        gates = (form.batch, form.gates, form.hidden)
+        gates = (tensors.batch, form.gates, form.hidden)
         self._sums = T.sblock_alloc_buffer(gates, form.dtype)
         if form.rounded:
             self._states[ROUNDED] = T.sblock_alloc_buffer(shape, form.dtype)
@@ -212,7 +238,7 @@ class _Loops:
             with self._units() as (row, unit):
                 first = tensors.first(direction, name, row, unit)
                 T.buffer_store(self._states[name], first, [row, unit])
-        with serial(form.steps) as step:
+        with serial(tensors.steps) as step:
             if form.rounded:
                 self._round(step)
             for phase in phases(form, direction):
@@ -252,7 +278,7 @@ class _Loops:
                 continue
             terms = tirx.Select(step > 0, number(form.hidden), number(0))
             with (
-                serial(form.batch) as at_row,
+                serial(self._tensors.batch) as at_row,
                 T.serial(number(0), terms if form.resting else number(form.hidden)) as at_term,
                 serial(form.hidden) as at_unit,
                 T.sblock(f"sum_{self._direction}_{gate}"),
@@ -282,7 +308,7 @@ class _Loops:
     @contextmanager
     def _units(self) -> Iterator[Sequence[Expr]]:
         """Write the loops over all hidden units of all sequences."""
-        with serial(self._form.batch) as row, serial(self._form.hidden) as unit:
+        with serial(self._tensors.batch) as row, serial(self._form.hidden) as unit:
             yield row, unit
 
 

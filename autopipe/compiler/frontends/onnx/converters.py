@@ -37,6 +37,8 @@ from autopipe.compiler.frontends.onnx import (
 )
 from autopipe.compiler.frontends.onnx.control.converters import converters as of_control
 from autopipe.compiler.frontends.onnx.named import named
+from autopipe.compiler.frontends.onnx.open.converters import opened
+from autopipe.compiler.frontends.onnx.open.extents import Extents
 from autopipe.compiler.frontends.onnx.recurrent import converters as recurrent
 
 # ruff: noqa: SLF001, ANN401  TVM's converters have no public interface, and no types
@@ -204,10 +206,14 @@ OURS: Final = {
 
 
 @contextlib.contextmanager
-def replaced() -> Iterator[None]:
-    """Have TVM's importer use these converters, and say which node fails."""
+def replaced(extents: Extents | None = None) -> Iterator[None]:
+    """Have TVM's importer use these converters, and say which node fails.
+
+    `extents` has what is known of open sizes; None where there are none.
+    """
     original = onnx_frontend._get_convert_map
-    table = named({**original(), **OURS, **of_control()})
+    converters = {**original(), **OURS, **of_control()}
+    table = named(converters if extents is None else opened(converters, extents))
     onnx_frontend._get_convert_map = lambda: table
     try:
         yield

@@ -19,6 +19,9 @@ from tvm import relax
 from tvm.ir import GenericConst
 from tvm.relax.frontend.onnx import onnx_frontend
 
+from autopipe.compiler.frontends.onnx import known
+from autopipe.errors import ModelError
+
 # ruff: noqa: ANN401, ARG003  TVM's converters have no types, and one signature
 
 _SHIFT: Final = {"uint8": 0, "int8": 128}
@@ -41,7 +44,8 @@ class _Bytes:
 
     @property
     def shape(self) -> list[int]:
-        return [int(extent) for extent in self.values.ty.shape.values]
+        """Return the sizes, -1 where one is open."""
+        return known.extents_of(self.values.ty, "an operand of bytes")
 
 
 class MatMulInteger(onnx_frontend.MatMulInteger):
@@ -57,6 +61,8 @@ class MatMulInteger(onnx_frontend.MatMulInteger):
         left = _operand(bb, inputs[0], points[0], "uint8")
         right = _operand(bb, inputs[1], points[1], "int8")
         depth = left.shape[-1]
+        if depth < 0:
+            raise ModelError(f"MatMulInteger {known.name(attr)} sums over an axis that is open")
         short = (0, -depth % _GROUP)
         sums = relax.op.matmul(
             _padded(bb, replace(left, zero=None), {len(left.shape) - 1: short}),

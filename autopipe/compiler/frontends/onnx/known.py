@@ -40,10 +40,16 @@ def sizes(operand: Any, what: str) -> list[int]:
 
 def sizes_of(kind: Any, what: str) -> list[int]:
     """Return the shape of a tensor's type; raises `ModelError` with `what` for any other."""
-    dims = getattr(getattr(kind, "shape", None), "values", None)
-    if dims is None or not all(isinstance(dim, tirx.IntImm) for dim in dims):
-        raise ModelError(f"{what} has a shape that is not known before the model runs")
-    return [int(dim) for dim in dims]
+    found = extents_of(kind, what)
+    if -1 in found:
+        names = [
+            str(variable.name)
+            for dim in kind.shape.values
+            for variable in tirx.analysis.undefined_vars(dim)
+        ]
+        wanted = " and ".join(dict.fromkeys(names))
+        raise ModelError(f"{what} has an open size: write a number for {wanted} in the pipeline")
+    return found
 
 
 def extents_of(kind: Any, what: str) -> list[int]:

@@ -17,6 +17,7 @@ from autopipe.compiler.frontends.onnx.control.converters import hide
 from autopipe.compiler.frontends.onnx.control.scopes import has_control
 from autopipe.compiler.frontends.onnx.converters import replaced
 from autopipe.compiler.frontends.onnx.named import NodeError, name_nodes, plain
+from autopipe.compiler.frontends.onnx.open.extents import Extents
 from autopipe.compiler.frontends.onnx.tensors import Proto, dtype_name
 from autopipe.config.dimension import Dimension, Sizes
 from autopipe.errors import ModelError
@@ -54,7 +55,7 @@ def to_relax(
         value.name: _open_shape(value, dimensions, steps) for value in inputs if value.dimensions
     }
     try:
-        with _silence(), replaced():
+        with _silence(), replaced(Extents(steps, dimensions) if steps else None):
             module = from_onnx(model, shape_dict=shapes or None, sanitize_input_names=False)
     except NodeError as error:
         raise ModelError(f"TVM can not import {error}; {_ADVICE}") from error

@@ -42,7 +42,8 @@ class RecurrentNode:
     kind: str
     attributes: Mapping[str, Any]
     shapes: Mapping[str, Shape]
-    """Of the inputs that are there, with the steps first: `X`, `W`, `R` and others."""
+    """Of the inputs that are there, with the steps first: `X`, `W`, `R` and others. An open size
+    is -1."""
 
     def form(
         self, *, lengths: bool, dtype: str, finite: bool = False, rounded: bool = False
@@ -61,8 +62,8 @@ class RecurrentNode:
             self._refuse("nothing to compute: a dimension is 0")
         return Recurrence(
             kind=self.kind,
-            steps=steps,
-            batch=batch,
+            steps=max(steps, 0),
+            batch=max(batch, 0),
             hidden=hidden,
             directions=directions,
             dtype=dtype,

@@ -63,9 +63,11 @@ class _Layer:
                 if name in given:
                     self._given[name] = self._emit(relax.op.permute_dims(given[name], order))
         shapes = {
-            name: tuple(known.sizes(value, f"{kind}: input {name}"))
+            name: tuple(known.extents_of(value.ty, f"{kind}: input {name}"))
             for name, value in self._given.items()
         }
+        x = self._given["X"].ty.shape.values
+        self._sizes = x[0], x[1] if len(x) > 1 else x[0]
         self._node = RecurrentNode(kind, attr, shapes)
         self._lengths = self._own_lengths(shapes["X"][0] if shapes["X"] else 0)
         self._form = self._node.form(
@@ -119,12 +121,21 @@ class _Layer:
             size = 2 * form.gates * form.hidden
             given["bias"] = self._part("B", size - form.hidden, size)
         arguments = [
-            self._emit(relax.op.zeros(shape, dtype)) if given.get(name) is None else given[name]
+            self._emit(relax.op.zeros(self._filled(name, shape), dtype))
+            if given.get(name) is None
+            else given[name]
             for name, (shape, dtype) in form.inputs.items()
         ]
-        results = [relax.TensorType(shape, form.dtype) for shape in form.outputs.values()]
+        results = [
+            relax.TensorType(self._filled(name, shape), form.dtype)
+            for name, shape in form.outputs.items()
+        ]
         function = self._bb.add_func(plain.write(form), form.kind.lower())
         return self._emit(relax.call_tir(function, relax.Tuple(arguments), results))
+
+    def _filled(self, name: str, shape: tuple[int, ...]) -> Any:
+        """Return the shape of an input or output of the loops."""
+        return plain.filled(name, shape, self._sizes) if self._form.is_open else shape
 
     def _finished(self, results: Any) -> Any:
         """Return the outputs in the layout and dtype of the node."""
@@ -143,6 +154,8 @@ class _Layer:
         if not isinstance(lengths, GenericConst):
             return lengths
         values = lengths.value.numpy()
+        if steps < 0:
+            return lengths
         if values.min(initial=0) < 0 or values.max(initial=0) > steps:
             raise ModelError(
                 f"{self._node.kind}: sequence_lens is {values.tolist()}, and there are"

@@ -1,0 +1,70 @@
+"""Converters of nodes that work along an axis whose size is open."""
+
+from typing import Any, Final
+
+from tvm import relax, tirx
+
+from autopipe.compiler.frontends.onnx import known
+from autopipe.compiler.frontends.onnx.open.extents import (
+    Extents,
+    advice,
+    is_open,
+    shape_of,
+    wide,
+    whole,
+)
+from autopipe.compiler.frontends.onnx.open.shaping import called
+from autopipe.errors import ModelError
+
+# ruff: noqa: ANN401, ARG001  TVM's converters have no types, and all of these have one signature
+
+
+_ORDERS: Final = {"DCR": [0, 3, 5, 1, 2, 4], "CRD": [0, 1, 3, 5, 2, 4]}
+"""Order of the axes of blocks in SpaceToDepth."""
+
+
+def best(extents: Extents, bb: Any, inputs: Any, numbers: Any, attr: Any) -> Any:
+    """Refuse TopK where an axis may be shorter than the number of results."""
+    what = called("TopK", attr)
+    size = extents.shape(inputs[0], what)[int(attr.get("axis", -1))]
+    count = attr.get("k", None if len(numbers) < 2 or numbers[1] is None else numbers[1].item())  # noqa: PLR2004
+    if count is None or not is_open([size, count]):
+        return
+    if not isinstance(count, int):
+        raise ModelError(f"{what} asks for a number of results that is open; {advice([count])}")
+    least = extents.bounds(size)[0]
+    if not 0 < count <= least:
+        raise ModelError(
+            f"{what} asks for {count} elements of an axis that may have {least}; {advice([size])}"
+        )
+
+
+def hardmax(extents: Extents, bb: Any, inputs: Any, numbers: Any, attr: Any) -> Any:
+    """Hardmax along an open axis."""
+    data = inputs[0]
+    sizes = extents.shape(data, called("Hardmax", attr))
+    axis = int(attr.get("axis", -1)) % len(sizes)
+    if not is_open(sizes[axis : axis + 1]):
+        return None
+    largest = bb.emit(relax.op.argmax(data, axis, keepdims=True))
+    places = bb.emit(relax.op.arange(whole(0), wide(sizes[axis]), whole(1), "int64"))
+    shape = [size if at == axis else 1 for at, size in enumerate(sizes)]
+    places = bb.emit(relax.op.reshape(places, shape_of(shape)))
+    return relax.op.astype(bb.emit(relax.op.equal(places, largest)), data.ty.dtype)
+
+
+def deepened(extents: Extents, bb: Any, inputs: Any, numbers: Any, attr: Any) -> Any:
+    """SpaceToDepth."""
+    data, block = inputs[0], int(attr["blocksize"])
+    batch, channels, *image = extents.shape(data, called("SpaceToDepth", attr))
+    if not is_open([batch, *image]):
+        return None
+    rows, columns = (extents.simple(tirx.floordiv(wide(size), whole(block))) for size in image)
+    parts = bb.emit(
+        relax.op.reshape(data, shape_of([batch, channels, rows, block, columns, block]))
+    )
+    turned = bb.emit(relax.op.permute_dims(parts, _ORDERS[known.text(attr.get("mode", b"DCR"))]))
+    return relax.op.reshape(turned, shape_of([batch, channels * block * block, rows, columns]))
+
+
+RULES: Final = {"TopK": best, "Hardmax": hardmax, "SpaceToDepth": deepened}

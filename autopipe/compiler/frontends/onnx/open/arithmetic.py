@@ -1,0 +1,279 @@
+"""Nodes that compute numbers of open sizes, as ONNX defines them."""
+
+from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
+from typing import Any, Final
+
+import numpy as np
+from onnx import TensorProto
+from tvm import tirx
+
+from autopipe.compiler.frontends.onnx.open.extents import MOST, Extents, Part, total
+from autopipe.compiler.frontends.onnx.tensors import DTYPES, Array
+
+# ruff: noqa: ANN401  what TVM has no types for
+
+Numbers = Sequence[Array | None]
+
+
+def evaluate(
+    extents: Extents, kind: str, numbers: Numbers, dtypes: Sequence[str], attr: Mapping[str, Any]
+) -> tuple[Array, str] | None:
+    """Return what a node computes of numbers, and its dtype; None where that is not known.
+
+    An input that is left out is None. All others are known.
+    """
+    rule = _RULES.get(kind)
+    if rule is None or not numbers or numbers[0] is None:
+        return None
+    made = rule(extents, numbers, attr)
+    if made is None or made.size > MOST:
+        return None
+    if kind == "Cast":
+        return made, str(np.dtype(DTYPES[attr["to"]][0]))
+    return made, "bool" if kind in _TRUTHS else dtypes[1 if kind == "Where" else 0]
+
+
+def _is_part(array: Array) -> bool:
+    return array.size > 0 and isinstance(array.flat[0], Part)
+
+
+def _pairwise(whole: Callable[..., Any], parts: Callable[..., Any] | None = None) -> Any:
+    """Return the rule of an operator on two numbers."""
+
+    def rule(extents: Extents, numbers: Numbers, attr: Mapping[str, Any]) -> Any:  # noqa: ARG001
+        first, *others = numbers
+        for other in others:
+            if first is None or other is None:
+                return None
+            function = parts if _is_part(first) else whole
+            if function is None or (
+                first.size and other.size and _is_part(first) != _is_part(other)
+            ):
+                return None
+            first = extents.apply(lambda a, b, f=function: f(extents, a, b), first, other)
+        return first
+
+    return rule
+
+
+def _simplified(function: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+    return lambda extents, one, other: extents.simple(function(one, other))
+
+
+def _true(function: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+    return lambda extents, one, other: extents.truth(function(one, other))
+
+
+def _part(extents: Extents, number: Any, over: Fraction) -> Part:
+    """Return a number times a fraction."""
+    made = extents.simple(number * over.numerator)
+    return Part(made, over.denominator)
+
+
+def _times(extents: Extents, one: Part, other: Part) -> Part | None:
+    if isinstance(other.number, int):
+        return _part(extents, one.number, Fraction(other.number, one.over * other.over))
+    if isinstance(one.number, int):
+        return _times(extents, other, one)
+    return None
+
+
+def _divided(extents: Extents, one: Part, other: Part) -> Part | None:
+    if not isinstance(other.number, int) or other.number <= 0:
+        return None
+    return _part(extents, one.number, Fraction(other.over, one.over * other.number))
+
+
+def _lesser(one: Any, other: Any) -> Any:
+    return min(one, other) if _fixed(one, other) else tirx.min(*_wide(one, other))
+
+
+def _greater(one: Any, other: Any) -> Any:
+    return max(one, other) if _fixed(one, other) else tirx.max(*_wide(one, other))
+
+
+def _fixed(*numbers: Any) -> bool:
+    return all(isinstance(number, int) for number in numbers)
+
+
+def _wide(*numbers: Any) -> list[Any]:
+    return [tirx.IntImm("int64", each) if isinstance(each, int) else each for each in numbers]
+
+
+def _remainder(extents: Extents, one: Any, other: Any) -> Any:
+    if not (extents.truth(one >= 0) and extents.truth(other > 0)):
+        return None
+    return extents.simple(one % other if _fixed(one, other) else tirx.floormod(*_wide(one, other)))
+
+
+def _cast(extents: Extents, numbers: Numbers, attr: Mapping[str, Any]) -> Any:
+    data, wanted = numbers[0], attr["to"]
+    floats = wanted in (TensorProto.FLOAT, TensorProto.DOUBLE)
+    if data is None or not (floats or wanted in (TensorProto.INT32, TensorProto.INT64)):
+        return None
+    if floats:
+        return data if _is_part(data) else extents.apply(_as_part, data)
+    return extents.truncated(data) if _is_part(data) else data
+
+
+def _as_part(number: Any) -> Part:
+    return Part(int(number) if isinstance(number, bool) else number)
+
+
+def _rounded(up: bool) -> Any:
+    def rule(extents: Extents, numbers: Numbers, attr: Mapping[str, Any]) -> Any:  # noqa: ARG001
+        data = numbers[0]
+        if data is None or not _is_part(data):
+            return None
+        sign = -1 if up else 1
+
+        def one(part: Part) -> Part:
+            if part.over == 1:
+                return part
+            return Part(
+                extents.simple(tirx.floordiv(part.number * sign, part.over) * sign)
+                if not isinstance(part.number, int)
+                else (part.number * sign // part.over) * sign
+            )
+
+        return extents.apply(one, data)
+
+    return rule
+
+
+def _where(extents: Extents, numbers: Numbers, attr: Mapping[str, Any]) -> Any:  # noqa: ARG001
+    return extents.apply(lambda condition, yes, no: yes if condition else no, *numbers)
+
+
+def _not(extents: Extents, numbers: Numbers, attr: Mapping[str, Any]) -> Any:  # noqa: ARG001
+    return extents.apply(lambda truth: not truth, numbers[0])
+
+
+def _negated(extents: Extents, numbers: Numbers, attr: Mapping[str, Any]) -> Any:  # noqa: ARG001
+    data = numbers[0]
+    return None if _is_part(data) else extents.apply(lambda one: extents.simple(-one), data)
+
+
+def _gather(extents: Extents, numbers: Numbers, attr: Mapping[str, Any]) -> Any:  # noqa: ARG001
+    data, places = numbers
+    if not _all_fixed(places) or data.ndim == 0:
+        return None
+    return _array(np.take(data, places.astype("int64"), attr.get("axis", 0)))
+
+
+def _slice(extents: Extents, numbers: Numbers, attr: Mapping[str, Any]) -> Any:  # noqa: ARG001
+    data, *given = [*numbers, None, None, None, None][:5]
+    if "starts" in attr:
+        given = [
+            np.array(attr[name]) if name in attr else None for name in ("starts", "ends", "axes")
+        ]
+        given.append(None)
+    starts, ends, axes, steps = given
+    if starts is None or not all(one is None or _all_fixed(one) for one in given):
+        return None
+    count = starts.size
+    axes = range(count) if axes is None else axes.reshape(-1).tolist()
+    steps = [1] * count if steps is None else steps.reshape(-1).tolist()
+    for start, end, axis, step in zip(starts.flat, ends.flat, axes, steps, strict=True):
+        whole = [slice(None)] * data.ndim
+        size = data.shape[int(axis)]
+        stop = None if step < 0 and end < -size else int(end)
+        whole[int(axis)] = slice(int(start), stop, int(step))
+        data = data[tuple(whole)]
+    return data
+
+
+def _concat(extents: Extents, numbers: Numbers, attr: Mapping[str, Any]) -> Any:  # noqa: ARG001
+    if (
+        any(one is None for one in numbers)
+        or len({_is_part(one) for one in numbers if one.size}) > 1
+    ):
+        return None
+    return np.concatenate(numbers, attr["axis"])
+
+
+def _axes(numbers: Numbers, attr: Mapping[str, Any]) -> tuple[int, ...] | None:
+    given = attr.get("axes", numbers[1] if len(numbers) > 1 else None)
+    return None if given is None else tuple(int(axis) for axis in np.asarray(given).reshape(-1))
+
+
+def _squeeze(extents: Extents, numbers: Numbers, attr: Mapping[str, Any]) -> Any:  # noqa: ARG001
+    return _array(np.squeeze(numbers[0], _axes(numbers, attr)))
+
+
+def _unsqueeze(extents: Extents, numbers: Numbers, attr: Mapping[str, Any]) -> Any:  # noqa: ARG001
+    return np.expand_dims(numbers[0], _axes(numbers, attr))
+
+
+def _reshape(extents: Extents, numbers: Numbers, attr: Mapping[str, Any]) -> Any:  # noqa: ARG001
+    data, shape = numbers
+    if not _all_fixed(shape):
+        return None
+    return data.reshape([data.shape[at] if not one else one for at, one in enumerate(shape)])
+
+
+def _expand(extents: Extents, numbers: Numbers, attr: Mapping[str, Any]) -> Any:  # noqa: ARG001
+    data, shape = numbers
+    if not _all_fixed(shape) or total(shape.tolist()) > MOST:
+        return None
+    return np.broadcast_to(data, np.broadcast_shapes(data.shape, tuple(shape)))
+
+
+def _product(extents: Extents, numbers: Numbers, attr: Mapping[str, Any]) -> Any:
+    data, axes = numbers[0], _axes(numbers, attr)
+    if _is_part(data) or data.ndim != 1 or axes not in (None, (0,), (-1,)):
+        return None
+    made = _array(extents.simple(total(data.tolist())))
+    return made.reshape(1) if attr.get("keepdims", 1) else made
+
+
+def _identity(extents: Extents, numbers: Numbers, attr: Mapping[str, Any]) -> Any:  # noqa: ARG001
+    return numbers[0]
+
+
+def _all_fixed(array: Array | None) -> bool:
+    return array is not None and all(isinstance(number, int) for number in array.flat)
+
+
+def _array(value: Any) -> Array:
+    """Return a number or an array as an array of objects."""
+    if isinstance(value, np.ndarray):
+        return value
+    made = np.empty((), object)
+    made[()] = value
+    return made
+
+
+_TRUTHS: Final = {"Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual", "Not", "And", "Or"}
+_RULES: Final[Mapping[str, Any]] = {
+    "Add": _pairwise(_simplified(lambda a, b: a + b)),
+    "Sub": _pairwise(_simplified(lambda a, b: a - b)),
+    "Mul": _pairwise(_simplified(lambda a, b: a * b), _times),
+    "Div": _pairwise(lambda extents, a, b: extents.quotient(a, b), _divided),
+    "Mod": _pairwise(_remainder),
+    "Min": _pairwise(_simplified(_lesser)),
+    "Max": _pairwise(_simplified(_greater)),
+    "Equal": _pairwise(_true(lambda a, b: a == b)),
+    "Less": _pairwise(_true(lambda a, b: a < b)),
+    "LessOrEqual": _pairwise(_true(lambda a, b: a <= b)),
+    "Greater": _pairwise(_true(lambda a, b: a > b)),
+    "GreaterOrEqual": _pairwise(_true(lambda a, b: a >= b)),
+    "And": _pairwise(lambda _, a, b: bool(a and b)),
+    "Or": _pairwise(lambda _, a, b: bool(a or b)),
+    "Not": _not,
+    "Neg": _negated,
+    "Where": _where,
+    "Cast": _cast,
+    "Floor": _rounded(up=False),
+    "Ceil": _rounded(up=True),
+    "Gather": _gather,
+    "Slice": _slice,
+    "Concat": _concat,
+    "Squeeze": _squeeze,
+    "Unsqueeze": _unsqueeze,
+    "Reshape": _reshape,
+    "Expand": _expand,
+    "ReduceProd": _product,
+    "Identity": _identity,
+}

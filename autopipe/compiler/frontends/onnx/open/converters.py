@@ -1,0 +1,93 @@
+"""Has TVM's importer know the numbers that follow from open sizes."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from autopipe.compiler.frontends.onnx import known
+from autopipe.compiler.frontends.onnx.open import along, arithmetic, resizing, shaping, windows
+from autopipe.compiler.frontends.onnx.open.extents import Extents
+from autopipe.compiler.frontends.onnx.tensors import Array
+from autopipe.errors import ModelError
+
+# ruff: noqa: ANN401  TVM's converters have no types
+
+_RULES: Final = {**shaping.RULES, **resizing.RULES, **windows.RULES, **along.RULES}
+
+
+class OpenConverter:
+    """A converter that is asked where no numbers of open sizes are at hand."""
+
+    def __init__(self, op: str, converter: Any, extents: Extents) -> None:
+        self._op, self._converter, self._extents = op, converter, extents
+
+    def get_converter(self, opset: int) -> Any:
+        """Return what converts a node, as TVM's importer calls it."""
+        original = self._converter.get_converter(opset)
+
+        def convert(bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+            numbers = [self._extents.of(value, params) for value in inputs]
+            made = self._computed(bb, inputs, numbers, attr)
+            if made is None and self._op in _RULES:
+                made = _RULES[self._op](self._extents, bb, inputs, numbers, attr)
+            if made is None:
+                made = original(bb, inputs, attr, params)
+            return self._checked(bb, made, inputs, attr)
+
+        return convert
+
+    def _checked(self, bb: Any, made: Any, inputs: Any, attr: Any) -> Any:
+        """Refuse a node whose sizes fit each other at some open sizes only."""
+        if not isinstance(made, ir.Expr):
+            return made
+        made = bb.normalize(made)
+        if not isinstance(made.ty, relax.TensorType) or made.ty.shape is not None:
+            return made
+        given = [
+            list(value.ty.shape.values)
+            for value in inputs
+            if value is not None
+            and isinstance(value.ty, relax.TensorType)
+            and isinstance(value.ty.shape, relax.ShapeExpr)
+        ]
+        sizes = [size for shape in given for size in shape]
+        if len(given) < sum(value is not None for value in inputs) or not names(sizes):
+            return made
+        told = ", ".join(str(shape) for shape in given)
+        raise ModelError(
+            f"{self._op} {known.name(attr)} of {told}: what comes out has a size that is not known, "
+            f"or fits at some sizes only; {advice(sizes)}, or a multiple"
+        )
+
+    def _computed(self, bb: Any, inputs: Any, numbers: list[Array | None], attr: Any) -> Any:
+        """Return a node that computes numbers of open sizes."""
+        if self._op in ("Shape", "Size"):
+            return self._shape(bb, inputs[0], attr)
+        if all(value is None or self._extents.kept(value) is None for value in inputs):
+            return None
+        if any(
+            value is not None and found is None
+            for value, found in zip(inputs, numbers, strict=True)
+        ):
+            return None
+        dtypes = ["" if value is None else str(value.ty.dtype) for value in inputs]
+        found = arithmetic.evaluate(self._extents, self._op, numbers, dtypes, attr)
+        return None if found is None else self._extents.put(bb, *found)
+
+    def _shape(self, bb: Any, data: Any, attr: Mapping[str, Any]) -> Any:
+        import numpy as np
+
+        sizes = self._extents.shape(data, f"{self._op} {known.name(attr)}")
+        numbers = np.empty(len(sizes), object)
+        numbers[:] = sizes
+        if self._op == "Shape":
+            numbers = numbers[slice(attr.get("start"), attr.get("end"))]
+        else:
+            whole = np.empty((), object)
+            whole[()] = self._extents.simple(shaping.total(sizes))
+            numbers = whole
+        return self._extents.put(bb, numbers, "int64")
+
+
+def opened(converters: Mapping[str, Any], extents: Extents) -> dict[str, Any]:
+    """Return converters by operator that know what follows from open sizes."""
+    return {op: OpenConverter(op, converter, extents) for op, converter in converters.items()}

@@ -1,0 +1,213 @@
+"""Whole numbers that follow from open sizes, as `2 * height + 1` does.
+
+A model computes shapes by nodes: Shape, Gather, Mul, Concat, Reshape. As tensors they would hide
+that two sizes are the same one. So numbers that are known but for the open sizes are kept beside
+the tensors that hold them.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from math import prod
+from typing import Any, Final
+
+import numpy as np
+from tvm import ir, relax, tirx
+from tvm.sym import Analyzer
+
+from autopipe.compiler.frontends.onnx import known
+from autopipe.compiler.frontends.onnx.tensors import Array
+from autopipe.config.dimension import Dimension
+from autopipe.errors import ModelError
+
+# ruff: noqa: ANN401  what TVM has no types for
+
+MOST: Final = 64
+"""Numbers that are kept of one tensor; no tensor has as many axes."""
+_FINEST: Final = 2**16
+"""Largest divisor of a part that is kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A number that need not be whole: `number / over`, exactly."""
+
+    number: Any
+    over: int = 1
+
+
+class Extents:
+    """The open sizes of a model, and what is known of its tensors of numbers."""
+
+    def __init__(self, steps: Mapping[str, Any], dimensions: Mapping[str, Dimension]) -> None:
+        """Take the variable of each dimension, which counts its multiples."""
+        self._analyzer = Analyzer()
+        for name, step in steps.items():
+            dimension = dimensions[name]
+            first, last = (end // dimension.multiple for end in (dimension.first, dimension.last))
+            self._analyzer.bind(
+                step, ir.Range.from_min_extent(whole(first), whole(last - first + 1))
+            )
+        self._kept: dict[Any, Array] = {}
+
+    def simple(self, number: Any) -> Any:
+        """Return a number in its shortest form, a Python integer where it is always the same."""
+        if isinstance(number, int | np.integer):
+            return int(number)
+        found = self._analyzer.simplify(number)
+        return int(found) if isinstance(found, tirx.IntImm) else found
+
+    def truth(self, condition: Any) -> bool | None:
+        """Whether a condition holds at every size (True), at none (False), or at some (None)."""
+        if isinstance(condition, bool | np.bool_):
+            return bool(condition)
+        condition = condition.asobject() if hasattr(condition, "asobject") else condition
+        if self._analyzer.can_prove(condition):
+            return True
+        return False if self._analyzer.can_prove(tirx.Not(condition)) else None
+
+    def equal(self, one: Any, other: Any) -> bool:
+        """Whether two numbers are the same at every size."""
+        difference = self.simple(one - other)
+        return isinstance(difference, int) and difference == 0
+
+    def bounds(self, number: Any) -> tuple[int, int]:
+        """Return the smallest and the largest value of a number."""
+        if isinstance(number, int):
+            return number, number
+        found = self._analyzer.const_int_bound(number)
+        return int(found.min_value), int(found.max_value)
+
+    def of(self, value: Any, params: Any) -> Array | None:
+        """Return the numbers in a tensor, None if they depend on data or are many."""
+        if value is None:
+            return None
+        if (kept := self.kept(value)) is not None:
+            return kept
+        values = known.values(value, params)
+        if values is None or values.size > MOST:
+            return None
+        if values.dtype.kind == "f":
+            return _parts(values)
+        return values.astype(object) if values.dtype.kind in "iub" else None
+
+    def kept(self, value: Any) -> Array | None:
+        """Return the numbers in a tensor that was made here, None for another one."""
+        return self._kept.get(value) if isinstance(value, ir.Expr) else None
+
+    def put(self, bb: Any, numbers: Array, dtype: str) -> Any:
+        """Return a tensor of numbers, which are kept."""
+        made = _tensor(bb, numbers, dtype)
+        self._kept[made] = numbers
+        return made
+
+    def shape(self, data: Any, what: str) -> list[Any]:
+        """Return the sizes of a tensor, integers where they are fixed.
+
+        Raises ModelError if they depend on data.
+        """
+        dims = getattr(getattr(data.ty, "shape", None), "values", None)
+        if dims is None:
+            raise ModelError(f"{what} has a shape that depends on what the model is given")
+        return [self.simple(dim) for dim in dims]
+
+    def truncated(self, numbers: Array) -> Array:
+        """Return parts as whole numbers, what is behind the point left away."""
+        return self.apply(lambda part: self.quotient(part.number, part.over), numbers)
+
+    def quotient(self, one: Any, other: Any) -> Any:
+        """Return a quotient of whole numbers, rounded towards 0; None where it is not clear."""
+        if self.truth(other == 0) is not False:
+            return None
+        if isinstance(one, int) and isinstance(other, int):
+            return abs(one) // abs(other) * (1 if (one < 0) == (other < 0) else -1)
+        if not (self.truth(one >= 0) and self.truth(other > 0)):
+            return None
+        return self.simple(tirx.floordiv(one, other))
+
+    def apply(self, function: Any, *arrays: Any) -> Any:
+        """Apply a function to numbers, one by one; None where it is None for one of them."""
+        try:
+            spread = np.broadcast_arrays(*arrays)
+        except ValueError:
+            return None
+        made = np.empty(spread[0].shape, object)
+        for index in np.ndindex(made.shape):
+            made[index] = function(*(array[index] for array in spread))
+            if made[index] is None:
+                return None
+        return made
+
+
+def whole(number: int) -> Any:
+    """Return a number as TVM's sizes are."""
+    return tirx.IntImm("int64", number)
+
+
+def is_open(numbers: Iterable[Any]) -> bool:
+    """Whether a number follows from open sizes."""
+    return any(not isinstance(number, int) for number in numbers)
+
+
+def names(numbers: Iterable[Any]) -> list[str]:
+    """Return the dimensions that numbers follow from."""
+    found = {}
+    for number in numbers:
+        if isinstance(number, ir.Expr):
+            for variable in tirx.analysis.undefined_vars(number):
+                found[str(variable.name)] = variable
+    return list(found)
+
+
+def advice(numbers: Iterable[Any]) -> str:
+    """Return what to do where open sizes can not be taken."""
+    return f"write a number for {' and '.join(names(numbers)) or 'it'} in the pipeline"
+
+
+def total(sizes: Sequence[Any]) -> Any:
+    """Return the product of sizes."""
+    return prod(sizes, start=1)
+
+
+def shape_of(sizes: Iterable[Any]) -> Any:
+    """Return sizes as a shape of TVM."""
+    return relax.ShapeExpr([whole(size) if isinstance(size, int) else size for size in sizes])
+
+
+def _tensor(bb: Any, numbers: Array, dtype: str) -> Any:
+    over = 1
+    if numbers.size and isinstance(numbers.flat[0], Part):
+        over = max(part.over for part in numbers.flat)
+        flat = [part.number * (over // part.over) for part in numbers.flat]
+    else:
+        flat = list(numbers.flat)
+    if not is_open(flat):
+        values = np.array(flat, object).astype("float64" if over > 1 else "int64")
+        return bb.emit(
+            relax.const((values / over if over > 1 else values).reshape(numbers.shape), dtype)
+        )
+    made = bb.emit(relax.op.shape_to_tensor(shape_of(flat)))
+    made = bb.emit(relax.op.reshape(made, shape_of(numbers.shape)))
+    if dtype != "int64":
+        made = bb.emit(relax.op.astype(made, dtype))
+    if over > 1:
+        made = bb.emit(relax.op.divide(made, relax.const(over, dtype)))
+    return made
+
+
+def _parts(values: Array) -> Array | None:
+    """Return floats as parts, None where one has too many digits."""
+    made = np.empty(values.shape, object)
+    for index in np.ndindex(values.shape):
+        if not np.isfinite(values[index]):
+            return None
+        exact = Fraction(float(values[index]))
+        if exact.denominator > _FINEST:
+            return None
+        made[index] = Part(exact.numerator, exact.denominator)
+    return made
+
+
+def wide(number: Any) -> Any:
+    """Return a number as TVM's sizes are, whether it is fixed or not."""
+    return whole(number) if isinstance(number, int) else number

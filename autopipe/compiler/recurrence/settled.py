@@ -1,0 +1,56 @@
+"""Recurrent layers whose steps or batch were open, once both are known.
+
+Then they have their form again, which templates go by.
+"""
+
+import tvm
+from tvm import relax, tirx
+from tvm.relax.expr_functor import PyExprMutator, mutator
+
+from autopipe.compiler.graph.calls import callee, graph_functions
+from autopipe.compiler.recurrence.form import ATTRIBUTE, Recurrence, parse_any
+from autopipe.compiler.recurrence.plain import write
+
+
+def settled(module: tvm.IRModule) -> tvm.IRModule:
+    """Return a module whose recurrent layers have numbers for what is no longer open."""
+    if not any(_open_form(function) for function in module.functions.values()):
+        return module
+    settler = _Settler(module)
+    for variable, function in graph_functions(module):
+        settler.builder_.update_func(variable, settler.visit_expr(function))
+    return relax.transform.DeadCodeElimination()(settler.builder_.get())
+
+
+def _open_form(function: object) -> Recurrence | None:
+    if not isinstance(function, tirx.PrimFunc):
+        return None
+    form = parse_any(str((function.attrs or {}).get(ATTRIBUTE, "")))
+    return form if form is not None and form.is_open else None
+
+
+@mutator
+class _Settler(PyExprMutator):  # type: ignore[misc]
+    """Puts a function for certain sizes into the place of one for all."""
+
+    def __init__(self, module: tvm.IRModule) -> None:
+        super().__init__(module)
+        self._module = module
+
+    def visit_call_(self, call: relax.Call) -> relax.Expr:  # type: ignore[no-any-unimported]
+        """Rewrite a call of a recurrent layer with open sizes."""
+        call = self.visit_expr_post_order(call)
+        if callee(call) is None:
+            return call
+        form = _open_form(self._module[call.args[0]])
+        steps, batch, _ = call.args[1].fields[0].ty.shape.values if form else (None,) * 3
+        if form is None or not all(isinstance(size, tirx.IntImm) for size in (steps, batch)):
+            return call
+        fixed = form.model_copy(update={"steps": int(steps), "batch": int(batch)})
+        function = self.builder_.add_func(write(fixed), form.kind.lower())
+        return relax.call_tir(function, call.args[1], list(_types(call)))
+
+
+def _types(call: relax.Call) -> list[relax.TensorType]:
+    (found,) = call.ty_args
+    return list(found.fields) if isinstance(found, relax.TupleType) else [found]
