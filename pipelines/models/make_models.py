@@ -22,7 +22,7 @@ _STATE, _FRAME, _BANDS = 32, 160, 24
 _SIDE, _CLASSES = 64, 4
 
 
-class _Graph:
+class Graph:
     """Collects the nodes and weights of a graph."""
 
     def __init__(self, seed: int) -> None:
@@ -89,7 +89,7 @@ def _values(shapes: Mapping[str, Sequence[int | str]]) -> list[Any]:
 
 def mlp() -> bytes:
     """Return a perceptron of two hidden layers, classifying vectors of 128 into 10 classes."""
-    graph = _Graph(seed=1)
+    graph = Graph(seed=1)
     hidden = "input"
     for index, (fan_in, fan_out) in enumerate([(128, 256), (256, 256)]):
         dense = graph.dense(f"hidden{index}", hidden, fan_in, fan_out)
@@ -103,7 +103,7 @@ def transformer() -> bytes:
 
     GELU is spelled out with Erf, as exporters do below opset 20.
     """
-    graph = _Graph(seed=2)
+    graph = Graph(seed=2)
     graph.weight("heads", np.array([0, 0, _HEADS, _WIDTH // _HEADS], np.int64))
     graph.weight("joined", np.array([0, 0, _WIDTH], np.int64))
     for name, value in {"root_two": 2**0.5, "one": 1, "half": 0.5}.items():
@@ -117,7 +117,7 @@ def transformer() -> bytes:
     return graph.model("transformer", shape, shape)
 
 
-def _attention(graph: _Graph, name: str, data: str) -> str:
+def _attention(graph: Graph, name: str, data: str) -> str:
     heads = {}
     for part, order in {"query": (0, 2, 1, 3), "key": (0, 2, 3, 1), "value": (0, 2, 1, 3)}.items():
         dense = graph.dense(f"{name}.{part}", data, _WIDTH, _WIDTH)
@@ -132,7 +132,7 @@ def _attention(graph: _Graph, name: str, data: str) -> str:
     return _normed(graph, name, data, graph.dense(f"{name}.out", joined, _WIDTH, _WIDTH))
 
 
-def _feed_forward(graph: _Graph, name: str, data: str) -> str:
+def _feed_forward(graph: Graph, name: str, data: str) -> str:
     hidden = graph.dense(f"{name}.hidden", data, _WIDTH, _HIDDEN)
     divided = graph.op("Div", f"{name}.divided", hidden, "root_two")
     above = graph.op("Add", f"{name}.above", graph.op("Erf", f"{name}.erf", divided), "one")
@@ -141,7 +141,7 @@ def _feed_forward(graph: _Graph, name: str, data: str) -> str:
     return _normed(graph, name, data, graph.dense(f"{name}.out", gelu, _HIDDEN, _WIDTH))
 
 
-def _normed(graph: _Graph, name: str, data: str, change: str) -> str:
+def _normed(graph: Graph, name: str, data: str, change: str) -> str:
     total = graph.op("Add", f"{name}.sum", data, change)
     gamma = graph.vector(f"{name}.norm.weight", _WIDTH, around=1)
     beta = graph.vector(f"{name}.norm.bias", _WIDTH)
@@ -150,7 +150,7 @@ def _normed(graph: _Graph, name: str, data: str, change: str) -> str:
 
 def tagger() -> bytes:
     """Return a bidirectional LSTM (Graves and Schmidhuber, 2005) that gives each step one tag."""
-    graph = _Graph(seed=3)
+    graph = Graph(seed=3)
     shape = (2, 4 * _UNITS, _UNITS)
     weights = [
         graph.weight(f"lstm.{name}", graph.numbers(shape) * np.float32(np.sqrt(3 / _UNITS) / 127))
@@ -172,7 +172,7 @@ def reader() -> bytes:
 
     Exporters of TensorFlow write recurrent layers like this.
     """
-    graph, cell = _Graph(seed=4), _Graph(seed=5)
+    graph, cell = Graph(seed=4), Graph(seed=5)
     for name, value in {"zero": 0, "one": 1}.items():
         graph.weight(name, np.int32(value))
     graph.weight("axis", np.array([0], np.int64))
@@ -225,7 +225,7 @@ def reader() -> bytes:
 
 def listener() -> bytes:
     """Return a detector of speech that hears a frame a call and hands its states on."""
-    graph = _Graph(seed=6)
+    graph = Graph(seed=6)
     graph.weight("channel", np.array([1], np.int64))
     graph.op("Concat", "heard", "context", "frame", axis=-1)
     wave = graph.op("Unsqueeze", "wave", "heard", "channel")
@@ -269,7 +269,7 @@ def listener() -> bytes:
 
 def detector() -> bytes:
     """Return a small one-stage detector (as Redmon et al., 2016), quantized as QDQ, per channel."""
-    graph = _Graph(seed=7)
+    graph = Graph(seed=7)
     data, channels = _rounded(graph, "input", "input", 2 / 128, 128), 3
     for index, (wide, stride) in enumerate([(16, 2), (32, 2), (32, 1), (64, 2)]):
         data = _quantized(graph, f"conv{index}", data, (channels, wide, 3), stride)
@@ -285,7 +285,7 @@ def detector() -> bytes:
     return graph.model("detector", [1, 3, _SIDE, _SIDE], [1, cells, 5 + _CLASSES])
 
 
-def _rounded(graph: _Graph, name: str, data: str, scale: float, zero: int) -> str:
+def _rounded(graph: Graph, name: str, data: str, scale: float, zero: int) -> str:
     """Round to bytes and back."""
     steps = (graph.weight(f"{name}.scale", np.float32(scale)),
              graph.weight(f"{name}.zero", np.uint8(zero)))  # fmt: skip
@@ -293,9 +293,7 @@ def _rounded(graph: _Graph, name: str, data: str, scale: float, zero: int) -> st
     return graph.op("DequantizeLinear", f"{name}.floats", stored, *steps)
 
 
-def _quantized(
-    graph: _Graph, name: str, data: str, sizes: tuple[int, int, int], stride: int
-) -> str:
+def _quantized(graph: Graph, name: str, data: str, sizes: tuple[int, int, int], stride: int) -> str:
     """Add a convolution with weights of bytes and a scale for each of its channels."""
     few, wide, side = sizes
     numbers = graph.numbers((wide, few, side, side)).astype(np.int8)

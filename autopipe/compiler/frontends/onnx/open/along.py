@@ -10,8 +10,8 @@ from autopipe.compiler.frontends.onnx.open.extents import (
     advice,
     is_open,
     shape_of,
-    wide,
     whole,
+    wide,
 )
 from autopipe.compiler.frontends.onnx.open.shaping import called
 from autopipe.errors import ModelError

@@ -3,9 +3,11 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
+from tvm import ir, relax
+
 from autopipe.compiler.frontends.onnx import known
 from autopipe.compiler.frontends.onnx.open import along, arithmetic, resizing, shaping, windows
-from autopipe.compiler.frontends.onnx.open.extents import Extents
+from autopipe.compiler.frontends.onnx.open.extents import Extents, advice, names
 from autopipe.compiler.frontends.onnx.tensors import Array
 from autopipe.errors import ModelError
 

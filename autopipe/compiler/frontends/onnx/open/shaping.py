@@ -8,6 +8,7 @@ from tvm import relax, te, tirx
 from autopipe.compiler.frontends.onnx import known
 from autopipe.compiler.frontends.onnx.open.extents import (
     Extents,
+    Part,
     advice,
     is_open,
     shape_of,
@@ -133,9 +134,14 @@ def counted(extents: Extents, bb: Any, inputs: Any, numbers: Any, attr: Any) -> 
         return None
     start, limit, step = (one.reshape(-1)[0] for one in numbers[:3])
     dtype = str(inputs[0].ty.dtype)
+    if dtype.startswith("float"):
+        parts = (start, limit, step)
+        if not all(isinstance(part, Part) and part.over == 1 for part in parts):
+            return None
+        start, limit, step = (part.number for part in parts)
     if not is_open((start, limit, step)):
         return None
-    if not dtype.startswith("int") or not isinstance(step, int) or step == 0:
+    if not isinstance(step, int) or step == 0:
         raise ModelError(
             f"{called('Range', attr)} counts by steps or parts that are open; "
             f"{advice((start, limit, step))}"

@@ -6,8 +6,8 @@ from typing import Any, Final
 from tvm import relax, te, tirx
 
 from autopipe.compiler.frontends.onnx import known
-from autopipe.compiler.frontends.onnx.open.extents import Extents, advice, is_open, wide, whole
-from autopipe.compiler.frontends.onnx.open.shaping import called, emit
+from autopipe.compiler.frontends.onnx.open.extents import Extents, advice, is_open, whole, wide
+from autopipe.compiler.frontends.onnx.open.shaping import called
 from autopipe.compiler.frontends.onnx.tensors import Array
 from autopipe.errors import ModelError
 

@@ -1,0 +1,161 @@
+"""Nodes of a model whose sizes are open, against onnxruntime at several sizes."""
+
+from functools import partial
+
+import numpy as np
+import onnx
+import pytest
+import tvm
+from onnx import TensorProto, helper, numpy_helper
+from tvm import relax
+
+from autopipe.compiler import open_sizes, passes
+from autopipe.compiler.frontends.onnx.load import load
+from autopipe.compiler.graph import weights
+from autopipe.compiler.library import build
+from autopipe.compiler.module_io import prim_funcs
+from autopipe.compiler.target.target import host
+from autopipe.config.dimension import Dimension
+from autopipe.config.model import Input
+from autopipe.errors import ModelError
+from tests.compiler.frontends.models import run
+from tests.support.table import each_row
+
+DIMENSIONS = {
+    "height": Dimension(min=8, max=64, multiple=8, likely=(16,)),
+    "width": Dimension(min=5, max=40, likely=(7,)),
+}
+SHAPE = (2, 4, "height", "width")
+SIZES = [{"height": 8, "width": 5}, {"height": 24, "width": 6}, {"height": 16, "width": 23}]
+
+
+def node(kind, *inputs, out="y", **attributes):
+    return helper.make_node(kind, inputs, [out], **attributes)
+
+
+def whole(*numbers):
+    return np.array(numbers, np.int64)
+
+
+def saved(folder, nodes, weights, outputs=("y",)):
+    tensors = [numpy_helper.from_array(np.asarray(value), name) for name, value in weights.items()]
+    inputs = [helper.make_tensor_value_info("x", TensorProto.FLOAT, list("nchw"))]
+    results = [helper.make_tensor_value_info(name, TensorProto.UNDEFINED, None) for name in outputs]
+    for result in results:
+        result.type.tensor_type.elem_type = TensorProto.FLOAT
+    graph = helper.make_graph(nodes, "open", inputs, results, tensors)
+    path = folder / "model.onnx"
+    onnx.save(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path
+    )
+    return path
+
+
+def imported(path):
+    return load(path, {"x": Input(shape=SHAPE)}, None, None, DIMENSIONS)
+
+
+FULL = [
+    ("scaled up", [node("Resize", "x", "", "scales", mode="nearest", out="a")]),
+    ("halves of rows", [node("Resize", "x", "", "half", mode="linear", out="b")]),
+    ("as an image of 9", [
+        node("Shape", "x", out="c1"), node("Slice", "c1", "zero", "two", out="c2"),
+        node("Concat", "c2", "nine", axis=0, out="c3"),
+        node("Resize", "x", "", "", "c3", mode="cubic", out="c"),
+    ]),
+    ("pooled up", [node("MaxPool", "x", kernel_shape=[3, 3], strides=[2, 2], ceil_mode=1,
+                        pads=[1, 1, 1, 1], out="d")]),
+    ("pooled to the same", [node("AveragePool", "x", kernel_shape=[3, 1], strides=[2, 1],
+                                 auto_pad="SAME_UPPER", out="e")]),
+    ("padded", [node("Pad", "x", "pads", mode="reflect", out="f")]),
+    ("cut at both ends", [node("Slice", "x", "starts", "ends", "axes", "steps", out="g")]),
+    ("backwards", [node("Slice", "x", "last", "least", "three", "back", out="h")]),
+    ("cut beyond the end", [node("Slice", "x", "zero", "ten", "three", out="i")]),
+    ("flat and back", [
+        node("Shape", "x", out="j1"), node("Gather", "j1", "rows", axis=0, out="j2"),
+        node("Gather", "j1", "two0", axis=0, out="j3"), node("Mul", "j2", "j3", out="j4"),
+        node("Concat", "flat", "j4", axis=0, out="j5"), node("Reshape", "x", "j5", out="j"),
+    ]),
+    ("spread", [
+        node("Shape", "x", out="k1"), node("ReduceMean", "x", axes=[2, 3], out="k2"),
+        node("Expand", "k2", "k1", out="k"),
+    ]),
+    ("counted", [
+        node("Shape", "x", out="l1"), node("Gather", "l1", "three0", axis=0, out="l2"),
+        node("Range", "zero0", "l2", "one0", out="l3"), node("Cast", "l3", to=1, out="l4"),
+        node("Add", "x", "l4", out="l"),
+    ]),
+    ("sums of all before", [node("CumSum", "x", "three0", out="m")]),
+    ("the best", [helper.make_node("TopK", ["x", "two"], ["n", "n2"], axis=3)]),
+    ("split", [helper.make_node("Split", ["x"], ["o", "p"], axis=2)]),
+    ("filled", [
+        node("Shape", "x", out="q1"), node("ConstantOfShape", "q1", out="q2"),
+        node("Add", "x", "q2", out="q"),
+    ]),
+    ("a pass over columns", [
+        node("ReduceMean", "x", axes=[2], keepdims=0, out="r1"),
+        node("Transpose", "r1", perm=[2, 0, 1], out="r2"),
+        helper.make_node("LSTM", ["r2", "w", "r"], ["r"[0] + "3"], hidden_size=3,
+                         direction="bidirectional"),
+        node("Identity", "r3", out="s"),
+    ]),
+]  # fmt: skip
+WEIGHTS = {
+    "scales": np.array([1, 1, 2, 3], np.float32), "half": np.array([1, 1, 0.5, 1], np.float32),
+    "zero": whole(0), "one": whole(1), "two": whole(2), "three": whole(3), "ten": whole(10),
+    "nine": whole(9, 9), "pads": whole(0, 0, 2, 1, 0, 0, 3, 2), "starts": whole(-7, 1),
+    "ends": whole(2**40, -1), "axes": whole(2, 3), "steps": whole(2, 1), "last": whole(-1),
+    "least": whole(-(2**40)), "back": whole(-2), "rows": whole(2), "two0": whole(3),
+    "three0": np.int64(3), "zero0": np.int64(0), "one0": np.int64(1), "flat": whole(2, 4),
+    "w": np.linspace(-1, 1, 2 * 12 * 4, dtype=np.float32).reshape(2, 12, 4),
+    "r": np.linspace(1, -1, 2 * 12 * 3, dtype=np.float32).reshape(2, 12, 3),
+}  # fmt: skip
+OUTPUTS = "abcdefghijklmnopqs"
+
+
+def test_nodes_compute_what_onnxruntime_does_at_every_size(tmp_path):
+    path = saved(tmp_path, [each for _, nodes in FULL for each in nodes], WEIGHTS, OUTPUTS)
+    model, target = imported(path), host(1)
+    optimized = passes.optimize(model.module, 2, {}, target, print)
+    lowered = passes.lower(optimized.module, target)
+    plain = {name: tvm.IRModule({"main": function}) for name, function in prim_funcs(lowered)}
+    built = build.build(lowered, plain, target)
+    values = list(model.weights.values())
+    for work in (optimized.transform, built.packing):
+        values = weights.evaluate(work, values, target, lambda module: module)
+    main = relax.VirtualMachine(built.executable, tvm.cpu())["main"]
+    random = np.random.default_rng(0)
+    for sizes in SIZES:
+        x = random.standard_normal([sizes.get(each, each) for each in SHAPE], "f")
+        counts = open_sizes.steps(DIMENSIONS, sizes).values()
+        given = [tvm.runtime.tensor(np.asarray(each)) for each in (x, *values)]
+        results = main(given[0], tvm.runtime.ShapeTuple(list(counts)), *given[1:])
+        expected = run(path, {"x": x})
+        for name, ours, wanted in zip(OUTPUTS, results, expected, strict=True):
+            assert ours.numpy().shape == wanted.shape, name
+            np.testing.assert_allclose(ours.numpy(), wanted, rtol=1e-4, atol=1e-5, err_msg=name)
+
+
+REFUSED = [
+    ([node("Resize", "x", "", "odd", mode="linear")], "rounds differently at some sizes"),
+    ([node("Resize", "x", "", "half", mode="linear", antialias=1)], "a number for height"),
+    ([node("Reshape", "x", "flat0", out="a"), node("Add", "x", "a")], "a number for"),
+    ([helper.make_node("TopK", ["x", "ten"], ["y", "z"], axis=3)], "may have 5; .*for width"),
+    ([node("MaxPool", "x", kernel_shape=[2, 2], strides=[1, 2], auto_pad="SAME_UPPER")],
+     "a multiple of 2; .*for width"),
+    ([node("MaxPool", "x", kernel_shape=[2, 2], strides=[1, 2], out="a"),
+      node("Resize", "a", "", "twice", out="b"), node("Concat", "b", "x", axis=1)],
+     "fit"),
+    ([node("Det", "x")], "a number for"),
+]  # fmt: skip
+
+
+@each_row("nodes, told", REFUSED[:2] + REFUSED[3:5])
+def test_what_can_not_be_open_is_refused_in_a_line(tmp_path, nodes, told):
+    more = {
+        "odd": np.array([1, 1, 1, 0.7123], np.float32),
+        "twice": np.array([1, 1, 1, 2], np.float32),
+    }
+    with pytest.raises(ModelError, match=told) as caught:
+        partial(imported, saved(tmp_path, nodes, WEIGHTS | more))()
+    assert "\n" not in str(caught.value)
