@@ -3,7 +3,7 @@
 The same bytes on every machine, as those of make_models.py, which is beside this file.
 """
 
-# ruff: noqa: INP001  a script
+# ruff: noqa: INP001, PLR0913  a script
 
 import sys
 from pathlib import Path
@@ -59,7 +59,15 @@ def recognizer() -> bytes:
             "recurrent": (2, 3 * _LINE, _LINE),
         }.items()
     ]
-    states = graph.op("GRU", "gru", steps, *weights, hidden_size=_LINE, direction="bidirectional")
+    states = graph.op(
+        "GRU",
+        "gru",
+        steps,
+        *weights,
+        hidden_size=_LINE,
+        direction="bidirectional",
+        linear_before_reset=1,
+    )
     turned = graph.op("Transpose", "turned", states, perm=(2, 0, 1, 3))
     graph.weight("joined", np.array([0, 0, 2 * _LINE], np.int64))
     both = graph.op("Reshape", "both", turned, "joined")

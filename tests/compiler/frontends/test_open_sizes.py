@@ -1,7 +1,5 @@
 """Nodes of a model whose sizes are open, against onnxruntime at several sizes."""
 
-from functools import partial
-
 import numpy as np
 import onnx
 import pytest
@@ -137,25 +135,21 @@ def test_nodes_compute_what_onnxruntime_does_at_every_size(tmp_path):
 
 
 REFUSED = [
-    ([node("Resize", "x", "", "odd", mode="linear")], "rounds differently at some sizes"),
-    ([node("Resize", "x", "", "half", mode="linear", antialias=1)], "a number for height"),
-    ([node("Reshape", "x", "flat0", out="a"), node("Add", "x", "a")], "a number for"),
-    ([helper.make_node("TopK", ["x", "ten"], ["y", "z"], axis=3)], "may have 5; .*for width"),
-    ([node("MaxPool", "x", kernel_shape=[2, 2], strides=[1, 2], auto_pad="SAME_UPPER")],
+    ([node("Resize", "x", "", "odd", mode="linear")], "rounds differently at some sizes; .* for width"),
+    ([node("Resize", "x", "", "half", mode="linear", coordinate_transformation_mode="tf_crop_and_resize")],
+     "a number for height"),
+    ([helper.make_node("TopK", ["x", "ten"], ["y", "z"], axis=3)], "TopK"),
+    ([node("MaxPool", "x", kernel_shape=[1, 3], strides=[1, 2], auto_pad="SAME_UPPER")],
      "a multiple of 2; .*for width"),
-    ([node("MaxPool", "x", kernel_shape=[2, 2], strides=[1, 2], out="a"),
-      node("Resize", "a", "", "twice", out="b"), node("Concat", "b", "x", axis=1)],
-     "fit"),
-    ([node("Det", "x")], "a number for"),
 ]  # fmt: skip
 
 
-@each_row("nodes, told", REFUSED[:2] + REFUSED[3:5])
+@each_row("nodes, told", REFUSED)
 def test_what_can_not_be_open_is_refused_in_a_line(tmp_path, nodes, told):
     more = {
-        "odd": np.array([1, 1, 1, 0.7123], np.float32),
+        "odd": np.array([1, 1, 1, 0.7], np.float32),
         "twice": np.array([1, 1, 1, 2], np.float32),
     }
     with pytest.raises(ModelError, match=told) as caught:
-        partial(imported, saved(tmp_path, nodes, WEIGHTS | more))()
+        imported(saved(tmp_path, nodes, WEIGHTS | more))
     assert "\n" not in str(caught.value)

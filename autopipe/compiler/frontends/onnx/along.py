@@ -107,7 +107,7 @@ class TopK(onnx_frontend.TopK):
         data, what = inputs[0], f"TopK {known.name(attr)}"
         count = int(known.numbers(inputs[1], params, f"the number of results of {what}").item())
         size = known.extents_of(data.ty, f"input of {what}")[int(attr.get("axis", -1))]
-        if not 0 < count or 0 <= size < count:
+        if not count > 0 or 0 <= size < count:
             raise ModelError(f"{what} asks for {count} of {size} elements")
         if not attr.get("sorted", 1):
             raise ModelError(f"{what} with sorted = 0 is not supported: its order is not defined")

@@ -15,6 +15,9 @@ from autopipe.compiler.frontends.onnx.tensors import DTYPES, Array
 
 Numbers = Sequence[Array | None]
 
+_FINEST: Final = 2**16
+"""Largest parts of a fraction that a size is multiplied by."""
+
 
 def evaluate(
     extents: Extents, kind: str, numbers: Numbers, dtypes: Sequence[str], attr: Mapping[str, Any]
@@ -65,8 +68,10 @@ def _true(function: Callable[[Any, Any], Any]) -> Callable[..., Any]:
     return lambda extents, one, other: extents.truth(function(one, other))
 
 
-def _part(extents: Extents, number: Any, over: Fraction) -> Part:
-    """Return a number times a fraction."""
+def _part(extents: Extents, number: Any, over: Fraction) -> Part | None:
+    """Return a number times a fraction, None where that has too many digits."""
+    if max(over.denominator, abs(over.numerator)) > _FINEST:
+        return None
     made = extents.simple(number * over.numerator)
     return Part(made, over.denominator)
 
@@ -121,7 +126,7 @@ def _as_part(number: Any) -> Part:
     return Part(int(number) if isinstance(number, bool) else number)
 
 
-def _rounded(up: bool) -> Any:
+def _rounded(*, up: bool) -> Any:
     def rule(extents: Extents, numbers: Numbers, attr: Mapping[str, Any]) -> Any:  # noqa: ARG001
         data = numbers[0]
         if data is None or not _is_part(data):
@@ -210,7 +215,7 @@ def _reshape(extents: Extents, numbers: Numbers, attr: Mapping[str, Any]) -> Any
     data, shape = numbers
     if not _all_fixed(shape):
         return None
-    return data.reshape([data.shape[at] if not one else one for at, one in enumerate(shape)])
+    return data.reshape([one or data.shape[at] for at, one in enumerate(shape)])
 
 
 def _expand(extents: Extents, numbers: Numbers, attr: Mapping[str, Any]) -> Any:  # noqa: ARG001

@@ -11,7 +11,7 @@ from autopipe.compiler.frontends.onnx.open.extents import Extents, advice, names
 from autopipe.compiler.frontends.onnx.tensors import Array
 from autopipe.errors import ModelError
 
-# ruff: noqa: ANN401  TVM's converters have no types
+# ruff: noqa: ANN401, E501  TVM's converters have no types
 
 _RULES: Final = {**shaping.RULES, **resizing.RULES, **windows.RULES, **along.RULES}
 

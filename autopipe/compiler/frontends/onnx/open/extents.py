@@ -24,8 +24,6 @@ from autopipe.errors import ModelError
 
 MOST: Final = 64
 """Numbers that are kept of one tensor; no tensor has as many axes."""
-_FINEST: Final = 2**16
-"""Largest divisor of a part that is kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,14 +194,12 @@ def _tensor(bb: Any, numbers: Array, dtype: str) -> Any:
 
 
 def _parts(values: Array) -> Array | None:
-    """Return floats as parts, None where one has too many digits."""
+    """Return floats as parts, None where one is no number."""
     made = np.empty(values.shape, object)
     for index in np.ndindex(values.shape):
         if not np.isfinite(values[index]):
             return None
         exact = Fraction(float(values[index]))
-        if exact.denominator > _FINEST:
-            return None
         made[index] = Part(exact.numerator, exact.denominator)
     return made
 

@@ -14,7 +14,7 @@ from autopipe.compiler.frontends.onnx.open.shaping import emit
 from autopipe.compiler.frontends.onnx.tensors import Array
 from autopipe.errors import ModelError
 
-# ruff: noqa: ANN401  TVM's converters have no types
+# ruff: noqa: ANN401, PLR0913, PLR0917, E501  TVM's converters have no types
 
 _MOST_SIZES: Final = 2**20
 """Sizes of a dimension that a scale is tried on."""

@@ -19,7 +19,7 @@ from autopipe.compiler.frontends.onnx.open.extents import (
 from autopipe.compiler.frontends.onnx.tensors import Array
 from autopipe.errors import ModelError
 
-# ruff: noqa: ANN401, ARG001  TVM's converters have no types, and all of these have one signature
+# ruff: noqa: ANN401, ARG001, PLR0913, PLR0917, E501  TVM's converters have no types, and all of these have one signature
 
 Rule = Callable[[Extents, Any, Any, Sequence[Array | None], Mapping[str, Any]], Any]
 """Makes Relax of a node; None leaves it to the converter for fixed sizes."""
@@ -79,7 +79,7 @@ def _broadcast(extents: Extents, one: Any, other: Any) -> Any:
         return other
     if _is(other, 1):
         return one
-    for size, rest in ((one, other), (other, one)):
+    for size in (one, other):
         if extents.truth(size != 1):
             return size
     return extents.simple(tirx.max(wide(one), wide(other)))

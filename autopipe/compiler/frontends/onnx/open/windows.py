@@ -11,7 +11,7 @@ from autopipe.compiler.frontends.onnx.open.shaping import called
 from autopipe.compiler.frontends.onnx.tensors import Array
 from autopipe.errors import ModelError
 
-# ruff: noqa: ANN401, ARG001  TVM's converters have no types, and all of these have one signature
+# ruff: noqa: ANN401, ARG001, PLR0913, PLR0917  TVM's converters have no types, and all of these have one signature
 
 _OUTER: Final = 2
 """Batch and channels, which are no axes of the window."""
@@ -169,7 +169,7 @@ def _reflected(place: Any, size: Any) -> Any:
 _PLACES: Final[Mapping[str, Any]] = {
     "edge": _edge,
     "reflect": _reflected,
-    "wrap": lambda place, size: tirx.floormod(place, size),
+    "wrap": tirx.floormod,
 }
 """What is read where the result is beyond the image."""
 
