@@ -1,3 +1,5 @@
+# mypy: disable-error-code="call-overload"
+
 import subprocess
 import sys
 from pathlib import Path

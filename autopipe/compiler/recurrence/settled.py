@@ -30,21 +30,21 @@ def _open_form(function: object) -> Recurrence | None:
 
 
 @mutator
-class _Settler(PyExprMutator):  # type: ignore[misc]
+class _Settler(PyExprMutator):
     """Puts a function for certain sizes into the place of one for all."""
 
     def __init__(self, module: tvm.IRModule) -> None:
         super().__init__(module)
         self._module = module
 
-    def visit_call_(self, call: relax.Call) -> relax.Expr:  # type: ignore[no-any-unimported]
+    def visit_call_(self, call: relax.Call) -> relax.Expr:
         """Rewrite a call of a recurrent layer with open sizes."""
         call = self.visit_expr_post_order(call)
         if callee(call) is None:
             return call
         form = _open_form(self._module[call.args[0]])
         steps, batch, _ = call.args[1].fields[0].ty.shape.values if form else (None,) * 3
-        if form is None or not all(isinstance(size, tirx.IntImm) for size in (steps, batch)):
+        if form is None or not (isinstance(steps, tirx.IntImm) and isinstance(batch, tirx.IntImm)):
             return call
         fixed = form.model_copy(update={"steps": int(steps), "batch": int(batch)})
         function = self.builder_.add_func(write(fixed), form.kind.lower())

@@ -1,5 +1,7 @@
 """Nodes of a model whose sizes are open, against onnxruntime at several sizes."""
 
+# mypy: disable-error-code="call-overload,arg-type,misc"
+
 import numpy as np
 import onnx
 import pytest
@@ -135,7 +137,6 @@ def test_nodes_compute_what_onnxruntime_does_at_every_size(tmp_path):
 
 
 REFUSED = [
-    ([node("Resize", "x", "", "odd", mode="linear")], "rounds differently at some sizes; .* for width"),
     ([node("Resize", "x", "", "half", mode="linear", coordinate_transformation_mode="tf_crop_and_resize")],
      "a number for height"),
     ([helper.make_node("TopK", ["x", "ten"], ["y", "z"], axis=3)], "TopK"),
@@ -147,7 +148,6 @@ REFUSED = [
 @each_row("nodes, told", REFUSED)
 def test_what_can_not_be_open_is_refused_in_a_line(tmp_path, nodes, told):
     more = {
-        "odd": np.array([1, 1, 1, 0.7], np.float32),
         "twice": np.array([1, 1, 1, 2], np.float32),
     }
     with pytest.raises(ModelError, match=told) as caught:

@@ -13,7 +13,7 @@ from autopipe.compiler.frontends.onnx.tensors import DTYPES, Array
 
 # ruff: noqa: ANN401  what TVM has no types for
 
-Numbers = Sequence[Array | None]
+Numbers = Sequence[Any]
 
 _FINEST: Final = 2**16
 """Largest parts of a fraction that a size is multiplied by."""
@@ -208,7 +208,7 @@ def _squeeze(extents: Extents, numbers: Numbers, attr: Mapping[str, Any]) -> Any
 
 
 def _unsqueeze(extents: Extents, numbers: Numbers, attr: Mapping[str, Any]) -> Any:  # noqa: ARG001
-    return np.expand_dims(numbers[0], _axes(numbers, attr))
+    return np.expand_dims(numbers[0], _axes(numbers, attr) or ())
 
 
 def _reshape(extents: Extents, numbers: Numbers, attr: Mapping[str, Any]) -> Any:  # noqa: ARG001

@@ -7,7 +7,7 @@ from tvm import ir, relax
 
 from autopipe.compiler.frontends.onnx import known
 from autopipe.compiler.frontends.onnx.open import along, arithmetic, resizing, shaping, windows
-from autopipe.compiler.frontends.onnx.open.extents import Extents, advice, names
+from autopipe.compiler.frontends.onnx.open.extents import Extents, advice, names, total
 from autopipe.compiler.frontends.onnx.tensors import Array
 from autopipe.errors import ModelError
 
@@ -79,13 +79,13 @@ class OpenConverter:
         import numpy as np
 
         sizes = self._extents.shape(data, f"{self._op} {known.name(attr)}")
-        numbers = np.empty(len(sizes), object)
+        numbers: Array = np.empty(len(sizes), object)
         numbers[:] = sizes
         if self._op == "Shape":
             numbers = numbers[slice(attr.get("start"), attr.get("end"))]
         else:
-            whole = np.empty((), object)
-            whole[()] = self._extents.simple(shaping.total(sizes))
+            whole: Array = np.empty((), object)
+            whole[()] = self._extents.simple(total(sizes))
             numbers = whole
         return self._extents.put(bb, numbers, "int64")
 

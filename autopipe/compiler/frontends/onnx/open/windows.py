@@ -146,7 +146,7 @@ def _pads(
         raise ModelError(f"what {what} adds depends on what the model is given")
     pads = [number if not isinstance(number, int) else int(number) for number in list(given)]
     half = len(pads) // 2
-    axes = range(half)
+    axes = list(range(half))
     if len(inputs) > 3 and inputs[3] is not None:  # noqa: PLR2004
         if numbers[3] is None:
             raise ModelError(f"which axes {what} works on depends on what the model is given")
