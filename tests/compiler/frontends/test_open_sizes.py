@@ -1,6 +1,7 @@
 """Nodes of a model whose sizes are open, against onnxruntime at several sizes."""
 
 # mypy: disable-error-code="call-overload,arg-type,misc"
+# ruff: noqa: E501
 
 import numpy as np
 import onnx
