@@ -8,7 +8,7 @@ import numpy as np
 from onnx import TensorProto
 from tvm import tirx
 
-from autopipe.compiler.frontends.onnx.open.extents import MOST, Extents, Part, total
+from autopipe.compiler.frontends.onnx.open.extents import MOST, ExactPart, Extents, total
 from autopipe.compiler.frontends.onnx.tensors import DTYPES, Array
 
 # ruff: noqa: ANN401  what TVM has no types for
@@ -38,7 +38,7 @@ def evaluate(
 
 
 def _is_part(array: Array) -> bool:
-    return array.size > 0 and isinstance(array.flat[0], Part)
+    return array.size > 0 and isinstance(array.flat[0], ExactPart)
 
 
 def _pairwise(whole: Callable[..., Any], parts: Callable[..., Any] | None = None) -> Any:
@@ -68,15 +68,15 @@ def _true(function: Callable[[Any, Any], Any]) -> Callable[..., Any]:
     return lambda extents, one, other: extents.truth(function(one, other))
 
 
-def _part(extents: Extents, number: Any, over: Fraction) -> Part | None:
+def _part(extents: Extents, number: Any, over: Fraction) -> ExactPart | None:
     """Return a number times a fraction, None where that has too many digits."""
     if max(over.denominator, abs(over.numerator)) > _FINEST:
         return None
     made = extents.simple(number * over.numerator)
-    return Part(made, over.denominator)
+    return ExactPart(made, over.denominator)
 
 
-def _times(extents: Extents, one: Part, other: Part) -> Part | None:
+def _times(extents: Extents, one: ExactPart, other: ExactPart) -> ExactPart | None:
     if isinstance(other.number, int):
         return _part(extents, one.number, Fraction(other.number, one.over * other.over))
     if isinstance(one.number, int):
@@ -84,7 +84,7 @@ def _times(extents: Extents, one: Part, other: Part) -> Part | None:
     return None
 
 
-def _divided(extents: Extents, one: Part, other: Part) -> Part | None:
+def _divided(extents: Extents, one: ExactPart, other: ExactPart) -> ExactPart | None:
     if not isinstance(other.number, int) or other.number <= 0:
         return None
     return _part(extents, one.number, Fraction(other.over, one.over * other.number))
@@ -122,8 +122,8 @@ def _cast(extents: Extents, numbers: Numbers, attr: Mapping[str, Any]) -> Any:
     return extents.truncated(data) if _is_part(data) else data
 
 
-def _as_part(number: Any) -> Part:
-    return Part(int(number) if isinstance(number, bool) else number)
+def _as_part(number: Any) -> ExactPart:
+    return ExactPart(int(number) if isinstance(number, bool) else number)
 
 
 def _rounded(*, up: bool) -> Any:
@@ -133,10 +133,10 @@ def _rounded(*, up: bool) -> Any:
             return None
         sign = -1 if up else 1
 
-        def one(part: Part) -> Part:
+        def one(part: ExactPart) -> ExactPart:
             if part.over == 1:
                 return part
-            return Part(
+            return ExactPart(
                 extents.simple(tirx.floordiv(part.number * sign, part.over) * sign)
                 if not isinstance(part.number, int)
                 else (part.number * sign // part.over) * sign

@@ -27,7 +27,7 @@ MOST: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ExactPart:
     """A number that need not be whole: `number / over`, exactly."""
 
     number: Any
@@ -174,7 +174,7 @@ def shape_of(sizes: Iterable[Any]) -> Any:
 
 def _tensor(bb: Any, numbers: Array, dtype: str) -> Any:
     over = 1
-    if numbers.size and isinstance(numbers.flat[0], Part):
+    if numbers.size and isinstance(numbers.flat[0], ExactPart):
         over = max(part.over for part in numbers.flat)
         flat = [part.number * (over // part.over) for part in numbers.flat]
     else:
@@ -200,7 +200,7 @@ def _parts(values: Array) -> Array | None:
         if not np.isfinite(values[index]):
             return None
         exact = Fraction(float(values[index]))
-        made[index] = Part(exact.numerator, exact.denominator)
+        made[index] = ExactPart(exact.numerator, exact.denominator)
     return made
 
 

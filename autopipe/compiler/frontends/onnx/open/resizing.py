@@ -25,7 +25,7 @@ _MEANT_FOR_FIXED: Final = ("antialias", "exclude_outside", "keep_aspect_ratio_po
 
 
 @dataclass(frozen=True, slots=True)
-class _Axis:
+class _OpenAxis:
     """What becomes of one axis: `up / down` is its scale."""
 
     axis: int
@@ -69,7 +69,7 @@ def upsampled(
 
 def _axes(
     extents: Extents, sizes: list[Any], scales: Any, wanted: Any, attr: Mapping[str, Any], what: str
-) -> list[_Axis]:
+) -> list[_OpenAxis]:
     places = [axis % len(sizes) for axis in attr.get("axes", range(len(sizes)))]
     if scales is None or not len(scales):
         if wanted is None:
@@ -87,16 +87,16 @@ def _axes(
     return [one for one in found if not extents.equal(one.before, one.after)]
 
 
-def _by_size(extents: Extents, axis: int, before: Any, after: Any) -> _Axis:
+def _by_size(extents: Extents, axis: int, before: Any, after: Any) -> _OpenAxis:
     for up, down in ((after, before), (before, after)):
         if not (isinstance(up, int) or isinstance(down, int)):
             times = extents.simple(tirx.floordiv(up, down))
             if isinstance(times, int) and times > 0 and extents.equal(times * down, up):
-                return _Axis(axis, before, after, *((times, 1) if up is after else (1, times)))
-    return _Axis(axis, before, after, after, before)
+                return _OpenAxis(axis, before, after, *((times, 1) if up is after else (1, times)))
+    return _OpenAxis(axis, before, after, after, before)
 
 
-def _by_scale(extents: Extents, axis: int, before: Any, scale: Any, what: str) -> _Axis:
+def _by_scale(extents: Extents, axis: int, before: Any, scale: Any, what: str) -> _OpenAxis:
     exact = (
         Fraction(scale.number, scale.over)
         if hasattr(scale, "over") and isinstance(scale.number, int)
@@ -114,7 +114,7 @@ def _by_scale(extents: Extents, axis: int, before: Any, scale: Any, what: str) -
         raise ModelError(
             f"{what} by {float(exact)} rounds differently at some sizes; {advice([before])}"
         )
-    return _Axis(axis, before, after, meant.numerator, meant.denominator)
+    return _OpenAxis(axis, before, after, meant.numerator, meant.denominator)
 
 
 def _agrees(extents: Extents, before: Any, meant: Fraction, scale: Any) -> bool:
@@ -128,7 +128,12 @@ def _agrees(extents: Extents, before: Any, meant: Fraction, scale: Any) -> bool:
 
 
 def _moved(
-    extents: Extents, bb: Any, data: Any, axes: Sequence[_Axis], attr: Mapping[str, Any], what: str
+    extents: Extents,
+    bb: Any,
+    data: Any,
+    axes: Sequence[_OpenAxis],
+    attr: Mapping[str, Any],
+    what: str,
 ) -> Any:
     mode = _text(attr, "mode") or "nearest"
     way = _text(attr, "coordinate_transformation_mode") or "half_pixel"
@@ -153,7 +158,7 @@ def _moved(
 
 
 def _gathered(
-    bb: Any, data: Any, sizes: list[Any], axes: Sequence[_Axis], rules: tuple[Any, Any]
+    bb: Any, data: Any, sizes: list[Any], axes: Sequence[_OpenAxis], rules: tuple[Any, Any]
 ) -> Any:
     """Return the nearest neighbours."""
     place, rounding = rules
@@ -173,7 +178,7 @@ def _gathered(
     return emit(bb, compute, data, [*_after(sizes, axes), *_told(axes)], "resize")
 
 
-def _mixed(bb: Any, data: Any, sizes: list[Any], axis: _Axis, rules: tuple[Any, Any]) -> Any:
+def _mixed(bb: Any, data: Any, sizes: list[Any], axis: _OpenAxis, rules: tuple[Any, Any]) -> Any:
     """Return sums of neighbours along an axis."""
     dtype, (place, taps) = str(data.ty.dtype), rules
 
@@ -196,17 +201,17 @@ def _mixed(bb: Any, data: Any, sizes: list[Any], axis: _Axis, rules: tuple[Any, 
     return emit(bb, compute, data, [*_after(sizes, [axis]), *_told([axis])], "resize")
 
 
-def _after(sizes: list[Any], axes: Sequence[_Axis]) -> list[Any]:
+def _after(sizes: list[Any], axes: Sequence[_OpenAxis]) -> list[Any]:
     by_axis = {axis.axis: axis.after for axis in axes}
     return [by_axis.get(at, size) for at, size in enumerate(sizes)]
 
 
-def _told(axes: Sequence[_Axis]) -> list[Any]:
+def _told(axes: Sequence[_OpenAxis]) -> list[Any]:
     return [number for axis in axes for number in (axis.before, axis.after, axis.up, axis.down)]
 
 
-def _read(axes: Sequence[_Axis], given: Any) -> list[_Axis]:
-    return [_Axis(axis.axis, *given[4 * at : 4 * at + 4]) for at, axis in enumerate(axes)]
+def _read(axes: Sequence[_OpenAxis], given: Any) -> list[_OpenAxis]:
+    return [_OpenAxis(axis.axis, *given[4 * at : 4 * at + 4]) for at, axis in enumerate(axes)]
 
 
 def _linear(part: Any) -> list[tuple[int, Any]]:
@@ -234,20 +239,20 @@ def _clipped(place: Any, size: Any) -> Any:
     return tirx.max(tirx.min(place, wide(size - 1)), whole(0))
 
 
-def _asymmetric(axis: _Axis, index: Any) -> tuple[Any, Any]:
+def _asymmetric(axis: _OpenAxis, index: Any) -> tuple[Any, Any]:
     return index * axis.down, wide(axis.up)
 
 
-def _half_pixel(axis: _Axis, index: Any) -> tuple[Any, Any]:
+def _half_pixel(axis: _OpenAxis, index: Any) -> tuple[Any, Any]:
     return (index * 2 + 1) * axis.down - axis.up, wide(axis.up * 2)
 
 
-def _pytorch(axis: _Axis, index: Any) -> tuple[Any, Any]:
+def _pytorch(axis: _OpenAxis, index: Any) -> tuple[Any, Any]:
     number, over = _half_pixel(axis, index)
     return tirx.Select(wide(axis.after) > 1, number, whole(0)), over
 
 
-def _align_corners(axis: _Axis, index: Any) -> tuple[Any, Any]:
+def _align_corners(axis: _OpenAxis, index: Any) -> tuple[Any, Any]:
     return index * (axis.before - 1), tirx.max(wide(axis.after - 1), whole(1))
 
 

@@ -7,8 +7,8 @@ from tvm import relax, te, tirx
 
 from autopipe.compiler.frontends.onnx import known
 from autopipe.compiler.frontends.onnx.open.extents import (
+    ExactPart,
     Extents,
-    Part,
     advice,
     is_open,
     shape_of,
@@ -136,7 +136,7 @@ def counted(extents: Extents, bb: Any, inputs: Any, numbers: Any, attr: Any) -> 
     dtype = str(inputs[0].ty.dtype)
     if dtype.startswith("float"):
         parts = (start, limit, step)
-        if not all(isinstance(part, Part) and part.over == 1 for part in parts):
+        if not all(isinstance(part, ExactPart) and part.over == 1 for part in parts):
             return None
         start, limit, step = (part.number for part in parts)
     if not is_open((start, limit, step)):
