@@ -30,6 +30,8 @@ class Asked:
     """What tuning found for it; null if nothing."""
     share: float
     """Its part of the model's time."""
+    likely: BestRecord | None = None
+    """Where its sizes are open, what tuning found for it at likely sizes, if that serves all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +116,13 @@ def _chain(asked: Asked, policy: Policy, maker: Maker) -> Iterator[Choice]:
             reason = "its record is wrong"
         except (Refused, Failed) as error:
             reason = f"its record does not apply: {error}"
+    elif asked.likely is not None:
+        try:
+            known = _recorded(task, asked.likely, maker)
+            yield replace(known, reason="record of likely sizes", seconds=None, rule=position)
+            reason = "the record of likely sizes is wrong"
+        except (Refused, Failed) as error:
+            reason = f"the record of likely sizes does not apply: {error}"
     plans = partial(maker.plans, task.name)
     for found in falls(policy.chain(rule), plans, partial(allows, rule)):
         if found.planned is None:

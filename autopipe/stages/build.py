@@ -143,15 +143,18 @@ class BuildStage(Stage, frozen=True):
         records = self._believed(ctx, tasks, tuned)
         shares = {name: task.share for name, task in tuned.tasks.items()}
         folder = ctx.inputs["tasks"] / "workloads"
-        asked = [
-            Asked(
-                task,
-                described(module_io.load_module(folder / f"{task.workload}.json"), task.info),
-                records.get(task.workload),
-                shares.get(task.workload, task.share),
+        asked = []
+        for task in tasks:
+            workload = module_io.load_module(folder / f"{task.workload}.json")
+            asked.append(
+                Asked(
+                    task,
+                    described(workload, task.info),
+                    records.get(task.workload),
+                    shares.get(task.workload, task.share),
+                    _of_likely(workload, records),
+                )
             )
-            for task in tasks
-        ]  # fmt: skip
         policy = Policy(self.rules, self.fallback)
         for rule in policy.idle([(request.task, request.share) for request in asked]):
             text = f"schedules.rules.{rule}: matches no task; `autopipe tasks` shows what there is"
@@ -182,6 +185,17 @@ class BuildStage(Stage, frozen=True):
                     f"for it has no {' or '.join(wanted)} (schedules.rules.{choice.rule})"
                 )
                 ctx.emit(Warn(stage=self.name, message=text))
+
+
+def _of_likely(workload: "tvm.IRModule", records: Mapping[str, BestRecord]) -> BestRecord | None:
+    """Return the record of a workload at likely sizes, if it is of a template for open sizes."""
+    from autopipe.compiler.open_sizes import likely_instance
+    from autopipe.compiler.tasks import workload as named
+    from autopipe.schedules.templates.template import serves_open
+
+    instance = likely_instance(workload) if records else None
+    record = instance and records.get(named(instance["main"]).identity)
+    return record if record and serves_open(record.schedule) else None
 
 
 def library_of(module: SizedModule) -> str:

@@ -19,6 +19,7 @@ from typing import Any, Final, Protocol
 import tvm
 from tvm.s_tir import Schedule
 
+from autopipe import foreign
 from autopipe.compiler.open_sizes import likely_instance
 from autopipe.config.problem import shown
 from autopipe.errors import StageError
@@ -64,6 +65,18 @@ def dump(template: Template, knobs: Any) -> str:  # noqa: ANN401 - the template'
     """Return a setting as JSON text, which `make` reads after parsing."""
     document = {"template": template.NAME, "version": template.VERSION, "knobs": asdict(knobs)}
     return json.dumps(document, sort_keys=True)
+
+
+def serves_open(schedule: str) -> bool:
+    """Tell whether a recorded schedule is of a template that serves functions with open sizes."""
+    from autopipe.schedules.templates import templates  # they import this module
+
+    try:
+        document = foreign.parse(schedule)
+    except ValueError:
+        return False
+    name = document.get("template") if isinstance(document, dict) else None
+    return any(getattr(one, "OPEN", False) for one in templates() if name == one.NAME)
 
 
 _SHOWN: Final = 400

@@ -1,0 +1,147 @@
+"""Templates on functions whose sizes are open: right at sizes on either side of whole tiles."""
+
+import json
+
+import pytest
+import tvm
+from tvm import te, tirx, topi
+
+from autopipe.compiler import open_sizes
+from autopipe.compiler.target.target import host
+from autopipe.measure.check import WrongAnswer, checked
+from autopipe.schedules.hardware import HardwareParams
+from autopipe.schedules.templates import contraction
+from autopipe.schedules.templates.serve import serve
+from autopipe.schedules.templates.template import dump, fitted, make, serves_open
+from autopipe.schedules.tiling import nest
+from tests.support.table import each_row
+
+TARGET = host(2)
+HARDWARE = HardwareParams.of(TARGET)
+
+
+def module(tensors, weights=(), smallest=1, likely=24, largest=48):
+    """Return a function whose sizes are all known to be so large."""
+    function = te.create_prim_func(tensors).with_attr("layout_free_buffers", list(weights))
+    count = len(open_sizes.open_variables(function))
+    known = [[smallest, likely, largest]] * count
+    return tvm.IRModule({"main": function.with_attr(open_sizes.SIZES, known)})
+
+
+def product(left, right, length):
+    step = te.reduce_axis((0, length), "k")
+    shape = (left.shape[0], right.shape[1])
+    return te.compute(shape, lambda i, j: te.sum(left[i, step] * right[step, j], step), "product")
+
+
+def size(name="n"):
+    return tirx.Var(name, "int64")
+
+
+def rows():
+    x, w = te.placeholder((size(), 24), name="x"), te.placeholder((24, 20), name="w")
+    y = product(x, w, 24)
+    return module([x, w, topi.nn.relu(y)], weights=[1])
+
+
+def columns():
+    n = size()
+    q, k = te.placeholder((n, 16), name="q"), te.placeholder((16, n), name="k")
+    return module([q, k, product(q, k, 16)])
+
+
+def terms():
+    n = size()
+    p, v = te.placeholder((n, n), name="p"), te.placeholder((n, 16), name="v")
+    return module([p, v, product(p, v, n)])
+
+
+def image():
+    h, w = size("h"), size("w")
+    x = te.placeholder((1, 4 * h, 4 * w, 4), name="x")
+    kernel = te.placeholder((3, 3, 4, 8), name="kernel")
+    y = topi.nn.conv2d_nhwc(x, kernel, 1, 1, 1)
+    return module([x, kernel, h, w, y], weights=[1], likely=3, largest=5)
+
+
+def softmax():
+    n = size()
+    x = te.placeholder((3, n, n), name="x")
+    return module([x, topi.nn.softmax(x)])
+
+
+def mean():
+    x = te.placeholder((size(), 37), name="x")
+    return module([x, topi.sum(x, axis=1) / 37.0])
+
+
+@each_row(
+    "made, template",
+    [
+        (rows, "contraction"),
+        (columns, "contraction"),
+        (terms, "contraction"),
+        (image, "contraction"),
+        (softmax, "open_rows"),
+        (mean, "open_rows"),
+    ],
+)
+def test_a_function_of_open_sizes_is_right_around_whole_tiles(made, template):
+    workload = made()
+    served = serve(workload, HARDWARE)
+    assert template == served.template.NAME
+    checked(workload, served.schedule.mod, TARGET)
+    again = make(workload, served.template, _document(served), HARDWARE)
+    tvm.ir.assert_structural_equal(again.mod, served.schedule.mod)
+
+
+def _document(served):
+    return json.loads(dump(served.template, served.knobs))
+
+
+def test_a_band_that_is_left_out_is_found(monkeypatch):
+    monkeypatch.setattr(nest, "parts_of", lambda extent, part: extent // part)
+    workload = rows()
+    wrong = serve(workload, HARDWARE)
+    assert wrong.template.NAME == "contraction"
+    with pytest.raises(WrongAnswer, match="random inputs"):
+        checked(workload, wrong.schedule.mod, TARGET)
+
+
+def test_open_and_static_functions_have_the_same_knobs_and_packing():
+    workload = rows()
+    instance = open_sizes.likely_instance(workload)
+    closed, opened = serve(instance, HARDWARE), serve(workload, HARDWARE)
+    assert closed.knobs == opened.knobs
+    packed = [found.schedule.get_sblock("product_packed") for found in (closed, opened)]
+    shapes = [
+        [int(extent) for extent in found.schedule.get(block).writes[0].source.shape]
+        for found, block in zip((closed, opened), packed, strict=True)
+    ]
+    assert shapes[0] == shapes[1]
+
+
+def test_templates_for_static_functions_leave_open_ones_alone():
+    x = te.placeholder((size(), 64), name="x")
+    workload = module([x, topi.nn.relu(x)])
+    assert serve(workload, HARDWARE) is None
+    assert fitted(open_sizes.likely_instance(rows()), contraction)[1] is not None
+    assert serves_open(dump(contraction, serve(rows(), HARDWARE).knobs))
+    assert not serves_open('{"template": "elementwise"}')
+    assert not serves_open("[]")
+    assert not serves_open("{")
+
+
+@each_row(
+    "extent, least",
+    [
+        (lambda n: n * 8 + 1, 25),
+        (lambda n: (n + 5) // 2, 4),
+        (lambda n: 64 - n, 0),
+        (lambda n: n * -1 + 64, 0),
+        (lambda n: n % 8, 0),
+    ],
+)
+def test_the_least_an_extent_can_be_is_known_where_it_only_grows(extent, least):
+    known = open_sizes.OpenSizes({"n": 3}, {"n": 8}, {"n": 16})
+    assert open_sizes.least(extent(size()), known) == least
