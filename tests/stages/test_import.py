@@ -125,5 +125,5 @@ def test_the_key_covers_the_content_of_all_files_and_no_path(tmp_path):
     data.write_bytes(external(made))
     path = save(made, tmp_path)
     assert stage(path).sources() == {"model": path, "data:data.bin": data}
-    assert stage(path).unkeyed() == {"path"}
+    assert stage(path).unkeyed() == {"path", "dimensions"}  # no size is open
     assert stage(path).reads == {Facet.TVM, Facet.FRONTEND}
