@@ -12,9 +12,6 @@ from tests.support import shared
 # Tests train cost models in this process and fork it later: OpenMP's threads do not survive that.
 os.environ["OMP_THREAD_LIMIT"] = "1"
 
-# TVM imports PyTorch where it is installed, which looks for a GPU: then no fork can use one.
-sys.modules.setdefault("torch", None)  # type: ignore[arg-type]
-
 # What our commands print is buffered as it is for anybody, whoever runs these tests.
 os.environ.pop("PYTHONUNBUFFERED", None)
 
@@ -60,6 +57,14 @@ def pytest_collection_finish() -> None:
     """
     gc.freeze()
     gc.enable()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_small_process() -> Iterator[None]:
+    """End the process that a module's sweeps are forked from: others count children."""
+    yield
+    if (crashes := sys.modules.get("tests.pipeline.crashes")) is not None:
+        crashes.end()
 
 
 @pytest.fixture(scope="session", autouse=True)

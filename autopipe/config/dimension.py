@@ -8,7 +8,9 @@ from pydantic import Field, StringConstraints, model_validator
 
 from autopipe.config.frozen import Frozen
 
-DimensionName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,59}$")]
+NAME: Final = "^[A-Za-z_][A-Za-z0-9_]{0,59}$"
+
+DimensionName = Annotated[str, StringConstraints(pattern=NAME)]
 """What shapes call a dimension."""
 
 LARGEST: Final = 2**31

@@ -1,12 +1,13 @@
 """Section `model`: what is compiled."""
 
+import re
 from collections.abc import Mapping
 from typing import Annotated, ClassVar, Final, Literal
 
-from pydantic import BeforeValidator, Field, StringConstraints
+from pydantic import BeforeValidator, Field, StringConstraints, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
-from autopipe.config.dimension import Dimension, DimensionName
+from autopipe.config.dimension import LARGEST, NAME, Dimension, DimensionName
 from autopipe.config.frozen import Frozen, Sparse
 
 DType = Literal[
@@ -17,7 +18,35 @@ DType = Literal[
 
 Digest = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 
-Size = Annotated[int, Field(ge=1, le=2**31)]
+_NAME: Final = re.compile(NAME)
+
+
+def _size(given: object) -> object:
+    """Refuse in one line what is neither a size nor a name; a union would tell it twice."""
+    if isinstance(given, str) and _NAME.fullmatch(given):
+        return given
+    if type(given) is int and 1 <= given <= LARGEST:
+        return given
+    raise PydanticCustomError(
+        "size",
+        "Input should be a whole number from 1 to {largest}, or the name of a dimension",
+        {"largest": LARGEST},
+    )
+
+
+SizeOrName = Annotated[
+    int | str,
+    BeforeValidator(_size),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "integer", "minimum": 1, "maximum": LARGEST},
+                {"type": "string", "pattern": NAME},
+            ]
+        }
+    ),
+]
+"""The size of a dimension, or what `model.dimensions` calls it."""
 
 
 OPEN: Final = "?"
@@ -43,7 +72,7 @@ class Input(Sparse, frozen=True):
 
     ADDED: ClassVar[frozenset[str]] = frozenset({"value"})
 
-    shape: Annotated[tuple[Size | DimensionName, ...], BeforeValidator(_closed)]
+    shape: Annotated[tuple[SizeOrName, ...], BeforeValidator(_closed)]
     """Size of each dimension, or the name of one of `model.dimensions`; replaces symbolic
     dimensions of the model. `autopipe init` writes "?" for a size that nobody gave: a file with one
     is refused until it is a number or a name."""

@@ -180,11 +180,23 @@ def _attempt(
 
 @cache
 def _small() -> "subprocess.Popen[bytes]":
-    """Return the small process of this one; it ends when this one does."""
+    """Return the small process of this one; `end` ends it."""
     begin = "from tests.pipeline.crashes import serve; serve()"
     return subprocess.Popen(
         [sys.executable, "-c", begin], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
+
+
+def end() -> None:
+    """End the small process, if there is one."""
+    if not _small.cache_info().currsize:
+        return
+    small = _small()
+    for pipe in (small.stdin, small.stdout):
+        assert pipe is not None
+        pipe.close()
+    small.wait()
+    _small.cache_clear()
 
 
 def used() -> float:

@@ -11,7 +11,7 @@ from autopipe.compiler.target.target import host
 from autopipe.measure.check import WrongAnswer, checked
 from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.templates import contraction
-from autopipe.schedules.templates.serve import serve
+from autopipe.schedules.templates.serve import Served, serve
 from autopipe.schedules.templates.template import dump, fitted, make, serves_open
 from autopipe.schedules.tiling import nest
 from tests.support.table import each_row
@@ -88,7 +88,7 @@ def mean():
 )
 def test_a_function_of_open_sizes_is_right_around_whole_tiles(made, template):
     workload = made()
-    served = serve(workload, HARDWARE)
+    served = _served(workload)
     assert template == served.template.NAME
     checked(workload, served.schedule.mod, TARGET)
     again = make(workload, served.template, _document(served), HARDWARE)
@@ -99,10 +99,16 @@ def _document(served):
     return json.loads(dump(served.template, served.knobs))
 
 
+def _served(workload) -> Served:
+    found = serve(workload, HARDWARE)
+    assert found is not None
+    return found
+
+
 def test_a_band_that_is_left_out_is_found(monkeypatch):
     monkeypatch.setattr(nest, "parts_of", lambda extent, part: extent // part)
     workload = rows()
-    wrong = serve(workload, HARDWARE)
+    wrong = _served(workload)
     assert wrong.template.NAME == "contraction"
     with pytest.raises(WrongAnswer, match="random inputs"):
         checked(workload, wrong.schedule.mod, TARGET)
@@ -111,7 +117,7 @@ def test_a_band_that_is_left_out_is_found(monkeypatch):
 def test_open_and_static_functions_have_the_same_knobs_and_packing():
     workload = rows()
     instance = open_sizes.likely_instance(workload)
-    closed, opened = serve(instance, HARDWARE), serve(workload, HARDWARE)
+    closed, opened = _served(instance), _served(workload)
     assert closed.knobs == opened.knobs
     packed = [found.schedule.get_sblock("product_packed") for found in (closed, opened)]
     shapes = [
@@ -126,7 +132,7 @@ def test_templates_for_static_functions_leave_open_ones_alone():
     workload = module([x, topi.nn.relu(x)])
     assert serve(workload, HARDWARE) is None
     assert fitted(open_sizes.likely_instance(rows()), contraction)[1] is not None
-    assert serves_open(dump(contraction, serve(rows(), HARDWARE).knobs))
+    assert serves_open(dump(contraction, _served(rows()).knobs))
     assert not serves_open('{"template": "elementwise"}')
     assert not serves_open("[]")
     assert not serves_open("{")
