@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Final
 
 import tvm
+import tvm_ffi
 from tvm.s_tir import SBlock, Schedule, ScheduleError
 
 from autopipe.compiler.open_sizes import OpenSizes, bound, known_of, least
@@ -24,6 +25,9 @@ from autopipe.schedules.tiling.packing import Copy
 from autopipe.schedules.tiling.padding import Padding
 from autopipe.schedules.tiling.promise import estimate, fill
 from autopipe.schedules.tiling.tile import Tile, settings
+
+_NARROWER: Final = 4
+"""Vectors for few columns are so many times narrower."""
 
 _FEWER: Final = 3
 """A tile for few rows has so many times fewer of them."""
@@ -60,8 +64,9 @@ def apply(sch: Schedule, contraction: Contraction, tile: Tile) -> None:
 def _smaller(nest: Nest, copy: Copy | None) -> Iterator[loops.Tiled]:
     """Yield what is done where a size is open, and too small for a whole tile.
 
-    Example: tiles of 12 x 32 are followed by 4 x 32 and 1 x 32, and where the columns are open, by
-    single outputs, of which there is always one.
+    Example: tiles of 12 x 32 with vectors of 16 are followed by 4 x 32 and 1 x 32. Where the
+    columns are open, 12 x 16, 1 x 16, 12 x 4 and 1 x 4 follow, unless they are packed, and single
+    outputs, of which there is always one.
     """
     if nest.fits is None:
         return
@@ -70,17 +75,35 @@ def _smaller(nest: Nest, copy: Copy | None) -> Iterator[loops.Tiled]:
             if rows < nest.tile.rows:
                 yield replace(nest, tile=replace(nest.tile, rows=rows)), copy
     if not isinstance(nest.granule, int):
+        for width in (nest.tile.width, nest.tile.width // _NARROWER) if copy is None else ():
+            if 1 < width < nest.tile.columns:
+                for rows in dict.fromkeys((nest.tile.rows, 1)):
+                    narrow = replace(nest.tile, rows=rows, columns=width, width=width)
+                    yield replace(nest, tile=narrow), None
         single = replace(nest.tile, rows=1, columns=1, width=1, packed=False)
         yield replace(nest, tile=single), None
 
 
 def _needed(tiled: Sequence[loops.Tiled], known: OpenSizes | None) -> Sequence[loops.Tiled]:
-    """Leave out what follows a tile of which there is one even at the smallest sizes."""
-    for place, (nest, _) in enumerate(tiled):
+    """Leave out what follows a tile of which there is one even at the smallest sizes.
+
+    Where rows and columns are one size, a tile is left out, too, if it needs as much as the last:
+    TVM refuses loops that it can prove are never run.
+    """
+    needed: list[loops.Tiled] = []
+    for nest, copy in tiled:
+        tile, square = nest.tile, tvm_ffi.structural_equal(nest.height, nest.granule)
+        if needed and square and _side(tile) >= _side(needed[-1][0].tile):
+            continue
+        needed.append((nest, copy))
         height, breadth = (least(extent, known) for extent in (nest.height, nest.granule))
-        if height >= nest.tile.rows and breadth >= nest.tile.columns:
-            return tiled[: place + 1]
-    return tiled
+        if height >= tile.rows and breadth >= tile.columns:
+            break
+    return needed
+
+
+def _side(tile: Tile) -> int:
+    return max(tile.rows, tile.columns)
 
 
 def _most_products(sch: Schedule, contraction: Contraction) -> int:

@@ -55,6 +55,9 @@ OPEN: Final = True
 STATIC: Final = False
 """Static functions are for `row_reduction`, which is tuned."""
 
+_FEW: Final = 4
+"""Up to so many partial results are combined one by one."""
+
 _COMBINED: Final = (tvm.tirx.Add, tvm.tirx.Max, tvm.tirx.Min, tvm.tirx.Mul)
 
 
@@ -238,7 +241,14 @@ def _add(updates: Sequence[_Store], partial: Sequence[Any], values: Values, lane
 
 
 def _combined(kind: Any, partial: Any, width: int, number: Callable[[Extent], Expr]) -> Expr:  # noqa: ANN401 - tvm
-    """Return what partial results come to, in pairs: ((a + b) + (c + d))."""
+    """Return what partial results come to: half of them with the other half, as vectors.
+
+    The last few are combined in pairs: ((a + b) + (c + d)).
+    """
+    while width > _FEW:
+        width //= 2
+        with T.vectorized(number(0), number(width)) as lane:
+            T.buffer_store(partial, kind(partial[lane], partial[lane + width]), [lane])
     values = [partial[number(place)] for place in range(width)]
     while len(values) > 1:
         paired = zip(values[::2], values[1::2], strict=False)

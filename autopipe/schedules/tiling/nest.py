@@ -132,7 +132,8 @@ class Nest:
     def place(self, job: Expr) -> "TilePlace":
         """Return where tile `job` is. It writes statements: an IRBuilder must be open."""
         position: dict[int | str, Expr] = {}
-        for part, count in reversed(self.order):
+        for part, extent in reversed(self.order):
+            count = extent if isinstance(extent, int) else T.max(self.number(extent), 1)
             position[part] = T.Bind(job % count)
             job = job // count
         strip, band = position.pop("columns"), position.pop("rows")

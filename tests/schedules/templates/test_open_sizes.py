@@ -1,6 +1,7 @@
 """Templates on functions whose sizes are open: right at sizes on either side of whole tiles."""
 
 import json
+from dataclasses import replace
 
 import pytest
 import tvm
@@ -18,6 +19,8 @@ from tests.support.table import each_row
 
 TARGET = host(2)
 HARDWARE = HardwareParams.of(TARGET)
+WIDE = replace(HARDWARE, vector_bits=512, registers=32)
+"""Vectors of 16, which LLVM cuts in pieces where the processor has shorter ones."""
 
 
 def module(tensors, weights=(), smallest=1, likely=24, largest=48):
@@ -50,6 +53,19 @@ def columns():
     return module([q, k, product(q, k, 16)])
 
 
+def scores():
+    """With tiles of several vectors, and another size around."""
+    n, batch = size(), size("batch")
+    q = te.placeholder((batch, n, 16), name="q")
+    k = te.placeholder((batch, 16, n), name="k")
+    step = te.reduce_axis((0, 16), "k")
+    shape = (batch, n, n)
+    total = te.compute(
+        shape, lambda b, i, j: te.sum(q[b, i, step] * k[b, step, j], step), "product"
+    )
+    return module([q, k, topi.nn.relu(total)], likely=40, largest=70)
+
+
 def terms():
     n = size()
     p, v = te.placeholder((n, n), name="p"), te.placeholder((n, 16), name="v")
@@ -80,6 +96,7 @@ def mean():
     [
         (rows, "contraction"),
         (columns, "contraction"),
+        (scores, "contraction"),
         (terms, "contraction"),
         (image, "contraction"),
         (softmax, "open_rows"),
@@ -93,6 +110,9 @@ def test_a_function_of_open_sizes_is_right_around_whole_tiles(made, template):
     checked(workload, served.schedule.mod, TARGET)
     again = make(workload, served.template, _document(served), HARDWARE)
     tvm.ir.assert_structural_equal(again.mod, served.schedule.mod)
+    wide = serve(workload, WIDE)
+    assert wide is not None
+    checked(workload, wide.schedule.mod, TARGET)
 
 
 def _document(served):
