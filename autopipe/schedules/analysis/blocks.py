@@ -39,6 +39,11 @@ def lengths_of(block: SBlock, *, spatial: bool = True) -> tuple[Extent, ...]:
     return tuple(map(extent_of, chosen))
 
 
+def number_of(value: Extent, dtype: str) -> tvm.ir.Expr:
+    """Return an extent as an expression of a dtype, such as that of indices."""
+    return tvm.tirx.IntImm(dtype, value) if isinstance(value, int) else value.astype(dtype)
+
+
 def product_of(extents: Iterable[Extent]) -> Extent:
     """Return the product of extents, numbers first."""
     ordered = sorted(extents, key=lambda extent: not isinstance(extent, int))

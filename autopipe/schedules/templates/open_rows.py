@@ -18,6 +18,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 import tvm
@@ -35,6 +36,7 @@ from autopipe.schedules.analysis.blocks import (
     extents_of,
     is_spatial,
     lengths_of,
+    number_of,
     product_of,
 )
 from autopipe.schedules.analysis.expressions import (
@@ -128,7 +130,7 @@ def _write(blocks: Sequence[SBlock], found: OpenRows, width: int) -> tvm.tirx.St
     """Return the loop over all rows."""
     rows = lengths_of(blocks[-1])[: found.leading]
     dtype = blocks[-1].iter_vars[0].var.ty.dtype
-    number = _numbers(dtype)
+    number = partial(number_of, dtype=dtype)
     with (
         IRBuilder() as builder,
         T.parallel(number(0), number(product_of(rows))) as job,
@@ -188,21 +190,21 @@ def _reduced(
             spatial, [*at, *(axis.dom.min for axis in spatial[len(at) :])], strict=True
         )
     ]
-    partial = [
+    parts = [
         T.sblock_alloc_buffer((width,), str(buffer.ty.dtype), scope="local")
         for buffer, _, _ in updates
     ]
     with T.vectorized(number(0), number(width)) as lane:
-        for buffer, (_, value, _) in zip(partial, firsts, strict=True):
+        for buffer, (_, value, _) in zip(parts, firsts, strict=True):
             T.buffer_store(buffer, value, [lane])
     *outer, last = lengths_of(block, spatial=False)
     with ExitStack() as loops:
         before = [loops.enter_context(T.serial(number(0), number(n))) for n in outer]
         for index, lane in _lanes(last, width, number):
             values = [*rows, *zip(summed, [*before, index], strict=True)]
-            _add(updates, partial, values, lane)
+            _add(updates, parts, values, lane)
     for place, (target, value, indices) in enumerate(updates):
-        total = _combined(type(value), partial[place], width, number)
+        total = _combined(type(value), parts[place], width, number)
         T.buffer_store(target, total, [substitute(i, rows) for i in indices])
 
 
@@ -318,13 +320,6 @@ def _starts_with(block: SBlock, rows: Sequence[int]) -> bool:
         and bits(block) > 1
         and (is_spatial(block) or all(extent == 1 for extent in others))
     )
-
-
-def _numbers(dtype: Any) -> Callable[[Extent], Expr]:  # noqa: ANN401 - tvm
-    def number(value: Extent) -> Expr:
-        return tvm.tirx.IntImm(dtype, value) if isinstance(value, int) else value.astype(dtype)
-
-    return number
 
 
 def _distinct(buffers: Sequence[Any]) -> list[Any]:

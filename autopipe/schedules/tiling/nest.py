@@ -20,7 +20,7 @@ from tvm.ir import Expr
 from tvm.s_tir import SBlock
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 
-from autopipe.schedules.analysis.blocks import Extent, product_of
+from autopipe.schedules.analysis.blocks import Extent, number_of, product_of
 from autopipe.schedules.analysis.expressions import unfold
 from autopipe.schedules.analysis.product import Product
 from autopipe.schedules.tiling.form import Contraction
@@ -103,8 +103,7 @@ class Nest:
 
     def number(self, value: Extent) -> Expr:
         """Return a number of the dtype of the indices."""
-        dtype = self.product.axes[0].ty.dtype
-        return tvm.tirx.IntImm(dtype, value) if isinstance(value, int) else value.astype(dtype)
+        return number_of(value, self.product.axes[0].ty.dtype)
 
     def group(self, strip: Expr) -> Expr:
         """Return the first column of the group that a strip belongs to."""

@@ -25,7 +25,7 @@ from tvm.s_tir import SBlock
 from tvm.script.ir_builder import IRBuilder
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 
-from autopipe.schedules.analysis.blocks import Extent, extent_of, lengths_of, product_of
+from autopipe.schedules.analysis.blocks import Extent, extent_of, lengths_of, number_of, product_of
 from autopipe.schedules.analysis.expressions import (
     elements,
     loads_of,
@@ -148,8 +148,7 @@ class Padding:
 
     def number(self, value: Extent) -> Expr:
         """Return a number of the dtype of the indices."""
-        dtype = self.axes[0].ty.dtype
-        return tvm.tirx.IntImm(dtype, value) if isinstance(value, int) else value.astype(dtype)
+        return number_of(value, self.axes[0].ty.dtype)
 
 
 def _bounds(
