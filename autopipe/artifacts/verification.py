@@ -17,8 +17,10 @@ class Tolerance(Part, frozen=True):
     """Absolute."""
 
 
-class OutputComparison(Part, frozen=True):
+class OutputComparison(Sparse, Part, frozen=True):
     """What comparing one output on one case showed."""
+
+    ADDED: ClassVar[frozenset[str]] = frozenset({"elsewhere"})
 
     output: str
     """Name of the output."""
@@ -34,6 +36,9 @@ class OutputComparison(Part, frozen=True):
     """Largest part of the allowed error that an element uses; above 1 it fails."""
     first_bad: tuple[int, ...] | None = None
     """Index of the first element that fails."""
+    elsewhere: int | None = None
+    """How many of its rows are others or in another order, where the reference's own are too with
+    inputs moved by a hair; null where all were compared one by one."""
     enough_atol: float | None = None
     """The `atol` that would pass with this rtol; null where none that is allowed would."""
     enough_rtol: float | None = None

@@ -8,13 +8,17 @@ import tvm
 from tvm import relax, tirx
 
 from autopipe.compiler.module_io import prim_funcs
+from autopipe.compiler.open_sizes import FOUND_SIZES
 
 
 def is_open(module: tvm.IRModule) -> bool:
-    """Tell whether a model takes open sizes."""
+    """Tell whether a model takes open sizes, or computes some."""
     functions = {str(var.name_hint): function for var, function in module.functions_items()}
-    params = functions["main"].params if "main" in functions else ()
-    return any(isinstance(getattr(param, "ty", None), relax.ShapeType) for param in params)
+    if "main" not in functions:
+        return False
+    main = functions["main"]
+    taken = any(isinstance(getattr(param, "ty", None), relax.ShapeType) for param in main.params)
+    return taken or FOUND_SIZES in (main.attrs or {})
 
 
 def lowered(module: tvm.IRModule, target: tvm.target.Target) -> tvm.IRModule:

@@ -11,8 +11,9 @@ With 640 and 320 it becomes
 The same is done to a PrimFunc, whose parameters have such shapes.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Final, Self
 
 import tvm
@@ -25,14 +26,24 @@ from autopipe.compiler.graph.calls import graph_functions
 from autopipe.compiler.module_io import prim_funcs
 from autopipe.compiler.recurrence.settled import settled
 from autopipe.config.dimension import Dimension, Sizes, ends, likely
+from autopipe.errors import ConfigError
 
 SIZES: Final = "autopipe.sizes"
 """Attribute of a PrimFunc with open sizes: how many multiples each has at least, probably and at
 most, in their order."""
 
+FOUND: Final = "found."
+"""What the names of sizes begin with that the model computes; no dimension of a pipeline does."""
+
+FOUND_SIZES: Final = "autopipe.found"
+"""Attribute of `main`: the sizes that the model computes, with their least and their most."""
+
 _ARITHMETIC: Final = (
     tirx.Add, tirx.Sub, tirx.Mul, tirx.FloorDiv, tirx.FloorMod, tirx.Min, tirx.Max,
 )  # fmt: skip
+
+_GUESS: Final = 100
+"""What a node probably finds, if nobody says how many."""
 
 Counts = Mapping[str, int]
 """How many multiples each open size has, by its name."""
@@ -64,9 +75,31 @@ class OpenSizes:
     @classmethod
     def of(cls, dimensions: Mapping[str, Dimension]) -> Self:
         """Return what a pipeline says; the first of likely sizes counts."""
+        if not dimensions:
+            return cls({}, {}, {})
         smallest, largest = ends(dimensions)
         found = (steps(dimensions, sizes) for sizes in (smallest, likely(dimensions)[0], largest))
         return cls(*found)
+
+    def also(self, module: tvm.IRModule, said: Mapping[str, int]) -> Self:
+        """Return what is known, of sizes that a module computes too.
+
+        `said` has how many a node finds probably, by its name; of the others it is 100, or the
+        most that it can find. Raises ConfigError for a node that finds nothing.
+        """
+        given = (module["main"].attrs or {}).get(FOUND_SIZES, ())
+        bounds = {str(name): (int(least), int(most)) for name, least, most in given}
+        if unknown := sorted(said.keys() - {name.removeprefix(FOUND) for name in bounds}):
+            nodes = ", ".join(repr(name.removeprefix(FOUND)) for name in bounds) or "none"
+            raise ConfigError(
+                f"model.found.{unknown[0]}: no size of the model is called so; it computes {nodes}"
+            )
+        known = [dict(self.smallest), dict(self.likely), dict(self.largest)]
+        for name, (least, most) in bounds.items():
+            number = said.get(name.removeprefix(FOUND), max(least, min(most, _GUESS)))
+            for counts, count in zip(known, (least, number, max(number, most)), strict=True):
+                counts[name] = count
+        return type(self)(*known)
 
 
 def noted(module: tvm.IRModule, known: OpenSizes) -> tvm.IRModule:
@@ -150,20 +183,32 @@ def _without_counts(function: tirx.PrimFunc) -> tirx.PrimFunc:
 
 
 def least(extent: int | tirx.Expr, known: OpenSizes | None) -> int:
-    """Return the least that an extent can be; 0 if it may shrink where a size grows."""
+    """Return the least that an extent can be, but for 0; 0 if it may shrink where a size grows.
+
+    What has no elements has no loops either. Example: of `28 * boxes` with none or more boxes it is
+    28, of `boxes + 3` it is 3.
+    """
     if isinstance(extent, int):
         return extent
     if known is None or not _grows(extent):
         return 0
-    smallest: list[tuple[tirx.Var, tirx.Expr]] = []
     found: list[tirx.Var] = []
     _add(found, tirx.analysis.undefined_vars(extent))
-    for variable in found:
-        count = known.smallest.get(str(variable.name), 0)
-        smallest.append((variable, tirx.IntImm(variable.ty.dtype, count)))
+    ends = (
+        (known.smallest.get(str(size.name), 0), max(1, known.smallest.get(str(size.name), 0)))
+        for size in found
+    )
+    values = (_value(extent, found, counts) for counts in product(*map(dict.fromkeys, ends)))
+    return min((value for value in values if value > 0), default=0)
+
+
+def _value(extent: tirx.Expr, sizes: Sequence[tirx.Var], counts: Sequence[int]) -> int:
+    """Return an extent with its open sizes bound; 0 if that is no number."""
 
     def value(var: tvm.ir.Var, _: object) -> tvm.ir.Expr:
-        return next((number for other, number in smallest if other.same_as(var)), var)
+        pairs = zip(sizes, counts, strict=True)
+        return next((tirx.IntImm(size.ty.dtype, count) for size, count in pairs
+                     if size.same_as(var)), var)  # fmt: skip
 
     closed = Analyzer().simplify(structural_mutate(extent, [(tvm.ir.Var, value)]))
     return int(closed) if isinstance(closed, tirx.IntImm) else 0

@@ -20,6 +20,7 @@ from autopipe.compiler.graph.layout import (
 )
 from autopipe.compiler.graph.legalize import legalize, refusals, unlowered
 from autopipe.compiler.graph.scalars import plain_numbers
+from autopipe.compiler.graph.sizes_first import sizes_first
 from autopipe.compiler.graph.transposed import plain_convolutions
 from autopipe.compiler.walls import gate
 from autopipe.errors import ModelError
@@ -106,6 +107,7 @@ def lower(
             transform.AttachAttrLayoutFreeBuffers(),
             transform.DeadCodeElimination(),
         )(op_info.carry(merged, infos))
+        lowered = sizes_first(lowered)
     return elementary.mark(lowered) if fast_algorithms and target.kind.name == "llvm" else lowered
 
 

@@ -6,7 +6,7 @@ function, whatever it computes. Which tasks are worth tuning is decided later.
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import tvm
@@ -19,6 +19,7 @@ from autopipe.compiler.graph.calls import call_counts
 from autopipe.compiler.graph.literals import buffer_tensor
 from autopipe.compiler.module_io import prim_funcs
 from autopipe.compiler.op_info import carried
+from autopipe.compiler.open_sizes import bound, known_of
 from autopipe.compiler.recurrence import form
 from autopipe.tasks.op_info import ATTRIBUTE, OpInfo
 from autopipe.tasks.task import Task
@@ -64,14 +65,20 @@ def extract_tasks(
     """Return the tasks of a lowered module in the order of first use, and each workload's module.
 
     PrimFuncs that are structurally equal are one task whose `calls` add up. With open sizes there
-    are several modules, by label, and the tasks of all of them are in one table.
+    are several modules, by label, and the tasks of all of them are in one table. A PrimFunc whose
+    sizes the model computes is there twice: as it is, and with as many as are likely.
     """
     modules = lowered if isinstance(lowered, Mapping) else {"": lowered}
     calls: Counter[str] = Counter()
     bodies: dict[str, tvm.tirx.PrimFunc] = {}
     for label, module in modules.items():
-        calls.update({labelled(name, label): n for name, n in call_counts(module).items()})
+        counts = call_counts(module)
+        calls.update({labelled(name, label): n for name, n in counts.items()})
         bodies.update({labelled(name, label): body for name, body in prim_funcs(module)})
+        if label or len(modules) == 1:  # else its likely sizes have a module of their own
+            for name, at, body in _likely(module):
+                full = labelled(labelled(name, label), at)
+                calls[full], bodies[full] = counts[name], body
     names: dict[str, list[str]] = {}
     workloads: dict[str, Workload] = {}
     for name in calls:
@@ -85,6 +92,35 @@ def extract_tasks(
         for index, (identity, same) in enumerate(names.items())
     ]
     return tasks, {identity: found.module for identity, found in workloads.items()}
+
+
+def _likely(module: tvm.IRModule) -> Iterator[tuple[str, str, tvm.tirx.PrimFunc]]:
+    """Yield PrimFuncs of open sizes as they are at likely ones: name, these sizes, function."""
+    for name, function in prim_funcs(module):
+        known = known_of(function)
+        if known is None:
+            continue
+        at = "x".join(map(str, known.likely.values()))
+        body = bound(tvm.IRModule({"main": function}), known.likely)["main"]
+        info = _sized(carried(function), set(known.likely.values()))
+        yield name, at, body.with_attr(ATTRIBUTE, info.model_dump_json())
+
+
+def _sized(info: OpInfo, sizes: Collection[int]) -> OpInfo:
+    """Return op information without open sizes; with several sizes nobody knows which is which."""
+    ops = []
+    for op in info.ops:
+        outputs = op.outputs
+        if any(size < 0 for tensor in outputs for size in tensor.shape):
+            (likely, *others) = sizes
+            outputs = () if others else tuple(
+                tensor.model_copy(
+                    update={"shape": tuple(likely if s < 0 else s for s in tensor.shape)}
+                )
+                for tensor in outputs
+            )  # fmt: skip
+        ops.append(op.model_copy(update={"outputs": outputs}))
+    return info.model_copy(update={"ops": tuple(ops)})
 
 
 def _distinct(new: Workload, known: Mapping[str, Workload]) -> Workload:

@@ -110,7 +110,7 @@ class Weights(Frozen, frozen=True):
 class Model(Sparse, frozen=True):
     """Where the model comes from."""
 
-    ADDED: ClassVar[frozenset[str]] = frozenset({"dimensions"})
+    ADDED: ClassVar[frozenset[str]] = frozenset({"dimensions", "found"})
 
     format: Literal["onnx", "tvmscript"] = "onnx"
     """File format of the model: `onnx`, or `tvmscript` for a Python file with one Relax module or
@@ -125,6 +125,10 @@ class Model(Sparse, frozen=True):
     dimensions: dict[DimensionName, Dimension] = {}
     """Sizes that are known only when the model runs, by the names that shapes call them. One
     package takes every size in their ranges."""
+    found: dict[str, Annotated[int, Field(ge=1, lt=LARGEST)]] = {}
+    """How many a node of the model probably finds, by the name of the node: boxes that are left of
+    NonMaxSuppression, say. What works on them is tuned for so many, and is right for any number.
+    Where nothing is said it is 100, or the most that there can be."""
     weights: Weights | None = None
     """Replace the model's weights by seeded synthetic ones; leave out for a real model. A TVMScript
     source has no weights of its own."""

@@ -34,6 +34,9 @@ class LowerStage(Stage, frozen=True):
     dimensions: dict[str, Dimension] = {}
     """Open sizes by name: the module is written once more for each likely combination."""
 
+    found: dict[str, int] = {}
+    """How many a node of the model probably finds, by the name of the node."""
+
     @classmethod
     def of(cls, pipeline: Pipeline, base: Path) -> Self:  # noqa: ARG003 - reads no file
         """Take what the pipeline allows of numerics, and its rules of fusion."""
@@ -41,11 +44,12 @@ class LowerStage(Stage, frozen=True):
             fast_algorithms=pipeline.numerics.fast_algorithms,
             fusion=pipeline.fusion,
             dimensions=dict(pipeline.model.dimensions),
+            found=dict(pipeline.model.found),
         )
 
     def unkeyed(self) -> frozenset[str]:
         """Return the open sizes, where there are none."""
-        return frozenset() if self.dimensions else frozenset({"dimensions"})
+        return frozenset(name for name in ("dimensions", "found") if not getattr(self, name))
 
     def run(self, ctx: Context) -> str:
         """Write the lowered module; its PrimFuncs say which ops they came from.
@@ -65,19 +69,19 @@ class LowerStage(Stage, frozen=True):
             module_io.save_module(lowered, ctx.out / WHOLE)
             for one in sized.modules:
                 bound = open_sizes.at(module, open_sizes.steps(self.dimensions, one.sizes))
-                module_io.save_module(self._lowered(bound, conditions, scope), ctx.out / one.file)
+                at = self._noted(self._lowered(bound, conditions, scope))
+                module_io.save_module(at, ctx.out / one.file)
         if sized.modules:
             sized.write(ctx.out)
         count = f"{len(module_io.prim_funcs(lowered))} fused functions"
         return f"{count}, and at {len(sized.modules)} likely sizes" if sized.modules else count
 
     def _noted(self, lowered: "tvm.IRModule") -> "tvm.IRModule":
-        """Return the module for every size, in which each kernel says what sizes are likely."""
+        """Return a module in which each kernel with open sizes says which are likely."""
         from autopipe.compiler import open_sizes
 
-        if not self.dimensions:
-            return lowered
-        return open_sizes.noted(lowered, open_sizes.OpenSizes.of(self.dimensions))
+        known = open_sizes.OpenSizes.of(self.dimensions).also(lowered, self.found)
+        return open_sizes.noted(lowered, known)
 
     def _lowered(
         self, module: "tvm.IRModule", conditions: "Conditions", scope: "Scope | None"

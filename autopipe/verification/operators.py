@@ -31,6 +31,9 @@ _MOVES = {
 _QUANTIZES = ("DynamicQuantize", "QAttention", "QGemm", "QLinear", "QuantizeLinear")
 """How the names of operators begin that round to steps."""
 
+_CHOOSES = {"Compress", "NonMaxSuppression", "NonZero", "TopK", "Unique"}
+"""Operators that choose elements by their values, or order them."""
+
 EXACT_SPECIALS = _MOVES - {"AveragePool", "GlobalAveragePool", "ReduceMean", "Resize"} | {
     "Abs", "Add", "And", "Ceil", "Concat", "Constant", "Div", "Equal", "Floor", "Greater",
     "GreaterOrEqual", "HardSigmoid", "IsInf", "IsNaN", "Less", "LessOrEqual", "Max", "Min", "Mod",
@@ -73,6 +76,11 @@ class Operators:
         self._makers = {name: node for node in graph.node for name in node.output}
         self._stored = {tensor.name: tensor for tensor in graph.initializer}
         self.kinds = frozenset(node.op_type for inner in graphs(graph) for node in inner.node)
+
+    @property
+    def choose(self) -> bool:
+        """Whether the model chooses rows, so that two right programs may choose others."""
+        return not _CHOOSES.isdisjoint(self.kinds)
 
     @property
     def round(self) -> bool:

@@ -112,7 +112,7 @@ def test_own_models_become_packages(tmp_path, name):
 
 
 def test_own_models_are_what_the_script_makes(tmp_path):
-    for name in ("make_models.py", "make_open_models.py"):
+    for name in ("make_models.py", "make_open_models.py", "make_mask_rcnn.py"):
         script = FOLDER / "models" / name
         subprocess.run([sys.executable, script, tmp_path], check=True)
     made = sorted(tmp_path.glob("*.onnx"))

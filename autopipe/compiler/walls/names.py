@@ -30,7 +30,7 @@ PACKED: Final = words("argsort argsort_nms sort topk", "tvm.contrib.sort.") | wo
 )
 """What TVM's runtime may be asked for by name: it sorts and scans."""
 
-RELAX_EXTERNS: Final = frozenset({"vm.builtin.reshape"})
+RELAX_EXTERNS: Final = frozenset({"vm.builtin.reshape", "vm.builtin.tensor_to_shape"})
 """The same in the graph."""
 
 INTRINSICS: Final = words(
@@ -131,7 +131,8 @@ ANNOTATIONS: Final = (
 
 FUNCTION_ATTRIBUTES: Final = words(
     """
-    autopipe.arithmetic_functions autopipe.computed_rounds autopipe.library autopipe.recurrence
+    autopipe.arithmetic_functions autopipe.computed_rounds autopipe.found autopipe.library
+    autopipe.recurrence
     autopipe.sizes global_symbol
     layout_free_buffers num_input op_info op_pattern relax.force_pure s_tir tirx.is_scheduled
     tirx.noalias Primitive

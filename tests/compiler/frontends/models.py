@@ -73,11 +73,20 @@ def run(made, feeds):
 
 def compiled(imported, feeds):
     """Return the outputs that TVM computes."""
+    return machine(imported)(feeds)
+
+
+def machine(imported):
+    """Return what computes outputs of inputs by TVM."""
     import tvm
     from tvm import relax
 
     target = tvm.target.Target({"kind": "llvm", "opt-level": 0, "num-cores": 1})
-    machine = relax.VirtualMachine(tvm.compile(imported.module, target=target), tvm.cpu())
-    arrays = [*feeds.values(), *imported.weights.values()]
-    result = machine["main"](*(tvm.runtime.tensor(np.ascontiguousarray(a)) for a in arrays))
-    return [result.numpy()] if hasattr(result, "numpy") else [each.numpy() for each in result]
+    main = relax.VirtualMachine(tvm.compile(imported.module, target=target), tvm.cpu())["main"]
+
+    def call(feeds):
+        arrays = [*feeds.values(), *imported.weights.values()]
+        result = main(*(tvm.runtime.tensor(np.asarray(a, order="C")) for a in arrays))
+        return [result.numpy()] if hasattr(result, "numpy") else [each.numpy() for each in result]
+
+    return call

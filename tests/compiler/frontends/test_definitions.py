@@ -90,6 +90,8 @@ NODES = [
     node("Add", ["x", "nothing"], "same"),
     node("RoiAlign", ["x", "rois", "batch"], "aligned", mode="max", sampling_ratio=2,
          output_height=2, output_width=3, spatial_scale=0.7),
+    node("RoiAlign", ["x", "rois", "batch"], "averaged", sampling_ratio=2, output_height=2,
+         output_width=3, spatial_scale=0.25),
     node("AveragePool", ["x"], "even", kernel_shape=[2, 3], strides=[2, 2],
          auto_pad="SAME_LOWER"),
     helper.make_node("MaxPool", ["x"], ["pooled", "places"], kernel_shape=[3, 2], strides=[2, 1],

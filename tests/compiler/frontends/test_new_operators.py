@@ -237,9 +237,6 @@ def test_shifts_by_more_bits_than_there_are(tmp_path):
 @each_row(
     "kind, inputs, attributes, told",
     [
-        ("NonZero", {"x": floats(3)}, {"made_of": "int64"}, "depends on what the model is given"),
-        ("Unique", {"x": floats(3)}, {}, "depends on what the model is given"),
-        ("Compress", {"x": floats(3), "c": np.array([True] * 3)}, {}, "depends on what"),
         ("RandomNormalLike", {"x": floats(3)}, {}, "drawn at random: 1 x RandomNormalLike"),
         ("DFT", {"x": SIGNAL, "n": np.int64(4)}, {}, "length of DFT 'y' is not constant"),
         ("DFT", {"x": np.zeros((9000, 1), np.float32)}, {}, "DFT 'y' has length 9000"),

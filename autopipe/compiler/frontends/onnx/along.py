@@ -11,7 +11,7 @@ from autopipe.errors import ModelError
 # ruff: noqa: ANN401, ARG003  TVM's converters have no types, and one signature
 
 
-_AS: Final = {"int16": "int32", "uint16": "int32", "uint32": "int64", "uint64": "int64"}
+AS_SORTED: Final = {"int16": "int32", "uint16": "int32", "uint32": "int64", "uint64": "int64"}
 """What is sorted in the place of numbers that TVM's runtime does not sort."""
 _LEAST: Final = -(2**63)
 
@@ -111,15 +111,24 @@ class TopK(onnx_frontend.TopK):
             raise ModelError(f"{what} asks for {count} of {size} elements")
         if not attr.get("sorted", 1):
             raise ModelError(f"{what} with sorted = 0 is not supported: its order is not defined")
-        dtype = str(data.ty.dtype)
-        if dtype not in _AS:
-            return super()._impl_v11(bb, inputs, attr, params)
-        wide = _signed(bb, data) if dtype == "uint64" else relax.op.astype(data, _AS[dtype])
-        given = onnx_frontend.onnx_input([bb.normalize(wide), inputs[1]])
-        found = bb.normalize(super()._impl_v11(bb, given, attr, params))
-        values, places = (bb.normalize(relax.TupleGetItem(found, at)) for at in range(2))
-        same = _unsigned(bb, values) if dtype == "uint64" else relax.op.astype(values, dtype)
-        return relax.Tuple([bb.normalize(same), places])
+        return ranked(bb, data, attr, count)
+
+
+def ranked(bb: Any, data: Any, attr: Any, count: int) -> Any:
+    """Return the values and places of TopK; with -1 for `count`, of the whole axis."""
+    dtype = str(data.ty.dtype)
+    if dtype == "uint64":
+        data = bb.normalize(_signed(bb, data))
+    elif dtype in AS_SORTED:
+        data = bb.normalize(relax.op.astype(data, AS_SORTED[dtype]))
+    axis, largest = attr.get("axis", -1), attr.get("largest", 1)
+    found = relax.op.topk(data, count, axis, ret_type="both", largest=largest, dtype="int64")
+    if dtype not in AS_SORTED:
+        return found
+    found = bb.normalize(found)
+    values, places = (bb.normalize(relax.TupleGetItem(found, at)) for at in range(2))
+    same = _unsigned(bb, values) if dtype == "uint64" else relax.op.astype(values, dtype)
+    return relax.Tuple([bb.normalize(same), places])
 
 
 _OURS = (CumProd, LpNormalization, ReverseSequence, TensorScatter, TopK)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
-from tvm import relax, tirx
+from tvm import relax, te, tirx
 from tvm.relax.frontend.onnx import onnx_frontend
 
 from autopipe.compiler.frontends.onnx import known
@@ -21,12 +21,17 @@ from autopipe.errors import ModelError
 _FURTHEST: Final = 2**30
 """Pixels from the middle of an image: what is further away counts as there. 32 bits hold them."""
 
+_LONGEST: Final = 2**16
+"""Pixels that a side of an open size is taken to have at most."""
 
-def within(bb: Any, indices: Any, extents: Sequence[int], params: Any, what: str) -> Any:
+
+def within(bb: Any, indices: Any, extents: Sequence[Any], params: Any, what: str) -> Any:
     """Return indices cut to an extent, or to one extent for each entry of their last axis.
 
     Negative ones count from the end, and stay. Raises `ModelError` for constants that are outside.
     """
+    if not all(isinstance(extent, int) for extent in extents):
+        return _within_open(bb, indices, extents)
     most = np.array(extents if len(extents) > 1 else extents[0])
     values = known.values(indices, params)
     if values is not None:
@@ -36,6 +41,24 @@ def within(bb: Any, indices: Any, extents: Sequence[int], params: Any, what: str
     dtype = str(indices.ty.dtype)
     first, last = (relax.const(bound, dtype) for bound in (-most, most - 1))
     return bb.normalize(relax.op.minimum(bb.normalize(relax.op.maximum(indices, first)), last))
+
+
+def _within_open(bb: Any, indices: Any, extents: Sequence[Any]) -> Any:
+    """Return indices cut to extents of which some are open."""
+    dtype = str(indices.ty.dtype)
+
+    def cut(indices: Any, *extents: Any) -> Any:
+        def at(*index: Any) -> Any:
+            extent = extents[0]
+            for entry, other in enumerate(extents[1:], 1):
+                extent = tirx.if_then_else(index[-1] == entry, other, extent)
+            extent = tirx.Cast(dtype, extent)
+            return tirx.max(tirx.min(indices[index], extent - 1), -extent)
+
+        return te.compute(indices.shape, at, name="within")
+
+    given = (tirx.const(size, "int64") if isinstance(size, int) else size for size in extents)
+    return bb.emit_te(cut, indices, *given, primfunc_name_hint="within")
 
 
 @dataclass(frozen=True)
@@ -49,14 +72,14 @@ class _Cut:
         """Return what converts a node, as TVM's importer calls it."""
 
         def convert(bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
-            shape = _static(inputs[0])
+            shape = _sizes(inputs[0])
             given = inputs if shape is None else self.cut(bb, inputs, shape, attr, params)
             return self.converter.get_converter(opset)(bb, given, attr, params)
 
         return convert
 
 
-def _along(bb: Any, inputs: Any, shape: list[int], attr: Any, params: Any) -> Any:
+def _along(bb: Any, inputs: Any, shape: list[Any], attr: Any, params: Any) -> Any:
     """Return the inputs of an operator whose second one holds places along one axis."""
     data, indices, *others = inputs
     if isinstance(indices.ty, relax.ShapeType):
@@ -67,19 +90,23 @@ def _along(bb: Any, inputs: Any, shape: list[int], attr: Any, params: Any) -> An
     return onnx_frontend.onnx_input([data, cut, *others])
 
 
-def _along_many(bb: Any, inputs: Any, shape: list[int], attr: Any, params: Any) -> Any:
+def _along_many(bb: Any, inputs: Any, shape: list[Any], attr: Any, params: Any) -> Any:
     """Return the inputs of an operator whose second one holds places along several axes."""
     data, indices, *others = inputs
     what = f"the second input of {known.name(attr)}"
-    first, count = int(attr.get("batch_dims", 0)), known.sizes(indices, what)[-1]
+    first, count = int(attr.get("batch_dims", 0)), known.extents_of(indices.ty, what)[-1]
+    if count < 0:
+        raise ModelError(f"{what} has a last axis whose size is open")
     cut = within(bb, indices, shape[first : first + count], params, what)
     return onnx_frontend.onnx_input([data, cut, *others])
 
 
-def _near(bb: Any, inputs: Any, shape: list[int], attr: Any, params: Any) -> Any:  # noqa: ARG001
+def _near(bb: Any, inputs: Any, shape: list[Any], attr: Any, params: Any) -> Any:  # noqa: ARG001
     """Return image and grid of an operator whose places are pixels from -1 to 1."""
     image, grid = inputs[:2]
-    most = float(_FURTHEST // max(shape[2:]))
+    most = float(
+        _FURTHEST // max(size if isinstance(size, int) else _LONGEST for size in shape[2:])
+    )
     dtype = str(grid.ty.dtype)
     low = bb.normalize(relax.op.maximum(grid, relax.const(-most, dtype)))
     return [image, bb.normalize(relax.op.minimum(low, relax.const(most, dtype)))]
@@ -119,12 +146,12 @@ def _flat(bb: Any, places: Any, shape: list[int], axis: int) -> Any:
     return bb.normalize(relax.op.add(steps, relax.const(np.asarray(start), "int64")))
 
 
-def _static(operand: Any) -> list[int] | None:
-    """Return the shape of a tensor, None of anything else, and where it is not known."""
+def _sizes(operand: Any) -> list[Any] | None:
+    """Return the shape of a tensor, numbers where it is fixed; None where it is not known."""
     dims = getattr(getattr(operand.ty, "shape", None), "values", None)
-    if dims is None or not all(isinstance(dim, tirx.IntImm) for dim in dims):
+    if dims is None:
         return None
-    return [int(dim) for dim in dims]
+    return [int(dim) if isinstance(dim, tirx.IntImm) else dim for dim in dims]
 
 
 CONVERTERS: Final = {

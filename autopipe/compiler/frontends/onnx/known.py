@@ -63,6 +63,12 @@ def extents_of(kind: Any, what: str) -> list[int]:
     return [int(dim) if isinstance(dim, tirx.IntImm) else -1 for dim in dims]
 
 
+def is_fixed(kind: Any) -> bool:
+    """Whether a tensor's type has a shape of numbers."""
+    dims = getattr(getattr(kind, "shape", None), "values", None)
+    return dims is not None and all(isinstance(dim, tirx.IntImm) for dim in dims)
+
+
 def text(value: bytes | str) -> str:
     """Return an attribute that is a word."""
     return value.decode(errors="replace") if isinstance(value, bytes) else value

@@ -25,7 +25,10 @@ class ConvTranspose(onnx_frontend.ConvTranspose):
 
 
 class RoiAlign(onnx_frontend.RoiAlign):
-    """RoiAlign; ONNX's maximum is one of weighted corners, and TVM's one of samples."""
+    """RoiAlign; ONNX's maximum is one of weighted corners, and TVM's one of samples.
+
+    TVM moves regions by half a pixel before it scales them, and ONNX does afterwards.
+    """
 
     @classmethod
     def _impl_v10(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
@@ -38,7 +41,7 @@ class RoiAlign(onnx_frontend.RoiAlign):
         if attr.get("mode") == b"max":
             way = known.text(attr.get("coordinate_transformation_mode", b"half_pixel"))
             return _largest(bb, inputs, attr, half_pixel=way == "half_pixel")
-        return super()._impl_v16(bb, inputs, attr, params)
+        return super()._impl_v16(bb, _shifted(bb, inputs, attr), attr, params)
 
 
 class NonMaxSuppression(onnx_frontend.OnnxOpConverter):
@@ -73,6 +76,20 @@ CONVERTERS: Final = {converter.__name__: converter for converter in _OURS}
 
 _MOST_SAMPLES: Final = 256
 """Samples of a cell along a side; their square is what each number of the result takes."""
+
+
+def _shifted(bb: Any, inputs: Any, attr: Any) -> Any:
+    """Return the inputs with regions moved so that TVM's half a pixel is one of the image.
+
+    ONNX takes `region * scale - 0.5`, and TVM `(region - 0.5) * scale`.
+    """
+    way = known.text(attr.get("coordinate_transformation_mode", b"half_pixel"))
+    scale = float(attr.get("spatial_scale", 1.0))
+    if way != "half_pixel" or scale == 1 or not scale:
+        return inputs
+    data, regions, images = inputs
+    shift = relax.const(0.5 - 0.5 / scale, regions.ty.dtype)
+    return [data, bb.normalize(relax.op.add(regions, shift)), images]
 
 
 def _largest(bb: Any, inputs: Any, attr: Any, *, half_pixel: bool) -> Any:

@@ -17,8 +17,9 @@ from autopipe.compiler.frontends.onnx.control.converters import hide
 from autopipe.compiler.frontends.onnx.control.scopes import has_control
 from autopipe.compiler.frontends.onnx.converters import replaced
 from autopipe.compiler.frontends.onnx.named import NodeError, name_nodes, plain
-from autopipe.compiler.frontends.onnx.open.extents import Extents
+from autopipe.compiler.frontends.onnx.open.extents import Extents, FoundSize
 from autopipe.compiler.frontends.onnx.tensors import Proto, dtype_name
+from autopipe.compiler.open_sizes import FOUND_SIZES
 from autopipe.config.dimension import Dimension, Sizes
 from autopipe.errors import ModelError
 
@@ -54,8 +55,44 @@ def to_relax(
     shapes = {
         value.name: _open_shape(value, dimensions, steps) for value in inputs if value.dimensions
     }
+    if steps:
+        module, found = _converted(model, shapes, Extents(steps, dimensions))
+    else:
+        module, found = _fixed(model)
+    main = module["main"]
+    expected = [*(value.name for value in inputs), *weights]
+    given = [parameter.name for parameter in main.params]
+    if given != expected:
+        other = sorted(set(given) ^ set(expected)) or "in another order"
+        raise ModelError(f"TVM imported other parameters than the graph has: {other}"[:_LONGEST])
+    if steps:
+        main = _with_sizes(main, len(inputs), list(steps.values()))
+    if found:
+        main = main.with_attr(FOUND_SIZES, [[size.name, size.least, size.most] for size in found])
+    main = main.with_attr("num_input", len(inputs) + bool(steps))
+    module.update_func(module.get_global_var("main"), main)
+    return module
+
+
+def _fixed(model: Proto) -> tuple[Any, Sequence[FoundSize]]:
+    """Convert a model whose inputs have fixed sizes, and tell the sizes that it computes.
+
+    Most compute none. Their shapes stay numbers, so they are tried that way first.
+    """
     try:
-        with _silence(), replaced(Extents(steps, dimensions) if steps else None):
+        module, found = _converted(model, {}, None)
+    except ModelError:
+        return _converted(model, {}, Extents({}, {}))
+    if all(known.is_fixed(kind) for kind in _results(module["main"])):
+        return module, found
+    return _converted(model, {}, Extents({}, {}))
+
+
+def _converted(
+    model: Proto, shapes: Mapping[str, Any], extents: Extents | None
+) -> tuple[Any, Sequence[FoundSize]]:
+    try:
+        with _silence(), replaced(extents):
             module = from_onnx(model, shape_dict=shapes or None, sanitize_input_names=False)
     except NodeError as error:
         raise ModelError(f"TVM can not import {error}; {_ADVICE}") from error
@@ -63,17 +100,7 @@ def to_relax(
         raise
     except Exception as error:  # TVM raises what it likes
         raise ModelError(f"TVM can not import the model: {plain(error)}") from error
-    main = module["main"]
-    expected = [*(value.name for value in inputs), *weights]
-    found = [parameter.name for parameter in main.params]
-    if found != expected:
-        other = sorted(set(found) ^ set(expected)) or "in another order"
-        raise ModelError(f"TVM imported other parameters than the graph has: {other}"[:_LONGEST])
-    if steps:
-        main = _with_sizes(main, len(inputs), list(steps.values()))
-    main = main.with_attr("num_input", len(inputs) + bool(steps))
-    module.update_func(module.get_global_var("main"), main)
-    return module
+    return module, () if extents is None else extents.found
 
 
 def _open_shape(
@@ -99,11 +126,12 @@ def sized(module: Any, sizes: Sizes, dimensions: Mapping[str, Dimension]) -> lis
     """Return the shapes of the outputs of `main` at certain sizes, -1 where they depend on data."""
     steps = {name: size // dimensions[name].multiple for name, size in sizes.items()}
     bound = transform.BindSymbolicVars(steps, "main")(module)
-    return [known.extents_of(kind, "an output") for kind in _results(bound)]
+    return [known.extents_of(kind, "an output") for kind in _results(bound["main"])]
 
 
-def _results(module: Any) -> list[Any]:  # noqa: ANN401
-    result = module["main"].ret_ty
+def _results(main: Any) -> list[Any]:  # noqa: ANN401
+    """Return the types of outputs; `main.ret_ty` forgets sizes that are computed inside."""
+    result = main.body.body.ty
     return list(result.fields) if isinstance(result, relax.TupleType) else [result]
 
 
@@ -115,7 +143,7 @@ def outputs(module: Any, graph: Proto) -> tuple[Value, ...]:  # noqa: ANN401
     """
     return tuple(
         _output(declared, kind)
-        for declared, kind in zip(graph.output, _results(module), strict=True)
+        for declared, kind in zip(graph.output, _results(module["main"]), strict=True)
     )
 
 

@@ -7,36 +7,18 @@ from tvm import relax, tirx
 from autopipe.compiler.frontends.onnx import known
 from autopipe.compiler.frontends.onnx.open.extents import (
     Extents,
-    advice,
     is_open,
     shape_of,
     whole,
     wide,
 )
 from autopipe.compiler.frontends.onnx.open.shaping import called
-from autopipe.errors import ModelError
 
 # ruff: noqa: ANN401, ARG001  TVM's converters have no types, and all of these have one signature
 
 
 _ORDERS: Final = {"DCR": [0, 3, 5, 1, 2, 4], "CRD": [0, 1, 3, 5, 2, 4]}
 """Order of the axes of blocks in SpaceToDepth."""
-
-
-def best(extents: Extents, bb: Any, inputs: Any, numbers: Any, attr: Any) -> Any:
-    """Refuse TopK where an axis may be shorter than the number of results."""
-    what = called("TopK", attr)
-    size = extents.shape(inputs[0], what)[int(attr.get("axis", -1))]
-    count = attr.get("k", None if len(numbers) < 2 or numbers[1] is None else numbers[1].item())  # noqa: PLR2004
-    if count is None or not is_open([size, count]):
-        return
-    if not isinstance(count, int):
-        raise ModelError(f"{what} asks for a number of results that is open; {advice([count])}")
-    least = extents.bounds(size)[0]
-    if not 0 < count <= least:
-        raise ModelError(
-            f"{what} asks for {count} elements of an axis that may have {least}; {advice([size])}"
-        )
 
 
 def hardmax(extents: Extents, bb: Any, inputs: Any, numbers: Any, attr: Any) -> Any:
@@ -67,4 +49,4 @@ def deepened(extents: Extents, bb: Any, inputs: Any, numbers: Any, attr: Any) ->
     return relax.op.reshape(turned, shape_of([batch, channels * block * block, rows, columns]))
 
 
-RULES: Final = {"TopK": best, "Hardmax": hardmax, "SpaceToDepth": deepened}
+RULES: Final = {"Hardmax": hardmax, "SpaceToDepth": deepened}

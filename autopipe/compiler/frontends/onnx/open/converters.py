@@ -3,9 +3,11 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from tvm import ir, relax
+from tvm import ir, relax, tirx
 
 from autopipe.compiler.frontends.onnx import known
+from autopipe.compiler.frontends.onnx.found import converters as found
+from autopipe.compiler.frontends.onnx.found import nothing
 from autopipe.compiler.frontends.onnx.open import along, arithmetic, resizing, shaping, windows
 from autopipe.compiler.frontends.onnx.open.extents import Extents, advice, names, total
 from autopipe.compiler.frontends.onnx.tensors import Array
@@ -13,7 +15,13 @@ from autopipe.errors import ModelError
 
 # ruff: noqa: ANN401, E501  TVM's converters have no types
 
-_RULES: Final = {**shaping.RULES, **resizing.RULES, **windows.RULES, **along.RULES}
+_RULES: Final = {
+    **shaping.RULES,
+    **resizing.RULES,
+    **windows.RULES,
+    **along.RULES,
+    **found.RULES,
+}
 
 
 class OpenConverter:
@@ -28,14 +36,29 @@ class OpenConverter:
 
         def convert(bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
             numbers = [self._extents.of(value, params) for value in inputs]
+            numbers = self._read(bb, inputs, numbers, attr)
             made = self._computed(bb, inputs, numbers, attr)
             if made is None and self._op in _RULES:
                 made = _RULES[self._op](self._extents, bb, inputs, numbers, attr)
             if made is None:
                 made = original(bb, inputs, attr, params)
-            return self._checked(bb, made, inputs, attr)
+            made = self._checked(bb, made, inputs, attr)
+            return nothing.guarded(self._extents, bb, self._op, made, inputs)
 
         return convert
+
+    def _read(self, bb: Any, inputs: Any, numbers: list[Array | None], attr: Any) -> list[Any]:
+        """Return numbers, those too that values of the model decide where they are sizes."""
+        made = list(numbers)
+        for at, least in found.READ.get(self._op, {}).items():
+            value = inputs[at] if at < len(inputs) else None
+            if value is None or numbers[at] is not None:
+                continue
+            sizes = getattr(getattr(value.ty, "shape", None), "values", None)
+            if sizes is not None and all(isinstance(size, tirx.IntImm) for size in sizes):
+                node = str(attr["tvm_custom"]["name"])
+                made[at] = self._extents.read(bb, value, f"{node}.{at}", least)
+        return made
 
     def _checked(self, bb: Any, made: Any, inputs: Any, attr: Any) -> Any:
         """Refuse a node whose sizes fit each other at some open sizes only."""
@@ -72,8 +95,8 @@ class OpenConverter:
         ):
             return None
         dtypes = ["" if value is None else str(value.ty.dtype) for value in inputs]
-        found = arithmetic.evaluate(self._extents, self._op, numbers, dtypes, attr)
-        return None if found is None else self._extents.put(bb, *found)
+        made = arithmetic.evaluate(self._extents, self._op, numbers, dtypes, attr)
+        return None if made is None else self._extents.put(bb, *made)
 
     def _shape(self, bb: Any, data: Any, attr: Mapping[str, Any]) -> Any:
         import numpy as np

@@ -17,7 +17,8 @@ from tvm.sym import Analyzer
 
 from autopipe.compiler.frontends.onnx import known
 from autopipe.compiler.frontends.onnx.tensors import Array
-from autopipe.config.dimension import Dimension
+from autopipe.compiler.open_sizes import FOUND
+from autopipe.config.dimension import LARGEST, Dimension
 from autopipe.errors import ModelError
 
 # ruff: noqa: ANN401  what TVM has no types for
@@ -34,11 +35,22 @@ class ExactPart:
     over: int = 1
 
 
+@dataclass(frozen=True, slots=True)
+class FoundSize:
+    """A size that the model computes, such as the number of boxes that are left."""
+
+    name: str
+    """The name of its variable."""
+    least: int
+    most: int
+
+
 class Extents:
     """The open sizes of a model, and what is known of its tensors of numbers."""
 
     def __init__(self, steps: Mapping[str, Any], dimensions: Mapping[str, Dimension]) -> None:
         """Take the variable of each dimension, which counts its multiples."""
+        self.found: list[FoundSize] = []
         self._analyzer = Analyzer()
         for name, step in steps.items():
             dimension = dimensions[name]
@@ -98,6 +110,39 @@ class Extents:
         made = _tensor(bb, numbers, dtype)
         self._kept[made] = numbers
         return made
+
+    def read(self, bb: Any, value: Any, node: str, least: int, most: int = LARGEST) -> Array:
+        """Return the numbers in a tensor of values of the model, as new sizes.
+
+        What is outside of the bounds is cut to be inside: ONNX leaves open what it would mean, and
+        memory has to be there for what comes out.
+
+        Args:
+            bb: TVM's builder of blocks.
+            value: A tensor [n] or a single number, of whole numbers.
+            node: What the sizes are called after.
+            least: The least that each may be, 0 or more: TVM takes no size to be negative.
+            most: The most.
+        """
+        count = int(self.shape(value, node)[0]) if value.ty.ndim else 1
+        flat = value if value.ty.ndim == 1 else bb.emit(relax.op.reshape(value, [1]))
+        flat = flat if flat.ty.dtype == "int64" else bb.emit(relax.op.astype(flat, "int64"))
+        for bound, cut in ((least, relax.op.maximum), (most, relax.op.minimum)):
+            flat = bb.emit(cut(flat, relax.const(bound, "int64")))
+        sizes: Array = np.empty(count, object)
+        for at in range(count):
+            name = f"{node}.{at}" if count > 1 else node
+            sizes[at] = tirx.Var(f"{FOUND}{name}", "int64")
+            self.found.append(FoundSize(str(sizes[at].name), least, most))
+            self._analyzer.bind(
+                sizes[at], ir.Range.from_min_extent(whole(least), whole(most - least + 1))
+            )
+        # TVM would make new variables, all called `x`, of the op `tensor_to_shape`
+        kind = relax.ShapeType(ndim=count)
+        made = bb.emit(relax.op.call_pure_packed("vm.builtin.tensor_to_shape", flat, ty_args=kind))
+        bb.match_cast(made, relax.ShapeType(list(sizes)))
+        self._kept[value] = sizes if value.ty.ndim else sizes.reshape(())
+        return self._kept[value]
 
     def shape(self, data: Any, what: str) -> list[Any]:
         """Return the sizes of a tensor, integers where they are fixed.

@@ -1,0 +1,132 @@
+"""NonMaxSuppression: of boxes that overlap, the one with the best score.
+
+For each class of each image, boxes are looked at from the best score down. One is picked unless it
+overlaps a picked one too much:
+
+    scores [0.9, 0.8, 0.7]; box 1 overlaps box 0 by 0.6, more than iou_threshold = 0.5
+    -> order 0, 1, 2; 0 is picked, 1 is not, 2 is
+
+Equal scores are in the order of the boxes, as onnxruntime has it.
+"""
+
+from typing import Any, Final
+
+from tvm import tirx
+from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
+
+from autopipe.compiler.frontends.onnx.found.kernels import extern, whole
+
+# ruff: noqa: ANN401, PLR0913, PLR0917  what TVM has no types for
+
+_BOX: Final = "float32"
+
+
+def picked(
+    boxes: Any, scores: Any, order: Any, most: Any, overlap: Any, least: Any, *, centered: bool
+) -> list[Any]:
+    """Return which boxes are picked and how many, for each class of each image.
+
+    Args:
+        boxes: [images, boxes, 4] corners; with `centered` middle, width and height.
+        scores: [images, classes, boxes].
+        order: [images, classes, boxes], places of the scores from the best one down.
+        most: [1] int64: how many are picked of a class.
+        overlap: [1]: intersection over union of two boxes that both stay, at most.
+        least: [1]: only better scores count; None takes all.
+        centered: Whether boxes have a middle.
+
+    Returns [images * classes, boxes] int64, of which the first ones hold, and [images * classes].
+    """
+    images, classes, count = scores.shape
+    jobs = images * classes
+
+    def write(*buffers: Any) -> None:
+        *given, kept, counts = buffers
+        boxes, scores, order, most, overlap, *rest = given
+        with T.parallel(whole(0), jobs) as job:
+            image, kind = tirx.floordiv(job, classes), tirx.floormod(job, classes)
+            number, good = _variable(), _variable()
+            number[0] = whole(0)
+            with T.serial(whole(0), count) as rank:
+                box = tirx.Cast("int64", order[image, kind, rank])
+                wanted = number[0] < most[0]
+                if rest:
+                    wanted = tirx.all(wanted, scores[image, kind, box] > rest[0][0])
+                with T.If(wanted), T.Then():
+                    _mark(good, (boxes, image, kept, job), number[0], box, overlap[0], centered)
+                    with T.If(good[0] == whole(1)), T.Then():
+                        kept[job, number[0]] = box
+                        number[0] = number[0] + whole(1)
+            counts[job] = number[0]
+
+    given = [boxes, scores, order, most, overlap, *([] if least is None else [least])]
+    return extern(write, given, [([jobs, count], "int64"), ([jobs], "int64")], "picked")
+
+
+def _mark(
+    good: Any,
+    kept: tuple[Any, Any, Any, Any],
+    number: Any,
+    box: Any,
+    most: Any,
+    centered: bool,  # noqa: FBT001
+) -> None:
+    """Write loops that leave 1 in `good` if a box overlaps none of those that are picked yet."""
+    boxes, image, places, job = kept
+    other = _variable()
+    other[0] = whole(0)
+    good[0] = whole(1)
+    with T.While(tirx.all(other[0] < number, good[0] == whole(1))):
+        one = _corners(boxes, image, places[job, other[0]], centered=centered)
+        two = _corners(boxes, image, box, centered=centered)
+        with T.If(_overlaps(one, two, most)), T.Then():
+            good[0] = whole(0)
+        other[0] = other[0] + whole(1)
+
+
+def listed(kept: Any, counts: Any, ends: Any, classes: Any, found: Any) -> Any:
+    """Return image, class and box of each that was picked: [found, 3]."""
+
+    def write(kept: Any, counts: Any, ends: Any, out: Any) -> None:
+        with T.parallel(whole(0), counts.shape[0]) as job, T.serial(whole(0), counts[job]) as at:
+            row = ends[job] - counts[job] + at
+            out[row, whole(0)] = tirx.floordiv(job, classes)
+            out[row, whole(1)] = tirx.floormod(job, classes)
+            out[row, whole(2)] = kept[job, at]
+
+    return extern(write, [kept, counts, ends], [([found, 3], "int64")], "listed")[0]
+
+
+_Corners = tuple[Any, Any, Any, Any]
+"""Least and greatest place along one axis, and along the other."""
+
+
+def _variable() -> Any:
+    return T.buffer_proxy(T.alloc_buffer((1,), "int64", scope="local"))
+
+
+def _corners(boxes: Any, image: Any, box: Any, *, centered: bool) -> _Corners:
+    first, second, third, fourth = (boxes[image, box, whole(number)] for number in range(4))
+    if centered:
+        half = tirx.const(2.0, _BOX)
+        return (
+            first - third / half, first + third / half,
+            second - fourth / half, second + fourth / half,
+        )  # fmt: skip
+    return (
+        tirx.min(first, third), tirx.max(first, third),
+        tirx.min(second, fourth), tirx.max(second, fourth),
+    )  # fmt: skip
+
+
+def _overlaps(one: _Corners, two: _Corners, most: Any) -> Any:
+    """Whether two boxes have more in common than allowed, as a part of what both cover."""
+    zero = tirx.const(0.0, _BOX)
+    sides = [tirx.min(one[at + 1], two[at + 1]) - tirx.max(one[at], two[at]) for at in (0, 2)]
+    both = sides[0] * sides[1]
+    areas = [(box[1] - box[0]) * (box[3] - box[2]) for box in (one, two)]
+    union = areas[0] + areas[1] - both
+    return tirx.all(
+        sides[0] > zero, sides[1] > zero, both > zero,
+        areas[0] > zero, areas[1] > zero, union > zero, both / union > most,
+    )  # fmt: skip

@@ -1,0 +1,74 @@
+"""Reductions over rows of which there may be none.
+
+TVM starts a sum with its first term, so a sum of nothing has no value. ONNX has one: 0 for a sum,
+1 for a product, the smallest number for a maximum.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from tvm import relax, te, tirx
+
+from autopipe.compiler.frontends.onnx.open.extents import Extents
+from autopipe.errors import ModelError
+
+# ruff: noqa: ANN401  TVM's converters have no types
+
+_OF_NOTHING: Final[Mapping[str, float]] = {
+    "MatMul": 0,
+    "ReduceL1": 0,
+    "ReduceL2": 0,
+    "ReduceMax": -math.inf,
+    "ReduceMin": math.inf,
+    "ReduceProd": 1,
+    "ReduceSum": 0,
+    "ReduceSumSquare": 0,
+}
+"""What operators make of no elements."""
+
+_REFUSED: Final = frozenset({"Gemm", "Einsum", "ReduceLogSum", "ReduceLogSumExp", "ReduceMean"})
+
+
+def guarded(extents: Extents, bb: Any, kind: str, made: Any, inputs: Sequence[Any]) -> Any:
+    """Return what a node makes, also where it adds up rows and there are none.
+
+    Raises ModelError for one whose result would not be defined.
+    """
+    if kind not in _OF_NOTHING and kind not in _REFUSED:
+        return made
+    kept = _sizes(extents, made)
+    summed = [
+        size
+        for value in inputs
+        for size in _sizes(extents, value)
+        if extents.bounds(size)[0] <= 0 and not any(extents.equal(size, other) for other in kept)
+    ]
+    if not summed:
+        return made
+    if kind in _REFUSED:
+        raise ModelError(f"{kind} adds up rows that the model finds, and it may find none")
+    dtype = str(made.ty.dtype)
+    nothing = _number(_OF_NOTHING[kind], dtype)
+
+    def compute(made: Any, *sizes: Any) -> Any:
+        some = tirx.all(*(size > 0 for size in sizes))
+        return te.compute(
+            made.shape, lambda *at: tirx.if_then_else(some, made[at], nothing), name="some"
+        )
+
+    return bb.emit_te(compute, made, *summed, primfunc_name_hint="some")
+
+
+def _number(value: float, dtype: str) -> Any:
+    """Return a number; an infinity as the last one that whole numbers have."""
+    if math.isinf(value) and not dtype.startswith("float"):
+        return tirx.max_value(dtype) if value > 0 else tirx.min_value(dtype)
+    return tirx.const(value, dtype)
+
+
+def _sizes(extents: Extents, value: Any) -> list[Any]:
+    """Return the sizes of a tensor, nothing where they are not known."""
+    if not isinstance(getattr(value, "ty", None), relax.TensorType):
+        return []
+    return [extents.simple(size) for size in getattr(value.ty.shape, "values", None) or ()]
