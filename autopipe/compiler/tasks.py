@@ -19,6 +19,7 @@ from autopipe.compiler.graph.calls import call_counts
 from autopipe.compiler.graph.literals import buffer_tensor
 from autopipe.compiler.module_io import prim_funcs
 from autopipe.compiler.op_info import carried
+from autopipe.compiler.open_sizes import likely_instance
 from autopipe.compiler.recurrence import form
 from autopipe.tasks.op_info import ATTRIBUTE, OpInfo
 from autopipe.tasks.task import Task
@@ -97,6 +98,7 @@ def _distinct(new: Workload, known: Mapping[str, Workload]) -> Workload:
 
 def task_of(index: int, found: Workload, names: Sequence[str], info: OpInfo) -> Task:
     """Return the task of a workload that is called once."""
+    instance = likely_instance(found.module)
     blocks = _sblocks(found.module)
     params = found.module["main"].params
     arguments = [p for p in params if isinstance(p.ty, tvm.tirx.BufferType)]
@@ -113,6 +115,7 @@ def task_of(index: int, found: Workload, names: Sequence[str], info: OpInfo) -> 
         inputs=tuple(tensors[:first]),
         outputs=tuple(tensors[first:]),
         sizes=len(params) - len(arguments),
+        likely=None if instance is None else workload(instance["main"]).identity,
         flops=max(_flops(found.module), sum(map(_steps, blocks)), _products(found.module)),
         bytes=sum(map(_bytes, tensors)),
         opaque=not blocks or any(map(_is_opaque, blocks)),

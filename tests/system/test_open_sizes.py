@@ -17,6 +17,7 @@ from autopipe.errors import ConfigError, PackageError
 from autopipe.lock import file as files
 from autopipe.lock.locking import Mode
 from autopipe.packaging.examine import examine
+from autopipe.tasks.task import read_tasks
 from tests.packaging.packages import changed
 from tests.support import shared
 from tests.support.table import each_row
@@ -109,6 +110,23 @@ def test_the_package_holds_a_library_for_each_likely_size_and_the_lock_names_the
     assert found.differences(lock.artifacts) == []
     assert {task.name.partition("@")[2] for task in lock.tasks} == {"", "16x8", "4x8"}
     assert str(found.needs.verification).endswith(" sizes")
+
+
+def test_tasks_of_the_generic_library_name_those_at_the_first_likely_sizes(built):
+    (table,) = (built / "store").rglob("tasks.json")
+    tasks = read_tasks(table.parent)
+    for task in tasks:
+        _, fixed, _ = task.name.partition("@")
+        same = [other for other in tasks if other.workload == task.likely]
+        assert bool(fixed) == (task.likely is None)
+        assert fixed or task.share == 0
+        assert (
+            fixed
+            or task.dropped == f"dynamic: open sizes; at likely ones it is task {same[0].index}"
+        )
+        assert fixed or same[0].name.endswith("@16x8")
+    assert sum(task.share for task in tasks) == pytest.approx(1)
+    assert '"likely"' not in json.dumps([t.model_dump() for t in tasks if "@" in t.name])
 
 
 def test_verification_tells_sizes(built):
