@@ -13,7 +13,7 @@ from autopipe import open_package
 from autopipe.api import flow
 from autopipe.artifacts.verification import Verification
 from autopipe.cli.app import app
-from autopipe.errors import ConfigError, PackageError
+from autopipe.errors import ConfigError, PackageError, StageError
 from autopipe.lock import file as files
 from autopipe.lock.locking import Mode
 from autopipe.packaging.examine import examine
@@ -229,6 +229,57 @@ def test_a_forged_signature_is_refused(built, tmp_path_factory, forge, why):
         with pytest.raises(PackageError) as caught:
             read(package)
         assert why in str(caught.value)
+
+
+def _exchanged(document):
+    """Have each library called at the sizes of the other one."""
+    one, other = _signature(document)["entries"]
+    one["sizes"], other["sizes"] = other["sizes"], one["sizes"]
+
+
+def _more(document):
+    _signature(document)["dimensions"]["rows"]["multiple"] = 4
+
+
+def _third(document):
+    """Call one more size open than the libraries have."""
+    signature = _signature(document)
+    signature["inputs"][0].update(dimensions=["rows", "columns", "deep"], shape=[-1, -1, -1])
+    signature["dimensions"]["deep"] = {"max": 8, "likely": [8]}
+    for entry in signature["entries"]:
+        entry["sizes"]["deep"] = 8
+
+
+def _turned(document):
+    _signature(document)["inputs"][0]["dimensions"] = ["columns", "rows", ""]
+
+
+def _half(document):
+    entry = _signature(document)["entries"][0]
+    entry["weights"] = entry["weights"][:1]
+
+
+def _backwards(document):
+    _signature(document)["entries"][0]["weights"].reverse()
+
+
+@pytest.mark.fault("E16")
+@each_row(
+    "forge, shape",
+    [
+        (_exchanged, (8, 16)), (_exchanged, (8, 4)), (_more, (8, 16)), (_more, (12, 5)),
+        (_third, (8, 16)), (_third, (6, 5)), (_turned, (16, 8)), (_half, (8, 16)),
+        (_backwards, (8, 16)),
+    ],
+)  # fmt: skip
+def test_libraries_that_are_not_what_the_signature_says_compute_nothing(
+    built, tmp_path_factory, forge, shape
+):
+    folder = tmp_path_factory.mktemp("forged")
+    package = changed(Path(shutil.copy(built / "dist/open.tar", folder)), manifest=forge)
+    with pytest.raises(StageError, match="the compiled model failed") as caught:
+        open_package(package)({"x": given(*shape)})
+    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.fault("E16")
