@@ -175,6 +175,10 @@ def test_the_command_takes_any_size(built, tmp_path, capsys):
     for name, shape in (("in.npz", "[6, 5, 16]"), ("x.npy", "[4, 3, 16]")):
         app(["infer", package, "--input", str(tmp_path / name)], standalone_mode=False)
         assert f"y: float32 {shape}" in capsys.readouterr().out
+    app(["verify", package], standalone_mode=False)
+    told = capsys.readouterr().out
+    assert "takes columns from 1 to 20\ntakes rows from 2 to 24, a multiple of 2\n" in told
+    assert "lib.1.so is for columns = 4, rows = 8\n" in told
     with pytest.raises(ConfigError, match=r"dimension 0 \(rows\) is 5, which is no multiple of 2"):
         app(["infer", package, "--input", str(tmp_path / "odd.npy")], standalone_mode=False)
 
