@@ -7,7 +7,8 @@ a newcomer, in a store of its own: `autopipe init`, `run` without tuning, and `i
 nobody has seen, which are compared with what onnxruntime computes of the file as it was published.
 One row a model; below it what was said where it did not work: *refused* is exit code 2 or 3, with a
 line that says why. Extra arguments after `--` go to `autopipe run`, in the place of
-`--set tuning=null`.
+`--set tuning=null`. With `--open` as the first argument a model keeps open what nobody gave:
+`init --open`, one package, and `infer` at likely sizes, at the ends of the ranges, and at others.
 """
 
 import json
@@ -28,15 +29,19 @@ import numpy as np
 
 from autopipe.artifacts.benchmark import BenchmarkReport
 from autopipe.artifacts.model import ImportedModel
+from autopipe.config.dimension import Sizes, likely, told
 from autopipe.config.load import load
 from autopipe.config.paths import model_path
 from autopipe.verification.inputs import draw
 from autopipe.verification.limits import input_limits
+from autopipe.verification.sizes import tried
 
 FRESH = (2026, 11)
 """Seed of the inputs; no case of stage *verify* has it."""
 CLOSE = 1e-3
 """Largest error that passes, as a part of the output's largest value."""
+SIZES = 6
+"""Sizes that a model with open ones is asked at besides the likely ones."""
 REFUSED = (2, 3)
 """Exit codes of a pipeline file or a model that is not taken."""
 COLUMNS = "{:<38} {:>7} {:>7} {:>5} {:>14} {:>6} {:>8}"
@@ -71,6 +76,8 @@ class Journey:
 def main() -> int:
     """Print the table; return 1 if a model neither came to its end nor was refused."""
     arguments = sys.argv[1:]
+    keeps_open = arguments[:1] == ["--open"]
+    arguments = arguments[keeps_open:]
     split = arguments.index("--") if "--" in arguments else len(arguments)
     if not arguments[:split]:
         sys.exit(__doc__)
@@ -79,7 +86,7 @@ def main() -> int:
     print(COLUMNS.format("model", "init", "run", "infer", "onnxruntime", "ratio", "package"))
     with tempfile.TemporaryDirectory() as folder:
         found = [
-            journey(model, shapes, Path(folder, str(index)), extra)
+            journey(model, shapes, Path(folder, str(index)), extra, keeps_open=keeps_open)
             for index, (model, shapes) in enumerate(models(arguments[:split], Path(folder)))
         ]
     refused = sum(gone.refused for gone in found)
@@ -101,12 +108,14 @@ def models(arguments: Sequence[str], folder: Path) -> Iterator[tuple[str, list[s
                     yield archive.extract(member, folder / Path(wheel).name), shapes
 
 
-def journey(model: str, shapes: Sequence[str], folder: Path, extra: Sequence[str]) -> Journey:
+def journey(
+    model: str, shapes: Sequence[str], folder: Path, extra: Sequence[str], *, keeps_open: bool
+) -> Journey:
     """Take one model from file to answer, and print its row."""
     found = Journey(Path(model).name)
     folder.mkdir()
     try:
-        _travel(found, model, shapes, folder, extra)
+        _travel(found, model, shapes, folder, extra, keeps_open=keeps_open)
     except subprocess.CalledProcessError as error:
         found.said = str(error.stderr).strip().splitlines()[-1]
         if error.returncode in REFUSED:
@@ -121,14 +130,20 @@ def journey(model: str, shapes: Sequence[str], folder: Path, extra: Sequence[str
     return found
 
 
-def _travel(
-    found: Journey, model: str, shapes: Sequence[str], folder: Path, extra: Sequence[str]
+def _travel(  # noqa: PLR0913 -- a journey
+    found: Journey,
+    model: str,
+    shapes: Sequence[str],
+    folder: Path,
+    extra: Sequence[str],
+    *,
+    keeps_open: bool,
 ) -> None:
     start, pipeline = time.monotonic(), folder / "model.yaml"
     found.init = "fails"
     fixed = dict(given.split("==") for given in shapes if "==" in given)
-    opened = [f"--shape={given}" for given in shapes if "==" not in given]
-    _autopipe("init", model, "-o", pipeline, *opened)
+    options = [f"--shape={given}" for given in shapes if "==" not in given]
+    _autopipe("init", model, "-o", pipeline, *options, *["--open"] * keeps_open)
     for name, value in fixed.items():
         extra = [*extra, "--set", f"model.inputs.{name}.value={value}"]
     found.init, found.run = "ok", "fails"
@@ -141,21 +156,41 @@ def _travel(
     found.ratio = _ratio(folder)
     (package,) = (folder / "dist").glob("*.tar")
     (imported,) = (path.parent for path in (folder / "store").rglob("reference.onnx"))
-    ports = ImportedModel.read(imported).inputs
-    fresh: dict[str, Any] = draw(ports, input_limits(imported, ports), FRESH)
-    np.savez(folder / "fresh.npz", **fresh)
-    _autopipe("infer", package, "--input", folder / "fresh.npz", "--output", folder / "out")
-    found.infer = "ok"
     original = model_path(load(pipeline).model, folder)
-    found.equal = compared(original, fresh, folder / "out", fixed)
+    errors = {}
+    for sizes in _sizes(imported):
+        fresh = _fresh(imported, sizes)
+        np.savez(folder / "fresh.npz", **fresh)
+        _autopipe("infer", package, "--input", folder / "fresh.npz", "--output", folder / "out")
+        errors[told(sizes)] = compared(original, fresh, folder / "out", fixed)
+    found.infer = "ok"
+    worst = max(errors, key=lambda sizes: errors[sizes])
+    found.equal = f"{'equal' if errors[worst] <= CLOSE else 'differs'} {errors[worst]:.0e}"
+    if worst:
+        found.said = f"{len(errors)} sizes, the largest error with {worst}"
+
+
+def _fresh(imported: Path, sizes: Sizes) -> dict[str, Any]:
+    """Return inputs that nobody has seen."""
+    ports = tuple(port.at(sizes) for port in ImportedModel.read(imported).inputs)
+    return draw(ports, input_limits(imported, ports), FRESH)
+
+
+def _sizes(imported: Path) -> list[Sizes]:
+    """Return the sizes that a package is asked at; one that is empty where none is open."""
+    dimensions = ImportedModel.read(imported).dimensions
+    if not dimensions:
+        return [{}]
+    return [*likely(dimensions), *tried(dimensions, FRESH[0])[:SIZES]]
 
 
 def compared(
     model: Path, inputs: dict[str, Any], outputs: Path, fixed: Mapping[str, str] | None = None
-) -> str:
-    """Compare saved outputs with those of onnxruntime on the same inputs, in a word or two.
+) -> float:
+    """Compare saved outputs with those of onnxruntime on the same inputs.
 
-    `fixed` are numbers that the build has inside, by the names of their inputs.
+    Returns the largest error as a part of the output's largest value; it is infinite where shapes
+    differ. `fixed` are numbers that the build has inside, by the names of their inputs.
     """
     import onnxruntime
 
@@ -170,11 +205,11 @@ def compared(
     for output, theirs in zip(session.get_outputs(), session.run(None, inputs), strict=True):
         ours = np.load(outputs / f"{quote(output.name, safe='')}.npy")
         if ours.shape != theirs.shape or not np.array_equal(np.isfinite(ours), np.isfinite(theirs)):
-            return "differs"
+            return math.inf
         kept = np.isfinite(theirs)
         error = np.abs(ours.astype("float64") - theirs)[kept].max(initial=0)
         worst = max(worst, error / max(np.abs(theirs[kept]).max(initial=0), 1e-30))
-    return f"{'equal' if worst <= CLOSE else 'differs'} {worst:.0e}"
+    return float(worst)
 
 
 def _autopipe(*arguments: object) -> str:

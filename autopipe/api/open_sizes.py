@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from autopipe.compiler.frontends.onnx.hints import SizeHints
 
 _BATCHES: Final = 16
+_PICTURES: Final = 4
+"""Images in a batch: all are compared at their largest size."""
 _LENGTHS: Final = 512
 _LENGTH: Final = 128
 _IMAGES: Final = 1280
@@ -47,20 +49,23 @@ def proposed(
 ) -> Iterator[str]:
     """Yield the lines of `dimensions`; `before` is what was known before there were names."""
     seen = set[str]()
+    images = any(len(one.shape) >= _SPATIAL and max(one.names, default=0) > 1
+                 for one in inputs.values())  # fmt: skip
     for name, known in inputs.items():
         for axis, called in known.names.items():
             if called not in seen:
                 seen.add(called)
                 image = len(known.shape) >= _SPATIAL and axis > 1
-                batch = axis in before[name].assumed
-                one, why = _dimension(hints, batch=batch, image=image)
+                if axis in before[name].assumed:
+                    last = _PICTURES if images else _BATCHES
+                    one, why = Dimension(max=last, likely=(1,)), ""
+                else:
+                    one, why = _dimension(hints, image=image)
                 yield f"    {called}: {_text(one)}{f'  # {why}' if why else ''}"
 
 
-def _dimension(hints: "SizeHints", *, batch: bool, image: bool) -> tuple[Dimension, str]:
-    """Return what is proposed, and where it comes from."""
-    if batch:
-        return Dimension(max=_BATCHES, likely=(1,)), ""
+def _dimension(hints: "SizeHints", *, image: bool) -> tuple[Dimension, str]:
+    """Return what is proposed of a dimension that is no batch, and where it comes from."""
     if image:
         step = hints.multiple
         why = f"strides in the model: {step}" if step > 1 else ""

@@ -152,6 +152,8 @@ def _named(signer: "Signer | None") -> dict[str, str] | None:
 
 
 def _lines(examined: "Examined") -> Iterator[str]:
+    from autopipe.config.dimension import told
+
     needs = examined.needs
     yield f"{examined.name}: format {examined.format}, sha256 {examined.sha256}"
     for name, file in sorted(examined.files.items()):
@@ -161,4 +163,8 @@ def _lines(examined: "Examined") -> Iterator[str]:
     yield f"compiled for {' '.join(machine)}"
     yield f"runs with {', '.join(f'{name} {version}' for name, version in needs.runtime.items())}"
     yield f"compared with {needs.verification or 'nothing'}"
+    for name, dimension in needs.signature.dimensions.items():
+        yield f"takes {name} {dimension.told}"
+    for entry in needs.signature.entries:
+        yield f"{entry.library} is for {told(entry.sizes)}"
     yield f"sound: {len(examined.files)} files, each as the manifest says"

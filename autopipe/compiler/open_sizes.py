@@ -160,7 +160,18 @@ def bound(module: tvm.IRModule, counts: Counts) -> tvm.IRModule:
             return Analyzer().simplify(changed)
         return changed
 
-    closing = [(tvm.ir.Var, value), *((kind, folded) for kind in _ARITHMETIC)]
+    def compared(node: tirx.LE, mutator: StructuralMutator) -> tvm.ir.Expr:
+        """Write `i <= 160` as `i < 161`, which a build for this size has."""
+        changed = mutator.default_mutate(node)
+        if isinstance(node.b, tirx.IntImm) or not isinstance(changed.b, tirx.IntImm):
+            return changed
+        return tirx.LT(changed.a, tirx.IntImm(changed.b.ty.dtype, int(changed.b) + 1))
+
+    closing = [
+        (tvm.ir.Var, value),
+        (tirx.LE, compared),
+        *((kind, folded) for kind in _ARITHMETIC),
+    ]
     body = structural_mutate(_without_counts(function), closing)
     return tvm.IRModule({"main": body})
 

@@ -19,7 +19,7 @@ from autopipe.compiler.graph.calls import call_counts
 from autopipe.compiler.graph.literals import buffer_tensor
 from autopipe.compiler.module_io import prim_funcs
 from autopipe.compiler.op_info import carried
-from autopipe.compiler.open_sizes import bound, known_of
+from autopipe.compiler.open_sizes import bound, known_of, likely_instance
 from autopipe.compiler.recurrence import form
 from autopipe.tasks.op_info import ATTRIBUTE, OpInfo
 from autopipe.tasks.task import Task
@@ -73,12 +73,12 @@ def extract_tasks(
     bodies: dict[str, tvm.tirx.PrimFunc] = {}
     for label, module in modules.items():
         counts = call_counts(module)
-        calls.update({labelled(name, label): n for name, n in counts.items()})
-        bodies.update({labelled(name, label): body for name, body in prim_funcs(module)})
         if label or len(modules) == 1:  # else its likely sizes have a module of their own
             for name, at, body in _likely(module):
                 full = labelled(labelled(name, label), at)
                 calls[full], bodies[full] = counts[name], body
+        calls.update({labelled(name, label): n for name, n in counts.items()})
+        bodies.update({labelled(name, label): body for name, body in prim_funcs(module)})
     names: dict[str, list[str]] = {}
     workloads: dict[str, Workload] = {}
     for name in calls:
@@ -133,6 +133,7 @@ def _distinct(new: Workload, known: Mapping[str, Workload]) -> Workload:
 
 def task_of(index: int, found: Workload, names: Sequence[str], info: OpInfo) -> Task:
     """Return the task of a workload that is called once."""
+    instance = likely_instance(found.module)
     blocks = _sblocks(found.module)
     params = found.module["main"].params
     arguments = [p for p in params if isinstance(p.ty, tvm.tirx.BufferType)]
@@ -149,6 +150,7 @@ def task_of(index: int, found: Workload, names: Sequence[str], info: OpInfo) -> 
         inputs=tuple(tensors[:first]),
         outputs=tuple(tensors[first:]),
         sizes=len(params) - len(arguments),
+        likely=None if instance is None else workload(instance["main"]).identity,
         flops=max(_flops(found.module), sum(map(_steps, blocks)), _products(found.module)),
         bytes=sum(map(_bytes, tensors)),
         opaque=not blocks or any(map(_is_opaque, blocks)),

@@ -58,6 +58,12 @@ class Dimension(Frozen, frozen=True):
         """Return the largest size that is a multiple."""
         return self.max // self.multiple * self.multiple
 
+    @property
+    def told(self) -> str:
+        """Return its range in words: `from 32 to 1920, a multiple of 32`."""
+        multiple = f", a multiple of {self.multiple}" if self.multiple > 1 else ""
+        return f"from {self.first} to {self.last}{multiple}"
+
     def refusal(self, size: int) -> str | None:
         """Say why a size is none of this dimension, or return None if it is one."""
         if not self.min <= size <= self.max:

@@ -27,8 +27,11 @@ def cycles(task: Task, hardware: HardwareParams) -> float:
 
 
 def with_shares(tasks: Sequence[Task], hardware: HardwareParams) -> list[Task]:
-    """Return the tasks, each with its estimated share of the time of all, from 0 to 1."""
-    times = [task.calls * cycles(task, hardware) for task in tasks]
+    """Return the tasks, each with its estimated share of the time of all, from 0 to 1.
+
+    Those of the library for every size have none: no size of theirs is known.
+    """
+    times = [task.calls * cycles(task, hardware) if task.likely is None else 0.0 for task in tasks]
     total = sum(times) or 1.0
     return [
         task.model_copy(update={"share": time / total})

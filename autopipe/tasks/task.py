@@ -1,16 +1,19 @@
 """A tuning task as a plain value: what filters, the policy, tuning and reports know of it."""
 
 from pathlib import Path
+from typing import ClassVar
 
 from pydantic import TypeAdapter
 
-from autopipe.config.frozen import Frozen
+from autopipe.config.frozen import Sparse
 from autopipe.tasks.op_info import OpInfo
 from autopipe.tasks.tensor import Tensor
 
 
-class Task(Frozen, frozen=True):
+class Task(Sparse, frozen=True):
     """One workload: a fused PrimFunc, however often and under whatever name it is called."""
+
+    ADDED: ClassVar[frozenset[str]] = frozenset({"likely"})
 
     index: int
     """Position in the table of tasks, by first use in the model."""
@@ -32,6 +35,9 @@ class Task(Frozen, frozen=True):
     """Arguments written, in order."""
     sizes: int = 0
     """Arguments that are no tensors: symbolic sizes, known when the model runs."""
+    likely: str | None = None
+    """Of a task of the library for every size, the workload that it is at likely sizes; null for
+    all others."""
     flops: float
     """Floating-point operations of one call, as TVM counts them, and as many as reduced values at
     least."""

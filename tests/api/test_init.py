@@ -262,7 +262,7 @@ def halved(*sizes):
 def test_open_sizes_are_proposed_with_what_the_graph_says_of_them(tmp_path):
     found = opened(halved("N", 3, "height", "width"), tmp_path)
     assert found.inputs["x"].shape == ("N", 3, "height", "width")
-    assert found.dimensions["N"] == Dimension(max=16, likely=(1,))
+    assert found.dimensions["N"] == Dimension(max=4, likely=(1,))
     image = Dimension(min=4, max=1280, multiple=4, likely=(640,))
     assert found.dimensions["height"] == found.dimensions["width"] == image
     assert "# strides in the model: 4" in (tmp_path / "open.yaml").read_text()

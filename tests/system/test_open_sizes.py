@@ -13,10 +13,11 @@ from autopipe import open_package
 from autopipe.api import flow
 from autopipe.artifacts.verification import Verification
 from autopipe.cli.app import app
-from autopipe.errors import ConfigError, PackageError
+from autopipe.errors import ConfigError, PackageError, StageError
 from autopipe.lock import file as files
 from autopipe.lock.locking import Mode
 from autopipe.packaging.examine import examine
+from autopipe.tasks.task import read_tasks
 from tests.packaging.packages import changed
 from tests.support import shared
 from tests.support.table import each_row
@@ -111,6 +112,23 @@ def test_the_package_holds_a_library_for_each_likely_size_and_the_lock_names_the
     assert str(found.needs.verification).endswith(" sizes")
 
 
+def test_tasks_of_the_generic_library_name_those_at_the_first_likely_sizes(built):
+    (table,) = (built / "store").rglob("tasks.json")
+    tasks = read_tasks(table.parent)
+    for task in tasks:
+        _, fixed, _ = task.name.partition("@")
+        same = [other for other in tasks if other.workload == task.likely]
+        assert bool(fixed) == (task.likely is None)
+        assert fixed or task.share == 0
+        assert (
+            fixed
+            or task.dropped == f"dynamic: open sizes; at likely ones it is task {same[0].index}"
+        )
+        assert fixed or same[0].name.endswith("@16x8")
+    assert sum(task.share for task in tasks) == pytest.approx(1)
+    assert '"likely"' not in json.dumps([t.model_dump() for t in tasks if "@" in t.name])
+
+
 def test_verification_tells_sizes(built):
     (report,) = (built / "store").rglob("verify.json")
     found = Verification.read(report.parent)
@@ -157,6 +175,10 @@ def test_the_command_takes_any_size(built, tmp_path, capsys):
     for name, shape in (("in.npz", "[6, 5, 16]"), ("x.npy", "[4, 3, 16]")):
         app(["infer", package, "--input", str(tmp_path / name)], standalone_mode=False)
         assert f"y: float32 {shape}" in capsys.readouterr().out
+    app(["verify", package], standalone_mode=False)
+    told = capsys.readouterr().out
+    assert "takes columns from 1 to 20\ntakes rows from 2 to 24, a multiple of 2\n" in told
+    assert "lib.1.so is for columns = 4, rows = 8\n" in told
     with pytest.raises(ConfigError, match=r"dimension 0 \(rows\) is 5, which is no multiple of 2"):
         app(["infer", package, "--input", str(tmp_path / "odd.npy")], standalone_mode=False)
 
@@ -211,6 +233,57 @@ def test_a_forged_signature_is_refused(built, tmp_path_factory, forge, why):
         with pytest.raises(PackageError) as caught:
             read(package)
         assert why in str(caught.value)
+
+
+def _exchanged(document):
+    """Have each library called at the sizes of the other one."""
+    one, other = _signature(document)["entries"]
+    one["sizes"], other["sizes"] = other["sizes"], one["sizes"]
+
+
+def _more(document):
+    _signature(document)["dimensions"]["rows"]["multiple"] = 4
+
+
+def _third(document):
+    """Call one more size open than the libraries have."""
+    signature = _signature(document)
+    signature["inputs"][0].update(dimensions=["rows", "columns", "deep"], shape=[-1, -1, -1])
+    signature["dimensions"]["deep"] = {"max": 8, "likely": [8]}
+    for entry in signature["entries"]:
+        entry["sizes"]["deep"] = 8
+
+
+def _turned(document):
+    _signature(document)["inputs"][0]["dimensions"] = ["columns", "rows", ""]
+
+
+def _half(document):
+    entry = _signature(document)["entries"][0]
+    entry["weights"] = entry["weights"][:1]
+
+
+def _backwards(document):
+    _signature(document)["entries"][0]["weights"].reverse()
+
+
+@pytest.mark.fault("E16")
+@each_row(
+    "forge, shape",
+    [
+        (_exchanged, (8, 16)), (_exchanged, (8, 4)), (_more, (8, 16)), (_more, (12, 5)),
+        (_third, (8, 16)), (_third, (6, 5)), (_turned, (16, 8)), (_half, (8, 16)),
+        (_backwards, (8, 16)),
+    ],
+)  # fmt: skip
+def test_libraries_that_are_not_what_the_signature_says_compute_nothing(
+    built, tmp_path_factory, forge, shape
+):
+    folder = tmp_path_factory.mktemp("forged")
+    package = changed(Path(shutil.copy(built / "dist/open.tar", folder)), manifest=forge)
+    with pytest.raises(StageError, match="the compiled model failed") as caught:
+        open_package(package)({"x": given(*shape)})
+    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.fault("E16")

@@ -10,6 +10,7 @@ from tests.support.table import each_row
 
 CONV = OpInfo(kind="out_elementwise_fusable", ops=(Op(name="nn.conv2d", attributes={"groups": 1}),))
 SIMPLE = {"reductions": 0, "info": OpInfo(kind="injective", ops=(Op(name="reshape"),)), "flops": 0}
+SHAPE = Tensor(shape=(4,), dtype="int64")
 OPAQUE = {"reductions": 0, "info": OpInfo(kind="opaque"), "opaque": True}
 
 
@@ -47,6 +48,14 @@ def test_a_reduction_with_work_is_kept():
             "dynamic: dimension 0 of reshape is symbolic",
         ),
         ({"sizes": 1}, "dynamic: symbolic sizes as arguments: 1"),
+        ({"sizes": 2, "inputs": (), "outputs": (SHAPE,)}, "dynamic: it only computes shapes"),
+        ({"sizes": 2, "outputs": (SHAPE,)}, "dynamic: symbolic sizes as arguments: 2"),
+        (
+            {"sizes": 2, "inputs": (), "outputs": (Tensor(shape=(-1,), dtype="int64"),)},
+            "dynamic: dimension 0 of output 0 is symbolic",
+        ),
+        ({"likely": "1" * 16}, "dynamic: open sizes; no task at likely ones is the same"),
+        ({"likely": "0" * 16}, "dynamic: open sizes; at likely ones it is task 0"),
         ({"flops": 9_999.0}, "small: 9999 FLOPs < 10000"),
         ({"flops": 512.0}, "small: 512 FLOPs < 10000"),
         (OPAQUE, "opaque: no schedule can see into its loops"),

@@ -67,8 +67,9 @@ def check(
             _within(folded, limit, f"{step.what}: what is computed of constants alone comes to")
     limit = bounds.alive + bounds.alive_share * (stored + sum(given.values()))
     for step, alive in _alive(steps, given, returned):
-        _within(alive, limit, f"{step.what}: the tensors that are alive with its results take")
-        _within(alive, available() // bounds.machine_share, f"{step.what}: half of this machine is")
+        told = f"{step.what}: the tensors that are alive with its results take"
+        _within(alive, limit, told)
+        _within(alive, available() // bounds.machine_share, told, "half of this machine, ")
 
 
 def check_weights(sizes: Mapping[str, int], bounds: Bounds = BOUNDS) -> None:
@@ -97,6 +98,6 @@ def _alive(
                 total -= held.pop(name)
 
 
-def _within(size: int, limit: int, what: str) -> None:
+def _within(size: int, limit: int, what: str, whose: str = "") -> None:
     if size > limit:
-        raise ModelError(f"{what} {size >> 20} MiB, more than {limit >> 20} MiB")
+        raise ModelError(f"{what} {size >> 20} MiB, more than {whose}{limit >> 20} MiB")

@@ -17,6 +17,8 @@ ALIGNMENT: Final = 64
 """Bytes; TVM compiles loads and stores that fault on anything less."""
 
 _SHARE_ALL_CORES = -3
+_FAILURES: Final = (RuntimeError, ValueError, TypeError)
+"""What TVM raises where a library is called with something else than it was built for."""
 _configured = threading.local()
 
 
@@ -77,7 +79,7 @@ class LoadedModel:
                 np.copyto(self._buffers[name], array)
             try:
                 made = dict(zip(self._names, self._run(held), strict=True))
-            except RuntimeError as error:
+            except _FAILURES as error:
                 raise StageError(f"the compiled model failed: {last_line(error)}") from error
             kept = {given: self._lasting(made[name]) for given, name in states.items()}
             for name in states.values():

@@ -14,8 +14,8 @@ import numpy as np
 from autopipe.artifacts.signature import LIBRARY, Signature
 from autopipe.compiler.library.loaded_model import LoadedModel
 from autopipe.compiler.library.ports import sizes_of
-from autopipe.config.dimension import Sizes
-from autopipe.errors import ConfigError
+from autopipe.config.dimension import Sizes, told
+from autopipe.errors import ConfigError, StageError
 
 _KEPT: Final = 8
 """Sizes whose buffers are kept."""
@@ -80,7 +80,10 @@ class OpenModel:
         dimensions = self.signature.dimensions
         steps = Shape(tuple(sizes[name] // dimensions[name].multiple for name in sorted(sizes)))
         fixed = self.signature.model_copy(update={"inputs": self.signature.at(sizes)})
-        return LoadedModel(fixed, self._mains[library], [steps, *self._weights[library]])
+        try:
+            return LoadedModel(fixed, self._mains[library], [steps, *self._weights[library]])
+        except MemoryError as error:
+            raise StageError(f"no memory for inputs with {told(sizes)}") from error
 
     def _clean(self) -> None:
         """Give back memory of sizes that were not asked for lately."""

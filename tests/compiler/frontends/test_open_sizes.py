@@ -18,7 +18,7 @@ from autopipe.compiler.module_io import prim_funcs
 from autopipe.compiler.target.target import host
 from autopipe.config.dimension import Dimension
 from autopipe.config.model import Input
-from autopipe.errors import ModelError
+from autopipe.errors import ConfigError, ModelError
 from tests.compiler.frontends.models import run
 from tests.support.table import each_row
 
@@ -154,3 +154,42 @@ def test_what_can_not_be_open_is_refused_in_a_line(tmp_path, nodes, told):
     with pytest.raises(ModelError, match=told) as caught:
         imported(saved(tmp_path, nodes, WEIGHTS | more))
     assert "\n" not in str(caught.value)
+
+
+def _any(low, high, likely, multiple=1):
+    return Dimension(min=low, max=high, multiple=multiple, likely=(likely,))
+
+
+GROUPS = [node("Reshape", "x", "groups")]
+SUM = [node("Add", "x", "two")]
+
+
+@pytest.mark.fault("A16")
+@each_row(
+    "shape, given, nodes, why",
+    [
+        (("n", 3, 4), {"n": _any(1, 8, 4)}, SUM, "has 3 dimensions, the model has 4"),
+        (("n", "n", 4, 1), {"n": _any(1, 8, 4)}, GROUPS, "incompatible shapes; another range, or a multiple"),
+        (("n", 8, 4, 1), {"n": _any(3, 30, 12)}, GROUPS, "with n = 4: (op_type:Reshape)"),
+        (("n", 8, 4, 1), {"n": _any(6, 30, 12, 2)}, GROUPS, "with n = 8: (op_type:Reshape)"),
+        ((2, 4, "n", "n"), {"n": _any(1, 9, 8)}, [node("Conv", "x", "five")],
+         "with n = 1: value 'y' has a negative dimension: [2, 4, -3, -3]; another range"),
+        ((1, 1, "n", 1), {"n": _any(1, 2**31, 8)}, SUM, "with n = 2147483648: "),
+        ((2, 4, "n", "m"), {"n": _any(1, 9, 8), "m": _any(1, 9, 8)},
+         [node("Transpose", "x", perm=[0, 1, 3, 2], out="t"), node("Add", "x", "t")],
+         "[2, 4, n, m], [2, 4, m, n]: what comes out"),
+    ],
+)  # fmt: skip
+def test_ranges_that_contradict_the_model_are_refused_in_a_line(
+    tmp_path_factory, shape, given, nodes, why
+):
+    weights = {
+        "groups": whole(-1, 3, 32), "two": np.ones((1, 1, 1, 2), np.float32),
+        "five": np.ones((4, 4, 5, 5), np.float32),
+    }  # fmt: skip
+    path = saved(tmp_path_factory.mktemp("refused"), nodes, weights)
+    with pytest.raises((ConfigError, ModelError)) as caught:
+        load(path, {"x": Input(shape=shape)}, None, None, given)
+    assert why in str(caught.value), str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert caught.value.exit_code in (2, 3)

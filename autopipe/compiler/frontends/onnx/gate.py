@@ -65,13 +65,14 @@ def admit(
     `ModelError` for what can not be used, `ConfigError` where `inputs` do not fit.
     """
     memory = _MEMORY + 4 * len(data)
+    contained(lambda: _try(data, path, inputs), memory=memory, seconds=SECONDS)
     for sizes in probes(dimensions):
         fixed = {name: given.at(sizes) for name, given in inputs.items()}
         try:
             contained(partial(_try, data, path, fixed), memory=memory, seconds=SECONDS)
         except ModelError as error:
-            raise ModelError(f"with {told(sizes)}: {error}") from error
-    contained(lambda: _try(data, path, inputs), memory=memory, seconds=SECONDS)
+            advice = "another range, or a multiple, in model.dimensions may fit"
+            raise ModelError(f"with {told(sizes)}: {error}; {advice}") from error
     return vet(data, path, inputs)
 
 

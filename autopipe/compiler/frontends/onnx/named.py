@@ -1,10 +1,11 @@
 """Says which node it was, where TVM's importer fails."""
 
+import re
 from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Any, Final
 
-from tvm import relax, tirx
+from tvm import relax
 
 from autopipe.compiler.frontends.onnx.tensors import Proto, graphs
 from autopipe.config.problem import shown
@@ -17,6 +18,8 @@ _MOST: Final = 6
 _NODE: Final = "node '"
 _LONGEST: Final = 200
 """Characters of what TVM said."""
+_TYPED: Final = re.compile(r"T\.u?int\d+\((-?\d+)\)")
+"""A number as TVM prints it."""
 
 
 class NodeError(Exception):
@@ -91,11 +94,13 @@ def _described(value: Any) -> str:
     kind = getattr(value, "ty", None)
     if isinstance(kind, relax.TensorType):
         dims = getattr(kind.shape, "values", None)
-        return shown(f"{kind.dtype} {'of unknown shape' if dims is None else _sizes(dims)}")
+        return shown(f"{kind.dtype} {'of unknown shape' if dims is None else shape_told(dims)}")
     if isinstance(kind, relax.ShapeType):
-        return shown(f"a shape {_sizes(kind.values or ())}")
+        return shown(f"a shape {shape_told(kind.values or ())}")
     return shown(type(value).__name__)
 
 
-def _sizes(dims: Sequence[Any]) -> list[object]:
-    return [int(dim) if isinstance(dim, tirx.IntImm) else str(dim) for dim in dims]
+def shape_told(dims: Sequence[Any]) -> str:
+    """Write a shape, open sizes by their names: `[batch, 3, height // 2 + 1]`."""
+    told = (_TYPED.sub(r"\1", str(dim)) for dim in dims)
+    return f"[{', '.join(told)}]"

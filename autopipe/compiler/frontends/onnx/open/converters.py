@@ -8,6 +8,7 @@ from tvm import ir, relax, tirx
 from autopipe.compiler.frontends.onnx import known
 from autopipe.compiler.frontends.onnx.found import converters as found
 from autopipe.compiler.frontends.onnx.found import nothing
+from autopipe.compiler.frontends.onnx.named import shape_told
 from autopipe.compiler.frontends.onnx.open import along, arithmetic, resizing, shaping, windows
 from autopipe.compiler.frontends.onnx.open.extents import Extents, advice, names, total
 from autopipe.compiler.frontends.onnx.tensors import Array
@@ -77,7 +78,7 @@ class OpenConverter:
         sizes = [size for shape in given for size in shape]
         if len(given) < sum(value is not None for value in inputs) or not names(sizes):
             return made
-        told = ", ".join(str(shape) for shape in given)
+        told = ", ".join(map(shape_told, given))
         raise ModelError(
             f"{self._op} {known.name(attr)} of {told}: what comes out has a size that is not known, "
             f"or fits at some sizes only; {advice(sizes)}, or a multiple"

@@ -1,0 +1,326 @@
+"""Packages for every size: `python benchmarks/open_sizes.py [PIPELINES]`.
+
+A package with open sizes against builds for one size, and against onnxruntime with its open
+dimensions: at likely sizes, where a library of its own runs, and at others, where the generic
+one does. Then the size of the package and the number of its tasks, against those of a build for
+the first likely sizes, and the memory of a process that calls it at random sizes. Each contender
+runs in a process of its own, in turn. Ratios are of the least times, below 1 where the package is
+faster or smaller.
+
+Builds and times are kept in a folder, so the work can be done in parts:
+`open_sizes.py build --folder F` builds only, `time --folder F --seconds 200` times what has no
+times yet and begins no size after 200 seconds, `memory --folder F` calls, `table --folder F`
+prints what is known, as Markdown.
+"""
+
+import argparse
+import json
+import math
+import os
+import statistics
+import tempfile
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import yaml
+from safetensors.numpy import save_file
+
+import autopipe
+from autopipe.artifacts.library import BuiltLibrary
+from autopipe.artifacts.tuning import TuningReport
+from autopipe.benchmarking.at_sizes import timed_sizes
+from autopipe.benchmarking.contender import time_contender
+from autopipe.config import Benchmark, Pipeline
+from autopipe.config.dimension import Dimension, Sizes, ends, likely
+from autopipe.config.load import load
+from autopipe.config.paths import model_path
+from autopipe.tasks.task import read_tasks
+from autopipe.verification.inputs import draw
+from autopipe.verification.limits import input_limits
+
+PIPELINES: Final = tuple(
+    Path("pipelines", f"{name}.yaml") for name in ("encoder", "finder", "recognizer", "sequences")
+)
+PARTS: Final = ("build", "time", "memory", "table")
+ROUNDS: Final = 3
+CALLS: Final = 10_000
+LIKELY: Final = 2
+"""Most likely sizes of one package that are timed."""
+OPEN, STATIC, RIVAL = "open", "static", "onnxruntime"
+
+Times = dict[str, list[float]]
+"""Seconds of each run by contender."""
+
+
+def main() -> None:
+    """Do the parts that are asked for."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("parts", nargs="*", help=f"of {', '.join(PARTS)}, all if none is named; "
+                        "then pipeline files")  # fmt: skip
+    parser.add_argument("--folder", type=Path, help="keeps builds and times; else nothing is kept")
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help="turns of each contender")
+    parser.add_argument("--seconds", type=float, default=math.inf, help="time for the timing")
+    parser.add_argument("--calls", type=int, default=CALLS, help="calls whose memory is looked at")
+    parser.add_argument("--set", action="append", help="of the builds; else tuning=null")
+    options = parser.parse_args()
+    parts = [part for part in options.parts if part in PARTS] or PARTS
+    files = [Path(part) for part in options.parts if part not in PARTS] or PIPELINES
+    os.environ["ORT_DISABLE_TELEMETRY"] = "1"
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = (options.folder or Path(scratch)).absolute()
+        subjects = [Subject(path, folder, options.set or ["tuning=null"]) for path in files]
+        if "build" in parts:
+            for subject in subjects:
+                subject.build()
+        if "time" in parts:
+            _time(subjects, options.rounds, options.seconds)
+        if "memory" in parts:
+            for subject in subjects:
+                subject.call(options.calls)
+        if "table" in parts:
+            print("\n".join(_table(subjects)))
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A pipeline with open sizes, and its files."""
+
+    path: Path
+    kept: Path
+    """The folder of all of them."""
+    settings: Sequence[str]
+    """What the builds have besides the file, as `--set` takes it."""
+
+    @property
+    def folder(self) -> Path:
+        """Its own folder."""
+        return self.kept / self.path.stem
+
+    @property
+    def memory(self) -> Path:
+        """The file of what memory it takes."""
+        return self.folder / "memory.json"
+
+    @cached_property
+    def pipeline(self) -> Pipeline:
+        """What the file says."""
+        return load(self.path)
+
+    @cached_property
+    def likely(self) -> Sequence[Sizes]:
+        """Likely sizes that are timed."""
+        return likely(self.pipeline.model.dimensions)[:LIKELY]
+
+    @cached_property
+    def sizes(self) -> Sequence[Sizes]:
+        """All sizes that are timed: likely ones first, then the smallest, one off, others."""
+        dimensions = self.pipeline.model.dimensions
+        known = likely(dimensions)
+        off = {name: min(known[0][name] + one.multiple, one.last)
+               for name, one in dimensions.items()}  # fmt: skip
+        drawn = drawn_sizes(dimensions, seed=1)
+        others = [ends(dimensions)[0], off, *timed_sizes(dimensions), next(drawn)]
+        found = {_label(sizes): sizes for sizes in others if sizes not in known}
+        return [*self.likely, *found.values()]
+
+    def build(self) -> None:
+        """Build it with open sizes, and for each size alone, if that is not done."""
+        self._built(self.path, OPEN)
+        document = yaml.safe_load(self.path.read_text(encoding="utf-8"))
+        del document["model"]["dimensions"]
+        document["model"]["path"] = str(model_path(self.pipeline.model, self.path.parent).resolve())
+        for sizes in self.sizes:
+            for name, given in self.pipeline.model.inputs.items():
+                document["model"]["inputs"][name]["shape"] = list(given.at(sizes).sizes)
+            path = self.folder / f"{_label(sizes)}.yaml"
+            path.write_text(yaml.safe_dump(document), encoding="utf-8")
+            self._built(path, _label(sizes))
+
+    def _built(self, path: Path, label: str) -> None:
+        if (self.folder / label).exists():
+            return
+        self.folder.mkdir(parents=True, exist_ok=True)
+        settings = [*self.settings, "verify=null", "benchmark=null"]
+        found = autopipe.run(
+            path, store=self.kept / "store", output=self.folder / "dist", overrides=settings
+        )
+        links = self.folder / f"{label}.part"
+        links.mkdir(exist_ok=True)
+        for stage, artifact in found.items():
+            (links / stage).unlink(missing_ok=True)
+            (links / stage).symlink_to(artifact.path)
+        links.rename(self.folder / label)
+
+    def times(self, sizes: Sizes) -> Times | None:
+        """Return the seconds of each run at certain sizes, or None if they were not timed."""
+        path = self.folder / f"{_label(sizes)}.json"
+        return json.loads(path.read_text()) if path.exists() else None
+
+    def time(self, sizes: Sizes, rounds: int) -> None:
+        """Time all contenders in turn, and keep the times."""
+        imported = (self.folder / OPEN / "import").resolve()
+        inputs, label = self.folder / "inputs.safetensors", _label(sizes)
+        signature = BuiltLibrary.read(self.folder / OPEN / "build").signature
+        ports = signature.at(sizes)
+        save_file(draw(ports, input_limits(imported, ports), (0, 0)), inputs)
+        contenders = {
+            OPEN: ("autopipe", self.folder / OPEN / "build"),
+            STATIC: ("autopipe", self.folder / label / "build"),
+            RIVAL: ("onnxruntime", imported / "reference.onnx"),
+        }
+        times: Times = {name: [] for name in contenders}
+        for _ in range(rounds):
+            for contender, (runtime, path) in contenders.items():
+                timed = time_contender(runtime, path.resolve(), inputs, Benchmark())
+                times[contender] += timed.seconds
+        (self.folder / f"{label}.json").write_text(json.dumps(times), encoding="utf-8")
+
+    def call(self, calls: int) -> None:
+        """Call it at random sizes in a process of its own, and keep what memory that took."""
+        if self.memory.exists():
+            return
+        with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+            found = pool.submit(residents, self.folder / OPEN / "build", calls).result()
+        self.memory.write_text(json.dumps(found), encoding="utf-8")
+
+
+def drawn_sizes(dimensions: dict[str, Dimension], seed: int) -> Iterator[Sizes]:
+    """Yield random sizes without end; small ones are as frequent as large ones."""
+    generator = np.random.default_rng(seed)
+    while True:
+        yield {
+            name: min(
+                int(one.first * (one.last / one.first + 1e-9) ** generator.uniform())
+                // one.multiple * one.multiple + one.multiple * int(generator.integers(2)),
+                one.last,
+            )
+            for name, one in dimensions.items()
+        }  # fmt: skip
+
+
+def residents(build: Path, calls: int) -> list[int]:
+    """Return the bytes of this process in memory after each call at random sizes.
+
+    The largest sizes are called before the first that is counted.
+    """
+    from autopipe.compiler.library.runtime import load_artifact
+
+    model = load_artifact(build)
+    signature = BuiltLibrary.read(build).signature
+    numbers = np.random.default_rng(0)
+    page = os.sysconf("SC_PAGE_SIZE")
+    found = []
+    draws = drawn_sizes(signature.dimensions, seed=0)
+    for sizes in (ends(signature.dimensions)[1], *(next(draws) for _ in range(calls))):
+        model({
+            port.name: numbers.integers(0, 2, port.shape).astype(port.dtype)
+            for port in signature.at(sizes)
+        })  # fmt: skip
+        found.append(int(Path("/proc/self/statm").read_text().split()[1]) * page)
+    return found[1:]
+
+
+def _time(subjects: Sequence[Subject], rounds: int, seconds: float) -> None:
+    """Time what has no times yet, and begin nothing after so many seconds."""
+    end = time.monotonic() + seconds
+    left = [
+        (subject, sizes)
+        for subject in subjects
+        for sizes in subject.sizes
+        if subject.times(sizes) is None
+    ]
+    while left and time.monotonic() < end:
+        subject, sizes = left.pop(0)
+        subject.time(sizes, rounds)
+    print(f"{len(left)} sizes are left to time", flush=True)
+
+
+def _table(subjects: Sequence[Subject]) -> Iterator[str]:
+    ratios: dict[str, list[tuple[float, float]]] = {}
+    yield "| pipeline | sizes | package | build of this size | ratio | onnxruntime | ratio |"
+    yield "|---|---|---|---|---|---|---|"
+    for subject in subjects:
+        for sizes in subject.sizes:
+            times = subject.times(sizes)
+            if times is None:
+                continue
+            least = {name: f"{min(seconds) * 1e3:.3g} ms" for name, seconds in times.items()}
+            fixed, rival = _ratios(times, STATIC), _ratios(times, RIVAL)
+            known = sizes in subject.likely
+            kind = "likely" if known else "other"
+            ratios.setdefault(f"at {kind} sizes, against a build of that size", []).append(fixed)
+            ratios.setdefault("at all sizes, against onnxruntime", []).append(rival)
+            told = " x ".join(map(str, sizes.values())) + (", likely" if known else "")
+            yield (
+                f"| {subject.path.stem} | {told} | {least[OPEN]} | {least[STATIC]} "
+                f"| {fixed[0]:.2f} | {least[RIVAL]} | {rival[0]:.2f} |"
+            )
+    yield ""
+    yield "| | geometric mean | worst | of medians | worst |"
+    yield "|---|---|---|---|---|"
+    for name, found in ratios.items():
+        cells = (f"{_mean(column):.2f} | {max(column):.2f}" for column in zip(*found, strict=True))
+        yield f"| {name} | {' | '.join(cells)} |"
+    yield ""
+    columns = "package", "of one size", "ratio", "kept tasks", "of one size", "trials", "calls"
+    yield f"| pipeline | {' | '.join(columns)} | memory |"
+    yield "|---" * (len(columns) + 2) + "|"
+    yield from map(_sizes_row, subjects)
+
+
+def _sizes_row(subject: Subject) -> str:
+    """Return a row about size, tasks, trials and memory."""
+    labels = [OPEN, _label(subject.likely[0])]
+    folders = [subject.folder / label for label in labels]
+    sizes = [_package(folder) for folder in folders]
+    kept = [sum(t.dropped is None for t in read_tasks(folder / "tasks")) for folder in folders]
+    tuned = [folder / "tune" for folder in folders]
+    trials = " and ".join(str(_trials(folder)) for folder in tuned if folder.exists()) or "none"
+    calls, told = "", ""
+    if subject.memory.exists():
+        resident: list[int] = json.loads(subject.memory.read_text())
+        calls, tenth = str(len(resident)), max(len(resident) // 10, 1)
+        early, late = resident[tenth : 2 * tenth] or resident, resident[-tenth:]
+        told = f"{_mib(statistics.median(early))}, at the end {_mib(statistics.median(late))}"
+    return (
+        f"| {subject.path.stem} | {_mib(sizes[0])} | {_mib(sizes[1])} | {sizes[0] / sizes[1]:.2f} "
+        f"| {kept[0]} | {kept[1]} | {trials} | {calls} | {told} |"
+    )
+
+
+def _package(folder: Path) -> int:
+    (package,) = (folder / "package").glob("*.tar")
+    return package.stat().st_size
+
+
+def _trials(tuned: Path) -> int:
+    return sum(task.trials for task in TuningReport.read(tuned).tasks)
+
+
+def _mib(count: float) -> str:
+    return f"{count / 2**20:.1f} MiB"
+
+
+def _ratios(times: Times, against: str) -> tuple[float, float]:
+    """Return the ratio of least times, and that of medians."""
+    ours, theirs = times[OPEN], times[against]
+    return min(ours) / min(theirs), statistics.median(ours) / statistics.median(theirs)
+
+
+def _mean(ratios: Iterable[float]) -> float:
+    return math.exp(statistics.fmean(map(math.log, ratios)))
+
+
+def _label(sizes: Sizes) -> str:
+    return "x".join(map(str, sizes.values()))
+
+
+if __name__ == "__main__":
+    main()
