@@ -127,7 +127,14 @@ def bound(module: tvm.IRModule, counts: Counts) -> tvm.IRModule:
             return Analyzer().simplify(changed)
         return changed
 
-    closing = [(tvm.ir.Var, value), *((kind, folded) for kind in _ARITHMETIC)]
+    def below(node: tvm.ir.Expr, mutator: StructuralMutator) -> tvm.ir.Expr:
+        """Write `axis <= 80` as `axis < 81`, as TVM does where a size is known."""
+        changed = mutator.default_mutate(node)
+        if isinstance(changed.b, tirx.IntImm) and not isinstance(changed.a, tirx.IntImm):
+            return tirx.LT(changed.a, changed.b + 1)
+        return changed
+
+    closing = [(tvm.ir.Var, value), *((kind, folded) for kind in _ARITHMETIC), (tirx.LE, below)]
     body = structural_mutate(_without_counts(function), closing)
     return tvm.IRModule({"main": body})
 

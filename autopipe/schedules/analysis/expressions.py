@@ -51,14 +51,20 @@ def unfold(extents: Sequence[int | tvm.ir.Expr], index: tvm.ir.Expr) -> list[tvm
     """Return the index along each axis for a row-major index over all of them.
 
     Example: index 23 over axes of extents (2, 3, 4) is [1, 2, 3], as 23 = (1 * 3 + 2) * 4 + 3. The
-    first part is not taken modulo its extent, as the index is never too large.
+    first part is not taken modulo its extent, as the index is never too large. An open extent is 1
+    at least: TVM finds a division by zero in loops that it can prove are never run.
     """
     inner_sizes = [math.prod(extents[i + 1 :]) for i in range(len(extents))]
-    parts = [index // size for size in inner_sizes]
+    parts = [index // _divisor(size) for size in inner_sizes]
     return [
-        part if i == 0 else part % extent
+        part if i == 0 else part % _divisor(extent)
         for i, (part, extent) in enumerate(zip(parts, extents, strict=True))
     ]
+
+
+def _divisor(extent: int | tvm.ir.Expr) -> int | tvm.ir.Expr:
+    """Return an extent that is 1 at least where it is open."""
+    return extent if isinstance(extent, int) else tvm.tirx.max(extent, 1)
 
 
 def whole(buffer: tvm.ir.Var) -> tvm.ir.TensorRegion:

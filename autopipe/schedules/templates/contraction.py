@@ -96,8 +96,8 @@ def _needed(tiled: Sequence[loops.Tiled], known: OpenSizes | None) -> Sequence[l
         if needed and square and _side(tile) >= _side(needed[-1][0].tile):
             continue
         needed.append((nest, copy))
-        height, breadth = (least(extent, known) for extent in (nest.height, nest.granule))
-        if height >= tile.rows and breadth >= tile.columns:
+        sides = ((nest.height, tile.rows), (nest.granule, tile.columns))
+        if all(isinstance(n, int) or least(n, known) >= size for n, size in sides):
             break
     return needed
 
