@@ -14,10 +14,10 @@ from autopipe.schedules.conditions import Conditions
 from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.implementations.implementation import implementations
 from autopipe.schedules.implementations.winograd import winograd4
-from autopipe.schedules.templates import contraction, elementwise, open_movement, winograd
+from autopipe.schedules.templates import contraction, elementwise, open_movement
 from autopipe.schedules.templates.serve import Served, serve
 from autopipe.schedules.templates.template import dump, fitted, make, serves_open
-from autopipe.schedules.tiling import nest
+from autopipe.schedules.tiling import nest, windows
 from tests.support.table import each_row
 
 TARGET = host(2)
@@ -84,6 +84,35 @@ def image():
     return module([x, kernel, h, w, y], weights=[1], likely=3, largest=5)
 
 
+def depthwise():
+    h, w = size("h"), size("w")
+    x = te.placeholder((1, h, w, 8), name="x")
+    kernel = te.placeholder((3, 3, 8, 1), name="kernel")
+    y = topi.nn.depthwise_conv2d_nhwc(x, kernel, (1, 1), (1, 1), (1, 1))
+    return module([x, kernel, topi.nn.relu(y)], weights=[1], likely=12, largest=14)
+
+
+def strided():
+    h, w = size("h"), size("w")
+    x = te.placeholder((1, 2 * h, 2 * w, 8), name="x")
+    kernel = te.placeholder((5, 3, 8, 1), name="kernel")
+    y = topi.nn.depthwise_conv2d_nhwc(x, kernel, (2, 2), (2, 1, 2, 1), (1, 1))
+    return module([x, kernel, h, w, y], weights=[1], likely=9, largest=12)
+
+
+def pooled():
+    h, w = size("h"), size("w")
+    x = te.placeholder((1, 4 * h, 4 * w, 8), name="x")
+    y = topi.nn.pool2d(x, (3, 3), (2, 2), (1, 1), (1, 1, 1, 1), "max", layout="NHWC")
+    return module([x, h, w, y], likely=5, largest=7)
+
+
+def image_mean():
+    h, w = size("h"), size("w")
+    x = te.placeholder((1, h, w, 16), name="x")
+    return module([x, h, w, topi.sum(x, axis=[1, 2], keepdims=True)])
+
+
 def softmax():
     n = size()
     x = te.placeholder((3, n, n), name="x")
@@ -135,6 +164,10 @@ def joined():
         (image, "contraction"),
         (softmax, "open_rows"),
         (mean, "open_rows"),
+        (depthwise, "window"),
+        (strided, "window"),
+        (pooled, "window"),
+        (image_mean, "window"),
         (rectified, "open_movement"),
         (from_planes, "open_movement"),
         (to_planes, "open_movement"),
@@ -188,7 +221,9 @@ def test_minimal_filtering_is_right_where_blocks_of_tiles_are_not_whole():
     )
 
 
-@pytest.mark.parametrize(("made", "place"), [(rows, nest), (to_planes, open_movement)])
+@pytest.mark.parametrize(
+    ("made", "place"), [(rows, nest), (to_planes, open_movement), (depthwise, windows)]
+)
 def test_a_band_that_is_left_out_is_found(monkeypatch, made, place):
     monkeypatch.setattr(place, "parts_of", lambda extent, part: extent // part)
     workload = made()
