@@ -64,6 +64,12 @@ def simplified(extent: Extent) -> Extent:
     return extent if isinstance(extent, int) else extent_of(Analyzer().simplify(extent))
 
 
+def enough(extents: Iterable[Extent], least: int) -> bool | tvm.ir.Expr:
+    """Tell whether a product of extents is so large at least; a condition if a size is open."""
+    total = product_of(extents)
+    return total >= least
+
+
 def is_spatial(block: SBlock) -> bool:
     """Tell whether the block reduces nothing."""
     return all(axis.iter_type == SPATIAL for axis in block.iter_vars)

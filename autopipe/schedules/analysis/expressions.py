@@ -72,6 +72,18 @@ def whole(buffer: tvm.ir.Var) -> tvm.ir.TensorRegion:
     return buffer[tuple(slice(0, extent) for extent in buffer.ty.shape)]
 
 
+def either(condition: bool | tvm.ir.Expr) -> Iterator[bool]:  # noqa: FBT001 - it is the subject
+    """Write both branches of a condition, or one if it is known; yield which one is written."""
+    if isinstance(condition, bool):
+        yield condition
+        return
+    with T.If(condition):
+        with T.Then():
+            yield True
+        with T.Else():
+            yield False
+
+
 def _open_elements(
     count: tvm.ir.Expr, width: int, number: Callable[[int | tvm.ir.Expr], tvm.ir.Expr]
 ) -> Iterator[tvm.ir.Expr]:

@@ -20,7 +20,7 @@ Examples, with vectors of 16:
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import tvm
@@ -32,12 +32,20 @@ from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 from autopipe.compiler.open_sizes import OpenSizes, known_of, least
 from autopipe.schedules.analysis.blocks import (
     Extent,
+    enough,
     lengths_of,
     number_of,
     parts_of,
     product_of,
 )
-from autopipe.schedules.analysis.expressions import elements, loads_of, substitute, unfold, whole
+from autopipe.schedules.analysis.expressions import (
+    either,
+    elements,
+    loads_of,
+    substitute,
+    unfold,
+    whole,
+)
 from autopipe.schedules.analysis.movement import combined, recognize
 from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.primitives import ELEMENTS
@@ -147,8 +155,15 @@ class _Loops:
         """Extents of the output's axes, as expressions where a size is open."""
         return lengths_of(self.block)
 
+    parallel: bool = False
+
     def write(self) -> None:
-        """Write the loops. An IRBuilder must be open."""
+        """Write the loops, in parallel where that pays. An IRBuilder must be open."""
+        for parallel in either(enough(self.lengths, ELEMENTS)):
+            replace(self, parallel=parallel).in_some_order()
+
+    def in_some_order(self) -> None:
+        """Write the loops in the order that suits the function."""
         along, last = self.found.along, len(self.lengths) - 1
         if along is None:
             self._in_order()
@@ -198,11 +213,8 @@ class _Loops:
         if not checks:
             self._tiles(sides)
             return
-        with T.If(tvm.tirx.all(*checks)):
-            with T.Then():
-                self._tiles(sides)
-            with T.Else():
-                self._tiles(dict.fromkeys(sides, 1))
+        for fits in either(tvm.tirx.all(*checks)):
+            self._tiles(sides if fits else dict.fromkeys(sides, 1))
 
     def _tiles(self, sides: Mapping[int, int]) -> None:
         """Write the loops over tiles; the last tile along an axis overlaps the one before it.
@@ -246,8 +258,7 @@ class _Loops:
         """Write a loop over several axes, in parallel if that pays; yield the index along each."""
         count = product_of(lengths)
         single = isinstance(count, int) and count == 1
-        many = math.prod(self.found.extents) >= ELEMENTS and not single
-        loop = T.parallel if many else T.serial
+        loop = T.parallel if self.parallel and not single else T.serial
         with loop(*self._range(count)) as job, T.sblock(self.block.name_hint):
             sources: list[Any] = []
             for load in loads_of(self.block.body.value):

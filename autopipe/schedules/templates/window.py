@@ -168,10 +168,9 @@ def _write(sch: Schedule, windows: Windows, tile: WindowTile, known: OpenSizes) 
         for buffer in root.alloc_buffers
         if not any(buffer.same_as(other) for other in inside)
     ]
-    many = math.prod(windows.extents) * windows.taps >= LEAST
     new = SBlock(
         [], root.reads, root.writes, root.name_hint,
-        tvm.tirx.stmt_seq(*packed, nest.write(parallel=many)),
+        tvm.tirx.stmt_seq(*packed, nest.write(LEAST)),
         alloc_buffers=buffers, annotations=root.annotations,
     )  # fmt: skip
     sch.state.replace(sch.get_sref(here), new, {root: new})

@@ -32,6 +32,7 @@ from autopipe.compiler.open_sizes import OpenSizes, least
 from autopipe.schedules.analysis.blocks import (
     SPATIAL,
     Extent,
+    enough,
     lengths_of,
     number_of,
     parts_of,
@@ -39,6 +40,7 @@ from autopipe.schedules.analysis.blocks import (
 )
 from autopipe.schedules.analysis.expressions import (
     Values,
+    either,
     elements,
     loads_of,
     occurrences,
@@ -78,8 +80,8 @@ class OpenWindows:
     shared: int
     """How many of the loops over tiles, from the outermost on, run in parallel."""
 
-    def write(self, *, parallel: bool) -> tvm.tirx.Stmt:
-        """Return the loops over all tiles.
+    def write(self, least_work: int) -> tvm.tirx.Stmt:
+        """Return the loops over all tiles, in parallel where at least so much is reduced.
 
         Raises ScheduleError if the last axis is open, or what follows moves the outputs.
         """
@@ -87,15 +89,14 @@ class OpenWindows:
         if len(lengths) < _PAIR or not isinstance(lengths[-1], int):
             raise ScheduleError("the last axis is open")
         length = lengths[-_PAIR]
+        work = enough((*lengths, *lengths_of(self.block, spatial=False)), least_work)
         with IRBuilder() as builder:
-            if isinstance(length, int) or least(length, self.known) >= self.rows:
-                self._loops(self.rows, parallel=parallel)
-            else:
-                with T.If(length >= self.rows):
-                    with T.Then():
-                        self._loops(self.rows, parallel=parallel)
-                    with T.Else():
-                        self._loops(1, parallel=parallel)
+            for parallel in either(work):
+                if isinstance(length, int) or least(length, self.known) >= self.rows:
+                    self._loops(self.rows, parallel=parallel)
+                    continue
+                for fits in either(length >= self.rows):
+                    self._loops(self.rows if fits else 1, parallel=parallel)
         return builder.get()
 
     def _loops(self, rows: int, *, parallel: bool) -> None:
