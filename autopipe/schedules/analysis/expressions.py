@@ -47,24 +47,28 @@ def substitute(
     return structural_mutate(expression, [(TensorLoad, read), (tvm.ir.Var, variable)])
 
 
-def unfold(extents: Sequence[int | tvm.ir.Expr], index: tvm.ir.Expr) -> list[tvm.ir.Expr]:
+def unfold(
+    extents: Sequence[int | tvm.ir.Expr], index: tvm.ir.Expr, *, job: bool = False
+) -> list[tvm.ir.Expr]:
     """Return the index along each axis for a row-major index over all of them.
 
     Example: index 23 over axes of extents (2, 3, 4) is [1, 2, 3], as 23 = (1 * 3 + 2) * 4 + 3. The
-    first part is not taken modulo its extent, as the index is never too large. An open extent is 1
-    at least: TVM finds a division by zero in loops that it can prove are never run.
+    first part is not taken modulo its extent, as the index is never too large.
+
+    The index may be that of a `job`, and the parts are bound to variables. Then open extents are 1
+    at least: TVM finds a division by zero in loops that it can prove are never run. Elsewhere that
+    would hide from TVM that neighbours in a row are neighbours in memory.
     """
+
+    def divisor(extent: int | tvm.ir.Expr) -> int | tvm.ir.Expr:
+        return tvm.tirx.max(extent, 1) if job and not isinstance(extent, int) else extent
+
     inner_sizes = [math.prod(extents[i + 1 :]) for i in range(len(extents))]
-    parts = [index // _divisor(size) for size in inner_sizes]
+    parts = [index // divisor(size) for size in inner_sizes]
     return [
-        part if i == 0 else part % _divisor(extent)
+        part if i == 0 else part % divisor(extent)
         for i, (part, extent) in enumerate(zip(parts, extents, strict=True))
     ]
-
-
-def _divisor(extent: int | tvm.ir.Expr) -> int | tvm.ir.Expr:
-    """Return an extent that is 1 at least where it is open."""
-    return extent if isinstance(extent, int) else tvm.tirx.max(extent, 1)
 
 
 def whole(buffer: tvm.ir.Var) -> tvm.ir.TensorRegion:

@@ -266,7 +266,7 @@ class _Loops:
                     sources.append(load.source)
             T.reads(*map(whole, sources))
             T.writes(whole(self.block.body.buffer))
-            yield [T.Bind(index) for index in unfold(lengths, job)]
+            yield [T.Bind(index) for index in unfold(lengths, job, job=True)]
 
     def _store(self, index: Sequence[Expr]) -> None:
         """Write the statement for one place."""

@@ -113,7 +113,7 @@ class OpenWindows:
             T.writes(whole((self.last or self.block).body.buffer))
             dtype = str(self.block.body.buffer.ty.dtype)
             sums = T.sblock_alloc_buffer((rows, self.columns), dtype, scope="local")
-            index = [T.Bind(place) for place in unfold(jobs, job)]
+            index = [T.Bind(place) for place in unfold(jobs, job, job=True)]
             index += [
                 loops.enter_context(T.serial(number(0), number(count)))
                 for count in counts[self.shared :]
