@@ -88,17 +88,22 @@ def either(condition: bool | tvm.ir.Expr) -> Iterator[bool]:  # noqa: FBT001 - i
             yield False
 
 
-def _open_elements(
-    count: tvm.ir.Expr, width: int, number: Callable[[int | tvm.ir.Expr], tvm.ir.Expr]
-) -> Iterator[tvm.ir.Expr]:
-    """Write a loop in vectors, and one over what is left; yield each index."""
-    with (
-        T.serial(number(0), number(count // width)) as vector,
-        T.vectorized(number(0), number(width)) as lane,
-    ):
-        yield vector * width + lane
-    with T.serial(number(0), number(count % width)) as rest:
-        yield number(count // width * width) + rest
+def lanes(
+    count: int | tvm.ir.Expr, width: int, number: Callable[[int | tvm.ir.Expr], tvm.ir.Expr]
+) -> Iterator[tuple[tvm.ir.Expr, tvm.ir.Expr]]:
+    """Write a loop in vectors, and one over what is left; yield each index and its lane.
+
+    `number` makes constants of the dtype of indices. An IRBuilder must be open.
+    """
+    if not (isinstance(count, int) and count < width):
+        with (
+            T.serial(number(0), number(count // width)) as vector,
+            T.vectorized(number(0), number(width)) as lane,
+        ):
+            yield vector * width + lane, lane
+    if not (isinstance(count, int) and count % width == 0):
+        with T.serial(number(0), number(count % width)) as rest:
+            yield number(count // width * width) + rest, rest
 
 
 def elements(
@@ -115,7 +120,8 @@ def elements(
     makes constants of the dtype of indices. An IRBuilder must be open.
     """
     if not isinstance(count, int):
-        yield from _open_elements(count, width, number)
+        for element, _ in lanes(count, width, number):
+            yield element
         return
     done, loop = 0, T.unroll if unroll else T.serial
     while done < count:

@@ -46,7 +46,7 @@ from autopipe.schedules.analysis.expressions import (
     unfold,
     whole,
 )
-from autopipe.schedules.analysis.movement import combined, recognize
+from autopipe.schedules.analysis.movement import AxisPiece, combined, innermost, recognize
 from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.primitives import ELEMENTS
 from autopipe.schedules.templates import transpose
@@ -98,6 +98,8 @@ def match(sch: Schedule) -> OpenMovement | None:
     if movement is None:
         return None
     crossing, extents = transpose.match(sch), movement.extents
+    if not all(_evenly(read, extents) for read in movement.reads):
+        return None  # enlarged images, say: LLVM does better without vectors
     along, interleaved = None, False
     if crossing is not None:
         inner, outer = crossing.inner, crossing.along
@@ -106,6 +108,11 @@ def match(sch: Schedule) -> OpenMovement | None:
     return OpenMovement(
         extents, movement.bits, movement.parts, movement.tail, along, interleaved,
     )  # fmt: skip
+
+
+def _evenly(read: tuple[AxisPiece, ...] | None, extents: tuple[int, ...]) -> bool:
+    """Tell whether a read moves by one stride through the whole last axis."""
+    return read is not None and innermost(read, extents).extent == extents[-1]
 
 
 def settings(found: OpenMovement, hardware: HardwareParams) -> Iterator[MovementVectors]:
@@ -129,7 +136,7 @@ def apply(sch: Schedule, found: OpenMovement, knobs: MovementVectors) -> None:
     if known is None:
         raise ScheduleError("no size is open")
     block = sch.get(combined(sch))
-    loops = _Loops(block, found, knobs, known)
+    loops = _MovementLoops(block, found, knobs, known)
     with IRBuilder() as builder:
         loops.write()
     here = sch.get_sblock("root")
@@ -142,7 +149,7 @@ def apply(sch: Schedule, found: OpenMovement, knobs: MovementVectors) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Loops:
+class _MovementLoops:
     """Writes the loops around the only statement of a function."""
 
     block: SBlock

@@ -120,7 +120,7 @@ class OpenWindows:
             ]
             *before, strip, band = index
             row = T.Bind(tvm.tirx.min(band * rows, number(length - rows)))
-            tile = _Tile(self, sums, rows, before, row, T.Bind(strip * self.columns))
+            tile = _OutputTile(self, sums, rows, before, row, T.Bind(strip * self.columns))
             tile.clear()
             tile.reduce()
             tile.finish()
@@ -145,7 +145,7 @@ class OpenWindows:
 
 
 @dataclass(frozen=True, slots=True)
-class _Tile:
+class _OutputTile:
     """A tile of outputs; its methods write statements."""
 
     nest: OpenWindows
