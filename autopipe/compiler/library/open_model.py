@@ -14,7 +14,7 @@ import numpy as np
 from autopipe.artifacts.signature import LIBRARY, Signature
 from autopipe.compiler.library.loaded_model import LoadedModel
 from autopipe.compiler.library.ports import sizes_of
-from autopipe.config.dimension import Sizes, told
+from autopipe.config.dimension import told
 from autopipe.errors import ConfigError, StageError
 
 _KEPT: Final = 8
@@ -40,6 +40,7 @@ class OpenModel:
             tuple(one.sizes[name] for name in signature.dimensions): one.library
             for one in signature.entries
         }
+        self._open = [port.name for port in signature.inputs if port.dimensions]
         self._ready: OrderedDict[tuple[object, ...], LoadedModel] = OrderedDict()
         self._fresh = 0
         self._lock = threading.Lock()
@@ -53,37 +54,38 @@ class OpenModel:
         Raises ConfigError where names, shapes or dtypes are not the model's or a size is out of its
         range, StageError where a library fails.
         """
-        ports, dimensions = self.signature.inputs, self.signature.dimensions
-        shapes = {name: np.shape(array) for name, array in inputs.items()}
-        sizes = sizes_of(ports, dimensions, shapes)
-        library = None if generic else self._entries.get(tuple(sizes.values()))
+        try:
+            key = (generic, *[np.shape(inputs[name]) for name in self._open])
+        except KeyError:  # an input is missing, which is told before anything is kept
+            key = (generic,)
         with self._lock:
-            return self._at(sizes, library or LIBRARY)(inputs)
+            if key not in self._ready:
+                self._made(key, inputs, generic=generic)
+            self._ready.move_to_end(key)
+            return self._ready[key](inputs)
 
     def stream(self, *_: object, **__: object) -> Never:
         """Raise ConfigError: the states of a stream have one size."""
         raise ConfigError("a model with open sizes has no streams; build it for one size")
 
-    def _at(self, sizes: Sizes, library: str) -> LoadedModel:
-        """Return the model for certain sizes."""
-        key = (library, *sizes.values())
-        found = self._ready.get(key)
-        if found is None:
-            found = self._ready[key] = self._made(sizes, library)
-            self._clean()
-        self._ready.move_to_end(key)
-        return found
-
-    def _made(self, sizes: Sizes, library: str) -> LoadedModel:
+    def _made(
+        self, key: tuple[object, ...], inputs: Mapping[str, np.ndarray], *, generic: bool
+    ) -> None:
+        """Make the model for the sizes of inputs ready, under a key."""
         from tvm_ffi import Shape
 
-        dimensions = self.signature.dimensions
+        ports, dimensions = self.signature.inputs, self.signature.dimensions
+        shapes = {name: np.shape(array) for name, array in inputs.items()}
+        sizes = sizes_of(ports, dimensions, shapes)
+        library = (None if generic else self._entries.get(tuple(sizes.values()))) or LIBRARY
         steps = Shape(tuple(sizes[name] // dimensions[name].multiple for name in sorted(sizes)))
         fixed = self.signature.model_copy(update={"inputs": self.signature.at(sizes)})
+        weights = [steps, *self._weights[library]]
         try:
-            return LoadedModel(fixed, self._mains[library], [steps, *self._weights[library]])
+            self._ready[key] = LoadedModel(fixed, self._mains[library], weights)
         except MemoryError as error:
             raise StageError(f"no memory for inputs with {told(sizes)}") from error
+        self._clean()
 
     def _clean(self) -> None:
         """Give back memory of sizes that were not asked for lately."""

@@ -6,6 +6,7 @@ from typing import Final, TypeAlias
 
 import tvm
 from tvm.s_tir import SBlock
+from tvm.sym import Analyzer
 
 from autopipe.compiler.graph.literals import sizes
 from autopipe.schedules import type_hints
@@ -49,6 +50,24 @@ def product_of(extents: Iterable[Extent]) -> Extent:
     ordered = sorted(extents, key=lambda extent: not isinstance(extent, int))
     total: Extent = math.prod(ordered)
     return total
+
+
+def parts_of(extent: Extent, size: int) -> Extent:
+    """Return how many parts of a size an extent is cut into; the last one may be no whole part."""
+    if isinstance(extent, int):
+        return -(-extent // size)
+    return (extent + (size - 1)) // size
+
+
+def simplified(extent: Extent) -> Extent:
+    """Return an extent in TVM's simplest form."""
+    return extent if isinstance(extent, int) else extent_of(Analyzer().simplify(extent))
+
+
+def enough(extents: Iterable[Extent], least: int) -> bool | tvm.ir.Expr:
+    """Tell whether a product of extents is so large at least; a condition if a size is open."""
+    total = product_of(extents)
+    return total >= least
 
 
 def is_spatial(block: SBlock) -> bool:

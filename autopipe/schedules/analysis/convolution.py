@@ -12,6 +12,7 @@ import tvm
 import tvm_ffi
 from tvm import te, topi
 from tvm.s_tir import SBlock, Schedule
+from tvm.sym import Analyzer
 from tvm.tirx import IntImm, Sub
 
 from autopipe.compiler.graph.weights import free
@@ -82,14 +83,11 @@ def _reads_images(pad: SBlock, total: SBlock, size: int) -> bool:
         return False
     if not pad.writes[0].source.same_as(total.reads[0].source):
         return False
-    shapes = [read.source.shape for block in (pad, total) for read in block.reads]
-    static = all(isinstance(extent, IntImm) for shape in shapes for extent in shape)
-    kernel = shapes[2]
-    return (
-        static
-        and [len(shape) for shape in shapes] == [_AXES] * 3
-        and kernel[0] == kernel[1] == size
-    )
+    image, padded, kernel = (read.source.shape for block in (pad, total) for read in block.reads)
+    if any(len(shape) != _AXES for shape in (image, padded, kernel)):
+        return False
+    known = (*kernel, image[3], padded[3])  # batch, rows and columns of an image may be open
+    return all(isinstance(extent, IntImm) for extent in known) and kernel[0] == kernel[1] == size
 
 
 def _padding(pad: SBlock, total: SBlock) -> tuple[int, int] | None:
@@ -97,10 +95,12 @@ def _padding(pad: SBlock, total: SBlock) -> tuple[int, int] | None:
     padded, data, kernel = total.reads[0].source, pad.reads[0].source, total.reads[1].source
     before = [_offset(index.min) for index in pad.reads[0].region]
     sizes = zip(padded.shape, data.shape, before, strict=True)
-    ends = [int(whole) - int(part) - start for whole, part, start in sizes]
+    ends = [Analyzer().simplify(whole - part - start) for whole, part, start in sizes]
+    if not all(isinstance(end, IntImm) for end in ends):
+        return None
     x, w = (te.placeholder(buffer.shape, buffer.dtype) for buffer in (data, kernel))
     try:
-        y = topi.nn.conv(x, w, 1, [*before[1:3], *ends[1:3]], 1, 1, "NHWC", "HWIO")
+        y = topi.nn.conv(x, w, 1, [*before[1:3], *map(int, ends[1:3])], 1, 1, "NHWC", "HWIO")
     except (RuntimeError, ValueError):
         return None
     function = te.create_prim_func([x, w, y], index_dtype_override=str(data.shape[0].ty.dtype))

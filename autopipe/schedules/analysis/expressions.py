@@ -47,16 +47,26 @@ def substitute(
     return structural_mutate(expression, [(TensorLoad, read), (tvm.ir.Var, variable)])
 
 
-def unfold(extents: Sequence[int | tvm.ir.Expr], index: tvm.ir.Expr) -> list[tvm.ir.Expr]:
+def unfold(
+    extents: Sequence[int | tvm.ir.Expr], index: tvm.ir.Expr, *, job: bool = False
+) -> list[tvm.ir.Expr]:
     """Return the index along each axis for a row-major index over all of them.
 
     Example: index 23 over axes of extents (2, 3, 4) is [1, 2, 3], as 23 = (1 * 3 + 2) * 4 + 3. The
     first part is not taken modulo its extent, as the index is never too large.
+
+    The index may be that of a `job`, and the parts are bound to variables. Then open extents are 1
+    at least: TVM finds a division by zero in loops that it can prove are never run. Elsewhere that
+    would hide from TVM that neighbours in a row are neighbours in memory.
     """
+
+    def divisor(extent: int | tvm.ir.Expr) -> int | tvm.ir.Expr:
+        return tvm.tirx.max(extent, 1) if job and not isinstance(extent, int) else extent
+
     inner_sizes = [math.prod(extents[i + 1 :]) for i in range(len(extents))]
-    parts = [index // size for size in inner_sizes]
+    parts = [index // divisor(size) for size in inner_sizes]
     return [
-        part if i == 0 else part % extent
+        part if i == 0 else part % divisor(extent)
         for i, (part, extent) in enumerate(zip(parts, extents, strict=True))
     ]
 
@@ -66,17 +76,34 @@ def whole(buffer: tvm.ir.Var) -> tvm.ir.TensorRegion:
     return buffer[tuple(slice(0, extent) for extent in buffer.ty.shape)]
 
 
-def _open_elements(
-    count: tvm.ir.Expr, width: int, number: Callable[[int | tvm.ir.Expr], tvm.ir.Expr]
-) -> Iterator[tvm.ir.Expr]:
-    """Write a loop in vectors, and one over what is left; yield each index."""
-    with (
-        T.serial(number(0), number(count // width)) as vector,
-        T.vectorized(number(0), number(width)) as lane,
-    ):
-        yield vector * width + lane
-    with T.serial(number(0), number(count % width)) as rest:
-        yield number(count // width * width) + rest
+def either(condition: bool | tvm.ir.Expr) -> Iterator[bool]:  # noqa: FBT001 - it is the subject
+    """Write both branches of a condition, or one if it is known; yield which one is written."""
+    if isinstance(condition, bool):
+        yield condition
+        return
+    with T.If(condition):
+        with T.Then():
+            yield True
+        with T.Else():
+            yield False
+
+
+def lanes(
+    count: int | tvm.ir.Expr, width: int, number: Callable[[int | tvm.ir.Expr], tvm.ir.Expr]
+) -> Iterator[tuple[tvm.ir.Expr, tvm.ir.Expr]]:
+    """Write a loop in vectors, and one over what is left; yield each index and its lane.
+
+    `number` makes constants of the dtype of indices. An IRBuilder must be open.
+    """
+    if not (isinstance(count, int) and count < width):
+        with (
+            T.serial(number(0), number(count // width)) as vector,
+            T.vectorized(number(0), number(width)) as lane,
+        ):
+            yield vector * width + lane, lane
+    if not (isinstance(count, int) and count % width == 0):
+        with T.serial(number(0), number(count % width)) as rest:
+            yield number(count // width * width) + rest, rest
 
 
 def elements(
@@ -93,7 +120,8 @@ def elements(
     makes constants of the dtype of indices. An IRBuilder must be open.
     """
     if not isinstance(count, int):
-        yield from _open_elements(count, width, number)
+        for element, _ in lanes(count, width, number):
+            yield element
         return
     done, loop = 0, T.unroll if unroll else T.serial
     while done < count:

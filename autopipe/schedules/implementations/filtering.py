@@ -24,12 +24,12 @@ With many channels, the products at one position (i, j) of all tiles are a matri
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import ceil
 from typing import Any, Final
 
 from tvm import te, tirx
 
 from autopipe.compiler.graph.weights import MARK
+from autopipe.schedules.analysis.blocks import Extent, parts_of, product_of, simplified
 
 KERNEL: Final = 3
 """Rows and columns of the kernel."""
@@ -103,25 +103,40 @@ class Tiling:
 
     size: int
     """Rows and columns of a tile."""
-    rows: int
+    rows: Extent
     """Number of tiles along the height of an image."""
-    columns: int
+    columns: Extent
     """Number of tiles along the width of an image."""
-    count: int
+    count: Extent
     """Number of tiles of all images."""
+    block: int
+    """Tiles in a block; those after the last one of an image fill up the last block."""
 
     @classmethod
-    def of(cls, shape: Sequence[int], size: int) -> "Tiling":
-        """Return the tiling of an output `[batch, rows, columns, channels]`."""
+    def of(cls, shape: Sequence[Extent], size: int, likely: "Tiling | None" = None) -> "Tiling":
+        """Return the tiling of an output `[batch, rows, columns, channels]`.
+
+        A block has 6 to 14 tiles, whichever wastes least. Where sizes are open, it is that of
+        `likely`, the tiling at likely sizes.
+        """
         batch, height, width, _ = shape
-        rows, columns = ceil(height / size), ceil(width / size)
-        return cls(size, rows, columns, batch * rows * columns)
+        rows, columns = (simplified(parts_of(extent, size)) for extent in (height, width))
+        count = simplified(product_of((batch, rows, columns)))
+        if not isinstance(count, int):
+            return cls(size, rows, columns, count, likely.block if likely else _MOST)
+        blocks = [b for b in range(_MOST, _LEAST - 1, -1) if b <= count] or [count]
+        block = min(blocks, key=lambda b: parts_of(count, b) * b)
+        return cls(size, rows, columns, count, block)
 
     @property
-    def padded(self) -> int:
-        """The count, rounded up to whole blocks of 6 to 14 tiles, whichever wastes least."""
-        blocks = range(_MOST, _LEAST - 1, -1)
-        return min([ceil(self.count / b) * b for b in blocks if b <= self.count] or [self.count])
+    def padded(self) -> Extent:
+        """The count, rounded up to whole blocks."""
+        return parts_of(self.count, self.block) * self.block
+
+    @property
+    def fills(self) -> bool:
+        """Tell whether there may be tiles that only fill up the last block."""
+        return not isinstance(self.count, int) or self.count % self.block > 0
 
     def origin(self, tile: Any) -> tuple[Any, Any, Any]:  # noqa: ANN401 - an index
         """Return the image of a tile, and the first row and column of the output in it.
@@ -160,7 +175,7 @@ def _patches(data: te.Tensor, padding: tuple[int, int], tiling: Tiling) -> te.Te
         image, row, column = tiling.origin(p)
         y, x = row + i - top, column + j - left
         inside = tirx.all(y >= 0, y < height, x >= 0, x < width)
-        if tiling.padded > tiling.count:
+        if tiling.fills:
             inside = tirx.all(p < tiling.count, inside)
         return tirx.if_then_else(inside, data[image, y, x, c], tirx.const(0, data.dtype))
 

@@ -20,8 +20,10 @@ import tvm
 import tvm_ffi
 from tvm import te, tirx
 from tvm.s_tir import SBlock, SBlockRealize
+from tvm.sym import Analyzer
 
-from autopipe.schedules.analysis.blocks import SPATIAL
+from autopipe.compiler.open_sizes import likely_instance
+from autopipe.schedules.analysis.blocks import SPATIAL, extent_of
 from autopipe.schedules.analysis.convolution import Convolution, recognize
 from autopipe.schedules.analysis.filtering_cost import Filtering, direct, estimate
 from autopipe.schedules.hardware import HardwareParams
@@ -50,18 +52,36 @@ class Winograd:
         convolution = _served(workload)
         if convolution is None:
             return None
-        body = _body(convolution, Tiling.of([int(n) for n in convolution.result.shape], self.size))
+        tiling = self._tiling(convolution, workload)
+        if tiling is None:
+            return None
+        body = _body(convolution, tiling)
         return tvm.IRModule({"main": workload["main"].with_body(body)})
 
+    def _tiling(self, convolution: Convolution, workload: tvm.IRModule) -> Tiling | None:
+        """Return how the output is cut into tiles; None if nothing is known of its open sizes."""
+        shape = [extent_of(n) for n in convolution.result.shape]
+        if all(isinstance(extent, int) for extent in shape):
+            return Tiling.of(shape, self.size)
+        instance = likely_instance(workload)
+        likely = instance and _served(instance)
+        if likely is None:
+            return None
+        known = Tiling.of([int(n) for n in likely.result.shape], self.size)
+        return Tiling.of(shape, self.size, known)
+
     def gain(self, workload: tvm.IRModule, hardware: HardwareParams) -> float:
-        """Return the estimated speed relative to `direct`, or 0 if the workload is not served."""
-        convolution = _served(workload)
-        if convolution is None:
+        """Return the estimated speed relative to `direct`, or 0 if the workload is not served.
+
+        Where sizes are open, it is that at likely sizes.
+        """
+        convolution = _served(likely_instance(workload) or workload)
+        shape = [extent_of(n) for n in convolution.result.shape] if convolution else []
+        if convolution is None or not all(isinstance(extent, int) for extent in shape):
             return 0.0
-        shape = [int(n) for n in convolution.result.shape]
         inputs, outputs = (int(n) for n in convolution.kernel.shape[2:])
         tiling = Tiling.of(shape, self.size)
-        filtering = Filtering((self.size + KERNEL - 1) ** 2, tiling.padded, inputs, outputs)
+        filtering = Filtering((self.size + KERNEL - 1) ** 2, int(tiling.padded), inputs, outputs)
         took = estimate(filtering, fill(filtering, hardware), hardware)
         products = KERNEL**2 * inputs * math.prod(shape)
         return direct(products, KERNEL**2 * inputs * outputs, hardware) / took / _MARGIN
@@ -124,10 +144,10 @@ def _inside(convolution: Convolution, tiling: Tiling, tile: Any, place: Sequence
     """Return the conditions under which an element of a tile is inside the output."""
     _, height, width, _ = convolution.result.shape
     conditions = []
-    if tiling.padded > tiling.count:
+    if tiling.fills:
         conditions.append(tile < tiling.count)
     for index, extent in zip(place[1:3], (height, width), strict=True):
-        if int(extent) % tiling.size:
+        if not Analyzer().can_prove_equal(extent % tiling.size, 0):
             conditions.append(index < extent)
     return conditions
 

@@ -12,6 +12,7 @@ from autopipe.schedules.templates import (
     dot_product,
     elementwise,
     library_call,
+    open_movement,
     open_rows,
     recurrence,
     row_reduction,
@@ -33,6 +34,7 @@ TEMPLATES: Final[tuple[Template, ...]] = (
     open_rows,
     transpose,
     elementwise,
+    open_movement,
     sequence,
 )
 """Asked in this order; the first that serves a function schedules it."""

@@ -42,6 +42,7 @@ from autopipe.schedules.analysis.blocks import (
 from autopipe.schedules.analysis.expressions import (
     Values,
     elements,
+    lanes,
     loads_of,
     substitute,
     unfold,
@@ -200,27 +201,12 @@ def _reduced(
     *outer, last = lengths_of(block, spatial=False)
     with ExitStack() as loops:
         before = [loops.enter_context(T.serial(number(0), number(n))) for n in outer]
-        for index, lane in _lanes(last, width, number):
+        for index, lane in lanes(last, width, number):
             values = [*rows, *zip(summed, [*before, index], strict=True)]
             _add(updates, parts, values, lane)
     for place, (target, value, indices) in enumerate(updates):
         total = _combined(type(value), parts[place], width, number)
         T.buffer_store(target, total, [substitute(i, rows) for i in indices])
-
-
-def _lanes(
-    extent: Extent, width: int, number: Callable[[Extent], Expr]
-) -> Iterator[tuple[Expr, Expr]]:
-    """Write loops as `elements` does; yield the index and which partial result it belongs to."""
-    if not (isinstance(extent, int) and extent < width):
-        with (
-            T.serial(number(0), number(extent // width)) as step,
-            T.vectorized(number(0), number(width)) as lane,
-        ):
-            yield step * width + lane, lane
-    if not (isinstance(extent, int) and extent % width == 0):
-        with T.serial(number(0), number(extent % width)) as rest:
-            yield number(extent // width * width) + rest, rest
 
 
 _Store = tuple[Any, Any, Any]

@@ -25,19 +25,22 @@ from dataclasses import dataclass
 from typing import Final
 
 import tvm
-from tvm.s_tir import Schedule
+from tvm.s_tir import SBlock, Schedule, ScheduleError
 from tvm.s_tir.schedule import LoopRV, SBlockRV
 
 from autopipe.compiler.graph.weights import MARK
+from autopipe.compiler.open_sizes import OpenSizes, known_of
 from autopipe.schedules.analysis.blocks import SPATIAL
 from autopipe.schedules.analysis.windows import Windows, inline_copies, recognize
 from autopipe.schedules.divisors import divisors
 from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.primitives import PRODUCTS, spread
+from autopipe.schedules.tiling.windows import OpenWindows
 from autopipe.schedules.write_out import write_out
 
 NAME: Final = "window"
 VERSION: Final = 1
+OPEN: Final = True
 
 MAX_VECTORS = 4
 """Most vectors in a row of a tile."""
@@ -122,6 +125,10 @@ def apply(sch: Schedule, windows: Windows, tile: WindowTile) -> None:
     block = sch.get_sblock(windows.name)
     if windows.weights is not None and windows.free:
         _pack(sch, block, windows.weights, tile.columns)
+    known = known_of(sch.mod["main"])
+    if known is not None:
+        _write(sch, windows, tile, known)
+        return
     result = (
         sch.get_sblock(windows.after[-1]) if windows.after else sch.cache_write(block, 0, "global")
     )
@@ -133,6 +140,40 @@ def apply(sch: Schedule, windows: Windows, tile: WindowTile) -> None:
     if windows.before and windows.along:
         sch.compute_at(sch.get_sblock(windows.before[-1]), shared)
     _reduce_in_registers(sch, block, windows, tile)
+
+
+def _write(sch: Schedule, windows: Windows, tile: WindowTile, known: OpenSizes) -> None:
+    """Make tiles of open sizes the body of the function, after the copy of the weights."""
+    if windows.along:
+        raise ScheduleError("windows extend along an open axis")
+    done = {*windows.before[-1:], windows.name, *windows.after[-1:]}
+    blocks = {name: sch.get(sch.get_sblock(name)) for name in done}
+    before, last = (
+        [blocks[name] for name in names[-1:]] for names in (windows.before, windows.after)
+    )
+    nest = OpenWindows(
+        windows, blocks[windows.name], before[0] if before else None, last[0] if last else None,
+        known, tile.rows, tile.columns, tile.width, tile.shared,
+    )  # fmt: skip
+    here = sch.get_sblock("root")
+    root = sch.get(here)
+    packed = [
+        sch.get(sch.get_loops(rv)[0])
+        for rv in sch.get_child_blocks(here)
+        if sch.get(rv).name_hint not in done
+    ]
+    inside = [blocks[name].body.buffer for name in (*windows.before[-1:], windows.name)]
+    buffers = [
+        buffer
+        for buffer in root.alloc_buffers
+        if not any(buffer.same_as(other) for other in inside)
+    ]
+    new = SBlock(
+        [], root.reads, root.writes, root.name_hint,
+        tvm.tirx.stmt_seq(*packed, nest.write(LEAST)),
+        alloc_buffers=buffers, annotations=root.annotations,
+    )  # fmt: skip
+    sch.state.replace(sch.get_sref(here), new, {root: new})
 
 
 def _tiles(

@@ -19,21 +19,28 @@ The loops of F(4x4, 3x3), which has 6 x 6 positions:
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 
-from tvm.ir import Expr
-from tvm.s_tir import Schedule
+from tvm.ir import Expr, IRModule
+from tvm.s_tir import Schedule, ScheduleError
 from tvm.s_tir.schedule import LoopRV, SBlockRV
-from tvm.tirx import Var
+from tvm.sym import Analyzer
+from tvm.tirx import FloorDiv, Mul, Var
+from tvm_ffi import StructuralMutator, structural_equal, structural_mutate
 
+from autopipe.compiler.open_sizes import known_of
+from autopipe.schedules.analysis.blocks import parts_of
 from autopipe.schedules.analysis.filtering_cost import BYTES, Blocking, Filtering, estimate
 from autopipe.schedules.divisors import divisors
 from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.primitives import PRODUCTS, spread
+from autopipe.schedules.templates.template import blank
 from autopipe.schedules.write_out import write_out
 
 NAME: Final = "winograd"
 VERSION: Final = 1
+OPEN: Final = True
 
 _PATCH, _ROWS, _INPUT = "winograd_patch", "winograd_rows", "winograd_input"
 _KERNEL, _PRODUCT = "winograd_kernel", "winograd_product"
@@ -47,6 +54,9 @@ MAX_VECTORS = 4
 
 MAX_TILES = 64
 """Most tiles in a parallel block."""
+
+OPEN_TILES = 24
+"""Most tiles in a parallel block where their number is open: the last block is filled up."""
 
 MAX_CHUNK = 256
 """Most output channels between product and transformation back."""
@@ -97,10 +107,37 @@ def fill(filtering: Filtering, hardware: HardwareParams) -> Blocking:
 
 def apply(sch: Schedule, filtering: Filtering, knobs: Blocking) -> None:
     """Schedule the function. Raises ScheduleError where TVM refuses."""
+    if known_of(sch.mod["main"]) is None:
+        _schedule(sch, filtering, knobs)
+        return
+    most = min(knobs.tiles, OPEN_TILES)
+    knobs = replace(knobs, tiles=max(1, most // knobs.rows) * knobs.rows)
+    rounded = blank(_rounded_up(sch, knobs.tiles))
+    _schedule(rounded, filtering, knobs)
+    sch.state.replace(sch.get_sref(sch.get_sblock("root")), rounded.mod["main"].body.block)
+
+
+def _schedule(sch: Schedule, filtering: Filtering, knobs: Blocking) -> None:
     _kernel(sch, knobs)
     job, chunk = _output(sch, knobs)
     _product(sch, knobs, filtering, chunk)
     _input(sch, knobs, filtering, job)
+
+
+def _rounded_up(sch: Schedule, block: int) -> IRModule:
+    """Return the function with its open number of tiles rounded up to whole blocks of that size.
+
+    Raises ScheduleError if it is not written as `(count + 9) // 10 * 10`.
+    """
+    padded = sch.get(sch.get_sblock(_PRODUCT)).iter_vars[2].dom.extent
+    if not (isinstance(padded, Mul) and isinstance(padded.a, FloorDiv)):
+        raise ScheduleError("the number of tiles is not rounded up")
+    rounded = parts_of(Analyzer().simplify(padded.a.a - (padded.b - 1)), block) * block
+
+    def changed(node: Expr, mutator: StructuralMutator) -> Expr:
+        return rounded if structural_equal(node, padded) else mutator.default_mutate(node)
+
+    return IRModule({"main": structural_mutate(sch.mod["main"], [(Mul, changed)])})
 
 
 def _kernel(sch: Schedule, knobs: Blocking) -> None:

@@ -135,17 +135,17 @@ def _finish(work: _Work) -> None:
         if last is None:
             T.buffer_store(total.buffer, done, at)
             continue
-        values = _followed(last, total.buffer, at)
-        value = substitute(last.body.value, values, _replacing(total.buffer, done, values))
+        values = followed(last, total.buffer, at)
+        value = substitute(last.body.value, values, replacing(total.buffer, done, values))
         T.buffer_store(last.body.buffer, value, [substitute(i, values) for i in last.body.indices])
 
 
-def _replacing(buffer: tvm.ir.Var, value: Expr, values: Values) -> Callable[[TensorLoad], Expr]:
+def replacing(buffer: tvm.ir.Var, value: Expr, values: Values) -> Callable[[TensorLoad], Expr]:
     """Return a function that puts `value` in place of loads of a buffer, for `substitute`."""
     return lambda read: value if read.source.same_as(buffer) else substitute(read, values)
 
 
-def _followed(last: SBlock, total: tvm.ir.Var, at: Sequence[Expr]) -> Values:
+def followed(last: SBlock, total: tvm.ir.Var, at: Sequence[Expr]) -> Values:
     """Return the values of the last block's axes for which it reads the sum at indices `at`.
 
     Raises ScheduleError if these indices do not determine the axes.

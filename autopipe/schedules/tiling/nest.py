@@ -20,18 +20,11 @@ from tvm.ir import Expr
 from tvm.s_tir import SBlock
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 
-from autopipe.schedules.analysis.blocks import Extent, number_of, product_of
+from autopipe.schedules.analysis.blocks import Extent, number_of, parts_of, product_of
 from autopipe.schedules.analysis.expressions import unfold
 from autopipe.schedules.analysis.product import Product
 from autopipe.schedules.tiling.form import Contraction
 from autopipe.schedules.tiling.tile import Tile
-
-
-def parts_of(extent: Extent, size: int) -> Extent:
-    """Return how many parts of a size an extent is cut into, the last one overlapping."""
-    if isinstance(extent, int):
-        return -(-extent // size)
-    return (extent + (size - 1)) // size
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,11 +10,14 @@ from tvm import te, tirx, topi
 from autopipe.compiler import open_sizes
 from autopipe.compiler.target.target import host
 from autopipe.measure.check import WrongAnswer, checked
+from autopipe.schedules.conditions import Conditions
 from autopipe.schedules.hardware import HardwareParams
-from autopipe.schedules.templates import contraction
+from autopipe.schedules.implementations.implementation import implementations
+from autopipe.schedules.implementations.winograd import winograd4
+from autopipe.schedules.templates import contraction, elementwise, open_movement
 from autopipe.schedules.templates.serve import Served, serve
 from autopipe.schedules.templates.template import dump, fitted, make, serves_open
-from autopipe.schedules.tiling import nest
+from autopipe.schedules.tiling import nest, windows
 from tests.support.table import each_row
 
 TARGET = host(2)
@@ -25,7 +28,8 @@ WIDE = replace(HARDWARE, vector_bits=512, registers=32)
 
 def module(tensors, weights=(), smallest=1, likely=24, largest=48):
     """Return a function whose sizes are all known to be so large."""
-    function = te.create_prim_func(tensors).with_attr("layout_free_buffers", list(weights))
+    function = te.create_prim_func(tensors, index_dtype_override="int64")
+    function = function.with_attr("layout_free_buffers", list(weights))
     count = len(open_sizes.open_variables(function))
     known = [[smallest, likely, largest]] * count
     return tvm.IRModule({"main": function.with_attr(open_sizes.SIZES, known)})
@@ -80,6 +84,35 @@ def image():
     return module([x, kernel, h, w, y], weights=[1], likely=3, largest=5)
 
 
+def depthwise():
+    h, w = size("h"), size("w")
+    x = te.placeholder((1, h, w, 8), name="x")
+    kernel = te.placeholder((3, 3, 8, 1), name="kernel")
+    y = topi.nn.depthwise_conv2d_nhwc(x, kernel, (1, 1), (1, 1), (1, 1))
+    return module([x, kernel, topi.nn.relu(y)], weights=[1], likely=12, largest=14)
+
+
+def strided():
+    h, w = size("h"), size("w")
+    x = te.placeholder((1, 2 * h, 2 * w, 8), name="x")
+    kernel = te.placeholder((5, 3, 8, 1), name="kernel")
+    y = topi.nn.depthwise_conv2d_nhwc(x, kernel, (2, 2), (2, 1, 2, 1), (1, 1))
+    return module([x, kernel, h, w, y], weights=[1], likely=9, largest=12)
+
+
+def pooled():
+    h, w = size("h"), size("w")
+    x = te.placeholder((1, 4 * h, 4 * w, 8), name="x")
+    y = topi.nn.pool2d(x, (3, 3), (2, 2), (1, 1), (1, 1, 1, 1), "max", layout="NHWC")
+    return module([x, h, w, y], likely=5, largest=7)
+
+
+def image_mean():
+    h, w = size("h"), size("w")
+    x = te.placeholder((1, h, w, 16), name="x")
+    return module([x, h, w, topi.sum(x, axis=[1, 2], keepdims=True)])
+
+
 def softmax():
     n = size()
     x = te.placeholder((3, n, n), name="x")
@@ -89,6 +122,36 @@ def softmax():
 def mean():
     x = te.placeholder((size(), 37), name="x")
     return module([x, topi.sum(x, axis=1) / 37.0])
+
+
+def rectified():
+    h, w = size("h"), size("w")
+    x = te.placeholder((1, h, w, 3), name="x")
+    return module([x, topi.nn.relu(x)])
+
+
+def from_planes():
+    h, w = size("h"), size("w")
+    x = te.placeholder((1, 3, h, w), name="x")
+    return module([x, topi.transpose(x, [0, 2, 3, 1])])
+
+
+def to_planes():
+    h, w = size("h"), size("w")
+    x = te.placeholder((1, h, w, 20), name="x")
+    return module([x, topi.transpose(x, [0, 3, 1, 2])], likely=20, largest=24)
+
+
+def turned():
+    y = te.placeholder((size(), size("m")), name="y")
+    x = te.placeholder((y.shape[1], y.shape[0]), name="x")
+    return module([x, y, topi.add(topi.transpose(x), y)])
+
+
+def joined():
+    n = size()
+    x, y = te.placeholder((n, 24), name="x"), te.placeholder((n, 40), name="y")
+    return module([x, y, topi.concatenate([x, y], axis=1)])
 
 
 @each_row(
@@ -101,6 +164,15 @@ def mean():
         (image, "contraction"),
         (softmax, "open_rows"),
         (mean, "open_rows"),
+        (depthwise, "window"),
+        (strided, "window"),
+        (pooled, "window"),
+        (image_mean, "window"),
+        (rectified, "open_movement"),
+        (from_planes, "open_movement"),
+        (to_planes, "open_movement"),
+        (turned, "open_movement"),
+        (joined, "open_movement"),
     ],
 )
 def test_a_function_of_open_sizes_is_right_around_whole_tiles(made, template):
@@ -125,11 +197,37 @@ def _served(workload) -> Served:
     return found
 
 
-def test_a_band_that_is_left_out_is_found(monkeypatch):
-    monkeypatch.setattr(nest, "parts_of", lambda extent, part: extent // part)
-    workload = rows()
+def filtered_image():
+    h, w = size("h"), size("w")
+    x = te.placeholder((1, 3 * h, 2 * w, 4), name="x")
+    kernel = te.placeholder((3, 3, 4, 8), name="kernel")
+    y = topi.nn.relu(topi.nn.conv(x, kernel, 1, 1, 1, 1, "NHWC", "HWIO"))
+    return module([x, kernel, h, w, y], weights=[1], likely=9, largest=12)
+
+
+def test_minimal_filtering_is_right_where_blocks_of_tiles_are_not_whole():
+    workload = filtered_image()
+    rewritten = winograd4.rewrite(workload)
+    served = _served(rewritten)
+    assert served.template.NAME == "winograd"
+    checked(workload, served.schedule.mod, TARGET)
+    instance = open_sizes.likely_instance(workload)
+    closed = _served(winograd4.rewrite(instance))
+    assert closed.knobs == served.knobs
+    conditions = Conditions(TARGET, HARDWARE)
+    assert winograd4.gain(workload, HARDWARE) == winograd4.gain(instance, HARDWARE)
+    assert list(implementations(workload, conditions)) == list(
+        implementations(instance, conditions)
+    )
+
+
+@pytest.mark.parametrize(
+    ("made", "place"), [(rows, nest), (to_planes, open_movement), (depthwise, windows)]
+)
+def test_a_band_that_is_left_out_is_found(monkeypatch, made, place):
+    monkeypatch.setattr(place, "parts_of", lambda extent, part: extent // part)
+    workload = made()
     wrong = _served(workload)
-    assert wrong.template.NAME == "contraction"
     with pytest.raises(WrongAnswer, match="random inputs"):
         checked(workload, wrong.schedule.mod, TARGET)
 
@@ -150,7 +248,8 @@ def test_open_and_static_functions_have_the_same_knobs_and_packing():
 def test_templates_for_static_functions_leave_open_ones_alone():
     x = te.placeholder((size(), 64), name="x")
     workload = module([x, topi.nn.relu(x)])
-    assert serve(workload, HARDWARE) is None
+    assert fitted(workload, elementwise)[1] is None
+    assert fitted(open_sizes.likely_instance(workload), open_movement)[1] is None
     assert fitted(open_sizes.likely_instance(rows()), contraction)[1] is not None
     assert serves_open(dump(contraction, _served(rows()).knobs))
     assert not serves_open('{"template": "elementwise"}')

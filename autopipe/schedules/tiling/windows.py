@@ -1,0 +1,299 @@
+"""Writes the loops of windows (pooling, depthwise convolutions) whose sizes are open, as new TIR.
+
+The template `window` schedules static functions with TVM's primitives, which need tiles that divide
+the extents. Here the last tile along a row overlaps the one before it; where a row is too short for
+one tile, its outputs are computed one by one.
+
+Example: a depthwise 3x3 convolution of [1, height, width, 96] (NHWC), tiles of 4 x 32.
+
+    for i, strip, j in grid(height, 3, (width + 3) // 4):
+        first = min(4 * j, width - 4)
+        sums = zeros(4, 32)
+        for r in range(3):
+            line = padded x[i + r - 1, first - 1 : first + 5, strip]        # [6, 32]
+            for s, n in unrolled(3, 4):
+                sums[n] += line[n + s] * packed[strip, r, s, 0]
+        y[i, first : first + 4, strip] = sums
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any, Final
+
+import tvm
+from tvm.ir import Expr, TensorLoad
+from tvm.s_tir import SBlock, ScheduleError
+from tvm.script.ir_builder import IRBuilder
+from tvm.sym import Analyzer
+from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
+
+from autopipe.compiler.open_sizes import OpenSizes, least
+from autopipe.schedules.analysis.blocks import (
+    SPATIAL,
+    Extent,
+    enough,
+    lengths_of,
+    number_of,
+    parts_of,
+    product_of,
+)
+from autopipe.schedules.analysis.expressions import (
+    Values,
+    either,
+    elements,
+    loads_of,
+    occurrences,
+    substitute,
+    unfold,
+    whole,
+)
+from autopipe.schedules.analysis.windows import Windows
+from autopipe.schedules.tiling.loops import followed, replacing
+
+_PAIR: Final = 2
+"""A tile has two axes, the last ones."""
+
+_UNROLLED: Final = 512
+"""Most vector operations that are unrolled."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenWindows:
+    """Windows and the tile that their outputs are cut into."""
+
+    windows: Windows
+    """At likely sizes."""
+    block: SBlock
+    """The block that reduces."""
+    before: SBlock | None
+    """The block that prepares its input, such as padding."""
+    last: SBlock | None
+    """The block that computes the output from what is reduced."""
+    known: OpenSizes
+    rows: int
+    """Outputs of a tile along the last but one axis."""
+    columns: int
+    """Outputs of a tile along the last axis; divides its extent."""
+    width: int
+    """Elements in a vector."""
+    shared: int
+    """How many of the loops over tiles, from the outermost on, run in parallel."""
+
+    def write(self, least_work: int) -> tvm.tirx.Stmt:
+        """Return the loops over all tiles, in parallel where at least so much is reduced.
+
+        Raises ScheduleError if the last axis is open, or what follows moves the outputs.
+        """
+        lengths = lengths_of(self.block)
+        if len(lengths) < _PAIR or not isinstance(lengths[-1], int):
+            raise ScheduleError("the last axis is open")
+        length = lengths[-_PAIR]
+        work = enough((*lengths, *lengths_of(self.block, spatial=False)), least_work)
+        with IRBuilder() as builder:
+            for parallel in either(work):
+                if isinstance(length, int) or least(length, self.known) >= self.rows:
+                    self._loops(self.rows, parallel=parallel)
+                    continue
+                for fits in either(length >= self.rows):
+                    self._loops(self.rows if fits else 1, parallel=parallel)
+        return builder.get()
+
+    def _loops(self, rows: int, *, parallel: bool) -> None:
+        """Write the loops over tiles of `rows` outputs."""
+        *outer, length, breadth = lengths_of(self.block)
+        counts = [*outer, breadth // self.columns, parts_of(length, rows)]
+        jobs, number = counts[: self.shared], self.number
+        many = parallel and product_of(jobs) != 1
+        with ExitStack() as loops:
+            loop = T.parallel if many else T.serial
+            job = loops.enter_context(loop(number(0), number(product_of(jobs))))
+            loops.enter_context(T.sblock(f"{self.block.name_hint}_tile"))
+            T.reads(*map(whole, self._sources()))
+            T.writes(whole((self.last or self.block).body.buffer))
+            dtype = str(self.block.body.buffer.ty.dtype)
+            sums = T.sblock_alloc_buffer((rows, self.columns), dtype, scope="local")
+            index = [T.Bind(place) for place in unfold(jobs, job, job=True)]
+            index += [
+                loops.enter_context(T.serial(number(0), number(count)))
+                for count in counts[self.shared :]
+            ]
+            *before, strip, band = index
+            row = T.Bind(tvm.tirx.min(band * rows, number(length - rows)))
+            tile = _OutputTile(self, sums, rows, before, row, T.Bind(strip * self.columns))
+            tile.clear()
+            tile.reduce()
+            tile.finish()
+
+    def _sources(self) -> list[Any]:
+        """Return the buffers that a tile reads, each once."""
+        made = [self.block.body.buffer, *([self.before.body.buffer] if self.before else [])]
+        found: list[Any] = []
+        for block in (self.before, self.block, self.last):
+            for load in loads_of(block.body.value) if block else ():
+                if not any(load.source.same_as(other) for other in (*made, *found)):
+                    found.append(load.source)
+        return found
+
+    def number(self, value: Extent) -> Expr:
+        """Return a number of the dtype of the indices."""
+        return number_of(value, self.block.iter_vars[0].var.ty.dtype)
+
+    def variables(self, *, spatial: bool) -> list[tvm.ir.Var]:
+        """Return the axes of the outputs, or of a window."""
+        return [a.var for a in self.block.iter_vars if (a.iter_type == SPATIAL) == spatial]
+
+
+@dataclass(frozen=True, slots=True)
+class _OutputTile:
+    """A tile of outputs; its methods write statements."""
+
+    nest: OpenWindows
+    sums: Any
+    """Buffer [rows, columns], which LLVM keeps in registers."""
+    rows: int
+    before: Sequence[Expr]
+    """Indices along the axes before the last two."""
+    row: Expr
+    """The first index along the last but one axis."""
+    column: Expr
+    """The first index along the last axis."""
+
+    def clear(self) -> None:
+        """Write the first values of the sums."""
+        for row, column in self._elements(self.rows):
+            T.buffer_store(self.sums, self.nest.block.init.value, [row, column])
+
+    def reduce(self) -> None:
+        """Write the loops over a window: each row of the input is read once for all outputs."""
+        nest, windows = self.nest, self.nest.windows
+        lengths, number = lengths_of(nest.block, spatial=False), nest.number
+        line = self._line()
+        with ExitStack() as loops:
+            steps: dict[int, Expr] = {}
+            sums = self.rows * nest.columns // nest.width
+            open_size = not all(isinstance(length, int) for length in lengths)
+            loop = T.serial if open_size or sums * windows.taps > _UNROLLED else T.unroll
+            for axis in range(len(lengths)):
+                if axis not in windows.across:
+                    steps[axis] = loops.enter_context(loop(number(0), number(lengths[axis])))
+            if line is not None:
+                self._read(line, steps)
+            loop = T.unroll if sums * windows.taps_across <= _UNROLLED else T.serial
+            for axis in windows.across:
+                steps[axis] = loops.enter_context(loop(number(0), number(lengths[axis])))
+            for row, column in self._elements(self.rows):
+                value = self._updated(line, steps, row, column)
+                T.buffer_store(self.sums, value, [row, column])
+
+    def finish(self) -> None:
+        """Write the outputs."""
+        total, last = self.nest.block.body, self.nest.last
+        for row, column in self._elements(self.rows):
+            done, values = self.sums[row, column], self._values({}, row, column)
+            at = [substitute(part, values) for part in total.indices]
+            if last is None:
+                T.buffer_store(total.buffer, done, at)
+                continue
+            values = followed(last, total.buffer, at)
+            value = substitute(last.body.value, values, replacing(total.buffer, done, values))
+            T.buffer_store(
+                last.body.buffer, value, [substitute(i, values) for i in last.body.indices]
+            )
+
+    def _line(self) -> Any:  # noqa: ANN401 - tvm
+        """Return a buffer for a row of the input, or None where it serves one output only."""
+        windows, data = self.nest.windows, self._data()
+        row = self.nest.variables(spatial=True)[-_PAIR]
+        touched = (self.rows - 1) * windows.stride + windows.reach
+        if sum(occurrences(index, row) for index in data.indices) != 1 or touched <= 1:
+            return None
+        if touched > self.rows * windows.taps_across:  # some elements are in no window
+            return None
+        shape = (touched, self.nest.columns)
+        return T.sblock_alloc_buffer(shape, str(data.source.ty.dtype), scope="local")
+
+    def _read(self, line: Any, steps: dict[int, Expr]) -> None:  # noqa: ANN401 - tvm
+        """Write a row of the input into registers."""
+        zero = self.nest.number(0)
+        steps = {**steps, **dict.fromkeys(self.nest.windows.across, zero)}
+        row = self.nest.variables(spatial=True)[-_PAIR]
+        data = self._data()
+        for place, column in self._elements(int(line.ty.shape[0])):
+            values = self._values(steps, zero, column)
+            index = [
+                substitute(part, values) + (place if occurrences(part, row) else 0)
+                for part in data.indices
+            ]
+            T.buffer_store(line, self._element(data, index), [place, column])
+
+    def _updated(self, line: Any, steps: dict[int, Expr], row: Expr, column: Expr) -> Expr:  # noqa: ANN401 - tvm
+        """Return a sum with one more element of its window."""
+        total, data = self.nest.block.body, self._data()
+        values = self._values(steps, row, column)
+
+        def load(read: TensorLoad) -> Expr:
+            if read.source.same_as(total.buffer):
+                return self.sums[row, column]
+            if not read.same_as(data):
+                return substitute(read, values)
+            if line is not None:
+                return line[self._along(steps, row), column]
+            return self._element(data, [substitute(part, values) for part in data.indices])
+
+        return substitute(total.value, values, load)
+
+    def _along(self, steps: dict[int, Expr], row: Expr) -> Expr:
+        """Return which element of a row of the input a step of a window reads."""
+        zero = self.nest.number(0)
+        at_start = {**steps, **dict.fromkeys(self.nest.windows.across, zero)}
+        variable = self.nest.variables(spatial=True)[-_PAIR]
+        part = next(part for part in self._data().indices if occurrences(part, variable))
+        here, first = (
+            substitute(part, self._values(at, place, zero))
+            for at, place in ((steps, row), (at_start, zero))
+        )
+        return Analyzer().simplify(here - first)
+
+    def _data(self) -> TensorLoad:
+        """Return the load of the input. Raises ScheduleError if there are several."""
+        nest = self.nest
+        loads = [
+            load
+            for load in loads_of(nest.block.body.value)
+            if not load.source.same_as(nest.block.body.buffer)
+        ]
+        if nest.before is not None:
+            loads = [load for load in loads if load.source.same_as(nest.before.body.buffer)]
+        elif nest.windows.weights is not None:
+            weights = nest.block.reads[nest.windows.weights].source
+            loads = [load for load in loads if not load.source.same_as(weights)]
+        if len(loads) != 1:
+            raise ScheduleError("the windows read several tensors")
+        return loads[0]
+
+    def _element(self, data: TensorLoad, index: Sequence[Expr]) -> Expr:
+        """Return an element of the input, computed in place where a block prepares it."""
+        prepared = self.nest.before
+        if prepared is None:
+            return data.source[tuple(index)]
+        axes = [axis.var for axis in prepared.iter_vars]
+        if not all(at.same_as(axis) for at, axis in zip(prepared.body.indices, axes, strict=True)):
+            raise ScheduleError("the input is moved")
+        return substitute(prepared.body.value, list(zip(axes, index, strict=True)))
+
+    def _values(self, steps: dict[int, Expr], row: Expr, column: Expr) -> Values:
+        """Return the values of the axes of the reduction."""
+        spatial, window = (self.nest.variables(spatial=kind) for kind in (True, False))
+        place = [*self.before, self.row + row, self.column + column]
+        return [
+            *zip(spatial, place, strict=True),
+            *((window[axis], step) for axis, step in steps.items()),
+        ]
+
+    def _elements(self, rows: int) -> Iterator[tuple[Expr, Expr]]:
+        """Write the unrolled loops over rows and columns; yield their variables."""
+        number = self.nest.number
+        with T.unroll(number(0), number(rows)) as row:
+            for column in elements(self.nest.columns, self.nest.width, number, unroll=True):
+                yield row, column
