@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Any, Final
 
+import numpy as np
 from tvm import tirx
 from tvm.ir import Expr
 from tvm.script.ir_builder import IRBuilder
@@ -33,6 +34,12 @@ _RANGE: Final = "range"
 _LANES: Final = 16
 """Most hidden units in a vector: those of the longest registers there are."""
 
+_LINE: Final = 64
+"""Bytes of a cache line."""
+
+_SOON: Final = (0, 3, 1)
+"""How LLVM takes a prefetch: for reading, into the nearest cache, as data."""
+
 _UNROLL: Final = 4
 """Most terms of a sum that are written out."""
 
@@ -51,7 +58,7 @@ def write(
     """
     form = tensors.form
     read = [tensors[name] for name in form.inputs if name != "r"]
-    read += [copy.buffer for copy in packed if not form.idle]
+    read += [] if form.idle else [packed[0].buffer]
     ways, rows = len(form.directions), knobs.sequences(form.batch)
     with IRBuilder() as builder, _jobs(knobs, ways * knobs.parts) as job, T.sblock(BLOCK):
         T.reads(*map(whole, read))
@@ -242,16 +249,31 @@ class _Tile:
         which = [copy.phase.gates[group * copy.gates + at] for at in range(copy.gates)]
         shape = (knobs.rows, copy.gates, knobs.width)
         sums = T.sblock_alloc_buffer(shape, run.tensors.form.dtype, scope="local")
+        if not run.tensors.form.idle:
+            self._fetch(which)
+        for at in range(copy.gates):
+            for row, lane in self._elements():
+                T.buffer_store(sums, tirx.const(0, sums.ty.dtype), [row, number(at), lane])
+        if not run.tensors.form.idle:
+            self._add(group, sums)
         for at, gate in enumerate(which):
             for row, lane in self._elements():
                 start = self._scope(row, lane, {}, self.written).start(copy.phase, gate)
-                T.buffer_store(sums, start, [row, number(at), lane])
-        if not run.tensors.form.idle:
-            self._add(group, sums)
-        for at in range(copy.gates):
-            for row, lane in self._elements():
                 place = [number(group * copy.gates + at), row, lane]
-                T.buffer_store(done, sums[row, number(at), lane], place)
+                T.buffer_store(done, start + sums[row, number(at), lane], place)
+
+    def _fetch(self, gates: Sequence[int]) -> None:
+        """Have the input's part of some gates brought near while products are added.
+
+        It comes from far away: it is larger than a cache, and each number is read once.
+        """
+        line = _LINE // np.dtype(self.run.tensors.form.dtype).itemsize
+        for gate in gates:
+            with T.unroll(number(0), number(self.run.knobs.rows)) as row:
+                for unit in range(0, self.run.knobs.width, line):
+                    entry = self._scope(row, number(unit), {}, self.written).entry(gate)
+                    address = tirx.address_of(entry)
+                    T.evaluate(tirx.call_llvm_intrin("void", "llvm.prefetch", address, *_SOON))
 
     def _add(self, group: int, sums: Any) -> None:  # noqa: ANN401 - a buffer
         """Add the products of a state and the weights of some gates to their sums."""
@@ -269,8 +291,9 @@ class _Tile:
             term = outer * unroll + inner
             for at in range(copy.gates):
                 for lane in self._lanes():
-                    index = [way, self.tile, number(group), term, number(at), lane]
-                    product = source(self.row + row, term) * copy.buffer[tuple(index)]
+                    place = copy.place(number(group), term, number(at), lane)
+                    weight = copy.buffer[way, self.tile, place]
+                    product = source(self.row + row, term) * weight
                     value = sums[row, number(at), lane] + product
                     T.buffer_store(sums, value, [row, number(at), lane])
 

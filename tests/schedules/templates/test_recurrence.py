@@ -87,6 +87,13 @@ def test_weights_are_packed_by_the_build_only_if_they_are_weights():
         assert ("layout_rewrite_preproc" in served.schedule.mod.script()) == free
 
 
+def test_one_block_packs_the_weights_of_both_phases_of_a_step():
+    served = serve(module(layer("GRU")), HARDWARE)
+    assert served is not None
+    # TVM takes one block for each weight out of a function, and fails where there are two
+    assert served.schedule.mod.script().count("layout_rewrite_preproc") == 1
+
+
 def test_functions_of_gates_fill_vectors_and_pass_on_what_is_no_number():
     workload = module(layer("GRU", steps=2, batch=2, hidden=16))
     found = found_in(workload)
