@@ -13,7 +13,7 @@ from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 from autopipe.compiler.graph.weights import MARK
 from autopipe.compiler.recurrence.cells import Phase, phases
 from autopipe.compiler.recurrence.plain import BLOCK, Tensors, number
-from autopipe.schedules.recurrence.blocking import UnitBlocking
+from autopipe.schedules.recurrence.blocking import JOINED, UnitBlocking
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,8 @@ class PackedGates:
 
     All phases share a buffer of [directions, tiles, weights of a tile], since TVM takes one block
     for each weight out of a function. The weights of a tile are those of the phases in order, each
-    as [groups of gates, terms, gates of a group, units of a tile].
+    as [groups of gates, terms, gates of a group, units of a tile], or, where an instruction takes
+    four terms, as [groups of gates, terms / 4, gates of a group, units of a tile, 4].
     """
 
     phase: Phase
@@ -33,6 +34,8 @@ class PackedGates:
     """Terms of a sum."""
     width: int
     """Hidden units of a tile."""
+    joined: int
+    """Terms that an instruction adds at once; their weights are neighbours."""
 
     @classmethod
     def of(cls, tensors: Tensors, knobs: UnitBlocking) -> list["PackedGates"]:
@@ -44,14 +47,22 @@ class PackedGates:
             [number(extent) for extent in shape], tensors["r"].ty.dtype, f"{BLOCK}_packed"
         )
         return [
-            cls(phase, min(knobs.gates, len(phase.gates)), buffer, form.hidden, knobs.width)
+            cls(
+                phase,
+                min(knobs.gates, len(phase.gates)),
+                buffer,
+                form.hidden,
+                knobs.width,
+                JOINED if knobs.instruction else 1,
+            )
             for phase in phases(form, 0)
         ]
 
     def place(self, group: Expr, term: Expr, gate: Expr, lane: Expr) -> Expr:
         """Return where a weight is among those of a tile."""
-        start = number(self.phase.gates[0] * self.terms * self.width)
-        return start + ((group * self.terms + term) * self.gates + gate) * self.width + lane
+        start, joined = number(self.phase.gates[0] * self.terms * self.width), self.joined
+        row = (group * (self.terms // joined) + term // joined) * self.gates + gate
+        return start + (row * self.width + lane) * joined + term % joined
 
     def placed(self, gate: Expr, term: Expr, lane: Expr) -> Expr:
         """Return the same by the gate's place among all."""
