@@ -15,6 +15,10 @@ GATES: Final = {"LSTM": 4, "GRU": 3, "RNN": 1}
 PEEPHOLES: Final = 3
 """Gates of an LSTM that see the cell: i, o and f."""
 
+COUNTS: Final = ("zero", "total")
+"""Whole numbers for each column of weights that are bytes: the byte that stands for zero, and the
+sum of the column, less that byte for each."""
+
 _Size = Annotated[int, Field(ge=1, le=2**31 - 1)]
 _Open = Annotated[int, Field(ge=0, le=2**31 - 1)]
 """A size that is 0 where it is known only when the model runs."""
@@ -65,7 +69,8 @@ class Recurrence(Frozen, frozen=True):
     resting: bool = False
     """Whether the first step multiplies no state, since that is zero and all weights are finite."""
     rounded: bool = False
-    """Whether the state is multiplied as bytes would be: rounded to 256 steps of its range."""
+    """Whether bytes are multiplied: the weights are bytes with a scale and a zero point for each
+    column, and the state is rounded to 256 steps of its range."""
 
     @property
     def is_open(self) -> bool:
@@ -106,13 +111,16 @@ class Recurrence(Frozen, frozen=True):
             "x": (self.steps, self.batch, self.columns),
             "r": (ways, self.hidden, self.gates * self.hidden),
         }
+        if self.rounded:
+            shapes |= dict.fromkeys(("scale", *COUNTS), (ways, self.gates * self.hidden))
         if self.reset_after:
             shapes["bias"] = (ways, self.hidden)
         if self.peepholes:
             shapes["p"] = (ways, PEEPHOLES * self.hidden)
         if self.initial:
             shapes |= dict.fromkeys(self.states, state)
-        named = {name: (shape, self.dtype) for name, shape in shapes.items()}
+        dtypes = {"r": "int8", **dict.fromkeys(COUNTS, "int32")} if self.rounded else {}
+        named = {name: (shape, dtypes.get(name, self.dtype)) for name, shape in shapes.items()}
         return named | ({"lengths": ((self.batch,), "int32")} if self.lengths else {})
 
     @property

@@ -11,9 +11,9 @@ from tvm.s_tir import SBlock, SBlockRealize
 from tvm.script.ir_builder import IRBuilder
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 
-from autopipe.compiler.graph.arithmetic import let
 from autopipe.compiler.recurrence.cells import Phase, phases
-from autopipe.compiler.recurrence.form import ATTRIBUTE, Recurrence
+from autopipe.compiler.recurrence.form import ATTRIBUTE, COUNTS, Recurrence
+from autopipe.compiler.recurrence.rounding import as_byte, byte_scale, byte_zero, of_bytes
 
 BLOCK: Final = "recurrence"
 """Name of the block that holds all steps."""
@@ -21,14 +21,8 @@ BLOCK: Final = "recurrence"
 _OPAQUE: Final = 8
 """TVM's kind of a function that fuses with nothing."""
 
-ROUNDED: Final = "rounded"
-"""The state of a step as bytes would hold it."""
-
 _BY_STEP: Final = ("x", "y")
 """What has a row for each step."""
-
-_BYTE: Final = 255.0
-"""The largest byte."""
 
 
 def number(value: int) -> Expr:
@@ -83,6 +77,12 @@ class Tensors:
         form = self.form
         return number((direction * form.gates + gate) * form.hidden) + unit
 
+    def counts(self, direction: int, gate: int, unit: Expr) -> tuple[Expr, Expr, Expr]:
+        """Return scale, zero point and total of a column of weights that are bytes."""
+        column = number(gate * self.form.hidden) + unit
+        scale, zero, total = (self[name][direction, column] for name in ("scale", *COUNTS))
+        return scale, zero, total
+
     def length(self, row: Expr) -> Expr:
         """Return how many steps a sequence has, whatever was given."""
         given = self["lengths"][row].astype("int64")
@@ -130,24 +130,6 @@ def filled(name: str, shape: Sequence[int], sizes: tuple[Any, Any]) -> list[Any]
         number(size) if size else steps if name in _BY_STEP and not axis else batch
         for axis, size in enumerate(shape)
     ]
-
-
-def as_byte(value: Expr, low: Expr, high: Expr) -> Expr:
-    """Return a number of a range around zero, rounded to where the nearest byte stands."""
-    none, most = tirx.const(0, value.ty), tirx.const(_BYTE, value.ty)
-    span = tirx.Select(high > low, (high - low) / most, tirx.const(1, value.ty))
-
-    def near(scale: Expr) -> Expr:
-        zero = tirx.nearbyint(tirx.max(tirx.min(-low / scale, most), none))
-        return let(
-            zero,
-            lambda zero: (
-                (tirx.max(tirx.min(tirx.nearbyint(value / scale) + zero, most), none) - zero)
-                * scale
-            ),
-        )
-
-    return let(span, near)
 
 
 @dataclass(slots=True)
@@ -228,8 +210,11 @@ class _Loops:
         gates = (tensors.batch, form.gates, form.hidden)
         self._sums = T.sblock_alloc_buffer(gates, form.dtype)
         if form.rounded:
-            self._states[ROUNDED] = T.sblock_alloc_buffer(shape, form.dtype)
+            self._bytes = T.sblock_alloc_buffer(shape, "uint8")
+            self._byte_sums = T.sblock_alloc_buffer((tensors.batch,), "int32")
+            self._products = T.sblock_alloc_buffer(gates, "int32")
             self._range = T.sblock_alloc_buffer((2,), form.dtype)
+            self._span = T.sblock_alloc_buffer((2,), form.dtype)
 
     def write(self) -> None:
         """Write the loops."""
@@ -255,25 +240,34 @@ class _Loops:
                 T.buffer_store(tensors[f"last_{name}"], value, [direction, row, unit])
 
     def _round(self, step: Expr) -> None:
-        """Write the state as bytes would hold it whose range is that of all sequences."""
-        tensors, state, span = self._tensors, self._states["h"], self._range
+        """Write the state as bytes whose range is that of all sequences."""
+        tensors, state, ends, span = self._tensors, self._states["h"], self._range, self._span
+        none = tirx.const(0, self._form.dtype)
         for end in range(2):
-            T.buffer_store(span, tirx.const(0, self._form.dtype), [end])
+            T.buffer_store(ends, none, [end])
         with self._units() as (row, unit):
             value = tensors.heard(step, row, state[row, unit])
-            T.buffer_store(span, tirx.min(span[0], value), [0])
-            T.buffer_store(span, tirx.max(span[1], value), [1])
+            T.buffer_store(ends, tirx.min(ends[0], value), [0])
+            T.buffer_store(ends, tirx.max(ends[1], value), [1])
+        T.buffer_store(span, byte_scale(ends[0], ends[1]), [0])
+        T.buffer_store(span, byte_zero(ends[0], span[0]), [1])
+        with serial(tensors.batch) as row:
+            T.buffer_store(self._byte_sums, tirx.const(0), [row])
         with self._units() as (row, unit):
-            value = as_byte(state[row, unit], span[0], span[1])
-            T.buffer_store(self._states[ROUNDED], value, [row, unit])
+            T.buffer_store(self._bytes, as_byte(state[row, unit], span[0], span[1]), [row, unit])
+            total = self._byte_sums[row] + self._bytes[row, unit].astype("int32")
+            T.buffer_store(self._byte_sums, total, [row])
 
     def _multiply(self, phase: Phase, step: Expr) -> None:
         form = self._form
-        source = self._states[ROUNDED if form.rounded else phase.source]
+        source = self._bytes if form.rounded else self._states[phase.source]
+        sums = self._products if form.rounded else self._sums
         for gate in phase.gates:
             with self._units() as (row, unit):
                 start = self._unit(step, row, unit).start(phase, gate)
                 T.buffer_store(self._sums, start, [row, gate, unit])
+                if form.rounded:
+                    T.buffer_store(sums, tirx.const(0), [row, gate, unit])
             if form.idle:
                 continue
             terms = tirx.Select(step > 0, number(form.hidden), number(0))
@@ -287,9 +281,18 @@ class _Loops:
                 column = number(gate * form.hidden) + unit
                 weight = self._tensors["r"][self._direction, term, column]
                 T.reads(source[row, term], weight)
-                T.writes(self._sums[row, gate, unit])
-                value = self._sums[row, gate, unit] + source[row, term] * weight
-                T.buffer_store(self._sums, value, [row, gate, unit])
+                T.writes(sums[row, gate, unit])
+                dtype = sums.ty.dtype
+                product = source[row, term].astype(dtype) * weight.astype(dtype)
+                T.buffer_store(sums, sums[row, gate, unit] + product, [row, gate, unit])
+            if form.rounded:
+                with self._units() as (row, unit):
+                    total = self._sums[row, gate, unit] + of_bytes(
+                        sums[row, gate, unit],
+                        (self._span, self._byte_sums[row]),
+                        self._tensors.counts(self._direction, gate, unit),
+                    )
+                    T.buffer_store(self._sums, total, [row, gate, unit])
 
     def _finish(self, phase: Phase, step: Expr) -> None:
         for write in phase.writes:

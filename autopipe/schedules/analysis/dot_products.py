@@ -19,6 +19,8 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from tvm import tirx
+from tvm.ir import Expr
 from tvm.s_tir import TensorIntrin
 from tvm.script import from_source
 
@@ -106,12 +108,22 @@ class DotProduct:
     needs: Needs
     """The features, in LLVM's names, with which a processor has it."""
     operands: Operands
+    llvm: str
+    """LLVM's name of it."""
     code: str
     """The new sums, as an expression of TVMScript."""
 
     def runs_on(self, features: Collection[str]) -> bool:
         """Tell whether a processor with these features has it."""
         return any(needs.issubset(features) for needs in self.needs)
+
+    def added(self, sums: Expr, row: Expr, weights: Expr) -> Expr:
+        """Return the new sums, for operands that the instruction takes as they are.
+
+        `row` has the bytes of a group as an int32, `weights` those of all lanes as a vector.
+        """
+        row = tirx.reinterpret(f"int8x{self.group * self.lanes}", tirx.Broadcast(row, self.lanes))
+        return tirx.call_llvm_pure_intrin(f"int32x{self.lanes}", self.llvm, sums, row, weights)
 
     def register(self) -> str:
         """Register it as a tensor intrinsic of TVM, unless it is, and return its name there."""
@@ -131,10 +143,15 @@ def dot_products(operands: Operands) -> Iterator[DotProduct]:
         if weights == operands[1]:
             moved = row != operands[0]
             code = _four(llvm, bits // 32, operands, moved=moved)
-            yield DotProduct(name, bits // 32, 4, 2 if moved else 1, needs, operands, code)
+            yield DotProduct(name, bits // 32, 4, 2 if moved else 1, needs, operands, llvm, code)
     for name, bits, llvm, needs in _PAIRS:
         code = _pair(llvm, bits // 32, operands)
-        yield DotProduct(name, bits // 32, 2, 2, needs, operands, code)
+        yield DotProduct(name, bits // 32, 2, 2, needs, operands, llvm, code)
+
+
+def instruction(name: str, lanes: int, operands: Operands) -> DotProduct:
+    """Return the instruction of a name and a number of lanes. Raises StopIteration for another."""
+    return next(dot for dot in dot_products(operands) if (dot.name, dot.lanes) == (name, lanes))
 
 
 def _four(llvm: str, lanes: int, operands: Operands, *, moved: bool) -> str:

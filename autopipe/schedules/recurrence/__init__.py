@@ -2,7 +2,8 @@
 
 `blocking` has the knobs, all their settings, and an estimate of their time. `packing` copies the
 recurrent weights into the order of the tiles, `functions` has what gates make of their sums, and
-`loops` writes the loops of a setting. The template `templates/recurrence.py` puts them together.
+`loops` writes the loops of a setting, and `tile` what is done for a tile. The template
+`templates/recurrence.py` puts them together.
 
 Example: the steps of an LSTM of 64 hidden units, in tiles of 16 units.
 

@@ -7,12 +7,18 @@ from typing import Final
 
 from autopipe.compiler.recurrence.cells import Phase, phases
 from autopipe.compiler.recurrence.form import Recurrence
+from autopipe.schedules.analysis.dot_products import dot_products
 from autopipe.schedules.divisors import divisors
 from autopipe.schedules.hardware import HardwareParams
 
 SERIAL, APART, TOGETHER = "serial", "apart", "together"
 """Ways to use threads: none; a thread for each direction and part of the batch, which never wait
 for each other; all threads on one step, each on some hidden units, and a barrier between steps."""
+
+JOINED: Final = 4
+"""Products of bytes that an instruction adds at once."""
+BYTES: Final = ("uint8", "int8")
+"""Dtypes of a state and of its weights where bytes are multiplied."""
 
 _VECTORS: Final = (1, 2, 3, 4, 8)
 _ROWS: Final = (1, 2, 3, 4, 6, 8, 12, 16)
@@ -30,6 +36,8 @@ _FAR: Final = 4.0
 """To load a vector from further away, on top of what is computed meanwhile."""
 _FULL: Final = 0.75
 """Part of a cache that weights find room in."""
+_SHARED: Final = 0.25
+"""The same where there is one step: the rest of the model runs before the next one."""
 _BARRIER: Final = 3500.0
 """That threads wait for each other."""
 _LAUNCH: Final = 10_000.0
@@ -66,6 +74,10 @@ class UnitBlocking:
     parts: int
     """Parts of the batch that threads work on where they work apart, and of the hidden units where
     they work together."""
+    instruction: str = ""
+    """Mnemonic of the dot-product instruction that adds products of bytes; empty for none."""
+    lanes: int = 0
+    """Sums that it adds to."""
 
     def sequences(self, batch: int) -> int:
         """Return how many sequences of a batch a thread has."""
@@ -90,7 +102,8 @@ def settings(layer: RecurrentLayer, hardware: HardwareParams) -> Iterator[UnitBl
                     if threads == TOGETHER and form.hidden < width * hardware.cores:
                         continue  # a thread would have nothing to do
                     if rows <= rows_each and registers <= hardware.registers:
-                        yield UnitBlocking(width, rows, gates, threads, parts)
+                        dot = _instruction(form, width, hardware)
+                        yield UnitBlocking(width, rows, gates, threads, parts, *dot)
 
 
 def _divisions(form: Recurrence, hardware: HardwareParams) -> Iterator[tuple[str, int]]:
@@ -102,8 +115,17 @@ def _divisions(form: Recurrence, hardware: HardwareParams) -> Iterator[tuple[str
     for parts in range(1, most + 1):
         if ways * parts > 1 and not (form.rounded and parts > 1):
             yield APART, parts
-    if not form.rounded:
-        yield TOGETHER, hardware.cores
+    yield TOGETHER, hardware.cores
+
+
+def _instruction(form: Recurrence, width: int, hardware: HardwareParams) -> tuple[str, int]:
+    """Return the best instruction for products of bytes and its lanes, or that there is none."""
+    if form.rounded and form.hidden % JOINED == 0:
+        for dot in dot_products(BYTES):
+            plain = dot.group == JOINED and dot.cost == 1
+            if plain and width % dot.lanes == 0 and dot.runs_on(hardware.features):
+                return dot.name, dot.lanes
+    return "", 0
 
 
 def fill(layer: RecurrentLayer, hardware: HardwareParams) -> UnitBlocking:
@@ -122,7 +144,8 @@ def estimate(layer: RecurrentLayer, knobs: UnitBlocking, hardware: HardwareParam
         return ceil(ways * knobs.parts / hardware.cores) * work + _LAUNCH
     if knobs.threads == SERIAL:
         return ways * work
-    return ways * (work + form.steps * len(steps) * _BARRIER) + _LAUNCH
+    barriers = form.steps * (len(steps) + form.rounded)
+    return ways * (work + barriers * _BARRIER) + _LAUNCH
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +179,8 @@ class _Cost:
         vectors = self._vectors * self._gates
         terms = self._term(near) + far * vectors * _FAR
         terms += (self._blocks - 1) * self._term(self._again)
-        return groups * (self.form.hidden * terms + self._blocks * _LOOP)
+        count = self.form.hidden // (JOINED if self.knobs.instruction else 1)
+        return groups * (count * terms + self._blocks * _LOOP)
 
     @property
     def _gates(self) -> int:
@@ -193,8 +217,9 @@ class _Cost:
         """
         size = self.form.hidden * len(self.phase.gates) * self.knobs.width * self._bytes
         total, hardware = size * self._tiles, self.hardware
+        full = _FULL if self.form.steps > 1 else _SHARED
         near, held = (
-            1.0 if total <= _FULL * cache else max(0.0, _FULL * cache - size) / total
+            1.0 if total <= full * cache else max(0.0, full * cache - size) / total
             for cache in (hardware.l1, hardware.l2)
         )
         return near * _NEAR + (1 - near) * _MIDDLE, 1 - max(near, held)
@@ -207,7 +232,7 @@ class _Cost:
 
     @property
     def _bytes(self) -> int:
-        return _bits(self.form) // 8
+        return 1 if self.form.rounded else _bits(self.form) // 8
 
 
 def _lanes(form: Recurrence, hardware: HardwareParams) -> int:

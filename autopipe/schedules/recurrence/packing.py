@@ -1,5 +1,6 @@
 """Packs recurrent weights: copies them into the order in which the tiles read them."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil
 from typing import Any
@@ -10,53 +11,83 @@ from tvm.script.ir_builder import IRBuilder
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 
 from autopipe.compiler.graph.weights import MARK
-from autopipe.compiler.recurrence.cells import Phase
+from autopipe.compiler.recurrence.cells import Phase, phases
 from autopipe.compiler.recurrence.plain import BLOCK, Tensors, number
-from autopipe.schedules.recurrence.blocking import UnitBlocking
+from autopipe.schedules.recurrence.blocking import JOINED, UnitBlocking
 
 
 @dataclass(frozen=True, slots=True)
 class PackedGates:
-    """The recurrent weights of a phase in the order in which the tiles read them."""
+    """The recurrent weights of a phase in the order in which the tiles read them.
+
+    All phases share a buffer of [directions, tiles, weights of a tile], since TVM takes one block
+    for each weight out of a function. The weights of a tile are those of the phases in order, each
+    as [groups of gates, terms, gates of a group, units of a tile], or, where an instruction takes
+    four terms, as [groups of gates, terms / 4, gates of a group, units of a tile, 4].
+    """
 
     phase: Phase
     gates: int
     """Gates that are summed at once."""
     buffer: Any
-    """[directions, tiles, groups of gates, terms, gates of a group, units of a tile]."""
+    terms: int
+    """Terms of a sum."""
+    width: int
+    """Hidden units of a tile."""
+    joined: int
+    """Terms that an instruction adds at once; their weights are neighbours."""
 
     @classmethod
-    def of(cls, tensors: Tensors, phase: Phase, knobs: UnitBlocking) -> "PackedGates":
-        """Return the copy that the tiles of a phase read from."""
+    def of(cls, tensors: Tensors, knobs: UnitBlocking) -> list["PackedGates"]:
+        """Return for each phase what its tiles read from."""
         form = tensors.form
-        gates = min(knobs.gates, len(phase.gates))
-        tiles, groups = ceil(form.hidden / knobs.width), len(phase.gates) // gates
-        shape = (len(form.directions), tiles, groups, form.hidden, gates, knobs.width)
-        sizes = [number(extent) for extent in shape]
-        name = f"{BLOCK}_packed_{phase.gates[0]}"
-        return cls(phase, gates, tirx.decl_buffer(sizes, form.dtype, name))
+        tiles = ceil(form.hidden / knobs.width)
+        shape = (len(form.directions), tiles, form.gates * form.hidden * knobs.width)
+        buffer = tirx.decl_buffer(
+            [number(extent) for extent in shape], tensors["r"].ty.dtype, f"{BLOCK}_packed"
+        )
+        return [
+            cls(
+                phase,
+                min(knobs.gates, len(phase.gates)),
+                buffer,
+                form.hidden,
+                knobs.width,
+                JOINED if knobs.instruction else 1,
+            )
+            for phase in phases(form, 0)
+        ]
 
-    @property
-    def name(self) -> str:
-        """Name of the block that writes it."""
-        return str(self.buffer.name)
+    def place(self, group: Expr, term: Expr, gate: Expr, lane: Expr) -> Expr:
+        """Return where a weight is among those of a tile."""
+        start, joined = number(self.phase.gates[0] * self.terms * self.width), self.joined
+        row = (group * (self.terms // joined) + term // joined) * self.gates + gate
+        return start + (row * self.width + lane) * joined + term % joined
 
-    def write(self, tensors: Tensors, knobs: UnitBlocking, *, free: bool) -> tirx.Stmt:
-        """Return the loops that write it, which the build runs if these are weights."""
-        shape = list(self.buffer.ty.shape)
-        with IRBuilder() as builder, T.grid(*shape) as loops, T.sblock(self.name):
-            index = list(T.axis.remap("S" * len(shape), list(loops), dtype="int64"))
-            way, tile, group, term, gate, lane = index
-            hidden = tensors.form.hidden
-            which = group * self.gates + gate + self.phase.gates[0]
-            unit = first(tile, knobs.width, hidden) + lane
-            value = tensors["r"][way, term, which * hidden + unit]
-            T.reads(value)
-            T.writes(self.buffer[tuple(index)])
-            if free:
-                T.sblock_attr({MARK: True})
-            T.buffer_store(self.buffer, value, index)
-        return builder.get()
+    def placed(self, gate: Expr, term: Expr, lane: Expr) -> Expr:
+        """Return the same by the gate's place among all."""
+        own = gate - self.phase.gates[0]
+        return self.place(own // self.gates, term, own % self.gates, lane)
+
+
+def pack(tensors: Tensors, copies: Sequence[PackedGates], *, free: bool) -> tirx.Stmt:
+    """Return the loops that write the copies, which the build runs if these are weights."""
+    buffer, form = copies[0].buffer, tensors.form
+    ways, tiles = buffer.ty.shape[:2]
+    extents = [ways, tiles, *map(number, (form.gates, form.hidden, copies[0].width))]
+    with IRBuilder() as builder, T.grid(*extents) as loops, T.sblock(str(buffer.name)):
+        way, tile, gate, term, lane = T.axis.remap("SSSSS", list(loops), dtype="int64")
+        unit = first(tile, copies[0].width, form.hidden) + lane
+        value = tensors["r"][way, term, gate * form.hidden + unit]
+        place, *later = [copy.placed(gate, term, lane) for copy in copies]
+        for copy, other in zip(copies[1:], later, strict=True):
+            place = tirx.Select(gate < copy.phase.gates[0], place, other)
+        T.reads(value)
+        T.writes(buffer[way, tile, 0 : buffer.ty.shape[2]])
+        if free:
+            T.sblock_attr({MARK: True})
+        T.buffer_store(buffer, value, [way, tile, place])
+    return builder.get()
 
 
 def first(block: Expr, size: int, extent: int) -> Expr:

@@ -12,7 +12,6 @@ from tvm.s_tir import SBlock, Schedule
 from autopipe.compiler.graph import elementary, weights
 from autopipe.compiler.rebuild import same_code
 from autopipe.compiler.recurrence import plain
-from autopipe.compiler.recurrence.cells import phases
 from autopipe.compiler.recurrence.form import ATTRIBUTE, parse
 from autopipe.schedules.recurrence import loops
 from autopipe.schedules.recurrence.blocking import (
@@ -22,12 +21,12 @@ from autopipe.schedules.recurrence.blocking import (
     fill,
     settings,
 )
-from autopipe.schedules.recurrence.packing import PackedGates
+from autopipe.schedules.recurrence.packing import PackedGates, pack
 
 __all__ = ["NAME", "VERSION", "apply", "estimate", "fill", "match", "settings"]
 
 NAME: Final = "recurrence"
-VERSION: Final = 3
+VERSION: Final = 4
 
 
 def match(sch: Schedule) -> RecurrentLayer | None:
@@ -46,14 +45,13 @@ def apply(sch: Schedule, layer: RecurrentLayer, knobs: UnitBlocking) -> None:
     form = layer.form
     names = [*form.inputs, *form.outputs]
     tensors = plain.Tensors(form, dict(zip(names, sch.mod["main"].params, strict=True)))
-    packed = [PackedGates.of(tensors, phase, knobs) for phase in phases(form, 0)]
-    copies = [] if form.idle else packed
-    written = [copy.write(tensors, knobs, free=layer.free) for copy in copies]
+    packed = PackedGates.of(tensors, knobs)
+    written = [] if form.idle else [pack(tensors, packed, free=layer.free)]
     here = sch.get_sblock("root")
     root = sch.get(here)
     body = tirx.stmt_seq(*written, loops.write(tensors, packed, knobs, fast=layer.fast))
     new = SBlock(
-        [], [], [], root.name_hint, body, alloc_buffers=[copy.buffer for copy in copies],
+        [], [], [], root.name_hint, body, alloc_buffers=[packed[0].buffer] if written else [],
         annotations=root.annotations,
     )  # fmt: skip
     sch.state.replace(sch.get_sref(here), new, {root: new})

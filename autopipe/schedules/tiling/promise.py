@@ -4,6 +4,7 @@ Engine `static` takes the tile of the least estimate; engine `autotvm` begins it
 """
 
 import math
+from dataclasses import replace
 from typing import Final
 
 from autopipe.schedules.hardware import HardwareParams
@@ -20,15 +21,35 @@ _UNITS: Final = 2
 _STEP: Final = 0.5
 """Further cycles of a step of the sum (loop, addresses); it favours tiles of many sums."""
 
+_FULL: Final = 0.75
+"""Part of a cache that what passes through finds room in."""
+
 _STORE, _TILE = 2, 20
 """Cycles to clear and to write one vector of sums, and further cycles of a tile."""
 
 
 def fill(contraction: Contraction, hardware: HardwareParams) -> Tile:
     """Return the tile of the least estimated time on a processor, without measuring."""
-    return min(
+    tile = min(
         settings(contraction, hardware), key=lambda tile: estimate(contraction, tile, hardware)
     )
+    ordered = tile.rows < contraction.height and tile.columns < contraction.breadth
+    return replace(tile, outer="rows") if ordered and _streams(contraction, hardware) else tile
+
+
+def _streams(contraction: Contraction, hardware: HardwareParams) -> bool:
+    """Tell whether a second-level cache holds the weights of a matrix product, but not the rest.
+
+    Then all strips of one band come first: input and result pass by once, in the order in which
+    they lie in memory. Otherwise they would come from far away, and go there, for each strip.
+    """
+    depth, size = math.prod(contraction.terms), contraction.bits // 8
+    weights = contraction.breadth * depth * size
+    passing = contraction.height * (depth + contraction.breadth) * size
+    others = math.prod(contraction.extents[axis] for axis in contraction.others)
+    alone = len(contraction.terms) == others == 1
+    held = weights <= hardware.l2 and passing > hardware.l2 * _FULL
+    return held and alone and contraction.lines.free
 
 
 def estimate(contraction: Contraction, tile: Tile, hardware: HardwareParams) -> float:

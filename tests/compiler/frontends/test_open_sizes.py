@@ -143,6 +143,7 @@ REFUSED = [
     ([helper.make_node("TopK", ["x", "ten"], ["y", "z"], axis=3)], "TopK"),
     ([node("MaxPool", "x", kernel_shape=[1, 3], strides=[1, 2], auto_pad="SAME_UPPER")],
      "a multiple of 2; .*for width"),
+    ([node("ReverseSequence", "x", "two", batch_axis=2, time_axis=3)], "an open batch"),
 ]  # fmt: skip
 
 

@@ -2,6 +2,7 @@ import itertools
 import json
 
 import numpy as np
+import pytest
 import tvm
 from tvm import tirx
 from tvm.script.ir_builder import IRBuilder
@@ -10,6 +11,7 @@ from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 from autopipe.compiler.graph import elementary
 from autopipe.compiler.recurrence import plain
 from autopipe.compiler.recurrence.form import ATTRIBUTE, Activation, Direction, Recurrence
+from autopipe.compiler.target.cpu import available
 from autopipe.measure.build import compiled
 from autopipe.measure.check import checked
 from autopipe.schedules.hardware import HardwareParams
@@ -62,6 +64,7 @@ LAYERS = [
     (layer("GRU", steps=1, resting=True, reset_after=True), APART, 2),
     (layer("RNN", reverse=(True,), batch=4, lengths=True, initial=True), APART, 2),
     (layer(reverse=BOTH, lengths=True, rounded=True), APART, 1),
+    (layer(batch=2, hidden=24, initial=True, rounded=True), TOGETHER, 2),
 ]
 
 
@@ -79,12 +82,33 @@ def test_schedules_are_right(form, threads, parts):
     checked(workload, sch.mod, TARGET)
 
 
+@pytest.mark.skipif("avx512vnni" not in available(), reason="not this CPU")
+def test_instructions_add_products_of_bytes():
+    target = tvm.target.Target({"kind": "llvm", "mcpu": "cascadelake", "num-cores": 2})
+    hardware = HardwareParams.of(target)
+    workload = module(layer(batch=2, hidden=20, reverse=BOTH, rounded=True, initial=True))
+    found = found_in(workload)
+    by_instruction = [s for s in recurrence.settings(found, hardware) if s.instruction]
+    assert {(s.instruction, s.lanes) for s in by_instruction} == {("vpdpbusd", 16)}
+    sch = blank(workload)
+    recurrence.apply(sch, found, recurrence.fill(found, hardware))
+    assert "vpdpbusd" in compiled(sch.mod, target).inspect_source("asm")
+    checked(workload, sch.mod, target)
+
+
 def test_weights_are_packed_by_the_build_only_if_they_are_weights():
     for free in BOTH:
         served = serve(module(layer(), free=free), HARDWARE)
         assert served is not None
         assert served.template is recurrence
         assert ("layout_rewrite_preproc" in served.schedule.mod.script()) == free
+
+
+def test_one_block_packs_the_weights_of_both_phases_of_a_step():
+    served = serve(module(layer("GRU")), HARDWARE)
+    assert served is not None
+    # TVM takes one block for each weight out of a function, and fails where there are two
+    assert served.schedule.mod.script().count("layout_rewrite_preproc") == 1
 
 
 def test_functions_of_gates_fill_vectors_and_pass_on_what_is_no_number():
@@ -161,6 +185,7 @@ def test_every_setting_fits_the_registers_and_can_be_made_again():
         (layer(steps=64, batch=1, hidden=256, reverse=BOTH), APART, 1),
         (layer(steps=64, batch=8, hidden=128), APART, 2),
         (layer(steps=1, batch=1, hidden=64, reverse=BOTH), SERIAL, 1),
+        (layer(steps=1, batch=1, hidden=512, initial=True, rounded=True), TOGETHER, 2),
     ],
 )
 def test_threads_are_used_where_they_pay(form, threads, parts):

@@ -38,6 +38,9 @@ class ReverseSequence(onnx_frontend.OnnxOpConverter):
     def _impl_v10(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
         axes = [int(attr.get("time_axis", 0)), int(attr.get("batch_axis", 1))]
         time, batch = (axis % inputs[0].ty.ndim for axis in axes)
+        what = f"ReverseSequence {known.name(attr)}"
+        if known.extents_of(inputs[0].ty, f"input of {what}")[batch] < 0:
+            raise ModelError(f"{what} has an open batch, which is not supported: give its size")
 
         def reverse(data: Any, lengths: Any) -> Any:
             def at(*index: Any) -> Any:

@@ -106,6 +106,11 @@ class ConvInteger(onnx_frontend.OnnxOpConverter):
 CONVERTERS: Final = {each.__name__: each for each in (MatMulInteger, ConvInteger)}
 
 
+def signed(bb: Any, values: Any, zero: Any) -> _Bytes:
+    """Return bytes as signed ones, their zero point moved with them."""
+    return _operand(bb, values, zero, "int8")
+
+
 def _operand(bb: Any, values: Any, zero: Any, wanted: str) -> _Bytes:
     """Return an operand as bytes of the wanted kind, its zero point moved with them."""
     dtype = str(values.ty.dtype)

@@ -207,11 +207,17 @@ def sizes(graph: Proto) -> dict[str, int]:
 def _values(graph: Proto) -> Iterator[tuple[str, tuple[int, ...], int]]:
     """Yield name, shape and element type of each value whose shape is static."""
     for value in (*graph.input, *graph.value_info, *graph.output):
-        dims = value.type.tensor_type.shape.dim
-        shape = tuple(dim.dim_value for dim in dims if dim.HasField("dim_value"))
-        if value.type.tensor_type.HasField("shape") and len(shape) == len(dims):
+        shape = of_value(value)
+        if shape is not None:
             elements(shape, f"value {value.name!r}")
             yield value.name, shape, value.type.tensor_type.elem_type
+
+
+def of_value(value: Proto) -> tuple[int, ...] | None:
+    """Return the shape of a value, or None if it is not static."""
+    kind = value.type.tensor_type
+    shape = tuple(dim.dim_value for dim in kind.shape.dim if dim.HasField("dim_value"))
+    return shape if kind.HasField("shape") and len(shape) == len(kind.shape.dim) else None
 
 
 def _with_output_shapes(model: Proto) -> Proto:

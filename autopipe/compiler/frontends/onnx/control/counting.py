@@ -23,6 +23,7 @@ from autopipe.compiler.frontends.onnx.control.scopes import (
     captured,
 )
 from autopipe.compiler.frontends.onnx.control.trips import Known, constants, of_node
+from autopipe.compiler.frontends.onnx.shapes import of_value
 from autopipe.compiler.frontends.onnx.tensors import Array, Proto, called
 from autopipe.errors import ModelError
 
@@ -215,7 +216,5 @@ def _rows(graph: Proto, node: Proto, opset: int) -> list[_Row | None]:
 
 
 def _row(value: Proto) -> _Row | None:
-    kind = value.type.tensor_type
-    dims = [dim.dim_value if dim.HasField("dim_value") else -1 for dim in kind.shape.dim]
-    known = kind.elem_type and kind.HasField("shape") and -1 not in dims
-    return (kind.elem_type, tuple(dims)) if known else None
+    dtype, shape = value.type.tensor_type.elem_type, of_value(value)
+    return (dtype, shape) if dtype and shape is not None else None

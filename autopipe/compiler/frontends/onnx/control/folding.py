@@ -7,6 +7,9 @@ there:
     If(c) then { s = Shape(x); p = Slice(s, ...); y = Pad(x, p) }
 
 becomes p = Slice(Constant [1, 576], ...); If(c) then { y = Pad(x, p) }.
+
+Nothing is computed here, unlike in `constants`, which computes short whole numbers in graphs that
+have no bodies: what moves may be large floats, and onnxslim folds them where they are then.
 """
 
 from collections.abc import Mapping
@@ -21,6 +24,7 @@ from autopipe.compiler.frontends.onnx.control.scopes import (
     has_control,
     redirect,
 )
+from autopipe.compiler.frontends.onnx.shapes import of_value
 from autopipe.compiler.frontends.onnx.tensors import Array, Proto, bodies
 
 _Shapes = Mapping[str, tuple[int, ...]]
@@ -112,10 +116,5 @@ def _shape(node: Proto, shapes: _Shapes) -> Array | None:
 
 def _shapes(graph: Proto) -> _Shapes:
     """Return the shapes of a graph that are known, by name."""
-    found = {}
-    for value in (*graph.input, *graph.value_info):
-        kind = value.type.tensor_type
-        dims = [dim.dim_value if dim.HasField("dim_value") else -1 for dim in kind.shape.dim]
-        if kind.HasField("shape") and -1 not in dims:
-            found[value.name] = tuple(dims)
-    return found
+    values = (*graph.input, *graph.value_info)
+    return {value.name: shape for value in values if (shape := of_value(value)) is not None}

@@ -5,13 +5,16 @@ the biases, is one matrix product for all steps and both directions. The steps a
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
+import numpy as np
 from tvm import relax
 from tvm.ir import GenericConst
 from tvm.relax.frontend.onnx import onnx_frontend
 
 from autopipe.compiler.frontends.onnx import known
+from autopipe.compiler.frontends.onnx.integers import MatMulInteger, signed
 from autopipe.compiler.frontends.onnx.quantization import DynamicQuantizeLinear
 from autopipe.compiler.frontends.onnx.recurrent import finite
 from autopipe.compiler.frontends.onnx.recurrent.attributes import RecurrentNode
@@ -24,6 +27,8 @@ from autopipe.errors import ModelError
 _INPUTS: Final = ("X", "W", "R", "B", "sequence_lens", "initial_h", "initial_c", "P")
 _SCALES: Final = ("W_scale", "W_zero_point", "R_scale", "R_zero_point")
 """What `DynamicQuantizeLSTM` takes after these."""
+_BYTES: Final = ("W", "R")
+"""What it takes as bytes."""
 _BATCH_FIRST: Final = {"X": [1, 0, 2], "initial_h": [1, 0, 2], "initial_c": [1, 0, 2]}
 """How the inputs of `layout` 1 become those of `layout` 0."""
 _WIDE: Final = {"float32": "float32", "float64": "float64", "float16": "float32"}
@@ -76,7 +81,8 @@ class _Layer:
             dtype=_WIDE.get(self._dtype, self._dtype),
             rounded=rounded,
         )
-        for name in self._given.keys() - {"sequence_lens"}:
+        as_they_are = {"sequence_lens", *(_BYTES if rounded else ())}
+        for name in self._given.keys() - as_they_are:
             self._given[name] = self._cast(self._given[name], self._form.dtype)
 
     def convert(self) -> Any:
@@ -111,10 +117,14 @@ class _Layer:
         """Return some columns of an input."""
         return self._emit(relax.op.strided_slice(self._given[name], [1], [start], [end]))
 
+    def _recurrent(self) -> dict[str, Any]:
+        """Return the recurrent weights and what the loops are to know of them."""
+        return {"r": self._emit(relax.op.permute_dims(self._given["R"], [0, 2, 1]))}
+
     def _loops(self, form: Recurrence, products: Any) -> Any:
         """Return the results of the steps."""
-        weights = self._emit(relax.op.permute_dims(self._given["R"], [0, 2, 1]))
-        given = {"x": products, "r": weights, "p": self._given.get("P"), "lengths": self._lengths}
+        given = {"x": products, "p": self._given.get("P"), "lengths": self._lengths}
+        given |= self._recurrent()
         for name in form.states:
             given[name] = self._given.get(f"initial_{name}")
         if "bias" in form.inputs and "B" in self._given:
@@ -173,10 +183,7 @@ class _Layer:
 
 
 class DynamicQuantizeLSTM(onnx_frontend.OnnxOpConverter):
-    """onnxruntime's LSTM of bytes: weights of bytes, and inputs and states rounded like bytes.
-
-    It multiplies bytes; here, what they stand for is multiplied, which is the same numbers.
-    """
+    """onnxruntime's LSTM of bytes: weights of bytes, and inputs and states rounded like bytes."""
 
     @classmethod
     def _impl_v1(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
@@ -189,16 +196,68 @@ class DynamicQuantizeLSTM(onnx_frontend.OnnxOpConverter):
         missing = [name for name in (*_INPUTS[:3], *_SCALES) if name not in given]
         if missing:
             raise ModelError(f"DynamicQuantizeLSTM: input {missing[0]} is missing")
-        for name in ("W", "R"):
+        weights = {}
+        for name in _BYTES:
             scale, zero = given.pop(f"{name}_scale"), given.pop(f"{name}_zero_point")
-            given[name] = _weights(bb, name, given[name], scale, zero)
-        values, scale, zero = DynamicQuantizeLinear._impl_v11(bb, [given["X"]], {}, params)
-        given["X"] = _floats(bb, values, scale, zero)
-        return _Layer(bb, "LSTM", given, attr, rounded=True).convert()
+            weights[name] = _weights(bb, name, given[name], scale, zero)
+            given[name] = weights[name].values
+        return _ByteLayer(bb, weights, given, attr).convert()
 
 
-def _weights(bb: Any, name: str, values: Any, scale: Any, zero: Any) -> Any:
-    """Return weights of bytes [directions, inputs, columns] as the floats of an LSTM."""
+@dataclass(frozen=True, slots=True)
+class _ByteWeights:
+    """Weights of bytes."""
+
+    values: Any
+    """[directions, columns, terms], as the weights of an LSTM are."""
+    scale: Any
+    """[directions, columns]."""
+    zero: Any
+    """The same."""
+
+
+class _ByteLayer(_Layer):
+    """The conversion of a layer that multiplies bytes."""
+
+    def __init__(
+        self, bb: Any, weights: Mapping[str, _ByteWeights], given: Mapping[str, Any], attr: Any
+    ) -> None:
+        self._weights = weights
+        super().__init__(bb, "LSTM", given, attr, rounded=True)
+
+    def _products(self) -> Any:
+        form, weights = self._form, self._weights["W"]
+        columns = self._emit(relax.op.reshape(weights.values, [form.columns, -1]))
+        columns = self._emit(relax.op.permute_dims(columns, [1, 0]))
+        scale, zero = (_laid(self._bb, each, [-1]) for each in (weights.scale, weights.zero))
+        values, step, point = DynamicQuantizeLinear._impl_v11(
+            self._bb, [self._given["X"]], {}, None
+        )
+        sums = MatMulInteger._impl_v10(
+            self._bb, [values, columns, point, zero], self._attributes, None
+        )
+        floats = self._emit(relax.op.astype(sums, form.dtype))
+        scales = self._emit(relax.op.multiply(step, scale))
+        product = self._emit(relax.op.multiply(floats, scales))
+        bias = self._bias()
+        return product if bias is None else self._emit(relax.op.add(product, bias))
+
+    def _recurrent(self) -> dict[str, Any]:
+        weights = self._weights["R"]
+        bytes_ = signed(self._bb, weights.values, weights.zero)
+        zero = bytes_.zero
+        if zero is None:
+            ways = len(self._form.directions)
+            zero = self._emit(relax.op.zeros((ways, self._form.columns // ways), "int32"))
+        total = self._emit(relax.op.sum(self._emit(relax.op.astype(bytes_.values, "int32")), [-1]))
+        excess = self._emit(relax.op.multiply(zero, relax.const(self._form.hidden, "int32")))
+        total = self._emit(relax.op.subtract(total, excess))
+        values = self._emit(relax.op.permute_dims(bytes_.values, [0, 2, 1]))
+        return {"r": values, "scale": weights.scale, "zero": zero, "total": total}
+
+
+def _weights(bb: Any, name: str, values: Any, scale: Any, zero: Any) -> _ByteWeights:
+    """Return weights of bytes [directions, inputs, columns] as a layer takes them."""
     shape = tuple(known.sizes(values, f"DynamicQuantizeLSTM: input {name}"))
     for what, tensor in (("scale", scale), ("zero_point", zero)):
         sizes = tuple(known.sizes(tensor, f"DynamicQuantizeLSTM: input {name}_{what}"))
@@ -207,14 +266,22 @@ def _weights(bb: Any, name: str, values: Any, scale: Any, zero: Any) -> Any:
                 f"DynamicQuantizeLSTM: input {name}_{what} has shape {list(sizes)}, which fits no"
                 f" weights of {list(shape)}"
             )
-    laid = [bb.emit(relax.op.reshape(tensor, [shape[0], 1, -1])) for tensor in (scale, zero)]
-    return bb.emit(relax.op.permute_dims(_floats(bb, values, *laid), [0, 2, 1]))
+    ways, _, columns = shape
+    laid = [
+        _laid(bb, _laid(bb, tensor, [ways, -1]), [ways, columns], wide=True)
+        for tensor in (scale, zero)
+    ]
+    return _ByteWeights(bb.emit(relax.op.permute_dims(values, [0, 2, 1])), *laid)
 
 
-def _floats(bb: Any, values: Any, scale: Any, zero: Any) -> Any:
-    """Return what bytes stand for."""
-    wide = [bb.emit(relax.op.astype(tensor, "float32")) for tensor in (values, zero)]
-    return bb.emit(relax.op.multiply(bb.emit(relax.op.subtract(*wide)), scale))
+def _laid(bb: Any, tensor: Any, shape: list[int], *, wide: bool = False) -> Any:
+    """Return a tensor in another shape, repeated if that is `wide`; a constant stays one."""
+    if isinstance(tensor, GenericConst):
+        values = tensor.value.numpy()
+        values = np.broadcast_to(values, shape) if wide else values.reshape(shape)
+        return relax.const(np.ascontiguousarray(values))
+    lay = relax.op.broadcast_to if wide else relax.op.reshape
+    return bb.emit(lay(tensor, shape))
 
 
 CONVERTERS: Final = {

@@ -1,0 +1,252 @@
+"""Writes what is done for a tile of a recurrent layer: some hidden units of some sequences."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from tvm import tirx
+from tvm.ir import Expr
+from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
+
+from autopipe.compiler.recurrence.cells import Write
+from autopipe.compiler.recurrence.plain import BLOCK, Tensors, Unit, number, serial
+from autopipe.compiler.recurrence.rounding import of_bytes
+from autopipe.schedules.analysis.dot_products import instruction
+from autopipe.schedules.analysis.expressions import elements
+from autopipe.schedules.divisors import divisors
+from autopipe.schedules.recurrence import functions
+from autopipe.schedules.recurrence.blocking import BYTES, UnitBlocking
+from autopipe.schedules.recurrence.packing import PackedGates, first
+
+STATE_BYTES: Final = "bytes"
+"""The state of a step as bytes."""
+BYTE_SUMS: Final = "byte_sums"
+"""The sum of these bytes for each sequence."""
+RANGE: Final = "range"
+"""The least and the largest state of a step."""
+SPAN: Final = "span"
+"""How far apart what bytes stand for is, and which one stands for zero."""
+_ROUNDED: Final = frozenset({STATE_BYTES, BYTE_SUMS, RANGE, SPAN})
+
+_LANES: Final = 16
+"""Most hidden units in a vector: those of the longest registers there are."""
+
+_LINE: Final = 64
+"""Bytes of a cache line."""
+
+_SOON: Final = (0, 3, 1)
+"""How LLVM takes a prefetch: for reading, into the nearest cache, as data."""
+
+_UNROLL: Final = 4
+"""Most terms of a sum that are written out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What one job works on."""
+
+    direction: int
+    first: Expr
+    """Its first sequence."""
+    rows: int
+    """How many sequences it has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """One direction of a layer over some sequences: all that its loops are written from."""
+
+    tensors: Tensors
+    packed: Sequence[PackedGates]
+    knobs: UnitBlocking
+    place: Share
+    states: Mapping[str, Any]
+    fast: bool
+    """Whether elementary functions may round differently from libm's."""
+
+
+@dataclass(frozen=True, slots=True)
+class UnitTile:
+    """Some hidden units of some sequences, in one phase of a step."""
+
+    run: Pass
+    copy: PackedGates
+    step: Expr
+    turns: tuple[Expr, Expr]
+    """Where the states begin that the step before has written, and those that this one writes."""
+    tile: Expr
+    row: Expr
+    """The first sequence, of those that the job has."""
+    written: frozenset[str]
+    """States that this step has written."""
+
+    def write(self) -> None:
+        """Write the sums of the gates, then what becomes of them."""
+        knobs, phase = self.run.knobs, self.copy.phase
+        with T.sblock(f"{BLOCK}_tile"):
+            T.reads()
+            T.writes()
+            shape = (len(phase.gates), knobs.rows, knobs.width)
+            done = T.sblock_alloc_buffer(shape, self.run.tensors.form.dtype, scope="local")
+            for group in range(len(phase.gates) // self.copy.gates):
+                self._sum(group, done)
+            written = set(self.written)
+            for write in phase.writes:
+                with serial(knobs.rows) as row:
+                    for lane in vectors(knobs.width):
+                        self._store(write, row, lane, done, frozenset(written))
+                written.add(write.target)
+
+    def _sum(self, group: int, done: Any) -> None:  # noqa: ANN401 - a buffer
+        """Write the sums of some gates, in registers, and keep them."""
+        run, copy, knobs = self.run, self.copy, self.run.knobs
+        which = [copy.phase.gates[group * copy.gates + at] for at in range(copy.gates)]
+        shape = (knobs.rows, copy.gates, knobs.width)
+        dtype = "int32" if run.tensors.form.rounded else run.tensors.form.dtype
+        sums = T.sblock_alloc_buffer(shape, dtype, scope="local")
+        if not run.tensors.form.idle:
+            self._fetch(which)
+        for at in range(copy.gates):
+            for row, lane in self._elements():
+                T.buffer_store(sums, tirx.const(0, dtype), [row, number(at), lane])
+        if not run.tensors.form.idle:
+            self._add(group, sums)
+        for at, gate in enumerate(which):
+            for row, lane in self._elements():
+                scope = self._scope(row, lane, {}, self.written)
+                total = sums[row, number(at), lane]
+                if run.tensors.form.rounded:
+                    heard = run.states[SPAN], run.states[BYTE_SUMS][self.row + row]
+                    column = run.tensors.counts(run.place.direction, gate, scope.unit)
+                    total = of_bytes(total, heard, column)
+                place = [number(group * copy.gates + at), row, lane]
+                T.buffer_store(done, scope.start(copy.phase, gate) + total, place)
+
+    def _fetch(self, gates: Sequence[int]) -> None:
+        """Have the input's part of some gates brought near while products are added.
+
+        It comes from far away: it is larger than a cache, and each number is read once.
+        """
+        line = _LINE // np.dtype(self.run.tensors.form.dtype).itemsize
+        for gate in gates:
+            with T.unroll(number(0), number(self.run.knobs.rows)) as row:
+                for unit in range(0, self.run.knobs.width, line):
+                    entry = self._scope(row, number(unit), {}, self.written).entry(gate)
+                    address = tirx.address_of(entry)
+                    T.evaluate(tirx.call_llvm_intrin("void", "llvm.prefetch", address, *_SOON))
+
+    def _add(self, group: int, sums: Any) -> None:  # noqa: ANN401 - a buffer
+        """Add the products of a state and the weights of some gates to their sums."""
+        knobs, form = self.run.knobs, self.run.tensors.form
+        terms = form.hidden // self.copy.joined
+        unroll = max(divisors(terms, _UNROLL))
+        count = number(terms // unroll)
+        if form.resting:
+            count = tirx.Select(self.step > 0, count, number(0))
+        with (
+            T.serial(number(0), count) as outer,
+            T.unroll(number(0), number(unroll)) as inner,
+            T.unroll(number(0), number(knobs.rows)) as row,
+        ):
+            term = (outer * unroll + inner) * self.copy.joined
+            for at in range(self.copy.gates):
+                if knobs.instruction:
+                    self._add_dots(group, sums, row, term, at)
+                else:
+                    self._add_products(group, sums, row, term, at)
+
+    def _add_products(self, group: int, sums: Any, row: Expr, term: Expr, at: int) -> None:  # noqa: ANN401
+        """Add a term to the sums of a gate."""
+        run, copy, form = self.run, self.copy, self.run.tensors.form
+        source = self._bytes if form.rounded else self._state(copy.phase.source, self.written)
+        dtype = sums.ty.dtype
+        for lane in self._lanes():
+            place = copy.place(number(group), term, number(at), lane)
+            weight = copy.buffer[number(run.place.direction), self.tile, place].astype(dtype)
+            product = source(self.row + row, term).astype(dtype) * weight
+            value = sums[row, number(at), lane] + product
+            T.buffer_store(sums, value, [row, number(at), lane])
+
+    def _add_dots(self, group: int, sums: Any, row: Expr, term: Expr, at: int) -> None:  # noqa: ANN401
+        """Add some terms to the sums of a gate by an instruction, a vector at a time."""
+        run, copy, knobs = self.run, self.copy, self.run.knobs
+        dot = instruction(knobs.instruction, knobs.lanes, BYTES)
+        heard = tirx.Ramp((self.row + row) * run.tensors.form.hidden + term, number(1), dot.group)
+        joined = tirx.reinterpret("int32", run.states[STATE_BYTES][heard])
+        for first_lane in range(0, knobs.width, dot.lanes):
+            lane = tirx.Ramp(number(first_lane), number(1), dot.lanes)
+            start = copy.place(number(group), term, number(at), number(first_lane))
+            place = tirx.Ramp(start, number(1), dot.lanes * dot.group)
+            weights = copy.buffer[number(run.place.direction), self.tile, place]
+            value = dot.added(sums[row, number(at), lane], joined, weights)
+            T.buffer_store(sums, value, [row, number(at), lane])
+
+    def _store(
+        self,
+        write: Write,
+        row: Expr,
+        lane: Expr,
+        done: Any,  # noqa: ANN401 - a buffer
+        written: frozenset[str],
+    ) -> None:
+        """Write a state of a hidden unit, and the output, which is the hidden state."""
+        run, tensors, target = self.run, self.run.tensors, self.run.states[write.target]
+        totals = {
+            gate: done[number(at), row, lane] for at, gate in enumerate(self.copy.phase.gates)
+        }
+        scope = self._scope(row, lane, totals, written)
+        value, place = write.value(scope), self._at(self.turns[1], row + self.row, scope.unit)
+        if run.fast:
+            value = functions.inline(value)
+        if write.target in tensors.form.states:
+            old = target[self._at(self.turns[0], row + self.row, scope.unit)]
+            value = tensors.held(self.step, scope.row, value, old)
+        T.buffer_store(target, value, [place])
+        if write.target == "h":
+            zero = tirx.const(0, tensors.form.dtype)
+            shown = tensors.held(self.step, scope.row, target[place], zero)
+            way = number(run.place.direction)
+            at = tensors.place(run.place.direction, self.step, scope.row)
+            T.buffer_store(tensors["y"], shown, [at, way, scope.row, scope.unit])
+
+    def _scope(
+        self, row: Expr, lane: Expr, totals: Mapping[int, Expr], written: frozenset[str]
+    ) -> Unit:
+        run = self.run
+        unit = first(self.tile, run.knobs.width, run.tensors.form.hidden) + lane
+        names = [name for name in run.states if name not in _ROUNDED]
+        states = {name: self._state(name, written)(self.row + row, unit) for name in names}
+        at = run.place.first + self.row + row
+        return Unit(run.tensors, run.place.direction, self.step, at, unit, totals, states)
+
+    def _state(self, name: str, written: frozenset[str]) -> Callable[[Expr, Expr], Expr]:
+        """Return a state, as this step has written it or as the one before has left it."""
+        turn = self.turns[name in written]
+        return lambda row, unit: self.run.states[name][self._at(turn, row, unit)]
+
+    def _bytes(self, row: Expr, unit: Expr) -> Expr:
+        """Return the hidden state as a byte."""
+        return self.run.states[STATE_BYTES][row * self.run.tensors.form.hidden + unit]
+
+    def _at(self, turn: Expr, row: Expr, unit: Expr) -> Expr:
+        """Return the place of a hidden unit of a sequence among the states."""
+        return turn + row * self.run.tensors.form.hidden + unit
+
+    def _elements(self) -> Iterator[tuple[Expr, Expr]]:
+        """Write the unrolled loops over the sequences and units of the tile."""
+        with T.unroll(number(0), number(self.run.knobs.rows)) as row:
+            for lane in self._lanes():
+                yield row, lane
+
+    def _lanes(self) -> Iterator[Expr]:
+        return vectors(self.run.knobs.width, unroll=True)
+
+
+def vectors(width: int, *, unroll: bool = False) -> Iterator[Expr]:
+    """Write loops over the units of a tile, as vectors of powers of two.
+
+    None is longer than a register: of longer ones LLVM keeps too few in registers at once.
+    """
+    largest = min(1 << (width.bit_length() - 1), _LANES)
+    return elements(width, largest, number, unroll=unroll)
