@@ -33,8 +33,8 @@ class Kept:
         rivals = [other for other in self._trials if other.task == candidate.task]
         if len(rivals) > _OF_A_TASK:
             self._drop(max(rivals, key=lambda other: self._trials[other][0]))
-        if len(self._trials) > self._most:
-            self._drop(next(iter(self._trials)))
+        if len(self._trials) > self._most:  # those that came first are asked for first
+            self._drop(candidate)
 
     def take(self, candidate: Candidate) -> Trial | None:
         """Hand out the trial of a candidate, if there is one whose child still waits."""
