@@ -11,7 +11,9 @@ from contextlib import nullcontext
 from time import monotonic
 from typing import Final, Protocol
 
+from autopipe.compiler.target.target import is_gpu
 from autopipe.config.tuning import Measure
+from autopipe.measure.kept import Kept
 from autopipe.measure.measurement import Candidate, Measurement
 from autopipe.measure.trial import Trial
 from autopipe.measure.turn import Turn
@@ -56,6 +58,8 @@ class Local:
         Raises SetupError where compiler or driver of a GPU are missing or already in use here.
         """
         # Imported before the first fork, or every child would do it again.
+        import numpy.ma  # noqa: F401 -- numpy's median does it, which each timing ends with
+
         from autopipe.measure import build, device, timing  # noqa: F401
 
         device.prepare_forks(target)
@@ -63,43 +67,62 @@ class Local:
         self._cores = cores
         self._limits = limits
         self._turn = turn
+        self._kept = Kept(0) if is_gpu(target) else Kept()  # a GPU has memory for a few at a time
 
     def measure(
         self, candidates: Sequence[Candidate], best: float = math.inf, *, rivals: bool = True
     ) -> Generator[Measurement]:
         """Build `cores` candidates at a time, then time one after the other, alone."""
         for start in range(0, len(candidates), _HELD):
+            some = candidates[start : start + _HELD]
             trials: list[Trial] = []
             try:
-                self._build(candidates[start : start + _HELD], trials, self._limits)
+                self._build(some, trials)
                 with self._turn.taken() if self._turn else nullcontext():
-                    for trial in trials:
-                        measurement = trial.time(best)
-                        best = min(best, measurement.median) if rivals else best
-                        yield measurement
+                    for candidate, trial in zip(some, trials, strict=True):
+                        found = trial.round(best, self._limits.repeat)
+                        self._kept.offer(candidate, trial, found)
+                        best = min(best, found.median) if rivals else best
+                        yield found
             finally:
-                for trial in trials:
-                    trial.close()
+                self._close(trials)
 
     def rounds(self, candidates: Sequence[Candidate], count: int) -> list[Measurement]:
-        """Build all candidates, then time one after the other, and so on for so many rounds."""
+        """Time one after the other, and so on for so many rounds; those not kept are built first.
+
+        All of them are kept for another time.
+        """
         trials: list[Trial] = []
         try:
-            self._build(candidates, trials, self._limits.model_copy(update={"repeat": 1}))
+            self._build(candidates, trials)
             with self._turn.taken() if self._turn else nullcontext():
-                found = [[trial.round() for trial in trials] for _ in range(count)]
+                timed = [[trial.round() for trial in trials] for _ in range(count)]
+            found = [_joined(timings) for timings in zip(*timed, strict=True)]
+            for candidate, trial, measurement in zip(candidates, trials, found, strict=True):
+                self._kept.offer(candidate, trial, measurement)
         finally:
-            for trial in trials:
-                trial.close()
-        return [_joined(timings) for timings in zip(*found, strict=True)]
+            self._close(trials)
+        return found
 
-    def _build(self, candidates: Sequence[Candidate], trials: list[Trial], limits: Measure) -> None:
+    def close(self) -> None:
+        """End the children that wait to be timed again."""
+        self._kept.close()
+
+    def _close(self, trials: Sequence[Trial]) -> None:
+        for trial in trials:
+            if trial not in self._kept:
+                trial.close()
+
+    def _build(self, candidates: Sequence[Candidate], trials: list[Trial]) -> None:
         """Add a trial to `trials` for each candidate, and return once all of them are built."""
         building: list[Trial] = []
         for candidate in candidates:
+            if (kept := self._kept.take(candidate)) is not None:
+                trials.append(kept)
+                continue
             if len(building) == self._cores:
                 building = _progress(building)
-            trial = Trial.start(Job(candidate, self._target, self._cores, limits))
+            trial = Trial.start(Job(candidate, self._target, self._cores, self._limits))
             trials.append(trial)
             building.append(trial)
         while building:

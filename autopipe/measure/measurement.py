@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import median
 from typing import TYPE_CHECKING
 
@@ -11,6 +11,21 @@ if TYPE_CHECKING:
 
 Candidate = Callable[[], "tvm.IRModule"]
 """Makes the scheduled module; called in the child that builds it, so it may crash there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Repeatable:
+    """A candidate that may be asked for again: two that are equal make the same module."""
+
+    task: str
+    """Name of the task whose time it is about."""
+    implementation: str
+    schedule: str
+    make: Candidate = field(compare=False)
+
+    def __call__(self) -> "tvm.IRModule":
+        """Make the scheduled module."""
+        return self.make()
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from autopipe.measure.measurement import Measurement
 from autopipe.processes import failure
 from autopipe.processes.ending import end
 from autopipe.processes.failure import Failure, How
-from autopipe.processes.link import Link, TooLong, pair
+from autopipe.processes.link import Link, TooLong, pair, ready
 from autopipe.processes.start import Forked, fork
 
 _LARGEST: Final = 1 << 20
@@ -22,7 +22,7 @@ _LONGEST: Final = 2000
 
 
 class Trial:
-    """A child that belongs to one candidate; `result` is set once it has ended."""
+    """A child that belongs to one candidate; `result` is set where it has failed or was ended."""
 
     def __init__(self, process: Forked, link: Link, limits: Measure) -> None:
         self._process = process
@@ -52,26 +52,23 @@ class Trial:
         self._end()
         self.result = self._failed("building", failure.hung(self._seconds["building"]))
 
-    def time(self, best: float) -> Measurement:
-        """Have a built candidate timed, unless it failed before, and end it."""
-        found = self.round(best)
-        if self.result is None:
-            self.result = found
-            self._end()
-        return self.result
-
-    def round(self, best: float = math.inf) -> Measurement:
+    def round(self, best: float = math.inf, repeat: int = 1) -> Measurement:
         """Have a built candidate timed once more; one that failed has ended, and stays so."""
         if self.result is not None:
             return self.result
         with suppress(EOFError):  # its end is noticed below
-            self.link.send(best)
+            self.link.send([best, repeat])
         seconds = self._seconds["running"]
         found = self._answer("running", seconds) or Measurement(error="gave no time")
         if found.error is not None:
             self.result = found
             self._end()
         return found
+
+    @property
+    def waits(self) -> bool:
+        """Whether it is built, and waits to be timed."""
+        return self.result is None and not ready([self.link], 0.0)
 
     def close(self) -> None:
         """End the child, whatever it is doing."""

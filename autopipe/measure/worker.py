@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from autopipe.config.tuning import Measure
 from autopipe.measure.measurement import Candidate
 from autopipe.processes import failure
-from autopipe.processes.bounds import bound
+from autopipe.processes.bounds import bound, first_to_go
 from autopipe.processes.link import Link
 
 
@@ -26,7 +26,7 @@ class Job:
 
 
 def serve(job: Job, link: Link) -> None:
-    """Build, say so, and time the candidate whenever told the best time so far.
+    """Build, say so, and time the candidate whenever told the best time so far, and how often.
 
     Called in a fresh fork. It answers null once the candidate is built, then a measurement each
     time that it is asked for one, or at any time how it has failed.
@@ -34,6 +34,7 @@ def serve(job: Job, link: Link) -> None:
     gc.disable()  # it would look through all that TVM is, and copy those pages
     try:
         _alone(link)
+        first_to_go()
         # Imported here so that whoever only holds a measurement does not load TVM.
         from autopipe.measure import build, device, timing
 
@@ -44,8 +45,9 @@ def serve(job: Job, link: Link) -> None:
         kernel = build.build(job.candidate(), job.target)
         link.write(failure.answer(None))
         while True:
-            best = json.loads(link.receive())
-            found = timing.time_kernel(kernel, place, job.limits, best)
+            best, repeat = json.loads(link.receive())
+            limits = job.limits.model_copy(update={"repeat": repeat})
+            found = timing.time_kernel(kernel, place, limits, best)
             link.write(failure.answer(asdict(found)))
     except BaseException as error:  # noqa: BLE001 - whatever it is, it costs this trial only
         with suppress(EOFError):  # nobody may listen any more

@@ -6,6 +6,7 @@
 It starts no thread, so that a fork of it is a sound process.
 """
 
+import gc
 import importlib
 import json
 import os
@@ -35,8 +36,11 @@ def main() -> None:
     with suppress(EOFError):
         hello = json.loads(link.receive())
         sys.path[:] = hello["path"]
+        gc.disable()  # nothing that is imported goes away again
         for name in hello["preload"]:
             importlib.import_module(name)
+        gc.freeze()  # searching through it takes time, and a child gets a copy of all it looks at
+        gc.enable()
         os.environ.pop("OPENBLAS_NUM_THREADS", None)
         signal.signal(signal.SIGTERM, _end)
         die_with_parent(parent(), signal.SIGTERM)

@@ -1,7 +1,7 @@
 """What every step of tuning works with, made from the artifacts and facts of the stage."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -89,7 +89,7 @@ def open_tools(plan: TuningPlan, ctx: Context) -> Iterator[Tools]:
     """
     with open_journal(ctx, plan.tuning.budget.trials) as journal:
         tools = _tools(plan, ctx, journal)
-        with journal.session.kept(), tools.maker:
+        with journal.session.kept(), tools.maker, closing(tools.measurer):
             yield tools
 
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from autopipe.config.tuning import Budget
 from autopipe.measure.local import Measurer
-from autopipe.measure.measurement import Candidate, Measurement
+from autopipe.measure.measurement import Measurement, Repeatable
 from autopipe.schedules.conditions import Conditions
 from autopipe.schedules.replay import replay
 from autopipe.tuning.journal import Journal, Proposal
@@ -79,7 +79,8 @@ class Trials:
                     break
         return found
 
-    def candidate(self, state: TaskState, proposal: Proposal) -> Candidate:
+    def candidate(self, state: TaskState, proposal: Proposal) -> Repeatable:
         """Return what makes a schedule of a task in the child that builds it."""
         by, schedule = proposal
-        return partial(replay, state.module, by.implementation, schedule, self.conditions)
+        make = partial(replay, state.module, by.implementation, schedule, self.conditions)
+        return Repeatable(state.task.name, by.implementation, schedule, make)

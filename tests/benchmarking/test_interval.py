@@ -2,12 +2,19 @@ import random
 from math import exp, log
 
 import pytest
-from scipy import stats  # type: ignore[import-untyped]
 
 from autopipe.benchmarking.interval import _STUDENT, change
 
 
+def scipy_stats():
+    """Import what takes a second where it is used: each process of tests imports all files."""
+    from scipy import stats  # type: ignore[import-untyped]
+
+    return stats
+
+
 def test_the_table_is_students():
+    stats = scipy_stats()
     found = [round(float(stats.t.ppf(0.975, freedom)), 3) for freedom in range(1, 31)]
     assert list(_STUDENT) == found
 
@@ -37,7 +44,7 @@ def test_the_interval_is_welchs(counts):
     found = change(now, before)
     assert found is not None
     logarithms = [[log(value) for value in series] for series in (now, before)]
-    whole = stats.ttest_ind(*logarithms, equal_var=False).confidence_interval(0.95)
+    whole = scipy_stats().ttest_ind(*logarithms, equal_var=False).confidence_interval(0.95)
     ours = (found.high / found.low) / exp(whole.high - whole.low)
     assert 1 <= ours < 1.5  # its degrees of freedom are rounded down, so it is never narrower
 

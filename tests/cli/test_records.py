@@ -12,8 +12,8 @@ from autopipe.records import lines
 from autopipe.records.about import WorkloadInfo
 from autopipe.records.store import RecordDetails, RecordStore
 from tests.records.test_autotvm import CONV, DENSE
-from tests.records.test_store import HERE as DEVICE
-from tests.records.test_store import MODULE, record
+from tests.records.written import HERE as DEVICE
+from tests.records.written import MODULE, record
 from tests.test_architecture import IMPORTED, ROOT
 from tests.traces.hostile import TEXTS, trace
 

@@ -35,7 +35,7 @@ from tests.faults.conftest import Command
 from tests.faults.hostile import OWNED
 from tests.packaging.packages import changed, make
 from tests.records.test_lines import found
-from tests.records.test_store import HERE, MODULE, record
+from tests.records.written import HERE, MODULE, record
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "v0.1"
 NAMES = [OWNED, "::error ::owned", "  ::add-mask::x", "##[add-path]/tmp", "x" * 1_000_000]

@@ -17,7 +17,7 @@ from autopipe.store.canonical import digest
 from autopipe.store.gc import verify
 from autopipe.store.store import open_store
 from tests.pipeline.fakes import Fake, Read, Upper, go
-from tests.records.test_store import HERE, record
+from tests.records.written import HERE, record
 
 PROCESSES = 8
 TASKS = 3

@@ -16,13 +16,13 @@ from autopipe.errors import StoreError
 from autopipe.records import connection
 from autopipe.records.connection import guard
 from autopipe.records.store import RecordStore
-from tests.records.test_store import HERE, MODULE, record
+from tests.records.written import HERE, MODULE, record
 
 ROOT = Path(__file__).parents[2]
 FILL = """
 import resource, sys
 from pathlib import Path
-from tests.records.test_store import HERE, MODULE, record
+from tests.records.written import HERE, MODULE, record
 from autopipe.errors import StoreError
 from autopipe.records.store import RecordStore
 limit = int(sys.argv[2])

@@ -10,7 +10,7 @@ from autopipe.records import lines
 from autopipe.records.about import WorkloadInfo
 from autopipe.records.lines import Bad, winners, write
 from autopipe.records.store import RecordDetails
-from tests.records.test_store import HERE, record
+from tests.records.written import HERE, record
 
 ABOUT = WorkloadInfo(("nn.conv2d",), ("float32[1,2]",), ("float32[3]",), 7.0, "abc")
 

@@ -16,7 +16,7 @@ from autopipe.records.prune import PruneRules, doomed
 from autopipe.records.seed import Seed
 from autopipe.records.store import RecordStore, Tally
 from tests.records.test_lines import EVERY, found
-from tests.records.test_store import HERE, MODULE, record
+from tests.records.written import HERE, MODULE, record
 
 SEED = Seed("key", '{"template":"t","knobs":{}}', "llvm", 1.0)
 

@@ -14,7 +14,7 @@ from autopipe.records.importing import bring
 from autopipe.records.metaschedule import TRIALS, WORKLOADS, read
 from autopipe.records.store import RecordStore
 from autopipe.schedules.replay import apply
-from tests.records.test_store import HERE
+from tests.records.written import HERE
 from tests.traces.hostile import forge
 
 WRONG = [[["Fuse", ["l9"], [], ["l1"]]], []]

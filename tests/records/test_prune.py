@@ -9,7 +9,7 @@ from autopipe.records.merge import take
 from autopipe.records.prune import PruneRules, prune
 from autopipe.records.store import RecordStore, StoredRecord
 from tests.records.test_lines import found
-from tests.records.test_store import HERE
+from tests.records.written import HERE
 
 OTHER = replace(HERE, versions='{"tvm":"0.26"}')
 OLD = "2020-01-01T00:00:00+00:00"

@@ -14,7 +14,7 @@ from autopipe.records.salvage import unfinished
 from autopipe.records.schema import VERSION
 from autopipe.records.store import RecordStore
 from autopipe.store.canonical import seal
-from tests.records.test_store import HERE, MODULE, record
+from tests.records.written import HERE, MODULE, record
 
 OLD = Path(__file__).parents[1] / "golden" / "records-v0.sql"
 """Two names of one workload: two trials of the one, a wrong schedule of the other."""

@@ -10,23 +10,10 @@ import pytest
 
 from autopipe.errors import StoreError
 from autopipe.records.about import WorkloadInfo
-from autopipe.records.record import Platform, Record
 from autopipe.records.store import RecordStore, Tally
+from tests.records.written import HERE, MODULE, record
 
 ROOT = Path(__file__).parents[2]
-HERE = Platform('{"kind":"llvm"}', '{"tvm":"0.27"}', '{"cpu":"x"}')
-MODULE = '{"root":1}'
-
-
-def record(seconds=(1.0,), **fields):
-    return Record(
-        **{
-            "workload": "00ff", "engine": "ansor", "implementation": "direct",
-            "schedule": "[[],[]]", "seconds": seconds,
-            "error": None if seconds else "crashed", "cut": False,
-            "measured": "2026-01-01T00:00:00+00:00", "session": "s", **fields,
-        }
-    )  # fmt: skip
 
 
 @pytest.fixture
@@ -203,7 +190,7 @@ def test_a_folder_in_its_place_is_an_error_in_words(path):
 WRITER = """
 import sys
 from pathlib import Path
-from tests.records.test_store import HERE, MODULE, record
+from tests.records.written import HERE, MODULE, record
 from autopipe.records.store import RecordStore
 for i in range(int(sys.argv[3])):
     with RecordStore.open(Path(sys.argv[1]), sys.exit) as store:

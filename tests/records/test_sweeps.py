@@ -15,7 +15,7 @@ from autopipe.records.prune import PruneRules, prune
 from autopipe.records.store import RecordStore
 from tests.pipeline.crashes import Outcome, kills, limits
 from tests.records.test_schema import OLD
-from tests.records.test_store import HERE, MODULE, record
+from tests.records.written import HERE, MODULE, record
 from tests.store.test_sweeps import disk  # noqa: F401
 
 ABOUT = WorkloadInfo(("matmul",), ("float32[9]",), ("float32[9]",), flops=1.0)

@@ -11,7 +11,7 @@ from autopipe.records.merge import Taken
 from autopipe.records.store import RecordStore
 from autopipe.remote import records
 from autopipe.remote.depot import Depot, reached
-from tests.records.test_store import HERE, MODULE, record
+from tests.records.written import HERE, MODULE, record
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
 

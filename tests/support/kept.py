@@ -37,7 +37,8 @@ PRELOADED = (
     *stages.PRELOADED, "onnx", "onnxslim", "safetensors.numpy",
     "autopipe.building.compiling", "autopipe.compiler.frontends.onnx.load",
     "autopipe.compiler.passes", "autopipe.measure.check", "autopipe.measure.timing",
-    "autopipe.packaging.pack", "autopipe.tuning.run", "autopipe.verification.check",
+    "autopipe.packaging.pack", "autopipe.tuning.run", "autopipe.verification.check", "xgboost",
+    "cyclonedx.model.bom", "autopipe.schedules.engines.ansor", "tests.support.kept",
 )  # fmt: skip
 
 

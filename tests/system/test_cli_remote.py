@@ -16,7 +16,7 @@ from autopipe.config.cache import Cache
 from autopipe.lock.locking import Mode
 from autopipe.records.store import RecordStore
 from tests.cli.test_app import environment
-from tests.records.test_store import HERE, MODULE, record
+from tests.records.written import HERE, MODULE, record
 from tests.support import driver, forked
 
 pytestmark = pytest.mark.usefixtures("no_leaks")

@@ -21,7 +21,7 @@ from autopipe.pipeline.stage import Context, Need
 from autopipe.records.store import RecordStore
 from autopipe.store.artifact import Kind
 from tests.pipeline.fakes import Fake, Read, Upper, go
-from tests.records.test_store import HERE, MODULE, record
+from tests.records.written import HERE, MODULE, record
 from tests.store.test_sweeps import Packed
 
 ROOT = Path(__file__).parents[2]

@@ -50,7 +50,7 @@ class Stopwatch:
     def measure(self, candidates, best=math.inf, *, rivals=True):
         self.groups.append((len(candidates), best))
         for candidate in candidates:
-            _, _, schedule, _ = candidate.args
+            schedule = candidate.schedule
             time = self.seconds(schedule)
             yield Measurement(error="crashed") if math.isinf(time) else Measurement((time,))
 

@@ -21,7 +21,7 @@ from dataclasses import replace
 from pathlib import Path
 from autopipe.records.session import Session
 from autopipe.records.store import RecordStore
-from tests.records.test_store import HERE, MODULE, record
+from tests.records.written import HERE, MODULE, record
 folder = Path(sys.argv[1])
 session = Session.resume(folder, 24)
 store = RecordStore.open(folder / "records.sqlite", print)

@@ -34,7 +34,7 @@ class Machine:
         self.asked = []
 
     def rounds(self, candidates, count):
-        names = [candidate.args[2] for candidate in candidates]
+        names = [candidate.schedule for candidate in candidates]
         self.asked.append(names)
         spread = self.busy.pop(0) if self.busy else 1.0
         return [
@@ -177,27 +177,61 @@ def test_a_gpu_has_no_loops_without_threads():
     assert serial.plan(module_of(*dense()), GPU) is None
 
 
-def test_candidates_are_timed_in_rounds_in_a_child_of_their_own(tmp_path):
+def test_candidates_are_timed_in_rounds_in_children_of_their_own(tmp_path):
     import subprocess
     import sys
     from pathlib import Path
 
     done = subprocess.run(
-        [sys.executable, "-m", "tests.tuning.test_runoff"], check=True, capture_output=True,
-        text=True, timeout=60, cwd=Path(__file__).parents[2],
+        [sys.executable, "-m", "tests.tuning.test_runoff", str(tmp_path / "made")], check=True,
+        capture_output=True, text=True, timeout=60, cwd=Path(__file__).parents[2],
     )  # fmt: skip
-    assert done.stdout.split() == ["4", "None", "0", "ValueError:", "no"]
+    assert done.stdout.splitlines() == [
+        "7 None 1",  # as a trial, with all repeats
+        "4 None 1", "0 ValueError: no 1",
+        "4 None 1", "0 ValueError: no 1",  # timed once more, and not built once more
+        "4 None 2", "0 ValueError: no 2",  # its child was lost
+        "no child is left",
+    ]  # fmt: skip
 
 
 def _broken():
     raise ValueError("no")
 
 
+def _good(made):
+    with made.open("a") as file:
+        file.write("x")
+    return module_of(*dense())
+
+
 if __name__ == "__main__":
+    import os
+    import sys
+    from pathlib import Path
+
+    import psutil
+
     from autopipe.config.tuning import Measure
     from autopipe.measure.local import Local
+    from autopipe.measure.measurement import Repeatable
 
-    limits = Measure(repeat=7, min_repeat=0.001)
-    good = partial(module_of, *dense())
-    for found in Local(CONDITIONS.target, 2, limits).rounds([good, _broken], 4):
-        print(len(found.seconds), found.error)  # noqa: T201
+    file = Path(sys.argv[1])
+
+    def tell(results):
+        for found in results:
+            print(len(found.seconds), found.error, len(file.read_text()))  # noqa: T201
+
+    def good():
+        return Repeatable("a task", "direct", "{}", partial(_good, file))
+
+    local = Local(CONDITIONS.target, 2, Measure(repeat=7, min_repeat=0.001))
+    tell(local.measure([good()]))
+    for _ in range(2):
+        tell(local.rounds([good(), _broken], 4))
+    (child,) = psutil.Process().children()
+    child.kill()
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+    tell(local.rounds([good(), _broken], 4))
+    local.close()
+    print("no child is left" if not psutil.Process().children() else "a child is left")  # noqa: T201
