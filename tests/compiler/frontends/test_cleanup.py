@@ -1,6 +1,8 @@
+import copy
 from collections import Counter
 
 import numpy as np
+import onnxslim
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
@@ -197,3 +199,20 @@ def test_half_precision_stays(tmp_path):
     weights = {name: numpy_helper.to_array(each) for name, each in vetted.weights.items()}
     _, kept = clean(vetted.model, weights)
     assert {values.dtype.name for values in kept.values()} == {"float16"}
+
+
+def test_onnxslim_sees_no_node_that_is_called_like_a_tensor(tmp_path, monkeypatch):
+    """It took such a node for another, and filled the windows of ONNX with their first number."""
+    seen = []
+
+    def slim(given, **_):
+        seen.extend(each.name for each in given.graph.node)
+        return copy.deepcopy(given)
+
+    monkeypatch.setattr(onnxslim, "slim", slim)
+    nodes = [helper.make_node("Neg", ["x"], ["minus"]), helper.make_node("Abs", ["minus"], ["y"])]
+    kinds, graph = cleaned(model(nodes, [value("x", [3])], [value("y", [3])]), tmp_path)
+    assert kinds == {"Neg": 1, "Abs": 1}
+    assert [each.name for each in graph.node] == ["minus", "y"]
+    assert len(set(seen)) == 2
+    assert {"x", "minus", "y"}.isdisjoint(seen)

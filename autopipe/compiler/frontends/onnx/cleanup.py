@@ -3,7 +3,7 @@
 import contextlib
 import io
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 import onnx
@@ -15,12 +15,13 @@ from autopipe.compiler.frontends.onnx.control.flatten import flatten
 from autopipe.compiler.frontends.onnx.expand import expanded
 from autopipe.compiler.frontends.onnx.named import name_nodes
 from autopipe.compiler.frontends.onnx.recurrent.noted import note_shapes
-from autopipe.compiler.frontends.onnx.tensors import Array, Proto, uses
+from autopipe.compiler.frontends.onnx.tensors import Array, Proto, graphs, uses
 from autopipe.compiler.frontends.onnx.weights import attach, declare, detach, undeclare
 from autopipe.errors import ModelError
 
 # It puts a Reshape before and after each dense layer on a sequence; TVM multiplies as it is.
 _SKIPPED: Final = ["FusionGemm"]
+_NODE: Final = "node:"
 _ROUNDS: Final = 4
 _LARGE = 2**26
 """Bytes of a weight that stays out: nothing folds into it, and a protobuf holds 2 GiB."""
@@ -78,17 +79,32 @@ def _slim(model: Proto) -> Proto:
     """
     logging.getLogger("onnxslim").disabled = True
     opset = operators.opset(model.opset_import)
-    name_nodes(model.graph)  # onnxslim takes nodes without names for each other
     try:
         with contextlib.redirect_stdout(io.StringIO()):
-            slim = onnxslim.slim(model, skip_fusion_patterns=_SKIPPED)
+            slim = _simplified(model)
             for _ in range(_ROUNDS):
                 if not constants.fold(slim.graph, opset):
                     break
-                slim = onnxslim.slim(slim, skip_fusion_patterns=_SKIPPED)
+                slim = _simplified(slim)
             return slim
     except Exception as error:  # a library of patterns, on a graph nobody has seen before
         raise ModelError(f"graph clean-up failed: {type(error).__name__}: {error}") from error
+
+
+def _simplified(model: Proto) -> Proto:
+    """Run onnxslim, which takes a node without a name, or with that of a tensor, for another."""
+    name_nodes(model.graph)
+    for node in _nodes(model.graph):
+        if node.name in node.output:
+            node.name = _NODE + node.name
+    slim = onnxslim.slim(model, skip_fusion_patterns=_SKIPPED)
+    for node in _nodes(slim.graph):
+        node.name = node.name.removeprefix(_NODE)
+    return slim
+
+
+def _nodes(graph: Proto) -> Iterator[Proto]:
+    return (node for inner in graphs(graph) for node in inner.node)
 
 
 def _ranks(graph: Proto) -> dict[str, int]:
