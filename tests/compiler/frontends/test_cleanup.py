@@ -203,7 +203,7 @@ def test_half_precision_stays(tmp_path):
 
 def test_onnxslim_sees_no_node_that_is_called_like_a_tensor(tmp_path, monkeypatch):
     """It took such a node for another, and filled the windows of ONNX with their first number."""
-    seen = []
+    seen: list[str] = []
 
     def slim(given, **_):
         seen.extend(each.name for each in given.graph.node)
