@@ -36,7 +36,7 @@ FOUND: Final = "found."
 """What the names of sizes begin with that the model computes; no dimension of a pipeline does."""
 
 FOUND_SIZES: Final = "autopipe.found"
-"""Attribute of `main`: the sizes that the model computes, with their least and their most."""
+"""Attribute of `main`: the sizes that the model computes, 0 or more, each with its most."""
 
 _ARITHMETIC: Final = (
     tirx.Add, tirx.Sub, tirx.Mul, tirx.FloorDiv, tirx.FloorMod, tirx.Min, tirx.Max,
@@ -88,22 +88,24 @@ class OpenSizes:
         most that it can find. Raises ConfigError for a node that finds nothing.
         """
         given = (module["main"].attrs or {}).get(FOUND_SIZES, ())
-        bounds = {str(name): (int(least), int(most)) for name, least, most in given}
-        if unknown := sorted(said.keys() - {name.removeprefix(FOUND) for name in bounds}):
-            nodes = ", ".join(repr(name.removeprefix(FOUND)) for name in bounds) or "none"
+        most = {str(name): int(number) for name, number in given}
+        if unknown := sorted(said.keys() - {name.removeprefix(FOUND) for name in most}):
+            nodes = ", ".join(repr(name.removeprefix(FOUND)) for name in most) or "none"
             raise ConfigError(
                 f"model.found.{unknown[0]}: no size of the model is called so; it computes {nodes}"
             )
         known = [dict(self.smallest), dict(self.likely), dict(self.largest)]
-        for name, (least, most) in bounds.items():
-            number = said.get(name.removeprefix(FOUND), max(least, min(most, _GUESS)))
-            for counts, count in zip(known, (least, number, max(number, most)), strict=True):
+        for name, largest in most.items():
+            number = said.get(name.removeprefix(FOUND), min(largest, _GUESS))
+            for counts, count in zip(known, (0, number, max(number, largest)), strict=True):
                 counts[name] = count
         return type(self)(*known)
 
 
 def noted(module: tvm.IRModule, known: OpenSizes) -> tvm.IRModule:
     """Return a lowered module whose PrimFuncs with open sizes say what is known of them."""
+    if not known.likely:
+        return module
     changed = tvm.IRModule(dict(module.functions_items()), attrs=module.attrs)
     for name, function in prim_funcs(module):
         found = [str(variable.name) for variable in open_variables(function)]

@@ -245,18 +245,17 @@ class _Judge:
         seeds = [self.options.seed + i for i in range(_HAIRS)]
         near = [replace(nudged(case, seed, _HAIR), edge=True) for seed in seeds]
         moved = [*self.oracle.ask(near)[0], *self.oracle.moved(case, seeds, _HAIR)]
+        shapes = {port.name: port.shape for port in self.model.signature.outputs}
+        mine, wanted = rows.of(ours, shapes), rows.of(theirs, shapes)
+        hair = [rows.of(answer, shapes) for answer in moved if answer.refusal is None]
         allowed = {output.output: output.tolerance for output in outputs}
         found = {output.output: output for output in outputs}
-        for names in rows.of_same_length(theirs):
+        for names in rows.of_same_length(wanted):
             if not any(found[name].failure for name in names):
                 continue
-            count = rows.elsewhere(ours, theirs, names, allowed)
-            others = [
-                rows.elsewhere(answer, theirs, names, allowed)
-                for answer in moved
-                if answer.refusal is None
-            ]
-            if count is not None and count <= max((n or 0 for n in others), default=0):
+            count = rows.elsewhere(mine, wanted, names, allowed)
+            others = (rows.elsewhere(other, wanted, names, allowed) or 0 for other in hair)
+            if count is not None and count <= max(others, default=0):
                 for name in names:
                     found[name] = OutputComparison(
                         output=name, tolerance=allowed[name], elsewhere=count

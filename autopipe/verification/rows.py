@@ -23,6 +23,20 @@ _MOST: Final = 2**28
 Outputs = Mapping[str, np.ndarray]
 
 
+def of(outputs: Outputs, shapes: Mapping[str, Sequence[int]]) -> dict[str, np.ndarray]:
+    """Return outputs whose first axes count rows: a batch that is always one is left away.
+
+    `shapes` are those of the model, -1 where a size is known only when it runs.
+    """
+    found = {}
+    for name, array in outputs.items():
+        batch = 0
+        while batch < array.ndim - 1 and shapes[name][batch : batch + 1] == (1,):
+            batch += 1
+        found[name] = array.reshape(array.shape[batch:])
+    return found
+
+
 def elsewhere(
     ours: Outputs, theirs: Outputs, names: Sequence[str], allowed: Mapping[str, Tolerance]
 ) -> int | None:
@@ -31,7 +45,7 @@ def elsewhere(
     All of these outputs have as many rows as each other. None where there are too many to compare,
     or they are no rows of the same kind.
     """
-    pairs = [(rows(ours[name]), rows(theirs[name]), allowed[name]) for name in names]
+    pairs = [(ours[name], theirs[name], allowed[name]) for name in names]
     if any(a.shape[1:] != b.shape[1:] or a.dtype != b.dtype for a, b, _ in pairs):
         return None
     counts = {(len(a), len(b)) for a, b, _ in pairs}
@@ -52,15 +66,8 @@ def of_same_length(outputs: Outputs) -> Iterator[list[str]]:
     lengths: dict[int, list[str]] = {}
     for name, array in outputs.items():
         if array.ndim:
-            lengths.setdefault(len(rows(array)), []).append(name)
+            lengths.setdefault(len(array), []).append(name)
     yield from lengths.values()
-
-
-def rows(array: np.ndarray) -> np.ndarray:
-    """Return an array whose first axis counts rows: a batch of one is left away."""
-    while array.ndim > 1 and len(array) == 1:
-        array = array[0]
-    return array
 
 
 def _same(ours: np.ndarray, theirs: np.ndarray, allowed: Tolerance) -> np.ndarray:

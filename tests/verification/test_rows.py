@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 
 from autopipe.artifacts.verification import Tolerance
-from autopipe.verification.rows import elsewhere, of_same_length
+from autopipe.verification.rows import elsewhere, of, of_same_length
 from tests.support.table import each_row
 
 FINE = {"y": Tolerance(rtol=0, atol=0.1), "label": Tolerance(rtol=0, atol=0)}
@@ -58,9 +58,12 @@ def test_a_row_is_what_all_outputs_have_at_its_place():
         elsewhere({"y": boxes + 0.05, "label": theirs["label"]}, theirs, ["y", "label"], FINE) == 0
     )
     assert elsewhere({"y": boxes, "label": np.array([1, 9, 3])}, theirs, ["y", "label"], FINE) == 1
-    assert elsewhere({"y": boxes[None], "label": np.array([1, 2, 3])}, theirs, ["y"], FINE) == 0
     assert elsewhere({"y": boxes[:, :3]}, theirs, ["y"], FINE) is None
-    assert list(of_same_length({**theirs, "all": np.zeros((1, 7)), "one": np.zeros(())})) == [
+    batch = of({"y": boxes[None]}, {"y": (1, -1, 4)})
+    assert elsewhere(batch, theirs, ["y"], FINE) == 0
+    single = of({"y": boxes[:1]}, {"y": (-1, 4)})
+    assert elsewhere(single, of(theirs, {"y": (-1, 4), "label": (-1,)}), ["y"], FINE) == 2
+    assert list(of_same_length({**theirs, "all": np.zeros(7), "one": np.zeros(())})) == [
         ["y", "label"],
         ["all"],
     ]

@@ -152,3 +152,13 @@ def test_what_can_not_be_found_says_why(tmp_path):
     )
     with pytest.raises(ModelError, match="Unique 'Unique of y' along an axis of several"):
         load(save(made, tmp_path), {}, None, None)
+
+
+def test_boxes_without_scores_are_refused(tmp_path):
+    made = model(
+        [node("NonMaxSuppression", ["b", "s"])],
+        [value("b", [1, 4, 4]), value("s", [1, 2, 6])],
+        [value("y", None, INT)],
+    )
+    with pytest.raises(ModelError, match="boxes and scores are not of the same images and boxes"):
+        load(save(made, tmp_path), {}, None, None)

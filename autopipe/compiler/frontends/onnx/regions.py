@@ -45,14 +45,11 @@ class RoiAlign(onnx_frontend.RoiAlign):
 
 
 class NonMaxSuppression(onnx_frontend.OnnxOpConverter):
-    """NonMaxSuppression, whose output is as long as its boxes are good: TVM pads it."""
+    """NonMaxSuppression, whose output TVM pads. `found` has one for sizes that are computed."""
 
     @classmethod
     def _impl_v10(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
-        raise ModelError(
-            "NonMaxSuppression is not supported: the size of its output depends on data; "
-            "leave it out of the model and select the boxes afterwards"
-        )
+        raise ModelError("the size of what NonMaxSuppression finds depends on data")
 
 
 class SpaceToDepth(onnx_frontend.SpaceToDepth):

@@ -68,7 +68,7 @@ def to_relax(
     if steps:
         main = _with_sizes(main, len(inputs), list(steps.values()))
     if found:
-        main = main.with_attr(FOUND_SIZES, [[size.name, size.least, size.most] for size in found])
+        main = main.with_attr(FOUND_SIZES, [[size.name, size.most] for size in found])
     main = main.with_attr("num_input", len(inputs) + bool(steps))
     module.update_func(module.get_global_var("main"), main)
     return module

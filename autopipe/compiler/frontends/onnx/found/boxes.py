@@ -14,7 +14,8 @@ from typing import Any, Final
 from tvm import tirx
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 
-from autopipe.compiler.frontends.onnx.found.kernels import extern, whole
+from autopipe.compiler.frontends.onnx.found.kernels import extern
+from autopipe.compiler.frontends.onnx.open.extents import wide
 
 # ruff: noqa: ANN401, PLR0913, PLR0917  what TVM has no types for
 
@@ -43,20 +44,20 @@ def picked(
     def write(*buffers: Any) -> None:
         *given, kept, counts = buffers
         boxes, scores, order, most, overlap, *rest = given
-        with T.parallel(whole(0), jobs) as job:
+        with T.parallel(wide(0), jobs) as job:
             image, kind = tirx.floordiv(job, classes), tirx.floormod(job, classes)
             number, good = _variable(), _variable()
-            number[0] = whole(0)
-            with T.serial(whole(0), count) as rank:
+            number[0] = wide(0)
+            with T.serial(wide(0), count) as rank:
                 box = tirx.Cast("int64", order[image, kind, rank])
                 wanted = number[0] < most[0]
                 if rest:
                     wanted = tirx.all(wanted, scores[image, kind, box] > rest[0][0])
                 with T.If(wanted), T.Then():
                     _mark(good, (boxes, image, kept, job), number[0], box, overlap[0], centered)
-                    with T.If(good[0] == whole(1)), T.Then():
+                    with T.If(good[0] == wide(1)), T.Then():
                         kept[job, number[0]] = box
-                        number[0] = number[0] + whole(1)
+                        number[0] = number[0] + wide(1)
             counts[job] = number[0]
 
     given = [boxes, scores, order, most, overlap, *([] if least is None else [least])]
@@ -74,25 +75,25 @@ def _mark(
     """Write loops that leave 1 in `good` if a box overlaps none of those that are picked yet."""
     boxes, image, places, job = kept
     other = _variable()
-    other[0] = whole(0)
-    good[0] = whole(1)
-    with T.While(tirx.all(other[0] < number, good[0] == whole(1))):
+    other[0] = wide(0)
+    good[0] = wide(1)
+    with T.While(tirx.all(other[0] < number, good[0] == wide(1))):
         one = _corners(boxes, image, places[job, other[0]], centered=centered)
         two = _corners(boxes, image, box, centered=centered)
         with T.If(_overlaps(one, two, most)), T.Then():
-            good[0] = whole(0)
-        other[0] = other[0] + whole(1)
+            good[0] = wide(0)
+        other[0] = other[0] + wide(1)
 
 
 def listed(kept: Any, counts: Any, ends: Any, classes: Any, found: Any) -> Any:
     """Return image, class and box of each that was picked: [found, 3]."""
 
     def write(kept: Any, counts: Any, ends: Any, out: Any) -> None:
-        with T.parallel(whole(0), counts.shape[0]) as job, T.serial(whole(0), counts[job]) as at:
+        with T.parallel(wide(0), counts.shape[0]) as job, T.serial(wide(0), counts[job]) as at:
             row = ends[job] - counts[job] + at
-            out[row, whole(0)] = tirx.floordiv(job, classes)
-            out[row, whole(1)] = tirx.floormod(job, classes)
-            out[row, whole(2)] = kept[job, at]
+            out[row, wide(0)] = tirx.floordiv(job, classes)
+            out[row, wide(1)] = tirx.floormod(job, classes)
+            out[row, wide(2)] = kept[job, at]
 
     return extern(write, [kept, counts, ends], [([found, 3], "int64")], "listed")[0]
 
@@ -106,7 +107,7 @@ def _variable() -> Any:
 
 
 def _corners(boxes: Any, image: Any, box: Any, *, centered: bool) -> _Corners:
-    first, second, third, fourth = (boxes[image, box, whole(number)] for number in range(4))
+    first, second, third, fourth = (boxes[image, box, wide(number)] for number in range(4))
     if centered:
         half = tirx.const(2.0, _BOX)
         return (

@@ -15,12 +15,10 @@ from autopipe.compiler.frontends.onnx.open.extents import (
     is_open,
     shape_of,
     total,
-    whole,
     wide,
 )
 from autopipe.compiler.frontends.onnx.open.shaping import called, emit, taken
 from autopipe.compiler.frontends.onnx.tensors import Array
-from autopipe.config.dimension import LARGEST
 from autopipe.errors import ModelError
 
 # ruff: noqa: ANN401, ARG001  TVM's converters have no types, and all of these have one signature
@@ -40,13 +38,13 @@ def nonzero(extents: Extents, bb: Any, inputs: Any, numbers: Any, attr: Any) -> 
 
     def compute(places: Any, *sizes: Any) -> Any:
         def at(axis: Any, place: Any) -> Any:
-            value, rest = whole(0), places[place]
+            value, rest = wide(0), places[place]
             for number in reversed(range(len(sizes))):
                 value = tirx.if_then_else(axis == number, tirx.floormod(rest, sizes[number]), value)
                 rest = tirx.floordiv(rest, sizes[number])
             return value
 
-        return te.compute([whole(len(sizes)), places.shape[0]], at, name="unravelled")
+        return te.compute([wide(len(sizes)), places.shape[0]], at, name="unravelled")
 
     return bb.emit_te(compute, found, *map(wide, sizes), primfunc_name_hint="unravelled")
 
@@ -75,6 +73,9 @@ def suppressed(extents: Extents, bb: Any, inputs: Any, numbers: Any, attr: Any) 
     images, classes, count = extents.shape(scores, what)
     if any(str(one.ty.dtype) != "float32" for one in (given, scores)):
         raise ModelError(f"{what}: boxes and scores have to be float32")
+    for size, other in zip(extents.shape(given, what), (images, count, 4), strict=True):
+        if not extents.equal(size, other):
+            raise ModelError(f"{what}: boxes and scores are not of the same images and boxes")
     order = bb.emit(relax.op.argsort(scores, axis=2, descending=True, dtype="int64"))
     single = [
         _single(bb, most, "int64", 0),
@@ -109,7 +110,7 @@ def best(extents: Extents, bb: Any, inputs: Any, numbers: Any, attr: Any) -> Any
     elif numbers[1] is not None:
         count = numbers[1].reshape(-1)[0]
     else:
-        count = extents.read(bb, inputs[1], _node(attr), 0, extents.bounds(sizes[axis])[1])
+        count = extents.read(bb, inputs[1], _node(attr), extents.bounds(sizes[axis])[1])
         count = count[0]
     if not is_open([sizes[axis], count]):
         return None
@@ -134,7 +135,7 @@ def ranged(extents: Extents, bb: Any, inputs: Any, numbers: Any, attr: Any) -> A
         steps = bb.emit(relax.op.negative(back))
     count = bb.emit(relax.op.astype(steps, "int64"))
     count = bb.emit(relax.op.maximum(count, relax.const([0], "int64")))
-    (found,) = extents.read(bb, count, _node(attr), 0, LARGEST)
+    (found,) = extents.read(bb, count, _node(attr))
 
     def compute(start: Any, step: Any, found: Any) -> Any:
         return te.compute(
@@ -161,7 +162,7 @@ def reshaped(extents: Extents, bb: Any, inputs: Any, numbers: Any, attr: Any) ->
     whole_ = _tensor(extents, bb, [extents.simple(total(before))])
     rest = bb.emit(relax.op.floor_divide(whole_, others))
     wanted = bb.emit(relax.op.where(open_, rest, wanted))
-    return relax.op.reshape(data, shape_of(extents.read(bb, wanted, _node(attr), 0)))
+    return relax.op.reshape(data, shape_of(extents.read(bb, wanted, _node(attr))))
 
 
 def sliced(extents: Extents, bb: Any, inputs: Any, numbers: Any, attr: Any) -> Any:
@@ -186,8 +187,8 @@ def sliced(extents: Extents, bb: Any, inputs: Any, numbers: Any, attr: Any) -> A
     sizes = _tensor(extents, bb, [before[axis] for axis in axes])
     first, last = (_inside(bb, places, sizes) for places in (starts, ends))
     span = bb.emit(relax.op.maximum(bb.emit(relax.op.subtract(last, first)), _ZERO))
-    firsts = extents.read(bb, first, f"{_node(attr)}.start", 0)
-    spans = extents.read(bb, span, f"{_node(attr)}.size", 0)
+    firsts = extents.read(bb, first, f"{_node(attr)}.start")
+    spans = extents.read(bb, span, f"{_node(attr)}.size")
     for axis, start, width, step in zip(axes, firsts, spans, steps, strict=True):
         data = taken(extents, bb, data, axis, start, step, tirx.floordiv(width + (step - 1), step))
     return data
@@ -210,7 +211,7 @@ def unique(extents: Extents, bb: Any, inputs: Any, numbers: Any, attr: Any) -> A
 
     def first(ordered: Any) -> Any:
         def at(place: Any) -> Any:
-            before = ordered[tirx.max(place - 1, whole(0))]
+            before = ordered[tirx.max(place - 1, wide(0))]
             return tirx.Cast("int64", tirx.any(place == 0, ordered[place] != before))
 
         return te.compute(ordered.shape, at, name="first")
@@ -239,8 +240,8 @@ def _grouped(extents: Extents, bb: Any, attr: Any, parts: tuple[Any, ...]) -> An
 
     def groups(order: Any, ends: Any) -> Any:
         def write(order: Any, ends: Any, out: Any) -> None:
-            with T.serial(whole(0), order.shape[0]) as at:
-                out[order[at]] = ends[at] - whole(1)
+            with T.serial(wide(0), order.shape[0]) as at:
+                out[order[at]] = ends[at] - wide(1)
 
         return kernels.extern(write, [order, ends], [(order.shape, "int64")], "groups")[0]
 
@@ -267,14 +268,14 @@ RULES: Final[Mapping[str, Any]] = {
     "Slice": sliced,
 }
 
-READ: Final[Mapping[str, Mapping[int, int]]] = {
-    "Expand": {1: 0},
-    "ConstantOfShape": {0: 0},
-    "Tile": {1: 0},
-    "Resize": {3: 0},
-    "Split": {1: 0},
+READ: Final[Mapping[str, Sequence[int]]] = {
+    "Expand": (1,),
+    "ConstantOfShape": (0,),
+    "Tile": (1,),
+    "Resize": (3,),
+    "Split": (1,),
 }
-"""Inputs whose numbers are sizes or places, by operator, and the least that they may be."""
+"""Inputs whose numbers are sizes, by operator."""
 
 
 def _tensor(extents: Extents, bb: Any, numbers: Sequence[Any]) -> Any:
@@ -316,7 +317,7 @@ def _summed(extents: Extents, bb: Any, counts: Any, name: str, most: Any) -> tup
     """Return how many there are up to the end of each count, and how many there are at all."""
     ends = bb.emit(relax.op.cumsum(counts, axis=0, dtype="int64"))
     number = bb.emit_te(kernels.number, counts, primfunc_name_hint="number")
-    (found,) = extents.read(bb, number, name, 0, extents.bounds(most)[1])
+    (found,) = extents.read(bb, number, name, extents.bounds(most)[1])
     return ends, found
 
 

@@ -11,6 +11,8 @@ from tvm import te, tirx
 from tvm.script.ir_builder import IRBuilder
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 
+from autopipe.compiler.frontends.onnx.open.extents import wide
+
 # ruff: noqa: ANN401  what TVM has no types for
 
 CHUNK: Final = 1024
@@ -19,25 +21,20 @@ CHUNK: Final = 1024
 _FULL: Final = "int64"
 
 
-def whole(number: Any) -> Any:
-    """Return a number as 64 bits."""
-    return tirx.const(number, _FULL) if isinstance(number, int) else number
-
-
 def counted(flat: Any, size: Any) -> Any:
     """Count what is not 0 in each chunk of a flat tensor.
 
     Example: of 2,500 elements, the three counts are of [0:1024], [1024:2048] and [2048:2500].
     """
     dtype = str(flat.dtype)
-    within = te.reduce_axis((whole(0), whole(CHUNK)), "within")
+    within = te.reduce_axis((wide(0), wide(CHUNK)), "within")
 
     def count(chunk: Any) -> Any:
         place = chunk * CHUNK + within
         found = tirx.if_then_else(
             place < size,
             tirx.Cast(_FULL, _differs(flat[place], dtype)),
-            whole(0),
+            wide(0),
         )
         return te.sum(found, axis=within)
 
@@ -48,9 +45,9 @@ def number(counts: Any) -> Any:
     """Return the sum of counts: [1]. A sum of TVM has no value where there is nothing to add."""
 
     def write(counts: Any, out: Any) -> None:
-        with T.serial(whole(0), whole(1)) as at:
-            out[at] = whole(0)
-            with T.serial(whole(0), counts.shape[0]) as place:
+        with T.serial(wide(0), wide(1)) as at:
+            out[at] = wide(0)
+            with T.serial(wide(0), counts.shape[0]) as place:
                 out[at] = out[at] + counts[place]
 
     return extern(write, [counts], [([1], _FULL)], "number")[0]
@@ -64,16 +61,16 @@ def placed(flat: Any, ends: Any, size: Any, found: Any) -> Any:
     dtype = str(flat.dtype)
 
     def write(flat: Any, ends: Any, out: Any) -> None:
-        with T.parallel(whole(0), _chunks(size)) as chunk:
+        with T.parallel(wide(0), _chunks(size)) as chunk:
             row = _number()
-            row[0] = tirx.if_then_else(chunk == 0, whole(0), ends[tirx.max(chunk - 1, whole(0))])
-            with T.serial(whole(0), whole(CHUNK)) as within:
+            row[0] = tirx.if_then_else(chunk == 0, wide(0), ends[tirx.max(chunk - 1, wide(0))])
+            with T.serial(wide(0), wide(CHUNK)) as within:
                 place = chunk * CHUNK + within
                 # a place outside is never read: this is no `place < size and ...`
                 inside, there = T.If(place < size), T.If(_differs(flat[place], dtype))
                 with inside, T.Then(), there, T.Then():
                     out[row[0]] = place
-                    row[0] = row[0] + whole(1)
+                    row[0] = row[0] + wide(1)
 
     return extern(write, [flat, ends], [([found], _FULL)], "placed")[0]
 
@@ -84,7 +81,7 @@ def _differs(value: Any, dtype: str) -> Any:
 
 
 def _chunks(size: Any) -> Any:
-    return tirx.floordiv(whole(size) + (CHUNK - 1), whole(CHUNK))
+    return tirx.floordiv(wide(size) + (CHUNK - 1), wide(CHUNK))
 
 
 def _number() -> Any:
@@ -103,7 +100,7 @@ def extern(write: Callable[..., None], given: Sequence[Any], made: Written, name
             write(*(T.buffer_proxy(buffer) for buffer in (*inputs, *outputs)))
         return builder.get()
 
-    shapes = [[whole(size) for size in shape] for shape, _ in made]
+    shapes = [[wide(size) for size in shape] for shape, _ in made]
     dtypes = [dtype for _, dtype in made]
     results = te.extern(
         shapes,

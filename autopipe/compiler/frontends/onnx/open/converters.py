@@ -51,14 +51,14 @@ class OpenConverter:
     def _read(self, bb: Any, inputs: Any, numbers: list[Array | None], attr: Any) -> list[Any]:
         """Return numbers, those too that values of the model decide where they are sizes."""
         made = list(numbers)
-        for at, least in found.READ.get(self._op, {}).items():
+        for at in found.READ.get(self._op, ()):
             value = inputs[at] if at < len(inputs) else None
             if value is None or numbers[at] is not None:
                 continue
             sizes = getattr(getattr(value.ty, "shape", None), "values", None)
             if sizes is not None and all(isinstance(size, tirx.IntImm) for size in sizes):
                 node = str(attr["tvm_custom"]["name"])
-                made[at] = self._extents.read(bb, value, f"{node}.{at}", least)
+                made[at] = self._extents.read(bb, value, f"{node}.{at}")
         return made
 
     def _checked(self, bb: Any, made: Any, inputs: Any, attr: Any) -> Any:

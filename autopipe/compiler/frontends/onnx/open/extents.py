@@ -41,7 +41,6 @@ class FoundSize:
 
     name: str
     """The name of its variable."""
-    least: int
     most: int
 
 
@@ -111,32 +110,29 @@ class Extents:
         self._kept[made] = numbers
         return made
 
-    def read(self, bb: Any, value: Any, node: str, least: int, most: int = LARGEST) -> Array:
+    def read(self, bb: Any, value: Any, node: str, most: int = LARGEST) -> Array:
         """Return the numbers in a tensor of values of the model, as new sizes.
 
-        What is outside of the bounds is cut to be inside: ONNX leaves open what it would mean, and
-        memory has to be there for what comes out.
+        What is below 0 or above the most is cut: ONNX leaves open what it would mean, and memory
+        has to be there for what comes out.
 
         Args:
             bb: TVM's builder of blocks.
             value: A tensor [n] or a single number, of whole numbers.
             node: What the sizes are called after.
-            least: The least that each may be, 0 or more: TVM takes no size to be negative.
-            most: The most.
+            most: The most that each may be.
         """
         count = int(self.shape(value, node)[0]) if value.ty.ndim else 1
         flat = value if value.ty.ndim == 1 else bb.emit(relax.op.reshape(value, [1]))
         flat = flat if flat.ty.dtype == "int64" else bb.emit(relax.op.astype(flat, "int64"))
-        for bound, cut in ((least, relax.op.maximum), (most, relax.op.minimum)):
+        for bound, cut in ((0, relax.op.maximum), (most, relax.op.minimum)):
             flat = bb.emit(cut(flat, relax.const(bound, "int64")))
         sizes: Array = np.empty(count, object)
         for at in range(count):
             name = f"{node}.{at}" if count > 1 else node
             sizes[at] = tirx.Var(f"{FOUND}{name}", "int64")
-            self.found.append(FoundSize(str(sizes[at].name), least, most))
-            self._analyzer.bind(
-                sizes[at], ir.Range.from_min_extent(whole(least), whole(most - least + 1))
-            )
+            self.found.append(FoundSize(str(sizes[at].name), most))
+            self._analyzer.bind(sizes[at], ir.Range.from_min_extent(whole(0), whole(most + 1)))
         # TVM would make new variables, all called `x`, of the op `tensor_to_shape`
         kind = relax.ShapeType(ndim=count)
         made = bb.emit(relax.op.call_pure_packed("vm.builtin.tensor_to_shape", flat, ty_args=kind))
