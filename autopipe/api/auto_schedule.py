@@ -117,7 +117,8 @@ def auto_schedule(  # noqa: PLR0913 - one for each way in which a search may be 
         loops = described(loops, _valid(OpInfo, info, info="info"))
     goal = _valid(Target, target or {}, target="target")
     tuning = _valid(
-        Tuning, {"budget": {"trials": trials, "time": seconds}, "seed": seed},
+        Tuning, {"budget": {"trials": trials, "time": seconds}, "seed": seed,
+                 "measure": {"clock": "loop"}},  # it stands in no model
         trials="budget.trials", seconds="budget.time",
     )  # fmt: skip
     names = (engines,) if isinstance(engines, str) else tuple(engines)

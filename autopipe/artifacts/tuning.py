@@ -121,6 +121,8 @@ class BestRecord(_Kept, frozen=True):
     """Time of one call, a value a repeat."""
     trials: Count
     """What finding it took."""
+    clock: Annotated[str, StringConstraints(max_length=80)] | None = None
+    """The clock of these times: null for a loop around the kernel alone."""
 
     @property
     def line(self) -> str:

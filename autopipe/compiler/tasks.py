@@ -15,7 +15,7 @@ from tvm.ir import Call, TensorLoad
 from tvm.s_tir.analysis import estimate_tir_flops
 from tvm.tirx import BufferStore, For
 
-from autopipe.compiler.graph.calls import call_counts
+from autopipe.compiler.graph.calls import call_counts, weight_arguments
 from autopipe.compiler.graph.literals import buffer_tensor
 from autopipe.compiler.module_io import prim_funcs
 from autopipe.compiler.op_info import carried
@@ -71,13 +71,17 @@ def extract_tasks(
     modules = lowered if isinstance(lowered, Mapping) else {"": lowered}
     calls: Counter[str] = Counter()
     bodies: dict[str, tvm.tirx.PrimFunc] = {}
+    weights: dict[str, frozenset[int]] = {}
     for label, module in modules.items():
         counts = call_counts(module)
+        constant = weight_arguments(module["main"])
         if label or len(modules) == 1:  # else its likely sizes have a module of their own
             for name, at, body in _likely(module):
                 full = labelled(labelled(name, label), at)
                 calls[full], bodies[full] = counts[name], body
+                weights[full] = constant.get(name, frozenset())
         calls.update({labelled(name, label): n for name, n in counts.items()})
+        weights.update({labelled(name, label): found for name, found in constant.items()})
         bodies.update({labelled(name, label): body for name, body in prim_funcs(module)})
     names: dict[str, list[str]] = {}
     workloads: dict[str, Workload] = {}
@@ -87,11 +91,18 @@ def extract_tasks(
         names.setdefault(found.identity, []).append(name)
     tasks = [
         task_of(index, workloads[identity], same, carried(bodies[same[0]])).model_copy(
-            update={"calls": sum(calls[name] for name in same)}
+            update={"calls": sum(calls[name] for name in same), "weights": _shared(same, weights)}
         )
         for index, (identity, same) in enumerate(names.items())
     ]
     return tasks, {identity: found.module for identity, found in workloads.items()}
+
+
+def _shared(names: Sequence[str], weights: Mapping[str, frozenset[int]]) -> tuple[int, ...]:
+    """Return the arguments that are weights in all of these PrimFuncs."""
+    return tuple(
+        sorted(frozenset.intersection(*(weights.get(name, frozenset()) for name in names)))
+    )
 
 
 def _likely(module: tvm.IRModule) -> Iterator[tuple[str, str, tvm.tirx.PrimFunc]]:

@@ -1,10 +1,10 @@
 """Section `tuning`: how much is measured, and how."""
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from autopipe.config.frozen import Frozen
+from autopipe.config.frozen import Frozen, Sparse
 from autopipe.config.quantity import Duration
 
 Count = Annotated[int, Field(ge=1, le=10_000_000)]
@@ -23,17 +23,23 @@ class Budget(Frozen, frozen=True):
     """Leave a task once this many trials in a row brought no better schedule."""
 
 
-class Measure(Frozen, frozen=True):
+class Measure(Sparse, frozen=True):
     """How one candidate is built and timed."""
+
+    ADDED: ClassVar[frozenset[str]] = frozenset({"clock"})
 
     build_timeout: Duration = 20.0
     """A candidate that compiles longer than this is dropped."""
     run_timeout: Duration = 10.0
     """A candidate that runs longer than this, all repeats together, is dropped."""
+    clock: Literal["model", "loop"] = "model"
+    """How a trial finds the caches: `model`, as the model leaves them for this kernel, one call at
+    a time; `loop`, as the last call of the same kernel left them. A GPU knows `loop` only."""
     repeat: Annotated[int, Field(ge=1, le=1000)] = 3
     """Timed repeats of a candidate; the median counts."""
     min_repeat: Duration = 0.01
-    """One repeat runs the candidate often enough to take at least this long."""
+    """One repeat runs the candidate often enough to take at least this long; by the clock `model`,
+    as often as fits, three times at least, with what is done between the calls."""
     memory: Annotated[int, Field(ge=64, le=1_000_000)] = 4096
     """MiB a candidate may take beyond what the measuring process holds itself."""
 

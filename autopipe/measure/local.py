@@ -50,11 +50,14 @@ class Local:
     """
 
     def __init__(
-        self, target: object, cores: int, limits: Measure, turn: Turn | None = None
-    ) -> None:
+        self, target: object, cores: int, limits: Measure, turn: Turn | None = None,
+        touched: int = 0,
+    ) -> None:  # fmt: skip
         """Take TVM's target, how many threads kernels run on, and the limits of a trial.
 
         Without a `turn` other runs are not waited for, which is for where times do not matter.
+        `touched` is how many bytes a model touches at most between two calls of a kernel; without
+        it all candidates are timed in a loop.
         Raises SetupError where compiler or driver of a GPU are missing or already in use here.
         """
         # Imported before the first fork, or every child would do it again.
@@ -63,6 +66,11 @@ class Local:
         from autopipe.measure import build, device, timing  # noqa: F401
 
         device.prepare_forks(target)
+        self._caches = None
+        if touched and not is_gpu(target):
+            from autopipe.measure.caches import ModelCaches
+
+            self._caches = ModelCaches.of(target, cores, touched)
         self._target = target
         self._cores = cores
         self._limits = limits
@@ -122,7 +130,8 @@ class Local:
                 continue
             if len(building) == self._cores:
                 building = _progress(building)
-            trial = Trial.start(Job(candidate, self._target, self._cores, self._limits))
+            job = Job(candidate, self._target, self._cores, self._limits, self._caches)
+            trial = Trial.start(job)
             trials.append(trial)
             building.append(trial)
         while building:

@@ -14,6 +14,17 @@ Candidate = Callable[[], "tvm.IRModule"]
 
 
 @dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a model does between two calls of a kernel, as far as caches show it."""
+
+    touched: int = 0
+    """Bytes that it reads and writes elsewhere."""
+    activations: tuple[int, ...] = ()
+    """Arguments of the kernel that it writes anew, by position; the others that the kernel reads
+    are weights."""
+
+
+@dataclass(frozen=True, slots=True)
 class Repeatable:
     """A candidate that may be asked for again: two that are equal make the same module."""
 
@@ -22,6 +33,8 @@ class Repeatable:
     implementation: str
     schedule: str
     make: Candidate = field(compare=False)
+    surroundings: Surroundings | None = field(compare=False, default=None)
+    """How a model calls it; null where it is timed in a loop of its own."""
 
     def __call__(self) -> "tvm.IRModule":
         """Make the scheduled module."""

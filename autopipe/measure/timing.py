@@ -1,18 +1,16 @@
-"""Times a compiled candidate.
-
-Caches are left as the previous call left them, for every candidate alike: the activations of a
-model are warm too, and flushing the rest costs more than it tells.
-"""
+"""Times a compiled candidate: one call as a model makes it, or many in a loop of its own."""
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
+from statistics import median
 from time import perf_counter
 from typing import Any, Final
 
 import numpy as np
 import tvm
+import tvm_ffi
 from tvm.s_tir.meta_schedule.arg_info import ArgInfo
 
 from autopipe.config.tuning import Measure
@@ -36,6 +34,19 @@ _POOL: Final = np.random.default_rng(0).uniform(0.1, 1.0, 1 << 16)
 """Values that inputs are filled with: positive and far from denormals, which are slow."""
 
 
+_PREPARE: Final = "autopipe.before_each_call"
+"""Name under which TVM's evaluator finds what it calls before each call that it times."""
+
+_FEWEST: Final = 3
+"""Single calls whose median is a repeat, unless one takes long."""
+
+_MOST: Final = 40
+"""The same at most: more tell no more."""
+
+Prepare = Callable[..., None]
+"""Brings the caches into the state in which a kernel is called."""
+
+
 def use_threads(count: int) -> None:
     """Have kernels run on that many threads; must come before the first of them runs.
 
@@ -45,9 +56,17 @@ def use_threads(count: int) -> None:
 
 
 def time_kernel(
-    kernel: Kernel, device: tvm.runtime.Device, limits: Measure, best: float
+    kernel: Kernel,
+    device: tvm.runtime.Device,
+    limits: Measure,
+    best: float,
+    caches: Callable[[Sequence[Any]], Prepare] | None = None,
 ) -> Measurement:
-    """Time one call of a kernel; `best` is the time in seconds it would have to beat."""
+    """Time one call of a kernel; `best` is the time in seconds it would have to beat.
+
+    `caches` says what is to be done before each call with certain arguments, so that it finds the
+    caches as a model leaves them; without it the kernel is called in a loop.
+    """
     tensors = put(arguments(kernel.module), device)
     clock = partial(_gpu_clock if on_gpu(device) else _clock, kernel.library, tensors)
     cold = clock()
@@ -59,9 +78,28 @@ def time_kernel(
         warm = min(warm, clock())
     if warm > enough:
         return judged((warm,), cut=True)
+    if caches is not None:
+        return judged(_single(kernel, tensors, limits, caches(tensors)), cut=False)
     number = max(1, math.ceil(limits.min_repeat / max(warm, 1e-9)))
     evaluate = kernel.library.time_evaluator("main", device, number=number, repeat=limits.repeat)
     return judged(tuple(map(float, evaluate(*tensors).results)), cut=False)
+
+
+def _single(
+    kernel: Kernel, tensors: Sequence[Any], limits: Measure, prepare: Prepare
+) -> tuple[float, ...]:
+    """Time single calls; a repeat is the median of as many as fit into the time it should take."""
+    begun = perf_counter()
+    prepare()
+    kernel.library["main"](*tensors)
+    fitting = int(limits.min_repeat / (perf_counter() - begun))
+    number = min(max(fitting, _FEWEST), _MOST) if fitting else 1
+    tvm_ffi.register_global_func(_PREPARE, prepare, override=True)
+    evaluate = kernel.library.time_evaluator(
+        "main", tensors[0].device, number=1, repeat=number * limits.repeat, f_preproc=_PREPARE
+    )
+    seconds = [float(value) for value in evaluate(*tensors).results]
+    return tuple(median(seconds[at : at + number]) for at in range(0, len(seconds), number))
 
 
 def arguments(module: tvm.IRModule) -> list[Any]:

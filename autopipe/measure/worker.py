@@ -3,14 +3,20 @@
 import gc
 import json
 import os
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from functools import partial
+from typing import TYPE_CHECKING
 
 from autopipe.config.tuning import Measure
-from autopipe.measure.measurement import Candidate
+from autopipe.measure.measurement import Candidate, Repeatable
 from autopipe.processes import failure
 from autopipe.processes.bounds import bound, first_to_go
 from autopipe.processes.link import Link
+
+if TYPE_CHECKING:
+    from autopipe.measure.caches import ModelCaches
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +29,16 @@ class Job:
     cores: int
     """Threads the kernel runs on."""
     limits: Measure
+    caches: "ModelCaches | None" = None
+    """What brings caches into the state that a model leaves; null to time in a loop."""
+
+    @property
+    def prepare(self) -> "Callable[[Sequence[object]], Callable[..., None]] | None":
+        """What is done before each call with certain arguments; null for nothing."""
+        known = self.candidate.surroundings if isinstance(self.candidate, Repeatable) else None
+        if known is None or self.caches is None:
+            return None
+        return partial(self.caches.before, surroundings=known)
 
 
 def serve(job: Job, link: Link) -> None:
@@ -47,7 +63,7 @@ def serve(job: Job, link: Link) -> None:
         while True:
             best, repeat = json.loads(link.receive())
             limits = job.limits.model_copy(update={"repeat": repeat})
-            found = timing.time_kernel(kernel, place, limits, best)
+            found = timing.time_kernel(kernel, place, limits, best, job.prepare)
             link.write(failure.answer(asdict(found)))
     except BaseException as error:  # noqa: BLE001 - whatever it is, it costs this trial only
         with suppress(EOFError):  # nobody may listen any more

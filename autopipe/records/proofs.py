@@ -31,9 +31,9 @@ def proofs(
     The very times of a record count where they were measured here; otherwise the last run-off of
     its schedule, or else its fastest trial. Raises StoreError.
     """
-    place = astuple(platform)
     proven: dict[str, Proof] = {}
     for workload, record in winners.items():
+        place = astuple(platform.timed_by(record.clock))
         made = (record.engine, record.implementation, record.schedule)
         own = store.every(_WINNER, (workload, *place, *made))
         timed = [row for row in own if row.wrong is None and row.rank < (True,)]

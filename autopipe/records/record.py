@@ -43,6 +43,13 @@ class Platform:
         texts = (json.dumps(fact, sort_keys=True, separators=(",", ":")) for fact in facts)
         return cls(*texts)
 
+    def timed_by(self, clock: str | None) -> "Platform":
+        """Return it with the clock of its times; null for a loop around one kernel."""
+        if clock is None:
+            return self
+        device = {**_fields(self.device), "clock": clock}
+        return replace(self, device=json.dumps(device, sort_keys=True, separators=(",", ":")))
+
     def least(self, flops: float) -> float:
         """Return seconds below which so many operations can not have been done."""
         target = _fields(self.target)

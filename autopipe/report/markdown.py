@@ -183,6 +183,12 @@ def _slowest(report: RunReport) -> Iterator[str]:
         yield f"### Slowest tasks, as measured when they were tuned{claims}"
         yield ""
         yield from table(("task", ">calls", ">time of all calls", "engine"), rows)
+    if rows and report.benchmark is not None and not report.benchmark.at_sizes:
+        whole, parts = report.benchmark.ours.latency.median, sum(total for total, _ in timed)
+        untimed = len(report.tasks) - len(timed)
+        others = f", with {plural(untimed, 'task')} that nobody timed" if untimed else ""
+        yield ""
+        yield f"All timed tasks come to {seconds(parts)}; the model took {seconds(whole)}{others}."
 
 
 def _warnings(report: RunReport) -> Iterator[str]:

@@ -13,7 +13,7 @@ from autopipe.tasks.tensor import Tensor
 class Task(Sparse, frozen=True):
     """One workload: a fused PrimFunc, however often and under whatever name it is called."""
 
-    ADDED: ClassVar[frozenset[str]] = frozenset({"likely"})
+    ADDED: ClassVar[frozenset[str]] = frozenset({"likely", "weights"})
 
     index: int
     """Position in the table of tasks, by first use in the model."""
@@ -33,6 +33,8 @@ class Task(Sparse, frozen=True):
     """Arguments read, in order."""
     outputs: tuple[Tensor, ...]
     """Arguments written, in order."""
+    weights: tuple[int, ...] = ()
+    """Inputs that are weights in all calls, by position: no kernel writes them."""
     sizes: int = 0
     """Arguments that are no tensors: symbolic sizes, known when the model runs."""
     likely: str | None = None

@@ -40,6 +40,8 @@ class Journal:
     store: RecordStore
     platform: Platform
     session: Session
+    clock: str | None = None
+    """The clock of this session's times; null for a loop around one kernel."""
     sound: set[int] = field(default_factory=set)
     """Rows whose schedules were found to be right, or could not be checked, by this process."""
     unfit: set[int] = field(default_factory=set)
@@ -152,18 +154,21 @@ class Journal:
 
 
 @contextmanager
-def open_journal(ctx: Context, trials: int) -> Iterator[Journal]:
+def open_journal(ctx: Context, trials: int, clock: str | None) -> Iterator[Journal]:
     """Open the journal of a session that may make so many trials, the last one if it broke off.
+
+    Records of another clock are those of another platform.
 
     Raises StoreError.
     """
     session = Session.resume(ctx.work, trials)
     platform = Platform.of(*(ctx.facts[f] for f in (Facet.TARGET, Facet.TVM, Facet.DEVICE)))
+    platform = platform.timed_by(clock)
     with RecordStore.open(
         ctx.records, lambda text: ctx.emit(Warn(stage="tune", message=text))
     ) as store:
         _count(session, store, ctx)
-        yield Journal(store, platform, session)
+        yield Journal(store, platform, session, clock)
 
 
 def _count(session: Session, store: RecordStore, ctx: Context) -> None:

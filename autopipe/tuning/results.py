@@ -85,9 +85,11 @@ class Results:
     def _record(self, row: StoredRecord) -> BestRecord:
         record = row.record
         trials = {state.task.workload: state.trials for state in self._states}
+        clock = {"clock": self._journal.clock} if self._journal.clock else {}
         return BestRecord(
             workload=record.workload, engine=record.engine, implementation=record.implementation,
             schedule=record.schedule, seconds=record.seconds, trials=trials[record.workload],
+            **clock,
         )  # fmt: skip
 
     def _tuned(self, state: TaskState) -> TunedTask:

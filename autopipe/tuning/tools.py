@@ -23,6 +23,7 @@ from autopipe.safety.maker import Maker
 from autopipe.schedules.conditions import Conditions
 from autopipe.schedules.policy import Policy
 from autopipe.tasks.task import Task, read_tasks
+from autopipe.tuning.clock import clock_of, touched_by
 from autopipe.tuning.journal import Journal, open_journal
 from autopipe.tuning.loop import batch_size
 from autopipe.tuning.progress import ProgressReporter
@@ -60,6 +61,9 @@ class Tools:
     maker: Maker
     inspector: Inspector
     measurer: Local
+    touched: int
+    """Bytes that the model touches between two calls of a kernel; 0 if trials are timed in a
+    loop."""
     emit: Callable[[Event], None]
 
     @property
@@ -78,7 +82,8 @@ class Tools:
         """Return who measures what tasks propose; a step of its own has a progress of its own."""
         told = (progress or self.progress(states)).told
         budget = self.plan.tuning.budget
-        return Trials(states, budget, self.journal, self.measurer, self.conditions, told)
+        return Trials(states, budget, self.journal, self.measurer, self.conditions, told,
+                      self.touched)  # fmt: skip
 
 
 @contextmanager
@@ -87,16 +92,26 @@ def open_tools(plan: TuningPlan, ctx: Context) -> Iterator[Tools]:
 
     Raises StoreError, and SetupError if nothing can be timed here.
     """
-    with open_journal(ctx, plan.tuning.budget.trials) as journal:
-        tools = _tools(plan, ctx, journal)
+    every = read_tasks(ctx.inputs["tasks"])
+    touched = _touched(plan, ctx, every)
+    with open_journal(ctx, plan.tuning.budget.trials, clock_of(touched)) as journal:
+        tools = _tools(plan, ctx, journal, every, touched)
         with journal.session.kept(), tools.maker, closing(tools.measurer):
             yield tools
 
 
-def _tools(plan: TuningPlan, ctx: Context, journal: Journal) -> Tools:
+def _touched(plan: TuningPlan, ctx: Context, every: Sequence[Task]) -> int:
+    """Return the bytes that the model touches between two calls, 0 to time in a loop."""
+    on_gpu = ctx.facts[Facet.TARGET].get("kind") == "cuda"
+    return 0 if on_gpu or plan.tuning.measure.clock == "loop" else touched_by(every)
+
+
+def _tools(
+    plan: TuningPlan, ctx: Context, journal: Journal, every: Sequence[Task], touched: int
+) -> Tools:
     target, folder = ctx.facts[Facet.TARGET], ctx.inputs["tasks"]
     conditions = Conditions.of(target, fast_algorithms=plan.fast_algorithms)
-    tasks = [task for task in read_tasks(folder) if task.dropped is None]
+    tasks = [task for task in every if task.dropped is None]
     failures = Failures.of(ctx, conditions, "tune", plan.on_failure)
     texts = {task.name: _workload(folder, task) for task in tasks}
     modules = {
@@ -105,12 +120,12 @@ def _tools(plan: TuningPlan, ctx: Context, journal: Journal) -> Tools:
     maker = Maker(modules, failures)
     measurer = Local(
         conditions.target, conditions.hardware.cores, plan.tuning.measure,
-        Turn(lambda text: ctx.emit(Warn(stage="tune", message=text))),
+        Turn(lambda text: ctx.emit(Warn(stage="tune", message=text))), touched,
     )  # fmt: skip
     inspector = Inspector.of(ctx, failures)
     return Tools(
         plan, tasks, texts, modules, conditions, journal, failures, maker, inspector, measurer,
-        ctx.emit,
+        touched, ctx.emit,
     )  # fmt: skip
 
 

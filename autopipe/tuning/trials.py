@@ -12,6 +12,7 @@ from autopipe.measure.local import Measurer
 from autopipe.measure.measurement import Measurement, Repeatable
 from autopipe.schedules.conditions import Conditions
 from autopipe.schedules.replay import replay
+from autopipe.tuning.clock import surroundings
 from autopipe.tuning.journal import Journal, Proposal
 from autopipe.tuning.task_state import TaskState
 
@@ -31,6 +32,8 @@ class Trials:
     conditions: Conditions
     told: Callable[[], None]
     """Called after each trial."""
+    touched: int = 0
+    """Bytes that the model touches between two calls of a kernel; 0 to time in a loop."""
 
     def left(self) -> int:
         """Return how many trials are left for all tasks."""
@@ -83,4 +86,5 @@ class Trials:
         """Return what makes a schedule of a task in the child that builds it."""
         by, schedule = proposal
         make = partial(replay, state.module, by.implementation, schedule, self.conditions)
-        return Repeatable(state.task.name, by.implementation, schedule, make)
+        called = surroundings(state.task, self.touched) if self.touched else None
+        return Repeatable(state.task.name, by.implementation, schedule, make, called)

@@ -2,6 +2,7 @@ import tvm
 from tvm import relax, te, topi
 
 from autopipe.compiler import passes, tasks
+from autopipe.compiler.graph.calls import weight_arguments
 from autopipe.compiler.recurrence import plain
 from autopipe.compiler.recurrence.form import Activation, Direction, Recurrence
 from autopipe.compiler.tasks import Workload
@@ -145,3 +146,17 @@ def test_the_functions_of_libm_hide_nothing():
     x = te.placeholder((8, 64), "float32")
     assert not described([x, topi.erf(x)]).opaque
     assert not described([x, topi.tan(x)]).opaque
+
+
+def test_weights_are_told_from_what_kernels_write():
+    first, second, softmax = extract(chain())[0]
+    assert (first.weights, second.weights, softmax.weights) == ((1,), (1,), ())
+    x, w = (relax.Var(name, relax.TensorType((4, 4), "float32")) for name in "xw")
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x, w], attrs={"num_input": 1}):
+        with builder.dataflow():
+            once = builder.emit_te(topi.add, x, w)  # a weight here, an activation below
+            other = builder.emit_te(topi.multiply, once, w)
+            out = builder.emit_output(builder.call_te(topi.add, other, once))
+        builder.emit_func_output(out)
+    assert weight_arguments(builder.get()["main"]) == {"add": frozenset(), "multiply": {1}}

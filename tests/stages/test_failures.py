@@ -38,7 +38,10 @@ from tests.stages import two_layers
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 
-SETTINGS = ("tuning.budget.trials=6", "tuning.measure.repeat=1", "tuning.measure.min_repeat=1ms")
+SETTINGS = (
+    "tuning.budget.trials=6", "tuning.measure.repeat=1", "tuning.measure.min_repeat=1ms",
+    "tuning.measure.clock=loop",  # stages run in this process: a fork lacks threads that it has
+)  # fmt: skip
 ALL_FACTS: dict[Facet, Mapping[str, object]] = {
     Facet.TARGET: {**FACTS, "mattr": [], "mtriple": llvm_get_system_triple()},
     **{facet: {"is": facet.value} for facet in Facet if facet is not Facet.TARGET},

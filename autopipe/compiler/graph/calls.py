@@ -73,6 +73,28 @@ def _counts(
     return found
 
 
+def weight_arguments(main: relax.Function) -> dict[str, frozenset[int]]:
+    """Return which arguments are weights in all calls of a PrimFunc in `main`, by its name.
+
+    Weights are the parameters of `main` behind its inputs, and constants. A function that other
+    functions of the graph call as well has none: what they are given is not looked at.
+    """
+    count = int((main.attrs or {}).get("num_input", len(main.params)))
+    weights = set(main.params[count:])
+    found: dict[str, frozenset[int]] = {}
+    for binding in bindings(main):
+        name = callee(binding.value)
+        if name is not None:
+            given = enumerate(binding.value.args[1].fields)
+            own = frozenset(
+                at
+                for at, value in given
+                if value in weights or isinstance(value, tvm.ir.GenericConst)
+            )
+            found[name] = found.get(name, own) & own
+    return found
+
+
 def callees(function: relax.Function) -> list[str]:
     """Return the PrimFunc of each `call_tir` of a function, in order."""
     called = (callee(binding.value) for binding in bindings(function))

@@ -1,0 +1,128 @@
+"""The caches as a model leaves them when it calls a kernel.
+
+In a loop that calls one kernel only, its operands lie in the first cache of the core that wants
+them. In a model they do not. Say that a model reads 12 MiB of weights, and that one of its
+convolutions reads 400 KiB of activations and 2 MiB of weights. Before each call that is timed
+
+1. all cores read 12 MiB of other memory: weights and outputs are as cold as the model leaves them;
+2. the activations are written, 4 KiB by the first core, 4 KiB by the second, and so on. Nobody
+   knows how the kernel before divides its work, so a core finds half of what it wants in the
+   other's cache. Where the activations are less than `_ALONE` bytes, the caller has written all of
+   them: a kernel of so little work has no threads.
+
+Then the kernel is called once.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import tvm
+from tvm.script import tirx as T  # noqa: N812 - as everybody calls it
+
+from autopipe.compiler.walls import gate
+from autopipe.measure.measurement import Surroundings
+
+_LINE: Final = 16
+"""Elements of four bytes in a line of a cache."""
+
+_BLOCK: Final = 1024
+"""Elements that one core writes in a row: a page."""
+
+_ALONE: Final = 32 << 10
+
+_WIDTH: Final = 4
+"""Bytes of an element."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelCaches:
+    """Brings the caches of a processor into the state in which a model calls a kernel.
+
+    Made before the first fork: a child shares code and memory.
+    """
+
+    _library: Any
+    _memory: Any
+    """What is read in place of the rest of the model."""
+    _sums: Any
+
+    @classmethod
+    def of(cls, target: tvm.target.Target, cores: int, most: int) -> "ModelCaches":
+        """Make it for so many cores, and for models that touch `most` bytes between two calls."""
+        library = gate.kernel(_kernels(cores), target)
+        for name in ("read", "write", "write_alone"):
+            _ = library[name]  # machine code is made on first use
+        memory = tvm.runtime.empty((max(most // _WIDTH, cores * _LINE),), "int32")
+        np.from_dlpack(memory)[:] = 1  # untouched pages would all be the same one
+        return cls(library, memory, tvm.runtime.empty((cores * _LINE,), "int32"))
+
+    def before(self, arguments: Sequence[Any], surroundings: Surroundings) -> Callable[..., None]:
+        """Return what is to be called before each call of a kernel with these arguments."""
+        touched = min(surroundings.touched // _WIDTH, int(self._memory.shape[0]))
+        others = _flat(self._memory, touched)
+        written = [
+            (self._library["write_alone" if _size(tensor) < _ALONE else "write"], tensor)
+            for tensor in (arguments[place] for place in surroundings.activations)
+            if _size(tensor) >= _WIDTH
+        ]
+        flat = [(write, _flat(tensor, _size(tensor) // _WIDTH)) for write, tensor in written]
+        read, sums = self._library["read"], self._sums
+
+        def prepare(*_: Any) -> None:  # noqa: ANN401 - the kernel's arguments, as TVM calls it
+            if touched:
+                read(others, sums)
+            for write, tensor in flat:
+                write(tensor, 0)
+
+        return prepare
+
+
+def _size(tensor: Any) -> int:  # noqa: ANN401 - tvm is not typed
+    count = int(np.prod([int(extent) for extent in tensor.shape], dtype=np.int64))
+    return count * -(-int(tvm.runtime.DataType(str(tensor.dtype)).bits) // 8)
+
+
+def _flat(tensor: Any, count: int) -> Any:  # noqa: ANN401 - tvm is not typed
+    return tensor._create_view((count,), "int32", 0)  # noqa: SLF001 -- as TVM's own code does
+
+
+def _kernels(cores: int) -> tvm.IRModule:
+    """Return kernels that read, and that write what was there: x ^ 0, which LLVM can not see."""
+
+    @T.prim_func  # type: ignore[untyped-decorator]  # of tvm, which has no types
+    def read(given: T.handle, sums: T.handle) -> None:
+        T.func_attr({"global_symbol": "read"})
+        size = T.int64()
+        memory = T.match_buffer(given, (size,), "int32")
+        total = T.match_buffer(sums, (cores * _LINE,), "int32")
+        for core in T.parallel(cores):
+            for line in T.serial(size // (cores * _LINE)):
+                total[core * _LINE] = (
+                    total[core * _LINE] + memory[(core * (size // (cores * _LINE)) + line) * _LINE]
+                )
+
+    @T.prim_func  # type: ignore[untyped-decorator]  # of tvm, which has no types
+    def write(given: T.handle, change: T.int32) -> None:
+        T.func_attr({"global_symbol": "write"})
+        size = T.int64()
+        x = T.match_buffer(given, (size,), "int32")
+        for core in T.parallel(cores):
+            for turn in T.serial((size + cores * _BLOCK - 1) // (cores * _BLOCK)):
+                for i in T.serial(
+                    T.max(T.int64(0), T.min(T.int64(_BLOCK), size - (turn * cores + core) * _BLOCK))
+                ):
+                    x[(turn * cores + core) * _BLOCK + i] = T.bitwise_xor(
+                        x[(turn * cores + core) * _BLOCK + i], change
+                    )
+
+    @T.prim_func  # type: ignore[untyped-decorator]  # of tvm, which has no types
+    def write_alone(given: T.handle, change: T.int32) -> None:
+        T.func_attr({"global_symbol": "write_alone"})
+        size = T.int64()
+        x = T.match_buffer(given, (size,), "int32")
+        for i in T.serial(size):
+            x[i] = T.bitwise_xor(x[i], change)
+
+    return tvm.IRModule({"read": read, "write": write, "write_alone": write_alone})

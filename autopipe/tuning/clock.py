@@ -1,0 +1,46 @@
+"""What a model does between two calls of a kernel, read from the table of its tasks."""
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from autopipe.measure.measurement import Surroundings
+from autopipe.tasks.task import Task
+
+LARGEST: Final = 64 << 20
+"""Bytes that are touched before a call at most: more takes longer, and finds no cache any more."""
+
+_SMALLEST: Final = 1 << 20
+
+
+def touched_by(tasks: Iterable[Task]) -> int:
+    """Return how many bytes a model touches in one run, as a power of two from 1 to 64 MiB.
+
+    These are its weights, each once, and the storage of its activations, which is used again and
+    again: what the largest kernel reads and writes. So ResNet-50 with 98 MiB of weights touches 64
+    MiB, and an encoder of 1.3 MiB touches 2. A package for several sizes has a library for each,
+    and only one of them runs.
+    """
+    found = list(tasks)
+    libraries = {name.partition("@")[2] for task in found for name in task.functions}
+    weights = sum(task.calls * _weights(task) for task in found) // max(1, len(libraries))
+    largest = max((task.bytes - _weights(task) for task in found), default=0)
+    size = _SMALLEST
+    while size < min(weights + largest, LARGEST):
+        size *= 2
+    return size
+
+
+def surroundings(task: Task, size: int) -> Surroundings:
+    """Return how a model that touches so many bytes calls the kernel of a task."""
+    activations = tuple(at for at in range(len(task.inputs)) if at not in task.weights)
+    return Surroundings(size, activations)
+
+
+def clock_of(size: int) -> str | None:
+    """Return the name of the clock in a model that touches so many bytes; null for a loop."""
+    return f"model, {size >> 20} MiB" if size else None
+
+
+def _weights(task: Task) -> int:
+    inputs: Sequence[int] = [tensor.bytes for tensor in task.inputs]
+    return sum(inputs[at] for at in task.weights if at < len(inputs))

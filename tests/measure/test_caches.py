@@ -1,0 +1,96 @@
+"""Before each call that is timed, the caches are brought into the state that a model leaves."""
+
+import numpy as np
+import pytest
+import tvm
+from tvm import te
+
+from autopipe.config.tuning import Measure
+from autopipe.measure import build, timing
+from autopipe.measure.caches import ModelCaches
+from autopipe.measure.local import Local
+from autopipe.measure.measurement import Repeatable, Surroundings
+from tests.schedules.tasks import TARGET
+
+CORES = 2
+MOST = 1 << 20
+
+
+@pytest.fixture(scope="module")
+def caches():
+    return ModelCaches.of(TARGET, CORES, MOST)
+
+
+def tensor(values):
+    return tvm.runtime.tensor(values)
+
+
+def total():
+    """A kernel with an input, a weight and an output, and its module."""
+    x, w = te.placeholder((3, 5000), name="x"), te.placeholder((5000,), name="w")
+    i = te.reduce_axis((0, 5000))
+    y = te.compute((3,), lambda row: te.sum(x[row, i] * w[i], [i]))
+    return tvm.IRModule({"main": te.create_prim_func([x, w, y])})
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (3,), (1023,), (1025, 3), (2049, 8), (9, 4096)])
+@pytest.mark.parametrize("dtype", ["float32", "int8", "bool", "float64"])
+def test_what_is_written_is_what_was_there(caches, shape, dtype):
+    values = np.asarray(np.random.default_rng(0).integers(-9, 9, shape)).astype(dtype)
+    given = tensor(values)
+    caches.before([given], Surroundings(MOST, (0,)))(given)
+    np.testing.assert_array_equal(given.numpy(), values)
+
+
+@pytest.mark.parametrize("touched", [0, 64, 1 << 16, MOST, 10 * MOST])
+def test_as_much_as_the_model_touches_is_read_and_never_more_than_there_is(caches, touched):
+    before = caches._sums.numpy().sum()
+    caches.before([], Surroundings(touched))()
+    lines = min(touched, MOST) // 64 // CORES * CORES
+    assert caches._sums.numpy().sum() - before == lines
+
+
+def test_only_activations_are_written(caches):
+    written = []
+
+    class Watched:
+        shape, dtype = (4,), "float32"
+
+        def __init__(self, name):
+            self.name = name
+
+        def _create_view(self, *_):
+            written.append(self.name)
+            return tensor(np.zeros(4, np.int32))
+
+    caches.before([Watched("x"), Watched("w"), Watched("y")], Surroundings(0, (0,)))()
+    assert written == ["x"]
+
+
+def test_a_repeat_is_the_median_of_single_calls_each_of_them_prepared(monkeypatch):
+    kernel = build.build(total(), TARGET)
+    calls = []
+    monkeypatch.setattr(timing, "_FEWEST", 4)
+
+    def caches(tensors):
+        assert len(tensors) == 3
+        return lambda *_: calls.append(1)
+
+    limits = Measure(repeat=5, min_repeat=1e-6)
+    found = timing.time_kernel(kernel, tvm.cpu(), limits, float("inf"), caches)
+    assert len(found.seconds) == 5
+    assert len(calls) == 1 + 5  # to see how long it takes; a call takes longer than a repeat should
+    limits = Measure(repeat=2, min_repeat=0.05)
+    timing.time_kernel(kernel, tvm.cpu(), limits, float("inf"), caches)
+    assert len(calls) == 6 + 1 + 2 * timing._MOST
+
+
+def test_a_child_is_timed_in_the_surroundings_of_its_task():
+    local = Local(TARGET, CORES, Measure(repeat=2, min_repeat=1e-3), touched=MOST)
+    alone = Repeatable("sum", "direct", "{}", total)
+    in_model = Repeatable("sum", "direct", "[]", total, Surroundings(MOST, (0,)))
+    broken = Repeatable("sum", "direct", "[1]", total, Surroundings(MOST, (9,)))
+    first, second, third = local.measure([alone, in_model, broken], rivals=False)
+    local.close()
+    assert (first.error, second.error) == (None, None)
+    assert "IndexError" in str(third.error)
