@@ -11,6 +11,7 @@ With 640 and 320 it becomes
 The same is done to a PrimFunc, whose parameters have such shapes.
 """
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -211,12 +212,25 @@ def least(extent: int | tirx.Expr, known: OpenSizes | None) -> int:
         (known.smallest.get(str(size.name), 0), max(1, known.smallest.get(str(size.name), 0)))
         for size in found
     )
-    values = (_value(extent, found, counts) for counts in product(*map(dict.fromkeys, ends)))
-    return min((value for value in values if value > 0), default=0)
+    values = (_closed(extent, found, counts) for counts in product(*map(dict.fromkeys, ends)))
+    return min((value for value in values if value), default=0)
 
 
-def _value(extent: tirx.Expr, sizes: Sequence[tirx.Var], counts: Sequence[int]) -> int:
-    """Return an extent with its open sizes bound; 0 if that is no number."""
+def most(extent: int | tirx.Expr, known: OpenSizes) -> float:
+    """Return the most that an extent can be; infinity if it may shrink where a size grows."""
+    if isinstance(extent, int):
+        return extent
+    found: list[tirx.Var] = []
+    _add(found, tirx.analysis.undefined_vars(extent))
+    names = [str(size.name) for size in found]
+    if not _grows(extent) or not all(name in known.largest for name in names):
+        return math.inf
+    closed = _closed(extent, found, [known.largest[name] for name in names])
+    return math.inf if closed is None else closed
+
+
+def _closed(extent: tirx.Expr, sizes: Sequence[tirx.Var], counts: Sequence[int]) -> int | None:
+    """Return an extent with its open sizes bound; None if that is no number."""
 
     def value(var: tvm.ir.Var, _: object) -> tvm.ir.Expr:
         pairs = zip(sizes, counts, strict=True)
@@ -224,7 +238,7 @@ def _value(extent: tirx.Expr, sizes: Sequence[tirx.Var], counts: Sequence[int]) 
                      if size.same_as(var)), var)  # fmt: skip
 
     closed = Analyzer().simplify(structural_mutate(extent, [(tvm.ir.Var, value)]))
-    return int(closed) if isinstance(closed, tirx.IntImm) else 0
+    return int(closed) if isinstance(closed, tirx.IntImm) else None
 
 
 def _grows(extent: tirx.Expr) -> bool:

@@ -9,6 +9,7 @@ from tvm.s_tir import SBlock
 from tvm.sym import Analyzer
 
 from autopipe.compiler.graph.literals import sizes
+from autopipe.compiler.open_sizes import OpenSizes, least, most
 from autopipe.schedules import type_hints
 
 type_hints.remember()  # every template looks at blocks
@@ -64,10 +65,16 @@ def simplified(extent: Extent) -> Extent:
     return extent if isinstance(extent, int) else extent_of(Analyzer().simplify(extent))
 
 
-def enough(extents: Iterable[Extent], least: int) -> bool | tvm.ir.Expr:
-    """Tell whether a product of extents is so large at least; a condition if a size is open."""
+def enough(
+    extents: Iterable[Extent], wanted: int, known: OpenSizes | None = None
+) -> bool | tvm.ir.Expr:
+    """Tell whether a product of extents is so large; a condition if that hangs on open sizes."""
     total = product_of(extents)
-    return total >= least
+    if isinstance(total, int) or known is None:
+        return total >= wanted
+    if least(total, known) >= wanted:
+        return True
+    return False if most(total, known) < wanted else total >= wanted
 
 
 def is_spatial(block: SBlock) -> bool:

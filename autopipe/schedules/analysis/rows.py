@@ -110,7 +110,12 @@ def sums_several(block: SBlock) -> bool:
 
 def work(block: SBlock) -> int:
     """Return roughly how many operations a block takes."""
-    return count(block) * (_CALL if _calls(block) else 1)
+    return count(block) * cost(block)
+
+
+def cost(block: SBlock) -> int:
+    """Return roughly how many operations one run of the body of a block takes."""
+    return _CALL if _calls(block) else 1
 
 
 def count(block: SBlock) -> int:

@@ -14,12 +14,13 @@ import tvm
 import tvm_ffi
 from tvm.s_tir import SBlock, Schedule, ScheduleError
 
-from autopipe.compiler.open_sizes import OpenSizes, bound, known_of, least
+from autopipe.compiler.open_sizes import OpenSizes, known_of, least
+from autopipe.schedules.analysis.blocks import enough
 from autopipe.schedules.analysis.product import Product
 from autopipe.schedules.primitives import PRODUCTS, spread_vectors
-from autopipe.schedules.templates.template import blank
 from autopipe.schedules.tiling import loops
 from autopipe.schedules.tiling.form import Contraction, recognize
+from autopipe.schedules.tiling.lines import longer
 from autopipe.schedules.tiling.nest import Nest
 from autopipe.schedules.tiling.packing import Copy
 from autopipe.schedules.tiling.padding import Padding
@@ -52,10 +53,14 @@ def apply(sch: Schedule, contraction: Contraction, tile: Tile) -> None:
     last = sch.get(sch.get_sblock(contraction.after[-1])) if contraction.after else None
     if not isinstance(product.steps[-1], int):  # no number of steps divides an open one
         tile = replace(tile, unroll=1)
+    known = known_of(sch.mod["main"])
+    if known is not None:
+        contraction = replace(contraction, lines=longer(contraction.lines, product))
     nest = Nest(contraction, tile, product, last)
     copy = Copy.of(nest) if tile.packed else None
-    tiled = _needed([(nest, copy), *_smaller(nest, copy)], known_of(sch.mod["main"]))
-    tiles = loops.write(tiled, parallel=_most_products(sch, contraction) >= PRODUCTS)
+    tiled = _needed([(nest, copy), *_smaller(nest, copy)], known)
+    pays = enough((*product.lengths, *product.steps), PRODUCTS, known)
+    tiles = loops.write(tiled, pays)
     _replace(sch, nest, copy, [*operands, *([copy.write()] if copy else []), tiles])
     if copy is not None and not contraction.lines.free:
         spread_vectors(sch, sch.get_sblock(copy.name), tile.width)
@@ -104,15 +109,6 @@ def _needed(tiled: Sequence[loops.Tiled], known: OpenSizes | None) -> Sequence[l
 
 def _side(tile: Tile) -> int:
     return max(tile.rows, tile.columns)
-
-
-def _most_products(sch: Schedule, contraction: Contraction) -> int:
-    """Return the number of multiply-adds, with open sizes as large as they can be."""
-    known = known_of(sch.mod["main"])
-    if known is None:
-        return contraction.products
-    found = recognize(blank(bound(sch.mod, known.largest)))
-    return found.products if found else PRODUCTS
 
 
 def _prepared(sch: Schedule, contraction: Contraction, width: int) -> list[tvm.tirx.Stmt]:

@@ -166,7 +166,7 @@ class _MovementLoops:
 
     def write(self) -> None:
         """Write the loops, in parallel where that pays. An IRBuilder must be open."""
-        for parallel in either(enough(self.lengths, ELEMENTS)):
+        for parallel in either(enough(self.lengths, ELEMENTS, self.known)):
             replace(self, parallel=parallel).in_some_order()
 
     def in_some_order(self) -> None:

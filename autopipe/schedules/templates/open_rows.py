@@ -28,11 +28,12 @@ from tvm.script.ir_builder import IRBuilder
 from tvm.tirx import Bind, BufferStore
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 
-from autopipe.compiler.open_sizes import known_of
+from autopipe.compiler.open_sizes import OpenSizes, known_of
 from autopipe.schedules.analysis.blocks import (
     SPATIAL,
     Extent,
     bits,
+    enough,
     extents_of,
     is_spatial,
     lengths_of,
@@ -41,6 +42,7 @@ from autopipe.schedules.analysis.blocks import (
 )
 from autopipe.schedules.analysis.expressions import (
     Values,
+    either,
     elements,
     lanes,
     loads_of,
@@ -48,7 +50,7 @@ from autopipe.schedules.analysis.expressions import (
     unfold,
     whole,
 )
-from autopipe.schedules.analysis.rows import blocks_of, inline, one_result
+from autopipe.schedules.analysis.rows import blocks_of, cost, inline, one_result
 from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.templates import row_reduction
 
@@ -113,7 +115,8 @@ def fill(found: OpenRows, hardware: HardwareParams) -> RowVectors:
 
 def apply(sch: Schedule, found: OpenRows, knobs: RowVectors) -> None:
     """Schedule the function. Raises ScheduleError where TVM refuses."""
-    if known_of(sch.mod["main"]) is None:
+    known = known_of(sch.mod["main"])
+    if known is None:
         raise ScheduleError("no size is open")
     for name in found.inlined:
         sch.compute_inline(sch.get_sblock(name))
@@ -121,22 +124,36 @@ def apply(sch: Schedule, found: OpenRows, knobs: RowVectors) -> None:
     root = sch.get(here)
     blocks = [sch.get(rv) for rv in blocks_of(sch)]
     new = SBlock(
-        [], root.reads, root.writes, root.name_hint, _write(blocks, found, knobs.width),
+        [], root.reads, root.writes, root.name_hint,
+        _write(blocks, found, knobs.width, known),
         alloc_buffers=root.alloc_buffers, annotations=root.annotations,
     )  # fmt: skip
     sch.state.replace(sch.get_sref(here), new, {root: new})
 
 
-def _write(blocks: Sequence[SBlock], found: OpenRows, width: int) -> tvm.tirx.Stmt:
-    """Return the loop over all rows."""
+def _write(
+    blocks: Sequence[SBlock], found: OpenRows, width: int, known: OpenSizes
+) -> tvm.tirx.Stmt:
+    """Return the loop over all rows, in parallel where that pays."""
+    with IRBuilder() as builder:
+        for parallel in either(_pays(blocks, known)):
+            _rows(blocks, found, width, T.parallel if parallel else T.serial)
+    return builder.get()
+
+
+def _pays(blocks: Sequence[SBlock], known: OpenSizes) -> bool | Expr:
+    """Tell whether threads pay; a condition if that hangs on open sizes."""
+    steps = ([cost(one), *lengths_of(one), *lengths_of(one, spatial=False)] for one in blocks)
+    work = [product_of(lengths) for lengths in steps]
+    return enough([sum(work[1:], start=work[0])], row_reduction.LEAST_WORK, known)
+
+
+def _rows(blocks: Sequence[SBlock], found: OpenRows, width: int, loop: Any) -> None:  # noqa: ANN401 - a function of TVM's builder
+    """Write the loop over all rows."""
     rows = lengths_of(blocks[-1])[: found.leading]
     dtype = blocks[-1].iter_vars[0].var.ty.dtype
     number = partial(number_of, dtype=dtype)
-    with (
-        IRBuilder() as builder,
-        T.parallel(number(0), number(product_of(rows))) as job,
-        T.sblock("rows"),
-    ):
+    with loop(number(0), number(product_of(rows))) as job, T.sblock("rows"):
         written = [region.source for block in blocks for region in block.writes]
         read = [region.source for block in blocks for region in block.reads]
         T.reads(*(whole(buffer) for buffer in _distinct(read) if not _among(buffer, written)))
@@ -147,7 +164,6 @@ def _write(blocks: Sequence[SBlock], found: OpenRows, width: int) -> tvm.tirx.St
                 _each(block, at, width, number)
             else:
                 _reduced(block, at, width, number)
-    return builder.get()
 
 
 def _each(block: SBlock, at: Sequence[Expr], width: int, number: Callable[[Extent], Expr]) -> None:

@@ -48,7 +48,7 @@ VERSION: Final = 1
 MAX_VECTORS = 8
 """Most vectors of partial results."""
 
-_LEAST_WORK: Final = 1 << 17
+LEAST_WORK: Final = 1 << 17
 """Operations below which one thread ends before a second one has started: microseconds."""
 
 _LONG: Final = 64
@@ -157,7 +157,7 @@ def apply(sch: Schedule, reduction: RowReduction, knobs: Vectors) -> None:
         vectors += partial
         steps += [*partial, block]
     loop = row_loop(sch, steps[-1], reduction.rows)
-    if reduction.rows > 1 and sum(work(sch.get(step)) for step in steps) >= _LEAST_WORK:
+    if reduction.rows > 1 and sum(work(sch.get(step)) for step in steps) >= LEAST_WORK:
         sch.parallel(loop)
     gather(sch, steps, loop)
     for step in steps:

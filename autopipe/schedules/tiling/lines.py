@@ -17,13 +17,15 @@ Examples (positions among the spatial axes of the output):
 
 import math
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import tvm
+import tvm_ffi
 from tvm.ir import TensorLoad
 from tvm.sym import detect_linear_equation
 
+from autopipe.schedules.analysis.blocks import Extent, extent_of
 from autopipe.schedules.analysis.expressions import occurrences
 from autopipe.schedules.analysis.product import Product
 
@@ -68,6 +70,20 @@ def lines(product: Product, weights: Sequence[tvm.ir.Var]) -> Lines | None:
     return max(preferred, key=lambda choice: min(choice.granule, _SHORT), default=None)
 
 
+def longer(found: Lines, product: Product) -> Lines:
+    """Return the axes of a tile with rows along all axes that lie in memory like one, open or not.
+
+    At likely sizes an axis may have one element, such as a batch, and then it is none of the rows.
+    """
+    if not found.rows:
+        return found
+    taken = {*found.columns, *found.batch}
+    rows = _merged(product, found.rows[-1], taken)
+    own = product.axes[rows[0] : found.rows[0]]
+    operand = product.loads[found.operand]
+    return found if any(occurrences(operand, axis) for axis in own) else replace(found, rows=rows)
+
+
 def _along(product: Product, weights: Sequence[tvm.ir.Var], last: int) -> Lines | None:
     """Return the axes of a tile whose columns end with axis `last`, or None if there is none."""
     loads, extents, column = product.loads, product.extents, product.axes[last]
@@ -107,20 +123,22 @@ def _merged(product: Product, last: int, taken: Collection[int]) -> tuple[int, .
     first = last
     while first > 0 and first - 1 not in taken:
         outer, inner = product.axes[first - 1], product.axes[first]
-        if not all(_is_one(load, outer, inner, product.extents[first]) for load in product.loads):
+        if not all(_is_one(load, outer, inner, product.lengths[first]) for load in product.loads):
             break
         first -= 1
     return tuple(range(first, last + 1))
 
 
-def _is_one(load: TensorLoad, outer: tvm.ir.Var, inner: tvm.ir.Var, extent: int) -> bool:
+def _is_one(load: TensorLoad, outer: tvm.ir.Var, inner: tvm.ir.Var, extent: Extent) -> bool:
     """Tell whether a load uses two neighbouring axes like one axis, or uses none of them."""
     used = occurrences(load, outer), occurrences(load, inner)
     shape, index = load.source.ty.shape, load.indices
     return used == (0, 0) or (
         used == (1, 1)
         and any(
-            index[i].same_as(outer) and index[i + 1].same_as(inner) and int(shape[i + 1]) == extent
+            index[i].same_as(outer)
+            and index[i + 1].same_as(inner)
+            and tvm_ffi.structural_equal(extent_of(shape[i + 1]), extent)
             for i in range(len(index) - 1)
         )
     )

@@ -17,7 +17,14 @@ from tvm.script.ir_builder import IRBuilder
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 
 from autopipe.schedules.analysis.blocks import extent_of
-from autopipe.schedules.analysis.expressions import Values, elements, loads_of, substitute, whole
+from autopipe.schedules.analysis.expressions import (
+    Values,
+    either,
+    elements,
+    loads_of,
+    substitute,
+    whole,
+)
 from autopipe.schedules.tiling.lines import is_shared
 from autopipe.schedules.tiling.nest import Nest, TilePlace
 from autopipe.schedules.tiling.packing import Copy
@@ -40,15 +47,16 @@ Tiled = tuple[Nest, Copy | None]
 """A nest, and the copy that the operand along its columns is read from."""
 
 
-def write(tiled: Sequence[Tiled], *, parallel: bool) -> tvm.tirx.Stmt:
-    """Return the loop over all tiles, in parallel if that is asked for.
+def write(tiled: Sequence[Tiled], parallel: bool | Expr) -> tvm.tirx.Stmt:  # noqa: FBT001 - a condition
+    """Return the loop over all tiles, in parallel where that pays, which may hang on open sizes.
 
     With open sizes there may be no whole tile: then the next of `tiled` is taken, and the last one
     always fits. Raises ScheduleError if what follows the sum reads it at another index than it
     writes.
     """
     with IRBuilder() as builder:
-        _first_that_fits(tiled, parallel=parallel)
+        for spread in either(parallel):
+            _first_that_fits(tiled, parallel=spread)
     return builder.get()
 
 

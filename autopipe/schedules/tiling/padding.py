@@ -25,8 +25,16 @@ from tvm.s_tir import SBlock
 from tvm.script.ir_builder import IRBuilder
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 
-from autopipe.schedules.analysis.blocks import Extent, extent_of, lengths_of, number_of, product_of
+from autopipe.schedules.analysis.blocks import (
+    Extent,
+    enough,
+    extent_of,
+    lengths_of,
+    number_of,
+    product_of,
+)
 from autopipe.schedules.analysis.expressions import (
+    either,
     elements,
     loads_of,
     occurrences,
@@ -82,20 +90,20 @@ class Padding:
 
     def write(self, width: int) -> tvm.tirx.Stmt:
         """Return the loops over all lines, which write vectors of `width` elements."""
+        with IRBuilder() as builder:
+            for many in either(enough(self.extents, ELEMENTS)):
+                self._lines(width, parallel=many)
+        return builder.get()
+
+    def _lines(self, width: int, *, parallel: bool) -> None:
         before = self.extents[: self.line]
-        count, size = product_of(before), product_of(self.extents)
-        many = not isinstance(size, int) or size >= ELEMENTS
-        loop = T.parallel if many and not (isinstance(count, int) and count == 1) else T.serial
-        with (
-            IRBuilder() as builder,
-            loop(self.number(0), self.number(count)) as job,
-            T.sblock(self.name),
-        ):
+        count = product_of(before)
+        loop = T.parallel if parallel and not (isinstance(count, int) and count == 1) else T.serial
+        with loop(self.number(0), self.number(count)) as job, T.sblock(self.name):
             T.reads(*(whole(load.source) for load in loads_of(self.value)))
             T.writes(whole(self.target))
             first = unfold(before, job)
             self.write_line(first, lambda index: (self.target, [*first, *index]), width)
-        return builder.get()
 
     def write_line(
         self,

@@ -89,7 +89,8 @@ class OpenWindows:
         if len(lengths) < _PAIR or not isinstance(lengths[-1], int):
             raise ScheduleError("the last axis is open")
         length = lengths[-_PAIR]
-        work = enough((*lengths, *lengths_of(self.block, spatial=False)), least_work)
+        steps = lengths_of(self.block, spatial=False)
+        work = enough((*lengths, *steps), least_work, self.known)
         with IRBuilder() as builder:
             for parallel in either(work):
                 if isinstance(length, int) or least(length, self.known) >= self.rows:
