@@ -4,11 +4,41 @@ TVM keeps open sizes in a list, which functions called `shape_func` fill. It wri
 the order of a table of pointers, which is another one in each process.
 """
 
+from typing import Final
+
 import tvm
 from tvm import relax, tirx
+from tvm.relax import transform
 
+from autopipe.compiler.graph.views import RESHAPE
 from autopipe.compiler.module_io import prim_funcs
 from autopipe.compiler.open_sizes import FOUND_SIZES
+from autopipe.compiler.shared_shapes import shared_shapes
+
+
+def _kept(_: relax.BlockBuilder, call: relax.Call) -> relax.Call:
+    return call
+
+
+_PIPELINE: Final = tvm.transform.Sequential(
+    [
+        relax.backend.DispatchSampling(),
+        relax.backend.DispatchSortScan(),
+        transform.LegalizeOps({RESHAPE: _kept}),
+        transform.ToNonDataflow(),
+        transform.RemovePurityChecking(),
+        transform.CallTIRRewrite(),
+        transform.StaticPlanBlockMemory(),
+        transform.LowerAllocTensor(),
+        transform.KillAfterLastUse(),
+        transform.LowerRuntimeBuiltin(),
+        transform.ComputePrimValue(),
+        transform.VMShapeLower(),
+        transform.AttachGlobalSymbol(),
+    ]
+)
+"""TVM's pipeline `default`, but for what makes views of copies: `views` has done that, and makes it
+of more of them. It would also make copies of views again."""
 
 
 def is_open(module: tvm.IRModule) -> bool:
@@ -24,7 +54,7 @@ def is_open(module: tvm.IRModule) -> bool:
 def lowered(module: tvm.IRModule, target: tvm.target.Target) -> tvm.IRModule:
     """Return a model that is ready for code generation, its sizes stored in the order of places."""
     with target:
-        module = relax.get_pipeline("default")(module)
+        module = shared_shapes(_PIPELINE(module))
     for name, function in prim_funcs(module):
         if name.startswith("shape_func"):
             module.update_func(module.get_global_var(name), _in_order(function))

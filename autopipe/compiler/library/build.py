@@ -10,9 +10,10 @@ from tvm.s_tir import Schedule
 
 from autopipe.compiler.graph import elementary, weights
 from autopipe.compiler.graph.inline import inline
+from autopipe.compiler.graph.views import views
 from autopipe.compiler.library import kernels, linking, nvcc
 from autopipe.compiler.module_io import prim_funcs
-from autopipe.compiler.open_sizes import open_variables
+from autopipe.compiler.open_order import is_open
 from autopipe.compiler.target.target import is_gpu
 from autopipe.compiler.walls import gate
 from autopipe.errors import StageError, StoreError
@@ -43,28 +44,18 @@ def build(
     compiled, and ForeignCode (a StageError) if a schedule carries code.
     """
     module = tvm.IRModule(dict(lowered.functions_items()))
+    module = views(module) if is_open(module) else module
+    names = {name for name, _ in prim_funcs(module)}
     for name, body in scheduled.items():
+        if name not in names:  # a copy that has become a view
+            continue
         function = body["main"].without_attr("global_symbol").with_attr("tirx.is_scheduled", True)  # noqa: FBT003 - TVM's signature
         module.update_func(module.get_global_var(name), function)
-    with target, tvm.transform.PassContext(opt_level=3, disabled_pass=_failing(module)):
+    with target, tvm.transform.PassContext(opt_level=3):
         if not is_gpu(target):  # which has instructions for elementary functions
             module = elementary.expand(module)
         module, packing = weights.lift(_split_packing(module))
         return Built(_compiled(inline(module), target), packing, linking.called(module))
-
-
-def _failing(module: tvm.IRModule) -> list[str]:
-    """Return the pass that TVM's analysis of some copies of open sizes fails in; it is optional.
-
-    It makes views of copies that change nothing but the shape.
-    """
-    if not any(open_variables(function) for _, function in prim_funcs(module)):
-        return []
-    try:
-        transform.RewriteDataflowReshape()(module)
-    except tvm.error.InternalError:
-        return ["RewriteDataflowReshape"]
-    return []
 
 
 def _compiled(module: tvm.IRModule, target: tvm.target.Target) -> tvm.runtime.Executable:
