@@ -23,9 +23,9 @@ from tvm.relax import transform
 from tvm.sym import Analyzer
 from tvm_ffi import StructuralMutator, structural_mutate
 
-from autopipe.compiler.graph.calls import graph_functions
+from autopipe.compiler.graph.calls import bindings, callee, graph_functions
 from autopipe.compiler.module_io import prim_funcs
-from autopipe.compiler.recurrence.settled import settled
+from autopipe.compiler.recurrence.settled import open_form, settled
 from autopipe.config.dimension import Dimension, Sizes, ends, likely
 from autopipe.errors import ConfigError
 
@@ -109,12 +109,57 @@ def noted(module: tvm.IRModule, known: OpenSizes) -> tvm.IRModule:
         return module
     changed = tvm.IRModule(dict(module.functions_items()), attrs=module.attrs)
     for name, function in prim_funcs(module):
-        found = [str(variable.name) for variable in open_variables(function)]
-        if found and all(size in known.likely for size in found):
-            each = (known.smallest, known.likely, known.largest)
-            said = [[counts[size] for counts in each] for size in found]
+        said = (
+            _said_of_calls(module, name, known) if open_form(function) else _said(function, known)
+        )
+        if said:
             changed.update_func(module.get_global_var(name), function.with_attr(SIZES, said))
     return changed
+
+
+def _said(function: tirx.PrimFunc, known: OpenSizes) -> list[list[int]]:
+    """Return what is known of the sizes of a PrimFunc, which are called like those of `main`."""
+    found = [str(variable.name) for variable in open_variables(function)]
+    if not all(size in known.likely for size in found):
+        return []
+    each = (known.smallest, known.likely, known.largest)
+    return [[counts[size] for counts in each] for size in found]
+
+
+def _said_of_calls(module: tvm.IRModule, name: str, known: OpenSizes) -> list[list[int]]:
+    """Return what is known of the sizes of a PrimFunc that has its own names for them.
+
+    Nothing is, where it is called twice, or a size may shrink where one of the model grows.
+    """
+    values = [one.value for _, body in graph_functions(module) for one in bindings(body)]
+    calls = [value for value in values if callee(value) == name]
+    if len(calls) != 1:
+        return []
+    params, arguments = module[name].params, calls[0].args[1].fields
+    given = [
+        (extent, value)
+        for param, argument in zip(params, arguments, strict=False)
+        for extent, value in zip(param.ty.shape, argument.ty.shape.values, strict=True)
+    ]
+    said: list[list[int]] = []
+    for size in open_variables(module[name]):
+        extent = next(value for extent, value in given if extent.same_as(size))
+        each = (known.smallest, known.likely, known.largest)
+        counts = [count for one in each if (count := _closed_at(extent, one)) is not None]
+        if len(counts) < len(each):
+            return []
+        said.append(counts)
+    return said
+
+
+def _closed_at(extent: tirx.Expr, counts: Counts) -> int | None:
+    """Return an extent at some sizes, or None if it may shrink where one of them grows."""
+    found: list[tirx.Var] = []
+    _add(found, tirx.analysis.undefined_vars(extent))
+    names = [str(size.name) for size in found]
+    if not _grows(extent) or not all(name in counts for name in names):
+        return None
+    return _closed(extent, found, [counts[name] for name in names])
 
 
 def open_variables(function: tirx.PrimFunc) -> list[tirx.Var]:
@@ -220,12 +265,7 @@ def most(extent: int | tirx.Expr, known: OpenSizes) -> float:
     """Return the most that an extent can be; infinity if it may shrink where a size grows."""
     if isinstance(extent, int):
         return extent
-    found: list[tirx.Var] = []
-    _add(found, tirx.analysis.undefined_vars(extent))
-    names = [str(size.name) for size in found]
-    if not _grows(extent) or not all(name in known.largest for name in names):
-        return math.inf
-    closed = _closed(extent, found, [known.largest[name] for name in names])
+    closed = _closed_at(extent, known.largest)
     return math.inf if closed is None else closed
 
 

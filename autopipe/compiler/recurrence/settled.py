@@ -14,7 +14,7 @@ from autopipe.compiler.recurrence.plain import write
 
 def settled(module: tvm.IRModule) -> tvm.IRModule:
     """Return a module whose recurrent layers have numbers for what is no longer open."""
-    if not any(_open_form(function) for function in module.functions.values()):
+    if not any(open_form(function) for function in module.functions.values()):
         return module
     settler = _Settler(module)
     for variable, function in graph_functions(module):
@@ -22,7 +22,8 @@ def settled(module: tvm.IRModule) -> tvm.IRModule:
     return relax.transform.DeadCodeElimination()(settler.builder_.get())
 
 
-def _open_form(function: object) -> Recurrence | None:
+def open_form(function: object) -> Recurrence | None:
+    """Return the form of a function that is a recurrent layer of open sizes, or None."""
     if not isinstance(function, tirx.PrimFunc):
         return None
     form = parse_any(str((function.attrs or {}).get(ATTRIBUTE, "")))
@@ -42,7 +43,7 @@ class _Settler(PyExprMutator):
         call = self.visit_expr_post_order(call)
         if callee(call) is None:
             return call
-        form = _open_form(self._module[call.args[0]])
+        form = open_form(self._module[call.args[0]])
         steps, batch, _ = call.args[1].fields[0].ty.shape.values if form else (None,) * 3
         if form is None or not (isinstance(steps, tirx.IntImm) and isinstance(batch, tirx.IntImm)):
             return call

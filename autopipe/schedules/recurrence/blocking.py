@@ -7,6 +7,7 @@ from typing import Final
 
 from autopipe.compiler.recurrence.cells import Phase, phases
 from autopipe.compiler.recurrence.form import Recurrence
+from autopipe.schedules.analysis.blocks import Extent, parts_of
 from autopipe.schedules.analysis.dot_products import dot_products
 from autopipe.schedules.divisors import divisors
 from autopipe.schedules.hardware import HardwareParams
@@ -81,7 +82,11 @@ class UnitBlocking:
 
     def sequences(self, batch: int) -> int:
         """Return how many sequences of a batch a thread has."""
-        return batch if self.threads == TOGETHER else ceil(batch / self.parts)
+        return int(self.share(batch))
+
+    def share(self, batch: Extent) -> Extent:
+        """Return the same of a batch that may be open."""
+        return batch if self.threads == TOGETHER else parts_of(batch, self.parts)
 
 
 def settings(layer: RecurrentLayer, hardware: HardwareParams) -> Iterator[UnitBlocking]:

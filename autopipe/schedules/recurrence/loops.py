@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
 from typing import Any, Final
 
@@ -14,8 +14,9 @@ from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 from autopipe.compiler.recurrence.cells import phases
 from autopipe.compiler.recurrence.plain import BLOCK, Tensors, number, serial
 from autopipe.compiler.recurrence.rounding import as_byte, byte_scale, byte_zero
-from autopipe.schedules.analysis.expressions import whole
-from autopipe.schedules.recurrence.blocking import APART, TOGETHER, UnitBlocking
+from autopipe.schedules.analysis.blocks import Extent, enough, extent_of, parts_of
+from autopipe.schedules.analysis.expressions import either, whole
+from autopipe.schedules.recurrence.blocking import APART, SERIAL, TOGETHER, UnitBlocking
 from autopipe.schedules.recurrence.packing import PackedGates, first
 from autopipe.schedules.recurrence.tile import (
     BYTE_SUMS,
@@ -33,6 +34,9 @@ _LAUNCH: Final = "pragma_parallel_launch_point"
 _WAIT: Final = "pragma_parallel_barrier_when_finish"
 """TVM's mark of what all threads have to end before any goes on."""
 
+_APART_FROM: Final = 1 << 16
+"""Multiply-adds from which on threads that work apart pay, where their number is open."""
+
 
 def write(
     tensors: Tensors, packed: Sequence[PackedGates], knobs: UnitBlocking, *, fast: bool
@@ -41,27 +45,53 @@ def write(
 
     `fast` tells whether elementary functions may round differently from libm's.
     """
-    form = tensors.form
+    with IRBuilder() as builder:
+        for fit in _fitting(tensors, knobs):
+            _jobs(tensors, packed, fit, fast=fast)
+    return builder.get()
+
+
+def _fitting(tensors: Tensors, knobs: UnitBlocking) -> Iterator[UnitBlocking]:
+    """Write the branches of a layer whose sizes are open; yield the knobs of each.
+
+    Threads work apart only where there is enough to do, and tiles have one sequence where there are
+    fewer than a tile should have.
+    """
+    form, batch = tensors.form, extent_of(tensors.batch)
+    work = (form.hidden * form.columns, batch, extent_of(tensors.steps))
+    apart = not form.is_open or knobs.threads != APART or enough(work, _APART_FROM)
+    for pays in either(apart):
+        known = knobs if pays else replace(knobs, threads=SERIAL)
+        rows = known.share(batch)
+        fits = isinstance(rows, int) or known.rows == 1 or rows >= known.rows
+        for whole_tile in either(fits):
+            yield known if whole_tile else replace(known, rows=1)
+
+
+def _jobs(
+    tensors: Tensors, packed: Sequence[PackedGates], knobs: UnitBlocking, *, fast: bool
+) -> None:
+    """Write the loop over directions and parts of the batch."""
+    form, batch = tensors.form, extent_of(tensors.batch)
     read = [tensors[name] for name in form.inputs if name != "r"]
     read += [] if form.idle else [packed[0].buffer]
-    ways, rows = len(form.directions), knobs.sequences(form.batch)
-    with IRBuilder() as builder, _jobs(knobs, ways * knobs.parts) as job, T.sblock(BLOCK):
+    ways, rows = len(form.directions), knobs.share(batch)
+    with _threads(knobs, ways * knobs.parts) as job, T.sblock(BLOCK):
         T.reads(*map(whole, read))
         T.writes(*(whole(tensors[name]) for name in form.outputs))
         states = _states(tensors, rows)
         with _directions(knobs, job, ways) as way:
             for direction in range(ways):
-                place = Share(direction, first(job % knobs.parts, rows, form.batch), rows)
+                place = Share(direction, first(job % knobs.parts, rows, batch), rows)
                 run = _WrittenPass(tensors, packed, knobs, place, states, fast)
                 if ways == 1:
                     run.write()
                 else:
                     with T.If(way == direction), T.Then():
                         run.write()
-    return builder.get()
 
 
-def _jobs(knobs: UnitBlocking, jobs: int) -> Any:  # noqa: ANN401 - a frame of TVM's builder
+def _threads(knobs: UnitBlocking, jobs: int) -> Any:  # noqa: ANN401 - a frame of TVM's builder
     """Return the loop over directions and parts of the batch, unless all threads share each."""
     if knobs.threads == TOGETHER:
         return serial(1)
@@ -78,7 +108,7 @@ def _directions(knobs: UnitBlocking, job: Expr, ways: int) -> Iterator[Expr]:
         yield way
 
 
-def _states(tensors: Tensors, rows: int) -> dict[str, Any]:
+def _states(tensors: Tensors, rows: Extent) -> dict[str, Any]:
     """Return buffers of all that steps hand on: two that take turns, of sequences by units."""
     form = tensors.form
     names = {write.target for phase in phases(form, 0) for write in phase.writes}
@@ -105,7 +135,7 @@ class _WrittenPass(Pass):
                 for row, unit in self._units(tile):
                     start = tensors.first(way, name, self.place.first + row, unit)
                     T.buffer_store(self.states[name], start, [row * form.hidden + unit])
-        with serial(form.steps) as step:
+        with serial(tensors.steps) as step:
             # bound here: TVM would share a product with 2 sizes, and define it where not all see it
             turns = T.Bind(step % 2 * size), T.Bind((step + 1) % 2 * size)
             if form.rounded:
@@ -117,11 +147,12 @@ class _WrittenPass(Pass):
                     row = first(block, self.knobs.rows, self.place.rows)
                     UnitTile(self, copy, step, turns, tile, row, frozenset(written)).write()
                 written.update(write.target for write in copy.phase.writes)
+        end = form.steps % 2 * size if form.steps else T.Bind(tensors.steps % 2 * size)
         with self._each_tile() as tile:
             for name in form.states:
                 for row, unit in self._units(tile):
                     at = self.place.first + row
-                    value = self.states[name][form.steps % 2 * size + row * form.hidden + unit]
+                    value = self.states[name][end + row * form.hidden + unit]
                     value = tensors.last(at, value)
                     T.buffer_store(tensors[f"last_{name}"], value, [number(way), at, unit])
 
@@ -165,8 +196,8 @@ class _WrittenPass(Pass):
         return ceil(self.tensors.form.hidden / self.knobs.width)
 
     @property
-    def _blocks(self) -> int:
-        return ceil(self.place.rows / self.knobs.rows)
+    def _blocks(self) -> Extent:
+        return parts_of(self.place.rows, self.knobs.rows)
 
     @contextmanager
     def _each_tile(self, step: Expr | None = None) -> Iterator[Expr]:

@@ -13,6 +13,7 @@ from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 from autopipe.compiler.graph.weights import MARK
 from autopipe.compiler.recurrence.cells import Phase, phases
 from autopipe.compiler.recurrence.plain import BLOCK, Tensors, number
+from autopipe.schedules.analysis.blocks import Extent
 from autopipe.schedules.recurrence.blocking import JOINED, UnitBlocking
 
 
@@ -90,7 +91,9 @@ def pack(tensors: Tensors, copies: Sequence[PackedGates], *, free: bool) -> tirx
     return builder.get()
 
 
-def first(block: Expr, size: int, extent: int) -> Expr:
+def first(block: Expr, size: Extent, extent: Extent) -> Expr:
     """Return where a block begins; the last one overlaps the one before rather than end outside."""
-    start = block * size
-    return start if extent % size == 0 else tirx.min(start, number(extent - size))
+    start, last = block * size, extent - size
+    if isinstance(last, int) and isinstance(size, int):
+        return start if last % size == 0 else tirx.min(start, number(last))
+    return tirx.min(start, last)

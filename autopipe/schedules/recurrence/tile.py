@@ -12,6 +12,7 @@ from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 from autopipe.compiler.recurrence.cells import Write
 from autopipe.compiler.recurrence.plain import BLOCK, Tensors, Unit, number, serial
 from autopipe.compiler.recurrence.rounding import of_bytes
+from autopipe.schedules.analysis.blocks import Extent
 from autopipe.schedules.analysis.dot_products import instruction
 from autopipe.schedules.analysis.expressions import elements
 from autopipe.schedules.divisors import divisors
@@ -49,7 +50,7 @@ class Share:
     direction: int
     first: Expr
     """Its first sequence."""
-    rows: int
+    rows: Extent
     """How many sequences it has."""
 
 

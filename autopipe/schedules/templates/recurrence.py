@@ -6,13 +6,17 @@ of that layer are the very loops of the function.
 
 from typing import Final
 
+import tvm
 from tvm import tirx
 from tvm.s_tir import SBlock, Schedule
 
 from autopipe.compiler.graph import elementary, weights
+from autopipe.compiler.graph.buffer_layouts import without_layouts
+from autopipe.compiler.open_sizes import bound
 from autopipe.compiler.rebuild import same_code
 from autopipe.compiler.recurrence import plain
-from autopipe.compiler.recurrence.form import ATTRIBUTE, parse
+from autopipe.compiler.recurrence.form import ATTRIBUTE, Recurrence, parse_any
+from autopipe.schedules.analysis.blocks import extent_of
 from autopipe.schedules.recurrence import loops
 from autopipe.schedules.recurrence.blocking import (
     RecurrentLayer,
@@ -27,24 +31,46 @@ __all__ = ["NAME", "VERSION", "apply", "estimate", "fill", "match", "settings"]
 
 NAME: Final = "recurrence"
 VERSION: Final = 4
+OPEN: Final = True
 
 
 def match(sch: Schedule) -> RecurrentLayer | None:
     """Return the layer that a function computes, or None if it computes something else."""
     function = sch.mod["main"]
-    form = parse(str((function.attrs or {}).get(ATTRIBUTE, "")))
-    if form is None or not same_code(plain.write(form), function):
+    form = parse_any(str((function.attrs or {}).get(ATTRIBUTE, "")))
+    sized = None if form is None else _sized(form, function)
+    if form is None or sized is None:
+        return None
+    written = tvm.IRModule({"main": plain.write(form)})
+    if form.is_open:
+        counts = {"steps": sized.steps, "batch": sized.batch}
+        written = bound(without_layouts(written), counts)
+    if not same_code(written["main"], function):
         return None
     recurrent = function.params[list(form.inputs).index("r")]
     free = any(recurrent.same_as(param) for param in weights.free(function))
-    return RecurrentLayer(form, free, elementary.marked(function))
+    return RecurrentLayer(sized, free, elementary.marked(function))
+
+
+def _sized(form: Recurrence, function: tirx.PrimFunc) -> Recurrence | None:
+    """Return a form with the sizes of its function, or None if they are not known there."""
+    if not form.is_open:
+        return form
+    shape = list(getattr(function.params[0].ty, "shape", ()))
+    if len(shape) != len(form.inputs["x"][0]):
+        return None
+    steps, batch, _ = map(extent_of, shape)
+    if not (isinstance(steps, int) and isinstance(batch, int)):
+        return None
+    return form.model_copy(update={"steps": steps, "batch": batch})
 
 
 def apply(sch: Schedule, layer: RecurrentLayer, knobs: UnitBlocking) -> None:
     """Schedule the function."""
-    form = layer.form
+    function = sch.mod["main"]
+    form = parse_any(str(function.attrs[ATTRIBUTE])) or layer.form  # open, where the layer is not
     names = [*form.inputs, *form.outputs]
-    tensors = plain.Tensors(form, dict(zip(names, sch.mod["main"].params, strict=True)))
+    tensors = plain.Tensors(form, dict(zip(names, function.params, strict=True)))
     packed = PackedGates.of(tensors, knobs)
     written = [] if form.idle else [pack(tensors, packed, free=layer.free)]
     here = sch.get_sblock("root")

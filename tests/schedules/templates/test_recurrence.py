@@ -8,7 +8,9 @@ from tvm import tirx
 from tvm.script.ir_builder import IRBuilder
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 
+from autopipe.compiler import open_sizes
 from autopipe.compiler.graph import elementary
+from autopipe.compiler.graph.buffer_layouts import without_layouts
 from autopipe.compiler.recurrence import plain
 from autopipe.compiler.recurrence.form import ATTRIBUTE, Activation, Direction, Recurrence
 from autopipe.compiler.target.cpu import available
@@ -19,7 +21,7 @@ from autopipe.schedules.recurrence import functions
 from autopipe.schedules.recurrence.blocking import APART, SERIAL, TOGETHER, UnitBlocking
 from autopipe.schedules.templates import recurrence
 from autopipe.schedules.templates.serve import serve
-from autopipe.schedules.templates.template import blank, dump, make
+from autopipe.schedules.templates.template import blank, dump, fitted, make
 from tests.schedules.tasks import TARGET
 from tests.support.table import each_row
 
@@ -79,6 +81,37 @@ def test_schedules_are_right(form, threads, parts):
     ]
     sch = blank(workload)
     recurrence.apply(sch, found, fit[len(fit) // 2])
+    checked(workload, sch.mod, TARGET)
+
+
+def opened(form, free_batch, likely):
+    """Return a layer whose steps are open, and its batch where that is asked for."""
+    sizes = {"steps": 0} | ({"batch": 0} if free_batch else {})
+    workload = without_layouts(module(form.model_copy(update=sizes)))
+    known = [[1, likely, 9]] + [[1, form.batch, 6]] * free_batch
+    return tvm.IRModule({"main": workload["main"].with_attr(open_sizes.SIZES, known)})
+
+
+@each_row(
+    "form, free_batch, threads, parts",
+    [
+        (layer(batch=1, reverse=BOTH, resting=True), False, APART, 1),
+        (layer("GRU", batch=3, reverse=BOTH, lengths=True, initial=True), True, SERIAL, 1),
+        (layer("GRU", batch=4, hidden=20), True, TOGETHER, 2),
+        (layer(batch=5, rounded=True, reset_after=False), True, SERIAL, 1),
+        (layer("RNN", batch=4, hidden=180, reverse=(True,)), True, APART, 2),
+    ],
+)
+def test_schedules_of_open_sizes_are_right(form, free_batch, threads, parts):
+    workload = opened(form, free_batch, likely=3)
+    sch, found = fitted(workload, recurrence)
+    assert found.form == form
+    fit = [
+        knobs
+        for knobs in recurrence.settings(found, HARDWARE)
+        if (knobs.threads, knobs.parts) == (threads, parts)
+    ]
+    recurrence.apply(sch, found, max(fit, key=lambda knobs: knobs.rows))
     checked(workload, sch.mod, TARGET)
 
 
