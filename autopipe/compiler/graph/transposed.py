@@ -12,7 +12,8 @@ and k2, output 2 i + 1 the taps k1 and k3: two kernels of ceil(4 / 2) = 2 taps.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 import tvm
 from tvm import relax
@@ -21,6 +22,9 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 from autopipe.compiler.graph.layout import ONE_LAYOUT
 from autopipe.compiler.graph.literals import known_shape
 from autopipe.compiler.graph.rewrite import rewrite
+
+Extent: TypeAlias = int | tvm.ir.Expr
+"""A number of elements: an expression where it hangs on open sizes."""
 
 _PLAIN = {
     "relax.nn.conv1d_transpose": ("NCW", "OIW"),
@@ -41,13 +45,31 @@ class _Axis:
     """Padding of the plain convolution, before and after."""
     crop: int
     """Number of results to drop at the start."""
-    size: int
+    size: Extent
     """Number of results to keep."""
-    steps: int
+    steps: Extent
     """Number of positions of the plain convolution; each has `stride` results."""
 
     @classmethod
-    def of(cls, data: int, kernel: int, stride: int, pad: tuple[int, int], extra: int) -> "_Axis":
+    def of(
+        cls, data: Extent, kernel: int, stride: int, pad: tuple[int, int], extra: int
+    ) -> "_Axis | None":
+        """Return how an axis of `data` elements is computed, or None if it is not rewritten.
+
+        Every result has to be computed from at least one tap, and no input is dropped. Where the
+        number of elements is open, all results are kept, and there are `stride` for each element.
+        """
+        if isinstance(data, int):
+            axis = cls._of(data, kernel, stride, pad, extra)
+            possible = min(axis.pad) >= 0 and axis.crop + axis.size <= axis.steps * stride
+            return axis if possible else None
+        one = cls.of(1, kernel, stride, pad, extra)
+        if one is None or one.crop or (one.size, one.steps) != (stride, 1):
+            return None
+        return replace(one, size=data * stride, steps=data)
+
+    @classmethod
+    def _of(cls, data: int, kernel: int, stride: int, pad: tuple[int, int], extra: int) -> "_Axis":
         taps = -(-kernel // stride)
         size = (data - 1) * stride + kernel - pad[0] - pad[1] + extra
         first = min(pad[0] // stride, taps - 1)
@@ -55,14 +77,16 @@ class _Axis:
         before, after = taps - 1 - first, last - data
         return cls(stride, taps, (before, after), pad[0] - first * stride, size, last - first)
 
-    @property
-    def possible(self) -> bool:
-        """Whether every result is computed from at least one tap, and no input is dropped."""
-        return min(self.pad) >= 0 and self.crop + self.size <= self.steps * self.stride
+
+def _is_whole(axis: _Axis) -> bool:
+    """Tell whether all results are kept, as with open sizes."""
+    return not isinstance(axis.steps, int) or (
+        axis.crop == 0 and axis.size == axis.steps * axis.stride
+    )
 
 
 def plain_convolutions(module: tvm.IRModule) -> tvm.IRModule:
-    """Return the module with transposed convolutions of known shapes as plain ones."""
+    """Return the module with transposed convolutions as plain ones, where that can be done."""
     return rewrite(_Plain(module), module)
 
 
@@ -74,7 +98,7 @@ class _Plain(PyExprMutator):
         if layouts is None:
             return call
         axes = _axes(call)
-        if axes is None or not all(axis.possible for axis in axes):
+        if axes is None:
             return call
         kernel = self._kernel(call, axes)
         convolve = getattr(relax.op.nn, f"conv{len(axes)}d")
@@ -90,7 +114,7 @@ class _Plain(PyExprMutator):
     def _kernel(self, call: relax.Call, axes: Sequence[_Axis]) -> relax.Expr:
         """Return the s kernels as one, in the layout O, I, then the spatial axes."""
         op, emit, weight = relax.op, self.builder_.emit, call.args[1]
-        channels, outputs, *sizes = _shape(weight)
+        channels, outputs, *sizes = _known(weight)
         groups, space = int(call.attrs.groups), len(axes)
         missing = [axis.taps * axis.stride - size for axis, size in zip(axes, sizes, strict=True)]
         if any(missing):
@@ -109,16 +133,14 @@ class _Plain(PyExprMutator):
         """Put the results of each position beside each other in space, and crop."""
         op, emit = relax.op, self.builder_.emit
         batch, groups, space = _shape(call.args[0])[0], int(call.attrs.groups), len(axes)
-        outputs = _shape(call.args[1])[1]
+        outputs = _known(call.args[1])[1]
         strides, steps = [axis.stride for axis in axes], [axis.steps for axis in axes]
         parts = emit(op.reshape(result, [batch, groups, *strides, outputs, *steps]))
         pairs = [n for axis in range(space) for n in (3 + space + axis, 2 + axis)]
         ordered = emit(op.permute_dims(parts, [0, 1, 2 + space, *pairs]))
-        whole = [step * stride for step, stride in zip(steps, strides, strict=True)]
+        whole = [axis.steps * axis.stride for axis in axes]
         full = emit(op.reshape(ordered, [batch, groups * outputs, *whole]))
-        if all(
-            axis.crop == 0 and axis.size == size for axis, size in zip(axes, whole, strict=True)
-        ):
+        if all(_is_whole(axis) for axis in axes):
             return full
         begin = [axis.crop for axis in axes]
         end = [axis.crop + axis.size for axis in axes]
@@ -128,22 +150,32 @@ class _Plain(PyExprMutator):
 def _axes(call: relax.Call) -> list[_Axis] | None:
     """Return how each spatial axis is computed, or None for a form that is not rewritten."""
     attrs = call.attrs
-    shapes = [_shape(arg) for arg in call.args]
+    image, weight = _shape(call.args[0]), _known(call.args[1])
     plain = (str(attrs.data_layout), str(attrs.kernel_layout)) == ONE_LAYOUT[call.op.name]
-    if not plain or not all(shapes) or any(int(step) != 1 for step in attrs.dilation):
+    if not (plain and image and weight) or any(int(step) != 1 for step in attrs.dilation):
         return None
-    data, kernel = (shape[2:] for shape in shapes)
+    data, kernel = image[2:], weight[2:]
     space = len(data)
     pads = [int(n) for n in attrs.padding]
-    return [
+    axes = [
         _Axis.of(
             data[i], kernel[i], int(attrs.strides[i]), (pads[i], pads[i + space]),
             int(attrs.output_padding[i]),
         )
         for i in range(space)
     ]  # fmt: skip
+    found = [axis for axis in axes if axis is not None]
+    return found if len(found) == space else None
 
 
-def _shape(expr: relax.Expr) -> list[int]:
+def _known(expr: relax.Expr) -> list[int]:
     """Return the extents of a tensor, or [] if one is not known."""
     return list(known_shape(expr) or ())
+
+
+def _shape(expr: relax.Expr) -> list[Extent]:
+    """Return the extents of a tensor, open ones as expressions, or [] if there is no shape."""
+    shape = expr.ty.shape
+    if not isinstance(shape, relax.ShapeExpr):
+        return []
+    return [int(n) if isinstance(n, tvm.tirx.IntImm) else n for n in shape.values]

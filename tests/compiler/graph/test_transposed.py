@@ -2,7 +2,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tvm import relax
+from tvm import relax, tirx
 
 from autopipe.compiler.graph.transposed import plain_convolutions
 from tests.compiler import graphs
@@ -67,8 +67,23 @@ def test_what_no_plain_convolution_computes_stays(attrs):
     assert ops(plain_convolutions(module)) == ["nn.conv2d_transpose"]
 
 
-def test_a_shape_that_is_not_known_stays():
-    from tvm import tirx
+def same_at(opened, counts):
+    """Compare the plain convolution with the transposed one, their open sizes bound."""
+    plain = plain_convolutions(opened)
+    assert not any("transpose" in op for op in ops(plain) if op.startswith("nn."))
+    closed, right = (relax.transform.BindSymbolicVars(counts)(one) for one in (plain, opened))
+    arrays = graphs.arguments(right)
+    expected = graphs.expected(right, arrays)
+    np.testing.assert_allclose(graphs.run(closed, arrays), expected, rtol=1e-4, atol=1e-5)
 
-    module = transposed((tirx.Var("n", "int64"), 2, 8, 8), (2, 3, 3, 3), strides=2)
-    assert ops(plain_convolutions(module)) == ["nn.conv2d_transpose"]
+
+def test_a_batch_may_be_open():
+    same_at(transposed((tirx.Var("n", "int64"), 2, 8, 8), (2, 3, 3, 3), strides=2), {"n": 2})
+
+
+def test_axes_of_open_sizes_are_computed_where_nothing_is_cut_off():
+    data = (1, 6, *(tirx.Var(name, "int64") for name in ("height", "width")))
+    opened = transposed(data, (6, 4, 3, 2), strides=(3, 2))
+    same_at(opened, {"height": 2, "width": 5})
+    overlapping = transposed(data, (6, 4, 4, 4), strides=2, padding=1)
+    assert ops(plain_convolutions(overlapping)) == ["nn.conv2d_transpose"]

@@ -51,6 +51,19 @@ def rows():
     return module([x, w, topi.nn.relu(y)], weights=[1])
 
 
+def batched_rows():
+    """Rows along a batch that probably has one element, and lies in memory like the next axis."""
+    n, batch = size(), size("batch")
+    x, w = te.placeholder((batch, n, 24), name="x"), te.placeholder((24, 20), name="w")
+    step = te.reduce_axis((0, 24), "k")
+    y = te.compute(
+        (batch, n, 20), lambda b, i, j: te.sum(x[b, i, step] * w[step, j], step), "product"
+    )
+    workload = module([x, w, topi.nn.relu(y)], weights=[1])
+    known = [[1, 1, 4], [1, 24, 4000]]
+    return tvm.IRModule({"main": workload["main"].with_attr(open_sizes.SIZES, known)})
+
+
 def columns():
     n = size()
     q, k = te.placeholder((n, 16), name="q"), te.placeholder((16, n), name="k")
@@ -158,6 +171,7 @@ def joined():
     "made, template",
     [
         (rows, "contraction"),
+        (batched_rows, "contraction"),
         (columns, "contraction"),
         (scores, "contraction"),
         (terms, "contraction"),
@@ -195,6 +209,14 @@ def _served(workload) -> Served:
     found = serve(workload, HARDWARE)
     assert found is not None
     return found
+
+
+def test_rows_lie_along_a_batch_and_few_of_them_start_no_threads():
+    text = _served(batched_rows()).schedule.mod.script()
+    assert "batch * n" in text
+    assert text.count("T.parallel(") > 0
+    assert "batch * n * T.int64(480) >=" in text or "T.int64(480) * batch * n >=" in text
+    assert "T.parallel(" not in _served(rows()).schedule.mod.script()  # never enough to do
 
 
 def filtered_image():
