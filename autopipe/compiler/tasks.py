@@ -15,6 +15,7 @@ from tvm.ir import Call, TensorLoad
 from tvm.s_tir.analysis import estimate_tir_flops
 from tvm.tirx import BufferStore, For
 
+from autopipe.compiler.at_likely import LikelyKernels
 from autopipe.compiler.graph.calls import call_counts, weight_arguments
 from autopipe.compiler.graph.literals import buffer_tensor
 from autopipe.compiler.module_io import prim_funcs
@@ -89,13 +90,24 @@ def extract_tasks(
         found = _distinct(workload(bodies[name]), workloads)
         workloads.setdefault(found.identity, found)
         names.setdefault(found.identity, []).append(name)
+    kernels = {identity: found.module for identity, found in workloads.items()}
+    likely = LikelyKernels(modules, kernels)
     tasks = [
         task_of(index, workloads[identity], same, carried(bodies[same[0]])).model_copy(
-            update={"calls": sum(calls[name] for name in same), "weights": _shared(same, weights)}
+            update={
+                "calls": sum(calls[name] for name in same),
+                "weights": _shared(same, weights),
+                **_at_likely(likely.of(kernels[identity])),
+            }
         )
         for index, (identity, same) in enumerate(names.items())
     ]
-    return tasks, {identity: found.module for identity, found in workloads.items()}
+    return tasks, kernels
+
+
+def _at_likely(workloads: Sequence[str]) -> dict[str, object]:
+    """Return the fields of a task that say what it is at likely sizes; none if no task is that."""
+    return {"likely": workloads[0], "also_likely": workloads[1:]} if workloads else {}
 
 
 def _shared(names: Sequence[str], weights: Mapping[str, frozenset[int]]) -> tuple[int, ...]:

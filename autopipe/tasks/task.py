@@ -13,7 +13,7 @@ from autopipe.tasks.tensor import Tensor
 class Task(Sparse, frozen=True):
     """One workload: a fused PrimFunc, however often and under whatever name it is called."""
 
-    ADDED: ClassVar[frozenset[str]] = frozenset({"likely", "weights"})
+    ADDED: ClassVar[frozenset[str]] = frozenset({"likely", "also_likely", "weights"})
 
     index: int
     """Position in the table of tasks, by first use in the model."""
@@ -38,8 +38,10 @@ class Task(Sparse, frozen=True):
     sizes: int = 0
     """Arguments that are no tensors: symbolic sizes, known when the model runs."""
     likely: str | None = None
-    """Of a task of the library for every size, the workload that it is at likely sizes; null for
-    all others."""
+    """Of a task of the library for every size, the workload that it is at the first likely sizes;
+    null for all others."""
+    also_likely: tuple[str, ...] = ()
+    """The others that it is at further likely sizes."""
     flops: float
     """Floating-point operations of one call, as TVM counts them, and as many as reduced values at
     least."""

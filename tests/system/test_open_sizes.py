@@ -125,6 +125,8 @@ def test_tasks_of_the_generic_library_name_those_at_the_first_likely_sizes(built
             or task.dropped == f"dynamic: open sizes; at likely ones it is task {same[0].index}"
         )
         assert fixed or same[0].name.endswith("@16x8")
+        others = [other.name for other in tasks if other.workload in task.also_likely]
+        assert [name.partition("@")[2] for name in others] == ([] if fixed else ["4x8"])
     assert sum(task.share for task in tasks) == pytest.approx(1)
     assert '"likely"' not in json.dumps([t.model_dump() for t in tasks if "@" in t.name])
 
