@@ -26,6 +26,13 @@ def _schedule(text: str) -> str:
     return text
 
 
+def _setting(text: str) -> str:
+    """Check that a text may be the setting of a template."""
+    if not isinstance(foreign.parse(text), dict):
+        raise ValueError("no setting of a template")  # noqa: TRY004 -- of a file
+    return text
+
+
 class _Kept(Part, frozen=True, extra="allow"):
     """A part of what tuning found. What another release has added to it stays."""
 
@@ -109,6 +116,15 @@ class TuningReport(ArtifactDocument, _Kept, frozen=True, extra="allow"):
     """Every task that was tuned, in the order of the model."""
 
 
+class OpenSetting(_Kept, frozen=True):
+    """What a kernel with open sizes is built with: what is best over all its likely sizes."""
+
+    engine: Name
+    implementation: Name
+    schedule: Annotated[str, StringConstraints(max_length=1 << 16), AfterValidator(_setting)]
+    """A template and its knobs, as JSON."""
+
+
 class BestRecord(_Kept, frozen=True):
     """The best schedule of a workload."""
 
@@ -123,6 +139,9 @@ class BestRecord(_Kept, frozen=True):
     """What finding it took."""
     clock: Annotated[str, StringConstraints(max_length=80)] | None = None
     """The clock of these times: null for a loop around the kernel alone."""
+    open_settings: Annotated[dict[Hash, OpenSetting], Field(max_length=1000)] = {}
+    """Of kernels with open sizes that this is at likely ones, what is best over all of these, by
+    their workloads; left out where it is this record's schedule."""
 
     @property
     def line(self) -> str:

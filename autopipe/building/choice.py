@@ -30,8 +30,9 @@ class Asked:
     """What tuning found for it; null if nothing."""
     share: float
     """Its part of the model's time."""
-    likely: BestRecord | None = None
-    """Where its sizes are open, what tuning found for it at likely sizes, if that serves all."""
+    likely: Sequence[BestRecord] = ()
+    """Where its sizes are open, what tuning found for it at likely sizes and serves all, the best
+    first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,9 +117,9 @@ def _chain(asked: Asked, policy: Policy, maker: Maker) -> Iterator[Choice]:
             reason = "its record is wrong"
         except (Refused, Failed) as error:
             reason = f"its record does not apply: {error}"
-    elif asked.likely is not None:
+    for likely in () if record is not None else asked.likely:
         try:
-            known = _recorded(task, asked.likely, maker)
+            known = _recorded(task, likely, maker)
             yield replace(known, reason="record of likely sizes", seconds=None, rule=position)
             reason = "the record of likely sizes is wrong"
         except (Refused, Failed) as error:

@@ -5,7 +5,7 @@ its line of `records.jsonl`, sorted by workload.
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -58,10 +58,15 @@ def forbidden(records: Iterable[BestRecord]) -> dict[str, str]:
     found = {}
     for record in sorted(records, key=lambda record: record.workload):
         try:
-            check(record.schedule)
+            for schedule in (record.schedule, *_open_schedules(record)):
+                check(schedule)
         except Forbidden as error:
             found[record.workload] = f"engine {shown(record.engine)}: {error}"
     return found
+
+
+def _open_schedules(record: BestRecord) -> Iterator[str]:
+    return (setting.schedule for setting in record.open_settings.values())
 
 
 def harmless(tuned: TuningResult, path: Path) -> None:

@@ -152,7 +152,7 @@ class BuildStage(Stage, frozen=True):
                     described(workload, task.info),
                     records.get(task.workload),
                     shares.get(task.workload, task.share),
-                    _of_likely(workload, records),
+                    tuple(_of_likely(task, records)),
                 )
             )
         policy = Policy(self.rules, self.fallback)
@@ -187,15 +187,19 @@ class BuildStage(Stage, frozen=True):
                 ctx.emit(Warn(stage=self.name, message=text))
 
 
-def _of_likely(workload: "tvm.IRModule", records: Mapping[str, BestRecord]) -> BestRecord | None:
-    """Return the record of a workload at likely sizes, if it is of a template for open sizes."""
-    from autopipe.compiler.open_sizes import likely_instance
-    from autopipe.compiler.tasks import workload as named
+def _of_likely(task: "Task", records: Mapping[str, BestRecord]) -> "Iterator[BestRecord]":
+    """Yield the records that may serve a task with open sizes, the best over all likely ones first.
+
+    The others are those at single likely sizes, if they are of a template for open sizes.
+    """
     from autopipe.schedules.templates.template import serves_open
 
-    instance = likely_instance(workload) if records else None
-    record = instance and records.get(named(instance["main"]).identity)
-    return record if record and serves_open(record.schedule) else None
+    same = (task.likely, *task.also_likely)
+    own = [records[name] for name in same if name is not None and name in records]
+    for record in own:
+        if (setting := record.open_settings.get(task.workload)) is not None:
+            yield record.model_copy(update=setting.document())
+    yield from (record for record in own if serves_open(record.schedule))
 
 
 def library_of(module: SizedModule) -> str:

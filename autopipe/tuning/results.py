@@ -7,6 +7,7 @@ from pathlib import Path
 from autopipe.artifacts.tuning import (
     BestRecord,
     ContenderResult,
+    OpenSetting,
     TunedTask,
     TuningReport,
     TuningResult,
@@ -31,7 +32,10 @@ class Results:
         states: Sequence[TaskState],
         journal: Journal,
         failures: Failures,
+        open_settings: Mapping[str, Mapping[str, OpenSetting]],
     ) -> None:
+        """Take the tasks, and the settings of open sizes by the workload whose record has them."""
+        self._open_settings = open_settings
         self._states = states
         self._journal = journal
         self._failures = failures
@@ -86,11 +90,13 @@ class Results:
         record = row.record
         trials = {state.task.workload: state.trials for state in self._states}
         clock = {"clock": self._journal.clock} if self._journal.clock else {}
-        return BestRecord(
+        best = BestRecord(
             workload=record.workload, engine=record.engine, implementation=record.implementation,
             schedule=record.schedule, seconds=record.seconds, trials=trials[record.workload],
             **clock,
         )  # fmt: skip
+        settings = self._open_settings.get(record.workload)
+        return best.model_copy(update={"open_settings": settings}) if settings else best
 
     def _tuned(self, state: TaskState) -> TunedTask:
         row = self._best[state.task.workload]

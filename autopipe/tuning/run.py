@@ -7,6 +7,7 @@ from autopipe.environment.environment import version
 from autopipe.pipeline.events import Progress, Warn
 from autopipe.pipeline.stage import Context
 from autopipe.tuning.first_round import reweigh, start
+from autopipe.tuning.over_sizes import Family, best, families, guests
 from autopipe.tuning.prepare import prepare
 from autopipe.tuning.results import Results
 from autopipe.tuning.runoff import settle
@@ -34,13 +35,16 @@ def tune(plan: TuningPlan, ctx: Context) -> str:
         known = _known(states, tools)
         seed(states, tools)
         ended = search(states, tools)
-        settle(states, tools)
-        return _write(states, tools, ctx, ended) + known + _unsteady(states, tools)
+        found = families(tools.open_tasks, states)
+        settle(states, tools, guests(found, tools.journal, tools.maker))
+        return _write(states, tools, ctx, ended, found) + known + _unsteady(states, tools)
 
 
-def _write(states: Sequence[TaskState], tools: Tools, ctx: Context, ended: str) -> str:
+def _write(
+    states: Sequence[TaskState], tools: Tools, ctx: Context, ended: str, found: Sequence[Family]
+) -> str:
     """Write the artifact; return what it comes to."""
-    results = Results(states, tools.journal, tools.failures)
+    results = Results(states, tools.journal, tools.failures, best(found, tools.journal))
     results.write(ctx.out, ended)
     if damaged := tools.journal.store.damaged:
         text = f"{ctx.records}: skipped {damaged} damaged records"

@@ -5,7 +5,7 @@ all are timed in turn, so that what else goes on falls on each of them, and the 
 decides. The loops without threads take part for every task, so that no winner is slower.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from time import monotonic
 from typing import Final
 
@@ -29,8 +29,11 @@ _PATIENCE: Final = 30.0
 Serial = Callable[[TaskState], str | None]
 """Returns the schedule of a task without threads, or None if there is none."""
 
+Guests = Mapping[str, Sequence[Proposal]]
+"""Who takes part in the run-off of a workload besides, for the sake of other sizes."""
 
-def settle(states: Sequence[TaskState], tools: Tools) -> None:
+
+def settle(states: Sequence[TaskState], tools: Tools, guests: Guests) -> None:
     """Settle who wins each task by a run-off; who takes part and who wins it is checked."""
 
     def serial(state: TaskState) -> str | None:
@@ -38,15 +41,15 @@ def settle(states: Sequence[TaskState], tools: Tools) -> None:
         return next((planned.schedule for planned in plans), None)
 
     confirm(states, tools.journal, tools.inspector, tools.maker)
-    run_off(tools.trials(states), tools.measurer, serial)
+    run_off(tools.trials(states), tools.measurer, serial, guests)
     confirm(states, tools.journal, tools.inspector, tools.maker)
 
 
-def run_off(trials: Trials, measurer: Rounds, serial: Serial) -> None:
+def run_off(trials: Trials, measurer: Rounds, serial: Serial, guests: Guests) -> None:
     """Settle who wins each task that has a record at all; the unsteady ones twice."""
     journal = trials.journal
     for state in trials.states:
-        parts = _parts(state, journal, serial)
+        parts = _parts(state, journal, serial, guests.get(state.task.workload, ()))
         if not journal.resettle(state, parts):
             _settle(state, parts, trials, measurer)
     end = monotonic() + _PATIENCE
@@ -67,10 +70,13 @@ def _settle(state: TaskState, parts: Sequence[Proposal], trials: Trials, measure
         trials.journal.settle(state, dict(zip(parts, found, strict=True)))
 
 
-def _parts(state: TaskState, journal: Journal, serial: Serial) -> list[Proposal]:
+def _parts(
+    state: TaskState, journal: Journal, serial: Serial, guests: Sequence[Proposal]
+) -> list[Proposal]:
     """Return who takes part: the fastest so far, each schedule once; nobody without a record."""
     ranked = dict.fromkeys(Proposal.of(row.record) for row in journal.ranked(state))
     some = list(ranked)[:_BEST]
+    some += [guest for guest in guests if some and guest not in some]
     plain = serial(state) if some and state.serial else None
     if plain is not None and all(part.schedule != plain for part in some):
         some.append(Proposal(SERIAL, plain))

@@ -51,6 +51,8 @@ class Tools:
     plan: TuningPlan
     tasks: Sequence[Task]
     """Those that are tuned."""
+    open_tasks: Sequence[Task]
+    """Those with open sizes, which are tuned as what they are at likely ones."""
     texts: Mapping[str, str]
     """The workload of each task as JSON, by its name."""
     modules: Mapping[str, tvm.IRModule]
@@ -112,6 +114,7 @@ def _tools(
     target, folder = ctx.facts[Facet.TARGET], ctx.inputs["tasks"]
     conditions = Conditions.of(target, fast_algorithms=plan.fast_algorithms)
     tasks = [task for task in every if task.dropped is None]
+    open_tasks = [task for task in every if task.likely is not None]
     failures = Failures.of(ctx, conditions, "tune", plan.on_failure)
     texts = {task.name: _workload(folder, task) for task in tasks}
     modules = {
@@ -124,8 +127,8 @@ def _tools(
     )  # fmt: skip
     inspector = Inspector.of(ctx, failures)
     return Tools(
-        plan, tasks, texts, modules, conditions, journal, failures, maker, inspector, measurer,
-        touched, ctx.emit,
+        plan, tasks, open_tasks, texts, modules, conditions, journal, failures, maker, inspector,
+        measurer, touched, ctx.emit,
     )  # fmt: skip
 
 

@@ -85,3 +85,16 @@ def test_missing_extra_and_stale_tasks_are_each_named(artifact):
 
 def test_the_same_tasks_fit(artifact):
     assert misfits(TuningResult.read(artifact), (task(0, "cc"), task(1, "aa"), task(2, "bb"))) == []
+
+
+def test_settings_of_open_sizes_are_kept_and_are_no_traces(artifact):
+    """They are found with the record of a likely size, and a trace there is refused as anywhere."""
+    setting = {"engine": "autotvm", "implementation": "direct", "schedule": '{"knobs": {}}'}
+    tuned = TuningResult.read(artifact)
+    records = {**tuned.records, "aa": best_record("aa", open_settings={"dd": setting})}
+    lines = write(TuningResult(tuned.report, records))
+    again = read(lines, FILE)
+    assert write(again) == lines
+    assert again.records["aa"].open_settings["dd"].schedule == '{"knobs": {}}'
+    with pytest.raises(LockError, match="no setting of a template"):
+        read(lines.replace(r'"{\"knobs\": {}}"', '"[]"'), FILE)

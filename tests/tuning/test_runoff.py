@@ -56,7 +56,7 @@ def state(rule=None):
 
 
 def settled(journal, machine, states):
-    run_off(trials_of(journal, states), machine, lambda _: "plain")
+    run_off(trials_of(journal, states), machine, lambda _: "plain", {})
     best = journal.best(states[0])
     return best and (best.record.engine, best.record.schedule, best.record.median)
 

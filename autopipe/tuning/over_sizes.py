@@ -1,0 +1,129 @@
+"""One setting for all sizes: what is best for a kernel with open sizes, over all likely ones.
+
+Such a kernel is not timed itself. A template gives it the tiles that it gives kernels for likely
+sizes, and these are tuned. The fastest settings of each likely size take part in the run-offs of
+the others. So each of them has a time at every likely size, and the one with the least product of
+times wins: all sizes weigh alike, however long they take.
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice, zip_longest
+from typing import Final, Protocol
+
+from autopipe.artifacts.tuning import OpenSetting
+from autopipe.errors import StageError
+from autopipe.schedules.policy import Contender
+from autopipe.schedules.templates.template import serves_open
+from autopipe.tasks.task import Task
+from autopipe.tuning.journal import Journal, Proposal
+from autopipe.tuning.task_state import TaskState
+
+_GUESTS: Final = 4
+"""Most settings of a kernel that take part in the run-offs of all its likely sizes."""
+
+
+class Replays(Protocol):
+    """Makes the module of a recorded schedule."""
+
+    def replay(self, task: str, by: Contender, schedule: str) -> object:
+        """Return the module; raises StageError if the schedule makes none of this task."""
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """A kernel with open sizes, and what it is at likely sizes."""
+
+    workload: str
+    members: tuple[TaskState, ...]
+    """Its tasks at likely sizes, the first ones first, as far as they are tuned."""
+
+
+def families(tasks: Sequence[Task], states: Sequence[TaskState]) -> list[Family]:
+    """Return the kernels with open sizes among all tasks that have tuned ones at likely sizes."""
+    tuned = {state.task.workload: state for state in states}
+    found = []
+    for task in tasks:
+        same = (task.likely, *task.also_likely)
+        members = tuple(tuned[name] for name in same if name is not None and name in tuned)
+        if members:
+            found.append(Family(task.workload, members))
+    return found
+
+
+def guests(found: Sequence[Family], journal: Journal, maker: Replays) -> dict[str, list[Proposal]]:
+    """Return who takes part in run-offs for the sake of other sizes, by workload.
+
+    These are the fastest settings at each likely size that also fit the others.
+    """
+    invited: dict[str, dict[Proposal, None]] = defaultdict(dict)
+    for family in found:
+        for proposal in _candidates(family, journal, maker):
+            for state in family.members:
+                invited[state.task.workload][proposal] = None
+    return {workload: list(proposals) for workload, proposals in invited.items()}
+
+
+def best(found: Sequence[Family], journal: Journal) -> dict[str, dict[str, OpenSetting]]:
+    """Return the settings that win, by the workload at likely sizes whose record has them.
+
+    Each says of which workload with open sizes it is. One that the record itself has is left out.
+    """
+    won: dict[str, dict[str, OpenSetting]] = defaultdict(dict)
+    for family in found:
+        timed = [(state, _times(state, journal)) for state in family.members]
+        timed = [(state, times) for state, times in timed if times]
+        if not timed:
+            continue
+        every = [times for _, times in timed]
+        common = [proposal for proposal in every[0] if all(proposal in times for times in every)]
+        fit = [proposal for proposal in common if serves_open(proposal.schedule)]
+        if not fit:
+            continue
+        proposal = min(fit, key=lambda one: sum(math.log(times[one]) for times in every))
+        first = timed[0][0]
+        row = journal.best(first)
+        if row is None or Proposal.of(row.record) != proposal:
+            won[first.task.workload][family.workload] = OpenSetting(
+                engine=proposal.by.engine, implementation=proposal.by.implementation,
+                schedule=proposal.schedule,
+            )  # fmt: skip
+    return dict(won)
+
+
+def _times(state: TaskState, journal: Journal) -> Mapping[Proposal, float]:
+    """Return the seconds of each schedule in the run-off of a task."""
+    return {Proposal.of(row.record): row.record.median for row in journal.settled_rows(state)}
+
+
+def _candidates(family: Family, journal: Journal, maker: Replays) -> Iterator[Proposal]:
+    """Yield the fastest settings of all members, the winners first, that fit every member."""
+    ranked = (_serving(state, journal) for state in family.members)
+    mixed = (one for place in zip_longest(*ranked) for one in place if one is not None)
+    fit = (
+        proposal
+        for proposal in dict.fromkeys(mixed)
+        if all(_fits(state, proposal, journal, maker) for state in family.members)
+    )
+    yield from islice(fit, _GUESTS)
+
+
+def _serving(state: TaskState, journal: Journal) -> list[Proposal]:
+    """Return the two fastest schedules of a task that serve every size."""
+    ranked = dict.fromkeys(Proposal.of(row.record) for row in journal.ranked(state))
+    return list(islice((one for one in ranked if serves_open(one.schedule)), 2))
+
+
+def _fits(state: TaskState, proposal: Proposal, journal: Journal, maker: Replays) -> bool:
+    """Tell whether a schedule that was found for another size makes one of this task."""
+    if not state.admits(proposal.by) or (state.task.workload, proposal) in journal.condemned:
+        return False
+    if proposal in journal.tried(state):
+        return True
+    try:
+        maker.replay(state.task.name, *proposal)
+    except StageError:
+        return False
+    return True
