@@ -1,14 +1,11 @@
-"""A model whose sizes are open, made one for certain sizes.
+"""What is known of open sizes, and a kernel made one for certain sizes.
 
 `main` takes the number of multiples of each size as a shape, after the inputs:
 
     main(x: Tensor([1, 3, 32 * height, 32 * width]), sizes: Shape([height, width]), weights...)
 
-With 640 and 320 it becomes
-
-    main(x: Tensor([1, 3, 640, 320]), sizes: Shape([20, 10]), weights...)
-
-The same is done to a PrimFunc, whose parameters have such shapes.
+Kernels have the same names for them: with 20 and 10 a parameter of `32 * height` by `32 * width`
+becomes one of 640 by 320.
 """
 
 import math
@@ -18,14 +15,13 @@ from itertools import product
 from typing import Final, Self
 
 import tvm
-from tvm import relax, tirx
-from tvm.relax import transform
+from tvm import tirx
 from tvm.sym import Analyzer
 from tvm_ffi import StructuralMutator, structural_mutate
 
 from autopipe.compiler.graph.calls import bindings, callee, graph_functions
 from autopipe.compiler.module_io import prim_funcs
-from autopipe.compiler.recurrence.settled import open_form, settled
+from autopipe.compiler.recurrence.settled import open_form
 from autopipe.config.dimension import Dimension, Sizes, ends, likely
 from autopipe.errors import ConfigError
 
@@ -53,16 +49,6 @@ Counts = Mapping[str, int]
 def steps(dimensions: Mapping[str, Dimension], sizes: Sizes) -> dict[str, int]:
     """Return how many multiples each size has: 20 for 640 with a multiple of 32."""
     return {name: size // dimensions[name].multiple for name, size in sizes.items()}
-
-
-def at(module: tvm.IRModule, counts: Counts) -> tvm.IRModule:
-    """Return a module of operators with its open sizes bound."""
-    for variable, function in graph_functions(module):
-        found = {str(var.name) for var in relax.analysis.defined_symbolic_vars(function)}
-        bound = {name: count for name, count in counts.items() if name in found}
-        if bound:
-            module = transform.BindSymbolicVars(bound, str(variable.name_hint))(module)
-    return transform.FoldConstant()(settled(module))
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,7 +56,7 @@ class LowerStage(Stage, frozen=True):
 
         Raises ConfigError if a rule names an op that Relax does not have.
         """
-        from autopipe.compiler import module_io, open_sizes
+        from autopipe.compiler import closed, module_io, open_sizes
         from autopipe.schedules.conditions import Conditions
         from autopipe.schedules.schedulable import refusals
 
@@ -68,7 +68,7 @@ class LowerStage(Stage, frozen=True):
             lowered = self._noted(self._lowered(module, conditions, scope))
             module_io.save_module(lowered, ctx.out / WHOLE)
             for one in sized.modules:
-                bound = open_sizes.at(module, open_sizes.steps(self.dimensions, one.sizes))
+                bound = closed.at(module, open_sizes.steps(self.dimensions, one.sizes))
                 at = self._noted(self._lowered(bound, conditions, scope))
                 module_io.save_module(at, ctx.out / one.file)
         if sized.modules:
