@@ -1,5 +1,6 @@
 """`benchmark.json`: what the stage *benchmark* measured."""
 
+from collections.abc import Mapping
 from enum import StrEnum
 from statistics import geometric_mean
 from typing import Annotated, Any, ClassVar
@@ -102,8 +103,10 @@ class Round(Frozen, frozen=True):
     """Who disturbed it; such a round is played again."""
 
 
-class SizedTimes(Frozen, frozen=True):
+class SizedTimes(Sparse, frozen=True):
     """What the contenders took at certain sizes of a model that leaves sizes open."""
+
+    ADDED: ClassVar[frozenset[str]] = frozenset({"best"})
 
     sizes: dict[str, int]
     """The size of each dimension."""
@@ -117,17 +120,19 @@ class SizedTimes(Frozen, frozen=True):
     """The build against each rival, by the rival's name."""
     disturbed: str = ""
     """Why these times tell nothing."""
+    best: str = ""
+    """The rival that is fastest at these sizes, where several were timed."""
 
 
 class BenchmarkResult(Sparse, frozen=True):
     """What all contenders took; with open sizes, at the first of those that are timed."""
 
-    ADDED: ClassVar[frozenset[str]] = frozenset({"at_sizes"})
+    ADDED: ClassVar[frozenset[str]] = frozenset({"at_sizes", "best"})
 
     machine: Machine
     """Where it was measured."""
     threads: int
-    """Threads of the build; rivals choose their own."""
+    """Threads of the build and of its rivals."""
     warmup: int
     """Runs of each contender in each round that were not counted, at least."""
     repeat: int
@@ -146,6 +151,8 @@ class BenchmarkResult(Sparse, frozen=True):
     """Why the times tell nothing; empty where enough rounds were quiet."""
     at_sizes: tuple[SizedTimes, ...] = ()
     """With open sizes, the times at each size that was timed; the first are those above."""
+    best: str = ""
+    """The fastest rival, where several were timed: the ratio to it is the one that counts."""
 
     def summary(self) -> str:
         """Return one line for people."""
@@ -164,6 +171,9 @@ class BenchmarkResult(Sparse, frozen=True):
                 if rival.name in at.comparisons
             ]
             parts.append(f"{rival.name} {geometric_mean(ratios):.2f} over {len(ratios)} sizes")
+        if self.best:
+            counts = [at.comparisons[at.best].ratio for at in self.at_sizes if at.best]
+            parts.append(f"the best at each {geometric_mean(counts):.2f}")
         return f"; mean ratio to {', '.join(parts)}" if parts else ""
 
     def _contest(self) -> str:
@@ -174,6 +184,9 @@ class BenchmarkResult(Sparse, frozen=True):
                 f"{rival.name} {_milliseconds(rival.latency)}: "
                 f"ratio {found.ratio:.2f}, {found.verdict}"
             )
+        if self.best:
+            found = self.comparisons[self.best]
+            parts.append(f"best rival {self.best}: ratio {found.ratio:.2f}, {found.verdict}")
         if not self.disturbed:
             return "; ".join(parts)
         return "; ".join(parts) + (": " if self.rivals else ", inconclusive: ") + self.disturbed
@@ -207,6 +220,13 @@ class BenchmarkReport(BenchmarkResult, ArtifactDocument, frozen=True, extra="for
     """The machine, as far as it decides how fast code runs."""
     gates: tuple[CheckedGate, ...]
     """What became of each gate."""
+
+
+def best_rival(latencies: Mapping[str, Latency]) -> str:
+    """Return the name of the fastest of several rivals; empty where there are no two."""
+    if len(latencies) <= 1:
+        return ""
+    return min(latencies, key=lambda name: latencies[name].median)
 
 
 def _milliseconds(latency: Latency) -> str:

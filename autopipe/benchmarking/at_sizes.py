@@ -35,6 +35,7 @@ def sized_times(sizes: Sizes, found: BenchmarkResult, known: tuple[Sizes, ...]) 
         rivals={rival.name: rival.latency for rival in found.rivals},
         comparisons=found.comparisons,
         disturbed=found.disturbed,
+        best=found.best,
     )
 
 

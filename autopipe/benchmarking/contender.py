@@ -6,7 +6,7 @@ loaded spin, and steal a core from whatever is timed beside it.
 
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -18,11 +18,11 @@ from safetensors.numpy import load_file
 from autopipe.artifacts.benchmark import RoundConditions
 from autopipe.benchmarking.conditions import glance
 from autopipe.benchmarking.quota import quota
+from autopipe.benchmarking.rivals import RIVALS, Run
 from autopipe.config import Benchmark
 from autopipe.errors import StageError
 from autopipe.processes import call
-
-_Run = Callable[[], object]
+from autopipe.store import arrays
 
 _WARM: Final = 0.2
 """Seconds of warming up, at least: a processor needs milliseconds to reach its speed, and a small
@@ -44,16 +44,22 @@ class Timed:
     """What the machine did meanwhile."""
 
 
-def time_contender(name: str, path: Path, inputs: Path, options: Benchmark) -> Timed:
+def time_contender(
+    name: str, path: Path, inputs: Path, options: Benchmark, threads: int | None = None
+) -> Timed:
     """Time one round of a contender.
 
     `path` is a LIBRARY artifact for `autopipe`, an ONNX model for a rival; `inputs` a safetensors
-    file. Raises StageError where the contender fails or takes too long.
+    file, and `outputs` says where beside it the outputs are written. A rival takes so many
+    `threads`, all processors if none are given; the build has those it was built for.
+    Raises StageError where the contender fails or takes too long.
     """
     request = {
         "contender": name,
         "path": str(path),
         "inputs": str(inputs),
+        "threads": threads,
+        "outputs": str(outputs(name, inputs)),
         "warmup": options.warmup,
         "repeat": options.repeat,
     }
@@ -65,22 +71,31 @@ def time_contender(name: str, path: Path, inputs: Path, options: Benchmark) -> T
     return Timed(list(answer["seconds"]), str(answer["version"]), conditions)
 
 
+def outputs(name: str, inputs: Path) -> Path:
+    """Return the file of a contender's outputs by their places, for a file of inputs."""
+    return inputs.with_name(f"{name}.outputs")
+
+
 def _answer(request: call.Answer) -> call.Answer:
     cpus = os.sched_getaffinity(0)  # before a runtime pins this thread to one of them
-    prepare = _autopipe if request["contender"] == "autopipe" else _onnxruntime
-    run = prepare(Path(request["path"]), load_file(request["inputs"]))
+    rival = RIVALS.get(request["contender"])
+    path, inputs = Path(request["path"]), load_file(request["inputs"])
+    threads = request["threads"] or len(cpus)
+    run = rival.prepare(path, inputs, threads) if rival else _autopipe(path, inputs)
+    made = {str(place): np.ascontiguousarray(array) for place, array in enumerate(run())}
+    arrays.save(made, Path(request["outputs"]))
     _times(run, request["warmup"], _WARM)
     before = glance(cpus)
     seconds = _times(run, request["repeat"], _LONG)
     conditions = before.until(glance(cpus), len(cpus), quota())
     return {
         "seconds": seconds,
-        "version": version(request["contender"]),
+        "version": version(rival.module if rival else "autopipe"),
         "conditions": conditions.model_dump(),
     }
 
 
-def _times(run: _Run, count: int, seconds: float) -> list[float]:
+def _times(run: Run, count: int, seconds: float) -> list[float]:
     """Return the times of `count` runs, and of as many more as fit into `seconds`."""
     end = time.perf_counter() + seconds
     times = [_seconds(run) for _ in range(count)]
@@ -89,28 +104,17 @@ def _times(run: _Run, count: int, seconds: float) -> list[float]:
     return times
 
 
-def _seconds(run: _Run) -> float:
+def _seconds(run: Run) -> float:
     start = time.perf_counter()
     run()
     return time.perf_counter() - start
 
 
-def _autopipe(library: Path, inputs: Mapping[str, np.ndarray]) -> _Run:
+def _autopipe(library: Path, inputs: Mapping[str, np.ndarray]) -> Run:
     from autopipe.compiler.library.runtime import load_artifact
 
     model = load_artifact(library)
-    return lambda: model(inputs)
-
-
-def _onnxruntime(model: Path, inputs: Mapping[str, np.ndarray]) -> _Run:
-    import onnxruntime
-
-    onnxruntime.set_default_logger_severity(4)
-    try:
-        session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
-    except Exception as error:  # onnxruntime's errors have no public base
-        raise StageError(str(error).strip().splitlines()[0]) from error
-    return lambda: session.run(None, inputs)
+    return lambda: list(model(inputs).values())
 
 
 if __name__ == "__main__":

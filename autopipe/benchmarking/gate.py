@@ -44,11 +44,9 @@ def hold(checked: Iterable[CheckedGate]) -> Iterator[str]:
 def _slowdowns(match: BenchmarkResult, gates: Gates) -> Iterator[CheckedGate]:
     """Check the gate of each rival: it fails beyond doubt, not within the spread of the times."""
     rivals = {rival.name: rival.latency for rival in match.rivals}
-    for name, limit in gates.max_slowdown.items():
-        gate = f"gates.max_slowdown.{name}"
-        if name not in rivals:
-            reason = match.skipped.get(name, f"`benchmark.against` does not list {name!r}")
-            raise SetupError(f"{gate} can not be checked: {reason}")
+    for field, limit in gates.max_slowdown.items():
+        gate = f"gates.max_slowdown.{field}"
+        name = _rival(field, match)
         ratio = match.comparisons[name].ratio
         finding = f"the build takes {ratio:.2f} times as long as {name}, allowed is {limit:g}"
         if match.disturbed:
@@ -62,3 +60,18 @@ def _slowdowns(match: BenchmarkResult, gates: Gates) -> Iterator[CheckedGate]:
             outcome = Outcome.INCONCLUSIVE
             finding = f"{finding}; the spread of the times is too wide to fail it"
         yield CheckedGate(gate=gate, outcome=outcome, found=finding)
+
+
+def _rival(field: str, match: BenchmarkResult) -> str:
+    """Return the rival that a limit is about. Raises SetupError where it was not timed."""
+    timed = [rival.name for rival in match.rivals]
+    if field in timed:
+        return field
+    if field == "best" and timed:
+        return match.best or timed[0]
+    if field == "best":
+        reason = "; ".join(f"{name}: {why}" for name, why in match.skipped.items())
+    else:
+        reason = match.skipped.get(field, "")
+    reason = reason or f"`benchmark.against` does not list {field!r}"
+    raise SetupError(f"gates.max_slowdown.{field} can not be checked: {reason}")

@@ -2,15 +2,16 @@
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-from autopipe.artifacts.benchmark import BenchmarkResult, Round, TimedContender
+from autopipe.artifacts.benchmark import BenchmarkResult, Round, TimedContender, best_rival
+from autopipe.benchmarking.agreement import disagreement
 from autopipe.benchmarking.conditions import Disturbance, disturbance, load_average
-from autopipe.benchmarking.contender import Timed, time_contender
+from autopipe.benchmarking.contender import Timed, outputs, time_contender
 from autopipe.benchmarking.latency import compared, summed
 from autopipe.benchmarking.machine import machine
+from autopipe.benchmarking.rivals import RIVALS
 from autopipe.config import Benchmark
 from autopipe.errors import StageError
 
@@ -74,37 +75,58 @@ def play(table: BenchmarkSetup, threads: int) -> BenchmarkResult:
         skipped=skipped,
         rounds=tuple(one.told for one in played),
         disturbed="" if enough else _disturbed(played),
+        best=best_rival({name: rival.latency for name, rival in results.items()}),
     )
 
 
 def _rounds(table: BenchmarkSetup, threads: int) -> tuple[list[_Played], dict[str, str]]:
     """Play until enough rounds were quiet, or it is no use; return them, and who was skipped."""
-    obstacles = {name: _obstacle(name, path) for name, path in table.contenders.items()}
-    skipped = {name: reason for name, reason in obstacles.items() if reason and name != OURS}
+    rivals = {name: path for name, path in table.contenders.items() if name != OURS}
+    obstacles = {name: _obstacle(name, path) for name, path in rivals.items()}
+    skipped = {name: reason for name, reason in obstacles.items() if reason}
     played: list[_Played] = []
     quiet, wanted = 0, table.options.rounds
+    order = list(table.contenders)
     while quiet < wanted and len(played) < _TIMES * wanted:
         again = f" again, as {played[-1].worst}" if played and played[-1].worst else ""
         title = f"round {quiet + 1} of {wanted}{again}"
-        order = list(table.contenders)
-        timed = _turns(table, order if len(played) % 2 == 0 else order[::-1], title, skipped)
+        timed = _taken(_Turns(table, threads, title), order, skipped)
+        order.reverse()
         played.append(_Played(timed, _worst(timed, threads)))
         quiet += played[-1].worst is None
     return played, skipped
 
 
-def _turns(
-    table: BenchmarkSetup, order: Iterable[str], title: str, skipped: dict[str, str]
-) -> dict[str, Timed]:
+@dataclass(frozen=True, slots=True)
+class _Turns:
+    """A round that is to be played."""
+
+    table: BenchmarkSetup
+    threads: int
+    title: str
+
+    def play(self, name: str) -> Timed:
+        """Time one contender. Raises StageError where it fails, or computes something else."""
+        self.table.tell(f"{self.title}: {name}")
+        inputs = self.table.inputs
+        found = time_contender(
+            name, self.table.contenders[name], inputs, self.table.options, self.threads
+        )
+        if name != OURS and not RIVALS[name].trusted:
+            wrong = disagreement(outputs(OURS, inputs), outputs(name, inputs))
+            if wrong:
+                raise StageError(wrong)
+        return found
+
+
+def _taken(turns: _Turns, order: Iterable[str], skipped: dict[str, str]) -> dict[str, Timed]:
     """Time one contender after the other; a rival that fails is added to `skipped`."""
     timed: dict[str, Timed] = {}
     for name in order:
         if name in skipped:
             continue
-        table.tell(f"{title}: {name}")
         try:
-            path = table.contenders[name]
-            timed[name] = time_contender(name, path, table.inputs, table.options)
+            timed[name] = turns.play(name)
         except StageError as error:
             if name == OURS:
                 raise
@@ -113,11 +135,8 @@ def _turns(
 
 
 def _worst(timed: Mapping[str, Timed], threads: int) -> Disturbance | None:
-    """Return what disturbed a round most; rivals want all processors that there are."""
-    disturbances = (
-        disturbance(timing.conditions, threads if name == OURS else timing.conditions.cores)
-        for name, timing in timed.items()
-    )
+    """Return what disturbed a round most."""
+    disturbances = (disturbance(timing.conditions, threads) for timing in timed.values())
     return max(filter(None, disturbances), key=lambda found: found.share, default=None)
 
 
@@ -146,4 +165,4 @@ def _obstacle(rival: str, model: Path) -> str | None:
     """Return why a rival can not be timed on a model, or None."""
     if not model.exists():
         return "it runs ONNX models, and this is none"
-    return None if find_spec(rival) else "it is not installed"
+    return RIVALS[rival].obstacle()

@@ -9,12 +9,16 @@ from autopipe.config.frozen import Frozen
 from autopipe.config.quantity import Duration
 from autopipe.config.samples import Samples
 
+RivalName = Literal["onnxruntime", "openvino", "mnn"]
+"""Runtimes that a build is timed against."""
+
 
 class Benchmark(Frozen, frozen=True):
     """Latency of the build and its rivals, anew for each build. `benchmark: null` skips it."""
 
-    against: Distinct[Literal["onnxruntime"]] = ("onnxruntime",)
-    """Rivals, each at its own defaults, in a process of its own."""
+    against: Distinct[RivalName] = ("onnxruntime",)
+    """Rivals, each in a process of its own, with the threads of the build, in float32 and otherwise
+    at its fastest. The ratio that counts is the one to the fastest of them."""
     rounds: Annotated[int, Field(ge=1, le=100)] = 3
     """How often the contenders take turns."""
     warmup: Annotated[int, Field(ge=0, le=1000)] = 3

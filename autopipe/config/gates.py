@@ -4,6 +4,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import AfterValidator, Field
 
+from autopipe.config.benchmark import RivalName
 from autopipe.config.frozen import Frozen
 
 SHARES: Final = {
@@ -42,8 +43,9 @@ class Gates(Frozen, frozen=True):
     """Least share of that time in tasks whose measurements agree with each other."""
     tuned_share: Annotated[float, Field(ge=0, le=1)] | None = None
     """Earlier name of `searched_share`."""
-    max_slowdown: dict[Literal["onnxruntime"], Annotated[float, Field(gt=0)]] = {}
-    """Largest latency relative to a rival. An inconclusive comparison does not fail."""
+    max_slowdown: dict[Literal[RivalName, "best"], Annotated[float, Field(gt=0)]] = {}
+    """Largest latency relative to a rival, or to `best`, the fastest of those that were timed. An
+    inconclusive comparison does not fail."""
     regression: Regression | None = None
     """Largest slowdown since a checked-in baseline; needs three rounds of `benchmark` at least."""
 

@@ -78,11 +78,13 @@ class Pipeline(Frozen, frozen=True):
             yield ("gates", name), share, "can not be reached: `tuning` is null"
         against = self.benchmark.against if self.benchmark else ()
         for rival, slowdown in self.gates.max_slowdown.items():
-            if rival not in against:
-                why = f"can not be checked: `benchmark.against` does not name {rival}"
+            if not against or rival not in (*against, "best"):
+                who = "a rival" if rival == "best" else rival
+                why = f"can not be checked: `benchmark.against` does not name {who}"
                 yield ("gates", "max_slowdown", rival), slowdown, why
             elif self.model.format != "onnx":
-                why = f"can not be checked: {rival} runs ONNX models, and this is none"
+                who = "a rival" if rival == "best" else rival
+                why = f"can not be checked: {who} runs ONNX models, and this is none"
                 yield ("gates", "max_slowdown", rival), slowdown, why
         if self.gates.regression is not None:
             yield from self._untold_regression(self.gates.regression)

@@ -100,6 +100,10 @@ def _latency(report: RunReport) -> Iterator[str]:
         times = _times(rival.latency)
         rows.append((name, *times, f"{against.ratio:.2f}", str(against.verdict)))
     yield from table(header, rows)
+    if benchmark.best:
+        found = benchmark.comparisons[benchmark.best]
+        yield ""
+        yield f"Against the best rival, {code(benchmark.best)}: {found.ratio:.2f}, {found.verdict}."
     yield from _at_sizes(benchmark)
     again = sum(bool(timed.disturbed) for timed in benchmark.rounds)
     if benchmark.disturbed:

@@ -1,10 +1,13 @@
+import re
 from pathlib import Path
 
+import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
 from autopipe.artifacts.benchmark import BenchmarkResult, Machine, RoundConditions, TimedContender
-from autopipe.benchmarking import match
-from autopipe.benchmarking.contender import Timed
+from autopipe.benchmarking import match, rivals
+from autopipe.benchmarking.contender import Timed, outputs
 from autopipe.benchmarking.gate import hold, measurement
 from autopipe.benchmarking.latency import compared, summed
 from autopipe.benchmarking.match import BenchmarkSetup, play
@@ -30,9 +33,12 @@ class Stopwatch:
         self.others = list(others)  # how much of the processor others take, turn by turn
         self.turns: list[str] = []
         self.told: list[str] = []
+        self.outputs: dict[str, list[float]] = {}
 
-    def __call__(self, name, path, inputs, options):
+    def __call__(self, name, path, inputs, options, threads):
         self.turns.append(name)
+        made = np.array(self.outputs.get(name, [1.0, 2.0]), np.float32)
+        save_file({"0": made}, outputs(name, inputs))
         found = self.seconds[name]
         if isinstance(found, Exception):
             raise found
@@ -42,12 +48,14 @@ class Stopwatch:
 
 
 @pytest.fixture
-def played(monkeypatch):
+def played(monkeypatch, tmp_path):
     def start(stopwatch, threads=2, **options):
         monkeypatch.setattr(match, "time_contender", stopwatch)
-        monkeypatch.setattr(match, "find_spec", lambda name: True)
-        tell = stopwatch.told.append
-        table = BenchmarkSetup(CONTENDERS, Path("inputs"), Benchmark(**options), tell)
+        monkeypatch.setattr(rivals, "find_spec", lambda name: True)
+        names = ["autopipe", *options.get("against", ["onnxruntime"])]
+        contenders = {name: CONTENDERS.get(name, Path(__file__)) for name in names}
+        inputs = tmp_path / "inputs"
+        table = BenchmarkSetup(contenders, inputs, Benchmark(**options), stopwatch.told.append)
         return play(table, threads)
 
     return start
@@ -93,12 +101,14 @@ def test_the_gpu_is_written_down(monkeypatch):
         assert match.play(table, 1).machine.gpu == gpu
 
 
-def test_a_rival_that_is_not_installed_is_skipped(monkeypatch):
+def test_a_rival_that_is_not_installed_is_skipped(monkeypatch, tmp_path):
     monkeypatch.setattr(match, "time_contender", Stopwatch(autopipe=1.0))
-    monkeypatch.setattr(match, "find_spec", lambda name: None)
-    table = BenchmarkSetup(CONTENDERS, Path("inputs"), Benchmark(), lambda message: None)
+    monkeypatch.setattr(rivals, "find_spec", lambda name: None)
+    table = BenchmarkSetup(CONTENDERS, tmp_path / "inputs", Benchmark(), lambda message: None)
     found = play(table, threads=1)
-    assert found.skipped == {"onnxruntime": "it is not installed"}
+    assert found.skipped == {
+        "onnxruntime": "it is not installed: pip install 'autopipe[onnxruntime]'"
+    }
     assert held(found, Gates()) == []
     with pytest.raises(SetupError, match=r"gates\.max_slowdown\.onnxruntime can not be checked"):
         held(found, gates(1.0))
@@ -154,10 +164,10 @@ def test_a_round_that_others_disturbed_is_played_again_and_does_not_count(played
 
 @pytest.mark.fault("N1")
 def test_others_may_have_the_processors_that_a_contender_leaves(played):
-    """The build wants one of two, and its rival both."""
-    found = played(Stopwatch(others=[0.4, 0, 0, 0.4], autopipe=1.0, onnxruntime=2.0), threads=1)
+    """All want one of two, or both."""
+    found = played(Stopwatch(others=[0.4] * 99, autopipe=1.0, onnxruntime=2.0), threads=1)
     assert (len(found.rounds), found.disturbed) == (3, "")
-    found = played(Stopwatch(others=[0, 0.4], autopipe=1.0, onnxruntime=2.0), threads=1)
+    found = played(Stopwatch(others=[0, 0.4], autopipe=1.0, onnxruntime=2.0), threads=2)
     assert [bool(each.disturbed) for each in found.rounds] == [True, False, False, False]
 
 
@@ -183,10 +193,10 @@ def test_no_gate_passes_or_fails_by_times_that_were_disturbed(played):
 
 def test_a_rival_that_fails_late_is_not_compared_with(played):
     class Late(Stopwatch):
-        def __call__(self, name, path, inputs, options):
+        def __call__(self, name, *arguments):
             if len(self.turns) == 5:
                 self.seconds["onnxruntime"] = StageError("killed by SIGSEGV")
-            return super().__call__(name, path, inputs, options)
+            return super().__call__(name, *arguments)
 
     found = played(Late(autopipe=1.0, onnxruntime=2.0), rounds=3)
     assert (found.rivals, found.skipped) == ((), {"onnxruntime": "killed by SIGSEGV"})
@@ -224,5 +234,61 @@ def played_with(ours, theirs):
 def test_a_rival_is_skipped_where_there_is_no_onnx_model(monkeypatch, tmp_path):
     monkeypatch.setattr(match, "time_contender", Stopwatch(autopipe=1.0))
     contenders = {**CONTENDERS, "onnxruntime": tmp_path / "reference.onnx"}
-    table = BenchmarkSetup(contenders, Path("inputs"), Benchmark(), lambda message: None)
+    table = BenchmarkSetup(contenders, tmp_path / "inputs", Benchmark(), lambda message: None)
     assert play(table, 1).skipped == {"onnxruntime": "it runs ONNX models, and this is none"}
+
+
+ALL = ("onnxruntime", "openvino", "mnn")
+
+
+def test_the_ratio_that_counts_is_the_one_to_the_fastest_rival(played):
+    stopwatch = Stopwatch(autopipe=1.0, onnxruntime=2.0, openvino=0.8, mnn=3.0)
+    found = played(stopwatch, against=ALL)
+    assert stopwatch.turns[:8] == ["autopipe", *ALL, *ALL[::-1], "autopipe"]
+    assert found.best == "openvino"
+    assert found.summary().endswith("; best rival openvino: ratio 1.25, slower")
+    assert found.model_dump()["best"] == "openvino"
+    alone = played(Stopwatch(autopipe=1.0, onnxruntime=2.0))
+    assert "best" not in alone.summary() + str(alone.model_dump()), "as it was with one rival"
+
+
+def test_a_gate_on_the_best_rival_names_it(played):
+    found = played(
+        Stopwatch(autopipe=1.0, onnxruntime=2.0, mnn=0.5), against=["onnxruntime", "mnn"]
+    )
+    assert held(found, Gates(max_slowdown={"best": 2.1, "onnxruntime": 0.9})) == []
+    with pytest.raises(GateError, match=r"slowdown\.best: .* 2\.00 times as long as mnn, allowed"):
+        held(found, Gates(max_slowdown={"best": 1.1}))
+    alone = played(Stopwatch(autopipe=2.0, onnxruntime=1.0))
+    with pytest.raises(
+        GateError, match=r"slowdown\.best: .* as long as onnxruntime, allowed is 1\.1"
+    ):
+        held(alone, Gates(max_slowdown={"best": 1.1}))
+
+
+def test_a_gate_on_the_best_of_none_can_not_be_checked(played):
+    found = played(Stopwatch(autopipe=1.0, mnn=StageError("refused")), against=["mnn"])
+    with pytest.raises(SetupError, match=r"slowdown\.best can not be checked: mnn: refused"):
+        held(found, Gates(max_slowdown={"best": 1.1}))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ([1.0, 2.2], r"its output 0 is wrong: off by 0\.2, the largest is 2"),
+        ([1.0, float("nan")], "its output 0 is wrong: off by nan, the largest is 2"),
+        ([1.0], r"its output 0 is of shape \(1,\), not \(2,\)"),
+    ],
+)
+def test_a_rival_that_computes_something_else_is_none(played, wrong, said):
+    stopwatch = Stopwatch(autopipe=1.0, onnxruntime=2.0, mnn=0.1)
+    stopwatch.outputs["mnn"] = wrong
+    found = played(stopwatch, against=["onnxruntime", "mnn"])
+    assert re.fullmatch(said, found.skipped["mnn"])
+    assert (found.best, list(found.comparisons)) == ("", ["onnxruntime"])
+
+
+def test_rivals_may_round_as_they_like(played):
+    stopwatch = Stopwatch(autopipe=1.0, mnn=2.0)
+    stopwatch.outputs["mnn"] = [1.04, 1.96]
+    assert played(stopwatch, against=["mnn"]).skipped == {}

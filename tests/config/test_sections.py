@@ -99,6 +99,13 @@ def test_a_gate_on_a_rival_needs_the_rival(refused, benchmark):
     assert said.endswith("`benchmark.against` does not name onnxruntime")
 
 
+def test_a_gate_on_the_best_rival_needs_one(refused):
+    (said,) = refused(GOOD, "benchmark.against=[]", "gates.max_slowdown={best: 1.1}")
+    assert said.endswith(
+        "gates.max_slowdown.best: 1.1 can not be checked: `benchmark.against` does not name a rival"
+    )
+
+
 @pytest.mark.parametrize("reference", ["onnxruntime", "onnx"])
 def test_what_runs_onnx_is_no_reference_of_another_format(refused, reference):
     others = "model.format=tvmscript", "gates.max_slowdown={}"

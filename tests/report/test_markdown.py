@@ -152,3 +152,12 @@ def test_times_of_open_sizes_are_a_table():
     assert ["batch = 3, length = 7", "generic", "1 ms", "", "", ""] in text
     assert measured.summary().startswith("batch = 8, length = 128: 1 ms (")
     assert measured.summary().endswith("; mean ratio to onnxruntime 0.50 over 2 sizes")
+
+
+def test_the_best_of_several_rivals_is_named():
+    report = full()
+    assert report.benchmark is not None
+    assert "best rival" not in markdown(report)
+    benchmark = report.benchmark.model_copy(update={"best": "onnxruntime"})
+    told = markdown(report.model_copy(update={"benchmark": benchmark}))
+    assert "Against the best rival, `onnxruntime`: 0.50, faster." in told

@@ -39,10 +39,10 @@ def taken():
 def known_times(monkeypatch, taken):
     """Time two rounds of each contender, and tell the same again: what is made of them matters."""
 
-    def timed(name, path, inputs, options):
+    def timed(name, path, inputs, options, threads):
         rounds = taken[name, path]
         if len(rounds) < 2:
-            rounds.append(contender.time_contender(name, path, inputs, options))
+            rounds.append(contender.time_contender(name, path, inputs, options, threads))
         rounds.rotate()
         return rounds[0]
 

@@ -1,0 +1,160 @@
+"""The rivals: how each loads an ONNX model, in float32, with so many threads, at its fastest.
+
+Each runs in a process of its own (`contender.py`), and its package is imported there only.
+"""
+
+import os
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from autopipe.errors import StageError
+
+Arrays = Mapping[str, np.ndarray]
+Run = Callable[[], Sequence[np.ndarray]]
+"""Runs a model once; the outputs are in the order of the model."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rival:
+    """A runtime that a build is timed against."""
+
+    module: str
+    """Name of its Python module, which is the name of its distribution as well."""
+    extra: str
+    """Extra of autopipe that installs it."""
+    prepare: Callable[[Path, Arrays, int], Run]
+    """Loads a model for these inputs and so many threads. Raises StageError, as the run does, where
+    it can not run the model."""
+    trusted: bool = False
+    """Whether *verify* compares builds with its outputs, so that nobody has to ask again."""
+
+    def obstacle(self) -> str | None:
+        """Return why it can not be started, or None."""
+        if find_spec(self.module):
+            return None
+        return f"it is not installed: pip install 'autopipe[{self.extra}]'"
+
+
+def _onnxruntime(model: Path, inputs: Arrays, threads: int) -> Run:
+    """Its defaults are its fastest: all processors, each thread kept on one, where we have all."""
+    import onnxruntime
+
+    onnxruntime.set_default_logger_severity(4)
+    options = onnxruntime.SessionOptions()
+    if threads != len(os.sched_getaffinity(0)):
+        options.intra_op_num_threads = threads
+    try:
+        session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # onnxruntime's errors have no public base
+        raise StageError(_first_line(error)) from error
+    return lambda: session.run(None, inputs)
+
+
+def _openvino(model: Path, inputs: Arrays, threads: int) -> Run:
+    """Its default is bfloat16 where the processor has it; float32 is asked for.
+
+    Arrays are shared with it both ways, which saves two copies.
+    """
+    import openvino
+
+    options = {
+        "PERFORMANCE_HINT": "LATENCY",
+        "INFERENCE_NUM_THREADS": threads,
+        "INFERENCE_PRECISION_HINT": "f32",
+    }
+    try:
+        request = openvino.Core().compile_model(model, "CPU", options).create_infer_request()
+        request.infer(inputs)
+    except Exception as error:  # it raises RuntimeError, and others
+        raise StageError(_first_line(error)) from error
+
+    def run() -> Sequence[np.ndarray]:
+        found = request.infer(inputs, share_inputs=True, share_outputs=True)
+        return [found[port] for port in range(len(found))]
+
+    return run
+
+
+def _mnn(model: Path, inputs: Arrays, threads: int) -> Run:
+    """Precision, power and memory are `high`: float32, no pauses, and copies of weights.
+
+    Its converter is called as the function of the wheel: the command `mnnconvert` installs a
+    package and sends what it was called with to the makers.
+    """
+    import _tools
+    import MNN
+    from MNN import expr, nn
+    from onnx import load
+
+    graph = load(model, load_external_data=False).graph
+    weights = {tensor.name for tensor in graph.initializer}
+    names = [port.name for port in graph.input if port.name not in weights]
+    outputs = [port.name for port in graph.output]
+    fixed = all(size.HasField("dim_value") for port in graph.input
+                for size in port.type.tensor_type.shape.dim)  # fmt: skip
+    options = {"backend": "CPU", "numThread": threads, **_MNN_MODES}
+    with tempfile.TemporaryDirectory() as folder:
+        file = str(Path(folder) / "model.mnn")
+        command = ["mnnconvert", "-f", "ONNX", "--modelFile", str(model), "--MNNModel", file]
+        _tools.mnnconvert([*command, "--bizCode", "autopipe"])
+        if not Path(file).exists():
+            raise StageError("its converter refuses the model")
+        module = nn.load_module_from_file(
+            file, names, outputs, runtime_manager=nn.create_runtime_manager((options,)),
+            shape_mutable=not fixed, rearrange=True,
+        )  # fmt: skip
+    given = {name: _narrowed(inputs[name]) for name in names}
+    ports = {
+        name: expr.placeholder(list(array.shape), expr.NCHW, getattr(expr, _MNN_TYPES[array.dtype]))
+        for name, array in given.items()
+    }
+
+    def run() -> Sequence[np.ndarray]:
+        for name, port in ports.items():
+            port.write(given[name])
+        found = module.forward(list(ports.values()))
+        return [_plain(expr, one).read() for one in found]
+
+    if not run():
+        raise StageError(f"MNN {MNN.version()} gives no outputs")
+    return run
+
+
+_MNN_MODES: Final = {"precision": "high", "power": "high", "memory": "high"}
+_MNN_TYPES: Final = {
+    np.dtype(np.float32): "float", np.dtype(np.int32): "int", np.dtype(np.uint8): "uint8",
+    np.dtype(np.int8): "int8",
+}  # fmt: skip
+
+
+def _narrowed(array: np.ndarray) -> np.ndarray:
+    """Return an array as MNN takes it: bools and whole numbers of 64 bits are of 32 there."""
+    if array.dtype in (np.int64, np.bool_):
+        array = array.astype(np.int32)
+    if array.dtype not in _MNN_TYPES:
+        raise StageError(f"it takes no inputs of {array.dtype}")
+    return array
+
+
+def _plain(expr: Any, found: Any) -> Any:  # noqa: ANN401 -- a module without types
+    """Return a result in the order of the model, and not in blocks of channels."""
+    return expr.convert(found, expr.NCHW) if found.data_format == expr.NC4HW4 else found
+
+
+def _first_line(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines()]
+    return next(filter(None, lines), type(error).__name__)
+
+
+RIVALS: Final[Mapping[str, Rival]] = {
+    "onnxruntime": Rival("onnxruntime", "onnxruntime", _onnxruntime, trusted=True),
+    "openvino": Rival("openvino", "openvino", _openvino),
+    "mnn": Rival("MNN", "mnn", _mnn),
+}
+"""All rivals, by the name that the pipeline file has for them."""
