@@ -69,9 +69,11 @@ class Graph:
         name: str,
         inputs: Mapping[str, Sequence[int | str]],
         outputs: Mapping[str, Sequence[int | str]],
+        read: int = TensorProto.FLOAT,
     ) -> bytes:
-        """Return the file of a model with these inputs and outputs, all of float32."""
-        graph = helper.make_graph(self.nodes, name, _values(inputs), _values(outputs), self.weights)
+        """Return the file of a model with these inputs of type `read`, and outputs of float32."""
+        given, made = _values(inputs, read), _values(outputs)
+        graph = helper.make_graph(self.nodes, name, given, made, self.weights)
         opsets = [helper.make_opsetid("", _OPSET)]
         model = helper.make_model(graph, opset_imports=opsets, producer_name="autopipe")
         model.ir_version = _IR
@@ -80,10 +82,9 @@ class Graph:
         return file
 
 
-def _values(shapes: Mapping[str, Sequence[int | str]]) -> list[Any]:
+def _values(shapes: Mapping[str, Sequence[int | str]], dtype: int = TensorProto.FLOAT) -> list[Any]:
     return [
-        helper.make_tensor_value_info(name, TensorProto.FLOAT, list(shape))
-        for name, shape in shapes.items()
+        helper.make_tensor_value_info(name, dtype, list(shape)) for name, shape in shapes.items()
     ]
 
 

@@ -18,6 +18,8 @@ FOLDER = Path(__file__).parents[2] / "pipelines"
 FILES = sorted(FOLDER.glob("*.yaml"))
 OPEN = ("encoder", "finder", "recognizer", "sequences")
 """Models with open sizes."""
+WAVERING = {"efficientnet_b0": 3e-3}
+"""How far outputs are off, of the largest: 1e-6 of an input moves those of this one by 3e-4."""
 CLOSED = [file for file in FILES if file.stem not in OPEN]
 USE_CASES = sorted((FOLDER / "use-cases").glob("*.yaml"))
 TASKS = sorted((FOLDER / "tasks").glob("*.yaml"))
@@ -54,12 +56,20 @@ def test_a_pipeline_is_valid_and_says_what_it_proves(file):
 def test_own_models_compute_what_the_reference_does(tmp_path, name):
     model = imported(FOLDER / f"{name}.yaml")
     random = np.random.default_rng(0)
-    feeds = {each.name: random.standard_normal(each.shape, "f") for each in model.inputs}
+    feeds = {each.name: drawn(each, random) for each in model.inputs}
     model.write_reference(tmp_path)
     reference = run(tmp_path / "reference.onnx", feeds)
     assert any(output.std() > 0.1 * abs(output).mean() for output in reference)
     for ours, expected in zip(compiled(model, feeds), reference, strict=True):
-        np.testing.assert_allclose(ours, expected, rtol=1e-4, atol=1e-5 * abs(expected).max())
+        off = WAVERING.get(name, 1e-5) * abs(expected).max()
+        np.testing.assert_allclose(ours, expected, rtol=1e-4, atol=off)
+
+
+def drawn(port, random):
+    """Return normal numbers, or zeros and ones where the input takes whole numbers."""
+    if np.dtype(port.dtype).kind == "i":
+        return random.integers(0, 2, port.shape).astype(port.dtype)
+    return random.standard_normal(port.shape, "f")
 
 
 @pytest.mark.slow
@@ -112,7 +122,7 @@ def test_own_models_become_packages(tmp_path, name):
 
 
 def test_own_models_are_what_the_script_makes(tmp_path):
-    for name in ("make_models.py", "make_open_models.py", "make_mask_rcnn.py"):
+    for name in ("make_models.py", "make_open_models.py", "make_mask_rcnn.py", "make_networks.py"):
         script = FOLDER / "models" / name
         subprocess.run([sys.executable, script, tmp_path], check=True)
     made = sorted(tmp_path.glob("*.onnx"))
