@@ -2,7 +2,8 @@
 
 Each runs in a store of its own that is empty at the start. Prints one row a pipeline: seconds from
 the model file to the end of `tasks` (tvm's import included), of tuning, and in all, and the latency
-as a multiple of the rival's; then what the stages said, and the geometric mean of the multiples.
+as a multiple of the best rival's; then what the stages said, and the geometric mean of the
+multiples.
 Extra arguments after `--` go to `autopipe run`, for example
 `-- --set tuning=null` for the schedules without tuning.
 """
@@ -69,10 +70,10 @@ def measure(pipeline: Path, extra: list[str]) -> float | None:
 
 
 def _ratio(folder: Path) -> float | None:
-    """Return the latency as a multiple of the first rival's, from the artifact of `benchmark`."""
+    """Return the latency as a multiple of the best rival's, from the artifact of `benchmark`."""
     for path in folder.rglob("benchmark.json"):
         comparisons = BenchmarkReport.read(path.parent).comparisons.values()
-        return next(iter(comparisons)).ratio if comparisons else None
+        return max(found.ratio for found in comparisons) if comparisons else None
     return None
 
 

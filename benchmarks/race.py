@@ -1,0 +1,221 @@
+"""Every pipeline against the best rival: `python benchmarks/race.py [PIPELINES]`.
+
+Latency with one thread and with two, untuned or tuned, against onnxruntime, OpenVINO and MNN, each
+in a process of its own, in turn, in float32 and with as many threads as the build. A rival that can
+not run a model, or computes something else, is told below the table. Ratios are of the least times,
+and of the medians, to the best of the rivals in each; below 1 where the build is faster. Models
+with open sizes are timed at their first likely sizes.
+
+Builds and times are kept in a folder, so the work can be done in parts:
+`race.py build --folder F` builds only, `time --folder F --seconds 200` plays the rounds that are
+missing and begins none after 200 seconds, `table --folder F` prints what is known, as Markdown.
+`--tuned 'trials: 400, time: 15m'` builds, times and prints with tuning, beside the untuned ones.
+"""
+
+import argparse
+import json
+import math
+import os
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from safetensors.numpy import save_file
+
+import autopipe
+from autopipe.artifacts.library import BuiltLibrary
+from autopipe.benchmarking.agreement import disagreement
+from autopipe.benchmarking.contender import outputs, time_contender
+from autopipe.benchmarking.rivals import RIVALS
+from autopipe.config import Benchmark
+from autopipe.config.dimension import likely
+from autopipe.errors import AutopipeError, StageError
+from autopipe.verification.inputs import draw
+from autopipe.verification.limits import input_limits
+
+PARTS: Final = ("build", "time", "table")
+ROUNDS: Final = 5
+OURS: Final = "autopipe"
+ROUND: Final = Benchmark(warmup=2, repeat=5)
+
+Times = dict[str, list[float]]
+"""Seconds of each run by contender."""
+
+
+def main() -> None:
+    """Do the parts that are asked for."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("parts", nargs="*", help=f"of {', '.join(PARTS)}, all if none is named; "
+                        "then pipeline files")  # fmt: skip
+    parser.add_argument("--folder", type=Path, help="keeps builds and times; else nothing is kept")
+    parser.add_argument("--threads", type=int, action="append", help="of each; else 1, and then 2")
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help="turns of each contender")
+    parser.add_argument("--seconds", type=float, default=math.inf, help="time for the timing")
+    parser.add_argument("--tuned", help="budget of tuning, as in a pipeline file; else untuned")
+    options = parser.parse_intermixed_args()
+    counts = options.threads or [1, 2]
+    parts = [part for part in options.parts if part in PARTS] or PARTS
+    files = [Path(part) for part in options.parts if part not in PARTS]
+    files = files or sorted(Path("pipelines").glob("*.yaml"))
+    os.environ["ORT_DISABLE_TELEMETRY"] = "1"
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = (options.folder or Path(scratch)).absolute()
+        subjects = [
+            Subject(path, folder, threads, options.tuned) for path in files for threads in counts
+        ]
+        if "build" in parts:
+            for subject in subjects:
+                subject.build()
+        if "time" in parts:
+            _time(subjects, options.rounds, options.seconds)
+        if "table" in parts:
+            for threads in counts:
+                shown = [subject for subject in subjects if subject.threads == threads]
+                print("\n".join(_table(threads, shown)))
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A pipeline, built for so many threads, and its files."""
+
+    path: Path
+    kept: Path
+    """The folder of all of them."""
+    threads: int
+    budget: str | None
+    """Of tuning; None is untuned."""
+
+    @property
+    def folder(self) -> Path:
+        """Its own folder."""
+        tuned = "tuned" if self.budget else "untuned"
+        return self.kept / self.path.stem / f"{self.threads}-{tuned}"
+
+    def build(self) -> None:
+        """Build and verify it, if that is not done; say so where that fails."""
+        if (self.folder / "build").exists():
+            return
+        tuning = f"tuning.budget={{{self.budget}}}" if self.budget else "tuning=null"
+        settings = [tuning, f"target.num_cores={self.threads}", "benchmark=null", "package=null"]
+        start = time.monotonic()
+        try:
+            found = autopipe.run(self.path, store=self.kept / "store", overrides=settings)
+        except AutopipeError as error:
+            print(f"{self.path.stem}: {error}", flush=True)
+            return
+        self.folder.mkdir(parents=True, exist_ok=True)
+        for stage in ("import", "build"):
+            (self.folder / stage).unlink(missing_ok=True)
+            (self.folder / stage).symlink_to(found[stage].path)
+        print(f"{self.path.stem}: {time.monotonic() - start:.0f} s", flush=True)
+
+    def rounds(self) -> list[Times]:
+        """Return the rounds that were played."""
+        file = self.folder / "rounds.json"
+        return json.loads(file.read_text()) if file.exists() else []
+
+    def skipped(self) -> dict[str, str]:
+        """Return the rivals that can not be timed, and why."""
+        file = self.folder / "skipped.json"
+        return json.loads(file.read_text()) if file.exists() else {}
+
+    def play(self) -> None:
+        """Play one round, and keep its times."""
+        played, skipped = self.rounds(), self.skipped()
+        inputs = self._inputs()
+        model = (self.folder / "import" / "reference.onnx").resolve()
+        paths = {OURS: (self.folder / "build").resolve(), **dict.fromkeys(RIVALS, model)}
+        order = list(paths) if len(played) % 2 == 0 else list(paths)[::-1]
+        times: Times = {}
+        for name in order:
+            if name in skipped:
+                continue
+            try:
+                times[name] = time_contender(name, paths[name], inputs, ROUND, self.threads).seconds
+            except StageError as error:
+                if name == OURS:
+                    raise
+                skipped[name] = str(error)
+        for name in [name for name in times if name != OURS and not RIVALS[name].trusted]:
+            wrong = disagreement(outputs(OURS, inputs), outputs(name, inputs))
+            if wrong:
+                skipped[name] = wrong
+        (self.folder / "skipped.json").write_text(json.dumps(skipped), encoding="utf-8")
+        (self.folder / "rounds.json").write_text(json.dumps([*played, times]), encoding="utf-8")
+
+    def _inputs(self) -> Path:
+        """Return the file of inputs, made once."""
+        file = self.folder / "inputs.safetensors"
+        if not file.exists():
+            signature = BuiltLibrary.read(self.folder / "build").signature
+            sizes = likely(signature.dimensions)
+            ports = signature.at(sizes[0] if sizes else {})
+            save_file(draw(ports, input_limits(self.folder / "import", ports), (0, 0)), file)
+        return file
+
+    def times(self) -> Times | None:
+        """Return the seconds of all runs of who was timed in every round, or None if nobody was."""
+        played = self.rounds()
+        if not played:
+            return None
+        names = [name for name in (OURS, *RIVALS) if name not in self.skipped()]
+        return {name: [run for one in played for run in one[name]] for name in names}
+
+
+def _time(subjects: Sequence[Subject], rounds: int, seconds: float) -> None:
+    """Play the rounds that are missing, one of each subject after the other."""
+    start = time.monotonic()
+    for count in range(rounds):
+        for subject in subjects:
+            if time.monotonic() - start > seconds:
+                print("stopped here: time is up", flush=True)
+                return
+            if (subject.folder / "build").exists() and len(subject.rounds()) == count:
+                subject.play()
+
+
+def _table(threads: int, subjects: Sequence[Subject]) -> Iterator[str]:
+    """Yield a table of all subjects, with what is known of them together, and who was left out."""
+    names = [OURS, *RIVALS]
+    yield f"With {threads} thread{'s' if threads > 1 else ''}:\n"
+    yield f"| pipeline | {' | '.join(names)} | best rival | ratio | of medians |"
+    yield "|---" * (len(names) + 4) + "|"
+    known: list[tuple[float, float]] = []
+    played = {len(subject.rounds()) for subject in subjects} - {0}
+    for subject in subjects:
+        times = subject.times()
+        if times is None or len(times) == 1:
+            continue
+        known.append((_ratio(times, min), _ratio(times, statistics.median)))
+        cells = [f"{min(times[name]) * 1e3:.3g} ms" if name in times else "" for name in names]
+        best = min((name for name in times if name != OURS), key=lambda name: min(times[name]))
+        ratios = " | ".join(f"{ratio:.2f}" for ratio in known[-1])
+        yield f"| {subject.path.stem} | {' | '.join(cells)} | {best} | {ratios} |"
+    if known:
+        means = " | ".join(
+            f"{_mean(ratios):.2f}, {max(ratios):.2f}" for ratios in zip(*known, strict=True)
+        )
+        yield f"| **geometric mean, worst** |{' |' * (len(names) + 1)} {means} |"
+        yield f"\nLeast of {min(played)} to {max(played)} rounds, {len(known)} pipelines."
+    for subject in subjects:
+        for name, reason in subject.skipped().items():
+            yield f"- {subject.path.stem}: {name} is left out: {reason}"
+    yield ""
+
+
+def _ratio(times: Times, of: Callable[[list[float]], float]) -> float:
+    """Return our time as a multiple of the best rival's."""
+    summed = {name: of(runs) for name, runs in times.items()}
+    return summed.pop(OURS) / min(summed.values())
+
+
+def _mean(ratios: Iterable[float]) -> float:
+    return math.exp(statistics.fmean(map(math.log, ratios)))
+
+
+if __name__ == "__main__":
+    main()
