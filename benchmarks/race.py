@@ -29,6 +29,7 @@ from safetensors.numpy import save_file
 import autopipe
 from autopipe.artifacts.library import BuiltLibrary
 from autopipe.benchmarking.agreement import disagreement
+from autopipe.benchmarking.conditions import disturbance
 from autopipe.benchmarking.contender import outputs, time_contender
 from autopipe.benchmarking.rivals import RIVALS
 from autopipe.config import Benchmark
@@ -118,6 +119,11 @@ class Subject:
         file = self.folder / "rounds.json"
         return json.loads(file.read_text()) if file.exists() else []
 
+    def disturbed(self) -> list[str]:
+        """Return each turn that others disturbed, and how."""
+        file = self.folder / "disturbed.json"
+        return json.loads(file.read_text()) if file.exists() else []
+
     def skipped(self) -> dict[str, str]:
         """Return the rivals that can not be timed, and why."""
         file = self.folder / "skipped.json"
@@ -131,11 +137,15 @@ class Subject:
         paths = {OURS: (self.folder / "build").resolve(), **dict.fromkeys(RIVALS, model)}
         order = list(paths) if len(played) % 2 == 0 else list(paths)[::-1]
         times: Times = {}
+        disturbed = self.disturbed()
         for name in order:
             if name in skipped:
                 continue
             try:
-                times[name] = time_contender(name, paths[name], inputs, ROUND, self.threads).seconds
+                timed = time_contender(name, paths[name], inputs, ROUND, self.threads)
+                times[name] = timed.seconds
+                if found := disturbance(timed.conditions, self.threads):
+                    disturbed.append(f"{name}: {found}")
             except StageError as error:
                 if name == OURS:
                     raise
@@ -145,6 +155,7 @@ class Subject:
             if wrong:
                 skipped[name] = wrong
         (self.folder / "skipped.json").write_text(json.dumps(skipped), encoding="utf-8")
+        (self.folder / "disturbed.json").write_text(json.dumps(disturbed), encoding="utf-8")
         (self.folder / "rounds.json").write_text(json.dumps([*played, times]), encoding="utf-8")
 
     def _inputs(self) -> Path:
@@ -200,7 +211,10 @@ def _table(threads: int, subjects: Sequence[Subject]) -> Iterator[str]:
             f"{_mean(ratios):.2f}, {max(ratios):.2f}" for ratios in zip(*known, strict=True)
         )
         yield f"| **geometric mean, worst** |{' |' * (len(names) + 1)} {means} |"
+        turns = sum(len(times) for subject in subjects for times in subject.rounds())
+        disturbed = sum(len(subject.disturbed()) for subject in subjects)
         yield f"\nLeast of {min(played)} to {max(played)} rounds, {len(known)} pipelines."
+        yield f"Other programs disturbed {disturbed} of {turns} turns.\n"
     for subject in subjects:
         for name, reason in subject.skipped().items():
             yield f"- {subject.path.stem}: {name} is left out: {reason}"

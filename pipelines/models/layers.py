@@ -83,6 +83,16 @@ class Layers(Graph):
         share = self.conv(f"{name}.more", seen, Conv(less, few, 1), kinds[1])
         return self.op("Mul", name, data, share)
 
+    def damped(self, name: str, data: str, channels: int) -> str:
+        """Add the batch norm of a branch that is added to what it came from, dividing by 11.
+
+        Without it drawn weights let numbers grow from block to block until each rounding shows. Its
+        variance is stored, and above 100, so that nobody draws it.
+        """
+        variance = self.weight(f"{name}.variance", np.full(channels, 121, np.float32))
+        others = [self.drawn(f"{name}.{part}", channels) for part in ("scale", "bias", "mean")]
+        return self.op("BatchNormalization", name, data, *others, variance)
+
     def classes(self, data: str, few: int, hidden: int = 0) -> str:
         """Add the mean over the image and dense layers to 1000 classes, the result `output`."""
         mean = self.op("GlobalAveragePool", "mean", data)

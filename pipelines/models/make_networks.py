@@ -110,6 +110,7 @@ def efficientnet_b0() -> bytes:
             data = graph.squeezed(f"{name}.weighed", data, (hidden, few // 4), kinds)
             data = graph.conv(f"{name}.less", data, Conv(hidden, wide, 1))
             if stride == 1 and few == wide:
+                data = graph.damped(f"{name}.norm", data, wide)
                 data = graph.op("Add", name, data, short)
             few = wide
     data = graph.conv("last", data, Conv(few, 1280, 1), "Silu")
