@@ -15,6 +15,7 @@ from autopipe.schedules.templates import (
     open_movement,
     open_rows,
     recurrence,
+    regions,
     row_reduction,
     sequence,
     transpose,
@@ -25,6 +26,7 @@ from autopipe.schedules.templates.template import Template
 
 TEMPLATES: Final[tuple[Template, ...]] = (
     recurrence,
+    regions,
     library_call,
     dot_product,
     window,

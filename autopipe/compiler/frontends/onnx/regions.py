@@ -1,13 +1,13 @@
 """Converters of operators on windows and regions of an image."""
 
 import functools
-import itertools
 from typing import Any, Final
 
-from tvm import relax, te, tirx
+from tvm import relax
 from tvm.relax.frontend.onnx import onnx_frontend
 
 from autopipe.compiler.frontends.onnx import known
+from autopipe.compiler.regions import MOST_SAMPLES, RegionForm, plain
 from autopipe.errors import ModelError
 
 # ruff: noqa: ANN401, ARG003  TVM's converters have no types, and one signature
@@ -25,23 +25,20 @@ class ConvTranspose(onnx_frontend.ConvTranspose):
 
 
 class RoiAlign(onnx_frontend.RoiAlign):
-    """RoiAlign; ONNX's maximum is one of weighted corners, and TVM's one of samples.
+    """RoiAlign with any number of regions, on channels that come last.
 
-    TVM moves regions by half a pixel before it scales them, and ONNX does afterwards.
+    TVM's moves regions by half a pixel before it scales them, and ONNX does afterwards; TVM's
+    maximum is one of samples, and ONNX's one of weighted corners.
     """
 
     @classmethod
     def _impl_v10(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
-        if attr.get("mode") == b"max":
-            return _largest(bb, inputs, attr, half_pixel=False)
-        return super()._impl_v10(bb, inputs, attr, params)
+        return _aligned(bb, inputs, attr, half_pixel=False)
 
     @classmethod
     def _impl_v16(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
-        if attr.get("mode") == b"max":
-            way = known.text(attr.get("coordinate_transformation_mode", b"half_pixel"))
-            return _largest(bb, inputs, attr, half_pixel=way == "half_pixel")
-        return super()._impl_v16(bb, _shifted(bb, inputs, attr), attr, params)
+        way = known.text(attr.get("coordinate_transformation_mode", b"half_pixel"))
+        return _aligned(bb, inputs, attr, half_pixel=way == "half_pixel")
 
 
 class NonMaxSuppression(onnx_frontend.OnnxOpConverter):
@@ -71,66 +68,23 @@ _OURS = (ConvTranspose, RoiAlign, NonMaxSuppression, SpaceToDepth)
 CONVERTERS: Final = {converter.__name__: converter for converter in _OURS}
 
 
-_MOST_SAMPLES: Final = 256
-"""Samples of a cell along a side; their square is what each number of the result takes."""
-
-
-def _shifted(bb: Any, inputs: Any, attr: Any) -> Any:
-    """Return the inputs with regions moved so that TVM's half a pixel is one of the image.
-
-    ONNX takes `region * scale - 0.5`, and TVM `(region - 0.5) * scale`.
-    """
-    way = known.text(attr.get("coordinate_transformation_mode", b"half_pixel"))
-    scale = float(attr.get("spatial_scale", 1.0))
-    if way != "half_pixel" or scale == 1 or not scale:
-        return inputs
-    data, regions, images = inputs
-    shift = relax.const(0.5 - 0.5 / scale, regions.ty.dtype)
-    return [data, bb.normalize(relax.op.add(regions, shift)), images]
-
-
-def _largest(bb: Any, inputs: Any, attr: Any, *, half_pixel: bool) -> Any:
-    """Return the largest of all corners that samples lie between, each times its weight."""
+def _aligned(bb: Any, inputs: Any, attr: Any, *, half_pixel: bool) -> Any:
     what = f"RoiAlign {known.name(attr)}"
-    batches, channels, *extents = known.sizes(inputs[0], what)
-    counts = [int(attr.get(f"output_{side}", 1)) for side in ("height", "width")]
-    ratio, scale = int(attr.get("sampling_ratio", 0)), float(attr.get("spatial_scale", 1.0))
-    if ratio < 1:
-        raise ModelError(f"{what} with mode max needs a sampling_ratio above 0")
-    if ratio > _MOST_SAMPLES:
-        raise ModelError(f"{what} takes {ratio} samples a side, more than {_MOST_SAMPLES}")
-    places = [known.sizes(inputs[1], what)[0], channels, *counts]
-
-    def pool(data: Any, regions: Any, numbers: Any) -> Any:
-        samples = [te.reduce_axis((0, ratio), f"r{axis}") for axis in range(2)]
-
-        def at(n: Any, c: Any, *place: Any) -> Any:
-            batch = tirx.max(tirx.min(numbers[n].astype("int32"), batches - 1), 0)
-            lows, parts, outside = [], [], []
-            for axis, extent in enumerate(extents):
-                start, end = (regions[n, side - axis] * scale - 0.5 * half_pixel for side in (1, 3))
-                size = end - start if half_pixel else tirx.max(end - start, 1.0)
-                step = size / float(counts[axis])
-                inner = (samples[axis].astype(data.dtype) + 0.5) * step / float(ratio)
-                real = start + place[axis].astype(data.dtype) * step + inner
-                outside += [real < -1.0, real > float(extent)]
-                real = tirx.min(tirx.max(real, 0.0), float(extent - 1))
-                low = tirx.floor(real)
-                lows.append(low.astype("int32"))
-                parts.append(real - low)
-            values = []
-            for dy, dx in itertools.product((0, 1), (0, 1)):
-                row, column = (tirx.min(low + d, extent - 1) for low, d, extent in
-                               zip(lows, (dy, dx), extents, strict=True))  # fmt: skip
-                share = (parts[0] if dy else 1 - parts[0]) * (parts[1] if dx else 1 - parts[1])
-                values.append(data[batch, c, row, column] * share)
-            best = functools.reduce(tirx.max, values)
-            zero = tirx.const(0, data.dtype)
-            return te.max(tirx.if_then_else(tirx.any(*outside), zero, best), axis=samples)
-
-        return te.compute(places, at, name="roi_align_max")
-
-    return bb.emit_te(pool, *inputs[:3], primfunc_name_hint="roi_align_max")
+    samples = int(attr.get("sampling_ratio", 0))
+    if samples > MOST_SAMPLES:
+        raise ModelError(f"{what} takes {samples} samples a side, more than {MOST_SAMPLES}")
+    form = RegionForm(
+        mode="max" if known.text(attr.get("mode", b"avg")) == "max" else "avg",
+        samples=max(samples, 0),
+        scale=float(attr.get("spatial_scale", 1.0)),
+        half_pixel=half_pixel,
+        cells=(int(attr.get("output_height", 1)), int(attr.get("output_width", 1))),
+    )
+    data = bb.emit(relax.op.permute_dims(inputs[0], [0, 2, 3, 1]))
+    return bb.emit_te(
+        functools.partial(plain, form), data, *inputs[1:3], primfunc_name_hint="roi_align",
+        primfunc_attrs=form.attributes,
+    )  # fmt: skip
 
 
 def _with_pads(attr: Any, sizes: list[int], window: list[int]) -> Any:

@@ -1,0 +1,214 @@
+"""What RoiAlign computes: regions of an image, each as cells of the same number.
+
+A cell is the mean of samples, or the largest corner of one. A sample lies between four pixels:
+
+    y, x = start + cell * step + (sample + 0.5) * step / samples      # along each axis
+    value = (1 - fy) * (1 - fx) * image[y0, x0] + ... + fy * fx * image[y0 + 1, x0 + 1]
+
+Where a sample lies, and the shares of its corners, are the same for all channels. So the image has
+its channels last; the cells of a channel lie together, as ONNX has them.
+"""
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import Field, ValidationError
+from tvm import te, tirx
+
+from autopipe.config.frozen import Frozen
+
+# ruff: noqa: ANN401  what TVM has no types for
+
+ATTRIBUTE: Final = "autopipe.regions"
+"""Attribute of a PrimFunc that holds its form as JSON."""
+
+MOST_SAMPLES: Final = 256
+"""Samples of a cell along a side; their square is what each number of the result takes."""
+
+_MOST_COMPUTED: Final = 4096.0
+"""Samples of a cell along a side where they follow from the size of a region, as large as it is."""
+
+_OPAQUE: Final = 8
+"""TVM's kind of a function that fuses with nothing."""
+
+_IMAGE_AXES: Final = (1, 2)
+
+Bind = Callable[[Any], Any]
+"""Gives a value a name, so that it is computed once; or returns it as it is."""
+
+
+class RegionForm(Frozen, frozen=True):
+    """What is made of each region."""
+
+    mode: Literal["avg", "max"]
+    samples: Annotated[int, Field(ge=0, le=MOST_SAMPLES)]
+    """Samples of a cell along a side; 0 for one in a pixel."""
+    scale: float
+    """Pixels of the image that a unit of a region is."""
+    half_pixel: bool
+    """Whether 0.5 is the middle of the first pixel; otherwise it is 0, and no region is smaller
+    than a pixel."""
+    cells: tuple[Annotated[int, Field(ge=1)], Annotated[int, Field(ge=1)]]
+    """Cells of a region along its height and its width."""
+
+    @property
+    def attributes(self) -> dict[str, object]:
+        """Attributes of a PrimFunc that computes it."""
+        return {ATTRIBUTE: self.model_dump_json(), "op_pattern": _OPAQUE}
+
+
+def parse(text: str) -> RegionForm | None:
+    """Return the form that a text says, or None if it says none."""
+    try:
+        return RegionForm.model_validate_json(text)
+    except ValidationError:
+        return None
+
+
+def plain(form: RegionForm, data: Any, boxes: Any, images: Any) -> Any:
+    """Return the cells of regions [regions, channels, height, width], as TVM's tensor.
+
+    Args:
+        form: What is computed.
+        data: Images [images, height, width, channels].
+        boxes: Corners [regions, 4] of the regions: x, y, x, y.
+        images: The image [regions] of each; one that is not there becomes the last or the first.
+    """
+    work = working(data.dtype)
+
+    def at(region: Any, channel: Any, *cell: Any) -> Any:
+        own = [boxes[region, number] for number in range(4)]
+        grid = Grid.of(form, data.shape, own, _as_it_is, work)
+        image = image_of(images, region, data.shape[0])
+        steps = [
+            te.reduce_axis((_like(grid.loops[axis], 0), grid.loops[axis]), f"sample{axis}")
+            for axis in range(2)
+        ]
+        places = [grid.place(axis, cell[axis], steps[axis], _as_it_is) for axis in range(2)]
+        values = [
+            data[image, y, x, channel].astype(work) * share
+            for y, x, share in corners(places, _as_it_is)
+        ]
+        inside = tirx.all(*(place.inside for place in places))
+        zero = tirx.const(0, work)
+        if form.mode == "max":
+            largest = functools.reduce(tirx.max, values)
+            return te.max(tirx.if_then_else(inside, largest, zero), axis=steps)
+        mean = sum(values[1:], values[0]) / grid.count
+        return te.sum(tirx.if_then_else(inside, mean, zero), axis=steps)
+
+    shape = [boxes.shape[0], data.shape[3], *form.cells]
+    made = te.compute(shape, at, name="regions")
+    if work == data.dtype:
+        return made
+    return te.compute(shape, lambda *place: made[place].astype(data.dtype), name="narrowed")
+
+
+def working(dtype: str) -> str:
+    """Return the dtype that is computed in."""
+    return "float64" if str(dtype) == "float64" else "float32"
+
+
+def image_of(images: Any, region: Any, count: Any) -> Any:
+    """Return the image of a region, one that is there."""
+    wide = "int64"
+    image = images[region].astype(wide)
+    last = tirx.Cast(wide, count) - tirx.const(1, wide)
+    return tirx.max(tirx.min(image, last), tirx.const(0, wide)).astype("int32")
+
+
+@dataclass(frozen=True, slots=True)
+class SamplePlace:
+    """Where a sample lies along an axis: between two pixels."""
+
+    low: Any
+    high: Any
+    part: Any
+    """How far from the first to the second one, from 0 to 1."""
+    inside: Any
+    """Whether it lies in the image, or less than a pixel beside it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """The samples of a region along each axis."""
+
+    extents: tuple[Any, ...]
+    starts: tuple[Any, ...]
+    steps: tuple[Any, ...]
+    """Pixels of a cell."""
+    loops: tuple[Any, ...]
+    """Samples of a cell, 1 at least."""
+    some: tuple[Any, ...]
+    """Whether there are samples."""
+    count: Any
+    """Samples of a cell along both axes."""
+    work: str
+
+    @classmethod
+    def of(
+        cls, form: RegionForm, shape: Sequence[Any], corners: Sequence[Any], bind: Bind, work: str
+    ) -> "Grid":
+        """Return the samples of a region, given its corners, of images of a shape."""
+        starts, steps, loops, some = [], [], [], []
+        for axis in range(2):
+            ends = (corners[number - axis].astype(work) for number in (1, 3))
+            offset = tirx.const(0.5 if form.half_pixel else 0.0, work)
+            start, end = (place * tirx.const(form.scale, work) - offset for place in ends)
+            start = bind(start)
+            size = end - start
+            size = size if form.half_pixel else tirx.max(size, tirx.const(1, work))
+            step = bind(size / tirx.const(form.cells[axis], work))
+            starts.append(start)
+            steps.append(step)
+            if form.samples:
+                loops.append(tirx.const(form.samples, "int32"))
+                some.append(True)
+                continue
+            # a number that is none is smaller than all others here
+            number = tirx.min(tirx.max(tirx.ceil(step), tirx.const(0, work)), _computed(work))
+            number = bind(number.astype("int32"))
+            loops.append(bind(tirx.max(number, tirx.const(1, "int32"))))
+            some.append(number > 0)
+        count = bind((loops[0] * loops[1]).astype(work))
+        extents = tuple(shape[axis] for axis in _IMAGE_AXES)
+        return cls(extents, tuple(starts), tuple(steps), tuple(loops), tuple(some), count, work)
+
+    def place(self, axis: int, cell: Any, sample: Any, bind: Bind) -> SamplePlace:
+        """Return where a sample of a cell lies along an axis."""
+        work, extent = self.work, self.extents[axis]
+        step = self.steps[axis]
+        within = (
+            (sample.astype(work) + tirx.const(0.5, work)) * step / self.loops[axis].astype(work)
+        )
+        real = bind(self.starts[axis] + cell.astype(work) * step + within)
+        inside = tirx.all(
+            real >= tirx.const(-1, work), real <= tirx.Cast(work, extent),
+            *([] if self.some[axis] is True else [self.some[axis]]),
+        )  # fmt: skip
+        last = tirx.Cast(work, extent - 1)
+        cut = bind(tirx.min(tirx.max(real, tirx.const(0, work)), last))
+        floor = bind(tirx.floor(cut))
+        low = bind(floor.astype("int32"))
+        high = bind(tirx.min(low + 1, tirx.Cast("int32", extent - 1)))
+        return SamplePlace(low, high, bind(cut - floor), inside)
+
+
+def corners(places: Sequence[SamplePlace], bind: Bind) -> list[tuple[Any, Any, Any]]:
+    """Return the four pixels around a sample: row, column, and its share."""
+    ends = [((one.low, 1 - one.part), (one.high, one.part)) for one in places]
+    return [(y, x, bind(down * across)) for y, down in ends[0] for x, across in ends[1]]
+
+
+def _as_it_is(value: Any) -> Any:
+    return value
+
+
+def _like(value: Any, number: int) -> Any:
+    return tirx.const(number, value.ty.dtype)
+
+
+def _computed(work: str) -> Any:
+    return tirx.const(_MOST_COMPUTED, work)

@@ -1,0 +1,231 @@
+"""Template for RoiAlign: cells of regions of an image, whose channels come last.
+
+A function says in an attribute what it computes. It is believed only where the plain loops of that
+are the very loops of the function. Where samples lie is computed once for all channels, and a row
+of cells is turned around in the cache, since the cells of a channel lie together in the result.
+
+Example: the mean of 2 x 2 samples in each of 7 x 7 cells, 128 channels, vectors of 16.
+
+    for region, row in parallel(regions, 7):
+        for cell in range(7):
+            for chunk in range(2):                        # 64 channels: 4 registers
+                sums[0:64] = 0
+                for i, j in grid(2, 2):
+                    (y0, y1), (x0, x1), shares = ...      # four pixels around the sample
+                    sums[0:64] += shares[0] * image[y0, x0, 64 * chunk : 64 * chunk + 64] + ...
+                line[cell, 64 * chunk : 64 * chunk + 64] = sums / 4
+        for channel, cell in grid(128, 7):
+            y[region, channel, row, cell] = line[cell, channel]
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import tvm
+from tvm import te, tirx
+from tvm.ir import Expr
+from tvm.s_tir import SBlock, Schedule
+from tvm.script.ir_builder import IRBuilder
+from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
+
+from autopipe.compiler.rebuild import same_code
+from autopipe.compiler.regions import ATTRIBUTE, Grid, RegionForm, corners, image_of, parse, plain
+from autopipe.schedules.analysis.blocks import enough, extent_of, number_of, product_of
+from autopipe.schedules.analysis.expressions import either, whole
+from autopipe.schedules.hardware import HardwareParams
+from autopipe.schedules.primitives import ELEMENTS
+
+# ruff: noqa: ANN401  what TVM has no types for
+
+NAME: Final = "regions"
+VERSION: Final = 1
+OPEN: Final = True
+
+_DTYPES: Final = {"float32": 32, "float64": 64}
+_VECTORS: Final = (4, 8, 2, 1)
+"""Registers that sums may take, the most promising number first."""
+
+
+@dataclass(frozen=True, slots=True)
+class RegionCells:
+    """What the knobs depend on."""
+
+    form: RegionForm
+    channels: int
+    bits: int
+    """Size of an element, in bits."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelChunk:
+    """The knobs."""
+
+    width: int
+    """Channels in a vector."""
+    vectors: int
+    """Vectors that are summed at a time."""
+
+
+def match(sch: Schedule) -> RegionCells | None:
+    """Return what the template needs to know of a function, or None if it is for another one."""
+    function = sch.mod["main"]
+    form = parse(str((function.attrs or {}).get(ATTRIBUTE, "")))
+    tensors = _tensors(function)
+    if form is None or len(tensors) != _ARGUMENTS:
+        return None
+    data = tensors[0]
+    channels = extent_of(data.shape[-1]) if len(data.shape) == _ARGUMENTS else None
+    if not isinstance(channels, int) or str(data.dtype) not in _DTYPES or not _is(form, function):
+        return None
+    return RegionCells(form, channels, _DTYPES[str(data.dtype)])
+
+
+def settings(found: RegionCells, hardware: HardwareParams) -> Iterator[ChannelChunk]:
+    """Yield vectors of one register and of half a one, and several numbers of them."""
+    lanes = hardware.lanes(found.bits)
+    for width in (lanes, lanes // 2):
+        for vectors in _VECTORS:
+            if width and (vectors == 1 or vectors * width <= found.channels):
+                yield ChannelChunk(width, vectors)
+
+
+def fill(found: RegionCells, hardware: HardwareParams) -> ChannelChunk:
+    """Return the knobs for a processor, without measuring."""
+    return next(settings(found, hardware))
+
+
+def apply(sch: Schedule, found: RegionCells, knobs: ChannelChunk) -> None:
+    """Schedule the function."""
+    data, boxes, images, out = _tensors(sch.mod["main"])
+    with IRBuilder() as builder:
+        loops = _RegionLoops(found, knobs, data, boxes, images, out)
+        for parallel in either(enough(map(extent_of, out.shape), ELEMENTS)):
+            loops.write(parallel=parallel)
+    here = sch.get_sblock("root")
+    root = sch.get(here)
+    new = SBlock([], [], [], root.name_hint, builder.get(), annotations=root.annotations)
+    sch.state.replace(sch.get_sref(here), new, {root: new})
+
+
+_ARGUMENTS: Final = 4
+"""Images, corners, the image of each region, and the result; an image has as many axes."""
+
+
+def _tensors(function: tirx.PrimFunc) -> list[Any]:
+    return [one for one in function.params if isinstance(one.ty, tirx.BufferType)]
+
+
+def _is(form: RegionForm, function: tirx.PrimFunc) -> bool:
+    """Tell whether the loops of a function are the plain ones of a form."""
+    given = [te.placeholder(one.shape, str(one.dtype), one.name) for one in _tensors(function)[:-1]]
+    try:
+        wanted = plain(form, *given)
+        return any(
+            same_code(te.create_prim_func([*given, wanted], index_dtype_override=dtype), function)
+            for dtype in (None, "int64")
+        )
+    except (RuntimeError, TypeError, ValueError):  # other tensors than those of regions
+        return False
+
+
+def _kept(value: Expr) -> Expr:
+    """Compute a value once. TVM's analysis of bound variables fails on real numbers."""
+    dtype = str(value.ty.dtype)
+    if not dtype.startswith("float"):
+        return T.Bind(value)
+    place = T.alloc_buffer((1,), dtype, scope="local")
+    T.buffer_store(place, value, [0])
+    return place[0]
+
+
+@dataclass(frozen=True, slots=True)
+class _RegionLoops:
+    """Writes the loops. An IRBuilder must be open."""
+
+    found: RegionCells
+    knobs: ChannelChunk
+    data: Any
+    boxes: Any
+    images: Any
+    out: Any
+
+    def write(self, *, parallel: bool) -> None:
+        """Write the loops over rows of cells."""
+        high, wide = self.found.form.cells
+        jobs = product_of([extent_of(self.out.shape[0]), high])
+        dtype = self.out.shape[0].ty.dtype
+        loop = T.parallel if parallel else T.serial
+        with loop(number_of(0, dtype), number_of(jobs, dtype)) as job, T.sblock("regions"):
+            T.reads(*map(whole, (self.data, self.boxes, self.images)))
+            T.writes(whole(self.out))
+            region, row = T.Bind(job // high), T.Bind(job % high)
+            line = T.alloc_buffer((wide, self.found.channels), self.data.dtype)
+            shape = self.data.shape
+            own = [self.boxes[region, number] for number in range(4)]
+            grid = Grid.of(self.found.form, shape, own, _kept, self.data.dtype)
+            image = T.Bind(image_of(self.images, region, shape[0]))
+            with T.serial(0, wide) as cell:
+                for first, width, vectors in self._chunks():
+                    self._cell(grid, (image, row, cell), (first, width, vectors), line)
+            with T.serial(0, self.found.channels) as channel, T.unroll(0, wide) as cell:
+                T.buffer_store(self.out, line[cell, channel], [region, channel, row, cell])
+
+    def _chunks(self) -> Iterator[tuple[Expr, int, int]]:
+        """Write loops over chunks of channels; yield the first channel, and how wide it is."""
+        done, width, vectors = 0, self.knobs.width, self.knobs.vectors
+        while done < self.found.channels:
+            chunk = width * vectors
+            count = (self.found.channels - done) // chunk
+            if count:
+                with T.serial(0, count) as at:
+                    yield done + at * chunk, width, vectors
+            done += count * chunk
+            width, vectors = (width, vectors // 2) if vectors > 1 else (width // 2, 1)
+
+    def _cell(
+        self, grid: Grid, at: Sequence[Expr], chunk: tuple[Expr, int, int], line: Any
+    ) -> None:
+        """Write the loops over the samples of a cell, for a chunk of channels."""
+        (image, row, cell), (first, width, vectors) = at, chunk
+        mode, work = self.found.form.mode, self.data.dtype
+        sums = T.alloc_buffer((vectors * width,), work, scope="local")
+        zero = tirx.const(0, work)
+        start = tvm.tirx.min_value(work) if mode == "max" else zero
+
+        def each(store: Callable[[Any], None]) -> None:
+            with T.unroll(0, vectors) as vector, T.vectorized(0, width) as lane:
+                store(vector * width + lane)
+
+        def begin(lane: Any) -> None:
+            T.buffer_store(sums, start, [lane])
+
+        each(begin)
+        with T.serial(0, grid.loops[0]) as down:
+            above = grid.place(0, row, down, _kept)
+            with T.serial(0, grid.loops[1]) as across:
+                beside = grid.place(1, cell, across, _kept)
+                pixels = corners((above, beside), _kept)
+
+                def add(lane: Any) -> None:
+                    for y, x, share in pixels:
+                        value = self.data[image, y, x, first + lane] * share
+                        total = sums[lane] + value
+                        total = tirx.max(sums[lane], value) if mode == "max" else total
+                        T.buffer_store(sums, total, [lane])
+
+                def nothing(lane: Any) -> None:
+                    T.buffer_store(sums, tirx.max(sums[lane], zero), [lane])
+
+                with T.If(tirx.all(above.inside, beside.inside)):
+                    with T.Then():
+                        each(add)
+                    if mode == "max":
+                        with T.Else():
+                            each(nothing)
+
+        def end(lane: Any) -> None:
+            value = sums[lane] if mode == "max" else sums[lane] / grid.count
+            T.buffer_store(line, value, [cell, first + lane])
+
+        each(end)
