@@ -37,6 +37,9 @@ def test_fewer_indices_than_elements_on_any_axis(tmp_path):
         case("Gather", {"x": CUBE, "i": fewer(0)}, axis=-1),
         case("GatherND", {"x": CUBE, "i": np.array([[[0, -5], [-1, 4]]] * 3)}, batch_dims=1),
         case("ScatterND", {"x": CUBE, "i": np.array([[0, -1], [-3, 1]]), "u": floats(2, 5)}),
+        case("ScatterND", {"x": floats(3, 2, 700), "i": np.array([[[2]], [[0]], [[-1]]]),
+                           "u": floats(3, 1, 2, 700, seed=1)}),
+        case("ScatterND", {"x": CUBE, "i": np.array([[0, -1, 2], [2, 0, 0]]), "u": floats(2)}),
     ]  # fmt: skip
     check(cases, run, tmp_path, opset=20)
 
@@ -49,6 +52,7 @@ def test_places_outside_are_cut_to_the_tensor(tmp_path):
         case("GatherND", {"x": CUBE, "i": pairs}, batch_dims=1),
         case("ScatterND", {"x": CUBE, "i": FAR.reshape(4, 1), "u": floats(4, 4, 5)},
              reduction="add"),
+        case("ScatterND", {"x": CUBE, "i": FAR.reshape(4, 1), "u": floats(4, 4, 5)}),
         case("ScatterElements", {"x": CUBE, "i": FAR.reshape(4, 1, 1), "u": floats(4, 1, 1)},
              reduction="add"),
         case("MaxUnpool", {"x": floats(1, 1, 2, 2), "i": FAR.reshape(1, 1, 2, 2)},
@@ -56,7 +60,7 @@ def test_places_outside_are_cut_to_the_tensor(tmp_path):
         *SAMPLED,
     ]  # fmt: skip
     made, feeds = merged(cases, 20)
-    gathered, elements, by_pair, many, single, unpooled, *sampled = compiled(
+    gathered, elements, by_pair, many, put, single, unpooled, *sampled = compiled(
         load(save(made, tmp_path), {}, None, None), feeds
     )
     last = np.array([3, 0, 3, 0])  # of four places on an axis
@@ -67,6 +71,7 @@ def test_places_outside_are_cut_to_the_tensor(tmp_path):
     np.add.at(added, [2, 0, 2, 0], floats(4, 4, 5))
     np.add.at(one_added, ([2, 0, 2, 0], 0, 0), floats(4, 1, 1).reshape(-1))
     np.testing.assert_allclose(many, added, rtol=1e-5)
+    np.testing.assert_array_equal(put[[2, 0]], floats(4, 4, 5)[2:])
     np.testing.assert_allclose(single, one_added, rtol=1e-5)
     places = {0: floats(1, 1, 2, 2).flat[1], 15: floats(1, 1, 2, 2).flat[0]}
     assert unpooled.flat[0] == places[0]

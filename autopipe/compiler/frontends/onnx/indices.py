@@ -14,6 +14,7 @@ from tvm import relax, te, tirx
 from tvm.relax.frontend.onnx import onnx_frontend
 
 from autopipe.compiler.frontends.onnx import known
+from autopipe.compiler.frontends.onnx.scattering import ScatteredRows
 from autopipe.errors import ModelError
 
 # ruff: noqa: ANN401  TVM's converters have no types, and one signature
@@ -160,9 +161,7 @@ CONVERTERS: Final = {
         for each in (onnx_frontend.Gather, onnx_frontend.GatherElements)
     },
     **dict.fromkeys(("Scatter", "ScatterElements"), _Cut(Scatter, _along)),
-    **{
-        each.__name__: _Cut(each, _along_many)
-        for each in (onnx_frontend.GatherND, onnx_frontend.ScatterND)
-    },
+    "GatherND": _Cut(onnx_frontend.GatherND, _along_many),
+    "ScatterND": ScatteredRows(_Cut(onnx_frontend.ScatterND, _along_many)),
     "GridSample": _Cut(onnx_frontend.GridSample, _near),
 }
