@@ -15,6 +15,9 @@ _SIMILAR: Final = 2.0
 _WINDOW: Final = 3
 """Batches over which the slope so far is taken."""
 
+_AHEAD: Final = 2
+"""Batches that a task may have before all others have had one."""
+
 
 Scheduler = Callable[[Sequence[TaskState]], TaskState]
 """Chooses one of the tasks that are not stopped; there is at least one."""
@@ -24,12 +27,17 @@ def gradient(states: Sequence[TaskState]) -> TaskState:
     """Choose the task whose next batch shortens the model most.
 
     Section 6 of "Ansor" (OSDI 2020). First comes what has no schedule yet, the heaviest before.
+    What was never searched comes before a task goes far ahead: nobody knows what it would bring.
     """
     going = [state for state in states if state.stopped is None]
     fresh = [state for state in going if state.best == math.inf]
     if fresh:
         return max(fresh, key=lambda state: (-len(state.history), state.task.share))
-    return max(going, key=lambda state: _gain(state, states))
+    chosen = max(going, key=lambda state: _gain(state, states))
+    unknown = [state for state in going if not _searched(state)]
+    if unknown and _searched(chosen) >= _AHEAD:
+        return max(unknown, key=lambda state: state.share)
+    return chosen
 
 
 def round_robin(states: Sequence[TaskState]) -> TaskState:
@@ -40,6 +48,11 @@ def round_robin(states: Sequence[TaskState]) -> TaskState:
 
 SCHEDULERS: Final[Mapping[str, Scheduler]] = {"gradient": gradient, "round_robin": round_robin}
 """The task schedulers, by the name that YAML gives them."""
+
+
+def _searched(state: TaskState) -> int:
+    """Return how many batches engines have searched for a task."""
+    return sum(entry.form.batches for entry in state.contest.entries.values())
 
 
 def _gain(state: TaskState, states: Sequence[TaskState]) -> float:

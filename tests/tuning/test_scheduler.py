@@ -4,7 +4,7 @@ import pytest
 
 from autopipe.tuning.scheduler import SCHEDULERS, gradient, round_robin
 from tests.schedules.tasks import task
-from tests.tuning.states import state_of
+from tests.tuning.states import ANSOR, state_of
 
 
 def state(index, history, *, share=0.0, flops=1e9, calls=1, ops=("nn.conv2d",), stopped=None):
@@ -45,6 +45,20 @@ def test_the_gradient_expects_similar_tasks_to_reach_similar_speed():
 def test_a_task_without_work_to_count_does_not_confuse_the_gradient():
     uncounted = state(0, [1.0, 1.0], flops=0.0)
     assert gradient([uncounted, state(1, [1.0], stopped="done")]) is uncounted
+
+
+def test_nothing_gets_far_ahead_while_a_task_was_never_searched():
+    heavy, light, lighter = (
+        state(index, [seconds], share=seconds / 100)
+        for index, seconds in enumerate((60.0, 2.0, 1.0))
+    )
+    states, order = [lighter, heavy, light], []
+    for _ in range(6):
+        chosen = gradient(states)
+        chosen.contest.entries[ANSOR].form.count(0.0, 1.0)
+        chosen.history.append(chosen.best)
+        order.append(chosen.task.index)
+    assert order == [0, 0, 1, 2, 0, 0]
 
 
 def test_round_robin_takes_turns():
