@@ -80,7 +80,7 @@ def plain(form: RegionForm, data: Any, boxes: Any, images: Any) -> Any:
 
     def at(region: Any, channel: Any, *cell: Any) -> Any:
         own = [boxes[region, number] for number in range(4)]
-        grid = Grid.of(form, data.shape, own, _as_it_is, work)
+        grid = SampleGrid.of(form, data.shape, own, _as_it_is, work)
         image = image_of(images, region, data.shape[0])
         steps = [
             te.reduce_axis((_like(grid.loops[axis], 0), grid.loops[axis]), f"sample{axis}")
@@ -132,7 +132,7 @@ class SamplePlace:
 
 
 @dataclass(frozen=True, slots=True)
-class Grid:
+class SampleGrid:
     """The samples of a region along each axis."""
 
     extents: tuple[Any, ...]
@@ -150,7 +150,7 @@ class Grid:
     @classmethod
     def of(
         cls, form: RegionForm, shape: Sequence[Any], corners: Sequence[Any], bind: Bind, work: str
-    ) -> "Grid":
+    ) -> "SampleGrid":
         """Return the samples of a region, given its corners, of images of a shape."""
         starts, steps, loops, some = [], [], [], []
         for axis in range(2):

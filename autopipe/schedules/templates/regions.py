@@ -30,7 +30,15 @@ from tvm.script.ir_builder import IRBuilder
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 
 from autopipe.compiler.rebuild import same_code
-from autopipe.compiler.regions import ATTRIBUTE, Grid, RegionForm, corners, image_of, parse, plain
+from autopipe.compiler.regions import (
+    ATTRIBUTE,
+    RegionForm,
+    SampleGrid,
+    corners,
+    image_of,
+    parse,
+    plain,
+)
 from autopipe.schedules.analysis.blocks import enough, extent_of, number_of, product_of
 from autopipe.schedules.analysis.expressions import either, whole
 from autopipe.schedules.hardware import HardwareParams
@@ -163,7 +171,7 @@ class _RegionLoops:
             line = T.alloc_buffer((wide, self.found.channels), self.data.dtype)
             shape = self.data.shape
             own = [self.boxes[region, number] for number in range(4)]
-            grid = Grid.of(self.found.form, shape, own, _kept, self.data.dtype)
+            grid = SampleGrid.of(self.found.form, shape, own, _kept, self.data.dtype)
             image = T.Bind(image_of(self.images, region, shape[0]))
             with T.serial(0, wide) as cell:
                 for first, width, vectors in self._chunks():
@@ -184,7 +192,7 @@ class _RegionLoops:
             width, vectors = (width, vectors // 2) if vectors > 1 else (width // 2, 1)
 
     def _cell(
-        self, grid: Grid, at: Sequence[Expr], chunk: tuple[Expr, int, int], line: Any
+        self, grid: SampleGrid, at: Sequence[Expr], chunk: tuple[Expr, int, int], line: Any
     ) -> None:
         """Write the loops over the samples of a cell, for a chunk of channels."""
         (image, row, cell), (first, width, vectors) = at, chunk
@@ -197,10 +205,7 @@ class _RegionLoops:
             with T.unroll(0, vectors) as vector, T.vectorized(0, width) as lane:
                 store(vector * width + lane)
 
-        def begin(lane: Any) -> None:
-            T.buffer_store(sums, start, [lane])
-
-        each(begin)
+        each(lambda lane: T.buffer_store(sums, start, [lane]))
         with T.serial(0, grid.loops[0]) as down:
             above = grid.place(0, row, down, _kept)
             with T.serial(0, grid.loops[1]) as across:
