@@ -79,6 +79,11 @@ def same_at(opened, counts):
 
 def test_a_batch_may_be_open():
     same_at(transposed((tirx.Var("n", "int64"), 2, 8, 8), (2, 3, 3, 3), strides=2), {"n": 2})
+    for case in ("taps that do not divide", "lopsided"):  # what is cut off, too
+        data, kernel, attrs = CASES[case]
+        opened = transposed((tirx.Var("n", "int64"), *data[1:]), kernel, **attrs)
+        for count in (1, 3):
+            same_at(opened, {"n": count})
 
 
 def test_axes_of_open_sizes_are_computed_where_nothing_is_cut_off():
