@@ -38,7 +38,9 @@ def fill(contraction: Contraction, hardware: HardwareParams) -> Tile:
 
 
 def _streams(contraction: Contraction, hardware: HardwareParams) -> bool:
-    """Tell whether a second-level cache holds the weights of a matrix product, but not the rest.
+    """Tell whether a second-level cache holds the weights of a product, but not the rest.
+
+    A product is one of matrices, or a convolution of one tap: its sum has one axis longer than 1.
 
     Then all strips of one band come first: input and result pass by once, in the order in which
     they lie in memory. Otherwise they would come from far away, and go there, for each strip.
@@ -47,7 +49,7 @@ def _streams(contraction: Contraction, hardware: HardwareParams) -> bool:
     weights = contraction.breadth * depth * size
     passing = contraction.height * (depth + contraction.breadth) * size
     others = math.prod(contraction.extents[axis] for axis in contraction.others)
-    alone = len(contraction.terms) == others == 1
+    alone = sum(term > 1 for term in contraction.terms) <= 1 == others
     held = weights <= hardware.l2 and passing > hardware.l2 * _FULL
     return held and alone and contraction.lines.free
 
