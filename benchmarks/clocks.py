@@ -1,0 +1,173 @@
+"""What is measured against what runs: `python benchmarks/clocks.py PIPELINES`.
+
+Each pipeline is built twice, tuned by the clock `loop` and by the clock `model` (ADR 0049), with
+all its tasks kept. Then both builds run in turn, each in a process of its own. The columns are the
+latency of the whole, what its kernels take inside of it, and what the records of the tuner come to;
+below 1 the tuner saw less time than the model takes. The last column is how the two builds race.
+`--budget 'trials: 400, time: 5m'` searches; without it only schedules that need no search are
+measured, and both builds may differ in who wins a run-off alone.
+
+Builds and times are kept in a folder, so the work can be done in parts: `build --folder F`,
+`time --folder F`, `table --folder F`.
+"""
+
+import argparse
+import json
+import math
+import os
+import statistics
+import tempfile
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Final
+
+from kernels import our_kernels
+from safetensors.numpy import load_file, save_file
+
+import autopipe
+from autopipe.artifacts.library import BuiltLibrary
+from autopipe.artifacts.tuning import TuningReport
+from autopipe.benchmarking.contender import time_contender
+from autopipe.config import Benchmark
+from autopipe.tasks.task import read_tasks
+from autopipe.verification.inputs import draw
+from autopipe.verification.limits import input_limits
+
+PARTS: Final = ("build", "time", "table")
+CLOCKS: Final = ("loop", "model")
+ROUNDS: Final = 5
+EVERY: Final = (
+    "tasks.heuristics=null", "tasks.include_simple_task=true", "tasks.include=['*']",
+    "tasks.exclude=[]", "verify=null", "benchmark=null", "package=null", "gates={}",
+)  # fmt: skip
+"""Overrides with which all tasks are measured."""
+
+
+def main() -> None:
+    """Do the parts that are asked for."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("parts", nargs="+", help=f"of {', '.join(PARTS)}, all if none is named; "
+                        "then pipeline files")  # fmt: skip
+    parser.add_argument("--folder", type=Path, help="keeps builds and times; else nothing is kept")
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help="turns of each build")
+    parser.add_argument("--budget", help="of tuning, as in a pipeline file; else no search")
+    options = parser.parse_intermixed_args()
+    parts = [part for part in options.parts if part in PARTS] or PARTS
+    files = [Path(part) for part in options.parts if part not in PARTS]
+    os.environ["ORT_DISABLE_TELEMETRY"] = "1"
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = (options.folder or Path(scratch)).absolute()
+        pairs = [TwoBuilds(path, folder, options.budget) for path in files]
+        for pair in pairs:
+            if "build" in parts:
+                pair.build()
+            if "time" in parts:
+                pair.time(options.rounds)
+        if "table" in parts:
+            print("\n".join(_table(pairs)))
+
+
+@dataclass(frozen=True)
+class TwoBuilds:
+    """A pipeline, tuned by each clock, and its files."""
+
+    path: Path
+    kept: Path
+    """The folder of all of them."""
+    budget: str | None
+    """Of the search; None measures what needs none."""
+
+    @property
+    def folder(self) -> Path:
+        """Its own folder."""
+        return self.kept / f"{self.path.stem}-{'searched' if self.budget else 'unsearched'}"
+
+    def build(self) -> None:
+        """Tune and build it by each clock, if that is not done."""
+        for clock in CLOCKS:
+            own = self.folder / clock
+            if own.exists():
+                continue
+            measured = f"tuning={{budget: {{{self.budget or ''}}}, measure: {{clock: {clock}}}}}"
+            rules = () if self.budget else ("schedules.rules=[{engines: []}]",)
+            found = autopipe.run(
+                self.path, store=self.kept / f"store-{clock}",
+                output=self.kept / "dist", overrides=[*EVERY, measured, *rules],
+            )  # fmt: skip
+            part = own.with_suffix(".part")
+            part.mkdir(parents=True, exist_ok=True)
+            for stage, artifact in found.items():
+                (part / stage).unlink(missing_ok=True)
+                (part / stage).symlink_to(artifact.path)
+            part.rename(own)
+
+    def time(self, rounds: int) -> None:
+        """Time both builds in turn, if that is not done, and the kernels inside of each."""
+        file = self.folder / "times.json"
+        if file.exists():
+            return
+        inputs = self.folder / "inputs.safetensors"
+        ports = BuiltLibrary.read(self.folder / "model" / "build").signature.inputs
+        save_file(
+            draw(ports, input_limits(self.folder / "model" / "import", ports), (0, 0)), inputs
+        )
+        whole: dict[str, list[float]] = {clock: [] for clock in CLOCKS}
+        inside: dict[str, list[float]] = {clock: [] for clock in CLOCKS}
+        for turn in range(rounds):
+            for clock in CLOCKS if turn % 2 else CLOCKS[::-1]:
+                build = (self.folder / clock / "build").resolve()
+                whole[clock] += time_contender("autopipe", build, inputs, Benchmark()).seconds
+                with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+                    inside[clock].append(pool.submit(kernel_time, build, inputs).result())
+        file.write_text(json.dumps({"whole": whole, "inside": inside}), encoding="utf-8")
+
+    def recorded(self, clock: str) -> float:
+        """Return the seconds of one inference by the records of a clock."""
+        folder = self.folder / clock
+        calls = {task.workload: task.calls for task in read_tasks(folder / "tasks")}
+        tuned = TuningReport.read(folder / "tune").tasks
+        return sum(calls[task.workload] * (task.seconds or 0.0) for task in tuned)
+
+
+def kernel_time(build: Path, inputs: Path) -> float:
+    """Return the seconds of all kernels of one inference, as the virtual machine tells of them."""
+    return sum(kernel.seconds for kernel in our_kernels(build, load_file(inputs)))
+
+
+def _table(pairs: Sequence[TwoBuilds]) -> Iterator[str]:
+    yield "| pipeline | clock | whole | kernels inside | records | of the whole | model / loop |"
+    yield "|---|---|---|---|---|---|---|"
+    raced = []
+    shares: dict[str, list[float]] = {clock: [] for clock in CLOCKS}
+    for pair in pairs:
+        file = pair.folder / "times.json"
+        if not file.exists():
+            continue
+        times = json.loads(file.read_text())
+        least, middle = (
+            [of(times["whole"][clock]) for clock in CLOCKS] for of in (min, statistics.median)
+        )
+        raced.append((least[1] / least[0], middle[1] / middle[0]))
+        for clock, whole in zip(CLOCKS, middle, strict=True):
+            records = pair.recorded(clock)
+            shares[clock].append(records / whole)
+            told = f"{raced[-1][0]:.2f}, medians {raced[-1][1]:.2f}" if clock == "model" else ""
+            seconds = (whole, statistics.median(times["inside"][clock]), records)
+            cells = " | ".join(f"{cell * 1e3:.3g} ms" for cell in seconds)
+            yield f"| {pair.path.stem} | {clock} | {cells} | {records / whole:.2f} | {told} |"
+    if raced:
+        parts = ", ".join(f"{_mean(shares[clock]):.2f}" for clock in CLOCKS)
+        least, middle = (_mean(ratios) for ratios in zip(*raced, strict=True))
+        told = f"{least:.2f}, medians {middle:.2f}"
+        yield f"| **geometric mean** | {', '.join(CLOCKS)} | | | | {parts} | {told} |"
+
+
+def _mean(ratios: Sequence[float]) -> float:
+    return math.exp(statistics.fmean(map(math.log, ratios)))
+
+
+if __name__ == "__main__":
+    main()
