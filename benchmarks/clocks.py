@@ -160,8 +160,8 @@ def _table(pairs: Sequence[TwoBuilds]) -> Iterator[str]:
             yield f"| {pair.path.stem} | {clock} | {cells} | {records / whole:.2f} | {told} |"
     if raced:
         parts = ", ".join(f"{_mean(shares[clock]):.2f}" for clock in CLOCKS)
-        least, middle = (_mean(ratios) for ratios in zip(*raced, strict=True))
-        told = f"{least:.2f}, medians {middle:.2f}"
+        means = [_mean(ratios) for ratios in zip(*raced, strict=True)]
+        told = f"{means[0]:.2f}, medians {means[1]:.2f}"
         yield f"| **geometric mean** | {', '.join(CLOCKS)} | | | | {parts} | {told} |"
 
 
