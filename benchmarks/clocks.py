@@ -11,9 +11,7 @@ Builds and times are kept in a folder, so the work can be done in parts: `build 
 `time --folder F`, `table --folder F`.
 """
 
-import argparse
 import json
-import math
 import os
 import statistics
 import tempfile
@@ -24,6 +22,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Final
 
+import in_parts
 from kernels import our_kernels
 from safetensors.numpy import load_file, save_file
 
@@ -48,15 +47,12 @@ EVERY: Final = (
 
 def main() -> None:
     """Do the parts that are asked for."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("parts", nargs="+", help=f"of {', '.join(PARTS)}, all if none is named; "
-                        "then pipeline files")  # fmt: skip
-    parser.add_argument("--folder", type=Path, help="keeps builds and times; else nothing is kept")
-    parser.add_argument("--rounds", type=int, default=ROUNDS, help="turns of each build")
+    parser = in_parts.parser(__doc__.partition("\n")[0], PARTS, ROUNDS)
     parser.add_argument("--budget", help="of tuning, as in a pipeline file; else no search")
     options = parser.parse_intermixed_args()
-    parts = [part for part in options.parts if part in PARTS] or PARTS
-    files = [Path(part) for part in options.parts if part not in PARTS]
+    parts, files = in_parts.asked(options.parts, PARTS)
+    if not files:
+        parser.error("name pipeline files")
     os.environ["ORT_DISABLE_TELEMETRY"] = "1"
     with tempfile.TemporaryDirectory() as scratch:
         folder = (options.folder or Path(scratch)).absolute()
@@ -97,12 +93,7 @@ class TwoBuilds:
                 self.path, store=self.kept / f"store-{clock}",
                 output=self.kept / "dist", overrides=[*EVERY, measured, *rules],
             )  # fmt: skip
-            part = own.with_suffix(".part")
-            part.mkdir(parents=True, exist_ok=True)
-            for stage, artifact in found.items():
-                (part / stage).unlink(missing_ok=True)
-                (part / stage).symlink_to(artifact.path)
-            part.rename(own)
+            in_parts.keep(own, found)
 
     def time(self, rounds: int) -> None:
         """Time both builds in turn, if that is not done, and the kernels inside of each."""
@@ -159,14 +150,10 @@ def _table(pairs: Sequence[TwoBuilds]) -> Iterator[str]:
             cells = " | ".join(f"{cell * 1e3:.3g} ms" for cell in seconds)
             yield f"| {pair.path.stem} | {clock} | {cells} | {records / whole:.2f} | {told} |"
     if raced:
-        parts = ", ".join(f"{_mean(shares[clock]):.2f}" for clock in CLOCKS)
-        means = [_mean(ratios) for ratios in zip(*raced, strict=True)]
+        parts = ", ".join(f"{statistics.geometric_mean(shares[clock]):.2f}" for clock in CLOCKS)
+        means = [statistics.geometric_mean(ratios) for ratios in zip(*raced, strict=True)]
         told = f"{means[0]:.2f}, medians {means[1]:.2f}"
         yield f"| **geometric mean** | {', '.join(CLOCKS)} | | | | {parts} | {told} |"
-
-
-def _mean(ratios: Sequence[float]) -> float:
-    return math.exp(statistics.fmean(map(math.log, ratios)))
 
 
 if __name__ == "__main__":

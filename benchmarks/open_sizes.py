@@ -13,14 +13,13 @@ times yet and begins no size after 200 seconds, `memory --folder F` calls, `tabl
 prints what is known, as Markdown.
 """
 
-import argparse
 import json
 import math
 import os
 import statistics
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
@@ -28,6 +27,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Final
 
+import in_parts
 import numpy as np
 import yaml
 from safetensors.numpy import save_file
@@ -61,17 +61,13 @@ Times = dict[str, list[float]]
 
 def main() -> None:
     """Do the parts that are asked for."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("parts", nargs="*", help=f"of {', '.join(PARTS)}, all if none is named; "
-                        "then pipeline files")  # fmt: skip
-    parser.add_argument("--folder", type=Path, help="keeps builds and times; else nothing is kept")
-    parser.add_argument("--rounds", type=int, default=ROUNDS, help="turns of each contender")
+    parser = in_parts.parser(__doc__.partition("\n")[0], PARTS, ROUNDS)
     parser.add_argument("--seconds", type=float, default=math.inf, help="time for the timing")
     parser.add_argument("--calls", type=int, default=CALLS, help="calls whose memory is looked at")
     parser.add_argument("--set", action="append", help="of the builds; else tuning=null")
-    options = parser.parse_args()
-    parts = [part for part in options.parts if part in PARTS] or PARTS
-    files = [Path(part) for part in options.parts if part not in PARTS] or PIPELINES
+    options = parser.parse_intermixed_args()
+    parts, named = in_parts.asked(options.parts, PARTS)
+    files = named or PIPELINES
     os.environ["ORT_DISABLE_TELEMETRY"] = "1"
     with tempfile.TemporaryDirectory() as scratch:
         folder = (options.folder or Path(scratch)).absolute()
@@ -146,17 +142,11 @@ class Subject:
     def _built(self, path: Path, label: str) -> None:
         if (self.folder / label).exists():
             return
-        self.folder.mkdir(parents=True, exist_ok=True)
         settings = [*self.settings, "verify=null", "benchmark=null"]
         found = autopipe.run(
             path, store=self.kept / "store", output=self.folder / "dist", overrides=settings
         )
-        links = self.folder / f"{label}.part"
-        links.mkdir(exist_ok=True)
-        for stage, artifact in found.items():
-            (links / stage).unlink(missing_ok=True)
-            (links / stage).symlink_to(artifact.path)
-        links.rename(self.folder / label)
+        in_parts.keep(self.folder / label, found)
 
     def times(self, sizes: Sizes) -> Times | None:
         """Return the seconds of each run at certain sizes, or None if they were not timed."""
@@ -266,7 +256,10 @@ def _table(subjects: Sequence[Subject]) -> Iterator[str]:
     yield "| | geometric mean | worst | of medians | worst |"
     yield "|---|---|---|---|---|"
     for name, found in ratios.items():
-        cells = (f"{_mean(column):.2f} | {max(column):.2f}" for column in zip(*found, strict=True))
+        cells = (
+            f"{statistics.geometric_mean(column):.2f} | {max(column):.2f}"
+            for column in zip(*found, strict=True)
+        )
         yield f"| {name} | {' | '.join(cells)} |"
     yield ""
     columns = "package", "of one size", "ratio", "kept tasks", "of one size", "trials", "calls"
@@ -312,10 +305,6 @@ def _ratios(times: Times, against: str) -> tuple[float, float]:
     """Return the ratio of least times, and that of medians."""
     ours, theirs = times[OPEN], times[against]
     return min(ours) / min(theirs), statistics.median(ours) / statistics.median(theirs)
-
-
-def _mean(ratios: Iterable[float]) -> float:
-    return math.exp(statistics.fmean(map(math.log, ratios)))
 
 
 def _label(sizes: Sizes) -> str:

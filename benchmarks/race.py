@@ -12,18 +12,18 @@ missing and begins none after 200 seconds, `table --folder F` prints what is kno
 `--tuned 'trials: 400, time: 15m'` builds, times and prints with tuning, beside the untuned ones.
 """
 
-import argparse
 import json
 import math
 import os
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+import in_parts
 from safetensors.numpy import save_file
 
 import autopipe
@@ -49,18 +49,13 @@ Times = dict[str, list[float]]
 
 def main() -> None:
     """Do the parts that are asked for."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("parts", nargs="*", help=f"of {', '.join(PARTS)}, all if none is named; "
-                        "then pipeline files")  # fmt: skip
-    parser.add_argument("--folder", type=Path, help="keeps builds and times; else nothing is kept")
+    parser = in_parts.parser(__doc__.partition("\n")[0], PARTS, ROUNDS)
     parser.add_argument("--threads", type=int, action="append", help="of each; else 1, and then 2")
-    parser.add_argument("--rounds", type=int, default=ROUNDS, help="turns of each contender")
     parser.add_argument("--seconds", type=float, default=math.inf, help="time for the timing")
     parser.add_argument("--tuned", help="budget of tuning, as in a pipeline file; else untuned")
     options = parser.parse_intermixed_args()
     counts = options.threads or [1, 2]
-    parts = [part for part in options.parts if part in PARTS] or PARTS
-    files = [Path(part) for part in options.parts if part not in PARTS]
+    parts, files = in_parts.asked(options.parts, PARTS)
     files = files or sorted(Path("pipelines").glob("*.yaml"))
     os.environ["ORT_DISABLE_TELEMETRY"] = "1"
     with tempfile.TemporaryDirectory() as scratch:
@@ -108,10 +103,7 @@ class Subject:
         except AutopipeError as error:
             print(f"{self.path.stem}: {error}", flush=True)
             return
-        self.folder.mkdir(parents=True, exist_ok=True)
-        for stage in ("import", "build"):
-            (self.folder / stage).unlink(missing_ok=True)
-            (self.folder / stage).symlink_to(found[stage].path)
+        in_parts.keep(self.folder, found, ("import", "build"))
         print(f"{self.path.stem}: {time.monotonic() - start:.0f} s", flush=True)
 
     def rounds(self) -> list[Times]:
@@ -208,7 +200,8 @@ def _table(threads: int, subjects: Sequence[Subject]) -> Iterator[str]:
         yield f"| {subject.path.stem} | {' | '.join(cells)} | {best} | {ratios} |"
     if known:
         means = " | ".join(
-            f"{_mean(ratios):.2f}, {max(ratios):.2f}" for ratios in zip(*known, strict=True)
+            f"{statistics.geometric_mean(ratios):.2f}, {max(ratios):.2f}"
+            for ratios in zip(*known, strict=True)
         )
         yield f"| **geometric mean, worst** |{' |' * (len(names) + 1)} {means} |"
         turns = sum(len(times) for subject in subjects for times in subject.rounds())
@@ -225,10 +218,6 @@ def _ratio(times: Times, of: Callable[[list[float]], float]) -> float:
     """Return our time as a multiple of the best rival's."""
     summed = {name: of(runs) for name, runs in times.items()}
     return summed.pop(OURS) / min(summed.values())
-
-
-def _mean(ratios: Iterable[float]) -> float:
-    return math.exp(statistics.fmean(map(math.log, ratios)))
 
 
 if __name__ == "__main__":

@@ -124,6 +124,11 @@ class OpenSetting(_Kept, frozen=True):
     schedule: Annotated[str, StringConstraints(max_length=1 << 16), AfterValidator(_setting)]
     """A template and its knobs, as JSON."""
 
+    def of(self, record: "BestRecord") -> "BestRecord":
+        """Return a record with this in the place of its schedule, and nothing else of it."""
+        schedule = {name: getattr(self, name) for name in OpenSetting.model_fields}
+        return record.model_copy(update=schedule)
+
 
 class BestRecord(_Kept, frozen=True):
     """The best schedule of a workload."""

@@ -24,7 +24,6 @@ from autopipe.compiler.open_sizes import bound, known_of, likely_instance
 from autopipe.compiler.recurrence import form
 from autopipe.tasks.op_info import ATTRIBUTE, OpInfo
 from autopipe.tasks.task import Task
-from autopipe.tasks.tensor import Tensor
 
 _NAMING = ("global_symbol", "op_pattern", ATTRIBUTE)
 """Attributes that name or describe a PrimFunc without changing what it computes."""
@@ -75,7 +74,7 @@ def extract_tasks(
     weights: dict[str, frozenset[int]] = {}
     for label, module in modules.items():
         counts = call_counts(module)
-        constant = weight_arguments(module["main"])
+        constant = weight_arguments(module)
         if label or len(modules) == 1:  # else its likely sizes have a module of their own
             for name, at, body in _likely(module):
                 full = labelled(labelled(name, label), at)
@@ -175,7 +174,7 @@ def task_of(index: int, found: Workload, names: Sequence[str], info: OpInfo) -> 
         sizes=len(params) - len(arguments),
         likely=None if instance is None else workload(instance["main"]).identity,
         flops=max(_flops(found.module), sum(map(_steps, blocks)), _products(found.module)),
-        bytes=sum(map(_bytes, tensors)),
+        bytes=sum(tensor.bytes for tensor in tensors),
         opaque=not blocks or any(map(_is_opaque, blocks)),
         idle=bool(blocks) and all(map(_is_idle, blocks)),
         dropped=None,
@@ -188,11 +187,6 @@ def _written(function: tvm.tirx.PrimFunc, arguments: Sequence[tvm.tirx.Buffer]) 
     tvm_ffi.structural_walk(function.body, (BufferStore, stores.append))
     read = [i for i, p in enumerate(arguments) if not any(s.buffer.same_as(p) for s in stores)]
     return len(arguments) - 1 - read[-1] or 1 if read else len(arguments)
-
-
-def _bytes(tensor: Tensor) -> int:
-    count = math.prod(max(extent, 0) for extent in tensor.shape)
-    return count * max(1, int(tvm.runtime.DataType(tensor.dtype).bits) // 8)
 
 
 def _sblocks(module: tvm.IRModule) -> list[tvm.s_tir.SBlock]:

@@ -94,7 +94,8 @@ def platform_text(platform: Platform) -> str:
     where = " ".join(str(name) for name in named if name)
     of = ", ".join(f"{name} {version}" for name, version in sorted(versions.items()))
     machine = device.get("gpu") or device.get("cpu") or "a device that is not known"
-    return f"{where or platform.target}, {cores} cores; {machine}; {of}"
+    clock = f"; clock {device['clock']}" if "clock" in device else ""
+    return f"{where or platform.target}, {cores} cores; {machine}; {of}{clock}"
 
 
 def computes(entry: WorkloadRecords, width: int = WIDTH) -> str:

@@ -198,7 +198,7 @@ def _of_likely(task: "Task", records: Mapping[str, BestRecord]) -> "Iterator[Bes
     own = [records[name] for name in same if name is not None and name in records]
     for record in own:
         if (setting := record.open_settings.get(task.workload)) is not None:
-            yield record.model_copy(update=setting.document())
+            yield setting.of(record)
     yield from (record for record in own if serves_open(record.schedule))
 
 

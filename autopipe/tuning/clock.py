@@ -1,5 +1,6 @@
 """What a model does between two calls of a kernel, read from the table of its tasks."""
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Final
 
@@ -18,14 +19,18 @@ def touched_by(tasks: Iterable[Task]) -> int:
     These are its weights, each once, and the storage of its activations, which is used again and
     again: what the largest kernel reads and writes. So ResNet-50 with 98 MiB of weights touches 64
     MiB, and an encoder of 1.3 MiB touches 2. A package for several sizes has a library for each,
-    and only one of them runs.
+    and only one of them runs: that of the most weights counts.
     """
     found = list(tasks)
-    libraries = {name.partition("@")[2] for task in found for name in task.functions}
-    weights = sum(task.calls * _weights(task) for task in found) // max(1, len(libraries))
+    weights: Counter[str] = Counter()
+    for task in found:
+        for name in task.functions:
+            library = name.partition("@")[2]
+            weights[library] += task.calls * _weights(task) // len(task.functions)
     largest = max((task.bytes - _weights(task) for task in found), default=0)
+    total = max(weights.values(), default=0) + largest
     size = _SMALLEST
-    while size < min(weights + largest, LARGEST):
+    while size < min(total, LARGEST):
         size *= 2
     return size
 

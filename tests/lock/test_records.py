@@ -98,3 +98,15 @@ def test_settings_of_open_sizes_are_kept_and_are_no_traces(artifact):
     assert again.records["aa"].open_settings["dd"].schedule == '{"knobs": {}}'
     with pytest.raises(LockError, match="no setting of a template"):
         read(lines.replace(r'"{\"knobs\": {}}"', '"[]"'), FILE)
+
+
+def test_a_setting_of_open_sizes_replaces_the_schedule_and_nothing_else():
+    """What a forged one has besides, such as a time that is none, is passed over."""
+    setting = {"engine": "autotvm", "implementation": "direct", "schedule": '{"knobs": {}}'}
+    forged = {**setting, "seconds": "soon", "workload": 7}
+    record = best_record("aa", open_settings={"dd": forged})
+    made = record.open_settings["dd"].of(record)
+    changed = {name for name in type(record).model_fields
+               if getattr(made, name) != getattr(record, name)}  # fmt: skip
+    assert changed <= set(setting)
+    assert made.schedule == setting["schedule"]

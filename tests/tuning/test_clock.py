@@ -6,6 +6,7 @@ from autopipe.records.proofs import proofs
 from autopipe.records.record import Platform
 from autopipe.records.session import Session
 from autopipe.records.store import RecordStore
+from autopipe.report.records import platform_text
 from autopipe.tasks.tensor import Tensor
 from autopipe.tuning.clock import LARGEST, clock_of, surroundings, touched_by
 from autopipe.tuning.journal import Journal, Proposal
@@ -35,6 +36,12 @@ def test_a_model_touches_its_weights_and_its_largest_activations():
 
 def test_of_several_libraries_only_one_runs():
     assert touched_by([dense(7, 1, label="@64"), dense(7, 1, label="")]) == 8 * MIB
+
+
+def test_a_kernel_that_is_listed_at_likely_sizes_as_well_has_its_weights_once():
+    static, opened = dense(7, 1), dense(7, 1)
+    at_likely = dense(7, 1, label="@100")
+    assert touched_by([static, opened, at_likely]) == 16 * MIB
 
 
 def test_what_is_no_weight_was_written_by_the_kernel_before():
@@ -71,3 +78,8 @@ def record(clock):
 
 def test_a_platform_without_a_device_has_a_clock_as_well():
     assert Platform("{}", "{}", "").timed_by("model, 1 MiB").device == '{"clock":"model, 1 MiB"}'
+
+
+def test_a_list_of_records_says_by_which_clock():
+    assert platform_text(HERE.timed_by("model, 2 MiB")).endswith("; clock model, 2 MiB")
+    assert "clock" not in platform_text(HERE)

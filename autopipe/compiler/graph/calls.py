@@ -73,15 +73,19 @@ def _counts(
     return found
 
 
-def weight_arguments(main: relax.Function) -> dict[str, frozenset[int]]:
-    """Return which arguments are weights in all calls of a PrimFunc in `main`, by its name.
+def weight_arguments(module: tvm.IRModule) -> dict[str, frozenset[int]]:
+    """Return which arguments are weights in all calls of a PrimFunc, by its name.
 
-    Weights are the parameters of `main` behind its inputs, and constants. A function that other
+    Weights are the parameters of `main` behind its inputs, and constants. A PrimFunc that other
     functions of the graph call as well has none: what they are given is not looked at.
     """
+    main = module["main"]
     count = int((main.attrs or {}).get("num_input", len(main.params)))
     weights = set(main.params[count:])
-    found: dict[str, frozenset[int]] = {}
+    others = (body for _, body in graph_functions(module) if not body.same_as(main))
+    found: dict[str, frozenset[int]] = {
+        name: frozenset() for body in others for name in callees(body)
+    }
     for binding in bindings(main):
         name = callee(binding.value)
         if name is not None:

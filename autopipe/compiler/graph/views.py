@@ -15,7 +15,7 @@ from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 from tvm_ffi import structural_walk
 
-from autopipe.compiler.graph.calls import graph_functions
+from autopipe.compiler.graph.calls import callee, graph_functions
 from autopipe.compiler.module_io import prim_funcs
 
 RESHAPE: Final = "relax.reshape"
@@ -70,16 +70,9 @@ class _Views(PyExprMutator):
 
     def visit_var_binding_(self, binding: relax.VarBinding) -> None:
         call = binding.value
-        at = self._copies.get(_kernel(call))
+        at = self._copies.get(callee(call) or "")
         if at is None or not isinstance(binding.var, relax.DataflowVar):
             super().visit_var_binding_(binding)
             return
         source, shape = self.visit_expr(call.args[1].fields[at]), call.ty_args[0].shape
         self.set_var_remap(binding.var, self.builder_.emit(relax.op.reshape(source, shape)))
-
-
-def _kernel(value: relax.Expr) -> str:
-    """Return the name of the PrimFunc that a value calls; none has an empty name."""
-    if isinstance(value, relax.Call) and value.op == tvm.ir.Op.get("relax.call_tir"):
-        return str(value.args[0].name_hint)
-    return ""

@@ -49,7 +49,7 @@ def _streams(contraction: Contraction, hardware: HardwareParams) -> bool:
     weights = contraction.breadth * depth * size
     passing = contraction.height * (depth + contraction.breadth) * size
     others = math.prod(contraction.extents[axis] for axis in contraction.others)
-    alone = sum(term > 1 for term in contraction.terms) <= 1 == others
+    alone = others == 1 and sum(term > 1 for term in contraction.terms) <= 1
     held = weights <= hardware.l2 and passing > hardware.l2 * _FULL
     return held and alone and contraction.lines.free
 
