@@ -1,7 +1,6 @@
 """This machine as a resolved target, and the tasks of an artifact: what benchmarks share."""
 
 import json
-import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -10,16 +9,12 @@ from autopipe.tasks.task import Task
 
 
 def target() -> Mapping[str, object]:
-    """Return the facts of a target that is this machine."""
-    from tvm.target.codegen import llvm_get_system_cpu, llvm_get_system_triple
+    """Return the facts of a target that is this machine, as a pipeline resolves them."""
+    from autopipe.compiler.stack import examine
+    from autopipe.config import Target
+    from autopipe.environment.environment import resolve
 
-    return {
-        "kind": "llvm",
-        "mcpu": str(llvm_get_system_cpu()),
-        "mattr": [],
-        "mtriple": str(llvm_get_system_triple()),
-        "num_cores": len(os.sched_getaffinity(0)),
-    }
+    return resolve(Target(), examine({}, lambda _: None))
 
 
 def workloads(tasks: Path) -> Iterator[tuple[Task, Any]]:

@@ -25,16 +25,22 @@ def examine(_argument: Argument, _emit: Emit) -> dict[str, str]:
     import tvm
     from tvm.target import codegen
 
-    from autopipe.compiler.target import cpu
-
     tvm.ir.save_json(_module())
     llvm = codegen.llvm_version_major(allow_none=True)
     if llvm is None:
         raise SetupError("this TVM was built without LLVM; install the apache-tvm wheel from PyPI")
+    return {"llvm": str(llvm), **machine()}
+
+
+def machine() -> dict[str, str]:
+    """Return what LLVM says of this machine: `mcpu`, `mtriple`, and the features it `lacks`."""
+    from tvm.target import codegen
+
+    from autopipe.compiler.target import cpu
+
     mcpu = str(codegen.llvm_get_system_cpu())
     needed = cpu.required({"kind": "llvm", "mcpu": mcpu, "num_cores": 1})
     return {
-        "llvm": str(llvm),
         "mcpu": mcpu,
         "lacks": " ".join(sorted(set(needed) - cpu.available())),
         "mtriple": str(codegen.llvm_get_system_triple()),

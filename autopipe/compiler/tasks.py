@@ -15,6 +15,7 @@ from tvm.ir import Call, TensorLoad
 from tvm.s_tir.analysis import estimate_tir_flops
 from tvm.tirx import BufferStore, For
 
+from autopipe.compiler import operations
 from autopipe.compiler.at_likely import LikelyKernels
 from autopipe.compiler.graph.calls import call_counts, weight_arguments
 from autopipe.compiler.graph.literals import buffer_tensor
@@ -246,9 +247,11 @@ def _flops(module: tvm.IRModule) -> float:
     if any(_reads(loop.extent) for loop in loops):  # TVM takes the dtype's largest number
         return 0.0
     try:
-        return float(estimate_tir_flops(module))
+        counted = float(estimate_tir_flops(module))
     except RuntimeError:  # symbolic extents and while loops have no count
         return 0.0
+    bound = operations.most(module["main"])
+    return min(counted, bound) if math.isfinite(bound) else 0.0
 
 
 def _reads(expression: tvm.ir.Expr) -> bool:

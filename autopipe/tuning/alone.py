@@ -30,7 +30,7 @@ from autopipe.tuning.tools import TuningPlan
 
 
 def answer(argument: Mapping[str, Any], emit: Callable[[Event], None]) -> dict[str, object]:
-    """Tune `module.json` of a folder, write `scheduled.json` beside it, and return the outcome."""
+    """Tune `module.json` of a folder and return the outcome: the record and who took part."""
     ctx = _context(argument, emit)
     loops = load_module(ctx.work / "module.json")
     task = _task(loops, ctx.inputs["tasks"])
@@ -83,7 +83,6 @@ def _outcome(task: Task, ctx: Context, conditions: Conditions) -> dict[str, obje
     scheduled = replay(loops, *maker[1:], conditions)
     verdict = _judged(Suspect(task.name, *maker, loops, scheduled), ctx, conditions)
     right = verdict.finding is Finding.RIGHT
-    save_module(scheduled, ctx.work / "scheduled.json")
     return {
         "engine": maker[0], "implementation": maker[1], "schedule": maker[2],
         "seconds": row.seconds, "flops": task.flops,

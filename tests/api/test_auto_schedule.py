@@ -7,11 +7,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tvm
+import tvm_ffi
 from tvm import te
 from tvm.target.codegen import llvm_get_system_cpu
 
 from autopipe import auto_schedule
-from autopipe.api.auto_schedule import ContenderSummary, Scheduled
+from autopipe.api.scheduled import ContenderSummary, Scheduled
+from autopipe.compiler.graph import elementary
+from autopipe.config import Target
 from autopipe.errors import ConfigError, ModelError, StageError, StoreError, TargetError
 from tests.stages.small_tuning import matmul
 from tests.support import kept
@@ -45,6 +48,7 @@ def test_the_winner_is_the_fastest_and_computes_the_same(found):
     assert found.unchecked is None
     assert found.flops == 2 * 48**3
     target = tvm.target.Target({"kind": "llvm", "mcpu": str(llvm_get_system_cpu())})
+    assert tvm_ffi.structural_equal(found.module, elementary.expand(found.module))
     built = tvm.tirx.build(found.module, target)
     left, right = (np.random.default_rng(i).random((48, 48), "float32") for i in (0, 1))
     out = tvm.runtime.tensor(np.zeros((48, 48), "float32"))
@@ -88,7 +92,7 @@ def test_only_the_engines_that_are_named_are_asked():
 )
 def test_options_that_can_not_be(options, message):
     with pytest.raises(ConfigError, match=message):
-        auto_schedule(matmul(), **options)
+        auto_schedule(matmul(), **{"trials": 1} | options)
 
 
 def test_modules_that_can_not_be_tuned():
@@ -107,10 +111,10 @@ def test_modules_that_can_not_be_tuned():
 def test_what_can_not_run_here_is_not_tuned(tmp_path):
     target = {"mcpu": "pwr9", "mtriple": "powerpc64le-linux-gnu"}
     with pytest.raises(TargetError, match="this machine is"):
-        auto_schedule(matmul(), target=target)
+        auto_schedule(matmul(), trials=1, target=target)
     (tmp_path / "file").write_text("")
     with pytest.raises(StoreError, match="not a directory"):
-        auto_schedule(matmul(), store=tmp_path / "file")
+        auto_schedule(matmul(), trials=1, store=tmp_path / "file")
 
 
 def test_no_time_to_measure_anything_is_an_error():
@@ -119,13 +123,16 @@ def test_no_time_to_measure_anything_is_an_error():
 
 
 def test_the_table():
-    module = tvm.IRModule()
     contenders = (
         ContenderSummary("autotvm", "winograd4", 24, 1, 123.44e-6, None),
         ContenderSummary("static", "direct", 1, 0, 104e-9, None),
         ContenderSummary("ansor", "direct", 0, 0, None, "no design space"),
     )
-    one = Scheduled(module, "autotvm", "winograd4", "{}", 123.44e-6, 1e6, None, "ended", contenders)
+    one = Scheduled(
+        workload=matmul(), module=matmul(), engine="autotvm", implementation="winograd4",
+        schedule="{}", target=Target(), fast_algorithms=True, flops=1e6, seconds=123.44e-6,
+        unchecked=None, ended="ended", contenders=contenders,
+    )  # fmt: skip
     assert str(one).splitlines() == [
         "engine   implementation  trials  failed      best",
         "autotvm  winograd4           24       1  123.4 us",

@@ -25,11 +25,12 @@ from tvm.s_tir import Schedule
 from tvm.s_tir.schedule import LoopRV
 
 from autopipe.schedules.analysis.movement import Movement, combined, recognize
+from autopipe.schedules.flat import flattened
 from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.primitives import ELEMENTS, spread
 
 NAME: Final = "elementwise"
-VERSION: Final = 1
+VERSION: Final = 2
 
 MOST_VECTORS = 4
 """Most registers that a vectorized loop fills."""
@@ -81,9 +82,11 @@ def fill(movement: Movement, hardware: HardwareParams) -> Run:
 
 def apply(sch: Schedule, movement: Movement, run: Run) -> None:
     """Schedule the function. Raises ScheduleError where TVM refuses."""
-    block = combined(sch)
+    block, tail = combined(sch), movement.tail
+    if tail > 1 and _crossed(movement, run.width):
+        block, tail = flattened(sch, block, tail), 1
     loops = sch.get_loops(block)
-    outer, last = loops[: -movement.tail], sch.fuse(*loops[-movement.tail :])
+    outer, last = loops[:-tail], sch.fuse(*loops[-tail:])
     if not movement.parts and _run(movement) < int(sch.get(last).extent):
         head, last = sch.split(last, [None, _run(movement)])
         outer.append(head)
@@ -112,6 +115,11 @@ def _write_out(sch: Schedule, loop: LoopRV, parts: Sequence[int]) -> None:
     alike = math.gcd(*parts)
     if sum(parts) // alike <= WRITTEN_OUT:
         sch.unroll(sch.split(loop, [None, alike])[0])
+
+
+def _crossed(movement: Movement, width: int) -> bool:
+    """Tell whether a vector may reach over the end of some axis; LLVM chooses the width for 1."""
+    return width == 1 or any(extent % width for extent in movement.extents[1 - movement.tail :])
 
 
 def _run(movement: Movement) -> int:

@@ -1,0 +1,68 @@
+"""What a user declares, as the one PrimFunc that is scheduled."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, TypeAlias
+
+import tvm
+import tvm_ffi
+from tvm import te
+from tvm.s_tir import SBlock
+from tvm.tirx import For, ForKind, PrimFunc
+
+from autopipe.compiler.module_io import prim_funcs
+from autopipe.errors import ModelError
+
+Compute: TypeAlias = "tvm.IRModule | PrimFunc | Sequence[te.Tensor]"
+"""A PrimFunc, a module with one, or TE tensors: what it takes, then what it gives."""
+
+_LOOPS: Final = frozenset({ForKind.SERIAL, ForKind.UNROLLED})
+"""Kinds of loops that a declaration may have."""
+
+
+def declared(compute: Compute) -> tvm.IRModule:
+    """Return the module of the one PrimFunc, unscheduled.
+
+    Raises ModelError if there is not exactly one, if a size is symbolic, if it is scheduled
+    already, or if TE tensors compute nothing.
+    """
+    module = tvm.IRModule({"main": _function(compute)})
+    function = module["main"]
+    name = str((function.attrs or {}).get("global_symbol", "main"))
+    if not all(isinstance(size, tvm.tirx.IntImm) for size in _sizes(function)):
+        raise ModelError(f"{name} can not be tuned: a dimension is symbolic; bind it to a number")
+    loops: list[For] = []
+    tvm_ffi.structural_walk(function.body, (For, loops.append))
+    if any(loop.kind not in _LOOPS or loop.thread_binding for loop in loops):
+        raise ModelError(f"{name} is scheduled already: pass the function as it was declared")
+    blocks: list[SBlock] = []
+    tvm_ffi.structural_walk(function.body, (SBlock, blocks.append))
+    if not blocks:
+        raise ModelError(f"{name} has no blocks: pass what te.create_prim_func or TVMScript made")
+    return module
+
+
+def _function(compute: Any) -> PrimFunc:  # noqa: ANN401 - whatever a user passes
+    if isinstance(compute, PrimFunc):
+        return compute
+    if isinstance(compute, tvm.IRModule):
+        functions = prim_funcs(compute)
+        if len(functions) == 1:
+            return functions[0][1]
+        names = f": {', '.join(name for name, _ in functions)}" if functions else ""
+        raise ModelError(
+            f"a module with one PrimFunc is needed; this one has {len(functions)}{names}"
+        )
+    tensors = list(compute) if isinstance(compute, Iterable) else [compute]
+    if not tensors or not all(isinstance(tensor, te.Tensor) for tensor in tensors):
+        raise ModelError("a PrimFunc, a module with one, or a list of TE tensors is needed")
+    if all(isinstance(tensor.op, te.PlaceholderOp) for tensor in tensors):
+        raise ModelError("these TE tensors are placeholders only: pass the result, too")
+    try:
+        return te.create_prim_func(tensors)
+    except (RuntimeError, TypeError, ValueError) as error:
+        reason = str(error).strip().splitlines()[-1]
+        raise ModelError(f"TVM makes no function of these TE tensors: {reason}") from None
+
+
+def _sizes(function: PrimFunc) -> list[Any]:
+    return [size for param in function.params if hasattr(param, "shape") for size in param.shape]

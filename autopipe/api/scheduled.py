@@ -1,0 +1,224 @@
+"""A function with its schedule: shown, called, compiled, saved, loaded."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal
+
+import numpy as np
+import tvm
+from pydantic import Field, ValidationError
+
+from autopipe import foreign
+from autopipe.api.compute import Compute, declared
+from autopipe.api.hardware import conditions
+from autopipe.compiler.graph import elementary
+from autopipe.compiler.op_info import carried
+from autopipe.compiler.tasks import task_of, workload
+from autopipe.compiler.walls import gate
+from autopipe.config import Frozen, Target
+from autopipe.errors import ModelError
+from autopipe.measure.timing import use_threads
+from autopipe.schedules.analysis.classes import ClassifiedBlock, classify
+from autopipe.schedules.replay import replay
+
+_MICROSECOND: Final = 1e-6
+
+
+@dataclass(frozen=True, slots=True)
+class ContenderSummary:
+    """How one contender did."""
+
+    engine: str
+    """Who proposed its schedules; `static` or `default` for those that nobody searched."""
+    implementation: str
+    trials: int
+    failed: int
+    seconds: float | None
+    """Median of one call with its best schedule; None if none of its trials gave a time."""
+    stopped: str | None
+    """Why it was not asked any more; None if it was until the end."""
+
+
+@dataclass(frozen=True)
+class Scheduled:
+    """A PrimFunc with its schedule: the fastest that was found, or one that was not measured."""
+
+    workload: tvm.IRModule
+    """The PrimFunc as it was declared, as `main`."""
+    module: tvm.IRModule
+    """The scheduled PrimFunc, as `main`, with elementary functions as arithmetic: what any build of
+    TVM compiles to the code that was timed."""
+    engine: str
+    implementation: str
+    schedule: str
+    """How it is made again: TVM's trace, or a template and its knobs, as JSON."""
+    target: Target
+    """What it was scheduled for."""
+    fast_algorithms: bool
+    """Whether it may round differently from the plain loops."""
+    flops: float
+    """Operations of one call; 0 if they can not be counted."""
+    seconds: float | None = None
+    """Median of one call; None if nothing was measured."""
+    unchecked: str | None = "nothing was run"
+    """Why it could not be compared with the plain loops; None if it computes the same."""
+    ended: str = "nothing was measured"
+    """Why tuning ended."""
+    contenders: tuple[ContenderSummary, ...] = ()
+    """Who took part, the fastest first."""
+
+    @cached_property
+    def blocks(self) -> tuple[ClassifiedBlock, ...]:
+        """The blocks of the function as it was declared, each with its class."""
+        return classify(self.workload)
+
+    @cached_property
+    def _main(self) -> Any:  # noqa: ANN401 - tvm
+        use_threads(self.target.num_cores or 1)
+        where = conditions(self.target, fast_algorithms=self.fast_algorithms).target
+        return gate.kernel(self.module, where)["main"]
+
+    def __call__(self, *inputs: np.ndarray) -> tuple[np.ndarray, ...]:
+        """Run the function on this machine, and return its outputs; it is compiled at first.
+
+        `inputs` are the tensors that it reads, in order. Raises ModelError for others, and
+        ForeignCode for a function that brings code along.
+        """
+        if self.target.kind != "llvm":
+            raise ModelError(f"a function for {self.target.kind} is not called here: compile it")
+        tensors = [*self._inputs(inputs), *(np.zeros(*like) for like in self._outputs)]
+        passed = [tvm.runtime.tensor(tensor) for tensor in tensors]
+        self._main(*passed)
+        return tuple(tensor.numpy() for tensor in passed[len(inputs) :])
+
+    @property
+    def identity(self) -> str:
+        """TVM's structural hash of the function, as 16 hex digits."""
+        return str(self._task.workload)
+
+    @cached_property
+    def _task(self) -> Any:  # noqa: ANN401
+        function = self.workload["main"]
+        return task_of(0, workload(function), ["main"], carried(function))
+
+    @property
+    def _outputs(self) -> list[tuple[tuple[int, ...], str]]:
+        return [(tensor.shape, tensor.dtype) for tensor in self._task.outputs]
+
+    def _inputs(self, given: tuple[np.ndarray, ...]) -> list[np.ndarray]:
+        wanted = [(tensor.shape, tensor.dtype) for tensor in self._task.inputs]
+        found = [(array.shape, str(array.dtype)) for array in map(np.asarray, given)]
+        if found != wanted:
+            raise ModelError(f"the function takes {_tensors(wanted)}; these are {_tensors(found)}")
+        return [np.ascontiguousarray(array) for array in given]
+
+    def save(self, file: Path | str) -> None:
+        """Write how the function is scheduled and for what, not the function. Raises OSError."""
+        names = SavedSchedule.model_fields.keys() - {"format", "workload"}
+        fields = {name: getattr(self, name) for name in names}
+        document = SavedSchedule(workload=self.identity, **fields)
+        Path(file).write_text(document.model_dump_json(indent=1) + "\n", "utf-8")
+
+    def __str__(self) -> str:
+        """Return a table of the contenders, and who won; or the classes of the blocks."""
+        won = f"{self.engine} on {self.implementation}"
+        if self.seconds is None:
+            template = f"template {name}" if (name := _template(self.schedule)) else "TVM's trace"
+            return "\n".join([*map(str, self.blocks), "", f"{won}: {template}, not measured"])
+        rate = f", {self.flops / self.seconds / 1e9:.1f} GFLOPS" if self.flops else ""
+        sound = "agrees with the plain loops"
+        if self.unchecked is not None:
+            sound = f"not checked: {self.unchecked}"
+        return "\n".join(
+            [*_rows(self.contenders), "", f"{won}: {_time(self.seconds)}{rate}; {sound}"]
+        )
+
+
+class SavedSchedule(Frozen, frozen=True):
+    """What `save` writes. Another may have written the file: it is checked before it is used."""
+
+    format: Literal[1] = 1
+    """Version of this form."""
+    workload: str
+    """TVM's structural hash of the function."""
+    target: Target
+    fast_algorithms: bool
+    engine: str
+    implementation: str
+    schedule: str
+    flops: Annotated[float, Field(ge=0)]
+    seconds: Annotated[float, Field(gt=0)] | None
+    unchecked: str | None
+    ended: str
+    contenders: tuple[ContenderSummary, ...]
+
+
+def load_scheduled(file: Path | str, compute: Compute) -> Scheduled:
+    """Schedule a function as `Scheduled.save` wrote it.
+
+    The file holds a template with its knobs or a trace of TVM, for one function, which the caller
+    declares again: so nothing in a file is run. Its times are claims. Raises ModelError for a file
+    that is none or of another function, StageError if the schedule does not fit, Forbidden if it
+    may do harm.
+    """
+    try:
+        document = SavedSchedule.model_validate(foreign.parse(Path(file).read_text("utf-8")))
+    except ValidationError as error:
+        (problem, *_) = error.errors()
+        where = ".".join(map(str, problem["loc"]))
+        raise ModelError(
+            f"{file}: no schedule that autopipe saved: {where}: {problem['msg']}"
+        ) from None
+    except ValueError as error:
+        raise ModelError(f"{file}: no schedule that autopipe saved: {error}") from None
+    function = prepared(compute, fast_algorithms=document.fast_algorithms)
+    if workload(function["main"]).identity != document.workload:
+        raise ModelError(f"{file}: the schedule of another function")
+    fields = {name: getattr(document, name) for name in SavedSchedule.model_fields}
+    del fields["format"], fields["workload"]
+    return scheduled(function, **fields)
+
+
+def prepared(compute: Compute, *, fast_algorithms: bool) -> tvm.IRModule:
+    """Return the function as it is scheduled. Raises ModelError."""
+    module = declared(compute)
+    return elementary.mark(module) if fast_algorithms else module
+
+
+def scheduled(function: tvm.IRModule, **fields: Any) -> Scheduled:  # noqa: ANN401 - as `Scheduled`
+    """Return a function with a recorded schedule. Raises StageError if that does not fit."""
+    for_what = conditions(fields["target"], fast_algorithms=fields["fast_algorithms"])
+    made = replay(function, fields["implementation"], fields["schedule"], for_what)
+    return Scheduled(workload=function, module=elementary.expand(made), **fields)
+
+
+def _template(schedule: str) -> str:
+    """Return the name of the template in a record, or "" for a trace."""
+    document = json.loads(schedule) if schedule else None
+    return str(document["template"]) if isinstance(document, dict) else ""
+
+
+def _rows(contenders: Sequence[ContenderSummary]) -> list[str]:
+    rows = [("engine", "implementation", "trials", "failed", "best")]
+    rows += [
+        (c.engine, c.implementation, str(c.trials), str(c.failed), _time(c.seconds))
+        for c in contenders
+    ]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(f"{cell:{'<' if at < 2 else '>'}{widths[at]}}" for at, cell in enumerate(row))  # noqa: PLR2004 - names stand left, numbers right
+        for row in rows
+    ] + [""]
+
+
+def _tensors(found: Sequence[tuple[tuple[int, ...], str]]) -> str:
+    return ", ".join(f"{dtype}[{'x'.join(map(str, shape))}]" for shape, dtype in found) or "none"
+
+
+def _time(seconds: float | None) -> str:
+    if seconds is None:
+        return "-"
+    return f"{seconds * 1e6:.1f} us" if seconds >= _MICROSECOND else f"{seconds * 1e9:.1f} ns"

@@ -1,0 +1,89 @@
+"""A count of operations with a bound, for where TVM's count is absurd.
+
+TVM takes a loop whose length it does not know for as long as its index can count: it counts 6.7e23
+operations for adaptive pooling, whose windows are some pixels longer or shorter than each other.
+This takes such a loop for as long as it can be.
+
+Example: adaptive pooling of 56 rows to 6 has windows of 9 to 11 rows, `(i * 56 + 61) // 6 - i * 56
+// 6` of them. With i from 0 to 5 that is at most 11.
+"""
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import tvm
+import tvm_ffi
+from tvm.ir import Call
+from tvm.s_tir import SBlockRealize
+from tvm.sym import Analyzer
+from tvm.tirx import BufferStore, For, IntImm, PrimFunc, SeqStmt, Var
+
+_COUNTED: Final = (
+    tvm.tirx.Add, tvm.tirx.Sub, tvm.tirx.Mul, tvm.tirx.Div, tvm.tirx.Min, tvm.tirx.Max, Call,
+)  # fmt: skip
+
+_TRIED: Final = 1 << 12
+"""Most places at which the length of a loop is looked at."""
+
+
+def most(function: PrimFunc) -> float:
+    """Return how many operations a call takes at most; infinite where nothing bounds them."""
+    return _most(function.body, {})
+
+
+_Ranges = Mapping[Any, int]
+"""The variables around a statement, and how many values each takes, from 0."""
+
+
+def _most(statement: Any, around: _Ranges) -> float:  # noqa: ANN401 - TVM's statements
+    if isinstance(statement, For):
+        steps = _longest(statement.extent, around)
+        if math.isinf(steps):
+            return math.inf
+        return steps * _most(statement.body, {**around, statement.loop_var: int(steps)})
+    if isinstance(statement, SeqStmt):
+        return sum(_most(one, around) for one in statement.seq)
+    if isinstance(statement, SBlockRealize):
+        axes = {axis.var: axis.dom.extent for axis in statement.block.iter_vars}
+        sizes = {axis: int(size) for axis, size in axes.items() if isinstance(size, IntImm)}
+        return _most(statement.block.body, {**around, **sizes})
+    if isinstance(statement, BufferStore):
+        return float(_operations(statement.value))
+    bodies = [getattr(statement, name, None) for name in ("body", "then_case", "else_case")]
+    return sum(_most(one, around) for one in bodies if one is not None)
+
+
+def _longest(extent: Any, around: _Ranges) -> float:  # noqa: ANN401 - TVM's expressions
+    """Return the most steps that a loop takes; infinite where nothing bounds them."""
+    if isinstance(extent, IntImm):
+        return float(max(0, int(extent)))
+    read: list[Any] = []
+    tvm_ffi.structural_walk(extent, (Var, read.append))
+    variables = [variable for variable in around if any(variable.same_as(one) for one in read)]
+    ranges = [range(around[variable]) for variable in variables]
+    if not ranges or math.prod(map(len, ranges)) > _TRIED:
+        return math.inf
+    places = [list(zip(variables, at, strict=True)) for at in itertools.product(*ranges)]
+    lengths = [Analyzer().simplify(_at(extent, place)) for place in places]
+    known = all(isinstance(length, IntImm) for length in lengths)
+    return float(max(map(int, lengths), default=0)) if known else math.inf
+
+
+def _at(extent: Any, values: Sequence[tuple[Any, int]]) -> Any:  # noqa: ANN401 - TVM's expressions
+    """Return an extent with numbers in the place of variables."""
+
+    def number(variable: Var) -> Any:  # noqa: ANN401
+        found = next((value for other, value in values if other.same_as(variable)), None)
+        return variable if found is None else IntImm(str(variable.ty), found)
+
+    return tvm_ffi.structural_map(extent, (Var, number))
+
+
+def _operations(value: Any) -> int:  # noqa: ANN401 - TVM's expressions
+    """Return the arithmetic in a value, that of indices too: this is a bound."""
+    nodes: list[Any] = []
+    for kind in _COUNTED:
+        tvm_ffi.structural_walk(value, (kind, nodes.append))
+    return max(1, len(nodes))

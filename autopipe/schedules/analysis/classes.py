@@ -1,0 +1,98 @@
+"""Classes of blocks, after the RFC "Auto-Schedule from Compute Declaration" (apache/tvm#2954).
+
+The class says which schedules there are to choose from. The RFC names four; what tells them apart
+is ours: whether a block reduces, whether it reads elements again, and what it stands beside.
+
+Example: a convolution with padding and ReLU, then a softmax.
+
+    pad       location-tunable   feeds the sum that follows: whole, or tile by tile inside its loops
+    conv2d    complex reduction  each pixel is read for every output channel: tiles in registers
+    relu      location-tunable   takes one sum each: applied to a tile before that leaves registers
+    max, sum  simple reduction   each element is read once: rows in parallel, partial results
+"""
+
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+
+import tvm
+from tvm.s_tir import SBlock, Schedule
+from tvm.s_tir.schedule import SBlockRV
+
+from autopipe.schedules.analysis.blocks import extents_of, is_copy, is_spatial
+
+
+class BlockClass(StrEnum):
+    """What kind of computation a block is."""
+
+    DIRECT = "direct compute"
+    """Each output from a few inputs; computed where it is used, or in order of memory."""
+    SIMPLE_REDUCTION = "simple reduction"
+    """Reduces, and reads no element twice: memory is the bound."""
+    COMPLEX_REDUCTION = "complex reduction"
+    """Reduces, and reads elements again for other outputs: tiles keep them near."""
+    LOCATION_TUNABLE = "location-tunable"
+    """Direct, beside a reduction: it may be computed inside the loops of that."""
+    OPAQUE = "opaque"
+    """Does not say what it reads and writes, or has no axes; it stays as it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClassifiedBlock:
+    """A block of a function, and its class."""
+
+    name: str
+    kind: BlockClass
+    extents: tuple[int, ...]
+    """Iterations of its spatial axes."""
+    reduces: tuple[int, ...]
+    """Iterations of its reduction axes."""
+
+    def __str__(self) -> str:
+        """Return a line: name, class and iterations."""
+        over = f" over {'x'.join(map(str, self.reduces))}" if self.reduces else ""
+        return f"{self.name}: {self.kind}, {'x'.join(map(str, self.extents)) or '1'}{over}"
+
+
+def classify(module: tvm.IRModule) -> tuple[ClassifiedBlock, ...]:
+    """Return the class of each outermost block of `main`, in order; none if TIR has no blocks."""
+    sch = Schedule(module, debug_mask="none", error_render_level="none")
+    try:
+        found = sch.get_child_blocks(sch.get_sblock("root"))
+    except RuntimeError:  # a function of one block without axes, such as a sort
+        return ()
+    return tuple(_classified(sch, block) for block in found)
+
+
+def _classified(sch: Schedule, rv: SBlockRV) -> ClassifiedBlock:
+    block = sch.get(rv)
+    extents, reduces = extents_of(block), extents_of(block, spatial=False)
+    return ClassifiedBlock(block.name_hint, _class(sch, rv, block), extents, reduces)
+
+
+def _class(sch: Schedule, rv: SBlockRV, block: SBlock) -> BlockClass:
+    if not block.iter_vars or not block.writes:
+        return BlockClass.OPAQUE
+    if not is_spatial(block):
+        return BlockClass.COMPLEX_REDUCTION if _reads_again(block) else BlockClass.SIMPLE_REDUCTION
+    feeds = any(not is_spatial(sch.get(one)) for one in sch.get_consumers(rv))
+    follows = any(not is_spatial(sch.get(one)) for one in sch.get_producers(rv))
+    beside = follows or (feeds and not is_copy(block))
+    return BlockClass.LOCATION_TUNABLE if beside else BlockClass.DIRECT
+
+
+def _reads_again(block: SBlock) -> bool:
+    """Tell whether a reduction reads some operand more often than that has elements.
+
+    Example: with 8 x 20 outputs and 12 terms, a product runs 1,920 times and reads 8 x 12 and
+    20 x 12 elements; a sum of rows runs as often as its operand has elements.
+    """
+    runs = math.prod((*extents_of(block), *extents_of(block, spatial=False)))
+    written = [region.source for region in block.writes]
+    operands = [r.source for r in block.reads if not any(r.source.same_as(w) for w in written)]
+    sizes = [math.prod(map(int, o.shape)) for o in operands if all(map(_known, o.shape))]
+    return any(1 < size < runs for size in sizes)
+
+
+def _known(size: object) -> bool:
+    return isinstance(size, tvm.tirx.IntImm)

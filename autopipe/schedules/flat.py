@@ -1,0 +1,117 @@
+"""Rewrites an elementwise block so that its last axes are one, and memory a single row.
+
+Where the last axis is no multiple of a vector, a vector crosses its end, and TVM 0.27 does not see
+that it goes on in memory: it loads each number by itself, which takes ten times as long.
+
+Example: y[i, j] = abs(x[i, j]) of [64, 56], to be computed in vectors of 16.
+
+    for f in range(224):                              # TVM, after fuse and split
+        y[f * 16 // 56, f * 16 % 56 + ...] = ...      # 16 numbers of up to two rows
+
+    X, Y = x as [3584], y as [3584]                   # here: the same memory by another name
+    for t in range(3584):                             # t = i * 56 + j
+        Y[t] = abs(X[t])
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import tvm
+import tvm_ffi
+from tvm import tirx
+from tvm.ir import TensorLoad
+from tvm.s_tir import SBlock, Schedule, ScheduleError
+from tvm.s_tir.schedule import SBlockRV
+from tvm.script.ir_builder import IRBuilder
+from tvm.sym import Analyzer
+from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
+
+from autopipe.schedules.analysis.blocks import number_of
+from autopipe.schedules.analysis.expressions import loads_of, substitute, unfold
+
+
+def flattened(sch: Schedule, block: SBlockRV, tail: int) -> SBlockRV:
+    """Replace the only block of a function by one whose `tail` last axes are one; return that.
+
+    Raises ScheduleError where some tensor does not move on evenly along these axes.
+    """
+    old, here = sch.get(block), sch.get_sblock("root")
+    views = _Views(old)
+    with IRBuilder() as builder:
+        _write(old, tail, views)
+    root = sch.get(here)
+    body = tirx.SeqStmt([*views.declared(), builder.get()])
+    new = SBlock([], [], [], root.name_hint, body, annotations=root.annotations)
+    sch.state.replace(sch.get_sref(here), new, {root: new})
+    return sch.get_sblock(old.name_hint)
+
+
+def _write(old: SBlock, tail: int, views: "_Views") -> None:
+    """Write the loops. An IRBuilder must be open."""
+    extents = [int(axis.dom.extent) for axis in old.iter_vars]
+    *outer, last = [*extents[:-tail], math.prod(extents[-tail:])]
+    dtype = str(old.iter_vars[-1].var.ty.dtype)
+    with T.grid(*(number_of(extent, dtype) for extent in (*outer, last))) as found:
+        loops = [found] if isinstance(found, tirx.Var) else list(found)
+        with T.sblock(old.name_hint):
+            axes = [
+                T.axis.spatial(number_of(extent, dtype), loop)
+                for extent, loop in zip((*outer, last), loops, strict=True)
+            ]
+            indices = [*axes[:-1], *unfold(extents[-tail:], axes[-1])]
+            row = _Row(views, axes, [*outer, last])
+            values = list(zip([axis.var for axis in old.iter_vars], indices, strict=True))
+
+            def read(load: TensorLoad) -> Any:  # noqa: ANN401 - TVM's expressions
+                return row.at(load.source, [substitute(i, values, read) for i in load.indices])
+
+            value = substitute(old.body.value, values, read)
+            place = row.at(old.body.buffer, indices)
+            T.reads(*(one.source[tuple(one.indices)] for one in loads_of(value)))
+            T.writes(place)
+            T.buffer_store(place.source, value, list(place.indices))
+
+
+class _Views:
+    """The tensors of a block, each as a single row of the same memory."""
+
+    def __init__(self, block: SBlock) -> None:
+        self._pairs: list[tuple[Any, Any]] = []
+        for tensor in [block.body.buffer, *(load.source for load in loads_of(block.body.value))]:
+            if not any(tensor.same_as(one) for one, _ in self._pairs):
+                size = math.prod(map(int, tensor.shape))
+                name = f"{tensor.name}_row"
+                view = tirx.decl_buffer((size,), tensor.dtype, name, tensor.data, layout=None)
+                self._pairs.append((tensor, view))
+
+    def of(self, tensor: Any) -> Any:  # noqa: ANN401 - TVM's buffers
+        return next(view for one, view in self._pairs if one.same_as(tensor))
+
+    def declared(self) -> list[Any]:
+        """Return the statements that make the views."""
+        return [tirx.DeclBuffer(view, data=tensor.data) for tensor, view in self._pairs]
+
+
+class _Row:
+    """Where elements lie in their row."""
+
+    def __init__(self, views: _Views, axes: Sequence[Any], extents: Sequence[int]) -> None:
+        self._views = views
+        self._known = Analyzer()
+        for axis, extent in zip(axes, extents, strict=True):
+            self._known.bind(axis, tvm.ir.Range(0, extent))
+        self._last = axes[-1]
+
+    def at(self, tensor: Any, indices: Sequence[Any]) -> Any:  # noqa: ANN401 - TVM's expressions
+        """Return the element. Raises ScheduleError if neighbours are no neighbours in memory."""
+        offset = number_of(0, str(self._last.ty.dtype))
+        for index, extent in zip(indices, tensor.shape, strict=True):
+            offset = offset * int(extent) + index
+        offset = self._known.simplify(offset)
+        parts: list[Any] = []
+        tvm_ffi.structural_walk(offset, (tvm.tirx.FloorDiv, parts.append))
+        tvm_ffi.structural_walk(offset, (tvm.tirx.FloorMod, parts.append))
+        if parts:
+            raise ScheduleError(f"{tensor.name} does not move on evenly")
+        return self._views.of(tensor)[offset]
