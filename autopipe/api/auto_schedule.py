@@ -73,20 +73,23 @@ def auto_schedule(  # noqa: PLR0913 - one for each way in which a search may be 
     goal = target_of(target)
     if trials is None and seconds is None:
         return _at_once(loops, goal, fast_algorithms=fast_algorithms)
-    tuning = valid(
-        Tuning, {"budget": {"trials": _ANY if trials is None else trials, "time": seconds},
-                 "seed": seed, "measure": {"clock": "loop"}},  # it stands in no model
-        trials="budget.trials", seconds="budget.time",
-    )  # fmt: skip
     names = (engines,) if isinstance(engines, str) else tuple(engines)
-    rule = valid(Rule, {"engines": names})
     request: dict[str, object] = {
-        "tuning": tuning.model_dump_json(),
-        "rule": rule.model_dump_json(),
+        "tuning": _limits(trials, seconds, seed).model_dump_json(),
+        "rule": valid(Rule, {"engines": names}).model_dump_json(),
         "fast_algorithms": fast_algorithms,
     }
     with _opened(store) as opened:
         return _tuned(loops, goal, request, opened, emit)
+
+
+def _limits(trials: int | None, seconds: float | None, seed: int) -> Tuning:
+    """Return section `tuning` of a pipeline file. Raises ConfigError."""
+    budget = {"trials": _ANY if trials is None else trials, "time": seconds}
+    return valid(
+        Tuning, {"budget": budget, "seed": seed, "measure": {"clock": "loop"}},  # in no model
+        trials="budget.trials", seconds="budget.time",
+    )  # fmt: skip
 
 
 def _at_once(loops: tvm.IRModule, target: Target, *, fast_algorithms: bool) -> Scheduled:
