@@ -37,7 +37,7 @@ def flattened(sch: Schedule, block: SBlockRV, tail: int) -> SBlockRV:
     Raises ScheduleError where some tensor does not move on evenly along these axes.
     """
     old, here = sch.get(block), sch.get_sblock("root")
-    views = _Views(old)
+    views = _MemoryRows(old)
     with IRBuilder() as builder:
         _write(old, tail, views)
     root = sch.get(here)
@@ -47,7 +47,7 @@ def flattened(sch: Schedule, block: SBlockRV, tail: int) -> SBlockRV:
     return sch.get_sblock(old.name_hint)
 
 
-def _write(old: SBlock, tail: int, views: "_Views") -> None:
+def _write(old: SBlock, tail: int, views: "_MemoryRows") -> None:
     """Write the loops. An IRBuilder must be open."""
     extents = [int(axis.dom.extent) for axis in old.iter_vars]
     *outer, last = [*extents[:-tail], math.prod(extents[-tail:])]
@@ -73,7 +73,7 @@ def _write(old: SBlock, tail: int, views: "_Views") -> None:
             T.buffer_store(place.source, value, list(place.indices))
 
 
-class _Views:
+class _MemoryRows:
     """The tensors of a block, each as a single row of the same memory."""
 
     def __init__(self, block: SBlock) -> None:
@@ -96,7 +96,7 @@ class _Views:
 class _Row:
     """Where elements lie in their row."""
 
-    def __init__(self, views: _Views, axes: Sequence[Any], extents: Sequence[int]) -> None:
+    def __init__(self, views: _MemoryRows, axes: Sequence[Any], extents: Sequence[int]) -> None:
         self._views = views
         self._known = Analyzer()
         for axis, extent in zip(axes, extents, strict=True):
