@@ -56,7 +56,7 @@ class BuiltLibrary(Sparse, ArtifactDocument, frozen=True):
     """A library: how it is called, what it was built for and by, and how."""
 
     FILE: ClassVar[str] = "library.json"
-    ADDED: ClassVar[frozenset[str]] = frozenset({"dimensions", "entries"})
+    ADDED: ClassVar[frozenset[str]] = frozenset({"dimensions", "entries", "halves"})
 
     name: str
     """The model's name."""
@@ -80,6 +80,8 @@ class BuiltLibrary(Sparse, ArtifactDocument, frozen=True):
     """Sizes that are known only when it is called."""
     entries: tuple[SizedLibrary, ...] = ()
     """Libraries for likely sizes."""
+    halves: tuple[str, ...] = ()
+    """Names of weights that are stored in float16, and that the libraries take in float32."""
 
     @property
     def signature(self) -> Signature:
@@ -87,4 +89,5 @@ class BuiltLibrary(Sparse, ArtifactDocument, frozen=True):
         return Signature(
             inputs=self.inputs, outputs=self.outputs, weights=self.weights, threads=self.threads,
             device=self.device, dimensions=self.dimensions, entries=self.entries,
+            halves=self.halves,
         )  # fmt: skip

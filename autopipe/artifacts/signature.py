@@ -62,7 +62,7 @@ class SizedLibrary(Frozen, frozen=True):
 class Signature(Sparse, frozen=True):
     """What a library must be called with, and what it gives back."""
 
-    ADDED: ClassVar[frozenset[str]] = frozenset({"dimensions", "entries"})
+    ADDED: ClassVar[frozenset[str]] = frozenset({"dimensions", "entries", "halves"})
 
     inputs: tuple[Port, ...]
     """Inputs, in call order."""
@@ -79,6 +79,8 @@ class Signature(Sparse, frozen=True):
     multiples of each, in the order of their names."""
     entries: tuple[SizedLibrary, ...] = ()
     """Libraries for likely sizes; `lib.so` serves every other."""
+    halves: tuple[str, ...] = ()
+    """Names of weights that are stored in float16, and that the libraries take in float32."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

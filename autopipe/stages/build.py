@@ -108,7 +108,7 @@ class BuildStage(Stage, frozen=True):
         target = ctx.facts[Facet.TARGET]
         model = ImportedModel.read(ctx.inputs["import"])
         tasks = [request.task for request in choices.asked]
-        weights = _pack(ctx, model.weights, packing)
+        weights, halves = _pack(ctx, model.weights, packing)
         sized = SizedModules.within(ctx.inputs["lower"]).modules
         return BuiltLibrary(
             name=model.name,
@@ -120,6 +120,7 @@ class BuildStage(Stage, frozen=True):
                 SizedLibrary(library=library_of(one), sizes=one.sizes, weights=weights[one.label])
                 for one in sized
             ),
+            halves=halves,
             threads=int(str(target["num_cores"])),
             device="cuda" if target["kind"] == "cuda" else "cpu",
             target=dict(target),
@@ -209,11 +210,13 @@ def library_of(module: SizedModule) -> str:
 
 def _pack(
     ctx: Context, names: Iterable[str], packing: "Mapping[str, tvm.IRModule]"
-) -> dict[str, tuple[str, ...]]:
+) -> tuple[dict[str, tuple[str, ...]], tuple[str, ...]]:
     """Transform the imported weights as graph and schedules want them.
 
-    Returns their new names for each module; what two modules want alike is kept once.
+    Returns their new names for each module, what two modules want alike being kept once, and the
+    names of those that are written in float16 and read in float32.
     """
+    from autopipe.building.halves import narrowed
     from autopipe.building.weight_pool import WeightPool
     from autopipe.compiler import module_io
     from autopipe.compiler.graph import weights
@@ -234,8 +237,10 @@ def _pack(
     pool = WeightPool()
     labels = ["", *(label for label in packing if label)]
     packed = {label: pool.add(done(packing[label], shared)) for label in labels}
-    module_io.save_weights(pool.arrays, ctx.out / "weights.safetensors")
-    return packed
+    kept = narrowed(pool.arrays, arrays)
+    module_io.save_weights(kept, ctx.out / "weights.safetensors")
+    halves = (name for name, array in kept.items() if array.dtype != pool.arrays[name].dtype)
+    return packed, tuple(sorted(halves))
 
 
 def _libraries(choices: Iterable["Choice"]) -> dict[str, str]:

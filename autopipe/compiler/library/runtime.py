@@ -54,7 +54,8 @@ def load(folder: Path, signature: Signature) -> Model:
     names = {LIBRARY: signature.weights}
     names |= {entry.library: entry.weights for entry in signature.entries}
     mains = {library: _main(folder / library, devices) for library in names}
-    stored = _weights(folder / WEIGHTS, {name for each in names.values() for name in each})
+    wanted = {name for each in names.values() for name in each}
+    stored = _weights(folder / WEIGHTS, wanted, frozenset(signature.halves))
     weights = {library: [stored[name] for name in each] for library, each in names.items()}
     if signature.dimensions:
         return OpenModel(signature, mains, weights)
@@ -92,8 +93,8 @@ def _load_runtime() -> None:
     load_lib_ctypes("tvm", "tvm_runtime_extra", "RTLD_LOCAL", folders)  # sort, topk
 
 
-def _weights(path: Path, names: Collection[str]) -> dict[str, object]:
-    """Return weights as tensors, by name."""
+def _weights(path: Path, names: Collection[str], halves: Collection[str]) -> dict[str, object]:
+    """Return weights as tensors, by name; those of `halves` are stored in float16, and widened."""
     from safetensors import SafetensorError, safe_open
     from tvm_ffi import from_dlpack
 
@@ -102,7 +103,9 @@ def _weights(path: Path, names: Collection[str]) -> dict[str, object]:
         with safe_open(path, framework="np") as stored:
             for name in sorted(names):
                 weight = stored.get_tensor(name)
-                copy = aligned(weight.shape, weight.dtype)
+                if name in halves and weight.dtype != np.float16:
+                    raise StageError(f"{path.name}: {name} is {weight.dtype} instead of float16")
+                copy = aligned(weight.shape, np.float32 if name in halves else weight.dtype)
                 np.copyto(copy, weight)
                 weights[name] = from_dlpack(copy)
     except (SafetensorError, OSError) as error:
