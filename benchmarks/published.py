@@ -34,6 +34,7 @@ from autopipe.config.load import load
 from autopipe.config.paths import model_path
 from autopipe.verification.inputs import draw
 from autopipe.verification.limits import input_limits
+from autopipe.verification.reference import EXACT_BYTES
 from autopipe.verification.sizes import tried
 
 FRESH = (2026, 11)
@@ -195,7 +196,9 @@ def compared(
     import onnxruntime
 
     onnxruntime.set_default_logger_severity(4)
-    session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
+    options = onnxruntime.SessionOptions()
+    options.add_session_config_entry(*EXACT_BYTES)
+    session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
     for port in session.get_inputs():
         if fixed and port.name in fixed:
             kind = port.type.removeprefix("tensor(").removesuffix(")")

@@ -7,6 +7,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from autopipe.artifacts.signature import Port, Signature
+from autopipe.verification.reference import EXACT_BYTES
 
 SIDE = 12
 _TYPES = {1: "float32", 6: "int32", 7: "int64", 9: "bool"}
@@ -153,6 +154,7 @@ def by_onnxruntime(made):
     onnxruntime.set_default_logger_severity(4)
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
+    options.add_session_config_entry(*EXACT_BYTES)
     session = onnxruntime.InferenceSession(made.SerializeToString(), options)
     return lambda arrays: session.run(None, dict(arrays))
 

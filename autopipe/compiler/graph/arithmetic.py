@@ -8,6 +8,11 @@ from tvm.ir import Expr
 
 SINGLE: Final = "float32"
 
+ROUND: Final = 1.5 * 2.0**23
+"""A number plus this one has no fraction left, and the number in its last bits."""
+ROUND_BITS: Final = 0x4B400000
+"""The bits of it."""
+
 
 def horner(x: Expr, coefficients: Sequence[float]) -> Expr:
     """Return a polynomial in Horner's form. The constant coefficient is the first."""

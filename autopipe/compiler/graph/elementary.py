@@ -14,7 +14,8 @@ import tvm_ffi
 from tvm import tirx
 from tvm.ir import Call, Expr
 
-from autopipe.compiler.graph.arithmetic import SINGLE, horner, let, single
+from autopipe.compiler.graph import whole
+from autopipe.compiler.graph.arithmetic import ROUND, ROUND_BITS, SINGLE, horner, let, single
 from autopipe.compiler.graph.powers import inverse_root, power
 
 _MARK: Final = "autopipe.arithmetic_functions"
@@ -62,11 +63,6 @@ _ERF: Final = (
 
 _ERF_END: Final = 3.925
 """From here on erf is 1."""
-
-ROUND: Final = 1.5 * 2.0**23
-"""A number plus this one has no fraction left, and the number in its last bits."""
-_ROUND_BITS: Final = 0x4B400000
-"""The bits of it."""
 
 _WHOLE: Final = 2.0**23
 """From here on numbers have no fraction."""
@@ -116,6 +112,7 @@ def _mapped(module: tvm.IRModule, change: Callable[[tirx.PrimFunc], tirx.PrimFun
 
 
 def _expanded(function: tirx.PrimFunc) -> tirx.PrimFunc:
+    function = tvm_ffi.structural_map(function, (tirx.Cast, whole.rounded))
     return tvm_ffi.structural_map(function, (Call, _arithmetic))
 
 
@@ -151,7 +148,7 @@ def _exp(x: Expr) -> Expr:
         n = shifted - single(ROUND)
         fraction = let(n, lambda n: y - n * single(LN2[0]) - n * single(LN2[1]))
         series = let(fraction, lambda r: horner(r, (1.0, 1.0, *EXP)))
-        exponent = tirx.reinterpret("int32", shifted) - _ROUND_BITS
+        exponent = tirx.reinterpret("int32", shifted) - ROUND_BITS
         # 2^n may be out of range where 2^n * e^r is not
         return let(
             exponent,

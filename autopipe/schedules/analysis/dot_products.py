@@ -11,8 +11,9 @@ Example: `vpdpbusd` of AVX512-VNNI, with 512 bits, has 16 lanes and groups of 4:
 
 It wants an unsigned row. A signed row is moved by 128 (the top bit of each byte flips), which adds
 128 * (B[i, 0] + ... + B[i, 3]) to each sum, and that is subtracted again. LLVM computes this part
-once for all rows of a tile. `pmaddwd` multiplies words of 16 bits, so bytes are widened first, and
-adds two products; it needs a further instruction to add to the sums.
+once for all rows of a tile. `pmaddwd` multiplies words of 16 bits and adds two products; it needs a
+further instruction to add to the sums. The row comes as words then, made of all bytes beforehand:
+in the loop that takes four instructions for each two bytes.
 """
 
 from collections.abc import Collection, Iterator
@@ -78,7 +79,7 @@ _MEANING: Final = (
         for i, k in T.grid({lanes}, {group}):
             with T.sblock("update"):
                 vi, vk = T.axis.remap("SR", [i, k])
-                C[vi] = C[vi] + T.cast(A[vk], "int32") * T.cast(B[vi, vk], "int32")
+                C[vi] = C[vi] + T.cast({value}, "int32") * T.cast(B[vi, vk], "int32")
 """
 )
 
@@ -88,6 +89,8 @@ _CODE: Final = (
         C[T.ramp(0, 1, {lanes})] = {code}
 """
 )
+
+_WORDS: Final = "int16"
 
 _FLIP: Final = -0x7F7F7F80
 """The 32 bits 0x80808080: four bytes that are 128, or -128 if bytes are signed."""
@@ -112,6 +115,8 @@ class DotProduct:
     """LLVM's name of it."""
     code: str
     """The new sums, as an expression of TVMScript."""
+    row: str
+    """Dtype that the row is stored in: that of the operand, or a wider one."""
 
     def runs_on(self, features: Collection[str]) -> bool:
         """Tell whether a processor with these features has it."""
@@ -129,8 +134,10 @@ class DotProduct:
         """Register it as a tensor intrinsic of TVM, unless it is, and return its name there."""
         name = f"autopipe.{self.name}.{'.'.join(self.operands)}.{self.lanes}"
         if TensorIntrin.get(name, allow_missing=True) is None:
-            row, weights = self.operands
-            size = {"lanes": self.lanes, "group": self.group, "row": row, "weights": weights}
+            given, weights = self.operands
+            value = "A[vk]" if self.row == given else f'T.cast(A[vk], "{given}")'
+            size = {"lanes": self.lanes, "group": self.group, "row": self.row, "weights": weights,
+                    "value": value}  # fmt: skip
             meaning, code = _MEANING.format(**size), _CODE.format(**size, code=self.code)
             with unread():
                 TensorIntrin.register(name, from_source(meaning), from_source(code))
@@ -143,10 +150,11 @@ def dot_products(operands: Operands) -> Iterator[DotProduct]:
         if weights == operands[1]:
             moved = row != operands[0]
             code = _four(llvm, bits // 32, operands, moved=moved)
-            yield DotProduct(name, bits // 32, 4, 2 if moved else 1, needs, operands, llvm, code)
+            cost, given = 2 if moved else 1, operands[0]
+            yield DotProduct(name, bits // 32, 4, cost, needs, operands, llvm, code, given)
     for name, bits, llvm, needs in _PAIRS:
         code = _pair(llvm, bits // 32, operands)
-        yield DotProduct(name, bits // 32, 2, 2, needs, operands, llvm, code)
+        yield DotProduct(name, bits // 32, 2, 2, needs, operands, llvm, code, _WORDS)
 
 
 def instruction(name: str, lanes: int, operands: Operands) -> DotProduct:
@@ -172,7 +180,7 @@ def _pair(llvm: str, lanes: int, operands: Operands) -> str:
     """Return TVMScript of new sums by an instruction of two products of words."""
     words = f"int16x{2 * lanes}"
     weights = f'T.Cast("{words}", B.vload([0, 0], "{operands[1]}x{2 * lanes}"))'
-    row = _as(f'T.Cast("int16x2", A.vload([0], "{operands[0]}x2"))', "int32")
+    row = _as(f'A.vload([0], "{_WORDS}x2")', "int32")
     products = _call(llvm, lanes, _as(_all(row, lanes), words), weights)
     return f'C.vload([0], "int32x{lanes}") + {products}'
 

@@ -10,7 +10,7 @@ import tvm_ffi
 from tvm import tirx
 from tvm.ir import Call, Expr
 
-from autopipe.compiler.graph import elementary
+from autopipe.compiler.graph import arithmetic, elementary
 from autopipe.compiler.graph.arithmetic import SINGLE, horner, let, single
 
 _SIGMOID, _TANH = "tirx.sigmoid", "tirx.tanh"
@@ -72,7 +72,7 @@ def _one_and_exp(x: Expr) -> Expr:
     """1 + e^-x, where x is between the ends: 2^n * e^r, n as the last bits of a large number."""
 
     def scaled(shifted: Expr, y: Expr) -> Expr:
-        n = shifted - single(elementary.ROUND)
+        n = shifted - single(arithmetic.ROUND)
         fraction = let(
             n, lambda n: y - n * single(elementary.LN2[0]) - n * single(elementary.LN2[1])
         )
@@ -82,7 +82,7 @@ def _one_and_exp(x: Expr) -> Expr:
         return single(1.0) + series * tirx.reinterpret(SINGLE, power)
 
     def exp(y: Expr) -> Expr:
-        shifted = y * single(1.4426950408889634) + single(elementary.ROUND)
+        shifted = y * single(1.4426950408889634) + single(arithmetic.ROUND)
         return let(shifted, lambda shifted: scaled(shifted, y))
 
     return let(_bounded(-x, _EXP_END), exp)

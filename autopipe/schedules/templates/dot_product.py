@@ -42,10 +42,15 @@ from autopipe.schedules.primitives import ELEMENTS, PRODUCTS, spread, spread_vec
 from autopipe.schedules.write_out import write_out
 
 NAME: Final = "dot_product"
-VERSION: Final = 1
+VERSION: Final = 2
 
 CHAINS = 10
 """Independent sums that hide the latency of an instruction: 5 cycles, two start in each."""
+
+_ADDITIONS: Final = 2
+"""The same where an addition of its own follows, of one cycle: nothing waits for the products."""
+_WIDENED: Final = 3
+"""What a vector of weights costs that is widened when it is loaded, in loads."""
 
 MAX_VECTORS = 8
 """Most vectors in a row of a tile."""
@@ -155,6 +160,8 @@ def apply(sch: Schedule, quantized: Quantized, tile: DotProductTile) -> None:
     for name in quantized.after[:-1]:
         sch.compute_inline(sch.get_sblock(name))
     block = sch.get_sblock(quantized.name)
+    if dot.row != quantized.operands[0]:
+        _widen(sch, block, 1 - quantized.weights, dot.row)
     _pack(sch, block, quantized, (tile.vectors * dot.lanes, dot.group))
     result = (
         sch.get_sblock(quantized.after[-1])
@@ -167,7 +174,10 @@ def apply(sch: Schedule, quantized: Quantized, tile: DotProductTile) -> None:
     sch.reorder(*outer[:1], column_tile, *outer[1:], row_tile, row, column)
     tile_loop = sch.fuse(*outer[:1], column_tile, *outer[1:], row_tile)
     spread(sch, block, tile_loop, PRODUCTS)
-    sch.vectorize(sch.split(column, [None, dot.lanes])[1])
+    strip, lane = sch.split(column, [None, dot.lanes])
+    sch.vectorize(lane)
+    for loop in (strip, row):  # or the sums of a tile would go through memory
+        sch.unroll(loop)
     sch.compute_at(block, tile_loop, preserve_unit_loops=True)
     sch.set_scope(block, 0, "local")
     _sum_in_registers(sch, block, len(quantized.extents), dot)
@@ -196,6 +206,13 @@ def _prepare(sch: Schedule, block: SBlockRV) -> None:
     if not sch.get_loops(block):
         return
     spread_vectors(sch, block, _LINE)
+
+
+def _widen(sch: Schedule, block: SBlockRV, operand: int, dtype: str) -> None:
+    """Copy an operand to numbers of another dtype, all of it before the sums."""
+    copy = sch.cache_read(block, operand, "global")
+    sch.unsafe_set_dtype(copy, 0, dtype)
+    spread_vectors(sch, copy, _LINE)
 
 
 def _pack(sch: Schedule, block: SBlockRV, quantized: Quantized, tile: tuple[int, int]) -> None:
@@ -232,10 +249,11 @@ def _promise(tile: DotProductTile, quantized: Quantized, hardware: HardwareParam
     """
     dot = _instruction(quantized.operands, tile)
     sums = tile.rows * tile.vectors
-    loads = sums / (tile.rows + tile.vectors)
+    wide = dot.row != quantized.operands[0]
+    loads = sums / (tile.rows + (_WIDENED if wide else 1) * tile.vectors)
     jobs = math.prod(quantized.extents) // (sums * tile.lanes)
     busy = jobs / (-(-jobs // hardware.cores) * hardware.cores)
-    hidden = min(1.0, sums / CHAINS) * min(1.0, loads)
+    hidden = min(1.0, sums / (_ADDITIONS if wide else CHAINS)) * min(1.0, loads)
     return dot.lanes * dot.group / dot.cost * hidden * busy * (1 + 0.02 * loads)
 
 

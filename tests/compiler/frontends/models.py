@@ -4,6 +4,8 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+from autopipe.verification.reference import EXACT_BYTES
+
 FLOAT = TensorProto.FLOAT
 
 
@@ -59,14 +61,20 @@ def save(made, folder, name="model.onnx"):
     return path
 
 
-def run(made, feeds):
-    """Return the outputs that onnxruntime computes, unoptimized."""
+def run(made, feeds, level="DISABLE"):
+    """Return the outputs that onnxruntime computes, unoptimized.
+
+    Products of bytes need level "ENABLE": `EXACT_BYTES` says it to an optimization.
+    """
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.graph_optimization_level = getattr(
+        onnxruntime.GraphOptimizationLevel, f"ORT_{level}_ALL"
+    )
     options.log_severity_level = 3
     options.intra_op_num_threads = 1
+    options.add_session_config_entry(*EXACT_BYTES)
     data = made.SerializeToString() if isinstance(made, onnx.ModelProto) else str(made)
     return onnxruntime.InferenceSession(data, options).run(None, feeds)
 

@@ -13,11 +13,11 @@ from tests.compiler.frontends.test_integers import drawn, stored
 SCALES = {"xs": np.float32(0.02), "ys": np.float32(0.11)}
 
 
-def check(made, tmp_path):
+def check(made, tmp_path, level="ENABLE"):
     """Import a model, compare with onnxruntime, and count what it was rewritten to."""
     imported = load(save(made, tmp_path), {}, None, None)
     feeds = {each.name: drawn(each.shape, "float32") for each in imported.inputs}
-    for ours, reference in zip(compiled(imported, feeds), run(made, feeds), strict=True):
+    for ours, reference in zip(compiled(imported, feeds), run(made, feeds, level), strict=True):
         assert np.abs(reference).max() > 0
         np.testing.assert_allclose(ours, reference, rtol=1e-5, atol=1e-6)
     graph = made.graph
@@ -89,7 +89,7 @@ def test_bytes_are_rounded_as_by_onnxruntime_but_for_ties(tmp_path):
     imported = load(save(made, tmp_path), {}, None, None)
     feeds = {"x": drawn((1, 4, 40, 40), "float32")}
     ours, reference = (
-        each[0].astype(int) for each in (compiled(imported, feeds), run(made, feeds))
+        each[0].astype(int) for each in (compiled(imported, feeds), run(made, feeds, "ENABLE"))
     )
     assert np.abs(ours - reference).max() <= 1
     assert np.mean(ours != reference) < 1e-3
@@ -123,7 +123,7 @@ KEPT: dict[str, Any] = {
 def test_other_products_stay_as_they_are(tmp_path, case):
     kind, shape, settings = KEPT[case]
     nodes, constants = layer(kind, drawn(shape, "int8"), **settings)
-    assert check(between(nodes, (5, 8), constants), tmp_path)[kind] == 1
+    assert check(between(nodes, (5, 8), constants), tmp_path, "DISABLE")[kind] == 1
 
 
 def test_products_of_activations_are_of_integers(tmp_path):
@@ -152,3 +152,60 @@ def test_qlinearmatmul(tmp_path):
     nodes = [node("QLinearMatMul", ["bytes", "xs", "xz", "w", "ws", "wz", "ys", "yz"], "out")]
     constants = {"w": drawn((8, 6), "uint8"), "ws": ONE, "wz": np.uint8(128)}
     assert check(between(nodes, (5, 8), constants), tmp_path)["MatMulInteger"] == 1
+
+
+def moved(*nodes, points=(("xs", "xz"), ("xs", "xz"))):
+    """A model that makes floats of bytes, moves them, and makes bytes of them again."""
+    (scale, zero), (step, point) = points
+    steps = [
+        node("DequantizeLinear", ["bytes", scale, zero], "floats"),
+        *nodes,
+        node("QuantizeLinear", ["moved", step, point], "out"),
+    ]
+    shape = np.array([2, 8, 8], np.int64)
+    return between(steps, (1, 4, 8, 8), {"shape": shape, "axes": np.array([0], np.int64)})
+
+
+POOL = node("MaxPool", ["floats"], "moved", kernel_shape=[3, 3], pads=[1, 1, 1, 1], strides=[2, 2])
+MOVES = {
+    "pool": [POOL],
+    "transposed": [node("Transpose", ["floats"], "moved", perm=[0, 2, 3, 1])],
+    "joined": [
+        node("Transpose", ["floats"], "turned", perm=[0, 1, 3, 2]),
+        node("QuantizeLinear", ["turned", "ys", "yz"], "other"),
+        node("DequantizeLinear", ["other", "ys", "yz"], "back"),
+        node("Concat", ["floats", "back"], "moved", axis=1),
+    ],
+}
+
+
+@pytest.mark.parametrize("points", [(("xs", "xz"), ("xs", "xz")), (("xs", "xz"), ("ys", "yz"))])
+@pytest.mark.parametrize("case", MOVES)
+def test_what_moves_floats_moves_bytes(tmp_path, case, points):
+    ops = check(moved(*MOVES[case], points=points), tmp_path)
+    other_scale = points[0] != points[1]
+    assert ops["QuantizeLinear"] == 1 + (2 if case == "joined" else other_scale)
+
+
+def test_floats_that_others_read_are_kept(tmp_path):
+    nodes = [POOL, node("Relu", ["moved"], "also")]
+    made = moved(*nodes)
+    made.graph.output.append(value("also", None))
+    assert check(made, tmp_path)["QuantizeLinear"] == 2
+
+
+@pytest.mark.parametrize("middle", [[], ["Relu"]])
+def test_sums_of_bytes_are_scaled_once(tmp_path, middle):
+    nodes = [node("Add", ["floats", "floats"], "sum" if middle else "moved")]
+    nodes += [node(kind, ["sum"], "moved") for kind in middle]
+    made = moved(*nodes, points=(("xs", "xz"), ("ys", "yz")))
+    check(made, tmp_path)
+    stored_ones = [t for t in made.graph.initializer if t.name.endswith("/one")]
+    assert len(stored_ones) == 1
+
+
+def test_what_becomes_no_bytes_again_stays(tmp_path):
+    nodes = [POOL, node("Softmax", ["moved"], "soft"), node("Add", ["soft", "soft"], "twice")]
+    made = moved(*nodes)
+    made.graph.node[-2].input[0] = "twice"
+    assert check(made, tmp_path)["QuantizeLinear"] == 2

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 from tvm import relax
+from tvm.ir import GenericConst
 from tvm.relax.frontend.onnx import onnx_frontend
 
 from autopipe.compiler.frontends.onnx import known
@@ -62,14 +63,34 @@ def _quantized(bb: Any, given: list[Any], wanted: str | None, dtypes: tuple[str,
     dtype = wanted or ("uint8" if zero is None else str(zero.ty.dtype))
     if dtype not in dtypes or str(data.ty.dtype) != "float32":
         return None
-    steps = relax.op.round(relax.op.divide(data, scale))
-    if zero is not None:
+    steps, bounds = relax.op.round(relax.op.divide(data, scale)), np.iinfo(dtype)
+    known_zero = _number(zero)
+    if known_zero is None:
         steps = relax.op.add(steps, relax.op.astype(zero, "float32"))
-    bounds = np.iinfo(dtype)
-    # no layout gets past `clip`
-    steps = relax.op.maximum(steps, relax.const(float(bounds.min)))
-    steps = relax.op.minimum(steps, relax.const(float(bounds.max)))
+        return bb.normalize(relax.op.astype(_within(steps, bounds.min, bounds.max), dtype))
+    # Rounded within constants and then made whole, which processors do at once: see `elementary`.
+    steps = _within(steps, bounds.min - known_zero, bounds.max - known_zero)
+    steps = relax.op.astype(steps, _SUMS)
+    if known_zero:
+        steps = relax.op.add(steps, relax.const(known_zero, _SUMS))
     return bb.normalize(relax.op.astype(steps, dtype))
+
+
+def _within(values: Any, least: int, most: int) -> Any:
+    """Return values within two bounds. No layout gets past `clip`."""
+    values = relax.op.maximum(values, relax.const(float(least)))
+    return relax.op.minimum(values, relax.const(float(most)))
+
+
+def _number(zero: Any) -> int | None:
+    """Return a zero point that is one constant, 0 if there is none; None for another."""
+    if zero is None:
+        return 0
+    return int(zero.value.numpy().item()) if _is_one(zero) else None
+
+
+def _is_one(values: Any) -> bool:
+    return isinstance(values, GenericConst) and values.value.numpy().size == 1
 
 
 def _dequantized(bb: Any, given: list[Any], wanted: str | None, dtypes: tuple[str, ...]) -> Any:
@@ -113,6 +134,8 @@ def _aligned(bb: Any, inputs: Any, axis: int) -> list[Any]:
         if values is None or values.ty.ndim != 1:
             return values
         one = int(values.ty.shape.values[0]) == 1
+        if _is_one(values):
+            return relax.const(values.value.numpy().reshape(()))
         shape = [] if one else [-1 if at == axis % rank else 1 for at in range(rank)]
         return bb.normalize(relax.op.reshape(values, shape))
 

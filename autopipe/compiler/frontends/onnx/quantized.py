@@ -10,15 +10,17 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper
 
-from autopipe.compiler.frontends.onnx.tensors import Array, Proto, uses
+from autopipe.compiler.frontends.onnx import requantized
+from autopipe.compiler.frontends.onnx.quantization_graph import BYTES, QuantizedGraph
+from autopipe.compiler.frontends.onnx.tensors import Array, Proto
 
 EXPANDED = frozenset({"QLinearConv", "QLinearMatMul"})
 """Operators that none are left of."""
 
 _INTEGER = {"Conv": "ConvInteger", "MatMul": "MatMulInteger", "Gemm": "MatMulInteger"}
-_BYTES = frozenset({"int8", "uint8"})
+
 _WITH_BIAS = 3
 """Operands of a product that something is added to."""
 _EXACT = 1e-5
@@ -52,61 +54,21 @@ class _Product:
     """Floats to add to the product."""
 
 
-class _Graph:
-    """A graph, and what is asked of it over and over."""
-
-    def __init__(self, graph: Proto) -> None:
-        self.proto = graph
-        self._stored = {tensor.name: tensor for tensor in graph.initializer}
-        self._makers = {name: node for node in graph.node for name in node.output}
-        self._readers = {name: node for node in graph.node for name in node.input}
-        self._uses = uses(graph)
-
-    def constant(self, name: str) -> Array | None:
-        """Return the values of a tensor that the graph holds."""
-        maker = self._makers.get(name)
-        if maker is not None and maker.op_type == "Constant" and maker.attribute[0].HasField("t"):
-            return np.asarray(numpy_helper.to_array(maker.attribute[0].t))
-        return (
-            np.asarray(numpy_helper.to_array(self._stored[name])) if name in self._stored else None
-        )
-
-    def maker(self, name: str, kind: str) -> Proto | None:
-        """Return the node that makes a value, if it is of that kind."""
-        node = self._makers.get(name)
-        return node if node is not None and node.op_type == kind else None
-
-    def reader(self, name: str) -> Proto | None:
-        """Return the node that reads a value, if only one does and nothing else."""
-        return self._readers.get(name) if self._uses[name] == 1 else None
-
-    def store(self, name: str, values: Array) -> str:
-        """Keep a constant."""
-        self.proto.initializer.append(numpy_helper.from_array(np.asarray(values), name))
-        return name
-
-    def replace(self, nodes: dict[str, list[Proto]]) -> None:
-        """Put other nodes in place of those that make the values named."""
-        kept = type(self.proto)()
-        kept.node.extend(n for old in self.proto.node for n in nodes.get(old.output[0], [old]))
-        del self.proto.node[:]
-        self.proto.node.extend(kept.node)
-
-
 def rewrite(graph: Proto) -> None:
     """Multiply bytes where floats are multiplied that stand for them, with constant scales."""
-    whole = _Graph(graph)
+    whole = QuantizedGraph(graph)
     floats = {}
     for node in graph.node:
         if node.op_type in EXPANDED:
             floats[node.output[0]] = list(_expanded(whole, node))
     whole.replace(floats)
-    whole = _Graph(graph)
+    requantized.rewrite(graph)
+    whole = QuantizedGraph(graph)
     products = [p for node in graph.node if (p := _product(whole, node)) is not None]
     whole.replace({p.node.output[0]: list(_emitted(whole, p)) for p in products})
 
 
-def _expanded(graph: _Graph, node: Proto) -> Iterator[Proto]:
+def _expanded(graph: QuantizedGraph, node: Proto) -> Iterator[Proto]:
     """Write a product of bytes as one of floats, with what makes floats of bytes around it."""
     output, kind = node.output[0], node.op_type.removeprefix("QLinear")
     operands = [list(node.input[:3]), list(node.input[3:6])]
@@ -132,7 +94,7 @@ def _expanded(graph: _Graph, node: Proto) -> Iterator[Proto]:
     yield helper.make_node("QuantizeLinear", names, [output], name=output)
 
 
-def _in_float32(graph: _Graph, name: str, other: str) -> Generator[Proto, None, str]:
+def _in_float32(graph: QuantizedGraph, name: str, other: str) -> Generator[Proto, None, str]:
     """Return the name of a scale in float32, which is what products are computed in."""
     values = graph.constant(name)
     if values is not None and values.dtype == np.float32:
@@ -143,7 +105,7 @@ def _in_float32(graph: _Graph, name: str, other: str) -> Generator[Proto, None, 
     return other
 
 
-def _product(graph: _Graph, node: Proto) -> _Product | None:
+def _product(graph: QuantizedGraph, node: Proto) -> _Product | None:
     """Return what a node multiplies, if that stands for bytes."""
     if node.op_type not in _INTEGER or not _is_plain(node):
         return None
@@ -166,7 +128,7 @@ def _is_plain(node: Proto) -> bool:
     return not scaled and not values.get("transA", 0)
 
 
-def _operand(graph: _Graph, name: str) -> _Operand | None:
+def _operand(graph: QuantizedGraph, name: str) -> _Operand | None:
     """Return what a value is dequantized from, if it is bytes of constant scales."""
     node = graph.maker(name, "DequantizeLinear")
     if node is None or _attributes(node).get("block_size"):
@@ -178,7 +140,7 @@ def _operand(graph: _Graph, name: str) -> _Operand | None:
         factors is None
         or factors.dtype != np.float32
         or known is None
-        or str(known.dtype) not in _BYTES
+        or str(known.dtype) not in BYTES
     ):
         return None
     nothing = points is None or not points.any()
@@ -193,7 +155,9 @@ def _along_columns(node: Proto, right: _Operand, rank: int) -> bool:
     return bool(rank) and right.axis % rank == (0 if first else rank - 1)
 
 
-def _added(graph: _Graph, node: Proto, scale: Array) -> tuple[Array | None, Array | None] | None:
+def _added(
+    graph: QuantizedGraph, node: Proto, scale: Array
+) -> tuple[Array | None, Array | None] | None:
     """Return the third operand as whole numbers of the scale or as floats, None if it varies."""
     if len(node.input) < _WITH_BIAS or not node.input[2]:
         return None, None
@@ -208,7 +172,7 @@ def _added(graph: _Graph, node: Proto, scale: Array) -> tuple[Array | None, Arra
     return (values, None) if exact else (None, values.astype(np.float32) * factors)
 
 
-def _emitted(graph: _Graph, product: _Product) -> Iterator[Proto]:
+def _emitted(graph: QuantizedGraph, product: _Product) -> Iterator[Proto]:
     """Yield the operators on integers, and what makes floats of their result."""
     output, left, right = product.node.output[0], product.left, product.right
     weights = right.values
@@ -234,7 +198,7 @@ def _emitted(graph: _Graph, product: _Product) -> Iterator[Proto]:
         yield _node("Add", [scaled, addend], output)
 
 
-def _scale(graph: _Graph, product: _Product) -> Array:
+def _scale(graph: QuantizedGraph, product: _Product) -> Array:
     """Return what the sums are multiplied by; where they are quantized next, over its scale.
 
     That quantization is then left with a scale of 1.
