@@ -9,7 +9,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from safetensors.numpy import load_file, save_file
 
+from autopipe.artifacts.library import BuiltLibrary
 from autopipe.artifacts.signature import Port, Signature
 from autopipe.compiler.library.runtime import (
     ALIGNMENT,
@@ -115,6 +117,28 @@ def test_missing_weights_are_refused(tmp_path, library, loaded):
         load(tmp_path, loaded.signature)
 
 
+def halved(library, folder, dtype):
+    """Load a copy of a library whose weights are stored in this type, and said to be halves."""
+    shutil.copytree(library, folder, dirs_exist_ok=True)
+    stored = load_file(folder / "weights.safetensors")
+    kept = {name: array.astype(dtype) for name, array in stored.items()}
+    save_file(kept, folder / "weights.safetensors")
+    signature = BuiltLibrary.read(folder).signature
+    return load(folder, signature.model_copy(update={"halves": tuple(kept)}))
+
+
+def test_weights_in_float16_are_widened(tmp_path, library):
+    inputs = arrays()
+    scores, _ = small_build.expected(inputs["data/x"], inputs["ids"])
+    outputs = halved(library, tmp_path, "float16")(inputs)
+    np.testing.assert_allclose(outputs["scores"], scores, rtol=1e-2, atol=1e-2)
+
+
+def test_halves_that_are_none_are_refused(tmp_path, library):
+    with pytest.raises(StageError, match=r"is float32 instead of float16"):
+        halved(library, tmp_path, "float32")
+
+
 @each_row("shape, dtype", product([(), (0, 3), (5,), (2, 3)], ["bool", "float16", "int64"]))
 def test_aligned_arrays_start_where_tvm_needs_it(shape, dtype):
     array = aligned(shape, dtype)
@@ -168,7 +192,6 @@ def test_kernels_run_on_the_threads_of_the_signature(tmp_path, threads):
 def _save_parallel(folder, threads):
 
     import tvm
-    from safetensors.numpy import save_file
 
     source = """
 @I.ir_module
