@@ -7,7 +7,7 @@ from tvm import relax
 from autopipe.compiler.graph.half import widen
 from autopipe.compiler.passes import optimize
 
-NARROW = tvm.target.Target({"kind": "llvm", "mcpu": "cascadelake"})
+NARROW = tvm.target.Target({"kind": "llvm", "mcpu": "haswell"})
 HALF = tvm.target.Target({"kind": "llvm", "mcpu": "sapphirerapids"})
 
 
