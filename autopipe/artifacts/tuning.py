@@ -69,6 +69,58 @@ class ContenderResult(_Kept, frozen=True):
     """Why it was not asked any more; null if it was until the end."""
 
 
+Ratio = tuple[Amount, Amount, Amount]
+"""A ratio of times, and the ends of the interval that holds it."""
+
+
+class Replaced(_Kept, frozen=True):
+    """The schedule that won the trials of a task, where another one won in the model."""
+
+    engine: Name
+    implementation: Name
+    schedule: Annotated[str, StringConstraints(max_length=1 << 24), AfterValidator(_schedule)]
+    """As in a record."""
+
+
+class FinalTime(_Kept, frozen=True):
+    """How a task did inside the whole model."""
+
+    seconds: Amount
+    """Median of one call of who won."""
+    finalists: Count
+    """Schedules that could win."""
+    replaced: Replaced | None
+    """Who won the trials; null where it won here, too."""
+    ratio: Ratio | None
+    """Time of the fastest other finalist by that of the trials' winner; null where there was
+    none."""
+
+
+class FinalsReport(_Kept, frozen=True):
+    """How the finals inside the whole model went."""
+
+    rounds: Count
+    """How often each model ran."""
+    sure: Amount
+    """Part of all cases in which an interval holds its ratio."""
+    tasks: Count
+    """Tasks with more than one finalist."""
+    decided: Count
+    """Those where it is sure who is faster."""
+    changed: Count
+    """Those that another schedule won than in the trials."""
+    kernels: Amount
+    """Median of what all kernels take in one run of the model, with all winners."""
+    rest: Amount
+    """What a run takes besides: calls, and storage."""
+    times: dict[Hash, Amount]
+    """Median of one call of each task of the model inside of it, also of those that are not tuned,
+    by workload."""
+    gain: Ratio | None
+    """Time of all kernels with the new winners by that with the winners of the trials; null where
+    none were new."""
+
+
 class TunedTask(_Kept, frozen=True):
     """What became of a task."""
 
@@ -96,6 +148,8 @@ class TunedTask(_Kept, frozen=True):
     """How many times slower the next contender is; null if there is none with a time."""
     over_start: Amount | None
     """The same of the schedules that nobody searched."""
+    final: FinalTime | None = None
+    """How it did inside the whole model; left out where that did not run."""
 
 
 class TuningReport(ArtifactDocument, _Kept, frozen=True, extra="allow"):
@@ -112,6 +166,8 @@ class TuningReport(ArtifactDocument, _Kept, frozen=True, extra="allow"):
     shares: dict[str, Amount] | None = None
     """Parts of the time that were searched, measured and steady; left out where a lock knew some of
     the tasks."""
+    finals: FinalsReport | None = None
+    """How the finals inside the whole model went; left out where there were none."""
     tasks: tuple[TunedTask, ...]
     """Every task that was tuned, in the order of the model."""
 
@@ -144,6 +200,8 @@ class BestRecord(_Kept, frozen=True):
     """What finding it took."""
     clock: Annotated[str, StringConstraints(max_length=80)] | None = None
     """The clock of these times: null for a loop around the kernel alone."""
+    inside: Annotated[tuple[Time, ...], Field(max_length=10_000)] = ()
+    """Time of one call inside the whole model, a value a round; left out where that did not run."""
     open_settings: Annotated[dict[Hash, OpenSetting], Field(max_length=1000)] = {}
     """Of kernels with open sizes that this is at likely ones, what is best over all of these, by
     their workloads; left out where it is this record's schedule."""

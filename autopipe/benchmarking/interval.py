@@ -1,15 +1,16 @@
 """How much longer one series of rounds takes than another, and how sure that is.
 
-A round is a process of its own, and rounds differ more than runs within one (Kalibera and Jones,
-"Rigorous Benchmarking in Reasonable Time", ISMM 2013), so a round counts once, with its median.
-Times are skewed and compared by ratio, so it is their logarithms that are averaged. The interval is
-Welch's: Student's t for two samples, which may be few and spread differently (Georges, Buytaert and
-Eeckhout, "Statistically Rigorous Java Performance Evaluation", OOPSLA 2007, section 3.3).
+Of a benchmark a round is a process of its own, and rounds differ more than runs within one
+(Kalibera and Jones, "Rigorous Benchmarking in Reasonable Time", ISMM 2013), so a round counts once,
+with its median. Times are skewed and compared by ratio, so it is their logarithms that are
+averaged. The interval is Welch's: Student's t for two samples, which may be few and spread
+differently (Georges, Buytaert and Eeckhout, "Statistically Rigorous Java Performance Evaluation",
+OOPSLA 2007, section 3.3).
 """
 
 from collections.abc import Sequence
-from math import exp, log, sqrt
-from statistics import fmean, variance
+from math import comb, exp, log, sqrt
+from statistics import fmean, median, variance
 from typing import Final
 
 from autopipe.config.frozen import Frozen
@@ -26,11 +27,20 @@ _FEWEST: Final = 2
 
 
 class Interval(Frozen, frozen=True):
-    """A ratio of times, with the interval that holds it in 95 of 100 cases."""
+    """A ratio of times, with the interval that holds it in most cases: 95 of 100, if not said."""
 
     ratio: float
     low: float
     high: float
+
+    @classmethod
+    def of(cls, told: tuple[float, float, float]) -> "Interval":
+        """Return what an artifact has told as ratio, low and high."""
+        return cls(**dict(zip(("ratio", "low", "high"), told, strict=True)))
+
+    def told(self) -> tuple[float, float, float]:
+        """Return ratio, low and high, as artifacts have them."""
+        return self.ratio, self.low, self.high
 
     def __str__(self) -> str:
         """Write it for people."""
@@ -46,6 +56,27 @@ def change(now: Sequence[float], before: Sequence[float]) -> Interval | None:
     errors = [variance(sample) / len(sample) for sample in samples]
     reach = _student(errors, [len(sample) - 1 for sample in samples]) * sqrt(sum(errors))
     return Interval(ratio=exp(middle), low=exp(middle - reach), high=exp(middle + reach))
+
+
+def paired(now: Sequence[float], before: Sequence[float], sure: float) -> Interval | None:
+    """Return `now / before` where both were timed in each round, by the sign test.
+
+    The ratio is the median of the rounds' ratios. Nothing is supposed of how times are spread: the
+    median of all rounds there could be lies between the k-th least and the k-th largest ratio, but
+    for as many cases as k - 1 throws of a coin out of all rounds are heads at most, twice. `sure`
+    is the part of cases in which it does; None where there are too few rounds for that. So of 12
+    rounds the second and the last but one are the ends for 0.99.
+    """
+    ratios = sorted(new / old for new, old in zip(now, before, strict=True))
+    rounds, outside, inside = len(ratios), 0.0, 0
+    while inside < rounds / 2:
+        outside += 2 * comb(rounds, inside) / 2**rounds
+        if outside > 1 - sure:
+            break
+        inside += 1
+    if not inside:
+        return None
+    return Interval(ratio=median(ratios), low=ratios[inside - 1], high=ratios[-inside])
 
 
 def _student(errors: Sequence[float], freedoms: Sequence[int]) -> float:

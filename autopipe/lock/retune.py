@@ -16,7 +16,7 @@ from autopipe.stages.tune import TuneStage
 class Retune(TuneStage, frozen=True):
     """Tunes what a lock does not know, and takes over from it what it knows."""
 
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
 
     records: Path
     """The file beside the lock."""
@@ -34,6 +34,8 @@ class Retune(TuneStage, frozen=True):
         """Write `records.jsonl` and `tuning.json`. Raises LockError, and what *tune* raises.
 
         What was searched and measured of the others is not the share of all, so it is left out.
+        Without the schedules that the lock knows the model is not what it will be, so nothing is
+        decided inside of it.
         """
         from autopipe.lock import records as beside
         from autopipe.lock.file import read_text
@@ -56,7 +58,7 @@ class Retune(TuneStage, frozen=True):
         (rest / "tasks.json").write_text(json.dumps(listed), encoding="utf-8")
         if not (rest / "workloads").is_symlink():
             (rest / "workloads").symlink_to(ctx.inputs["tasks"] / "workloads")
-        summary = super().run(replace(ctx, inputs={**ctx.inputs, "tasks": rest}))
+        summary = super().run(replace(ctx, inputs={"tasks": rest}))
         found = TuningResult.read(ctx.out)
         taken = [
             task.model_copy(update={"task": now[name].index, "name": now[name].name})

@@ -108,7 +108,8 @@ def arguments(module: tvm.IRModule) -> list[Any]:
     Floats in [0.1, 1), integers 0 and 1: they may be indices, and these two are inside every axis
     that is longer than one.
     """
-    return [_tensor(info) for info in ArgInfo.from_prim_func(module["main"])]
+    infos = ArgInfo.from_prim_func(module["main"])
+    return [made_up(tuple(map(int, info.shape)), str(info.dtype)) for info in infos]
 
 
 def _clock(library: Any, tensors: Sequence[Any]) -> float:  # noqa: ANN401 - tvm is not typed
@@ -124,8 +125,9 @@ def _gpu_clock(library: Any, tensors: Sequence[Any]) -> float:  # noqa: ANN401 -
     return float(evaluate(*tensors).mean)
 
 
-def _tensor(info: Any) -> Any:  # noqa: ANN401 - tvm is not typed
-    tensor = tvm.runtime.empty([int(extent) for extent in info.shape], str(info.dtype))
+def made_up(shape: Sequence[int], dtype: str) -> Any:  # noqa: ANN401 - tvm is not typed
+    """Return a tensor of such values, the same ones every time."""
+    tensor = tvm.runtime.empty(list(shape), dtype)
     array = np.from_dlpack(tensor).reshape(-1)
     values = _POOL if array.dtype.kind == "f" else np.round(_POOL)
     values = values.astype(array.dtype)

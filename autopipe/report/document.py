@@ -59,6 +59,9 @@ class TaskReport(Frozen, frozen=True):
     """Why this schedule."""
     share: float | None = None
     """Of the time of all tasks: measured before the search, otherwise estimated."""
+    in_model: float | None = None
+    """Seconds of one call inside the whole model, measured by tuning; null where that did not
+    run."""
 
 
 class PackageReport(Frozen, frozen=True):

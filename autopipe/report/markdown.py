@@ -176,7 +176,8 @@ def _share(tasks: Iterable[TaskReport]) -> float:
 
 
 def _slowest(report: RunReport) -> Iterator[str]:
-    timed = [(task.seconds * task.calls, task) for task in report.tasks if task.seconds is not None]
+    times = ((task.in_model or task.seconds, task) for task in report.tasks)
+    timed = [(one * task.calls, task) for one, task in times if one is not None]
     timed.sort(key=lambda pair: -pair[0])
     rows = [
         (code(task.name, 100), str(task.calls), seconds(total), code(task.engine))
@@ -191,6 +192,8 @@ def _slowest(report: RunReport) -> Iterator[str]:
         whole, parts = report.benchmark.ours.latency.median, sum(total for total, _ in timed)
         untimed = len(report.tasks) - len(timed)
         others = f", with {plural(untimed, 'task')} that nobody timed" if untimed else ""
+        inside = sum(task.in_model is not None for _, task in timed)
+        others += f"; {inside} of {len(timed)} were timed inside the model" if inside else ""
         yield ""
         yield f"All timed tasks come to {seconds(parts)}; the model took {seconds(whole)}{others}."
 

@@ -144,11 +144,13 @@ class Recorder:
         shares = {task.name: task.share for task in self._listed}
         tuned = self._tuning.tasks if self._tuning else ()
         shares.update({task.name: task.share for task in tuned if task.share})
+        finals = self._tuning.finals if self._tuning else None
+        inside = finals.times if finals else {}
         return [
             TaskReport(
                 name=task.name, workload=task.workload, calls=task.calls, engine=task.engine,
                 implementation=task.implementation, seconds=task.seconds, reason=task.reason,
-                share=shares.get(task.name),
+                share=shares.get(task.name), in_model=inside.get(task.workload),
             )
             for task in (self._library.tasks if self._library else ())
         ]  # fmt: skip

@@ -16,10 +16,13 @@ class TuneStage(Stage, frozen=True):
     """Measures candidates until the budget is spent; an interrupted run goes on where it was."""
 
     name: ClassVar[str] = "tune"
-    version: ClassVar[int] = 4
+    version: ClassVar[int] = 5
     produces: ClassVar[Kind] = Kind.RECORDS
     seconds: ClassVar[float | None] = None
-    needs: ClassVar[Mapping[str, Need]] = {"tasks": Need(Kind.TASKS)}
+    needs: ClassVar[Mapping[str, Need]] = {
+        "tasks": Need(Kind.TASKS),
+        "lower": Need(Kind.LOWERED, optional=True),
+    }
     reads: ClassVar[frozenset[Facet]] = frozenset(
         {Facet.TVM, Facet.TARGET, Facet.DEVICE, Facet.LIBRARIES, Facet.EXTENSIONS}
     )

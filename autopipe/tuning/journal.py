@@ -49,6 +49,10 @@ class Journal:
     that fails."""
     settled: dict[str, set[int]] = field(default_factory=dict)
     """Rows of the run-offs of this process, by workload: where there are any, one of them wins."""
+    decided: dict[str, Proposal] = field(default_factory=dict)
+    """Who wins inside the whole model, by workload, where it is not who won the trials."""
+    left_out: set[str] = field(default_factory=set)
+    """Implementations that win no task: libraries that are not worth their size."""
     condemned: set[tuple[str, Proposal]] = field(default_factory=set)
     """Schedules, by workload and who proposed them, that may not win and need no other trial."""
 
@@ -77,8 +81,11 @@ class Journal:
         return sum(row.record.session != self.session.name for row in self.rows(state))
 
     def best(self, state: TaskState) -> StoredRecord | None:
-        """Return the record that wins a task: the fastest of its run-off, if there was one."""
-        return next(iter(self.settled_rows(state) or self.ranked(state)), None)
+        """Return the record that wins a task: who won inside the model, or else its run-off."""
+        settled, ranked = self.settled_rows(state), self.ranked(state)
+        decided = self.decided.get(state.task.workload)
+        own = [row for row in (*settled, *ranked) if Proposal.of(row.record) == decided]
+        return next(iter(own or settled or ranked), None)
 
     def settled_rows(self, state: TaskState) -> list[StoredRecord]:
         """Return the records of the run-off of a task, the fastest first."""
@@ -90,7 +97,11 @@ class Journal:
 
         Where the rule selects the first engine, they are of that alone.
         """
-        timed = [row for row in self.rows(state) if row.record.median < math.inf]
+        timed = [
+            row
+            for row in self.rows(state)
+            if row.record.median < math.inf and row.record.implementation not in self.left_out
+        ]
         rule = state.contest.rule
         for engine in rule.engines if rule.select == "first" else ():
             own = [row for row in timed if row.record.engine == engine]

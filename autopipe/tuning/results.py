@@ -7,11 +7,13 @@ from pathlib import Path
 from autopipe.artifacts.tuning import (
     BestRecord,
     ContenderResult,
+    FinalsReport,
     OpenSetting,
     TunedTask,
     TuningReport,
     TuningResult,
 )
+from autopipe.benchmarking.interval import Interval
 from autopipe.errors import StageError
 from autopipe.records.session import RUN_OFF
 from autopipe.records.store import StoredRecord
@@ -19,6 +21,7 @@ from autopipe.safety.failures import Failures
 from autopipe.schedules.policy import Contender
 from autopipe.tasks.shares import WITHOUT_SEARCH, Proof, Shares
 from autopipe.tasks.shares import shares as shares_of
+from autopipe.tuning.finals import Decided
 from autopipe.tuning.journal import Journal, contender
 from autopipe.tuning.progress import latency
 from autopipe.tuning.task_state import TaskState
@@ -33,8 +36,13 @@ class Results:
         journal: Journal,
         failures: Failures,
         open_settings: Mapping[str, Mapping[str, OpenSetting]],
+        decided: Decided | None = None,
     ) -> None:
-        """Take the tasks, and the settings of open sizes by the workload whose record has them."""
+        """Take the tasks, and the settings of open sizes by the workload whose record has them.
+
+        What was `decided` inside the model is null where that did not run.
+        """
+        self._decided = decided
         self._open_settings = open_settings
         self._states = states
         self._journal = journal
@@ -56,6 +64,7 @@ class Results:
             session=self._journal.session.name,
             shares=self._proven().named(),
             tasks=tuple(map(self._tuned, self._states)),
+            **({"finals": self._decided.report} if self._decided else {}),
         )
         TuningResult(report, {row.record.workload: self._record(row) for row in found}).write(
             folder
@@ -67,6 +76,7 @@ class Results:
         failed = sum(state.failed for state in self._states)
         total = latency(self._states)
         speed = f", {total * 1e3:.2f} ms in all" if total is not None else ""
+        speed += _told(self._decided.report) if self._decided else ""
         if not self._states:
             return "no task to tune"
         return (
@@ -90,10 +100,11 @@ class Results:
         record = row.record
         trials = {state.task.workload: state.trials for state in self._states}
         clock = {"clock": self._journal.clock} if self._journal.clock else {}
+        inside = self._decided.times.get(record.workload) if self._decided else None
         best = BestRecord(
             workload=record.workload, engine=record.engine, implementation=record.implementation,
             schedule=record.schedule, seconds=record.seconds, trials=trials[record.workload],
-            **clock,
+            **clock, **({"inside": inside} if inside else {}),
         )  # fmt: skip
         settings = self._open_settings.get(record.workload)
         return best.model_copy(update={"open_settings": settings}) if settings else best
@@ -105,6 +116,7 @@ class Results:
         won = contender(row.record) if row else None
         others = [found.seconds for by, found in ranked.items() if by != won]
         starts = [ranked[by].seconds for by in state.starts]
+        final = self._decided and self._decided.tasks.get(state.task.workload)
         return TunedTask(
             task=state.task.index, name=state.task.name, workload=state.task.workload,
             trials=state.trials, failed=state.failed, engine=row and row.record.engine,
@@ -112,7 +124,7 @@ class Results:
             stopped=state.stopped, rule=state.contest.position, share=state.share,
             failures=tuple(self._failures.listed.get(state.task.name, ())),
             contenders=tuple(ranked.values()), over_next=_factor(others, own),
-            over_start=_factor(starts, own),
+            over_start=_factor(starts, own), **({"final": final} if final else {}),
         )  # fmt: skip
 
     def _ranked(self, state: TaskState) -> dict[Contender, ContenderResult]:
@@ -139,6 +151,17 @@ class Results:
                 if row.record.error:
                     return f"{task.name}: {row.record.error}"
         return "no reason given"
+
+
+def _told(finals: FinalsReport) -> str:
+    """Say what was decided inside the model, and that its kernels come to the time of the whole."""
+    whole = finals.kernels + finals.rest
+    part = f", all kernels {finals.kernels * 1e3:.3g} of {whole * 1e3:.3g} ms in the model"
+    if finals.tasks:
+        gain = f": {Interval.of(finals.gain)} of the time" if finals.gain else ""
+        part += f", which decided {finals.decided} of {finals.tasks} finals and changed"
+        part += f" {finals.changed}{gain}"
+    return part
 
 
 def _result(by: Contender, tally: Mapping[str, float], out: str | None) -> ContenderResult:

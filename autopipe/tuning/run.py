@@ -7,8 +7,10 @@ from autopipe.environment.environment import version
 from autopipe.pipeline.events import Progress, Warn
 from autopipe.pipeline.stage import Context
 from autopipe.tuning.first_round import reweigh, start
-from autopipe.tuning.over_sizes import Family, best, families, guests
+from autopipe.tuning.in_model import decide
+from autopipe.tuning.over_sizes import best, families, guests
 from autopipe.tuning.prepare import prepare
+from autopipe.tuning.price import leave_out_libraries
 from autopipe.tuning.results import Results
 from autopipe.tuning.runoff import settle
 from autopipe.tuning.search import search
@@ -35,16 +37,18 @@ def tune(plan: TuningPlan, ctx: Context) -> str:
         known = _known(states, tools)
         seed(states, tools)
         ended = search(states, tools)
+        leave_out_libraries(states, tools)
         found = families(tools.open_tasks, states)
         settle(states, tools, guests(found, tools.journal, tools.maker))
-        return _write(states, tools, ctx, ended, found) + known + _unsteady(states, tools)
+        decided = decide(states, tools)
+        results = Results(
+            states, tools.journal, tools.failures, best(found, tools.journal), decided
+        )
+        return _write(results, tools, ctx, ended) + known + _unsteady(states, tools)
 
 
-def _write(
-    states: Sequence[TaskState], tools: Tools, ctx: Context, ended: str, found: Sequence[Family]
-) -> str:
+def _write(results: Results, tools: Tools, ctx: Context, ended: str) -> str:
     """Write the artifact; return what it comes to."""
-    results = Results(states, tools.journal, tools.failures, best(found, tools.journal))
     results.write(ctx.out, ended)
     if damaged := tools.journal.store.damaged:
         text = f"{ctx.records}: skipped {damaged} damaged records"

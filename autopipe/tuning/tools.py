@@ -3,8 +3,9 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Final, Literal
 
 import tvm
 
@@ -29,6 +30,15 @@ from autopipe.tuning.loop import batch_size
 from autopipe.tuning.progress import ProgressReporter
 from autopipe.tuning.task_state import TaskState
 from autopipe.tuning.trials import Trials
+
+_FINALS: Final = 1 / 6
+"""Part of a budget of time that the finals inside the model may take."""
+
+_LONGEST: Final = 60.0
+"""Seconds that they may take where no budget of time is given."""
+
+_FEWEST: Final = 100
+"""Trials of a budget: who gives fewer asks for a quick answer, and gets no finals."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +73,25 @@ class Tools:
     maker: Maker
     inspector: Inspector
     measurer: Local
+    turn: Turn
+    """Keeps other runs from timing meanwhile."""
     touched: int
     """Bytes that the model touches between two calls of a kernel; 0 if trials are timed in a
     loop."""
     emit: Callable[[Event], None]
+    every: Sequence[Task] = ()
+    """All tasks, those that are dropped among them."""
+    workload: Callable[[Task], str] = str
+    """Returns the workload of any task as JSON."""
+    lowered: Path | None = None
+    """The lowered model in which finalists are timed; null where the trials decide."""
+
+    @property
+    def finals(self) -> float:
+        """Seconds that the finals inside the model may take, 0 where the trials decide."""
+        time = self.plan.tuning.budget.time
+        seconds = _LONGEST if time is None else _FINALS * time
+        return seconds if self.lowered is not None else 0.0
 
     @property
     def batch(self) -> int:
@@ -84,6 +109,8 @@ class Tools:
         """Return who measures what tasks propose; a step of its own has a progress of its own."""
         told = (progress or self.progress(states)).told
         budget = self.plan.tuning.budget
+        if budget.time is not None:
+            budget = budget.model_copy(update={"time": budget.time - self.finals})
         return Trials(states, budget, self.journal, self.measurer, self.conditions, told,
                       self.touched)  # fmt: skip
 
@@ -121,15 +148,25 @@ def _tools(
         task.name: described(module_io.from_json(texts[task.name]), task.info) for task in tasks
     }
     maker = Maker(modules, failures)
+    turn = Turn(lambda text: ctx.emit(Warn(stage="tune", message=text)))
     measurer = Local(
-        conditions.target, conditions.hardware.cores, plan.tuning.measure,
-        Turn(lambda text: ctx.emit(Warn(stage="tune", message=text))), touched,
-    )  # fmt: skip
+        conditions.target, conditions.hardware.cores, plan.tuning.measure, turn, touched
+    )
     inspector = Inspector.of(ctx, failures)
     return Tools(
         plan, tasks, open_tasks, texts, modules, conditions, journal, failures, maker, inspector,
-        measurer, touched, ctx.emit,
+        measurer, turn, touched, ctx.emit, every, partial(_workload, folder),
+        _lowered(plan, ctx, every),
     )  # fmt: skip
+
+
+def _lowered(plan: TuningPlan, ctx: Context, every: Sequence[Task]) -> Path | None:
+    """Return the lowered model, if it has one size and runs on the processor."""
+    on_gpu = ctx.facts[Facet.TARGET].get("kind") == "cuda"
+    is_open = any(task.sizes or task.likely for task in every)
+    tuning = plan.tuning
+    wanted = tuning.finalists > 0 and tuning.budget.trials >= _FEWEST
+    return ctx.inputs.get("lower") if wanted and not (on_gpu or is_open) else None
 
 
 def _workload(folder: Path, task: Task) -> str:

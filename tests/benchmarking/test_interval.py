@@ -3,7 +3,7 @@ from math import exp, log
 
 import pytest
 
-from autopipe.benchmarking.interval import _STUDENT, change
+from autopipe.benchmarking.interval import _STUDENT, Interval, change, paired
 
 
 def scipy_stats():
@@ -70,3 +70,26 @@ def test_the_interval_holds_the_ratio_as_often_as_it_says(rounds):
     found = [change(series(), series()) for _ in range(2000)]
     held = sum(each is not None and each.low <= 1 <= each.high for each in found)
     assert 0.94 <= held / len(found) <= 0.99
+
+
+def test_pairs_are_compared_by_the_sign_test():
+    before = [1.0 + place / 10 for place in range(12)]
+    now = [value * (0.8 + place / 100) for place, value in enumerate(before)]
+    found = paired(now, before, 0.99)
+    assert found is not None
+    assert found.told() == pytest.approx((0.855, 0.81, 0.9))
+    assert Interval.of(found.told()) == found
+    assert paired(now[:7], before[:7], 0.99) is None
+    assert paired(now[:8], before[:8], 0.99) is not None
+    assert paired([], [], 0.99) is None
+
+
+def test_the_interval_of_pairs_holds_their_median_as_often_as_it_says():
+    draw = random.Random(0)
+    missed = 0
+    for _ in range(2000):
+        now, before = ([exp(draw.gauss(0.0, 0.3)) for _ in range(12)] for _ in range(2))
+        found = paired(now, before, 0.9)
+        assert found is not None
+        missed += not found.low <= 1.0 <= found.high
+    assert 0.01 < missed / 2000 < 0.1

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import tvm
+from tvm import relax
 from tvm.relax import transform
 from tvm.s_tir import Schedule
 
@@ -31,6 +32,8 @@ class Built:
     """What is left to do on the weights: layouts that schedules asked for."""
     libraries: tuple[Library, ...] = ()
     """What the code calls besides TVM's runtime."""
+    parameters: tuple[tuple[tuple[int, ...], str], ...] = ()
+    """Shape and dtype of each parameter of `main`; empty where one is no tensor of a known size."""
 
 
 def build(
@@ -55,7 +58,17 @@ def build(
         if not is_gpu(target):  # which has instructions for elementary functions
             module = elementary.expand(module)
         module, packing = weights.lift(_split_packing(module))
-        return Built(_compiled(inline(module), target), packing, linking.called(module))
+        libraries, parameters = linking.called(module), _parameters(module["main"])
+        return Built(_compiled(inline(module), target), packing, libraries, parameters)
+
+
+def _parameters(main: relax.Function) -> tuple[tuple[tuple[int, ...], str], ...]:
+    kinds = [parameter.ty for parameter in main.params]
+    if not all(isinstance(getattr(kind, "shape", None), relax.ShapeExpr) for kind in kinds):
+        return ()
+    if not all(isinstance(n, tvm.tirx.IntImm) for kind in kinds for n in kind.shape.values):
+        return ()
+    return tuple((tuple(map(int, kind.shape.values)), str(kind.dtype)) for kind in kinds)
 
 
 def _compiled(module: tvm.IRModule, target: tvm.target.Target) -> tvm.runtime.Executable:

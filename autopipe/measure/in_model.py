@@ -1,0 +1,186 @@
+"""Kernels timed inside the whole model, with one set of schedules after the other, in one child.
+
+Here nobody has to guess what the caches hold, or how the kernel before divides its work: all of the
+model runs. It is built once. Its virtual machine asks before each call of a kernel (an *instrument*
+of TVM's), and whom it asks calls the kernel himself, times it, and tells the machine to skip the
+call. So he may call another schedule of the same function, which was compiled alone like a trial.
+Weights and inputs are made up, as the time of a kernel does not depend on them.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import median
+from time import perf_counter
+from typing import Any, Final, Self
+
+import tvm
+from tvm import relax
+from tvm.s_tir.meta_schedule.arg_info import ArgInfo
+
+from autopipe.compiler.library import build as library
+from autopipe.compiler.library import linking
+from autopipe.compiler.library.loaded_model import use_threads
+from autopipe.measure import build
+from autopipe.measure.timing import made_up
+from autopipe.processes.contained import Child
+
+Place = Mapping[str, int]
+"""Which of its schedules a function runs with, by name: the first one where nothing is said."""
+
+RUNS: Final = 3
+"""Runs of a round that count, of which the median is taken, after one that does not."""
+
+_SKIP: Final = 1
+"""What tells the virtual machine not to make a call."""
+
+_PACKED: Final = "_prepacked"
+"""What TVM adds to the name of a function whose weights it has laid out otherwise."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSource:
+    """What a model with several schedules of each function is made from."""
+
+    lowered: tvm.IRModule
+    bodies: Mapping[str, Sequence[tvm.IRModule]]
+    """Scheduled modules of each function, by its name in `lowered`; their `main` is the body."""
+    target: tvm.target.Target
+    cores: int
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRound:
+    """One round of one model."""
+
+    whole: float
+    """Seconds of one run with the first schedules, when nobody looks into it."""
+    kernels: Sequence[Mapping[str, float]]
+    """For each set of schedules, seconds of all calls of each function in one run."""
+
+
+class InModel:
+    """A model in a child; whatever happens there ends there."""
+
+    def __init__(self, source: ModelSource, seconds: float) -> None:
+        """Take what it is made from, and how long an answer may take."""
+        self._child = Child(lambda: _WatchedModel(source).answer, seconds=seconds)
+
+    def build(self) -> None:
+        """Build the model. Raises Failed."""
+        self._child.ask({"do": "build"})
+
+    def add(self, rank: int) -> None:
+        """Compile the schedules of this rank, of all functions that have so many. Raises Failed."""
+        self._child.ask({"do": "add", "rank": rank})
+
+    def round(self, places: Sequence[Place]) -> ModelRound:
+        """Run the model with one set of schedules after the other. Raises Failed."""
+        return ModelRound(**self._child.ask({"do": "round", "places": list(map(dict, places))}))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._child.close()
+
+
+@dataclass(slots=True)
+class _Alone:
+    """A schedule that was compiled alone."""
+
+    main: Callable[..., None]
+    shapes: Sequence[tuple[tuple[int, ...], str]]
+    """Of what it takes."""
+    own: dict[int, Any] = field(default_factory=dict)
+    """Weights that it wants in another layout than the model has, by position."""
+
+    def taken(self, given: Sequence[Any]) -> list[Any]:
+        """Return what it takes in the place of what the model gives."""
+        for at, port in enumerate(self.shapes):
+            if at not in self.own and not _same(given[at], port):
+                self.own[at] = made_up(*port)
+        return [self.own.get(at, tensor) for at, tensor in enumerate(given)]
+
+
+class _WatchedModel:
+    """The model, in the child."""
+
+    def __init__(self, source: ModelSource) -> None:
+        self._source = source
+        self._kernels: dict[str, dict[int, _Alone]] = defaultdict(dict)
+        self._names = {name + _PACKED: name for name in source.bodies}
+        self._names |= {name: name for name in source.bodies}
+        self._place: Place = {}
+        self._times: dict[str, float] = {}
+        self._machine: relax.VirtualMachine
+        self._given: list[Any]
+
+    def answer(self, request: Mapping[str, Any]) -> object:
+        """Do what `InModel` asks for."""
+        use_threads(self._source.cores)
+        match request["do"]:
+            case "build":
+                self._build()
+            case "add":
+                self._add(request["rank"])
+            case "round":
+                kernels = [self._watched(place) for place in request["places"]]
+                return {"whole": self._whole(), "kernels": kernels}
+        return None
+
+    def _build(self) -> None:
+        source = self._source
+        bodies = {name: some[0] for name, some in source.bodies.items()}
+        for module in bodies.values():
+            linking.load(module)
+        built = library.build(source.lowered, bodies, source.target)
+        self._machine = relax.VirtualMachine(built.executable, tvm.cpu())
+        self._given = [made_up(*port) for port in built.parameters]
+
+    def _add(self, rank: int) -> None:
+        """Compile the schedules of one rank; those of equal functions once."""
+        done: dict[int, _Alone] = {}
+        for name, some in self._source.bodies.items():
+            if 1 < len(some) > rank:
+                if id(some[rank]) not in done:
+                    kernel = build.build(some[rank], self._source.target)
+                    infos = ArgInfo.from_prim_func(kernel.module["main"])
+                    shapes = [(tuple(map(int, info.shape)), str(info.dtype)) for info in infos]
+                    done[id(some[rank])] = _Alone(kernel.library["main"], shapes)
+                self._kernels[name][rank] = done[id(some[rank])]
+
+    def _whole(self) -> float:
+        self._machine.set_instrument(None)
+        return median([self._run() for _ in range(1 + RUNS)][1:])
+
+    def _watched(self, place: Place) -> dict[str, float]:
+        self._place = place
+        self._machine.set_instrument(tvm.runtime.convert(self._called))
+        runs = []
+        for _ in range(1 + RUNS):
+            self._times = defaultdict(float)
+            self._run()
+            runs.append(self._times)
+        return {name: median(run[name] for run in runs[1:]) for name in runs[-1]}
+
+    def _run(self) -> float:
+        begun = perf_counter()
+        self._machine["main"](*self._given)
+        return perf_counter() - begun
+
+    def _called(self, function: Any, symbol: str, before: bool, _: object, *given: Any) -> int:  # noqa: ANN401, FBT001 - as TVM calls it
+        name = self._names.get(symbol)
+        if name is None or not before or function is None:
+            return 0
+        alone = self._kernels[name].get(self._place.get(name, 0))
+        taken = given if alone is None else alone.taken(given)
+        function = function if alone is None else alone.main
+        begun = perf_counter()
+        function(*taken)
+        self._times[name] += perf_counter() - begun
+        return _SKIP
+
+
+def _same(tensor: Any, port: tuple[tuple[int, ...], str]) -> bool:  # noqa: ANN401 - tvm is not typed
+    return (tuple(map(int, tensor.shape)), str(tensor.dtype)) == port

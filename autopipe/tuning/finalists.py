@@ -1,0 +1,97 @@
+"""Who may win a task inside the built model: its finalists, and what the other tasks run with.
+
+A trial guesses how a model calls a kernel. So the fastest schedules of the heaviest tasks are run
+inside the model itself, and may change places there.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+import tvm
+
+from autopipe.compiler import module_io
+from autopipe.compiler.op_info import described
+from autopipe.processes.contained import Failed
+from autopipe.safety.maker import Maker, Refused
+from autopipe.schedules.engines.fallback import falls
+from autopipe.schedules.policy import allows
+from autopipe.tasks.task import Task
+from autopipe.tuning.journal import Journal, Proposal
+from autopipe.tuning.task_state import TaskState
+from autopipe.tuning.tools import Tools
+
+_BEHIND: Final = 1.5
+"""Whose trial took this many times the winner's is not expected to win in the model."""
+
+_WEIGHT: Final = 0.005
+"""Part of the time of all tasks that a task has to take for its finalists to be worth a build."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finalists:
+    """Of one task: who won its trials, then who may win in its place."""
+
+    state: TaskState
+    proposals: tuple[Proposal, ...]
+    modules: tuple[tvm.IRModule, ...]
+
+
+def finalists(states: Sequence[TaskState], tools: Tools) -> list[Finalists]:
+    """Return the finalists of each task that has a record."""
+    times = {id(s): s.task.calls * s.best for s in states if tools.journal.best(s) is not None}
+    total = sum(times.values())
+    found = []
+    for state in states:
+        if id(state) in times:
+            count = tools.plan.tuning.finalists if times[id(state)] >= _WEIGHT * total else 1
+            made = _made(state, _ranked(state, tools.journal), tools.maker, count)
+            if made.proposals:
+                found.append(made)
+    return found
+
+
+def _ranked(state: TaskState, journal: Journal) -> Iterator[Proposal]:
+    """Yield the winner, the others of the run-off, the fastest that nobody searched, the rest."""
+    best = journal.best(state)
+    assert best is not None  # noqa: S101 - the caller has seen it
+    yield Proposal.of(best.record)
+    limit = _BEHIND * best.record.median
+    settled = [row.record for row in journal.settled_rows(state)]
+    ranked = [row.record for row in journal.ranked(state)]
+    starts = [one for one in ranked if (Proposal.of(one).by, one.schedule) in state.starts.items()]
+    for record in (*settled, *starts[:1], *ranked):
+        if record.median <= limit:
+            yield Proposal.of(record)
+
+
+def _made(state: TaskState, ranked: Iterator[Proposal], maker: Maker, count: int) -> Finalists:
+    """Return the first that make a schedule; none if the winner does not."""
+    proposals: list[Proposal] = []
+    modules = []
+    for proposal in dict.fromkeys(ranked):
+        if len(proposals) == count or any(p.schedule == proposal.schedule for p in proposals):
+            continue
+        try:
+            modules.append(maker.replay(state.task.name, *proposal))
+        except (Refused, Failed):
+            if not proposals:
+                break
+        else:
+            proposals.append(proposal)
+    return Finalists(state, tuple(proposals), tuple(modules))
+
+
+def others(tasks: Sequence[Task], tools: Tools) -> Mapping[str, tvm.IRModule]:
+    """Return what tasks without finalists run with, by name: as in a build."""
+    texts = {task.name: tools.workload(task) for task in tasks}
+    loops = {t.name: described(module_io.from_json(texts[t.name]), t.info) for t in tasks}
+    found = {}
+    with Maker(loops, tools.failures) as maker:
+        for task in tasks:
+            _, rule = tools.plan.policy.rule(task, task.share)
+            chain = tools.plan.policy.chain(rule)
+            offer = next(falls(chain, partial(maker.plans, task.name), partial(allows, rule)))
+            found[task.name] = offer.planned.module if offer.planned else loops[task.name]
+    return found

@@ -1,0 +1,247 @@
+"""The finals: who wins each task is decided inside the built model, round by round.
+
+Say that 20 tasks have two or three finalists each. In each round the model runs with all winners,
+then with all that came second, then with all that came third; where a task has no third, with its
+winner again. Each kernel is timed in each. So all tasks are decided at once, each among kernels
+that are much what they will be: a finalist wins where the sign test over all rounds says that it is
+faster. Then the model with all new winners takes rounds with the old one, and they stay only if its
+kernels are faster as a whole.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from statistics import median
+from time import monotonic
+from typing import Final, NamedTuple, Protocol
+
+from autopipe.artifacts.tuning import FinalsReport, FinalTime, Replaced
+from autopipe.benchmarking.interval import Interval, paired
+from autopipe.measure.in_model import ModelRound, Place
+from autopipe.tasks.task import Task
+from autopipe.tuning.finalists import Finalists
+from autopipe.tuning.journal import Proposal
+
+SURE: Final = 0.99
+"""Part of all cases in which an interval holds the ratio of two kernels, or of two models."""
+
+_LEAST: Final = 0.99
+"""A finalist has to take less than this part of the winner's time to be worth a change."""
+
+_FEWEST: Final = 9
+"""Rounds from which something is decided: 8 would do for the sign test."""
+
+_MOST: Final = 31
+"""Rounds that are made at most."""
+
+_BUILDS: Final = 0.6
+"""Part of the time that all builds may take."""
+
+Kernels = Sequence[Mapping[str, float]]
+"""Seconds of all calls of each function in a run, for each round."""
+
+Wins = Mapping[str, Proposal]
+"""New winners by workload."""
+
+
+class TooLate(Exception):  # noqa: N818 - says what happened
+    """There is no time left for the finals."""
+
+
+class Models(Protocol):
+    """A model that runs with different schedules."""
+
+    def build(self) -> None:
+        """Build the model."""
+
+    def add(self, rank: int) -> None:
+        """Compile the schedules of this rank, of all functions that have so many."""
+
+    def round(self, places: Sequence[Place]) -> ModelRound:
+        """Run the model with one set of schedules after the other."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What the finals may take, and whom they ask."""
+
+    seconds: float
+    taken: Callable[[], AbstractContextManager[None]]
+    """Keeps others from timing on this machine while inside."""
+    right: Callable[[Wins], Iterable[str]]
+    """Rerounds the workloads whose new winner was found to be right, or could not be checked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """What the finals came to."""
+
+    winners: Wins
+    """Who wins where it is somebody else than in the trials."""
+    times: Mapping[str, tuple[float, ...]]
+    """Seconds of one call of the winner inside the model, a value a round, by workload."""
+    report: FinalsReport
+    tasks: Mapping[str, FinalTime]
+    """What is told of each task, by workload."""
+
+
+class _Challenge(NamedTuple):
+    """How the finalists of one task did."""
+
+    entry: Finalists
+    at: int
+    """Place of who is fastest: 0 where nobody is faster for sure."""
+    ratio: Interval | None
+    """Of the closest rival to the winner of the trials; null where there was none."""
+
+    @property
+    def decided(self) -> bool:
+        """Whether it is sure who is faster."""
+        return self.ratio is not None and not self.ratio.low <= 1.0 <= self.ratio.high
+
+
+class _FinalRounds(NamedTuple):
+    """What was timed."""
+
+    whole: Sequence[float]
+    """Seconds of one run with the winners of the trials, a value a round."""
+    kernels: Sequence[Kernels]
+    """Of each set of schedules."""
+
+
+class _FinalKernels(NamedTuple):
+    """What stays."""
+
+    kernels: Kernels
+    gain: Interval | None
+    """What all kernels take by what they took before; null where nothing is new."""
+    rest: float
+    """Seconds of a run that are not spent in kernels."""
+
+
+class Finals:
+    """Plays the finals."""
+
+    def __init__(
+        self, models: Models, tasks: Sequence[Task], entered: Sequence[Finalists], limits: Limits
+    ) -> None:
+        """Take a model whose functions have the finalists' schedules, in order, and all tasks."""
+        self._tasks = tasks
+        self._models = models
+        self._entered = entered
+        self._limits = limits
+        self._end = monotonic() + limits.seconds
+
+    def decide(self) -> Decided:
+        """Return who wins inside the model. Raises TooLate, and Failed if the model fails."""
+        count = self._build()
+        everywhere = [{one.state.task.workload: rank for one in self._entered}
+                      for rank in range(count)]  # fmt: skip
+        first = self._play(everywhere, 0.6 if count > 1 else 1.0)
+        found = [_challenge(entry, first.kernels) for entry in self._entered]
+        ranks = {one.entry.state.task.workload: one.at for one in found if one.at}
+        wins = {one.entry.state.task.workload: one.entry.proposals[one.at]
+                for one in found if one.at}  # fmt: skip
+        right = set(self._limits.right(wins)) if wins else set()
+        wins = {name: proposal for name, proposal in wins.items() if name in right}
+        best, gain = first.kernels[0], None
+        if wins:
+            old, new = self._play([{}, {name: ranks[name] for name in wins}], 1.0).kernels
+            gain = paired(totals(new), totals(old), SURE)
+            stays = gain is not None and gain.ratio < 1.0
+            best, wins = (new, wins) if stays else (old, {})
+        rest = median(first.whole) - median(totals(first.kernels[0]))
+        return self._decided(found, wins, _FinalKernels(best, gain, max(0.0, rest)))
+
+    def _build(self) -> int:
+        """Build the model, and its finalists as long as there is time; return how many ranks."""
+        self._models.build()
+        most = max(len(entry.proposals) for entry in self._entered)
+        if most == 1:
+            return 1
+        for rank in range(most):
+            begun = monotonic()
+            self._models.add(rank)
+            spent = monotonic() - begun
+            if rank and (self._end - monotonic()) * _BUILDS < spent:
+                return rank + 1
+        return most
+
+    def _play(self, ranks: Sequence[Mapping[str, int]], part: float) -> "_FinalRounds":
+        """Return the times with each of these ranks by workload, in a part of the time left."""
+        places = [self._place(one) for one in ranks]
+        with self._limits.taken():
+            begun = monotonic()
+            self._models.round(places)  # storage is made, and threads begin
+            each = monotonic() - begun
+            count = min(_MOST, int((self._end - monotonic()) * part / each))
+            if count < _FEWEST:
+                raise TooLate
+            rounds = []
+            for at in range(count):
+                step = 1 if at % 2 else -1  # nobody always comes first
+                found = self._models.round(places[::step])
+                rounds.append((found.whole, found.kernels[::step]))
+        kernels = list(zip(*(kernels for _, kernels in rounds), strict=True))
+        return _FinalRounds([whole for whole, _ in rounds], kernels)
+
+    def _place(self, ranks: Mapping[str, int]) -> Place:
+        """Return the ranks by function, of tasks that have so many finalists."""
+        return {
+            name: rank
+            for entry in self._entered
+            if 0 < (rank := ranks.get(entry.state.task.workload, 0)) < len(entry.proposals)
+            for name in entry.state.task.functions
+        }
+
+    def _decided(self, found: Sequence[_Challenge], wins: Wins, kept: _FinalKernels) -> Decided:
+        every = ((task.workload, calls(task, kept.kernels)) for task in self._tasks)
+        times = {name: seconds for name, seconds in every if seconds}
+        middle = {name: median(seconds) for name, seconds in times.items()}
+        told = {
+            name: FinalTime(
+                seconds=middle[name], finalists=len(entry.proposals),
+                replaced=_replaced(entry.proposals[0]) if name in wins else None,
+                ratio=ratio and ratio.told(),
+            )
+            for entry, _, ratio in found
+            if (name := entry.state.task.workload) in middle
+        }  # fmt: skip
+        report = FinalsReport(
+            rounds=len(kept.kernels), sure=SURE, tasks=sum(one.ratio is not None for one in found),
+            decided=sum(one.decided for one in found), changed=len(wins),
+            kernels=median(totals(kept.kernels)), rest=kept.rest, times=middle,
+            gain=kept.gain and kept.gain.told(),
+        )  # fmt: skip
+        return Decided(wins, times, report, told)
+
+
+def _challenge(entry: Finalists, rounds: Sequence[Kernels]) -> _Challenge:
+    """Compare the finalists of a task, as far as there was time to compile them."""
+    task = entry.state.task
+    own = calls(task, rounds[0])
+    ratios = {
+        at: ratio
+        for at in range(1, min(len(entry.proposals), len(rounds)))
+        if own and (ratio := paired(calls(task, rounds[at]), own, SURE)) is not None
+    }
+    if not ratios:
+        return _Challenge(entry, 0, None)
+    at = min(ratios, key=lambda one: ratios[one].ratio)
+    faster = ratios[at].high < 1.0 and ratios[at].ratio < _LEAST
+    return _Challenge(entry, at if faster else 0, ratios[at])
+
+
+def calls(task: Task, rounds: Kernels) -> tuple[float, ...]:
+    """Return the seconds of one call of a task in each round; () if the model has none of it."""
+    found = [sum(time.get(name, 0.0) for name in task.functions) for time in rounds]
+    return tuple(total / task.calls for total in found) if all(found) else ()
+
+
+def totals(rounds: Kernels) -> list[float]:
+    """Return what all kernels take in each round."""
+    return [sum(time.values()) for time in rounds]
+
+
+def _replaced(proposal: Proposal) -> Replaced:
+    return Replaced(**proposal.by._asdict(), schedule=proposal.schedule)

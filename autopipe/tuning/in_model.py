@@ -1,0 +1,72 @@
+"""The step of tuning that decides finalists inside the built model, if that can run here."""
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import tvm
+
+from autopipe.artifacts.lowering import WHOLE
+from autopipe.compiler import module_io
+from autopipe.measure.in_model import InModel, ModelSource
+from autopipe.pipeline.events import Progress, Warn
+from autopipe.processes.contained import Failed
+from autopipe.tuning.confirm import confirm
+from autopipe.tuning.finalists import Finalists, finalists, others
+from autopipe.tuning.finals import Decided, Finals, Limits, TooLate, Wins
+from autopipe.tuning.journal import Proposal
+from autopipe.tuning.task_state import TaskState
+from autopipe.tuning.tools import Tools
+
+_SHORTEST: Final = 3.0
+"""Seconds in which no model is built and run often enough."""
+
+
+def decide(states: Sequence[TaskState], tools: Tools) -> Decided | None:
+    """Decide who wins each task inside the model; None where that can not be, or is not worth it.
+
+    A model with open sizes is several models, and
+    this clock does not see a GPU: there the trials decide.
+    """
+    seconds = tools.finals
+    entered = finalists(states, tools) if seconds >= _SHORTEST else []
+    if tools.lowered is None or not entered:
+        return None
+    source = _source(module_io.load_module(tools.lowered / WHOLE), entered, tools)
+    tools.emit(Progress(stage="tune", message="building the model with its finalists"))
+    try:
+        with InModel(source, seconds) as models:
+            found = Finals(models, tools.every, entered, _limits(seconds, states, tools)).decide()
+    except TooLate:
+        return None
+    except Failed as error:
+        text = f"the trials decide who wins, for the model with their finalists failed: {error}"
+        tools.emit(Warn(stage="tune", message=text))
+        return None
+    finally:
+        tools.journal.decided.clear()
+    tools.journal.decided.update(found.winners)
+    confirm(states, tools.journal, tools.inspector, tools.maker)
+    return found
+
+
+def _source(lowered: tvm.IRModule, entered: Sequence[Finalists], tools: Tools) -> ModelSource:
+    known = {entry.state.task.name for entry in entered}
+    rest = [task for task in tools.every if task.name not in known]
+    alone = others(rest, tools)
+    bodies = {name: (alone[task.name],) for task in rest for name in task.functions}
+    bodies |= {name: one.modules for one in entered for name in one.state.task.functions}
+    return ModelSource(lowered, bodies, tools.conditions.target, tools.conditions.hardware.cores)
+
+
+def _limits(seconds: float, states: Sequence[TaskState], tools: Tools) -> Limits:
+    def right(wins: Wins) -> Iterable[str]:
+        """Have new winners checked as all winners are."""
+        journal = tools.journal
+        journal.decided.update(wins)
+        confirm(states, journal, tools.inspector, tools.maker)
+        for state in states:
+            name, best = state.task.workload, journal.best(state)
+            if best is not None and Proposal.of(best.record) == wins.get(name):
+                yield name
+
+    return Limits(seconds, tools.turn.taken, right)

@@ -1,0 +1,60 @@
+"""What a library costs: one that is shipped has to take enough off the model's time.
+
+OpenBLAS adds 24 MiB to a package. Say that it is the fastest for three tasks and takes 1 % off the
+time of all tasks there. That is not worth it at the default price of 0.1 % a MiB, so these tasks
+are built with their fastest generated code.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from autopipe.libraries import LIBRARIES
+from autopipe.libraries.library import Library
+from autopipe.pipeline.events import Progress
+from autopipe.tuning.journal import Journal
+from autopipe.tuning.task_state import TaskState
+from autopipe.tuning.tools import Tools
+
+_MIB: Final = 1 << 20
+
+
+def leave_out_libraries(states: Sequence[TaskState], tools: Tools) -> None:
+    """Leave out each library that takes less off the time of all tasks than its size costs."""
+    for library in LIBRARIES:
+        gain = gain_of(library.name, states, tools.journal)
+        if gain is None:
+            continue
+        size = _size(library) / _MIB
+        least = tools.plan.tuning.library_price * size
+        if gain < least:
+            tools.journal.left_out.add(library.name)
+            text = (
+                f"{library.name} is left out: {gain:.1%} of the time is less than {least:.1%},"
+                f" the price of its {size:.0f} MiB (tuning.library_price)"
+            )
+            tools.emit(Progress(stage="tune", message=text))
+
+
+def gain_of(name: str, states: Sequence[TaskState], journal: Journal) -> float | None:
+    """Return the part of the time of all tasks that a library takes off.
+
+    None if no task is fastest with it, or if nothing else is known for one, so that it is shipped
+    anyway.
+    """
+    total = saved = 0.0
+    used = False
+    for state in states:
+        ranked = [row.record for row in journal.ranked(state)]
+        without = [record.median for record in ranked if record.implementation != name]
+        if ranked and not without:
+            return None
+        if ranked:
+            total += state.task.calls * without[0]
+        if ranked and ranked[0].implementation == name:
+            used = True
+            saved += state.task.calls * (without[0] - ranked[0].median)
+    return saved / total if used else None
+
+
+def _size(library: Library) -> int:
+    return sum(path.stat().st_size for path in library.located().values())

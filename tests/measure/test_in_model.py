@@ -1,0 +1,66 @@
+"""Kernels are timed inside models that differ by their schedules."""
+
+from dataclasses import replace
+
+import pytest
+import tvm
+from tvm import relax
+
+from autopipe.compiler import module_io, passes, tasks
+from autopipe.measure.in_model import InModel, ModelSource
+from autopipe.processes.contained import Failed
+from autopipe.schedules.engines import default
+from autopipe.schedules.templates import contraction
+from autopipe.schedules.templates.template import fitted
+from tests.compiler import graphs
+from tests.schedules.tasks import CONDITIONS
+
+
+def two_products():
+    """Return relu(x a) b; each product may pack its weights."""
+    x, a, b = (
+        relax.Var(name, relax.TensorType(shape, "float32"))
+        for name, shape in {"x": (32, 64), "a": (64, 96), "b": (96, 64)}.items()
+    )
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x, a, b]):
+        with builder.dataflow():
+            y = builder.emit(relax.op.nn.relu(relax.op.matmul(x, a)))
+            out = builder.emit_output(relax.op.matmul(y, b))
+        builder.emit_func_output(out)
+    return builder.get()
+
+
+def packed(workload):
+    sch, found = fitted(workload, contraction)
+    contraction.apply(sch, found, contraction.fill(found, CONDITIONS.hardware))
+    return sch.mod
+
+
+@pytest.fixture(scope="module")
+def source():
+    optimized = passes.optimize(two_products(), 1, {}, graphs.TARGET, print)
+    lowered = passes.lower(optimized.module, graphs.TARGET)
+    bodies = {}
+    for name, function in module_io.prim_funcs(lowered):
+        loops = tasks.workload(function).module
+        bodies[name] = (default.schedule(loops, graphs.TARGET), packed(loops))
+    return ModelSource(lowered, bodies, graphs.TARGET, 2)
+
+
+def test_all_kernels_are_timed_with_each_schedule(source):
+    with InModel(source, 60.0) as model:
+        model.build()
+        model.add(0)
+        model.add(1)
+        for _ in range(2):
+            found = model.round([{}, dict.fromkeys(source.bodies, 1)])
+            assert [one.keys() for one in found.kernels] == [source.bodies.keys()] * 2
+            assert min(*found.kernels[0].values(), *found.kernels[1].values(), found.whole) > 0
+
+
+def test_a_model_that_can_not_be_built_is_a_failure(source):
+    name = next(iter(source.bodies))
+    broken = replace(source, bodies={**source.bodies, name: (tvm.IRModule({}),)})
+    with InModel(broken, 60.0) as model, pytest.raises(Failed):
+        model.build()

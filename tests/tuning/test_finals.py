@@ -1,0 +1,131 @@
+"""Who wins inside the model: finals on models whose times are made up."""
+
+import random
+from contextlib import nullcontext
+
+import pytest
+
+from autopipe.measure.in_model import ModelRound
+from autopipe.measure.measurement import Measurement
+from autopipe.records.record import Platform
+from autopipe.records.session import Session
+from autopipe.records.store import RecordStore
+from autopipe.tuning.finalists import Finalists
+from autopipe.tuning.finals import Finals, Limits, TooLate
+from autopipe.tuning.journal import Journal, Proposal
+from tests.schedules.tasks import task
+from tests.tuning.states import ANSOR, TEMPLATES, state_of
+
+SCHEDULE = '["{}"]'
+WEEK = 7 * 24 * 3600.0
+
+
+class Models:
+    """Says how long kernels take, by function and place among the finalists, with a little noise.
+
+    `penalty` is what `other` takes longer with any new winner of the last rounds.
+    """
+
+    def __init__(self, times, penalty=0.0, noise=0.01):
+        self.times = times
+        self.penalty = penalty
+        self.noise = random.Random(0).uniform, noise
+        self.asked = []
+
+    def build(self):
+        self.asked.append("build")
+
+    def add(self, rank):
+        self.asked.append(rank)
+
+    def round(self, places):
+        self.asked += [place for place in places if place not in self.asked]
+        last = len(places) == 2 and {} in places
+        kernels = [self._kernels(place, last and any(place.values())) for place in places]
+        return ModelRound(0.5 + sum(of[0] for of in self.times.values()), kernels)
+
+    def _kernels(self, place, new):
+        draw, noise = self.noise
+        found = {
+            name: of[place.get(name, 0)] * (1 + draw(0, noise)) for name, of in self.times.items()
+        }
+        return found | {"other": 1.0 + self.penalty * new}
+
+
+def entered(**counts):
+    """Return finalists of tasks with so many each, by the name of their function."""
+    found = []
+    for index, (name, count) in enumerate(counts.items()):
+        fields = {"functions": (name,), "calls": 1}
+        state = state_of(task(index).model_copy(update=fields))
+        proposals = tuple(
+            Proposal(ANSOR, SCHEDULE.format(f"{name}{rank}")) for rank in range(count)
+        )
+        found.append(Finalists(state, proposals, (None,) * count))
+    return found
+
+
+def play(models, some, seconds=WEEK, right=lambda wins: wins):
+    tasks = [entry.state.task for entry in some]
+    return Finals(models, tasks, some, Limits(seconds, nullcontext, right)).decide()
+
+
+def test_who_is_faster_in_the_model_wins_there():
+    models = Models({"a": (2.0, 1.0, 1.5), "b": (1.0, 2.0), "c": (1.0, 1.0), "d": (1.0,)})
+    found = play(models, entered(a=3, b=2, c=2, d=1))
+    assert found.winners == {f"{0:016x}": Proposal(ANSOR, SCHEDULE.format("a1"))}
+    second, third = {"a": 1, "b": 1, "c": 1}, {"a": 2}
+    assert models.asked == ["build", 0, 1, 2, {}, second, third, {"a": 1}]
+    told = found.report
+    assert (told.tasks, told.decided, told.changed) == (3, 2, 1)
+    assert told.kernels == pytest.approx(5.0, rel=0.02)
+    assert told.gain is not None
+    assert told.gain[0] == pytest.approx(5 / 6, rel=0.02)
+    replaced = [found.tasks[f"{at:016x}"].replaced for at in range(4)]
+    assert replaced[1:] == [None] * 3
+    assert replaced[0] is not None
+    assert replaced[0].schedule == SCHEDULE.format("a0")
+    assert all(time == pytest.approx(1.0, rel=0.02) for time in found.times[f"{0:016x}"])
+
+
+def test_new_winners_that_slow_the_whole_down_go():
+    found = play(Models({"a": (2.0, 1.0), "b": (1.0, 2.0, 2.0)}, penalty=3.0), entered(a=2, b=3))
+    assert found.winners == {}
+    assert found.report.changed == 0
+    assert found.report.decided == 2
+    assert found.report.gain is not None
+    assert found.report.gain[0] > 1.0
+    assert min(found.times[f"{0:016x}"]) >= 2.0
+
+
+def test_noise_changes_nothing():
+    found = play(Models({"a": (1.0, 0.98)}, noise=0.5), entered(a=2))
+    assert (found.report.decided, found.winners) == (0, {})
+
+
+def test_what_is_wrong_does_not_win():
+    models = Models({"a": (2.0, 1.0), "b": (2.0, 1.0), "c": (1.0, 1.0, 1.0)})
+    found = play(models, entered(a=2, b=2, c=3), right=lambda wins: [max(wins)])
+    assert list(found.winners) == [f"{1:016x}"]
+    assert models.asked[-1] == {"b": 1}
+
+
+def test_without_time_the_trials_decide():
+    with pytest.raises(TooLate):
+        play(Models({"a": (2.0, 1.0)}), entered(a=2), seconds=0.0)
+
+
+def test_a_winner_inside_the_model_is_the_best_record_until_it_is_condemned(tmp_path):
+    with RecordStore.open(tmp_path / "records.sqlite", pytest.fail) as store:
+        journal = Journal(store, Platform("t", "v", "d"), Session.resume(tmp_path))
+        state = state_of(task(), (ANSOR, TEMPLATES))
+        for by, name, seconds in ((ANSOR, "a", 1.0), (TEMPLATES, "t", 2.0)):
+            journal.write(state, Proposal(by, name), Measurement((seconds,)))
+        journal.decided[state.task.workload] = Proposal(TEMPLATES, "t")
+        row = journal.best(state)
+        assert row is not None
+        assert row.record.schedule == "t"
+        journal.condemn(state, row)
+        after = journal.best(state)
+        assert after is not None
+        assert after.record.schedule == "a"
