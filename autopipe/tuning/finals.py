@@ -170,8 +170,10 @@ class Finals:
     def _play(self, ranks: Sequence[Mapping[str, int]], part: float) -> "_FinalRounds":
         """Return the times with each of these ranks by workload, in a part of the time left."""
         places = [self._place(one) for one in ranks]
+        asked = monotonic()
         with self._limits.taken():
             begun = monotonic()
+            self._end += begun - asked  # while another run was timing
             self._models.round(places)  # storage is made, and threads begin
             each = monotonic() - begun
             count = min(_MOST, int((self._end - monotonic()) * part / each))

@@ -10,6 +10,7 @@ from autopipe.compiler import module_io
 from autopipe.measure.in_model import InModel, ModelSource
 from autopipe.pipeline.events import Progress, Warn
 from autopipe.processes.contained import Failed
+from autopipe.processes.failure import How
 from autopipe.tuning.confirm import confirm
 from autopipe.tuning.finalists import Finalists, finalists, others
 from autopipe.tuning.finals import Decided, Finals, Limits, TooLate, Wins
@@ -37,16 +38,24 @@ def decide(states: Sequence[TaskState], tools: Tools) -> Decided | None:
         with InModel(source, seconds) as models:
             found = Finals(models, tools.every, entered, _limits(seconds, states, tools)).decide()
     except TooLate:
+        _give_up(tools, "there is no time to run the model with its finalists")
         return None
     except Failed as error:
-        text = f"the trials decide who wins, for the model with their finalists failed: {error}"
-        tools.emit(Warn(stage="tune", message=text))
+        if error.how is How.HUNG:
+            _give_up(tools, "there is no time to build the model")
+        else:
+            text = f"the trials decide who wins, for the model with their finalists failed: {error}"
+            tools.emit(Warn(stage="tune", message=text))
         return None
     finally:
         tools.journal.decided.clear()
     tools.journal.decided.update(found.winners)
     confirm(states, tools.journal, tools.inspector, tools.maker)
     return found
+
+
+def _give_up(tools: Tools, why: str) -> None:
+    tools.emit(Progress(stage="tune", message=f"the trials decide who wins: {why}"))
 
 
 def _source(lowered: tvm.IRModule, entered: Sequence[Finalists], tools: Tools) -> ModelSource:
