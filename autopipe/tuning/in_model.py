@@ -1,6 +1,8 @@
 """The step of tuning that decides finalists inside the built model, if that can run here."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
+from time import monotonic
 from typing import Final
 
 import tvm
@@ -25,18 +27,19 @@ _SHORTEST: Final = 3.0
 def decide(states: Sequence[TaskState], tools: Tools) -> Decided | None:
     """Decide who wins each task inside the model; None where that can not be, or is not worth it.
 
-    A model with open sizes is several models, and
-    this clock does not see a GPU: there the trials decide.
+    A model with open sizes is several models, and this clock does not see a GPU: there the trials
+    decide.
     """
-    seconds = tools.finals
-    entered = finalists(states, tools) if seconds >= _SHORTEST else []
+    end = monotonic() + tools.finals
+    entered = finalists(states, tools) if tools.finals >= _SHORTEST else []
     if tools.lowered is None or not entered:
         return None
-    source = _source(module_io.load_module(tools.lowered / WHOLE), entered, tools)
     tools.emit(Progress(stage="tune", message="building the model with its finalists"))
+    source = _source(module_io.load_module(tools.lowered / WHOLE), entered, tools)
+    limits = Limits(end - monotonic(), tools.turn.taken, partial(_right, states, tools))
     try:
-        with InModel(source, seconds) as models:
-            found = Finals(models, tools.every, entered, _limits(seconds, states, tools)).decide()
+        with InModel(source, tools.finals) as models:
+            found = Finals(models, tools.every, entered, limits).decide()
     except TooLate:
         _give_up(tools, "there is no time to run the model with its finalists")
         return None
@@ -67,15 +70,12 @@ def _source(lowered: tvm.IRModule, entered: Sequence[Finalists], tools: Tools) -
     return ModelSource(lowered, bodies, tools.conditions.target, tools.conditions.hardware.cores)
 
 
-def _limits(seconds: float, states: Sequence[TaskState], tools: Tools) -> Limits:
-    def right(wins: Wins) -> Iterable[str]:
-        """Have new winners checked as all winners are."""
-        journal = tools.journal
-        journal.decided.update(wins)
-        confirm(states, journal, tools.inspector, tools.maker)
-        for state in states:
-            name, best = state.task.workload, journal.best(state)
-            if best is not None and Proposal.of(best.record) == wins.get(name):
-                yield name
-
-    return Limits(seconds, tools.turn.taken, right)
+def _right(states: Sequence[TaskState], tools: Tools, wins: Wins) -> Iterator[str]:
+    """Have new winners checked as all winners are; yield the workloads of those that still win."""
+    journal = tools.journal
+    journal.decided.update(wins)
+    confirm(states, journal, tools.inspector, tools.maker)
+    for state in states:
+        name, best = state.task.workload, journal.best(state)
+        if best is not None and Proposal.of(best.record) == wins.get(name):
+            yield name

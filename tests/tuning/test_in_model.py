@@ -1,0 +1,117 @@
+"""What the finals decide is the best record, and what breaks in them costs nothing."""
+
+from contextlib import nullcontext
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import tvm
+
+from autopipe.compiler import module_io
+from autopipe.measure.in_model import ModelRound
+from autopipe.measure.measurement import Measurement
+from autopipe.processes import failure
+from autopipe.processes.contained import Failed
+from autopipe.records.record import Platform
+from autopipe.records.session import Session
+from autopipe.records.store import RecordStore
+from autopipe.safety.maker import Maker
+from autopipe.schedules.engines import default, static
+from autopipe.tuning import in_model
+from autopipe.tuning.in_model import decide
+from autopipe.tuning.journal import Journal, Proposal
+from tests.schedules.engines.test_static import dense, module_of
+from tests.schedules.made import failures
+from tests.schedules.tasks import CONDITIONS, Trusting, task
+from tests.tuning.states import ANSOR, TEMPLATES, state_of
+
+
+class Model:
+    """A model whose second schedules are twice as fast, or which fails."""
+
+    error: Failed | None = None
+
+    def __init__(self, source: Any, seconds: float) -> None:
+        assert {name: len(some) for name, some in source.bodies.items()} == {"task0": 2}
+        assert seconds == 30.0
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+    def build(self):
+        if self.error:
+            raise self.error
+
+    def add(self, rank):
+        pass
+
+    def round(self, places):
+        return ModelRound(3.0, [{"task0": 2.0 - place.get("task0", 0)} for place in places])
+
+
+@pytest.fixture
+def world(tmp_path, monkeypatch):
+    """Return a task with two schedules of which the second is faster in the model, and tools."""
+    loops = module_of(*dense())
+    state = state_of(task(), (ANSOR, TEMPLATES), text=tvm.ir.save_json(loops))
+    monkeypatch.setattr(in_model, "InModel", Model)
+    monkeypatch.setattr(module_io, "load_module", lambda _: None)
+    told: list[Any] = []
+    with (
+        RecordStore.open(tmp_path / "records.sqlite", pytest.fail) as store,
+        Maker({task().name: loops}, failures(tmp_path)) as maker,
+    ):
+        journal = Journal(store, Platform("t", "v", "d"), Session.resume(tmp_path))
+        for by, engine, seconds in ((ANSOR, default, 1.0), (TEMPLATES, static, 1.1)):
+            planned = engine.plan(loops, CONDITIONS)
+            assert planned is not None
+            journal.write(state, Proposal(by, planned.schedule), Measurement((seconds,)))
+        yield (
+            state,
+            SimpleNamespace(
+                journal=journal, maker=maker, inspector=Trusting(), emit=told.append, finals=30.0,
+                lowered=Path("lowered"), every=[state.task], conditions=CONDITIONS, told=told,
+                failures=failures(tmp_path), turn=SimpleNamespace(taken=nullcontext),
+                plan=SimpleNamespace(tuning=SimpleNamespace(finalists=3)),
+            ),
+        )  # fmt: skip
+
+
+def engine_of(state, tools):
+    best = tools.journal.best(state)
+    return best and best.record.engine
+
+
+def test_who_is_faster_in_the_model_is_checked_and_wins(world):
+    state, tools = world
+    assert engine_of(state, tools) == "ansor"
+    found = decide([state], tools)
+    assert found is not None
+    assert found.times == {state.task.workload: pytest.approx((1.0,) * found.report.rounds)}
+    assert engine_of(state, tools) == "autotvm"
+    assert ["autotvm"] in tools.inspector.asked
+
+
+def test_what_is_wrong_gives_way_to_who_won_the_trials(world):
+    state, tools = world
+    tools.inspector = Trusting("autotvm")
+    tools.journal.store.quarantine = lambda *_: None
+    found = decide([state], tools)
+    assert found is not None
+    assert (found.winners, engine_of(state, tools)) == ({}, "ansor")
+
+
+@pytest.mark.parametrize("crashed", [True, False])
+def test_a_model_that_fails_leaves_it_to_the_trials(world, monkeypatch, crashed):
+    state, tools = world
+    how = failure.ended(-11, "") if crashed else failure.hung(30.0)
+    monkeypatch.setattr(Model, "error", Failed(how))
+    assert decide([state], tools) is None
+    assert engine_of(state, tools) == "ansor"
+    kinds = [type(event).__name__ for event in tools.told]
+    assert kinds == ["Progress", "Warn" if crashed else "Progress"]
+    assert "the trials decide" in tools.told[-1].message
