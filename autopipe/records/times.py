@@ -22,7 +22,7 @@ def complaints(
     untrue: dict[str, str] = {}
     for record in records:
         name, least = by_workload.get(record.workload, (f"workload {record.workload}", FASTEST))
-        if told := _untrue(record.seconds, least):
+        if told := _untrue((*record.seconds, *record.inside), least):
             untrue[record.workload] = f"task {name}: {told}"
     return untrue
 

@@ -30,3 +30,9 @@ def test_times_that_can_not_be_true_are_named(seconds, told):
 def test_of_an_unknown_task_only_a_cycle_is_asked():
     records = [best_record(w, seconds=(s,)) for w, s in (("1f", 1e-9), ("2f", 1e-11))]
     assert complaints(records, [TASK], TARGET).keys() == {"2f"}
+
+
+@pytest.mark.fault("L4")
+def test_times_inside_the_model_have_to_be_possible_too():
+    record = best_record("0f", seconds=(2e-6,), inside=(2e-6, 1e-15))
+    assert complaints([record], [TASK], TARGET).keys() == {"0f"}
