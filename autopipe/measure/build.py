@@ -23,26 +23,27 @@ class Kernel:
     """What was compiled; its `main` says which arguments it wants."""
 
 
-def build(module: tvm.IRModule, target: tvm.target.Target) -> Kernel:
+def build(module: tvm.IRModule, target: tvm.target.Target, *, asserts: bool = False) -> Kernel:
     """Compile the scheduled `main` of a module for this machine.
 
     Weights are taken in the layout the schedule asks for, as in the built model, where they are
-    repacked at compile time. Checks of the arguments are left out: they are not part of the
-    kernel, and compiling them takes an eighth of the time. Raises ForeignCode as `compiled`.
+    repacked at compile time. Checks of the arguments are left out unless there are to be `asserts`:
+    they are not part of the kernel, and compiling them takes an eighth of the time. Raises
+    ForeignCode as `compiled`.
     """
     linking.load(module)
     module = without_weights(module)
-    library = compiled(module, target)
+    library = compiled(module, target, asserts=asserts)
     _ = library["main"]  # machine code is made on first use
     return Kernel(library, module)
 
 
-def compiled(module: tvm.IRModule, target: tvm.target.Target) -> Any:  # noqa: ANN401 - tvm
+def compiled(module: tvm.IRModule, target: tvm.target.Target, *, asserts: bool = False) -> Any:  # noqa: ANN401 - tvm
     """Return TVM's runtime module of a scheduled `main`, for whatever machine.
 
     Raises ForeignCode for one that brings code along.
     """
-    config = {"tirx.disable_assert": True}
+    config = {"tirx.disable_assert": not asserts}
     with tvm.transform.PassContext(opt_level=3, config=config):
         return gate.kernel(module if is_gpu(target) else elementary.expand(module), target)
 

@@ -3,7 +3,7 @@
 Here nobody has to guess what the caches hold, or how the kernel before divides its work: all of the
 model runs. It is built once. Its virtual machine asks before each call of a kernel (an *instrument*
 of TVM's), and whom it asks calls the kernel himself, times it, and tells the machine to skip the
-call. So he may call another schedule of the same function, which was compiled alone like a trial.
+call. So he may call another schedule of the same function, which was compiled alone.
 Weights and inputs are made up, as the time of a kernel does not depend on them.
 """
 
@@ -71,7 +71,10 @@ class InModel:
         self._child.ask({"do": "build"})
 
     def add(self, rank: int) -> None:
-        """Compile the schedules of this rank, of all functions that have so many. Raises Failed."""
+        """Compile the schedules of a rank, of all functions that have so many. Raises Failed.
+
+        The first ones, of rank 0, are in the model.
+        """
         self._child.ask({"do": "add", "rank": rank})
 
     def round(self, places: Sequence[Place]) -> ModelRound:
@@ -142,9 +145,9 @@ class _WatchedModel:
         """Compile the schedules of one rank; those of equal functions once."""
         done: dict[int, _Alone] = {}
         for name, some in self._source.bodies.items():
-            if 1 < len(some) > rank:
+            if rank < len(some):
                 if id(some[rank]) not in done:
-                    kernel = build.build(some[rank], self._source.target)
+                    kernel = build.build(some[rank], self._source.target, asserts=True)
                     infos = ArgInfo.from_prim_func(kernel.module["main"])
                     shapes = [(tuple(map(int, info.shape)), str(info.dtype)) for info in infos]
                     done[id(some[rank])] = _Alone(kernel.library["main"], shapes)

@@ -34,7 +34,7 @@ _FEWEST: Final = 9
 _MOST: Final = 31
 """Rounds that are made at most."""
 
-_BUILDS: Final = 0.6
+_BUILDS: Final = 0.5
 """Part of the time that all builds may take."""
 
 Kernels = Sequence[Mapping[str, float]]
@@ -55,7 +55,7 @@ class Models(Protocol):
         """Build the model."""
 
     def add(self, rank: int) -> None:
-        """Compile the schedules of this rank, of all functions that have so many."""
+        """Compile the schedules of a rank above 0, of all functions that have so many."""
 
     def round(self, places: Sequence[Place]) -> ModelRound:
         """Run the model with one set of schedules after the other."""
@@ -157,13 +157,10 @@ class Finals:
         """Build the model, and its finalists as long as there is time; return how many ranks."""
         self._models.build()
         most = max(len(entry.proposals) for entry in self._entered)
-        if most == 1:
-            return 1
-        for rank in range(most):
+        for rank in range(1, most):
             begun = monotonic()
             self._models.add(rank)
-            spent = monotonic() - begun
-            if rank and (self._end - monotonic()) * _BUILDS < spent:
+            if (self._end - monotonic()) * _BUILDS < monotonic() - begun:
                 return rank + 1
         return most
 
