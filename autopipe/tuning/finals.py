@@ -35,7 +35,7 @@ _MOST: Final = 31
 """Rounds that are made at most."""
 
 _BUILDS: Final = 0.5
-"""Part of the time that all builds may take."""
+"""Part of the time that is left which a build may take."""
 
 Kernels = Sequence[Mapping[str, float]]
 """Seconds of all calls of each function in a run, for each round."""
@@ -144,24 +144,34 @@ class Finals:
                 for one in found if one.at}  # fmt: skip
         right = set(self._limits.right(wins)) if wins else set()
         wins = {name: proposal for name, proposal in wins.items() if name in right}
-        best, gain = first.kernels[0], None
+        rest = max(0.0, median(first.whole) - median(totals(first.kernels[0])))
+        kept = _FinalKernels(first.kernels[0], None, rest)
         if wins:
-            old, new = self._play([{}, {name: ranks[name] for name in wins}], 1.0).kernels
-            gain = paired(totals(new), totals(old), SURE)
-            stays = gain is not None and gain.ratio < 1.0
-            best, wins = (new, wins) if stays else (old, {})
-        rest = median(first.whole) - median(totals(first.kernels[0]))
-        return self._decided(found, wins, _FinalKernels(best, gain, max(0.0, rest)))
+            try:
+                kept, stay = self._race({name: ranks[name] for name in wins}, rest)
+            except TooLate:
+                stay = False
+            wins = wins if stay else {}
+        return self._decided(found, wins, kept)
+
+    def _race(self, ranks: Mapping[str, int], rest: float) -> tuple["_FinalKernels", bool]:
+        """Run with new winners and with the old ones; return what stays, and whether they do."""
+        old, new = self._play([{}, ranks], 1.0).kernels
+        gain = paired(totals(new), totals(old), SURE)
+        stay = gain is not None and gain.ratio < 1.0
+        return _FinalKernels(new if stay else old, gain, rest), stay
 
     def _build(self) -> int:
         """Build the model, and its finalists as long as there is time; return how many ranks."""
+        begun = monotonic()
         self._models.build()
         most = max(len(entry.proposals) for entry in self._entered)
         for rank in range(1, most):
-            begun = monotonic()
+            now = monotonic()
+            if (self._end - now) * _BUILDS < now - begun:  # as long as the last one took
+                return rank
+            begun = now
             self._models.add(rank)
-            if (self._end - monotonic()) * _BUILDS < monotonic() - begun:
-                return rank + 1
         return most
 
     def _play(self, ranks: Sequence[Mapping[str, int]], part: float) -> "_FinalRounds":
