@@ -5,7 +5,7 @@ then with all that came second, then with all that came third; where a task has 
 winner again. Each kernel is timed in each. So all tasks are decided at once, each among kernels
 that are much what they will be: a finalist wins where the sign test over all rounds says that it is
 faster. Then the model with all new winners takes rounds with the old one, and they stay only if its
-kernels are faster as a whole.
+kernels are faster as a whole, and that for sure, too.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -158,7 +158,7 @@ class Finals:
         """Run with new winners and with the old ones; return what stays, and whether they do."""
         old, new = self._play([{}, ranks], 1.0).kernels
         gain = paired(totals(new), totals(old), SURE)
-        stay = gain is not None and gain.ratio < 1.0
+        stay = gain is not None and gain.high < 1.0
         return _FinalKernels(new if stay else old, gain, rest), stay
 
     def _build(self) -> int:

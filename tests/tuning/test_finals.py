@@ -98,6 +98,15 @@ def test_new_winners_that_slow_the_whole_down_go():
     assert min(found.times[f"{0:016x}"]) >= 2.0
 
 
+def test_new_winners_stay_only_where_the_whole_is_faster_for_sure():
+    """The kernel is faster by far, but nothing to what the others take by chance."""
+    times = {"a": (0.02, 0.01), **{f"b{at}": (1.0,) for at in range(9)}}
+    models = Models(times, noise=0.2)
+    found = play(models, entered(a=2))
+    assert models.asked[-1] == {"a": 1}
+    assert (found.report.decided, found.winners) == (1, {})
+
+
 def test_noise_changes_nothing():
     found = play(Models({"a": (1.0, 0.98)}, noise=0.5), entered(a=2))
     assert (found.report.decided, found.winners) == (0, {})
