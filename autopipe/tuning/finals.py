@@ -55,7 +55,7 @@ class Models(Protocol):
         """Build the model."""
 
     def add(self, rank: int) -> None:
-        """Compile the schedules of a rank above 0, of all functions that have so many."""
+        """Compile the schedules of a rank, of all functions that have several."""
 
     def round(self, places: Sequence[Place]) -> ModelRound:
         """Run the model with one set of schedules after the other."""
@@ -166,10 +166,10 @@ class Finals:
         begun = monotonic()
         self._models.build()
         most = max(len(entry.proposals) for entry in self._entered)
-        for rank in range(1, most):
+        for rank in range(most if most > 1 else 0):
             now = monotonic()
             if (self._end - now) * _BUILDS < now - begun:  # as long as the last one took
-                return rank
+                return max(1, rank)
             begun = now
             self._models.add(rank)
         return most

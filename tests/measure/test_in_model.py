@@ -51,6 +51,7 @@ def source():
 def test_all_kernels_are_timed_with_each_schedule(source):
     with InModel(source, 60.0) as model:
         model.build()
+        model.add(0)
         model.add(1)
         for _ in range(2):
             found = model.round([{}, dict.fromkeys(source.bodies, 1)])

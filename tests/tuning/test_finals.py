@@ -75,7 +75,7 @@ def test_who_is_faster_in_the_model_wins_there():
     found = play(models, entered(a=3, b=2, c=2, d=1))
     assert found.winners == {f"{0:016x}": Proposal(ANSOR, SCHEDULE.format("a1"))}
     second, third = {"a": 1, "b": 1, "c": 1}, {"a": 2}
-    assert models.asked == ["build", 1, 2, {}, second, third, {"a": 1}]
+    assert models.asked == ["build", 0, 1, 2, {}, second, third, {"a": 1}]
     told = found.report
     assert (told.tasks, told.decided, told.changed) == (3, 2, 1)
     assert told.kernels == pytest.approx(5.0, rel=0.02)
