@@ -6,12 +6,14 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from autopipe.api import open_sizes as open_forms
 from autopipe.api import sizes
 from autopipe.api.sizes import InputSizes
+from autopipe.config.dimension import Sizes, size_of
 from autopipe.config.model import OPEN, Input
 from autopipe.config.paths import PACKAGE, located
 from autopipe.errors import ConfigError, ModelError
@@ -117,7 +119,9 @@ def starter(
         )
         lines.append("  # the likely ones; a size may be a number in shape instead")
         lines.append("  dimensions:")
-        lines += open_forms.proposed(inputs, settled, described.hints)
+        found = open_forms.proposed(inputs, settled, described)
+        found = open_forms.raised(found, partial(_fits, model, inputs))
+        lines += [f"    {name}: {one.text}" for name, one in found.items()]
     if described.constant_weights:
         lines.append("  weights: {synthesize: he_normal, seed: 0}  # the file has none of its own")
     layouts = [_LAYOUTS[rank] for rank in sorted(described.convolutions & _LAYOUTS.keys())]
@@ -138,6 +142,20 @@ def _outline(model: Path, inputs: Mapping[str, InputSizes]) -> "ModelOutline":
         for name, known in inputs.items()
     }
     return outline(model, {name: Input(shape=shape) for name, shape in shapes.items()})
+
+
+def _fits(model: Path, inputs: Mapping[str, InputSizes], at: Sizes) -> bool:
+    """Tell whether a model takes certain open sizes."""
+    from autopipe.compiler.frontends.onnx.outline import fits
+
+    shapes = {
+        name: tuple(
+            size_of(known.names[axis], at) if size is None else size
+            for axis, size in enumerate(known.shape)
+        )
+        for name, known in inputs.items()
+    }
+    return fits(model, {name: Input(shape=shape) for name, shape in shapes.items()})
 
 
 def _advice(inputs: Mapping[str, InputSizes], shapes: Sequence[str]) -> str:

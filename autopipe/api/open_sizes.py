@@ -1,15 +1,16 @@
 """Proposes open sizes for a first pipeline file: names, ranges, multiples and likely sizes."""
 
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from autopipe.api.sizes import InputSizes, is_made_up
-from autopipe.config.dimension import Dimension
+from autopipe.config.dimension import Dimension, Sizes, terms
 
 if TYPE_CHECKING:
     from autopipe.compiler.frontends.onnx.hints import SizeHints
+    from autopipe.compiler.frontends.onnx.outline import ModelOutline
 
 _BATCHES: Final = 16
 _PICTURES: Final = 4
@@ -20,6 +21,10 @@ _IMAGES: Final = 1280
 _IMAGE: Final = 640
 _LONGEST: Final = 50
 """Characters of a name."""
+_MOST_ADDED: Final = 3
+_NUMBER: Final = re.compile("[1-9][0-9]{0,8}")
+_SIGNAL: Final = 8
+"""Strides from which a length is one of samples, not of frames."""
 _SPATIAL: Final = 4
 """Dimensions from which the ones behind the second are those of an image."""
 
@@ -27,15 +32,22 @@ _SPATIAL: Final = 4
 def named(inputs: Mapping[str, InputSizes]) -> dict[str, InputSizes]:
     """Return the inputs with a name for each size that nobody gave; that of a batch, too.
 
-    A name of the model's own stays, as far as a pipeline file takes it.
+    A name of the model's own stays, as far as a pipeline file takes it, and so does a sum of such
+    names: exporters call the length of a mask `past + new`.
     """
     names: dict[str, str] = {}
     found = {}
+    alone = {s for one in inputs.values() for s in (*one.assumed.values(), *one.open.values()) if s}
     for name, known in inputs.items():
         left = {**known.assumed, **known.open}
         called = {
-            axis: _name(
-                f"{name}_{axis}" if is_made_up(said) else said, said or f"{name} {axis}", names
+            axis: " + ".join(
+                part
+                if _NUMBER.fullmatch(part)
+                else _name(
+                    f"{name}_{axis}" if is_made_up(part) else part, part or f"{name} {axis}", names
+                )
+                for part in _parts(said, alone)
             )
             for axis, said in sorted(left.items())
         }
@@ -44,42 +56,97 @@ def named(inputs: Mapping[str, InputSizes]) -> dict[str, InputSizes]:
     return found
 
 
+@dataclass(frozen=True, slots=True)
+class SizeProposal:
+    """What is proposed of one dimension."""
+
+    dimension: Dimension
+    why: str = ""
+    """Where it comes from."""
+
+    @property
+    def text(self) -> str:
+        """Return it as a pipeline file has it."""
+        one = self.dimension
+        multiple = f", multiple: {one.multiple}" if one.multiple > 1 else ""
+        comment = f"  # {self.why}" if self.why else ""
+        return f"{{min: {one.min}, max: {one.max}{multiple}, likely: [{one.likely[0]}]}}{comment}"
+
+
 def proposed(
-    inputs: Mapping[str, InputSizes], before: Mapping[str, InputSizes], hints: "SizeHints"
-) -> Iterator[str]:
-    """Yield the lines of `dimensions`; `before` is what was known before there were names."""
-    seen = set[str]()
-    images = any(len(one.shape) >= _SPATIAL and max(one.names, default=0) > 1
+    inputs: Mapping[str, InputSizes], before: Mapping[str, InputSizes], outline: "ModelOutline"
+) -> dict[str, SizeProposal]:
+    """Return a proposal for each dimension; `before` is what was known before there were names."""
+    found: dict[str, SizeProposal] = {}
+    hints, ranks = outline.hints, {rank for rank in outline.convolutions if rank >= _SPATIAL}
+    images = any(len(one.shape) in ranks and max(one.names, default=0) > 1
                  for one in inputs.values())  # fmt: skip
+    sums = [called for one in inputs.values() for called in one.names.values() if "+" in called]
     for name, known in inputs.items():
         for axis, called in known.names.items():
-            if called not in seen:
-                seen.add(called)
-                image = len(known.shape) >= _SPATIAL and axis > 1
-                if axis in before[name].assumed:
-                    last = _PICTURES if images else _BATCHES
-                    one, why = Dimension(max=last, likely=(1,)), ""
-                else:
-                    one, why = _dimension(hints, image=image)
-                yield f"    {called}: {_text(one)}{f'  # {why}' if why else ''}"
+            if called in found or called in sums:
+                continue
+            if axis in before[name].assumed:
+                last = _PICTURES if images else _BATCHES
+                found[called] = SizeProposal(Dimension(max=last, likely=(1,)))
+            elif len(known.shape) in ranks and axis > 1:
+                found[called] = _side(hints.multiples[min(axis - 2, 1)])
+            else:
+                added = max((len(terms(s)) for s in sums if called in terms(s)), default=1)
+                found[called] = _length(hints, added)
+    return found
 
 
-def _dimension(hints: "SizeHints", *, image: bool) -> tuple[Dimension, str]:
-    """Return what is proposed of a dimension that is no batch, and where it comes from."""
-    if image:
-        step = hints.multiple
-        why = f"strides in the model: {step}" if step > 1 else ""
-        likely = max(_IMAGE // step, 1) * step
-        last = max(_IMAGES // step * step, likely)
-        return Dimension(min=step, max=last, multiple=step, likely=(likely,)), why
+def raised(
+    found: Mapping[str, SizeProposal], fits: Callable[[Sizes], bool]
+) -> dict[str, SizeProposal]:
+    """Return proposals without the sizes that are too small for the model.
+
+    A window of 400 samples has no place in 399: there the model has nothing to work on. `fits`
+    tells whether the model takes certain sizes.
+    """
+    likely = {name: one.dimension.likely[0] for name, one in found.items()}
+    made = dict(found)
+    if not fits(likely):
+        return made
+    for name, one in found.items():
+        dimension = one.dimension
+        step, high = dimension.multiple, likely[name] // dimension.multiple
+        low = dimension.first // step
+        if low == high or fits({**likely, name: low * step}):
+            continue
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if fits({**likely, name: middle * step}) else (middle, high)
+        smallest = dimension.model_copy(update={"min": high * step})
+        why = "; ".join(filter(None, [one.why, "of fewer the model leaves nothing"]))
+        made[name] = SizeProposal(smallest, why)
+    return made
+
+
+def _side(step: int) -> SizeProposal:
+    """Return what is proposed of a side of an image, which gets so many times smaller."""
+    likely = max(_IMAGE // step, 1) * step
+    last = max(_IMAGES // step * step, likely)
+    one = Dimension(min=step, max=last, multiple=step, likely=(likely,))
+    return SizeProposal(one, f"strides in the model: {step}" if step > 1 else "")
+
+
+def _length(hints: "SizeHints", added: int) -> SizeProposal:
+    """Return what is proposed of a length, of which so many are added up somewhere."""
+    if hints.bound is None and hints.stride >= _SIGNAL:
+        one = Dimension(max=_LENGTHS * hints.stride, likely=(_LENGTH * hints.stride,))
+        return SizeProposal(one, f"strides in the model: {hints.stride}")
     why = "" if hints.bound is None else f"rows of a table in the model: {hints.bound}"
-    last = hints.bound or _LENGTHS
-    return Dimension(max=last, likely=(min(_LENGTH, last),)), why
+    last = max(1, (hints.bound or _LENGTHS) // added)
+    return SizeProposal(Dimension(max=last, likely=(min(_LENGTH, last),)), why)
 
 
-def _text(one: Dimension) -> str:
-    multiple = f", multiple: {one.multiple}" if one.multiple > 1 else ""
-    return f"{{min: {one.min}, max: {one.max}{multiple}, likely: [{one.likely[0]}]}}"
+def _parts(said: str, alone: Collection[str]) -> list[str]:
+    """Return the parts of a name that is a sum of sizes which other inputs tell, else the name."""
+    first, *rest = parts = [part.strip() for part in said.split("+")]
+    summed = first in alone and all(part in alone or _NUMBER.fullmatch(part) for part in rest)
+    return parts if 0 < len(rest) <= _MOST_ADDED and summed else [said]
 
 
 def _name(text: str, key: str, names: dict[str, str]) -> str:

@@ -5,14 +5,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from autopipe.config.dimension import NAME
+from autopipe.config.model import OPEN
 from autopipe.config.problem import shown
 from autopipe.config.suggestion import closest
 from autopipe.errors import ConfigError
 
 Declared = tuple[int | str | None, ...]
-"""A shape as a model declares it: sizes, names of open dimensions, None for what has no name."""
+"""A shape as a model declares it: sizes, names of open dimensions, None for what has no name. Of a
+shape that is given, None says nothing of a dimension."""
 
 _BATCH: Final = re.compile(r"n|b|bs|.*batch.*", re.IGNORECASE | re.DOTALL)
+_SIZE: Final = "[1-9][0-9]{0,9}"
 _MEANINGLESS: Final = re.compile(r"unk.*|.*dim.*|.*dyn.*|[a-z]?_?\d+", re.IGNORECASE)
 """Names that exporters make up."""
 
@@ -31,12 +35,13 @@ class InputSizes:
     """What a pipeline file calls each size that stays open in a package."""
 
 
-def given(texts: Sequence[str], names: Sequence[str]) -> dict[str, tuple[int, ...]]:
+def given(texts: Sequence[str], names: Sequence[str]) -> dict[str, Declared]:
     """Return the shapes that `NAME=1,3,640,640` give; the only input of a model needs no name.
 
-    Raises ConfigError.
+    `x=1,3,48,?` leaves the last size as the model has it, and `x=1,3,48,width` calls it so. Raises
+    ConfigError.
     """
-    found: dict[str, tuple[int, ...]] = {}
+    found: dict[str, Declared] = {}
     for text in texts:
         name, sizes = _parted(text, names)
         if name not in names:
@@ -50,7 +55,7 @@ def given(texts: Sequence[str], names: Sequence[str]) -> dict[str, tuple[int, ..
 
 
 def settled(
-    declared: Mapping[str, Declared | None], shapes: Mapping[str, tuple[int, ...]]
+    declared: Mapping[str, Declared | None], shapes: Mapping[str, Declared]
 ) -> dict[str, InputSizes]:
     """Return what is known of each input: what is given for a name holds wherever it stands.
 
@@ -60,6 +65,9 @@ def settled(
     named: dict[str, int] = {}
     for name, shape in shapes.items():
         for axis, (said, size) in enumerate(_paired(name, declared[name], shape)):
+            if not isinstance(size, int):
+                _refuse_name(name, axis, said, size)
+                continue
             known = named.setdefault(said, size) if isinstance(said, str) else said
             if known not in {None, size}:
                 called = f" ({shown(said)})" if isinstance(said, str) else ""
@@ -68,9 +76,23 @@ def settled(
                     f"and {known} in the model or in another --shape"
                 )
     return {
-        name: InputSizes(shapes[name]) if name in shapes else _known(name, shape, named)
+        name: _known(name, _merged(shape, shapes[name]) if name in shapes else shape, named)
         for name, shape in declared.items()
     }
+
+
+def _merged(declared: Declared | None, shape: Declared) -> Declared:
+    """Return a shape as it is given, and as the model has it where nothing is."""
+    pairs = zip(declared or (None,) * len(shape), shape, strict=True)
+    return tuple(said if size is None else size for said, size in pairs)
+
+
+def _refuse_name(name: str, axis: int, said: int | str | None, size: str | None) -> None:
+    """Raise ConfigError for a name where the model has a number."""
+    if isinstance(said, int) and size is not None:
+        raise ConfigError(
+            f"--shape {shown(name)}: dimension {axis} is {said} in the model, and not `{size}`"
+        )
 
 
 def _known(name: str, declared: Declared | None, named: Mapping[str, int]) -> InputSizes:
@@ -105,8 +127,8 @@ def _is_batch(said: int | str | None, axis: int, rank: int) -> bool:
 
 
 def _paired(
-    name: str, declared: Declared | None, shape: tuple[int, ...]
-) -> Iterator[tuple[int | str | None, int]]:
+    name: str, declared: Declared | None, shape: Declared
+) -> Iterator[tuple[int | str | None, int | str | None]]:
     if declared is not None and len(declared) != len(shape):
         raise ConfigError(
             f"--shape {shown(name)}: {len(shape)} sizes are given, the model has {len(declared)}"
@@ -128,11 +150,16 @@ def _parted(text: str, names: Sequence[str]) -> tuple[str, str]:
     )
 
 
-def _sizes(text: str, sizes: str) -> tuple[int, ...]:
+def _sizes(text: str, sizes: str) -> Declared:
     words = [word.strip() for word in sizes.strip().removeprefix("[").removesuffix("]").split(",")]
-    if all(re.fullmatch(r"[1-9][0-9]{0,9}", word, re.ASCII) for word in words):
-        return tuple(map(int, words))
-    raise ConfigError(f"--shape {shown(text)}: write the sizes as whole numbers: NAME=1,3,640,640")
+    if all(re.fullmatch(rf"{_SIZE}|\{OPEN}|{NAME[1:-1]}", word, re.ASCII) for word in words):
+        return tuple(
+            None if word == OPEN else int(word) if word[0].isdigit() else word for word in words
+        )
+    raise ConfigError(
+        f"--shape {shown(text)}: write the sizes as whole numbers: NAME=1,3,640,640; "
+        f"{OPEN} or a name leaves one open"
+    )
 
 
 def _listed(names: Sequence[str]) -> str:

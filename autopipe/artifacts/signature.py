@@ -4,7 +4,15 @@ from typing import Annotated, ClassVar, Final, Literal, Self
 
 from pydantic import PositiveInt, StringConstraints, model_validator
 
-from autopipe.config.dimension import MOST_LIKELY, Dimension, DimensionName, Sizes
+from autopipe.config.dimension import (
+    MOST_LIKELY,
+    Dimension,
+    DimensionName,
+    OpenExtent,
+    Sizes,
+    named_in,
+    size_of,
+)
 from autopipe.config.frozen import Frozen, Sparse
 from autopipe.config.model import DType
 from autopipe.tasks.tensor import Tensor
@@ -19,8 +27,9 @@ class Port(Tensor, Sparse, frozen=True):
     """The model's own name for it."""
     dtype: DType
     """Element type; one that numpy has."""
-    dimensions: tuple[str, ...] = ()
-    """Of an input with open sizes, the name of each dimension; "" where the size is fixed."""
+    dimensions: tuple[OpenExtent | Literal[""], ...] = ()
+    """Of an input with open sizes, the name of each dimension, or the sum that it is; "" where the
+    size is fixed."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -35,7 +44,8 @@ class Port(Tensor, Sparse, frozen=True):
         """Return the same input at certain sizes."""
         names = self.dimensions or ("",) * len(self.shape)
         shape = tuple(
-            sizes[name] if name else size for name, size in zip(names, self.shape, strict=True)
+            size_of(name, sizes) if name else size
+            for name, size in zip(names, self.shape, strict=True)
         )
         return self.model_copy(update={"shape": shape, "dimensions": ()})
 
@@ -84,9 +94,12 @@ class Signature(Sparse, frozen=True):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        named = {name for port in self.inputs for name in port.dimensions if name}
+        extents = {extent for port in self.inputs for extent in port.dimensions if extent}
+        named = {name for extent in extents for name in named_in(extent)}
         if named != self.dimensions.keys():
             raise ValueError("dimensions: other names than those of the inputs")
+        if named - extents:
+            raise ValueError("dimensions: no input tells one of them")
         if len({entry.library for entry in self.entries}) < len(self.entries):
             raise ValueError("entries: a library is named twice")
         for entry in self.entries:

@@ -77,15 +77,15 @@ class _Closer(PyExprMutator):
         kernel = bound(tvm.IRModule({"main": function}), counts)["main"]
         name = str(call.args[0].name_hint)
         variable = self.builder_.add_func(kernel.without_attr("global_symbol"), name)
-        return relax.call_tir(variable, call.args[1], list(_types(call)))
+        tensors = [one for one in call.args[1].fields if isinstance(one.ty, relax.TensorType)]
+        return relax.call_tir(variable, tensors, list(_types(call)))
 
 
 def _counts(function: tirx.PrimFunc, call: relax.Call) -> Counts | None:
     """Return the open sizes of a kernel as a call has them, or None if one is not a number."""
+    if not isinstance(call.args[1], relax.Tuple):
+        return None
     names = [str(variable.name) for variable in open_variables(function)]
-    given = call.args[1].fields if isinstance(call.args[1], relax.Tuple) else ()
-    if not given or not all(isinstance(field.ty, relax.TensorType) for field in given):
-        return None  # a number among the tensors
     found: dict[str, int] = {}
     for formal, actual in _pairs(function, call):
         if isinstance(actual, tirx.IntImm):
@@ -118,17 +118,25 @@ def _solved(extent: tvm.ir.Expr, value: int) -> Counts:
 def _pairs(
     function: tirx.PrimFunc, call: relax.Call
 ) -> Iterator[tuple[tvm.ir.Expr, tvm.ir.Expr | None]]:
-    """Yield each extent of a kernel's parameters with what it is in a call."""
+    """Yield each extent and each number of a kernel's parameters with what it is in a call."""
+    scalars = call.args[2].values if len(call.args) > 2 else ()  # noqa: PLR2004 - sizes come last
+    given = [*_fields(call), *_types(call), *scalars]
     buffers = [param for param in function.params if isinstance(param.ty, tirx.BufferType)]
-    tensors = [*(field.ty for field in call.args[1].fields), *_types(call)]
+    numbers = [param for _, param in counted(function)]
+    tensors = [one for one in given if isinstance(one, relax.TensorType)]
     for buffer, tensor in zip(buffers, tensors, strict=True):
         shape = tensor.shape
         known = isinstance(shape, relax.ShapeExpr)
         actual = map(_simplified, shape.values) if known else [None] * tensor.ndim
         yield from zip(buffer.ty.shape, actual, strict=True)
-    if len(call.args) > 2:  # noqa: PLR2004 - sizes come after function and tensors
-        scalars = (param for _, param in counted(function))
-        yield from zip(scalars, call.args[2].values, strict=True)
+    others = (one for one in given if not isinstance(one, relax.TensorType))
+    yield from zip(numbers, map(_simplified, others), strict=True)
+
+
+def _fields(call: relax.Call) -> Iterator[relax.TensorType | tvm.ir.Expr]:
+    """Yield the types of tensors that a kernel is given, and numbers among them as they are."""
+    for field in call.args[1].fields:
+        yield field.ty if isinstance(field.ty, relax.TensorType) else field
 
 
 def _types(call: relax.Call) -> list[relax.TensorType]:

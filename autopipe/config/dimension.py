@@ -1,5 +1,6 @@
 """A dimension whose size is known only when the model runs."""
 
+import re
 from collections.abc import Mapping
 from itertools import product
 from typing import Annotated, Final, Self
@@ -8,10 +9,18 @@ from pydantic import Field, StringConstraints, model_validator
 
 from autopipe.config.frozen import Frozen
 
-NAME: Final = "^[A-Za-z_][A-Za-z0-9_]{0,59}$"
+_NAME: Final = "[A-Za-z_][A-Za-z0-9_]{0,59}"
+
+NAME: Final = f"^{_NAME}$"
+
+EXTENT: Final = rf"^{_NAME}( *\+ *({_NAME}|[1-9][0-9]{{0,9}})){{0,3}}$"
+"""What a size in a shape may be: the name of a dimension, or a sum that begins with one."""
 
 DimensionName = Annotated[str, StringConstraints(pattern=NAME)]
 """What shapes call a dimension."""
+
+OpenExtent = Annotated[str, StringConstraints(pattern=EXTENT)]
+"""A size that is open: `past`, or `past + new`, or `past + 1`."""
 
 LARGEST: Final = 2**31
 """Largest size."""
@@ -75,6 +84,23 @@ class Dimension(Frozen, frozen=True):
 
 Sizes = Mapping[str, int]
 """A size for each dimension, by its name."""
+
+
+def terms(extent: str) -> tuple[str | int, ...]:
+    """Return the names and numbers that an open size is the sum of."""
+    parts = (part.strip() for part in extent.split("+"))
+    return tuple(part if re.fullmatch(NAME, part) else int(part) for part in parts)
+
+
+def named_in(extent: str) -> tuple[str, ...]:
+    """Return the dimensions that an open size is the sum of."""
+    return tuple(term for term in terms(extent) if isinstance(term, str))
+
+
+def size_of(extent: str, sizes: Sizes) -> int:
+    """Return an open size: of `past + 1` with 7 past it is 8."""
+    return sum(term if isinstance(term, int) else sizes[term] for term in terms(extent))
+
 
 MOST_LIKELY: Final = 8
 """Most combinations of likely sizes: each is a build of its own."""

@@ -7,7 +7,14 @@ from typing import Annotated, ClassVar, Final, Literal
 from pydantic import BeforeValidator, Field, StringConstraints, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
-from autopipe.config.dimension import LARGEST, NAME, Dimension, DimensionName
+from autopipe.config.dimension import (
+    EXTENT,
+    LARGEST,
+    Dimension,
+    DimensionName,
+    size_of,
+    terms,
+)
 from autopipe.config.frozen import Frozen, Sparse
 
 DType = Literal[
@@ -18,13 +25,13 @@ DType = Literal[
 
 Digest = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 
-_NAME: Final = re.compile(NAME)
+_OPEN_SIZE: Final = re.compile(EXTENT)
 
 
 def _size(given: object) -> object:
     """Refuse in one line what is neither a size nor a name; a union would tell it twice."""
-    if isinstance(given, str) and _NAME.fullmatch(given):
-        return given
+    if isinstance(given, str) and _OPEN_SIZE.fullmatch(given):
+        return " + ".join(map(str, terms(given)))
     if type(given) is int and 1 <= given <= LARGEST:
         return given
     raise PydanticCustomError(
@@ -41,12 +48,13 @@ SizeOrName = Annotated[
         {
             "anyOf": [
                 {"type": "integer", "minimum": 1, "maximum": LARGEST},
-                {"type": "string", "pattern": NAME},
+                {"type": "string", "pattern": EXTENT},
             ]
         }
     ),
 ]
-"""The size of a dimension, or what `model.dimensions` calls it."""
+"""The size of a dimension, or what `model.dimensions` calls it; a sum where it follows from others,
+such as `past + new`."""
 
 
 OPEN: Final = "?"
@@ -73,8 +81,9 @@ class Input(Sparse, frozen=True):
     ADDED: ClassVar[frozenset[str]] = frozenset({"value"})
 
     shape: Annotated[tuple[SizeOrName, ...], BeforeValidator(_closed)]
-    """Size of each dimension, or the name of one of `model.dimensions`; replaces symbolic
-    dimensions of the model. `autopipe init` writes "?" for a size that nobody gave: a file with one
+    """Size of each dimension, or the name of one of `model.dimensions`, or a sum such as
+    `past + new` where it follows from sizes of other inputs; replaces symbolic dimensions of the
+    model. `autopipe init` writes "?" for a size that nobody gave: a file with one
     is refused until it is a number or a name."""
     dtype: DType | None = None
     """Element type; only to assert what the model already says."""
@@ -94,7 +103,9 @@ class Input(Sparse, frozen=True):
 
     def at(self, sizes: Mapping[str, int]) -> "Input":
         """Return the same input with these sizes in the place of names."""
-        shape = tuple(size if isinstance(size, int) else sizes[size] for size in self.shape)
+        shape = tuple(
+            size if isinstance(size, int) else size_of(size, sizes) for size in self.shape
+        )
         return self.model_copy(update={"shape": shape})
 
 

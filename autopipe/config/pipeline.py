@@ -8,7 +8,7 @@ from pydantic import BeforeValidator, Field, StringConstraints, model_validator
 from autopipe.config.benchmark import Benchmark
 from autopipe.config.cache import Cache
 from autopipe.config.contradiction import Contradiction, refuse
-from autopipe.config.dimension import MOST_LIKELY, likely
+from autopipe.config.dimension import MOST_LIKELY, likely, named_in
 from autopipe.config.frozen import Frozen
 from autopipe.config.fusion import Fusion
 from autopipe.config.gates import Gates, Regression
@@ -96,15 +96,18 @@ class Pipeline(Frozen, frozen=True):
 
     def _open_sizes(self) -> Iterator[Contradiction]:
         """Yield what is wrong with the names of sizes in shapes, and with `model.dimensions`."""
-        dimensions, used = self.model.dimensions, set[str]()
-        for at, name, value in self._named_sizes():
-            used.add(name)
-            if name not in dimensions:
-                yield at, name, "is not described in model.dimensions"
+        dimensions, used, alone = self.model.dimensions, set[str](), set[str]()
+        for at, extent, value in self._named_sizes():
+            names = named_in(extent)
+            used.update(names)
+            alone.update({extent} & set(names))
+            if unknown := [name for name in names if name not in dimensions]:
+                yield at, unknown[0], "is not described in model.dimensions"
             elif value is not None:
-                yield at, name, "can not be open where the input has a value"
-        for name in dimensions.keys() - used:
-            yield ("model", "dimensions", name), name, "stands in no shape of model.inputs"
+                yield at, extent, "can not be open where the input has a value"
+        for name in sorted(dimensions.keys() - alone):
+            sums = "only in sums, which do not tell it" if name in used else "in no shape"
+            yield ("model", "dimensions", name), name, f"stands {sums} of model.inputs"
         if dimensions and self.model.format != "onnx":
             yield ("model", "dimensions"), sorted(dimensions), "are for ONNX models only"
         if dimensions and self.target.kind != "llvm":

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from autopipe.artifacts.signature import Port
 from autopipe.config import Pipeline
-from autopipe.config.dimension import Dimension
+from autopipe.config.dimension import Dimension, named_in
 from autopipe.config.model import Input
 from autopipe.errors import ConfigError
 
@@ -22,8 +22,10 @@ def checked(path: Path, field: str, pipeline: Pipeline) -> Path:
         for name, given in pipeline.model.inputs.items()
         if given.dtype is not None and given.value is None
     ]
+    known = _open(pipeline, ports)
+    ports = [port for port in ports if _named(port) <= known.keys()]
     try:
-        samples.check(path, ports, _open(pipeline, ports))
+        samples.check(path, ports, known)
     except ConfigError as error:
         raise ConfigError(f"{field}: {error}") from None
     return path.absolute()
@@ -34,6 +36,10 @@ def _port(name: str, given: Input) -> Port:
     return Port(
         name=name, shape=given.sizes, dtype=given.dtype, dimensions=names if any(names) else ()
     )
+
+
+def _named(port: Port) -> set[str]:
+    return {name for extent in port.dimensions if extent for name in named_in(extent)}
 
 
 def _open(pipeline: Pipeline, ports: Sequence[Port]) -> Mapping[str, Dimension]:

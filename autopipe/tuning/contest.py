@@ -3,6 +3,9 @@
 What a contender brings is the part of the task's time that a batch took off, by the second the
 batch took. One that was not asked yet is judged by how its engine does on the other tasks. Hope,
 which shrinks with every batch, brings back those that were unlucky.
+
+A library leaves little to choose: its calls are timed before any search, and a few more ways to
+call it are all that is left. So libraries are judged by libraries, and loops are searched before.
 """
 
 import math
@@ -10,6 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from autopipe import libraries
 from autopipe.config.schedules import Rule
 from autopipe.schedules.policy import Contender
 
@@ -28,7 +32,7 @@ _HOPELESS: Final = 2
 
 @dataclass(slots=True)
 class Form:
-    """What batches bring, lately: those of a contender, or of an engine on all tasks."""
+    """What batches bring, lately: those of a contender, or of its like on all tasks."""
 
     batches: int = 0
     pace: float = 1.0
@@ -65,8 +69,8 @@ class Contest:
     """Which rule of the policy it is; null without one."""
     entries: dict[Contender, ContestEntry]
     """How each does, those of the rule's first engine first."""
-    engines: dict[str, Form] = field(default_factory=dict)
-    """How the engines do; all tasks share it."""
+    likes: dict[str, Form] = field(default_factory=dict)
+    """How each engine does with loops, and each library; all tasks share it."""
     reached: dict[str, float] = field(default_factory=dict)
     """Least seconds of one call of each implementation, whoever scheduled it."""
 
@@ -80,7 +84,7 @@ class Contest:
         entry.trials += len(times)
         entry.best = min(entry.best, *times, math.inf)
         gain = max(0.0, 1 - entry.best / before) if before < math.inf else 0.0
-        for form in (entry.form, self.engines.setdefault(by.engine, Form())):
+        for form in (entry.form, self.likes.setdefault(_like(by), Form())):
             form.count(gain, seconds)
         if entry.best == math.inf and entry.form.batches >= _HOPELESS:
             entry.out = "no candidate could be measured"
@@ -95,12 +99,12 @@ class Contest:
         }
         return max(self._due(ready), key=lambda by: self._score(by, best), default=None)
 
-    def _score(self, by: Contender, best: float) -> tuple[float, float, int]:
+    def _score(self, by: Contender, best: float) -> tuple[float, bool, float, int]:
         """Return what another batch is expected to bring a second; equals go by promise."""
         entry = self.entries[by]
         reached = self.reached.get(by.implementation, math.inf)
-        promise = (-reached, -self.rule.engines.index(by.engine))
-        form = entry.form if entry.form.batches else self.engines.get(by.engine)
+        promise = (not _is_library(by), -reached, -self.rule.engines.index(by.engine))
+        form = entry.form if entry.form.batches else self.likes.get(_like(by))
         if form is None or not form.batches:  # nobody knows it yet
             return math.inf, *promise
         own = entry.best if entry.form.batches else min(reached, _BEHIND * best)
@@ -144,6 +148,15 @@ class Contest:
         if first is not None and (not free or lacking[first] <= total):
             return _of(ready, {first})
         return _of(ready, free)
+
+
+def _is_library(by: Contender) -> bool:
+    return libraries.named(by.implementation) is not None
+
+
+def _like(by: Contender) -> str:
+    """Return what a contender is judged by where it was not asked yet."""
+    return by.implementation if _is_library(by) else by.engine
 
 
 def _of(

@@ -25,11 +25,11 @@ def prepare(
     """
     made = {(state.task.index, state.contest.position): state.starts for state in before}
     tallies = tools.journal.store.trials(tools.journal.session.name)
-    engines: dict[str, Form] = {}
+    likes: dict[str, Form] = {}
     states = []
     for task in tools.tasks:
         position, rule = tools.plan.policy.rule(task, shares[task.index])
-        contest = Contest(rule, position, _entries(rule, task, tools), engines)
+        contest = Contest(rule, position, _entries(rule, task, tools), likes)
         starts = made.get((task.index, position))
         tally = tallies.get(task.workload, Tally(0, 0))
         state = TaskState(

@@ -10,10 +10,10 @@ from autopipe.compiler.module_io import prim_funcs
 from autopipe.compiler.target.target import host
 
 
-def module():
+def module(multiple=1):
     """Rows with two more behind them, by a kernel for every number of rows, then their halves."""
     rows = tirx.Var("rows", "int64")
-    x = relax.Var("x", relax.TensorType([rows, 6], "float32"))
+    x = relax.Var("x", relax.TensorType([multiple * rows, 6], "float32"))
     given = relax.Var(open_sizes.SIZES, relax.ShapeType([rows]))
     builder = relax.BlockBuilder()
     with builder.function("main", [x, given]):
@@ -26,19 +26,21 @@ def module():
 
 
 def test_kernels_have_numbers_where_the_sizes_are_known():
-    known = at(module(), {"rows": 5})
-    (shape,) = {tuple(map(int, function.params[-1].ty.shape)) for _, function in prim_funcs(known)}
-    assert shape == (7, 6)
-    assert not any(open_sizes.open_variables(function) for _, function in prim_funcs(known))
-    assert known["main"].ret_ty.shape.values[0].value == 7
+    for multiple, rows in ((1, 7), (4, 22)):  # of 4 rows each, a kernel takes the 5 as a number
+        known = at(module(multiple), {"rows": 5})
+        (function,) = [function for _, function in prim_funcs(known)]
+        assert tuple(map(int, function.params[-1].ty.shape)) == (rows, 6)
+        assert not open_sizes.open_variables(function)
+        assert known["main"].ret_ty.shape.values[0].value == rows
 
 
 def test_fusion_takes_extents_that_were_computed_for_the_same():
-    with host(1):
-        steps = [transform.LegalizeOps(), transform.AnnotateTIROpPattern(), transform.FuseOps(),
-                 transform.FuseTIR()]  # fmt: skip
-        fused = tvm.transform.Sequential(steps)(at(module(), {"rows": 5}))
-    assert len(prim_funcs(fused)) == 1
+    for multiple in (1, 4):
+        with host(1):
+            steps = [transform.LegalizeOps(), transform.AnnotateTIROpPattern(),
+                     transform.FuseOps(), transform.FuseTIR()]  # fmt: skip
+            fused = tvm.transform.Sequential(steps)(at(module(multiple), {"rows": 5}))
+        assert len(prim_funcs(fused)) == 1
 
 
 def test_a_kernel_whose_size_stays_open_stays_as_it_is():

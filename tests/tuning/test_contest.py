@@ -11,6 +11,7 @@ from autopipe.tuning.contest import Contest, ContestEntry
 
 FAST, SLOW = Contender("autotvm", "direct"), Contender("ansor", "direct")
 OTHER = Contender("autotvm", "winograd4")
+LIBRARY = Contender("autotvm", "openblas")
 
 
 def contest(*contenders, **rule):
@@ -46,6 +47,24 @@ def test_an_engine_that_nobody_knows_is_asked_the_fastest_implementation_first()
     assert order == [OTHER, SLOW, FAST]
 
 
+def test_loops_are_searched_before_a_library_that_is_ahead():
+    """A small budget went to a library with three ways to call it, and the template had none."""
+    first, second = contest(FAST, LIBRARY), contest(FAST, LIBRARY)
+    second.likes = first.likes
+    for game in (first, second):
+        game.note("direct", 1.2)
+        game.note("openblas", 1.0)
+    assert first.next() == FAST
+    first.count(FAST, [0.9], 1.0, 1.0)
+    assert second.next() == LIBRARY  # nobody knows it yet
+    second.count(LIBRARY, [1.0], 1.0, 1.0)
+    third = contest(FAST, LIBRARY)
+    third.likes = first.likes
+    third.note("direct", 1.2)
+    third.note("openblas", 1.0)
+    assert third.next() == FAST
+
+
 def test_who_brings_more_gets_more():
     asked = play(contest(FAST, SLOW), 40, lambda by, n: 0.98**n if by == FAST else 1.0)
     assert asked[FAST] > 3 * asked[SLOW] > 0
@@ -58,7 +77,7 @@ def test_who_takes_longer_for_the_same_gets_less():
 
 def test_an_engine_that_brought_little_elsewhere_waits():
     first, second = contest(FAST, SLOW), contest(FAST, SLOW)
-    second.engines = first.engines
+    second.likes = first.likes
     play(first, 4, lambda by, n: 1.0 - 0.2 * n * (by == FAST), lambda by: 1.0 + 5 * (by == SLOW))
     second.note("direct", 1.0)
     assert play(second, 3, lambda by, n: 0.9**n) == {FAST: 3}

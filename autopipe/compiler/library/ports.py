@@ -7,7 +7,7 @@ from functools import cache
 import numpy as np
 
 from autopipe.artifacts.signature import Port
-from autopipe.config.dimension import Dimension, Sizes
+from autopipe.config.dimension import Dimension, Sizes, named_in, size_of
 from autopipe.errors import ConfigError
 
 
@@ -70,6 +70,8 @@ def sizes_of(
                 check_names(ports, shapes)
                 raise ConfigError(f"input {port.name!r} {described(port)} is missing")
             _read(port, dimensions, shapes[port.name], found)
+    for port in ports:
+        _check_sums(port, shapes.get(port.name, ()), found)
     return {name: found[name] for name in dimensions}
 
 
@@ -82,10 +84,22 @@ def _read(
             f"input {port.name!r} has {len(shape)} dimensions; the model takes {described(port)}"
         )
     for axis, (name, size) in enumerate(zip(port.dimensions, shape, strict=True)):
-        if not name:
+        if name not in dimensions:  # a fixed size, or a sum
             continue
         where = f"input {port.name!r}: dimension {axis} ({name}) is {size}"
         if found.setdefault(name, size) != size:
             raise ConfigError(f"{where}, and {found[name]} in another place")
         if reason := dimensions[name].refusal(size):
             raise ConfigError(f"{where}, which {reason}")
+
+
+def _check_sums(port: Port, shape: tuple[int, ...], found: Sizes) -> None:
+    """Compare sizes that are sums of others, as `past + new` is."""
+    for axis, (extent, size) in enumerate(zip(port.dimensions, shape, strict=False)):
+        if not extent or extent in found or not found.keys() >= set(named_in(extent)):
+            continue
+        if size != (wanted := size_of(extent, found)):
+            raise ConfigError(
+                f"input {port.name!r}: dimension {axis} ({extent}) is {size}, "
+                f"and should be {wanted}"
+            )

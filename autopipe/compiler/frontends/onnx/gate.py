@@ -18,6 +18,7 @@ from autopipe.compiler.frontends.imported import Value
 from autopipe.compiler.frontends.onnx import (
     expand,
     exported,
+    fitting,
     memory,
     operators,
     shapes,
@@ -69,7 +70,7 @@ def admit(
     for sizes in probes(dimensions):
         fixed = {name: given.at(sizes) for name, given in inputs.items()}
         try:
-            contained(partial(_try, data, path, fixed), memory=memory, seconds=SECONDS)
+            contained(partial(_try_at, data, path, fixed), memory=memory, seconds=SECONDS)
         except ModelError as error:
             advice = "another range, or a multiple, in model.dimensions may fit"
             raise ModelError(f"with {told(sizes)}: {error}; {advice}") from error
@@ -99,6 +100,11 @@ def declared(data: bytes) -> dict[str, tuple[int | str | None, ...] | None]:
 
 def _try(data: bytes, path: Path, inputs: Mapping[str, Input] | None) -> None:
     vet(data, path, inputs)
+
+
+def _try_at(data: bytes, path: Path, inputs: Mapping[str, Input]) -> None:
+    vetted = vet(data, path, inputs)
+    fitting.check(vetted.model.graph, vetted.shapes)
 
 
 def vet(data: bytes, path: Path, inputs: Mapping[str, Input] | None) -> Vetted:

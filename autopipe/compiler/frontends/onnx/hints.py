@@ -1,9 +1,9 @@
 """What a graph says of sizes that it leaves open: what they are multiples of, and how large."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Final
+from typing import Any, Final
 
 from onnx import numpy_helper
 
@@ -13,6 +13,8 @@ _STRIDED: Final = {"Conv", "ConvInteger", "QLinearConv", "MaxPool", "AveragePool
 _RESIZES: Final = {"Resize", "Upsample"}
 _ENDS: Final = {"Flatten", "Gemm", "GlobalAveragePool", "GlobalMaxPool", "Reshape"}
 """Operators behind which sizes of an image are no longer sizes of an image."""
+_IMAGE: Final = 4
+"""Sizes of an image: batch, channels, height and width."""
 _LARGEST: Final = 256
 """A multiple above it is none that a user would think of."""
 
@@ -21,24 +23,31 @@ _LARGEST: Final = 256
 class SizeHints:
     """Hints, which may be wrong: they are proposed, never relied on."""
 
-    multiple: int
-    """By how much an image gets smaller at most on its way; 1 where it does not."""
+    multiples: tuple[int, int]
+    """By how much height and width of an image get smaller at most on their way; 1 where they do
+    not."""
+    stride: int
+    """The same of a signal: one step of what comes out stands for so many samples."""
     bound: int | None
     """Rows of the smallest table of which a computed part is taken, such as positions."""
 
 
 def hints(graph: Proto, shapes: Mapping[str, tuple[int, ...]]) -> SizeHints:
     """Return what a checked graph says; `shapes` are the static shapes of its values."""
-    return SizeHints(_multiple(graph), min(_bounds(graph, shapes), default=None))
+    images = {value.name for value in graph.input if _is_image(value)}
+    signals = {value.name for value in graph.input if _open(value)} - images
+    bound = min(_bounds(graph, shapes), default=None)
+    sides = (_multiple(graph, images, 0), _multiple(graph, images, 1))
+    return SizeHints(sides, _multiple(graph, signals, 0), bound)
 
 
-def _multiple(graph: Proto) -> int:
+def _multiple(graph: Proto, inputs: set[str], side: int) -> int:
     """Follow sizes through the graph: a stride makes them smaller, a resize larger again."""
     stored = {tensor.name: tensor for tensor in graph.initializer}
-    smaller = {value.name: Fraction(1) for value in graph.input if _is_image(value)}
+    smaller = {name: Fraction(1) for name in inputs}
     for node in graph.node:
         given = [smaller[name] for name in node.input if name in smaller]
-        factor = _factor(node, stored)
+        factor = _factor(node, stored, side)
         if not given or factor is None or node.op_type in _ENDS:
             continue
         for name in node.output:
@@ -48,24 +57,30 @@ def _multiple(graph: Proto) -> int:
 
 
 def _is_image(value: Proto) -> bool:
-    """Tell whether an input has open sizes behind its first two, as images and signals do."""
+    """Tell whether an input has four sizes or more, and open ones behind its first two."""
     dims = value.type.tensor_type.shape.dim
-    return any(not dim.HasField("dim_value") for dim in dims[2:])
+    return len(dims) >= _IMAGE and any(not dim.HasField("dim_value") for dim in dims[2:])
 
 
-def _factor(node: Proto, stored: Mapping[str, Proto]) -> Fraction | None:
-    """Return by how much a node makes an image smaller; None where that is not known."""
+def _factor(node: Proto, stored: Mapping[str, Proto], side: int) -> Fraction | None:
+    """Return by how much a node makes a side of an image smaller; None where it is not known."""
     strides = next((list(a.ints) for a in node.attribute if a.name == "strides"), [1])
     if node.op_type in _STRIDED:
-        return Fraction(max(strides, default=1))
+        return Fraction(max(1, _along(strides, side)))
     if node.op_type == "ConvTranspose":
-        return Fraction(1, max(1, *strides))
+        return Fraction(1, max(1, _along(strides, side)))
     if node.op_type not in _RESIZES:
         return Fraction(1)
     place = 2 if node.op_type == "Resize" else 1
     scales = stored.get(node.input[place]) if len(node.input) > place else None
     values = [] if scales is None else numpy_helper.to_array(scales).ravel().tolist()
-    return 1 / Fraction(values[-1]).limit_denominator(64) if values and values[-1] > 0 else None
+    scale = _along(values[2:], side)
+    return 1 / Fraction(scale).limit_denominator(64) if scale > 0 else None
+
+
+def _along(values: Sequence[float], side: int) -> Any:  # noqa: ANN401 - a number of its kind
+    """Return what a list says of a side; 0 where it says nothing."""
+    return values[min(side, len(values) - 1)] if values else 0
 
 
 def _bounds(graph: Proto, shapes: Mapping[str, tuple[int, ...]]) -> Iterator[int]:

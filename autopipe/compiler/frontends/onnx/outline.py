@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Final
 
 from autopipe.compiler.frontends.imported import Value
-from autopipe.compiler.frontends.onnx import gate, source, tensors
+from autopipe.compiler.frontends.onnx import fitting, gate, source, tensors
 from autopipe.compiler.frontends.onnx.hints import SizeHints, hints
 from autopipe.compiler.frontends.onnx.synthesize import all_constant
 from autopipe.config.model import Input
-from autopipe.errors import ModelError
+from autopipe.errors import ConfigError, ModelError
 
 _LAYERS: Final = frozenset({
     "Conv", "ConvTranspose", "ConvInteger", "QLinearConv",
@@ -56,6 +56,16 @@ def outline(path: Path, inputs: Mapping[str, Input] | None) -> ModelOutline:
         return _outline(path, inputs)
     except ModelError as error:
         raise ModelError(f"{path}: {error}") from error
+
+
+def fits(path: Path, inputs: Mapping[str, Input]) -> bool:
+    """Tell whether a model can be called with these shapes, and is left with something then."""
+    try:
+        vetted = gate.admit(source.read(path), path, inputs)
+        fitting.check(vetted.model.graph, vetted.shapes)
+    except (ConfigError, ModelError):
+        return False
+    return all(min(shape, default=1) > 0 for shape in vetted.shapes.values())
 
 
 def _outline(path: Path, inputs: Mapping[str, Input] | None) -> ModelOutline:

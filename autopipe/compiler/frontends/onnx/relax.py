@@ -20,7 +20,7 @@ from autopipe.compiler.frontends.onnx.named import NodeError, name_nodes, plain
 from autopipe.compiler.frontends.onnx.open.extents import Extents, FoundSize
 from autopipe.compiler.frontends.onnx.tensors import Proto, dtype_name
 from autopipe.compiler.open_sizes import FOUND_SIZES
-from autopipe.config.dimension import Dimension, Sizes
+from autopipe.config.dimension import Dimension, Sizes, size_of
 from autopipe.errors import ModelError
 
 SIZES: Final = "autopipe.sizes"
@@ -107,9 +107,10 @@ def _open_shape(
     value: Value, dimensions: Mapping[str, Dimension], steps: Mapping[str, Any]
 ) -> list[Any]:
     """Return the shape of an input, with multiples of steps where its size is open."""
+    multiples = {name: step * dimensions[name].multiple for name, step in steps.items()}
     return [
-        steps[name] * dimensions[name].multiple if name else size
-        for name, size in zip(value.dimensions, value.shape, strict=True)
+        size_of(extent, multiples) if extent else size
+        for extent, size in zip(value.dimensions, value.shape, strict=True)
     ]
 
 
