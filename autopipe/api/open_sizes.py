@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from autopipe.api.sizes import InputSizes, is_made_up
@@ -25,6 +26,8 @@ _MOST_ADDED: Final = 3
 _NUMBER: Final = re.compile("[1-9][0-9]{0,8}")
 _SIGNAL: Final = 8
 """Strides from which a length is one of samples, not of frames."""
+_STEPS: Final = (2, 3, 4, 5, 6, 8, 10, 12, 16, 24, 32, 48, 64)
+"""Multiples that are tried."""
 _SPATIAL: Final = 4
 """Dimensions from which the ones behind the second are those of an image."""
 
@@ -100,28 +103,52 @@ def proposed(
 def raised(
     found: Mapping[str, SizeProposal], fits: Callable[[Sizes], bool]
 ) -> dict[str, SizeProposal]:
-    """Return proposals without the sizes that are too small for the model.
+    """Return proposals without sizes that the model does not take.
 
-    A window of 400 samples has no place in 399: there the model has nothing to work on. `fits`
+    A window of 400 samples has no place in 399, and an odd number of frames makes no pairs. `fits`
     tells whether the model takes certain sizes.
     """
     likely = {name: one.dimension.likely[0] for name, one in found.items()}
-    made = dict(found)
     if not fits(likely):
-        return made
-    for name, one in found.items():
-        dimension = one.dimension
-        step, high = dimension.multiple, likely[name] // dimension.multiple
-        low = dimension.first // step
-        if low == high or fits({**likely, name: low * step}):
-            continue
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (low, middle) if fits({**likely, name: middle * step}) else (middle, high)
-        smallest = dimension.model_copy(update={"min": high * step})
-        why = "; ".join(filter(None, [one.why, "of fewer the model leaves nothing"]))
-        made[name] = SizeProposal(smallest, why)
-    return made
+        return dict(found)
+    return {
+        name: _stepped(_smallest(one, partial(_fits, fits, likely, name)),
+                       partial(_fits, fits, likely, name))
+        for name, one in found.items()
+    }  # fmt: skip
+
+
+def _fits(fits: Callable[[Sizes], bool], likely: Sizes, name: str, size: int) -> bool:
+    """Tell whether the model takes a size of one dimension, where the others are likely ones."""
+    return fits({**likely, name: size})
+
+
+def _smallest(proposal: SizeProposal, fits: Callable[[int], bool]) -> SizeProposal:
+    """Return a proposal that begins with the smallest size that fits, if smaller ones do not."""
+    one = proposal.dimension
+    low, high = one.first // one.multiple, one.likely[0] // one.multiple
+    if low == high or fits(low * one.multiple):
+        return proposal
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if fits(middle * one.multiple) else (middle, high)
+    why = "; ".join(filter(None, [proposal.why, "of fewer the model leaves nothing"]))
+    return SizeProposal(one.model_copy(update={"min": high * one.multiple}), why)
+
+
+def _stepped(proposal: SizeProposal, fits: Callable[[int], bool]) -> SizeProposal:
+    """Return a proposal of multiples where the model does not take the second size, but those."""
+    one = proposal.dimension
+    if one.first == one.last or fits(one.first + one.multiple):
+        return proposal
+    for by in _STEPS:
+        step = one.multiple * by
+        sizes = [-(-one.min // step) * step + more * step for more in range(3)]
+        if one.likely[0] % step == 0 and sizes[-1] <= one.max and all(map(fits, sizes)):
+            why = f"the model takes multiples of {step}"
+            changes = {"min": sizes[0], "multiple": step, "max": one.max // step * step}
+            return SizeProposal(one.model_copy(update=changes), why)
+    return proposal
 
 
 def _side(step: int) -> SizeProposal:

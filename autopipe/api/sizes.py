@@ -16,6 +16,8 @@ Declared = tuple[int | str | None, ...]
 shape that is given, None says nothing of a dimension."""
 
 _BATCH: Final = re.compile(r"n|b|bs|.*batch.*", re.IGNORECASE | re.DOTALL)
+_SHORT: Final = 2
+"""Letters of a name that means a batch only where a batch is."""
 _SIZE: Final = "[1-9][0-9]{0,9}"
 _MEANINGLESS: Final = re.compile(r"unk.*|.*dim.*|.*dyn.*|[a-z]?_?\d+", re.IGNORECASE)
 """Names that exporters make up."""
@@ -121,7 +123,7 @@ def is_made_up(name: str) -> bool:
 
 def _is_batch(said: int | str | None, axis: int, rank: int) -> bool:
     name = str(said or "")
-    if _BATCH.fullmatch(name):
+    if _BATCH.fullmatch(name) and (axis == 0 or len(name) > _SHORT):
         return True
     return axis == 0 and rank > 1 and is_made_up(name)
 

@@ -8,6 +8,7 @@ from tvm.relax import transform
 
 from autopipe.compiler import op_info
 from autopipe.compiler.fusion.growth import keep_growth_apart
+from autopipe.compiler.fusion.mergeable import mergeable
 from autopipe.compiler.fusion.scope import Scope, fuse
 from autopipe.compiler.graph import elementary, weights
 from autopipe.compiler.graph.buffer_layouts import without_layouts
@@ -99,7 +100,9 @@ def lower(
             raise ModelError(f"TVM has no compute for {', '.join(stuck)} as this model uses it")
         parts = op_info.parts(legalized, ops)
         # Phase 2: fusion
-        fused = fuse(transform.FoldConstant()(legalized), ops, parts, scope)
+        fused = mergeable(
+            transform.FoldConstant()(legalized), lambda module: fuse(module, ops, parts, scope)
+        )
         infos = op_info.describe(fused, parts)
         # Phase 3: one PrimFunc a fused function, its weights free in layout
         merged = _sequence(transform.FuseTIR(), transform.DeadCodeElimination())(fused)

@@ -46,6 +46,8 @@ class Dimension(Frozen, frozen=True):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
+        if self.min > self.max:
+            raise ValueError(f"min {self.min} is above max {self.max}")
         if self.first > self.last:
             raise ValueError(
                 f"no size from {self.min} to {self.max} is a multiple of {self.multiple}"

@@ -282,10 +282,40 @@ def test_a_table_of_positions_bounds_a_length(tmp_path):
     assert found.dimensions["length"] == Dimension(max=77, likely=(77,))
 
 
+def test_a_signal_has_room_for_its_windows(tmp_path):
+    """A window of 400 samples, every 160 of them, with a border that is reflected."""
+    pads = ints("pads", 0, 0, 120, 0, 0, 120)
+    nodes = [
+        node("Pad", ["x", "pads"], "padded", mode="reflect"),
+        node("Conv", ["padded", "kernel"], strides=[160]),
+    ]
+    made = model(
+        nodes,
+        [value("x", ["batch", 1, "samples"])],
+        [value("y", None)],
+        [pads, tensor("kernel", 4, 1, 400)],
+    )
+    found = opened(made, tmp_path).dimensions
+    assert found["samples"] == Dimension(min=160, max=81920, likely=(20480,))
+    assert found["batch"] == Dimension(max=16, likely=(1,))
+    assert "of fewer the model leaves nothing" in (tmp_path / "open.yaml").read_text()
+
+
+def test_a_length_that_the_model_calls_a_sum_is_one(tmp_path):
+    nodes = [node("Concat", ["keys", "x"], "all", axis=1), node("Add", ["all", "mask"])]
+    shapes = {"keys": ["b", "past", 4], "x": ["b", "new", 4], "mask": ["b", "past + new", 1]}
+    inputs = [value(name, shape) for name, shape in shapes.items()]
+    found = opened(model(nodes, inputs, [value("y", None)], []), tmp_path)
+    assert found.inputs["mask"].shape == ("b", "past + new", 1)
+    assert found.dimensions.keys() == {"b", "past", "new"}
+
+
 @each_row(
     "sizes, shapes, written",
     [
         (("batch", 3, "height", "width"), ["x=2,3,16,24"], (2, 3, 16, 24)),
+        (("batch", 3, "height", "width"), ["x=1,3,48,?"], (1, 3, 48, "width")),
+        ((None, 3, None, None), ["x=n,3,8,wide"], ("n", 3, 8, "wide")),
         (("batch", 3, 8, 8), [], ("batch", 3, 8, 8)),
         ((None, 3, "unk__7", "unk__7"), [], ("x_0", 3, "x_2", "x_2")),
         (("a b", 3, "a-b", "2x"), [], ("a_b", 3, "a_b_", "_2x")),

@@ -1,9 +1,21 @@
 """Dimensions whose size is open: what a pipeline file may say of them, and what is refused."""
 
+import re
+from pathlib import Path
+
 import pytest
 from pydantic import ValidationError
 
-from autopipe.config.dimension import Dimension, ends, likely, probes, told, with_sizes
+from autopipe.config.dimension import (
+    Dimension,
+    ends,
+    likely,
+    probes,
+    size_of,
+    terms,
+    told,
+    with_sizes,
+)
 from autopipe.config.load import parse
 from autopipe.errors import ConfigError
 from tests.support.table import each_row
@@ -39,6 +51,46 @@ def test_likely_sizes_are_combined_with_each_other():
     assert likely({}) == ends({}) == ()
 
 
+def test_an_open_size_may_be_a_sum():
+    assert terms("past+ new + 2") == ("past", "new", 2)
+    assert size_of("past + new + 2", {"past": 7, "new": 1}) == 10
+
+
+SUMS = """
+version: 1
+name: m
+model:
+  path: m.onnx
+  inputs:
+    keys: {shape: [1, past, 8]}
+    mask: {shape: [1, MASK]}
+  dimensions:
+    past: {max: 9, likely: [4]}
+    new: {max: 9, likely: [1]}
+"""
+
+
+@each_row(
+    "mask, why",
+    [
+        ("past + new", "model.dimensions.new: 'new' stands only in sums, which do not tell it"),
+        ("past + other", "model.inputs.mask.shape.1: 'other' is not described"),
+        ("2 + past", "model.inputs.mask.shape.1: '2 + past' should be a whole number"),
+        ("past - 1", "model.inputs.mask.shape.1: 'past - 1' should be a whole number"),
+        ("past + 0", "model.inputs.mask.shape.1: 'past + 0' should be a whole number"),
+    ],
+)
+def test_a_sum_that_says_nothing_is_refused(mask, why):
+    with pytest.raises(ConfigError, match=re.escape(why)):
+        parse(SUMS.replace("MASK", mask), Path("m.yaml"))
+
+
+def test_a_sum_of_sizes_that_inputs_tell_is_taken():
+    pipeline = parse(SUMS.replace("1, MASK", "new, past+new"), Path("m.yaml"))
+    assert pipeline.model.inputs["mask"].shape == ("new", "past + new")
+    assert pipeline.model.inputs["mask"].at({"past": 4, "new": 2}).shape == (2, 6)
+
+
 def test_sizes_in_words():
     assert told({"height": 640, "width": 96}) == "height = 640, width = 96"
     assert with_sizes("case 'zeros'", {"batch": 3}) == "case 'zeros' with batch = 3"
@@ -48,7 +100,7 @@ def test_sizes_in_words():
 @each_row(
     "fields, why",
     [
-        ({"min": 9, "max": 8, "likely": (8,)}, "no size from 9 to 8 is a multiple of 1"),
+        ({"min": 9, "max": 8, "likely": (8,)}, "min 9 is above max 8"),
         ({"min": 33, "max": 63, "multiple": 32, "likely": (33,)}, "no size from 33 to 63"),
         ({"max": 8, "likely": (9,)}, "likely: 9 is not from 1 to 8"),
         ({"max": 8, "multiple": 4, "likely": (6,)}, "likely: 6 is no multiple of 4"),
@@ -87,7 +139,7 @@ BATCH = "batch: {max: 8, likely: [4]}"
             {"dimensions": f"{BATCH}, height: {{max: 8, likely: [4]}}"},
             "model.dimensions.height: 'height' stands in no shape of model.inputs",
         ),
-        ({"dimensions": "batch: {min: 9, max: 8, likely: [8]}"}, "no size from 9 to 8"),
+        ({"dimensions": "batch: {min: 9, max: 8, likely: [8]}"}, "min 9 is above max 8"),
         ({"dimensions": "batch: {max: 8, likely: [16]}"}, "likely: 16 is not from 1 to 8"),
         ({"dimensions": "batch: {max: 8, multiple: 4, likely: [6]}"}, "6 is no multiple of 4"),
         ({"dimensions": "batch: {max: 9, likely: [1,2,3,4,5,6,7,8,9]}"}, "at most 8 items"),

@@ -16,6 +16,7 @@ from tvm import ir, relax, tirx
 from tvm.sym import Analyzer
 
 from autopipe.compiler.frontends.onnx import known
+from autopipe.compiler.frontends.onnx.open.trying import tried
 from autopipe.compiler.frontends.onnx.tensors import Array
 from autopipe.compiler.open_sizes import FOUND
 from autopipe.config.dimension import LARGEST, Dimension
@@ -51,12 +52,14 @@ class Extents:
         """Take the variable of each dimension, which counts its multiples."""
         self.found: list[FoundSize] = []
         self._analyzer = Analyzer()
+        self._ranges: dict[str, tuple[int, int]] = {}
         for name, step in steps.items():
             dimension = dimensions[name]
             first, last = (end // dimension.multiple for end in (dimension.first, dimension.last))
             self._analyzer.bind(
                 step, ir.Range.from_min_extent(whole(first), whole(last - first + 1))
             )
+            self._ranges[name] = (first, last)
         self._kept: dict[Any, Array] = {}
 
     def simple(self, number: Any) -> Any:
@@ -64,6 +67,11 @@ class Extents:
         if isinstance(number, int | np.integer):
             return int(number)
         found = self._analyzer.simplify(number)
+        if (
+            isinstance(found, tirx.Min | tirx.Max)
+            and (less := self.truth(found.a <= found.b)) is not None
+        ):
+            found = found.a if less == isinstance(found, tirx.Min) else found.b
         return int(found) if isinstance(found, tirx.IntImm) else found
 
     def truth(self, condition: Any) -> bool | None:
@@ -73,7 +81,9 @@ class Extents:
         condition = condition.asobject() if hasattr(condition, "asobject") else condition
         if self._analyzer.can_prove(condition):
             return True
-        return False if self._analyzer.can_prove(tirx.Not(condition)) else None
+        if self._analyzer.can_prove(tirx.Not(condition)):
+            return False
+        return tried(condition, self._ranges)
 
     def equal(self, one: Any, other: Any) -> bool:
         """Whether two numbers are the same at every size."""
