@@ -21,7 +21,8 @@ def init(
         typer.Option(
             "--shape",
             metavar="NAME=1,3,640,640",
-            help="The sizes of an input that the model leaves open; may be repeated",
+            help="The sizes of an input that the model leaves open; may be repeated. "
+            "A ? or a name in the place of a size keeps it open",
         ),
     ] = None,
     output: Annotated[

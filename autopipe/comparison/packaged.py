@@ -6,7 +6,9 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, Field, ValidationError
 
+from autopipe.artifacts.signature import Signature
 from autopipe.comparison.build import Build, BuiltTask, Fields, FileKind, Time, flat
+from autopipe.config.dimension import told
 from autopipe.config.problem import first
 from autopipe.errors import PackageError
 from autopipe.packaging.contents import opened
@@ -56,7 +58,8 @@ def _facts(manifest: Manifest, path: Path) -> Iterator[tuple[str, Fields]]:
     processor = needs.processor.model_dump(mode="json")
     if isinstance(manifest, Statement):
         definition = manifest.predicate.build_definition
-        yield "configuration", dict(flat(definition.external_parameters.configuration))
+        said = dict(flat(definition.external_parameters.configuration))
+        yield "configuration", said | dict(_takes(needs.signature))
     yield "target", processor | {"num_cores": needs.signature.threads}
     yield "versions", dict(_versions(manifest))
     yield "sources", dict(_sources(manifest))
@@ -65,6 +68,14 @@ def _facts(manifest: Manifest, path: Path) -> Iterator[tuple[str, Fields]]:
     yield "accuracy", {"verification": needs.verification}
     digests = {name: file.sha256 for name, file in manifest.files.items()}
     yield "artifacts", digests | {f"{manifest.name}.tar": sha256(path.resolve())}
+
+
+def _takes(signature: Signature) -> Iterator[tuple[str, object]]:
+    """Yield what a package with open sizes takes, and which library is for which: what counts."""
+    for name, dimension in signature.dimensions.items():
+        yield f"takes.{name}", dimension.told
+    for entry in signature.entries:
+        yield f"takes.{entry.library}", told(entry.sizes)
 
 
 def _versions(manifest: Manifest) -> Iterator[tuple[str, object]]:

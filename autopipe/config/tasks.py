@@ -41,7 +41,8 @@ class Judge(Frozen, frozen=True):
     """S1: which tasks get trials beyond the measurement of the schedules that need no search."""
 
     min_share: Share = 0.001
-    """Tasks with less than this share of the measured time are not searched."""
+    """Tasks with less than this share of the measured time are not searched. With several likely
+    sizes it is a share of the time at one of them."""
     min_space: Annotated[int, Field(ge=1)] = 2
     """An engine with fewer schedules than this for a task does not search them."""
 

@@ -17,12 +17,34 @@ class NotWorth(StageError):  # noqa: N818 - says what happened
 
 
 def set_aside(states: Sequence[TaskState], judge: Judge | None) -> None:
-    """Stop the tasks with a time, but too little of it."""
+    """Stop the tasks with a time, but too little of it.
+
+    With several likely sizes each is a model of its own, and what counts is the part of its time: a
+    batch of 64 would hide all that a batch of 1 does.
+    """
     if judge is None:
         return
-    for state in states:
-        if state.best < math.inf and state.share < judge.min_share:
-            state.stopped = f"{state.share:.3%} of the measured time < {judge.min_share:.3%}"
+    sizes = _sizes(states)
+    wholes = dict.fromkeys(sizes, 0.0)
+    for state, at in zip(states, sizes, strict=True):
+        wholes[at] += state.share
+    for state, at in zip(states, sizes, strict=True):
+        share = state.share / wholes[at] if at and wholes[at] else state.share
+        if state.best < math.inf and share < judge.min_share:
+            where = f" at {at}" if at else ""
+            state.stopped = f"{share:.3%} of the measured time{where} < {judge.min_share:.3%}"
+
+
+def _sizes(states: Sequence[TaskState]) -> list[str]:
+    """Return for each task the likely sizes that it is part of, such as `8x128`.
+
+    Empty where there is one model. Sizes that a model computes make no other one: its tasks without
+    such sizes have names without any.
+    """
+    names = [state.task.name.split("@") for state in states]
+    if any(len(name) == 1 and state.share for name, state in zip(names, states, strict=True)):
+        return [""] * len(states)
+    return [(*name, "")[1] for name in names]
 
 
 def size(search: Search) -> float:

@@ -13,6 +13,8 @@ from autopipe import open_package
 from autopipe.api import flow
 from autopipe.artifacts.verification import Verification
 from autopipe.cli.app import app
+from autopipe.comparison import reading
+from autopipe.comparison.difference import compare
 from autopipe.errors import ConfigError, PackageError, StageError
 from autopipe.lock import file as files
 from autopipe.lock.locking import Mode
@@ -286,6 +288,21 @@ def test_libraries_that_are_not_what_the_signature_says_compute_nothing(
     with pytest.raises(StageError, match="the compiled model failed") as caught:
         open_package(package)({"x": given(*shape)})
     assert "\n" not in str(caught.value)
+
+
+def test_a_comparison_tells_which_sizes_packages_take(built, tmp_path_factory):
+    """The libraries and the configuration are the same: only what the package takes is not."""
+
+    def forge(document):
+        _signature(document)["dimensions"]["rows"]["max"] = 12
+
+    folder = tmp_path_factory.mktemp("forged")
+    package = changed(Path(shutil.copy(built / "dist/open.tar", folder)), manifest=forge)
+    found = compare(reading.read(built / "dist/open.tar"), reading.read(package)).facts[
+        "configuration"
+    ]
+    rows = "from 2 to {}, a multiple of 2".format
+    assert [(one.name, one.old, one.new) for one in found] == [("takes.rows", rows(24), rows(12))]
 
 
 @pytest.mark.fault("E16")

@@ -34,6 +34,22 @@ def test_a_task_without_a_share_of_the_time_is_left_with_its_start():
     assert found == [None, None, "0.500% of the measured time < 1.000%"]
 
 
+def test_a_share_is_one_of_the_time_at_its_sizes():
+    """A batch of 64 takes nearly all of the time of both; a batch of 1 is tuned all the same."""
+    found = [state(i) for i in range(4)]
+    for each, (name, share) in zip(
+        found, [("a@64", 0.98), ("b@64", 0.001), ("a@1", 0.018), ("b@1", 0.001)], strict=True
+    ):
+        each.task = each.task.model_copy(update={"name": name})
+        each.best, each.share = 1.0, share
+    set_aside(found, Judge(min_share=0.01))
+    said = "0.102% of the measured time at 64 < 1.000%"
+    assert [each.stopped for each in found] == [None, said, None, None]
+    found[0].task = found[0].task.model_copy(update={"name": "a"})  # sizes that a model computes
+    set_aside(found, Judge(min_share=0.01))
+    assert found[3].stopped == "0.100% of the measured time < 1.000%"
+
+
 def test_what_could_not_be_measured_is_not_judged_by_it():
     assert stopped(Judge(min_share=0.01), 0.0, best=math.inf) == [None]
 

@@ -100,6 +100,17 @@ FULL = [
                          direction="bidirectional"),
         node("Identity", "r3", out="s"),
     ]),
+    ("counted from another size", [  # one kernel takes it as a number, where it is an extent, too
+        node("Shape", "x", out="t1"), node("Gather", "t1", "two_", axis=0, out="t2"),
+        node("Gather", "t1", "three0", axis=0, out="t3"), node("Add", "t2", "t3", out="t4"),
+        node("Range", "t2", "t4", "one0", out="t5"), node("Cast", "t5", to=1, out="t6"),
+        node("Add", "x", "t6", out="t"),
+    ]),
+    ("halves", [  # that half is no more than the whole, only trying tells
+        node("Slice", "t1", "three", "four", out="u1"), node("Div", "u1", "two", out="u2"),
+        node("Slice", "x", "zero", "u2", "three", out="u3"), node("Mul", "u2", "two", out="u4"),
+        node("Slice", "x", "u2", "u4", "three", out="u5"), node("Mul", "u3", "u5", out="u"),
+    ]),
 ]  # fmt: skip
 WEIGHTS = {
     "scales": np.array([1, 1, 2, 3], np.float32), "half": np.array([1, 1, 0.5, 1], np.float32),
@@ -107,11 +118,11 @@ WEIGHTS = {
     "nine": whole(9, 9), "pads": whole(0, 0, 2, 1, 0, 0, 3, 2), "starts": whole(-7, 1),
     "ends": whole(2**40, -1), "axes": whole(2, 3), "steps": whole(2, 1), "last": whole(-1),
     "least": whole(-(2**40)), "back": whole(-2), "rows": whole(2), "two0": whole(3),
-    "three0": np.int64(3), "zero0": np.int64(0), "one0": np.int64(1), "flat": whole(2, 4),
+    "three0": np.int64(3), "zero0": np.int64(0), "one0": np.int64(1), "two_": np.int64(2), "four": whole(4), "flat": whole(2, 4),
     "w": np.linspace(-1, 1, 2 * 12 * 4, dtype=np.float32).reshape(2, 12, 4),
     "r": np.linspace(1, -1, 2 * 12 * 3, dtype=np.float32).reshape(2, 12, 3),
 }  # fmt: skip
-OUTPUTS = "abcdefghijklmnopqs"
+OUTPUTS = "abcdefghijklmnopqstu"
 
 
 def test_nodes_compute_what_onnxruntime_does_at_every_size(tmp_path):
@@ -175,6 +186,10 @@ SUM = [node("Add", "x", "two")]
         (("n", 8, 4, 1), {"n": _any(6, 30, 12, 2)}, GROUPS, "with n = 8: (op_type:Reshape)"),
         ((2, 4, "n", "n"), {"n": _any(1, 9, 8)}, [node("Conv", "x", "five")],
          "with n = 1: value 'y' has a negative dimension: [2, 4, -3, -3]; another range"),
+        ((2, 4, "n", 9), {"n": _any(4, 9, 8)}, [node("Conv", "x", "five", strides=[5, 5])],
+         "with n = 4: Conv 'y' has a window of 5 over 4; another range"),
+        ((2, 4, "n", 9), {"n": _any(2, 9, 8)}, [node("Pad", "x", "border", mode="reflect")],
+         "with n = 2: Pad 'y' reflects 3 of 2; another range"),
         ((1, 1, "n", 1), {"n": _any(1, 2**31, 8)}, SUM, "with n = 2147483648: "),
         ((2, 4, "n", "m"), {"n": _any(1, 9, 8), "m": _any(1, 9, 8)},
          [node("Transpose", "x", perm=[0, 1, 3, 2], out="t"), node("Add", "x", "t")],
@@ -186,7 +201,7 @@ def test_ranges_that_contradict_the_model_are_refused_in_a_line(
 ):
     weights = {
         "groups": whole(-1, 3, 32), "two": np.ones((1, 1, 1, 2), np.float32),
-        "five": np.ones((4, 4, 5, 5), np.float32),
+        "five": np.ones((4, 4, 5, 5), np.float32), "border": whole(0, 0, 3, 0, 0, 0, 0, 0),
     }  # fmt: skip
     path = saved(tmp_path_factory.mktemp("refused"), nodes, weights)
     with pytest.raises((ConfigError, ModelError)) as caught:

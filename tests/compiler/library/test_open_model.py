@@ -111,3 +111,43 @@ def test_a_size_may_be_in_several_places_and_inputs_without_one_do_not_matter():
     assert found == {"batch": 5}
     with pytest.raises(ConfigError, match=r"dimension 1 \(batch\) is 6, and 5 in another place"):
         sizes_of((square,), {"batch": BATCH}, {"s": (5, 6)})
+
+
+def keys(*shape):
+    return Port(name="keys", shape=(-1, 8), dtype="float32", dimensions=(*shape, ""))
+
+
+DECODER = (
+    Port(name="mask", shape=(1, -1), dtype="int64", dimensions=("", "past + new + 1")),
+    keys("past"),
+    Port(name="ids", shape=(-1,), dtype="int64", dimensions=("new",)),
+)
+PARTS = {"past": Dimension(max=9, likely=(4,)), "new": Dimension(max=4, likely=(1,))}
+
+
+def test_a_sum_is_what_its_parts_come_to():
+    """The sum stands before what it is made of."""
+    shapes = {"mask": (1, 10), "keys": (7, 8), "ids": (2,)}
+    assert sizes_of(DECODER, PARTS, shapes) == {"past": 7, "new": 2}
+    assert DECODER[0].at({"past": 7, "new": 2}).shape == (1, 10)
+    with pytest.raises(ConfigError) as caught:
+        sizes_of(DECODER, PARTS, shapes | {"mask": (1, 9)})
+    said = "input 'mask': dimension 1 (past + new + 1) is 9, and should be 10"
+    assert str(caught.value) == said
+
+
+@pytest.mark.fault("E16")
+@each_row(
+    "extent, why",
+    [
+        ("new + past", "no input tells one of them"), ("past + other", "other names"),
+        ("past + -1", "pattern"), ("past + 1e3", "pattern"), ("+ past", "pattern"),
+        ("past" + " + past" * 4, "pattern"), ("past + " + "9" * 11, "pattern"),
+    ],
+)  # fmt: skip
+def test_a_signature_with_a_sum_that_says_nothing_is_refused(extent, why):
+    told = {"past": PARTS["past"]} | ({"new": PARTS["new"]} if "new" in extent else {})
+    with pytest.raises(ValueError, match=why):
+        Signature(
+            inputs=(keys("past"), keys(extent)), outputs=(), weights=(), threads=1, dimensions=told
+        )
