@@ -41,10 +41,14 @@ def _sizes(states: Sequence[TaskState]) -> list[str]:
     Empty where there is one model. Sizes that a model computes make no other one: its tasks without
     such sizes have names without any.
     """
-    names = [state.task.name.split("@") for state in states]
-    if any(len(name) == 1 and state.share for name, state in zip(names, states, strict=True)):
-        return [""] * len(states)
-    return [(*name, "")[1] for name in names]
+    found = [_size(state.task.name) for state in states]
+    one = any(state.share and not at for state, at in zip(states, found, strict=True))
+    return [""] * len(states) if one else found
+
+
+def _size(name: str) -> str:
+    """Return the likely sizes behind a name: those of `matmul@8x128@40` are `8x128`."""
+    return (*name.split("@"), "")[1]
 
 
 def size(search: Search) -> float:
