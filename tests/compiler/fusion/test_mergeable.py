@@ -1,0 +1,58 @@
+"""Groups that TVM puts together and can not merge are kept apart."""
+
+import pytest
+import tvm
+from tvm import relax, tirx
+from tvm.relax import transform
+
+from autopipe.compiler.fusion.mergeable import mergeable
+from autopipe.compiler.module_io import prim_funcs
+from autopipe.compiler.target.target import host
+
+FUSE = transform.FuseOps()
+
+
+def legalized():
+    """Places of new tokens behind past ones: `past` is a number, `new` an extent and a number."""
+    past, new = (tirx.Var(name, "int64") for name in ("past", "new"))
+    params = [
+        relax.Var(name, relax.TensorType([size], "int64"))
+        for name, size in (("x", past), ("y", new))
+    ]
+    builder = relax.BlockBuilder()
+    with builder.function("main", params):
+        with builder.dataflow():
+            count = builder.emit(relax.op.shape_to_tensor(relax.ShapeExpr([past])))
+            first = builder.emit(relax.op.reshape(count, []))
+            places = builder.emit(relax.op.arange(0, new, 1, "int64"))
+            found = builder.emit_output(relax.op.add(places, first))
+        builder.emit_func_output(found)
+    with host(1):
+        steps = [transform.LegalizeOps(), transform.AnnotateTIROpPattern()]
+        return tvm.transform.Sequential(steps)(builder.get())
+
+
+def test_what_can_not_be_merged_stays_apart():
+    module = legalized()
+    with pytest.raises(tvm.error.InternalError):
+        transform.FuseTIR()(FUSE(module))  # what this is for: TVM can not by itself
+    merged = transform.FuseTIR()(mergeable(module, FUSE))
+    names = [name for name, _ in prim_funcs(merged)]
+    assert any("add" in name and name.startswith("fused") for name in names), names
+
+
+def test_groups_of_fixed_sizes_are_not_looked_at():
+    x = relax.Var("x", relax.TensorType([4], "float32"))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            made = builder.emit_output(relax.op.nn.relu(x))
+        builder.emit_func_output(made)
+    asked = []
+
+    def fuse(module):
+        asked.append(module)
+        return module
+
+    mergeable(builder.get(), fuse)
+    assert len(asked) == 1
