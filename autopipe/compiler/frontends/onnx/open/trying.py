@@ -12,7 +12,7 @@ from tvm import tirx
 
 # ruff: noqa: ANN401  what TVM has no types for
 
-_MOST: Final = 2**18
+_MOST: Final = 2**17
 """Sizes, all combinations, that are tried."""
 
 _OPERATIONS: Final[Mapping[type, Callable[[Any, Any], Any]]] = {
