@@ -75,6 +75,7 @@ def _smaller(nest: Nest, copy: Copy | None) -> Iterator[loops.Tiled]:
     """
     if nest.fits is None:
         return
+    nest = replace(nest, tile=replace(nest.tile, fetched=False))
     if not isinstance(nest.height, int):
         for rows in dict.fromkeys((max(1, nest.tile.rows // _FEWER), 1)):
             if rows < nest.tile.rows:
@@ -83,7 +84,9 @@ def _smaller(nest: Nest, copy: Copy | None) -> Iterator[loops.Tiled]:
         for width in (nest.tile.width, nest.tile.width // _NARROWER) if copy is None else ():
             if 1 < width < nest.tile.columns:
                 for rows in dict.fromkeys((nest.tile.rows, 1)):
-                    narrow = replace(nest.tile, rows=rows, columns=width, width=width)
+                    narrow = replace(
+                        nest.tile, rows=rows, columns=width, width=width, fetched=False
+                    )
                     yield replace(nest, tile=narrow), None
         single = replace(nest.tile, rows=1, columns=1, width=1, packed=False)
         yield replace(nest, tile=single), None

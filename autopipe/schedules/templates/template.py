@@ -13,7 +13,7 @@ schedule from it again.
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict
+from dataclasses import MISSING, asdict, fields
 from typing import Any, Final, Protocol
 
 import tvm
@@ -63,8 +63,21 @@ class Template(Protocol):
 
 def dump(template: Template, knobs: Any) -> str:  # noqa: ANN401 - the template's own dataclass
     """Return a setting as JSON text, which `make` reads after parsing."""
-    document = {"template": template.NAME, "version": template.VERSION, "knobs": asdict(knobs)}
-    return json.dumps(document, sort_keys=True)
+    named = {"template": template.NAME, "version": template.VERSION}
+    return json.dumps({**named, "knobs": told(knobs)}, sort_keys=True)
+
+
+def told(knobs: Any) -> dict[str, Any]:  # noqa: ANN401 - the template's own dataclass
+    """Return the knobs as a record has them: those that are at a default are left out.
+
+    So a knob that is added later, with the default that was always so, leaves older records true.
+    """
+    usual = {field.name: field.default for field in fields(knobs) if field.default is not MISSING}
+    return {
+        name: value
+        for name, value in asdict(knobs).items()
+        if name not in usual or value != usual[name]
+    }
 
 
 def serves_open(schedule: str) -> bool:
@@ -141,6 +154,6 @@ def _setting(settings: Iterator[Any], wanted: object) -> Any:  # noqa: ANN401 - 
     for knobs in settings:
         # Comparing plain values first is fast; Python's 1 == True, so the text decides.
         likely = all(getattr(knobs, name, None) == value for name, value in plain.items())
-        if likely and json.dumps(asdict(knobs), sort_keys=True) == text:
+        if likely and json.dumps(told(knobs), sort_keys=True) == text:
             return knobs
     return None

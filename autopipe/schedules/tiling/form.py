@@ -57,6 +57,11 @@ class Contraction:
         return math.prod(self.extents) * math.prod(self.terms)
 
     @property
+    def ordered(self) -> bool:
+        """Whether columns that are neighbours are neighbours in the output's memory."""
+        return self.lines.columns[-1] == len(self.extents) - 1
+
+    @property
     def others(self) -> tuple[int, ...]:
         """The spatial axes along which a tile has a single output."""
         tiled = {*self.lines.rows, *self.lines.columns}

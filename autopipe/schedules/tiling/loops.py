@@ -25,6 +25,7 @@ from autopipe.schedules.analysis.expressions import (
     substitute,
     whole,
 )
+from autopipe.schedules.tiling import fetching
 from autopipe.schedules.tiling.lines import is_shared
 from autopipe.schedules.tiling.nest import Nest, TilePlace
 from autopipe.schedules.tiling.packing import Copy
@@ -83,9 +84,32 @@ def _loop(nest: Nest, copy: Copy | None, *, parallel: bool, name: str) -> None:
         sums = T.sblock_alloc_buffer(shape, str(dtype), scope="local")
         place = nest.place(job)
         work = _Work(place, copy, sums, T.Bind(nest.column(place.strip)))
+        if nest.tile.fetched:
+            _fetch(work)
         _clear(work)
         _sum(work)
         _finish(work)
+
+
+def _fetch(work: _Work) -> None:
+    """Have brought near what `_finish` is going to write, and what is as large, such as a residual.
+
+    Columns lie in memory one after the other, so that one element of a line stands for all.
+    """
+    nest, total = work.place.nest, work.place.nest.product.block.body
+    with T.unroll(nest.number(0), nest.number(nest.tile.rows)) as row:
+        for column in range(0, _written(nest), fetching.line(nest.contraction.bits)):
+            index = work.place.index(row, work.first + column)
+            values: Values = list(zip(nest.product.axes, index, strict=True))
+            at = [substitute(part, values) for part in total.indices]
+            if nest.last is None:
+                fetching.to_write(total.buffer, at)
+                continue
+            values = followed(nest.last, total.buffer, at)
+            for read in fetching.residuals(nest.last, total.buffer):
+                fetching.to_read(substitute(read, values))
+            store = nest.last.body
+            fetching.to_write(store.buffer, [substitute(i, values) for i in store.indices])
 
 
 def _clear(work: _Work) -> None:
@@ -132,10 +156,7 @@ def _finish(work: _Work) -> None:
     """Write the outputs of the tile: the sums, or what the last block computes from them."""
     nest, product = work.place.nest, work.place.nest.product
     total, last = product.block.body, nest.last
-    # A packed tile may be wider than a group: the sums past the group's end are left unwritten.
-    granule, columns = nest.granule, nest.tile.columns
-    written = min(columns, granule) if isinstance(granule, int) else columns
-    for row, column in _elements(nest, written):
+    for row, column in _elements(nest, _written(nest)):
         done = work.sums[row, column]
         index = work.place.index(row, work.first + column)
         values: Values = list(zip(product.axes, index, strict=True))
@@ -146,6 +167,15 @@ def _finish(work: _Work) -> None:
         values = followed(last, total.buffer, at)
         value = substitute(last.body.value, values, replacing(total.buffer, done, values))
         T.buffer_store(last.body.buffer, value, [substitute(i, values) for i in last.body.indices])
+
+
+def _written(nest: Nest) -> int:
+    """Return how many columns of a tile are written.
+
+    A packed tile may be wider than a group: the sums past the group's end are left unwritten.
+    """
+    granule, columns = nest.granule, nest.tile.columns
+    return min(columns, granule) if isinstance(granule, int) else columns
 
 
 def replacing(buffer: tvm.ir.Var, value: Expr, values: Values) -> Callable[[TensorLoad], Expr]:

@@ -27,6 +27,19 @@ _FULL: Final = 0.75
 _STORE, _TILE = 2, 20
 """Cycles to clear and to write one vector of sums, and further cycles of a tile."""
 
+_LINE: Final = 512
+"""Bits in a line of a cache."""
+
+_WAIT: Final = 10
+"""Cycles that a tile waits for each line of the result, unless it was fetched."""
+
+_PAIR: Final = 4
+"""Registers that two steps want beside the sums, with one vector a row: two vectors of weights and
+two values of the input."""
+
+_SPILL: Final = 0.4
+"""Cycles of a step for each sum that goes to memory and back, as LLVM finds no register for it."""
+
 
 def fill(contraction: Contraction, hardware: HardwareParams) -> Tile:
     """Return the tile of the least estimated time on a processor, without measuring."""
@@ -37,10 +50,17 @@ def fill(contraction: Contraction, hardware: HardwareParams) -> Tile:
     return replace(tile, outer="rows") if ordered and _streams(contraction, hardware) else tile
 
 
+def _far(contraction: Contraction, hardware: HardwareParams) -> bool:
+    """Tell whether a first-level cache has no room for the result, so that it goes far away."""
+    return math.prod(contraction.extents) * contraction.bits // 8 > hardware.l1
+
+
 def _streams(contraction: Contraction, hardware: HardwareParams) -> bool:
     """Tell whether a second-level cache holds the weights of a product, but not the rest.
 
     A product is one of matrices, or a convolution of one tap: its sum has one axis longer than 1.
+    Other convolutions count where a first-level cache holds the weights, such as 3x3 of an image of
+    3 channels.
 
     Then all strips of one band come first: input and result pass by once, in the order in which
     they lie in memory. Otherwise they would come from far away, and go there, for each strip.
@@ -51,7 +71,8 @@ def _streams(contraction: Contraction, hardware: HardwareParams) -> bool:
     others = math.prod(contraction.extents[axis] for axis in contraction.others)
     alone = others == 1 and sum(term > 1 for term in contraction.terms) <= 1
     held = weights <= hardware.l2 and passing > hardware.l2 * _FULL
-    return held and alone and contraction.lines.free
+    near = weights <= hardware.l1 and _far(contraction, hardware)
+    return contraction.lines.free and (near or (held and alone))
 
 
 def estimate(contraction: Contraction, tile: Tile, hardware: HardwareParams) -> float:
@@ -67,10 +88,15 @@ def estimate(contraction: Contraction, tile: Tile, hardware: HardwareParams) -> 
     vectors = tile.columns // tile.width
     sums = tile.rows * vectors
     step = max(sums / _UNITS, (tile.rows + vectors) / _UNITS, _LATENCY) + _STEP
+    if vectors == 1 and sums + _PAIR > hardware.registers:  # LLVM takes two steps at a time
+        step += sums * _SPILL
     cuts = -(-contraction.lines.granule // tile.columns)
     strips = contraction.breadth // contraction.lines.granule * cuts
     bands = -(-contraction.height // tile.rows)
     jobs = strips * bands * math.prod(contraction.extents[axis] for axis in contraction.others)
     tile_cycles = math.prod(contraction.terms) * step + sums * _STORE + _TILE
+    lines = tile.rows * -(-tile.columns * contraction.bits // _LINE)
+    waits = lines * _WAIT if _far(contraction, hardware) and not tile.fetched else 0
+    tile_cycles += waits + (lines / _UNITS if tile.fetched else 0)
     cores = hardware.cores if contraction.products >= PRODUCTS else 1
     return -(-jobs // cores) * tile_cycles

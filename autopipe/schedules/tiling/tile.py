@@ -38,6 +38,8 @@ class Tile:
     the weights are read once; "rows": all strips of one band, so that the input is read once."""
     unroll: int
     """Steps of the innermost sum that are unrolled; divides its extent."""
+    fetched: bool = False
+    """Whether the memory that a tile writes is brought near while its sums are added."""
 
 
 def settings(contraction: Contraction, hardware: HardwareParams) -> Iterator[Tile]:
@@ -45,10 +47,12 @@ def settings(contraction: Contraction, hardware: HardwareParams) -> Iterator[Til
     for rows, columns, width, packed in shapes(contraction, hardware):
         # With one tile along a side there is only one order of the loops.
         both = rows < contraction.height and columns < contraction.breadth
-        for outer in ("columns", "rows") if both else ("columns",):
+        orders: tuple[Literal["columns", "rows"], ...] = ("columns", "rows")
+        for outer in orders if both else orders[:1]:
             for unroll in _UNROLLED:
                 if not contraction.terms[-1] % unroll:
-                    yield Tile(rows, columns, width, packed, outer, unroll)
+                    for fetched in (False, True) if contraction.ordered else (False,):
+                        yield Tile(rows, columns, width, packed, outer, unroll, fetched)
 
 
 def shapes(

@@ -1,6 +1,7 @@
 """The template for sums of products, over shapes that tiles do not divide."""
 
 import random
+from dataclasses import replace
 from functools import cache
 from itertools import product
 
@@ -186,6 +187,7 @@ def sample(case, hardware, count):
 @each_row("case", CASES)
 def test_static_and_other_settings_compute_the_same(case):
     filled = contraction.fill(recognized(case), WIDE)
+    filled = replace(filled, fetched=recognized(case).ordered)
     tiles = {filled, *sample(case, WIDE, 1), *sample(case, SMALL, 1)}
     assert_same(module(case), *(tiled(module(case), tile) for tile in tiles))
 
@@ -252,6 +254,15 @@ def test_the_last_tile_overlaps_the_one_before():
     assert "T.min(" in script
     assert "T.where" not in script
     assert "if " not in script
+
+
+def test_what_is_written_and_what_is_as_large_is_fetched_once_a_line():
+    script = _scheduled("two_inputs_after", rows=4, columns=16, fetched=True).mod.script()
+    assert script.count("llvm.prefetch") == 2  # of each of 4 rows: the residual and the result
+    assert "llvm.prefetch" not in _scheduled("two_inputs_after", fetched=False).mod.script()
+    assert not any(
+        tile.fetched for tile in contraction.settings(recognized("channels_first_short"), WIDE)
+    )
 
 
 def test_nothing_is_read_beyond_a_group():

@@ -1,12 +1,17 @@
 """Sizes of tiles and vectors, as in the examples of the docstrings."""
 
+from dataclasses import replace
+
+import pytest
+
 from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.tiling.form import Contraction
 from autopipe.schedules.tiling.lines import Lines
-from autopipe.schedules.tiling.promise import estimate
+from autopipe.schedules.tiling.promise import estimate, fill
 from autopipe.schedules.tiling.tile import Tile, settings, shapes
 
 WIDE = HardwareParams(vector_bits=512, registers=32, cores=2)
+NARROW = HardwareParams(vector_bits=256, registers=16, cores=2)
 
 
 def product(rows, columns, *, padded=True, terms=64):
@@ -39,3 +44,22 @@ def test_both_orders_of_loops_are_tried_where_there_are_many_tiles_both_ways():
     orders = {(tile.columns < 96, tile.outer) for tile in settings(product(6, 96), WIDE)}
     assert (True, "rows") in orders
     assert (False, "rows") not in orders
+
+
+def test_what_a_tile_writes_is_fetched_where_the_nearest_cache_has_no_room_for_it():
+    assert fill(product(128, 96), WIDE).fetched
+    assert not fill(product(64, 96), WIDE).fetched
+
+
+def test_a_tile_of_one_vector_leaves_registers_for_two_steps():
+    tile = Tile(rows=13, columns=8, width=8, packed=True, outer="columns", unroll=1)
+    full, less = (
+        estimate(product(rows, 8, terms=1), replace(tile, rows=rows), NARROW) for rows in (13, 12)
+    )
+    assert full - less == pytest.approx(0.5 + 2 + 13 * 0.4)
+    assert fill(product(13, 128, terms=800), NARROW).rows < 13
+
+
+def test_strips_come_first_where_the_nearest_cache_holds_the_weights():
+    assert fill(product(4096, 64, terms=27), WIDE).outer == "rows"
+    assert fill(product(4096, 512, terms=2048), WIDE).outer == "columns"

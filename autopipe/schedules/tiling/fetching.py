@@ -1,0 +1,62 @@
+"""Has the memory that a tile is going to write brought near while its sums are added.
+
+In a model an output goes to memory that was last touched long ago. A store to it waits until its
+line has come, and so does the load of a residual that is added. There are few steps of the sum
+between the tiles of a convolution of one tap, so a core would wait after each tile. Asked for
+before the first step, the lines have come after the last one.
+
+Example: a tile of 6 x 16 floats at row 12 and column 32 of y[112, 96], which adds x[112, 96].
+
+    for r in unrolled(6):
+        fetch(x[12 + r, 32])                   # a line of 64 bytes holds 16 floats
+        fetch(y[12 + r, 32])
+    for k in range(64):                        # then the sums, as before
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+import tvm
+import tvm_ffi
+from tvm import tirx
+from tvm.ir import Expr, TensorLoad
+from tvm.s_tir import SBlock
+from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
+
+from autopipe.schedules.analysis.expressions import loads_of
+
+_LINE: Final = 512
+"""Bits in a line of a cache."""
+
+_TO_READ, _TO_WRITE = (0, 3, 1), (1, 3, 1)
+"""How LLVM takes a prefetch: for reading or writing, into the nearest cache, as data."""
+
+
+def line(bits: int) -> int:
+    """Return how many elements of so many bits are in a line."""
+    return _LINE // bits
+
+
+def residuals(last: SBlock, total: tvm.ir.Var) -> list[TensorLoad]:
+    """Return what the last block reads beside the sum `total`, if it is as large as the output."""
+    shape = last.body.buffer.ty.shape
+    return [
+        read
+        for read in loads_of(last.body.value)
+        if not read.source.same_as(total) and tvm_ffi.structural_equal(read.source.ty.shape, shape)
+    ]
+
+
+def to_read(load: TensorLoad) -> None:
+    """Write the fetch of the line of an element that is read."""
+    _fetch(load, _TO_READ)
+
+
+def to_write(buffer: tvm.ir.Var, index: Sequence[Expr]) -> None:
+    """Write the fetch of the line of an element that is written."""
+    _fetch(buffer[tuple(index)], _TO_WRITE)
+
+
+def _fetch(element: TensorLoad, how: tuple[int, int, int]) -> None:
+    address = tirx.address_of(element)
+    T.evaluate(tirx.call_llvm_intrin("void", "llvm.prefetch", address, *how))
