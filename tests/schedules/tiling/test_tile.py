@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from autopipe.schedules.hardware import HardwareParams
+from autopipe.schedules.templates.template import told
 from autopipe.schedules.tiling.form import Contraction
 from autopipe.schedules.tiling.lines import Lines
 from autopipe.schedules.tiling.promise import estimate, fill
@@ -63,3 +64,9 @@ def test_a_tile_of_one_vector_leaves_registers_for_two_steps():
 def test_strips_come_first_where_the_nearest_cache_holds_the_weights():
     assert fill(product(4096, 64, terms=27), WIDE).outer == "rows"
     assert fill(product(4096, 512, terms=2048), WIDE).outer == "columns"
+
+
+def test_records_leave_out_a_knob_at_its_default():
+    tile = Tile(rows=6, columns=32, width=16, packed=True, outer="columns", unroll=1)
+    assert "fetched" not in told(tile)
+    assert told(replace(tile, fetched=True)) == {**told(tile), "fetched": True}
