@@ -11,6 +11,7 @@ from autopipe.compiler.fusion.growth import keep_growth_apart
 from autopipe.compiler.fusion.mergeable import mergeable
 from autopipe.compiler.fusion.scope import Scope, fuse
 from autopipe.compiler.graph import elementary, weights
+from autopipe.compiler.graph.attention import attention
 from autopipe.compiler.graph.buffer_layouts import without_layouts
 from autopipe.compiler.graph.half import widen
 from autopipe.compiler.graph.layout import (
@@ -87,12 +88,15 @@ def lower(
 
     `main` of the result calls PrimFuncs only. Parameters of a PrimFunc that are weights are marked,
     since their layout may still change. `fast_algorithms` allows elementary functions that round
-    differently from libm's. `scope` says which ops become one function, if TVM is not to decide it.
+    differently from libm's. `scope` says which ops become one function, if TVM is not to decide it;
+    attention is one function where no rule says otherwise.
     Raises ModelError that names the ops that TVM can not lower, and for a model that carries code.
     """
     gate.of_model(module)
     with target, tvm.transform.PassContext(opt_level=3), refusals():
         # Phase 1: ops to PrimFuncs
+        if target.kind.name == "llvm" and not (scope and scope.rules):
+            module = attention(module)
         named, ops = op_info.name_ops(module)
         legalized = without_layouts(legalize(named))
         legalized = keep_growth_apart(transform.AnnotateTIROpPattern()(legalized))

@@ -64,6 +64,9 @@ _ERF: Final = (
 _ERF_END: Final = 3.925
 """From here on erf is 1."""
 
+_EXP_LEAST: Final = -87.0
+"""Down to here e^x is not denormal."""
+
 _WHOLE: Final = 2.0**23
 """From here on numbers have no fraction."""
 
@@ -101,6 +104,21 @@ def inline(value: Expr) -> Expr:
     """
     arithmetic = tvm_ffi.structural_map(value, (Call, _arithmetic))
     return tvm_ffi.structural_map(arithmetic, (Call, _bits_compared))
+
+
+def exp_below(x: Expr) -> Expr:
+    """e^x, to 1.5 ulp, where x is at most 0; a result that would be denormal is 0."""
+
+    def scaled(shifted: Expr) -> Expr:
+        n = shifted - single(ROUND)
+        fraction = let(n, lambda n: x - n * single(LN2[0]) - n * single(LN2[1]))
+        series = let(fraction, lambda r: horner(r, (1.0, 1.0, *EXP)))
+        # the large number's own bits are gone when its last ones are the exponent
+        power = (tirx.reinterpret("int32", shifted) + _BIAS) << _FRACTION_BITS
+        return series * tirx.reinterpret(SINGLE, power)
+
+    value = let(x * single(1.4426950408889634) + single(ROUND), scaled)
+    return tirx.Select(x < single(_EXP_LEAST), single(0.0), value)
 
 
 def _mapped(module: tvm.IRModule, change: Callable[[tirx.PrimFunc], tirx.PrimFunc]) -> tvm.IRModule:

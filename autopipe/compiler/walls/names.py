@@ -131,8 +131,8 @@ ANNOTATIONS: Final = (
 
 FUNCTION_ATTRIBUTES: Final = words(
     """
-    autopipe.arithmetic_functions autopipe.computed_rounds autopipe.found autopipe.library
-    autopipe.recurrence autopipe.regions
+    autopipe.arithmetic_functions autopipe.attention autopipe.computed_rounds autopipe.found
+    autopipe.library autopipe.recurrence autopipe.regions
     autopipe.sizes global_symbol
     layout_free_buffers num_input op_info op_pattern relax.force_pure s_tir tirx.is_scheduled
     tirx.noalias Primitive

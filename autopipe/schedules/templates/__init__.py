@@ -8,6 +8,7 @@ from typing import Final
 
 from autopipe import extensions
 from autopipe.schedules.templates import (
+    attention,
     contraction,
     dot_product,
     elementwise,
@@ -27,6 +28,7 @@ from autopipe.schedules.templates.template import Template
 TEMPLATES: Final[tuple[Template, ...]] = (
     recurrence,
     regions,
+    attention,
     library_call,
     dot_product,
     window,
