@@ -4,6 +4,7 @@
 and all their settings, `promise` estimates the time of a setting. `nest` numbers the tiles,
 `packing` copies the weights into the order of the tiles, `padding` writes the border of an image,
 and `loops` writes the code of a tile. The template `templates/contraction.py` puts these together.
+`bands` is apart: it writes the loops of attention for its template.
 
 Example: a dense layer of 112 rows, 64 terms and 96 columns, in tiles of 6 x 32 outputs.
 

@@ -16,6 +16,7 @@ from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.templates import attention
 from autopipe.schedules.templates.serve import serve
 from autopipe.schedules.templates.template import blank, dump, make
+from autopipe.schedules.tiling.bands import Attended, QueryBand
 from tests.schedules.loops import extents
 from tests.support.table import each_row
 
@@ -128,8 +129,8 @@ def test_hidden_keys_have_no_share_and_what_is_no_number_is_not_hidden():
 def test_the_loops_are_those_of_the_example():
     module = workload(HEADS, [(1, 128, 12, 32)] * 3, (1, 1, 1, 128))
     found = attention.match(blank(module))
-    assert found == attention.Attended(HEADS, (1, 12), 128, 128, 32, 32)
-    knobs = attention.QueryBand(32, 8, 32, 16, 8, 32, 16)
+    assert found == Attended(HEADS, (1, 12), 128, 128, 32, 32)
+    knobs = QueryBand(32, 8, 32, 16, 8, 32, 16)
     sch = blank(module)
     attention.apply(sch, found, knobs)
     script = re.sub(r"T\.int64\((\d+)\)", r"\1", sch.mod.script())
