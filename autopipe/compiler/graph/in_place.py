@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import tvm
 import tvm_ffi
 from tvm import relax, tirx
-from tvm.ir import TensorLoad, TensorRegion
+from tvm.ir import Call, TensorLoad, TensorRegion
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from autopipe.compiler.graph.calls import bindings, callee
@@ -91,23 +91,36 @@ def _is_placed(module: tvm.IRModule, value: relax.Expr | None) -> bool:
     function = module[name]
     result = function.params[-1]
     fits = isinstance(value.ty, relax.TensorType) and isinstance(result.ty, tirx.BufferType)
-    return fits and known_shape(value) is not None and _only_indexed(function.body, result)
+    return fits and known_shape(value) is not None and only_indexed(function.body, result)
 
 
-def _only_indexed(body: tirx.Stmt, buffer: tirx.Var) -> bool:
-    """Tell whether all that code does with a buffer is to read and write it at indices."""
+def only_indexed(body: tirx.Stmt, buffer: tirx.Var) -> bool:
+    """Tell whether all that code does with a buffer is to read and write it at indices.
+
+    A library is given the address of an element, and steps on as if the rest lay behind it.
+    """
     seen: list[tirx.Var] = []
     indexed: list[object] = []
+    addressed: list[object] = []
 
     def note(node: TensorLoad | TensorRegion | tirx.BufferStore) -> None:
         source = node.buffer if isinstance(node, tirx.BufferStore) else node.source
         if source.same_as(buffer):
             indexed.append(node)
 
+    def call(node: Call) -> None:
+        if getattr(node.op, "name", "") == "tirx.address_of":
+            addressed.extend(arg for arg in node.args if _reads(arg, buffer))
+
     tvm_ffi.structural_walk(body, (tirx.Var, seen.append))
+    tvm_ffi.structural_walk(body, (Call, call))
     for kind in (TensorLoad, TensorRegion, tirx.BufferStore):
         tvm_ffi.structural_walk(body, (kind, note))
-    return len(indexed) == sum(var.same_as(buffer) for var in seen)
+    return not addressed and len(indexed) == sum(var.same_as(buffer) for var in seen)
+
+
+def _reads(value: tvm.ir.Expr, buffer: tirx.Var) -> bool:
+    return isinstance(value, TensorLoad) and bool(value.source.same_as(buffer))
 
 
 def placed(function: tirx.PrimFunc, shape: Sequence[int], axis: int, offset: int) -> tirx.PrimFunc:

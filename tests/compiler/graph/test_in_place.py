@@ -4,10 +4,10 @@ from typing import Any
 
 import numpy as np
 import tvm
-from tvm import relax
+from tvm import relax, tirx
 from tvm.relax import op
 
-from autopipe.compiler.graph.in_place import concatenations, written_in_place
+from autopipe.compiler.graph.in_place import concatenations, only_indexed, written_in_place
 from autopipe.compiler.passes import lower
 from tests.compiler import graphs
 from tests.compiler.graph.test_attention import called
@@ -82,3 +82,14 @@ def test_a_concatenation_that_computes_more_stays():
             out = builder.emit_output(whole)
         builder.emit_func_output(out)
     assert not concatenations(lower(builder.get(), graphs.TARGET))
+
+
+@each_row("write, placed", [
+    (lambda out: tirx.BufferStore(out, tirx.const(1.0, "float32"), [0]), True),
+    (lambda out: tirx.Evaluate(tirx.call_extern("int32", "f", out.access_ptr("w"))), False),
+    (lambda out: tirx.Evaluate(tirx.call_extern("int32", "f", out.data)), False),
+    (lambda out: tirx.Evaluate(tirx.call_extern("int32", "f", tirx.address_of(out[0]))), False),
+])  # fmt: skip
+def test_a_result_that_a_library_is_given_is_not_moved(write, placed):
+    out = tirx.decl_buffer((4,), "float32", "out")
+    assert only_indexed(write(out), out) == placed
