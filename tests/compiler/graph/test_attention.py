@@ -8,6 +8,8 @@ from tvm import relax
 from tvm.relax import op
 
 from autopipe.compiler.attention import AttentionForm
+from autopipe.compiler.fusion.fusion_rules import FusionRules
+from autopipe.compiler.fusion.scope import Scope
 from autopipe.compiler.graph.attention import attention
 from autopipe.compiler.passes import lower
 from tests.compiler import graphs
@@ -109,5 +111,11 @@ def test_the_example_of_the_docstring():
     )
 
 
-def test_lowering_makes_one_task_of_it_but_not_for_a_gpu():
-    assert called(lower(model({}), graphs.TARGET)) == ["attention1"]
+def test_lowering_makes_one_task_of_it_where_no_rule_says_otherwise():
+    module = model({})
+    assert called(lower(module, graphs.TARGET)) == ["attention1"]
+    rules = FusionRules(join=[["nn.softmax", "matmul"]])
+    scope = Scope(rules, refusal=lambda _: None, warn=lambda _: None)
+    apart = called(lower(module, graphs.TARGET, scope=scope))
+    assert len(apart) > 1
+    assert "attention1" not in apart
