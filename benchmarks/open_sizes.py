@@ -3,14 +3,14 @@
 A package with open sizes against builds for one size, and against onnxruntime with its open
 dimensions: at likely sizes, where a library of its own runs, and at others, where the generic
 one does. Then the size of the package and the number of its tasks, against those of a build for
-the first likely sizes, and the memory of a process that calls it at random sizes. Each contender
-runs in a process of its own, in turn. Ratios are of the least times, below 1 where the package is
-faster or smaller.
+the first likely sizes, and the memory of a process that calls it at random sizes. At last both are
+tuned with as many trials, and timed at the first likely sizes. Each contender runs in a process
+of its own, in turn. Ratios are of the least times, below 1 where the package is faster or smaller.
 
 Builds and times are kept in a folder, so the work can be done in parts:
 `open_sizes.py build --folder F` builds only, `time --folder F --seconds 200` times what has no
-times yet and begins no size after 200 seconds, `memory --folder F` calls, `table --folder F`
-prints what is known, as Markdown.
+times yet and begins no size after 200 seconds, `memory --folder F` calls, `trials --folder F`
+tunes, `table --folder F` prints what is known, as Markdown.
 """
 
 import json
@@ -28,8 +28,8 @@ from pathlib import Path
 from typing import Final
 
 import in_parts
-import numpy as np
 import yaml
+from random_sizes import drawn_sizes, residents
 from safetensors.numpy import save_file
 
 import autopipe
@@ -38,7 +38,7 @@ from autopipe.artifacts.tuning import TuningReport
 from autopipe.benchmarking.at_sizes import timed_sizes
 from autopipe.benchmarking.contender import time_contender
 from autopipe.config import Benchmark, Pipeline
-from autopipe.config.dimension import Dimension, Sizes, ends, likely
+from autopipe.config.dimension import Sizes, ends, likely
 from autopipe.config.load import load
 from autopipe.config.paths import model_path
 from autopipe.tasks.task import read_tasks
@@ -48,9 +48,10 @@ from autopipe.verification.limits import input_limits
 PIPELINES: Final = tuple(
     Path("pipelines", f"{name}.yaml") for name in ("encoder", "finder", "recognizer", "sequences")
 )
-PARTS: Final = ("build", "time", "memory", "table")
+PARTS: Final = ("build", "time", "memory", "trials", "table")
 ROUNDS: Final = 3
 CALLS: Final = 10_000
+TRIALS: Final = 96
 LIKELY: Final = 2
 """Most likely sizes of one package that are timed."""
 OPEN, STATIC, RIVAL = "open", "static", "onnxruntime"
@@ -64,6 +65,7 @@ def main() -> None:
     parser = in_parts.parser(__doc__.partition("\n")[0], PARTS, ROUNDS)
     parser.add_argument("--seconds", type=float, default=math.inf, help="time for the timing")
     parser.add_argument("--calls", type=int, default=CALLS, help="calls whose memory is looked at")
+    parser.add_argument("--trials", type=int, default=TRIALS, help="of each tuning")
     parser.add_argument("--set", action="append", help="of the builds; else tuning=null")
     options = parser.parse_intermixed_args()
     parts, named = in_parts.asked(options.parts, PARTS)
@@ -72,14 +74,14 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         folder = (options.folder or Path(scratch)).absolute()
         subjects = [Subject(path, folder, options.set or ["tuning=null"]) for path in files]
-        if "build" in parts:
-            for subject in subjects:
-                subject.build()
+        for subject in subjects if "build" in parts else ():
+            subject.build()
         if "time" in parts:
             _time(subjects, options.rounds, options.seconds)
-        if "memory" in parts:
-            for subject in subjects:
-                subject.call(options.calls)
+        for subject in subjects if "memory" in parts else ():
+            subject.call(options.calls)
+        for subject in subjects if "trials" in parts else ():
+            subject.tune(options.trials, options.rounds)
         if "table" in parts:
             print("\n".join(_table(subjects)))
 
@@ -103,6 +105,11 @@ class Subject:
     def memory(self) -> Path:
         """The file of what memory it takes."""
         return self.folder / "memory.json"
+
+    @property
+    def tuned(self) -> Path:
+        """The file of how tuned builds did."""
+        return self.folder / "tuned.json"
 
     @cached_property
     def pipeline(self) -> Pipeline:
@@ -129,24 +136,29 @@ class Subject:
     def build(self) -> None:
         """Build it with open sizes, and for each size alone, if that is not done."""
         self._built(self.path, OPEN)
+        for sizes in self.sizes:
+            self._built(self._alone(sizes), _label(sizes))
+
+    def _alone(self, sizes: Sizes) -> Path:
+        """Write the pipeline of one size."""
         document = yaml.safe_load(self.path.read_text(encoding="utf-8"))
         del document["model"]["dimensions"]
         document["model"]["path"] = str(model_path(self.pipeline.model, self.path.parent).resolve())
-        for sizes in self.sizes:
-            for name, given in self.pipeline.model.inputs.items():
-                document["model"]["inputs"][name]["shape"] = list(given.at(sizes).sizes)
-            path = self.folder / f"{_label(sizes)}.yaml"
-            path.write_text(yaml.safe_dump(document), encoding="utf-8")
-            self._built(path, _label(sizes))
+        for name, given in self.pipeline.model.inputs.items():
+            document["model"]["inputs"][name]["shape"] = list(given.at(sizes).sizes)
+        path = self.folder / f"{_label(sizes)}.yaml"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(yaml.safe_dump(document), encoding="utf-8")
+        return path
 
-    def _built(self, path: Path, label: str) -> None:
-        if (self.folder / label).exists():
-            return
-        settings = [*self.settings, "verify=null", "benchmark=null"]
-        found = autopipe.run(
-            path, store=self.kept / "store", output=self.folder / "dist", overrides=settings
-        )
-        in_parts.keep(self.folder / label, found)
+    def _built(self, path: Path, label: str, settings: Sequence[str] = ()) -> Path:
+        """Return the folder of what a pipeline makes, which is made if it is not there."""
+        if not (self.folder / label).exists():
+            overrides = [*(settings or self.settings), "verify=null", "benchmark=null"]
+            store, output = self.kept / "store", self.folder / "dist"
+            found = autopipe.run(path, store=store, output=output, overrides=overrides)
+            in_parts.keep(self.folder / label, found)
+        return self.folder / label
 
     def times(self, sizes: Sizes) -> Times | None:
         """Return the seconds of each run at certain sizes, or None if they were not timed."""
@@ -155,22 +167,43 @@ class Subject:
 
     def time(self, sizes: Sizes, rounds: int) -> None:
         """Time all contenders in turn, and keep the times."""
-        imported = (self.folder / OPEN / "import").resolve()
-        inputs, label = self.folder / "inputs.safetensors", _label(sizes)
-        signature = BuiltLibrary.read(self.folder / OPEN / "build").signature
-        ports = signature.at(sizes)
-        save_file(draw(ports, input_limits(imported, ports), (0, 0)), inputs)
+        label = _label(sizes)
         contenders = {
             OPEN: ("autopipe", self.folder / OPEN / "build"),
             STATIC: ("autopipe", self.folder / label / "build"),
-            RIVAL: ("onnxruntime", imported / "reference.onnx"),
+            RIVAL: ("onnxruntime", self.folder / OPEN / "import" / "reference.onnx"),
         }
+        times = self._turns(sizes, contenders, rounds)
+        (self.folder / f"{label}.json").write_text(json.dumps(times), encoding="utf-8")
+
+    def _turns(self, sizes: Sizes, contenders: dict[str, tuple[str, Path]], rounds: int) -> Times:
+        inputs = self.folder / "inputs.safetensors"
+        ports = BuiltLibrary.read(self.folder / OPEN / "build").signature.at(sizes)
+        imported = (self.folder / OPEN / "import").resolve()
+        save_file(draw(ports, input_limits(imported, ports), (0, 0)), inputs)
         times: Times = {name: [] for name in contenders}
         for _ in range(rounds):
             for contender, (runtime, path) in contenders.items():
                 timed = time_contender(runtime, path.resolve(), inputs, Benchmark())
                 times[contender] += timed.seconds
-        (self.folder / f"{label}.json").write_text(json.dumps(times), encoding="utf-8")
+        return times
+
+    def tune(self, trials: int, rounds: int) -> None:
+        """Tune it and its first likely sizes alone, time both at these, and keep what that gave."""
+        if self.tuned.exists():
+            return
+        sizes = self.likely[0]
+        budget = [f"tuning.budget={{trials: {trials}, time: 1h}}"]
+        folders = {
+            STATIC: self._built(self._alone(sizes), "tuned-alone", budget),
+            OPEN: self._built(self.path, "tuned-open", budget),
+        }
+        builds = {name: ("autopipe", folder / "build") for name, folder in folders.items()}
+        found = {
+            "trials": {name: _trials(folder / "tune") for name, folder in folders.items()},
+            "times": self._turns(sizes, builds, rounds),
+        }
+        self.tuned.write_text(json.dumps(found), encoding="utf-8")
 
     def call(self, calls: int) -> None:
         """Call it at random sizes in a process of its own, and keep what memory that took."""
@@ -179,42 +212,6 @@ class Subject:
         with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
             found = pool.submit(residents, self.folder / OPEN / "build", calls).result()
         self.memory.write_text(json.dumps(found), encoding="utf-8")
-
-
-def drawn_sizes(dimensions: dict[str, Dimension], seed: int) -> Iterator[Sizes]:
-    """Yield random sizes without end; small ones are as frequent as large ones."""
-    generator = np.random.default_rng(seed)
-    while True:
-        yield {
-            name: min(
-                int(one.first * (one.last / one.first + 1e-9) ** generator.uniform())
-                // one.multiple * one.multiple + one.multiple * int(generator.integers(2)),
-                one.last,
-            )
-            for name, one in dimensions.items()
-        }  # fmt: skip
-
-
-def residents(build: Path, calls: int) -> list[int]:
-    """Return the bytes of this process in memory after each call at random sizes.
-
-    The largest sizes are called before the first that is counted.
-    """
-    from autopipe.compiler.library.runtime import load_artifact
-
-    model = load_artifact(build)
-    signature = BuiltLibrary.read(build).signature
-    numbers = np.random.default_rng(0)
-    page = os.sysconf("SC_PAGE_SIZE")
-    found = []
-    draws = drawn_sizes(signature.dimensions, seed=0)
-    for sizes in (ends(signature.dimensions)[1], *(next(draws) for _ in range(calls))):
-        model({
-            port.name: numbers.integers(0, 2, port.shape).astype(port.dtype)
-            for port in signature.at(sizes)
-        })  # fmt: skip
-        found.append(int(Path("/proc/self/statm").read_text().split()[1]) * page)
-    return found[1:]
 
 
 def _time(subjects: Sequence[Subject], rounds: int, seconds: float) -> None:
@@ -262,29 +259,45 @@ def _table(subjects: Sequence[Subject]) -> Iterator[str]:
         )
         yield f"| {name} | {' | '.join(cells)} |"
     yield ""
-    columns = "package", "of one size", "ratio", "kept tasks", "of one size", "trials", "calls"
-    yield f"| pipeline | {' | '.join(columns)} | memory |"
+    yield from _tables_of_packages(subjects)
+
+
+def _tables_of_packages(subjects: Sequence[Subject]) -> Iterator[str]:
+    columns = "package", "of one size", "ratio", "kept tasks", "of one size", "calls", "memory"
+    yield f"| pipeline | {' | '.join(columns)} | at most |"
     yield "|---" * (len(columns) + 2) + "|"
     yield from map(_sizes_row, subjects)
+    yield ""
+    yield "| pipeline, tuned | trials | of one size | likely sizes | build of this size | ratio |"
+    yield "|---|---|---|---|---|---|"
+    for subject in subjects:
+        if subject.tuned.exists():
+            found = json.loads(subject.tuned.read_text())
+            trials, times = found["trials"], found["times"]
+            least = [f"{min(times[name]) * 1e3:.3g} ms" for name in (OPEN, STATIC)]
+            yield (
+                f"| {subject.path.stem} | {trials[OPEN]} | {trials[STATIC]} "
+                f"| {' | '.join(least)} | {_ratios(times, STATIC)[0]:.2f} |"
+            )
 
 
 def _sizes_row(subject: Subject) -> str:
-    """Return a row about size, tasks, trials and memory."""
+    """Return a row about size, tasks and memory."""
     labels = [OPEN, _label(subject.likely[0])]
     folders = [subject.folder / label for label in labels]
     sizes = [_package(folder) for folder in folders]
     kept = [sum(t.dropped is None for t in read_tasks(folder / "tasks")) for folder in folders]
-    tuned = [folder / "tune" for folder in folders]
-    trials = " and ".join(str(_trials(folder)) for folder in tuned if folder.exists()) or "none"
-    calls, told = "", ""
+    calls, told, most = "", "", ""
     if subject.memory.exists():
-        resident: list[int] = json.loads(subject.memory.read_text())
-        calls, tenth = str(len(resident)), max(len(resident) // 10, 1)
-        early, late = resident[tenth : 2 * tenth] or resident, resident[-tenth:]
+        held: list[int] = json.loads(subject.memory.read_text())
+        calls, tenth = str(len(held)), max(len(held) // 10, 1)
+        early, late = held[tenth : 2 * tenth] or held, held[-tenth:]
         told = f"{_mib(statistics.median(early))}, at the end {_mib(statistics.median(late))}"
+        half = len(held) // 2
+        most = f"{_mib(max(held[:half] or held))}, then {_mib(max(held[half:]))}"
     return (
         f"| {subject.path.stem} | {_mib(sizes[0])} | {_mib(sizes[1])} | {sizes[0] / sizes[1]:.2f} "
-        f"| {kept[0]} | {kept[1]} | {trials} | {calls} | {told} |"
+        f"| {kept[0]} | {kept[1]} | {calls} | {told} | {most} |"
     )
 
 

@@ -11,6 +11,7 @@ from autopipe import foreign
 from autopipe.config.problem import shown
 from autopipe.errors import StageError
 from autopipe.schedules.conditions import Conditions
+from autopipe.schedules.guarded import guard
 from autopipe.schedules.implementations.implementation import implement
 from autopipe.schedules.templates import templates
 from autopipe.schedules.templates.template import make
@@ -39,6 +40,7 @@ def apply(module: tvm.IRModule, trace: str) -> Schedule:
         raise StageError(f"the trace does not fit this workload: {reason}") from None
     if _arguments(schedule.mod) != _arguments(module):
         raise Forbidden("the trace changes what the workload takes; it would leave its tensors")
+    guard(schedule)
     return schedule
 
 

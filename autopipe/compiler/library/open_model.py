@@ -16,12 +16,15 @@ from autopipe.compiler.library.loaded_model import LoadedModel
 from autopipe.compiler.library.ports import sizes_of
 from autopipe.config.dimension import told
 from autopipe.errors import ConfigError, StageError
+from autopipe.host.memory import give_back, resident
 
 _KEPT: Final = 8
 """Sizes whose buffers are kept."""
 _FRESH: Final = 16
 """New sizes after which memory that no tensor needs is given back: TVM keeps what it has allocated
 for each size."""
+_HELD: Final = 256 << 20
+"""Bytes that the process may have grown by since then; more is given back at the next new size."""
 
 
 class OpenModel:
@@ -43,6 +46,7 @@ class OpenModel:
         self._open = [port.name for port in signature.inputs if port.dimensions]
         self._ready: OrderedDict[tuple[object, ...], LoadedModel] = OrderedDict()
         self._fresh = 0
+        self._floor = resident()
         self._lock = threading.Lock()
 
     def __call__(
@@ -92,8 +96,9 @@ class OpenModel:
         if len(self._ready) > _KEPT:
             self._ready.popitem(last=False)
         self._fresh += 1
-        if self._fresh == _FRESH:
+        if self._fresh == _FRESH or resident() > self._floor + _HELD:
             from tvm_ffi import get_global_func
 
             get_global_func("vm.builtin.memory_manager.clear")()
-            self._fresh = 0
+            give_back()
+            self._fresh, self._floor = 0, resident()

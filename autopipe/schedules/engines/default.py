@@ -23,6 +23,7 @@ from autopipe.schedules.analysis.blocks import (
 from autopipe.schedules.conditions import Conditions
 from autopipe.schedules.divisors import divisors
 from autopipe.schedules.engines import dlight
+from autopipe.schedules.guarded import guard
 from autopipe.schedules.hardware import vector_bits
 from autopipe.schedules.implementations.implementation import DIRECT
 from autopipe.schedules.planned import Planned
@@ -69,6 +70,7 @@ def _scheduled(module: tvm.IRModule, width: int) -> Schedule | None:
             _schedule_block(sch, name, width)
         except ScheduleError:
             sch = before
+    guard(sch)
     return sch
 
 

@@ -17,6 +17,7 @@ from tvm.s_tir import SBlock, Schedule, ScheduleError
 from autopipe.compiler.open_sizes import OpenSizes, known_of, least
 from autopipe.schedules.analysis.blocks import enough
 from autopipe.schedules.analysis.product import Product
+from autopipe.schedules.guarded import guard, guarded
 from autopipe.schedules.primitives import PRODUCTS, spread_vectors
 from autopipe.schedules.tiling import loops
 from autopipe.schedules.tiling.form import Contraction, recognize
@@ -64,6 +65,7 @@ def apply(sch: Schedule, contraction: Contraction, tile: Tile) -> None:
     _replace(sch, nest, copy, [*operands, *([copy.write()] if copy else []), tiles])
     if copy is not None and not contraction.lines.free:
         spread_vectors(sch, sch.get_sblock(copy.name), tile.width)
+        guard(sch)
 
 
 def _smaller(nest: Nest, copy: Copy | None) -> Iterator[loops.Tiled]:
@@ -122,13 +124,13 @@ def _prepared(sch: Schedule, contraction: Contraction, width: int) -> list[tvm.t
     for name in contraction.before:
         if name not in operands:
             sch.compute_inline(sch.get_sblock(name))
-    nests = []
+    nests, known = [], known_of(sch.mod["main"])
     for name in contraction.before:
         if name in operands:
             padding = Padding.of(sch.get(sch.get_sblock(name)))
             if padding is None:
                 spread_vectors(sch, sch.get_sblock(name), width)
-            nests.append(padding.write(width) if padding else _outermost(sch, name))
+            nests.append(padding.write(width) if padding else guarded(_outermost(sch, name), known))
     return nests
 
 

@@ -23,16 +23,17 @@ from dataclasses import replace
 from typing import Final
 
 from tvm.ir import Expr, IRModule
-from tvm.s_tir import Schedule, ScheduleError
+from tvm.s_tir import SBlock, Schedule, ScheduleError
 from tvm.s_tir.schedule import LoopRV, SBlockRV
 from tvm.sym import Analyzer
-from tvm.tirx import FloorDiv, Mul, Var
-from tvm_ffi import StructuralMutator, structural_equal, structural_mutate
+from tvm.tirx import FloorDiv, IfThenElse, Mul, Stmt, Var, stmt_seq
+from tvm_ffi import StructuralMutator, structural_equal, structural_mutate, structural_walk
 
-from autopipe.compiler.open_sizes import known_of
-from autopipe.schedules.analysis.blocks import parts_of
+from autopipe.compiler.open_sizes import OpenSizes, known_of
+from autopipe.schedules.analysis.blocks import enough, parts_of
 from autopipe.schedules.analysis.filtering_cost import BYTES, Blocking, Filtering, estimate
 from autopipe.schedules.divisors import divisors
+from autopipe.schedules.guarded import renewed, statements
 from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.primitives import PRODUCTS, spread
 from autopipe.schedules.templates.template import blank
@@ -57,6 +58,12 @@ MAX_TILES = 64
 
 OPEN_TILES = 24
 """Most tiles in a parallel block where their number is open: the last block is filled up."""
+
+FEW_TILES = 4
+"""Most tiles in a block where there are few, which one thread does."""
+
+_LONG: Final = 8 * PRODUCTS
+"""Products that are too many for one thread, even if others would have nothing to do."""
 
 MAX_CHUNK = 256
 """Most output channels between product and transformation back."""
@@ -107,32 +114,94 @@ def fill(filtering: Filtering, hardware: HardwareParams) -> Blocking:
 
 def apply(sch: Schedule, filtering: Filtering, knobs: Blocking) -> None:
     """Schedule the function. Raises ScheduleError where TVM refuses."""
-    if known_of(sch.mod["main"]) is None:
+    known = known_of(sch.mod["main"])
+    if known is None:
         _schedule(sch, filtering, knobs)
         return
-    most = min(knobs.tiles, OPEN_TILES)
-    knobs = replace(knobs, tiles=max(1, most // knobs.rows) * knobs.rows)
-    rounded = blank(_rounded_up(sch, knobs.tiles))
-    _schedule(rounded, filtering, knobs)
-    sch.state.replace(sch.get_sref(sch.get_sblock("root")), rounded.mod["main"].body.block)
+    large, few = (_of_blocks(sch, filtering, knobs, most) for most in (OPEN_TILES, FEW_TILES))
+    large_root, few_root = (one.mod["main"].body.block for one in (large, few))
+    root = _either(large_root, few_root, _is_little(_tiles(sch), filtering, known))
+    sch.state.replace(sch.get_sref(sch.get_sblock("root")), root)
 
 
-def _schedule(sch: Schedule, filtering: Filtering, knobs: Blocking) -> None:
+def _of_blocks(sch: Schedule, filtering: Filtering, knobs: Blocking, most: int) -> Schedule:
+    """Return a schedule of an open function in blocks of at most so many tiles."""
+    rows = min(knobs.rows, most)
+    tiles = max(1, min(knobs.tiles, most) // rows) * rows
+    parts = knobs.parts if most == OPEN_TILES else 1
+    rounded, blocking = (
+        blank(_rounded_up(sch, tiles)),
+        replace(knobs, tiles=tiles, rows=rows, parts=parts),
+    )
+    _schedule(rounded, filtering, blocking, parallel=most == OPEN_TILES)
+    return rounded
+
+
+def _is_little(tiles: Expr, filtering: Filtering, known: OpenSizes) -> bool | Expr:
+    """Tell whether so few tiles are better done in small blocks, on one thread.
+
+    They are where threads do not pay, and where a large block would be filled up for the most
+    part, unless these tiles are much work for one thread.
+    """
+    each = filtering.positions * filtering.inputs * filtering.outputs
+    most = max(PRODUCTS // each, min(2 * OPEN_TILES // 3, _LONG // each))
+    many = enough([tiles], most + 1, known)
+    return not many if isinstance(many, bool) else tiles <= most
+
+
+def _either(large: SBlock, few: SBlock, little: bool | Expr) -> SBlock:  # noqa: FBT001 - a condition
+    """Return a root block that does what one of two does; both read the same transformed kernel."""
+    if isinstance(little, bool):
+        return few if little else large
+    roots = (large, few)
+    kernels, jobs = zip(*map(statements, roots), strict=True)
+    ours, others = (_written_by(kernel) for kernel in kernels)
+    alone = renewed(jobs[1], [(others, ours)])
+    buffers = [one for root in roots for one in root.alloc_buffers if not one.same_as(others)]
+    return SBlock(
+        [], large.reads, large.writes, large.name_hint,
+        stmt_seq(kernels[0], IfThenElse(little, alone, jobs[0])),
+        alloc_buffers=buffers, annotations=large.annotations,
+    )  # fmt: skip
+
+
+def _written_by(nest: Stmt) -> Var:
+    """Return the buffer that the only block of a nest writes."""
+    found: list[SBlock] = []
+    structural_walk(nest, (SBlock, found.append))
+    (block,) = found
+    return block.writes[0].source
+
+
+def _schedule(
+    sch: Schedule, filtering: Filtering, knobs: Blocking, *, parallel: bool = True
+) -> None:
     _kernel(sch, knobs)
-    job, chunk = _output(sch, knobs)
+    job, chunk = _output(sch, knobs, parallel=parallel)
     _product(sch, knobs, filtering, chunk)
     _input(sch, knobs, filtering, job)
 
 
-def _rounded_up(sch: Schedule, block: int) -> IRModule:
-    """Return the function with its open number of tiles rounded up to whole blocks of that size.
+def _padded(sch: Schedule) -> Mul:
+    """Return the open number of tiles, rounded up to whole blocks.
 
     Raises ScheduleError if it is not written as `(count + 9) // 10 * 10`.
     """
     padded = sch.get(sch.get_sblock(_PRODUCT)).iter_vars[2].dom.extent
     if not (isinstance(padded, Mul) and isinstance(padded.a, FloorDiv)):
         raise ScheduleError("the number of tiles is not rounded up")
-    rounded = parts_of(Analyzer().simplify(padded.a.a - (padded.b - 1)), block) * block
+    return padded
+
+
+def _tiles(sch: Schedule) -> Expr:
+    """Return the open number of tiles."""
+    padded = _padded(sch)
+    return Analyzer().simplify(padded.a.a - (padded.b - 1))
+
+
+def _rounded_up(sch: Schedule, block: int) -> IRModule:
+    """Return the function with its open number of tiles rounded up to blocks of that size."""
+    padded, rounded = _padded(sch), parts_of(_tiles(sch), block) * block
 
     def changed(node: Expr, mutator: StructuralMutator) -> Expr:
         return rounded if structural_equal(node, padded) else mutator.default_mutate(node)
@@ -166,7 +235,7 @@ def _lanes(filtering: Filtering, knobs: Blocking) -> int:
     return math.gcd(filtering.inputs, knobs.width)
 
 
-def _output(sch: Schedule, knobs: Blocking) -> tuple[LoopRV, LoopRV]:
+def _output(sch: Schedule, knobs: Blocking, *, parallel: bool) -> tuple[LoopRV, LoopRV]:
     """Tile the output; return the loops over parallel blocks and over chunks of channels."""
     last = sch.get_child_blocks(sch.get_sblock("root"))[-1]
     tile, row, column, channel = sch.get_loops(last)
@@ -176,7 +245,8 @@ def _output(sch: Schedule, knobs: Blocking) -> tuple[LoopRV, LoopRV]:
     )
     sch.reorder(block, part, chunk, tile, vectors, row, column, vector)
     job = sch.fuse(block, part)
-    spread(sch, sch.get_sblock(_PRODUCT), job, PRODUCTS)
+    if parallel:
+        spread(sch, sch.get_sblock(_PRODUCT), job, PRODUCTS)
     _follow(sch, (_TILE, _COLUMNS), vectors)
     write_out(sch, last, 3)
     return job, chunk

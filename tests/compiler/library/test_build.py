@@ -7,6 +7,7 @@ from autopipe.artifacts.signature import Port, Signature
 from autopipe.compiler import module_io, passes, tasks
 from autopipe.compiler.graph import weights
 from autopipe.compiler.library import build, runtime
+from autopipe.compiler.walls import elf
 from autopipe.errors import StageError
 from autopipe.schedules.engines import default
 from tests.compiler import graphs
@@ -41,6 +42,13 @@ def test_the_library_computes_what_the_module_says(tmp_path):
     model = runtime.load(tmp_path, signature)
     found = model({"x": arrays[0]})["y"]
     np.testing.assert_allclose(found, graphs.expected(module, arrays), rtol=1e-4, atol=1e-5)
+
+
+def test_a_library_has_names_of_functions_and_no_debug_information(tmp_path):
+    build.export(built(graphs.convolution())[1], tmp_path / "lib.so")
+    sections = {one.name for one in elf.Elf.read((tmp_path / "lib.so").read_bytes()).sections}
+    assert ".symtab" in sections
+    assert not any(name.startswith(".debug") for name in sections)
 
 
 def test_sort_and_scan_are_built_as_calls_of_the_runtime(tmp_path):

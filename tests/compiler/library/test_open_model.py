@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from autopipe.artifacts.signature import LIBRARY, Port, Signature, SizedLibrary
-from autopipe.compiler.library import runtime
+from autopipe.compiler.library import open_model, runtime
 from autopipe.compiler.library.open_model import OpenModel
 from autopipe.compiler.library.ports import sizes_of
 from autopipe.config.dimension import Dimension
@@ -73,6 +73,22 @@ def test_buffers_of_few_sizes_are_kept(model):
                 given = arrays(batch, height)
                 np.testing.assert_array_equal(model(given)["y"], given["x"])
     assert len(model._ready) <= 8
+
+
+def test_memory_of_earlier_sizes_is_given_back_once_it_is_much(model, monkeypatch):
+    given_back = []
+    monkeypatch.setattr(open_model, "give_back", lambda: given_back.append(len(model._ready)))
+    monkeypatch.setattr(open_model, "resident", lambda: 1 << 40)
+    model(arrays(1, 2))
+    assert given_back == [1]  # the process has grown by more than it may
+    for batch in range(1, 9):
+        model(arrays(batch, 4))
+    assert given_back == [1]
+    model(arrays(8, 4))
+    for height in range(6, 17, 2):
+        model(arrays(8, height))
+        model(arrays(7, height))
+    assert len(given_back) == 2  # the sixteenth new size since then
 
 
 @each_row(

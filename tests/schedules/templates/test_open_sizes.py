@@ -10,11 +10,13 @@ from tvm import te, tirx, topi
 from autopipe.compiler import open_sizes
 from autopipe.compiler.target.target import host
 from autopipe.measure.check import WrongAnswer, checked
+from autopipe.schedules import guarded
 from autopipe.schedules.conditions import Conditions
+from autopipe.schedules.engines import default
 from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.implementations.implementation import implementations
 from autopipe.schedules.implementations.winograd import winograd4
-from autopipe.schedules.templates import contraction, elementwise, open_movement
+from autopipe.schedules.templates import contraction, elementwise, open_movement, winograd
 from autopipe.schedules.templates.serve import Served, serve
 from autopipe.schedules.templates.template import dump, fitted, make, serves_open
 from autopipe.schedules.tiling import nest, windows
@@ -241,6 +243,30 @@ def test_minimal_filtering_is_right_where_blocks_of_tiles_are_not_whole():
     assert list(implementations(workload, conditions)) == list(
         implementations(instance, conditions)
     )
+
+
+def test_few_tiles_are_done_by_one_thread_in_small_blocks(monkeypatch):
+    monkeypatch.setattr(winograd, "PRODUCTS", 1)
+    workload = filtered_image()
+    served = _served(winograd4.rewrite(workload))
+    text = served.schedule.mod.script()
+    assert "<= T.int64(16):" in text
+    assert text.count("winograd_kernel = T.sblock_alloc_buffer") == 1  # both read the same one
+    assert text.count('T.sblock("winograd_product_update")') == 2
+    checked(workload, served.schedule.mod, TARGET)
+
+
+@pytest.mark.parametrize("made", [terms, image_mean, to_planes])
+def test_a_plain_schedule_starts_threads_only_where_there_is_enough_to_do(monkeypatch, made):
+    monkeypatch.setattr(guarded, "ELEMENTS", 500)
+    monkeypatch.setattr(default, "PRODUCTS", 1)
+    monkeypatch.setattr(default, "ELEMENTS", 1)
+    workload = made()
+    scheduled = default.schedule(workload, TARGET)
+    text = scheduled.script()
+    assert "T.parallel(" in text
+    assert ">= T.int64(500):" in text
+    checked(workload, scheduled, TARGET)
 
 
 @pytest.mark.parametrize(

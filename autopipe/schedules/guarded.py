@@ -1,0 +1,136 @@
+"""Has threads start only where there is enough to do, in functions whose sizes are open.
+
+How much there is to do is known when a function is called. So a loop nest is written twice, behind
+a condition on the sizes. Example: a border around images of 8 * height by 8 * width.
+
+    if height * width * 64 >= 16384:
+        for row in parallel(8 * height):
+            ...
+    else:
+        for row in range(8 * height):
+            ...
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import tvm
+import tvm_ffi
+from tvm import tirx
+from tvm.s_tir import SBlock, Schedule
+
+from autopipe.compiler.open_sizes import OpenSizes, known_of, open_variables
+from autopipe.schedules.analysis.blocks import Extent, enough, extent_of, product_of
+from autopipe.schedules.primitives import ELEMENTS
+
+_COPIED: Final = "_alone"
+"""What the names of buffers end with that only a loop on one thread uses."""
+
+
+def guard(sch: Schedule) -> None:
+    """Run each outermost parallel loop of an open function on one thread where it does little."""
+    function = sch.mod["main"]
+    known = (
+        known_of(function) if open_variables(function) else None
+    )  # none where weights are packed
+    if known is None:
+        return
+    here = sch.get_sblock("root")
+    root = sch.get(here)
+    nests = statements(root)
+    made: list[Any] = []
+    bodies = [guarded(nest, known, _own(root, nests, nest), made) for nest in nests]
+    if all(body.same_as(nest) for body, nest in zip(bodies, nests, strict=True)):
+        return
+    new = SBlock(
+        [], root.reads, root.writes, root.name_hint, tirx.stmt_seq(*bodies),
+        alloc_buffers=[*root.alloc_buffers, *made], annotations=root.annotations,
+    )  # fmt: skip
+    sch.state.replace(sch.get_sref(here), new, {root: new})
+
+
+def guarded(
+    nest: tirx.Stmt, known: OpenSizes | None, own: Sequence[Any] = (), made: list[Any] | None = None
+) -> tirx.Stmt:
+    """Return a loop nest that is parallel only where its blocks run at least `ELEMENTS` times.
+
+    A buffer of `own` is used by this nest alone. What runs on one thread gets another one, which
+    `made` takes: else TVM would allocate one above both, for all threads together.
+    """
+    if known is None or not _is_parallel(nest):
+        return nest
+    pays = enough([_iterations(nest)], ELEMENTS, known)
+    if pays is True:
+        return nest
+    if pays is False:
+        return _serial(nest)
+    copies = [tirx.Var(f"{buffer.name}{_COPIED}", buffer.ty) for buffer in own]
+    if made is not None:
+        made += copies
+    alone = renewed(_serial(nest), list(zip(own, copies, strict=True)))
+    return tirx.IfThenElse(pays, nest, alone)
+
+
+def renewed(nest: tirx.Stmt, buffers: Sequence[tuple[Any, Any]] = ()) -> tirx.Stmt:
+    """Return a loop nest with variables of its own, and with some buffers in place of others."""
+    loops: list[tirx.For] = []
+    tvm_ffi.structural_walk(nest, (tirx.For, loops.append))
+    known = [loop.loop_var for loop in loops]
+    for block in _blocks(nest):
+        known += [*(axis.var for axis in block.iter_vars), *block.alloc_buffers]
+    changes = [*((var, tirx.Var(var.name, var.ty)) for var in known), *buffers]
+
+    def replaced(var: tvm.ir.Var) -> tvm.ir.Var:
+        return next((new for known, new in changes if known.same_as(var)), var)
+
+    return tvm_ffi.structural_map(nest, (tvm.ir.Var, replaced))
+
+
+def statements(root: SBlock) -> list[tirx.Stmt]:
+    """Return the statements of a root block."""
+    return list(root.body.seq) if isinstance(root.body, tirx.SeqStmt) else [root.body]
+
+
+def _is_parallel(nest: tirx.Stmt) -> bool:
+    return isinstance(nest, tirx.For) and nest.kind == tirx.ForKind.PARALLEL
+
+
+def _serial(nest: tirx.For) -> tirx.For:
+    return tirx.For(nest.loop_var, nest.min, nest.extent, tirx.ForKind.SERIAL, nest.body)
+
+
+def _iterations(nest: tirx.Stmt) -> Extent:
+    """Return how often the blocks of a nest are run in all."""
+    if isinstance(nest, tirx.For):
+        return product_of([extent_of(nest.extent), _iterations(nest.body)])
+    if isinstance(nest, tirx.SeqStmt):
+        first, *others = map(_iterations, nest.seq)
+        return sum(others, start=first)
+    return 1
+
+
+def _own(root: SBlock, nests: Sequence[tirx.Stmt], nest: tirx.Stmt) -> list[Any]:
+    """Return the buffers of a root block that one of its nests uses and no other does."""
+    others = [used for other in nests if other is not nest for used in _buffers(other)]
+    return [
+        buffer
+        for buffer in root.alloc_buffers
+        if _among(buffer, _buffers(nest)) and not _among(buffer, others)
+    ]
+
+
+def _buffers(nest: tirx.Stmt) -> list[Any]:
+    found: list[Any] = []
+    for block in _blocks(nest):
+        found += [region.source for region in (*block.reads, *block.writes)]
+    return found
+
+
+def _blocks(nest: tirx.Stmt) -> list[SBlock]:
+    blocks: list[SBlock] = []
+    tvm_ffi.structural_walk(nest, (SBlock, blocks.append))
+    return blocks
+
+
+def _among(buffer: Any, buffers: Sequence[Any]) -> bool:  # noqa: ANN401 - tvm
+    return any(buffer.same_as(other) for other in buffers)
