@@ -27,19 +27,23 @@ _COPIED: Final = "_alone"
 """What the names of buffers end with that only a loop on one thread uses."""
 
 
-def guard(sch: Schedule) -> None:
-    """Run each outermost parallel loop of an open function on one thread where it does little."""
+def guard(sch: Schedule, block: str | None = None) -> None:
+    """Run each outermost parallel loop of an open function on one thread where it does little.
+
+    With the name of a block, only the loop around it.
+    """
     function = sch.mod["main"]
-    known = (
-        known_of(function) if open_variables(function) else None
-    )  # none where weights are packed
-    if known is None:
+    known = known_of(function) if open_variables(function) else None
+    if known is None:  # so is what packs the weights of an open function
         return
     here = sch.get_sblock("root")
     root = sch.get(here)
     nests = statements(root)
     made: list[Any] = []
-    bodies = [guarded(nest, known, _own(root, nests, nest), made) for nest in nests]
+    bodies = [
+        guarded(nest, known, _own(root, nests, nest), made) if _holds(nest, block) else nest
+        for nest in nests
+    ]
     if all(body.same_as(nest) for body, nest in zip(bodies, nests, strict=True)):
         return
     new = SBlock(
@@ -124,6 +128,10 @@ def _buffers(nest: tirx.Stmt) -> list[Any]:
     for block in _blocks(nest):
         found += [region.source for region in (*block.reads, *block.writes)]
     return found
+
+
+def _holds(nest: tirx.Stmt, block: str | None) -> bool:
+    return block is None or any(one.name_hint == block for one in _blocks(nest))
 
 
 def _blocks(nest: tirx.Stmt) -> list[SBlock]:

@@ -65,7 +65,7 @@ def apply(sch: Schedule, contraction: Contraction, tile: Tile) -> None:
     _replace(sch, nest, copy, [*operands, *([copy.write()] if copy else []), tiles])
     if copy is not None and not contraction.lines.free:
         spread_vectors(sch, sch.get_sblock(copy.name), tile.width)
-        guard(sch)
+        guard(sch, copy.name)
 
 
 def _smaller(nest: Nest, copy: Copy | None) -> Iterator[loops.Tiled]:
