@@ -51,7 +51,7 @@ def resident() -> int:
 def give_back() -> None:
     """Have the C library return what was freed to the system, where it has a function for that.
 
-    It keeps freed blocks below a bound that grows with the largest one, up to 32 MiB.
+    By itself it keeps freed blocks up to a size that grows to 32 MiB, among others that are in use.
     """
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:

@@ -23,7 +23,7 @@ _KEPT: Final = 8
 _FRESH: Final = 16
 """New sizes after which memory that no tensor needs is given back: TVM keeps what it has allocated
 for each size."""
-_HELD: Final = 256 << 20
+_HELD: Final = 64 << 20
 """Bytes that the process may have grown by since then; more is given back at the next new size."""
 
 
