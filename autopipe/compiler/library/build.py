@@ -34,6 +34,9 @@ class Built:
     """What the code calls besides TVM's runtime."""
     parameters: tuple[tuple[tuple[int, ...], str], ...] = ()
     """Shape and dtype of each parameter of `main`; empty where one is no tensor of a known size."""
+    stripped: bool = False
+    """Whether it is linked without debug information: TVM describes the variables of kernels for
+    debuggers, without a line of any source, which is half of a library for open sizes."""
 
 
 def build(
@@ -47,7 +50,8 @@ def build(
     compiled, and ForeignCode (a StageError) if a schedule carries code.
     """
     module = tvm.IRModule(dict(lowered.functions_items()))
-    module = views(module) if is_open(module) else module
+    taking_sizes = is_open(module)
+    module = views(module) if taking_sizes else module
     names = {name for name, _ in prim_funcs(module)}
     for name, body in scheduled.items():
         if name not in names:  # a copy that has become a view
@@ -61,7 +65,8 @@ def build(
         if not is_gpu(target):
             module = in_place.written_in_place(module, in_place.concatenations(lowered))
         libraries, parameters = linking.called(module), _parameters(module["main"])
-        return Built(_compiled(inline(module), target), packing, libraries, parameters)
+        executable = _compiled(inline(module), target)
+        return Built(executable, packing, libraries, parameters, taking_sizes)
 
 
 def _parameters(main: relax.Function) -> tuple[tuple[tuple[int, ...], str], ...]:
@@ -128,6 +133,7 @@ def export(built: Built, path: Path) -> None:
     """
     try:
         linked = linking.options(built.libraries)
+        linked += [linking.STRIPPED] if built.stripped else []
         gate.export(built.executable, path, linked)
         linking.ship(built.libraries, path.parent)
     except RuntimeError as error:

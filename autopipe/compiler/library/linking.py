@@ -17,8 +17,9 @@ ATTRIBUTE: Final = "autopipe.library"
 """Attribute of PrimFuncs that call a library: its name and version."""
 
 
-_STRIPPED: Final = "-Wl,--strip-debug"
-"""No debug information. Names of functions stay: profilers show them, and walls look at them."""
+STRIPPED: Final = "-Wl,--strip-debug"
+"""The option of the linker that leaves debug information out. Names of functions stay: profilers
+show them, and walls look at them."""
 
 
 def label(library: Library) -> str:
@@ -52,18 +53,16 @@ def load(module: tvm.IRModule) -> None:
 
 
 def options(libraries: Iterable[Library]) -> list[str]:
-    """Return the options of the linker: no debug information, and libraries from beside `lib.so`.
+    """Return the options of the linker, so that a library is found beside `lib.so` and only there.
 
-    TVM describes the variables of kernels for debuggers, without a line of any source: that is up
-    to half of a library. One that is called is found beside `lib.so` and only there. TVM names
-    libraries before the object files that need them, and linkers drop such libraries; an option
-    prevents that. The path is an RPATH, since LD_LIBRARY_PATH comes before a RUNPATH.
+    TVM names libraries before the object files that need them, and linkers drop such libraries; an
+    option prevents that. The path is an RPATH, since LD_LIBRARY_PATH comes before a RUNPATH.
     """
     paths = [str(path) for library in libraries for path in _shared(library)]
     if not paths:
-        return [_STRIPPED]
+        return []
     kept = ["-Wl,--push-state,--no-as-needed", *paths, "-Wl,--pop-state"]
-    return [_STRIPPED, *kept, "-Wl,--disable-new-dtags", "-Wl,-rpath,$ORIGIN"]
+    return [*kept, "-Wl,--disable-new-dtags", "-Wl,-rpath,$ORIGIN"]
 
 
 def ship(libraries: Iterable[Library], folder: Path) -> None:
