@@ -211,7 +211,7 @@ def _rows(contenders: Sequence[ContenderSummary]) -> list[str]:
     return [
         "  ".join(f"{cell:{'<' if at < 2 else '>'}{widths[at]}}" for at, cell in enumerate(row))  # noqa: PLR2004 - names stand left, numbers right
         for row in rows
-    ] + [""]
+    ]
 
 
 def _tensors(found: Sequence[tuple[tuple[int, ...], str]]) -> str:

@@ -81,11 +81,12 @@ def link(argument: Argument, _emit: Emit) -> str:
     """Compile, link, load and run a small function for this processor."""
     import numpy as np
     import tvm
-    from tvm.target import codegen
 
     from autopipe.compiler.walls import gate
 
-    target = tvm.target.Target({"kind": "llvm", "mcpu": codegen.llvm_get_system_cpu()})
+    here = machine()
+    lacks = [f"-{feature}" for feature in here["lacks"].split()]
+    target = tvm.target.Target({"kind": "llvm", "mcpu": here["mcpu"], "mattr": lacks})
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "add_one.so")
         gate.export(gate.model(_module(), target), path)

@@ -28,7 +28,7 @@ from tvm.sym import Analyzer
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 
 from autopipe.schedules.analysis.blocks import number_of
-from autopipe.schedules.analysis.expressions import loads_of, substitute, unfold
+from autopipe.schedules.analysis.expressions import loads_of, occurrences, substitute, unfold
 
 
 def flattened(sch: Schedule, block: SBlockRV, tail: int) -> SBlockRV:
@@ -110,8 +110,8 @@ class _Row:
             offset = offset * int(extent) + index
         offset = self._known.simplify(offset)
         parts: list[Any] = []
-        tvm_ffi.structural_walk(offset, (tvm.tirx.FloorDiv, parts.append))
-        tvm_ffi.structural_walk(offset, (tvm.tirx.FloorMod, parts.append))
-        if parts:
+        tvm_ffi.structural_walk(offset, (tirx.FloorDiv, parts.append))
+        tvm_ffi.structural_walk(offset, (tirx.FloorMod, parts.append))
+        if any(occurrences(part, self._last) for part in parts):
             raise ScheduleError(f"{tensor.name} does not move on evenly")
         return self._views.of(tensor)[offset]

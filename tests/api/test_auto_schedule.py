@@ -9,7 +9,6 @@ import pytest
 import tvm
 import tvm_ffi
 from tvm import te
-from tvm.target.codegen import llvm_get_system_cpu
 
 from autopipe import auto_schedule
 from autopipe.api.scheduled import ContenderSummary, Scheduled
@@ -17,7 +16,7 @@ from autopipe.compiler.graph import elementary
 from autopipe.config import Target
 from autopipe.errors import ConfigError, ModelError, StageError, StoreError, TargetError
 from tests.stages.small_tuning import matmul
-from tests.support import kept
+from tests.support import here, kept
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = """
@@ -47,7 +46,7 @@ def test_the_winner_is_the_fastest_and_computes_the_same(found):
     assert {"static", "autotvm"} <= {each.engine for each in timed}
     assert found.unchecked is None
     assert found.flops == 2 * 48**3
-    target = tvm.target.Target({"kind": "llvm", "mcpu": str(llvm_get_system_cpu())})
+    target = here.target()
     assert tvm_ffi.structural_equal(found.module, elementary.expand(found.module))
     built = tvm.tirx.build(found.module, target)
     left, right = (np.random.default_rng(i).random((48, 48), "float32") for i in (0, 1))

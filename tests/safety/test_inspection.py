@@ -9,7 +9,6 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from tvm.target.codegen import llvm_get_system_cpu
 
 from autopipe.compiler.op_info import described
 from autopipe.environment.facet import Facet
@@ -27,8 +26,9 @@ from tests.schedules import wrong_template
 from tests.schedules.bad_schedules import ENDS, doubled, spoil
 from tests.schedules.made import failures
 from tests.schedules.tasks import CONDITIONS, task
+from tests.support import here
 
-FACTS = {Facet.TARGET: {"kind": "llvm", "mcpu": llvm_get_system_cpu(), "num_cores": 2}}
+FACTS = {Facet.TARGET: here.facts()}
 
 
 class Counting(Checker):

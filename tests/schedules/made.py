@@ -1,14 +1,13 @@
 """What makes schedules in tests, and keeps what fails."""
 
-from tvm.target.codegen import llvm_get_system_cpu
-
 from autopipe.building.choice import Asked, Choices
 from autopipe.safety.failures import Failures
 from autopipe.safety.maker import Maker
 from autopipe.safety.quarantine import Quarantine
 from tests.schedules.tasks import CONDITIONS
+from tests.support import here
 
-FACTS = {"kind": "llvm", "mcpu": llvm_get_system_cpu(), "num_cores": 2}
+FACTS = here.facts()
 
 
 def failures(folder, said=None, *, fatal=False):

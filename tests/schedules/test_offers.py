@@ -1,16 +1,13 @@
 import tvm
 from tvm import te
-from tvm.target.codegen import llvm_get_system_cpu, llvm_get_system_triple
 
 from autopipe.compiler.module_io import save_module
 from autopipe.schedules.offers import offers
 from tests.schedules.tasks import task
 from tests.schedules.templates.test_winograd import convolution
+from tests.support import here
 
-TARGET = {
-    "kind": "llvm", "mcpu": str(llvm_get_system_cpu()), "mtriple": str(llvm_get_system_triple()),
-    "mattr": [], "num_cores": 2,
-}  # fmt: skip
+TARGET = here.facts()
 
 
 def offered(module, folder, *, fast=True):

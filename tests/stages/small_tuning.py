@@ -7,16 +7,16 @@ from pathlib import Path
 
 import tvm
 from tvm import te
-from tvm.target.codegen import llvm_get_system_cpu
 
 from autopipe.config import Pipeline
 from autopipe.environment.facet import Facet
 from autopipe.pipeline.stage import Context
 from autopipe.stages.tune import TuneStage
 from tests.schedules.tasks import task
+from tests.support import here
 
 FACTS = {
-    Facet.TARGET: {"kind": "llvm", "mcpu": llvm_get_system_cpu(), "mattr": [], "num_cores": 2},
+    Facet.TARGET: here.facts(),
     Facet.TVM: {"tvm": tvm.__version__},
     Facet.DEVICE: {"cpu": "this one"},
 }

@@ -4,7 +4,6 @@ import json
 from pathlib import Path
 
 import pytest
-from tvm.target.codegen import llvm_get_system_cpu, llvm_get_system_triple
 
 from autopipe.api import flow
 from autopipe.artifacts.tuning import TuningResult
@@ -19,13 +18,11 @@ from autopipe.stages.build import BuildStage
 from autopipe.tasks.task import read_tasks
 from tests.artifacts.examples import best_record, tuning_report
 from tests.schedules import wrong_template
+from tests.support import here
 
 FILE = Path(__file__).parents[2] / "pipelines" / "use-cases" / "fallback-values.yaml"
-FACTS = {
-    Facet.TARGET: {
-        "kind": "llvm", "mcpu": llvm_get_system_cpu(), "mattr": [], "num_cores": 2,
-        "mtriple": llvm_get_system_triple(),
-    },
+FACTS: dict[Facet, dict[str, object]] = {
+    Facet.TARGET: here.facts(),
     Facet.TVM: {"tvm": "1"},
     Facet.TOOLCHAIN: {"linker": "one"},
 }  # fmt: skip

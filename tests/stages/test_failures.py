@@ -13,7 +13,6 @@ from io import StringIO
 from unittest.mock import Mock
 
 import pytest
-from tvm.target.codegen import llvm_get_system_triple
 
 from autopipe.api import flow
 from autopipe.building import compiling
@@ -43,7 +42,7 @@ SETTINGS = (
     "tuning.measure.clock=loop",  # stages run in this process: a fork lacks threads that it has
 )  # fmt: skip
 ALL_FACTS: dict[Facet, Mapping[str, object]] = {
-    Facet.TARGET: {**FACTS, "mattr": [], "mtriple": llvm_get_system_triple()},
+    Facet.TARGET: FACTS,
     **{facet: {"is": facet.value} for facet in Facet if facet is not Facet.TARGET},
 }
 

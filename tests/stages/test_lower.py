@@ -72,7 +72,7 @@ def pipeline(folder, **sections):
 @pytest.fixture
 def lower(folder, tmp_path):
     """Run the stage with rules; return the summary and the warnings."""
-    from tvm.target.codegen import llvm_get_system_cpu
+    from tests.support import here
 
     def lower(**rules):
         file = pipeline(folder, fusion=rules)
@@ -80,7 +80,7 @@ def lower(folder, tmp_path):
         heard: list[Event] = []
         for name in ("out", "work"):
             (tmp_path / name).mkdir(exist_ok=True)
-        target = {"kind": "llvm", "mcpu": llvm_get_system_cpu(), "mattr": [], "num_cores": 2}
+        target = here.facts()
         ctx = Context(
             inputs={"optimize": made["optimize"].path}, facts={Facet.TARGET: target},
             out=tmp_path / "out", work=tmp_path / "work", records=tmp_path / "records",

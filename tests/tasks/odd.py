@@ -15,7 +15,6 @@ import numpy as np
 import tvm
 from tvm import relax, te
 from tvm.relax import op
-from tvm.target.codegen import llvm_get_system_cpu, llvm_get_system_triple
 
 from autopipe.compiler import module_io, passes
 from autopipe.compiler.graph.calls import bindings, callee
@@ -29,17 +28,15 @@ from autopipe.stages.tune import TuneStage
 from autopipe.tuning import runoff
 from tests.artifacts.examples import imported
 from tests.compiler.graphs import PLAIN
+from tests.support import here
 
 FACTS: dict[Facet, dict[str, object]] = {
-    Facet.TARGET: {
-        "kind": "llvm", "mcpu": llvm_get_system_cpu(), "mattr": [], "num_cores": 2,
-        "mtriple": llvm_get_system_triple(),
-    },
+    Facet.TARGET: here.facts(),
     Facet.TVM: {"tvm": tvm.__version__},
     Facet.TOOLCHAIN: {"linker": "one"},
     Facet.DEVICE: {"cpu": "this one"},
 }  # fmt: skip
-TARGET = tvm.target.Target({"kind": "llvm", "mcpu": llvm_get_system_cpu(), "num-cores": 2})
+TARGET = here.target()
 ROWS = 5
 """What the symbolic dimension is when the model runs."""
 

@@ -65,7 +65,9 @@ def _both(odd: Odd) -> None:
 
     _is(odd, "simple", "transpose")  # S2
     row = odd.tuned("prod")[0]
-    state = SimpleNamespace(best=row["seconds"], share=0.0005, stopped=None)
+    state = SimpleNamespace(
+        best=row["seconds"], share=0.0005, stopped=None, task=SimpleNamespace(name="prod")
+    )
     assert state.best < math.inf
     set_aside(cast("Any", [state]), Tasks().judge)
     assert state.stopped == "0.050% of the measured time < 0.100%"

@@ -18,10 +18,11 @@ Example: the concatenation of x [4, 32] and y [4, 64] along the last axis.
 
 import math
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
-from tvm.s_tir import Schedule
+from tvm.s_tir import Schedule, ScheduleError
 from tvm.s_tir.schedule import LoopRV
 
 from autopipe.schedules.analysis.movement import Movement, combined, recognize
@@ -84,7 +85,8 @@ def apply(sch: Schedule, movement: Movement, run: Run) -> None:
     """Schedule the function. Raises ScheduleError where TVM refuses."""
     block, tail = combined(sch), movement.tail
     if tail > 1 and _crossed(movement, run.width):
-        block, tail = flattened(sch, block, tail), 1
+        with suppress(ScheduleError):  # some tensor is read in steps: it stays as it is
+            block, tail = flattened(sch, block, tail), 1
     loops = sch.get_loops(block)
     outer, last = loops[:-tail], sch.fuse(*loops[-tail:])
     if not movement.parts and _run(movement) < int(sch.get(last).extent):
