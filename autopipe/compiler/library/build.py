@@ -9,7 +9,7 @@ from tvm import relax
 from tvm.relax import transform
 from tvm.s_tir import Schedule
 
-from autopipe.compiler.graph import elementary, in_place, weights
+from autopipe.compiler.graph import elementary, weights
 from autopipe.compiler.graph.inline import inline
 from autopipe.compiler.graph.views import views
 from autopipe.compiler.library import kernels, linking, nvcc
@@ -62,8 +62,6 @@ def build(
         if not is_gpu(target):  # which has instructions for elementary functions
             module = elementary.expand(module)
         module, packing = weights.lift(_split_packing(module))
-        if not is_gpu(target):
-            module = in_place.written_in_place(module, in_place.concatenations(lowered))
         libraries, parameters = linking.called(module), _parameters(module["main"])
         executable = _compiled(inline(module), target)
         return Built(executable, packing, libraries, parameters, taking_sizes)
