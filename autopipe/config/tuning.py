@@ -63,8 +63,8 @@ class Tuning(Sparse, frozen=True):
     """How many schedules of a heavy task are compared inside the built model after the search; `1`
     only times who won the trials there, `0` nothing. It may take a sixth of the budget's time, or a
     minute; a budget of less than 100 trials has no time for it."""
-    library_price: Annotated[float, Field(ge=0, le=1)] = 0.004
+    library_price: Annotated[float, Field(ge=0, le=1)] = 0.01
     """Part of the time of all tasks that a library has to take off for each MiB that it adds to the
-    package: 0.004 asks OpenBLAS for 9.6 %. `0` takes a library wherever it measured faster."""
+    package: 0.01 asks OpenBLAS for 24 %. `0` takes a library wherever it measured faster."""
     measure: Measure = Measure()
     """How one candidate is built and timed."""
