@@ -1,6 +1,6 @@
 """Any compute, scheduled without measuring: `python benchmarks/computes.py`.
 
-Every Relax operator that has a legalization, at three shapes: which template serves it, how long
+Relax operators, at three shapes each: which template serves them, how long
 that took, whether it computes the same as the plain loops, and its time against the loops as they
 are and against parallel outer loops.
 """

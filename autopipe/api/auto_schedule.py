@@ -14,11 +14,10 @@ from pydantic import JsonValue
 
 from autopipe.api.compute import Compute
 from autopipe.api.hardware import conditions, filled, target_of, valid
-from autopipe.api.scheduled import ContenderSummary, Scheduled, prepared, scheduled
+from autopipe.api.scheduled import ContenderSummary, Scheduled, prepared, scheduled, task_alone
 from autopipe.compiler.graph import elementary
 from autopipe.compiler.module_io import save_module
-from autopipe.compiler.op_info import carried, described
-from autopipe.compiler.tasks import task_of, workload
+from autopipe.compiler.op_info import described
 from autopipe.config import Target, Tuning
 from autopipe.config.schedules import Rule, Schedules
 from autopipe.environment.environment import Host
@@ -97,13 +96,12 @@ def _at_once(loops: tvm.IRModule, target: Target, *, fast_algorithms: bool) -> S
     goal = filled(target)
     for_what = conditions(goal, fast_algorithms=fast_algorithms)
     found = fall(Schedules().fallback, loops, for_what)
-    task = task_of(0, workload(loops["main"]), ["main"], carried(loops["main"]))
     if found.planned is None:
         raise ModelError("no engine has a schedule for it: its blocks do not say what they do")
     return Scheduled(
         workload=loops, module=elementary.expand(found.planned.module), engine=found.engine,
         implementation=found.planned.implementation, schedule=found.planned.schedule,
-        target=goal, fast_algorithms=fast_algorithms, flops=task.flops,
+        target=goal, fast_algorithms=fast_algorithms, flops=task_alone(loops).flops,
     )  # fmt: skip
 
 

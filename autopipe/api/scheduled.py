@@ -23,6 +23,7 @@ from autopipe.errors import ModelError
 from autopipe.measure.timing import use_threads
 from autopipe.schedules.analysis.classes import ClassifiedBlock, classify
 from autopipe.schedules.replay import replay
+from autopipe.tasks.task import Task
 
 _MICROSECOND: Final = 1e-6
 
@@ -100,9 +101,8 @@ class Scheduled:
         return str(self._task.workload)
 
     @cached_property
-    def _task(self) -> Any:  # noqa: ANN401
-        function = self.workload["main"]
-        return task_of(0, workload(function), ["main"], carried(function))
+    def _task(self) -> Task:
+        return task_alone(self.workload)
 
     @property
     def _outputs(self) -> list[tuple[tuple[int, ...], str]]:
@@ -175,11 +175,17 @@ def load_scheduled(file: Path | str, compute: Compute) -> Scheduled:
     except ValueError as error:
         raise ModelError(f"{file}: no schedule that autopipe saved: {error}") from None
     function = prepared(compute, fast_algorithms=document.fast_algorithms)
-    if workload(function["main"]).identity != document.workload:
+    if task_alone(function).workload != document.workload:
         raise ModelError(f"{file}: the schedule of another function")
     fields = {name: getattr(document, name) for name in SavedSchedule.model_fields}
     del fields["format"], fields["workload"]
     return scheduled(function, **fields)
+
+
+def task_alone(function: tvm.IRModule) -> Task:
+    """Return the task of a function that stands in no model."""
+    main = function["main"]
+    return task_of(0, workload(main), ["main"], carried(main))
 
 
 def prepared(compute: Compute, *, fast_algorithms: bool) -> tvm.IRModule:
