@@ -13,9 +13,7 @@ Builds and times are kept in a folder, so the work can be done in parts: `build 
 """
 
 import json
-import os
 import statistics
-import tempfile
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
@@ -36,7 +34,6 @@ from autopipe.tasks.task import read_tasks
 from autopipe.verification.inputs import draw
 from autopipe.verification.limits import input_limits
 
-PARTS: Final = ("build", "time", "table")
 CLOCKS: Final = ("loop", "model")
 ROUNDS: Final = 5
 EVERY: Final = (
@@ -48,23 +45,9 @@ EVERY: Final = (
 
 def main() -> None:
     """Do the parts that are asked for."""
-    parser = in_parts.parser(__doc__.partition("\n")[0], PARTS, ROUNDS)
+    parser = in_parts.parser(__doc__.partition("\n")[0], in_parts.PAIR_PARTS, ROUNDS)
     parser.add_argument("--budget", help="of tuning, as in a pipeline file; else no search")
-    options = parser.parse_intermixed_args()
-    parts, files = in_parts.asked(options.parts, PARTS)
-    if not files:
-        parser.error("name pipeline files")
-    os.environ["ORT_DISABLE_TELEMETRY"] = "1"
-    with tempfile.TemporaryDirectory() as scratch:
-        folder = (options.folder or Path(scratch)).absolute()
-        pairs = [TwoBuilds(path, folder, options.budget) for path in files]
-        for pair in pairs:
-            if "build" in parts:
-                pair.build()
-            if "time" in parts:
-                pair.time(options.rounds)
-        if "table" in parts:
-            print("\n".join(_table(pairs)))
+    in_parts.compare(parser, TwoBuilds, _table)
 
 
 @dataclass(frozen=True)

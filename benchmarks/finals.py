@@ -9,9 +9,7 @@ The work can be done in parts: `build --folder F`, `time --folder F`, `table --f
 """
 
 import json
-import os
 import statistics
-import tempfile
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
@@ -39,7 +37,6 @@ from autopipe.tasks.task import read_tasks
 from autopipe.verification.inputs import draw
 from autopipe.verification.limits import input_limits
 
-PARTS: Final = ("build", "time", "table")
 BY: Final = ("trials", "model")
 """Who decided the winners of a build."""
 ROUNDS: Final = 9
@@ -48,23 +45,9 @@ BUDGET: Final = "trials: 400, time: 5m"
 
 def main() -> None:
     """Do the parts that are asked for."""
-    parser = in_parts.parser(__doc__.partition("\n")[0], PARTS, ROUNDS)
+    parser = in_parts.parser(__doc__.partition("\n")[0], in_parts.PAIR_PARTS, ROUNDS)
     parser.add_argument("--budget", default=BUDGET, help="of tuning, as in a pipeline file")
-    options = parser.parse_intermixed_args()
-    parts, files = in_parts.asked(options.parts, PARTS)
-    if not files:
-        parser.error("name pipeline files")
-    os.environ["ORT_DISABLE_TELEMETRY"] = "1"
-    with tempfile.TemporaryDirectory() as scratch:
-        folder = (options.folder or Path(scratch)).absolute()
-        pairs = [Decision(path, folder, options.budget) for path in files]
-        for pair in pairs:
-            if "build" in parts:
-                pair.build()
-            if "time" in parts:
-                pair.time(options.rounds)
-        if "table" in parts:
-            print("\n".join(_table(pairs)))
+    in_parts.compare(parser, Decision, _table)
 
 
 @dataclass(frozen=True)

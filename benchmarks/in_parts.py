@@ -1,8 +1,11 @@
 """Benchmarks that take long: their work is kept in a folder and done in parts, one command each."""
 
 import argparse
-from collections.abc import Iterable, Mapping, Sequence
+import os
+import tempfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Final, Protocol, TypeVar
 
 from autopipe.store.artifact import Artifact
 
@@ -21,6 +24,43 @@ def asked(given: Sequence[str], parts: Sequence[str]) -> tuple[Sequence[str], li
     """Return the parts that are asked for, all if none is, and the files behind them."""
     named = [part for part in given if part in parts]
     return named or parts, [Path(part) for part in given if part not in parts]
+
+
+class BuiltPair(Protocol):
+    """A pipeline that is built in two ways, which are timed in turn."""
+
+    def build(self) -> None:
+        """Build it in both ways, if that is not done."""
+
+    def time(self, rounds: int) -> None:
+        """Time both builds in turn, if that is not done."""
+
+
+_Pair = TypeVar("_Pair", bound=BuiltPair)
+PAIR_PARTS: Final = ("build", "time", "table")
+
+
+def compare(
+    options: argparse.ArgumentParser,
+    pair: Callable[[Path, Path, str], _Pair],
+    table: Callable[[Sequence[_Pair]], Iterable[str]],
+) -> None:
+    """Do the parts that are asked for; `pair` takes a pipeline, a folder and a budget."""
+    given = options.parse_intermixed_args()
+    parts, files = asked(given.parts, PAIR_PARTS)
+    if not files:
+        options.error("name pipeline files")
+    os.environ["ORT_DISABLE_TELEMETRY"] = "1"
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = (given.folder or Path(scratch)).absolute()
+        pairs = [pair(path, folder, given.budget) for path in files]
+        for one in pairs:
+            if "build" in parts:
+                one.build()
+            if "time" in parts:
+                one.time(given.rounds)
+        if "table" in parts:
+            print("\n".join(table(pairs)))
 
 
 def keep(own: Path, artifacts: Mapping[str, Artifact], stages: Iterable[str] = ()) -> None:
