@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from autopipe.api import open_sizes as open_forms
 from autopipe.api import sizes
 from autopipe.api.sizes import InputSizes
+from autopipe.api.tried_sizes import Shapes, tried
 from autopipe.config.dimension import Sizes, size_of
 from autopipe.config.model import OPEN, Input
 from autopipe.config.paths import PACKAGE, located
@@ -113,15 +114,7 @@ def starter(
         "  inputs:",
         *(line for name in dtypes for line in _input(name, inputs[name], dtypes[name])),
     ]
-    if any(known.names for known in inputs.values()):
-        lines.append(
-            "  # proposals: one package takes every size from min to max, and is fastest at"
-        )
-        lines.append("  # the likely ones; a size may be a number in shape instead")
-        lines.append("  dimensions:")
-        found = open_forms.proposed(inputs, settled, described)
-        found = open_forms.raised(found, partial(_fits, model, inputs))
-        lines += [f"    {name}: {one.text}" for name, one in found.items()]
+    lines += _dimensions(model, inputs, settled, described)
     if described.constant_weights:
         lines.append("  weights: {synthesize: he_normal, seed: 0}  # the file has none of its own")
     layouts = [_LAYOUTS[rank] for rank in sorted(described.convolutions & _LAYOUTS.keys())]
@@ -130,6 +123,25 @@ def starter(
     lines += ["tasks: {allow_empty: true}  # a small model may have nothing worth tuning"]
     lines += _tuning(described.layers)
     return inputs, "\n".join(lines) + "\n"
+
+
+def _dimensions(
+    model: Path,
+    inputs: Mapping[str, InputSizes],
+    settled: Mapping[str, InputSizes],
+    outline: "ModelOutline",
+) -> Iterator[str]:
+    """Yield the lines about open sizes; `settled` is what was known before they had names."""
+    if not any(known.names for known in inputs.values()):
+        return
+    yield "  # proposals: one package takes every size from min to max, and is fastest at"
+    yield "  # the likely ones; a size may be a number in shape instead"
+    yield "  dimensions:"
+    found = open_forms.proposed(inputs, settled, outline)
+    found = open_forms.fitted(found, partial(_fits, model, inputs))
+    dtypes = {value.name: value.dtype for value in outline.inputs}
+    for name, one in tried(found, model, _shapes(inputs), dtypes).items():
+        yield f"    {name}: {one.text}"
 
 
 def _outline(model: Path, inputs: Mapping[str, InputSizes]) -> "ModelOutline":
@@ -156,6 +168,15 @@ def _fits(model: Path, inputs: Mapping[str, InputSizes], at: Sizes) -> bool:
         for name, known in inputs.items()
     }
     return fits(model, {name: Input(shape=shape) for name, shape in shapes.items()})
+
+
+def _shapes(inputs: Mapping[str, InputSizes]) -> Shapes:
+    """Return the shapes of inputs with names for open sizes; all of them have one here."""
+    return {
+        name: tuple(known.names[axis] if size is None else size
+                    for axis, size in enumerate(known.shape))
+        for name, known in inputs.items()
+    }  # fmt: skip
 
 
 def _advice(inputs: Mapping[str, InputSizes], shapes: Sequence[str]) -> str:

@@ -28,6 +28,8 @@ _SIGNAL: Final = 8
 """Strides from which a length is one of samples, not of frames."""
 _STEPS: Final = (2, 3, 4, 5, 6, 8, 10, 12, 16, 24, 32, 48, 64)
 """Multiples that are tried."""
+_HALVED: Final = 12
+"""How often likely sizes are halved at most, to find some that fit."""
 _SPATIAL: Final = 4
 """Dimensions from which the ones behind the second are those of an image."""
 
@@ -96,26 +98,53 @@ def proposed(
                 found[called] = _side(hints.multiples[min(axis - 2, 1)])
             else:
                 added = max((len(terms(s)) for s in sums if called in terms(s)), default=1)
-                found[called] = _length(hints, added)
+                last = axis == len(known.shape) - 1
+                found[called] = _length(hints, added, of_samples=last)
     return found
 
 
-def raised(
+def fitted(
     found: Mapping[str, SizeProposal], fits: Callable[[Sizes], bool]
 ) -> dict[str, SizeProposal]:
     """Return proposals without sizes that the model does not take.
 
-    A window of 400 samples has no place in 399, and an odd number of frames makes no pairs. `fits`
-    tells whether the model takes certain sizes.
+    A window of 400 samples has no place in 399, an odd number of frames makes no pairs, and a
+    state of one row goes with a batch of 1. `fits` tells whether the model takes certain sizes.
     """
-    likely = {name: one.dimension.likely[0] for name, one in found.items()}
+    found = _likelier(found, fits)
+    likely = _likely(found, 0)
     if not fits(likely):
         return dict(found)
-    return {
-        name: _stepped(_smallest(one, partial(_fits, fits, likely, name)),
-                       partial(_fits, fits, likely, name))
-        for name, one in found.items()
-    }  # fmt: skip
+    return {name: _bounded(one, partial(_fits, fits, likely, name)) for name, one in found.items()}
+
+
+def _likelier(
+    found: Mapping[str, SizeProposal], fits: Callable[[Sizes], bool]
+) -> Mapping[str, SizeProposal]:
+    """Return proposals whose likely sizes the model takes, where those do not.
+
+    All sizes but those of a batch are halved until they fit, then each goes back as far as it can:
+    of 640 x 640 a reader of lines that are 48 high leaves 48 x 640.
+    """
+    times = next((n for n in range(_HALVED) if fits(_likely(found, n))), 0)
+    halved = dict.fromkeys(found, times)
+    for name in found:
+        tries = ({**halved, name: less} for less in range(times))
+        halved = next((one for one in tries if fits(_likely(found, one))), halved)
+    return {name: _halved(one, halved[name]) for name, one in found.items()}
+
+
+def _likely(found: Mapping[str, SizeProposal], halved: int | Mapping[str, int]) -> Sizes:
+    """Return the first likely size of each, halved so often."""
+    times = halved if isinstance(halved, Mapping) else dict.fromkeys(found, halved)
+    return {n: _halved(one, times[n]).dimension.likely[0] for n, one in found.items()}
+
+
+def _halved(proposal: SizeProposal, times: int) -> SizeProposal:
+    """Return a proposal whose likely size is halved so often, in whole multiples."""
+    one = proposal.dimension
+    likely = max(one.likely[0] // 2**times // one.multiple * one.multiple, one.first)
+    return replace(proposal, dimension=one.model_copy(update={"likely": (likely,)}))
 
 
 def _fits(fits: Callable[[Sizes], bool], likely: Sizes, name: str, size: int) -> bool:
@@ -123,17 +152,42 @@ def _fits(fits: Callable[[Sizes], bool], likely: Sizes, name: str, size: int) ->
     return fits({**likely, name: size})
 
 
+def _bounded(proposal: SizeProposal, fits: Callable[[int], bool]) -> SizeProposal:
+    """Return a proposal of sizes that fit, all of them, as far as it can be told by a few."""
+    return _largest(_stepped(_smallest(proposal, fits), fits), fits)
+
+
 def _smallest(proposal: SizeProposal, fits: Callable[[int], bool]) -> SizeProposal:
     """Return a proposal that begins with the smallest size that fits, if smaller ones do not."""
     one = proposal.dimension
-    low, high = one.first // one.multiple, one.likely[0] // one.multiple
-    if low == high or fits(low * one.multiple):
+    if fits(one.first):
         return proposal
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if fits(middle * one.multiple) else (middle, high)
-    why = "; ".join(filter(None, [proposal.why, "of fewer the model leaves nothing"]))
-    return SizeProposal(one.model_copy(update={"min": high * one.multiple}), why)
+    first = _edge(one.likely[0], one.first, one.multiple, fits)
+    return _told(proposal, {"min": first}, "of fewer the model leaves nothing")
+
+
+def _largest(proposal: SizeProposal, fits: Callable[[int], bool]) -> SizeProposal:
+    """Return a proposal that ends with the largest size that fits, if larger ones do not."""
+    one = proposal.dimension
+    if fits(one.last):
+        return proposal
+    last = _edge(one.likely[0], one.last, one.multiple, fits)
+    return _told(proposal, {"max": last}, "more the model does not take")
+
+
+def _edge(good: int, bad: int, step: int, fits: Callable[[int], bool]) -> int:
+    """Return the last size that fits on the way from one that does to one that does not."""
+    good, bad = good // step, bad // step
+    while abs(bad - good) > 1:
+        middle = (good + bad) // 2
+        good, bad = (middle, bad) if fits(middle * step) else (good, middle)
+    return good * step
+
+
+def _told(proposal: SizeProposal, changes: Mapping[str, int], why: str) -> SizeProposal:
+    """Return a proposal with changes, and a reason more."""
+    reasons = "; ".join(filter(None, [proposal.why, why]))
+    return SizeProposal(proposal.dimension.model_copy(update=dict(changes)), reasons)
 
 
 def _stepped(proposal: SizeProposal, fits: Callable[[int], bool]) -> SizeProposal:
@@ -145,9 +199,10 @@ def _stepped(proposal: SizeProposal, fits: Callable[[int], bool]) -> SizeProposa
         step = one.multiple * by
         sizes = [-(-one.min // step) * step + more * step for more in range(3)]
         if one.likely[0] % step == 0 and sizes[-1] <= one.max and all(map(fits, sizes)):
-            why = f"the model takes multiples of {step}"
             changes = {"min": sizes[0], "multiple": step, "max": one.max // step * step}
-            return SizeProposal(one.model_copy(update=changes), why)
+            return SizeProposal(
+                one.model_copy(update=changes), f"the model takes multiples of {step}"
+            )
     return proposal
 
 
@@ -159,9 +214,12 @@ def _side(step: int) -> SizeProposal:
     return SizeProposal(one, f"strides in the model: {step}" if step > 1 else "")
 
 
-def _length(hints: "SizeHints", added: int) -> SizeProposal:
-    """Return what is proposed of a length, of which so many are added up somewhere."""
-    if hints.bound is None and hints.stride >= _SIGNAL:
+def _length(hints: "SizeHints", added: int, *, of_samples: bool) -> SizeProposal:
+    """Return what is proposed of a length, of which so many are added up somewhere.
+
+    Only a last dimension may be one `of_samples`, along which windows run.
+    """
+    if of_samples and hints.bound is None and hints.stride >= _SIGNAL:
         one = Dimension(max=_LENGTHS * hints.stride, likely=(_LENGTH * hints.stride,))
         return SizeProposal(one, f"strides in the model: {hints.stride}")
     why = "" if hints.bound is None else f"rows of a table in the model: {hints.bound}"

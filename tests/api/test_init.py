@@ -301,6 +301,21 @@ def test_a_signal_has_room_for_its_windows(tmp_path):
     assert "of fewer the model leaves nothing" in (tmp_path / "open.yaml").read_text()
 
 
+def test_only_sizes_that_a_runtime_takes_are_proposed(tmp_path):
+    """A reader of lines that are 32 to 63 high, of any width: shapes alone say nothing of it."""
+    stride = {"strides": [2, 1], "pads": [1, 1, 1, 1]}
+    nodes = [node("Conv", ["x", "kernel"], "a0", **stride)]
+    nodes += [node("MaxPool", [f"a{n}"], f"a{n + 1}", kernel_shape=[2, 1], strides=[2, 1])
+              for n in range(4)]  # fmt: skip
+    nodes.append(node("Squeeze", ["a4", "rows"]))
+    stored = [tensor("kernel", 4, 3, 3, 3), ints("rows", 2)]
+    made = model(nodes, [value("x", [1, 3, "high", "wide"])], [value("y", None)], stored)
+    found = opened(made, tmp_path).dimensions
+    assert found["high"] == Dimension(min=32, max=32, multiple=32, likely=(32,))
+    assert found["wide"].likely == (640,)
+    assert "more the model does not take" in (tmp_path / "open.yaml").read_text()
+
+
 def test_a_length_that_the_model_calls_a_sum_is_one(tmp_path):
     nodes = [node("Concat", ["keys", "x"], "all", axis=1), node("Add", ["all", "mask"])]
     shapes = {"keys": ["b", "past", 4], "x": ["b", "new", 4], "mask": ["b", "past + new", 1]}

@@ -111,6 +111,10 @@ FULL = [
         node("Slice", "x", "zero", "u2", "three", out="u3"), node("Mul", "u2", "two", out="u4"),
         node("Slice", "x", "u2", "u4", "three", out="u5"), node("Mul", "u3", "u5", out="u"),
     ]),
+    ("one window at every size", [
+        node("MaxPool", "x", kernel_shape=[1, 5], strides=[1, 40], out="v1"),
+        node("Squeeze", "v1", "three", out="v"),
+    ]),
 ]  # fmt: skip
 WEIGHTS = {
     "scales": np.array([1, 1, 2, 3], np.float32), "half": np.array([1, 1, 0.5, 1], np.float32),
@@ -122,7 +126,7 @@ WEIGHTS = {
     "w": np.linspace(-1, 1, 2 * 12 * 4, dtype=np.float32).reshape(2, 12, 4),
     "r": np.linspace(1, -1, 2 * 12 * 3, dtype=np.float32).reshape(2, 12, 3),
 }  # fmt: skip
-OUTPUTS = "abcdefghijklmnopqstu"
+OUTPUTS = "abcdefghijklmnopqstuv"
 
 
 def test_nodes_compute_what_onnxruntime_does_at_every_size(tmp_path):
@@ -154,6 +158,10 @@ REFUSED = [
     ([helper.make_node("TopK", ["x", "ten"], ["y", "z"], axis=3)], "TopK"),
     ([node("MaxPool", "x", kernel_shape=[1, 3], strides=[1, 2], auto_pad="SAME_UPPER")],
      "a multiple of 2; .*for width"),
+    ([node("Shape", "x", out="a1"), node("Slice", "a1", "three", "four", out="a2"),
+      node("Div", "a2", "two", out="a3"), node("Slice", "x", "zero", "a3", "three", out="a4"),
+      node("MaxPool", "a4", kernel_shape=[1, 2], strides=[1, 15], out="a5"),
+      node("Squeeze", "a5", "three")], "one element at some sizes only.*for width"),
     ([node("ReverseSequence", "x", "two", batch_axis=2, time_axis=3)], "an open batch"),
 ]  # fmt: skip
 

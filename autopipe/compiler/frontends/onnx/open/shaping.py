@@ -301,6 +301,29 @@ def split(extents: Extents, bb: Any, inputs: Any, numbers: Any, attr: Any) -> An
     return relax.Tuple(made)
 
 
+def squeezed(extents: Extents, bb: Any, inputs: Any, numbers: Any, attr: Any) -> Any:
+    """Squeeze of an axis that has one element at every size: `(samples - 192) // 512 + 1`."""
+    what = called("Squeeze", attr)
+    if len(inputs) > 1 and inputs[1] is not None and numbers[1] is None:
+        return None
+    sizes = extents.shape(inputs[0], what)
+    given = list(numbers[1]) if len(numbers) > 1 and numbers[1] is not None else attr.get("axes")
+    axes = range(len(sizes)) if given is None else [int(axis) % len(sizes) for axis in given]
+    one = {axis: extents.truth(sizes[axis] == 1) for axis in axes}
+    unclear = [sizes[axis] for axis, is_one in one.items() if is_one is None]
+    unclear += [
+        sizes[axis] for axis, is_one in one.items() if given is not None and is_one is False
+    ]
+    if is_open(unclear):
+        raise ModelError(
+            f"{what} takes an axis away that has one element at some sizes only, and {unclear[0]} "
+            f"at others; {advice(unclear)}, or a range in model.dimensions where it has one"
+        )
+    return relax.op.reshape(
+        inputs[0], shape_of([size for axis, size in enumerate(sizes) if not one.get(axis)])
+    )
+
+
 def called(kind: str, attr: Any) -> str:
     """Return what errors call a node."""
     return f"{kind} {known.name(attr)}"
@@ -314,4 +337,5 @@ RULES: Final[Mapping[str, Rule]] = {
     "Slice": sliced,
     "Tile": tiled,
     "Split": split,
+    "Squeeze": squeezed,
 }
