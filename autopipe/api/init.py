@@ -105,16 +105,22 @@ def starter(
     except ModelError as error:
         misfit = any(words in str(error) for words in _MISFIT)
         raise ModelError(f"{error}{_advice(inputs, shapes) if misfit else ''}") from error
-    dtypes = {value.name: value.dtype for value in described.inputs}
+    found = _proposed(model, inputs, settled, described)
+    only = {name: one.dimension.first for name, one in found.items() if one.is_one_size}
+    inputs = {name: known.at(only) for name, known in inputs.items()}
     lines = [
         "version: 1",
         f"name: {_name(model)}",
         "model:",
         f"  path: {_quoted(written)}",
         "  inputs:",
-        *(line for name in dtypes for line in _input(name, inputs[name], dtypes[name])),
+        *(
+            line
+            for one in described.inputs
+            for line in _input(one.name, inputs[one.name], one.dtype)
+        ),
+        *_dimensions({name: one for name, one in found.items() if name not in only}),
     ]
-    lines += _dimensions(model, inputs, settled, described)
     if described.constant_weights:
         lines.append("  weights: {synthesize: he_normal, seed: 0}  # the file has none of its own")
     layouts = [_LAYOUTS[rank] for rank in sorted(described.convolutions & _LAYOUTS.keys())]
@@ -125,23 +131,28 @@ def starter(
     return inputs, "\n".join(lines) + "\n"
 
 
-def _dimensions(
+def _proposed(
     model: Path,
     inputs: Mapping[str, InputSizes],
     settled: Mapping[str, InputSizes],
     outline: "ModelOutline",
-) -> Iterator[str]:
-    """Yield the lines about open sizes; `settled` is what was known before they had names."""
+) -> Mapping[str, open_forms.SizeProposal]:
+    """Return what is proposed of open sizes; `settled` is what was known before they had names."""
     if not any(known.names for known in inputs.values()):
-        return
-    yield "  # proposals: one package takes every size from min to max, and is fastest at"
-    yield "  # the likely ones; a size may be a number in shape instead"
-    yield "  dimensions:"
+        return {}
     found = open_forms.proposed(inputs, settled, outline)
     found = open_forms.fitted(found, partial(_fits, model, inputs))
     dtypes = {value.name: value.dtype for value in outline.inputs}
-    for name, one in tried(found, model, _shapes(inputs), dtypes).items():
-        yield f"    {name}: {one.text}"
+    return tried(found, model, _shapes(inputs), dtypes)
+
+
+def _dimensions(found: Mapping[str, open_forms.SizeProposal]) -> Iterator[str]:
+    """Yield the lines about open sizes."""
+    if found:
+        yield "  # proposals: one package takes every size from min to max, and is fastest at"
+        yield "  # the likely ones; a size may be a number in shape instead"
+        yield "  dimensions:"
+        yield from (f"    {name}: {one.text}" for name, one in found.items())
 
 
 def _outline(model: Path, inputs: Mapping[str, InputSizes]) -> "ModelOutline":

@@ -70,6 +70,11 @@ class SizeProposal:
     """Where it comes from."""
 
     @property
+    def is_one_size(self) -> bool:
+        """Whether the model takes no other, so that a number does."""
+        return self.dimension.first == self.dimension.last
+
+    @property
     def text(self) -> str:
         """Return it as a pipeline file has it."""
         one = self.dimension

@@ -2,10 +2,10 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
-from autopipe.config.dimension import NAME
+from autopipe.config.dimension import NAME, Sizes, terms
 from autopipe.config.model import OPEN
 from autopipe.config.problem import shown
 from autopipe.config.suggestion import closest
@@ -35,6 +35,17 @@ class InputSizes:
     """The same of dimensions that are taken for the batch, and assumed to be 1."""
     names: Mapping[int, str] = field(default_factory=dict)
     """What a pipeline file calls each size that stays open in a package."""
+
+    def at(self, sizes: Sizes) -> "InputSizes":
+        """Return it with numbers for some names: `past + new` with one new is `past + 1`."""
+        left = {axis: _without(name, sizes) for axis, name in self.names.items()}
+        names = {axis: name for axis, name in left.items() if isinstance(name, str)}
+        shape = tuple(left.get(axis, size) for axis, size in enumerate(self.shape))
+        return replace(
+            self,
+            shape=tuple(size if isinstance(size, int) else None for size in shape),
+            names=names,
+        )
 
 
 def given(texts: Sequence[str], names: Sequence[str]) -> dict[str, Declared]:
@@ -81,6 +92,14 @@ def settled(
         name: _known(name, _merged(shape, shapes[name]) if name in shapes else shape, named)
         for name, shape in declared.items()
     }
+
+
+def _without(extent: str, sizes: Sizes) -> str | int:
+    """Return an open size with numbers for some names; a number where none is left."""
+    parts = [sizes.get(part, part) if isinstance(part, str) else part for part in terms(extent)]
+    added = sum(part for part in parts if isinstance(part, int))
+    names = [part for part in parts if isinstance(part, str)]
+    return " + ".join([*names, str(added)] if added else names) if names else added
 
 
 def _merged(declared: Declared | None, shape: Declared) -> Declared:

@@ -8,7 +8,7 @@ from typing import Final
 from autopipe.artifacts.signature import Port, Signature
 from autopipe.compiler.library import samples
 from autopipe.config import Verify
-from autopipe.config.dimension import Sizes, likely
+from autopipe.config.dimension import Sizes, ends, likely
 from autopipe.verification.inputs import Case, cases, draw, redrawn, specials
 from autopipe.verification.limits import index_limits, input_limits
 from autopipe.verification.sizes import tried
@@ -36,9 +36,8 @@ class CaseSource:
         """Take how the build is called, and the artifact of *import* that it was built from."""
         self._signature, self._imported, self._options = signature, imported, options
         self._likely = likely(signature.dimensions) or ({},)
-        ports = signature.at(self._likely[0])
-        self._limits = input_limits(imported, ports)
-        self._vary = bool(signature.dimensions) and self._limits != index_limits(imported)
+        self._limits = input_limits(imported, signature.at(self._likely[0]))
+        self._vary = bool(signature.dimensions) and self._depends_on_sizes()
 
     def batches(self, given: Mapping[str, Path]) -> Iterator[Batch]:
         """Yield every likely size with all cases, then the others with a random case each.
@@ -56,6 +55,15 @@ class CaseSource:
         """Yield other inputs for a case, the one at some place of its batch."""
         ports, limits = self._at(case.sizes)
         return redrawn(case, ports, limits, (self._options.seed, place))
+
+    def _depends_on_sizes(self) -> bool:
+        """Tell whether integers have to be smaller at some sizes: a length is no longer than that.
+
+        At the smallest sizes they are, if they are anywhere.
+        """
+        known = index_limits(self._imported)
+        smallest = self._signature.at(ends(self._signature.dimensions)[0])
+        return self._limits != known or input_limits(self._imported, smallest) != known
 
     def _full(self, sizes: Sizes) -> Batch:
         ports, limits = self._at(sizes)

@@ -16,7 +16,8 @@ from collections.abc import Mapping
 from typing import Final
 
 import tvm
-from tvm import relax
+import tvm_ffi
+from tvm import relax, tirx
 from tvm.relax import transform
 
 from autopipe.compiler.graph.calls import (
@@ -67,7 +68,20 @@ def _inlined(
         size += called[name] * sizes[name]
         if size <= MOST:
             taken[variables[name]] = functions[name]
-    return function.inline_functions(taken) if taken else function
+    return _of_one_size(function.inline_functions(taken)) if taken else function
+
+
+def _of_one_size(function: relax.Function) -> relax.Function:
+    """Return a function in which sizes of what was inlined are its own, by their names.
+
+    TVM copies what it inlines with new variables for open sizes, and does not say what they are. A
+    name means one size wherever it stands in a model.
+    """
+    own = {str(size.name): size for size in relax.analysis.defined_symbolic_vars(function)}
+    copied = {size: own[str(size.name)] for size in relax.analysis.free_symbolic_vars(function)}
+    if not copied:
+        return function
+    return tvm_ffi.structural_map(function, (tirx.Var, lambda size: copied.get(size, size)))
 
 
 def _has_one_path(body: relax.SeqExpr) -> bool:

@@ -8,6 +8,7 @@ scheduled. In some of them that analysis fails; these stay copies.
 """
 
 from collections.abc import Mapping
+from math import prod
 from typing import Final
 
 import tvm
@@ -45,6 +46,10 @@ def _copied(function: tvm.tirx.PrimFunc) -> int | None:
     """Return the position of the only input, if a function copies it in the order of memory."""
     tensors = [param for param in function.params if isinstance(param.ty, tvm.tirx.BufferType)]
     if len(tensors) != 2 or tensors[0].ty.dtype != tensors[1].ty.dtype:  # noqa: PLR2004 - in and out
+        return None
+    # the first half of a tensor is in the order of memory, too
+    before, after = (prod(param.ty.shape, start=1) for param in tensors)
+    if not tvm.sym.Analyzer().can_prove_equal(before, after):
         return None
     try:
         copies = relax.analysis.has_reshape_pattern(function)

@@ -34,6 +34,11 @@ def node(kind, *inputs, out="y", **attributes):
     return helper.make_node(kind, inputs, [out], **attributes)
 
 
+def branch(only):
+    result = helper.make_tensor_value_info(only.output[0], TensorProto.FLOAT, None)
+    return helper.make_graph([only], only.output[0], [], [result])
+
+
 def whole(*numbers):
     return np.array(numbers, np.int64)
 
@@ -115,6 +120,13 @@ FULL = [
         node("MaxPool", "x", kernel_shape=[1, 5], strides=[1, 40], out="v1"),
         node("Squeeze", "v1", "three", out="v"),
     ]),
+    ("asked if there is one window", [
+        node("Shape", "v1", out="w1"), node("Gather", "w1", "three0", axis=0, out="w2"),
+        node("Equal", "w2", "one0", out="w3"), node("Cast", "w3", to=TensorProto.BOOL, out="w4"),
+        node("If", "w4", out="w5", then_branch=branch(node("Squeeze", "v1", "three", out="then")),
+             else_branch=branch(node("Identity", "v1", out="else"))),
+        node("Identity", "w5", out="w6"),
+    ]),
 ]  # fmt: skip
 WEIGHTS = {
     "scales": np.array([1, 1, 2, 3], np.float32), "half": np.array([1, 1, 0.5, 1], np.float32),
@@ -126,7 +138,7 @@ WEIGHTS = {
     "w": np.linspace(-1, 1, 2 * 12 * 4, dtype=np.float32).reshape(2, 12, 4),
     "r": np.linspace(1, -1, 2 * 12 * 3, dtype=np.float32).reshape(2, 12, 3),
 }  # fmt: skip
-OUTPUTS = "abcdefghijklmnopqstuv"
+OUTPUTS = (*"abcdefghijklmnopqstuv", "w6")
 
 
 def test_nodes_compute_what_onnxruntime_does_at_every_size(tmp_path):

@@ -3,6 +3,8 @@
 import numpy as np
 import tvm
 from tvm import relax
+from tvm.script import from_source, ir, tirx
+from tvm.script import relax as script
 
 from autopipe.compiler.graph.calls import callees, function_calls, graph_functions
 from autopipe.compiler.graph.hoist import COUNT
@@ -89,3 +91,40 @@ def test_a_model_without_bodies_is_not_touched():
     added(builder, "main", [relax.op.tanh])
     module = legalized(builder.get())
     assert inline(module) is module
+
+
+SCRIPT = {"I": ir, "R": script, "T": tirx}
+ROWS = """
+@I.ir_module
+class Module:
+    @T.prim_func(private=True, s_tir=True)
+    def more(rows: T.int64, given: T.Buffer((), "int64"), made: T.Buffer((), "int64")):
+        with T.sblock("more"):
+            one = T.axis.spatial(T.int64(1), T.int64(0))
+            made[()] = given[()] + rows
+
+    @R.function(private=True)
+    def body(
+        n: R.Tensor((), "int64"), x: R.Tensor(("rows", 16), "float32")
+    ) -> R.Tensor((), "int64"):
+        rows = T.int64()
+        cls = Module
+        with R.dataflow():
+            y = R.call_tir(cls.more, (rows, n), out_ty=R.Tensor((), "int64"))
+            R.output(y)
+        return y
+
+    @R.function
+    def main(x: R.Tensor(("rows", 16), "float32")) -> R.Tensor((), "int64"):
+        R.func_attr({"num_input": 1})
+        cls = Module
+        return cls.body(R.const(1, "int64"), x)
+"""
+"""A body that is given how many rows a tensor has, which it reads from the tensor's type."""
+
+
+def test_open_sizes_of_a_body_are_those_of_its_caller():
+    changed = inline(from_source(ROWS, extra_vars=SCRIPT))
+    assert len(graph_functions(changed)) == 1
+    main = relax.VirtualMachine(tvm.compile(changed, "llvm"), tvm.cpu())["main"]
+    assert main(tvm.runtime.tensor(np.zeros((5, 16), "float32"))).numpy() == 6

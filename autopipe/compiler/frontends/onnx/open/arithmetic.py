@@ -115,6 +115,8 @@ def _remainder(extents: Extents, one: Any, other: Any) -> Any:
 def _cast(extents: Extents, numbers: Numbers, attr: Mapping[str, Any]) -> Any:
     data, wanted = numbers[0], attr["to"]
     floats = wanted in (TensorProto.FLOAT, TensorProto.DOUBLE)
+    if data is not None and wanted == TensorProto.BOOL and not _is_part(data):
+        return extents.apply(lambda one: extents.truth(one != 0), data)
     if data is None or not (floats or wanted in (TensorProto.INT32, TensorProto.INT64)):
         return None
     if floats:

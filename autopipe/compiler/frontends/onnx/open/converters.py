@@ -9,7 +9,14 @@ from autopipe.compiler.frontends.onnx import known
 from autopipe.compiler.frontends.onnx.found import converters as found
 from autopipe.compiler.frontends.onnx.found import nothing
 from autopipe.compiler.frontends.onnx.named import shape_told
-from autopipe.compiler.frontends.onnx.open import along, arithmetic, resizing, shaping, windows
+from autopipe.compiler.frontends.onnx.open import (
+    along,
+    arithmetic,
+    choosing,
+    resizing,
+    shaping,
+    windows,
+)
 from autopipe.compiler.frontends.onnx.open.extents import Extents, advice, names, total
 from autopipe.compiler.frontends.onnx.tensors import Array
 from autopipe.errors import ModelError
@@ -39,6 +46,8 @@ class OpenConverter:
             numbers = [self._extents.of(value, params) for value in inputs]
             numbers = self._read(bb, inputs, numbers, attr)
             made = self._computed(bb, inputs, numbers, attr)
+            if made is None and self._op == choosing.IF:
+                made = choosing.taken(bb, numbers[0], attr, params[0], opset)
             if made is None and self._op in _RULES:
                 made = _RULES[self._op](self._extents, bb, inputs, numbers, attr)
             if made is None:
