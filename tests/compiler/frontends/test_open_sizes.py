@@ -101,7 +101,7 @@ FULL = [
     ("a pass over columns", [
         node("ReduceMean", "x", axes=[2], keepdims=0, out="r1"),
         node("Transpose", "r1", perm=[2, 0, 1], out="r2"),
-        helper.make_node("LSTM", ["r2", "w", "r"], ["r"[0] + "3"], hidden_size=3,
+        helper.make_node("LSTM", ["r2", "w", "r"], ["r3", "r4"], hidden_size=3,
                          direction="bidirectional"),
         node("Identity", "r3", out="s"),
     ]),
@@ -119,6 +119,10 @@ FULL = [
     ("one window at every size", [
         node("MaxPool", "x", kernel_shape=[1, 5], strides=[1, 40], out="v1"),
         node("Squeeze", "v1", "three", out="v"),
+    ]),
+    ("a state of zeros", [
+        node("Shape", "r4", out="x2"), node("ConstantOfShape", "x2", out="x3"),
+        helper.make_node("LSTM", ["r2", "w", "r", "", "", "x3"], ["x4"], hidden_size=3, direction="bidirectional"),
     ]),
     ("asked if there is one window", [
         node("Shape", "v1", out="w1"), node("Gather", "w1", "three0", axis=0, out="w2"),
@@ -138,7 +142,7 @@ WEIGHTS = {
     "w": np.linspace(-1, 1, 2 * 12 * 4, dtype=np.float32).reshape(2, 12, 4),
     "r": np.linspace(1, -1, 2 * 12 * 3, dtype=np.float32).reshape(2, 12, 3),
 }  # fmt: skip
-OUTPUTS = (*"abcdefghijklmnopqstuv", "w6")
+OUTPUTS = (*"abcdefghijklmnopqstuv", "w6", "x4")
 
 
 def test_nodes_compute_what_onnxruntime_does_at_every_size(tmp_path):

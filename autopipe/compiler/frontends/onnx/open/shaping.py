@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from tvm import relax, te, tirx
+from tvm import ir, relax, te, tirx
 
 from autopipe.compiler.frontends.onnx import known
 from autopipe.compiler.frontends.onnx.open.extents import (
@@ -118,8 +118,8 @@ def emit(bb: Any, compute: Any, data: Any, sizes: Sequence[Any], hint: str) -> A
 
 
 def filled(extents: Extents, bb: Any, inputs: Any, numbers: Any, attr: Any) -> Any:
-    """ConstantOfShape."""
-    if numbers[0] is None or not is_open(numbers[0]):
+    """ConstantOfShape, of sizes that are open or were computed from some that are."""
+    if numbers[0] is None or isinstance(inputs[0], ir.GenericConst):
         return None
     from onnx.numpy_helper import to_array
 
