@@ -124,6 +124,15 @@ FULL = [
         node("Shape", "r4", out="x2"), node("ConstantOfShape", "x2", out="x3"),
         helper.make_node("LSTM", ["r2", "w", "r", "", "", "x3"], ["x4"], hidden_size=3, direction="bidirectional"),
     ]),
+    ("backwards, as far as lengths say", [
+        node("Slice", "t1", "two", "three", out="y1"), node("Expand", "two", "y1", out="y2"),
+        node("Transpose", "x", perm=[2, 3, 0, 1], out="y4"),
+        node("ReverseSequence", "y4", "y2", batch_axis=0, time_axis=1, out="y3"),
+    ]),
+    ("written to open places", [
+        node("Mul", "l4", "l4", out="z1"), node("ScatterElements", "l4", "l3", "z1", out="z2"),
+        node("Add", "x", "z2", out="z3"),
+    ]),
     ("asked if there is one window", [
         node("Shape", "v1", out="w1"), node("Gather", "w1", "three0", axis=0, out="w2"),
         node("Equal", "w2", "one0", out="w3"), node("Cast", "w3", to=TensorProto.BOOL, out="w4"),
@@ -142,7 +151,7 @@ WEIGHTS = {
     "w": np.linspace(-1, 1, 2 * 12 * 4, dtype=np.float32).reshape(2, 12, 4),
     "r": np.linspace(1, -1, 2 * 12 * 3, dtype=np.float32).reshape(2, 12, 3),
 }  # fmt: skip
-OUTPUTS = (*"abcdefghijklmnopqstuv", "w6", "x4")
+OUTPUTS = (*"abcdefghijklmnopqstuv", "w6", "x4", "y3", "z3")
 
 
 def test_nodes_compute_what_onnxruntime_does_at_every_size(tmp_path):
@@ -178,7 +187,7 @@ REFUSED = [
       node("Div", "a2", "two", out="a3"), node("Slice", "x", "zero", "a3", "three", out="a4"),
       node("MaxPool", "a4", kernel_shape=[1, 2], strides=[1, 15], out="a5"),
       node("Squeeze", "a5", "three")], "one element at some sizes only.*for width"),
-    ([node("ReverseSequence", "x", "two", batch_axis=2, time_axis=3)], "an open batch"),
+    ([node("ReverseSequence", "x", "two", batch_axis=2, time_axis=3)], "1 lengths for a batch of"),
 ]  # fmt: skip
 
 

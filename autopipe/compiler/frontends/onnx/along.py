@@ -40,18 +40,29 @@ class ReverseSequence(onnx_frontend.OnnxOpConverter):
         time, batch = (axis % inputs[0].ty.ndim for axis in axes)
         what = f"ReverseSequence {known.name(attr)}"
         if known.extents_of(inputs[0].ty, f"input of {what}")[batch] < 0:
-            raise ModelError(f"{what} has an open batch, which is not supported: give its size")
+            raise ModelError(f"{what} has an open batch; give its size")
 
-        def reverse(data: Any, lengths: Any) -> Any:
-            def at(*index: Any) -> Any:
-                length = lengths[index[batch]].astype("int64")
-                place = index[time].astype("int64")
-                other = tirx.if_then_else(place < length, length - 1 - place, place)
-                return data[*index[:time], other, *index[time + 1 :]]
+        return bb.emit_te(
+            backwards(time, batch), *inputs[:2], primfunc_name_hint="reverse_sequence"
+        )
 
-            return te.compute(data.shape, at, name="reverse_sequence")
 
-        return bb.emit_te(reverse, *inputs[:2], primfunc_name_hint="reverse_sequence")
+def backwards(time: int, batch: int) -> Any:
+    """Return what computes data with the first elements along `time` in reverse order.
+
+    `lengths[n]` of them for the n-th of the batch: of `[a, b, c, d]` and 3 it is `[c, b, a, d]`.
+    """
+
+    def reverse(data: Any, lengths: Any, *_: Any) -> Any:
+        def at(*index: Any) -> Any:
+            length = lengths[index[batch]].astype("int64")
+            place = index[time].astype("int64")
+            other = tirx.if_then_else(place < length, length - 1 - place, place)
+            return data[*index[:time], other, *index[time + 1 :]]
+
+        return te.compute(data.shape, at, name="reverse_sequence")
+
+    return reverse
 
 
 class LpNormalization(onnx_frontend.OnnxOpConverter):

@@ -12,6 +12,7 @@ from typing import Any, Final
 import numpy as np
 from tvm import relax, te, tirx
 from tvm.relax.frontend.onnx import onnx_frontend
+from tvm_ffi import structural_equal
 
 from autopipe.compiler.frontends.onnx import known
 from autopipe.compiler.frontends.onnx.scattering import ScatteredRows
@@ -123,11 +124,13 @@ class Scatter(onnx_frontend.OnnxOpConverter):
     def _impl_v1(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:  # noqa: ARG003
         data, places, updates = inputs
         what = f"an input of {known.name(attr)}"
-        shape, counts = known.sizes(data, what), known.sizes(places, what)
-        axis = int(attr.get("axis", 0)) % len(shape)
+        axis = int(attr.get("axis", 0)) % len(known.extents_of(data.ty, what))
         reduction = known.text(attr.get("reduction", b"none")).replace("none", "update")
-        if all(shape[at] == counts[at] for at in range(len(shape)) if at != axis):
+        known.extents_of(places.ty, what)
+        pairs = enumerate(zip(_sizes(data) or (), _sizes(places) or (), strict=True))
+        if all(at == axis or structural_equal(*pair) for at, pair in pairs):
             return relax.op.scatter_elements(data, places, updates, axis, reduction)
+        shape = known.sizes(data, what)
         given = (data, _flat(bb, places, shape, axis), updates)
         rows = [bb.normalize(relax.op.reshape(each, [-1])) for each in given]
         made = bb.normalize(relax.op.scatter_elements(*rows, 0, reduction))

@@ -5,14 +5,17 @@ from typing import Any, Final
 from tvm import relax, tirx
 
 from autopipe.compiler.frontends.onnx import known
+from autopipe.compiler.frontends.onnx.along import backwards
 from autopipe.compiler.frontends.onnx.open.extents import (
     Extents,
+    advice,
     is_open,
     shape_of,
     whole,
     wide,
 )
 from autopipe.compiler.frontends.onnx.open.shaping import called
+from autopipe.errors import ModelError
 
 # ruff: noqa: ANN401, ARG001  TVM's converters have no types, and all of these have one signature
 
@@ -49,4 +52,20 @@ def deepened(extents: Extents, bb: Any, inputs: Any, numbers: Any, attr: Any) ->
     return relax.op.reshape(turned, shape_of([batch, channels * block * block, rows, columns]))
 
 
-RULES: Final = {"Hardmax": hardmax, "SpaceToDepth": deepened}
+def turned(extents: Extents, bb: Any, inputs: Any, numbers: Any, attr: Any) -> Any:
+    """ReverseSequence of an open batch, or of open lengths."""
+    data, lengths = inputs[:2]
+    what = called("ReverseSequence", attr)
+    sizes = extents.shape(data, what)
+    time, batch = (int(attr.get(f"{name}_axis", axis)) % len(sizes)
+                   for axis, name in enumerate(("time", "batch")))  # fmt: skip
+    if not is_open([sizes[batch]]):
+        return None
+    (count,) = extents.shape(lengths, what)
+    if not extents.equal(count, sizes[batch]):
+        raise ModelError(f"{what} has {count} lengths for a batch of {sizes[batch]}; "
+                         f"{advice([sizes[batch], count])}")  # fmt: skip
+    return bb.emit_te(backwards(time, batch), data, lengths, primfunc_name_hint="reverse_sequence")
+
+
+RULES: Final = {"Hardmax": hardmax, "SpaceToDepth": deepened, "ReverseSequence": turned}

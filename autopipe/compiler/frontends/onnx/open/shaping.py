@@ -124,7 +124,7 @@ def filled(extents: Extents, bb: Any, inputs: Any, numbers: Any, attr: Any) -> A
     from onnx.numpy_helper import to_array
 
     value = to_array(attr["value"]).reshape(()) if "value" in attr else None
-    number = relax.const(0.0, "float32") if value is None else relax.const(value)
+    number = relax.const(0.0) if value is None else relax.const(value, str(value.dtype))
     return relax.op.full(shape_of(numbers[0]), number, str(number.ty.dtype))
 
 
