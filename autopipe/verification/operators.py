@@ -27,6 +27,8 @@ _MOVES = {
     "Slice", "Split", "Squeeze", "Tile", "Transpose", "Unsqueeze", "Expand",
 }  # fmt: skip
 """What makes no difference of its first operand larger."""
+_EITHER = {"Concat", "Max", "Min", "Where"}
+"""What takes elements of one operand or another, and makes no difference of any larger."""
 
 _QUANTIZES = ("DynamicQuantize", "QAttention", "QGemm", "QLinear", "QuantizeLinear")
 """How the names of operators begin that round to steps."""
@@ -135,7 +137,7 @@ class Operators:
             return given[0] * right + given[1] * left
         if kind in {"Add", "Sub", "Sum"}:
             return sum(given)
-        return max(given, default=0.0) if kind in _MOVES | {"Concat", "Max", "Min"} else 0.0
+        return max(given, default=0.0) if kind in _MOVES | _EITHER else 0.0
 
     def _largest(self, name: str) -> float:
         """Return the largest magnitude in a constant, 0 if it is none."""
@@ -152,6 +154,6 @@ class Operators:
 
 
 def _followed(node: Any) -> list[str]:  # noqa: ANN401  protobuf
-    if node.op_type in {"Add", "Concat", "Max", "Min", "Mul", "Sub", "Sum"}:
+    if node.op_type in {"Add", "Mul", "Sub", "Sum"} | _EITHER:
         return list(node.input)
     return list(node.input[:1]) if node.op_type in _MOVES | _SLOPES.keys() else []

@@ -192,6 +192,7 @@ def test_an_edge_that_the_reference_refuses_is_skipped(verified):
         ([("Tanh", "x", "a"), ("Mul", "a half", "y")], 2.4e-7),
         ([("Tanh", "x", "a"), ("Exp", "a", "y")], 0.0),
         ([("Softmax", "x", "a"), ("Concat", "a x", "y")], 4.8e-7),
+        ([("Greater", "x half", "b"), ("Tanh", "x", "a"), ("Where", "b x a", "y")], 4.8e-7),
     ],
 )
 def test_how_fine_an_output_is_follows_from_its_last_operators(tmp_path, nodes, floor):

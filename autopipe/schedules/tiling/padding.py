@@ -90,15 +90,17 @@ class Padding:
 
     def write(self, width: int) -> tvm.tirx.Stmt:
         """Return the loops over all lines, which write vectors of `width` elements."""
+        count = product_of(self.extents[: self.line])
+        one = isinstance(count, int) and count == 1  # a single line is written by one thread
         with IRBuilder() as builder:
-            for many in either(enough(self.extents, ELEMENTS)):
+            for many in either(False if one else enough(self.extents, ELEMENTS)):
                 self._lines(width, parallel=many)
         return builder.get()
 
     def _lines(self, width: int, *, parallel: bool) -> None:
         before = self.extents[: self.line]
         count = product_of(before)
-        loop = T.parallel if parallel and not (isinstance(count, int) and count == 1) else T.serial
+        loop = T.parallel if parallel else T.serial
         with loop(self.number(0), self.number(count)) as job, T.sblock(self.name):
             T.reads(*(whole(load.source) for load in loads_of(self.value)))
             T.writes(whole(self.target))
