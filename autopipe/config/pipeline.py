@@ -19,7 +19,7 @@ from autopipe.config.package import Package
 from autopipe.config.schedules import Schedules
 from autopipe.config.target import Target
 from autopipe.config.tasks import Tasks
-from autopipe.config.tuning import Tuning
+from autopipe.config.tuning import Measure, Tuning
 from autopipe.config.verify import Verify
 
 _ROUNDS: Final = 3
@@ -89,10 +89,32 @@ class Pipeline(Frozen, frozen=True):
         if self.gates.regression is not None:
             yield from self._untold_regression(self.gates.regression)
         yield from self._open_sizes()
+        yield from self._elsewhere()
         reference = self.verify.reference if self.verify else "auto"
         if reference in {"onnxruntime", "onnx"} and self.model.format != "onnx":
             why = "runs ONNX models, and this is none; write 'plain'"
             yield ("verify", "reference"), reference, why
+
+    def _elsewhere(self) -> Iterator[Contradiction]:
+        """Yield what a target has to say where other machines measure."""
+        measure = self.tuning.measure if self.tuning else Measure()
+        runner = measure.runner
+        if runner == "local":
+            return
+        asked = "scheduler" if runner == "dask" else "tracker"
+        if getattr(measure, asked) is None:
+            yield ("tuning", "measure", asked), None, f"is needed: `runner` is {runner}"
+        at, why = ("tuning", "measure", "runner"), "measures elsewhere"
+        if self.target.kind != "llvm":
+            yield at, runner, f"{why}, processors only; `target.kind` is {self.target.kind}"
+        elif self.target.mcpu == "native":
+            yield (
+                ("target", "mcpu"),
+                "native",
+                f"is this machine, and `{runner}` {why}: name theirs",
+            )
+        if self.target.num_cores is None:
+            yield ("target", "num_cores"), None, f"has to be said: `{runner}` {why}"
 
     def _open_sizes(self) -> Iterator[Contradiction]:
         """Yield what is wrong with the names of sizes in shapes, and with `model.dimensions`."""

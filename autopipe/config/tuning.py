@@ -1,11 +1,22 @@
 """Section `tuning`: how much is measured, and how."""
 
-from typing import Annotated, ClassVar, Literal
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, ClassVar, Final, Literal, Self
 
-from pydantic import Field
+from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
+from autopipe.config.contradiction import Contradiction, refuse
 from autopipe.config.frozen import Frozen, Sparse
 from autopipe.config.quantity import Duration
+
+_ADDRESS: Final = re.compile(r"(tls|tcp)://(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+):([0-9]{1,5})")
+
+_PORTS: Final = 1 << 16
+
+CERTIFY: Final = "autopipe worker --make-certificates DIR"
+"""The command that makes certificates."""
 
 Count = Annotated[int, Field(ge=1, le=10_000_000)]
 
@@ -23,10 +34,76 @@ class Budget(Frozen, frozen=True):
     """Leave a task once this many trials in a row brought no better schedule."""
 
 
-class Measure(Sparse, frozen=True):
-    """How one candidate is built and timed."""
+def on_loopback(host: str) -> bool:
+    """Tell whether a name or address is this very machine, which nobody else can listen to."""
+    return host.strip("[]") in {"localhost", "127.0.0.1", "::1"}
 
-    ADDED: ClassVar[frozenset[str]] = frozenset({"clock"})
+
+def scheduler(text: str) -> str:
+    """Return the address of a scheduler as it is; raise ValueError."""
+    match = _ADDRESS.fullmatch(text)
+    if match is None or not 0 < int(match[3]) < _PORTS:
+        raise ValueError("should be an address such as tls://farm.example:8786")
+    if match[1] == "tcp" and not on_loopback(match[2]):
+        raise ValueError(
+            "is another machine, and tcp:// lets anybody on the way run code on all of them: write"
+            f" tls://, and make certificates by `{CERTIFY}`"
+        )
+    return text
+
+
+def _tracker(text: str) -> str:
+    host, colon, port = text.rpartition(":")
+    if not (colon and host and port.isdecimal() and 0 < int(port) < _PORTS):
+        raise ValueError("should be host and port, such as 127.0.0.1:9190")
+    return text
+
+
+Scheduler = Annotated[str, StringConstraints(max_length=300), AfterValidator(scheduler)]
+Tracker = Annotated[
+    str,
+    StringConstraints(pattern=r"^[A-Za-z0-9._\[\]:-]+$", max_length=300),
+    AfterValidator(_tracker),
+]
+Label = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
+
+_OF: Final = {
+    "scheduler": "dask", "label": "dask", "certificates": "dask", "tracker": "rpc", "key": "rpc",
+}  # fmt: skip
+"""Fields that only one runner knows."""
+
+_NEEDED: Final = {"dask": "label", "rpc": "key"}
+"""What a runner can not do without."""
+
+
+class Measure(Sparse, frozen=True):
+    """How one candidate is built and timed, and where.
+
+    Where the machines are that do it, and how long they are waited for, is in no key and no lock.
+    """
+
+    ADDED: ClassVar[frozenset[str]] = frozenset({"clock", "runner", "label", "key"})
+
+    runner: Literal["local", "dask", "rpc"] = "local"
+    """Who builds and times: `local` this machine, `dask` machines of one kind, each of which runs
+    `autopipe worker`, `rpc` devices that TVM's RPC tracker knows."""
+    label: Label | None = None
+    """For `dask`: what the workers call the kind of machine they are, such as `zen5`."""
+    key: Label | None = None
+    """For `rpc`: what the devices are called at the tracker."""
+    scheduler: Annotated[Scheduler | None, Field(exclude=True)] = None
+    """For `dask`: where the scheduler listens, `tls://host:port`; `tcp://` only on this machine."""
+    certificates: Annotated[str | None, Field(exclude=True, min_length=1)] = None
+    """For `dask`: folder with `ca.pem`, `farm.pem` and `farm.key`, relative to this file. Null is
+    the one that `$AUTOPIPE_CERTIFICATES` names, or else `~/.config/autopipe/certificates`."""
+    tracker: Annotated[Tracker | None, Field(exclude=True)] = None
+    """For `rpc`: where the tracker listens, `host:port`."""
+    connect_timeout: Annotated[Duration, Field(exclude=True)] = 10.0
+    """For `dask` and `rpc`: how long a scheduler or tracker may take to answer."""
+    wait_timeout: Annotated[Duration, Field(exclude=True)] = 60.0
+    """For `dask` and `rpc`: how long a run waits while there is nobody who could measure."""
+    session_timeout: Annotated[Duration, Field(exclude=True)] = 30.0
+    """For `rpc`: how long a device belongs to one candidate."""
 
     build_timeout: Duration = 20.0
     """A candidate that compiles longer than this is dropped."""
@@ -43,6 +120,46 @@ class Measure(Sparse, frozen=True):
     longer."""
     memory: Annotated[int, Field(ge=64, le=1_000_000)] = 4096
     """MiB a candidate may take beyond what the measuring process holds itself."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        refuse("measure", self._contradictions())
+        return self
+
+    def _contradictions(self) -> Iterator[Contradiction]:
+        """Yield what another runner is for, and what this one lacks."""
+        for name, runner in _OF.items():
+            value = getattr(self, name)
+            if value is not None and runner != self.runner:
+                yield (name,), value, f"is for runner {runner}, and `runner` is {self.runner}"
+        needed = _NEEDED.get(self.runner)
+        if needed is not None and getattr(self, needed) is None:
+            yield (needed,), None, f"is needed: `runner` is {self.runner}"
+
+
+class Reach(Frozen, frozen=True):
+    """Where the machines are that measure. It can change no result, and is in no key."""
+
+    scheduler: str | None = None
+    """Address of Dask's scheduler."""
+    certificates: str | None = None
+    """Folder of the certificates; null for the usual one."""
+    tracker: str | None = None
+    """Host and port of TVM's RPC tracker."""
+    connect_timeout: float = 10.0
+    """Seconds that an answer may take."""
+    wait_timeout: float = 60.0
+    """Seconds in which somebody who can measure has to turn up."""
+    session_timeout: float = 30.0
+    """Seconds that a device belongs to one candidate."""
+
+    @classmethod
+    def of(cls, measure: Measure, base: Path) -> Self:
+        """Return what a pipeline file in the folder `base` says."""
+        own = {name: getattr(measure, name) for name in cls.model_fields}
+        if measure.certificates is not None:
+            own["certificates"] = str((base / measure.certificates).absolute())
+        return cls(**own)
 
 
 class Tuning(Sparse, frozen=True):

@@ -9,7 +9,7 @@ import math
 from collections.abc import Generator, Sequence
 from contextlib import nullcontext
 from time import monotonic
-from typing import Final, Protocol
+from typing import Final
 
 from autopipe.compiler.target.target import is_gpu
 from autopipe.config.tuning import Measure
@@ -22,25 +22,6 @@ from autopipe.processes.link import ready
 
 _HELD: Final = 32
 """Built candidates that may wait in memory for their turn."""
-
-
-class Measurer(Protocol):
-    """Builds and times candidates somewhere."""
-
-    def measure(
-        self, candidates: Sequence[Candidate], best: float = math.inf, *, rivals: bool = True
-    ) -> Generator[Measurement]:
-        """Yield the measurement of each candidate in order; `best` is the time to beat.
-
-        Candidates of one task are rivals: the time of one is what the next has to beat.
-        """
-
-
-class Rounds(Protocol):
-    """Times a few candidates in turn, so that what else the machine does falls on all of them."""
-
-    def rounds(self, candidates: Sequence[Candidate], count: int) -> list[Measurement]:
-        """Return the measurement of each candidate, with a time for each round."""
 
 
 class Local:

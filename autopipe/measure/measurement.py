@@ -35,6 +35,8 @@ class Repeatable:
     make: Candidate = field(compare=False)
     surroundings: Surroundings | None = field(compare=False, default=None)
     """How a model calls it; null where it is timed in a loop of its own."""
+    workload: "tvm.IRModule | None" = field(compare=False, default=None)
+    """What the schedule is for, so that another machine can make it; null for what is made here."""
 
     def __call__(self) -> "tvm.IRModule":
         """Make the scheduled module."""

@@ -17,6 +17,7 @@ from autopipe.pipeline.stage import Context
 from autopipe.processes.contained import Failed
 from autopipe.safety.checking import Checker, Outcome
 from autopipe.safety.failures import Failures, KnownFailure
+from autopipe.safety.job import Piece
 from autopipe.safety.quarantine import Quarantine, Suspect
 from autopipe.safety.verdict import Checked, Finding, Verdict
 from autopipe.store import files
@@ -24,6 +25,16 @@ from autopipe.tasks.op_info import ATTRIBUTE
 
 _LARGEST: Final = 1 << 20
 """Bytes of a verdict."""
+
+
+class PieceChecker(Protocol):
+    """Makes the checks of schedules somewhere."""
+
+    def check(self, pieces: Sequence[Piece]) -> list[Outcome]:
+        """Return what came of the check of each piece."""
+
+    def plain_runs(self, piece: Piece) -> bool:
+        """Tell whether the plain loops of a piece can be run, and agree with themselves."""
 
 
 class ScheduleChecker(Protocol):
@@ -43,7 +54,7 @@ class Inspector:
     folder: Path
     """Where verdicts and wrong schedules are kept."""
     facts: Mapping[Facet, Mapping[str, object]]
-    checker: Checker | TargetError
+    checker: PieceChecker | TargetError
     """Who runs things, or why nobody can."""
     failures: Failures
     failed: dict[str, Verdict] = field(default_factory=dict)
@@ -52,16 +63,19 @@ class Inspector:
     """What failed in an earlier run, so that it is tried only once."""
 
     @classmethod
-    def of(cls, ctx: Context, failures: Failures) -> Self:
-        """Return the inspector of a stage, which checks what this machine can run."""
+    def of(cls, ctx: Context, failures: Failures, elsewhere: PieceChecker | None = None) -> Self:
+        """Return the inspector of a stage, which checks what this machine can run.
+
+        What it can not run is checked `elsewhere`, if there is such a place.
+        """
         from autopipe.compiler.target import machine
 
-        checker: Checker | TargetError
+        checker: PieceChecker | TargetError
         try:
             machine.check(ctx.facts[Facet.TARGET])
             checker = Checker(failures.conditions)
         except TargetError as error:
-            checker = error
+            checker = elsewhere or error
         folder = ctx.records.parent
         folder.mkdir(parents=True, exist_ok=True)
         return cls(folder, ctx.facts, checker, failures)
@@ -86,7 +100,9 @@ class Inspector:
             known[name] = self._judged(name, suspect, outcome, self.checker)
         return [known[name] or Verdict(Finding.UNCHECKED) for name in names]
 
-    def _judged(self, name: str, suspect: Suspect, outcome: Outcome, checker: Checker) -> Verdict:
+    def _judged(
+        self, name: str, suspect: Suspect, outcome: Outcome, checker: PieceChecker
+    ) -> Verdict:
         """Return the verdict on what was checked once, and is once more if that failed."""
         if not isinstance(outcome, Checked) and name not in self.suspected:
             (outcome,) = checker.check([suspect.piece])
@@ -114,7 +130,7 @@ class Inspector:
             return self.failed[name]
         return None
 
-    def _failed(self, name: str, suspect: Suspect, error: Failed, checker: Checker) -> Verdict:
+    def _failed(self, name: str, suspect: Suspect, error: Failed, checker: PieceChecker) -> Verdict:
         """Put a failure aside, unless the plain loops fail too: it is not the schedule's then."""
         if not checker.plain_runs(suspect.piece):
             return Verdict(Finding.UNCHECKED, f"it failed, as the plain loops do: {error}")

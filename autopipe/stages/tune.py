@@ -7,6 +7,7 @@ from typing import ClassVar, Literal, Self
 from autopipe.config import Pipeline, Tuning
 from autopipe.config.schedules import Rule
 from autopipe.config.tasks import Judge
+from autopipe.config.tuning import Reach
 from autopipe.environment.facet import Facet
 from autopipe.pipeline.stage import Context, Need, Stage
 from autopipe.store.artifact import Kind
@@ -41,11 +42,12 @@ class TuneStage(Stage, frozen=True):
     """What a contender that crashes, hangs or takes all memory ends."""
     judge: Judge | None
     """Which tasks are worth a search; null for all."""
+    reach: Reach = Reach()
+    """Where the machines are that measure, if that is not this one."""
 
     @classmethod
     def of(cls, pipeline: Pipeline, base: Path) -> Self | None:
         """Return the stage, or None for `tuning: null`."""
-        del base
         if pipeline.tuning is None:
             return None
         return cls(
@@ -56,7 +58,12 @@ class TuneStage(Stage, frozen=True):
             fast_algorithms=pipeline.numerics.fast_algorithms,
             on_task_failure=pipeline.tasks.on_task_failure,
             judge=pipeline.tasks.judge,
+            reach=Reach.of(pipeline.tuning.measure, base),
         )
+
+    def unkeyed(self) -> frozenset[str]:
+        """Return `reach`: where machines are changes no time."""
+        return frozenset({"reach"})
 
     def run(self, ctx: Context) -> str:
         """Write `records.jsonl` and `tuning.json`.
@@ -71,10 +78,11 @@ class TuneStage(Stage, frozen=True):
         from autopipe.tuning.tools import TuningPlan
 
         extensions.check()
-        machine.check(ctx.facts[Facet.TARGET])
+        if self.tuning.measure.runner == "local":
+            machine.check(ctx.facts[Facet.TARGET])
         policy = Policy(self.rules, self.fallback)
         plan = TuningPlan(
             self.tuning, policy, self.scheduler, self.fast_algorithms, self.judge,
-            self.on_task_failure,
+            self.on_task_failure, self.reach,
         )  # fmt: skip
         return tune(plan, ctx)

@@ -165,15 +165,17 @@ class Journal:
 
 
 @contextmanager
-def open_journal(ctx: Context, trials: int, clock: str | None) -> Iterator[Journal]:
+def open_journal(
+    ctx: Context, trials: int, clock: str | None, device: Mapping[str, object]
+) -> Iterator[Journal]:
     """Open the journal of a session that may make so many trials, the last one if it broke off.
 
-    Records of another clock are those of another platform.
+    Records of another clock, and of another `device`, are those of another platform.
 
     Raises StoreError.
     """
     session = Session.resume(ctx.work, trials)
-    platform = Platform.of(*(ctx.facts[f] for f in (Facet.TARGET, Facet.TVM, Facet.DEVICE)))
+    platform = Platform.of(ctx.facts[Facet.TARGET], ctx.facts[Facet.TVM], device)
     platform = platform.timed_by(clock)
     with RecordStore.open(
         ctx.records, lambda text: ctx.emit(Warn(stage="tune", message=text))

@@ -84,9 +84,7 @@ class TuningLoop:
                 entry.out = "no design space" if never else "all schedules are tried"
                 return
             results = self.trials.batch(state, [Proposal(by, schedule) for schedule in schedules])
-            known = [
-                MeasuredSchedule(s, r.median) for s, r in zip(schedules, results, strict=False)
-            ]
+            known = [MeasuredSchedule(p.schedule, found.median) for p, found in results]
             times = [measured.seconds for measured in known]
             state.contest.count(by, times, before, monotonic() - start)
             self.proposer.learn(state, by, known)

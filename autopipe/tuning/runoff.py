@@ -9,11 +9,11 @@ from collections.abc import Callable, Mapping, Sequence
 from time import monotonic
 from typing import Final
 
-from autopipe.measure.local import Rounds
 from autopipe.records.record import Record
 from autopipe.schedules.policy import SERIAL
 from autopipe.tuning.confirm import confirm
 from autopipe.tuning.journal import Journal, Proposal
+from autopipe.tuning.runners.runner import Rounds
 from autopipe.tuning.task_state import TaskState
 from autopipe.tuning.tools import Tools
 from autopipe.tuning.trials import Trials

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Final, Literal
@@ -13,8 +13,8 @@ from autopipe.compiler import module_io
 from autopipe.compiler.op_info import described
 from autopipe.config import Tuning
 from autopipe.config.tasks import Judge
+from autopipe.config.tuning import Reach
 from autopipe.environment.facet import Facet
-from autopipe.measure.local import Local
 from autopipe.measure.turn import Turn
 from autopipe.pipeline.events import Event, Warn
 from autopipe.pipeline.stage import Context
@@ -28,6 +28,8 @@ from autopipe.tuning.clock import clock_of, touched_by
 from autopipe.tuning.journal import Journal, open_journal
 from autopipe.tuning.loop import batch_size
 from autopipe.tuning.progress import ProgressReporter
+from autopipe.tuning.runners import open_runner
+from autopipe.tuning.runners.runner import Runner, Wanted
 from autopipe.tuning.task_state import TaskState
 from autopipe.tuning.trials import Trials
 
@@ -52,6 +54,8 @@ class TuningPlan:
     judge: Judge | None = None
     """Which tasks are worth a search; null for all."""
     on_failure: OnFailure = "fallback"
+    reach: Reach = field(default_factory=Reach)
+    """Where the machines are that measure, if that is not this one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +76,7 @@ class Tools:
     failures: Failures
     maker: Maker
     inspector: Inspector
-    measurer: Local
+    measurer: Runner
     turn: Turn
     """Keeps other runs from timing meanwhile."""
     touched: int
@@ -123,9 +127,16 @@ def open_tools(plan: TuningPlan, ctx: Context) -> Iterator[Tools]:
     """
     every = read_tasks(ctx.inputs["tasks"])
     touched = _touched(plan, ctx, every)
-    with open_journal(ctx, plan.tuning.budget.trials, clock_of(touched)) as journal:
-        tools = _tools(plan, ctx, journal, every, touched)
-        with journal.session.kept(), tools.maker, closing(tools.measurer):
+    target = ctx.facts[Facet.TARGET]
+    conditions = Conditions.of(target, fast_algorithms=plan.fast_algorithms)
+    turn = Turn(lambda text: ctx.emit(Warn(stage="tune", message=text)))
+    wanted = Wanted(conditions, ctx.facts, plan.tuning.measure, plan.reach, turn, touched, ctx.emit)
+    with (
+        closing(open_runner(wanted)) as runner,
+        open_journal(ctx, plan.tuning.budget.trials, clock_of(touched), runner.device) as journal,
+    ):
+        tools = _tools(plan, ctx, journal, every, (wanted, runner))
+        with journal.session.kept(), tools.maker:
             yield tools
 
 
@@ -136,10 +147,14 @@ def _touched(plan: TuningPlan, ctx: Context, every: Sequence[Task]) -> int:
 
 
 def _tools(
-    plan: TuningPlan, ctx: Context, journal: Journal, every: Sequence[Task], touched: int
+    plan: TuningPlan,
+    ctx: Context,
+    journal: Journal,
+    every: Sequence[Task],
+    runs: tuple[Wanted, Runner],
 ) -> Tools:
-    target, folder = ctx.facts[Facet.TARGET], ctx.inputs["tasks"]
-    conditions = Conditions.of(target, fast_algorithms=plan.fast_algorithms)
+    (wanted, runner), folder = runs, ctx.inputs["tasks"]
+    conditions = wanted.conditions
     tasks = [task for task in every if task.dropped is None]
     open_tasks = [task for task in every if task.likely is not None]
     failures = Failures.of(ctx, conditions, "tune", plan.on_failure)
@@ -148,25 +163,22 @@ def _tools(
         task.name: described(module_io.from_json(texts[task.name]), task.info) for task in tasks
     }
     maker = Maker(modules, failures)
-    turn = Turn(lambda text: ctx.emit(Warn(stage="tune", message=text)))
-    measurer = Local(
-        conditions.target, conditions.hardware.cores, plan.tuning.measure, turn, touched
-    )
-    inspector = Inspector.of(ctx, failures)
+    inspector = Inspector.of(ctx, failures, runner.checker)
     return Tools(
         plan, tasks, open_tasks, texts, modules, conditions, journal, failures, maker, inspector,
-        measurer, turn, touched, ctx.emit, every, partial(_workload, folder),
+        runner, wanted.turn, wanted.touched, ctx.emit, every, partial(_workload, folder),
         _lowered(plan, ctx, every),
     )  # fmt: skip
 
 
 def _lowered(plan: TuningPlan, ctx: Context, every: Sequence[Task]) -> Path | None:
-    """Return the lowered model, if it has one size and runs on the processor."""
+    """Return the lowered model, if it has one size and runs on the processor of this machine."""
     on_gpu = ctx.facts[Facet.TARGET].get("kind") == "cuda"
     is_open = any(task.sizes or task.likely for task in every)
     tuning = plan.tuning
     wanted = tuning.finalists > 0 and tuning.budget.trials >= _FEWEST
-    return ctx.inputs.get("lower") if wanted and not (on_gpu or is_open) else None
+    elsewhere = tuning.measure.runner != "local"
+    return ctx.inputs.get("lower") if wanted and not (on_gpu or is_open or elsewhere) else None
 
 
 def _workload(folder: Path, task: Task) -> str:

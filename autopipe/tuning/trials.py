@@ -8,12 +8,12 @@ from functools import partial
 from typing import Final
 
 from autopipe.config.tuning import Budget
-from autopipe.measure.local import Measurer
 from autopipe.measure.measurement import Measurement, Repeatable
 from autopipe.schedules.conditions import Conditions
 from autopipe.schedules.replay import replay
 from autopipe.tuning.clock import surroundings
 from autopipe.tuning.journal import Journal, Proposal
+from autopipe.tuning.runners.runner import Measurer
 from autopipe.tuning.task_state import TaskState
 
 _TOGETHER: Final = 8
@@ -55,9 +55,16 @@ class Trials:
             return f"no better schedule in {state.stale} trials"
         return None
 
-    def batch(self, state: TaskState, proposals: Sequence[Proposal]) -> list[Measurement]:
-        """Measure schedules of one task, which are rivals; fewer where the time ends before."""
-        return self._measure([(state, proposal) for proposal in proposals], state.best, rivals=True)
+    def batch(
+        self, state: TaskState, proposals: Sequence[Proposal]
+    ) -> list[tuple[Proposal, Measurement]]:
+        """Measure schedules of one task, which are rivals; fewer where the time ends before.
+
+        Returns what was measured in the order of the proposals.
+        """
+        asked = [(state, proposal) for proposal in proposals]
+        found = self._measure(asked, state.best, rivals=True)
+        return [(proposals[place], found[place]) for place in sorted(found)]
 
     def each(self, proposals: Sequence[tuple[TaskState, Proposal]]) -> None:
         """Measure schedules of several tasks, as far as the budget goes."""
@@ -68,15 +75,17 @@ class Trials:
 
     def _measure(
         self, proposals: Sequence[tuple[TaskState, Proposal]], best: float, *, rivals: bool
-    ) -> list[Measurement]:
-        found = []
+    ) -> dict[int, Measurement]:
+        """Return what was measured, by place: first come, first written."""
+        found: dict[int, Measurement] = {}
         candidates = [self.candidate(*proposal) for proposal in proposals]
         with closing(self.measurer.measure(candidates, best, rivals=rivals)) as measurements:
-            for (state, proposal), measurement in zip(proposals, measurements, strict=False):
+            for place, measurement in measurements:
+                state, proposal = proposals[place]
                 self.journal.write(state, proposal, measurement)
                 state.count(measurement.median)
                 state.contest.note(proposal.by.implementation, measurement.median)
-                found.append(measurement)
+                found[place] = measurement
                 self.told()
                 if self.late():
                     break
@@ -87,4 +96,4 @@ class Trials:
         by, schedule = proposal
         make = partial(replay, state.module, by.implementation, schedule, self.conditions)
         called = surroundings(state.task, self.touched) if self.touched else None
-        return Repeatable(state.task.name, by.implementation, schedule, make, called)
+        return Repeatable(state.task.name, by.implementation, schedule, make, called, state.module)

@@ -6,6 +6,7 @@ import pytest
 import tvm
 
 from autopipe.config import Pipeline
+from autopipe.environment.facet import Facet
 from autopipe.measure.measurement import Measurement
 from autopipe.pipeline.stage import Context
 from autopipe.safety.inspection import Inspector
@@ -19,15 +20,18 @@ from tests.stages.small_tuning import FACTS
 class Clock:
     """Times candidates by their implementation."""
 
+    checker = None
+
     def __init__(self, seconds):
         self.seconds = seconds
+        self.device = FACTS[Facet.DEVICE]
         self.asked = []
 
     def measure(self, candidates, best=float("inf"), *, rivals=True):
-        for candidate in candidates:
+        for place, candidate in enumerate(candidates):
             name = candidate.implementation
             self.asked.append(name)
-            yield Measurement(seconds=(self.seconds[name],) * 3)
+            yield place, Measurement(seconds=(self.seconds[name],) * 3)
 
     def close(self):
         """Keep nothing."""
@@ -50,7 +54,7 @@ def tuned(tmp_path, monkeypatch):
         workload = tmp_path / "tasks/workloads" / f"{task.workload}.json"
         workload.write_text(tvm.ir.save_json(bare))
         clock = Clock(seconds)
-        monkeypatch.setattr(tools, "Local", lambda *_: clock)
+        monkeypatch.setattr(tools, "open_runner", lambda _: clock)
         monkeypatch.setattr(Inspector, "of", lambda *_: Trusting())
         document = {
             "version": 1, "name": "small", "model": {"path": "x.onnx"},

@@ -49,10 +49,10 @@ class Stopwatch:
 
     def measure(self, candidates, best=math.inf, *, rivals=True):
         self.groups.append((len(candidates), best))
-        for candidate in candidates:
+        for place, candidate in enumerate(candidates):
             schedule = candidate.schedule
             time = self.seconds(schedule)
-            yield Measurement(error="crashed") if math.isinf(time) else Measurement((time,))
+            yield place, Measurement(error="crashed") if math.isinf(time) else Measurement((time,))
 
 
 @pytest.fixture

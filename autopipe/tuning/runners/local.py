@@ -1,0 +1,46 @@
+"""The runner `local`: candidates are built and timed on this machine."""
+
+import math
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import closing
+
+from autopipe.environment.facet import Facet
+from autopipe.measure.local import Local
+from autopipe.measure.measurement import Measurement, Repeatable
+from autopipe.tuning.runners.runner import Wanted
+
+
+class LocalRunner:
+    """One candidate after the other, on the processor or the first GPU of this machine."""
+
+    width = 1
+    checker = None
+
+    def __init__(self, local: Local, device: Mapping[str, object]) -> None:
+        """Take who measures, and what this machine is."""
+        self._local = local
+        self.device = device
+
+    def measure(
+        self, candidates: Sequence[Repeatable], best: float = math.inf, *, rivals: bool = True
+    ) -> Generator[tuple[int, Measurement]]:
+        """Yield place and measurement of each candidate, in order."""
+        with closing(self._local.measure(candidates, best, rivals=rivals)) as found:
+            yield from enumerate(found)
+
+    def rounds(self, candidates: Sequence[Repeatable], count: int) -> list[Measurement]:
+        """Time one after the other, and so on for so many rounds."""
+        return self._local.rounds(candidates, count)
+
+    def close(self) -> None:
+        """End the children that wait to be timed again."""
+        self._local.close()
+
+
+def open_runner(wanted: Wanted) -> LocalRunner:
+    """Return who measures here. Raises SetupError where nothing can be timed."""
+    conditions = wanted.conditions
+    local = Local(
+        conditions.target, conditions.hardware.cores, wanted.measure, wanted.turn, wanted.touched
+    )
+    return LocalRunner(local, wanted.facts[Facet.DEVICE])

@@ -1,0 +1,82 @@
+"""What a runner is, and what it is told when it is opened."""
+
+import math
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from autopipe.config.tuning import Measure, Reach
+from autopipe.environment.facet import Facts
+from autopipe.measure.measurement import Measurement, Repeatable
+from autopipe.measure.turn import Turn
+from autopipe.pipeline.events import Event
+from autopipe.safety.inspection import PieceChecker
+from autopipe.schedules.conditions import Conditions
+
+
+class Measurer(Protocol):
+    """Builds and times candidates somewhere."""
+
+    def measure(
+        self, candidates: Sequence[Repeatable], best: float = math.inf, *, rivals: bool = True
+    ) -> Generator[tuple[int, Measurement]]:
+        """Yield the place of each candidate and its measurement, as soon as that is there.
+
+        `best` is the time to beat. Candidates of one task are rivals: the time of one is what the
+        next has to beat. Closing the generator gives up those that are not measured yet.
+        """
+
+    @property
+    def width(self) -> int:
+        """How many candidates are measured at a time: 1 on this machine.
+
+        A runner with more begins when `measure` is called, not when its first answer is wanted.
+        """
+
+
+class Rounds(Protocol):
+    """Times a few candidates in turn, so that what else the machine does falls on all of them."""
+
+    def rounds(self, candidates: Sequence[Repeatable], count: int) -> list[Measurement]:
+        """Return the measurement of each candidate, with a time for each round.
+
+        All rounds run on one device.
+        """
+
+
+class Runner(Measurer, Rounds, Protocol):
+    """Who measures the trials of a run."""
+
+    @property
+    def device(self) -> Mapping[str, object]:
+        """What times are true for, as `Facet.DEVICE` describes a machine; it enters records."""
+
+    @property
+    def checker(self) -> PieceChecker | None:
+        """Who checks schedules against plain loops, where this machine can not run them.
+
+        None where it can: then they are checked here.
+        """
+
+    def close(self) -> None:
+        """End all that it has started."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a runner is told."""
+
+    conditions: Conditions
+    """What schedules are made for."""
+    facts: Facts
+    """What the facets of stage *tune* say of this machine; `Facet.TARGET` is the target as data."""
+    measure: Measure
+    """How a candidate is built and timed."""
+    reach: Reach
+    """Where the machines are that do so."""
+    turn: Turn
+    """Keeps other runs from timing on this machine meanwhile."""
+    touched: int
+    """Bytes that the model touches between two calls of a kernel; 0 to time in a loop."""
+    emit: Callable[[Event], None]
+    """Tells the reporter."""
