@@ -19,7 +19,19 @@ from docs import generate
 ROOT = Path(__file__).parents[1]
 SOURCES = sorted((ROOT / "autopipe").rglob("*.py"))
 QUICKSTART = "pipelines/squeezenet.yaml"
-HEAVY = ["tvm", "tvm_ffi", "onnx", "onnxruntime", "onnxslim", "xgboost", "numpy", "scipy", "fsspec"]
+HEAVY = [
+    "tvm",
+    "tvm_ffi",
+    "onnx",
+    "onnxruntime",
+    "onnxslim",
+    "xgboost",
+    "numpy",
+    "scipy",
+    "fsspec",
+    "dask",
+    "distributed",
+]
 LIGHT = [
     ["--help"], ["run", "--help"], ["validate", QUICKSTART], ["plan", QUICKSTART], ["schema"],
     ["tasks", "pipelines/mlp.yaml", "--show", "1"],

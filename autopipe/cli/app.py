@@ -13,6 +13,7 @@ import typer
 from autopipe import report
 from autopipe.cli import baseline, cache, records
 from autopipe.cli.diff import diff
+from autopipe.cli.farm import scheduler, worker
 from autopipe.cli.init import init
 from autopipe.cli.migrate import migrate
 from autopipe.cli.options import (
@@ -229,6 +230,8 @@ def doctor(*, as_json: Json = False) -> None:
 
 
 app.command()(init)
+app.command()(scheduler)
+app.command()(worker)
 
 
 @app.command()

@@ -61,7 +61,11 @@ class Local:
     def measure(
         self, candidates: Sequence[Candidate], best: float = math.inf, *, rivals: bool = True
     ) -> Generator[Measurement]:
-        """Build `cores` candidates at a time, then time one after the other, alone."""
+        """Build `cores` candidates at a time, then time one after the other, alone.
+
+        `best` is the time to beat. Candidates of one task are rivals: the time of one is what the
+        next has to beat.
+        """
         for start in range(0, len(candidates), _HELD):
             some = candidates[start : start + _HELD]
             trials: list[Trial] = []
@@ -75,6 +79,21 @@ class Local:
                         yield found
             finally:
                 self._close(trials)
+
+    def each(
+        self, candidates: Sequence[Candidate], bests: Sequence[float]
+    ) -> Generator[Measurement]:
+        """Do the same with candidates that are no rivals, each with a time of its own to beat."""
+        trials: list[Trial] = []
+        try:
+            self._build(candidates, trials)
+            with self._turn.taken() if self._turn else nullcontext():
+                for candidate, trial, best in zip(candidates, trials, bests, strict=True):
+                    found = trial.round(best, self._limits.repeat)
+                    self._kept.offer(candidate, trial, found)
+                    yield found
+        finally:
+            self._close(trials)
 
     def rounds(self, candidates: Sequence[Candidate], count: int) -> list[Measurement]:
         """Time one after the other, and so on for so many rounds; those not kept are built first.

@@ -28,9 +28,15 @@ _LONGEST: Final = 600.0
 class Turn:
     """The turns of one run."""
 
-    def __init__(self, warn: Callable[[str], None]) -> None:
-        """Take who is told of a wait, once, and of whom the run does not wait for."""
+    def __init__(
+        self, warn: Callable[[str], None], waiting: Callable[[], None] | None = None
+    ) -> None:
+        """Take who is told of a wait, once, and of whom the run does not wait for.
+
+        `waiting` is called a few times a second during a wait.
+        """
         self._warn = warn
+        self._waiting = waiting
         self._path = _place()
         self._told = False
         self._passed = ""
@@ -58,6 +64,8 @@ class Turn:
 
     def _passes(self, path: Path, waited: float) -> bool:
         """Tell of a wait; return whether to wait no more."""
+        if self._waiting is not None:
+            self._waiting()
         who = locks.holder(path)
         if who == self._passed:
             return True

@@ -1,0 +1,261 @@
+"""The process on a worker that builds, checks and times: single-threaded, so that it may fork.
+
+A line of JSON is an order with a number, a line its answer. What is ordered is done in children
+that are forked from here, within the deadlines of the order: as many builds at a time as the
+machine has cores, and then one candidate after the other alone, so that no build disturbs a time.
+"""
+
+import gc
+import json
+import os
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, replace
+from functools import partial
+from time import monotonic
+from typing import Any, Final
+
+from autopipe.config.tuning import Measure
+from autopipe.errors import AutopipeError, StoreError, TargetError
+from autopipe.farm.facts import fingerprint, versions
+from autopipe.farm.wire import RemoteCandidate, WorkAnswer, WorkOrder
+from autopipe.measure.measurement import Repeatable
+from autopipe.measure.turn import Turn
+from autopipe.processes import failure
+from autopipe.processes.link import Link
+from autopipe.processes.start import begin
+from autopipe.store.canonical import digest
+
+_KEPT: Final = 2
+"""Kinds of orders whose children may wait to be timed again."""
+
+_MODULES: Final = 64
+"""Workloads that are kept as modules."""
+
+_PULSE: Final = 2.0
+"""Seconds between two words while another run has the turn on this machine."""
+
+
+class Bench:
+    """Does what is ordered."""
+
+    def __init__(self, link: Link) -> None:
+        """Find out what this machine is. Raises AutopipeError."""
+        from autopipe.compiler import import_tvm  # noqa: F401 -- once, before the first fork
+        from autopipe.compiler.stack import examine
+
+        self._link = link
+        self._said = 0.0
+        self._turn = Turn(lambda _: None, self._pulse)
+        self._measurers: OrderedDict[str, Any] = OrderedDict()
+        self._modules: OrderedDict[str, Any] = OrderedDict()
+        stack = examine({}, lambda _: None)
+        self.facts = _facts(stack)
+        self._device = fingerprint(self.facts)
+        self._orders: list[tuple[int, WorkOrder]] = []
+
+    def serve(self) -> None:
+        """Say what this machine is, and do what is ordered until nobody listens any more."""
+        self._link.write(failure.answer(self.facts))
+        gc.freeze()
+        while True:
+            if not self._orders:
+                self._take(self._link.receive())
+            for line in self._waiting():
+                self._take(line)
+            self._some()
+
+    def _waiting(self) -> list[bytes]:
+        from autopipe.processes.link import ready
+
+        return self._link.received() if ready([self._link], 0.0) else []
+
+    def _take(self, line: bytes) -> None:
+        number, text = json.loads(line)
+        try:
+            self._orders.append((number, WorkOrder.read(text)))
+        except (ValueError, TypeError, LookupError) as error:
+            self._answer(number, WorkAnswer(self._device, lost=f"no order: {error}"))
+
+    def _some(self) -> None:
+        """Do the orders that can be done together: the first one, and those that are like it."""
+        if not self._orders:
+            return
+        number, first = self._orders[0]
+        if first.do != "time":
+            self._orders.pop(0)
+            self._guarded([number], partial(self._alone, first))
+            return
+        kind = _kind(first)
+        like = [each for each in self._orders if each[1].do == "time" and _kind(each[1]) == kind]
+        like = like[: int(first.target["num_cores"])]
+        self._orders = [order for order in self._orders if order not in like]
+        self._guarded([number for number, _ in like], partial(self._timed, like))
+
+    def _guarded(self, numbers: Sequence[int], do: Callable[[], Sequence[WorkAnswer]]) -> None:
+        """Answer all of these orders, whatever happens."""
+        answered = iter(numbers)
+        try:
+            for answer in do():
+                self._answer(next(answered), answer)
+        except AutopipeError as error:
+            for number in answered:
+                self._answer(number, WorkAnswer(self._device, refused=str(error)))
+        except Exception as error:  # noqa: BLE001 -- a bug here costs these trials, not the worker
+            text = failure.raised(error).message
+            for number in answered:
+                self._answer(number, WorkAnswer(self._device, lost=text))
+
+    def _timed(self, orders: Sequence[tuple[int, WorkOrder]]) -> Any:  # noqa: ANN401 -- a generator
+        """Build candidates together, and time one after the other."""
+        measurer, conditions = self._measurer(orders[0][1])
+        some = [self._candidate(order.candidates[0], conditions) for _, order in orders]
+        bests = [order.best for _, order in orders]
+        for found in measurer.each(some, bests):
+            yield WorkAnswer(self._device, (found,))
+
+    def _alone(self, order: WorkOrder) -> list[WorkAnswer]:
+        """Do an order that nothing goes with."""
+        measurer, conditions = self._measurer(order)
+        if order.do == "rounds":
+            some = [self._candidate(each, conditions) for each in order.candidates]
+            return [WorkAnswer(self._device, tuple(measurer.rounds(some, order.count)))]
+        return [WorkAnswer(self._device, checked=self._checked(order, conditions))]
+
+    def _checked(self, order: WorkOrder, conditions: Any) -> Mapping[str, Any]:  # noqa: ANN401 -- TVM
+        from autopipe.processes.contained import Failed
+        from autopipe.safety.checking import Checker
+        from autopipe.safety.job import Piece
+
+        (given,) = order.candidates
+        checker, workload = Checker(conditions), self._module(given.workload)
+        piece = Piece(
+            "replaying", "", workload, implementation=given.implementation, schedule=given.schedule
+        )
+        if order.do == "loops":
+            return {"plain_runs": checker.plain_runs(piece)}
+        try:
+            made = replace(piece, doing="checking", scheduled=_made(piece, conditions))
+        except Failed as error:
+            return {"failed": str(error)}
+        (outcome,) = checker.check([made])
+        if isinstance(outcome, Failed):
+            return {"failed": str(outcome)}
+        if isinstance(outcome, StoreError):
+            raise outcome
+        return {"found": asdict(outcome)}
+
+    def _measurer(self, order: WorkOrder) -> Any:  # noqa: ANN401 -- TVM is not typed
+        """Return who measures under the conditions of an order, and these.
+
+        Raises TargetError where this machine is none that its target is for.
+        """
+        from autopipe.compiler.target import machine
+        from autopipe.measure.local import Local
+        from autopipe.schedules.conditions import Conditions
+
+        kind = _kind(order)
+        if kind not in self._measurers:
+            machine.check(order.target)
+            cores = int(self.facts["device"]["cores"])
+            if int(order.target["num_cores"]) > cores:
+                told = f"target.num_cores is {order.target['num_cores']}, this machine has {cores}"
+                raise TargetError(told)
+            conditions = Conditions.of(order.target, fast_algorithms=order.fast_algorithms)
+            limits = Measure.model_validate(order.measure)
+            local = Local(
+                conditions.target, conditions.hardware.cores, limits, self._turn, order.touched
+            )
+            self._measurers[kind] = local, conditions
+            if len(self._measurers) > _KEPT:
+                _, (oldest, _) = self._measurers.popitem(last=False)
+                oldest.close()
+        self._measurers.move_to_end(kind)
+        return self._measurers[kind]
+
+    def _candidate(self, given: RemoteCandidate, conditions: Any) -> Repeatable:  # noqa: ANN401 -- TVM
+        from autopipe.schedules.replay import replay
+
+        workload = self._module(given.workload)
+        make = partial(replay, workload, given.implementation, given.schedule, conditions)
+        return Repeatable(
+            digest({"workload": given.workload}), given.implementation, given.schedule, make,
+            given.surroundings,
+        )  # fmt: skip
+
+    def _module(self, text: str) -> Any:  # noqa: ANN401 -- TVM is not typed
+        from autopipe.compiler import module_io
+
+        if text not in self._modules:
+            self._modules[text] = module_io.from_json(text)
+            if len(self._modules) > _MODULES:
+                self._modules.popitem(last=False)
+        self._modules.move_to_end(text)
+        return self._modules[text]
+
+    def _answer(self, number: int, answer: WorkAnswer) -> None:
+        self._link.send([number, answer.text()])
+
+    def _pulse(self) -> None:
+        """Say that this process waits for its turn, and does not hang."""
+        if monotonic() - self._said >= _PULSE:
+            self._said = monotonic()
+            self._link.send([-1, ""])
+
+
+def _made(piece: Any, conditions: Any) -> Any:  # noqa: ANN401 -- TVM is not typed
+    """Return the module that a schedule makes, made in a child. Raises Failed."""
+    from autopipe.compiler import module_io
+    from autopipe.processes.contained import Child
+    from autopipe.safety.job import do
+
+    with Child(lambda: lambda _: do(piece, conditions)) as child:
+        found = child.ask()
+    if "refused" in found:
+        raise TargetError(f"the schedule does not fit: {found['refused']}")
+    return module_io.from_json(found["module"])
+
+
+def _kind(order: WorkOrder) -> str:
+    """Digest the conditions under which candidates can be measured by the same measurer."""
+    return digest([dict(order.target), order.fast_algorithms, dict(order.measure), order.touched])
+
+
+def _facts(stack: Mapping[str, str]) -> dict[str, Any]:
+    """Return what this machine is: its versions, its device, and what LLVM says of it."""
+    from autopipe.environment import environment
+    from autopipe.environment.caches import caches
+    from autopipe.environment.facet import Facet
+    from autopipe.extensions import distributions
+    from autopipe.libraries import versions as libraries
+
+    tvm, ffi = map(environment.version, ("apache-tvm", "apache-tvm-ffi"))
+    known = {
+        Facet.TVM: {"tvm": tvm, "tvm_ffi": ffi, "llvm": stack["llvm"]},
+        Facet.LIBRARIES: dict(libraries()),
+        Facet.EXTENSIONS: dict(distributions()),
+    }
+    return {
+        "versions": versions(known),
+        "device": environment.device(),
+        "processor": {name: stack[name] for name in ("mcpu", "mtriple", "lacks")},
+        "caches": caches(stack["mcpu"], here=True),
+    }
+
+
+def main() -> None:
+    """Serve whoever has started this program."""
+    link = begin()
+    try:
+        bench = Bench(link)
+    except AutopipeError as error:
+        link.write(failure.complaint(failure.refused(error)))
+        return
+    try:
+        bench.serve()
+    except EOFError:  # the worker is gone
+        os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

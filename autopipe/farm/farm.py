@@ -1,0 +1,241 @@
+"""A farm as a run sees it: who is there, orders that go out, and answers that come back."""
+
+import json
+import subprocess
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from autopipe.config.problem import shown
+from autopipe.config.tuning import Reach
+from autopipe.errors import AutopipeError, SetupError, StageError
+from autopipe.farm.certificates import INSTALL
+from autopipe.farm.facts import apart, differences
+from autopipe.farm.wire import WorkAnswer, WorkOrder
+from autopipe.processes import failure
+from autopipe.processes.ending import end
+from autopipe.processes.link import Link
+from autopipe.processes.start import program
+
+AGENT: Final = "autopipe.farm.agent"
+"""The module that speaks to the scheduler."""
+
+_START: Final = 30.0
+"""Seconds that importing Dask may take, besides connecting."""
+
+_SILENT: Final = 30.0
+"""Seconds after which an agent that says nothing is ended; it looks around every second."""
+
+_GRACE: Final = 5.0
+
+_PAUSE: Final = 1.0
+"""Seconds between two attempts to find the scheduler again."""
+
+
+@dataclass(frozen=True, slots=True)
+class FarmWorker:
+    """A worker that is there."""
+
+    name: str
+    label: str
+    facts: Mapping[str, Any]
+    slots: int
+    """Orders that it takes at a time."""
+    orders: int
+    """Those that it has, of all runs."""
+
+
+class Farm:
+    """The workers of one label. Every method raises SetupError or StageError."""
+
+    def __init__(
+        self, reach: Reach, label: str, warn: Callable[[str], None] = lambda _: None
+    ) -> None:
+        """Ask the scheduler who is there; `warn` is told of what goes wrong later on."""
+        self._reach = reach
+        self.label = label
+        self._warn = warn
+        self._next = 0
+        self._open: dict[int, tuple[WorkOrder, float]] = {}
+        self._done: dict[int, WorkAnswer | str] = {}
+        self._device: str | None = None
+        self._process: subprocess.Popen[bytes]
+        self._link: Link
+        self._alone_since: float | None = None
+        self.workers: tuple[FarmWorker, ...] = ()
+        """All workers, whatever their label."""
+        self.refused: Sequence[str] = ()
+        """Why others were not let in."""
+        self._start()
+
+    @property
+    def own(self) -> list[FarmWorker]:
+        """The workers of this label."""
+        return [worker for worker in self.workers if worker.label == self.label]
+
+    @property
+    def width(self) -> int:
+        """How many orders the workers of this label take at a time."""
+        return max(1, sum(worker.slots for worker in self.own))
+
+    def expect(self, device: str) -> None:
+        """Believe no answers from another device."""
+        self._device = device
+        self._say({"do": "expect", "device": device})
+
+    def submit(self, order: WorkOrder, seconds: float) -> int:
+        """Hand out an order, in which a worker may say nothing for so many seconds."""
+        self._next += 1
+        self._open[self._next] = order, seconds
+        self._submit(self._next)
+        return self._next
+
+    def cancel(self, numbers: Iterable[int]) -> None:
+        """Give up orders."""
+        gone = [number for number in numbers if self._open.pop(number, None)]
+        for number in gone:
+            self._done.pop(number, None)
+        if gone:
+            self._say({"do": "cancel", "numbers": gone})
+
+    def answered(self, numbers: Iterable[int]) -> dict[int, WorkAnswer | str]:
+        """Wait until one of these orders at least is done; a text says why one could not be.
+
+        Raises StageError where the farm is gone, or nobody is there for too long.
+        """
+        wanted = set(numbers)
+        while not (found := wanted & self._done.keys()):
+            self.pump(_PAUSE)
+            self._check_alone()
+        return {number: self._done.pop(number) for number in sorted(found)}
+
+    def pump(self, seconds: float) -> None:
+        """Take what the agent says, for which it has so long."""
+        try:
+            self._take(json.loads(self._link.receive(seconds)))
+        except TimeoutError:
+            if time.monotonic() - self._heard >= _SILENT:
+                self._begin_again("the process that speaks to it said nothing")
+        except EOFError:
+            self._begin_again("the process that speaks to it ended")
+
+    def close(self) -> None:
+        """End the agent; what is open is given up."""
+        self._link.close()
+        end(self._process, patience=_GRACE)
+
+    def _start(self) -> None:
+        reach = self._reach
+        self._process, self._link = program(AGENT, subprocess.DEVNULL, more={})
+        try:
+            self._say({
+                "scheduler": reach.scheduler, "certificates": reach.certificates,
+                "label": self.label, "connect": reach.connect_timeout,
+            })  # fmt: skip
+            seconds = reach.connect_timeout + _START
+            found, failed = failure.opened(self._link.receive(seconds))
+        except (EOFError, TimeoutError):
+            self.close()
+            raise SetupError(
+                f"{reach.scheduler}: the process that asks it gives no answer; {INSTALL}"
+            ) from None
+        if failed is not None:
+            self.close()
+            raise failed.error()
+        self._heard = time.monotonic()
+        self._look(found)
+
+    def _begin_again(self, why: str) -> None:
+        """Find the scheduler again, and hand out anew what is open. Raises StageError."""
+        self._warn(f"{self._reach.scheduler} is lost: {why}; looking for it")
+        until = time.monotonic() + self._reach.wait_timeout
+        self.close()
+        while True:
+            try:
+                self._start()
+            except AutopipeError as error:
+                if time.monotonic() >= until:
+                    told = f"the farm is lost: {error}; what was measured is kept: run it again"
+                    raise StageError(told) from error
+                time.sleep(_PAUSE)
+            else:
+                break
+        if self._device is not None:
+            self.expect(self._device)
+        for number in self._open:
+            self._submit(number)
+
+    def _submit(self, number: int) -> None:
+        order, seconds = self._open[number]
+        count = len(order.candidates)
+        self._say({
+            "do": "submit", "number": number, "order": order.text(), "seconds": seconds,
+            "count": count,
+        })  # fmt: skip
+
+    def _say(self, message: Mapping[str, Any]) -> None:
+        try:
+            self._link.send(message, _SILENT)
+        except (EOFError, TimeoutError):
+            return  # it is noticed where its next word is awaited
+
+    def _take(self, message: Mapping[str, Any]) -> None:
+        self._heard = time.monotonic()
+        if "farm" in message:
+            self._look(message["farm"])
+        elif "lost" in message:
+            self._begin_again(shown(message["lost"], 300))
+        elif "shunned" in message:
+            who, why = shown(message["shunned"]), shown(message["why"], 300)
+            self._warn(f"worker {who} gets no more trials: {why}")
+        elif message["answer"] in self._open:
+            order, _ = self._open.pop(message["answer"])
+            self._done[message["answer"]] = (
+                WorkAnswer.read(message["text"], len(order.candidates))
+                if "text" in message
+                else str(message["failed"])
+            )
+
+    def _look(self, found: Mapping[str, Any]) -> None:
+        names = ("name", "label", "facts", "slots", "orders")
+        self.workers = tuple(FarmWorker(*(one[name] for name in names)) for one in found["workers"])
+        self.refused = list(map(str, found["refused"]))
+        self._alone_since = None if self.own else (self._alone_since or time.monotonic())
+
+    def _check_alone(self) -> None:
+        """Raise StageError if there was no worker for too long."""
+        since, patience = self._alone_since, self._reach.wait_timeout
+        if since is not None and time.monotonic() - since >= patience:
+            raise StageError(
+                f"{absent(self)} for {patience:g} s; what was measured is kept: run it again"
+            )
+
+
+def absent(farm: Farm) -> str:
+    """Say that nobody of a label is there, and who is."""
+    labels = sorted({worker.label for worker in farm.workers})
+    others = f"there are workers of {', '.join(map(shown, labels))}" if labels else "nor any other"
+    refused = f"; refused: {shown(farm.refused[-1], 300)}" if farm.refused else ""
+    return f"there is no worker of label {farm.label} ({others}{refused})"
+
+
+def kind_of(farm: Farm, versions: Mapping[str, str]) -> FarmWorker:
+    """Return a worker that stands for all of the label.
+
+    Raises SetupError where they are not all equal, or have other versions than this machine.
+    """
+    first, *others = farm.own
+    for other in others:
+        differs = differences(first.facts, other.facts)
+        if differs:
+            raise SetupError(
+                f"label {farm.label} is of two kinds of machines, {shown(first.name)} and"
+                f" {shown(other.name)}: {'; '.join(differs)}"
+            )
+    differs = apart(versions, first.facts["versions"])
+    if differs:
+        raise SetupError(
+            f"workers of label {farm.label} do not fit this machine: {'; '.join(differs)}"
+        )
+    return first

@@ -1,0 +1,155 @@
+"""The scheduler of a farm: Dask's, which also knows what its workers are and who wants them."""
+
+import asyncio
+import signal
+from collections import deque
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from time import monotonic
+from typing import Any, Final, NamedTuple
+
+from autopipe.config.problem import shown
+from autopipe.farm.facts import differences
+from autopipe.farm.settings import speaking
+
+_RECENT: Final = 10.0
+"""Seconds after which a run that has said nothing wants no workers any more."""
+
+_REFUSED: Final = 20
+"""Refusals that are remembered."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attending:
+    """A worker that was let in."""
+
+    label: str
+    facts: Mapping[str, Any]
+    slots: int
+    """Orders that it takes at a time."""
+
+    def told(self, name: str, place: "Present") -> dict[str, Any]:
+        """Return it as JSON."""
+        return {
+            "name": name, "label": self.label, "facts": dict(self.facts), "slots": self.slots,
+            "address": place.address, "orders": place.orders,
+        }  # fmt: skip
+
+
+class Present(NamedTuple):
+    """A worker that is connected."""
+
+    address: str
+    orders: int
+    """Orders that it has in its hands."""
+
+
+class Roll:
+    """Who is there, by the names that workers have at Dask's scheduler."""
+
+    def __init__(self, present: Callable[[], Mapping[str, Present]]) -> None:
+        """Take who says which workers are connected."""
+        self._present = present
+        self._let_in: dict[str, tuple[Attending, float]] = {}
+        self._refused: deque[str] = deque(maxlen=_REFUSED)
+        self._wanting: dict[str, tuple[str, float]] = {}
+
+    def join(self, name: str, worker: Attending) -> str | None:
+        """Let a worker in, or return why not: all of one label have to be equal."""
+        for other, (own, _) in self._current().items():
+            differs = differences(own.facts, worker.facts) if own.label == worker.label else []
+            if differs and other != name:
+                reason = (
+                    f"label {worker.label} is taken by machines of another kind, such as"
+                    f" {shown(other)}: here is {'; '.join(differs)}"
+                )
+                self._refused.append(f"{shown(name)}: {reason}")
+                return reason
+        self._let_in[name] = worker, monotonic()
+        return None
+
+    def look(self, run: str, label: str | None, wanted: int) -> dict[str, Any]:
+        """Say who is there, and how many runs want workers of a label; `run` wants so many."""
+        now = monotonic()
+        if label is not None and wanted:
+            self._wanting[run] = label, now
+        else:
+            self._wanting.pop(run, None)
+        self._wanting = {
+            name: (own, when) for name, (own, when) in self._wanting.items() if now - when < _RECENT
+        }
+        present = self._present()
+        return {
+            "workers": [
+                own.told(name, present[name])
+                for name, (own, _) in sorted(self._current().items())
+                if name in present
+            ],
+            "sharing": sum(own == label for own, _ in self._wanting.values()),
+            "refused": list(self._refused),
+        }
+
+    def _current(self) -> dict[str, tuple[Attending, float]]:
+        """Return who is connected, or was let in just now."""
+        present, now = self._present(), monotonic()
+        self._let_in = {
+            name: (own, when)
+            for name, (own, when) in self._let_in.items()
+            if name in present or now - when < _RECENT
+        }
+        return self._let_in
+
+
+def serve(address: str, certificates: str | None, tell: Callable[[str], None]) -> None:
+    """Schedule at this address until SIGTERM or Ctrl-C. Raises SetupError."""
+    speaks = speaking(address, certificates)
+    asyncio.run(_serve(address, speaks, tell))
+
+
+async def _serve(address: str, speaks: Mapping[str, Any], tell: Callable[[str], None]) -> None:
+    from distributed import Scheduler
+
+    over = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, over.set)
+    protocol, _, place = address.partition("://")
+    host, _, port = place.rpartition(":")
+    async with Scheduler(
+        host=host.strip("[]"), port=int(port), protocol=f"{protocol}://", dashboard=False,
+        dashboard_address="127.0.0.1:0", **speaks,
+    ) as scheduler:  # fmt: skip
+        roll = Roll(partial(_present, scheduler))
+        scheduler.handlers["autopipe_join"] = _joiner(roll, tell)
+        scheduler.handlers["autopipe_look"] = _looker(roll)
+        tell(f"scheduler at {scheduler.address}")
+        await over.wait()
+        with suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(scheduler.close(reason="asked to end"), 5)
+
+
+def _present(scheduler: Any) -> dict[str, Present]:  # noqa: ANN401 -- distributed has no types
+    states = scheduler.workers.values()
+    return {str(one.name): Present(one.address, len(one.processing)) for one in states}
+
+
+def _joiner(roll: Roll, tell: Callable[[str], None]) -> Callable[..., str | None]:
+    def join(
+        name: str = "",
+        label: str = "",
+        facts: Any = None,  # noqa: ANN401 -- JSON
+        slots: int = 1,
+    ) -> str | None:
+        reason = roll.join(name, Attending(label, facts, slots))
+        tell(f"refused {name}: {reason}" if reason else f"{name} joined")
+        return reason
+
+    return join
+
+
+def _looker(roll: Roll) -> Callable[..., dict[str, Any]]:
+    def look(run: str = "", label: str | None = None, wanted: int = 0) -> dict[str, Any]:
+        return roll.look(run, label, wanted)
+
+    return look

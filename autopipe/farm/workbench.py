@@ -1,0 +1,116 @@
+"""A worker's hold on its bench: asked from many threads, ended when it says nothing, begun anew."""
+
+import json
+import subprocess
+from contextlib import suppress
+from queue import Empty, SimpleQueue
+from threading import Lock, Thread
+from time import monotonic
+from typing import Any, Final
+
+from autopipe.errors import AutopipeError, SetupError
+from autopipe.farm.wire import WorkAnswer
+from autopipe.processes import failure
+from autopipe.processes.ending import end
+from autopipe.processes.link import Link
+from autopipe.processes.start import program
+
+BENCH: Final = "autopipe.farm.bench"
+"""The module that builds and times."""
+
+_START: Final = 120.0
+"""Seconds that importing TVM may take on a busy machine."""
+
+_GRACE: Final = 15.0
+"""Seconds beyond the deadlines of a trial in which the bench has to say something."""
+
+_LARGEST: Final = 1 << 24
+"""Bytes of an answer."""
+
+
+class Workbench:
+    """The bench of this worker. Raises AutopipeError where nothing can be timed here."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._next = 0
+        self._waiting: dict[int, SimpleQueue[str | None]] = {}
+        self._process: subprocess.Popen[bytes] | None = None
+        self._link: Link
+        self._heard = monotonic()
+        self.facts: dict[str, Any] = {}
+        """What this machine says of itself."""
+        self._start()
+
+    def do(self, order: str, seconds: float) -> str:
+        """Return the answer to an order, within whose deadlines the bench may say nothing.
+
+        Called in threads; never raises.
+        """
+        own: SimpleQueue[str | None] = SimpleQueue()
+        try:
+            with self._lock:
+                if self._process is None:
+                    self._start()
+                self._next += 1
+                self._waiting[self._next] = own
+                if len(self._waiting) == 1:
+                    self._heard = monotonic()
+                process = self._process
+                self._link.send([self._next, order], _GRACE)
+        except (AutopipeError, EOFError, TimeoutError) as error:
+            self._end(self._process)
+            return self._lost(f"the measuring process can not be asked: {error}")
+        found = self._heard_of(own, seconds + _GRACE)
+        if found is None:
+            self._end(process)
+            return self._lost(f"the measuring process ended, or said nothing for {seconds:g} s")
+        return found
+
+    def close(self) -> None:
+        """End the bench."""
+        self._end(self._process)
+
+    def _heard_of(self, own: SimpleQueue[str | None], silence: float) -> str | None:
+        """Wait for an answer as long as the bench says anything at all."""
+        while True:
+            try:
+                return own.get(timeout=max(0.1, self._heard + silence - monotonic()))
+            except Empty:
+                if monotonic() - self._heard >= silence:
+                    return None
+
+    def _start(self) -> None:
+        try:
+            self._process, self._link = program(BENCH, subprocess.DEVNULL, more={})
+            found, failed = failure.opened(self._link.receive(_START, _LARGEST))
+        except (OSError, EOFError, TimeoutError) as error:
+            raise SetupError(f"the measuring process does not start: {error}") from error
+        if failed is not None:
+            raise failed.error()
+        self.facts = found
+        Thread(target=self._listen, args=(self._process, self._link), daemon=True).start()
+
+    def _listen(self, process: "subprocess.Popen[bytes]", link: Link) -> None:
+        with suppress(EOFError, OSError, ValueError):
+            while True:
+                number, text = json.loads(link.receive(most=_LARGEST))
+                self._heard = monotonic()
+                own = self._waiting.pop(number, None)
+                if own is not None:
+                    own.put(text)
+        self._end(process)
+
+    def _end(self, process: "subprocess.Popen[bytes] | None") -> None:
+        """End this bench, and tell all who wait for it."""
+        with self._lock:
+            if process is None or self._process is not process:
+                return
+            self._process = None
+            end(process, patience=_GRACE)
+            waiting, self._waiting = self._waiting, {}
+        for own in waiting.values():
+            own.put(None)
+
+    def _lost(self, reason: str) -> str:
+        return WorkAnswer("", lost=reason).text()

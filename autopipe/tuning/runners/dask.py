@@ -1,0 +1,177 @@
+"""The runner `dask`: candidates are built and timed on the machines of a farm."""
+
+import math
+import time
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any, Final
+
+import tvm
+
+from autopipe.environment.facet import Facet
+from autopipe.errors import AutopipeError, SetupError, TargetError
+from autopipe.farm.facts import fingerprint, versions
+from autopipe.farm.farm import Farm, absent, kind_of
+from autopipe.farm.wire import RemoteCandidate, WorkAnswer, WorkOrder
+from autopipe.measure.measurement import Measurement, Repeatable
+from autopipe.pipeline.events import Progress, Warn
+from autopipe.processes.contained import SECONDS, Failed
+from autopipe.processes.failure import Failure, How
+from autopipe.safety.checking import Outcome
+from autopipe.safety.job import Piece
+from autopipe.safety.verdict import Checked
+from autopipe.tuning.runners.runner import Wanted
+
+_CHECK: Final = 2 * SECONDS
+"""Seconds in which a check has ended: a schedule is made, and run beside its plain loops."""
+
+
+class DaskRunner:
+    """Hands candidates to the workers of one label."""
+
+    def __init__(self, farm: Farm, wanted: Wanted) -> None:
+        """Take a farm whose workers are all of one kind."""
+        self._farm = farm
+        self._limits = wanted.measure
+        self._texts: dict[int, tuple[tvm.IRModule, str]] = {}
+        worker = kind_of(farm, versions(wanted.facts))
+        farm.expect(fingerprint(worker.facts))
+        self.device: Mapping[str, object] = worker.facts["device"]
+        self.checker = FarmChecker(self)
+        self._blank = WorkOrder(
+            "time", wanted.facts[Facet.TARGET], wanted.conditions.fast_algorithms,
+            wanted.measure.model_dump(mode="json"), wanted.touched, (),
+        )  # fmt: skip
+
+    @property
+    def width(self) -> int:
+        """How many candidates the farm has in its hands at a time."""
+        return self._farm.width
+
+    def measure(
+        self, candidates: Sequence[Repeatable], best: float = math.inf, *, rivals: bool = True
+    ) -> Generator[tuple[int, Measurement]]:
+        """Hand all of them out at once, and yield what comes back in the order in which it does."""
+        del rivals  # they are timed beside each other: `best` is what is known now
+        patience = max(self._limits.build_timeout, self._limits.run_timeout)
+        places = {}
+        for place, candidate in enumerate(candidates):
+            order = replace(self._blank, candidates=(self._remote(candidate),), best=best)
+            places[self._farm.submit(order, patience)] = place
+        return self._measured(places)
+
+    def _measured(self, places: dict[int, int]) -> Generator[tuple[int, Measurement]]:
+        try:
+            while places:
+                for number, answer in self._farm.answered(places).items():
+                    (found,) = _measurements(answer, 1)
+                    yield places.pop(number), found
+        finally:
+            self._farm.cancel(places)
+
+    def rounds(self, candidates: Sequence[Repeatable], count: int) -> list[Measurement]:
+        """Have one worker time all of them in turn."""
+        some = tuple(map(self._remote, candidates))
+        order = replace(self._blank, do="rounds", candidates=some, count=count)
+        limits = self._limits
+        patience = limits.build_timeout * len(some) + limits.run_timeout * count * len(some)
+        return _measurements(self._done(order, patience), len(some))
+
+    def check(self, piece: Piece, *, loops: bool = False) -> WorkAnswer | str:
+        """Have a worker check a schedule against its plain loops, or these against themselves."""
+        given = RemoteCandidate(self._text(piece.workload), piece.implementation, piece.schedule)
+        order = replace(self._blank, do="loops" if loops else "check", candidates=(given,))
+        return self._done(order, _CHECK)
+
+    def close(self) -> None:
+        """Give up what is open."""
+        self._farm.close()
+
+    def _done(self, order: WorkOrder, patience: float) -> WorkAnswer | str:
+        number = self._farm.submit(order, patience)
+        return self._farm.answered([number])[number]
+
+    def _remote(self, candidate: Repeatable) -> RemoteCandidate:
+        assert candidate.workload is not None  # noqa: S101 -- `Trials` says it of each
+        text = self._text(candidate.workload)
+        return RemoteCandidate(
+            text, candidate.implementation, candidate.schedule, candidate.surroundings
+        )
+
+    def _text(self, module: tvm.IRModule) -> str:
+        """Return a module as JSON; it is kept, so that no other one gets its id."""
+        if id(module) not in self._texts:
+            self._texts[id(module)] = module, tvm.ir.save_json(module)
+        return self._texts[id(module)][1]
+
+
+class FarmChecker:
+    """Has schedules checked by workers, for targets that this machine is none of."""
+
+    def __init__(self, runner: DaskRunner) -> None:
+        self._runner = runner
+
+    def check(self, pieces: Sequence[Piece]) -> list[Outcome]:
+        """Return what came of the check of each piece."""
+        return [_outcome(self._runner.check(piece)) for piece in pieces]
+
+    def plain_runs(self, piece: Piece) -> bool:
+        """Tell whether the plain loops of a piece can be run, and agree with themselves."""
+        answer = self._runner.check(piece, loops=True)
+        found = answer.checked if isinstance(answer, WorkAnswer) else None
+        return bool(found and found.get("plain_runs") is True)
+
+
+def open_runner(wanted: Wanted) -> DaskRunner:
+    """Return who measures on a farm, once there is a worker.
+
+    Raises SetupError where there is no scheduler, nobody comes, or those who are there do not fit.
+    """
+
+    def warn(text: str) -> None:
+        wanted.emit(Warn(stage="tune", message=text))
+
+    assert wanted.measure.label is not None  # noqa: S101 -- the pipeline file has said it
+    farm = Farm(wanted.reach, wanted.measure.label, warn)
+    try:
+        _wait(farm, wanted)
+        return DaskRunner(farm, wanted)
+    except BaseException:
+        farm.close()
+        raise
+
+
+def _wait(farm: Farm, wanted: Wanted) -> None:
+    until = time.monotonic() + wanted.reach.wait_timeout
+    told = False
+    while not farm.own:
+        if time.monotonic() >= until:
+            raise SetupError(f"{absent(farm)} within {wanted.reach.wait_timeout:g} s")
+        if not told:
+            told = True
+            wanted.emit(Progress(stage="tune", message=f"{absent(farm)}: waiting for one"))
+        farm.pump(1.0)
+
+
+def _measurements(answer: WorkAnswer | str, count: int) -> list[Measurement]:
+    """Return what an answer says of so many candidates. Raises TargetError where it refuses."""
+    if isinstance(answer, str):
+        return [Measurement(error=f"no worker could do it: {answer}")] * count
+    if answer.refused is not None:
+        raise TargetError(f"the workers refuse this pipeline: {answer.refused}")
+    return list(answer.measurements)
+
+
+def _outcome(answer: WorkAnswer | str) -> Outcome:
+    """Return what came of a check."""
+    found: Mapping[str, Any] = {}
+    if isinstance(answer, WorkAnswer):
+        if answer.refused is not None:
+            raise TargetError(f"the workers refuse this pipeline: {answer.refused}")
+        found = answer.checked or {}
+    with suppress(ValueError, TypeError, LookupError, AutopipeError):
+        if "found" in found:
+            return Checked.of(found["found"])
+    text = found.get("failed", answer if isinstance(answer, str) else "an answer of no kind")
+    return Failed(Failure(How.RAISED, str(text)))
