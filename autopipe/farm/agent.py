@@ -30,9 +30,6 @@ MOST: Final = 3
 _LOOK: Final = 1.0
 """Seconds between two looks at who is there."""
 
-_SILENCE: Final = 15.0
-"""Seconds in which a scheduler has to answer a look."""
-
 _AHEAD: Final = 2
 """Orders beyond its share of the workers that a run has at the scheduler."""
 
@@ -63,7 +60,7 @@ class Agent:
     shunned: set[str] = field(default_factory=set)
     """Names of workers whose answers are not believed any more."""
     addresses: dict[str, str] = field(default_factory=dict)
-    """Where workers are, by their names."""
+    """Where the workers of the label are, by their names."""
     device: str | None = None
     """The fingerprint that answers have to have; null for any."""
     client: Any = None
@@ -128,7 +125,7 @@ class Agent:
 
     def _fill(self) -> None:
         """Hand on as many orders as this run has a share of the workers for."""
-        while self.waiting and len(self.running) < self.window:
+        while self.waiting and len(self.running) < self.window and self._trusted() != []:
             handed = self.waiting.popleft()
             task = asyncio.create_task(self._follow(handed))
             self.running[handed.number] = task, handed
@@ -136,6 +133,7 @@ class Agent:
     async def _follow(self, handed: _Handed) -> None:
         """Have one order done somewhere, and tell what came of it."""
         from distributed import KilledWorker
+        from distributed.client import FutureCancelledError
 
         future = None
         try:
@@ -152,6 +150,8 @@ class Agent:
                 self._again(handed, wrong)
         except KilledWorker:
             self._again(handed, "its worker died")
+        except FutureCancelledError:  # the scheduler was gone, and Dask has found it again
+            self.waiting.appendleft(handed)
         except asyncio.CancelledError:
             if future is not None:
                 future.release()
@@ -217,14 +217,15 @@ class Agent:
             run=self.name, label=self.start["label"], wanted=wanted
         )
         try:
-            found: dict[str, Any] = await asyncio.wait_for(asked, _SILENCE)
+            found: dict[str, Any] = await asyncio.wait_for(asked, self.start["silence"])
         except AttributeError as error:
             told = f"{self.start['scheduler']} is no `autopipe scheduler`: {error}"
             raise SetupError(told) from error
         own = [one for one in found["workers"] if one["label"] == self.start["label"]]
-        self.addresses = {one["name"]: one["address"] for one in found["workers"]}
+        self.addresses = {one["name"]: one["address"] for one in own}
         slots = sum(one["slots"] for one in own if one["name"] not in self.shunned)
-        self.window = math.ceil(slots / max(1, found["sharing"])) + _AHEAD
+        share = math.ceil(slots / max(1, found["sharing"]))
+        self.window = share + _AHEAD if slots else 0
         self._fill()
         return found
 

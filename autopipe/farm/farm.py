@@ -24,6 +24,9 @@ AGENT: Final = "autopipe.farm.agent"
 _START: Final = 30.0
 """Seconds that importing Dask may take, besides connecting."""
 
+SILENCE: Final = 15.0
+"""Seconds in which a scheduler has to answer; it is asked every second."""
+
 _SILENT: Final = 30.0
 """Seconds after which an agent that says nothing is ended; it looks around every second."""
 
@@ -63,6 +66,7 @@ class Farm:
         self._process: subprocess.Popen[bytes]
         self._link: Link
         self._alone_since: float | None = None
+        self._shunned: set[str] = set()
         self.workers: tuple[FarmWorker, ...] = ()
         """All workers, whatever their label."""
         self.refused: Sequence[str] = ()
@@ -71,8 +75,9 @@ class Farm:
 
     @property
     def own(self) -> list[FarmWorker]:
-        """The workers of this label."""
-        return [worker for worker in self.workers if worker.label == self.label]
+        """The workers of this label whose answers are believed."""
+        own = (worker for worker in self.workers if worker.label == self.label)
+        return [worker for worker in own if worker.name not in self._shunned]
 
     @property
     def width(self) -> int:
@@ -131,7 +136,7 @@ class Farm:
         try:
             self._say({
                 "scheduler": reach.scheduler, "certificates": reach.certificates,
-                "label": self.label, "connect": reach.connect_timeout,
+                "label": self.label, "connect": reach.connect_timeout, "silence": SILENCE,
             })  # fmt: skip
             seconds = reach.connect_timeout + _START
             found, failed = failure.opened(self._link.receive(seconds))
@@ -187,6 +192,7 @@ class Farm:
         elif "lost" in message:
             self._begin_again(shown(message["lost"], 300))
         elif "shunned" in message:
+            self._shunned.add(message["shunned"])
             who, why = shown(message["shunned"]), shown(message["why"], 300)
             self._warn(f"worker {who} gets no more trials: {why}")
         elif message["answer"] in self._open:

@@ -1,0 +1,160 @@
+"""A farm on loopback, over TLS: a scheduler and workers that are processes of their own."""
+
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from contextlib import ExitStack, contextmanager, suppress
+
+import pytest
+
+from autopipe.config.tuning import Reach
+from autopipe.farm import certificates
+from autopipe.farm.farm import Farm
+from autopipe.farm.wire import RemoteCandidate, WorkOrder
+
+
+def order(**schedule):
+    candidate = RemoteCandidate("", "direct", json.dumps(schedule))
+    return WorkOrder(
+        "time", {"num_cores": 2}, fast_algorithms=True, measure={}, touched=0,
+        candidates=(candidate,),
+    )  # fmt: skip
+
+
+def free_port():
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return found.getsockname()[1]
+
+
+@contextmanager
+def started(*arguments, until, module="tests.farm.start", **variables):
+    """Start a command; wait for a line with these words."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", module, *arguments],
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        env={**os.environ, "PYTHONUNBUFFERED": "1", **variables},
+    )  # fmt: skip
+    try:
+        for line in process.stdout:
+            if until in line:
+                break
+        else:
+            pytest.fail(f"{arguments} ended with {process.wait()}")
+        yield process
+    finally:
+        for number in (signal.SIGCONT, signal.SIGKILL):
+            with suppress(ProcessLookupError):
+                process.send_signal(number)
+        process.wait()
+        process.stdout.close()
+
+
+class Place:
+    """A scheduler, and what starts workers for it."""
+
+    def __init__(self, folder, port, stack):
+        self.folder, self.port, self.stack = folder, port, stack
+        self.address = f"tls://127.0.0.1:{port}"
+        self.scheduler = None
+
+    def schedule(self):
+        self.scheduler = self.stack.enter_context(
+            started("scheduler", "--listen", self.address, "--certificates", str(self.folder),
+                    until="scheduler at")
+        )  # fmt: skip
+
+    def arguments(self, label, address=None):
+        return (
+            "worker", "--scheduler", address or self.address, "--label", label,
+            "--certificates", str(self.folder),
+        )  # fmt: skip
+
+    def work(self, label, address=None, **variables):
+        arguments = self.arguments(label, address)
+        return self.stack.enter_context(started(*arguments, until="works for", **variables))
+
+    @contextmanager
+    def farm(self, label, *, address=None, workers=1, **reach):
+        told = []
+        reach = {"connect_timeout": 5.0, "wait_timeout": 5.0, **reach}
+        farm = Farm(
+            Reach(scheduler=address or self.address, certificates=str(self.folder), **reach),
+            label, told.append,
+        )  # fmt: skip
+        try:
+            end = time.monotonic() + 30
+            while len(farm.own) < workers and time.monotonic() < end:
+                farm.pump(1.0)
+            yield farm, told
+        finally:
+            farm.close()
+
+
+@contextmanager
+def place_in(folder):
+    with ExitStack() as stack:
+        certificates.make(folder / "keys")
+        place = Place(folder / "keys", free_port(), stack)
+        place.schedule()
+        yield place
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    with place_in(tmp_path_factory.mktemp("farm")) as place:
+        yield place
+
+
+class Proxy:
+    """A TCP proxy on loopback that forwards until it is told to drop everything."""
+
+    def __init__(self, port):
+        self.target, self.port = port, free_port()
+        self.dropping = False
+        self._server = socket.create_server(("127.0.0.1", self.port))
+        self._over = False
+        self._open = []
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    @property
+    def address(self):
+        return f"tls://127.0.0.1:{self.port}"
+
+    def close(self):
+        self._over = True
+        self._server.close()
+        for each in self._open:
+            each.close()
+
+    def _accept(self):
+        with suppress(OSError):
+            while True:
+                one, _ = self._server.accept()
+                other = socket.create_connection(("127.0.0.1", self.target))
+                self._open += [one, other]
+                threading.Thread(target=self._pass, args=(one, other), daemon=True).start()
+
+    def _pass(self, *pair):
+        with suppress(OSError, ValueError):
+            while not self._over:
+                for own in select.select(pair, (), (), 0.2)[0]:
+                    data = own.recv(1 << 16)
+                    if not data:
+                        return [each.close() for each in pair]
+                    if not self.dropping:
+                        pair[pair[0] is own].sendall(data)
+        return None
+
+
+@pytest.fixture
+def proxy(place):
+    found = Proxy(place.port)
+    yield found
+    found.close()

@@ -1,0 +1,68 @@
+"""A bench that sleeps as a real one waits: builds together, then each time alone.
+
+The schedule of a candidate says for how long: `{"build": 0.1, "run": 0.05, "time": 1e-3}`.
+`$AUTOPIPE_TEST_FACTS` changes what the machine says of itself, `$AUTOPIPE_TEST_SAYS` its answers:
+`rubbish`, `lies` about its device, or `impossible` times; `hangs` says nothing any more.
+"""
+
+import json
+import os
+import sys
+import time
+
+from autopipe.farm.facts import autopipe, fingerprint
+from autopipe.farm.wire import WorkAnswer, WorkOrder
+from autopipe.measure.measurement import Measurement
+from autopipe.processes import failure
+from autopipe.processes.link import ready
+from autopipe.processes.start import begin
+
+FACTS = {
+    "versions": {"autopipe": autopipe(), "tvm": "0.27"},
+    "device": {"cpu": "a sleeper", "cores": 2},
+    "processor": {"mcpu": "znver5", "mtriple": "x86_64-linux-gnu", "lacks": ""},
+    "caches": {"l1": 32768},
+}
+
+
+def main():
+    link = begin()
+    said = json.loads(os.environ.get("AUTOPIPE_TEST_FACTS", "{}"))
+    facts = {name: {**part, **said.get(name, {})} for name, part in FACTS.items()}
+    link.write(failure.answer(facts))
+    while True:
+        some = [link.receive()]
+        while ready([link], 0.0):
+            some += link.received()
+        orders = [(number, WorkOrder.read(text)) for number, text in map(json.loads, some)]
+        for start in range(0, len(orders), facts["device"]["cores"]):
+            batch(link, orders[start : start + facts["device"]["cores"]], fingerprint(facts))
+
+
+def batch(link, orders, device):
+    wanted = [json.loads(order.candidates[0].schedule) for _, order in orders]
+    time.sleep(max(each.get("build", 0.0) for each in wanted))
+    for (number, order), each in zip(orders, wanted, strict=True):
+        time.sleep(each.get("run", 0.0))
+        link.send([number, answer(order, each, device)])
+
+
+def answer(order, wanted, device):
+    found = tuple(Measurement((wanted.get("time", 1e-3),)) for _ in order.candidates)
+    match os.environ.get("AUTOPIPE_TEST_SAYS"):
+        case "rubbish":
+            return '{"measurements": [{"seconds": "soon"}]}'
+        case "lies":
+            return WorkAnswer("another device", found).text()
+        case "impossible":
+            return WorkAnswer(device, (Measurement((-1.0,)),)).text()
+        case "hangs":
+            time.sleep(1000)
+    return WorkAnswer(device, found).text()
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except EOFError:
+        sys.exit()

@@ -1,0 +1,185 @@
+"""A farm on loopback: what goes wrong costs a trial's time, and never its result."""
+
+import signal
+import time
+
+import pytest
+
+from autopipe.errors import SetupError, StageError
+from autopipe.farm import farm as farms
+from autopipe.farm.facts import fingerprint
+from autopipe.farm.wire import WorkAnswer
+from tests.farm.conftest import order
+
+
+@pytest.fixture(scope="module")
+def two(place):
+    """Two workers of label `two`."""
+    return [place.work("two") for _ in range(2)]
+
+
+def done(farm, numbers, *, within=40.0):
+    """Return all answers, by number, and how long they took."""
+    start, wanted, found = time.monotonic(), set(numbers), {}
+    while wanted:
+        assert time.monotonic() - start < within
+        found |= farm.answered(wanted)
+        wanted -= found.keys()
+    return found
+
+
+def times(answers):
+    return [
+        answer.measurements[0].median if isinstance(answer, WorkAnswer) else answer
+        for _, answer in sorted(answers.items())
+    ]
+
+
+def test_trials_come_back_from_all_workers(place, two):
+    with place.farm("two", workers=2) as (farm, told):
+        assert farm.width == 8
+        numbers = [farm.submit(order(time=1e-3 * n), 5.0) for n in range(1, 41)]
+        assert times(done(farm, numbers)) == [1e-3 * n for n in range(1, 41)]
+        assert told == []
+        gone = [farm.submit(order(run=0.2), 5.0) for _ in range(20)]
+        farm.cancel(gone)
+        assert times(done(farm, [farm.submit(order(), 5.0)])) == [1e-3]
+
+
+@pytest.mark.fault("O1")
+def test_a_killed_worker_costs_no_trial(place, two):
+    with place.farm("two", workers=2) as (farm, _):
+        numbers = [farm.submit(order(build=0.1, run=0.05), 5.0) for _ in range(24)]
+        first = farm.answered(numbers)
+        two[0].kill()
+        found = first | done(farm, set(numbers) - first.keys())
+        assert times(found) == [1e-3] * 24
+    two[0] = place.work("two")
+
+
+@pytest.mark.fault("O2")
+def test_a_frozen_worker_is_passed(place, two):
+    with place.farm("two", workers=2) as (farm, _):
+        two[0].send_signal(signal.SIGSTOP)
+        numbers = [farm.submit(order(run=0.01), 5.0) for _ in range(8)]
+        assert times(done(farm, numbers)) == [1e-3] * 8
+        two[0].send_signal(signal.SIGCONT)
+        end = time.monotonic() + 30
+        while len(farm.own) < 2 and time.monotonic() < end:
+            farm.pump(1.0)
+        assert len(farm.own) == 2  # it joins anew
+
+
+@pytest.mark.fault("O3")
+def test_a_worker_that_loses_its_network_is_passed(place, proxy):
+    place.work("far", proxy.address)
+    place.work("far")
+    with place.farm("far", workers=2) as (farm, _):
+        numbers = [farm.submit(order(build=0.1, run=0.05), 5.0) for _ in range(16)]
+        first = farm.answered(numbers)
+        proxy.dropping = True
+        found = first | done(farm, set(numbers) - first.keys())
+        assert times(found) == [1e-3] * 16
+
+
+@pytest.mark.fault("O4")
+@pytest.mark.parametrize(
+    ("says", "why"),
+    [
+        ("rubbish", "its answer makes no sense"),
+        ("lies", "it is another machine than its label says"),
+        ("hangs", "said nothing for 1 s"),
+    ],
+)
+def test_a_worker_that_is_not_believed_gets_no_more_trials(place, says, why):
+    bad = place.work(says, AUTOPIPE_TEST_SAYS=says)
+    place.work(says)
+    with place.farm(says, workers=2) as (farm, told):
+        (device,) = {fingerprint(worker.facts) for worker in farm.own}
+        farm.expect(device)
+        numbers = [farm.submit(order(run=0.01), 1.0) for _ in range(16)]
+        assert times(done(farm, numbers)) == [1e-3] * 16
+        (text,) = told
+        assert f"-{bad.pid}-" in text
+        assert why in text
+    bad.kill()
+
+
+@pytest.mark.fault("O4")
+def test_where_nobody_is_believed_the_run_ends(place):
+    bad = place.work("bad", AUTOPIPE_TEST_SAYS="rubbish")
+    with place.farm("bad", wait_timeout=2.0) as (farm, told):
+        number = farm.submit(order(), 5.0)
+        with pytest.raises(StageError, match=r"label bad .* what was measured is kept"):
+            done(farm, [number])
+        assert "its answer makes no sense" in told[0]
+    bad.kill()
+
+
+@pytest.mark.fault("O5")
+def test_a_worker_that_is_not_equal_is_refused_with_the_reason(place, two):
+    for facts, says in (
+        ('{"versions": {"tvm": "0.26"}}', "here is tvm 0.26 and not 0.27"),
+        ('{"device": {"cpu": "a toaster"}}', "here is cpu a toaster and not a sleeper"),
+    ):
+        with pytest.raises(BaseException, match="ended with 5"):  # of pytest.fail
+            place.work("two", AUTOPIPE_TEST_FACTS=facts)
+        with place.farm("two") as (farm, _):
+            assert says in farm.refused[-1]
+
+
+@pytest.mark.fault("O6")
+def test_nobody_of_a_label_is_said_with_who_is_there(place, two):
+    with place.farm("zen9", workers=0, wait_timeout=2.0) as (farm, _):
+        number = farm.submit(order(), 5.0)
+        with pytest.raises(StageError, match=r"no worker of label zen9 .*two.* for 2 s"):
+            done(farm, [number])
+
+
+@pytest.mark.fault("O7")
+def test_no_scheduler_ends_within_the_timeout(place, proxy):
+    proxy.dropping = True
+    for address in ("tls://127.0.0.1:9", proxy.address):
+        start = time.monotonic()
+        with (
+            pytest.raises(SetupError, match="does not answer within 1 s"),
+            place.farm("two", address=address, connect_timeout=1.0),
+        ):
+            pytest.fail("there is none")
+        assert time.monotonic() - start < 25  # importing Dask is part of it
+
+
+@pytest.mark.fault("O8")
+def test_a_stranger_without_the_certificate_is_not_let_in(place, tmp_path):
+    from autopipe.farm import certificates
+
+    certificates.make(tmp_path / "own")
+    ours, place.folder = place.folder, tmp_path / "own"
+    try:
+        with pytest.raises(SetupError, match="does not answer"), place.farm("two"):
+            pytest.fail("let in")
+    finally:
+        place.folder = ours
+
+
+@pytest.mark.fault("O9")
+def test_a_scheduler_that_was_killed_and_comes_again_goes_on(place, two):
+    with place.farm("two", workers=2, wait_timeout=40.0) as (farm, _):
+        numbers = [farm.submit(order(build=0.1, run=0.05), 5.0) for _ in range(24)]
+        first = farm.answered(numbers)
+        place.scheduler.kill()
+        place.scheduler.wait()
+        place.schedule()
+        found = first | done(farm, set(numbers) - first.keys())
+        assert times(found) == [1e-3] * 24
+
+
+@pytest.mark.fault("O10")
+def test_a_frozen_scheduler_ends_the_run_with_what_to_do(place, two, monkeypatch):
+    monkeypatch.setattr(farms, "SILENCE", 2.0)
+    with place.farm("two", wait_timeout=2.0, connect_timeout=1.0) as (farm, _):
+        place.scheduler.send_signal(signal.SIGSTOP)
+        number = farm.submit(order(), 5.0)
+        with pytest.raises(StageError, match="what was measured is kept: run it again"):
+            done(farm, [number])
+        place.scheduler.send_signal(signal.SIGCONT)
