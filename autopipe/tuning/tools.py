@@ -101,7 +101,10 @@ class Tools:
     def batch(self) -> int:
         """Trials of a task at a time."""
         tuning = self.plan.tuning
-        return batch_size(tuning.budget.trials, len(self.tasks), tuning.batch)
+        size = batch_size(tuning.budget.trials, len(self.tasks), tuning.batch)
+        return (
+            max(size, min(self.measurer.width, tuning.batch)) if self.measurer.width > 1 else size
+        )
 
     def progress(self, states: Sequence[TaskState]) -> ProgressReporter:
         """Return who tells how a step goes."""

@@ -1,7 +1,7 @@
 """Trials: schedules are measured, written down and counted, as far as the budget goes."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
@@ -19,6 +19,15 @@ from autopipe.tuning.task_state import TaskState
 _TOGETHER: Final = 8
 """Candidates of several tasks that are built at a time; more would keep the clock from being
 looked at."""
+
+
+@dataclass(frozen=True, slots=True)
+class Underway:
+    """Schedules that are being measured."""
+
+    proposals: Sequence[tuple[TaskState, Proposal]]
+    measurements: Generator[tuple[int, Measurement]]
+    """Places and measurements, as they come."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,33 +64,45 @@ class Trials:
             return f"no better schedule in {state.stale} trials"
         return None
 
-    def batch(
-        self, state: TaskState, proposals: Sequence[Proposal]
-    ) -> list[tuple[Proposal, Measurement]]:
-        """Measure schedules of one task, which are rivals; fewer where the time ends before.
+    @property
+    def width(self) -> int:
+        """How many candidates are measured at a time."""
+        return self.measurer.width
+
+    def begin(self, state: TaskState, proposals: Sequence[Proposal]) -> "Underway":
+        """Have schedules of one task measured, which are rivals.
+
+        Where several are measured at a time, that begins at once.
+        """
+        return self._begin([(state, proposal) for proposal in proposals], state.best, rivals=True)
+
+    def finish(self, underway: "Underway") -> list[tuple[Proposal, Measurement]]:
+        """Wait for all of them; fewer come back where the time ends before.
 
         Returns what was measured in the order of the proposals.
         """
-        asked = [(state, proposal) for proposal in proposals]
-        found = self._measure(asked, state.best, rivals=True)
-        return [(proposals[place], found[place]) for place in sorted(found)]
+        found = self._finish(underway)
+        return [(underway.proposals[place][1], found[place]) for place in sorted(found)]
 
     def each(self, proposals: Sequence[tuple[TaskState, Proposal]]) -> None:
         """Measure schedules of several tasks, as far as the budget goes."""
         while proposals and self.left() > 0 and not self.late():
-            count = min(_TOGETHER, self.left())
-            self._measure(proposals[:count], math.inf, rivals=False)
+            count = min(max(_TOGETHER, 2 * self.width), self.left())
+            self._finish(self._begin(proposals[:count], math.inf, rivals=False))
             proposals = proposals[count:]
 
-    def _measure(
+    def _begin(
         self, proposals: Sequence[tuple[TaskState, Proposal]], best: float, *, rivals: bool
-    ) -> dict[int, Measurement]:
+    ) -> "Underway":
+        candidates = [self.candidate(*proposal) for proposal in proposals]
+        return Underway(proposals, self.measurer.measure(candidates, best, rivals=rivals))
+
+    def _finish(self, underway: "Underway") -> dict[int, Measurement]:
         """Return what was measured, by place: first come, first written."""
         found: dict[int, Measurement] = {}
-        candidates = [self.candidate(*proposal) for proposal in proposals]
-        with closing(self.measurer.measure(candidates, best, rivals=rivals)) as measurements:
+        with closing(underway.measurements) as measurements:
             for place, measurement in measurements:
-                state, proposal = proposals[place]
+                state, proposal = underway.proposals[place]
                 self.journal.write(state, proposal, measurement)
                 state.count(measurement.median)
                 state.contest.note(proposal.by.implementation, measurement.median)

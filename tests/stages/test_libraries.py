@@ -21,6 +21,7 @@ class Clock:
     """Times candidates by their implementation."""
 
     checker = None
+    width = 1
 
     def __init__(self, seconds):
         self.seconds = seconds

@@ -47,6 +47,8 @@ class Stopwatch:
         self.seconds = seconds
         self.groups = []
 
+    width = 1
+
     def measure(self, candidates, best=math.inf, *, rivals=True):
         self.groups.append((len(candidates), best))
         for place, candidate in enumerate(candidates):
@@ -203,6 +205,41 @@ def test_candidates_have_the_best_time_to_beat(journal):
     measurer = Stopwatch()
     tuner(journal, states(1), {"trials": 8}, measurer=measurer).run()
     assert measurer.groups == [(4, math.inf), (4, 997.0)]
+
+
+class Several(Stopwatch):
+    """Begins to measure when it is asked, as a farm does."""
+
+    width = 4
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.most = 0, 0
+
+    def measure(self, candidates, best=math.inf, *, rivals=True):
+        self.open += len(candidates)
+        self.most = max(self.most, self.open)
+        return self._measured(candidates)
+
+    def _measured(self, candidates):
+        for place in reversed(range(len(candidates))):  # the last one comes first
+            self.open -= 1
+            yield place, Measurement((float(candidates[place].schedule),))
+
+
+def test_the_next_task_proposes_while_others_are_measured(journal):
+    tasks, measurer, searcher = states(3), Several(), Proposals()
+    ended = tuner(journal, tasks, {"trials": 30}, measurer=measurer, searcher=searcher).run()
+    assert (ended, sum(trials(tasks)), measurer.open) == ("all trials are spent", 30, 0)
+    assert measurer.most == 2 * measurer.width
+    assert searcher.made == searcher.learned
+    assert max(trials(tasks)) - min(trials(tasks)) <= 4
+
+
+def test_a_single_task_waits_for_its_batch(journal):
+    measurer = Several()
+    tuner(journal, states(1), {"trials": 12}, measurer=measurer).run()
+    assert measurer.most == 4
 
 
 @pytest.mark.parametrize(
