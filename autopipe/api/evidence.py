@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from autopipe.artifacts.library import BuiltLibrary
-from autopipe.artifacts.tuning import BestRecord, read_records
+from autopipe.artifacts.tuning import BestRecord, TuningReport, read_records
 from autopipe.config.gates import Gates
 from autopipe.environment.environment import Environment
 from autopipe.environment.facet import Facet
@@ -39,18 +39,25 @@ class Evidence:
             return
         tasks = read_tasks(artifacts["tasks"].path)
         winners = _winners(artifacts)
-        proven = self._proven(winners)
+        elsewhere = TuningReport.read(artifacts[_TUNE].path).device
+        proven = self._proven(winners, elsewhere)
         proven_shares = shares(tasks, proven)
         claimed = len(winners.keys() - proven.keys())
         self.emit(Tuned(stage=stage, claimed=claimed, **proven_shares.named()))
         self._require(proven_shares.named(), claimed)
 
-    def _proven(self, winners: Mapping[str, BestRecord]) -> dict[str, Proof]:
-        """Return what this store has measured of schedules, by workload."""
+    def _proven(
+        self, winners: Mapping[str, BestRecord], elsewhere: Mapping[str, object] | None
+    ) -> dict[str, Proof]:
+        """Return what this store has measured of schedules, or had measured `elsewhere`.
+
+        By workload.
+        """
         records = self.root / "records" / "records.sqlite"
         try:
             facts = self.environment.facts({Facet.TARGET, Facet.TVM, Facet.DEVICE})
-            platform = Platform.of(facts[Facet.TARGET], facts[Facet.TVM], facts[Facet.DEVICE])
+            device = elsewhere or facts[Facet.DEVICE]
+            platform = Platform.of(facts[Facet.TARGET], facts[Facet.TVM], device)
             with RecordStore.view(records) as store:
                 return proofs(store, platform, winners)
         except StoreError:

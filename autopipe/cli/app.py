@@ -3,17 +3,18 @@
 import os
 import sys
 import traceback
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import fields
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from autopipe import report
 from autopipe.cli import baseline, cache, records
 from autopipe.cli.diff import diff
-from autopipe.cli.farm import scheduler, worker
+from autopipe.cli.farm import Certificates, Cluster, scheduler, worker
 from autopipe.cli.init import init
 from autopipe.cli.migrate import migrate
 from autopipe.cli.options import (
@@ -37,6 +38,9 @@ from autopipe.cli.verify import verify
 from autopipe.errors import AutopipeError, ConfigError
 from autopipe.host.refusal import final_error
 from autopipe.processes.interrupt import Interrupted, exit_code, interruptible, resume
+
+if TYPE_CHECKING:
+    from autopipe.api.doctor import Diagnosis
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -148,6 +152,11 @@ def plan(  # noqa: PLR0913 -- one for each option
         show_json([_fields(outlook) for outlook in outlooks])
     else:
         show(f"{o.stage:<10} {o.state:<7} {'; '.join(o.why)}".rstrip() for o in outlooks)
+        if any((o.stage, o.state) == ("tune", "run") for o in outlooks):
+            from autopipe.api import farm
+
+            present = farm.present(file, overrides or ())
+            show([] if present is None else [f"{'farm':<10} {present}"])
 
 
 @app.command()
@@ -211,15 +220,15 @@ def schema() -> None:
 
 
 @app.command()
-def doctor(*, as_json: Json = False) -> None:
-    """Check the installation.
+def doctor(
+    *, cluster: Cluster = None, certificates: Certificates = None, as_json: Json = False
+) -> None:
+    """Check the installation, or a farm.
 
     Where something does not work here, it says what to do.
     """
-    from autopipe.api.doctor import diagnose
-
     findings = []
-    for finding in diagnose():
+    for finding in _findings(cluster, certificates):
         findings.append(finding)
         if not as_json:
             show(str(finding).split("\n"))
@@ -227,6 +236,16 @@ def doctor(*, as_json: Json = False) -> None:
         show_json([_fields(finding) for finding in findings])
     if any(finding.state == "fail" for finding in findings):
         raise typer.Exit(5)
+
+
+def _findings(cluster: str | None, certificates: Path | None) -> "Iterator[Diagnosis]":
+    if cluster is not None:
+        from autopipe.api import farm
+
+        return farm.diagnose(cluster, certificates)
+    from autopipe.api.doctor import diagnose
+
+    return diagnose()
 
 
 app.command()(init)

@@ -24,6 +24,10 @@ Scheduler = Annotated[
     str | None,
     typer.Option(metavar="ADDRESS", help="Where the scheduler is, such as tls://farm.example:8786"),
 ]
+Cluster = Annotated[
+    str | None,
+    typer.Option(metavar="ADDRESS", help="Say who is there at a farm's scheduler instead"),
+]
 Label = Annotated[
     str | None, typer.Option(metavar="NAME", help="What kind of machine this is, such as zen5")
 ]

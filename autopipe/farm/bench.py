@@ -16,6 +16,7 @@ from time import monotonic
 from typing import Any, Final
 
 from autopipe.config.tuning import Measure
+from autopipe.environment.facet import Facet, Facts
 from autopipe.errors import AutopipeError, StoreError, TargetError
 from autopipe.farm.facts import fingerprint, versions
 from autopipe.farm.wire import RemoteCandidate, WorkAnswer, WorkOrder
@@ -221,22 +222,27 @@ def _kind(order: WorkOrder) -> str:
     return digest([dict(order.target), order.fast_algorithms, dict(order.measure), order.touched])
 
 
-def _facts(stack: Mapping[str, str]) -> dict[str, Any]:
-    """Return what this machine is: its versions, its device, and what LLVM says of it."""
+def known_versions(stack: Mapping[str, str]) -> Facts:
+    """Return what the facets say whose versions have to be equal on a farm."""
     from autopipe.environment import environment
-    from autopipe.environment.caches import caches
-    from autopipe.environment.facet import Facet
     from autopipe.extensions import distributions
     from autopipe.libraries import versions as libraries
 
     tvm, ffi = map(environment.version, ("apache-tvm", "apache-tvm-ffi"))
-    known = {
+    return {
         Facet.TVM: {"tvm": tvm, "tvm_ffi": ffi, "llvm": stack["llvm"]},
         Facet.LIBRARIES: dict(libraries()),
         Facet.EXTENSIONS: dict(distributions()),
     }
+
+
+def _facts(stack: Mapping[str, str]) -> dict[str, Any]:
+    """Return what this machine is: its versions, its device, and what LLVM says of it."""
+    from autopipe.environment import environment
+    from autopipe.environment.caches import caches
+
     return {
-        "versions": versions(known),
+        "versions": versions(known_versions(stack)),
         "device": environment.device(),
         "processor": {name: stack[name] for name in ("mcpu", "mtriple", "lacks")},
         "caches": caches(stack["mcpu"], here=True),

@@ -88,6 +88,8 @@ class TuningProgress(_Event, frozen=True):
     """Trials per second in this process."""
     remaining: float | None
     """Estimated seconds until the budget is spent."""
+    workers: int | None = None
+    """Machines of a farm that measure; null where this one does."""
 
 
 class Measured(_Event, frozen=True):

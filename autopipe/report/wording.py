@@ -75,6 +75,8 @@ def progress(event: Progress | TuningProgress) -> str:
         cells.append(f"{seconds(event.remaining)} left")
     if event.failed:
         cells.append(f"{event.failed} failed")
+    if event.workers is not None:
+        cells.append(plural(event.workers, "worker"))
     return "  ".join(cells)
 
 

@@ -42,6 +42,8 @@ class Journal:
     session: Session
     clock: str | None = None
     """The clock of this session's times; null for a loop around one kernel."""
+    elsewhere: Mapping[str, object] | None = None
+    """The machine that measures, where it is another one than that of this process."""
     sound: set[int] = field(default_factory=set)
     """Rows whose schedules were found to be right, or could not be checked, by this process."""
     unfit: set[int] = field(default_factory=set)
@@ -181,7 +183,8 @@ def open_journal(
         ctx.records, lambda text: ctx.emit(Warn(stage="tune", message=text))
     ) as store:
         _count(session, store, ctx)
-        yield Journal(store, platform, session, clock)
+        same = dict(device) == dict(ctx.facts[Facet.DEVICE])
+        yield Journal(store, platform, session, clock, None if same else dict(device))
 
 
 def _count(session: Session, store: RecordStore, ctx: Context) -> None:

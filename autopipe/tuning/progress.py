@@ -16,9 +16,17 @@ class ProgressReporter:
     """Counts trials as they are measured."""
 
     def __init__(
-        self, states: Sequence[TaskState], budget: int, emit: Callable[[Event], None]
+        self,
+        states: Sequence[TaskState],
+        budget: int,
+        emit: Callable[[Event], None],
+        workers: Callable[[], int | None] = lambda: None,
     ) -> None:
-        """Take what is counted; `budget` is the trials of all tasks together."""
+        """Take what is counted; `budget` is the trials of all tasks together.
+
+        `workers` says how many machines of a farm measure.
+        """
+        self._workers = workers
         self._states = states
         self._budget = budget
         self._started = monotonic()
@@ -45,6 +53,7 @@ class ProgressReporter:
                 latency=latency(self._states),
                 rate=rate,
                 remaining=(self._budget - trials) / rate if rate else None,
+                workers=self._workers(),
             )
         )
 

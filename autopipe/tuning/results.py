@@ -65,6 +65,7 @@ class Results:
             shares=self._proven().named(),
             tasks=tuple(map(self._tuned, self._states)),
             **({"finals": self._decided.report} if self._decided else {}),
+            **({"device": self._journal.elsewhere} if self._journal.elsewhere else {}),
         )
         TuningResult(report, {row.record.workload: self._record(row) for row in found}).write(
             folder

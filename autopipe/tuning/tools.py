@@ -108,7 +108,12 @@ class Tools:
 
     def progress(self, states: Sequence[TaskState]) -> ProgressReporter:
         """Return who tells how a step goes."""
-        return ProgressReporter(states, self.plan.tuning.budget.trials, self.emit)
+        return ProgressReporter(
+            states,
+            self.plan.tuning.budget.trials,
+            self.emit,
+            lambda: getattr(self.measurer, "workers", None),  # who measures here has none
+        )
 
     def trials(
         self, states: Sequence[TaskState], progress: ProgressReporter | None = None

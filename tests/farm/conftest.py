@@ -41,8 +41,10 @@ def started(*arguments, until, module="tests.farm.start", **variables):
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         env={**os.environ, "PYTHONUNBUFFERED": "1", **variables},
     )  # fmt: skip
+    output = process.stdout
+    assert output is not None
     try:
-        for line in process.stdout:
+        for line in output:
             if until in line:
                 break
         else:
@@ -53,7 +55,7 @@ def started(*arguments, until, module="tests.farm.start", **variables):
             with suppress(ProcessLookupError):
                 process.send_signal(number)
         process.wait()
-        process.stdout.close()
+        output.close()
 
 
 class Place:
@@ -82,7 +84,7 @@ class Place:
 
     @contextmanager
     def farm(self, label, *, address=None, workers=1, **reach):
-        told = []
+        told: list[str] = []
         reach = {"connect_timeout": 5.0, "wait_timeout": 5.0, **reach}
         farm = Farm(
             Reach(scheduler=address or self.address, certificates=str(self.folder), **reach),

@@ -17,7 +17,7 @@ from autopipe.processes import failure
 from autopipe.processes.link import ready
 from autopipe.processes.start import begin
 
-FACTS = {
+FACTS: dict[str, dict[str, object]] = {
     "versions": {"autopipe": autopipe(), "tvm": "0.27"},
     "device": {"cpu": "a sleeper", "cores": 2},
     "processor": {"mcpu": "znver5", "mtriple": "x86_64-linux-gnu", "lacks": ""},
@@ -30,13 +30,14 @@ def main():
     said = json.loads(os.environ.get("AUTOPIPE_TEST_FACTS", "{}"))
     facts = {name: {**part, **said.get(name, {})} for name, part in FACTS.items()}
     link.write(failure.answer(facts))
+    cores = int(str(facts["device"]["cores"]))
+    orders: list[tuple[int, WorkOrder]] = []
     while True:
-        some = [link.receive()]
-        while ready([link], 0.0):
-            some += link.received()
-        orders = [(number, WorkOrder.read(text)) for number, text in map(json.loads, some)]
-        for start in range(0, len(orders), facts["device"]["cores"]):
-            batch(link, orders[start : start + facts["device"]["cores"]], fingerprint(facts))
+        lines = [] if orders else [link.receive()]
+        lines += link.received() if ready([link], 0.0) else []
+        orders += [(number, WorkOrder.read(text)) for number, text in map(json.loads, lines)]
+        batch(link, orders[:cores], fingerprint(facts))
+        orders = orders[cores:]
 
 
 def batch(link, orders, device):

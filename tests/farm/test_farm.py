@@ -20,7 +20,8 @@ def two(place):
 
 def done(farm, numbers, *, within=40.0):
     """Return all answers, by number, and how long they took."""
-    start, wanted, found = time.monotonic(), set(numbers), {}
+    start, wanted = time.monotonic(), set(numbers)
+    found: dict[int, WorkAnswer | str] = {}
     while wanted:
         assert time.monotonic() - start < within
         found |= farm.answered(wanted)

@@ -49,6 +49,11 @@ class DaskRunner:
         """How many candidates the farm has in its hands at a time."""
         return self._farm.width
 
+    @property
+    def workers(self) -> int:
+        """How many machines measure."""
+        return len(self._farm.own)
+
     def measure(
         self, candidates: Sequence[Repeatable], best: float = math.inf, *, rivals: bool = True
     ) -> Generator[tuple[int, Measurement]]:

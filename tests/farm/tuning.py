@@ -1,0 +1,34 @@
+"""Tunes a small product on a farm: `python -m tests.farm.tuning FOLDER SCHEDULER CERTIFICATES`."""
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+from autopipe.compiler.stack import examine
+from autopipe.config import Pipeline
+from autopipe.environment.facet import Facet
+from autopipe.farm.bench import known_versions
+from autopipe.stages.tune import TuneStage
+from tests.stages.small_tuning import FACTS, context
+
+
+def main():
+    folder, scheduler, certificates = Path(sys.argv[1]), *sys.argv[2:]
+    target = FACTS[Facet.TARGET]
+    measure = {
+        "runner": "dask", "label": "here", "scheduler": scheduler, "certificates": certificates,
+        "repeat": 1, "min_repeat": 0.0005, "wait_timeout": 60.0,
+    }  # fmt: skip
+    document = {
+        "version": 1, "name": "small", "model": {"path": "x.onnx"},
+        "target": {"mcpu": target["mcpu"], "num_cores": target["num_cores"]},
+        "tuning": {"budget": {"trials": 10}, "batch": 4, "measure": measure},
+    }  # fmt: skip
+    stage = TuneStage.of(Pipeline.model_validate(document), folder)
+    assert stage is not None
+    facts = {**FACTS, **known_versions(examine({}, lambda _: None))}
+    sys.stdout.write(stage.run(replace(context(folder), facts=facts)))
+
+
+if __name__ == "__main__":
+    main()
