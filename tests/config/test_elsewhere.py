@@ -30,6 +30,7 @@ def test_where_machines_are_is_in_no_key_and_no_lock(tmp_path):
     assert reach.wait_timeout == 5.0
 
 
+@pytest.mark.fault("O11")
 @each_row(
     "measure, target, says",
     [

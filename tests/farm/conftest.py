@@ -122,8 +122,8 @@ class Proxy:
         self.dropping = False
         self._server = socket.create_server(("127.0.0.1", self.port))
         self._over = False
-        self._open = []
-        threading.Thread(target=self._accept, daemon=True).start()
+        self._threads: list[threading.Thread] = []
+        self._start(self._accept)
 
     @property
     def address(self):
@@ -131,28 +131,40 @@ class Proxy:
 
     def close(self):
         self._over = True
+        self._server.shutdown(socket.SHUT_RDWR)
+        for thread in self._threads:
+            thread.join()
         self._server.close()
-        for each in self._open:
-            each.close()
 
     def _accept(self):
         with suppress(OSError):
             while True:
                 one, _ = self._server.accept()
-                other = socket.create_connection(("127.0.0.1", self.target))
-                self._open += [one, other]
-                threading.Thread(target=self._pass, args=(one, other), daemon=True).start()
+                try:
+                    other = socket.create_connection(("127.0.0.1", self.target))
+                except OSError:
+                    one.close()
+                else:
+                    self._start(self._pass, one, other)
+
+    def _start(self, work, *arguments):
+        self._threads.append(threading.Thread(target=work, args=arguments, daemon=True))
+        self._threads[-1].start()
 
     def _pass(self, *pair):
-        with suppress(OSError, ValueError):
+        try:
             while not self._over:
                 for own in select.select(pair, (), (), 0.2)[0]:
                     data = own.recv(1 << 16)
                     if not data:
-                        return [each.close() for each in pair]
+                        return
                     if not self.dropping:
                         pair[pair[0] is own].sendall(data)
-        return None
+        except (OSError, ValueError):
+            return  # one side is gone
+        finally:
+            for each in pair:
+                each.close()
 
 
 @pytest.fixture

@@ -1,8 +1,11 @@
 """A farm on loopback: what goes wrong costs a trial's time, and never its result."""
 
 import signal
+import subprocess
+import sys
 import time
 
+import psutil
 import pytest
 
 from autopipe.errors import SetupError, StageError
@@ -72,15 +75,15 @@ def test_a_frozen_worker_is_passed(place, two):
 
 
 @pytest.mark.fault("O3")
-def test_a_worker_that_loses_its_network_is_passed(place, proxy):
-    place.work("far", proxy.address)
-    place.work("far")
-    with place.farm("far", workers=2) as (farm, _):
+def test_a_worker_that_loses_its_network_is_passed(place, two, proxy):
+    far = place.work("two", proxy.address)
+    with place.farm("two", workers=3) as (farm, _):
         numbers = [farm.submit(order(build=0.1, run=0.05), 5.0) for _ in range(16)]
         first = farm.answered(numbers)
         proxy.dropping = True
         found = first | done(farm, set(numbers) - first.keys())
         assert times(found) == [1e-3] * 16
+    far.kill()
 
 
 @pytest.mark.fault("O4")
@@ -92,10 +95,9 @@ def test_a_worker_that_loses_its_network_is_passed(place, proxy):
         ("hangs", "said nothing for 1 s"),
     ],
 )
-def test_a_worker_that_is_not_believed_gets_no_more_trials(place, says, why):
-    bad = place.work(says, AUTOPIPE_TEST_SAYS=says)
-    place.work(says)
-    with place.farm(says, workers=2) as (farm, told):
+def test_a_worker_that_is_not_believed_gets_no_more_trials(place, two, says, why):
+    bad = place.work("two", AUTOPIPE_TEST_SAYS=says)
+    with place.farm("two", workers=3) as (farm, told):
         (device,) = {fingerprint(worker.facts) for worker in farm.own}
         farm.expect(device)
         numbers = [farm.submit(order(run=0.01), 1.0) for _ in range(16)]
@@ -184,3 +186,28 @@ def test_a_frozen_scheduler_ends_the_run_with_what_to_do(place, two, monkeypatch
         with pytest.raises(StageError, match="what was measured is kept: run it again"):
             done(farm, [number])
         place.scheduler.send_signal(signal.SIGCONT)
+
+
+@pytest.mark.fault("O12")
+def test_the_agent_of_a_killed_run_ends(place, two):
+    code = f"""
+import sys
+from autopipe.config.tuning import Reach
+from autopipe.farm.farm import Farm
+from tests.farm.conftest import order
+farm = Farm(Reach(scheduler={place.address!r}, certificates={str(place.folder)!r}), "two")
+for _ in range(8):
+    farm.submit(order(run=0.2), 5.0)
+print(farm._process.pid, flush=True)
+farm.pump(1000)
+farm.pump(1000)
+"""
+    run = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    assert run.stdout is not None
+    agent = psutil.Process(int(run.stdout.readline()))
+    run.kill()
+    run.wait()
+    run.stdout.close()
+    assert psutil.wait_procs([agent], timeout=20)[1] == []
+    with place.farm("two", workers=2) as (farm, _):
+        assert times(done(farm, [farm.submit(order(), 5.0)])) == [1e-3]
