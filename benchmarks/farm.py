@@ -11,6 +11,7 @@ import argparse
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import psutil
 from farm_simulation import BUILD, RUN, Figures, Scene, Simulation
@@ -61,7 +62,8 @@ def spent(place: Place, label: str, workers: int, trials: int) -> float:
 
 def overhead(place: Place, trials: int = 600) -> Figures:
     """Return the processor time of a trial that does nothing, by process, and print its sum."""
-    scheduler = psutil.Process(place.scheduler.pid)
+    started: Any = place.scheduler
+    scheduler = psutil.Process(started.pid)
     worker = psutil.Process(place.work("idle").pid)
     with place.farm("idle") as (farm, _):
         agent = psutil.Process(farm._process.pid)  # noqa: SLF001 -- nobody else asks for it

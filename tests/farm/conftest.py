@@ -19,7 +19,7 @@ from autopipe.farm.farm import Farm
 from autopipe.farm.wire import RemoteCandidate, WorkOrder
 
 
-def order(**schedule):
+def order(**schedule: float) -> WorkOrder:
     candidate = RemoteCandidate("", "direct", json.dumps(schedule))
     return WorkOrder(
         "time", {"num_cores": 2}, fast_algorithms=True, measure={}, touched=0,
@@ -33,29 +33,29 @@ def free_port():
         return found.getsockname()[1]
 
 
-@contextmanager
-def started(*arguments, until, module="tests.farm.start", **variables):
-    """Start a command; wait for a line with these words."""
-    process = subprocess.Popen(
+def start(*arguments: str, module: str = "tests.farm.start", **variables: str):
+    """Start a command."""
+    return subprocess.Popen(
         [sys.executable, "-m", module, *arguments],
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         env={**os.environ, "PYTHONUNBUFFERED": "1", **variables},
     )  # fmt: skip
-    output = process.stdout
-    assert output is not None
-    try:
-        for line in output:
-            if until in line:
-                break
-        else:
-            pytest.fail(f"{arguments} ended with {process.wait()}")
-        yield process
-    finally:
-        for number in (signal.SIGCONT, signal.SIGKILL):
-            with suppress(ProcessLookupError):
-                process.send_signal(number)
-        process.wait()
-        output.close()
+
+
+def until(process, words):
+    """Wait for a line of a command with these words."""
+    for line in process.stdout:
+        if words in line:
+            return
+    pytest.fail(f"{process.args} ended with {process.wait()}")
+
+
+def end(process):
+    for number in (signal.SIGCONT, signal.SIGKILL):
+        with suppress(ProcessLookupError):
+            process.send_signal(number)
+    process.wait()
+    process.stdout.close()
 
 
 class Place:
@@ -67,10 +67,11 @@ class Place:
         self.scheduler = None
 
     def schedule(self):
-        self.scheduler = self.stack.enter_context(
-            started("scheduler", "--listen", self.address, "--certificates", str(self.folder),
-                    until="scheduler at")
-        )  # fmt: skip
+        self.scheduler = start(
+            "scheduler", "--listen", self.address, "--certificates", str(self.folder)
+        )
+        self.stack.callback(end, self.scheduler)
+        until(self.scheduler, "scheduler at")
 
     def arguments(self, label, address=None):
         return (
@@ -78,9 +79,20 @@ class Place:
             "--certificates", str(self.folder),
         )  # fmt: skip
 
-    def work(self, label, address=None, **variables):
-        arguments = self.arguments(label, address)
-        return self.stack.enter_context(started(*arguments, until="works for", **variables))
+    def begin(
+        self, label: str, address: str | None = None, **variables: str
+    ) -> "subprocess.Popen[str]":
+        """Start a worker; `until` it works it is no use."""
+        found: subprocess.Popen[str] = start(*self.arguments(label, address), **variables)
+        self.stack.callback(end, found)
+        return found
+
+    def work(
+        self, label: str, address: str | None = None, **variables: str
+    ) -> "subprocess.Popen[str]":
+        found = self.begin(label, address, **variables)
+        until(found, "works for")
+        return found
 
     @contextmanager
     def farm(self, label, *, address=None, workers=1, **reach):
