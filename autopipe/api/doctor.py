@@ -10,7 +10,9 @@ from typing import Any, Final, Literal
 
 import psutil
 
-from autopipe.environment.environment import linker, requirement
+from autopipe.config import Target
+from autopipe.environment.environment import requirement
+from autopipe.environment.toolchain import linker
 from autopipe.errors import AutopipeError
 from autopipe.pipeline.isolate import Bug, Zygote
 
@@ -49,14 +51,17 @@ class Check:
     tvm: bool = True
 
 
-def diagnose(tvm: Zygote | None = None) -> Iterator[Diagnosis]:
-    """Try everything, each in a child of its own, and yield what was found, in order."""
+def diagnose(tvm: Zygote | None = None, target: Target | None = None) -> Iterator[Diagnosis]:
+    """Try everything, each in a child of its own, and yield what was found, in order.
+
+    With the target of a pipeline, its own linker is tried, too.
+    """
     with (
         tempfile.TemporaryDirectory(prefix="autopipe-") as folder,
         tvm or Zygote((_TVM,), Path(folder)) as with_tvm,
         Zygote((), Path(folder)) as without,
     ):
-        for check in _checks():
+        for check in (*_checks(), *_linkers(target)):
             yield _try(check, with_tvm if check.tvm else without, Path(folder, "log"))
     for look in (threads, _disk, _memory):
         yield look()
@@ -94,6 +99,16 @@ def _checks() -> tuple[Check, ...]:
         ),
         Check("extensions", "autopipe.extensions:check", {}, "repair or uninstall that package"),
     )  # fmt: skip
+
+
+def _linkers(target: Target | None) -> tuple[Check, ...]:
+    """List the linker that a target names, if it does."""
+    if target is None or target.linker is None:
+        return ()
+    advice = "name a compiler that links for target.mtriple, and a target.sysroot if it needs one"
+    asked = target.model_dump(mode="json", include={"mcpu", "mattr", "mtriple"})
+    named = {"linker": target.linker, "sysroot": target.sysroot}
+    return (Check("target", f"{_STACK}:cross_link", {**asked, **named}, advice),)
 
 
 def _try(check: Check, zygote: Zygote, log: Path) -> Diagnosis:

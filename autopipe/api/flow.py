@@ -7,11 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
 
+from autopipe.api import cross
 from autopipe.api.evidence import Evidence
 from autopipe.api.publish import publish
 from autopipe.config import Pipeline
 from autopipe.config.load import load
 from autopipe.environment.environment import Environment, Host, Stack, requirement, version
+from autopipe.environment.facet import Facet
+from autopipe.environment.toolchain import is_foreign
 from autopipe.errors import SetupError, StoreError
 from autopipe.host import refusal
 from autopipe.host.memory import addresses, little
@@ -126,7 +129,8 @@ def plan(  # noqa: PLR0913 -- one for each option of the command
 def check(file: Path) -> None:
     """Read a pipeline file and wire its stages. Raises ConfigError with all that is wrong."""
     pipeline = load(file)
-    build_plan(stages_of(pipeline, file.absolute().parent))
+    plan = build_plan(stages_of(pipeline, file.absolute().parent))
+    cross.check_linker(pipeline.target, plan, pipeline.target.mtriple)
 
 
 def tasks(
@@ -184,7 +188,9 @@ def opened(  # noqa: PLR0913, PLR0917 -- one for each option that the commands h
     """
     pipeline = load(file, overrides)
     stages = stages_of(pipeline, file.absolute().parent)
-    require(force, [step.name for step in build_plan(stages, until=until).steps], "--force")
+    wanted = build_plan(stages, until=until)
+    require(force, [step.name for step in wanted.steps], "--force")
+    cross.check_linker(pipeline.target, wanted, pipeline.target.mtriple)
     root = root or default_root()
     with open_store(root, patience) as store, _zygote(store.tmp) as zygote:
         host = Host(pipeline.target, store, lambda: _examine(zygote, store))
@@ -214,6 +220,11 @@ def _run(
     """Run the stages of an opened flow, as its lock has them."""
     look = Evidence(flow.store.root, flow.host, flow.pipeline.gates, emit)
     executor = Executor(flow.store, flow.host, flow.isolate, emit, remote, look)
+    triple = str(flow.host.facts([Facet.TARGET])[Facet.TARGET]["mtriple"])  # a lock may name it
+    cross.check_linker(flow.pipeline.target, flow.plan, triple)
+    if is_foreign(triple) and remote is None:  # where what can not be done here may be
+        outlooks = forecast(flow.plan, flow.store, flow.host, force=force, warn=lambda _: None)
+        cross.check_stages(flow.plan, outlooks, triple)
     flow.locking.require(lambda: _tasks(executor, flow.plan))
     if told and (text := flow.locking.stale()):
         emit(Warn(stage="lock", message=text))

@@ -16,6 +16,7 @@ from autopipe.compiler import module_io
 from autopipe.compiler.library import build, nvcc
 from autopipe.compiler.tasks import labelled
 from autopipe.compiler.walls.foreign import ForeignCode
+from autopipe.environment.toolchain import Linker
 from autopipe.errors import AutopipeError, StageError
 from autopipe.processes import contained
 from autopipe.processes.contained import Child, Failed
@@ -33,6 +34,7 @@ def compile_model(
     choices: Choices,
     failures: Failures,
     paths: Mapping[str, Path],
+    linker: Linker | None = None,
 ) -> dict[str, tvm.IRModule]:
     """Write the library of each module, and return what is left to do on its weights, by label.
 
@@ -45,7 +47,7 @@ def compile_model(
         choices.settle()
     while True:
         try:
-            return _whole(lowered, choices, failures, paths)
+            return _whole(lowered, choices, failures, paths, linker)
         except Failed as error:
             if not _culprits(choices, failures):
                 if innocent:
@@ -60,6 +62,7 @@ def _whole(
     choices: Choices,
     failures: Failures,
     paths: Mapping[str, Path],
+    linker: Linker | None,
 ) -> dict[str, tvm.IRModule]:
     scheduled = {
         name: choice.module
@@ -74,7 +77,7 @@ def _whole(
             for label, module in lowered.items():
                 bodies = _of(label, module, scheduled)
                 built = build.build(module, bodies, failures.conditions.target)
-                build.export(built, paths[label])
+                build.export(built, paths[label], linker)
                 packing[label] = tvm.ir.save_json(built.packing)
         except (ForeignCode, nvcc.NotCompiled):  # some task's kernel is to blame
             raise

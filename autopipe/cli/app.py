@@ -221,14 +221,20 @@ def schema() -> None:
 
 @app.command()
 def doctor(
-    *, cluster: Cluster = None, certificates: Certificates = None, as_json: Json = False
+    file: Annotated[
+        Path | None, typer.Argument(help="A pipeline file, whose linker is tried, too")
+    ] = None,
+    *,
+    cluster: Cluster = None,
+    certificates: Certificates = None,
+    as_json: Json = False,
 ) -> None:
     """Check the installation, or a farm.
 
     Where something does not work here, it says what to do.
     """
     findings = []
-    for finding in _findings(cluster, certificates):
+    for finding in _findings(file, cluster, certificates):
         findings.append(finding)
         if not as_json:
             show(str(finding).split("\n"))
@@ -238,14 +244,17 @@ def doctor(
         raise typer.Exit(5)
 
 
-def _findings(cluster: str | None, certificates: Path | None) -> "Iterator[Diagnosis]":
+def _findings(
+    file: Path | None, cluster: str | None, certificates: Path | None
+) -> "Iterator[Diagnosis]":
     if cluster is not None:
         from autopipe.api import farm
 
         return farm.diagnose(cluster, certificates)
     from autopipe.api.doctor import diagnose
+    from autopipe.config.load import load
 
-    return diagnose()
+    return diagnose(target=load(file).target if file is not None else None)
 
 
 app.command()(init)

@@ -98,6 +98,24 @@ def link(argument: Argument, _emit: Emit) -> str:
     return f"a function was compiled, linked with {argument['linker']}, and run"
 
 
+def cross_link(argument: Argument, _emit: Emit) -> str:
+    """Compile a small function for another machine and link it, as a pipeline's target says."""
+    from autopipe.compiler.target.target import processor
+    from autopipe.compiler.walls import gate
+    from autopipe.environment.toolchain import Linker
+
+    linker = Linker.of(argument["linker"], argument["sysroot"])
+    assert linker is not None  # noqa: S101 - nobody asks without one
+    here = machine()
+    mcpu = here["mcpu"] if argument["mcpu"] == "native" else argument["mcpu"]
+    target = processor({**argument, "mcpu": mcpu, "num_cores": 1})
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "add_one.so")
+        gate.export(gate.model(_module(), target), path, linker.options, linker.path)
+    triple = argument["mtriple"] or here["mtriple"]
+    return f"a function was compiled for {mcpu} ({triple}), and linked with {linker.path}"
+
+
 def importable(argument: Argument, _emit: Emit) -> str:
     """Import the modules named in `modules`."""
     return ", ".join(

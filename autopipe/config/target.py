@@ -1,18 +1,22 @@
 """Section `target`: the hardware that is compiled for."""
 
 from collections.abc import Iterator
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
 from autopipe.config.contradiction import Contradiction, refuse
-from autopipe.config.frozen import Frozen
+from autopipe.config.frozen import Frozen, Sparse
 
 Word = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.+-]+$")]
 Feature = Annotated[str, StringConstraints(pattern=r"^[+-][A-Za-z0-9_.-]+$")]
 Arch = Annotated[
     str, StringConstraints(pattern=r"^(native|sm_[0-9]+[af]?|nvidia/[A-Za-z0-9,_.-]+)$")
 ]
+Program = Annotated[
+    str, StringConstraints(pattern=r"^(/[^\x00-\x1f]*)?[A-Za-z0-9_][A-Za-z0-9_.+-]*$")
+]
+Folder = Annotated[str, StringConstraints(pattern=r"^/[^\x00-\x1f]*$")]
 Bytes = Annotated[int, Field(ge=1024, le=2**40)]
 
 _NEEDED = ((256, "avx512f"), (128, "avx"))
@@ -40,8 +44,10 @@ class Hardware(Frozen, frozen=True):
     """Bytes of the cache that the cores share."""
 
 
-class Target(Frozen, frozen=True):
+class Target(Sparse, frozen=True):
     """A TVM target. `native` is resolved to this machine before anything is keyed by it."""
+
+    ADDED: ClassVar[frozenset[str]] = frozenset({"linker", "sysroot"})
 
     kind: Literal["llvm", "cuda"] = "llvm"
     """TVM's target kind: `llvm` is a processor, `cuda` an NVIDIA GPU."""
@@ -53,7 +59,14 @@ class Target(Frozen, frozen=True):
     mattr: tuple[Feature, ...] = ()
     """LLVM features to add (`+avx512bf16`) or to take away (`-avx512f`)."""
     mtriple: Word | None = None
-    """LLVM triple to compile for; null is the host's. Another machine's is never measured here."""
+    """LLVM triple to compile for; null is the host's. Another machine's needs a `linker`, and is
+    never measured here."""
+    linker: Program | None = None
+    """The compiler that links for `mtriple`, such as `aarch64-linux-gnu-gcc`: a program on the PATH
+    or an absolute path. Null is the C++ compiler of this machine, which links for this machine."""
+    sysroot: Folder | None = None
+    """Absolute path of the folder with the C library of the target, where the linker has none or
+    another one."""
     num_cores: Annotated[int, Field(ge=1, le=1024)] | None = None
     """Threads the model runs on: in tuning, verification, benchmark and the package. Null is
     every core this process may use."""
@@ -71,10 +84,13 @@ class Target(Frozen, frozen=True):
         if self.kind == "llvm" and self.arch is not None:
             yield ("arch",), self.arch, "is for kind cuda; a processor is named by mcpu"
         if self.kind == "cuda":
-            for name in ("mcpu", "mattr", "mtriple", "hardware"):
+            for name in ("mcpu", "mattr", "mtriple", "linker", "sysroot", "hardware"):
                 value = getattr(self, name)
                 if value != type(self).model_fields[name].default:
                     yield (name,), value, "is for kind llvm; the host of a GPU is this machine"
+
+        if self.sysroot is not None and self.linker is None:
+            yield ("sysroot",), self.sysroot, "is for a `linker`, which is null"
 
     def _impossible_hardware(self) -> Iterator[Contradiction]:
         given = self.hardware

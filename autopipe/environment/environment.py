@@ -8,8 +8,6 @@ imports TVM.
 import math
 import os
 import re
-import shutil
-import subprocess
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from importlib import metadata
@@ -21,6 +19,7 @@ from autopipe.config import Target
 from autopipe.environment import cuda
 from autopipe.environment.caches import caches
 from autopipe.environment.facet import Facet, Facts
+from autopipe.environment.toolchain import toolchain
 from autopipe.errors import SetupError, TargetError
 from autopipe.extensions import distributions
 from autopipe.libraries import versions
@@ -75,6 +74,8 @@ class Host:
                 if stack is None:
                     return None
                 found[facet] = _tvm(stack) if facet is Facet.TVM else resolve(self._target, stack)
+            elif facet is Facet.TOOLCHAIN:
+                found[facet] = toolchain(self._target)
             else:
                 found[facet] = _FACTS[facet]()
             if self._target.kind == "cuda" and facet in _CUDA:
@@ -169,24 +170,6 @@ def _cpu() -> dict[str, str]:
 
 
 @cache
-def _toolchain() -> dict[str, object]:
-    """Name the linker that TVM will take."""
-    path = linker()
-    if path is None:
-        return {"linker": None}
-    command = [path, "--version"]
-    shown = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
-    return {"linker": shown.stdout.split("\n", 1)[0]}
-
-
-def linker() -> str | None:
-    """Return the path of the first compiler there is, in the order in which TVM looks."""
-    names = ["g++", "gcc", "clang++", "clang", "c++", "cc"]
-    chosen = os.environ.get("CXX") or os.environ.get("CC")
-    return next(filter(None, map(shutil.which, [chosen] if chosen else names)), None)
-
-
-@cache
 def _reference() -> dict[str, object]:
     return {"onnx": _version("onnx"), "onnxruntime": _version("onnxruntime")}
 
@@ -203,7 +186,6 @@ def _packages() -> dict[str, object]:
 
 _FACTS: Final[Mapping[Facet, Callable[[], dict[str, object]]]] = {
     Facet.DEVICE: device,
-    Facet.TOOLCHAIN: _toolchain,
     Facet.REFERENCE: _reference,
     Facet.FRONTEND: _frontend,
     Facet.LIBRARIES: lambda: dict(versions()),

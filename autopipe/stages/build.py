@@ -56,6 +56,10 @@ class BuildStage(Stage, frozen=True):
     """Whether implementations may round differently."""
     on_task_failure: Literal["fallback", "fail"]
     """What a schedule that crashes, hangs or takes all memory ends."""
+    linker: str | None = None
+    """Who links for another machine, and where its C library is: what they are is a fact, and where
+    they lie changes nothing."""
+    sysroot: str | None = None
 
     @classmethod
     def of(cls, pipeline: Pipeline, base: Path) -> Self:  # noqa: ARG003 - reads no file
@@ -65,6 +69,8 @@ class BuildStage(Stage, frozen=True):
             fallback=pipeline.schedules.fallback,
             fast_algorithms=pipeline.numerics.fast_algorithms,
             on_task_failure=pipeline.tasks.on_task_failure,
+            linker=pipeline.target.linker,
+            sysroot=pipeline.target.sysroot,
         )
 
     def run(self, ctx: Context) -> str:
@@ -76,6 +82,7 @@ class BuildStage(Stage, frozen=True):
         from autopipe import extensions
         from autopipe.building.compiling import compile_model
         from autopipe.compiler import module_io
+        from autopipe.environment.toolchain import Linker
         from autopipe.safety.failures import Failures
         from autopipe.schedules.conditions import Conditions
         from autopipe.tasks.task import read_tasks
@@ -91,10 +98,15 @@ class BuildStage(Stage, frozen=True):
             sized = SizedModules.within(ctx.inputs["lower"]).modules
             paths = {one.label: ctx.out / library_of(one) for one in sized}
             paths[""] = ctx.out / LIBRARY
-            packing = compile_model(lowered, choices, failures, paths)
+            linker = Linker.of(self.linker, self.sysroot)
+            packing = compile_model(lowered, choices, failures, paths, linker)
         self._tell(ctx, choices)
         self._describe(ctx, choices, tuned, failures, packing).write(ctx.out)
         return _summary(choices.chosen) + failures.told()
+
+    def unkeyed(self) -> frozenset[str]:
+        """Return where the linker lies."""
+        return frozenset({"linker", "sysroot"})
 
     @staticmethod
     def _describe(

@@ -164,6 +164,31 @@ def test_a_feature_is_one_word_with_a_sign(refused, feature):
     assert "should match pattern" in said
 
 
+@pytest.mark.parametrize("linker", ["aarch64-linux-gnu-gcc", "g++-12", "/opt/my sdk/bin/gcc"])
+def test_a_linker_is_a_program_or_an_absolute_path(read, linker):
+    assert read(GOOD + f"target: {{linker: {linker}}}\n").target.linker == linker
+
+
+@pytest.mark.fault("A12")
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ("linker: ./gcc", "should match pattern"),
+        ("linker: -shared", "should match pattern"),
+        ("linker: gcc -shared", "should match pattern"),
+        ("linker: gcc, sysroot: sdk", "should match pattern"),
+        ("sysroot: /sdk", "is for a `linker`, which is null"),
+    ],
+)
+def test_a_linker_that_can_not_be_is_refused(refused, fields, said):
+    (found,) = refused(GOOD + f"target: {{{fields}}}\n")
+    assert said in found
+
+
+def test_a_target_without_a_linker_is_written_as_ever(read):
+    assert {"linker", "sysroot"}.isdisjoint(read(GOOD).target.model_dump())
+
+
 @pytest.mark.parametrize("arch", ["sm_90", "sm_90a", "sm_120f", "nvidia/nvidia-h100", "native"])
 def test_a_gpu_is_an_architecture_or_has_a_name(read, arch):
     assert read(GOOD + f"target: {{kind: cuda, arch: {arch}}}\n").target.arch == arch

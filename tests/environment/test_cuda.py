@@ -119,4 +119,6 @@ def test_the_installed_compiler_comes_before_the_one_on_the_path(compilers, ther
 
 
 def test_every_cuda_fact_belongs_to_a_facet():
-    assert set(environment._CUDA) <= set(environment._FACTS)
+    answered = environment._FACTS.keys() | {Facet.TVM, Facet.TARGET, Facet.TOOLCHAIN}
+    assert answered == set(Facet)
+    assert set(environment._CUDA) <= answered

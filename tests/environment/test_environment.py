@@ -8,8 +8,9 @@ from autopipe.config import Target
 from autopipe.config.target import Hardware
 from autopipe.environment import environment
 from autopipe.environment.caches import KIB, MIB, caches
-from autopipe.environment.environment import Host, linker, requirement, resolve, version
+from autopipe.environment.environment import Host, requirement, resolve, version
 from autopipe.environment.facet import Facet
+from autopipe.environment.toolchain import linker
 from autopipe.errors import SetupError, TargetError
 from autopipe.store.canonical import digest
 from autopipe.store.store import open_store

@@ -17,6 +17,7 @@ from autopipe.compiler.module_io import prim_funcs
 from autopipe.compiler.open_order import is_open
 from autopipe.compiler.target.target import is_gpu
 from autopipe.compiler.walls import gate
+from autopipe.environment.toolchain import Linker
 from autopipe.errors import StageError, StoreError
 from autopipe.host import refusal
 from autopipe.libraries.library import Library
@@ -123,8 +124,10 @@ def _packs(function: tvm.tirx.PrimFunc) -> bool:
     return any(weights.MARK in sch.get(block).annotations for block in blocks)
 
 
-def export(built: Built, path: Path) -> None:
+def export(built: Built, path: Path, linker: Linker | None = None) -> None:
     """Write the library, and beside it those that it calls. The same module gives the same bytes.
+
+    Null is the linker that TVM finds, which links for this machine.
 
     Raises StageError if it can not be linked, as with a linker that does not know the target,
     ForeignCode (a StageError) if it does more than compute, and StoreError if the disk is full.
@@ -132,7 +135,8 @@ def export(built: Built, path: Path) -> None:
     try:
         linked = linking.options(built.libraries)
         linked += [linking.STRIPPED] if built.stripped else []
-        gate.export(built.executable, path, linked)
+        linked += linker.options if linker is not None else []
+        gate.export(built.executable, path, linked, linker.path if linker is not None else None)
         linking.ship(built.libraries, path.parent)
     except RuntimeError as error:
         if words := refusal.said(str(error)):
@@ -141,7 +145,7 @@ def export(built: Built, path: Path) -> None:
             raise StageError(f"linking failed: {missing}") from error
         lines = [line for line in str(error).splitlines() if "error" in line.lower()]
         told = lines[1] if len(lines) > 1 else str(error).strip().splitlines()[-1]
-        raise StageError(
-            f"linking failed: {told.strip()}; CXX may name another compiler, and "
-            "`autopipe doctor` tries the one there is"
-        ) from error
+        advice = "CXX may name another compiler, and `autopipe doctor` tries the one there is"
+        if linker is not None:
+            advice = f"target.linker is {linker.path}, and `autopipe doctor FILE` tries it"
+        raise StageError(f"linking failed: {told.strip()}; {advice}") from error

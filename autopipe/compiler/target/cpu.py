@@ -8,6 +8,7 @@ import platform
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
+from autopipe.environment import toolchain
 from autopipe.errors import TargetError
 
 _FLAGS = {
@@ -25,14 +26,11 @@ _FLAGS = {
 }  # fmt: skip
 """LLVM's names of the features a kernel may use, and Linux's names of the same."""
 
-_MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
-
 
 def machine_of(target: Mapping[str, object]) -> str:
     """Return the architecture a target compiles for, such as `x86_64`."""
     triple = target.get("mtriple")
-    name = str(triple).split("-", 1)[0] if triple else platform.machine()
-    return _MACHINES.get(name.lower(), name.lower())
+    return toolchain.machine_of(str(triple) if triple else None)
 
 
 def required(target: Mapping[str, object]) -> tuple[str, ...]:

@@ -46,9 +46,19 @@ def of_model(whole: tvm.IRModule) -> None:
         raise ModelError(f"the model brings code along: {error}") from None
 
 
-def export(executable: tvm.runtime.Executable, path: Path, options: Sequence[str] = ()) -> None:
-    """Write a library. Raises ForeignCode, and RuntimeError if it can not be linked."""
-    told = {"options": list(options)} if options else {}
+def export(
+    executable: tvm.runtime.Executable,
+    path: Path,
+    options: Sequence[str] = (),
+    linker: str | None = None,
+) -> None:
+    """Write a library, linked by the compiler at a path, or by the one that TVM finds.
+
+    Raises ForeignCode, and RuntimeError if it can not be linked.
+    """
+    told: dict[str, Any] = {"options": list(options)} if options else {}
+    if linker is not None:
+        told["cc"] = linker
     executable.export_library(str(path), fcompile=_linked, **told)
 
 

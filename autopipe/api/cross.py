@@ -1,0 +1,54 @@
+"""What a target of another kind of machine asks of its pipeline file, said before work begins.
+
+Its code is compiled here and linked by a linker for it. Nothing of it runs here: what times or
+compares code has to be switched off, or to have been done before.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+from autopipe.config import Target
+from autopipe.environment.toolchain import is_foreign, machine_of
+from autopipe.errors import ConfigError
+from autopipe.pipeline.forecast import Outlook
+from autopipe.pipeline.plan import Plan
+from autopipe.pipeline.stage import Stage
+from autopipe.stages.benchmark import BenchmarkStage
+from autopipe.stages.build import BuildStage
+from autopipe.stages.tune import TuneStage
+from autopipe.stages.verify import VerifyStage
+
+_RUNS: Final[Mapping[type[Stage], tuple[str, str]]] = {
+    TuneStage: ("tuning", "timed"),
+    VerifyStage: ("verify", "run"),
+    BenchmarkStage: ("benchmark", "timed"),
+}
+"""The stages that run code, with their sections of the pipeline file, and what they do to it."""
+
+
+def check_linker(target: Target, plan: Plan, triple: str | None) -> None:
+    """Raise ConfigError if a library is built for a triple that nobody can link."""
+    builds = any(isinstance(step.stage, BuildStage) for step in plan.steps)
+    if builds and target.linker is None and triple is not None and is_foreign(triple):
+        likely = triple.replace("-unknown-", "-")
+        raise ConfigError(
+            f"target.linker: null, but the target {triple} is not this machine "
+            f"({machine_of(None)}): name a compiler that links for it, such as {likely}-gcc"
+        )
+
+
+def check_stages(plan: Plan, outlooks: Iterable[Outlook], triple: str) -> None:
+    """Raise ConfigError with a line for each stage that would have to run foreign code."""
+    runs = {outlook.stage for outlook in outlooks if outlook.state == "run"}
+    if lines := list(_impossible(plan, runs, machine_of(triple))):
+        raise ConfigError("\n".join(lines))
+
+
+def _impossible(plan: Plan, runs: set[str], machine: str) -> Iterator[str]:
+    for step in plan.steps:
+        section, done = _RUNS.get(type(step.stage), ("", ""))
+        if section and step.name in runs:
+            yield (
+                f"{section}: code for {machine} can not be {done} on this machine "
+                f"({machine_of(None)}): write `{section}: null`"
+            )

@@ -1,0 +1,123 @@
+"""The compiler that links libraries: which one it is, and what it is known by.
+
+A library for another machine needs a linker that knows that machine. The pipeline file names it
+(`target.linker`); what enters keys is its version, and never where it lies.
+"""
+
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+from autopipe.config import Target
+from autopipe.errors import SetupError
+from autopipe.processes.variables import handed_on
+
+_MACHINES: Final = {"amd64": "x86_64", "arm64": "aarch64"}
+
+_TAKEN: Final = (
+    "crti.o", "crtn.o", "crtbeginS.o", "crtendS.o", "libc.so", "libc.so.6", "libm.so.6", "libgcc.a",
+)  # fmt: skip
+"""What a linker may take from a sysroot for a library that computes."""
+
+_PATIENCE: Final = 20.0
+"""Seconds after which a linker that does not say its version is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Linker:
+    """The compiler that a pipeline file names to link with."""
+
+    path: str
+    sysroot: str | None = None
+
+    @classmethod
+    def of(cls, name: str | None, sysroot: str | None) -> "Linker | None":
+        """Return the one of that name, None for null. Raises SetupError if it is not here."""
+        return cls(named(name), sysroot) if name is not None else None
+
+    @property
+    def options(self) -> list[str]:
+        """What it is told each time."""
+        return [f"--sysroot={self.sysroot}"] if self.sysroot is not None else []
+
+
+def machine_of(triple: str | None) -> str:
+    """Return the architecture that a triple names, such as `x86_64`; of null, this machine's."""
+    name = triple.split("-", 1)[0] if triple else platform.machine()
+    return _MACHINES.get(name.lower(), name.lower())
+
+
+def is_foreign(triple: str | None) -> bool:
+    """Tell whether code for a triple is for another kind of machine than this one."""
+    return machine_of(triple) != machine_of(None)
+
+
+def linker() -> str | None:
+    """Return the path of the first compiler there is, in the order in which TVM looks."""
+    names = ["g++", "gcc", "clang++", "clang", "c++", "cc"]
+    chosen = os.environ.get("CXX") or os.environ.get("CC")
+    return next(filter(None, map(shutil.which, [chosen] if chosen else names)), None)
+
+
+def named(name: str) -> str:
+    """Return the path of the linker that a pipeline file names. Raises SetupError."""
+    found = shutil.which(name)
+    if found is None:
+        where = "is no program" if name.startswith("/") else "is not on the PATH"
+        raise SetupError(f"target.linker: {name} {where}; install it, or name another one")
+    return found
+
+
+def toolchain(target: Target) -> dict[str, object]:
+    """Name the linker by its version, and a sysroot by what a linker takes from it.
+
+    Raises SetupError if the linker that the target names is not here, or is none.
+    """
+    if target.linker is None:
+        path = linker()
+        return {"linker": path and _version(path)}
+    path = named(target.linker)
+    version = _version(path)
+    if not version:
+        raise SetupError(f"target.linker: {path} does not say its version, as linkers do")
+    if target.sysroot is None:
+        return {"linker": version}
+    return {"linker": version, "sysroot": _taken(path, target.sysroot)}
+
+
+@cache
+def _version(path: str) -> str:
+    return _said(path, "--version").split("\n", 1)[0]
+
+
+@cache
+def _taken(path: str, sysroot: str) -> str:
+    """Digest what the linker finds below a sysroot: sha256, 16 hex digits. Raises SetupError."""
+    digest, folder = hashlib.sha256(), Path(sysroot).resolve()
+    found = 0
+    for name in _TAKEN:
+        said = Path(_said(path, f"--sysroot={sysroot}", f"-print-file-name={name}").strip())
+        if said.is_absolute() and said.is_file() and said.resolve().is_relative_to(folder):
+            digest.update(f"{name}\0{hashlib.sha256(said.read_bytes()).hexdigest()}\n".encode())
+            found += 1
+    if not found:
+        raise SetupError(f"target.sysroot: {path} finds no C library in {sysroot}")
+    return digest.hexdigest()[:16]
+
+
+def _said(path: str, *options: str) -> str:
+    """Return what a linker prints; nothing where it does not end, or can not be started."""
+    try:
+        done = subprocess.run(  # noqa: S603 - the user's linker
+            [path, *options], capture_output=True, check=False, timeout=_PATIENCE,
+            stdin=subprocess.DEVNULL, env=handed_on(),
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.decode(errors="replace")
