@@ -47,8 +47,14 @@ def check_stages(plan: Plan, outlooks: Iterable[Outlook], triple: str) -> None:
 def _impossible(plan: Plan, runs: set[str], machine: str) -> Iterator[str]:
     for step in plan.steps:
         section, done = _RUNS.get(type(step.stage), ("", ""))
-        if section and step.name in runs:
+        if section and step.name in runs and not _elsewhere(step.stage):
+            device = ", or name a device (`tuning.measure`)" if section == "tuning" else ""
             yield (
                 f"{section}: code for {machine} can not be {done} on this machine "
-                f"({machine_of(None)}): write `{section}: null`"
+                f"({machine_of(None)}): write `{section}: null`{device}"
             )
+
+
+def _elsewhere(stage: Stage) -> bool:
+    """Tell whether a stage has its code run by other machines."""
+    return isinstance(stage, TuneStage) and stage.tuning.measure.runner != "local"

@@ -98,6 +98,10 @@ class Measure(Sparse, frozen=True):
     the one that `$AUTOPIPE_CERTIFICATES` names, or else `~/.config/autopipe/certificates`."""
     tracker: Annotated[Tracker | None, Field(exclude=True)] = None
     """For `rpc`: where the tracker listens, `host:port`."""
+    anyone_on_the_network_may_run_code: Annotated[bool, Field(exclude=True)] = False
+    """For `rpc`: take a tracker and devices that are not on loopback. TVM's RPC neither encrypts
+    nor asks who somebody is: whoever reaches a device runs code there, and whoever is on the way
+    changes times and results. Better is a tunnel by ssh."""
     connect_timeout: Annotated[Duration, Field(exclude=True)] = 10.0
     """For `dask` and `rpc`: how long a scheduler or tracker may take to answer."""
     wait_timeout: Annotated[Duration, Field(exclude=True)] = 60.0
@@ -132,6 +136,14 @@ class Measure(Sparse, frozen=True):
             value = getattr(self, name)
             if value is not None and runner != self.runner:
                 yield (name,), value, f"is for runner {runner}, and `runner` is {self.runner}"
+        if self.tracker is not None and not self.anyone_on_the_network_may_run_code:
+            host = self.tracker.rpartition(":")[0]
+            if not on_loopback(host):
+                why = (
+                    "is another machine, and TVM's RPC has neither encryption nor passwords: use a"
+                    " tunnel (ssh -L), or say `anyone_on_the_network_may_run_code: true`"
+                )
+                yield ("tracker",), self.tracker, why
         needed = _NEEDED.get(self.runner)
         if needed is not None and getattr(self, needed) is None:
             yield (needed,), None, f"is needed: `runner` is {self.runner}"
@@ -146,6 +158,8 @@ class Reach(Frozen, frozen=True):
     """Folder of the certificates; null for the usual one."""
     tracker: str | None = None
     """Host and port of TVM's RPC tracker."""
+    anyone_on_the_network_may_run_code: bool = False
+    """Whether tracker and devices may be elsewhere than on loopback."""
     connect_timeout: float = 10.0
     """Seconds that an answer may take."""
     wait_timeout: float = 60.0

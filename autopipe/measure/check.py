@@ -1,5 +1,6 @@
 """Whether a schedule computes what its workload computes; MetaSchedule itself never asks."""
 
+from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
@@ -14,7 +15,7 @@ from autopipe.compiler.target.target import is_gpu
 from autopipe.compiler.walls import gate
 from autopipe.errors import StageError
 from autopipe.measure.cases import Instance, arguments, instances
-from autopipe.measure.device import on_gpu, prepare, put
+from autopipe.measure.device import prepare, put
 from autopipe.measure.plain import in_memory_order
 from autopipe.measure.surrounded import Surrounded
 
@@ -85,7 +86,8 @@ class PlainLoops:
         """Compile them for the processor. Raises NotChecked if that fails, and ForeignCode."""
         self._workload = workload
         self._target = target
-        self._instances = instances(workload)
+        self.instances = instances(workload)
+        """What a schedule of it is called with."""
         try:
             self._library = _plain(workload, target.host if is_gpu(target) else target)
         except _FAILURES as error:
@@ -95,28 +97,36 @@ class PlainLoops:
         """Return the scheduled module if it agrees with them. Raises as `checked`."""
         if is_gpu(self._target) and scheduled.same_as(self._workload):
             raise NotChecked("a GPU can not run plain loops")
-        try:
-            place = prepare(self._target)
-            Schedule(scheduled, debug_mask="none")  # the build wants TIR that is well-formed
-            expanded = scheduled if on_gpu(place) else elementary.expand(scheduled)
-            built = _compiled(expanded, self._target)
-        except _FAILURES as error:
-            raise WrongAnswer(f"does not compile: {' '.join(str(error).split())}") from error
-        for instance in self._instances:
-            # weights keep their layout, the schedule repacks them
-            case, counts = instance.case, instance.counts
-            inputs = arguments(instance.workload, case, SEED)
-            theirs, mine = (Surrounded(inputs, byte) for byte in _AROUND)
-            right, ours = _run(self._library, theirs, counts), _run(built, mine, counts, place)
+        place = prepare(self._target)
+        built = compiled_for(scheduled, self._target)
+
+        def ours(instance: Instance, inputs: list[np.ndarray]) -> list[Any]:
+            mine = Surrounded(inputs, _AROUND[1])
+            found = _run(built, mine, instance.counts, place)
+            if not mine.intact():
+                raise writes_outside(instance.case)
+            return found
+
+        self.compare(ours)
+        return scheduled
+
+    def compare(self, ours: Callable[[Instance, list[np.ndarray]], list[Any]]) -> None:
+        """Raise WrongAnswer if what returns all arguments after a call does not agree with them.
+
+        Weights keep their layout: a schedule repacks them. Raises Unsteady as `checked`.
+        """
+        for instance in self.instances:
+            case = instance.case
+            inputs = inputs_of(instance)
+            theirs = Surrounded(inputs, _AROUND[0])
+            right = _run(self._library, theirs, instance.counts)
             if not theirs.intact():
                 raise _unsteady(
                     self._workload, f"write outside of their arguments on {case} inputs"
                 )
-            if not mine.intact():
-                raise WrongAnswer(f"writes outside of its arguments on {case} inputs", case)
-            if not _all_agree(right, ours):
-                self._differ(instance, right, ours)
-        return scheduled
+            found = ours(instance, inputs)
+            if not _all_agree(right, found):
+                self._differ(instance, right, found)
 
     def _differ(self, instance: Instance, right: list[Any], ours: list[Any]) -> None:
         """Raise what follows from a difference, unless the loops waver as much by themselves."""
@@ -128,6 +138,25 @@ class PlainLoops:
         by = _moved_by(self._workload["main"])
         nudged = arguments(instance.workload, case, SEED, by)
         _compare(case, right, ours, _run(self._library, Surrounded(nudged, _AROUND[0]), counts))
+
+
+def inputs_of(instance: Instance) -> list[np.ndarray]:
+    """Return what an instance is called with, outputs included."""
+    return arguments(instance.workload, instance.case, SEED)
+
+
+def compiled_for(scheduled: tvm.IRModule, target: tvm.target.Target) -> Any:  # noqa: ANN401 - tvm
+    """Return a schedule as code for a target. Raises WrongAnswer if it does not compile."""
+    try:
+        Schedule(scheduled, debug_mask="none")  # the build wants TIR that is well-formed
+        return _compiled(scheduled if is_gpu(target) else elementary.expand(scheduled), target)
+    except _FAILURES as error:
+        raise WrongAnswer(f"does not compile: {' '.join(str(error).split())}") from error
+
+
+def writes_outside(case: str) -> WrongAnswer:
+    """Return what to raise for a schedule that does so on the inputs of a case."""
+    return WrongAnswer(f"writes outside of its arguments on {case} inputs", case)
 
 
 def _moved_by(function: tvm.tirx.PrimFunc) -> float:

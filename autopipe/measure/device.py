@@ -35,11 +35,11 @@ def prepare_forks(target: tvm.target.Target) -> None:
         cuda_runtime.untouched()
 
 
-def on_gpu(device: tvm.runtime.Device) -> bool:
-    """Tell whether a device is a GPU."""
+def elsewhere(device: tvm.runtime.Device) -> bool:
+    """Tell whether a device is not this processor: a GPU, or one behind TVM's RPC."""
     return int(device.dlpack_device_type()) != int(tvm.cpu().dlpack_device_type())
 
 
 def put(tensors: Sequence[Any], device: tvm.runtime.Device) -> list[Any]:
-    """Return the tensors, or copies of them on a GPU."""
-    return [tensor.copyto(device) for tensor in tensors] if on_gpu(device) else list(tensors)
+    """Return the tensors, or copies of them where the device is."""
+    return [tensor.copyto(device) for tensor in tensors] if elsewhere(device) else list(tensors)

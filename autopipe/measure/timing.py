@@ -15,7 +15,7 @@ from tvm.s_tir.meta_schedule.arg_info import ArgInfo
 
 from autopipe.config.tuning import Measure
 from autopipe.measure.build import Kernel
-from autopipe.measure.device import on_gpu, put
+from autopipe.measure.device import elsewhere, put
 from autopipe.measure.measurement import Measurement, judged
 
 _SLOWER: Final = 1.3
@@ -68,9 +68,21 @@ def time_kernel(
     caches as a model leaves them; without it the kernel is called in a loop.
     """
     tensors = put(arguments(kernel.module), device)
-    clock = partial(_gpu_clock if on_gpu(device) else _clock, kernel.library, tensors)
+    return time_library(kernel.library, tensors, device, limits, best, caches)
+
+
+def time_library(  # noqa: PLR0913, PLR0917 - two of them are for some only
+    library: Any,  # noqa: ANN401 - tvm is not typed
+    tensors: Sequence[Any],
+    device: tvm.runtime.Device,
+    limits: Measure,
+    best: float,
+    caches: Callable[[Sequence[Any]], Prepare] | None = None,
+) -> Measurement:
+    """Time one call of `main` of a library on tensors that are on its device already."""
+    clock = partial(_evaluator_clock if elsewhere(device) else _clock, library, tensors, device)
     cold = clock()
-    if cold > _COLD * best + _START and not on_gpu(device):  # a GPU has to take in the code first
+    if cold > _COLD * best + _START and not elsewhere(device):  # code has to get there first
         return judged((cold,), cut=True)
     enough = _SLOWER * best + _CALL
     warm = clock()
@@ -79,23 +91,26 @@ def time_kernel(
     if warm > enough:
         return judged((warm,), cut=True)
     if caches is not None:
-        return judged(_single(kernel, tensors, limits, caches(tensors)), cut=False)
+        return judged(_single(library, tensors, limits, caches(tensors)), cut=False)
     number = max(1, math.ceil(limits.min_repeat / max(warm, 1e-9)))
-    evaluate = kernel.library.time_evaluator("main", device, number=number, repeat=limits.repeat)
+    evaluate = library.time_evaluator("main", device, number=number, repeat=limits.repeat)
     return judged(tuple(map(float, evaluate(*tensors).results)), cut=False)
 
 
 def _single(
-    kernel: Kernel, tensors: Sequence[Any], limits: Measure, prepare: Prepare
+    library: Any,  # noqa: ANN401 - tvm is not typed
+    tensors: Sequence[Any],
+    limits: Measure,
+    prepare: Prepare,
 ) -> tuple[float, ...]:
     """Time single calls; a repeat is the median of as many as fit into the time it should take."""
     begun = perf_counter()
     prepare()
-    kernel.library["main"](*tensors)
+    library["main"](*tensors)
     fitting = int(limits.min_repeat / (perf_counter() - begun))
     number = min(max(fitting, _FEWEST), _MOST) if fitting else 1
     tvm_ffi.register_global_func(_PREPARE, prepare, override=True)
-    evaluate = kernel.library.time_evaluator(
+    evaluate = library.time_evaluator(
         "main", tensors[0].device, number=1, repeat=number * limits.repeat, f_preproc=_PREPARE
     )
     seconds = [float(value) for value in evaluate(*tensors).results]
@@ -112,16 +127,16 @@ def arguments(module: tvm.IRModule) -> list[Any]:
     return [made_up(tuple(map(int, info.shape)), str(info.dtype)) for info in infos]
 
 
-def _clock(library: Any, tensors: Sequence[Any]) -> float:  # noqa: ANN401 - tvm is not typed
+def _clock(library: Any, tensors: Sequence[Any], _: tvm.runtime.Device) -> float:  # noqa: ANN401 - tvm is not typed
     main = library["main"]
     start = perf_counter()
     main(*tensors)
     return perf_counter() - start
 
 
-def _gpu_clock(library: Any, tensors: Sequence[Any]) -> float:  # noqa: ANN401 - tvm is not typed
-    """Time by the events of the GPU: a call returns before the kernel has run."""
-    evaluate = library.time_evaluator("main", tensors[0].device, number=1, repeat=1)
+def _evaluator_clock(library: Any, tensors: Sequence[Any], device: tvm.runtime.Device) -> float:  # noqa: ANN401 - tvm is not typed
+    """Time by what runs there: a GPU returns before its kernel has run, a network takes time."""
+    evaluate = library.time_evaluator("main", device, number=1, repeat=1)
     return float(evaluate(*tensors).mean)
 
 

@@ -56,7 +56,7 @@ def serve(job: Job, link: Link) -> None:
 
         timing.use_threads(job.cores)
         place = device.prepare(job.target)
-        if not device.on_gpu(place):  # CUDA reserves addresses for all memory there is
+        if not device.elsewhere(place):  # CUDA reserves addresses for all memory there is
             bound(job.limits.memory << 20)
         kernel = build.build(job.candidate(), job.target)
         link.write(failure.answer(None))

@@ -33,7 +33,7 @@ def proofs(
     """
     proven: dict[str, Proof] = {}
     for workload, record in winners.items():
-        place = astuple(platform.timed_by(record.clock))
+        place = astuple(platform.on(record.device).timed_by(record.clock))
         made = (record.engine, record.implementation, record.schedule)
         own = store.every(_WINNER, (workload, *place, *made))
         timed = [row for row in own if row.wrong is None and row.rank < (True,)]

@@ -43,6 +43,12 @@ class Platform:
         texts = (json.dumps(fact, sort_keys=True, separators=(",", ":")) for fact in facts)
         return cls(*texts)
 
+    def on(self, device: Mapping[str, object] | None) -> "Platform":
+        """Return it with another device; null for this one."""
+        if device is None:
+            return self
+        return replace(self, device=json.dumps(device, sort_keys=True, separators=(",", ":")))
+
     def timed_by(self, clock: str | None) -> "Platform":
         """Return it with the clock of its times; null for a loop around one kernel."""
         if clock is None:

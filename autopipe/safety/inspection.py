@@ -86,7 +86,8 @@ class Inspector:
         Raises StageError for a workload that no schedule can be right for.
         """
         if isinstance(self.checker, TargetError):
-            return [Verdict(Finding.UNCHECKED, str(self.checker))] * len(suspects)
+            unchecked = Verdict(Finding.UNCHECKED, str(self.checker))
+            return [self._recall(self._name(suspect)) or unchecked for suspect in suspects]
         names = [self._name(suspect) for suspect in suspects]
         known = {
             name: self.failed.get(name) or self._recall(name) or self._hopeless(name, suspect)

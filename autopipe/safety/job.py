@@ -137,8 +137,13 @@ def _checked(
     workload: tvm.IRModule, scheduled: tvm.IRModule, target: tvm.target.Target, cores: int
 ) -> Checked:
     timing.use_threads(cores)
+    return verdict_of(lambda: check.checked(workload, scheduled, target))
+
+
+def verdict_of(check_made: Callable[[], object]) -> Checked:
+    """Return what a check finds, which raises what `check.checked` does."""
     try:
-        check.checked(workload, scheduled, target)
+        check_made()
     except check.WrongAnswer as error:
         return Checked(Finding.WRONG, str(error), error.case, error.difference)
     except check.NotChecked as error:

@@ -42,6 +42,9 @@ class TuneStage(Stage, frozen=True):
     """What a contender that crashes, hangs or takes all memory ends."""
     judge: Judge | None
     """Which tasks are worth a search; null for all."""
+    linker: str | None = None
+    """Who links kernels for another machine, and where its C library is; that decides no time."""
+    sysroot: str | None = None
     reach: Reach = Reach()
     """Where the machines are that measure, if that is not this one."""
 
@@ -58,12 +61,14 @@ class TuneStage(Stage, frozen=True):
             fast_algorithms=pipeline.numerics.fast_algorithms,
             on_task_failure=pipeline.tasks.on_task_failure,
             judge=pipeline.tasks.judge,
+            linker=pipeline.target.linker,
+            sysroot=pipeline.target.sysroot,
             reach=Reach.of(pipeline.tuning.measure, base),
         )
 
     def unkeyed(self) -> frozenset[str]:
-        """Return `reach`: where machines are changes no time."""
-        return frozenset({"reach"})
+        """Return where machines and the linker are, which changes no time."""
+        return frozenset({"reach", "linker", "sysroot"})
 
     def run(self, ctx: Context) -> str:
         """Write `records.jsonl` and `tuning.json`.
@@ -73,6 +78,7 @@ class TuneStage(Stage, frozen=True):
         """
         from autopipe import extensions
         from autopipe.compiler.target import machine
+        from autopipe.environment.toolchain import Linker
         from autopipe.schedules.policy import Policy
         from autopipe.tuning.run import tune
         from autopipe.tuning.tools import TuningPlan
@@ -83,6 +89,6 @@ class TuneStage(Stage, frozen=True):
         policy = Policy(self.rules, self.fallback)
         plan = TuningPlan(
             self.tuning, policy, self.scheduler, self.fast_algorithms, self.judge,
-            self.on_task_failure, self.reach,
+            self.on_task_failure, self.reach, Linker.of(self.linker, self.sysroot),
         )  # fmt: skip
         return tune(plan, ctx)

@@ -100,12 +100,14 @@ class Results:
     def _record(self, row: StoredRecord) -> BestRecord:
         record = row.record
         trials = {state.task.workload: state.trials for state in self._states}
-        clock = {"clock": self._journal.clock} if self._journal.clock else {}
+        journal = self._journal
+        clock = {"clock": journal.clock} if journal.clock else {}
+        device = {"device": dict(journal.elsewhere)} if journal.elsewhere is not None else {}
         inside = self._decided.times.get(record.workload) if self._decided else None
         best = BestRecord(
             workload=record.workload, engine=record.engine, implementation=record.implementation,
             schedule=record.schedule, seconds=record.seconds, trials=trials[record.workload],
-            **clock, **({"inside": inside} if inside else {}),
+            **clock, **device, **({"inside": inside} if inside else {}),
         )  # fmt: skip
         settings = self._open_settings.get(record.workload)
         return best.model_copy(update={"open_settings": settings}) if settings else best

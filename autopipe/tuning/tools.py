@@ -15,6 +15,7 @@ from autopipe.config import Tuning
 from autopipe.config.tasks import Judge
 from autopipe.config.tuning import Reach
 from autopipe.environment.facet import Facet
+from autopipe.environment.toolchain import Linker
 from autopipe.measure.turn import Turn
 from autopipe.pipeline.events import Event, Warn
 from autopipe.pipeline.stage import Context
@@ -56,6 +57,8 @@ class TuningPlan:
     on_failure: OnFailure = "fallback"
     reach: Reach = field(default_factory=Reach)
     """Where the machines are that measure, if that is not this one."""
+    linker: Linker | None = None
+    """Who links kernels for another kind of machine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +141,9 @@ def open_tools(plan: TuningPlan, ctx: Context) -> Iterator[Tools]:
     target = ctx.facts[Facet.TARGET]
     conditions = Conditions.of(target, fast_algorithms=plan.fast_algorithms)
     turn = Turn(lambda text: ctx.emit(Warn(stage="tune", message=text)))
-    wanted = Wanted(conditions, ctx.facts, plan.tuning.measure, plan.reach, turn, touched, ctx.emit)
+    wanted = Wanted(
+        conditions, ctx.facts, plan.tuning.measure, plan.reach, turn, touched, ctx.emit, plan.linker
+    )
     with (
         closing(open_runner(wanted)) as runner,
         open_journal(ctx, plan.tuning.budget.trials, clock_of(touched), runner.device) as journal,
@@ -151,7 +156,9 @@ def open_tools(plan: TuningPlan, ctx: Context) -> Iterator[Tools]:
 def _touched(plan: TuningPlan, ctx: Context, every: Sequence[Task]) -> int:
     """Return the bytes that the model touches between two calls, 0 to time in a loop."""
     on_gpu = ctx.facts[Facet.TARGET].get("kind") == "cuda"
-    return 0 if on_gpu or plan.tuning.measure.clock == "loop" else touched_by(every)
+    measure = plan.tuning.measure
+    loop = on_gpu or measure.clock == "loop" or measure.runner == "rpc"
+    return 0 if loop else touched_by(every)
 
 
 def _tools(
@@ -172,6 +179,8 @@ def _tools(
     }
     maker = Maker(modules, failures)
     inspector = Inspector.of(ctx, failures, runner.checker)
+    if wanted.measure.runner == "rpc":  # what a device computes counts, even if it could run here
+        inspector.checker = runner.checker or inspector.checker
     return Tools(
         plan, tasks, open_tasks, texts, modules, conditions, journal, failures, maker, inspector,
         runner, wanted.turn, wanted.touched, ctx.emit, every, partial(_workload, folder),

@@ -55,3 +55,10 @@ def test_stages_that_run_code_are_refused_where_they_would_run(file: Path) -> No
     assert benchmark.endswith("write `benchmark: null`")
     done = [Outlook(name, "cached", (), "key", None) for name in names]
     cross.check_stages(plan, done, "s390x-linux-gnu")
+
+
+def test_a_stage_that_devices_measure_for_runs(file: Path) -> None:
+    rpc = 'tuning: {measure: {runner: rpc, key: board, tracker: "127.0.0.1:9190"}}'
+    file.write_text(FOREIGN.replace("-gnu}", "-gnu, num_cores: 2}") + rpc)
+    plan = build_plan(stages_of(load(file), file.parent))
+    cross.check_stages(plan, [Outlook("tune", "run", (), None, None)], "s390x-linux-gnu")

@@ -31,10 +31,10 @@ def kernel():
 
 def test_what_is_compiled_for_the_processor_runs_on_it(kernel):
     place = device.prepare(PROCESSOR)
-    assert not device.on_gpu(place)
+    assert not device.elsewhere(place)
     tensors = timing.arguments(kernel.module)
     assert all(a is b for a, b in zip(device.put(tensors, place), tensors, strict=True))
-    assert device.on_gpu(tvm.cuda())
+    assert device.elsewhere(tvm.cuda())
 
 
 def test_a_gpu_that_can_not_be_used_is_said(monkeypatch):
@@ -111,17 +111,17 @@ def test_a_process_that_has_used_the_gpu_is_refused_as_a_parent(tmp_path):
 
 def test_the_clock_of_a_device_tells_the_same_as_ours(kernel):
     tensors = timing.arguments(kernel.module)
-    assert 0 < timing._gpu_clock(kernel.library, tensors) < 1e-2
+    assert 0 < timing._evaluator_clock(kernel.library, tensors, tensors[0].device) < 1e-2
     np.testing.assert_array_equal(tensors[1].numpy(), tensors[0].numpy() + 1)
 
 
-@pytest.mark.parametrize(("on_gpu", "cut"), [(True, False), (False, True)])
-def test_the_first_call_on_a_gpu_says_nothing(monkeypatch, kernel, on_gpu, cut):
+@pytest.mark.parametrize(("elsewhere", "cut"), [(True, False), (False, True)])
+def test_the_first_call_on_a_gpu_says_nothing(monkeypatch, kernel, elsewhere, cut):
     """It takes the code in, which may take longer than all that follows."""
     times = iter([1.0, 2e-3])
-    monkeypatch.setattr(timing, "on_gpu", lambda _: on_gpu)
-    for name in ("_clock", "_gpu_clock"):
-        monkeypatch.setattr(timing, name, lambda library, tensors: next(times))
+    monkeypatch.setattr(timing, "elsewhere", lambda _: elsewhere)
+    for name in ("_clock", "_evaluator_clock"):
+        monkeypatch.setattr(timing, name, lambda library, tensors, device: next(times))
     library = SimpleNamespace(
         time_evaluator=lambda *_, **__: lambda *_: SimpleNamespace(results=[2e-3, 2e-3])
     )

@@ -203,3 +203,10 @@ def test_nothing_is_checked_where_the_target_is_not(tmp_path, right, said):
     (verdict,) = inspector.judge([right])
     assert verdict == Verdict(Finding.UNCHECKED, str(elsewhere))
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_device_has_shown_holds_where_the_target_is_not(inspector, tmp_path, right, said):
+    assert findings(inspector, right) == [Finding.RIGHT]
+    elsewhere = TargetError("built for aarch64, this machine is x86_64")
+    other = Inspector(inspector.folder, FACTS, elsewhere, failures(tmp_path, said))
+    assert findings(other, right) == [Finding.RIGHT]

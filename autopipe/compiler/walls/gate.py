@@ -47,7 +47,7 @@ def of_model(whole: tvm.IRModule) -> None:
 
 
 def export(
-    executable: tvm.runtime.Executable,
+    executable: "tvm.runtime.Executable | tvm.runtime.Module",
     path: Path,
     options: Sequence[str] = (),
     linker: str | None = None,

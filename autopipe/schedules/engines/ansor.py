@@ -13,6 +13,7 @@ from typing import Any, Final
 from tvm.s_tir import Schedule
 from tvm.s_tir import meta_schedule as ms
 
+from autopipe.environment.toolchain import machine_of
 from autopipe.errors import StageError
 from autopipe.measure.build import without_weights
 from autopipe.schedules.conditions import Conditions
@@ -46,7 +47,9 @@ class Ansor:
 
     def __init__(self, conditions: Conditions) -> None:
         """Take the number of cores that the search itself may use."""
-        register_cpu_intrinsics()
+        target = conditions.target
+        triple = (target.host or target).attrs.get("mtriple")
+        register_cpu_intrinsics(machine_of(str(triple) if triple else None))
         self._cores = conditions.hardware.cores
         # One thread: more of them spin, and take ten times as long where the processor is shared.
         model = ms.cost_model.XGBModel(num_warmup_samples=_WARM, num_tuning_cores=1)

@@ -13,6 +13,7 @@ from autopipe.tuning.runners.runner import Runner, Wanted
 RUNNERS: Final[Mapping[str, str]] = {
     "local": "autopipe.tuning.runners.local",
     "dask": "autopipe.tuning.runners.dask",
+    "rpc": "autopipe.tuning.runners.rpc",
 }
 """The module of each runner, by its name in `tuning.measure.runner`.
 

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from autopipe.config.tuning import Measure, Reach
 from autopipe.environment.facet import Facts
+from autopipe.environment.toolchain import Linker
 from autopipe.measure.measurement import Measurement, Repeatable
 from autopipe.measure.turn import Turn
 from autopipe.pipeline.events import Event
@@ -80,3 +81,5 @@ class Wanted:
     """Bytes that the model touches between two calls of a kernel; 0 to time in a loop."""
     emit: Callable[[Event], None]
     """Tells the reporter."""
+    linker: Linker | None = None
+    """Who links kernels for another kind of machine; null for who links for this one."""

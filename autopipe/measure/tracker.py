@@ -1,0 +1,172 @@
+"""TVM's RPC tracker, asked within bounds: which devices there are, and for the use of one.
+
+TVM's own client waits for ever where a tracker does not answer, or has nobody for a key. The
+tracker speaks JSON over TCP: each message is its size as four bytes, then the text. It hands a
+device out with a word that the device then wants to hear (the match key); a device that is handed
+out comes back by itself once its session is over.
+"""
+
+import json
+import socket
+import struct
+from dataclasses import dataclass
+from time import monotonic
+from typing import Any, Final, Self
+
+from autopipe.config.tuning import on_loopback
+from autopipe.errors import SetupError
+
+_MAGIC: Final = struct.pack("<i", 0x2F271)
+_REQUEST, _SUMMARY, _SUCCESS = 4, 6, 0
+_LARGEST: Final = 1 << 20
+"""Bytes of a message; TVM's tracker takes no longer one."""
+
+_SERVER: Final = "server:"
+"""What stands before the key where a tracker tells of a device."""
+
+
+class Unreached(SetupError):  # noqa: N818 - says what happened
+    """A tracker does not answer, or has no device."""
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where a device is, and the word it wants to hear."""
+
+    host: str
+    port: int
+    word: str
+
+    def __str__(self) -> str:
+        """Return host and port."""
+        return f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class Tracker:
+    """A tracker, by host and port."""
+
+    place: str
+    seconds: float
+    """How long it may take to answer."""
+    anywhere: bool = False
+    """Whether a device may be elsewhere than on loopback."""
+
+    def known_keys(self) -> list[str]:
+        """Return the keys of the devices that it knows, each once. Raises Unreached."""
+        with _Talk(self, self.seconds) as talk:
+            try:
+                found = talk.ask([_SUMMARY])
+            except TimeoutError:
+                raise self.unreached(f"nothing was said within {self.seconds:g} s") from None
+        try:
+            keys = {str(server["key"]).removeprefix(_SERVER) for server in found["server_info"]}
+        except (TypeError, LookupError):
+            raise self.odd() from None
+        return sorted(keys)
+
+    def request(self, key: str, seconds: float) -> Address:
+        """Return a device once one of that key is free. Raises Unreached after so many seconds."""
+        with _Talk(self, seconds) as talk:
+            try:
+                found = talk.ask([_REQUEST, key, "", 1])
+            except TimeoutError:
+                raise Unreached(
+                    f"no device {key!a} was free within {seconds:g} s; {self.told()}"
+                ) from None
+        try:
+            host, port, word = found
+            address = Address(str(host), int(port), str(word))
+        except (TypeError, ValueError):
+            raise self.odd() from None
+        if not self.anywhere and not on_loopback(address.host):
+            raise Unreached(
+                f"the tracker at {self.place} sends to {address}, which is another machine: "
+                "anybody on the way could run code; use a tunnel, or say "
+                "`anyone_on_the_network_may_run_code: true`"
+            )
+        return address
+
+    def told(self) -> str:
+        """Say in words which keys the tracker knows. Raises Unreached."""
+        keys = ", ".join(key if key.isprintable() else ascii(key) for key in self.known_keys()[:20])
+        return f"the tracker at {self.place} knows {keys or 'no device'}"
+
+    def odd(self) -> Unreached:
+        """Return what to raise where something else answers."""
+        return Unreached(f"what answers at {self.place} is no RPC tracker")
+
+    def unreached(self, why: object) -> Unreached:
+        """Return what to raise where it gives no answer."""
+        return Unreached(f"no RPC tracker answers at {self.place}: {why}")
+
+
+class _Talk:
+    """A connection to a tracker, all of it within so many seconds."""
+
+    def __init__(self, tracker: Tracker, seconds: float) -> None:
+        """Connect. Raises Unreached."""
+        self._tracker, self._end = tracker, monotonic() + seconds
+        host, _, port = tracker.place.rpartition(":")
+        try:
+            self._socket = socket.create_connection(
+                (host.strip("[]"), int(port)), min(seconds, tracker.seconds)
+            )
+        except OSError as error:
+            raise tracker.unreached(error.strerror or error) from None
+        try:
+            self._hear_magic(min(self._end, monotonic() + tracker.seconds))
+        except BaseException:
+            self._socket.close()
+            raise
+
+    def ask(self, message: list[object]) -> Any:  # noqa: ANN401 - JSON
+        """Return what comes with a success. Raises Unreached, and TimeoutError."""
+        data = json.dumps(message).encode()
+        try:
+            self._socket.sendall(struct.pack("<i", len(data)) + data)
+            (size,) = struct.unpack("<i", self._bytes(4, self._end))
+            if not 0 < size <= _LARGEST:
+                raise self._tracker.odd()
+            code, found = json.loads(self._bytes(size, self._end))
+        except TimeoutError:
+            raise
+        except OSError as error:
+            raise self._tracker.unreached(error.strerror or error) from None
+        except (ValueError, TypeError, RecursionError):
+            raise self._tracker.odd() from None
+        if code != _SUCCESS:
+            raise self._tracker.odd()
+        return found
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._socket.close()
+
+    def _hear_magic(self, end: float) -> None:
+        try:
+            self._socket.sendall(_MAGIC)
+            said = self._bytes(len(_MAGIC), end)
+        except TimeoutError:
+            within = f"nothing was said within {self._tracker.seconds:g} s"
+            raise self._tracker.unreached(within) from None
+        except OSError as error:
+            raise self._tracker.unreached(error.strerror or error) from None
+        if said != _MAGIC:
+            raise self._tracker.odd()
+
+    def _bytes(self, count: int, end: float) -> bytes:
+        """Read so many bytes. Raises TimeoutError, and OSError if the connection ends before."""
+        found = b""
+        while len(found) < count:
+            left = end - monotonic()
+            if left <= 0:
+                raise TimeoutError
+            self._socket.settimeout(left)
+            part = self._socket.recv(min(count - len(found), 1 << 16))
+            if not part:
+                raise ConnectionResetError("the connection was closed")
+            found += part
+        return found

@@ -1,0 +1,142 @@
+"""Checks schedules on devices: the plain loops run here, the schedule there, on the same inputs."""
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import tvm
+from tvm import te
+
+from autopipe.compiler.target.target import host
+from autopipe.environment.toolchain import Linker
+from autopipe.errors import SetupError
+from autopipe.measure import check, timing
+from autopipe.measure.cases import Instance
+from autopipe.measure.device_session import Answering
+from autopipe.measure.devices import GRACE, DeviceLost, Devices, KernelFailed, SessionEnded
+from autopipe.measure.linked import write
+from autopipe.processes.contained import SECONDS, Child, Failed
+from autopipe.processes.failure import Failure, How
+from autopipe.safety.checking import Checker, Outcome
+from autopipe.safety.job import Piece, verdict_of
+from autopipe.safety.verdict import Checked, Finding
+from autopipe.schedules.conditions import Conditions
+
+_TRIES: Final = 2
+"""Sessions that a schedule may end before it counts as its own failure."""
+
+_PROBE: Final = 1 << 12
+"""Numbers that a device adds one to, to show that it computes at all."""
+
+
+class DeviceChecker:
+    """Checks schedules for the target of some conditions on the devices of a key."""
+
+    def __init__(self, conditions: Conditions, devices: Devices, linker: Linker | None) -> None:
+        """Start nothing yet."""
+        self._conditions, self._devices, self._linker = conditions, devices, linker
+
+    def check(self, pieces: Sequence[Piece]) -> list[Outcome]:
+        """Return what came of the check of each piece. Raises SetupError without a device."""
+        return [self._checked(piece) for piece in pieces]
+
+    def plain_runs(self, piece: Piece) -> bool:
+        """Tell whether the plain loops of a piece can be run here, and agree with themselves."""
+        cores = self._conditions.hardware.cores
+        here = Conditions(host(cores), self._conditions.hardware)
+        return Checker(here).plain_runs(piece)
+
+    def probe(self) -> None:
+        """Raise SetupError unless the device adds one to each of a few numbers."""
+        a = te.placeholder((_PROBE,), name="a")
+        b = te.compute((_PROBE,), lambda i: a[i] + 1, name="b")
+        module = tvm.IRModule({"main": te.create_prim_func([a, b])})
+        found = self._checked(Piece("checking", "probe", module, scheduled=module))
+        if not isinstance(found, Checked) or found.finding is not Finding.RIGHT:
+            reason = found.reason if isinstance(found, Checked) else found
+            raise SetupError(
+                f"{self._devices.key}: it does not add one to a number: {reason}; is its TVM of "
+                "another version, or target.mcpu of another processor?"
+            )
+
+    def _checked(self, piece: Piece) -> Outcome:
+        with tempfile.TemporaryDirectory(prefix="autopipe-") as folder:
+            path = Path(folder, "scheduled.so")
+            for attempt in range(1, _TRIES + 1):
+                try:
+                    return self._devices.trying(lambda: self._compared(piece, path))
+                except Failed as error:
+                    return error
+                except SessionEnded as error:
+                    if attempt == _TRIES:
+                        return Failed(Failure(How.CRASHED, f"on the device: {error}"))
+        raise AssertionError
+
+    def _compared(self, piece: Piece, path: Path) -> Outcome:
+        """Return what a comparison in a child has found. Raises SessionEnded, and as `held`."""
+        beginning = _Comparison(piece, self._conditions, path, self._linker)
+        with Child(lambda: beginning.answer) as child:
+            if (found := child.ask({"do": "prepare"})["ok"]) is not None:
+                return Checked.of(found)
+            session = self._devices.held(child, self._devices.session)
+            try:
+                session.load(0)
+            except KernelFailed as error:
+                return Checked(Finding.WRONG, f"the device does not load it: {error}")
+            try:
+                session.asked({"do": "fetch"}, self._devices.session + GRACE)
+            except KernelFailed as error:
+                return Failed(Failure(How.RAISED, f"on the device: {error}"))
+            except DeviceLost as error:
+                raise SessionEnded(str(error)) from None
+            child.seconds = SECONDS
+            return Checked.of(child.ask({"do": "judge"})["ok"])
+
+
+class _Comparison(Answering):
+    """A check, in its child: the device is held only while it computes."""
+
+    def __init__(
+        self, piece: Piece, conditions: Conditions, path: Path, linker: Linker | None
+    ) -> None:
+        self._piece, self._conditions, self._path, self._linker = piece, conditions, path, linker
+        self._loops: check.PlainLoops
+        self._loaded: Any
+        self._fetched: dict[int, list[np.ndarray] | None] = {}
+
+    def done(self, request: Mapping[str, Any]) -> object:
+        """Do `prepare`, `load`, `fetch` or `judge`."""
+        match request["do"]:
+            case "load":
+                self._loaded = self.session.load(str(self._path))
+                return None
+            case "prepare":
+                found = verdict_of(self._prepare)
+                return None if found.finding is Finding.RIGHT else asdict(found)
+            case "fetch":
+                self._fetch()
+                return None
+        return asdict(verdict_of(lambda: self._loops.compare(self._ours)))
+
+    def _prepare(self) -> None:
+        cores = self._conditions.hardware.cores
+        timing.use_threads(cores)
+        self._loops = check.PlainLoops(self._piece.workload, host(cores))
+        library = check.compiled_for(self._piece.scheduled, self._conditions.target)
+        write(library, self._path, self._linker)
+
+    def _fetch(self) -> None:
+        """Have the device compute all cases, and leave it."""
+        for place, instance in enumerate(self._loops.instances):
+            inputs = check.inputs_of(instance)
+            self._fetched[place] = self.session.run(self._loaded, inputs, instance.counts)
+        del self._loaded, self.session
+
+    def _ours(self, instance: Instance, _: list[np.ndarray]) -> list[Any]:
+        found = self._fetched[self._loops.instances.index(instance)]
+        if found is None:
+            raise check.writes_outside(instance.case)
+        return found

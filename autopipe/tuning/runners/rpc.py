@@ -1,0 +1,190 @@
+"""The runner `rpc`: candidates are built here, and timed on devices behind TVM's RPC tracker."""
+
+import math
+import os
+import tempfile
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from autopipe.config.tuning import Measure
+from autopipe.environment.facet import Facet
+from autopipe.environment.toolchain import machine_of
+from autopipe.errors import SetupError
+from autopipe.measure.device_session import LinkedKernel
+from autopipe.measure.devices import (
+    DeviceLost,
+    Devices,
+    KernelFailed,
+    OpenSession,
+    SessionEnded,
+)
+from autopipe.measure.linked import link
+from autopipe.measure.measurement import Candidate, Measurement, Repeatable, judged
+from autopipe.processes.contained import Child, Failed
+from autopipe.processes.failure import How
+from autopipe.safety.on_device import DeviceChecker
+from autopipe.tuning.runners.runner import Wanted
+
+_TRIES: Final = 2
+"""Sessions that a kernel may end before it counts as its own failure."""
+
+
+class RpcRunner:
+    """One candidate after the other, on whichever device of the key is free."""
+
+    width = 1
+
+    def __init__(self, wanted: Wanted, devices: Devices) -> None:
+        """Ask for a device, and whether it computes what it should. Raises SetupError."""
+        self._wanted, self._devices = wanted, devices
+        devices.known()
+        self._found = devices.trying(self._look)
+        threads, cores = self._found["threads"], wanted.conditions.hardware.cores
+        if threads != cores:
+            raise SetupError(
+                f"{devices.key}: its server runs kernels on {threads} threads, and target.num_cores"
+                f" is {cores}: start it with TVM_NUM_THREADS={cores}"
+            )
+        triple = wanted.facts[Facet.TARGET].get("mtriple")
+        machine = machine_of(str(triple) if triple else None)
+        self.device: Mapping[str, object] = {"machine": machine, "rpc": devices.key, **self._found}
+        self.checker = DeviceChecker(wanted.conditions, devices, wanted.linker)
+        self.checker.probe()
+
+    def measure(
+        self, candidates: Sequence[Repeatable], best: float = math.inf, *, rivals: bool = True
+    ) -> Generator[tuple[int, Measurement]]:
+        """Yield place and measurement of each candidate, in order; builds are some ahead."""
+        with tempfile.TemporaryDirectory(prefix="autopipe-") as folder, ExitStack() as open_ones:
+            children: list[Child] = []
+            for place in range(len(candidates)):
+                for candidate in candidates[len(children) : place + 1 + _builders()]:
+                    path = Path(folder, f"{len(children)}.so")
+                    children.append(open_ones.enter_context(self._building(candidate, path)))
+                found = self._built(children[place])
+                if isinstance(found, LinkedKernel):
+                    found = self._timed(found, best)
+                best = min(best, found.median) if rivals else best
+                yield place, found
+
+    def rounds(self, candidates: Sequence[Repeatable], count: int) -> list[Measurement]:
+        """Time one after the other, and so on for so many rounds, all of them on one device."""
+        with tempfile.TemporaryDirectory(prefix="autopipe-") as folder, ExitStack() as open_ones:
+            children = [
+                open_ones.enter_context(self._building(candidate, Path(folder, f"{place}.so")))
+                for place, candidate in enumerate(candidates)
+            ]
+            built = [self._built(child) for child in children]
+            kernels = [kernel for kernel in built if isinstance(kernel, LinkedKernel)]
+            timed = iter(self._in_turn(kernels, count) if kernels else ())
+            return [found if isinstance(found, Measurement) else next(timed) for found in built]
+
+    def close(self) -> None:
+        """End nothing: a session ends with its candidate."""
+
+    @contextmanager
+    def _session(self, kernels: Sequence[LinkedKernel], runs: int = 1) -> Generator[OpenSession]:
+        """Hold a device that is like the first one. Raises DeviceLost, and SetupError."""
+        with self._devices.opened(kernels, runs) as session:
+            other = {name for name in self._found if session.device.get(name) != self._found[name]}
+            for name in sorted(other):
+                raise DeviceLost(
+                    f"{session.address} is another device than the first of this run: {name} is "
+                    f"{session.device.get(name)!a}, was {self._found[name]!a}"
+                )
+            for place in range(len(kernels)):
+                session.load(place)
+            yield session
+
+    def _look(self) -> dict[str, object]:
+        with self._devices.opened([]) as session:
+            return dict(session.device)
+
+    def _timed(self, kernel: LinkedKernel, best: float) -> Measurement:
+        """Return the measurement of a kernel, which may be its failure. Raises SetupError."""
+
+        def once() -> Measurement:
+            with self._session([kernel]) as session:
+                return _once(session, 0, self._wanted.measure, best)
+
+        try:
+            return self._tried(once)
+        except (KernelFailed, SessionEnded) as error:
+            return Measurement(error=str(error))
+
+    def _in_turn(self, kernels: Sequence[LinkedKernel], count: int) -> list[Measurement]:
+        """Return the times of kernels in rounds, or for all of them why there are none."""
+        limits = self._wanted.measure.model_copy(update={"repeat": 1})
+
+        def once() -> list[Measurement]:
+            with self._session(kernels, count) as session:
+                timed = [
+                    [_once(session, place, limits, math.inf) for place in range(len(kernels))]
+                    for _ in range(count)
+                ]
+            return [
+                judged(tuple(found.median for found in times), cut=False)
+                for times in zip(*timed, strict=True)
+            ]
+
+        try:
+            return self._tried(once)
+        except (KernelFailed, SessionEnded) as error:
+            return [Measurement(error=str(error))] * len(kernels)
+
+    def _tried(self, once: Any) -> Any:  # noqa: ANN401 - whatever `once` returns
+        """Return what work returns; a session that ends while a kernel runs is tried once more."""
+        for attempt in range(1, _TRIES + 1):
+            try:
+                return self._devices.trying(once)
+            except SessionEnded:
+                if attempt == _TRIES:
+                    raise
+        raise AssertionError
+
+    def _building(self, candidate: Candidate, path: Path) -> Child:
+        """Begin to build a candidate in a child."""
+        target, linker = self._wanted.conditions.target, self._wanted.linker
+        limits = self._wanted.measure
+
+        def built(_: object) -> dict[str, object]:
+            kernel = link(candidate, target, path, linker)
+            return {"path": kernel.path, "ports": kernel.ports}
+
+        child = Child(lambda: built, seconds=limits.build_timeout, memory=limits.memory << 20)
+        child.tell()
+        return child
+
+    def _built(self, child: Child) -> LinkedKernel | Measurement:
+        """Return what a child has built, or why it has not; end it."""
+        try:
+            found = child.answer()
+        except Failed as error:
+            if error.how is How.HUNG:
+                limit = self._wanted.measure.build_timeout
+                return Measurement(error=f"building took longer than {limit:g} s")
+            crashed = error.how in {How.CRASHED, How.ENDED}
+            return Measurement(error=f"building crashed: {error}" if crashed else str(error))
+        finally:
+            child.close()
+        ports = tuple((tuple(shape), dtype) for shape, dtype in found["ports"])
+        return LinkedKernel(found["path"], ports)
+
+
+def open_runner(wanted: Wanted) -> RpcRunner:
+    """Return who measures on devices. Raises SetupError where there is none that could."""
+    return RpcRunner(wanted, Devices.of(wanted.reach, str(wanted.measure.key)))
+
+
+def _once(session: OpenSession, place: int, limits: Measure, best: float) -> Measurement:
+    try:
+        found = session.time(place, limits, best)
+    except DeviceLost as error:
+        raise SessionEnded(f"running ended the session: {error}") from None
+    return Measurement(tuple(found["seconds"]), found["error"], found["cut"])
+
+
+def _builders() -> int:
+    return len(os.sched_getaffinity(0))
