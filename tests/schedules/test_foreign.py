@@ -5,6 +5,7 @@ Wanted: Debian's `gcc-aarch64-linux-gnu` (or another compiler of that name) and 
 
 import shutil
 import subprocess
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -49,6 +50,15 @@ def driver(tmp_path_factory):
     return path
 
 
+def emulating(driver, library):
+    """Return what returns the arguments of a kernel after one call."""
+
+    def ours(_, arrays):
+        return emulated(driver, library, arrays)
+
+    return ours
+
+
 def emulated(driver, library, arrays):
     """Return the arguments of a kernel after one call."""
     words = []
@@ -64,11 +74,12 @@ def emulated(driver, library, arrays):
     ]
 
 
+def made(name):
+    return module_of(*SERVED[name]())
+
+
 CASES = {
-    **{
-        name: lambda make=SERVED[name]: module_of(*make())
-        for name in ("conv", "odd_channels", "depthwise", "dense")
-    },
+    **{name: partial(made, name) for name in ("conv", "odd_channels", "depthwise", "dense")},
     "pool": lambda: test_window.module_of(test_window.pool("max")),
     "softmax": lambda: test_row_reduction.module_of(test_row_reduction.softmax()),
     "bytes": lambda: test_dot_product.module_of(*test_dot_product.matmul(("int8", "int8"))),
@@ -92,7 +103,7 @@ def test_templates_compute_the_same_on_another_processor(case, conditions, drive
         library = tmp_path / str(number) / "lib.so"
         library.parent.mkdir()
         write(compiled_for(planned.module, conditions.target), library, Linker.of(COMPILER, None))
-        loops.compare(lambda _, arrays, library=library: emulated(driver, library, arrays))
+        loops.compare(emulating(driver, library))
 
 
 @needs_tools
@@ -104,6 +115,4 @@ def test_a_wrong_number_would_be_seen(conditions, driver, tmp_path):
     )
     write(compiled_for(wrong, conditions.target), tmp_path / "lib.so", Linker.of(COMPILER, None))
     with pytest.raises(Exception, match=r"off by up to 0\.5 from the plain loops on random inputs"):
-        PlainLoops(right, host(2)).compare(
-            lambda _, arrays: emulated(driver, tmp_path / "lib.so", arrays)
-        )
+        PlainLoops(right, host(2)).compare(emulating(driver, tmp_path / "lib.so"))
