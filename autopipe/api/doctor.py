@@ -10,10 +10,12 @@ from typing import Any, Final, Literal
 
 import psutil
 
-from autopipe.config import Target
+from autopipe.config import Pipeline, Target
+from autopipe.config.tuning import Measure
 from autopipe.environment.environment import requirement
 from autopipe.environment.toolchain import linker
 from autopipe.errors import AutopipeError
+from autopipe.measure.tracker import Tracker, Unreached
 from autopipe.pipeline.isolate import Bug, Zygote
 
 QUOTA: Final = Path("/sys/fs/cgroup/cpu.max")
@@ -51,18 +53,20 @@ class Check:
     tvm: bool = True
 
 
-def diagnose(tvm: Zygote | None = None, target: Target | None = None) -> Iterator[Diagnosis]:
+def diagnose(tvm: Zygote | None = None, pipeline: Pipeline | None = None) -> Iterator[Diagnosis]:
     """Try everything, each in a child of its own, and yield what was found, in order.
 
-    With the target of a pipeline, its own linker is tried, too.
+    With a pipeline, its own linker is tried, too, and its tracker is asked for devices.
     """
     with (
         tempfile.TemporaryDirectory(prefix="autopipe-") as folder,
         tvm or Zygote((_TVM,), Path(folder)) as with_tvm,
         Zygote((), Path(folder)) as without,
     ):
-        for check in (*_checks(), *_linkers(target)):
+        for check in (*_checks(), *_linkers(pipeline.target if pipeline else Target())):
             yield _try(check, with_tvm if check.tvm else without, Path(folder, "log"))
+    if pipeline is not None and pipeline.tuning and pipeline.tuning.measure.tracker is not None:
+        yield _devices(pipeline.tuning.measure)
     for look in (threads, _disk, _memory):
         yield look()
 
@@ -101,14 +105,25 @@ def _checks() -> tuple[Check, ...]:
     )  # fmt: skip
 
 
-def _linkers(target: Target | None) -> tuple[Check, ...]:
+def _linkers(target: Target) -> tuple[Check, ...]:
     """List the linker that a target names, if it does."""
-    if target is None or target.linker is None:
+    if target.linker is None:
         return ()
     advice = "name a compiler that links for target.mtriple, and a target.sysroot if it needs one"
     asked = target.model_dump(mode="json", include={"mcpu", "mattr", "mtriple"})
     named = {"linker": target.linker, "sysroot": target.sysroot}
     return (Check("target", f"{_STACK}:cross_link", {**asked, **named}, advice),)
+
+
+def _devices(measure: Measure) -> Diagnosis:
+    """Ask the tracker that a pipeline names for devices of its key."""
+    tracker = Tracker(str(measure.tracker), measure.connect_timeout)
+    advice = f"start the server of a device of the key {measure.key}"
+    try:
+        state: Literal["ok", "fail"] = "ok" if measure.key in tracker.known_keys() else "fail"
+        return Diagnosis(state, "devices", tracker.told(), advice)
+    except Unreached as error:
+        return Diagnosis("fail", "devices", str(error), "start TVM's RPC tracker there")
 
 
 def _try(check: Check, zygote: Zygote, log: Path) -> Diagnosis:

@@ -222,7 +222,7 @@ def schema() -> None:
 @app.command()
 def doctor(
     file: Annotated[
-        Path | None, typer.Argument(help="A pipeline file, whose linker is tried, too")
+        Path | None, typer.Argument(help="A pipeline file, whose linker and tracker are tried, too")
     ] = None,
     *,
     cluster: Cluster = None,
@@ -254,7 +254,7 @@ def _findings(
     from autopipe.api.doctor import diagnose
     from autopipe.config.load import load
 
-    return diagnose(target=load(file).target if file is not None else None)
+    return diagnose(pipeline=load(file) if file is not None else None)
 
 
 app.command()(init)

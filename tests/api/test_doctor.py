@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from autopipe.api.doctor import Diagnosis, diagnose
+from autopipe.config import Pipeline
 from autopipe.environment.cuda import Gpu
 from autopipe.errors import SetupError
 from autopipe.pipeline.isolate import Bug, Killed, Zygote
@@ -105,3 +106,17 @@ def test_this_machine_is_healthy() -> None:
     )
     assert done.returncode == 0, done.stdout
     assert "tvm and tvm-ffi fit each other" in done.stdout
+
+
+def test_the_linker_and_the_tracker_of_a_pipeline_are_tried() -> None:
+    measure = {"runner": "rpc", "key": "board", "tracker": "127.0.0.1:1"}
+    document = {
+        "version": 1, "name": "p", "model": {"path": "m.onnx"}, "tuning": {"measure": measure},
+        "target": {"mcpu": "cortex-a72", "num_cores": 4, "linker": "nonesuch-gcc"},
+    }  # fmt: skip
+    pipeline = Pipeline.model_validate(document)
+    broken = Broken(SetupError("target.linker: nonesuch-gcc is not on the PATH"))
+    findings = {finding.what: finding for finding in diagnose(broken, pipeline)}
+    assert "is not on the PATH - name a compiler that links" in str(findings["target"])
+    assert findings["devices"].state == "fail"
+    assert "no RPC tracker answers at 127.0.0.1:1" in str(findings["devices"])

@@ -5,6 +5,7 @@ Wanted: Debian's `gcc-aarch64-linux-gnu` (or another compiler of that name) and 
 
 import shutil
 import subprocess
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -78,7 +79,7 @@ def made(name):
     return module_of(*SERVED[name]())
 
 
-CASES = {
+CASES: dict[str, Callable[[], tvm.IRModule]] = {
     **{name: partial(made, name) for name in ("conv", "odd_channels", "depthwise", "dense")},
     "pool": lambda: test_window.module_of(test_window.pool("max")),
     "softmax": lambda: test_row_reduction.module_of(test_row_reduction.softmax()),
