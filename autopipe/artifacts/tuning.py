@@ -188,10 +188,6 @@ class OpenSetting(_Kept, frozen=True):
         return record.model_copy(update=schedule)
 
 
-DeviceFact = Annotated[str, StringConstraints(max_length=300)] | int | float | None
-"""What is known of a device; null for what it does not say."""
-
-
 class BestRecord(_Kept, frozen=True):
     """The best schedule of a workload."""
 
@@ -206,7 +202,7 @@ class BestRecord(_Kept, frozen=True):
     """What finding it took."""
     clock: Annotated[str, StringConstraints(max_length=80)] | None = None
     """The clock of these times: null for a loop around the kernel alone."""
-    device: Annotated[dict[Name, DeviceFact], Field(max_length=40)] | None = None
+    device: Annotated[dict[Name, str | int], Field(max_length=100)] | None = None
     """What these times were taken on; left out where it is the machine that tuned."""
     inside: Annotated[tuple[Time, ...], Field(max_length=10_000)] = ()
     """Time of one call inside the whole model, a value a round; left out where that did not run."""

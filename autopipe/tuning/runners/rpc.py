@@ -49,7 +49,8 @@ class RpcRunner:
             )
         triple = wanted.facts[Facet.TARGET].get("mtriple")
         machine = machine_of(str(triple) if triple else None)
-        self.device: Mapping[str, object] = {"machine": machine, "rpc": devices.key, **self._found}
+        said = {name: value for name, value in self._found.items() if value is not None}
+        self.device: Mapping[str, object] = {"machine": machine, "rpc": devices.key, **said}
         self.checker = DeviceChecker(wanted.conditions, devices, wanted.linker)
         self.checker.probe()
 
