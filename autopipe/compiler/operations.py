@@ -50,9 +50,18 @@ def _most(statement: Any, around: _Ranges) -> float:  # noqa: ANN401 - TVM's sta
         sizes = {axis: int(size) for axis, size in axes.items() if isinstance(size, IntImm)}
         return _most(statement.block.body, {**around, **sizes})
     if isinstance(statement, BufferStore):
-        return float(_operations(statement.value))
+        return float(operations(statement.value))
     bodies = [getattr(statement, name, None) for name in ("body", "then_case", "else_case")]
     return sum(_most(one, around) for one in bodies if one is not None)
+
+
+def longest(extent: Any, variables: Sequence[Any], extents: Sequence[int]) -> float:  # noqa: ANN401 - TVM's expressions
+    """Return the most that a number of steps can be; infinite where nothing bounds it.
+
+    `variables` are those that it may hang on, with as many values each as `extents` say, from 0.
+    """
+    steps = IntImm("int64", extent) if isinstance(extent, int) else extent
+    return _longest(steps, dict(zip(variables, extents, strict=True)))
 
 
 def _longest(extent: Any, around: _Ranges) -> float:  # noqa: ANN401 - TVM's expressions
@@ -81,7 +90,7 @@ def _at(extent: Any, values: Sequence[tuple[Any, int]]) -> Any:  # noqa: ANN401 
     return tvm_ffi.structural_map(extent, (Var, number))
 
 
-def _operations(value: Any) -> int:  # noqa: ANN401 - TVM's expressions
+def operations(value: Any) -> int:  # noqa: ANN401 - TVM's expressions
     """Return the arithmetic in a value, that of indices too: this is a bound."""
     nodes: list[Any] = []
     for kind in _COUNTED:

@@ -1,4 +1,4 @@
-"""Reads the sum of products that a block computes.
+"""Reads the sum of products that a block computes, or what it reduces otherwise.
 
 Example: the block of `y[i, j] += x[i, k] * w[j, k]` with 8 x 20 outputs and 12 terms has the `term`
 x[i, k] * w[j, k], `loads` x[i, k] and w[j, k], `axes` (i, j) with `extents` (8, 20), and `sums` (k)
@@ -9,8 +9,10 @@ element of x occurs once over these axes.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import tvm
+import tvm_ffi
 from tvm.ir import TensorLoad
 from tvm.s_tir import SBlock
 from tvm.sym import Analyzer
@@ -23,6 +25,11 @@ from autopipe.schedules.analysis.blocks import (
     lengths_of,
 )
 from autopipe.schedules.analysis.expressions import loads_of, occurrences, substitute
+from autopipe.schedules.analysis.reducer import Reducer, is_inside
+
+
+_OFTEN: Final = 8
+"""Reads of an element that pay for a copy of the tensor in another order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +53,39 @@ class Product:
     """Extents of the spatial axes, as expressions where a size is open; `extents` has -1 there."""
     steps: tuple[Extent, ...]
     """The same of the summed axes."""
+    reducer: Reducer | None = None
+    """How it reduces; None if it sums products."""
+
+    @property
+    def stores(self) -> tuple[tvm.tirx.BufferStore, ...]:
+        """Where the results are written."""
+        return self.reducer.stores if self.reducer else (self.block.body,)
+
+    @property
+    def starts(self) -> tuple[tvm.ir.Expr, ...]:
+        """What the results are before the first step."""
+        return self.reducer.starts if self.reducer else (self.block.init.value,)
+
+    @classmethod
+    def reduced(cls, block: SBlock) -> "Product | None":
+        """Return what a block reduces in whatever way, or None if it does something else."""
+        extents, terms = extents_of(block), extents_of(block, spatial=False)
+        reducer = Reducer.of(block) if extents and min(*extents, *terms, 1) > 0 else None
+        if reducer is None:
+            return None
+        reducer = reducer.evened([(axis.var, axis.dom) for axis in block.iter_vars])
+        return cls(
+            block=block,
+            term=reducer.values[0],
+            loads=reducer.operands(),
+            axes=[axis.var for axis in block.iter_vars if axis.iter_type == SPATIAL],
+            extents=extents,
+            sums=[axis.var for axis in block.iter_vars if axis.iter_type != SPATIAL],
+            terms=terms,
+            lengths=extents,
+            steps=terms,
+            reducer=reducer,
+        )
 
     @classmethod
     def of(cls, block: SBlock, *, open_sizes: bool = False) -> "Product | None":
@@ -74,6 +114,27 @@ class Product:
             lengths=lengths_of(block),
             steps=lengths_of(block, spatial=False),
         )
+
+    def is_load(self, load: TensorLoad, position: int) -> bool:
+        """Tell whether a load is the one at a position."""
+        one = self.loads[position]
+        equal = self.reducer is not None and tvm_ffi.structural_equal(load, one)
+        return bool(load.same_as(one) or equal)
+
+    def guards(self, axis: int) -> bool:
+        """Tell whether a spatial axis decides what operands are read at all."""
+        branches = self.reducer.branches() if self.reducer else []
+        return any(occurrences(branch, self.axes[axis]) for branch in branches)
+
+    def pays_to_copy(self, load: TensorLoad) -> bool:
+        """Tell whether an operand may be copied, and each element is read often enough for that."""
+        if self.reducer is None:
+            return True
+        uses = math.prod((*self.extents, *self.terms)) / math.prod(map(int, load.source.ty.shape))
+        known = Analyzer()
+        for axis in self.block.iter_vars:
+            known.bind(axis.var, axis.dom)
+        return uses >= _OFTEN and (not self.reducer.branches() or is_inside(load, known))
 
     def copied(self, load: TensorLoad) -> tuple[list[int], list[int]]:
         """Return the positions of the spatial and of the summed axes that a load depends on."""

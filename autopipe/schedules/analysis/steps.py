@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import tvm
-import tvm_ffi
 from tvm import tirx
 from tvm.s_tir import SBlock, SBlockRealize
 
@@ -32,14 +31,18 @@ class Steps:
 
     @classmethod
     def of(cls, function: tirx.PrimFunc) -> "Steps | None":
-        """Return the steps of a function, or None if it is no sequence of loops around a block."""
+        """Return the steps of a function, or None if it is no sequence of loops around a block.
+
+        None, too, where a block does not say what it writes, as a sort.
+        """
         root = getattr(function.body, "block", None)
         if not isinstance(root, SBlock) or not isinstance(root.body, tirx.SeqStmt):
             return None
-        blocks = [_blocks(statement) for statement in root.body.seq]
-        if any(len(inside) != 1 for inside in blocks):
+        blocks = [_outermost(statement) for statement in root.body.seq]
+        known = [block for block in blocks if block is not None and block.writes]
+        if len(known) != len(blocks):
             return None
-        return cls(function, tuple(root.body.seq), tuple(block for (block,) in blocks))
+        return cls(function, tuple(root.body.seq), tuple(known))
 
     @property
     def reductions(self) -> int:
@@ -114,7 +117,8 @@ def _among(buffer: Any, buffers: Sequence[Any]) -> bool:  # noqa: ANN401 - a TVM
     return any(buffer.same_as(other) for other in buffers)
 
 
-def _blocks(statement: Any) -> list[SBlock]:  # noqa: ANN401 - a TVM object
-    blocks: list[SBlock] = []
-    tvm_ffi.structural_walk(statement, (SBlock, blocks.append))
-    return blocks
+def _outermost(statement: Any) -> SBlock | None:  # noqa: ANN401 - a TVM object
+    """Return the block in a statement that holds all others; None if there are several."""
+    while isinstance(statement, tirx.For):
+        statement = statement.body
+    return statement.block if isinstance(statement, SBlockRealize) else None

@@ -6,8 +6,9 @@ tile before it leaves the registers. Weights whose layout is free are packed, so
 them in order. `autopipe/schedules/tiling/` does the work; its docstring shows an example.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 import tvm
@@ -45,10 +46,24 @@ match = recognize
 
 def apply(sch: Schedule, contraction: Contraction, tile: Tile) -> None:
     """Schedule the function. Raises ScheduleError where TVM refuses."""
+    cut(sch, contraction, tile, partial(Product.of, open_sizes=True), PRODUCTS)
+
+
+def cut(
+    sch: Schedule,
+    contraction: Contraction,
+    tile: Tile,
+    read: Callable[[SBlock], Product | None],
+    least: int,
+) -> None:
+    """Cut what a function reduces into tiles; `least` steps pay for threads.
+
+    `read` tells what the block reduces. Raises ScheduleError where TVM refuses.
+    """
     for name in (*contraction.inlined, *contraction.after[:-1]):
         sch.compute_inline(sch.get_sblock(name))
-    operands = _prepared(sch, contraction, tile.width)
-    product = Product.of(sch.get(sch.get_sblock(contraction.name)), open_sizes=True)
+    operands = prepared(sch, contraction.name, contraction.before, tile.width)
+    product = read(sch.get(sch.get_sblock(contraction.name)))
     if product is None:
         raise ScheduleError(f"block {contraction.name} no longer sums products")
     last = sch.get(sch.get_sblock(contraction.after[-1])) if contraction.after else None
@@ -60,7 +75,7 @@ def apply(sch: Schedule, contraction: Contraction, tile: Tile) -> None:
     nest = Nest(contraction, tile, product, last)
     copy = Copy.of(nest) if tile.packed else None
     tiled = _needed([(nest, copy), *_smaller(nest, copy)], known)
-    pays = enough((*product.lengths, *product.steps), PRODUCTS, known)
+    pays = enough((*product.lengths, *product.steps), least, known)
     tiles = loops.write(tiled, pays)
     _replace(sch, nest, copy, [*operands, *([copy.write()] if copy else []), tiles])
     if copy is not None and not contraction.lines.free:
@@ -116,16 +131,21 @@ def _side(tile: Tile) -> int:
     return max(tile.rows, tile.columns)
 
 
-def _prepared(sch: Schedule, contraction: Contraction, width: int) -> list[tvm.tirx.Stmt]:
-    """Return a loop nest for each operand that is computed first, such as a padded image."""
+def prepared(
+    sch: Schedule, sum_name: str, before: Sequence[str], width: int
+) -> list[tvm.tirx.Stmt]:
+    """Return a loop nest for each operand that is computed first, such as a padded image.
+
+    `sum_name` and `before` are names of blocks: what reduces, and what stands before it.
+    """
     operands = {
-        sch.get(block).name_hint for block in sch.get_producers(sch.get_sblock(contraction.name))
+        sch.get(block).name_hint for block in sch.get_producers(sch.get_sblock(sum_name))
     }
-    for name in contraction.before:
+    for name in before:
         if name not in operands:
             sch.compute_inline(sch.get_sblock(name))
     nests, known = [], known_of(sch.mod["main"])
-    for name in contraction.before:
+    for name in before:
         if name in operands:
             padding = Padding.of(sch.get(sch.get_sblock(name)))
             if padding is None:
@@ -146,9 +166,9 @@ def _replace(sch: Schedule, nest: Nest, copy: Copy | None, nests: Sequence[tvm.t
     """
     here = sch.get_sblock("root")
     root = sch.get(here)
-    total = nest.product.block.body.buffer
-    buffers = [buffer for buffer in root.alloc_buffers if not buffer.same_as(total)]
-    if nest.last is not None and len(buffers) == len(root.alloc_buffers):
+    totals = [store.buffer for store in nest.product.stores]
+    buffers = [buffer for buffer in root.alloc_buffers if not any(map(buffer.same_as, totals))]
+    if nest.last is not None and len(buffers) + len(totals) > len(root.alloc_buffers):
         raise ScheduleError("the sum is an output too")
     new = SBlock(
         [],

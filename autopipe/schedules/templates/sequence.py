@@ -1,8 +1,9 @@
-"""Template for functions of several reductions: cuts them into parts that other templates serve.
+"""Template for functions of several blocks: cuts them into parts that other templates serve.
 
 A function is cut between its blocks, into the longest parts that some template serves. The
 schedules of the parts run one after the other, and what passes between two parts goes through
-memory. To compute one part inside the loops of another one is left to sketch search.
+memory. A block that no template serves stays as it is, a part of its own. To compute one part
+inside the loops of another one is left to sketch search.
 
 Example: a function of the blocks [pad, conv1, relu1, pad2, conv2, add, relu2]. No template serves
 all seven, nor the first six or five of them, as they sum twice, nor the first four, as `pad2` has
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import tvm
-from tvm.s_tir import Schedule
+from tvm.s_tir import Schedule, ScheduleError
 
 from autopipe.schedules.analysis.steps import Steps
 from autopipe.schedules.hardware import HardwareParams
@@ -24,8 +25,8 @@ from autopipe.schedules.templates.template import Template, blank
 NAME: Final = "sequence"
 VERSION: Final = 1
 
-_LEAST: Final = 2
-"""Fewest reductions of a function that is cut; a single one is for the other templates."""
+AS_IT_IS: Final = "loops"
+"""What stands in the place of a template where a part stays as it is."""
 
 _MOST: Final = 24
 """Most blocks of a function that is cut: the number of parts to try grows with the square."""
@@ -36,7 +37,8 @@ class ServedPart:
     """A part of a function, and the template that serves it."""
 
     module: tvm.IRModule
-    template: Template
+    template: Template | None
+    """None leaves the loops as they are."""
     found: Any
     """What `template.match` returned for the part."""
 
@@ -69,9 +71,9 @@ class SequenceKnobs:
 
 
 def match(sch: Schedule) -> ServedParts | None:
-    """Return the parts of a function, or None if no template serves some block of it."""
+    """Return the parts of a function, or None if no template serves any block of it."""
     steps = Steps.of(sch.mod["main"])
-    if steps is None or steps.reductions < _LEAST or len(steps.blocks) > _MOST:
+    if steps is None or len(steps.blocks) > _MOST:
         return None
     parts: list[ServedPart] = []
     start = 0
@@ -83,8 +85,10 @@ def match(sch: Schedule) -> ServedParts | None:
                 start = end
                 break
         else:
-            return None
-    return ServedParts(steps, tuple(parts)) if len(parts) > 1 else None
+            parts.append(ServedPart(steps.part(start, start + 1), None, None))
+            start += 1
+    served = any(part.template is not None for part in parts)
+    return ServedParts(steps, tuple(parts)) if served and len(parts) > 1 else None
 
 
 def settings(cut: ServedParts, hardware: HardwareParams) -> Iterator[SequenceKnobs]:
@@ -94,24 +98,34 @@ def settings(cut: ServedParts, hardware: HardwareParams) -> Iterator[SequenceKno
 
 def fill(cut: ServedParts, hardware: HardwareParams) -> SequenceKnobs:
     """Return for each part the knobs that its template takes without measuring."""
-    return SequenceKnobs(
-        tuple(
-            Setting(
-                part.template.NAME, part.template.VERSION, part.template.fill(part.found, hardware)
-            )
-            for part in cut.parts
-        )
-    )
+    return SequenceKnobs(tuple(_filled(part, hardware) for part in cut.parts))
+
+
+def _filled(part: ServedPart, hardware: HardwareParams) -> Setting:
+    template = part.template
+    if template is None:
+        return Setting(AS_IT_IS, 1, None)
+    return Setting(template.NAME, template.VERSION, template.fill(part.found, hardware))
 
 
 def apply(sch: Schedule, cut: ServedParts, knobs: SequenceKnobs) -> None:
     """Schedule the function. Raises ScheduleError where TVM refuses."""
     done = []
     for part, setting in zip(cut.parts, knobs.parts, strict=True):
-        schedule = blank(part.module)
-        part.template.apply(schedule, part.found, setting.knobs)
-        done.append(schedule.mod)
+        done.append(_scheduled(part, setting))
     sch.state.replace(sch.get_sref(sch.get_sblock("root")), cut.steps.join(done))
+
+
+def _scheduled(part: ServedPart, setting: Setting) -> tvm.IRModule:
+    """Return the schedule of a part; its loops where TVM refuses that."""
+    schedule = blank(part.module)
+    if part.template is None:
+        return part.module
+    try:
+        part.template.apply(schedule, part.found, setting.knobs)
+    except ScheduleError:
+        return part.module
+    return schedule.mod
 
 
 def _serve(module: tvm.IRModule) -> ServedPart | None:

@@ -4,12 +4,14 @@ This is `match` of the template `contraction`: what it returns is all that the k
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from tvm.s_tir import Schedule
+import tvm
+from tvm.s_tir import SBlock, Schedule
 
 from autopipe.compiler.graph import weights
-from autopipe.schedules.analysis.blocks import bits, extents_of, is_copy, is_spatial
+from autopipe.schedules.analysis.blocks import extents_of, is_copy, is_spatial
 from autopipe.schedules.analysis.product import Product
 from autopipe.schedules.tiling.lines import Lines, lines
 
@@ -40,6 +42,8 @@ class Contraction:
     """Size of an element of the sum, in bits."""
     lines: Lines
     """The axes along which the rows and columns of a tile lie."""
+    results: int = 1
+    """Results of each output, such as the largest element and where it is."""
 
     @property
     def height(self) -> int:
@@ -68,8 +72,12 @@ class Contraction:
         return tuple(axis for axis in range(len(self.extents)) if axis not in tiled)
 
 
-def recognize(sch: Schedule) -> Contraction | None:
+def recognize(
+    sch: Schedule, read: Callable[[SBlock], Product | None] = Product.of
+) -> Contraction | None:
     """Return what the function sums, or None if it is for another template.
+
+    `read` tells what a block sums, or what it reduces in other ways.
 
     A function is served if exactly one of its blocks sums, this block sums a product, and each
     block after it computes an output from one sum. Copies of operands, such as a transpose, are
@@ -84,7 +92,7 @@ def recognize(sch: Schedule) -> Contraction | None:
     after = blocks[position + 1 :]
     copies = tuple(name for name, block in zip(before, blocks, strict=False) if is_copy(block))
     for inlined in dict.fromkeys([copies, ()]):
-        product, tile_axes = _lines(sch, blocks[position].name_hint, inlined)
+        product, tile_axes = _lines(sch, blocks[position].name_hint, inlined, read)
         if product is None or any(extents_of(block) != product.extents for block in after):
             return None
         if tile_axes is not None:
@@ -95,18 +103,26 @@ def recognize(sch: Schedule) -> Contraction | None:
                 after=tuple(block.name_hint for block in after),
                 extents=product.extents,
                 terms=product.terms,
-                bits=bits(product.block),
+                bits=max(_bits(store.buffer) for store in product.stores),
                 lines=tile_axes,
+                results=len(product.stores),
             )
     return None
 
 
 def _lines(
-    sch: Schedule, name: str, inlined: tuple[str, ...]
+    sch: Schedule,
+    name: str,
+    inlined: tuple[str, ...],
+    read: Callable[[SBlock], Product | None],
 ) -> tuple[Product | None, Lines | None]:
     """Return what a block sums once some copies are left out, and the axes of its tiles."""
     trial = sch.copy() if inlined else sch
     for copy in inlined:
         trial.compute_inline(trial.get_sblock(copy))
-    product = Product.of(trial.get(trial.get_sblock(name)))
+    product = read(trial.get(trial.get_sblock(name)))
     return product, lines(product, weights.free(sch.mod["main"])) if product else None
+
+
+def _bits(buffer: tvm.ir.Var) -> int:
+    return int(tvm.runtime.DataType(str(buffer.ty.dtype)).bits)

@@ -91,7 +91,11 @@ def _along(product: Product, weights: Sequence[tvm.ir.Var], last: int) -> Lines 
     granule = _granule(loads, column, math.prod(extents[axis] for axis in columns))
     following = [i for i, load in enumerate(loads) if not is_shared(load, column, granule)]
     scattered = [i for i in following if not _is_direct(loads[i], column)]
+    if not following and product.reducer is not None and last == len(product.axes) - 1:
+        return Lines(_rows(product, columns), columns, granule, (), 0, (False,), free=False, alone=True)
     if not following or len(scattered) > 1:  # only one operand can be copied
+        return None
+    if any(map(product.guards, columns)):  # lanes of a vector would part
         return None
     owned = [i for i in following if any(loads[i].source.same_as(weight) for weight in weights)]
     operand = (scattered or owned or following)[0]
@@ -99,6 +103,7 @@ def _along(product: Product, weights: Sequence[tvm.ir.Var], last: int) -> Lines 
     batch = tuple(axis for axis in spatial if axis not in columns and extents[axis] > 1)
     rows = _rows(product, {*columns, *batch}) or _rows(product, columns)
     packable = not {*batch} & {*rows} and product.copies(loads[operand]) <= 1
+    packable = packable and product.pays_to_copy(loads[operand])
     free = packable and operand in owned
     in_place = not scattered and not free
     packed = ((False,) if in_place else ()) + ((True,) if packable else ())
@@ -124,6 +129,8 @@ def _merged(product: Product, last: int, taken: Collection[int]) -> tuple[int, .
     while first > 0 and first - 1 not in taken:
         outer, inner = product.axes[first - 1], product.axes[first]
         if not all(_is_one(load, outer, inner, product.lengths[first]) for load in product.loads):
+            break
+        if product.guards(first - 1) or product.guards(first):
             break
         first -= 1
     return tuple(range(first, last + 1))

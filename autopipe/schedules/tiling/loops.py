@@ -38,8 +38,9 @@ class _Work:
     place: TilePlace
     copy: Copy | None
     """The copy that the operand along the columns is read from; None reads it in place."""
-    sums: tvm.ir.Var
-    """Buffer [rows, columns] of the sums of the tile, which LLVM keeps in registers."""
+    sums: Sequence[tvm.ir.Var]
+    """Buffers [rows, columns] of the sums of the tile, which LLVM keeps in registers: one, or one
+    for each result."""
     first: Expr
     """The first column of the tile."""
 
@@ -79,9 +80,10 @@ def _loop(nest: Nest, copy: Copy | None, *, parallel: bool, name: str) -> None:
     loop = T.parallel if parallel and not single else T.serial
     with loop(nest.number(0), nest.number(nest.jobs)) as job, T.sblock(name):
         T.reads(*(whole(buffer) for buffer in _sources(nest, copy)))
-        T.writes(whole(nest.output))
-        shape, dtype = (nest.tile.rows, nest.tile.columns), nest.product.block.body.buffer.ty.dtype
-        sums = T.sblock_alloc_buffer(shape, str(dtype), scope="local")
+        T.writes(*map(whole, nest.outputs))
+        shape = nest.tile.rows, nest.tile.columns
+        dtypes = [str(store.buffer.ty.dtype) for store in nest.product.stores]
+        sums = [T.sblock_alloc_buffer(shape, dtype, scope="local") for dtype in dtypes]
         place = nest.place(job)
         work = _Work(place, copy, sums, T.Bind(nest.column(place.strip)))
         if nest.tile.fetched:
@@ -105,7 +107,7 @@ def _fetch(work: _Work) -> None:
             if nest.last is None:
                 fetching.to_write(total.buffer, at)
                 continue
-            values = followed(nest.last, total.buffer, at)
+            values = followed(nest.last, [total.buffer], at)
             for read in fetching.residuals(nest.last, total.buffer):
                 fetching.to_read(substitute(read, values))
             store = nest.last.body
@@ -116,7 +118,8 @@ def _clear(work: _Work) -> None:
     """Write the first values of the sums, which are zeros."""
     nest = work.place.nest
     for row, column in _elements(nest, nest.tile.columns):
-        T.buffer_store(work.sums, nest.product.block.init.value, [row, column])
+        for sums, start in zip(work.sums, nest.product.starts, strict=True):
+            T.buffer_store(sums, start, [row, column])
 
 
 def _sum(work: _Work) -> None:
@@ -131,12 +134,15 @@ def _sum(work: _Work) -> None:
         part = loops.enter_context(T.unroll(nest.number(0), nest.number(unroll)))
         terms = [*steps[:-1], steps[-1] * unroll + part]
         for row, column in _elements(nest, nest.tile.columns):
-            value = work.sums[row, column] + _term(work, row, column, terms)
-            T.buffer_store(work.sums, value, [row, column])
+            after = _step(work, row, column, terms)
+            if len(after) > 1:  # each result is told from what all were before
+                after = [T.Bind(value) for value in after]
+            for sums, value in zip(work.sums, after, strict=True):
+                T.buffer_store(sums, value, [row, column])
 
 
-def _term(work: _Work, row: Expr, column: Expr, terms: Sequence[Expr]) -> Expr:
-    """Return the product that is added to the sum at a row and column of the tile."""
+def _step(work: _Work, row: Expr, column: Expr, terms: Sequence[Expr]) -> list[Expr]:
+    """Return what the sum at a row and column of the tile becomes; each result, if several."""
     place, product, lines = work.place, work.place.nest.product, work.place.nest.contraction.lines
     index = place.index(row, work.first + column)
     group = place.index(row, place.nest.group(place.strip))
@@ -144,28 +150,32 @@ def _term(work: _Work, row: Expr, column: Expr, terms: Sequence[Expr]) -> Expr:
     usual, shared = (list(zip(product.axes, at, strict=True)) + summed for at in (index, group))
 
     def load(read: TensorLoad) -> Expr:
-        if work.copy is not None and read.same_as(product.loads[lines.operand]):
+        if work.copy is not None and product.is_load(read, lines.operand):
             return work.copy.element(index, place.strip, terms, column)
         column_axis = product.axes[lines.columns[-1]]
         return substitute(read, shared if is_shared(read, column_axis, lines.granule) else usual)
 
-    return substitute(product.term, usual, load)
+    now = [sums[row, column] for sums in work.sums]
+    if product.reducer is not None:
+        return product.reducer.step(now, usual, load)
+    return [now[0] + substitute(product.term, usual, load)]
 
 
 def _finish(work: _Work) -> None:
     """Write the outputs of the tile: the sums, or what the last block computes from them."""
     nest, product = work.place.nest, work.place.nest.product
-    total, last = product.block.body, nest.last
+    totals, last = [store.buffer for store in product.stores], nest.last
     for row, column in _elements(nest, _written(nest)):
-        done = work.sums[row, column]
+        done = [sums[row, column] for sums in work.sums]
         index = work.place.index(row, work.first + column)
         values: Values = list(zip(product.axes, index, strict=True))
-        at = [substitute(part, values) for part in total.indices]
+        at = [substitute(part, values) for part in product.stores[0].indices]
         if last is None:
-            T.buffer_store(total.buffer, done, at)
+            for total, value in zip(totals, done, strict=True):
+                T.buffer_store(total, value, at)
             continue
-        values = followed(last, total.buffer, at)
-        value = substitute(last.body.value, values, replacing(total.buffer, done, values))
+        values = followed(last, totals, at)
+        value = substitute(last.body.value, values, replacing(totals, done, values))
         T.buffer_store(last.body.buffer, value, [substitute(i, values) for i in last.body.indices])
 
 
@@ -178,17 +188,26 @@ def _written(nest: Nest) -> int:
     return min(columns, granule) if isinstance(granule, int) else columns
 
 
-def replacing(buffer: tvm.ir.Var, value: Expr, values: Values) -> Callable[[TensorLoad], Expr]:
-    """Return a function that puts `value` in place of loads of a buffer, for `substitute`."""
-    return lambda read: value if read.source.same_as(buffer) else substitute(read, values)
+def replacing(
+    buffers: Sequence[tvm.ir.Var], done: Sequence[Expr], values: Values
+) -> Callable[[TensorLoad], Expr]:
+    """Return a function that puts what is `done` in place of loads of buffers, for `substitute`."""
+
+    def replaced(read: TensorLoad) -> Expr:
+        pairs = zip(buffers, done, strict=True)
+        found = next((value for buffer, value in pairs if read.source.same_as(buffer)), None)
+        return substitute(read, values) if found is None else found
+
+    return replaced
 
 
-def followed(last: SBlock, total: tvm.ir.Var, at: Sequence[Expr]) -> Values:
-    """Return the values of the last block's axes for which it reads the sum at indices `at`.
+def followed(last: SBlock, totals: Sequence[tvm.ir.Var], at: Sequence[Expr]) -> Values:
+    """Return the values of the last block's axes for which it reads the sums at indices `at`.
 
     Raises ScheduleError if these indices do not determine the axes.
     """
-    places = [read.indices for read in loads_of(last.body.value) if read.source.same_as(total)]
+    reads = loads_of(last.body.value)
+    places = [r.indices for r in reads if any(r.source.same_as(total) for total in totals)]
     if not places or not all(tvm_ffi.structural_equal(indices, places[0]) for indices in places):
         raise ScheduleError("the sum is not read at one place")
     read_at = places[0]
@@ -216,7 +235,7 @@ def _sources(nest: Nest, copy: Copy | None) -> list[tvm.ir.Var]:
         for i, load in enumerate(nest.product.loads)
     ]
     if nest.last is not None:
-        total = nest.product.block.body.buffer
+        totals = [store.buffer for store in nest.product.stores]
         others = [read.source for read in loads_of(nest.last.body.value)]
-        reads += [other for other in others if not other.same_as(total)]
+        reads += [other for other in others if not any(map(other.same_as, totals))]
     return [read for i, read in enumerate(reads) if not any(read.same_as(r) for r in reads[:i])]

@@ -38,9 +38,10 @@ class Nest:
     """The elementwise block that computes the output from the sum, if there is one."""
 
     @property
-    def output(self) -> tvm.ir.Var:
-        """The buffer that the tiles write."""
-        return (self.last or self.product.block).body.buffer
+    def outputs(self) -> list[tvm.ir.Var]:
+        """The buffers that the tiles write."""
+        stores = [self.last.body] if self.last else self.product.stores
+        return [store.buffer for store in stores]
 
     @property
     def height(self) -> Extent:

@@ -196,8 +196,9 @@ class _OutputTile:
             if last is None:
                 T.buffer_store(total.buffer, done, at)
                 continue
-            values = followed(last, total.buffer, at)
-            value = substitute(last.body.value, values, replacing(total.buffer, done, values))
+            values = followed(last, [total.buffer], at)
+            replaced = replacing([total.buffer], [done], values)
+            value = substitute(last.body.value, values, replaced)
             T.buffer_store(
                 last.body.buffer, value, [substitute(i, values) for i in last.body.indices]
             )

@@ -1,0 +1,144 @@
+"""How two partial results of a reduction become one, where steps tell that.
+
+A step takes what a result was, and an element. Where an element is of the form of a result, the
+same step joins two results. That is only so for a reducer that may take its elements in any order
+and any groups, which is proved here for values where ties and order would show.
+
+Example: at = select(most >= x[k], at, k), most = max(most, x[k]) keeps the first of equal
+elements. Joined in another order it would keep another one, so these results are not joined.
+"""
+
+import itertools
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import tvm_ffi
+from tvm import tirx
+from tvm.ir import Expr, TensorLoad
+
+from autopipe.schedules.analysis.expressions import loads_of
+from autopipe.schedules.analysis.reducer import Reducer
+
+Join = Callable[[Sequence[Expr], Sequence[Expr]], list[Expr]]
+"""Returns the results of two groups of elements from those of each group."""
+
+_PLAIN: Final = (tirx.Add, tirx.Mul, tirx.Min, tirx.Max, tirx.And, tirx.Or)
+
+_MOST_RESULTS: Final = 2
+_VALUES: Final = (0, 1, 2)
+
+
+def joined(reducer: Reducer, sums: Sequence[Any]) -> Join | None:
+    """Return how results are joined, or None where the steps do not tell; `sums` count steps."""
+    elements = [_element(reducer, i) for i in range(len(reducer.values))]
+    if any(element is None for element in elements):
+        return None
+    others = [tirx.Var(f"other{i}", e.ty) for i, e in enumerate(elements)]  # type: ignore[union-attr] - none is None
+    forms = [_replaced(value, elements, others) for value in reducer.values]
+    if any(_reads(form, reducer, sums) for form in forms):
+        return None
+
+    def join(now: Sequence[Expr], other: Sequence[Expr]) -> list[Expr]:
+        def place(load: TensorLoad) -> Expr:
+            at = reducer.place(load)
+            return load if at is None else now[at]
+
+        def value(var: tirx.Var) -> Expr:
+            return next((o for v, o in zip(others, other, strict=True) if v.same_as(var)), var)
+
+        return [
+            tvm_ffi.structural_map(tvm_ffi.structural_map(form, (tirx.Var, value)), (TensorLoad, place))
+            for form in forms
+        ]
+
+    if len(forms) == 1 and isinstance(reducer.values[0], _PLAIN):
+        return join
+    types = [str(value.ty.dtype) for value in reducer.values]
+    return join if len(forms) <= _MOST_RESULTS and _commutes(join, types) else None
+
+
+def _element(reducer: Reducer, position: int) -> Expr | None:
+    """Return what a step takes into a result: the other side of an operation, or of a choice."""
+    value = reducer.values[position]
+    if isinstance(value, tirx.Select):
+        sides = [value.true_value, value.false_value]
+    elif isinstance(value, _PLAIN):
+        sides = [value.a, value.b]
+    else:
+        return None
+    own = [_is_result(side, reducer, position) for side in sides]
+    other = sides[own.index(False)] if own.count(True) == 1 else None
+    if other is None or any(reducer.place(load) is not None for load in loads_of(other)):
+        return None
+    return other
+
+
+def _is_result(side: Expr, reducer: Reducer, position: int) -> bool:
+    return isinstance(side, TensorLoad) and reducer.place(side) == position
+
+
+def _replaced(value: Expr, elements: Sequence[Any], others: Sequence[tirx.Var]) -> Expr:
+    """Return a step with names in the place of the elements that it takes."""
+
+    pairs = zip(elements, others, strict=True)
+    for element, other in sorted(pairs, key=lambda pair: -len(str(pair[0]))):  # x[k] before k
+        kind, named = type(element), _naming(element, other)
+        value = tvm_ffi.structural_map(value, (kind, named))
+    return value
+
+
+def _naming(element: Any, other: tirx.Var) -> Callable[[Any], Any]:  # noqa: ANN401 - any expression
+    return lambda part: other if tvm_ffi.structural_equal(element, part) else part
+
+
+def _reads(form: Expr, reducer: Reducer, sums: Sequence[Any]) -> bool:
+    """Tell whether a step reads anything but results and elements."""
+    variables: list[Any] = []
+    tvm_ffi.structural_walk(form, (tirx.Var, variables.append))
+    if any(variable.same_as(one) for variable in variables for one in sums):
+        return True
+    return any(reducer.place(load) is None for load in loads_of(form))
+
+
+def _commutes(join: Join, types: Sequence[str]) -> bool:
+    """Tell whether results of few values are joined alike in each order and grouping."""
+
+    def at(values: Sequence[float]) -> list[Expr]:
+        return [tirx.const(value, dtype) for value, dtype in zip(values, types, strict=True)]
+
+    results = list(itertools.product(map(float, _VALUES), repeat=len(types)))
+    try:
+        table = {
+            (one, other): tuple(float(_value(part)) for part in join(at(one), at(other)))
+            for one, other in itertools.product(results, repeat=2)
+        }
+    except TypeError:  # an operation that has no place here
+        return False
+    if any(table[one, other] != table[other, one] for one, other in table):
+        return False
+    if not set(table.values()) <= set(results):
+        return False
+    triples = itertools.product(results, repeat=3)
+    return all(table[table[a, b], c] == table[a, table[b, c]] for a, b, c in triples)
+
+
+_TOLD: Final[Mapping[Any, Callable[[float, float], float]]] = {
+    tirx.LT: operator.lt, tirx.LE: operator.le, tirx.GT: operator.gt, tirx.GE: operator.ge,
+    tirx.EQ: operator.eq, tirx.NE: operator.ne, tirx.Min: min, tirx.Max: max,
+    tirx.And: lambda a, b: bool(a) and bool(b), tirx.Or: lambda a, b: bool(a) or bool(b),
+}  # fmt: skip
+
+
+def _value(value: Expr) -> float:
+    """Return the value of a choice between numbers. Raises TypeError for anything else."""
+    if isinstance(value, tirx.IntImm | tirx.FloatImm):
+        return float(value.value)
+    if isinstance(value, tirx.Select):
+        return _value(value.true_value if _value(value.condition) else value.false_value)
+    if isinstance(value, tirx.Not):
+        return not _value(value.a)
+    told = _TOLD.get(type(value))
+    if told is None:
+        raise TypeError(f"{type(value).__name__} is no comparison")
+    return told(_value(value.a), _value(value.b))

@@ -1,0 +1,166 @@
+"""Reads how a block reduces: by any operation, of any value, to one result or to several.
+
+Example: the largest element of each row, and where it is.
+
+    at[i]   = select(most[i] >= x[i, k], at[i], k)        # results at and most, started at -1
+    most[i] = max(most[i], x[i, k])                       # and the lowest number
+
+has two `stores`, at[i] and most[i]; two `starts`; and two `values`, that read both results.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import tvm_ffi
+from tvm import tirx
+from tvm.ir import Call, Expr, TensorLoad
+from tvm.s_tir import SBlock
+from tvm.sym import Analyzer
+from tvm.tirx import Bind, BufferStore, SeqStmt
+
+from autopipe.schedules.analysis.expressions import Values, loads_of, substitute
+
+_BRANCH: Final = "prim.if_then_else"
+
+
+@dataclass(frozen=True, slots=True)
+class Reducer:
+    """How a block reduces."""
+
+    stores: tuple[BufferStore, ...]
+    """Where each result is written; all at the same indices."""
+    starts: tuple[Expr, ...]
+    """What each result is before the first step."""
+    values: tuple[Expr, ...]
+    """What each result becomes in a step; they read the results before it."""
+
+    @classmethod
+    def of(cls, block: SBlock) -> "Reducer | None":
+        """Return how a block reduces, or None if it does something else."""
+        stores, starts = _stored(block.body), _stored(block.init)
+        if not stores or len(stores) != len(starts) or not _alike(stores, starts):
+            return None
+        known: list[tuple[Any, Expr]] = []
+        for bind in getattr(block.body, "seq", ()):
+            if isinstance(bind, Bind):
+                known.append((bind.var, substitute(bind.value, known)))
+        values = tuple(substitute(store.value, known) for store in stores)
+        found = cls(stores, tuple(start.value for start in starts), values)
+        if any(loads_of(start) for start in found.starts):
+            return None
+        own = [load for value in values for load in loads_of(value) if found.place(load) is not None]
+        same = all(tvm_ffi.structural_equal(load.indices, stores[0].indices) for load in own)
+        return found if same and own else None
+
+    def at(self, values: Values) -> "Reducer":
+        """Return this with the values of some variables written out."""
+        stores = [
+            BufferStore(store.buffer, store.value, [substitute(i, values) for i in store.indices])
+            for store in self.stores
+        ]
+        written = tuple(substitute(value, values) for value in self.values)
+        return Reducer(tuple(stores), self.starts, written)
+
+    def evened(self, ranges: Sequence[tuple[Any, Any]]) -> "Reducer":
+        """Return this with a choice of values in place of each branch that nothing hangs on.
+
+        Vectors can choose, but not branch. A branch stays where it keeps a read inside its tensor,
+        or a division from zero. `ranges` are the values of variables.
+
+        Example: the sum of x[k] over k where k <= i, whose reads are all inside of x.
+        """
+        known = Analyzer()
+        for var, values in ranges:
+            known.bind(var, values)
+
+        def chosen(call: Call) -> Expr:
+            if getattr(call.op, "name", "") != _BRANCH or not _harmless(call, known):
+                return call
+            return tirx.Select(*call.args)
+
+        values = tuple(tvm_ffi.structural_map(value, (Call, chosen)) for value in self.values)
+        return Reducer(self.stores, self.starts, values)
+
+    def place(self, load: TensorLoad) -> int | None:
+        """Return which result a load reads; None for an operand."""
+        buffers = [store.buffer for store in self.stores]
+        return next((i for i, one in enumerate(buffers) if load.source.same_as(one)), None)
+
+    def operands(self) -> list[TensorLoad]:
+        """Return the loads of operands, each element once."""
+        found: list[TensorLoad] = []
+        for load in (load for value in self.values for load in loads_of(value)):
+            if self.place(load) is None and not any(map(_equal(load), found)):
+                found.append(load)
+        return found
+
+    def branches(self) -> list[Expr]:
+        """Return the conditions under which operands are read at all."""
+        calls: list[Call] = []
+        for value in self.values:
+            tvm_ffi.structural_walk(value, (Call, calls.append))
+        return [call.args[0] for call in calls if getattr(call.op, "name", "") == _BRANCH]
+
+    def step(
+        self, now: Sequence[Expr], values: Values, read: Callable[[TensorLoad], Expr]
+    ) -> list[Expr]:
+        """Return the results after a step; `now` are those before it, `read` gives operands."""
+
+        def load(one: TensorLoad) -> Expr:
+            place = self.place(one)
+            return read(one) if place is None else now[place]
+
+        return [substitute(value, values, load) for value in self.values]
+
+
+def _stored(body: Any) -> tuple[BufferStore, ...]:  # noqa: ANN401 - TVM's statements
+    """Return the stores of a body that has nothing else but values with names."""
+    if isinstance(body, BufferStore):
+        return (body,)
+    if not isinstance(body, SeqStmt):
+        return ()
+    parts = list(body.seq)
+    stores = tuple(part for part in parts if isinstance(part, BufferStore))
+    names = all(isinstance(part, Bind) for part in parts[: len(parts) - len(stores)])
+    last = all(isinstance(part, BufferStore) for part in parts[len(parts) - len(stores) :])
+    # A store whose value is written out reads what the store before it wrote.
+    plain = len(stores) == 1 or not any(loads_of(store.value) for store in stores)
+    return stores if names and last and plain else ()
+
+
+def _alike(stores: Sequence[BufferStore], starts: Sequence[BufferStore]) -> bool:
+    """Tell whether results start where they end, all at the same indices, none twice."""
+    return all(
+        store.buffer.same_as(start.buffer)
+        and tvm_ffi.structural_equal(store.indices, start.indices)
+        and tvm_ffi.structural_equal(store.indices, stores[0].indices)
+        and sum(store.buffer.same_as(other.buffer) for other in stores) == 1
+        for store, start in zip(stores, starts, strict=True)
+    )
+
+
+def _equal(load: TensorLoad) -> Callable[[TensorLoad], bool]:
+    return lambda other: other.same_as(load) or bool(tvm_ffi.structural_equal(other, load))
+
+
+def _harmless(call: Call, known: Analyzer) -> bool:
+    """Tell whether a branch can be evaluated in any case."""
+    if any(_divides(kind, call) for kind in (tirx.Div, tirx.Mod, tirx.FloorDiv, tirx.FloorMod)):
+        return False
+    return all(is_inside(load, known) for load in loads_of(call))
+
+
+def is_inside(load: TensorLoad, known: Analyzer) -> bool:
+    """Tell whether what is read is an element of its tensor."""
+    return all(
+        known.can_prove(index >= 0) and known.can_prove(index < extent)
+        for index, extent in zip(load.indices, load.source.ty.shape, strict=True)
+    )
+
+
+def _divides(kind: Any, value: Expr) -> bool:  # noqa: ANN401 - a class of TVM
+    """Tell whether integers are divided by what is no constant."""
+    found: list[Any] = []
+    tvm_ffi.structural_walk(value, (kind, found.append))
+    return any("int" in str(one.ty.dtype) and not isinstance(one.b, tirx.IntImm) for one in found)

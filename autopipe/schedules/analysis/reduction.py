@@ -1,0 +1,106 @@
+"""Reads a reduction as a number of steps for each output, which may hang on the output.
+
+Example: adaptive pooling of 56 rows to 6 sums windows of 9 to 11 rows. TVM has a block for each
+output, and in it a block that reduces: its steps are `(i * 56 + 61) // 6 - i * 56 // 6`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import tvm
+import tvm_ffi
+from tvm.ir import Expr, TensorLoad
+from tvm.s_tir import SBlock, SBlockRealize
+from tvm.tirx import For
+
+from autopipe.schedules.analysis.blocks import SPATIAL, Extent, extent_of, extents_of
+from autopipe.schedules.analysis.expressions import Values, occurrences, substitute
+from autopipe.schedules.analysis.reducer import Reducer
+
+
+@dataclass(frozen=True, slots=True)
+class Reduction:
+    """What is reduced to each output."""
+
+    block: SBlock
+    """The outermost block."""
+    reducer: Reducer
+    axes: Sequence[Any]
+    """The variables of the outputs' axes."""
+    extents: tuple[int, ...]
+    """How many outputs there are along each."""
+    sums: Sequence[Any]
+    """The variables of the steps, the outermost first."""
+    steps: tuple[Extent, ...]
+    """How many of them there are; expressions of `axes` where that hangs on the output."""
+
+    @classmethod
+    def of(cls, block: SBlock) -> "Reduction | None":
+        """Return what a block reduces to each output, or None if it does something else."""
+        spatial = [axis.var for axis in block.iter_vars if axis.iter_type == SPATIAL]
+        extents, terms = extents_of(block), extents_of(block, spatial=False)
+        if min(*extents, *terms, 1) < 1:
+            return None
+        if terms:
+            sums = [axis.var for axis in block.iter_vars if axis.iter_type != SPATIAL]
+            reducer = Reducer.of(block)
+            if reducer is None:
+                return None
+            reducer = reducer.evened([(axis.var, axis.dom) for axis in block.iter_vars])
+            return cls(block, reducer, spatial, extents, sums, terms)
+        return cls._nested(block, spatial, extents)
+
+    @classmethod
+    def _nested(
+        cls, block: SBlock, axes: Sequence[Any], extents: tuple[int, ...]
+    ) -> "Reduction | None":
+        """Return what the one block inside of a block reduces."""
+        loops, realize = _inside(block.body)
+        if realize is None or block.init is not None:
+            return None
+        inner = realize.block
+        reducer = Reducer.of(inner)
+        pairs = list(zip(inner.iter_vars, realize.iter_values, strict=True))
+        known: Values = [(axis.var, value) for axis, value in pairs if axis.iter_type == SPATIAL]
+        reduced = [(axis.var, value) for axis, value in pairs if axis.iter_type != SPATIAL]
+        ordered = [value.same_as(loop.loop_var) for (_, value), loop in zip(reduced, loops, strict=False)]
+        if reducer is None or len(reduced) != len(loops) or not all(ordered):
+            return None
+        if any(occurrences(value, loop.loop_var) for _, value in known for loop in loops):
+            return None
+        steps = tuple(extent_of(substitute(loop.extent, [])) for loop in loops)
+        if any(occurrences(loop.extent, other.loop_var) for loop in loops for other in loops):
+            return None
+        return cls(block, reducer.at(known), axes, extents, [var for var, _ in reduced], steps)
+
+    @property
+    def loads(self) -> list[TensorLoad]:
+        """The loads of operands, each element once."""
+        return self.reducer.operands()
+
+    @property
+    def constant(self) -> bool:
+        """Whether all outputs have equally many steps."""
+        return all(isinstance(step, int) for step in self.steps)
+
+    def hangs_on(self, axis: int) -> bool:
+        """Tell whether the number of steps is another one for other outputs along an axis."""
+        open_steps = [step for step in self.steps if not isinstance(step, int)]
+        return any(occurrences(step, self.axes[axis]) for step in open_steps)
+
+
+def _inside(statement: Any) -> tuple[list[For], SBlockRealize | None]:  # noqa: ANN401 - TVM's
+    """Return the loops around the only block in a statement, which has nothing else."""
+    loops: list[For] = []
+    while isinstance(statement, For):
+        if not isinstance(statement.min, tvm.tirx.IntImm) or int(statement.min):
+            return [], None
+        loops.append(statement)
+        statement = statement.body
+    found = isinstance(statement, SBlockRealize) and _always(statement)
+    return loops, statement if found else None
+
+
+def _always(realize: SBlockRealize) -> bool:
+    return bool(tvm_ffi.structural_equal(realize.predicate, tvm.tirx.const(True, "bool")))  # noqa: FBT003 - TVM's signature

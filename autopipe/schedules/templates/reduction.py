@@ -1,0 +1,335 @@
+"""Template for reductions whose outputs fill no vectors: pooling in NCHW, argmax of rows, totals.
+
+The windows of neighbouring outputs lie apart or are of several lengths, or there are few outputs,
+or where they come from is known at run time only. There are three forms, each ranked by an estimate
+for each of its settings:
+
+- `lanes`: an output is reduced in partial results, in vectors along its last steps, which are
+  joined at the end. For reducers of which that can be proved to be right.
+- `chains`: outputs along one axis are reduced side by side, so that the steps of one hide the
+  latency of the others.
+- `rows`: the steps of an output are written out, and the loop over a row of outputs is left to
+  LLVM, which shuffles what lies apart into vectors.
+
+Example: where the largest element of each row of [128, 513] is, in `lanes` of 8.
+
+    for row in range(128):
+        at[0:8], most[0:8] = -1, -inf
+        for turn in range(64):
+            at[0:8], most[0:8] = larger of these and (8 * turn + 0:8, x[row, 8 * turn + 0:8])
+        at[0], most[0] = larger of these and (512, x[row, 512])
+        at[0:4], most[0:4] = larger of these and (at[4:8], most[4:8])
+        ...                                           # then of two, and of one
+        y[row] = at[0]
+"""
+
+import math
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+import tvm
+from tvm.ir import TensorLoad
+from tvm.s_tir import SBlock, Schedule, ScheduleError
+from tvm.s_tir.schedule import SBlockRV
+from tvm.sym import detect_linear_equation
+
+from autopipe.compiler.operations import longest, operations
+from autopipe.schedules.analysis.blocks import extents_of, is_copy, is_spatial, is_static
+from autopipe.schedules.analysis.expressions import substitute
+from autopipe.schedules.analysis.joining import joined
+from autopipe.schedules.analysis.reduction import Reduction
+from autopipe.schedules.analysis.rows import count
+from autopipe.schedules.hardware import HardwareParams
+from autopipe.schedules.templates.contraction import prepared
+from autopipe.schedules.tiling.chains import ChainLoops
+
+NAME: Final = "reduction"
+VERSION: Final = 1
+
+MOST_WRITTEN: Final = 64
+"""Most steps of an output that are written out."""
+
+_CHAINS: Final = (1, 2, 4, 8, 16)
+"""Outputs that are reduced side by side."""
+
+_LATENCY: Final = 4
+"""Cycles until the next step can begin."""
+
+_ISSUE: Final = 3
+"""Operations and loads that begin in a cycle."""
+
+_VECTORS: Final = 4
+"""Vectors of partial results that hide the latency of a step."""
+
+_OUTPUT: Final = 10
+"""Cycles around the steps of an output: where it is, and the store."""
+
+_NEAR: Final = 4
+"""Elements between neighbours up to which LLVM makes vectors of loads and shuffles."""
+
+_BRANCH: Final = "if_then_else"
+
+_START: Final = 20_000.0
+"""Cycles until threads have started and ended: some microseconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReducedOutputs:
+    """What the knobs depend on."""
+
+    name: str
+    """Name of the block that reduces."""
+    inlined: tuple[str, ...]
+    """Blocks that only copy an operand, or compute what is read once."""
+    before: tuple[str, ...]
+    """Other blocks that prepare operands."""
+    after: tuple[str, ...]
+    """Elementwise blocks on the result, in order."""
+    extents: tuple[int, ...]
+    steps: int
+    """Most steps of an output."""
+    constant: bool
+    """Whether all outputs have so many."""
+    joint: tuple[int, ...]
+    """Axes along which outputs have equally many steps."""
+    stride: int | None
+    """Elements from what one output reads to what its neighbour along the last axis does, the most
+    of all operands; None where that is not constant."""
+    work: int
+    """Loads and operations of a step."""
+    bits: int
+    """Size of a result, in bits; of the largest one."""
+    joint_steps: int
+    """Last steps that may be in vectors: results can be joined, and neighbours lie in memory one
+    after the other; 0 if not."""
+    simple: bool
+    """Whether the block has one result and no block in it, as TVM's own primitives want."""
+
+
+@dataclass(frozen=True, slots=True)
+class SideBySide:
+    """The knobs."""
+
+    form: Literal["lanes", "chains", "rows"]
+    axis: int
+    """Along which outputs are side by side; -1 for a single output."""
+    count: int
+    """How many outputs are reduced at a time, or in how many partial results one is."""
+    width: int
+    """Partial results in a vector."""
+    threads: bool
+    """Whether threads share the outputs."""
+
+
+def match(sch: Schedule) -> ReducedOutputs | None:
+    """Return what the template needs to know of a function, or None if it is for another one."""
+    blocks = [sch.get(block) for block in sch.get_child_blocks(sch.get_sblock("root"))]
+    if not all(map(is_static, blocks)):
+        return None
+    at = next((i for i, block in enumerate(blocks) if _reduces(block)), None)
+    if at is None or any(_reduces(block) for block in blocks[at + 1 :]):
+        return None
+    names = [block.name_hint for block in blocks]
+    copies = tuple(name for name, block in zip(names[:at], blocks, strict=False) if is_copy(block))
+    trial = sch.copy()
+    for name in copies:
+        trial.compute_inline(trial.get_sblock(name))
+    block = trial.get_sblock(names[at])
+    once = _read_once(trial, block, set(names[:at]) - {*copies})
+    for name in once:
+        trial.compute_inline(trial.get_sblock(name))
+    reduction = Reduction.of(trial.get(trial.get_sblock(names[at])))
+    if reduction is None:
+        return None
+    if any(_long(extents_of(b)) != _long(reduction.extents) for b in blocks[at + 1 :]):
+        return None
+    steps = [longest(step, reduction.axes, reduction.extents) for step in reduction.steps]
+    if not all(map(math.isfinite, steps)):
+        return None
+    return ReducedOutputs(
+        name=names[at], inlined=(*copies, *once),
+        before=tuple(name for name in names[:at] if name not in {*copies, *once}),
+        after=tuple(names[at + 1 :]), extents=reduction.extents,
+        steps=math.prod(map(int, steps)),
+        constant=all(isinstance(step, int) for step in reduction.steps),
+        joint=tuple(a for a, _ in enumerate(reduction.extents) if not reduction.hangs_on(a)),
+        stride=_stride(reduction), work=_work(reduction),
+        bits=max(_bits(store.buffer) for store in reduction.reducer.stores),
+        joint_steps=_joint_steps(reduction),
+        simple=len(reduction.reducer.stores) == 1 and not is_spatial(reduction.block),
+    )  # fmt: skip
+
+
+def settings(found: ReducedOutputs, hardware: HardwareParams) -> Iterator[SideBySide]:
+    """Yield every form and number, with and without threads."""
+    last = len(found.extents) - 1
+    for threads in (False, True) if found.extents else (False,):
+        lanes = hardware.lanes(found.bits)
+        for count in (lanes, _VECTORS * lanes):
+            if 1 < count <= found.joint_steps:
+                yield SideBySide("lanes", last, count, lanes, threads)
+        if found.simple and found.constant and found.steps <= MOST_WRITTEN and found.extents:
+            yield SideBySide("rows", last, 1, 1, threads)
+        for axis in found.joint or (last,):
+            for count in _CHAINS if found.joint else (1,):
+                if count == 1 or count <= found.extents[axis]:
+                    yield SideBySide("chains", axis, count, 1, threads)
+
+
+def fill(found: ReducedOutputs, hardware: HardwareParams) -> SideBySide:
+    """Return the knobs of the least estimated time on a processor, without measuring."""
+    return min(settings(found, hardware), key=lambda knobs: estimate(found, knobs, hardware))
+
+
+def estimate(found: ReducedOutputs, knobs: SideBySide, hardware: HardwareParams) -> float:
+    """Return the estimated cycles until the last core is done."""
+    jobs = outputs = math.prod(found.extents)
+    work, steps = found.work / _ISSUE, found.steps
+    if knobs.form == "lanes":
+        vectors = knobs.count // knobs.width
+        turns = steps / found.joint_steps * -(-found.joint_steps // knobs.count)
+        cycles = outputs * (turns * max(vectors * work, _LATENCY) + _OUTPUT)
+        cycles += outputs * math.log2(knobs.count) * (_LATENCY + work)
+    elif knobs.form == "rows":
+        near = found.stride is not None and found.stride <= _NEAR
+        lanes = max(1, hardware.lanes(found.bits) // max(1, found.stride or 1)) if near else 1
+        jobs = outputs // found.extents[-1]
+        cycles = outputs * (steps * work / lanes + 1)
+    else:
+        length = found.extents[knobs.axis] if found.extents else 1
+        jobs = outputs // length * -(-length // knobs.count)
+        cycles = jobs * (steps * max(knobs.count * work, _LATENCY) + _OUTPUT * knobs.count)
+    if not knobs.threads:
+        return cycles
+    return cycles * -(-jobs // hardware.cores) / jobs + _START
+
+
+def apply(sch: Schedule, found: ReducedOutputs, knobs: SideBySide) -> None:
+    """Schedule the function. Raises ScheduleError where TVM refuses."""
+    for name in (*found.inlined, *found.after[:-1]):
+        sch.compute_inline(sch.get_sblock(name))
+    if knobs.form == "rows":
+        _by_rows(sch, found, threads=knobs.threads)
+        return
+    nests = prepared(sch, found.name, found.before, _NEAR)
+    reduction = Reduction.of(sch.get(sch.get_sblock(found.name)))
+    if reduction is None:
+        raise ScheduleError(f"block {found.name} no longer reduces")
+    last = sch.get(sch.get_sblock(found.after[-1])) if found.after else None
+    if knobs.form == "lanes":
+        join = joined(reduction.reducer, reduction.sums)
+        loops = ChainLoops(
+            reduction, last, knobs.axis, 1, knobs.threads, join, knobs.count, knobs.width
+        )
+    else:
+        loops = ChainLoops(reduction, last, knobs.axis, knobs.count, knobs.threads)
+    _replace(sch, reduction, last, [*nests, loops.write()])
+
+
+def _by_rows(sch: Schedule, found: ReducedOutputs, *, threads: bool) -> None:
+    """Write out the steps of an output. A padded plane is computed where its rows are read."""
+    block = sch.get_sblock(found.name)
+    producers = {sch.get(one).name_hint for one in sch.get_producers(block)}
+    for name in found.before:
+        if name not in producers:
+            sch.compute_inline(sch.get_sblock(name))
+    result = sch.get_sblock(found.after[-1]) if found.after else sch.cache_write(block, 0, "local")
+    *outer, row = sch.get_loops(result)
+    planes = outer[: max(1, len(outer) - 1)]
+    plane = sch.fuse(*planes) if planes else sch.add_unit_loop(row)
+    if threads:
+        sch.parallel(plane)
+    sch.compute_at(block, row, preserve_unit_loops=True)
+    for name in producers & {*found.before}:
+        sch.compute_at(sch.get_sblock(name), plane)
+    steps = sch.get_loops(block)[-len(extents_of(sch.get(block), spatial=False)) :]
+    sch.decompose_reduction(block, steps[0])
+    for step in steps:
+        sch.unroll(step)
+
+
+def _replace(
+    sch: Schedule, reduction: Reduction, last: SBlock | None, nests: Sequence[tvm.tirx.Stmt]
+) -> None:
+    """Make `nests` the body of the function; what `last` reads needs no buffer of its own."""
+    here = sch.get_sblock("root")
+    root = sch.get(here)
+    totals = [store.buffer for store in reduction.reducer.stores]
+    own = [one for one in root.alloc_buffers if any(map(one.same_as, totals))]
+    if last is not None and len(own) < len(totals):
+        raise ScheduleError("what is reduced is an output, too")
+    kept = [one for one in root.alloc_buffers if last is None or not any(map(one.same_as, own))]
+    new = SBlock(
+        [], root.reads, root.writes, root.name_hint, tvm.tirx.stmt_seq(*nests),
+        alloc_buffers=kept, annotations=root.annotations,
+    )  # fmt: skip
+    sch.state.replace(sch.get_sref(here), new, {root: new})
+
+
+def _reduces(block: SBlock) -> bool:
+    """Tell whether a block reduces, or has a block in it that does."""
+    return not is_spatial(block) or not hasattr(block.body, "value")
+
+
+def _read_once(sch: Schedule, block: SBlockRV, before: Collection[str]) -> tuple[str, ...]:
+    """Return the blocks right before a reduction whose elements it reads once, in order.
+
+    A block with a border stays: vectors could not be made of its branches.
+    """
+    runs = count(sch.get(block))
+    found = []
+    for one in sch.get_producers(block):
+        producer = sch.get(one)
+        if producer.name_hint in before and 0 < runs <= count(producer):
+            if len(sch.get_consumers(one)) == 1 and _BRANCH not in str(producer.body):
+                found.append(producer.name_hint)
+    return tuple(found)
+
+
+def _long(extents: Sequence[int]) -> tuple[int, ...]:
+    return tuple(extent for extent in extents if extent > 1)
+
+
+def _stride(reduction: Reduction) -> int | None:
+    """Return how far apart neighbours along the last axis read; None if that is not constant."""
+    return _apart(reduction, reduction.axes[-1]) if reduction.axes else None
+
+
+def _apart(reduction: Reduction, variable: Any) -> int | None:  # noqa: ANN401 - TVM's variables
+    """Return the most elements from what is read at a value of a variable to that at the next."""
+    strides = []
+    for load in reduction.loads:
+        flat: Any = 0
+        for index, extent in zip(load.indices, load.source.ty.shape, strict=True):
+            flat = flat * int(extent) + index
+        linear = detect_linear_equation(flat, [variable])
+        if len(linear) == 0 or not isinstance(linear[0], tvm.tirx.IntImm):
+            return None
+        strides.append(abs(int(linear[0])))
+    return max(strides, default=0)
+
+
+def _joint_steps(reduction: Reduction) -> int:
+    """Return `joint_steps` of `ReducedOutputs`."""
+    last = reduction.steps[-1] if reduction.steps else 0
+    dtypes = {str(store.buffer.ty.dtype) for store in reduction.reducer.stores}
+    if not isinstance(last, int) or "bool" in dtypes or reduction.reducer.branches():
+        return 0
+    if _apart(reduction, reduction.sums[-1]) not in {0, 1}:
+        return 0
+    return last if joined(reduction.reducer, reduction.sums) else 0
+
+
+def _work(reduction: Reduction) -> int:
+    """Return how many loads and operations a step takes, without those of indices."""
+
+    def named(load: TensorLoad) -> Any:  # noqa: ANN401 - TVM's variables
+        return tvm.tirx.Var("loaded", load.ty)
+
+    bare = (substitute(value, [], named) for value in reduction.reducer.values)
+    return len(reduction.loads) + sum(map(operations, bare))
+
+
+def _bits(buffer: Any) -> int:  # noqa: ANN401 - TVM's buffers
+    return max(8, int(tvm.runtime.DataType(str(buffer.ty.dtype)).bits))

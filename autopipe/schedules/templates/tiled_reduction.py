@@ -1,0 +1,76 @@
+"""Template for whatever else is reduced while vectors lie along outputs: tiles in registers.
+
+What template `contraction` does for sums of products, this does for any reducer (largest, least,
+product, and, or), any value that is reduced (squared distances, sums of two operands, guarded
+products) and several results at once (the largest element and where it is).
+
+Example: c[i, j] = min over k of a[i, k] + b[k, j] of [112, 64] and [64, 96], in tiles of 6 x 16.
+
+    for i, j in grid(19, 6):
+        least = full((6, 16), inf)             # 12 registers of 8 floats
+        for k in range(64):
+            for r, c in unrolled(6, 16):
+                least[r, c] = min(least[r, c], a[row + r, k] + b[k, 16 * j + c])
+        c[row : row + 6, 16 * j : 16 * j + 16] = least
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Final
+
+from tvm.s_tir import SBlock, Schedule
+
+from autopipe.schedules.analysis.product import Product
+from autopipe.schedules.hardware import HardwareParams
+from autopipe.schedules.templates import contraction
+from autopipe.schedules.tiling.form import Contraction, recognize
+from autopipe.schedules.tiling.promise import estimate
+from autopipe.schedules.tiling.tile import Tile
+from autopipe.schedules.tiling.tile import settings as tiles
+
+NAME: Final = "tiled_reduction"
+VERSION: Final = 1
+
+_START: Final = 40_000
+"""Cycles of work that pay for a second thread, which takes some microseconds to start."""
+
+_NEAR: Final = 16
+"""Bytes that a core reads in a cycle, where each element is read once."""
+
+_UNITS: Final = 2
+"""Vector operations that start in one cycle."""
+
+__all__ = ["NAME", "VERSION", "apply", "estimate", "fill", "match", "settings"]
+
+
+def match(sch: Schedule) -> Contraction | None:
+    """Return what the template needs to know of a function, or None if it is for another one."""
+    return recognize(sch, _reduced)
+
+
+def _reduced(block: SBlock) -> Product | None:
+    """Return what a block reduces; None for truths.
+
+    TVM 0.27 makes vectors of bytes of vectors of truths, and then refuses to store them.
+    """
+    product = Product.reduced(block)
+    dtypes = [str(store.buffer.ty.dtype) for store in product.stores] if product else []
+    return None if "bool" in dtypes else product
+
+
+def settings(found: Contraction, hardware: HardwareParams) -> Iterator[Tile]:
+    """Yield every tile whose results fit the registers, but for the fetched ones."""
+    room = replace(hardware, registers=hardware.registers // found.results)
+    return (tile for tile in tiles(found, room) if not tile.fetched)
+
+
+def fill(found: Contraction, hardware: HardwareParams) -> Tile:
+    """Return the tile of the least estimated time on a processor, without measuring."""
+    return min(settings(found, hardware), key=lambda tile: estimate(found, tile, hardware))
+
+
+def apply(sch: Schedule, found: Contraction, tile: Tile) -> None:
+    """Schedule the function. Raises ScheduleError where TVM refuses."""
+    read_once = tile.rows == 1 and not found.lines.rows
+    in_a_cycle = _NEAR * 8 // max(8, found.bits) if read_once else _UNITS * tile.width
+    contraction.cut(sch, found, tile, _reduced, _START * in_a_cycle)

@@ -1,0 +1,195 @@
+"""Writes reductions of some outputs side by side, or of one output in partial results.
+
+A step of a reduction waits for the step before it, some cycles. Steps of several outputs do not
+wait for each other, nor do those of partial results, which vectors hold. Template `reduction` says
+in an example what both look like.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any
+
+import tvm
+from tvm.ir import Expr, TensorLoad
+from tvm.s_tir import SBlock
+from tvm.script.ir_builder import IRBuilder
+from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
+
+from autopipe.schedules.analysis.blocks import Extent, number_of
+from autopipe.schedules.analysis.expressions import (
+    Values,
+    elements,
+    loads_of,
+    substitute,
+    unfold,
+    whole,
+)
+from autopipe.schedules.analysis.joining import Join
+from autopipe.schedules.analysis.reduction import Reduction
+from autopipe.schedules.tiling.loops import followed, replacing
+
+# ruff: noqa: ANN401  what TVM has no types for
+
+
+@dataclass(frozen=True, slots=True)
+class ChainLoops:
+    """Writes the loops of one reduction, and of the block that follows it."""
+
+    reduction: Reduction
+    last: SBlock | None
+    """The elementwise block that computes the output, if there is one."""
+    axis: int
+    """The axis along which outputs are side by side, -1 where there is none."""
+    chains: int
+    """How many of them are."""
+    parallel: bool
+    join: Join | None = None
+    """How partial results of an output become one, where there are some."""
+    partial: int = 1
+    """How many there are: a power of two."""
+    width: int = 1
+    """Of them in a vector, a power of two."""
+
+    def write(self) -> tvm.tirx.Stmt:
+        """Return the loops."""
+        extents = self.reduction.extents
+        others = [extent for axis, extent in enumerate(extents) if axis != self.axis]
+        length = extents[self.axis] if self.axis >= 0 else 1
+        sizes = [*others, -(-length // self.chains)]
+        jobs = math.prod(sizes)
+        loop = T.parallel if self.parallel and jobs > 1 else T.serial
+        with IRBuilder() as builder:
+            with loop(self._number(0), self._number(jobs)) as job, T.sblock(self._name):
+                T.reads(*map(whole, self._sources))
+                T.writes(*map(whole, self._outputs))
+                *place, tile = (T.Bind(part) for part in unfold(sizes, job))
+                first = T.Bind(T.min(tile * self.chains, self._number(length - self.chains)))
+                if self.partial > 1:
+                    self._one_output(self._values(place, first))
+                else:
+                    self._side_by_side(place, first)
+        return builder.get()
+
+    def _side_by_side(self, others: Sequence[Expr], first: Expr) -> None:
+        """Write what computes some outputs, the first of them at an index along the axis."""
+        sums = self._sums(self.chains)
+        for chain in self._each_chain():
+            self._start(sums, chain)
+        at_first = self._values(others, first)
+        with ExitStack() as loops:
+            steps = (self._extent(step, at_first) for step in self.reduction.steps)
+            terms = [loops.enter_context(T.serial(self._number(0), step)) for step in steps]
+            summed: Values = list(zip(self.reduction.sums, terms, strict=True))
+            for chain in self._each_chain():
+                self._step(sums, chain, [*self._values(others, first + chain), *summed])
+        for chain in self._each_chain():
+            self._finish([one[chain] for one in sums], self._values(others, first + chain))
+
+    def _one_output(self, at: Values) -> None:
+        """Write what computes one output in partial results, the last steps in vectors."""
+        sums, width = self._sums(self.partial), self.width
+        for lane in elements(self.partial, width, self._number, unroll=True):
+            self._start(sums, lane)
+        *outer, last = self.reduction.steps
+        count = int(last)  # type: ignore[arg-type] - of constant length
+        with ExitStack() as loops:
+            steps = (self._extent(step, at) for step in outer)
+            terms = [loops.enter_context(T.serial(self._number(0), step)) for step in steps]
+            names = self.reduction.sums
+
+            def step(lane: Expr, index: Expr) -> None:
+                summed = zip(names, [*terms, index], strict=True)
+                self._step(sums, lane, [*at, *summed])
+
+            if count >= self.partial:
+                with T.serial(self._number(0), self._number(count // self.partial)) as turn:
+                    for lane in elements(self.partial, width, self._number, unroll=True):
+                        step(lane, turn * self.partial + lane)
+            for lane in elements(count % self.partial, width, self._number):
+                step(lane, count // self.partial * self.partial + lane)
+        self._join(sums)
+        self._finish([one[0] for one in sums], at)
+
+    def _join(self, sums: Sequence[Any]) -> None:
+        """Write what joins partial results, the first half with the second, until one is left."""
+        left = self.partial
+        while left > 1 and self.join is not None:
+            left //= 2
+            for lane in elements(left, self.width, self._number, unroll=True):
+                here, there = ([one[at] for one in sums] for at in (lane, lane + left))
+                self._put(sums, lane, self.join(here, there))
+
+    def _start(self, sums: Sequence[Any], at: Expr) -> None:
+        for one, start in zip(sums, self.reduction.reducer.starts, strict=True):
+            T.buffer_store(one, start, [at])
+
+    def _step(self, sums: Sequence[Any], at: Expr, values: Values) -> None:
+        def read(load: TensorLoad) -> Expr:
+            return substitute(load, values)
+
+        now = [one[at] for one in sums]
+        self._put(sums, at, self.reduction.reducer.step(now, values, read))
+
+    @staticmethod
+    def _put(sums: Sequence[Any], at: Expr, after: Sequence[Expr]) -> None:
+        if len(after) > 1:  # each result is told from what all were before
+            after = [T.Bind(value) for value in after]
+        for one, value in zip(sums, after, strict=True):
+            T.buffer_store(one, value, [at])
+
+    def _finish(self, done: Sequence[Expr], values: Values) -> None:
+        stores, last = self.reduction.reducer.stores, self.last
+        at = [substitute(index, values) for index in stores[0].indices]
+        totals = [store.buffer for store in stores]
+        if last is None:
+            for total, value in zip(totals, done, strict=True):
+                T.buffer_store(total, value, at)
+            return
+        values = followed(last, totals, at)
+        value = substitute(last.body.value, values, replacing(totals, done, values))
+        T.buffer_store(last.body.buffer, value, [substitute(i, values) for i in last.body.indices])
+
+    def _sums(self, count: int) -> list[Any]:
+        """Return a buffer for each result, which LLVM keeps in registers."""
+        dtypes = [str(store.buffer.ty.dtype) for store in self.reduction.reducer.stores]
+        return [T.sblock_alloc_buffer((count,), dtype, scope="local") for dtype in dtypes]
+
+    def _values(self, others: Sequence[Expr], index: Expr) -> Values:
+        """Return the value of each axis."""
+        left = iter(others)
+        axes = self.reduction.axes
+        return [(v, index if axis == self.axis else next(left)) for axis, v in enumerate(axes)]
+
+    def _extent(self, step: Extent, values: Values) -> Expr:
+        return self._number(step) if isinstance(step, int) else substitute(step, values)
+
+    def _each_chain(self) -> Iterator[Expr]:
+        with T.unroll(self._number(0), self._number(self.chains)) as chain:
+            yield chain
+
+    def _number(self, value: Extent) -> Expr:
+        variables = [*self.reduction.axes, *self.reduction.sums]
+        return number_of(value, str(variables[0].ty.dtype))
+
+    @property
+    def _name(self) -> str:
+        return f"{self.reduction.block.name_hint}_chains"
+
+    @property
+    def _outputs(self) -> list[Any]:
+        stores = [self.last.body] if self.last else self.reduction.reducer.stores
+        return [store.buffer for store in stores]
+
+    @property
+    def _sources(self) -> list[Any]:
+        """Return the buffers that are read, each once."""
+        totals = [store.buffer for store in self.reduction.reducer.stores]
+        values = [*self.reduction.reducer.values, *([self.last.body.value] if self.last else [])]
+        values += [step for step in self.reduction.steps if not isinstance(step, int)]
+        found: list[Any] = []
+        for source in (load.source for value in values for load in loads_of(value)):
+            if not any(map(source.same_as, [*totals, *found])):
+                found.append(source)
+        return found
