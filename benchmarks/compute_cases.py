@@ -17,7 +17,16 @@ class Case:
     label: str
     """What tells the three apart, such as the shape of the first operand."""
     function: Any
-    """The PrimFunc, unscheduled."""
+    """The PrimFunc, unscheduled; None if TVM makes none."""
+    refused: str | None = None
+    """Why it makes none."""
+
+    @property
+    def module(self) -> Any:  # noqa: ANN401 - tvm
+        """The function as `main`."""
+        import tvm
+
+        return tvm.IRModule({"main": self.function.with_attr("global_symbol", "main")})
 
 
 @dataclass(frozen=True, slots=True)
@@ -494,6 +503,27 @@ def _immediate(value: float) -> Any:  # noqa: ANN401
     return tirx.FloatImm("float32", value)
 
 
+def every_case(only: str = "") -> Iterator[Case]:
+    """Yield the functions of all whose name contains `only`."""
+    from own_computes import OWN
+    from topi_cases import TOPI
+    from tvm import te
+
+    for operator in operators():
+        if only in operator.name:
+            try:
+                yield from cases(operator)
+            except Exception as error:  # noqa: BLE001 - TVM refuses, each time with another class
+                yield Case(operator.name, "-", None, str(error).strip().splitlines()[-1])
+    for name, computes in TOPI.items():
+        for label, make in computes.items() if only in name else ():
+            yield Case(f"topi.{name}", label, te.create_prim_func(make()))
+    for name, (make_own, sizes, small) in OWN.items():
+        for given in (sizes, small) if only in name else ():
+            label = "x".join(map(str, given))
+            yield Case(name, label, te.create_prim_func(make_own(*given)))
+
+
 def operators() -> Iterator[_Operator]:
     """Yield all operators with their operands."""
     for family in (_elementwise, _reductions, _normalizations, _products, _moves, _images, _made):
@@ -503,10 +533,12 @@ def operators() -> Iterator[_Operator]:
 def cases(operator: _Operator) -> Iterator[Case]:
     """Yield the functions of an operator: one or several of each shape. Raises what TVM raises."""
     for operands in operator.operands:
-        label = " ".join("x".join(map(str, shape)) or "1" for shape, _ in operands[:2]) or "made"
+        label = " ".join("x".join(map(str, shape)) or "1" for shape, _ in operands[:2])
         functions = _lowered(operator, operands)
         for index, function in enumerate(functions):
             part = f" part {index}" if len(functions) > 1 else ""
+            if not operands:
+                label = "x".join(map(str, function.params[-1].shape))
             yield Case(operator.name, label + part, function)
 
 

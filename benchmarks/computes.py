@@ -1,118 +1,139 @@
-"""Any compute, scheduled without measuring: `python benchmarks/computes.py`.
+"""Any compute, scheduled without measuring: `python benchmarks/computes.py --folder FOLDER`.
 
-Relax operators, at three shapes each: which template serves them, how long
-that took, whether it computes the same as the plain loops, and its time against the loops as they
-are and against parallel outer loops.
+Relax operators, computes of `tvm.topi` and some of nobody, at up to three shapes each: the class of
+each block, the template, whether it computes the same as the plain loops, and its time against
+these loops and against parallel outer loops. `ansor` adds what 64 trials of sketch search find,
+where `--only` says. `page` writes docs/reference/computes.md, `gate` compares its counts with what
+is scheduled today and times nothing.
 """
 
 import json
 import math
 import sys
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from statistics import geometric_mean
 from tempfile import TemporaryDirectory
 from time import perf_counter
-from typing import Any
+from typing import Any, Final
 
-from compute_cases import Case, cases, operators
+import computes_page as page
+from compute_cases import Case, every_case
 from in_parts import asked, parser
 from machine import target
 from naive import parallel
 
 from autopipe.config.tuning import Measure
 
-PARTS = ("time", "table")
-_NOISE = 1.1
-LIMITS = Measure(run_timeout=20.0, min_repeat=0.02)
+PARTS: Final = ("time", "ansor", "page", "gate")
+LIMITS: Final = Measure(run_timeout=20.0, repeat=5, min_repeat=0.01, clock="loop")
+_TRIALS: Final = 64
 
 
 def main() -> None:
-    """Time what is not timed yet, and print the table."""
+    """Do the parts that are asked for: all but `ansor` and `gate`, if none is."""
     options = parser(str(__doc__).partition("\n")[0], PARTS, rounds=1)
     options.add_argument("--only", default="", help="operators whose name contains this")
     options.add_argument(
         "--seconds", type=float, default=math.inf, help="begin no case after so long"
     )
     given = options.parse_args()
-    parts, _ = asked(given.parts, PARTS)
+    parts, _ = asked(given.parts or ["time", "page"], PARTS)
+    end = perf_counter() + given.seconds
     with TemporaryDirectory() as passing:
-        rows = (given.folder or Path(passing)) / "rows.jsonl"
-        rows.parent.mkdir(parents=True, exist_ok=True)
+        folder = given.folder or Path(passing)
+        folder.mkdir(parents=True, exist_ok=True)
         if "time" in parts:
-            _time(rows, given.only, perf_counter() + given.seconds)
-        if "table" in parts:
-            _table([json.loads(line) for line in rows.read_text(encoding="utf-8").splitlines()])
+            _append(folder / "rows.jsonl", given.only, end, _timed)
+        if "ansor" in parts:
+            _append(folder / "ansor.jsonl", given.only, end, _searched)
+        if "page" in parts:
+            page.PATH.write_text(
+                page.text(_read(folder / "rows.jsonl"), _read(folder / "ansor.jsonl"))
+            )
+    if "gate" in parts:
+        _gate(given.only)
 
 
-def _time(rows: Path, only: str, end: float) -> None:
+def _read(file: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+
+
+def _append(file: Path, only: str, end: float, row: Any) -> None:  # noqa: ANN401
     """Append a row for each case that has none."""
-    from autopipe.measure.timing import use_threads
-    from autopipe.schedules.conditions import Conditions
+    done = {(one["op"], one["label"]) for one in _read(file)}
+    with file.open("a", encoding="utf-8") as out:
+        for case in every_case(only):
+            if (case.op, case.label) not in done and perf_counter() < end:
+                found = {"op": case.op, "label": case.label, **row(case)}
+                print(json.dumps(found), file=out, flush=True)
 
+
+def _timed(case: Case) -> dict[str, object]:
+    """Schedule a function, compare it with its loops, and time it."""
+    from autopipe.measure.local import Local
+    from autopipe.measure.timing import use_threads
+
+    if case.refused:
+        return {"refused": case.refused}
     here = target()
     cores = int(str(here["num_cores"]))
     use_threads(cores)
-    conditions = Conditions.of(here, fast_algorithms=True)
-    there = rows.read_text(encoding="utf-8").splitlines() if rows.exists() else []
-    done = {(row["op"], row["label"]) for row in map(json.loads, there)}
-    with rows.open("a", encoding="utf-8") as out:
-        for case in _all_cases(only, out, done):
-            if (case.op, case.label) not in done and perf_counter() < end:
-                print(json.dumps(_row(case, conditions, cores)), file=out, flush=True)
-
-
-def _all_cases(only: str, out: Any, done: set[tuple[str, str]]) -> Iterator[Case]:  # noqa: ANN401
-    for operator in operators():
-        if only in operator.name:
-            try:
-                yield from cases(operator)
-            except Exception as error:  # noqa: BLE001 - TVM refuses, each time with another class
-                if (operator.name, "-") not in done:
-                    last = str(error).strip().splitlines()[-1]
-                    print(
-                        json.dumps({"op": operator.name, "label": "-", "refused": last}),
-                        file=out,
-                        flush=True,
-                    )
-
-
-def _row(case: Case, conditions: Any, cores: int) -> dict[str, object]:  # noqa: ANN401
-    """Schedule a function, compare it with its loops, and time it."""
-    import tvm
-
-    from autopipe.compiler.graph import elementary
-    from autopipe.measure.local import Local
-    from autopipe.schedules.engines.fallback import fall
-
-    plain = tvm.IRModule({"main": case.function.with_attr("global_symbol", "main")})
-    module = elementary.mark(plain)
-    began = perf_counter()
-    fallback = fall(("static", "default"), module, conditions)
-    seconds = perf_counter() - began
-    ours = fallback.planned.module if fallback.planned else module
+    found, module, ours, conditions = _planned(case, here)
     local = Local(conditions.target, cores, LIMITS)
     makers = [
-        partial(_same, plain),
-        partial(parallel, plain),
+        partial(_same, case.module),
+        partial(parallel, case.module),
         partial(_same, ours),
         partial(_checked, module, ours, conditions),
     ]
-    loops, outer, found, checked = local.measure(makers, rivals=False)
+    loops, outer, own, checked = local.measure(makers, rivals=False)
     local.close()
+    times = zip(("loops", "parallel", "ours"), (loops, outer, own), strict=True)
     return {
-        "op": case.op,
-        "label": case.label,
+        **found,
+        **{name: min(one.seconds, default=None) for name, one in times},
+        "wrong": checked.error,
+        "error": own.error,
+    }
+
+
+def _planned(case: Case, here: Any) -> tuple[dict[str, Any], Any, Any, Any]:  # noqa: ANN401
+    """Return what a row says of a schedule; the function; its schedule; what that is for."""
+    from autopipe.compiler.graph import elementary
+    from autopipe.schedules.analysis.classes import classify
+    from autopipe.schedules.conditions import Conditions
+    from autopipe.schedules.engines.fallback import fall
+
+    conditions = Conditions.of(here, fast_algorithms=True)
+    module = elementary.mark(case.module)
+    began = perf_counter()
+    fallback = fall(("static", "default"), module, conditions)
+    seconds = perf_counter() - began
+    sizes = [[*map(int, param.shape)] for param in case.module["main"].params]
+    found = {
         "engine": fallback.engine,
         "template": _template(fallback),
+        "classes": [str(block.kind) for block in classify(case.module)],
+        "bytes": 4 * sum(map(math.prod, sizes)),
         "seconds": round(seconds, 4),
-        "loops": _finite(loops.median),
-        "parallel": _finite(outer.median),
-        "ours": _finite(found.median),
-        "wrong": checked.error,
-        "error": found.error or loops.error,
     }
+    return found, module, fallback.planned.module if fallback.planned else module, conditions
+
+
+def _searched(case: Case) -> dict[str, object]:
+    """Have sketch search tune a function."""
+    import autopipe
+    from autopipe.errors import AutopipeError
+
+    if case.refused:
+        return {"refused": case.refused}
+    try:
+        found = autopipe.auto_schedule(case.module, trials=_TRIALS, engines="ansor")
+    except AutopipeError as error:
+        return {"refused": str(error)}
+    return {"ansor": found.seconds}
 
 
 def _same(module: Any) -> Any:  # noqa: ANN401
@@ -127,41 +148,36 @@ def _checked(workload: Any, scheduled: Any, conditions: Any) -> Any:  # noqa: AN
 
 
 def _template(fallback: Any) -> str:  # noqa: ANN401
-    if fallback.planned is None:
+    document = json.loads(fallback.planned.schedule) if fallback.planned else None
+    if not isinstance(document, dict):
         return "-"
-    document = json.loads(fallback.planned.schedule)
-    return str(document["template"]) if isinstance(document, dict) else "-"
+    if document["template"] != "sequence":
+        return str(document["template"])
+    parts = [str(part["template"]) for part in document["knobs"]["parts"]]
+    return " + ".join(dict.fromkeys(parts))
 
 
-def _finite(seconds: float) -> float | None:
-    return seconds if math.isfinite(seconds) else None
+def _gate(only: str) -> None:
+    """Exit with 1 where fewer functions have a schedule than the page says."""
+    counts: Counter[str] = Counter()
+    here = target()
+    for case in _known(every_case(only)):
+        try:
+            found, *_ = _planned(case, here)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it counts
+            print(f"{case.op} {case.label}: {error}")
+            counts["aborted"] += 1
+            continue
+        counts[found["engine"]] += 1
+    promised = page.promised(page.PATH.read_text())
+    print(f"{dict(counts)}; the page says {promised}")
+    lost = counts["static"] < promised["static"] and not only
+    if lost or counts["aborted"]:
+        sys.exit("fewer functions are scheduled than docs/reference/computes.md says")
 
 
-def _table(rows: Sequence[dict[str, Any]]) -> None:
-    """Print all rows, worst first, and what they come to."""
-    timed = [row for row in rows if row.get("ours") and row.get("loops")]
-    timed.sort(key=lambda row: min(row["loops"], row.get("parallel") or math.inf) / row["ours"])
-    titles = ("operator", "operands", "engine", "template", "scheduled in", "loops", "parallel")
-    print(f"| {' | '.join((*titles, 'ours', 'times faster'))} |")
-    print("|---" * (len(titles) + 2) + "|")
-    for row in timed:
-        named = [row["op"], row["label"], row["engine"], row["template"]]
-        times = [_us(row[name]) for name in ("loops", "parallel", "ours")]
-        cells = [*named, f"{row['seconds'] * 1e3:.0f} ms", *times]
-        print(f"| {' | '.join(cells)} | {row['loops'] / row['ours']:.1f} |")
-    for row in rows:
-        told = row.get("refused") or row.get("wrong") or row.get("error")
-        if told:
-            print(f"{row['op']} {row['label']}: {told}", file=sys.stderr)
-    served = sum(row["engine"] == "static" for row in timed)
-    slower = sum(row["ours"] > _NOISE * row["loops"] for row in timed)
-    mean = geometric_mean(row["loops"] / row["ours"] for row in timed)
-    print(f"\n{len(timed)} functions: {served} by a template, {slower} slower than their loops,")
-    print(f"{mean:.1f} times faster in the mean")
-
-
-def _us(seconds: float | None) -> str:
-    return f"{seconds * 1e6:.1f} us" if seconds else ""
+def _known(cases: Iterator[Case]) -> Sequence[Case]:
+    return [case for case in cases if not case.refused]
 
 
 if __name__ == "__main__":

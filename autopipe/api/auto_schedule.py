@@ -14,7 +14,14 @@ from pydantic import JsonValue
 
 from autopipe.api.compute import Compute
 from autopipe.api.hardware import conditions, filled, target_of, valid
-from autopipe.api.scheduled import ContenderSummary, Scheduled, prepared, scheduled, task_alone
+from autopipe.api.scheduled import (
+    ContenderSummary,
+    Scheduled,
+    maker,
+    prepared,
+    scheduled,
+    task_alone,
+)
 from autopipe.compiler.graph import elementary
 from autopipe.compiler.module_io import save_module
 from autopipe.compiler.op_info import described
@@ -22,10 +29,9 @@ from autopipe.config import Target, Tuning
 from autopipe.config.schedules import Rule, Schedules
 from autopipe.environment.environment import Host
 from autopipe.environment.facet import Facet
-from autopipe.errors import ModelError
 from autopipe.pipeline.events import Event
 from autopipe.pipeline.isolate import Zygote
-from autopipe.schedules.engines.fallback import fall
+from autopipe.schedules.engines.fallback import as_it_is, fall
 from autopipe.stages import PRELOADED
 from autopipe.store.store import Store, open_store
 from autopipe.tasks.op_info import OpInfo
@@ -96,11 +102,11 @@ def _at_once(loops: tvm.IRModule, target: Target, *, fast_algorithms: bool) -> S
     goal = filled(target)
     for_what = conditions(goal, fast_algorithms=fast_algorithms)
     found = fall(Schedules().fallback, loops, for_what)
-    if found.planned is None:
-        raise ModelError("no engine has a schedule for it: its blocks do not say what they do")
+    planned = found.planned or as_it_is(loops)
     return Scheduled(
-        workload=loops, module=elementary.expand(found.planned.module), engine=found.engine,
-        implementation=found.planned.implementation, schedule=found.planned.schedule,
+        workload=loops, module=elementary.expand(planned.module),
+        engine=maker(found.engine, loops, planned.module),
+        implementation=planned.implementation, schedule=planned.schedule,
         target=goal, fast_algorithms=fast_algorithms, flops=task_alone(loops).flops,
     )  # fmt: skip
 

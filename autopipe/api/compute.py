@@ -7,10 +7,12 @@ import tvm
 import tvm_ffi
 from tvm import te
 from tvm.s_tir import SBlock
-from tvm.tirx import For, ForKind, PrimFunc
+from tvm.tirx import BufferStore, For, ForKind, PrimFunc
 
 from autopipe.compiler.module_io import prim_funcs
 from autopipe.errors import ModelError
+from autopipe.schedules.analysis.blocks import is_spatial
+from autopipe.schedules.analysis.expressions import loads_of
 
 Compute: TypeAlias = "tvm.IRModule | PrimFunc | Sequence[te.Tensor]"
 """A PrimFunc, a module with one, or TE tensors: what it takes, then what it gives."""
@@ -18,27 +20,57 @@ Compute: TypeAlias = "tvm.IRModule | PrimFunc | Sequence[te.Tensor]"
 _LOOPS: Final = frozenset({ForKind.SERIAL, ForKind.UNROLLED})
 """Kinds of loops that a declaration may have."""
 
+_ROOT: Final = "root"
+"""TVM's name of the block around all others."""
+
 
 def declared(compute: Compute) -> tvm.IRModule:
     """Return the module of the one PrimFunc, unscheduled.
 
     Raises ModelError if there is not exactly one, if a size is symbolic, if it is scheduled
-    already, or if TE tensors compute nothing.
+    already, or if TE tensors compute nothing. What an opaque block does inside is its own.
     """
     module = tvm.IRModule({"main": _function(compute)})
     function = module["main"]
     name = str((function.attrs or {}).get("global_symbol", "main"))
     if not all(isinstance(size, tvm.tirx.IntImm) for size in _sizes(function)):
         raise ModelError(f"{name} can not be tuned: a dimension is symbolic; bind it to a number")
-    loops: list[For] = []
-    tvm_ffi.structural_walk(function.body, (For, loops.append))
-    if any(loop.kind not in _LOOPS or loop.thread_binding for loop in loops):
-        raise ModelError(f"{name} is scheduled already: pass the function as it was declared")
     blocks: list[SBlock] = []
     tvm_ffi.structural_walk(function.body, (SBlock, blocks.append))
+    own = [loop for block in blocks if _is_opaque(block) for loop in _loops(block.body)]
+    loops = [loop for loop in _loops(function.body) if not any(map(loop.same_as, own))]
+    if any(loop.kind not in _LOOPS or loop.thread_binding for loop in loops):
+        raise ModelError(f"{name} is scheduled already: pass the function as it was declared")
+    for block in blocks:
+        if is_spatial(block) and _carries(block):
+            raise ModelError(
+                f"{name}: block {block.name_hint} reads what it writes to other elements, but says"
+                " that its iterations are independent: declare that axis with T.axis.scan"
+            )
     if not blocks:
         raise ModelError(f"{name} has no blocks: pass what te.create_prim_func or TVMScript made")
     return module
+
+
+def _is_opaque(block: SBlock) -> bool:
+    """Tell whether a block says nothing of what is in it, such as TVM's cumulative sum."""
+    return block.name_hint != _ROOT and not (block.iter_vars or block.reads or block.writes)
+
+
+def _carries(block: SBlock) -> bool:
+    """Tell whether a block reads what it wrote to another element."""
+    store = block.body
+    return isinstance(store, BufferStore) and any(
+        load.source.same_as(store.buffer)
+        and not tvm_ffi.structural_equal(load.indices, store.indices)
+        for load in loads_of(store.value)
+    )
+
+
+def _loops(statement: Any) -> list[For]:  # noqa: ANN401 - TVM's statements
+    loops: list[For] = []
+    tvm_ffi.structural_walk(statement, (For, loops.append))
+    return loops
 
 
 def _function(compute: Any) -> PrimFunc:  # noqa: ANN401 - whatever a user passes

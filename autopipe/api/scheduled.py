@@ -9,6 +9,7 @@ from typing import Annotated, Any, Final, Literal
 
 import numpy as np
 import tvm
+import tvm_ffi
 from pydantic import Field, ValidationError
 
 from autopipe import foreign
@@ -22,6 +23,7 @@ from autopipe.config import Frozen, Target
 from autopipe.errors import ModelError
 from autopipe.measure.timing import use_threads
 from autopipe.schedules.analysis.classes import ClassifiedBlock, classify
+from autopipe.schedules.engines.fallback import UNSCHEDULED
 from autopipe.schedules.replay import replay
 from autopipe.tasks.task import Task
 
@@ -53,6 +55,7 @@ class Scheduled:
     """The scheduled PrimFunc, as `main`, with elementary functions as arithmetic: what any build of
     TVM compiles to the code that was timed."""
     engine: str
+    """Who proposed the schedule; `none` where the function is best as it is."""
     implementation: str
     schedule: str
     """How it is made again: TVM's trace, or a template and its knobs, as JSON."""
@@ -127,6 +130,8 @@ class Scheduled:
         won = f"{self.engine} on {self.implementation}"
         if self.seconds is None:
             template = f"template {name}" if (name := _template(self.schedule)) else "TVM's trace"
+            if self.engine == UNSCHEDULED:
+                won, template = "as it is", "no engine changes it"
             return "\n".join([*map(str, self.blocks), "", f"{won}: {template}, not measured"])
         rate = f", {self.flops / self.seconds / 1e9:.1f} GFLOPS" if self.flops else ""
         sound = "agrees with the plain loops"
@@ -198,7 +203,13 @@ def scheduled(function: tvm.IRModule, **fields: Any) -> Scheduled:  # noqa: ANN4
     """Return a function with a recorded schedule. Raises StageError if that does not fit."""
     for_what = conditions(fields["target"], fast_algorithms=fields["fast_algorithms"])
     made = replay(function, fields["implementation"], fields["schedule"], for_what)
+    fields["engine"] = maker(fields["engine"], function, made)
     return Scheduled(workload=function, module=elementary.expand(made), **fields)
+
+
+def maker(engine: str, function: tvm.IRModule, made: tvm.IRModule) -> str:
+    """Return who made a schedule: nobody, where it leaves the function as it was declared."""
+    return UNSCHEDULED if tvm_ffi.structural_equal(made, function) else engine
 
 
 def _template(schedule: str) -> str:

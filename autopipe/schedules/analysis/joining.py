@@ -31,10 +31,11 @@ _VALUES: Final = (0, 1, 2)
 
 def joined(reducer: Reducer, sums: Sequence[Any]) -> Join | None:
     """Return how results are joined, or None where the steps do not tell; `sums` count steps."""
-    elements = [_element(reducer, i) for i in range(len(reducer.values))]
-    if any(element is None for element in elements):
+    taken = [_element(reducer, i) for i in range(len(reducer.values))]
+    elements = [element for element in taken if element is not None]
+    if len(elements) < len(taken):
         return None
-    others = [tirx.Var(f"other{i}", e.ty) for i, e in enumerate(elements)]  # type: ignore[union-attr] - none is None
+    others = [tirx.Var(f"other{i}", e.ty) for i, e in enumerate(elements)]
     forms = [_replaced(value, elements, others) for value in reducer.values]
     if any(_reads(form, reducer, sums) for form in forms):
         return None
@@ -48,7 +49,9 @@ def joined(reducer: Reducer, sums: Sequence[Any]) -> Join | None:
             return next((o for v, o in zip(others, other, strict=True) if v.same_as(var)), var)
 
         return [
-            tvm_ffi.structural_map(tvm_ffi.structural_map(form, (tirx.Var, value)), (TensorLoad, place))
+            tvm_ffi.structural_map(
+                tvm_ffi.structural_map(form, (tirx.Var, value)), (TensorLoad, place)
+            )
             for form in forms
         ]
 
@@ -80,7 +83,6 @@ def _is_result(side: Expr, reducer: Reducer, position: int) -> bool:
 
 def _replaced(value: Expr, elements: Sequence[Any], others: Sequence[tirx.Var]) -> Expr:
     """Return a step with names in the place of the elements that it takes."""
-
     pairs = zip(elements, others, strict=True)
     for element, other in sorted(pairs, key=lambda pair: -len(str(pair[0]))):  # x[k] before k
         kind, named = type(element), _naming(element, other)

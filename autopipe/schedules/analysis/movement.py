@@ -21,6 +21,8 @@ from tvm.sym import Analyzer, detect_linear_equation, normalize_to_iter_sum
 from autopipe.schedules.analysis.blocks import is_spatial, is_static
 
 _PARTS: Final = ("a", "b", "value", "condition", "true_value", "false_value")
+_WIDE: Final = 64
+_BRANCH: Final = "prim.if_then_else"
 _LISTS: Final = ("args", "indices")
 _COMPARISONS: Final = (tvm.tirx.LT, tvm.tirx.LE, tvm.tirx.GT, tvm.tirx.GE)
 
@@ -53,6 +55,10 @@ class Movement:
     """Extents into which conditions divide the last axis, as in a concatenation; () without."""
     tail: int
     """Number of last axes that are as good as one: every read moves through them evenly."""
+    calls: bool = False
+    """Whether a function is called, such as exp."""
+    wide_index: bool = False
+    """Whether 64 bits are read, as an index has, where less is written."""
 
     @property
     def run(self) -> int:
@@ -106,16 +112,24 @@ def movement(block: SBlock) -> Movement | None:
     totals = [_total(load, block) for load in loads]
     reads = [_pieces(total, axes) for total in totals]
     used = _used(_nodes(value, within_loads=False), axes)
+    calls = [node for node in _nodes(value) if isinstance(node, tvm.ir.Call)]
     dtypes = [block.writes[0].source.dtype, *(load.source.dtype for load in loads)]
     return Movement(
         extents=extents,
-        bits=max(max(8, int(tvm.runtime.DataType(dtype).bits)) for dtype in dtypes),
+        bits=max(map(_size, dtypes)),
         reads=tuple(reads),
         parts=_divided(_boundaries(value, block), extents[-1]),
         tail=_tail(
             extents, reads, used.union(*(_used(_nodes(total.base), axes) for total in totals))
         ),
+        wide_index=_size(dtypes[0]) < _WIDE == max(map(_size, dtypes)),
+        calls=any(getattr(call.op, "name", "") != _BRANCH for call in calls),
     )
+
+
+def _size(dtype: str) -> int:
+    """Return the size of an element in bits, a byte at least."""
+    return max(8, int(tvm.runtime.DataType(dtype).bits))
 
 
 def _total(load: Any, block: SBlock) -> Any:  # noqa: ANN401 - tvm is not typed

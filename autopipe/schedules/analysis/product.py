@@ -27,7 +27,6 @@ from autopipe.schedules.analysis.blocks import (
 from autopipe.schedules.analysis.expressions import loads_of, occurrences, substitute
 from autopipe.schedules.analysis.reducer import Reducer, is_inside
 
-
 _OFTEN: Final = 8
 """Reads of an element that pay for a copy of the tensor in another order."""
 

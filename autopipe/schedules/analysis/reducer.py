@@ -49,7 +49,9 @@ class Reducer:
         found = cls(stores, tuple(start.value for start in starts), values)
         if any(loads_of(start) for start in found.starts):
             return None
-        own = [load for value in values for load in loads_of(value) if found.place(load) is not None]
+        own = [
+            load for value in values for load in loads_of(value) if found.place(load) is not None
+        ]
         same = all(tvm_ffi.structural_equal(load.indices, stores[0].indices) for load in own)
         return found if same and own else None
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import tvm
 import tvm_ffi
-from tvm.ir import Expr, TensorLoad
+from tvm.ir import TensorLoad
 from tvm.s_tir import SBlock, SBlockRealize
 from tvm.tirx import For
 
@@ -64,7 +64,9 @@ class Reduction:
         pairs = list(zip(inner.iter_vars, realize.iter_values, strict=True))
         known: Values = [(axis.var, value) for axis, value in pairs if axis.iter_type == SPATIAL]
         reduced = [(axis.var, value) for axis, value in pairs if axis.iter_type != SPATIAL]
-        ordered = [value.same_as(loop.loop_var) for (_, value), loop in zip(reduced, loops, strict=False)]
+        ordered = [
+            value.same_as(loop.loop_var) for (_, value), loop in zip(reduced, loops, strict=False)
+        ]
         if reducer is None or len(reduced) != len(loops) or not all(ordered):
             return None
         if any(occurrences(value, loop.loop_var) for _, value in known for loop in loops):

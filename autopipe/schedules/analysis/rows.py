@@ -54,6 +54,8 @@ def row_loop(sch: Schedule, last: SBlockRV, rows: int) -> LoopRV | None:
     Example: a last block [8, 4, 1000] and 32 rows fuse the first two loops.
     """
     loops, leading = sch.get_loops(last), 0
+    if not loops:
+        return None
     while leading < len(loops) and rows % (extent := int(sch.get(loops[leading]).extent)) == 0:
         rows //= extent
         leading += 1

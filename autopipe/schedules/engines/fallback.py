@@ -9,6 +9,7 @@ import tvm
 
 from autopipe.schedules.conditions import Conditions
 from autopipe.schedules.engines import default, serial, static
+from autopipe.schedules.implementations.implementation import DIRECT
 from autopipe.schedules.planned import Planned
 
 Plan = Callable[[tvm.IRModule, Conditions], Planned | None]
@@ -29,6 +30,9 @@ FALLBACKS: Final[Mapping[str, Plan]] = {
 
 UNSCHEDULED: Final = "none"
 """The engine of a function that no engine can schedule: it is compiled as it is."""
+
+_NO_STEPS: Final = "[[], []]"
+"""The trace of a schedule that does nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +69,11 @@ def falls(
 def fall(chain: Sequence[str], module: tvm.IRModule, conditions: Conditions) -> Fallback:
     """Return the first schedule of `chain` for the `main` of a module, made in this process."""
     return next(falls(chain, partial(_plans, module, conditions)))
+
+
+def as_it_is(module: tvm.IRModule) -> Planned:
+    """Return the function as it was declared, and the record that leaves it so."""
+    return Planned(DIRECT, _NO_STEPS, module)
 
 
 def _plans(module: tvm.IRModule, conditions: Conditions, name: str) -> Iterator[Planned]:

@@ -138,9 +138,7 @@ def prepared(
 
     `sum_name` and `before` are names of blocks: what reduces, and what stands before it.
     """
-    operands = {
-        sch.get(block).name_hint for block in sch.get_producers(sch.get_sblock(sum_name))
-    }
+    operands = {sch.get(block).name_hint for block in sch.get_producers(sch.get_sblock(sum_name))}
     for name in before:
         if name not in operands:
             sch.compute_inline(sch.get_sblock(name))

@@ -52,12 +52,28 @@ ROWS = 16
 """Iterations of the outer loops that are enough to divide among threads."""
 
 
+_PAYS: Final = 40_000
+"""Elements that pay for a second thread: 4 microseconds and more where each is read and written
+once in vectors."""
+
+_CALL: Final = 4
+"""Elements that one with a function, such as exp, counts for."""
+
+_ALONE: Final = 1 << 18
+"""Most elements of which it is tried whether one thread is faster."""
+
+_NEVER: Final = 1 << 62
+"""More elements than there are."""
+
+
 @dataclass(frozen=True, slots=True)
 class Run:
     """The knobs."""
 
     width: int
     """Elements in the vectorized loop, a power of two; 1 leaves vectorizing to LLVM."""
+    threads: bool = True
+    """Whether threads share the loops where there are `ELEMENTS` elements."""
 
 
 def match(sch: Schedule) -> Movement | None:
@@ -72,13 +88,20 @@ def settings(movement: Movement, hardware: HardwareParams) -> Iterator[Run]:
     while run % width == 0 and width <= MOST_VECTORS * hardware.lanes(movement.bits):
         if width == 1 or width >= NARROW:
             yield Run(width)
+            if ELEMENTS <= math.prod(movement.extents) <= _ALONE:
+                yield Run(width, threads=False)
         width *= 2
 
 
 def fill(movement: Movement, hardware: HardwareParams) -> Run:
     """Return the knobs for a processor, without measuring."""
-    most = VECTORS * hardware.lanes(movement.bits)
-    return Run(max(run.width for run in settings(movement, hardware) if run.width <= max(1, most)))
+    lanes = hardware.lanes(movement.bits)
+    width = max(run.width for run in settings(movement, hardware) if run.width <= VECTORS * lanes)
+    if movement.wide_index or (width < lanes and movement.tail == 1):
+        width = 1  # LLVM takes whole vectors of what is written, and a rest
+    elements = math.prod(movement.extents)
+    pays = elements * (_CALL if movement.calls else 1) >= _PAYS
+    return Run(width, threads=pays or elements < ELEMENTS)
 
 
 def apply(sch: Schedule, movement: Movement, run: Run) -> None:
@@ -103,7 +126,7 @@ def apply(sch: Schedule, movement: Movement, run: Run) -> None:
     if not divided and (not outer or (rows < ROWS and run.width > 1)):
         outer.append(last)
     if outer:
-        spread(sch, block, sch.fuse(*outer), ELEMENTS)
+        spread(sch, block, sch.fuse(*outer), ELEMENTS if run.threads else _NEVER)
     if divided:
         _write_out(sch, last, [part // run.width for part in movement.parts])
 

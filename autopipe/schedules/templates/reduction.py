@@ -166,15 +166,15 @@ def settings(found: ReducedOutputs, hardware: HardwareParams) -> Iterator[SideBy
     last = len(found.extents) - 1
     for threads in (False, True) if found.extents else (False,):
         lanes = hardware.lanes(found.bits)
-        for count in (lanes, _VECTORS * lanes):
-            if 1 < count <= found.joint_steps:
-                yield SideBySide("lanes", last, count, lanes, threads)
+        for partial in (lanes, _VECTORS * lanes):
+            if 1 < partial <= found.joint_steps:
+                yield SideBySide("lanes", last, partial, lanes, threads)
         if found.simple and found.constant and found.steps <= MOST_WRITTEN and found.extents:
             yield SideBySide("rows", last, 1, 1, threads)
         for axis in found.joint or (last,):
-            for count in _CHAINS if found.joint else (1,):
-                if count == 1 or count <= found.extents[axis]:
-                    yield SideBySide("chains", axis, count, 1, threads)
+            for chains in _CHAINS if found.joint else (1,):
+                if chains == 1 or chains <= found.extents[axis]:
+                    yield SideBySide("chains", axis, chains, 1, threads)
 
 
 def fill(found: ReducedOutputs, hardware: HardwareParams) -> SideBySide:
@@ -281,9 +281,9 @@ def _read_once(sch: Schedule, block: SBlockRV, before: Collection[str]) -> tuple
     found = []
     for one in sch.get_producers(block):
         producer = sch.get(one)
-        if producer.name_hint in before and 0 < runs <= count(producer):
-            if len(sch.get_consumers(one)) == 1 and _BRANCH not in str(producer.body):
-                found.append(producer.name_hint)
+        own = producer.name_hint in before and len(sch.get_consumers(one)) == 1
+        if own and 0 < runs <= count(producer) and _BRANCH not in str(producer.body):
+            found.append(producer.name_hint)
     return tuple(found)
 
 

@@ -134,11 +134,12 @@ def _serve(module: tvm.IRModule) -> ServedPart | None:
         templates,
     )  # imported late: that module imports this one
 
+    schedule = blank(module)
     for template in templates():
-        if template.NAME == NAME:
+        if template.NAME == NAME or not getattr(template, "STATIC", True):
             continue
         try:
-            matched = template.match(blank(module))
+            matched = template.match(schedule)
         except RuntimeError:  # TIR that a template does not expect
             continue
         if matched is not None:

@@ -30,8 +30,6 @@ from autopipe.schedules.analysis.joining import Join
 from autopipe.schedules.analysis.reduction import Reduction
 from autopipe.schedules.tiling.loops import followed, replacing
 
-# ruff: noqa: ANN401  what TVM has no types for
-
 
 @dataclass(frozen=True, slots=True)
 class ChainLoops:
@@ -60,16 +58,19 @@ class ChainLoops:
         sizes = [*others, -(-length // self.chains)]
         jobs = math.prod(sizes)
         loop = T.parallel if self.parallel and jobs > 1 else T.serial
-        with IRBuilder() as builder:
-            with loop(self._number(0), self._number(jobs)) as job, T.sblock(self._name):
-                T.reads(*map(whole, self._sources))
-                T.writes(*map(whole, self._outputs))
-                *place, tile = (T.Bind(part) for part in unfold(sizes, job))
-                first = T.Bind(T.min(tile * self.chains, self._number(length - self.chains)))
-                if self.partial > 1:
-                    self._one_output(self._values(place, first))
-                else:
-                    self._side_by_side(place, first)
+        with (
+            IRBuilder() as builder,
+            loop(self._number(0), self._number(jobs)) as job,
+            T.sblock(self._name),
+        ):
+            T.reads(*map(whole, self._sources))
+            T.writes(*map(whole, self._outputs))
+            *place, tile = (T.Bind(part) for part in unfold(sizes, job))
+            first = T.Bind(T.min(tile * self.chains, self._number(length - self.chains)))
+            if self.partial > 1:
+                self._one_output(self._values(place, first))
+            else:
+                self._side_by_side(place, first)
         return builder.get()
 
     def _side_by_side(self, others: Sequence[Expr], first: Expr) -> None:
@@ -93,7 +94,7 @@ class ChainLoops:
         for lane in elements(self.partial, width, self._number, unroll=True):
             self._start(sums, lane)
         *outer, last = self.reduction.steps
-        count = int(last)  # type: ignore[arg-type] - of constant length
+        count = int(last)  # of constant length
         with ExitStack() as loops:
             steps = (self._extent(step, at) for step in outer)
             terms = [loops.enter_context(T.serial(self._number(0), step)) for step in steps]

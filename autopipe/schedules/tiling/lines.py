@@ -92,7 +92,9 @@ def _along(product: Product, weights: Sequence[tvm.ir.Var], last: int) -> Lines 
     following = [i for i, load in enumerate(loads) if not is_shared(load, column, granule)]
     scattered = [i for i in following if not _is_direct(loads[i], column)]
     if not following and product.reducer is not None and last == len(product.axes) - 1:
-        return Lines(_rows(product, columns), columns, granule, (), 0, (False,), free=False, alone=True)
+        return Lines(
+            _rows(product, columns), columns, granule, (), 0, (False,), free=False, alone=True
+        )
     if not following or len(scattered) > 1:  # only one operand can be copied
         return None
     if any(map(product.guards, columns)):  # lanes of a vector would part

@@ -11,7 +11,7 @@ from autopipe.schedules.templates import sequence
 from autopipe.schedules.templates.template import blank
 from tests.schedules.computed import assert_same
 from tests.schedules.engines.test_static import PLAIN, conv, module_of, planned
-from tests.schedules.tasks import TARGET
+from tests.schedules.tasks import CONDITIONS, TARGET
 
 
 def placeholder(*shape):
@@ -110,3 +110,41 @@ def test_there_is_one_setting():
     found = matched(module_of(*attention()))
     [only] = sequence.settings(found, PLAIN.hardware)
     assert only == sequence.fill(found, PLAIN.hardware)
+
+
+SCANNED = """
+@I.ir_module
+class Module:
+    @T.prim_func(s_tir=True)
+    def main(
+        x: T.Buffer((6, 32), "float32"), v: T.Buffer((32, 16), "float32"),
+        w: T.Buffer((16, 8), "float32"), out: T.Buffer((6, 8), "float32"),
+    ):
+        y = T.sblock_alloc_buffer((6, 16))
+        z = T.sblock_alloc_buffer((6, 16))
+        for i, j, k in T.grid(6, 16, 32):
+            with T.sblock("first"):
+                vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+                with T.init():
+                    y[vi, vj] = T.float32(0)
+                y[vi, vj] = y[vi, vj] + x[vi, vk] * v[vk, vj]
+        for i, j in T.grid(6, 16):
+            with T.sblock("running"):
+                vi = T.axis.spatial(6, i)
+                vj = T.axis.scan(16, j)
+                z[vi, vj] = T.max(z[vi, T.max(vj - 1, 0)], y[vi, vj])
+        for i, j, k in T.grid(6, 8, 16):
+            with T.sblock("second"):
+                vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+                with T.init():
+                    out[vi, vj] = T.float32(0)
+                out[vi, vj] = out[vi, vj] + z[vi, vk] * w[vk, vj]
+"""
+"""A product, its running maximum along rows, and a product of that."""
+
+
+def test_a_block_that_nothing_serves_leaves_the_templates_of_the_others():
+    found = matched(tvm.script.from_source(SCANNED))
+    names = [part.template.NAME if part.template else None for part in found.parts]
+    assert names == ["contraction", None, "contraction"]
+    assert sequence.fill(found, CONDITIONS.hardware).parts[1].template == sequence.AS_IT_IS

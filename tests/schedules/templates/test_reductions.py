@@ -1,0 +1,190 @@
+"""Reductions of any kind: templates `tiled_reduction` and `reduction`."""
+
+import runpy
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tvm
+from tvm import te, tirx, topi
+
+from autopipe.api.compute import declared
+from autopipe.schedules.analysis.blocks import is_spatial
+from autopipe.schedules.analysis.joining import joined
+from autopipe.schedules.analysis.reduction import Reduction
+from autopipe.schedules.engines.fallback import fall
+from autopipe.schedules.hardware import HardwareParams
+from autopipe.schedules.replay import replay
+from autopipe.schedules.templates import reduction, tiled_reduction
+from autopipe.schedules.templates.template import blank
+from tests.schedules.computed import assert_same, normal
+from tests.schedules.tasks import CONDITIONS
+from tests.support.table import each_row
+
+ROOT = Path(__file__).parents[3]
+OWN = runpy.run_path(str(ROOT / "benchmarks" / "own_computes.py"))["OWN"]
+SMALL = HardwareParams(vector_bits=128, registers=16, cores=2)
+
+
+def tensor(*shape, dtype="float32"):
+    return te.placeholder(shape, dtype, name="x")
+
+
+def few(module):
+    """Return whole numbers from 0 to 3, so that many are equal."""
+    random = np.random.default_rng(1)
+    return [
+        tvm.runtime.tensor(random.integers(0, 4, tuple(map(int, p.shape))).astype(str(p.dtype)))
+        for p in module["main"].params
+    ]
+
+
+def either(one, other):
+    return tirx.Or(one, other)
+
+
+def reachable(n=13):
+    left, right, k = _tensors_of_truths(n)
+    some = te.comm_reducer(either, lambda dtype: tirx.const(0, dtype))
+    reached = te.compute((n, n), lambda i, j: some(tirx.And(left[i, k], right[k, j]), axis=k))
+    return [left, right, reached]
+
+
+def _tensors_of_truths(n):
+    return tensor(n, n, dtype="bool"), tensor(n, n, dtype="bool"), te.reduce_axis((0, n))
+
+
+def data_gradient():
+    above, weight = tensor(1, 7, 7, 6), tensor(3, 3, 10, 6)
+    r, s, k = (te.reduce_axis((0, n)) for n in (3, 3, 6))
+
+    def total(n, i, j, c):
+        y, x = i - r + 1, j - s + 1
+        inside = tirx.all(y >= 0, y < 7, x >= 0, x < 7)
+        value = above[n, y, x, k] * weight[r, s, c, k]
+        return te.sum(tirx.if_then_else(inside, value, 0.0), axis=[r, s, k])
+
+    return [above, weight, te.compute((1, 7, 7, 10), total)]
+
+
+def argmax(axis):
+    x = tensor(7, 45)
+    return [x, topi.argmax(x, axis=axis)]
+
+
+def first_of_equal():
+    """Return an argmax that keeps the first by the order of its steps."""
+    x, k = tensor(7, 45), te.reduce_axis((0, 45))
+
+    def larger(one, other):
+        keep = one[1] >= other[1]
+        return tirx.Select(keep, one[0], other[0]), tirx.Select(keep, one[1], other[1])
+
+    first = te.comm_reducer(larger, lambda at, most: (tirx.const(-1, at), tirx.min_value(most)))
+    return [x, *te.compute((7,), lambda i: first((k, x[i, k]), axis=k))]
+
+
+def pool(kind, pad):
+    x = tensor(1, 3, 12, 15)
+    return [x, topi.nn.pool2d(x, [3, 3], [2, 2], [1, 1], [pad] * 4, kind)]
+
+
+def adaptive():
+    x = tensor(2, 5, 11, 13)
+    return [x, topi.nn.adaptive_pool(x, (3, 4), "avg")]
+
+
+def total_loss():
+    x, y = tensor(9, 31), tensor(9, 31)
+    return [x, y, topi.sum(topi.multiply(x, y)) * (1 / 9)]
+
+
+def guess(module, template):
+    found = template.match(blank(module))
+    assert found is not None
+    return found
+
+
+def made(module, template, knobs):
+    sch = blank(module)
+    template.apply(sch, template.match(sch), knobs)
+    return sch.mod
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_a_compute_that_nobody_has_named_is_scheduled_and_computes_the_same(name):
+    make, _, small = OWN[name]
+    module = declared(make(*small))
+    found = fall(("static", "default"), module, CONDITIONS)
+    assert found.engine == "static"
+    assert found.planned is not None
+    again = replay(module, found.planned.implementation, found.planned.schedule, CONDITIONS)
+    assert_same(module, again, inputs=(normal, few), of_largest=1e-5)
+
+
+TILED = {
+    "min-plus": lambda: OWN["shortest paths"][0](11, 19, 7),
+    "distances": lambda: OWN["distances"][0](6, 21, 9),
+    "argmax of columns": lambda: argmax(0),
+    "gradient": data_gradient,
+    "prefix": lambda: OWN["prefix maximum"][0](5, 19),
+}
+
+
+@pytest.mark.parametrize("name", TILED)
+def test_tiles_of_every_kind_compute_the_same(name):
+    module = declared(TILED[name]())
+    found = guess(module, tiled_reduction)
+    every = list(tiled_reduction.settings(found, SMALL))
+    chosen = [*islice(every, 0, None, max(1, len(every) // 5)), tiled_reduction.fill(found, SMALL)]
+    schedules = [made(module, tiled_reduction, tile) for tile in chosen]
+    assert_same(module, *schedules, inputs=(normal, few), of_largest=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("make", "forms"),
+    [
+        (lambda: argmax(1), {"lanes", "chains"}),
+        (first_of_equal, {"chains"}),
+        (reachable, {"chains", "rows"}),
+        (lambda: pool("max", 1), {"chains", "rows"}),
+        (lambda: pool("avg", 0), {"chains", "rows"}),
+        (adaptive, {"chains"}),
+        (total_loss, {"lanes", "chains"}),
+    ],
+)
+def test_every_form_computes_the_same(make, forms):
+    module = declared(make())
+    found = guess(module, reduction)
+    every = list(reduction.settings(found, SMALL))
+    assert {knobs.form for knobs in every} == forms
+    assert reduction.fill(found, SMALL) in every
+    chosen = {(knobs.form, knobs.count, knobs.threads): knobs for knobs in every}
+    schedules = [made(module, reduction, knobs) for knobs in chosen.values()]
+    assert_same(module, *schedules, inputs=(normal, few), of_largest=1e-5)
+
+
+def reducing(tensors):
+    sch = blank(declared(tensors))
+    blocks = map(sch.get, sch.get_child_blocks(sch.get_sblock("root")))
+    return Reduction.of(next(block for block in blocks if not is_spatial(block)))
+
+
+@each_row(
+    "make, told",
+    [
+        (lambda: argmax(1), True),
+        (first_of_equal, False),  # which of two equal ones is kept hangs on the order
+        (total_loss, True),
+        (lambda: OWN["shortest paths"][0](3, 3, 3), True),
+    ],
+)
+def test_partial_results_are_joined_only_where_that_is_proved(make, told):
+    found = reducing(make())
+    assert (joined(found.reducer, found.sums) is not None) == told
+
+
+def test_a_branch_that_keeps_a_read_inside_stays():
+    assert reducing(data_gradient()).reducer.branches()
+    assert not reducing(OWN["prefix maximum"][0](5, 19)).reducer.branches()
