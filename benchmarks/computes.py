@@ -38,6 +38,7 @@ def main() -> None:
     options.add_argument(
         "--seconds", type=float, default=math.inf, help="begin no case after so long"
     )
+    options.add_argument("--threads", type=int, default=0, help="of kernels, all cores if 0")
     given = options.parse_args()
     parts, _ = asked(given.parts or ["time", "page"], PARTS)
     end = perf_counter() + given.seconds
@@ -45,7 +46,7 @@ def main() -> None:
         folder = given.folder or Path(passing)
         folder.mkdir(parents=True, exist_ok=True)
         if "time" in parts:
-            _append(folder / "rows.jsonl", given.only, end, _timed)
+            _append(folder / "rows.jsonl", given.only, end, partial(_timed, threads=given.threads))
         if "ansor" in parts:
             _append(folder / "ansor.jsonl", given.only, end, _searched)
         if "page" in parts:
@@ -70,15 +71,15 @@ def _append(file: Path, only: str, end: float, row: Any) -> None:  # noqa: ANN40
                 print(json.dumps(found), file=out, flush=True)
 
 
-def _timed(case: Case) -> dict[str, object]:
-    """Schedule a function, compare it with its loops, and time it."""
+def _timed(case: Case, threads: int) -> dict[str, object]:
+    """Schedule a function for all cores, compare it with its loops, and time it on threads."""
     from autopipe.measure.local import Local
     from autopipe.measure.timing import use_threads
 
     if case.refused:
         return {"refused": case.refused}
     here = target()
-    cores = int(str(here["num_cores"]))
+    cores = threads or int(str(here["num_cores"]))
     use_threads(cores)
     found, module, ours, conditions = _planned(case, here)
     local = Local(conditions.target, cores, LIMITS)
@@ -93,6 +94,7 @@ def _timed(case: Case) -> dict[str, object]:
     times = zip(("loops", "parallel", "ours"), (loops, outer, own), strict=True)
     return {
         **found,
+        "threads": cores,
         **{name: min(one.seconds, default=None) for name, one in times},
         "wrong": checked.error,
         "error": own.error,

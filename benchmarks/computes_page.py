@@ -25,7 +25,8 @@ computes of `tvm.topi`, each at up to three shapes, and computes that no operato
 `python benchmarks/computes.py --folder FOLDER` times them and writes this page, worst first.
 
 - *Loops* are the function as TVM lowers it, compiled by LLVM; *parallel* has its outer loops fused
-  and run by all threads. Each is the least of five repeats in a loop of its own.
+  and run by all threads. Each is the least of five repeats in a loop of its own. What is timed on
+  one thread shows what a schedule does with one core, on a machine that is not quiet, too.
 - *Classes* are those of its blocks: D direct compute, L location-tunable, S simple reduction,
   C complex reduction, O opaque.
 - *Times faster* is against the loops. Each schedule is compared with them on random inputs and on
@@ -87,6 +88,8 @@ def _summary(rows: Rows, timed: Rows, found: Mapping[Any, Any]) -> Iterator[str]
     yield f"- {gain:.1f} times as fast as the loops in the geometric mean, {reduced:.1f} times over"
     yield f"  the {len(reducing)} with a reduction; {len(slower)} of {len(timed)} slower by more"
     yield f"  than {_NOISE - 1:.0%}."
+    threads = " or ".join(map(str, sorted({row["threads"] for row in timed})))
+    yield f"- Timed on {threads} thread{'' if threads == '1' else 's'}."
     yield f"- Scheduled in {max(row['seconds'] for row in timed):.2f} s at most."
     pairs = [(row["ours"], found.get((row["op"], row["label"]))) for row in timed]
     known = [(ours, seconds) for ours, seconds in pairs if seconds]

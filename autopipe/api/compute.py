@@ -44,8 +44,8 @@ def declared(compute: Compute) -> tvm.IRModule:
     for block in blocks:
         if is_spatial(block) and _carries(block):
             raise ModelError(
-                f"{name}: block {block.name_hint} reads what it writes to other elements, but says"
-                " that its iterations are independent: declare that axis with T.axis.scan"
+                f"{name}: block {block.name_hint} reads what it writes, but says iterations are"
+                " independent: declare an axis with T.axis.scan, or write to another tensor"
             )
     if not blocks:
         raise ModelError(f"{name} has no blocks: pass what te.create_prim_func or TVMScript made")
@@ -58,12 +58,10 @@ def _is_opaque(block: SBlock) -> bool:
 
 
 def _carries(block: SBlock) -> bool:
-    """Tell whether a block reads what it wrote to another element."""
+    """Tell whether a block reads what it writes: some tiles are computed twice."""
     store = block.body
     return isinstance(store, BufferStore) and any(
-        load.source.same_as(store.buffer)
-        and not tvm_ffi.structural_equal(load.indices, store.indices)
-        for load in loads_of(store.value)
+        load.source.same_as(store.buffer) for load in loads_of(store.value)
     )
 
 

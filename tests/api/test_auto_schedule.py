@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import tvm
 import tvm_ffi
-from tvm import te
+from tvm import te, topi
 
-from autopipe import auto_schedule
+from autopipe import auto_schedule, load_scheduled
 from autopipe.api.scheduled import ContenderSummary, Scheduled
 from autopipe.compiler.graph import elementary
 from autopipe.config import Target
@@ -105,6 +105,35 @@ def test_modules_that_can_not_be_tuned():
     dynamic = te.create_prim_func([x, te.compute((n,), lambda i: x[i] + 1.0, name="out")])
     with pytest.raises(ModelError, match="a dimension is symbolic"):
         auto_schedule(dynamic)
+
+
+CARRIED = """
+@T.prim_func(s_tir=True)
+def main(x: T.Buffer((4, 9), "float32"), y: T.Buffer((4, 9), "float32")):
+    for i, j in T.grid(4, 9):
+        with T.sblock("running"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            y[vi, vj] = T.max(y[vi, T.max(vj - 1, 0)], x[vi, vj])
+"""
+
+
+def test_a_block_that_carries_something_on_has_to_say_so():
+    running = tvm.script.from_source(CARRIED)
+    with pytest.raises(ModelError, match="main: block running reads what it writes"):
+        auto_schedule(running)
+
+
+@pytest.mark.parametrize("make", [topi.cumsum, topi.sort])
+def test_what_nothing_improves_comes_back_as_it_is_and_says_so(make, tmp_path):
+    x = te.placeholder((3, 20), "float32", name="x")
+    found = auto_schedule([x, make(x, axis=1)])
+    given = np.random.default_rng(0).random((3, 20), "float32")
+    right = np.cumsum(given, 1) if make is topi.cumsum else np.sort(given, 1)
+    np.testing.assert_allclose(found(given)[0], right, rtol=1e-5)
+    assert found.engine == "none"
+    assert str(found).endswith("as it is: no engine changes it, not measured")
+    found.save(tmp_path / "found.json")
+    assert load_scheduled(tmp_path / "found.json", [x, make(x, axis=1)]).engine == "none"
 
 
 def test_what_can_not_run_here_is_not_tuned(tmp_path):

@@ -5,7 +5,9 @@ from collections.abc import Iterable
 from typing import Final, TypeAlias
 
 import tvm
-from tvm.s_tir import SBlock
+import tvm_ffi
+from tvm.s_tir import SBlock, SBlockRealize, Schedule
+from tvm.s_tir.schedule import SBlockRV
 from tvm.sym import Analyzer
 
 from autopipe.compiler.graph.literals import sizes
@@ -18,6 +20,7 @@ SPATIAL: Final = tvm.tirx.IterVar.DataPar
 """The kind of an axis whose iterations do not depend on each other."""
 
 _OPERANDS: Final = 2
+_ALWAYS: Final = tvm.tirx.const(1, "bool")
 
 
 def extents_of(block: SBlock, *, spatial: bool = True) -> tuple[int, ...]:
@@ -85,6 +88,37 @@ def is_spatial(block: SBlock) -> bool:
 def is_static(block: SBlock) -> bool:
     """Tell whether all extents of the block are known."""
     return all(isinstance(axis.dom.extent, tvm.tirx.IntImm) for axis in block.iter_vars)
+
+
+def is_whole(sch: Schedule, rv: SBlockRV) -> bool:
+    """Tell whether the loops around a block run each of its instances once, in order.
+
+    So it is for all that TVM makes of tensor expressions; loops that were written by hand may leave
+    some out.
+    """
+    block, loops = sch.get(rv), [sch.get(loop) for loop in sch.get_loops(rv)]
+    found: list[SBlockRealize] = []
+    tvm_ffi.structural_walk(sch.mod["main"].body, (SBlockRealize, found.append))
+    realize = next((one for one in found if one.block.same_as(block)), None)
+    if realize is None or not tvm_ffi.structural_equal(realize.predicate, _ALWAYS):
+        return False
+    left = list(loops)
+    for axis, value in zip(block.iter_vars, realize.iter_values, strict=True):
+        fitting = [loop for loop in left if value.same_as(loop.loop_var)]
+        if fitting and _is_range(fitting[0], axis.dom):
+            left.remove(fitting[0])
+        elif not _is_only(value, axis.dom):
+            return False
+    return all(isinstance(loop.extent, tvm.tirx.IntImm) and int(loop.extent) == 1 for loop in left)
+
+
+def _is_range(loop: tvm.tirx.For, domain: tvm.ir.Range) -> bool:
+    same = ((loop.min, domain.min), (loop.extent, domain.extent))
+    return all(extent_of(one) == extent_of(other) for one, other in same)
+
+
+def _is_only(value: tvm.ir.Expr, domain: tvm.ir.Range) -> bool:
+    return extent_of(domain.extent) == 1 and extent_of(value) == extent_of(domain.min)
 
 
 def is_copy(block: SBlock) -> bool:

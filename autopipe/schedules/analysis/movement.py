@@ -57,8 +57,9 @@ class Movement:
     """Number of last axes that are as good as one: every read moves through them evenly."""
     calls: bool = False
     """Whether a function is called, such as exp."""
-    wide_index: bool = False
-    """Whether 64 bits are read, as an index has, where less is written."""
+    mixed: bool = False
+    """Whether truths are written, or 64 bits are read, as an index has, where less is written.
+    TVM's vectors of these are slow; LLVM finds its own."""
 
     @property
     def run(self) -> int:
@@ -122,7 +123,7 @@ def movement(block: SBlock) -> Movement | None:
         tail=_tail(
             extents, reads, used.union(*(_used(_nodes(total.base), axes) for total in totals))
         ),
-        wide_index=_size(dtypes[0]) < _WIDE == max(map(_size, dtypes)),
+        mixed=dtypes[0] == "bool" or _size(dtypes[0]) < _WIDE == max(map(_size, dtypes)),
         calls=any(getattr(call.op, "name", "") != _BRANCH for call in calls),
     )
 

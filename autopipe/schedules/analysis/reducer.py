@@ -47,7 +47,7 @@ class Reducer:
                 known.append((bind.var, substitute(bind.value, known)))
         values = tuple(substitute(store.value, known) for store in stores)
         found = cls(stores, tuple(start.value for start in starts), values)
-        if any(loads_of(start) for start in found.starts):
+        if block.alloc_buffers or block.match_buffers or any(map(_varies, found.starts)):
             return None
         own = [
             load for value in values for load in loads_of(value) if found.place(load) is not None
@@ -140,6 +140,13 @@ def _alike(stores: Sequence[BufferStore], starts: Sequence[BufferStore]) -> bool
         and sum(store.buffer.same_as(other.buffer) for other in stores) == 1
         for store, start in zip(stores, starts, strict=True)
     )
+
+
+def _varies(start: Expr) -> bool:
+    """Tell whether a first value is another one for other outputs."""
+    variables: list[Any] = []
+    tvm_ffi.structural_walk(start, (tirx.Var, variables.append))
+    return bool(variables or loads_of(start))
 
 
 def _equal(load: TensorLoad) -> Callable[[TensorLoad], bool]:

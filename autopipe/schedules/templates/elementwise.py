@@ -97,7 +97,7 @@ def fill(movement: Movement, hardware: HardwareParams) -> Run:
     """Return the knobs for a processor, without measuring."""
     lanes = hardware.lanes(movement.bits)
     width = max(run.width for run in settings(movement, hardware) if run.width <= VECTORS * lanes)
-    if movement.wide_index or (width < lanes and movement.tail == 1):
+    if movement.mixed or (width < lanes and movement.tail == 1):
         width = 1  # LLVM takes whole vectors of what is written, and a rest
     elements = math.prod(movement.extents)
     pays = elements * (_CALL if movement.calls else 1) >= _PAYS

@@ -35,7 +35,7 @@ from tvm.s_tir.schedule import SBlockRV
 from tvm.sym import detect_linear_equation
 
 from autopipe.compiler.operations import longest, operations
-from autopipe.schedules.analysis.blocks import extents_of, is_copy, is_spatial, is_static
+from autopipe.schedules.analysis.blocks import extents_of, is_copy, is_spatial, is_static, is_whole
 from autopipe.schedules.analysis.expressions import substitute
 from autopipe.schedules.analysis.joining import joined
 from autopipe.schedules.analysis.reduction import Reduction
@@ -140,7 +140,7 @@ def match(sch: Schedule) -> ReducedOutputs | None:
     for name in once:
         trial.compute_inline(trial.get_sblock(name))
     reduction = Reduction.of(trial.get(trial.get_sblock(names[at])))
-    if reduction is None:
+    if reduction is None or not is_whole(sch, sch.get_sblock(names[at])):
         return None
     if any(_long(extents_of(b)) != _long(reduction.extents) for b in blocks[at + 1 :]):
         return None

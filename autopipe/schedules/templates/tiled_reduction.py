@@ -20,6 +20,7 @@ from typing import Final
 
 from tvm.s_tir import SBlock, Schedule
 
+from autopipe.schedules.analysis.blocks import is_whole
 from autopipe.schedules.analysis.product import Product
 from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.templates import contraction
@@ -45,7 +46,8 @@ __all__ = ["NAME", "VERSION", "apply", "estimate", "fill", "match", "settings"]
 
 def match(sch: Schedule) -> Contraction | None:
     """Return what the template needs to know of a function, or None if it is for another one."""
-    return recognize(sch, _reduced)
+    found = recognize(sch, _reduced)
+    return found if found and is_whole(sch, sch.get_sblock(found.name)) else None
 
 
 def _reduced(block: SBlock) -> Product | None:

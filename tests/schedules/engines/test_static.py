@@ -1,3 +1,4 @@
+import json
 from dataclasses import replace
 
 import pytest
@@ -61,7 +62,7 @@ SERVED = {
     "vector_times_matrix": lambda: dense(rows=1, columns=1000),
     "batched": batched,
 }
-NOT_SERVED = {"pool": pool, "argmax": argmax}
+OTHERS = {"pool": (pool, "tiled_reduction"), "argmax": (argmax, "reduction")}
 
 
 def module_of(tensors, weights=()):
@@ -86,11 +87,14 @@ def test_a_scheduled_function_computes_the_same(case):
     assert_same(module, planned(module).module, inputs=inputs, of_largest=1e-6)
 
 
-@pytest.mark.parametrize("case", NOT_SERVED)
-def test_other_functions_are_left_to_others(case):
-    module = module_of(NOT_SERVED[case]())
-    assert static.plan(module, CONDITIONS) is None
-    assert fall(["static", "default"], module, CONDITIONS).engine == "default"
+@pytest.mark.parametrize("case", OTHERS)
+def test_what_is_no_sum_of_products_is_left_to_other_templates(case):
+    make, template = OTHERS[case]
+    module = module_of(make())
+    assert contraction.match(Schedule(module)) is None
+    found = static.plan(module, CONDITIONS)
+    assert found is not None
+    assert json.loads(found.schedule)["template"] == template
 
 
 def test_a_function_without_blocks_falls_through():

@@ -188,3 +188,35 @@ def test_partial_results_are_joined_only_where_that_is_proved(make, told):
 def test_a_branch_that_keeps_a_read_inside_stays():
     assert reducing(data_gradient()).reducer.branches()
     assert not reducing(OWN["prefix maximum"][0](5, 19)).reducer.branches()
+
+
+PARTLY = """
+@T.prim_func(s_tir=True)
+def main(x: T.Buffer((20, 32), "float32"), y: T.Buffer((32,), "float32")):
+    for j, k in T.grid({columns}, {rows}):
+        with T.sblock("most"):
+            vj = T.axis.spatial(32, j)
+            vk = T.axis.reduce(20, {row})
+            T.where({where})
+            with T.init():
+                y[vj] = T.float32({start})
+            y[vj] = T.max(y[vj], x[vk, vj])
+"""
+USUAL = {"columns": 32, "rows": 20, "row": "k", "where": "True", "start": "-1e30"}
+
+
+@each_row(
+    "change, served",
+    [
+        ({}, True),
+        ({"columns": 31}, False),
+        ({"rows": 19}, False),
+        ({"row": "19 - k"}, False),
+        ({"where": "k < 19"}, False),
+        ({"start": "0) + T.Cast('float32', vj"}, False),
+    ],
+)
+def test_loops_that_leave_something_out_are_left_alone(change, served):
+    module = declared(tvm.script.from_source(PARTLY.format(**USUAL | change)))
+    for template in (tiled_reduction, reduction):
+        assert (template.match(blank(module)) is not None) == served
