@@ -57,6 +57,9 @@ _LONG: Final = 64
 _LEAST_WHOLE: Final = 8
 """Fewest partial results that pay, where they have to divide the row."""
 
+_LEAST_ROW: Final = 8
+"""Elements of the shortest row that alone pays for partial results: windows of pooling have fewer."""
+
 _UNROLLED: Final = 16
 """Longest loop that is unrolled."""
 
@@ -108,7 +111,7 @@ def match(sch: Schedule) -> RowReduction | None:
         return None
     ((rows, row),) = shapes
     loop = row_loop(trial, steps[-1], rows)
-    if row == 1 or loop is None:
+    if row == 1 or loop is None or (len(reductions) == 1 and row < _LEAST_ROW):
         return None
     gather(trial, steps, loop)
     if any(repeats(trial, step) for step in steps):
