@@ -3,15 +3,15 @@
 Relax operators, computes of `tvm.topi` and some of nobody, at up to three shapes each: the class of
 each block, the template, whether it computes the same as the plain loops, and its time against
 these loops and against parallel outer loops. `ansor` adds what 64 trials of sketch search find,
-where `--only` says. `page` writes docs/reference/computes.md, `gate` compares its counts with what
-is scheduled today and times nothing.
+where `--only` says. `plan` schedules what was not timed. `page` writes docs/reference/computes.md,
+`gate` compares its counts with what is scheduled today and times nothing.
 """
 
 import json
 import math
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -26,13 +26,15 @@ from naive import parallel
 
 from autopipe.config.tuning import Measure
 
-PARTS: Final = ("time", "ansor", "page", "gate")
-LIMITS: Final = Measure(run_timeout=20.0, repeat=5, min_repeat=0.01, clock="loop")
+PARTS: Final = ("time", "plan", "ansor", "page", "gate")
+LIMITS: Final = Measure(run_timeout=20.0, repeat=1, min_repeat=1e-6, clock="loop")
 _TRIALS: Final = 64
+_TURNS: Final = 4
+_MILLISECONDS: Final = 1
 
 
 def main() -> None:
-    """Do the parts that are asked for: all but `ansor` and `gate`, if none is."""
+    """Do the parts that are asked for: `time` and `page`, if none is."""
     options = parser(str(__doc__).partition("\n")[0], PARTS, rounds=1)
     options.add_argument("--only", default="", help="operators whose name contains this")
     options.add_argument(
@@ -47,6 +49,8 @@ def main() -> None:
         folder.mkdir(parents=True, exist_ok=True)
         if "time" in parts:
             _append(folder / "rows.jsonl", given.only, end, partial(_timed, threads=given.threads))
+        if "plan" in parts:
+            _append(folder / "rows.jsonl", given.only, end, _only_planned)
         if "ansor" in parts:
             _append(folder / "ansor.jsonl", given.only, end, _searched)
         if "page" in parts:
@@ -83,22 +87,39 @@ def _timed(case: Case, threads: int) -> dict[str, object]:
     use_threads(cores)
     found, module, ours, conditions = _planned(case, here)
     local = Local(conditions.target, cores, LIMITS)
-    makers = [
-        partial(_same, case.module),
-        partial(parallel, case.module),
-        partial(_same, ours),
-        partial(_checked, module, ours, conditions),
-    ]
-    loops, outer, own, checked = local.measure(makers, rivals=False)
+    (checked,) = local.measure([partial(_checked, module, ours, conditions)], rivals=False)
     local.close()
-    times = zip(("loops", "parallel", "ours"), (loops, outer, own), strict=True)
-    return {
-        **found,
-        "threads": cores,
-        **{name: min(one.seconds, default=None) for name, one in times},
-        "wrong": checked.error,
-        "error": own.error,
-    }
+    if checked.error:
+        return {**found, "wrong": checked.error}
+    modules = {"loops": case.module, "parallel": parallel(case.module), "ours": ours}
+    return {**found, "threads": cores, **_in_turn(modules, conditions.target)}
+
+
+def _only_planned(case: Case) -> dict[str, object]:
+    """Schedule a function, and no more."""
+    return {"refused": case.refused} if case.refused else _planned(case, target())[0]
+
+
+def _in_turn(modules: Mapping[str, Any], goal: Any) -> dict[str, float]:  # noqa: ANN401
+    """Return the least time of each of some versions of a function, in seconds."""
+    import tvm
+
+    from autopipe.compiler.graph import elementary
+    from autopipe.compiler.walls import gate
+    from autopipe.measure.timing import arguments
+
+    passed = arguments(modules["loops"])
+    built = {}
+    for name, module in modules.items():
+        function = module["main"].with_attr("global_symbol", "main")
+        built[name] = gate.kernel(elementary.expand(tvm.IRModule({"main": function})), goal)
+    least = dict.fromkeys(modules, math.inf)
+    for _ in range(_TURNS):
+        for name, library in built.items():
+            library["main"](*passed)
+            clock = library.time_evaluator("main", tvm.cpu(), 1, 3, min_repeat_ms=_MILLISECONDS)
+            least[name] = min(least[name], *map(float, clock(*passed).results))
+    return least
 
 
 def _planned(case: Case, here: Any) -> tuple[dict[str, Any], Any, Any, Any]:  # noqa: ANN401
@@ -136,10 +157,6 @@ def _searched(case: Case) -> dict[str, object]:
     except AutopipeError as error:
         return {"refused": str(error)}
     return {"ansor": found.seconds}
-
-
-def _same(module: Any) -> Any:  # noqa: ANN401
-    return module
 
 
 def _checked(workload: Any, scheduled: Any, conditions: Any) -> Any:  # noqa: ANN401

@@ -25,7 +25,7 @@ computes of `tvm.topi`, each at up to three shapes, and computes that no operato
 `python benchmarks/computes.py --folder FOLDER` times them and writes this page, worst first.
 
 - *Loops* are the function as TVM lowers it, compiled by LLVM; *parallel* has its outer loops fused
-  and run by all threads. Each is the least of five repeats in a loop of its own. What is timed on
+  and run by all threads. Each is the least of twelve repeats, taken in turn. What is timed on
   one thread shows what a schedule does with one core, on a machine that is not quiet, too.
 - *Classes* are those of its blocks: D direct compute, L location-tunable, S simple reduction,
   C complex reduction, O opaque.
@@ -77,7 +77,7 @@ def _summary(rows: Rows, timed: Rows, found: Mapping[Any, Any]) -> Iterator[str]
     slower = [row for row in timed if row["ours"] > _NOISE * row["loops"]]
     reducing = [row for row in timed if any("reduction" in one for one in row["classes"])]
     gain = geometric_mean(row["loops"] / row["ours"] for row in timed)
-    reduced = geometric_mean(row["loops"] / row["ours"] for row in reducing)
+    reduced = geometric_mean([row["loops"] / row["ours"] for row in reducing] or [1.0])
     served = engines["static"] / max(1, total)
     yield f"- {total} functions: {engines['static']} by a template ({served:.1%}),"
     yield f"  {engines['default']} by `default`, {engines['none']} as they are; of those that no"
