@@ -220,3 +220,13 @@ def test_loops_that_leave_something_out_are_left_alone(change, served):
     module = declared(tvm.script.from_source(PARTLY.format(**USUAL | change)))
     for template in (tiled_reduction, reduction):
         assert (template.match(blank(module)) is not None) == served
+
+
+@pytest.mark.parametrize("shape", [(3, 130), (9, 7)])
+def test_a_row_with_a_rest_and_a_short_one_are_reduced(shape):
+    x = tensor(*shape)
+    module = declared([x, topi.min(x, axis=1)])
+    found = fall(("static", "default"), module, CONDITIONS)
+    assert found.planned is not None
+    assert '"reduction"' in found.planned.schedule
+    assert_same(module, found.planned.module, inputs=(normal, few))

@@ -95,14 +95,14 @@ SERVED = {
     "odd_layer_norm": lambda: layer_norm((5, 19)),
     "half_layer_norm": lambda: layer_norm((5, 64), "float16"),
     "rms_norm": rms_norm,
-    "sum": reduced,
-    "sum_of_all": lambda: reduced(shape=(9, 31), axis=None),
+    "sum": lambda: reduced(shape=(5, 6, 9)),
+    "sum_of_all": lambda: reduced(shape=(9, 32), axis=None),
     "sum_of_two_axes": lambda: reduced(shape=(5, 6, 7), axis=(1, 2), keepdims=True),
     "sum_of_integers": lambda: reduced(shape=(4, 33), dtype="int32"),
-    "sum_of_long_rows": lambda: reduced(shape=(2, 2049), dtype="int64"),
+    "sum_of_long_rows": lambda: reduced(shape=(2, 2064), dtype="int64"),
     "max": lambda: reduced(topi.max, (7, 50)),
     "max_of_bytes": lambda: reduced(topi.max, (7, 50), dtype="int8"),
-    "min": lambda: reduced(topi.min, (3, 130), keepdims=True),
+    "min": lambda: reduced(topi.min, (3, 144), keepdims=True),
     "product": lambda: reduced(topi.prod, (3, 20)),
     "mean": mean,
     "instance_norm": instance_norm,
@@ -122,6 +122,8 @@ NOT_SERVED = {
     "two_results": statistics,
     "odd_instance_norm": lambda: instance_norm(5),
     "a_row_of_one": lambda: reduced(shape=(5, 1)),
+    "a_short_row": reduced,
+    "a_long_row_with_a_rest": lambda: reduced(topi.max, (3, 130)),
 }  # fmt: skip
 
 
