@@ -81,15 +81,16 @@ def _summary(rows: Rows, timed: Rows, found: Mapping[Any, Any]) -> Iterator[str]
     served = engines["static"] / max(1, total)
     yield f"- {total} functions: {engines['static']} by a template ({served:.1%}),"
     yield f"  {engines['default']} by `default`, {engines['none']} as they are; of those that no"
-    yield f"  template serves, {bound} are bound by memory as they are."
+    yield f"  template serves and that were timed, {bound} are bound by memory as they are."
     wrong = sum(bool(row.get("wrong")) for row in rows)
     aborted = sum(bool(row.get("error")) for row in rows)
-    yield f"- {wrong} wrong or not comparable, {aborted} that do not run."
+    yield f"- {wrong} wrong or not comparable (TVM has no code for some functions), {aborted} that"
+    yield "  do not run."
     yield f"- {gain:.1f} times as fast as the loops in the geometric mean, {reduced:.1f} times over"
     yield f"  the {len(reducing)} with a reduction; {len(slower)} of {len(timed)} slower by more"
     yield f"  than {_NOISE - 1:.0%}."
     threads = " or ".join(map(str, sorted({row["threads"] for row in timed})))
-    yield f"- Timed on {threads} thread{'' if threads == '1' else 's'}."
+    yield f"- {len(timed)} of them timed, on {threads} thread{'' if threads == '1' else 's'}."
     yield f"- Scheduled in {max(row['seconds'] for row in timed):.2f} s at most."
     pairs = [(row["ours"], found.get((row["op"], row["label"]))) for row in timed]
     known = [(ours, seconds) for ours, seconds in pairs if seconds]
