@@ -3,10 +3,13 @@
 The two calls of the RFC "Auto-Schedule from Compute Declaration" (apache/tvm#2954).
 """
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from time import monotonic
 from typing import Any, Final
 
 import tvm
@@ -30,11 +33,13 @@ from autopipe.config.schedules import Rule, Schedules
 from autopipe.environment.environment import Host
 from autopipe.environment.facet import Facet
 from autopipe.pipeline.events import Event
-from autopipe.pipeline.isolate import Zygote
+from autopipe.pipeline.isolate import Late, Zygote
 from autopipe.schedules.engines.fallback import as_it_is, fall
 from autopipe.stages import PRELOADED
 from autopipe.store.store import Store, open_store
 from autopipe.tasks.op_info import OpInfo
+from autopipe.tuning.rescue import rescued
+from autopipe.tuning.trials import LATE
 
 _ALONE: Final = "autopipe.tuning.alone:answer"
 _EXAMINE: Final = "autopipe.compiler.stack:examine"
@@ -63,29 +68,60 @@ def auto_schedule(  # noqa: PLR0913 - one for each way in which a search may be 
     numbers. `target` is what `hardware` returns, or section `target` of a pipeline file; None is
     this machine. Without `trials` and `seconds` nothing is measured and no process is started:
     templates are filled from the hardware parameters. With them, candidates are built and timed in
-    processes that this one only watches, until so many trials or seconds are spent; the winner is
-    checked. `info` is the op information that `autopipe tasks --json` shows, None what the PrimFunc
-    carries. `store` is a folder that keeps what was measured for the next time; without one, all is
-    forgotten.
+    processes that this one only watches, until so many trials are spent; the winner is checked.
+    After `seconds` this call returns with the best that is known to be right by then, which is the
+    schedule without measuring if there was no time to check any. `info` is the op information that
+    `autopipe tasks --json` shows, None what the PrimFunc carries. `store` is a folder that keeps
+    what was measured for the next time; without one, all is forgotten.
 
     Raises ConfigError for an option that can not be, ModelError for a function that can not be
     scheduled, TargetError where nothing can be timed, StageError if no candidate could be measured,
     SetupError and StoreError.
     """
+    begun = monotonic()
     loops = prepared(compute, fast_algorithms=fast_algorithms)
     if info is not None:
         loops = described(loops, valid(OpInfo, info, info="info"))
     goal = target_of(target)
     if trials is None and seconds is None:
         return _at_once(loops, goal, fast_algorithms=fast_algorithms)
-    names = (engines,) if isinstance(engines, str) else tuple(engines)
-    request: dict[str, object] = {
-        "tuning": _limits(trials, seconds, seed).model_dump_json(),
-        "rule": valid(Rule, {"engines": names}).model_dump_json(),
-        "fast_algorithms": fast_algorithms,
-    }
+    request = _request(trials, seconds, seed, engines)
+    request["fast_algorithms"] = fast_algorithms
+    end = math.inf if seconds is None else begun + seconds - _returning(seconds)
     with _opened(store) as opened:
-        return _tuned(loops, goal, request, opened, emit)
+        answer = _tuned(loops, goal, request, opened, emit, end)
+    return _answered(answer, loops, goal, fast_algorithms=fast_algorithms)
+
+
+def _answered(
+    answer: dict[str, Any], loops: tvm.IRModule, target: Target, *, fast_algorithms: bool
+) -> Scheduled:
+    """Return what was found; where that is nothing, what is returned without measuring."""
+    if "schedule" not in answer:
+        at_once = _at_once(loops, target, fast_algorithms=fast_algorithms)
+        return replace(at_once, ended=str(answer["ended"]))
+    contenders = tuple(ContenderSummary(**contender) for contender in answer.pop("contenders"))
+    return scheduled(
+        loops, target=filled(target), contenders=contenders, fast_algorithms=fast_algorithms,
+        **answer,
+    )  # fmt: skip
+
+
+def _returning(seconds: float) -> float:
+    """Return how long before the end of so many seconds processes are ended.
+
+    The winner is made once more in this one.
+    """
+    return 0.2 + 0.04 * seconds
+
+
+def _request(
+    trials: int | None, seconds: float | None, seed: int, engines: Sequence[str]
+) -> dict[str, object]:
+    """Return how to tune. Raises ConfigError."""
+    names = (engines,) if isinstance(engines, str) else tuple(engines)
+    limits, rule = _limits(trials, seconds, seed), valid(Rule, {"engines": names})
+    return {"tuning": limits.model_dump_json(), "rule": rule.model_dump_json()}
 
 
 def _limits(trials: int | None, seconds: float | None, seed: int) -> Tuning:
@@ -111,25 +147,34 @@ def _at_once(loops: tvm.IRModule, target: Target, *, fast_algorithms: bool) -> S
     )  # fmt: skip
 
 
-def _tuned(
+def _tuned(  # noqa: PLR0913, PLR0917 - what a child process has to be told
     loops: tvm.IRModule,
     target: Target,
     request: Mapping[str, object],
     store: Store,
     emit: Callable[[Event], None],
-) -> Scheduled:
-    """Have a child process tune `main` of a module."""
+    end: float,
+) -> dict[str, Any]:
+    """Have a child process tune `main` of a module; at the `end`, take what is known by then."""
     log = store.root / "logs" / "auto_schedule.log"
     folder = store.out()
     save_module(loops, folder / "module.json")
     places = {"folder": str(folder), "records": str(store.root / "records" / "records.sqlite")}
+    argument: dict[str, object] = {**request, **places}
     with Zygote(PRELOADED, store.tmp) as zygote:
-        facts = Host(target, store, lambda: _stack(zygote, log)).facts(_FACETS)
-        plain = {facet.value: dict(said) for facet, said in facts.items()}
-        answer: Any = zygote.call(_ALONE, {**request, **places, "facts": plain}, log, emit)
-    contenders = tuple(ContenderSummary(**contender) for contender in answer.pop("contenders"))
-    answer["fast_algorithms"] = bool(request["fast_algorithms"])
-    return scheduled(loops, target=filled(target), contenders=contenders, **answer)
+        try:
+            facts = Host(target, store, lambda: _stack(zygote, log, _left(end))).facts(_FACETS)
+            argument["facts"] = {facet.value: dict(said) for facet, said in facts.items()}
+            argument["seconds"] = _left(end)
+            answer: Any = zygote.call(_ALONE, argument, log, emit, _left(end))
+        except Late:
+            answer = rescued(argument) if "facts" in argument else None
+    return answer or {"ended": LATE}
+
+
+def _left(end: float) -> float | None:
+    """Return the seconds until then, or None where there is no end."""
+    return None if math.isinf(end) else max(0.0, end - monotonic())
 
 
 @contextmanager
@@ -143,6 +188,6 @@ def _opened(folder: Path | str | None) -> Iterator[Store]:
         yield store
 
 
-def _stack(zygote: Zygote, log: Path) -> Mapping[str, str]:
-    versions: Any = zygote.call(_EXAMINE, {}, log, lambda _: None)
+def _stack(zygote: Zygote, log: Path, seconds: float | None) -> Mapping[str, str]:
+    versions: Any = zygote.call(_EXAMINE, {}, log, lambda _: None, seconds)
     return dict(versions)

@@ -59,20 +59,28 @@ class Local:
         self._kept = Kept(0) if is_gpu(target) else Kept()  # a GPU has memory for a few at a time
 
     def measure(
-        self, candidates: Sequence[Candidate], best: float = math.inf, *, rivals: bool = True
+        self,
+        candidates: Sequence[Candidate],
+        best: float = math.inf,
+        *,
+        rivals: bool = True,
+        until: float = math.inf,
     ) -> Generator[Measurement]:
         """Build `cores` candidates at a time, then time one after the other, alone.
 
         `best` is the time to beat. Candidates of one task are rivals: the time of one is what the
-        next has to beat.
+        next has to beat. Of those that are not built by `until`, on the monotonic clock, nothing is
+        said.
         """
         for start in range(0, len(candidates), _HELD):
             some = candidates[start : start + _HELD]
             trials: list[Trial] = []
             try:
-                self._build(some, trials)
+                late = self._build(some, trials, until)
                 with self._turn.taken() if self._turn else nullcontext():
-                    for candidate, trial in zip(some, trials, strict=True):
+                    for candidate, trial in zip(some, trials, strict=False):
+                        if trial in late:
+                            return
                         found = trial.round(best, self._limits.repeat)
                         self._kept.offer(candidate, trial, found)
                         best = min(best, found.median) if rivals else best
@@ -121,21 +129,29 @@ class Local:
             if trial not in self._kept:
                 trial.close()
 
-    def _build(self, candidates: Sequence[Candidate], trials: list[Trial]) -> None:
-        """Add a trial to `trials` for each candidate, and return once all of them are built."""
+    def _build(
+        self, candidates: Sequence[Candidate], trials: list[Trial], until: float = math.inf
+    ) -> list[Trial]:
+        """Add a trial to `trials` for each candidate, and return once all of them are built.
+
+        Or at `until`; then return those that are not, and have no trial for who comes after them.
+        """
         building: list[Trial] = []
         for candidate in candidates:
             if (kept := self._kept.take(candidate)) is not None:
                 trials.append(kept)
                 continue
-            if len(building) == self._cores:
-                building = _progress(building)
+            while len(building) == self._cores and monotonic() < until:
+                building = _progress(building, until)
+            if monotonic() >= until:
+                return building
             job = Job(candidate, self._target, self._cores, self._limits, self._caches)
             trial = Trial.start(job)
             trials.append(trial)
             building.append(trial)
-        while building:
-            building = _progress(building)
+        while building and monotonic() < until:
+            building = _progress(building, until)
+        return building
 
 
 def _joined(rounds: Sequence[Measurement]) -> Measurement:
@@ -144,9 +160,10 @@ def _joined(rounds: Sequence[Measurement]) -> Measurement:
     return failed or Measurement(tuple(timed.median for timed in rounds))
 
 
-def _progress(building: Sequence[Trial]) -> list[Trial]:
+def _progress(building: Sequence[Trial], until: float) -> list[Trial]:
     """Wait until at least one build ends, well or not, and return those that go on."""
-    patience = max(0.0, min(trial.deadline for trial in building) - monotonic())
+    ends = min(trial.deadline for trial in building)
+    patience = max(0.0, min(ends, until) - monotonic())
     heard = ready([trial.link for trial in building], patience)
     going = []
     for trial in building:

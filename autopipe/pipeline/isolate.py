@@ -57,6 +57,10 @@ class Killed(StageError):  # noqa: N818 -- says what happened
         super().__init__(how if log is None else f"{how}{_tail(log)}")
 
 
+class Late(Killed):
+    """The child had no result in the time it was given, and was ended."""
+
+
 class Bug(Exception):  # noqa: N818 -- it is one
     """An exception nobody expected, raised in a child; its text is the traceback from there."""
 
@@ -109,15 +113,17 @@ class Zygote:
     ) -> object:
         """Call `module:function` in a child with a JSON value and return the JSON value it returns.
 
-        Raises the AutopipeError it raised, Bug for any other exception, Killed if it crashed or
-        took longer than `seconds`, and SetupError if the modules to preload can not be imported.
+        Raises the AutopipeError it raised, Bug for any other exception, Killed if it crashed, Late
+        if it took longer than `seconds`, and SetupError if the modules to preload can not be
+        imported.
         """
         with Log(log) as output:
+            deadline = math.inf if seconds is None else time.monotonic() + seconds
             if self._process is None:
-                self._start(output)
+                self._start(output, deadline)
             self._tell({"entry": entry, "argument": argument})
             answer: Message = {}
-            for message in self._messages(output, seconds):
+            for message in self._messages(output, deadline):
                 if "event" in message:
                     emit(parse.validate_python(message["event"]))
                 elif "pid" in message:
@@ -129,7 +135,7 @@ class Zygote:
                     answer = message
             raise Killed("lost: the process it was forked from died", output)
 
-    def _start(self, log: Log) -> None:
+    def _start(self, log: Log, deadline: float) -> None:
         """Start the zygote in a session of its own, out of reach of the terminal's Ctrl-C."""
         try:
             process, self._link = program(_ZYGOTE, subprocess.PIPE, more=self._variables)
@@ -140,7 +146,7 @@ class Zygote:
             self.close()
             raise SetupError(f"can not start a process: {error.strerror}") from error
         self._tell({"path": sys.path, "preload": self._preload})
-        if next(self._messages(log), None) != {"ready": True}:
+        if next(self._messages(log, deadline), None) != {"ready": True}:
             status = process.wait()
             self._drain(log)
             self.close()
@@ -162,19 +168,20 @@ class Zygote:
         with suppress(EOFError):  # its death is noticed when reading
             self._link.send(message)
 
-    def _messages(self, log: Log, seconds: float | None = None) -> Iterator[Message]:
+    def _messages(self, log: Log, deadline: float) -> Iterator[Message]:
         """Yield what comes over the socket, and log what is printed, until the zygote is gone.
 
-        Raises Killed where it, the child, or what that has started is stopped for good, and where
-        there is no end of it after so many seconds.
+        Raises Killed where it, the child, or what that has started is stopped for good, and Late
+        where there is no end of it at the deadline.
         """
         found = 0
-        deadline = math.inf if seconds is None else time.monotonic() + seconds
+        begun = time.monotonic()
         while True:
-            if time.monotonic() > deadline:
+            left = deadline - time.monotonic()
+            if left <= 0:
                 self.close()
-                raise Killed(f"ended: it had no result after {seconds:g} s", log)
-            ready = {key.fileobj for key, _ in self._events.select(_GLANCE)}
+                raise Late(f"ended: it had no result after {round(deadline - begun, 1):g} s", log)
+            ready = {key.fileobj for key, _ in self._events.select(min(_GLANCE, left))}
             found = 0 if ready or not self._stopped() else found + 1
             if found == _STOPPED:
                 self.close()

@@ -6,8 +6,8 @@ from contextlib import ExitStack
 
 from autopipe.errors import StoreError
 from autopipe.measure import device
-from autopipe.processes.contained import Child, Failed
-from autopipe.processes.failure import garbled
+from autopipe.processes.contained import SECONDS, Child, Failed
+from autopipe.processes.failure import How, garbled
 from autopipe.safety.job import Piece, bounded, do, plain_runs
 from autopipe.safety.verdict import Checked, Finding
 from autopipe.schedules.conditions import Conditions
@@ -19,10 +19,14 @@ Outcome = Checked | Failed | StoreError
 class Checker:
     """Checks schedules for the target of some conditions, as many at a time as it has cores."""
 
-    def __init__(self, conditions: Conditions) -> None:
-        """Start nothing yet. Raises SetupError where compiler or driver of a GPU are missing."""
+    def __init__(self, conditions: Conditions, patience: float | None = None) -> None:
+        """Start nothing yet. Raises SetupError where compiler or driver of a GPU are missing.
+
+        With `patience`, a check that takes longer, in seconds, is no failure but given up.
+        """
         device.prepare_forks(conditions.target)
         self._conditions = conditions
+        self.patience = patience
 
     def check(self, pieces: Sequence[Piece]) -> list[Outcome]:
         """Return what came of the check of each piece."""
@@ -37,6 +41,11 @@ class Checker:
             found += [_outcome(child) for child in running]
         return found
 
+    def lost_patience(self, outcome: Outcome) -> bool:
+        """Tell whether a check was given up because time is short."""
+        hung = isinstance(outcome, Failed) and outcome.how is How.HUNG
+        return hung and self.patience is not None and self.patience < SECONDS
+
     def plain_runs(self, piece: Piece) -> bool:
         """Tell whether the plain loops of a piece can be run, and agree with themselves."""
         with Child(lambda: lambda _: plain_runs(piece, self._conditions)) as child:
@@ -46,7 +55,10 @@ class Checker:
 
     def _child(self, piece: Piece) -> Child:
         limited = bounded(piece, self._conditions)
-        return Child(lambda: lambda _: do(piece, self._conditions), bounded=limited)
+        seconds = None if self.patience is None else min(self.patience, SECONDS)
+        return Child(
+            lambda: lambda _: do(piece, self._conditions), seconds=seconds, bounded=limited
+        )
 
 
 def _outcome(child: Child) -> Outcome:

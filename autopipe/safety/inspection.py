@@ -27,6 +27,9 @@ _LARGEST: Final = 1 << 20
 """Bytes of a verdict."""
 
 
+_NO_TIME: Final = Verdict(Finding.UNCHECKED, "there was no time for its check")
+
+
 class PieceChecker(Protocol):
     """Makes the checks of schedules somewhere."""
 
@@ -61,19 +64,28 @@ class Inspector:
     """Verdicts of failures, which hold for this run: another may have more time or memory."""
     suspected: set[str] = field(default_factory=set)
     """What failed in an earlier run, so that it is tried only once."""
+    given_up: set[str] = field(default_factory=set)
+    """Tasks whose plain loops take too long for the time there is."""
 
     @classmethod
-    def of(cls, ctx: Context, failures: Failures, elsewhere: PieceChecker | None = None) -> Self:
+    def of(
+        cls,
+        ctx: Context,
+        failures: Failures,
+        elsewhere: PieceChecker | None = None,
+        patience: float | None = None,
+    ) -> Self:
         """Return the inspector of a stage, which checks what this machine can run.
 
-        What it can not run is checked `elsewhere`, if there is such a place.
+        What it can not run is checked `elsewhere`, if there is such a place. A check here that
+        takes longer than `patience`, in seconds, is given up.
         """
         from autopipe.compiler.target import machine
 
         checker: PieceChecker | TargetError
         try:
             machine.check(ctx.facts[Facet.TARGET])
-            checker = Checker(failures.conditions)
+            checker = Checker(failures.conditions, patience)
         except TargetError as error:
             checker = elsewhere or error
         folder = ctx.records.parent
@@ -90,7 +102,10 @@ class Inspector:
             return [self._recall(self._name(suspect)) or unchecked for suspect in suspects]
         names = [self._name(suspect) for suspect in suspects]
         known = {
-            name: self.failed.get(name) or self._recall(name) or self._hopeless(name, suspect)
+            name: self.failed.get(name)
+            or self._recall(name)
+            or self._hopeless(name, suspect)
+            or (_NO_TIME if suspect.task in self.given_up else None)
             for name, suspect in zip(names, suspects, strict=True)
         }
         new = {
@@ -105,6 +120,9 @@ class Inspector:
         self, name: str, suspect: Suspect, outcome: Outcome, checker: PieceChecker
     ) -> Verdict:
         """Return the verdict on what was checked once, and is once more if that failed."""
+        if isinstance(checker, Checker) and checker.lost_patience(outcome):
+            self.given_up.add(suspect.task)
+            return _NO_TIME
         if not isinstance(outcome, Checked) and name not in self.suspected:
             (outcome,) = checker.check([suspect.piece])
         if isinstance(outcome, StoreError):
@@ -156,6 +174,10 @@ class Inspector:
         facts = [self.facts[Facet.TARGET], self.facts.get(Facet.TVM)]
         text = json.dumps([check.VERSION, loops, facts], sort_keys=True, default=dict)
         return hashlib.sha256(text.encode()).hexdigest()
+
+    def recall(self, suspect: Suspect) -> Verdict | None:
+        """Return what an earlier check has found, if there was one."""
+        return self._recall(self._name(suspect))
 
     def _recall(self, name: str) -> Verdict | None:
         try:

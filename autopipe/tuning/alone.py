@@ -1,22 +1,25 @@
 """Tunes one workload in a child process: the other side of `auto_schedule`."""
 
+import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from time import monotonic
+from typing import Any, Final
 
 import tvm
 
 from autopipe import config, extensions
-from autopipe.artifacts.tuning import TuningResult
+from autopipe.artifacts.tuning import BestRecord, TuningResult
 from autopipe.compiler.module_io import load_module, save_json, save_module
 from autopipe.compiler.op_info import carried, described
 from autopipe.compiler.target import machine
 from autopipe.compiler.tasks import task_of, workload
 from autopipe.config.schedules import Rule, Schedules
 from autopipe.environment.facet import Facet
-from autopipe.errors import ModelError, StageError
+from autopipe.errors import ModelError
 from autopipe.pipeline.events import Event
 from autopipe.pipeline.stage import Context
+from autopipe.records.record import Record
 from autopipe.safety.failures import Failures
 from autopipe.safety.inspection import Inspector
 from autopipe.safety.quarantine import Suspect
@@ -28,26 +31,48 @@ from autopipe.tasks.task import Task
 from autopipe.tuning.run import tune
 from autopipe.tuning.tools import TuningPlan
 
+_ANSWERING: Final = 0.05
+"""Part of the seconds that making the winner again may take."""
+
+_CHECK: Final = 0.7
+"""Part of the seconds left that the last check may take, if the winner was not checked before."""
+
+_LEAST: Final = 0.01
+"""Seconds that are as good as none."""
+
 
 def answer(argument: Mapping[str, Any], emit: Callable[[Event], None]) -> dict[str, object]:
-    """Tune `module.json` of a folder and return the outcome: the record and who took part."""
-    ctx = _context(argument, emit)
+    """Tune `module.json` of a folder and return the outcome: the record and who took part.
+
+    It is only why tuning ended where that was before anything was measured.
+    """
+    end = monotonic() + (argument["seconds"] or math.inf)
+    ctx = context(argument, emit)
+    for name in ("tasks", "tasks/workloads", "out"):
+        (ctx.work / name).mkdir()
     loops = load_module(ctx.work / "module.json")
     task = _task(loops, ctx.inputs["tasks"])
     extensions.check()
     machine.check(ctx.facts[Facet.TARGET])
     rule = Rule.model_validate_json(argument["rule"])
-    tuning = config.Tuning.model_validate_json(argument["tuning"])
+    tuning = _in_time(config.Tuning.model_validate_json(argument["tuning"]), end - monotonic())
     policy = Policy((rule,), Schedules().fallback)
-    tune(TuningPlan(tuning, policy, "round_robin", argument["fast_algorithms"]), ctx)
-    conditions = Conditions.of(ctx.facts[Facet.TARGET], fast_algorithms=argument["fast_algorithms"])
-    return _outcome(task, ctx, conditions)
+    fast = argument["fast_algorithms"]
+    tune(TuningPlan(tuning, policy, "round_robin", fast, whole=True), ctx)
+    return _outcome(task, ctx, Conditions.of(ctx.facts[Facet.TARGET], fast_algorithms=fast), end)
 
 
-def _context(argument: Mapping[str, Any], emit: Callable[[Event], None]) -> Context:
+def _in_time(tuning: config.Tuning, seconds: float) -> config.Tuning:
+    """Return section `tuning` with a budget that ends before an answer is due."""
+    if math.isinf(seconds):
+        return tuning
+    time = max(_LEAST, (1 - _ANSWERING) * seconds)
+    return tuning.model_copy(update={"budget": tuning.budget.model_copy(update={"time": time})})
+
+
+def context(argument: Mapping[str, Any], emit: Callable[[Event], None]) -> Context:
+    """Return what a request is as the context of a stage: a folder of its own, and the facts."""
     folder = Path(argument["folder"])
-    for name in ("tasks", "tasks/workloads", "out"):
-        (folder / name).mkdir()
     return Context(
         inputs={"tasks": folder / "tasks"},
         facts={Facet(name): facts for name, facts in argument["facts"].items()},
@@ -61,39 +86,56 @@ def _context(argument: Mapping[str, Any], emit: Callable[[Event], None]) -> Cont
 def _task(loops: tvm.IRModule, folder: Path) -> Task:
     """Write the artifact of stage `tasks` for one workload. Raises ModelError."""
     function = loops["main"]
-    found = workload(function)
+    alone = workload(function)
     name = str((function.attrs or {}).get("global_symbol", "main"))
-    task = task_of(0, found, [name], carried(function)).model_copy(update={"share": 1.0})
+    task = task_of(0, alone, [name], carried(function)).model_copy(update={"share": 1.0})
     if any(-1 in tensor.shape for tensor in (*task.inputs, *task.outputs)):
         raise ModelError(f"{name} can not be tuned: a dimension is symbolic; bind it to a number")
     save_json([task.model_dump(mode="json")], folder / "tasks.json")
-    save_module(found.module, folder / "workloads" / f"{task.workload}.json")
+    save_module(alone.module, folder / "workloads" / f"{task.workload}.json")
     return task
 
 
-def _outcome(task: Task, ctx: Context, conditions: Conditions) -> dict[str, object]:
-    """Make the best schedule again. Raises StageError if there is none."""
+def _outcome(task: Task, ctx: Context, conditions: Conditions, end: float) -> dict[str, object]:
+    """Make the best schedule again."""
     tuned = TuningResult.read(ctx.out)
     if not tuned.records:
-        raise StageError(f"{task.name}: no schedule was measured: {tuned.report.ended}")
+        return {"ended": tuned.report.ended}
     record, row = tuned.records[task.workload], tuned.tasks[task.workload]
-    loops = load_module(ctx.inputs["tasks"] / "workloads" / f"{task.workload}.json")
-    loops = described(loops, task.info)
-    maker = record.engine, record.implementation, record.schedule
-    scheduled = replay(loops, *maker[1:], conditions)
-    verdict = _judged(Suspect(task.name, *maker, loops, scheduled), ctx, conditions)
-    right = verdict.finding is Finding.RIGHT
+    verdict = _judged(suspect(task, record, ctx, conditions), ctx, conditions, end)
+    contenders = [contender.document() for contender in row.contenders]
     return {
-        "engine": maker[0], "implementation": maker[1], "schedule": maker[2],
-        "seconds": row.seconds, "flops": task.flops,
-        "contenders": [contender.document() for contender in row.contenders],
-        "unchecked": None if right else (verdict.reason or "no reason given"),
-        "ended": tuned.report.ended,
+        **found(task, record, row.seconds, verdict),
+        "contenders": contenders, "ended": tuned.report.ended,
     }  # fmt: skip
 
 
-def _judged(suspect: Suspect, ctx: Context, conditions: Conditions) -> Verdict:
+def found(
+    task: Task, record: Record | BestRecord, seconds: float | None, verdict: Verdict
+) -> dict[str, object]:
+    """Return what is known of a winner, as `Scheduled` has it."""
+    right = verdict.finding is Finding.RIGHT
+    return {
+        "engine": record.engine, "implementation": record.implementation,
+        "schedule": record.schedule, "seconds": seconds, "flops": task.flops,
+        "unchecked": None if right else (verdict.reason or "no reason given"),
+    }  # fmt: skip
+
+
+def suspect(
+    task: Task, record: Record | BestRecord, ctx: Context, conditions: Conditions
+) -> Suspect:
+    """Make a schedule again. Raises StageError if it does not fit any more."""
+    loops = load_module(ctx.inputs["tasks"] / "workloads" / f"{task.workload}.json")
+    loops = described(loops, task.info)
+    made = replay(loops, record.implementation, record.schedule, conditions)
+    maker = record.engine, record.implementation, record.schedule
+    return Suspect(task.name, *maker, loops, made)
+
+
+def _judged(suspect: Suspect, ctx: Context, conditions: Conditions, end: float) -> Verdict:
     """Return what tuning found of the winner, or why it could not be checked."""
     failures = Failures.of(ctx, conditions, "tune", "fallback")
-    (verdict,) = Inspector.of(ctx, failures).judge([suspect])
+    patience = None if math.isinf(end) else max(_LEAST, _CHECK * (end - monotonic()))
+    (verdict,) = Inspector.of(ctx, failures, patience=patience).judge([suspect])
     return verdict

@@ -11,8 +11,9 @@ from autopipe.schedules.engines.engine import MeasuredSchedule
 from autopipe.schedules.policy import Contender
 from autopipe.tuning.journal import Proposal
 from autopipe.tuning.scheduler import Scheduler
+from autopipe.tuning.searcher import OutOfTime
 from autopipe.tuning.task_state import TaskState
-from autopipe.tuning.trials import Trials, Underway
+from autopipe.tuning.trials import LATE, Trials, Underway
 from autopipe.tuning.worth import NotWorth
 
 _FIRST: Final = 8
@@ -27,7 +28,7 @@ _AHEAD: Final = 2
 
 
 class Proposer(Protocol):
-    """Asks the search of a contender for a task; may raise Failed."""
+    """Asks the search of a contender for a task; may raise Failed, and OutOfTime."""
 
     def propose(self, state: TaskState, by: Contender, count: int) -> list[str] | None:
         """Return schedules to measure, [] if there are no more, None if there never were."""
@@ -82,7 +83,7 @@ class TuningLoop:
         """Return why nothing more is begun, if so."""
         if self.trials.left() <= sum(step.count for step in steps):
             return "all trials are spent"
-        return "the time is spent" if self.trials.late() else None
+        return LATE if self.trials.late() else None
 
     def _full(self, steps: Collection["_Step"]) -> bool:
         """Tell whether enough is measured at a time, as one batch is on this machine."""
@@ -103,6 +104,8 @@ class TuningLoop:
         try:
             count = min(most, self.trials.allowance(state), left)
             schedules = self.proposer.propose(state, by, count)
+        except OutOfTime:
+            return  # which ends the loop
         except (NotWorth, Failed) as error:
             self._leave(state, by, error)
             return
@@ -123,6 +126,8 @@ class TuningLoop:
             times = [measured.seconds for measured in known]
             state.contest.count(by, times, step.before, monotonic() - step.start)
             self.proposer.learn(state, by, known)
+        except OutOfTime:
+            return  # which ends the loop
         except (NotWorth, Failed) as error:
             self._leave(state, by, error)
             return

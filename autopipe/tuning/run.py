@@ -30,9 +30,12 @@ def tune(plan: TuningPlan, ctx: Context) -> str:
     """
     for package in _NEEDED:
         version(package)
-    with open_tools(plan, ctx) as tools:
+    with open_tools(plan, ctx) as opened:
+        tools = opened
         states = prepare(tools, {task.index: task.share for task in tools.tasks})
+        begun = tools.journal.session.elapsed
         start(states, tools)
+        tools = tools.keeping_back(tools.journal.session.elapsed - begun)
         states = reweigh(states, tools)
         known = _known(states, tools)
         seed(states, tools)

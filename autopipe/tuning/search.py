@@ -30,7 +30,7 @@ def search(states: Sequence[TaskState], tools: Tools) -> str:
     searcher = Searcher(
         engines((by.engine for _, by in problems), tools.conditions), problems,
         tools.journal.known, plan.judge.min_space if plan.judge else 1,
-        [key(*suspect) for suspect in suspects],
+        [key(*suspect) for suspect in suspects], left=tools.trials(states).seconds_left,
     )  # fmt: skip
 
     def failed(state: TaskState, by: Contender, error: Failed) -> None:

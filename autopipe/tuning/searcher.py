@@ -4,11 +4,13 @@ All searches share the child, because they share a cost model. When it dies, the
 starts another one, and each search begins there anew from what has been measured.
 """
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
 from autopipe.processes.contained import Child, Failed
+from autopipe.processes.failure import How
 from autopipe.schedules.engines.engine import Engine, MeasuredSchedule, Problem, Search
 from autopipe.schedules.policy import Contender
 from autopipe.tuning.task_state import TaskState
@@ -27,33 +29,41 @@ def key(state: TaskState, by: Contender) -> Key:
     return state.task.name, by
 
 
+class OutOfTime(Exception):  # noqa: N818 - says what happened
+    """The time of the run ended while a search was busy. It was ended, and is not to blame."""
+
+
 class Searcher:
     """Asks searches for proposals. Fork-safe only while this process has a single thread."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - one for each thing that may end a search
         self,
         engines: Engines,
         problems: Mapping[Key, Problem],
         known: Callable[[TaskState, Contender], Sequence[MeasuredSchedule]],
         least: int = 1,
         suspects: Iterable[Key] = (),
+        *,
+        left: Callable[[], float] = lambda: math.inf,
     ) -> None:
         """Take what may be searched; `known` returns what was measured when a search begins.
 
         A design space of fewer schedules than `least` is not searched. The searches of `suspects`
-        failed in an earlier run: they do not begin once more.
+        failed in an earlier run: they do not begin once more. `left` says how many seconds the run
+        has left for searches: one that takes longer is ended.
         """
         self._child = Child(lambda: _Host(engines, problems).answer)
         self._known = known
         self._least = least
         self._open: set[Key] = set()
         self._failed = set(suspects)
+        self._left = left
 
     def propose(self, state: TaskState, by: Contender, count: int) -> list[str] | None:
         """Return schedules to measure, [] if there are no more, None if the engine has none ever.
 
         A search that raises, crashes or hangs begins once more. Raises Failed the second time,
-        and NotWorth if its design space is too small.
+        NotWorth if its design space is too small, and OutOfTime.
         """
         try:
             return self._proposed(state, by, count)
@@ -64,7 +74,7 @@ class Searcher:
     def learn(self, state: TaskState, by: Contender, measured: Sequence[MeasuredSchedule]) -> None:
         """Tell a search how its last proposals did; one that is gone has nothing to learn.
 
-        Raises Failed if it fails for the second time.
+        Raises Failed if it fails for the second time, and OutOfTime.
         """
         own = key(state, by)
         try:
@@ -97,11 +107,14 @@ class Searcher:
         self._failed.add(own)
 
     def _ask(self, own: Key, method: str, argument: object) -> Any:  # noqa: ANN401 - JSON
+        self._child.seconds = min(self._child.seconds, max(0.0, self._left()))
         try:
             return self._child.ask([own, method, argument])
-        except Failed:
+        except Failed as error:
             if not self._child.alive:
                 self._open.clear()
+            if error.how is How.HUNG and self._left() <= 0:
+                raise OutOfTime from None
             raise
 
 

@@ -2,10 +2,10 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final, Literal, Self
 
 import tvm
 
@@ -40,6 +40,16 @@ _FINALS: Final = 1 / 6
 _LONGEST: Final = 60.0
 """Seconds that they may take where no budget of time is given."""
 
+_CHECK: Final = 1 / 5
+"""Part of a budget for all steps that the check of a schedule may take."""
+
+_SETTLING: Final = 2.0
+"""How many times as long as the first round what comes after the search takes: it times three
+schedules instead of one, and checks two."""
+
+_MOST_SETTLING: Final = 0.4
+"""Part of a budget for all steps that is kept back for what comes after the search, at most."""
+
 _FEWEST: Final = 100
 """Trials of a budget: who gives fewer asks for a quick answer, and gets no finals."""
 
@@ -59,6 +69,8 @@ class TuningPlan:
     """Where the machines are that measure, if that is not this one."""
     linker: Linker | None = None
     """Who links kernels for another kind of machine."""
+    whole: bool = False
+    """Whether the budget of time is for all steps, and not only for the search."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +104,8 @@ class Tools:
     """Returns the workload of any task as JSON."""
     lowered: Path | None = None
     """The lowered model in which finalists are timed; null where the trials decide."""
+    settling: float = 0.0
+    """Seconds of the budget that are kept back for what comes after the search."""
 
     @property
     def finals(self) -> float:
@@ -109,6 +123,13 @@ class Tools:
             max(size, min(self.measurer.width, tuning.batch)) if self.measurer.width > 1 else size
         )
 
+    def keeping_back(self, first_round: float) -> Self:
+        """Return tools that end the search in time, after a first round of so many seconds."""
+        time = self.plan.tuning.budget.time
+        if not self.plan.whole or time is None:
+            return self
+        return replace(self, settling=min(_SETTLING * first_round, _MOST_SETTLING * time))
+
     def progress(self, states: Sequence[TaskState]) -> ProgressReporter:
         """Return who tells how a step goes."""
         return ProgressReporter(
@@ -125,7 +146,8 @@ class Tools:
         told = (progress or self.progress(states)).told
         budget = self.plan.tuning.budget
         if budget.time is not None:
-            budget = budget.model_copy(update={"time": budget.time - self.finals})
+            kept = self.finals + self.settling
+            budget = budget.model_copy(update={"time": budget.time - kept})
         return Trials(states, budget, self.journal, self.measurer, self.conditions, told,
                       self.touched)  # fmt: skip
 
@@ -178,7 +200,9 @@ def _tools(
         task.name: described(module_io.from_json(texts[task.name]), task.info) for task in tasks
     }
     maker = Maker(modules, failures)
-    inspector = Inspector.of(ctx, failures, runner.checker)
+    time = plan.tuning.budget.time
+    patience = _CHECK * time if plan.whole and time else None
+    inspector = Inspector.of(ctx, failures, runner.checker, patience)
     if wanted.measure.runner == "rpc":  # what a device computes counts, even if it could run here
         inspector.checker = runner.checker or inspector.checker
     return Tools(

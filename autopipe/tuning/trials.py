@@ -5,6 +5,7 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
+from time import monotonic
 from typing import Final
 
 from autopipe.config.tuning import Budget
@@ -15,6 +16,9 @@ from autopipe.tuning.clock import surroundings
 from autopipe.tuning.journal import Journal, Proposal
 from autopipe.tuning.runners.runner import Measurer
 from autopipe.tuning.task_state import TaskState
+
+LATE: Final = "the time is spent"
+"""Why tuning ended, where it was that."""
 
 _TOGETHER: Final = 8
 """Candidates of several tasks that are built at a time; more would keep the clock from being
@@ -48,9 +52,14 @@ class Trials:
         """Return how many trials are left for all tasks."""
         return self.budget.trials - sum(state.trials for state in self.states)
 
+    def seconds_left(self) -> float:
+        """Return how much of the time is left; infinite where it is not limited."""
+        time = math.inf if self.budget.time is None else self.budget.time
+        return time - self.journal.session.elapsed
+
     def late(self) -> bool:
         """Tell whether the time is spent."""
-        return self.journal.session.elapsed >= (self.budget.time or math.inf)
+        return self.seconds_left() <= 0
 
     def allowance(self, state: TaskState) -> int:
         """Return how many trials are left for a task."""
@@ -95,7 +104,9 @@ class Trials:
         self, proposals: Sequence[tuple[TaskState, Proposal]], best: float, *, rivals: bool
     ) -> "Underway":
         candidates = [self.candidate(*proposal) for proposal in proposals]
-        return Underway(proposals, self.measurer.measure(candidates, best, rivals=rivals))
+        until = monotonic() + self.seconds_left()
+        timed = self.measurer.measure(candidates, best, rivals=rivals, until=until)
+        return Underway(proposals, timed)
 
     def _finish(self, underway: "Underway") -> dict[int, Measurement]:
         """Return what was measured, by place: first come, first written."""

@@ -14,7 +14,8 @@ from autopipe import auto_schedule, load_scheduled
 from autopipe.api.scheduled import ContenderSummary, Scheduled
 from autopipe.compiler.graph import elementary
 from autopipe.config import Target
-from autopipe.errors import ConfigError, ModelError, StageError, StoreError, TargetError
+from autopipe.errors import ConfigError, ModelError, StoreError, TargetError
+from autopipe.pipeline.isolate import Late
 from tests.stages.small_tuning import matmul
 from tests.support import here, kept
 
@@ -145,9 +146,32 @@ def test_what_can_not_run_here_is_not_tuned(tmp_path):
         auto_schedule(matmul(), trials=1, store=tmp_path / "file")
 
 
-def test_no_time_to_measure_anything_is_an_error():
-    with pytest.raises(StageError, match="main: no schedule was measured: the time is spent"):
-        auto_schedule(matmul(), trials=1, engines=["autotvm"], seconds=1e-9)
+def test_without_time_to_measure_anything_it_is_what_it_is_at_once():
+    found = auto_schedule(matmul(), seconds=1e-9)
+    assert (found.engine, found.seconds, found.ended) == ("static", None, "the time is spent")
+    assert found.unchecked == "nothing was run"
+
+
+def test_what_was_measured_and_checked_is_not_lost_when_the_time_ends(monkeypatch, tmp_path):
+    ask = kept.Borrowed.call
+
+    def call(zygote, entry, argument, *given):
+        """Answer only when nobody waits for it any more."""
+        if "folder" not in argument:
+            return ask(zygote, entry, argument, *given)
+        log, emit, seconds = given
+        assert 0 < seconds < 600
+        ask(zygote, entry, argument, log, emit)
+        raise Late("too late")
+
+    monkeypatch.setattr(kept.Borrowed, "call", call)
+    found = auto_schedule(matmul(), trials=4, seconds=600, store=tmp_path / "store")
+    assert found.ended == "the time is spent"
+    assert found.unchecked is None
+    fastest = found.contenders[0]
+    assert (found.engine, found.implementation) == (fastest.engine, fastest.implementation)
+    assert found.seconds == fastest.seconds
+    assert sum(each.trials for each in found.contenders) == 4
 
 
 def test_the_table():

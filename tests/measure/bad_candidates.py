@@ -108,6 +108,8 @@ def main():
     ]
     (cut,) = local.measure([slow], best=1e-12)
     found.append({"name": "slow", **asdict(cut)})
+    late = local.measure([good, hangs, good], until=time.monotonic() + 1.0)
+    found.append({"name": "late", "measured": len(list(late))})
     sys.stdout.write(json.dumps(found))
 
 

@@ -14,7 +14,7 @@ import pytest
 from autopipe.errors import ModelError, SetupError, StoreError
 from autopipe.pipeline import isolate
 from autopipe.pipeline.events import Event, Progress
-from autopipe.pipeline.isolate import Bug, Killed, Zygote
+from autopipe.pipeline.isolate import Bug, Killed, Late, Zygote
 from autopipe.store.store import open_store
 from tests.pipeline.crashes import descriptors, limits
 from tests.pipeline.fakes import Act, demo, go
@@ -258,3 +258,12 @@ def test_an_exception_in_the_parent_ends_all_of_it(root: Path, tmp_path: Path) -
     process.wait(timeout=5)
     assert wait_for_end(pids, 2) == []
     assert list(root.glob("work/*"))
+
+
+def test_a_call_that_takes_too_long_is_late_and_the_next_one_starts_anew(
+    zygote: Zygote, tmp_path: Path
+) -> None:
+    log = tmp_path / "log"
+    with pytest.raises(Late, match="it had no result after 0 s"):
+        zygote.call("tests.support.kept:nothing", {}, log, lambda _: None, 0.0)
+    assert zygote.call("tests.support.kept:nothing", {}, log, lambda _: None, 60.0) is None

@@ -210,3 +210,15 @@ def test_what_a_device_has_shown_holds_where_the_target_is_not(inspector, tmp_pa
     elsewhere = TargetError("built for aarch64, this machine is x86_64")
     other = Inspector(inspector.folder, FACTS, elsewhere, failures(tmp_path, said))
     assert findings(other, right) == [Finding.RIGHT]
+
+
+def test_a_check_without_time_for_it_condemns_nothing_and_is_not_made_again(tmp_path, said, right):
+    hurried = Counting(CONDITIONS, 0.0)
+    inspector = Inspector(tmp_path, FACTS, hurried, failures(tmp_path, said))
+    for _ in range(2):
+        (verdict,) = inspector.judge([right])
+        assert verdict == Verdict(Finding.UNCHECKED, "there was no time for its check")
+        assert not verdict.condemns
+    assert hurried.checks == 1
+    assert said == []
+    assert inspector.recall(right) is None

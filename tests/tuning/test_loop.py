@@ -15,6 +15,7 @@ from autopipe.tuning.first_round import measure_starts, shares
 from autopipe.tuning.journal import Journal, Proposal
 from autopipe.tuning.loop import TuningLoop, batch_size
 from autopipe.tuning.scheduler import gradient, round_robin
+from autopipe.tuning.searcher import OutOfTime
 from tests.tuning.states import ANSOR, HERE, STATIC, TEMPLATES, state, trials_of
 
 
@@ -49,7 +50,7 @@ class Stopwatch:
 
     width = 1
 
-    def measure(self, candidates, best=math.inf, *, rivals=True):
+    def measure(self, candidates, best=math.inf, *, rivals=True, until=math.inf):
         self.groups.append((len(candidates), best))
         for place, candidate in enumerate(candidates):
             schedule = candidate.schedule
@@ -192,6 +193,21 @@ def test_it_is_said_how_many_tasks_were_not_worth_a_search(journal):
     assert [each.trials for each in tasks] == [0, 0, 4]
 
 
+def test_a_search_that_the_time_ends_in_is_not_left_out(journal):
+    class Slow(Proposals):
+        def propose(self, state, by, count):
+            if state.trials:
+                journal.session.started -= 60.0
+                raise OutOfTime
+            return super().propose(state, by, count)
+
+    (one,) = states(1)
+    tuned = tuner(journal, [one], {"trials": 100, "time": 50.0}, searcher=Slow())
+    assert tuned.run() == "the time is spent"
+    assert one.trials
+    assert one.contest.entries[ANSOR].out is None
+
+
 @pytest.mark.fault("D20")
 def test_no_time_left_ends_it_within_a_batch(journal, monkeypatch):
     tasks = states(1)
@@ -216,7 +232,7 @@ class Several(Stopwatch):
         super().__init__()
         self.open, self.most = 0, 0
 
-    def measure(self, candidates, best=math.inf, *, rivals=True):
+    def measure(self, candidates, best=math.inf, *, rivals=True, until=math.inf):
         self.open += len(candidates)
         self.most = max(self.most, self.open)
         return self._measured(candidates)

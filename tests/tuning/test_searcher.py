@@ -8,7 +8,7 @@ from autopipe.processes import contained
 from autopipe.processes.contained import Failed
 from autopipe.schedules.engines.engine import MeasuredSchedule, Problem
 from autopipe.schedules.policy import Contender
-from autopipe.tuning.searcher import Searcher, key
+from autopipe.tuning.searcher import OutOfTime, Searcher, key
 from tests.schedules.tasks import CONDITIONS
 from tests.tuning.states import state
 
@@ -117,6 +117,15 @@ def test_a_search_that_fails_twice_is_over_and_the_others_go_on(monkeypatch, mea
         found.propose(TASKS[arm], TOY, 2)
     found._child.seconds = 60.0
     assert found.propose(TASKS[0], TOY, 1) == ["0"]
+    found.close()
+
+
+def test_a_search_is_ended_with_the_time_of_the_run_and_not_to_blame_for_it(measured):
+    left = iter([60.0, 60.0, 60.0, 0.3, 0.0])
+    found = Searcher({"toy": Engine}, PROBLEMS, lambda *_: measured, left=lambda: next(left))
+    assert found.propose(TASKS[0], TOY, 1) == ["0"]
+    with pytest.raises(OutOfTime):
+        found.propose(TASKS[4], TOY, 2)
     found.close()
 
 

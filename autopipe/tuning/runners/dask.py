@@ -55,10 +55,16 @@ class DaskRunner:
         return len(self._farm.own)
 
     def measure(
-        self, candidates: Sequence[Repeatable], best: float = math.inf, *, rivals: bool = True
+        self,
+        candidates: Sequence[Repeatable],
+        best: float = math.inf,
+        *,
+        rivals: bool = True,
+        until: float = math.inf,
     ) -> Generator[tuple[int, Measurement]]:
         """Hand all of them out at once, and yield what comes back in the order in which it does."""
-        del rivals  # they are timed beside each other: `best` is what is known now
+        # they are timed beside each other, and given up where the time ends
+        del rivals, until
         patience = max(self._limits.build_timeout, self._limits.run_timeout)
         places = {}
         for place, candidate in enumerate(candidates):

@@ -22,10 +22,15 @@ class LocalRunner:
         self.device = device
 
     def measure(
-        self, candidates: Sequence[Repeatable], best: float = math.inf, *, rivals: bool = True
+        self,
+        candidates: Sequence[Repeatable],
+        best: float = math.inf,
+        *,
+        rivals: bool = True,
+        until: float = math.inf,
     ) -> Generator[tuple[int, Measurement]]:
         """Yield place and measurement of each candidate, in order."""
-        with closing(self._local.measure(candidates, best, rivals=rivals)) as found:
+        with closing(self._local.measure(candidates, best, rivals=rivals, until=until)) as found:
             yield from enumerate(found)
 
     def rounds(self, candidates: Sequence[Repeatable], count: int) -> list[Measurement]:

@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from time import monotonic
 from typing import Any, Final
 
 from autopipe.config.tuning import Measure
@@ -55,12 +56,19 @@ class RpcRunner:
         self.checker.probe()
 
     def measure(
-        self, candidates: Sequence[Repeatable], best: float = math.inf, *, rivals: bool = True
+        self,
+        candidates: Sequence[Repeatable],
+        best: float = math.inf,
+        *,
+        rivals: bool = True,
+        until: float = math.inf,
     ) -> Generator[tuple[int, Measurement]]:
         """Yield place and measurement of each candidate, in order; builds are some ahead."""
         with tempfile.TemporaryDirectory(prefix="autopipe-") as folder, ExitStack() as open_ones:
             children: list[Child] = []
             for place in range(len(candidates)):
+                if monotonic() > until:
+                    return
                 for candidate in candidates[len(children) : place + 1 + _builders()]:
                     path = Path(folder, f"{len(children)}.so")
                     children.append(open_ones.enter_context(self._building(candidate, path)))

@@ -19,12 +19,18 @@ class Measurer(Protocol):
     """Builds and times candidates somewhere."""
 
     def measure(
-        self, candidates: Sequence[Repeatable], best: float = math.inf, *, rivals: bool = True
+        self,
+        candidates: Sequence[Repeatable],
+        best: float = math.inf,
+        *,
+        rivals: bool = True,
+        until: float = math.inf,
     ) -> Generator[tuple[int, Measurement]]:
         """Yield the place of each candidate and its measurement, as soon as that is there.
 
         `best` is the time to beat. Candidates of one task are rivals: the time of one is what the
-        next has to beat. Closing the generator gives up those that are not measured yet.
+        next has to beat. Of those that are not built by `until`, on the monotonic clock, nothing is
+        said. Closing the generator gives up those that are not measured yet.
         """
 
     @property
