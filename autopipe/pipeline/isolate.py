@@ -118,12 +118,12 @@ class Zygote:
         imported.
         """
         with Log(log) as output:
-            deadline = math.inf if seconds is None else time.monotonic() + seconds
+            limit = (math.inf if seconds is None else seconds, time.monotonic())
             if self._process is None:
-                self._start(output, deadline)
+                self._start(output, *limit)
             self._tell({"entry": entry, "argument": argument})
             answer: Message = {}
-            for message in self._messages(output, deadline):
+            for message in self._messages(output, *limit):
                 if "event" in message:
                     emit(parse.validate_python(message["event"]))
                 elif "pid" in message:
@@ -135,7 +135,7 @@ class Zygote:
                     answer = message
             raise Killed("lost: the process it was forked from died", output)
 
-    def _start(self, log: Log, deadline: float) -> None:
+    def _start(self, log: Log, seconds: float, begun: float) -> None:
         """Start the zygote in a session of its own, out of reach of the terminal's Ctrl-C."""
         try:
             process, self._link = program(_ZYGOTE, subprocess.PIPE, more=self._variables)
@@ -146,7 +146,7 @@ class Zygote:
             self.close()
             raise SetupError(f"can not start a process: {error.strerror}") from error
         self._tell({"path": sys.path, "preload": self._preload})
-        if next(self._messages(log, deadline), None) != {"ready": True}:
+        if next(self._messages(log, seconds, begun), None) != {"ready": True}:
             status = process.wait()
             self._drain(log)
             self.close()
@@ -168,19 +168,18 @@ class Zygote:
         with suppress(EOFError):  # its death is noticed when reading
             self._link.send(message)
 
-    def _messages(self, log: Log, deadline: float) -> Iterator[Message]:
+    def _messages(self, log: Log, seconds: float, begun: float) -> Iterator[Message]:
         """Yield what comes over the socket, and log what is printed, until the zygote is gone.
 
         Raises Killed where it, the child, or what that has started is stopped for good, and Late
-        where there is no end of it at the deadline.
+        where there is no end of it so many seconds after it has begun.
         """
         found = 0
-        begun = time.monotonic()
         while True:
-            left = deadline - time.monotonic()
+            left = begun + seconds - time.monotonic()
             if left <= 0:
                 self.close()
-                raise Late(f"ended: it had no result after {round(deadline - begun, 1):g} s", log)
+                raise Late(f"ended: it had no result after {seconds:g} s", log)
             ready = {key.fileobj for key, _ in self._events.select(min(_GLANCE, left))}
             found = 0 if ready or not self._stopped() else found + 1
             if found == _STOPPED:
