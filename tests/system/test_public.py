@@ -11,7 +11,8 @@ from autopipe.errors import StoreError
 
 def test_public_names() -> None:
     assert autopipe.__all__ == [
-        "auto_schedule", "hardware", "load", "load_scheduled", "open_package", "plan", "run",
+        "auto_schedule", "gradient", "hardware", "load", "load_scheduled", "open_package", "plan",
+        "relax_gradient", "run",
     ]  # fmt: skip
     assert all(callable(getattr(autopipe, name)) for name in autopipe.__all__)
     with pytest.raises(AttributeError, match="no attribute 'tune'"):

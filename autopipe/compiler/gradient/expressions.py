@@ -1,0 +1,113 @@
+"""Expressions of TE computes: what they read, and the same with other variables.
+
+TVM's own visitors follow a read into the tensor that is read, and from there through the whole
+compute. These stay in one expression.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+from tvm import te, tirx
+from tvm.ir import Call, Op, Var
+
+from autopipe.errors import ModelError
+
+_BINARY: Final = (
+    tirx.Add, tirx.Sub, tirx.Mul, tirx.Div, tirx.Mod, tirx.FloorDiv, tirx.FloorMod, tirx.Min,
+    tirx.Max, tirx.EQ, tirx.NE, tirx.LT, tirx.LE, tirx.GT, tirx.GE, tirx.And, tirx.Or,
+)  # fmt: skip
+
+Expr = Any
+"""An expression of TVM, which has no types."""
+
+
+def tensor_read(expr: Expr) -> te.Tensor | None:
+    """Return the tensor that an expression is an element of; None for any other expression."""
+    if isinstance(expr, Call) and name_of(expr) == "te.tensor_load":
+        return expr.args[0]
+    return None
+
+
+def name_of(call: Call) -> str:
+    """Return what is called, such as `tirx.exp`."""
+    return str(call.op.name) if isinstance(call.op, Op) else str(call.op)
+
+
+def dtype_of(expr: Expr) -> str:
+    """Return the type of an expression, such as `float32`."""
+    return str(expr.ty)
+
+
+def is_float(expr: Expr) -> bool:
+    """Tell whether an expression is a number that has derivatives."""
+    return "float" in dtype_of(expr)
+
+
+def parts(expr: Expr) -> list[Expr]:
+    """Return what an expression is made of; of a read its indices. Raises ModelError."""
+    if isinstance(expr, _BINARY):
+        return [expr.a, expr.b]
+    if isinstance(expr, Call):
+        return list(expr.args)[tensor_read(expr) is not None :]
+    if isinstance(expr, tirx.Select):
+        return [expr.condition, expr.true_value, expr.false_value]
+    if isinstance(expr, tirx.Cast):
+        return [expr.value]
+    if isinstance(expr, tirx.Not):
+        return [expr.a]
+    if isinstance(expr, Var | tirx.IntImm | tirx.FloatImm):
+        return []
+    raise ModelError(f"a gradient through {type(expr).__name__} is not known here")
+
+
+def walk(expr: Expr) -> Iterator[Expr]:
+    """Yield an expression and all that it is made of."""
+    yield expr
+    for part in parts(expr):
+        yield from walk(part)
+
+
+def looks_up(expr: Expr) -> bool:
+    """Tell whether an element is read somewhere in an expression."""
+    return any(tensor_read(part) is not None for part in walk(expr))
+
+
+def uses(expr: Expr, var: Var) -> bool:
+    """Tell whether a variable occurs."""
+    return any(isinstance(part, Var) and part.same_as(var) for part in walk(expr))
+
+
+def rebuilt(expr: Expr, change: Callable[[Expr], Expr | None]) -> Expr:
+    """Return an expression in which `change` has replaced parts; None leaves one as it is.
+
+    `change` is asked of the whole first; what it replaces is not looked into.
+    """
+    other = change(expr)
+    if other is not None:
+        return other
+    inner = [rebuilt(part, change) for part in parts(expr)]
+    if isinstance(expr, _BINARY):
+        return type(expr)(*inner)
+    if (tensor := tensor_read(expr)) is not None:
+        return tensor(*inner)
+    if isinstance(expr, Call):
+        return Call(expr.op, inner, expr.attrs, expr.ty_args, ret_ty=expr.ty)
+    if isinstance(expr, tirx.Select | tirx.Not):
+        return type(expr)(*inner)
+    return tirx.Cast(dtype_of(expr), *inner) if isinstance(expr, tirx.Cast) else expr
+
+
+def replaced(expr: Expr, values: Mapping[Var, Expr]) -> Expr:
+    """Return an expression with other values of its variables, each of the variable's type."""
+
+    def value(part: Expr) -> Expr | None:
+        if not isinstance(part, Var) or part not in values:
+            return None
+        return of_type(values[part], dtype_of(part))
+
+    return rebuilt(expr, value)
+
+
+def of_type(expr: Expr, dtype: str) -> Expr:
+    """Return an expression as a number of a type."""
+    return expr if dtype_of(expr) == dtype else tirx.Cast(dtype, expr)

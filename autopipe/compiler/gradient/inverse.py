@@ -1,0 +1,213 @@
+"""Which iterations of a loop nest read an element: an access `A[f(i, k)]` is solved for i and k.
+
+Say `out[i]` sums `x[2*i + k] * w[k]` over k < 3, with i < 4. Element x[a] is read where
+2*i + k = a. That is solved for i, the longer loop: i = (a - k) // 2, k stays a loop, and two guards
+remain: 2*i + k == a, since a - k may be odd, and 0 <= i < 4.
+
+Indices that map loops one to one, such as those of a reshape, are inverted as a whole by TVM
+(`inverse_affine_iter_map`). What is left is solved dimension by dimension.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from tvm import ir, tirx
+from tvm.error import InternalError
+from tvm.ir import Var
+from tvm.sym import Analyzer, detect_iter_map, detect_linear_equation, inverse_affine_iter_map
+
+from autopipe.compiler.gradient.expressions import (
+    Expr,
+    dtype_of,
+    looks_up,
+    of_type,
+    replaced,
+    uses,
+)
+from autopipe.errors import ModelError
+
+_FAR: Final = 1 << 31
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """A loop of a compute."""
+
+    var: Var
+    first: int
+    count: int
+
+    @classmethod
+    def of(cls, axis: tirx.IterVar) -> "Loop":
+        """Return the loop of an axis. Raises ModelError if its length is no number."""
+        first, count = axis.dom.min, axis.dom.extent
+        if not isinstance(first, tirx.IntImm) or not isinstance(count, tirx.IntImm):
+            raise ModelError("a gradient needs sizes that are numbers")
+        return cls(axis.var, int(first), int(count))
+
+    @property
+    def range(self) -> ir.Range:
+        """What it goes along."""
+        dtype = dtype_of(self.var)
+        first, count = (tirx.const(value, dtype) for value in (self.first, self.count))
+        return ir.Range.from_min_extent(first, count)
+
+
+@dataclass(frozen=True, slots=True)
+class Shift:
+    """A loop that was solved for with step 1: `i = place` inside of the loop's bounds."""
+
+    loop: Loop
+    low: int
+    high: int
+    """What `place` reaches, both included."""
+
+
+@dataclass(slots=True)
+class Solution:
+    """The iterations that read one element."""
+
+    values: dict[Var, Expr] = field(default_factory=dict)
+    """Each loop that was solved for, by the element's place and the loops that are free."""
+    free: list[Loop] = field(default_factory=list)
+    """Loops that go on: each of their iterations reads the element, as far as guards say."""
+    guards: list[Expr] = field(default_factory=list)
+    """What has to hold besides."""
+    shifts: list[Shift] = field(default_factory=list)
+    """Loops whose bounds are no guards yet: who reads beyond them has to find zeros there."""
+
+
+def solve(
+    indices: Sequence[Expr], loops: Sequence[Loop], place: Sequence[Loop], shiftable: Sequence[Var]
+) -> Solution:
+    """Return which iterations read the element at `place`.
+
+    Bounds of the `shiftable` loops may stay open. Where an index is no sum of loops times numbers,
+    as one that comes from data, all loops in it go on and a guard compares: right, and slow.
+    """
+    found = _Solver(list(indices), list(loops), list(place))
+    found.one_to_one()
+    found.step_by_step()
+    return found.solution(shiftable)
+
+
+class _Solver:
+    """Solves one access."""
+
+    def __init__(self, indices: list[Expr], loops: list[Loop], place: list[Loop]) -> None:
+        self._indices = indices
+        self._loops = {loop.var: loop for loop in loops}
+        self._place = place
+        self._values: dict[Var, Expr] = {}
+        self._single: set[Var] = set()
+        self._analyzer = Analyzer()
+        for loop in (*loops, *place):
+            self._analyzer.bind(loop.var, loop.range)
+
+    def one_to_one(self) -> None:
+        """Solve the dimensions whose loops are in no other and are mapped one to one."""
+        for group in self._groups():
+            used = self._used([self._indices[at] for at in group])
+            if not used:
+                continue
+            iters = {var: self._loops[var].range for var in used}
+            indices = [self._indices[at] for at in group]
+            if any(map(looks_up, indices)):
+                continue
+            try:
+                found = detect_iter_map(indices, iters, check_level="bijective")
+                if not len(found.indices):
+                    continue
+                places: list[Any] = [self._place[at].var for at in group]
+                self._values.update(inverse_affine_iter_map(found.indices, places).items())
+            except InternalError:  # strides and windows are no such maps
+                continue
+
+    def step_by_step(self) -> None:
+        """Solve each other dimension for the longest loop in it that is not solved yet."""
+        for at, index in enumerate(self._indices):
+            left = replaced(index, self._values)
+            steps = {var: _step(left, var) for var in self._used([left])}
+            steps = {var: step for var, step in steps.items() if step}
+            if steps:
+                var = max(steps, key=lambda each: self._loops[each].count)
+                self._take(var, at, left, steps[var])
+
+    def _take(self, var: Var, at: int, index: Expr, step: int) -> None:
+        """Solve `index` = place for a loop that it has `step` times."""
+        rest = replaced(index, {var: tirx.const(0, dtype_of(var))})
+        here = self._place_as(at, rest)
+        way = here - rest if step > 0 else rest - here
+        value = self._analyzer.simplify(tirx.floordiv(way, abs(step)))
+        if abs(step) == 1:
+            self._single.add(var)
+        self._values = {
+            other: self._analyzer.simplify(replaced(known, {var: value}))
+            for other, known in self._values.items()
+        }
+        self._values[var] = value
+
+    def solution(self, shiftable: Sequence[Var]) -> Solution:
+        """Return what is known, with the guards that do not hold anyway."""
+        free = [loop for var, loop in self._loops.items() if var not in self._values]
+        found = Solution(dict(self._values), free)
+        for var, value in found.values.items():
+            loop = self._loops[var]
+            if var in self._single and any(var.same_as(each) for each in shiftable):
+                shift = self._shift(loop, value)
+                if shift is not None:
+                    found.shifts.append(shift)
+                    continue
+            found.guards += self._open([value >= loop.first, value < loop.first + loop.count])
+        for at, index in enumerate(self._indices):
+            here = replaced(index, found.values)
+            found.guards += self._open([tirx.EQ(here, self._place_as(at, here))])
+        return found
+
+    def _shift(self, loop: Loop, value: Expr) -> Shift | None:
+        """Return how far a loop's place goes beyond its bounds; None if it does not."""
+        bound = self._analyzer.const_int_bound(value)
+        low, high = int(bound.min_value), int(bound.max_value)
+        inside = loop.first <= low and high < loop.first + loop.count
+        return None if inside or high - low > _FAR else Shift(loop, low, high)
+
+    def _open(self, guards: Sequence[Expr]) -> list[Expr]:
+        data = [guard for guard in guards if looks_up(guard)]  # which the analyzer can not read
+        rest = [self._analyzer.simplify(guard) for guard in guards if not looks_up(guard)]
+        return [*data, *(guard for guard in rest if not self._analyzer.can_prove(guard))]
+
+    def _place_as(self, at: int, like: Expr) -> Expr:
+        return of_type(self._place[at].var, dtype_of(like))
+
+    def _used(self, indices: Sequence[Expr]) -> list[Var]:
+        return [var for var in self._loops if any(uses(index, var) for index in indices)]
+
+    def _groups(self) -> Iterator[list[int]]:
+        """Yield the dimensions that share loops."""
+        left = list(range(len(self._indices)))
+        while left:
+            group = [left.pop(0)]
+            grown = True
+            while grown:
+                used = self._used([self._indices[at] for at in group])
+                more = [at for at in left if set(self._used([self._indices[at]])) & set(used)]
+                group += more
+                left = [at for at in left if at not in more]
+                grown = bool(more)
+            yield sorted(group)
+
+
+def _step(index: Expr, var: Var) -> int:
+    """Return how often an index has a loop, 0 if it has it otherwise than as a term."""
+    if looks_up(index):
+        return 0
+    terms = detect_linear_equation(index, [var])
+    return int(terms[0]) if len(terms) and isinstance(terms[0], tirx.IntImm) else 0
+
+
+def guarded(value: Expr, guards: Sequence[Expr], zero: Expr) -> Expr:
+    """Return a value where all guards hold, and zero elsewhere."""
+    for guard in guards:
+        value = tirx.if_then_else(guard, value, zero)
+    return value
