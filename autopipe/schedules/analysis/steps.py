@@ -94,13 +94,31 @@ class Steps:
             if not _among(buffer, [*self.function.params, *shared]):
                 shared.append(buffer)
         buffers = [*shared, *(buffer for root in roots for buffer in root.alloc_buffers)]
-        return _rooted([root.body for root in roots], buffers).block
+        nests = [nest for root in roots for nest in _nests(root.body)]
+        return _rooted([_apart(nest) for nest in nests], buffers).block
 
 
 def _rooted(statements: Sequence[Any], buffers: Sequence[Any]) -> SBlockRealize:
     body = statements[0] if len(statements) == 1 else tirx.SeqStmt(list(statements))
     block = SBlock([], [], [], _ROOT, body, alloc_buffers=list(buffers))
     return SBlockRealize([], True, block)  # noqa: FBT003 - TVM's signature
+
+
+def _nests(body: tirx.Stmt) -> list[tirx.Stmt]:
+    return list(body.seq) if isinstance(body, tirx.SeqStmt) else [body]
+
+
+def _apart(nest: tirx.Stmt) -> tirx.Stmt:
+    """Return loops in which TVM writes no result in the place of an operand.
+
+    It does where an operand is read for the last time, which is wrong where tiles overlap and
+    compute some elements twice: `gp = select(p > 0, g, 0)` in the place of p would find its own
+    result the second time.
+    """
+    if any(weights.MARK in block.annotations for block in _blocks(nest)):
+        return nest  # it is done when a model is compiled
+    zero = tirx.const(0, "int32")
+    return tirx.AttrStmt(zero, "extern_scope", zero, nest)
 
 
 def _sources(blocks: Sequence[SBlock], side: str) -> list[Any]:
