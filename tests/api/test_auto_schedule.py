@@ -11,11 +11,14 @@ import tvm_ffi
 from tvm import te, topi
 
 from autopipe import auto_schedule, load_scheduled
+from autopipe.api.hardware import conditions
 from autopipe.api.scheduled import ContenderSummary, Scheduled
 from autopipe.compiler.graph import elementary
 from autopipe.config import Target
 from autopipe.errors import ConfigError, ModelError, StoreError, TargetError
+from autopipe.measure import build
 from autopipe.pipeline.isolate import Late
+from autopipe.schedules.replay import replay
 from tests.stages.small_tuning import matmul
 from tests.support import here, kept
 
@@ -54,6 +57,15 @@ def test_the_winner_is_the_fastest_and_computes_the_same(found):
     out = tvm.runtime.tensor(np.zeros((48, 48), "float32"))
     built["main"](tvm.runtime.tensor(left), tvm.runtime.tensor(right), out)
     np.testing.assert_allclose(out.numpy(), left @ right, rtol=1e-4)
+
+
+def test_what_is_returned_is_what_was_timed(found):
+    """So whoever compiles it has the speed that was reported: `build` makes the trials."""
+    for_what = conditions(found.target, fast_algorithms=True)
+    timed = build.without_weights(
+        replay(found.workload, found.implementation, found.schedule, for_what)
+    )
+    assert tvm_ffi.structural_equal(elementary.expand(timed), found.module)
 
 
 def test_a_plain_program_needs_no_main_guard_and_leaves_nothing_behind(tmp_path):
