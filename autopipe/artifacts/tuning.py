@@ -169,7 +169,7 @@ class TuningReport(ArtifactDocument, _Kept, frozen=True, extra="allow"):
     finals: FinalsReport | None = None
     """How the finals inside the whole model went; left out where there were none."""
     device: Annotated[dict[Name, str | int], Field(max_length=100)] | None = None
-    """The machine that measured; left out where it is one as that of the run."""
+    """The kind of machine that measured; left out where it was the machine of the run."""
     tasks: tuple[TunedTask, ...]
     """Every task that was tuned, in the order of the model."""
 

@@ -43,7 +43,7 @@ class Journal:
     clock: str | None = None
     """The clock of this session's times; null for a loop around one kernel."""
     elsewhere: Mapping[str, object] | None = None
-    """The machine that measures, where it is another one than that of this process."""
+    """The machine that measures, where that is another one than this, if of the same kind."""
     sound: set[int] = field(default_factory=set)
     """Rows whose schedules were found to be right, or could not be checked, by this process."""
     unfit: set[int] = field(default_factory=set)
@@ -183,8 +183,8 @@ def open_journal(
         ctx.records, lambda text: ctx.emit(Warn(stage="tune", message=text))
     ) as store:
         _count(session, store, ctx)
-        same = dict(device) == dict(ctx.facts[Facet.DEVICE])
-        yield Journal(store, platform, session, clock, None if same else dict(device))
+        own = device is ctx.facts[Facet.DEVICE]
+        yield Journal(store, platform, session, clock, None if own else dict(device))
 
 
 def _count(session: Session, store: RecordStore, ctx: Context) -> None:
