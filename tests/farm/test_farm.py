@@ -8,6 +8,7 @@ import time
 import psutil
 import pytest
 
+from autopipe.api import farm as api
 from autopipe.errors import SetupError, StageError
 from autopipe.farm import farm as farms
 from autopipe.farm.facts import fingerprint
@@ -122,6 +123,21 @@ def test_a_worker_that_is_not_equal_is_refused_with_the_reason(place, two):
     with place.farm("two") as (farm, _):
         for says in refused.values():
             assert any(says in text for text in farm.refused)
+
+
+def test_doctor_and_plan_show_who_is_there(place, two, tmp_path):
+    found = {each.what: each for each in api.diagnose(place.address, place.folder)}
+    assert [found[name].state for name in ("certificate", "scheduler", "two")] == ["ok"] * 3
+    assert "2 workers, 0 trials in their hands" in found["two"].detail
+    assert "target: {mcpu: znver5, num_cores: 2}" in found["two"].detail
+    file = tmp_path / "p.yaml"
+    file.write_text(
+        "version: 1\nname: p\nmodel: {path: m.onnx}\ntarget: {mcpu: znver5, num_cores: 2}\n"
+        f"tuning: {{measure: {{runner: dask, label: two, scheduler: '{place.address}',"
+        f" certificates: {place.folder}}}}}\n"
+    )
+    assert api.present(file) == "2 workers of label two, 0 trials in their hands"
+    assert "does not answer" in str(api.present(file, ["tuning.measure.scheduler=tls://[::1]:9"]))
 
 
 @pytest.mark.fault("O6")
