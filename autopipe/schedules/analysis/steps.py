@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import tvm
+import tvm_ffi
 from tvm import tirx
 from tvm.s_tir import SBlock, SBlockRealize
 
@@ -140,3 +141,9 @@ def _outermost(statement: Any) -> SBlock | None:  # noqa: ANN401 - a TVM object
     while isinstance(statement, tirx.For):
         statement = statement.body
     return statement.block if isinstance(statement, SBlockRealize) else None
+
+
+def _blocks(statement: Any) -> list[SBlock]:  # noqa: ANN401 - a TVM object
+    blocks: list[SBlock] = []
+    tvm_ffi.structural_walk(statement, (SBlock, blocks.append))
+    return blocks
