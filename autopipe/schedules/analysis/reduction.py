@@ -40,7 +40,7 @@ class Reduction:
         """Return what a block reduces to each output, or None if it does something else."""
         spatial = [axis.var for axis in block.iter_vars if axis.iter_type == SPATIAL]
         extents, terms = extents_of(block), extents_of(block, spatial=False)
-        if min(*extents, *terms, 1) < 1:
+        if min([*extents, *terms, 1]) < 1:
             return None
         if terms:
             sums = [axis.var for axis in block.iter_vars if axis.iter_type != SPATIAL]
