@@ -28,8 +28,11 @@ VERSION: Final = 1
 AS_IT_IS: Final = "loops"
 """What stands in the place of a template where a part stays as it is."""
 
-_MOST: Final = 24
-"""Most blocks of a function that is cut: the number of parts to try grows with the square."""
+_MOST: Final = 96
+"""Most blocks of a function that is cut: LeNet with its gradients has 58."""
+
+_LONGEST: Final = 12
+"""Blocks of a part: a product with what is done to its operands and its result has fewer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +81,7 @@ def match(sch: Schedule) -> ServedParts | None:
     parts: list[ServedPart] = []
     start = 0
     while start < len(steps.blocks):
-        for end in range(len(steps.blocks), start, -1):
+        for end in range(min(len(steps.blocks), start + _LONGEST), start, -1):
             part = _serve(steps.part(start, end)) if steps.closed(start, end) else None
             if part is not None:
                 parts.append(part)
