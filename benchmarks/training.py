@@ -11,6 +11,7 @@ import argparse
 import math
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from functools import partial
@@ -38,7 +39,9 @@ def main() -> None:
     """Build, and print the table; or the times of one contender where this is its process."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("step", nargs="?", choices=["build", "time"], help="null for both")
-    parser.add_argument("--folder", type=Path, default=Path("lenet"), help="of the packages")
+    parser.add_argument(
+        "--folder", type=Path, default=Path(tempfile.gettempdir(), "lenet"), help="of the packages"
+    )
     parser.add_argument("--tuned", help="a budget, to tune with besides")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--contender", help=argparse.SUPPRESS)
