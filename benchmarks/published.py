@@ -41,6 +41,8 @@ FRESH = (2026, 11)
 """Seed of the inputs; no case of stage *verify* has it."""
 CLOSE = 1e-3
 """Largest error that passes, as a part of the output's largest value."""
+SMALLEST = 5e-4
+"""Largest values below it count as this one: a sigmoid may be off by some roundings of 1."""
 SIZES = 6
 """Sizes that a model with open ones is asked at besides the likely ones."""
 REFUSED = (2, 3)
@@ -211,7 +213,8 @@ def compared(
             return math.inf
         kept = np.isfinite(theirs)
         error = np.abs(ours.astype("float64") - theirs)[kept].max(initial=0)
-        worst = max(worst, error / max(np.abs(theirs[kept]).max(initial=0), 1e-30))
+        scale = float(np.abs(theirs[kept]).max(initial=0))
+        worst = max(worst, error / max(scale, SMALLEST if theirs.dtype.kind == "f" else 1e-30))
     return float(worst)
 
 
