@@ -12,9 +12,12 @@ from tests.support import kept
 
 def orphan(_argument: object, _emit: object) -> None:
     """Leave a process in a session of its own, which has no parent once this one has ended."""
+    ready, told = os.pipe()
     if os.fork() == 0:
         os.setsid()
+        os.write(told, b".")  # whoever ends this one's group no longer meets it
         time.sleep(60)
+    os.read(ready, 1)
 
 
 def seen(_argument: object, _emit: object) -> dict[str, object]:
