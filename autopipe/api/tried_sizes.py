@@ -2,7 +2,8 @@
 
 What a graph says of shapes is not all: a `Squeeze` of a size that is 1 in the first 703 samples
 passes every check of shapes, and fails in the 704th. So onnxruntime, where it is installed, runs
-the model at sizes that are proposed, and looks for the last ones that it takes.
+the model at sizes that are proposed, and looks for the last ones that it takes. A stranger's model
+is read there, so the process can only answer.
 """
 
 import time
@@ -18,6 +19,7 @@ from autopipe.config.dimension import Dimension, Sizes, size_of
 from autopipe.errors import AutopipeError
 from autopipe.host.memory import available
 from autopipe.processes import bounds, call
+from autopipe.processes.seccomp import confine
 
 if TYPE_CHECKING:
     import numpy as np
@@ -55,9 +57,13 @@ def tried(
 
 
 def _answer(request: call.Answer) -> call.Answer:
-    """Look for sizes that fit with a session that stays open."""
+    """Look for sizes that fit with a session that stays open, and with nothing else to reach."""
+    import numpy as np  # noqa: F401 -- loaded before nothing can be written any more
+    import onnxruntime  # noqa: F401
+
     bounds.first_to_go()
     bounds.bound(available() // 2)
+    confine()
     found = {name: SizeProposal(Dimension(**one), why)
              for name, (one, why) in request["found"].items()}  # fmt: skip
     trial = SizeTrial.of(request["model"], request["shapes"], request["dtypes"])
