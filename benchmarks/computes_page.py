@@ -25,7 +25,7 @@ computes of `tvm.topi`, each at up to three shapes, and computes that no operato
 `python benchmarks/computes.py --folder FOLDER` times them and writes this page, worst first.
 
 - *Loops* are the function as TVM lowers it, compiled by LLVM; *parallel* has its outer loops fused
-  and run by all threads. Each is the least of twelve repeats, taken in turn. What is timed on
+  and run by all threads. Each is the least of nine to twelve repeats, in turn. What is timed on
   one thread shows what a schedule does with one core, on a machine that is not quiet, too.
 - *Classes* are those of its blocks: D direct compute, L location-tunable, S simple reduction,
   C complex reduction, O opaque.

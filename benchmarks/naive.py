@@ -71,7 +71,8 @@ def parallel(module: Any) -> Any:  # noqa: ANN401
         if len(axes) == len(loops):
             kinds = zip(loops, axes, strict=True)
             spatial = [loop for loop, axis in kinds if axis.iter_type == SPATIAL]
-            sch.parallel(sch.fuse(*spatial[:-1] or spatial))
+            if spatial:  # a single number has none
+                sch.parallel(sch.fuse(*spatial[:-1] or spatial))
     return sch.mod
 
 
