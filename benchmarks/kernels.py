@@ -116,21 +116,17 @@ def our_kernels(library: Path, inputs: Mapping[str, np.ndarray]) -> Iterator[Ker
     from autopipe.compiler.library import runtime
 
     machines: list[Any] = []
-    load = runtime._main  # noqa: SLF001 -- no other way to the machine itself
+    load = runtime._machine  # noqa: SLF001 -- no other way to the machine itself
 
     def kept(path: Path, devices: Any) -> Any:  # noqa: ANN401
-        from tvm_ffi import load_module
+        machines.append(load(path, devices))
+        return machines[-1]
 
-        machine = load_module(path)["vm_load_executable"]()
-        machine["vm_initialization"](*devices)
-        machines.append(machine)
-        return machine["main"]
-
-    runtime._main = kept  # type: ignore[assignment]  # noqa: SLF001
+    runtime._machine = kept  # type: ignore[assignment]  # noqa: SLF001
     try:
         model = runtime.load_artifact(library)
     finally:
-        runtime._main = load  # noqa: SLF001
+        runtime._machine = load  # noqa: SLF001
     calls: list[tuple[str, tuple[tuple[int, ...], ...], float]] = []
     begun: list[float] = []
 

@@ -56,6 +56,9 @@ SIZED: Final = tuple(f"lib.{place}.so" for place in range(MOST_LIKELY))
 """Libraries for likely sizes, which a model with open sizes has."""
 LIBRARIES: Final = (LIBRARY, *SIZED)
 """Names of all libraries that a build may have."""
+CHECK: Final = "check_weights"
+"""The function of a library that raises an error for other weights than its own; one whose kernels
+look at them has none."""
 
 
 class SizedLibrary(Frozen, frozen=True):

@@ -51,6 +51,11 @@ def is_open(module: tvm.IRModule) -> bool:
     return taken or FOUND_SIZES in (main.attrs or {})
 
 
+def given_sizes(module: tvm.IRModule) -> bool:
+    """Tell whether a model takes open sizes, and all others follow from them: none is computed."""
+    return is_open(module) and FOUND_SIZES not in (module["main"].attrs or {})
+
+
 def lowered(module: tvm.IRModule, target: tvm.target.Target) -> tvm.IRModule:
     """Return a model that is ready for code generation, its sizes stored in the order of places."""
     with target:

@@ -13,8 +13,9 @@ from autopipe.compiler.graph import elementary, weights
 from autopipe.compiler.graph.inline import inline
 from autopipe.compiler.graph.views import views
 from autopipe.compiler.library import kernels, linking, nvcc
+from autopipe.compiler.library.taken import with_check
 from autopipe.compiler.module_io import prim_funcs
-from autopipe.compiler.open_order import is_open
+from autopipe.compiler.open_order import given_sizes, is_open
 from autopipe.compiler.target.target import is_gpu
 from autopipe.compiler.walls import gate
 from autopipe.environment.toolchain import Linker
@@ -64,7 +65,9 @@ def build(
             module = elementary.expand(module)
         module, packing = weights.lift(_split_packing(module))
         libraries, parameters = linking.called(module), _parameters(module["main"])
-        executable = _compiled(inline(module), target)
+        checks = not given_sizes(module)
+        module = inline(module) if checks else with_check(inline(module))
+        executable = _compiled(module, target, checks=checks)
         return Built(executable, packing, libraries, parameters, taking_sizes)
 
 
@@ -77,9 +80,17 @@ def _parameters(main: relax.Function) -> tuple[tuple[tuple[int, ...], str], ...]
     return tuple((tuple(map(int, kind.shape.values)), str(kind.dtype)) for kind in kinds)
 
 
-def _compiled(module: tvm.IRModule, target: tvm.target.Target) -> tvm.runtime.Executable:
+def _compiled(
+    module: tvm.IRModule, target: tvm.target.Target, *, checks: bool
+) -> tvm.runtime.Executable:
+    """Compile a model, with or without checks of their arguments in its kernels.
+
+    They can go where every size follows from those of the inputs, which are checked before.
+    """
     if not is_gpu(target):
-        return gate.model(module, target)
+        config = {"tirx.disable_assert": not checks}
+        with tvm.transform.PassContext(opt_level=3, config=config):
+            return gate.model(module, target)
     for name, function in prim_funcs(module):
         alone = tvm.IRModule({name: function})
         if not kernels.threaded(alone, target):

@@ -4,16 +4,16 @@ Only TVM's runtime library (3 MB) is loaded, through tvm-ffi. That takes 0.1 sec
 with the compiler would take one or two.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from autopipe.artifacts.library import BuiltLibrary
-from autopipe.artifacts.signature import LIBRARY, Signature
+from autopipe.artifacts.signature import CHECK, LIBRARY, Signature
 from autopipe.compiler.library.cuda_runtime import CUDA
 from autopipe.compiler.library.cuda_runtime import load as load_cuda
 from autopipe.compiler.library.loaded_model import (
@@ -27,6 +27,9 @@ from autopipe.compiler.library.open_model import OpenModel
 from autopipe.compiler.without_torch import without_torch
 from autopipe.errors import SetupError, StageError
 from autopipe.libraries import loading
+
+if TYPE_CHECKING:
+    from tvm_ffi import Module
 
 __all__ = ["ALIGNMENT", "LoadedModel", "Model", "aligned", "load", "load_artifact", "use_threads"]
 
@@ -53,10 +56,13 @@ def load(folder: Path, signature: Signature) -> Model:
         devices = [CUDA, 0, _POOLED, *devices]
     names = {LIBRARY: signature.weights}
     names |= {entry.library: entry.weights for entry in signature.entries}
-    mains = {library: _main(folder / library, devices) for library in names}
+    machines = {library: _machine(folder / library, devices) for library in names}
     wanted = {name for each in names.values() for name in each}
     stored = _weights(folder / WEIGHTS, wanted, frozenset(signature.halves))
     weights = {library: [stored[name] for name in each] for library, each in names.items()}
+    for library, machine in machines.items():
+        _check(machine, library, weights[library])
+    mains = {library: machine["main"] for library, machine in machines.items()}
     if signature.dimensions:
         return OpenModel(signature, mains, weights)
     return LoadedModel(signature, mains[LIBRARY], weights[LIBRARY])
@@ -67,17 +73,29 @@ def load_artifact(library: Path) -> Model:
     return load(library, BuiltLibrary.read(library).signature)
 
 
-def _main(library: Path, devices: Sequence[int]) -> Callable[..., Any]:
+def _machine(library: Path, devices: Sequence[int]) -> "Module":
     from tvm_ffi import load_module
 
     try:
         with loading():
             machine = load_module(library)["vm_load_executable"]()
         machine["vm_initialization"](*devices)
-        main: Callable[..., Any] = machine["main"]
+        machine["main"]  # which a model has
     except (RuntimeError, AttributeError) as error:
         raise StageError(f"{library.name} can not be loaded: {last_line(error)}") from error
-    return main
+    return machine
+
+
+def _check(machine: "Module", library: str, weights: Sequence[object]) -> None:
+    """Have a library say whether these are its weights, if its kernels do not look at them."""
+    try:
+        check = machine[CHECK]
+    except AttributeError:
+        return
+    try:
+        check(*weights)
+    except (RuntimeError, ValueError, TypeError) as error:
+        raise StageError(f"{library} takes other weights: {last_line(error)}") from error
 
 
 @cache
