@@ -3,8 +3,8 @@
 A step on 64 images: the loss of each and the gradients of ten weights. Contenders: the package of
 `pipelines/tasks/lenet.yaml`, untuned or tuned with `--tuned 'trials: 400, time: 3m'`; the whole as
 one function of `auto_schedule`; the same loops with the outer ones in parallel; numpy; and PyTorch
-where that is installed. Then the forward pass alone, with onnxruntime. Each runs in a process of
-its own, in turn. `build` makes the packages, `time` goes on from there.
+and JAX where they are installed. Then the forward pass alone, with onnxruntime. Each runs in a
+process of its own, in turn. `build` makes the packages, `time` goes on from there.
 """
 
 import argparse
@@ -289,6 +289,36 @@ def torch_step(arrays: Arrays, _: Path) -> Callable[[], Arrays]:
     return call
 
 
+def jax_step(arrays: Arrays, _: Path) -> Callable[[], Arrays]:
+    """Return a step of JAX, compiled by XLA."""
+    import jax  # type: ignore[import-not-found]
+    from jax import numpy as jnp
+
+    def layer(image: Any, weight: Any, bias: Any, padding: int) -> Any:  # noqa: ANN401 - traced
+        around = [(padding, padding)] * 2
+        found = jax.lax.conv_general_dilated(image, weight, (1, 1), around) + bias[:, None, None]
+        window, steps = (1, 1, 2, 2), (1, 1, 2, 2)
+        found = jnp.maximum(found, 0)
+        return jax.lax.reduce_window(found, -jnp.inf, jax.lax.max, window, steps, "VALID")
+
+    def losses(weights: Arrays, images: Any, labels: Any) -> Any:  # noqa: ANN401 - traced
+        w1, b1, w2, b2, w3, b3, w4, b4, w5, b5 = weights
+        found = layer(layer(images, w1, b1, 2), w2, b2, 0).reshape(BATCH, -1)
+        found = jnp.maximum(found @ w3.T + b3, 0)
+        found = jnp.maximum(found @ w4.T + b4, 0)
+        each = -(jax.nn.log_softmax(found @ w5.T + b5) * labels).sum(1) / BATCH
+        return each.sum(), each
+
+    step = jax.jit(jax.value_and_grad(losses, has_aux=True))
+    images, labels, *weights = map(jnp.asarray, arrays)
+
+    def call() -> Arrays:
+        (_, each), gradients = step(weights, images, labels)
+        return [np.asarray(each), *map(np.asarray, gradients)]
+
+    return call
+
+
 def onnx_forward(arrays: Arrays, _: Path) -> Callable[[], Arrays]:
     """Return onnxruntime's forward pass, with weights in the model."""
     import onnxruntime
@@ -333,6 +363,7 @@ CONTENDERS: Final[dict[str, dict[str, Contender]]] = {
         "one function": partial(function, "step", scheduled),
         "numpy": lambda arrays, _: lambda: numpy_step(arrays),
         "PyTorch": torch_step,
+        "JAX": jax_step,
     },
     "forward": {
         "parallel loops": partial(function, "forward", parallel),
