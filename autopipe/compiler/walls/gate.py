@@ -12,7 +12,8 @@ from typing import Any
 import tvm
 from tvm.support import cc
 
-from autopipe.compiler import open_order
+from autopipe.compiler import no_negatives, open_order
+from autopipe.compiler.open_sizes import open_variables
 from autopipe.compiler.walls import linked, module, text
 from autopipe.compiler.walls.foreign import ForeignCode
 from autopipe.errors import ModelError
@@ -21,7 +22,7 @@ from autopipe.errors import ModelError
 def kernel(scheduled: tvm.IRModule, target: tvm.target.Target) -> Any:  # noqa: ANN401 - tvm
     """Compile the PrimFuncs of a module to a TVM runtime module. Raises ForeignCode."""
     module.look_through(scheduled)
-    library = tvm.tirx.build(scheduled, target)
+    library = tvm.tirx.build(scheduled, target, pipeline=_pipeline(scheduled))
     text.look_through(library)
     return library
 
@@ -31,11 +32,20 @@ def model(whole: tvm.IRModule, target: tvm.target.Target) -> tvm.runtime.Executa
     module.look_through(whole)
     if open_order.is_open(whole):
         whole = open_order.lowered(whole, target)
-        executable = tvm.compile(whole, target=target, relax_pipeline=None)
+        executable = tvm.compile(
+            whole, target=target, relax_pipeline=None, tir_pipeline=no_negatives.PIPELINE
+        )
     else:
         executable = tvm.compile(whole, target=target)
     text.look_through(executable.mod)
     return executable
+
+
+def _pipeline(scheduled: tvm.IRModule | tvm.tirx.PrimFunc) -> str:
+    """Return the name of the pipeline for kernels: our own if a size is open."""
+    alone = isinstance(scheduled, tvm.tirx.PrimFunc)
+    functions = [scheduled] if alone else scheduled.functions.values()
+    return no_negatives.PIPELINE if any(map(open_variables, functions)) else "default"
 
 
 def of_model(whole: tvm.IRModule) -> None:
