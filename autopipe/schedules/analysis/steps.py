@@ -116,7 +116,10 @@ def _apart(nest: tirx.Stmt) -> tirx.Stmt:
     compute some elements twice: `gp = select(p > 0, g, 0)` in the place of p would find its own
     result the second time.
     """
-    if any(weights.MARK in block.annotations for block in _blocks(nest)):
+    blocks = _blocks(nest)
+    if not blocks:  # another name for a buffer, which is known to what follows only outside
+        return nest
+    if any(weights.MARK in block.annotations for block in blocks):
         return nest  # it is done when a model is compiled
     zero = tirx.const(0, "int32")
     return tirx.AttrStmt(zero, "extern_scope", zero, nest)

@@ -85,8 +85,14 @@ class Padding:
 
     @property
     def line(self) -> int:
-        """Position of the axis where a line begins: the last axis that has a border."""
-        return max(i for i, bounds in enumerate(self.inside) if bounds is not None)
+        """Position of the axis where a line begins: the last axis that has a border, or is open.
+
+        A line over several axes of which an inner one is open could not be told in vectors: where
+        in it a vector is, a division by an open size would say.
+        """
+        axes = zip(self.inside, self.extents, strict=True)
+        ends = (b is not None or not isinstance(n, int) for b, n in axes)
+        return max(i for i, begins in enumerate(ends) if begins)
 
     def write(self, width: int) -> tvm.tirx.Stmt:
         """Return the loops over all lines, which write vectors of `width` elements."""
@@ -121,10 +127,11 @@ class Padding:
             width: Elements in a vector.
         """
         inner = product_of(self.extents[self.line + 1 :])
-        low, high = (bound * inner for bound in self.inside[self.line] or (0, 0))
         end = product_of(self.extents[self.line :])
-        outside = [(0, end, self.border)]
-        parts = [(0, low, self.border), (low, high, self.value), (high, end, self.border)]
+        outside, parts = [(0, end, self.border)], [(0, end, self.value)]
+        if (bounds := self.inside[self.line]) is not None:
+            low, high = (bound * inner for bound in bounds)
+            parts = [(0, low, self.border), (low, high, self.value), (high, end, self.border)]
 
         def write(parts: Sequence[tuple[Extent, Extent, Expr]]) -> None:
             for start, stop, value in parts:
@@ -167,12 +174,11 @@ def _bounds(
     """Return the bounds that a condition puts on each axis, or None if it says something else.
 
     Example: `i > 0 and i <= 5 and j < 7` with extents (7, 8) gives ((1, 6), (0, 7)). Where an
-    extent is open, an axis has one bound on each side at most, and something is inside.
+    extent is open, an axis has one bound on each side at most, and something is inside. A bound may
+    be the larger of two: TVM writes `j <= steps or j <= 1` where there is one step at least.
     """
     bounds: list[Bounds] = [(0, extent) for extent in extents]
     for part in _conjuncts(condition):
-        if not isinstance(part, tvm.tirx.LT | tvm.tirx.LE):
-            return None
         found = _limit(part, axes)
         if found is None:
             return None
@@ -193,6 +199,13 @@ def _bounds(
 
 def _limit(part: Expr, axes: Sequence[tvm.ir.Var]) -> tuple[int, bool, Extent] | None:
     """Return which axis a comparison bounds, whether from above, and by what."""
+    if isinstance(part, tvm.tirx.Or):
+        one, other = (_limit(each, axes) for each in (part.a, part.b))
+        if one is None or other is None or one[:2] != other[:2] or not one[1]:
+            return None
+        return (*one[:2], extent_of(tvm.tirx.max(one[2], other[2])))
+    if not isinstance(part, tvm.tirx.LT | tvm.tirx.LE):
+        return None
     for at, axis in enumerate(axes):
         for side, other in ((part.a, part.b), (part.b, part.a)):
             if side.same_as(axis) and not any(occurrences(other, each) for each in axes):

@@ -99,6 +99,24 @@ def image():
     return module([x, kernel, h, w, y], weights=[1], likely=3, largest=5)
 
 
+def bands():
+    """A border along an axis before an open one, of which there is one step at least."""
+    frames = tirx.max(size("n") // 4, 1)
+    x = te.placeholder((1, 12, frames, 3), name="x")
+    kernel = te.placeholder((3, 1, 3, 8), name="kernel")
+    y = topi.nn.conv2d_nhwc(x, kernel, 1, (2, 0, 2, 0), (2, 1))
+    return module([x, kernel, frames.a.a, y], weights=[1], likely=64, largest=90)
+
+
+def frames():
+    """The same with a border along both axes, which TVM tests for one step and for more."""
+    steps = tirx.max(size("n") // 4, 1)
+    x = te.placeholder((1, 12, steps, 3), name="x")
+    kernel = te.placeholder((3, 3, 3, 8), name="kernel")
+    y = topi.nn.conv2d_nhwc(x, kernel, 1, 1, 1)
+    return module([x, kernel, steps.a.a, y], weights=[1], likely=64, largest=90)
+
+
 def depthwise():
     h, w = size("h"), size("w")
     x = te.placeholder((1, h, w, 8), name="x")
@@ -178,6 +196,8 @@ def joined():
         (scores, "contraction"),
         (terms, "contraction"),
         (image, "contraction"),
+        (bands, "contraction"),
+        (frames, "contraction"),
         (softmax, "open_rows"),
         (mean, "open_rows"),
         (depthwise, "window"),

@@ -41,10 +41,16 @@ def two_results():
     return [x, v, w, y, topi.matmul(topi.tanh(y), w)], [1, 2]
 
 
+def sliced():
+    x, w = placeholder(6, 32), placeholder(32, 12)
+    return [x, w, topi.strided_slice(topi.matmul(x, w), [1], [5], [1], [0])], [1]
+
+
 SERVED = {
     "convolutions": (convolutions, ["contraction", "contraction"]),
     "attention": (attention, ["contraction", "row_reduction", "contraction"]),
     "normalized": (normalized, ["row_reduction", "contraction"]),
+    "sliced": (sliced, ["contraction", "elementwise"]),  # rows by another name
     "two_results": (two_results, ["contraction", "contraction"]),  # the sum ends the first
 }
 
