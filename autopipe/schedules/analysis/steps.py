@@ -106,7 +106,12 @@ def _rooted(statements: Sequence[Any], buffers: Sequence[Any]) -> SBlockRealize:
 
 
 def _nests(body: tirx.Stmt) -> list[tirx.Stmt]:
-    return list(body.seq) if isinstance(body, tirx.SeqStmt) else [body]
+    """Return the loop nests of a root block: one, where they go by other names for buffers.
+
+    Such a name is known to what follows it, and TVM wants a block in each statement.
+    """
+    nests = list(body.seq) if isinstance(body, tirx.SeqStmt) else [body]
+    return nests if all(map(_blocks, nests)) else [body]
 
 
 def _apart(nest: tirx.Stmt) -> tirx.Stmt:
@@ -116,10 +121,7 @@ def _apart(nest: tirx.Stmt) -> tirx.Stmt:
     compute some elements twice: `gp = select(p > 0, g, 0)` in the place of p would find its own
     result the second time.
     """
-    blocks = _blocks(nest)
-    if not blocks:  # another name for a buffer, which is known to what follows only outside
-        return nest
-    if any(weights.MARK in block.annotations for block in blocks):
+    if any(weights.MARK in block.annotations for block in _blocks(nest)):
         return nest  # it is done when a model is compiled
     zero = tirx.const(0, "int32")
     return tirx.AttrStmt(zero, "extern_scope", zero, nest)

@@ -1,7 +1,7 @@
 import pytest
 import tvm
 import tvm_ffi
-from tvm import te, topi
+from tvm import relax, te, topi
 
 from autopipe.measure.build import without_weights
 from autopipe.measure.check import checked
@@ -95,6 +95,19 @@ def test_both_convolutions_are_parallel_and_vectorized(engine):
     assert len(spread) == 2
     for loop in spread:
         assert any(inner.kind == tvm.tirx.ForKind.VECTORIZED for inner in walk(loop.body))
+
+
+def test_weights_beside_another_name_for_a_buffer_are_packed():
+    builder = relax.BlockBuilder()
+    kernel = builder.add_func(planned(module_of(*sliced())).module["main"], "sliced")
+    kinds = [relax.TensorType(shape, "float32") for shape in ((6, 32), (32, 12), (4, 12))]
+    x, w = (relax.Var(name, kind) for name, kind in zip("xw", kinds, strict=False))
+    with builder.function("main", [x, w]):
+        with builder.dataflow():
+            y = builder.emit_output(relax.call_tir(kernel, (x, w), kinds[-1]))
+        builder.emit_func_output(y)
+    split = relax.transform.SplitLayoutRewritePreproc()(builder.get())
+    assert len(split.functions_items()) > 2
 
 
 def test_weights_of_every_part_may_be_packed():
