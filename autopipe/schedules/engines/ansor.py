@@ -20,6 +20,7 @@ from autopipe.schedules.conditions import Conditions
 from autopipe.schedules.engines.covering import covers
 from autopipe.schedules.engines.engine import MeasuredSchedule, Problem
 from autopipe.schedules.engines.intrinsics import register_cpu_intrinsics
+from autopipe.schedules.engines.sketch_model import SketchModel
 from autopipe.schedules.replay import apply, dump
 from autopipe.tasks.task import Task
 
@@ -51,9 +52,7 @@ class Ansor:
         triple = (target.host or target).attrs.get("mtriple")
         register_cpu_intrinsics(machine_of(str(triple) if triple else None))
         self._cores = conditions.hardware.cores
-        # One thread: more of them spin, and take ten times as long where the processor is shared.
-        model = ms.cost_model.XGBModel(num_warmup_samples=_WARM, num_tuning_cores=1)
-        self._lessons = Lessons(model)
+        self._lessons: Lessons | None = None
 
     def search(self, problem: Problem) -> "Sketches | None":
         """Begin a search, or return None for a task without a sketch.
@@ -76,8 +75,10 @@ class Ansor:
             search_strategy=strategy,
             task_name=problem.task.name,
             rand_state=problem.seed + 1,  # TVM takes 1 to 2**31 - 1
-            num_threads=self._cores,
+            num_threads=problem.threads or self._cores,
         )
+        if self._lessons is None:
+            self._lessons = Lessons(SketchModel(problem.seed, _WARM))
         spaces = [sketch for sketch in context.generate_design_space() if covers(sketch)]
         return Sketches(problem, context, spaces, self._lessons) if spaces else None
 
@@ -98,7 +99,7 @@ def _rules(*, gpu: bool) -> Any:  # noqa: ANN401 - tvm is not typed
 class Lessons:
     """The cost model of all searches, and the measurements it waits for until it may predict."""
 
-    def __init__(self, model: ms.cost_model.XGBModel) -> None:
+    def __init__(self, model: SketchModel) -> None:
         self.model = model
         self._waiting: list[tuple[ms.TuneContext, Sequence[Any], Sequence[Any]]] = []
         self._count = 0

@@ -45,6 +45,8 @@ class Problem:
     """Seed of all random choices of the search."""
     tuner: str = "model"
     """The tuner that orders the settings of knobs: `tuning.tuner` of the pipeline file."""
+    threads: int | None = None
+    """Threads that the search may use; null for as many as the target has cores."""
 
 
 class Search(Protocol):
