@@ -83,6 +83,12 @@ class Child:
         """Whether the process that answered last is still there."""
         return self._link is not None
 
+    @property
+    def link(self) -> Link:
+        """What it is talked to over; it can be read when there is an answer, or will be none."""
+        assert self._link is not None  # noqa: S101 - it was told something
+        return self._link
+
     def ask(self, request: object = None) -> Any:  # noqa: ANN401 - JSON
         """Return the answer. Raises Failed; the next request then finds a sound child.
 
@@ -100,12 +106,14 @@ class Child:
             except TimeoutError:
                 raise self._hung(link) from None
 
-    def answer(self) -> Any:  # noqa: ANN401 - JSON
-        """Return the answer to what it was told last. Raises as `ask`."""
-        link = self._link
-        assert link is not None  # noqa: S101 - it was told something
+    def answer(self, *, late: bool = False) -> Any:  # noqa: ANN401 - JSON
+        """Return the answer to what it was told last. Raises as `ask`.
+
+        One that is `late` has had its time, and answers at once or counts as hung.
+        """
+        link = self.link
         try:
-            found, failed = failure.opened(link.receive(self.seconds))
+            found, failed = failure.opened(link.receive(0.0 if late else self.seconds))
         except TimeoutError:
             raise self._hung(link) from None
         except EOFError:

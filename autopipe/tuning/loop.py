@@ -30,6 +30,13 @@ _AHEAD: Final = 2
 class Proposer(Protocol):
     """Asks the search of a contender for a task; may raise Failed, and OutOfTime."""
 
+    @property
+    def width(self) -> int:
+        """How many tasks propose at a time."""
+
+    def begin(self, state: TaskState, by: Contender, count: int) -> None:
+        """Have a search begin with the proposal that `propose` returns."""
+
     def propose(self, state: TaskState, by: Contender, count: int) -> list[str] | None:
         """Return schedules to measure, [] if there are no more, None if there never were."""
 
@@ -58,52 +65,74 @@ class TuningLoop:
     def run(self) -> str:
         """Tune, and return why it ended.
 
-        Where several candidates are measured at a time, the next task proposes meanwhile.
+        Where several candidates are measured at a time, other tasks propose meanwhile. Proposals
+        and times are waited for in the order in which they were begun, so that who answers first
+        decides nothing.
         """
         states = self.trials.states
         aside = sum(state.stopped is not None for state in states)
         for state in states:  # a resumed run may have left little to do
             state.stopped = state.stopped or self.trials.verdict(state)
+        asked: deque[_Asked] = deque()
         steps: deque[_Step] = deque()
-        while steps or any(state.stopped is None for state in states):
-            flying = {id(step.state) for step in steps}
-            idle = [state for state in states if id(state) not in flying]
-            able = any(state.stopped is None for state in idle) and not self._full(steps)
-            over = self._over(steps)
-            if steps and (over or not able):
-                self._finish(steps.popleft())
-            elif over:
+        while asked or steps or any(state.stopped is None for state in states):
+            over = self._over((*asked, *steps))
+            idle = self._idle((*asked, *steps))
+            if over and not (asked or steps):
                 return over
+            if idle and not over and not self._full(asked, steps):
+                self._ask(self.scheduler(idle), asked, steps)
+            elif asked and not (steps and self._busy(steps)):
+                self._begin(asked.popleft(), steps)
             else:
-                self._begin(self.scheduler(idle), steps)
+                self._finish(steps.popleft())
         judged = f"; {aside} of {len(states)} are not worth a search (tasks.judge)"
         return f"no task has anything left to try{judged if aside else ''}"
 
-    def _over(self, steps: Iterable["_Step"]) -> str | None:
+    def _idle(self, flying: Iterable["_Asked | _Step"]) -> list[TaskState]:
+        """Return the tasks of which nothing is proposed or measured, if one of them may go on."""
+        busy = {id(each.state) for each in flying}
+        idle = [state for state in self.trials.states if id(state) not in busy]
+        return idle if any(state.stopped is None for state in idle) else []
+
+    def _over(self, flying: Iterable["_Asked | _Step"]) -> str | None:
         """Return why nothing more is begun, if so."""
-        if self.trials.left() <= sum(step.count for step in steps):
+        if self.trials.left() <= _count(flying):
             return "all trials are spent"
         return LATE if self.trials.late() else None
 
-    def _full(self, steps: Collection["_Step"]) -> bool:
-        """Tell whether enough is measured at a time, as one batch is on this machine."""
-        width = self.trials.width
-        count = sum(step.count for step in steps)
-        return bool(steps) and (width == 1 or count >= _AHEAD * width)
+    def _full(self, asked: Collection["_Asked"], steps: Collection["_Step"]) -> bool:
+        """Tell whether nothing more is to be proposed for now.
 
-    def _begin(self, state: TaskState, steps: "deque[_Step]") -> None:
-        """Have one batch of a task proposed, and begin to measure it."""
+        On one machine a batch is proposed, then measured, and then comes the next.
+        """
+        if self.trials.width == 1:
+            return bool(asked or steps)
+        return len(asked) >= self.proposer.width or self._busy(steps)
+
+    def _busy(self, steps: Iterable["_Step"]) -> bool:
+        """Tell whether enough is measured at a time."""
+        return _count(steps) >= _AHEAD * self.trials.width
+
+    def _ask(self, state: TaskState, asked: "deque[_Asked]", steps: Collection["_Step"]) -> None:
+        """Have a task begin to propose one batch."""
         by = state.contest.next()
         if by is None:
             state.stopped = state.contest.ended()
             return
         entry = state.contest.entries[by]
         most = self.batch if entry.form.batches else min(_FIRST, self.batch)
-        left = self.trials.left() - sum(step.count for step in steps)
-        start, before = monotonic(), state.best
+        left = self.trials.left() - _count(asked) - _count(steps)
+        count = min(most, self.trials.allowance(state), left)
+        asked.append(_Asked(state, by, count, state.best, monotonic()))
+        self.proposer.begin(state, by, count)
+
+    def _begin(self, given: "_Asked", steps: "deque[_Step]") -> None:
+        """Begin to measure what a task has proposed."""
+        state, by = given.state, given.by
+        entry = state.contest.entries[by]
         try:
-            count = min(most, self.trials.allowance(state), left)
-            schedules = self.proposer.propose(state, by, count)
+            schedules = self.proposer.propose(state, by, given.count)
         except OutOfTime:
             return  # which ends the loop
         except (NotWorth, Failed) as error:
@@ -112,7 +141,7 @@ class TuningLoop:
         if schedules:
             proposals = [Proposal(by, schedule) for schedule in schedules]
             underway = self.trials.begin(state, proposals)
-            steps.append(_Step(state, by, underway, before, start))
+            steps.append(_Step(state, by, underway, given.before, given.start))
             return
         entry.out = "no design space" if schedules is None else "all schedules are tried"
         self._ended(state)
@@ -147,6 +176,20 @@ class TuningLoop:
 
 
 @dataclass(frozen=True, slots=True)
+class _Asked:
+    """A batch that a contender is asked for."""
+
+    state: TaskState
+    by: Contender
+    count: int
+    """How many trials it may become."""
+    before: float
+    """The best time of the task until then."""
+    start: float
+    """When it was asked for, by the monotonic clock."""
+
+
+@dataclass(frozen=True, slots=True)
 class _Step:
     """A batch of a contender that is being measured."""
 
@@ -162,3 +205,8 @@ class _Step:
     def count(self) -> int:
         """How many trials it is."""
         return len(self.underway.proposals)
+
+
+def _count(flying: Iterable[_Asked | _Step]) -> int:
+    """Return how many trials these are."""
+    return sum(each.count for each in flying)

@@ -1,6 +1,9 @@
 """The search step: engines propose schedules of the tasks, until the budget is spent."""
 
+import math
+import os
 from collections.abc import Sequence
+from typing import Final
 
 from autopipe.processes.contained import Failed
 from autopipe.safety.failures import KnownFailure
@@ -14,6 +17,9 @@ from autopipe.tuning.searcher import Searcher, key
 from autopipe.tuning.task_state import TaskState
 from autopipe.tuning.tools import Tools
 
+_KEPT_BUSY: Final = 8
+"""Candidates on a farm that one search may be expected to keep coming."""
+
 
 def search(states: Sequence[TaskState], tools: Tools) -> str:
     """Spend what is left of the budget on searches; return why that ended.
@@ -26,11 +32,11 @@ def search(states: Sequence[TaskState], tools: Tools) -> str:
         for state in states
         for by in state.contest.entries
     }
-    suspects = _suspects(states, tools)
+    suspects, many = _suspects(states, tools), _many(tools)
     searcher = Searcher(
         engines((by.engine for _, by in problems), tools.conditions), problems,
         tools.journal.known, plan.judge.min_space if plan.judge else 1,
-        [key(*suspect) for suspect in suspects], left=tools.trials(states).seconds_left,
+        [key(*suspect) for suspect in suspects], left=tools.trials(states).seconds_left, many=many,
     )  # fmt: skip
 
     def failed(state: TaskState, by: Contender, error: Failed) -> None:
@@ -51,6 +57,15 @@ def search(states: Sequence[TaskState], tools: Tools) -> str:
             progress.emit()
 
 
+def _many(tools: Tools) -> int:
+    """Return how many tasks are searched at a time: one where this machine measures, too.
+
+    On a farm they are as many as this machine has cores, as far as there are workers to keep busy.
+    """
+    width = tools.measurer.width
+    return min(len(os.sched_getaffinity(0)), math.ceil(width / _KEPT_BUSY)) if width > 1 else 1
+
+
 def _suspects(states: Sequence[TaskState], tools: Tools) -> list[tuple[TaskState, Contender]]:
     """Leave out searches that failed in earlier runs; return those to be tried only once."""
     found: list[tuple[TaskState, Contender]] = []
@@ -68,8 +83,9 @@ def _problem(state: TaskState, by: Contender, tools: Tools) -> Problem:
     """Return what an engine is asked to schedule; what was measured before is told later."""
     module = tools.maker.implementations(state.task.name)[by.implementation]
     tuning = tools.plan.tuning
+    threads = 1 if _many(tools) > 1 else None
     return Problem(
-        state.task, module, tools.conditions, (), tools.batch, tuning.seed, tuning.tuner
+        state.task, module, tools.conditions, (), tools.batch, tuning.seed, tuning.tuner, threads
     )  # fmt: skip
 
 

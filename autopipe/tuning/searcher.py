@@ -1,27 +1,26 @@
-"""Runs searches in a child process, so that a crash or hang of one costs that contender only.
+"""Runs searches in child processes, so that a crash or hang of one costs that contender only.
 
-All searches share the child, because they share a cost model. When it dies, the next request
-starts another one, and each search begins there anew from what has been measured.
+The searches of a child share a cost model. When it dies, the next request starts another one, and
+each search begins there anew from what has been measured. With one child all tasks learn from each
+other; with more of them, those of a child do, and as many tasks propose at a time.
 """
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, replace
-from typing import Any
+from dataclasses import asdict
+from typing import Any, Final
 
-from autopipe.processes.contained import Child, Failed
+from autopipe.processes.contained import Failed
 from autopipe.processes.failure import How
-from autopipe.schedules.engines.engine import Engine, MeasuredSchedule, Problem, Search
+from autopipe.processes.link import ready
+from autopipe.schedules.engines.engine import MeasuredSchedule, Problem
 from autopipe.schedules.policy import Contender
+from autopipe.tuning.search_process import GONE, Engines, Key, SearchProcess
 from autopipe.tuning.task_state import TaskState
-from autopipe.tuning.worth import demand, size
+from autopipe.tuning.worth import demand
 
-Engines = Mapping[str, Callable[[], Engine]]
-"""What makes each engine, by name; called in the child, when the first search of one begins."""
-
-
-Key = tuple[str, Contender]
-"""A search: the name of the task, and who searches. It means the same in both processes."""
+_LOOK: Final = 0.2
+"""Seconds between two looks at whether a process is late."""
 
 
 def key(state: TaskState, by: Contender) -> Key:
@@ -45,19 +44,36 @@ class Searcher:
         suspects: Iterable[Key] = (),
         *,
         left: Callable[[], float] = lambda: math.inf,
+        many: int = 1,
     ) -> None:
         """Take what may be searched; `known` returns what was measured when a search begins.
 
         A design space of fewer schedules than `least` is not searched. The searches of `suspects`
         failed in an earlier run: they do not begin once more. `left` says how many seconds the run
-        has left for searches: one that takes longer is ended.
+        has left for searches: one that takes longer is ended. The tasks are divided among `many`
+        processes, which search beside each other.
         """
-        self._child = Child(lambda: _Host(engines, problems).answer)
+        tasks = list(dict.fromkeys(task for task, _ in problems))
+        self.width = max(1, min(many, len(tasks)))
+        """How many tasks propose at a time."""
+        processes = [SearchProcess(engines, problems, left) for _ in range(self.width)]
+        self._processes = processes
+        self._home = {task: processes[n % self.width] for n, task in enumerate(tasks)}
         self._known = known
         self._least = least
-        self._open: set[Key] = set()
+        self._open: dict[Key, int] = {}
+        """Searches that were begun, and in which life of their process."""
         self._failed = set(suspects)
         self._left = left
+        self._asked: dict[Key, tuple[int, bool]] = {}
+        """The requests for proposals that were begun; and whether the search begins with it."""
+        self._told: dict[Key, int] = {}
+        """The requests that tell searches how their last proposals did."""
+
+    def begin(self, state: TaskState, by: Contender, count: int) -> None:
+        """Have a search begin to propose while others do; `propose` then returns what it found."""
+        if self.width > 1:
+            self._asked[key(state, by)] = self._ask(state, by, count)
 
     def propose(self, state: TaskState, by: Contender, count: int) -> list[str] | None:
         """Return schedules to measure, [] if there are no more, None if the engine has none ever.
@@ -65,88 +81,81 @@ class Searcher:
         A search that raises, crashes or hangs begins once more. Raises Failed the second time,
         NotWorth if its design space is too small, and OutOfTime.
         """
-        try:
-            return self._proposed(state, by, count)
-        except Failed as error:
-            self._forgive(key(state, by), error)
-            return self._proposed(state, by, count)
+        own = key(state, by)
+        while True:
+            try:
+                self._heard(own)
+                return self._proposed(state, by, count)
+            except Failed as error:
+                self._forgive(own, error)
 
     def learn(self, state: TaskState, by: Contender, measured: Sequence[MeasuredSchedule]) -> None:
         """Tell a search how its last proposals did; one that is gone has nothing to learn.
 
-        Raises Failed if it fails for the second time, and OutOfTime.
+        Raises Failed if it fails for the second time, and OutOfTime. Where several search at a
+        time, that is found out when it is asked for the next proposal.
         """
         own = key(state, by)
-        try:
-            if own in self._open:
-                self._ask(own, "learn", [asdict(known) for known in measured])
-        except Failed as error:
-            self._forgive(own, error)
+        if not self._is_open(own):
+            return
+        told = [asdict(known) for known in measured]
+        self._told[own] = self._home[own[0]].ask([own, "learn", told])
+        if self.width == 1:
+            try:
+                self._heard(own)
+            except Failed as error:
+                self._forgive(own, error)
 
     def close(self) -> None:
-        """End the child."""
-        self._child.close()
+        """End the children."""
+        for process in self._processes:
+            process.close()
+
+    def _ask(self, state: TaskState, by: Contender, count: int) -> tuple[int, bool]:
+        own = key(state, by)
+        fresh = not self._is_open(own)
+        known = [asdict(known) for known in self._known(state, by)] if fresh else None
+        request = {"known": known, "least": self._least, "count": count}
+        return self._home[own[0]].ask([own, "propose", request]), fresh
 
     def _proposed(self, state: TaskState, by: Contender, count: int) -> list[str] | None:
         own = key(state, by)
-        if own not in self._open:
-            known = [asdict(known) for known in self._known(state, by)]
-            found = self._ask(own, "begin", known)
-            if found is None:
-                return None
-            demand(found, self._least)
-            self._open.add(own)
-        schedules: list[str] = self._ask(own, "propose", count)
+        number, fresh = self._asked.pop(own, (0, False))
+        if not number:
+            number, fresh = self._ask(state, by, count)
+        found = self._answer(own, number)
+        if fresh and found["schedules"] is not None:
+            demand(found["size"], self._least)
+            self._open[own] = self._home[own[0]].life
+        schedules: list[str] | None = found["schedules"]
         return schedules
+
+    def _heard(self, own: Key) -> None:
+        """Wait until a search has learned what it was told. Raises Failed."""
+        if own in self._told:
+            self._answer(own, self._told.pop(own))
+
+    def _is_open(self, own: Key) -> bool:
+        return self._open.get(own) == self._home[own[0]].life
 
     def _forgive(self, own: Key, error: Failed) -> None:
         """Have a search begin again from what is known, but only once."""
-        self._open.discard(own)
+        self._open.pop(own, None)
+        self._asked.pop(own, None)
+        if error is GONE:
+            return
         if own in self._failed:
             raise error
         self._failed.add(own)
 
-    def _ask(self, own: Key, method: str, argument: object) -> Any:  # noqa: ANN401 - JSON
-        self._child.seconds = min(self._child.seconds, max(0.0, self._left()))
-        try:
-            return self._child.ask([own, method, argument])
-        except Failed as error:
-            if not self._child.alive:
-                self._open.clear()
-            if error.how is How.HUNG and self._left() <= 0:
-                raise OutOfTime from None
-            raise
-
-
-class _Host:
-    """The searches that live in the child."""
-
-    def __init__(self, makers: Engines, problems: Mapping[Key, Problem]) -> None:
-        self._makers = makers
-        self._problems = problems
-        self._engines: dict[str, Engine] = {}
-        self._searches: dict[Key, Search] = {}
-
-    def answer(self, request: tuple[tuple[str, Sequence[str]], str, Any]) -> Any:  # noqa: ANN401 - JSON
-        (task, by), method, argument = request
-        return getattr(self, method)((task, Contender(*by)), argument)
-
-    def begin(self, own: Key, known: Sequence[Mapping[str, Any]]) -> float | None:
-        problem, engine = replace(self._problems[own], known=_known(known)), own[1].engine
-        if engine not in self._engines:
-            self._engines[engine] = self._makers[engine]()
-        search = self._engines[engine].search(problem)
-        if search is None:
-            return None
-        self._searches[own] = search
-        return size(search)
-
-    def propose(self, own: Key, count: int) -> list[str]:
-        return self._searches[own].propose(count)
-
-    def learn(self, own: Key, measured: Sequence[Mapping[str, Any]]) -> None:
-        self._searches[own].learn(_known(measured))
-
-
-def _known(entries: Sequence[Mapping[str, Any]]) -> list[MeasuredSchedule]:
-    return [MeasuredSchedule(**entry) for entry in entries]
+    def _answer(self, own: Key, number: int) -> Any:  # noqa: ANN401 - JSON
+        """Wait for an answer, while all processes go on. Raises Failed, and OutOfTime."""
+        while (found := self._home[own[0]].taken(number)) is None:
+            ready([process.link for process in self._processes if process.link], _LOOK)
+            for process in self._processes:
+                process.go_on()
+        if not isinstance(found, Failed):
+            return found["found"]
+        if found.how is How.HUNG and self._left() <= 0:
+            raise OutOfTime from None
+        raise found

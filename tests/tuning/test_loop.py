@@ -26,6 +26,12 @@ class Proposals:
         self.limits, self.fails, self.none = limits or {}, fails, none
         self.made: Counter[tuple[int, Contender]] = Counter()
         self.learned: Counter[tuple[int, Contender]] = Counter()
+        self.begun: list[int] = []
+
+    width = 1
+
+    def begin(self, state, by, count):
+        self.begun.append(state.task.index)
 
     def propose(self, state, by, count):
         if (state.task.index, by) in self.fails:
@@ -250,6 +256,22 @@ def test_the_next_task_proposes_while_others_are_measured(journal):
     assert measurer.most == 2 * measurer.width
     assert searcher.made == searcher.learned
     assert max(trials(tasks)) - min(trials(tasks)) <= 4
+
+
+def test_as_many_tasks_propose_at_a_time_as_may(journal):
+    class Beside(Proposals):
+        width, most = 2, 0
+
+        def propose(self, state, by, count):
+            self.most = max(self.most, len(self.begun))
+            self.begun.remove(state.task.index)
+            return super().propose(state, by, count)
+
+    tasks, measurer, searcher = states(5), Several(), Beside()
+    ended = tuner(journal, tasks, {"trials": 42}, measurer=measurer, searcher=searcher).run()
+    assert (ended, sum(trials(tasks)), measurer.open) == ("all trials are spent", 42, 0)
+    assert (searcher.most, searcher.begun) == (2, [])
+    assert searcher.made == searcher.learned
 
 
 def test_a_single_task_waits_for_its_batch(journal):

@@ -115,13 +115,13 @@ def test_a_search_that_fails_twice_is_over_and_the_others_go_on(monkeypatch, mea
     found = make(measured)
     with pytest.raises(Failed, match=how):
         found.propose(TASKS[arm], TOY, 2)
-    found._child.seconds = 60.0
+    found._processes[0]._child.seconds = 60.0
     assert found.propose(TASKS[0], TOY, 1) == ["0"]
     found.close()
 
 
 def test_a_search_is_ended_with_the_time_of_the_run_and_not_to_blame_for_it(measured):
-    left = iter([60.0, 60.0, 60.0, 0.3, 0.0])
+    left = iter([60.0, 0.3, 0.0])
     found = Searcher({"toy": Engine}, PROBLEMS, lambda *_: measured, left=lambda: next(left))
     assert found.propose(TASKS[0], TOY, 1) == ["0"]
     with pytest.raises(OutOfTime):
@@ -143,6 +143,37 @@ def test_results_that_a_search_chokes_on_once_are_told_again(searcher):
     assert searcher.propose(TASKS[6], TOY, 1) == ["0"], "it has begun again"
     with pytest.raises(Failed, match="ValueError: nothing learned"):
         searcher.learn(TASKS[6], TOY, [MeasuredSchedule("0", 1.0)])
+
+
+def test_tasks_of_two_processes_propose_at_a_time_and_one_that_crashes_costs_no_other(measured):
+    found = Searcher({"toy": Engine}, PROBLEMS, lambda *_: measured, many=2)
+    crashes, neighbour, other = TASKS[3], TASKS[5], TASKS[0]
+    assert found.width == 2
+    assert found.propose(other, TOY, 2) == ["0", "1"]
+    for task in (crashes, neighbour, other):
+        found.begin(task, TOY, 2)
+    assert found.propose(other, TOY, 2) == ["2", "3"]
+    with pytest.raises(Failed, match="out of memory"):
+        found.propose(neighbour, TOY, 2)
+    with pytest.raises(Failed, match="killed by SIGKILL"):
+        found.propose(crashes, TOY, 2)
+    found.learn(other, TOY, [MeasuredSchedule("2", 1.0)])
+    assert found.propose(other, TOY, 1) == ["4"], "it has not begun again"
+    measured.append(MeasuredSchedule("0", 1.0))
+    assert found.propose(TASKS[7], TOY, 1) == ["1"], "it is in the process that crashed"
+    found.close()
+
+
+def test_what_a_search_chokes_on_is_found_out_with_the_next_proposal(measured):
+    found = Searcher({"toy": Engine}, PROBLEMS, lambda *_: measured, many=2)
+    for first in (True, False):
+        assert found.propose(TASKS[6], TOY, 1) == ["0"]
+        found.learn(TASKS[6], TOY, [MeasuredSchedule("0", 1.0)])
+        found.begin(TASKS[6], TOY, 1)
+        if not first:
+            with pytest.raises(Failed, match="ValueError: nothing learned"):
+                found.propose(TASKS[6], TOY, 1)
+    found.close()
 
 
 def test_an_engine_that_can_not_be_made_is_an_error_of_the_search():

@@ -31,7 +31,7 @@ class _Remembered:
         return self._features
 
 
-class Extractor(ms.feature_extractor.PerStoreFeature):  # type: ignore[misc]
+class Extractor(ms.feature_extractor.PerStoreFeature):
     """Takes the features of candidates, and remembers those of the latest."""
 
     __slots__ = ("_known",)
@@ -60,7 +60,7 @@ class Extractor(ms.feature_extractor.PerStoreFeature):  # type: ignore[misc]
 
 
 @derived_object
-class SketchModel(ms.cost_model.XGBModel._cls):  # type: ignore[misc] # noqa: SLF001 -- as TVM asks
+class SketchModel(ms.cost_model.XGBModel._cls):  # noqa: SLF001 -- TVM wants it so
     """TVM's model; scores that it can not predict yet are drawn by a seed."""
 
     def __init__(self, seed: int, warm: int) -> None:

@@ -1,0 +1,139 @@
+"""A process in which searches live: asked one thing after the other, without waiting for it."""
+
+import math
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from time import monotonic
+from typing import Any, Final
+
+from autopipe.processes.contained import Child, Failed
+from autopipe.processes.failure import Failure, How
+from autopipe.processes.link import Link, ready
+from autopipe.schedules.engines.engine import Engine, MeasuredSchedule, Problem, Search
+from autopipe.schedules.policy import Contender
+from autopipe.tuning.worth import size
+
+Engines = Mapping[str, Callable[[], Engine]]
+"""What makes each engine, by name; called in the child, when the first search of one begins."""
+
+Key = tuple[str, Contender]
+"""A search: the name of the task, and who searches. It means the same in both processes."""
+
+GONE: Final = Failed(
+    Failure(How.ENDED, "the process of this search ended while another one was busy")
+)
+"""The answer to what was still to be asked of a process that has ended: nobody is to blame."""
+
+
+class SearchProcess:
+    """Asks the searches of some tasks, which share what they learn.
+
+    It has one request at a time, and is asked for the next one as soon as that is answered.
+    """
+
+    def __init__(
+        self, engines: Engines, problems: Mapping[Key, Problem], left: Callable[[], float]
+    ) -> None:
+        """Begin nothing yet; `left` says how many seconds the run has left for searches."""
+        self._child = Child(lambda: _Host(engines, problems).answer)
+        self._time = left
+        self._waiting: deque[tuple[int, Any]] = deque()
+        self._busy: int | None = None
+        self._until = math.inf
+        self._count = 0
+        self.life = 1
+        """How many processes it has had by now, each of which begins with nothing."""
+        self._answers: dict[int, Any] = {}
+
+    @property
+    def link(self) -> Link | None:
+        """What can be read when this process has answered; null where it is asked nothing."""
+        return None if self._busy is None else self._child.link
+
+    def ask(self, request: object) -> int:
+        """Ask for something after all that was asked before; return its number."""
+        self._count += 1
+        self._waiting.append((self._count, request))
+        self.go_on()
+        return self._count
+
+    def taken(self, number: int) -> Any:  # noqa: ANN401 -- JSON, or Failed
+        """Return the answer to a request; null while there is none."""
+        self.go_on()
+        return self._answers.pop(number, None)
+
+    def go_on(self) -> None:
+        """Take an answer that is there, and ask for what is next."""
+        while self._busy is not None or self._waiting:
+            late = monotonic() >= self._until
+            if self._busy is not None and not late and not ready([self._child.link], 0.0):
+                return
+            try:
+                if self._busy is None:
+                    self._begin()
+                else:
+                    self._end(self._child.answer(late=late))
+            except Failed as error:
+                self._end(error)
+
+    def close(self) -> None:
+        """End it."""
+        self._child.close()
+
+    def _begin(self) -> None:
+        """Ask for what is next."""
+        self._busy, request = self._waiting.popleft()
+        self._child.seconds = min(self._child.seconds, max(0.0, self._time()))
+        self._until = monotonic() + self._child.seconds
+        self._child.tell(request)
+
+    def _end(self, answer: object) -> None:
+        """Note an answer; of a process that has ended, nothing more can be asked."""
+        assert self._busy is not None  # noqa: S101 -- something was asked for
+        self._answers[self._busy] = answer
+        self._busy, self._until = None, math.inf
+        if isinstance(answer, Failed) and not self._child.alive:
+            self._answers |= dict.fromkeys((number for number, _ in self._waiting), GONE)
+            self._waiting.clear()
+            self.life += 1
+
+
+class _Host:
+    """The searches that live in the child."""
+
+    def __init__(self, makers: Engines, problems: Mapping[Key, Problem]) -> None:
+        self._makers = makers
+        self._problems = problems
+        self._engines: dict[str, Engine] = {}
+        self._searches: dict[Key, Search] = {}
+
+    def answer(self, request: tuple[tuple[str, Sequence[str]], str, Any]) -> Any:  # noqa: ANN401 - JSON
+        (task, by), method, argument = request
+        return {"found": getattr(self, method)((task, Contender(*by)), argument)}
+
+    def propose(self, own: Key, asked: Mapping[str, Any]) -> dict[str, Any]:
+        """Propose; a search that is told what is known begins with that."""
+        found = math.inf
+        if asked["known"] is not None:
+            search = self._begun(own, asked["known"])
+            if search is None:
+                return {"schedules": None}
+            found = size(search)
+            if found < asked["least"]:
+                return {"schedules": [], "size": found}
+            self._searches[own] = search
+        return {"schedules": self._searches[own].propose(asked["count"]), "size": found}
+
+    def _begun(self, own: Key, known: Sequence[Mapping[str, Any]]) -> Search | None:
+        problem, engine = replace(self._problems[own], known=_known(known)), own[1].engine
+        if engine not in self._engines:
+            self._engines[engine] = self._makers[engine]()
+        return self._engines[engine].search(problem)
+
+    def learn(self, own: Key, measured: Sequence[Mapping[str, Any]]) -> None:
+        self._searches[own].learn(_known(measured))
+
+
+def _known(entries: Sequence[Mapping[str, Any]]) -> list[MeasuredSchedule]:
+    return [MeasuredSchedule(**entry) for entry in entries]
