@@ -9,6 +9,7 @@ from tvm.relax import transform
 from autopipe.compiler import op_info
 from autopipe.compiler.fusion.growth import keep_growth_apart
 from autopipe.compiler.fusion.mergeable import mergeable
+from autopipe.compiler.fusion.neighbours import Pays
 from autopipe.compiler.fusion.scope import Scope, fuse
 from autopipe.compiler.graph import elementary, weights
 from autopipe.compiler.graph.attention import attention
@@ -83,13 +84,15 @@ def lower(
     *,
     fast_algorithms: bool = True,
     scope: Scope | None = None,
+    pays: Pays | None = None,
 ) -> tvm.IRModule:
     """Legalize ops to PrimFuncs and fuse them. Each PrimFunc tells its ops in `op_info`.
 
     `main` of the result calls PrimFuncs only. Parameters of a PrimFunc that are weights are marked,
     since their layout may still change. `fast_algorithms` allows elementary functions that round
     differently from libm's. `scope` says which ops become one function, if TVM is not to decide it;
-    attention is one function where no rule says otherwise.
+    attention is one function where no rule says otherwise, and so are neighbouring convolutions of
+    which `pays` says so.
     Raises ModelError that names the ops that TVM can not lower, and for a model that carries code.
     """
     gate.of_model(module)
@@ -105,7 +108,8 @@ def lower(
         parts = op_info.parts(legalized, ops)
         # Phase 2: fusion
         fused = mergeable(
-            transform.FoldConstant()(legalized), lambda module: fuse(module, ops, parts, scope)
+            transform.FoldConstant()(legalized),
+            lambda module: fuse(module, ops, parts, scope, pays),
         )
         infos = op_info.describe(fused, parts)
         # Phase 3: one PrimFunc a fused function, its weights free in layout

@@ -22,7 +22,7 @@ class LowerStage(Stage, frozen=True):
     """Legalize and fuse."""
 
     name: ClassVar[str] = "lower"
-    version: ClassVar[int] = 4
+    version: ClassVar[int] = 5
     produces: ClassVar[Kind] = Kind.LOWERED
     needs: ClassVar[dict[str, Need]] = {"optimize": Need(Kind.MODULE)}
     reads: ClassVar[frozenset[Facet]] = frozenset({Facet.TVM, Facet.TARGET})
@@ -86,10 +86,17 @@ class LowerStage(Stage, frozen=True):
     def _lowered(
         self, module: "tvm.IRModule", conditions: "Conditions", scope: "Scope | None"
     ) -> "tvm.IRModule":
+        from functools import partial
+
         from autopipe.compiler import passes
+        from autopipe.schedules.templates import rolling
 
         return passes.lower(
-            module, conditions.target, fast_algorithms=self.fast_algorithms, scope=scope
+            module,
+            conditions.target,
+            fast_algorithms=self.fast_algorithms,
+            scope=scope,
+            pays=partial(rolling.pays, hardware=conditions.hardware),
         )
 
     def _scope(

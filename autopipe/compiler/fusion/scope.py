@@ -17,6 +17,7 @@ from tvm.relax.transform import FuseOps, FuseTIR
 from autopipe.compiler.fusion import fusion_rules
 from autopipe.compiler.fusion.fusion_rules import FusionRules, Warn
 from autopipe.compiler.fusion.grouping import Group, Grouping
+from autopipe.compiler.fusion.neighbours import Pays, join_neighbours
 from autopipe.compiler.fusion.regroup import Functions, read, regroup
 from autopipe.compiler.fusion.unfused import unfused
 from autopipe.compiler.module_io import prim_funcs
@@ -42,7 +43,11 @@ class Scope:
 
 
 def fuse(
-    module: tvm.IRModule, ops: Mapping[str, relax.Expr], parts: CallInfos, scope: Scope | None
+    module: tvm.IRModule,
+    ops: Mapping[str, relax.Expr],
+    parts: CallInfos,
+    scope: Scope | None,
+    pays: Pays | None = None,
 ) -> tvm.IRModule:
     """Return the legalized module with its calls fused.
 
@@ -50,12 +55,15 @@ def fuse(
         module: The legalized module.
         ops: What each name in `main` was bound to before legalization.
         parts: What each call of a PrimFunc computes.
-        scope: How TVM's groups are changed; None leaves them as they are.
+        scope: How TVM's groups are changed; None leaves them as they are, but for
+        pays: which says of neighbouring convolutions whether they become one function.
     """
     fused = FuseOps()(module)
-    if scope is None:
+    if scope is None and pays is None:
         return fused
     before = unfused(module, ops, parts)
+    if scope is None:
+        return join_neighbours(module, fused, before, parts, pays) if pays else fused
     chosen = read(fused, before)
     grouping = Grouping(before.steps, chosen.groups)
     fusion_rules.apply(scope.rules, before.steps, grouping, scope.warn)

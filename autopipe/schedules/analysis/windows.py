@@ -120,7 +120,7 @@ def _operands(block: SBlock) -> tuple[Index, int | None] | None:
     """Return the index of the operand with windows, and the position of the weights, if any."""
     *_, last = spatial = [i for i, axis in enumerate(block.iter_vars) if axis.iter_type == SPATIAL]
     wide = [i for i in spatial if int(block.iter_vars[i].dom.extent) > 1]
-    reads = [_index(block, position) for position in range(len(block.reads))]
+    reads = [index_of(block, position) for position in range(len(block.reads))]
     data = [i for i, index in enumerate(reads) if _moves(index, wide) and index[-1][last] == 1]
     others = [i for i in range(len(reads)) if i not in data]
     if len(data) != 1 or len(others) > 1 or bool(others) != is_product(block):
@@ -159,7 +159,8 @@ def _moves(index: Index, axes: list[int]) -> bool:
     return bool(index) and all(any(part[axis] for part in index) for axis in axes)
 
 
-def _index(block: SBlock, position: int) -> Index:
+def index_of(block: SBlock, position: int) -> Index:
+    """Return how a block moves along what it reads at a position."""
     axes = [axis.var for axis in block.iter_vars]
     parts = [detect_linear_equation(part.min, axes) for part in block.reads[position].region]
     constant = all(len(part) == len(axes) + 1 for part in parts)

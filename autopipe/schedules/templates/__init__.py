@@ -18,6 +18,7 @@ from autopipe.schedules.templates import (
     recurrence,
     reduction,
     regions,
+    rolling,
     row_reduction,
     sequence,
     tiled_reduction,
@@ -43,6 +44,7 @@ TEMPLATES: Final[tuple[Template, ...]] = (
     elementwise,
     open_movement,
     reduction,
+    rolling,
     sequence,
 )
 """Asked in this order; the first that serves a function schedules it."""

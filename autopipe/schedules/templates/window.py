@@ -124,7 +124,7 @@ def apply(sch: Schedule, windows: Windows, tile: WindowTile) -> None:
         sch.compute_inline(sch.get_sblock(name))
     block = sch.get_sblock(windows.name)
     if windows.weights is not None and windows.free:
-        _pack(sch, block, windows.weights, tile.columns)
+        pack(sch, block, windows.weights, tile.columns)
     known = known_of(sch.mod["main"])
     if known is not None:
         _write(sch, windows, tile, known)
@@ -230,7 +230,7 @@ def _unroll(sch: Schedule, loops: Sequence[LoopRV]) -> None:
         sch.unroll(loop)
 
 
-def _pack(sch: Schedule, block: SBlockRV, weights: int, columns: int) -> None:
+def pack(sch: Schedule, block: SBlockRV, weights: int, columns: int) -> None:
     """Read weights from a copy [strip, other axes, column], which the build makes once."""
     *_, last = (axis.var for axis in sch.get(block).iter_vars if axis.iter_type == SPATIAL)
     region = sch.get(block).reads[weights].region

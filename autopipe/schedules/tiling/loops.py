@@ -79,18 +79,23 @@ def _loop(nest: Nest, copy: Copy | None, *, parallel: bool, name: str) -> None:
     single = isinstance(nest.jobs, int) and nest.jobs == 1
     loop = T.parallel if parallel and not single else T.serial
     with loop(nest.number(0), nest.number(nest.jobs)) as job, T.sblock(name):
-        T.reads(*(whole(buffer) for buffer in _sources(nest, copy)))
+        T.reads(*(whole(buffer) for buffer in sources(nest, copy)))
         T.writes(*map(whole, nest.outputs))
-        shape = nest.tile.rows, nest.tile.columns
-        dtypes = [str(store.buffer.ty.dtype) for store in nest.product.stores]
-        sums = [T.sblock_alloc_buffer(shape, dtype, scope="local") for dtype in dtypes]
-        place = nest.place(job)
-        work = _Work(place, copy, sums, T.Bind(nest.column(place.strip)))
-        if nest.tile.fetched:
-            _fetch(work)
-        _clear(work)
-        _sum(work)
-        _finish(work)
+        write_tile(nest.place(job), copy)
+
+
+def write_tile(place: TilePlace, copy: Copy | None) -> None:
+    """Write what computes the outputs of one tile, in a block that is open."""
+    nest = place.nest
+    shape = nest.tile.rows, nest.tile.columns
+    dtypes = [str(store.buffer.ty.dtype) for store in nest.product.stores]
+    sums = [T.sblock_alloc_buffer(shape, dtype, scope="local") for dtype in dtypes]
+    work = _Work(place, copy, sums, T.Bind(nest.column(place.strip)))
+    if nest.tile.fetched:
+        _fetch(work)
+    _clear(work)
+    _sum(work)
+    _finish(work)
 
 
 def _fetch(work: _Work) -> None:
@@ -227,7 +232,7 @@ def _elements(nest: Nest, columns: int) -> Iterator[tuple[Expr, Expr]]:
             yield row, column
 
 
-def _sources(nest: Nest, copy: Copy | None) -> list[tvm.ir.Var]:
+def sources(nest: Nest, copy: Copy | None) -> list[tvm.ir.Var]:
     """Return the buffers that a tile reads, each once."""
     operand = nest.contraction.lines.operand
     reads = [

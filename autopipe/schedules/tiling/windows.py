@@ -110,7 +110,7 @@ class OpenWindows:
             loop = T.parallel if many else T.serial
             job = loops.enter_context(loop(number(0), number(product_of(jobs))))
             loops.enter_context(T.sblock(f"{self.block.name_hint}_tile"))
-            T.reads(*map(whole, self._sources()))
+            T.reads(*map(whole, self.sources()))
             T.writes(whole((self.last or self.block).body.buffer))
             dtype = str(self.block.body.buffer.ty.dtype)
             sums = T.sblock_alloc_buffer((rows, self.columns), dtype, scope="local")
@@ -121,12 +121,12 @@ class OpenWindows:
             ]
             *before, strip, band = index
             row = T.Bind(tvm.tirx.min(band * rows, number(length - rows)))
-            tile = _OutputTile(self, sums, rows, before, row, T.Bind(strip * self.columns))
+            tile = OutputTile(self, sums, rows, before, row, T.Bind(strip * self.columns))
             tile.clear()
             tile.reduce()
             tile.finish()
 
-    def _sources(self) -> list[Any]:
+    def sources(self) -> list[Any]:
         """Return the buffers that a tile reads, each once."""
         made = [self.block.body.buffer, *([self.before.body.buffer] if self.before else [])]
         found: list[Any] = []
@@ -146,7 +146,7 @@ class OpenWindows:
 
 
 @dataclass(frozen=True, slots=True)
-class _OutputTile:
+class OutputTile:
     """A tile of outputs; its methods write statements."""
 
     nest: OpenWindows

@@ -1,0 +1,207 @@
+"""Template for a convolution, a depthwise one behind it, and a product behind that, row by row.
+
+So are the blocks of MobileNets: a product makes many channels of few, windows go over each of them,
+and a product makes few of them again. The many channels are more than a near cache holds. Computed
+one row after the other, only as many rows are there as a window takes, and they stay near. The
+product behind the windows may be missing, as where something goes over the whole image in between.
+
+Example: 1x1 to 96 channels, depthwise 3x3 with stride 2, and 1x1 to 24, of an image [112, 112, 16].
+
+    for band in parallel(2):                               # 28 rows of the result each
+        ring = array(3, 114, 96)                           # three rows, with a border
+        for step in range(2 * 27 + 3):
+            p = 56 * band + step                           # a row with the border
+            ring[p % 3, 1:113] = relu(x[p - 1] @ w1) if 1 <= p < 113 else 0
+            if step >= 2 and step % 2 == 0:
+                i = 28 * band + (step - 2) // 2
+                line[0:56] = relu(windows(ring, w2))       # [56, 96]
+                y[i] = line @ w3                           # [56, 24]
+
+The tiles of each part are those of `contraction` and `window`.
+"""
+
+import heapq
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import tvm
+from tvm.s_tir import SBlock, Schedule, ScheduleError
+
+from autopipe.compiler.open_sizes import OpenSizes
+from autopipe.schedules.analysis.product import Product
+from autopipe.schedules.analysis.windows import Windows, inline_copies
+from autopipe.schedules.hardware import HardwareParams
+from autopipe.schedules.primitives import PRODUCTS
+from autopipe.schedules.templates import window
+from autopipe.schedules.templates.contraction import prepared
+from autopipe.schedules.templates.template import blank
+from autopipe.schedules.templates.window import WindowTile
+from autopipe.schedules.tiling import promise
+from autopipe.schedules.tiling.form import Contraction
+from autopipe.schedules.tiling.loops import Tiled
+from autopipe.schedules.tiling.nest import Nest
+from autopipe.schedules.tiling.packing import Copy
+from autopipe.schedules.tiling.rolled_form import RolledParts, border_of, recognize, results
+from autopipe.schedules.tiling.rolling import RollingLoops
+from autopipe.schedules.tiling.tile import Tile
+from autopipe.schedules.tiling.tile import settings as tiles
+from autopipe.schedules.tiling.windows import OpenWindows
+
+NAME: Final = "rolling"
+VERSION: Final = 1
+
+match = recognize
+
+_TRIED: Final = 3
+"""Tiles of each part that are tried."""
+
+_ELEMENT: Final = 4
+"""Bytes of an element."""
+
+_AGAIN: Final = 1.2
+"""A job may compute so many times the rows of the image that are its own: bands overlap."""
+
+_FULL: Final = 0.5
+"""Part of the second-level cache that rows and weights may take, and that all of the image would
+overflow."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowTiles:
+    """The knobs."""
+
+    first: Tile
+    windows: WindowTile
+    last: Tile | None
+    rows: int
+    """Rows of the result in a job."""
+
+
+def settings(found: RolledParts, hardware: HardwareParams) -> Iterator[RowTiles]:
+    """Yield some tiles for each part, the most promising first, in one or two jobs a core."""
+    alone = replace(hardware, cores=1)
+    strips = heapq.nsmallest(
+        _TRIED,
+        dict.fromkeys(replace(t, shared=2) for t in window.settings(found.windows, alone)),
+        key=lambda tile: window.estimate(found.windows, tile, alone),
+    )
+    rows = found.result[0] * found.result[1]
+    bands = [min(found.result[1], -(-rows // (hardware.cores * jobs))) for jobs in (1, 2)]
+    for band, first, strip, last in itertools.product(
+        dict.fromkeys(bands), _best(found.first, alone), strips, _last(found, alone)
+    ):
+        yield RowTiles(first, strip, last, band)
+
+
+def _last(found: RolledParts, hardware: HardwareParams) -> Sequence[Tile | None]:
+    """Return some tiles of the product behind the windows; its result may go far away."""
+    if found.last is None:
+        return [None]
+    size = math.prod(found.result[:3]) * found.last.breadth * _ELEMENT
+    return [replace(tile, fetched=size > hardware.l1) for tile in _best(found.last, hardware)]
+
+
+def _best(row: Contraction, hardware: HardwareParams) -> list[Tile]:
+    """Return some tiles of one row of a product."""
+    unfetched = (tile for tile in tiles(row, hardware) if not tile.fetched and tile.packed)
+    return heapq.nsmallest(
+        _TRIED, unfetched, key=lambda tile: promise.estimate(row, tile, hardware)
+    )
+
+
+def fill(found: RolledParts, hardware: HardwareParams) -> RowTiles:
+    """Return the knobs for a processor, without measuring."""
+    return next(settings(found, hardware))
+
+
+def pays(module: tvm.IRModule, hardware: HardwareParams) -> bool:
+    """Tell whether one function of `module` is expected to be faster than one for each reduction.
+
+    So it is where the image overflows the second-level cache, but some rows of it do not, nor the
+    weights, which are read for each row, and where few rows are computed twice.
+    """
+    found = None if hardware.gpu else recognize(blank(module))
+    if found is None:
+        return False
+    row = math.prod(found.image[2:]) * _ELEMENT
+    products = [part for part in (found.first, found.last) if part is not None]
+    weights = sum(part.breadth * math.prod(part.terms) * _ELEMENT for part in products)
+    rows = fill(found, hardware).rows
+    again = ((rows - 1) * found.stride + found.height) / (rows * found.stride)
+    room = hardware.l2 * _FULL
+    held = row * found.height + weights <= room
+    return row * found.image[1] > room and held and again <= _AGAIN
+
+
+def apply(sch: Schedule, found: RolledParts, knobs: RowTiles) -> None:
+    """Schedule the function. Raises ScheduleError where TVM refuses."""
+    whole = _Whole([], [])
+    first = _product(blank(found.parts[0]), found.first, knobs.first, whole)
+    windows = _windows(blank(found.parts[1]), found.windows, knobs.windows, whole)
+    last = None
+    if found.last is not None and knobs.last is not None:
+        last = _product(blank(found.parts[2]), found.last, knobs.last, whole)
+    source, passed = (results(part)[0] for part in found.parts[:2])
+    border = border_of(found.parts[1], source)
+    if border is None:
+        raise ScheduleError("the image is not read as it was")
+    loops = RollingLoops(
+        first, border, windows, last, passed, found.height, found.stride, knobs.rows
+    )
+    sums = math.prod(found.image) * math.prod(found.first.terms)
+    whole.nests.append(loops.write(parallel=sums >= PRODUCTS))
+    here = sch.get_sblock("root")
+    root = sch.get(here)
+    new = SBlock(
+        [], root.reads, root.writes, root.name_hint, tvm.tirx.stmt_seq(*whole.nests),
+        alloc_buffers=whole.buffers, annotations=root.annotations,
+    )  # fmt: skip
+    sch.state.replace(sch.get_sref(here), new, {root: new})
+
+
+@dataclass(frozen=True, slots=True)
+class _Whole:
+    """What stands before the loops: copies of weights, and operands that are computed first."""
+
+    nests: list[tvm.tirx.Stmt]
+    buffers: list[tvm.ir.Var]
+
+
+def _product(sch: Schedule, row: Contraction, tile: Tile, whole: _Whole) -> Tiled:
+    """Return a part that sums products, as one row of it."""
+    for name in (*row.inlined, *row.after[:-1]):
+        sch.compute_inline(sch.get_sblock(name))
+    whole.nests.extend(prepared(sch, row.name, row.before, tile.width))
+    whole.buffers.extend(sch.get(sch.get_sblock(name)).body.buffer for name in row.before)
+    product = Product.of(sch.get(sch.get_sblock(row.name)))
+    if product is None:
+        raise ScheduleError(f"block {row.name} no longer sums products")
+    last = sch.get(sch.get_sblock(row.after[-1])) if row.after else None
+    nest = Nest(row, tile, product, last)
+    copy = Copy.of(nest)
+    whole.nests.append(copy.write())
+    whole.buffers.append(copy.buffer)
+    return nest, copy
+
+
+def _windows(sch: Schedule, windows: Windows, tile: WindowTile, whole: _Whole) -> OpenWindows:
+    """Return the part with windows."""
+    inline_copies(sch)
+    for name in windows.after[:-1]:
+        sch.compute_inline(sch.get_sblock(name))
+    if windows.weights is not None and windows.free:
+        window.pack(sch, sch.get_sblock(windows.name), windows.weights, tile.columns)
+    known = {*windows.before, windows.name, *windows.after}
+    blocks = {sch.get(rv).name_hint: rv for rv in sch.get_child_blocks(sch.get_sblock("root"))}
+    for name, rv in blocks.items():
+        if name not in known:
+            whole.nests.append(sch.get(sch.get_loops(rv)[0]))
+            whole.buffers.append(sch.get(rv).writes[0].source)
+    last = sch.get(blocks[windows.after[-1]]) if windows.after else None
+    return OpenWindows(
+        windows, sch.get(blocks[windows.name]), None, last, OpenSizes({}, {}, {}),
+        tile.rows, tile.columns, tile.width, tile.shared,
+    )  # fmt: skip

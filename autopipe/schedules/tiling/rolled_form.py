@@ -1,0 +1,236 @@
+"""Recognizes a convolution, windows behind it and a product behind those, from the TIR alone.
+
+This is `match` of the template `rolling`: a function is cut into parts, each with one reduction,
+and each part is recognized as if it were a function of its own.
+"""
+
+import itertools
+import math
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import tvm
+from tvm.ir import TensorLoad
+from tvm.s_tir import SBlock, Schedule, ScheduleError
+from tvm.sym import detect_linear_equation
+
+from autopipe.schedules.analysis import windows as window_forms
+from autopipe.schedules.analysis.blocks import is_copy, is_spatial, is_static
+from autopipe.schedules.analysis.expressions import loads_of
+from autopipe.schedules.analysis.product import Product
+from autopipe.schedules.analysis.steps import Steps
+from autopipe.schedules.analysis.windows import Windows
+from autopipe.schedules.tiling import form
+from autopipe.schedules.tiling.form import Contraction
+from autopipe.schedules.tiling.padding import Padding
+from autopipe.schedules.tiling.rolling import Border
+
+_IMAGE: Final = 4
+"""Axes of an image: batch, height, width, channels."""
+
+_FLOAT: Final = 32
+"""Bits of the elements of all parts."""
+
+
+_NARROW: Final = 4
+"""Elements in the shortest vector that pays."""
+
+
+@dataclass(frozen=True, slots=True)
+class RolledParts:
+    """What the knobs depend on."""
+
+    parts: tuple[tvm.IRModule, ...]
+    """The convolution, the windows, and the product behind them, if there is one."""
+    first: Contraction
+    """Of one row of the image, as `last` is of one row of the result."""
+    windows: Windows
+    last: Contraction | None
+    image: tuple[int, ...]
+    """What the first convolution writes: batch, height, width, channels."""
+    result: tuple[int, ...]
+    """What the windows write."""
+    height: int
+    """Rows of the image that a window takes."""
+    stride: int
+    """Rows of the image from one row of the result to the next."""
+
+
+def recognize(sch: Schedule) -> RolledParts | None:
+    """Return what the template needs to know of a function, or None if it is for another one."""
+    steps = Steps.of(sch.mod["main"])
+    if steps is None or not all(map(is_static, steps.blocks)):
+        return None
+    sums = [i for i, block in enumerate(steps.blocks) if not is_spatial(block)]
+    if len(sums) not in (2, 3):
+        return None
+    cuts = [_cut(steps, one, other) for one, other in itertools.pairwise(sums)]
+    ends = [0, *cuts, len(steps.blocks)]
+    parts = tuple(steps.part(start, end) for start, end in itertools.pairwise(ends))
+    passed = [results(part) for part in parts]
+    if any(len(results) != 1 for results in passed):
+        return None
+    if any(buffer.same_as(p) for (buffer,) in passed[:-1] for p in steps.function.params):
+        return None
+    return _found(parts)
+
+
+def _cut(steps: Steps, one: int, other: int) -> int:
+    """Return the first block behind a reduction that belongs to the next one."""
+    between = range(one + 1, other)
+    moving = (i for i in between if is_copy(steps.blocks[i]) or Padding.of(steps.blocks[i]))
+    return next(moving, other)
+
+
+def results(part: tvm.IRModule) -> list[Any]:
+    """Return the buffers that a part writes for others."""
+    root = part["main"].body.block
+    inner = list(root.alloc_buffers)
+    written = [block.body.buffer for block in _blocks(part)]
+    params = part["main"].params
+    return [p for p in params if any(p.same_as(w) for w in written) and p not in inner]
+
+
+def _blocks(part: tvm.IRModule) -> list[SBlock]:
+    sch = _blank(part)
+    return [sch.get(rv) for rv in sch.get_child_blocks(sch.get_sblock("root"))]
+
+
+def _found(parts: tuple[tvm.IRModule, ...]) -> RolledParts | None:
+    """Return what the template needs to know of the parts of a function."""
+    first = _row(form.recognize(_blank(parts[0])))
+    last = _row(form.recognize(_blank(parts[2]))) if parts[2:] else None
+    windows = window_forms.recognize(_blank(parts[1]))
+    if first is None or windows is None or (last is None and parts[2:]):
+        return None
+    plain = len(windows.extents) == _IMAGE and windows.across == (1,) and not windows.along
+    if not plain or windows.weights is None or windows.extents[-1] % _NARROW:
+        return None
+    try:
+        vertical = _vertical(parts[1], windows)
+        border = border_of(parts[1], results(parts[0])[0])
+    except (RuntimeError, ScheduleError):
+        return None
+    if vertical is None or border is None or not _in_order(parts[0], first):
+        return None
+    image, result = border.inner, windows.extents
+    if last is not None and not (_in_order(parts[1], windows) and _follows(parts, last)):
+        return None
+    height, stride = vertical
+    one_row = replace(windows, extents=(1, 1, *result[2:]))
+    fits = border.outer[1] >= (result[1] - 1) * stride + height
+    found = RolledParts(parts, first, one_row, last, image, result, height, stride)
+    return found if fits and first.bits == windows.bits == _FLOAT else None
+
+
+def _row(found: Contraction | None) -> Contraction | None:
+    """Return one row of a product whose weights are free; None for another function."""
+    if found is None or len(found.extents) != _IMAGE or not found.lines.free:
+        return None
+    lines = found.lines
+    whole = lines.columns == (3,) and lines.granule == found.extents[3] and True in lines.packed
+    if not whole or lines.rows not in ((0, 1, 2), (1, 2), (2,)) or found.results != 1:
+        return None
+    return replace(found, extents=(1, 1, *found.extents[2:]), lines=replace(lines, rows=(2,)))
+
+
+def _in_order(part: tvm.IRModule, found: Contraction | Windows) -> bool:
+    """Tell whether each block from the sum on writes an element at its own index."""
+    names = {found.name, *found.after}
+    return all(
+        extent == 1 or index.same_as(axis.var)
+        for block in _blocks(part)
+        if block.name_hint in names
+        for index, axis, extent in zip(
+            block.body.indices, block.iter_vars, map(int, block.body.buffer.ty.shape), strict=False
+        )
+    )
+
+
+def _follows(parts: tuple[tvm.IRModule, ...], last: Contraction) -> bool:
+    """Tell whether a product sums over the channels of one pixel of what the windows write."""
+    sch, passed = _blank(parts[2]), results(parts[1])[0]
+    for name in last.inlined:
+        sch.compute_inline(sch.get_sblock(name))
+    product = Product.of(sch.get(sch.get_sblock(last.name)))
+    if product is None or last.before or math.prod(last.terms) != int(passed.ty.shape[3]):
+        return False
+    reads = [load for load in product.loads if load.source.same_as(passed)]
+    others = [
+        load
+        for block in _blocks(parts[2])
+        if block.name_hint in last.after
+        for load in loads_of(block.body.value)
+    ]
+    alone = len(reads) == 1 and not any(load.source.same_as(passed) for load in others)
+    return alone and all(
+        extent == 1 or index.same_as(axis)
+        for index, axis, extent in zip(
+            reads[0].indices[1:3], product.axes[1:3], product.extents[1:3], strict=True
+        )
+    )
+
+
+def _vertical(part: tvm.IRModule, windows: Windows) -> tuple[int, int] | None:
+    """Return how many rows a window takes, and how far the next one is.
+
+    None if a window leaves rows out, or reads other images or channels than those it writes.
+    """
+    sch = _blank(part)
+    window_forms.inline_copies(sch)
+    block = sch.get(sch.get_sblock(windows.name))
+    extents = [int(axis.dom.extent) for axis in block.iter_vars]
+    (data,) = [at for at in range(len(block.reads)) if at != windows.weights]
+    steps = [
+        {axis: step for axis, step in enumerate(index[:-1]) if step and extents[axis] > 1}
+        for index in window_forms.index_of(block, data)
+    ]
+    if len(steps) != _IMAGE or any(steps[at] not in ({}, {at: 1}) for at in (0, 3)):
+        return None
+    rows = dict(steps[1])
+    stride = rows.pop(1, 1)
+    taken = [axis for axis in rows if axis >= _IMAGE]
+    if len(taken) != len(rows) or len(taken) > 1 or 1 in steps[2] or {*rows.values()} - {1}:
+        return None
+    return math.prod(extents[axis] for axis in taken), stride
+
+
+def border_of(part: tvm.IRModule, source: Any) -> Border | None:  # noqa: ANN401 - a TVM object
+    """Return how windows see the result of the first convolution; None if it is changed there."""
+    sch = _blank(part)
+    window_forms.inline_copies(sch)
+    before = [sch.get(rv) for rv in sch.get_child_blocks(sch.get_sblock("root"))]
+    before = list(itertools.takewhile(is_spatial, before))
+    if not before:
+        return Border(source, source, 0, 0, tvm.tirx.const(0, source.ty.dtype))
+    padding = Padding.of(before[0]) if len(before) == 1 else None
+    if padding is None or not isinstance(padding.value, TensorLoad):
+        return None
+    if not padding.value.source.same_as(source) or len(padding.axes) != _IMAGE:
+        return None
+    bounds = [one or (0, size) for one, size in zip(padding.inside, padding.extents, strict=True)]
+    sizes = tuple(map(int, source.ty.shape))
+    held = all(
+        high - low == size and (at in (1, 2) or low == 0)
+        for at, ((low, high), size) in enumerate(zip(bounds, sizes, strict=True))
+    )
+    moved = all(
+        _is_moved(index, axis, low, size)
+        for index, axis, (low, _), size in zip(
+            padding.value.indices, padding.axes, bounds, sizes, strict=True
+        )
+    )
+    if not held or not moved:
+        return None
+    return Border(source, padding.target, bounds[1][0], bounds[2][0], padding.border)
+
+
+def _is_moved(index: Any, axis: Any, low: int, size: int) -> bool:  # noqa: ANN401 - TVM objects
+    """Tell whether an index is an axis without the border before it."""
+    found = detect_linear_equation(index, [axis])
+    steps = [int(step) for step in found] if len(found) == 2 else []  # noqa: PLR2004
+    return steps == [1, -low] or (size == 1 and steps in ([0, 0], [1, 0]))
+
+
+def _blank(module: tvm.IRModule) -> Schedule:
+    return Schedule(module, debug_mask="none", error_render_level="none")

@@ -1,0 +1,228 @@
+"""Writes the loops of convolutions that follow each other, one row of the image after the other.
+
+Template `rolling` says in an example what they do. The three parts are written as if each had all
+of its result; then what passes between them is put into buffers that hold a few rows.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any
+
+import tvm
+import tvm_ffi
+from tvm import tirx
+from tvm.ir import Expr, TensorLoad
+from tvm.script.ir_builder import IRBuilder
+from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
+
+from autopipe.schedules.analysis.expressions import elements, whole
+from autopipe.schedules.tiling import loops
+from autopipe.schedules.tiling.loops import Tiled
+from autopipe.schedules.tiling.nest import TilePlace
+from autopipe.schedules.tiling.windows import OpenWindows, OutputTile
+
+# ruff: noqa: ANN401  what TVM has no types for
+
+
+@dataclass(frozen=True, slots=True)
+class Border:
+    """The image that windows read: the result of the first convolution, with a border around it."""
+
+    source: Any
+    """Buffer of that result, [batch, height, width, channels]."""
+    image: Any
+    """Buffer with the border; the same buffer where there is none."""
+    top: int
+    left: int
+    value: Expr
+    """What the border holds."""
+
+    @property
+    def inner(self) -> tuple[int, ...]:
+        """Sizes of the result."""
+        return _sizes(self.source)
+
+    @property
+    def outer(self) -> tuple[int, ...]:
+        """Sizes with the border."""
+        return _sizes(self.image)
+
+
+@dataclass(frozen=True, slots=True)
+class RollingLoops:
+    """Writes the loops."""
+
+    first: Tiled
+    border: Border
+    windows: OpenWindows
+    last: Tiled | None
+    """The product that follows the windows, if there is one."""
+    passed: Any
+    """Buffer of what the windows write."""
+    height: int
+    """Rows of the image that a window takes."""
+    stride: int
+    """Rows of the image from one row of the result to the next."""
+    rows: int
+    """Rows of the result in a job; the last job overlaps the one before it."""
+
+    def write(self, *, parallel: bool) -> tirx.Stmt:
+        """Return the loop over bands of rows."""
+        batch, result = self.border.inner[0], _sizes(self.passed)[1]
+        bands = -(-result // self.rows)
+        loop = T.parallel if parallel and batch * bands > 1 else T.serial
+        jobs = self._number(batch * bands)
+        with IRBuilder() as builder, loop(self._number(0), jobs) as job, T.sblock("rolling"):
+            T.reads(*map(whole, self._read()))
+            T.writes(*map(whole, self._written()))
+            held = (self.height, *self.border.outer[2:])
+            ring = T.sblock_alloc_buffer(held, self.border.image.ty.dtype)
+            line = None
+            if self.last is not None:
+                line = T.sblock_alloc_buffer(_sizes(self.passed)[2:], self.passed.ty.dtype)
+            image = T.Bind(job // bands)
+            above = T.Bind(tirx.min(job % bands * self.rows, self._number(result - self.rows)))
+            self._sides(ring)
+            steps = (self.rows - 1) * self.stride + self.height
+            with T.serial(self._number(0), self._number(steps)) as step:
+                self._row(image, T.Bind(above * self.stride + step), ring)
+                self._results(image, above, step)
+        return self._kept(builder.get(), ring, line)
+
+    def _sides(self, ring: Any) -> None:
+        """Write the border left and right of all rows."""
+        width, outer = self.border.inner[2], self.border.outer[2]
+        sides = [(0, self.border.left), (self.border.left + width, outer)]
+        for start, stop in sides:
+            if stop > start:
+                with (
+                    T.serial(self._number(0), self._number(self.height)) as row,
+                    T.serial(self._number(0), self._number(stop - start)) as column,
+                ):
+                    self._blank(ring, row, start + column)
+
+    def _row(self, image: Expr, row: Expr, ring: Any) -> None:
+        """Write a row of the image: of the first product, or of the border."""
+        top, height = self.border.top, self.border.inner[1]
+        if height == self.border.outer[1]:
+            self._product(self.first, image, row)
+            return
+        with T.If(tirx.all(row >= top, row < top + height)):
+            with T.Then():
+                self._product(self.first, image, row - top)
+            with T.Else():
+                slot = T.Bind(row % self.height)
+                with T.serial(self._number(0), self._number(self.border.outer[2])) as column:
+                    self._blank(ring, slot, column)
+
+    def _blank(self, ring: Any, row: Expr, column: Expr) -> None:
+        """Write a pixel of the border."""
+        for channel in elements(self.border.outer[3], self.windows.width, self._number):
+            T.buffer_store(ring, self.border.value, [row, column, channel])
+
+    def _results(self, image: Expr, above: Expr, step: Expr) -> None:
+        """Write a row of the result, if the rows of its windows are there."""
+        past = step - (self.height - 1)
+        ready = [past >= 0] if self.height > 1 else []
+        ready += [past % self.stride == 0] if self.stride > 1 else []
+        with ExitStack() as stack:
+            if ready:
+                stack.enter_context(T.If(tirx.all(*ready)))
+                stack.enter_context(T.Then())
+            row = T.Bind(above + past // self.stride)
+            self._windows(image, row)
+            if self.last is not None:
+                self._product(self.last, image, row)
+
+    def _windows(self, image: Expr, row: Expr) -> None:
+        """Write a row of what the windows give."""
+        nest, width, channels = self.windows, *_sizes(self.passed)[2:]
+        sums = T.sblock_alloc_buffer(
+            (nest.rows, nest.columns), self.windows.block.body.buffer.ty.dtype, scope="local"
+        )
+        with (
+            T.serial(self._number(0), self._number(channels // nest.columns)) as strip,
+            T.serial(self._number(0), self._number(-(-width // nest.rows))) as part,
+        ):
+            column = T.Bind(tirx.min(part * nest.rows, self._number(width - nest.rows)))
+            place = T.Bind(strip * nest.columns)
+            tile = OutputTile(nest, sums, nest.rows, [image, row], column, place)
+            tile.clear()
+            tile.reduce()
+            tile.finish()
+
+    def _product(self, tiled: Tiled, image: Expr, row: Expr) -> None:
+        """Write a row of a product."""
+        nest, copy = tiled
+        last = self._number(nest.height - nest.tile.rows)
+        for strip, band in self._tiles(tiled):
+            column = T.Bind(tirx.min(band * nest.tile.rows, last))
+            loops.write_tile(TilePlace(nest, {0: image, 1: row}, strip, column), copy)
+
+    def _tiles(self, tiled: Tiled) -> Iterator[tuple[Expr, Expr]]:
+        """Write the loops over the tiles of a row; yield strip of columns and band of rows."""
+        nest, _ = tiled
+        counts = [nest.strips, -(-nest.height // nest.tile.rows)]
+        by_columns = nest.tile.outer == "columns"
+        outer, inner = counts if by_columns else reversed(counts)
+        with (
+            T.serial(self._number(0), self._number(outer)) as one,
+            T.serial(self._number(0), self._number(inner)) as other,
+        ):
+            yield (one, other) if by_columns else (other, one)
+
+    def _read(self) -> list[Any]:
+        """Return the buffers that all parts read together."""
+        parts = [loops.sources(*self.first), self.windows.sources()]
+        parts += [loops.sources(*self.last)] if self.last else []
+        own = [self.border.source, self.border.image, *([self.passed] if self.last else [])]
+        found: list[Any] = []
+        for buffer in (buffer for part in parts for buffer in part):
+            if not any(map(buffer.same_as, [*own, *found])):
+                found.append(buffer)
+        return found
+
+    def _written(self) -> Sequence[Any]:
+        return self.last[0].outputs if self.last else [self.passed]
+
+    def _kept(self, loop: tirx.Stmt, ring: Any, line: Any) -> tirx.Stmt:
+        """Return the loops with what passes between the parts in a few rows."""
+        border = self.border
+
+        def place(buffer: Any, index: Sequence[Expr]) -> tuple[Any, list[Expr]] | None:
+            if buffer.same_as(border.image):
+                return ring, [index[1] % self.height, *index[2:]]
+            if buffer.same_as(border.source):
+                row = (index[1] + border.top) % self.height
+                return ring, [row, index[2] + border.left, index[3]]
+            if line is not None and buffer.same_as(self.passed):
+                return line, list(index[2:])
+            return None
+
+        return _moved(loop, place)
+
+    def _number(self, value: Any) -> Expr:
+        return self.windows.number(value)
+
+
+def _moved(
+    loop: tirx.Stmt, place: Callable[[Any, Sequence[Expr]], tuple[Any, list[Expr]] | None]
+) -> tirx.Stmt:
+    """Return loops that read and write some buffers elsewhere."""
+
+    def read(load: TensorLoad, mutator: tvm_ffi.StructuralMutator) -> Expr:
+        new = mutator.default_mutate(load)
+        moved = place(new.source, new.indices)
+        return new if moved is None else moved[0][tuple(moved[1])]
+
+    def write(store: tirx.BufferStore, mutator: tvm_ffi.StructuralMutator) -> tirx.Stmt:
+        new = mutator.default_mutate(store)
+        moved = place(new.buffer, new.indices)
+        return new if moved is None else tirx.BufferStore(moved[0], new.value, moved[1])
+
+    return tvm_ffi.structural_mutate(loop, [(TensorLoad, read), (tirx.BufferStore, write)])
+
+
+def _sizes(buffer: tvm.ir.Var) -> tuple[int, ...]:
+    return tuple(map(int, buffer.ty.shape))
