@@ -67,6 +67,9 @@ _ERF_END: Final = 3.925
 _EXP_LEAST: Final = -87.0
 """Down to here e^x is not denormal."""
 
+_SIGMOID_RANGE: Final = (-87.0, 89.0)
+"""Of e^-x: below it the sigmoid is 1, at its end the exponent is that of infinity."""
+
 _WHOLE: Final = 2.0**23
 """From here on numbers have no fraction."""
 
@@ -108,17 +111,18 @@ def inline(value: Expr) -> Expr:
 
 def exp_below(x: Expr) -> Expr:
     """e^x, to 1.5 ulp, where x is at most 0; a result that would be denormal is 0."""
-
-    def scaled(shifted: Expr) -> Expr:
-        n = shifted - single(ROUND)
-        fraction = let(n, lambda n: x - n * single(LN2[0]) - n * single(LN2[1]))
-        series = let(fraction, lambda r: horner(r, (1.0, 1.0, *EXP)))
-        # the large number's own bits are gone when its last ones are the exponent
-        power = (tirx.reinterpret("int32", shifted) + _BIAS) << _FRACTION_BITS
-        return series * tirx.reinterpret(SINGLE, power)
-
-    value = let(x * single(1.4426950408889634) + single(ROUND), scaled)
+    value = let(x * single(1.4426950408889634) + single(ROUND), lambda n: _in_range(n, x))
     return tirx.Select(x < single(_EXP_LEAST), single(0.0), value)
+
+
+def _in_range(shifted: Expr, x: Expr) -> Expr:
+    """e^x, where it is neither denormal nor infinite; `shifted` is x / ln(2) + ROUND."""
+    n = shifted - single(ROUND)
+    fraction = let(n, lambda n: x - n * single(LN2[0]) - n * single(LN2[1]))
+    series = let(fraction, lambda r: horner(r, (1.0, 1.0, *EXP)))
+    # the large number's own bits are gone when its last ones are the exponent
+    power = (tirx.reinterpret("int32", shifted) + _BIAS) << _FRACTION_BITS
+    return series * tirx.reinterpret(SINGLE, power)
 
 
 def _mapped(module: tvm.IRModule, change: Callable[[tirx.PrimFunc], tirx.PrimFunc]) -> tvm.IRModule:
@@ -205,7 +209,13 @@ def _log(x: Expr) -> Expr:
 
 def _sigmoid(x: Expr) -> Expr:
     """1 / (1 + e^-x), to 3 ulp. A result that would be denormal becomes 0."""
-    return single(1.0) / (single(1.0) + let(-x, _exp))
+    low, high = map(single, _SIGMOID_RANGE)
+
+    def bounded(y: Expr) -> Expr:
+        return let(y * single(1.4426950408889634) + single(ROUND), lambda n: _in_range(n, y))
+
+    # no number goes through: a minimum and a maximum take their second operand then
+    return single(1.0) / (single(1.0) + let(tirx.max(low, tirx.min(high, -x)), bounded))
 
 
 def _tanh(x: Expr) -> Expr:

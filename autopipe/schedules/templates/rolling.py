@@ -91,9 +91,20 @@ def settings(found: RolledParts, hardware: HardwareParams) -> Iterator[RowTiles]
     rows = found.result[0] * found.result[1]
     bands = [min(found.result[1], -(-rows // (hardware.cores * jobs))) for jobs in (1, 2)]
     for band, first, strip, last in itertools.product(
-        dict.fromkeys(bands), _best(found.first, alone), strips, _last(found, alone)
+        dict.fromkeys(bands), _first(found, alone), strips, _last(found, alone)
     ):
         yield RowTiles(first, strip, last, band)
+
+
+def _first(found: RolledParts, hardware: HardwareParams) -> list[Tile]:
+    """Return some tiles of the first convolution, which writes one pixel after the other."""
+    row = found.first
+    return [
+        replace(tile, outer="rows")
+        if tile.rows < row.height and tile.columns < row.breadth
+        else tile
+        for tile in _best(row, hardware)
+    ]
 
 
 def _last(found: RolledParts, hardware: HardwareParams) -> Sequence[Tile | None]:
@@ -106,10 +117,12 @@ def _last(found: RolledParts, hardware: HardwareParams) -> Sequence[Tile | None]
 
 def _best(row: Contraction, hardware: HardwareParams) -> list[Tile]:
     """Return some tiles of one row of a product."""
-    unfetched = (tile for tile in tiles(row, hardware) if not tile.fetched and tile.packed)
-    return heapq.nsmallest(
-        _TRIED, unfetched, key=lambda tile: promise.estimate(row, tile, hardware)
+    plain = (
+        tile
+        for tile in tiles(row, hardware)
+        if tile.packed and tile.outer == "columns" and tile.unroll == 1 and not tile.fetched
     )
+    return heapq.nsmallest(_TRIED, plain, key=lambda tile: promise.estimate(row, tile, hardware))
 
 
 def fill(found: RolledParts, hardware: HardwareParams) -> RowTiles:

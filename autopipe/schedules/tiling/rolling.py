@@ -142,8 +142,8 @@ class RollingLoops:
             (nest.rows, nest.columns), self.windows.block.body.buffer.ty.dtype, scope="local"
         )
         with (
-            T.serial(self._number(0), self._number(channels // nest.columns)) as strip,
             T.serial(self._number(0), self._number(-(-width // nest.rows))) as part,
+            T.serial(self._number(0), self._number(channels // nest.columns)) as strip,
         ):
             column = T.Bind(tirx.min(part * nest.rows, self._number(width - nest.rows)))
             place = T.Bind(strip * nest.columns)
