@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import tvm
 from tvm.ir import TensorLoad
-from tvm.s_tir import SBlock, Schedule, ScheduleError
+from tvm.s_tir import SBlock, Schedule
 from tvm.sym import detect_linear_equation
 
 from autopipe.schedules.analysis import windows as window_forms
@@ -101,26 +101,26 @@ def _found(parts: tuple[tvm.IRModule, ...]) -> RolledParts | None:
     first = _row(form.recognize(_blank(parts[0])))
     last = _row(form.recognize(_blank(parts[2]))) if parts[2:] else None
     windows = window_forms.recognize(_blank(parts[1]))
-    if first is None or windows is None or (last is None and parts[2:]):
+    if first is None or windows is None or not _is_plain(windows) or (parts[2:] and last is None):
         return None
-    plain = len(windows.extents) == _IMAGE and windows.across == (1,) and not windows.along
-    if not plain or windows.weights is None or windows.extents[-1] % _NARROW:
+    rows, border = _vertical(parts[1], windows), border_of(parts[1], results(parts[0])[0])
+    if rows is None or border is None or first.bits != _FLOAT or windows.bits != _FLOAT:
         return None
-    try:
-        vertical = _vertical(parts[1], windows)
-        border = border_of(parts[1], results(parts[0])[0])
-    except (RuntimeError, ScheduleError):
-        return None
-    if vertical is None or border is None or not _in_order(parts[0], first):
-        return None
-    image, result = border.inner, windows.extents
-    if last is not None and not (_in_order(parts[1], windows) and _follows(parts, last)):
-        return None
-    height, stride = vertical
+    height, stride = rows
+    passed = _in_order(parts[0], first) and not _reads_again(parts, windows, border.source)
+    if last is not None:
+        passed = passed and _in_order(parts[1], windows) and _follows(parts, last)
+    result = windows.extents
+    inside = border.outer[1] >= (result[1] - 1) * stride + height
     one_row = replace(windows, extents=(1, 1, *result[2:]))
-    fits = border.outer[1] >= (result[1] - 1) * stride + height
-    found = RolledParts(parts, first, one_row, last, image, result, height, stride)
-    return found if fits and first.bits == windows.bits == _FLOAT else None
+    found = RolledParts(parts, first, one_row, last, border.inner, result, height, stride)
+    return found if passed and inside else None
+
+
+def _is_plain(windows: Windows) -> bool:
+    """Tell whether windows with weights go over an image whose channels come last."""
+    image = len(windows.extents) == _IMAGE and windows.across == (1,) and not windows.along
+    return image and windows.weights is not None and windows.extents[-1] % _NARROW == 0
 
 
 def _row(found: Contraction | None) -> Contraction | None:
@@ -169,6 +169,13 @@ def _follows(parts: tuple[tvm.IRModule, ...], last: Contraction) -> bool:
             reads[0].indices[1:3], product.axes[1:3], product.extents[1:3], strict=True
         )
     )
+
+
+def _reads_again(parts: tuple[tvm.IRModule, ...], windows: Windows, image: Any) -> bool:  # noqa: ANN401 - a TVM object
+    """Tell whether anything but the windows reads what the first convolution writes."""
+    after = [block for block in _blocks(parts[1]) if block.name_hint in windows.after]
+    others = [*after, *(block for part in parts[2:] for block in _blocks(part))]
+    return any(load.source.same_as(image) for block in others for load in loads_of(block.body))
 
 
 def _vertical(part: tvm.IRModule, windows: Windows) -> tuple[int, int] | None:

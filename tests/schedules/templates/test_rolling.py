@@ -61,6 +61,31 @@ def test_the_rows_together_are_the_image(case):
     assert_same(module, served.schedule.mod, inputs=[normal], rtol=1e-4, of_largest=1e-5)
 
 
+def test_what_needs_the_whole_image_is_left_to_other_templates():
+    """The image is read again behind the windows; it is an output; the product takes 3 x 3."""
+    x, w, deep, last = (
+        tensor(1, 6, 6, 3),
+        tensor(1, 1, 3, 8),
+        tensor(3, 3, 1, 8),
+        tensor(1, 1, 8, 8),
+    )
+    inner = topi.nn.conv(x, w, 1, 0, 1, 1, "NHWC", "HWIO")
+    seen = topi.nn.conv(inner, deep, 1, 1, 1, 8, "NHWC", "HWIO")
+    wide = tensor(3, 3, 8, 8)
+    behind = topi.nn.conv(seen, wide, 1, 1, 1, 1, "NHWC", "HWIO")
+    product = topi.nn.conv(seen, last, 1, 0, 1, 1, "NHWC", "HWIO")
+    for tensors in (
+        [x, w, deep, topi.add(seen, inner)],
+        [x, w, deep, last, topi.add(product, inner)],
+        [x, w, deep, last, topi.add(product, seen)],
+        [x, w, deep, inner, seen],
+        [x, w, deep, wide, behind],
+    ):
+        assert rolling.match(blank(module_of(tensors, [1, 2, 3][: len(tensors) - 2]))) is None
+    served = module_of([x, w, deep, last, product], [1, 2, 3])
+    assert rolling.match(blank(served)) is not None
+
+
 def test_all_settings_compute_the_same():
     module = module_of(*block((7, 9), (3, 8, 8), stride=2))
     found = rolling.match(blank(module))
