@@ -2,127 +2,133 @@
 
 Relax operators, computes of `tvm.topi` and some of nobody, at up to three shapes each: the class of
 each block, the template, whether it computes the same as the plain loops, and its time against
-these loops and against parallel outer loops. `ansor` adds what 64 trials of sketch search find,
-where `--only` says. `plan` schedules what was not timed. `page` writes docs/reference/computes.md,
-`gate` compares its counts with what is scheduled today and times nothing.
+these loops and against parallel outer loops. Part `build` schedules, checks and compiles, one child
+a function, and can go on while others work; `time` runs what was built, in some minutes that want a
+quiet machine. `ansor` adds what 64 trials of sketch search find, where `--only` says, before `time`.
+`page` writes docs/reference/computes.md, `gate` compares its counts with what is scheduled today
+and times nothing.
 """
 
 import json
 import math
+import os
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import Any, Final
 
+import compute_builds as builds
 import computes_page as page
+from compute_builds import Row
 from compute_cases import Case, every_case
 from in_parts import asked, parser
 from machine import target
 from naive import parallel
 
-from autopipe.config.tuning import Measure
-
-PARTS: Final = ("time", "plan", "ansor", "page", "gate")
-LIMITS: Final = Measure(run_timeout=20.0, repeat=1, min_repeat=1e-6, clock="loop")
+PARTS: Final = ("build", "ansor", "time", "page", "gate")
 _TRIALS: Final = 64
 _TURNS: Final = 4
-_MILLISECONDS: Final = 1
 
 
 def main() -> None:
-    """Do the parts that are asked for: `time` and `page`, if none is."""
-    options = parser(str(__doc__).partition("\n")[0], PARTS, rounds=1)
+    """Do the parts that are asked for: `build`, `time` and `page`, if none is."""
+    options = parser(str(__doc__).partition("\n")[0], PARTS, rounds=_TURNS)
     options.add_argument("--only", default="", help="operators whose name contains this")
     options.add_argument(
         "--seconds", type=float, default=math.inf, help="begin no case after so long"
     )
-    options.add_argument("--threads", type=int, default=0, help="of kernels, all cores if 0")
+    options.add_argument("--share", default="0/1", help="of the cases: 1/2 is the second half")
     given = options.parse_args()
-    parts, _ = asked(given.parts or ["time", "page"], PARTS)
+    parts, _ = asked(given.parts or ["build", "time", "page"], PARTS)
     end = perf_counter() + given.seconds
     with TemporaryDirectory() as passing:
         folder = given.folder or Path(passing)
         folder.mkdir(parents=True, exist_ok=True)
-        if "time" in parts:
-            _append(folder / "rows.jsonl", given.only, end, partial(_timed, threads=given.threads))
-        if "plan" in parts:
-            _append(folder / "rows.jsonl", given.only, end, _only_planned)
+        if "build" in parts:
+            _each(folder, "built", given, end, _built)
         if "ansor" in parts:
-            _append(folder / "ansor.jsonl", given.only, end, _searched)
+            _each(folder, "ansor", given, end, _searched)
+        if "time" in parts:
+            _time(folder, given.rounds, end)
         if "page" in parts:
-            page.PATH.write_text(
-                page.text(_read(folder / "rows.jsonl"), _read(folder / "ansor.jsonl"))
-            )
+            found = [builds.rows(folder / f"{name}.jsonl") for name in ("built", "times", "ansor")]
+            page.PATH.write_text(page.text(*found))
     if "gate" in parts:
         _gate(given.only)
 
 
-def _read(file: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+def _each(
+    folder: Path, name: str, given: Any, end: float, make: Callable[[Path, Case], Row]  # noqa: ANN401
+) -> None:
+    """Append a row for each case that has none; each is made in a child."""
+    file = folder / f"{name}.jsonl"
+    done = {(one["op"], one["label"]) for one in builds.rows(file)}
+    share, shares = map(int, given.share.split("/"))
+    for number, case in enumerate(every_case(given.only)):
+        ours = number % shares == share and (case.op, case.label) not in done
+        if ours and perf_counter() < end:
+            known = {"op": case.op, "label": case.label}
+            row = {"refused": case.refused} if case.refused else None
+            builds.append(file, known | (row or builds.alone(partial(make, folder, case))))
 
 
-def _append(file: Path, only: str, end: float, row: Any) -> None:  # noqa: ANN401
-    """Append a row for each case that has none."""
-    done = {(one["op"], one["label"]) for one in _read(file)}
-    with file.open("a", encoding="utf-8") as out:
-        for case in every_case(only):
-            if (case.op, case.label) not in done and perf_counter() < end:
-                found = {"op": case.op, "label": case.label, **row(case)}
-                print(json.dumps(found), file=out, flush=True)
+def _built(folder: Path, case: Case) -> Row:
+    """Schedule a function, compare it with its loops, and compile both; called in a child."""
+    from autopipe.errors import AutopipeError
+    from autopipe.measure.check import checked
+
+    found, module, ours, conditions = _planned(case, target())
+    try:
+        checked(module, ours, conditions.target)
+    except AutopipeError as error:
+        return {**found, "wrong": f"{type(error).__name__}: {error}"}
+    builds.save(folder, case)
+    versions = {"loops": case.module, "parallel": parallel(case.module), "ours": ours}
+    builds.library(folder / f"{builds.stem(_name(case))}.so", versions, conditions.target)
+    return found
 
 
-def _timed(case: Case, threads: int) -> dict[str, object]:
-    """Schedule a function for all cores, compare it with its loops, and time it on threads."""
-    from autopipe.measure.local import Local
+def _name(case: Case) -> Row:
+    return {"op": case.op, "label": case.label}
+
+
+def _searched(folder: Path, case: Case) -> Row:
+    """Have sketch search tune a function, and compile what it found; called in a child."""
+    import autopipe
+    from autopipe.errors import AutopipeError
+    from autopipe.schedules.conditions import Conditions
+
+    begun = perf_counter()
+    try:
+        found = autopipe.auto_schedule(case.module, trials=_TRIALS, engines="ansor")
+    except AutopipeError as error:
+        return {"none": str(error)}
+    goal = Conditions.of(target(), fast_algorithms=True).target
+    file = folder / f"{builds.stem(_name(case))}-ansor.so"
+    builds.library(file, {"ansor": found.module}, goal)
+    return {"took": round(perf_counter() - begun, 1), "by": found.engine}
+
+
+def _time(folder: Path, turns: int, end: float) -> None:
+    """Time what was built and was not timed since: all versions of a function in turn."""
     from autopipe.measure.timing import use_threads
 
-    if case.refused:
-        return {"refused": case.refused}
-    here = target()
-    cores = threads or int(str(here["num_cores"]))
+    cores = int(str(target()["num_cores"]))
     use_threads(cores)
-    found, module, ours, conditions = _planned(case, here)
-    local = Local(conditions.target, cores, LIMITS)
-    (checked,) = local.measure([partial(_checked, module, ours, conditions)], rivals=False)
-    local.close()
-    if checked.error:
-        return {**found, "wrong": checked.error}
-    modules = {"loops": case.module, "parallel": parallel(case.module), "ours": ours}
-    return {**found, "threads": cores, **_in_turn(modules, conditions.target)}
+    file = folder / "times.jsonl"
+    done = {(one["op"], one["label"]) for one in builds.rows(file)}
+    for row in builds.rows(folder / "built.jsonl"):
+        built = (folder / f"{builds.stem(row)}.so").exists()
+        if built and (row["op"], row["label"]) not in done and perf_counter() < end:
+            named = {"op": row["op"], "label": row["label"], "threads": cores}
+            builds.append(file, named | builds.in_turn(folder, row, turns))
 
 
-def _only_planned(case: Case) -> dict[str, object]:
-    """Schedule a function, and no more."""
-    return {"refused": case.refused} if case.refused else _planned(case, target())[0]
-
-
-def _in_turn(modules: Mapping[str, Any], goal: Any) -> dict[str, float]:  # noqa: ANN401
-    """Return the least time of each of some versions of a function, in seconds."""
-    import tvm
-
-    from autopipe.compiler.graph import elementary
-    from autopipe.compiler.walls import gate
-    from autopipe.measure.timing import arguments
-
-    passed = arguments(modules["loops"])
-    built = {}
-    for name, module in modules.items():
-        function = module["main"].with_attr("global_symbol", "main")
-        built[name] = gate.kernel(elementary.expand(tvm.IRModule({"main": function})), goal)
-    least = dict.fromkeys(modules, math.inf)
-    for _ in range(_TURNS):
-        for name, library in built.items():
-            library["main"](*passed)
-            clock = library.time_evaluator("main", tvm.cpu(), 1, 3, min_repeat_ms=_MILLISECONDS)
-            least[name] = min(least[name], *map(float, clock(*passed).results))
-    return least
-
-
-def _planned(case: Case, here: Any) -> tuple[dict[str, Any], Any, Any, Any]:  # noqa: ANN401
+def _planned(case: Case, here: Any) -> tuple[Row, Any, Any, Any]:  # noqa: ANN401
     """Return what a row says of a schedule; the function; its schedule; what that is for."""
     from autopipe.compiler.graph import elementary
     from autopipe.schedules.analysis.classes import classify
@@ -143,27 +149,6 @@ def _planned(case: Case, here: Any) -> tuple[dict[str, Any], Any, Any, Any]:  # 
         "seconds": round(seconds, 4),
     }
     return found, module, fallback.planned.module if fallback.planned else module, conditions
-
-
-def _searched(case: Case) -> dict[str, object]:
-    """Have sketch search tune a function."""
-    import autopipe
-    from autopipe.errors import AutopipeError
-
-    if case.refused:
-        return {"refused": case.refused}
-    try:
-        found = autopipe.auto_schedule(case.module, trials=_TRIALS, engines="ansor")
-    except AutopipeError as error:
-        return {"refused": str(error)}
-    return {"ansor": found.seconds}
-
-
-def _checked(workload: Any, scheduled: Any, conditions: Any) -> Any:  # noqa: ANN401
-    """Return the schedule if it computes the same as the loops; called in a child."""
-    from autopipe.measure.check import checked
-
-    return checked(workload, scheduled, conditions.target)
 
 
 def _template(fallback: Any) -> str:  # noqa: ANN401
@@ -201,3 +186,4 @@ def _known(cases: Iterator[Case]) -> Sequence[Case]:
 
 if __name__ == "__main__":
     main()
+    os._exit(0)

@@ -12,14 +12,14 @@ from collections.abc import Sequence
 from typing import Final
 
 import tvm_ffi
-from tvm.ir import Call, Range
+from tvm.ir import Call, Range, TensorLoad
 from tvm.s_tir import SBlock, Schedule
 from tvm.s_tir.schedule import LoopRV, SBlockRV
 from tvm.sym import Analyzer
 from tvm.tirx import Add, Bind, BufferStore, Var, const
 
 from autopipe.schedules.analysis.blocks import SPATIAL, extents_of, is_copy, is_spatial
-from autopipe.schedules.analysis.expressions import substitute, unfold
+from autopipe.schedules.analysis.expressions import loads_of, substitute, unfold
 
 _CALL: Final = 4
 """Number of operations that an elementary function, such as exp, counts for."""
@@ -110,6 +110,15 @@ def sums_several(block: SBlock) -> bool:
     return bool(binds) and all(isinstance(bind.value, Add) for bind in binds)
 
 
+def looks_up(block: SBlock) -> bool:
+    """Tell whether a block reads elements at indices that it reads, too.
+
+    TVM 0.27 narrows an index of 64 bits where a loop is cut, but not what is read from data, and
+    then refuses to compare the two.
+    """
+    return any(loads_of(index) for load in _loads(block) for index in load.indices)
+
+
 def work(block: SBlock) -> int:
     """Return roughly how many operations a block takes."""
     return count(block) * cost(block)
@@ -124,6 +133,12 @@ def count(block: SBlock) -> int:
     """Return how often the body of a block runs, or -1 if that is not constant."""
     extents = *extents_of(block), *extents_of(block, spatial=False)
     return math.prod(extents) if min(extents, default=1) > 0 else -1
+
+
+def _loads(block: SBlock) -> list[TensorLoad]:
+    loads: list[TensorLoad] = []
+    tvm_ffi.structural_walk(block.body, (TensorLoad, loads.append))
+    return loads
 
 
 def _calls(block: SBlock) -> bool:

@@ -33,6 +33,7 @@ from autopipe.schedules.analysis.rows import (
     gather,
     in_order,
     inline,
+    looks_up,
     one_result,
     reduces_one,
     repeats,
@@ -96,7 +97,7 @@ class RowReduction:
     """Size of the result of the reduction, in bits."""
     whole: bool
     """Whether the partial results have to divide the row: TVM vectorizes a block of several sums
-    only then."""
+    only then, and does not compile a guarded rest whose indices come from data."""
     widths: tuple[int, ...]
     """Extents of the other loops along a row."""
 
@@ -121,7 +122,7 @@ def match(sch: Schedule) -> RowReduction | None:
     if any(repeats(trial, step) for step in steps):
         return None
     lengths = {count(block) // rows for block in blocks if is_spatial(block)} - {1}
-    whole = any(map(sums_several, reductions))
+    whole = any(sums_several(block) or looks_up(block) for block in reductions)
     if whole and row % _LEAST_WHOLE:
         return None
     return RowReduction(rows, row, max(map(bits, reductions)), whole, tuple(sorted(lengths)))

@@ -76,6 +76,13 @@ def reduced(operation=topi.sum, shape=(5, 6, 7), axis=-1, dtype="float32", *, ke
     return [x, operation(x, axis=axis, keepdims=keepdims)]
 
 
+def looked_up(length):
+    """Return the sum of the elements of a table that a row of indices of 64 bits names."""
+    table, at = te.placeholder((9,), "float32"), te.placeholder((1, length), "int64")
+    k = te.reduce_axis((0, length))
+    return [table, at, te.compute((1,), lambda i: te.sum(table[at[i, k]], axis=k))]
+
+
 def mean():
     x = te.placeholder((1, 9, 7, 7), "float32")
     return [x, topi.divide(topi.sum(x, axis=[2, 3], keepdims=True), tirx.const(49.0, "float32"))]
@@ -107,6 +114,7 @@ SERVED = {
     "mean": mean,
     "instance_norm": instance_norm,
     "group_norm": group_norm,
+    "looked_up": lambda: looked_up(32),
 }
 NOT_SERVED = {
     "argmax": argmax,
@@ -123,6 +131,7 @@ NOT_SERVED = {
     "odd_instance_norm": lambda: instance_norm(5),
     "a_row_of_one": lambda: reduced(shape=(5, 1)),
     "a_short_row": reduced,
+    "looked_up_with_a_rest": lambda: looked_up(37),
     "a_long_row_with_a_rest": lambda: reduced(topi.max, (3, 130)),
 }  # fmt: skip
 
