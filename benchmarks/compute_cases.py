@@ -453,9 +453,6 @@ def _images() -> Iterator[_Operator]:
         ((_f(1, 2, 3),), (_f(4, 2, 3),)),
         lambda x: _op("image.affine_grid")(x, (64, 64)),
     )
-    rois = (_f(1, 32, 56, 56), _f(50, 5)), (_f(2, 16, 28, 28), _f(10, 5))
-    yield _each("vision.roi_align", *rois, pooled_size=(7, 7), spatial_scale=0.25, sample_ratio=2)
-    yield _each("vision.roi_pool", *rois, pooled_size=(7, 7), spatial_scale=0.25)
     for kind in ("max", "avg"):
         yield _each(
             f"grad.{kind}_pool2d_backward",

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 import tvm
-from tvm.s_tir import SBlock, Schedule
+from tvm.s_tir import SBlock, SBlockRealize, Schedule
 from tvm.s_tir.schedule import SBlockRV
 
 from autopipe.schedules.analysis.blocks import extents_of, is_copy, is_spatial
@@ -59,8 +59,10 @@ def classify(module: tvm.IRModule) -> tuple[ClassifiedBlock, ...]:
     sch = Schedule(module, debug_mask="none", error_render_level="none")
     try:
         found = sch.get_child_blocks(sch.get_sblock("root"))
-    except RuntimeError:  # a function of one block without axes, such as a sort
-        return ()
+    except RuntimeError:  # a function of one block without axes, such as a sort, has no root
+        body = module["main"].body
+        name = body.block.name_hint if isinstance(body, SBlockRealize) else None
+        return (ClassifiedBlock(name, BlockClass.OPAQUE, (), ()),) if name else ()
     return tuple(_classified(sch, block) for block in found)
 
 

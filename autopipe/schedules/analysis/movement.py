@@ -9,7 +9,7 @@ of 192 elements.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -80,11 +80,43 @@ def innermost(read: tuple[AxisPiece, ...], extents: tuple[int, ...]) -> AxisPiec
 
 
 def combined(sch: Schedule) -> SBlockRV:
-    """Inline all blocks into the last one and return it. Raises ScheduleError where TVM refuses."""
+    """Inline all blocks into the last one and return it. Raises ScheduleError where TVM refuses.
+
+    A block that writes elsewhere than its axes say gets the axes of what it writes. Example:
+    y[c // 16, h, c % 16] = x[c, h] becomes y[a, h, b] = x[16 * a + b, h].
+    """
     *before, last = sch.get_child_blocks(sch.get_sblock("root"))
     for block in before:
         sch.compute_inline(block)
+    block = sch.get(last)
+    indices = list(getattr(block.body, "indices", ()))
+    if block.iter_vars and indices and not _are(indices, [axis.var for axis in block.iter_vars]):
+        _turn(sch, last)
     return last
+
+
+def _turn(sch: Schedule, rv: SBlockRV) -> None:
+    """Give a block the axes of what it writes. Raises ScheduleError if it writes something twice."""
+    block = sch.get(rv)
+    axes = [axis.var for axis in block.iter_vars]
+    try:
+        sch.transform_block_layout(rv, tvm.tirx.IndexMap(axes, list(block.body.indices), None))
+    except (RuntimeError, ValueError, TypeError) as error:
+        raise ScheduleError(str(error)) from None
+    turned, known = sch.get(rv), Analyzer()
+    for axis in turned.iter_vars:
+        known.bind(axis.var, axis.dom)
+    store = turned.body
+    plain = [
+        known.simplify(index) if int(axis.dom.extent) > 1 else axis.var
+        for axis, index in zip(turned.iter_vars, store.indices, strict=True)
+    ]
+    place = store.buffer[tuple(slice(index, index + 1) for index in plain)]
+    new = SBlock(
+        turned.iter_vars, turned.reads, [place], turned.name_hint,
+        tvm.tirx.BufferStore(store.buffer, store.value, plain), annotations=turned.annotations,
+    )  # fmt: skip
+    sch.state.replace(sch.get_sref(rv), new, {turned: new})
 
 
 def recognize(sch: Schedule) -> Movement | None:
@@ -107,7 +139,7 @@ def movement(block: SBlock) -> Movement | None:
     axes = [axis.var for axis in block.iter_vars]
     extents = tuple(int(axis.dom.extent) for axis in block.iter_vars)
     target = [part.min for part in block.writes[0].region]
-    if len(target) != len(axes) or not all(map(_same, target, axes)):
+    if not _are(target, axes):
         return None
     loads = [node for node in _nodes(value) if isinstance(node, tvm.ir.TensorLoad)]
     totals = [_total(load, block) for load in loads]
@@ -126,6 +158,10 @@ def movement(block: SBlock) -> Movement | None:
         mixed=dtypes[0] == "bool" or _size(dtypes[0]) < _WIDE == max(map(_size, dtypes)),
         calls=any(getattr(call.op, "name", "") != _BRANCH for call in calls),
     )
+
+
+def _are(indices: Sequence[Any], axes: Sequence[Any]) -> bool:
+    return len(indices) == len(axes) and all(map(_same, indices, axes))
 
 
 def _size(dtype: str) -> int:

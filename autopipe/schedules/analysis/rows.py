@@ -45,7 +45,7 @@ def one_result(sch: Schedule) -> bool:
     params = sch.mod["main"].params
     written = [region.source for rv in blocks_of(sch) for region in sch.get(rv).writes]
     leaves = [any(source.same_as(param) for param in params) for source in written]
-    return leaves[-1] and not any(leaves[:-1])
+    return leaves[-1:] == [True] and not any(leaves[:-1])
 
 
 def row_loop(sch: Schedule, last: SBlockRV, rows: int) -> LoopRV | None:

@@ -12,12 +12,16 @@ from typing import Any, Final
 import tvm
 import tvm_ffi
 from tvm import tirx
+from tvm.ir import Call, TensorLoad
 from tvm.s_tir import SBlock, SBlockRealize
 
 from autopipe.compiler.graph import weights
 from autopipe.schedules.analysis.blocks import is_spatial
+from autopipe.schedules.analysis.expressions import whole
 
 _ROOT: Final = "root"
+_DATA: Final = "tirx.buffer_data"
+"""Where a buffer is, which other functions are told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,16 +36,14 @@ class Steps:
 
     @classmethod
     def of(cls, function: tirx.PrimFunc) -> "Steps | None":
-        """Return the steps of a function, or None if it is no sequence of loops around a block.
-
-        None, too, where a block does not say what it writes, as a sort.
-        """
+        """Return the steps of a function, or None if it is no sequence of loops around a block."""
         root = getattr(function.body, "block", None)
         if not isinstance(root, SBlock) or not isinstance(root.body, tirx.SeqStmt):
             return None
         blocks = [_outermost(statement) for statement in root.body.seq]
-        known = [block for block in blocks if block is not None and block.writes]
-        if len(known) != len(blocks):
+        buffers = [*function.params, *root.alloc_buffers]
+        known = [_told(block, buffers) for block in blocks if block is not None]
+        if len(known) != len(blocks) or not all(block.writes for block in known):
             return None
         return cls(function, tuple(root.body.seq), tuple(known))
 
@@ -51,11 +53,14 @@ class Steps:
         return sum(not is_spatial(block) for block in self.blocks)
 
     def closed(self, start: int, end: int) -> bool:
-        """Tell whether what passes between these blocks is read by them alone.
+        """Tell whether what passes between these blocks is read by them alone, as they say.
 
-        Otherwise a sum would be an output of the part as well, which templates do not serve.
+        Otherwise a sum would be an output of the part as well, which templates do not serve. A
+        block without axes, such as a sort, says nothing, and is a part of its own.
         """
         inside = self.blocks[start:end]
+        if len(inside) > 1 and not all(block.iter_vars for block in inside):
+            return False
         between = [b for b in _sources(inside, "writes") if _among(b, _sources(inside, "reads"))]
         return not any(_among(buffer, self._seen(start, end)) for buffer in between)
 
@@ -146,6 +151,26 @@ def _outermost(statement: Any) -> SBlock | None:  # noqa: ANN401 - a TVM object
     while isinstance(statement, tirx.For):
         statement = statement.body
     return statement.block if isinstance(statement, SBlockRealize) else None
+
+
+def _told(block: SBlock, buffers: Sequence[Any]) -> SBlock:
+    """Return a block that says which of some buffers it reads and writes, as a sort does not.
+
+    What is handed to another function may be both.
+    """
+    if block.reads or block.writes or block.iter_vars:
+        return block
+    read: list[Any] = []
+    written: list[Any] = []
+    calls: list[Call] = []
+    tvm_ffi.structural_walk(block.body, (TensorLoad, lambda load: read.append(load.source)))
+    tvm_ffi.structural_walk(block.body, (tirx.BufferStore, lambda s: written.append(s.buffer)))
+    tvm_ffi.structural_walk(block.body, (Call, calls.append))
+    handed = [call.args[0] for call in calls if getattr(call.op, "name", "") == _DATA]
+    reads, writes = (
+        [whole(one) for one in buffers if _among(one, [*some, *handed])] for some in (read, written)
+    )
+    return SBlock([], reads, writes, block.name_hint, block.body)
 
 
 def _blocks(statement: Any) -> list[SBlock]:  # noqa: ANN401 - a TVM object

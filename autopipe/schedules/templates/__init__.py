@@ -9,6 +9,7 @@ from typing import Final
 from autopipe import extensions
 from autopipe.schedules.templates import (
     attention,
+    by_hand,
     contraction,
     dot_product,
     elementwise,
@@ -45,6 +46,7 @@ TEMPLATES: Final[tuple[Template, ...]] = (
     open_movement,
     reduction,
     rolling,
+    by_hand,
     sequence,
 )
 """Asked in this order; the first that serves a function schedules it."""

@@ -1,0 +1,181 @@
+"""Reads loops that somebody wrote by hand into a block that says nothing of itself.
+
+TVM has such blocks for prefix sums, scatters and searches: what they read and write hangs on data,
+or on what they wrote before. What can be known is whether the steps of an outermost loop hang on
+each other. They do not where the author made the loop parallel, and where each step has a part of
+every tensor that is written to itself:
+
+    for j in range(300):
+        for k in range(511):
+            out[k + 1, j] = out[k, j] + x[k + 1, j]         # step j has column j
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import tvm
+import tvm_ffi
+from tvm.ir import Call, TensorLoad
+from tvm.s_tir import SBlock
+from tvm.sym import Analyzer
+from tvm.tirx import AttrStmt, BufferStore, For, ForKind, IntImm, SeqStmt, Stmt, While
+
+from autopipe.schedules.analysis.expressions import loads_of, occurrences, substitute
+
+_UNKNOWN: Final = 16
+"""Steps that a loop of unknown length counts for."""
+
+_OWN_CALLS: Final = frozenset({"prim.if_then_else"})
+_EXTERN: Final = ("call_packed", "call_cpacked", "call_extern", "make_array")
+
+
+@dataclass(frozen=True, slots=True)
+class HandNest:
+    """An outermost loop."""
+
+    loop: For
+    extent: int
+    work: int
+    """Loads and stores of all steps, roughly."""
+    independent: bool
+    """Whether its steps may be done in any order, and several at a time."""
+    carried: bool
+    """Whether a step waits for what it wrote itself, and is nothing but loops and stores."""
+    beside: bool
+    """Whether what neighbouring steps read and write are neighbours in memory, or the same."""
+    bits: int
+    """Size of the largest element that is written."""
+
+
+def is_hand_written(block: SBlock) -> bool:
+    """Tell whether a block says nothing of itself, and calls nothing that is no TIR."""
+    if block.iter_vars or block.reads or block.writes or block.alloc_buffers:
+        return False
+    calls: list[Call] = []
+    tvm_ffi.structural_walk(block.body, (Call, calls.append))
+    names = [str(getattr(call.op, "name", "")) for call in calls]
+    return not any(part in name for name in names for part in _EXTERN)
+
+
+def statements(body: Stmt) -> Iterator[Stmt]:
+    """Yield the statements of a body, out of what only names a part of it."""
+    if isinstance(body, AttrStmt):
+        yield from statements(body.body)
+    elif isinstance(body, SeqStmt):
+        for part in body.seq:
+            yield from statements(part)
+    else:
+        yield body
+
+
+def nest_of(loop: For) -> HandNest | None:
+    """Return what is known of an outermost loop, or None if its length is not."""
+    if not isinstance(loop.extent, IntImm) or not isinstance(loop.min, IntImm) or int(loop.min):
+        return None
+    known = Analyzer()
+    loops: list[For] = []
+    tvm_ffi.structural_walk(loop, (For, loops.append))
+    for one in loops:
+        known.bind(one.loop_var, tvm.ir.Range.from_min_extent(one.min, one.extent))
+    stores: list[BufferStore] = []
+    tvm_ffi.structural_walk(loop, (BufferStore, stores.append))
+    plain = _is_plain(loop.body)
+    parallel = loop.kind == ForKind.PARALLEL
+    return HandNest(
+        loop=loop, extent=int(loop.extent), work=_work(loop),
+        independent=parallel or (plain and _parts(loop, stores, known)),
+        carried=plain and any(_carries(one) for one in loops if not one.same_as(loop)),
+        beside=plain and all(_stride(a, loop.loop_var, known) in {0, 1} for a in _accesses(stores)),
+        bits=max((int(tvm.runtime.DataType(str(s.buffer.dtype)).bits) for s in stores), default=8),
+    )  # fmt: skip
+
+
+def _is_plain(body: Stmt) -> bool:
+    """Tell whether a body is loops of known length and stores, and nothing else."""
+    if isinstance(body, SeqStmt):
+        return all(map(_is_plain, body.seq))
+    if isinstance(body, For):
+        known = isinstance(body.extent, IntImm) and isinstance(body.min, IntImm)
+        return known and int(body.min) == 0 and _is_plain(body.body)
+    return isinstance(body, BufferStore)
+
+
+def _work(statement: Any) -> int:  # noqa: ANN401 - TVM's statements
+    if isinstance(statement, SeqStmt):
+        return sum(map(_work, statement.seq))
+    if isinstance(statement, For):
+        known = isinstance(statement.extent, IntImm)
+        return (int(statement.extent) if known else _UNKNOWN) * _work(statement.body)
+    if isinstance(statement, While):
+        return _UNKNOWN * _work(statement.body)
+    if isinstance(statement, BufferStore):
+        return 1 + len(loads_of(statement.value))
+    parts = (getattr(statement, name, None) for name in ("body", "then_case", "else_case"))
+    return sum(_work(part) for part in parts if part is not None)
+
+
+Access = tuple[Any, Sequence[Any]]
+"""A tensor, and where it is read or written."""
+
+
+def _accesses(stores: Sequence[BufferStore]) -> list[Access]:
+    found: list[Access] = []
+    for store in stores:
+        found.append((store.buffer, store.indices))
+        for part in (store.value, *store.indices):
+            found += [(load.source, load.indices) for load in loads_of(part)]
+    return found
+
+
+def _parts(loop: For, stores: Sequence[BufferStore], known: Analyzer) -> bool:
+    """Tell whether each step has a part of every tensor that is written to itself."""
+    accesses = _accesses(stores)
+    return all(
+        _has_its_own(
+            [at for buffer, at in accesses if buffer.same_as(store.buffer)], store, loop, known
+        )
+        for store in stores
+    )
+
+
+def _has_its_own(
+    places: Sequence[Sequence[Any]], store: BufferStore, loop: For, known: Analyzer
+) -> bool:
+    """Tell whether some index, or the place in memory, is the step's number in all accesses."""
+    choices = [[at[axis] for at in places] for axis in range(len(store.indices))]
+    choices.append([_flat(store.buffer, at) for at in places])
+    for indices in choices:
+        offsets = [known.simplify(index - loop.loop_var) for index in indices]
+        if all(isinstance(o, IntImm) and int(o) == int(offsets[0]) for o in offsets):
+            return True
+    return False
+
+
+def _carries(loop: For) -> bool:
+    """Tell whether a loop reads what it writes."""
+    stores: list[BufferStore] = []
+    tvm_ffi.structural_walk(loop, (BufferStore, stores.append))
+    loads: list[TensorLoad] = []
+    tvm_ffi.structural_walk(loop, (TensorLoad, loads.append))
+    return any(load.source.same_as(store.buffer) for load in loads for store in stores)
+
+
+def _stride(access: Access, variable: Any, known: Analyzer) -> int | None:  # noqa: ANN401 - tvm
+    """Return how far apart in memory neighbouring steps are; None if that is not constant."""
+    flat = known.simplify(_flat(*access))
+    parts: list[Any] = []
+    tvm_ffi.structural_walk(flat, (tvm.tirx.FloorDiv, parts.append))
+    tvm_ffi.structural_walk(flat, (tvm.tirx.FloorMod, parts.append))
+    if any(occurrences(part, variable) for part in parts):
+        return None
+    apart = known.simplify(substitute(flat, [(variable, variable + 1)]) - flat)
+    return int(apart) if isinstance(apart, IntImm) else None
+
+
+def _flat(buffer: Any, indices: Sequence[Any]) -> Any:  # noqa: ANN401 - TVM's expressions
+    """Return the place of an element in memory, counted in elements."""
+    sizes = [int(size) for size in buffer.ty.shape]
+    factors = [math.prod(sizes[axis + 1 :]) for axis in range(len(sizes))]
+    return sum((index * n for index, n in zip(indices, factors, strict=True)), start=0)

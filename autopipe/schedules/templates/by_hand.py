@@ -1,0 +1,208 @@
+"""Template for loops that somebody wrote by hand: TVM's prefix sums, scatters and searches.
+
+A step of a prefix sum waits for the step before it. Where rows or columns do not hang on each
+other, several are summed side by side: neighbours in memory in vectors, others in chains. Threads
+share a loop where that pays, which what TVM made parallel does not always.
+
+Example: the sums of each column of [512, 300] down to a row, 32 columns at a time.
+
+    for j in parallel(300):                               # before
+        out[0, j] = x[0, j]
+        for k in range(511):
+            out[k + 1, j] = out[k, j] + x[k + 1, j]
+
+    for tile in parallel(9):                              # after; then the 12 columns that are left
+        out[0, 32 * tile : 32 * tile + 32] = x[0, ...]
+        for k in range(511):
+            out[k + 1, 32 * tile : 32 * tile + 32] = out[k, ...] + x[k + 1, ...]
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import tvm
+import tvm_ffi
+from tvm.s_tir import SBlock, SBlockRealize, Schedule
+from tvm.s_tir.schedule import SBlockRV
+from tvm.sym import Analyzer
+from tvm.tirx import BufferStore, For, ForKind, SeqStmt, Stmt, Var, stmt_seq
+
+from autopipe.schedules.analysis.blocks import number_of
+from autopipe.schedules.analysis.expressions import substitute
+from autopipe.schedules.analysis.hand_written import (
+    HandNest,
+    is_hand_written,
+    nest_of,
+    statements,
+)
+from autopipe.schedules.hardware import HardwareParams
+
+NAME: Final = "by_hand"
+VERSION: Final = 1
+
+_PAYS: Final = 60_000
+"""Loads and stores that pay for a second thread."""
+
+_CHAINS: Final = 4
+"""Steps side by side that hide the latency of an addition."""
+
+_VECTORS: Final = 4
+"""Vectors side by side that do."""
+
+
+@dataclass(frozen=True, slots=True)
+class HandWritten:
+    """A function that the template serves."""
+
+    statements: tuple[Stmt, ...]
+    nests: tuple[HandNest | None, ...]
+    """What is known of each statement; None leaves it as it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepsBeside:
+    """The knobs."""
+
+    count: int
+    """Steps of a loop that are done side by side where each waits for itself; 1 leaves loops."""
+    width: int
+    """Of them in a vector where they are neighbours in memory, a power of two."""
+    threads: bool
+    """Whether threads share the steps where there are many."""
+
+
+def match(sch: Schedule) -> HandWritten | None:
+    """Return what the template needs to know of a function, or None if it is for another one."""
+    rv = _only(sch)
+    if rv is None or not is_hand_written(sch.get(rv)):
+        return None
+    parts = tuple(statements(sch.get(rv).body))
+    nests = tuple(nest_of(part) if isinstance(part, For) else None for part in parts)
+    return HandWritten(parts, nests) if any(nests) else None
+
+
+def settings(found: HandWritten, hardware: HardwareParams) -> Iterator[StepsBeside]:
+    """Yield steps one by one, in chains and in vectors, with and without threads."""
+    waiting = [n for n in found.nests if n and n.carried and n.independent and n.extent > 1]
+    lanes = hardware.lanes(max((nest.bits for nest in waiting), default=32))
+    for threads in (True, False):
+        yield StepsBeside(1, 1, threads)
+        if any(not nest.beside for nest in waiting):
+            for count in (2, _CHAINS, 2 * _CHAINS):
+                yield StepsBeside(count, 1, threads)
+        if any(nest.beside for nest in waiting):
+            for vectors in (1, 2, _VECTORS, 2 * _VECTORS):
+                yield StepsBeside(vectors * lanes, lanes, threads)
+
+
+def fill(found: HandWritten, hardware: HardwareParams) -> StepsBeside:
+    """Return the knobs for a processor, without measuring."""
+    choices = [knobs for knobs in settings(found, hardware) if knobs.threads]
+    return max(
+        choices, key=lambda knobs: (knobs.width, knobs.count <= _VECTORS * max(8, knobs.width))
+    )
+
+
+def apply(sch: Schedule, found: HandWritten, knobs: StepsBeside) -> None:
+    """Schedule the function."""
+    rv = _only(sch)
+    block = sch.get(rv)
+    parts: list[Stmt] = []
+    for statement, nest in zip(found.statements, found.nests, strict=True):
+        parts += [statement] if nest is None else _done(nest, knobs)
+    new = SBlock([], [], [], block.name_hint, stmt_seq(*parts), annotations=block.annotations)
+    sch.state.replace(sch.get_sref(rv), new, {block: new})
+
+
+def _only(sch: Schedule) -> SBlockRV | None:
+    """Return the only block of a function, which TVM does not put into a root block."""
+    realize = sch.mod["main"].body
+    if isinstance(realize, SBlockRealize) and isinstance(realize.block.body, SBlockRealize):
+        realize = realize.block.body
+    return sch.get_sblock(realize.block.name_hint) if isinstance(realize, SBlockRealize) else None
+
+
+def _done(nest: HandNest, knobs: StepsBeside) -> list[Stmt]:
+    """Return the loops in the place of one."""
+    shared = knobs.threads and nest.independent and nest.work >= _PAYS
+    width = knobs.width if nest.beside else 1
+    count = knobs.count if width > 1 else min(knobs.count, 2 * _CHAINS)
+    if not (nest.carried and nest.independent) or count == 1 or nest.extent == 1:
+        return [_serial(nest.loop) if not shared else _parallel(nest.loop)]
+    made, done = [], 0
+    while done < nest.extent:
+        tiles = (nest.extent - done) // count
+        if tiles:
+            made.append(_tiles(nest.loop, (done, tiles, count), width, shared=shared))
+        done += tiles * count
+        count //= 2
+        width = min(width, count)
+    return made
+
+
+def _tiles(loop: For, cut: tuple[int, int, int], width: int, *, shared: bool) -> Stmt:
+    """Return a loop over tiles of steps; `cut` is the first step, how many tiles, and their size."""
+    first, tiles, count = cut
+    dtype = str(loop.loop_var.ty.dtype)
+    tile = Var("tile", loop.loop_var.ty)
+    side = _SideBySide(loop, tile * count + first, count, width, tile, tiles)
+    kind = ForKind.PARALLEL if shared and tiles > 1 else ForKind.SERIAL
+    return For(tile, number_of(0, dtype), number_of(tiles, dtype), kind, side.of(loop.body, []))
+
+
+@dataclass(frozen=True, slots=True)
+class _SideBySide:
+    """Writes some steps of a loop, each of its statements for all of them before the next one."""
+
+    loop: For
+    first: Any
+    count: int
+    width: int
+    tile: Var
+    tiles: int
+
+    def of(self, body: Stmt, around: Sequence[tuple[For, Var]]) -> Stmt:
+        """Return a statement; `around` are the loops in the step, with their new variables."""
+        if isinstance(body, SeqStmt):
+            return stmt_seq(*(self.of(part, around) for part in body.seq))
+        if isinstance(body, For):
+            own = Var(body.loop_var.name, body.loop_var.ty)
+            inside = self.of(body.body, [*around, (body, own)])
+            return For(own, body.min, body.extent, ForKind.SERIAL, inside)
+        return self._store(body, around)
+
+    def _store(self, store: BufferStore, around: Sequence[tuple[For, Var]]) -> Stmt:
+        kind = self.loop.loop_var.ty
+        lane, part = Var("lane", kind), Var("part", kind)
+        known = Analyzer()
+        ranges = [(self.tile, self.tiles), (lane, self.width), (part, self.count // self.width)]
+        ranges += [(own, int(old.extent)) for old, own in around]
+        for var, extent in ranges:
+            known.bind(var, tvm.ir.Range(0, number_of(extent, str(var.ty.dtype))))
+        step = self.first + part * self.width + lane
+        values = [(self.loop.loop_var, step), *((old.loop_var, own) for old, own in around)]
+        indices = [known.simplify(substitute(index, values)) for index in store.indices]
+        value = known.simplify(substitute(store.value, values))
+        done: Stmt = BufferStore(store.buffer, value, indices)
+        zero = number_of(0, str(kind.dtype))
+        sides = ((lane, self.width, ForKind.VECTORIZED),
+                 (part, self.count // self.width, ForKind.UNROLLED))  # fmt: skip
+        for var, extent, how in sides:
+            done = For(var, zero, number_of(extent, str(kind.dtype)), how, done)
+        return done
+
+
+def _serial(loop: For) -> For:
+    """Return a loop without threads, nor any in it."""
+
+    def alone(one: For) -> For:
+        kind = ForKind.SERIAL if one.kind == ForKind.PARALLEL else one.kind
+        return For(one.loop_var, one.min, one.extent, kind, one.body)
+
+    return tvm_ffi.structural_map(loop, (For, alone))  # type: ignore[no-any-return]
+
+
+def _parallel(loop: For) -> For:
+    alone = _serial(loop)
+    return For(alone.loop_var, alone.min, alone.extent, ForKind.PARALLEL, alone.body)
