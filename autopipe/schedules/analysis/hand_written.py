@@ -27,7 +27,6 @@ from autopipe.schedules.analysis.expressions import loads_of, occurrences, subst
 _UNKNOWN: Final = 16
 """Steps that a loop of unknown length counts for."""
 
-_OWN_CALLS: Final = frozenset({"prim.if_then_else"})
 _EXTERN: Final = ("call_packed", "call_cpacked", "call_extern", "make_array")
 
 
@@ -50,11 +49,14 @@ class HandNest:
 
 
 def is_hand_written(block: SBlock) -> bool:
-    """Tell whether a block says nothing of itself, and calls nothing that is no TIR."""
+    """Tell whether a block says nothing of itself, holds no other, and calls nothing but TIR."""
     if block.iter_vars or block.reads or block.writes or block.alloc_buffers:
         return False
+    blocks: list[SBlock] = []
     calls: list[Call] = []
-    tvm_ffi.structural_walk(block.body, (Call, calls.append))
+    tvm_ffi.structural_walk(block.body, (SBlock, blocks.append), (Call, calls.append))
+    if blocks:
+        return False
     names = [str(getattr(call.op, "name", "")) for call in calls]
     return not any(part in name for name in names for part in _EXTERN)
 

@@ -19,6 +19,7 @@ from tvm.s_tir.schedule import SBlockRV
 from tvm.sym import Analyzer, detect_linear_equation, normalize_to_iter_sum
 
 from autopipe.schedules.analysis.blocks import is_spatial, is_static
+from autopipe.schedules.analysis.simple_indices import simplify
 
 _PARTS: Final = ("a", "b", "value", "condition", "true_value", "false_value")
 _WIDE: Final = 64
@@ -88,6 +89,7 @@ def combined(sch: Schedule) -> SBlockRV:
     *before, last = sch.get_child_blocks(sch.get_sblock("root"))
     for block in before:
         sch.compute_inline(block)
+    simplify(sch, last)
     block = sch.get(last)
     indices = list(getattr(block.body, "indices", ()))
     if block.iter_vars and indices and not _are(indices, [axis.var for axis in block.iter_vars]):
@@ -103,20 +105,25 @@ def _turn(sch: Schedule, rv: SBlockRV) -> None:
         sch.transform_block_layout(rv, tvm.tirx.IndexMap(axes, list(block.body.indices), None))
     except (RuntimeError, ValueError, TypeError) as error:
         raise ScheduleError(str(error)) from None
-    turned, known = sch.get(rv), Analyzer()
-    for axis in turned.iter_vars:
-        known.bind(axis.var, axis.dom)
-    store = turned.body
-    plain = [
-        known.simplify(index) if int(axis.dom.extent) > 1 else axis.var
-        for axis, index in zip(turned.iter_vars, store.indices, strict=True)
+    simplify(sch, rv)
+    turned = sch.get(rv)
+    if any(int(axis.dom.extent) == 1 for axis in turned.iter_vars):
+        _name_single(sch, rv)
+
+
+def _name_single(sch: Schedule, rv: SBlockRV) -> None:
+    """Write at the axis, which is 0, and not at 0 where an axis has one element."""
+    block, store = sch.get(rv), sch.get(rv).body
+    indices = [
+        index if int(axis.dom.extent) > 1 else axis.var
+        for axis, index in zip(block.iter_vars, store.indices, strict=True)
     ]
-    place = store.buffer[tuple(slice(index, index + 1) for index in plain)]
     new = SBlock(
-        turned.iter_vars, turned.reads, [place], turned.name_hint,
-        tvm.tirx.BufferStore(store.buffer, store.value, plain), annotations=turned.annotations,
+        block.iter_vars, block.reads,
+        [store.buffer[tuple(slice(index, index + 1) for index in indices)]], block.name_hint,
+        tvm.tirx.BufferStore(store.buffer, store.value, indices), annotations=block.annotations,
     )  # fmt: skip
-    sch.state.replace(sch.get_sref(rv), new, {turned: new})
+    sch.state.replace(sch.get_sref(rv), new, {block: new})
 
 
 def recognize(sch: Schedule) -> Movement | None:

@@ -101,7 +101,10 @@ class Product:
         one = [
             (axis.var, axis.dom.min) for axis in block.iter_vars if extent_of(axis.dom.extent) == 1
         ]
-        term = Analyzer().simplify(substitute(added, one))
+        known = Analyzer()
+        for axis in block.iter_vars:  # what was reshaped is divided by extents, which falls away
+            known.bind(axis.var, axis.dom)
+        term = known.simplify(substitute(added, one))
         return cls(
             block=block,
             term=term,

@@ -20,6 +20,7 @@ from tvm.tirx import Add, Bind, BufferStore, Var, const
 
 from autopipe.schedules.analysis.blocks import SPATIAL, extents_of, is_copy, is_spatial
 from autopipe.schedules.analysis.expressions import loads_of, substitute, unfold
+from autopipe.schedules.analysis.simple_indices import simplify
 
 _CALL: Final = 4
 """Number of operations that an elementary function, such as exp, counts for."""
@@ -38,6 +39,8 @@ def inline(sch: Schedule) -> None:
         cheap = alike and (len(consumers) == 1 or not _calls(block))
         if consumers and (is_copy(block) or (is_spatial(block) and cheap)):
             sch.compute_inline(rv)
+    for rv in blocks_of(sch):
+        simplify(sch, rv)
 
 
 def one_result(sch: Schedule) -> bool:

@@ -16,8 +16,9 @@ import tvm_ffi
 from tvm.s_tir import SBlock, Schedule, ScheduleError
 
 from autopipe.compiler.open_sizes import OpenSizes, known_of, least
-from autopipe.schedules.analysis.blocks import enough
+from autopipe.schedules.analysis.blocks import enough, extents_of
 from autopipe.schedules.analysis.product import Product
+from autopipe.schedules.analysis.simple_indices import simplified
 from autopipe.schedules.guarded import guard, guarded
 from autopipe.schedules.primitives import PRODUCTS, spread_vectors
 from autopipe.schedules.tiling import loops
@@ -67,6 +68,8 @@ def cut(
     if product is None:
         raise ScheduleError(f"block {contraction.name} no longer sums products")
     last = sch.get(sch.get_sblock(contraction.after[-1])) if contraction.after else None
+    if last is not None and extents_of(last) != contraction.extents:
+        last = simplified(last)
     if not isinstance(product.steps[-1], int):  # no number of steps divides an open one
         tile = replace(tile, unroll=1)
     known = known_of(sch.mod["main"])

@@ -58,7 +58,7 @@ NAME: Final = "open_rows"
 VERSION: Final = 1
 OPEN: Final = True
 STATIC: Final = False
-"""Static functions are for `row_reduction`, which is tuned."""
+"""Static functions are for `row_reduction` and `odd_rows`."""
 
 _FEW: Final = 4
 """Up to so many partial results are combined one by one."""
@@ -118,6 +118,11 @@ def apply(sch: Schedule, found: OpenRows, knobs: RowVectors) -> None:
     known = known_of(sch.mod["main"])
     if known is None:
         raise ScheduleError("no size is open")
+    write(sch, found, knobs.width, known)
+
+
+def write(sch: Schedule, found: OpenRows, width: int, known: OpenSizes | None) -> None:
+    """Make the loop over rows the body of a function; without `known` its sizes are numbers."""
     for name in found.inlined:
         sch.compute_inline(sch.get_sblock(name))
     here = sch.get_sblock("root")
@@ -125,14 +130,14 @@ def apply(sch: Schedule, found: OpenRows, knobs: RowVectors) -> None:
     blocks = [sch.get(rv) for rv in blocks_of(sch)]
     new = SBlock(
         [], root.reads, root.writes, root.name_hint,
-        _write(blocks, found, knobs.width, known),
+        _write(blocks, found, width, known),
         alloc_buffers=root.alloc_buffers, annotations=root.annotations,
     )  # fmt: skip
     sch.state.replace(sch.get_sref(here), new, {root: new})
 
 
 def _write(
-    blocks: Sequence[SBlock], found: OpenRows, width: int, known: OpenSizes
+    blocks: Sequence[SBlock], found: OpenRows, width: int, known: OpenSizes | None
 ) -> tvm.tirx.Stmt:
     """Return the loop over all rows, in parallel where that pays."""
     with IRBuilder() as builder:
@@ -141,7 +146,7 @@ def _write(
     return builder.get()
 
 
-def _pays(blocks: Sequence[SBlock], known: OpenSizes) -> bool | Expr:
+def _pays(blocks: Sequence[SBlock], known: OpenSizes | None) -> bool | Expr:
     """Tell whether threads pay; a condition if that hangs on open sizes."""
     steps = ([cost(one), *lengths_of(one), *lengths_of(one, spatial=False)] for one in blocks)
     work = [product_of(lengths) for lengths in steps]

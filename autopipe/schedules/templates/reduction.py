@@ -40,6 +40,7 @@ from autopipe.schedules.analysis.expressions import substitute
 from autopipe.schedules.analysis.joining import joined
 from autopipe.schedules.analysis.reduction import Reduction
 from autopipe.schedules.analysis.rows import count
+from autopipe.schedules.analysis.simple_indices import simplified
 from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.templates.contraction import prepared
 from autopipe.schedules.tiling.chains import ChainLoops
@@ -139,7 +140,7 @@ def match(sch: Schedule) -> ReducedOutputs | None:
     once = _read_once(trial, block, set(names[:at]) - {*copies})
     for name in once:
         trial.compute_inline(trial.get_sblock(name))
-    reduction = Reduction.of(trial.get(trial.get_sblock(names[at])))
+    reduction = Reduction.of(simplified(trial.get(trial.get_sblock(names[at]))))
     if reduction is None or not is_whole(sch, sch.get_sblock(names[at])):
         return None
     if any(_long(extents_of(b)) != _long(reduction.extents) for b in blocks[at + 1 :]):
@@ -213,7 +214,7 @@ def apply(sch: Schedule, found: ReducedOutputs, knobs: SideBySide) -> None:
         _by_rows(sch, found, threads=knobs.threads)
         return
     nests = prepared(sch, found.name, found.before, _NEAR)
-    reduction = Reduction.of(sch.get(sch.get_sblock(found.name)))
+    reduction = Reduction.of(simplified(sch.get(sch.get_sblock(found.name))))
     if reduction is None:
         raise ScheduleError(f"block {found.name} no longer reduces")
     last = sch.get(sch.get_sblock(found.after[-1])) if found.after else None

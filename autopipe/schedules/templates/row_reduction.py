@@ -27,6 +27,7 @@ from tvm.s_tir.schedule import LoopRV, SBlockRV
 from tvm.tirx import For, Stmt
 
 from autopipe.schedules.analysis.blocks import bits, extents_of, is_spatial
+from autopipe.schedules.analysis.product import Product
 from autopipe.schedules.analysis.rows import (
     blocks_of,
     count,
@@ -64,6 +65,9 @@ _LEAST_ROW: Final = 8
 _REST, _EVEN = 64, 16
 """From so long a row on, one that so many elements do not divide alone is left to another template:
 LLVM made no vectors of the guarded rest of `max` where indices have 64 bits, 45 us against 3."""
+
+_OFTEN: Final = 4
+"""Reads of each element from which on tiles pay."""
 
 _UNROLLED: Final = 16
 """Longest loop that is unrolled."""
@@ -129,8 +133,11 @@ def match(sch: Schedule) -> RowReduction | None:
 
 
 def _is_for_others(blocks: Sequence[SBlock], reductions: int, row: int) -> bool:
-    """Tell whether template `reduction` does better: it takes the rest of a row without a guard."""
+    """Tell whether others do better: tiles where a product reads all again and again, and template
+    `reduction` for a row alone, whose rest it takes without a guard."""
     if reductions == 1 and row < _LEAST_ROW:
+        return True
+    if any(map(_reads_often, blocks)):
         return True
     return len(blocks) == 1 and row >= _REST and row % _EVEN > 0 and reduces_one(blocks[0])
 
@@ -247,6 +254,15 @@ def _guard(sch: Schedule, lane: LoopRV, row: int) -> None:
         return For(stmt.loop_var, stmt.min, stmt.extent, stmt.kind, guarded(stmt.body))
 
     sch.state.replace(sref, guarded(sref.stmt))
+
+
+def _reads_often(block: SBlock) -> bool:
+    """Tell whether a block sums products of operands that are all read often."""
+    product = Product.of(block) if not is_spatial(block) else None
+    if product is None:
+        return False
+    sizes = [math.prod(map(int, load.source.ty.shape)) for load in product.loads]
+    return _OFTEN * max(sizes) <= count(block)
 
 
 def _fits(block: SBlock) -> bool:

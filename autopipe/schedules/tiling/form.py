@@ -12,7 +12,9 @@ from tvm.s_tir import SBlock, Schedule
 
 from autopipe.compiler.graph import weights
 from autopipe.schedules.analysis.blocks import extents_of, is_copy, is_spatial
+from autopipe.schedules.analysis.expressions import loads_of
 from autopipe.schedules.analysis.product import Product
+from autopipe.schedules.analysis.simple_indices import simplified
 from autopipe.schedules.tiling.lines import Lines, lines
 
 
@@ -93,7 +95,7 @@ def recognize(
     copies = tuple(name for name, block in zip(before, blocks, strict=False) if is_copy(block))
     for inlined in dict.fromkeys([copies, ()]):
         product, tile_axes = _lines(sch, blocks[position].name_hint, inlined, read)
-        if product is None or any(extents_of(block) != product.extents for block in after):
+        if product is None or any(not _goes_on(block, product.extents) for block in after):
             return None
         if tile_axes is not None:
             return Contraction(
@@ -122,6 +124,26 @@ def _lines(
         trial.compute_inline(trial.get_sblock(copy))
     product = read(trial.get(trial.get_sblock(name)))
     return product, lines(product, weights.free(sch.mod["main"])) if product else None
+
+
+def _goes_on(block: SBlock, extents: tuple[int, ...]) -> bool:
+    """Tell whether a block computes an output from each sum, in order.
+
+    Axes of one element may come and go, as where a batch of heads is reshaped.
+    """
+    own = extents_of(block)
+    if own == extents:
+        return True
+    long = [extent for extent in extents if extent > 1]
+    axes = [axis.var for axis, extent in zip(block.iter_vars, own, strict=False) if extent > 1]
+    if not is_spatial(block) or [extent for extent in own if extent > 1] != long:
+        return False
+    for load in loads_of(simplified(block).body.value):
+        if [int(n) for n in load.source.ty.shape if int(n) > 1] == long:
+            used = [index for index in load.indices if not isinstance(index, tvm.tirx.IntImm)]
+            if len(used) != len(axes) or not all(map(tvm.ir.Expr.same_as, used, axes)):
+                return False
+    return True
 
 
 def _bits(buffer: tvm.ir.Var) -> int:

@@ -1,0 +1,68 @@
+"""Makes indices of blocks as simple as their axes allow.
+
+A block that is computed where it is read leaves its own indices there. Where several reshapes meet
+that are divisions by extents, which TVM keeps though they fall away, and no vector is made of them.
+
+Example: x as [8, 64, 784], and that as [8, 8, 8, 784], with axes of these extents.
+
+    y[a, b, c, k] = x[a, (b * 64 + c * 8 + k // 784) // 8 % 64, k % 784]        # before
+    y[a, b, c, k] = x[a, b * 8 + c, k]                                          # after
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import tvm_ffi
+from tvm.ir import Expr, Range, TensorLoad, TensorRegion
+from tvm.s_tir import SBlock, Schedule
+from tvm.s_tir.schedule import SBlockRV
+from tvm.sym import Analyzer
+from tvm.tirx import BufferStore, FloorDiv, FloorMod, Stmt
+
+
+def simplify(sch: Schedule, rv: SBlockRV) -> None:
+    """Replace a block whose indices are divided by one with simple indices."""
+    block = sch.get(rv)
+    simple = simplified(block)
+    if not simple.same_as(block):
+        sch.state.replace(sch.get_sref(rv), simple, {block: simple})
+
+
+def simplified(block: SBlock) -> SBlock:
+    """Return a block with simple indices; itself if nothing is divided in it."""
+    if not _divides(block.body):
+        return block
+    known = Analyzer()
+    for axis in block.iter_vars:
+        known.bind(axis.var, axis.dom)
+
+    def load(one: TensorLoad) -> Expr:
+        return one.source[tuple(map(known.simplify, one.indices))]
+
+    def store(one: BufferStore) -> BufferStore:
+        return BufferStore(one.buffer, one.value, list(map(known.simplify, one.indices)))
+
+    def of(part: Stmt) -> Stmt:
+        changed = tvm_ffi.structural_map(part, (TensorLoad, load))
+        return tvm_ffi.structural_map(changed, (BufferStore, store))
+
+    return SBlock(
+        block.iter_vars, _regions(block.reads, known), _regions(block.writes, known),
+        block.name_hint, of(block.body), of(block.init) if block.init is not None else None,
+        list(block.alloc_buffers), list(block.match_buffers), block.annotations,
+    )  # fmt: skip
+
+
+def _regions(regions: Sequence[TensorRegion], known: Analyzer) -> list[TensorRegion]:
+    def simple(one: Range) -> slice:
+        least = known.simplify(one.min)
+        return slice(least, known.simplify(least + one.extent))
+
+    return [one.source[tuple(map(simple, one.region))] for one in regions]
+
+
+def _divides(body: Any) -> bool:  # noqa: ANN401 - TVM's statements
+    found: list[Any] = []
+    tvm_ffi.structural_walk(body, (FloorDiv, found.append))
+    tvm_ffi.structural_walk(body, (FloorMod, found.append))
+    return bool(found)
