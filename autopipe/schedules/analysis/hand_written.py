@@ -54,7 +54,8 @@ def is_hand_written(block: SBlock) -> bool:
         return False
     blocks: list[SBlock] = []
     calls: list[Call] = []
-    tvm_ffi.structural_walk(block.body, (SBlock, blocks.append), (Call, calls.append))
+    tvm_ffi.structural_walk(block.body, (SBlock, blocks.append))
+    tvm_ffi.structural_walk(block.body, (Call, calls.append))
     if blocks:
         return False
     names = [str(getattr(call.op, "name", "")) for call in calls]

@@ -5,8 +5,8 @@ output, and in it a block that reduces: its steps are `(i * 56 + 61) // 6 - i * 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
 import tvm
 import tvm_ffi
@@ -17,6 +17,9 @@ from tvm.tirx import For
 from autopipe.schedules.analysis.blocks import SPATIAL, Extent, extent_of, extents_of
 from autopipe.schedules.analysis.expressions import Values, occurrences, substitute
 from autopipe.schedules.analysis.reducer import Reducer
+
+
+_PAIR: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +51,7 @@ class Reduction:
             if reducer is None:
                 return None
             reducer = reducer.evened([(axis.var, axis.dom) for axis in block.iter_vars])
-            return cls(block, reducer, spatial, extents, sums, terms)
+            return cls(block, reducer, spatial, extents, sums, terms).in_rows()
         return cls._nested(block, spatial, extents)
 
     @classmethod
@@ -76,6 +79,24 @@ class Reduction:
             return None
         return cls(block, reducer.at(known), axes, extents, [var for var, _ in reduced], steps)
 
+    def in_rows(self) -> "Reduction":
+        """Return this with the last steps as one loop where all operands lie so in memory.
+
+        Example: the sum of images of 28 x 28 pixels is one of rows of 784.
+        """
+        if len(self.sums) < _PAIR or not all(isinstance(step, int) for step in self.steps):
+            return self
+        *outer, high, low = self.sums
+        *before, rows, length = map(int, self.steps)
+        strides = [_stride(load, var) for load in self.loads for var in (low, high)]
+        pairs = list(zip(strides[::2], strides[1::2], strict=True))
+        if any(one is None or other is None or other != one * length for one, other in pairs):
+            return self
+        joint = tvm.tirx.Var(f"{high.name}_{low.name}", low.ty)
+        reducer = self.reducer.at([(high, joint // length), (low, joint % length)])
+        steps = (*before, rows * length)
+        return replace(self, reducer=reducer, sums=[*outer, joint], steps=steps).in_rows()
+
     @property
     def loads(self) -> list[TensorLoad]:
         """The loads of operands, each element once."""
@@ -90,6 +111,16 @@ class Reduction:
         """Tell whether the number of steps is another one for other outputs along an axis."""
         open_steps = [step for step in self.steps if not isinstance(step, int)]
         return any(occurrences(step, self.axes[axis]) for step in open_steps)
+
+
+def _stride(load: TensorLoad, variable: Any) -> int | None:  # noqa: ANN401 - TVM's variables
+    """Return how far apart in memory neighbours are; None if that is not constant."""
+    flat: Any = 0
+    for index, extent in zip(load.indices, load.source.ty.shape, strict=True):
+        flat = flat * int(extent) + index
+    linear = tvm.sym.detect_linear_equation(flat, [variable])
+    known = len(linear) > 0 and isinstance(linear[0], tvm.tirx.IntImm)
+    return int(linear[0]) if known else None
 
 
 def _inside(statement: Any) -> tuple[list[For], SBlockRealize | None]:  # noqa: ANN401 - TVM's

@@ -53,16 +53,19 @@ class Steps:
         return sum(not is_spatial(block) for block in self.blocks)
 
     def closed(self, start: int, end: int) -> bool:
-        """Tell whether what passes between these blocks is read by them alone, as they say.
+        """Tell whether only what the last of these blocks computes is read by others.
 
-        Otherwise a sum would be an output of the part as well, which templates do not serve. A
-        block without axes, such as a sort, says nothing, and is a part of its own.
+        Templates do not serve parts with several outputs. A block without axes, such as a sort,
+        says nothing of itself, and is a part of its own. One that reads what it wrote, as a scan
+        does, stays as it is.
         """
         inside = self.blocks[start:end]
-        if len(inside) > 1 and not all(block.iter_vars for block in inside):
+        if not all(block.iter_vars for block in inside):
+            return len(inside) == 1
+        if any(_among(r.source, _sources([one], "writes")) for one in inside for r in one.reads):
             return False
-        between = [b for b in _sources(inside, "writes") if _among(b, _sources(inside, "reads"))]
-        return not any(_among(buffer, self._seen(start, end)) for buffer in between)
+        seen = self._seen(start, end)
+        return not any(_among(buffer, seen) for buffer in _sources(inside[:-1], "writes"))
 
     def part(self, start: int, end: int) -> tvm.IRModule:
         """Return a module with these blocks as `main`: its parameters are its inputs, then outputs.

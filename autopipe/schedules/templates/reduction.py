@@ -32,7 +32,7 @@ import tvm
 from tvm.ir import TensorLoad
 from tvm.s_tir import SBlock, Schedule, ScheduleError
 from tvm.s_tir.schedule import SBlockRV
-from tvm.sym import detect_linear_equation
+from tvm.sym import Analyzer, detect_linear_equation
 
 from autopipe.compiler.operations import longest, operations
 from autopipe.schedules.analysis.blocks import extents_of, is_copy, is_spatial, is_static, is_whole
@@ -137,9 +137,11 @@ def match(sch: Schedule) -> ReducedOutputs | None:
     for name in copies:
         trial.compute_inline(trial.get_sblock(name))
     block = trial.get_sblock(names[at])
-    once = _read_once(trial, block, set(names[:at]) - {*copies})
-    for name in once:
-        trial.compute_inline(trial.get_sblock(name))
+    once: tuple[str, ...] = ()
+    while found := _read_once(trial, block, set(names[:at]) - {*copies, *once}):
+        for name in found:
+            trial.compute_inline(trial.get_sblock(name))
+        once += found
     reduction = Reduction.of(simplified(trial.get(trial.get_sblock(names[at]))))
     if reduction is None or not is_whole(sch, sch.get_sblock(names[at])):
         return None
@@ -304,7 +306,7 @@ def _apart(reduction: Reduction, variable: Any) -> int | None:  # noqa: ANN401 -
         flat: Any = 0
         for index, extent in zip(load.indices, load.source.ty.shape, strict=True):
             flat = flat * int(extent) + index
-        linear = detect_linear_equation(flat, [variable])
+        linear = detect_linear_equation(Analyzer().simplify(flat), [variable])
         if len(linear) == 0 or not isinstance(linear[0], tvm.tirx.IntImm):
             return None
         strides.append(abs(int(linear[0])))

@@ -4,7 +4,7 @@ import tvm_ffi
 from tvm import relax, te, topi
 
 from autopipe.measure.build import without_weights
-from autopipe.measure.check import checked
+from autopipe.measure.check import PlainLoops, checked
 from autopipe.schedules.engines.fallback import fall
 from autopipe.schedules.replay import replay
 from autopipe.schedules.templates import sequence
@@ -121,8 +121,23 @@ def test_weights_of_every_part_may_be_packed():
 def test_one_reduction_is_for_others_and_so_is_what_no_template_serves():
     assert sequence.match(blank(module_of(*conv()))) is None
     x = placeholder(4, 6, 6)
-    scanned = topi.cumsum(topi.cumsum(x, 1), 1)
-    assert sequence.match(blank(module_of([x, scanned]))) is None
+    sorted_twice = topi.sort(topi.sort(x, 1), 1)
+    assert sequence.match(blank(module_of([x, sorted_twice]))) is None
+
+
+def test_what_says_nothing_of_itself_is_a_part_of_its_own():
+    x = placeholder(5, 37)
+    module = module_of([x, topi.sum(topi.cumsum(topi.exp(x), 1), axis=1)])
+    assert [part.template.NAME for part in matched(module).parts] == [
+        "elementwise", "by_hand", "row_reduction"
+    ]  # fmt: skip
+    PlainLoops(module, TARGET).check(planned(module).module)
+
+
+def test_a_part_that_names_a_buffer_anew_keeps_its_loops_together():
+    x = placeholder(3, 5, 7)
+    module = module_of([x, topi.nn.softmax(x, axis=1)])
+    PlainLoops(module, TARGET).check(planned(module).module)
 
 
 def test_there_is_one_setting():
