@@ -512,6 +512,7 @@ def every_case(only: str = "") -> Iterator[Case]:
                 yield from cases(operator)
             except Exception as error:  # noqa: BLE001 - TVM refuses, each time with another class
                 yield Case(operator.name, "-", None, str(error).strip().splitlines()[-1])
+    yield from _adjoints(only)
     for name, computes in TOPI.items():
         for label, make in computes.items() if only in name else ():
             yield Case(f"topi.{name}", label, te.create_prim_func(make()))
@@ -521,10 +522,35 @@ def every_case(only: str = "") -> Iterator[Case]:
             yield Case(name, label, te.create_prim_func(make_own(*given)))
 
 
+def _adjoints(only: str) -> Iterator[Case]:
+    """Yield each function of the adjoints that TVM has once, of the first shape of an operator."""
+    import tvm_ffi
+    from more_cases import adjoint, has_adjoint
+
+    seen: set[Any] = set()
+    for operator in operators():
+        name = f"adjoint of {operator.name}"
+        if only not in name or not has_adjoint(operator.name) or not operator.operands[0]:
+            continue
+        try:
+            functions = adjoint(operator, operator.operands[0])
+        except Exception as error:  # noqa: BLE001 - as above
+            yield Case(name, "-", None, str(error).strip().splitlines()[-1])
+            continue
+        label = " ".join("x".join(map(str, shape)) or "1" for shape, _ in operator.operands[0][:2])
+        for number, function in enumerate(functions):
+            if (digest := tvm_ffi.structural_hash(function)) not in seen:
+                seen.add(digest)
+                yield Case(name, f"{label} part {number}", function)
+
+
 def operators() -> Iterator[_Operator]:
     """Yield all operators with their operands."""
     for family in (_elementwise, _reductions, _normalizations, _products, _moves, _images, _made):
         yield from family()
+    from more_cases import more
+
+    yield from more(_f, _i, _op, _each, _Operator)
 
 
 def cases(operator: _Operator) -> Iterator[Case]:

@@ -3,16 +3,17 @@
 Relax operators, computes of `tvm.topi` and some of nobody, at up to three shapes each: the class of
 each block, the template, whether it computes the same as the plain loops, and its time against
 these loops and against parallel outer loops. Part `build` schedules, checks and compiles, one child
-a function, and can go on while others work; `time` runs what was built, in some minutes that want a
-quiet machine. `ansor` adds what 64 trials of sketch search find, where `--only` says, before `time`.
-`page` writes docs/reference/computes.md, `gate` compares its counts with what is scheduled today
-and times nothing.
+a function, and can go on while others work. `ansor` adds what 64 trials of sketch search find,
+where `--only` says. `time` runs what was built, in some minutes that want a quiet machine. `page`
+writes docs/reference/computes.md, `gate` compares its counts with what is scheduled today and times
+nothing.
 """
 
 import json
 import math
 import os
 import sys
+from argparse import Namespace
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -64,9 +65,9 @@ def main() -> None:
 def _each(
     folder: Path,
     name: str,
-    given: Any,
+    given: Namespace,
     end: float,
-    make: Callable[[Path, Case], Row],  # noqa: ANN401
+    make: Callable[[Path, Case], Row],
 ) -> None:
     """Append a row for each case that has none; each is made in a child."""
     file = folder / f"{name}.jsonl"

@@ -98,7 +98,7 @@ def combined(sch: Schedule) -> SBlockRV:
 
 
 def _turn(sch: Schedule, rv: SBlockRV) -> None:
-    """Give a block the axes of what it writes. Raises ScheduleError if it writes something twice."""
+    """Give a block the axes of what it writes; ScheduleError if it writes something twice."""
     block = sch.get(rv)
     axes = [axis.var for axis in block.iter_vars]
     try:

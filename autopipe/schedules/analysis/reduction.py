@@ -18,7 +18,6 @@ from autopipe.schedules.analysis.blocks import SPATIAL, Extent, extent_of, exten
 from autopipe.schedules.analysis.expressions import Values, occurrences, substitute
 from autopipe.schedules.analysis.reducer import Reducer
 
-
 _PAIR: Final = 2
 
 

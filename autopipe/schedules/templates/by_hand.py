@@ -17,6 +17,7 @@ Example: the sums of each column of [512, 300] down to a row, 32 columns at a ti
             out[k + 1, 32 * tile : 32 * tile + 32] = out[k, ...] + x[k + 1, ...]
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -45,10 +46,7 @@ _PAYS: Final = 60_000
 """Loads and stores that pay for a second thread."""
 
 _CHAINS: Final = 4
-"""Steps side by side that hide the latency of an addition."""
-
-_VECTORS: Final = 4
-"""Vectors side by side that do."""
+"""Steps, or vectors of steps, side by side that hide the latency of an addition."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,16 +90,17 @@ def settings(found: HandWritten, hardware: HardwareParams) -> Iterator[StepsBesi
             for count in (2, _CHAINS, 2 * _CHAINS):
                 yield StepsBeside(count, 1, threads)
         if any(nest.beside for nest in waiting):
-            for vectors in (1, 2, _VECTORS, 2 * _VECTORS):
+            for vectors in (1, 2, _CHAINS, 2 * _CHAINS):
                 yield StepsBeside(vectors * lanes, lanes, threads)
 
 
 def fill(found: HandWritten, hardware: HardwareParams) -> StepsBeside:
     """Return the knobs for a processor, without measuring."""
-    choices = [knobs for knobs in settings(found, hardware) if knobs.threads]
-    return max(
-        choices, key=lambda knobs: (knobs.width, knobs.count <= _VECTORS * max(8, knobs.width))
-    )
+
+    def promise(knobs: StepsBeside) -> tuple[bool, int, float]:
+        return knobs.threads, knobs.width, -abs(math.log2(knobs.count / knobs.width / _CHAINS))
+
+    return max(settings(found, hardware), key=promise)
 
 
 def apply(sch: Schedule, found: HandWritten, knobs: StepsBeside) -> None:
@@ -142,7 +141,7 @@ def _done(nest: HandNest, knobs: StepsBeside) -> list[Stmt]:
 
 
 def _tiles(loop: For, cut: tuple[int, int, int], width: int, *, shared: bool) -> Stmt:
-    """Return a loop over tiles of steps; `cut` is the first step, how many tiles, and their size."""
+    """Return a loop over tiles; `cut` is the first step, how many tiles, and their steps."""
     first, tiles, count = cut
     dtype = str(loop.loop_var.ty.dtype)
     tile = Var("tile", loop.loop_var.ty)
@@ -200,7 +199,7 @@ def _serial(loop: For) -> For:
         kind = ForKind.SERIAL if one.kind == ForKind.PARALLEL else one.kind
         return For(one.loop_var, one.min, one.extent, kind, one.body)
 
-    return tvm_ffi.structural_map(loop, (For, alone))  # type: ignore[no-any-return]
+    return tvm_ffi.structural_map(loop, (For, alone))
 
 
 def _parallel(loop: For) -> For:

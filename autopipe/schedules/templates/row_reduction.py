@@ -133,8 +133,11 @@ def match(sch: Schedule) -> RowReduction | None:
 
 
 def _is_for_others(blocks: Sequence[SBlock], reductions: int, row: int) -> bool:
-    """Tell whether others do better: tiles where a product reads all again and again, and template
-    `reduction` for a row alone, whose rest it takes without a guard."""
+    """Tell whether others do better.
+
+    They are tiles, where a product reads all again and again, and template `reduction` for a row
+    alone: it takes the rest of that without a guard.
+    """
     if reductions == 1 and row < _LEAST_ROW:
         return True
     if any(map(_reads_often, blocks)):
