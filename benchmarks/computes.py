@@ -33,6 +33,7 @@ from naive import parallel
 PARTS: Final = ("build", "ansor", "time", "page", "gate")
 _TRIALS: Final = 64
 _TURNS: Final = 4
+_HERE: Final = "On a machine that others used at the same time."
 
 
 def main() -> None:
@@ -43,6 +44,7 @@ def main() -> None:
         "--seconds", type=float, default=math.inf, help="begin no case after so long"
     )
     options.add_argument("--share", default="0/1", help="of the cases: 1/2 is the second half")
+    options.add_argument("--conditions", default=_HERE, help="how quiet the machine was")
     given = options.parse_args()
     parts, _ = asked(given.parts or ["build", "time", "page"], PARTS)
     end = perf_counter() + given.seconds
@@ -56,8 +58,10 @@ def main() -> None:
         if "time" in parts:
             _time(folder, given.rounds, end)
         if "page" in parts:
-            found = [builds.rows(folder / f"{name}.jsonl") for name in ("built", "times", "ansor")]
-            page.PATH.write_text(page.text(*found))
+            built, times, searched = (
+                builds.rows(folder / f"{name}.jsonl") for name in ("built", "times", "ansor")
+            )
+            page.PATH.write_text(page.text(built, times, searched, given.conditions))
     if "gate" in parts:
         _gate(given.only)
 

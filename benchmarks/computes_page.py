@@ -8,6 +8,8 @@ from pathlib import Path
 from statistics import geometric_mean
 from typing import Any, Final
 
+from more_cases import WITHOUT
+
 PATH: Final = Path(__file__).parents[1] / "docs" / "reference" / "computes.md"
 
 _NOISE: Final = 1.15
@@ -17,16 +19,23 @@ _STREAMED: Final = 8e9
 _FAIR: Final = 0.8
 """Of the speed that a search finds."""
 
+_SHORT: Final = 20e-6
+"""Seconds of loops below which a call and the start of threads are most of it."""
+
+_TINY: Final = 1e-6
+"""Seconds below which a difference is one of calls."""
+
 _HEAD: Final = """\
 # Computes
 
-What `autopipe.auto_schedule` makes of functions without measuring anything: operators of Relax and
-computes of `tvm.topi`, each at up to three shapes, and computes that no operator has.
-`python benchmarks/computes.py --folder FOLDER` times them and writes this page, worst first.
+What `autopipe.auto_schedule` makes of functions without measuring anything: operators of Relax, the
+adjoints that TVM has of them, and computes of `tvm.topi`, at up to three shapes each, and computes
+that no operator has. `python benchmarks/computes.py --folder FOLDER` times them and writes this
+page, worst first.
 
-- *Loops* are the function as TVM lowers it, compiled by LLVM; *parallel* has its outer loops fused
-  and run by all threads. Each is the least of nine to twelve repeats, in turn. What is timed on
-  one thread shows what a schedule does with one core, on a machine that is not quiet, too.
+- *Loops* are the function as TVM lowers it, compiled by LLVM, which runs on one thread; *parallel*
+  has its outer loops fused and run by all threads; *ours* has as many threads as it asks for. Each
+  is the least of up to twelve repeats, in turn. *ansor* is what 64 trials of sketch search find.
 - *Classes* are those of its blocks: D direct compute, L location-tunable, S simple reduction,
   C complex reduction, O opaque.
 - *Times faster* is against the loops. Each schedule is compared with them on random inputs and on
@@ -44,12 +53,15 @@ _LETTERS: Final = {
 Rows = Sequence[Mapping[str, Any]]
 
 
-def text(rows: Rows, searched: Rows) -> str:
-    """Return the page."""
-    found = {(row["op"], row["label"]): row.get("ansor") for row in searched}
+def text(built: Rows, times: Rows, searched: Rows, conditions: str) -> str:
+    """Return the page; `conditions` says how quiet the machine was."""
+    found = {(row["op"], row["label"]): row for row in times}
+    rows = [{**row, **found.get((row["op"], row["label"]), {})} for row in built]
     timed = [row for row in rows if row.get("ours") and row.get("loops")]
     timed.sort(key=lambda row: _best(row) / row["ours"])
-    lines = [_HEAD, *_summary(rows, timed, found), "", *_table(timed, found)]
+    lines = [_HEAD + f"- {conditions}", "", *_summary(rows, timed), *_compared(timed, searched)]
+    lines += ["", "Not in the table:", "", *(f"- {name}: {why}" for name, why in WITHOUT.items())]
+    lines += [*_told(rows), "", *_table(timed)]
     return "\n".join(lines) + "\n"
 
 
@@ -70,53 +82,81 @@ def _best(row: Mapping[str, Any]) -> float:
     return float(min(row["loops"], row.get("parallel") or math.inf))
 
 
-def _summary(rows: Rows, timed: Rows, found: Mapping[Any, Any]) -> Iterator[str]:
+def _summary(rows: Rows, timed: Rows) -> Iterator[str]:
     engines = Counter(row["engine"] for row in rows if "engine" in row)
     total = sum(engines.values())
-    bound = sum(row["engine"] != "static" and _streams(row) for row in timed)
-    slower = [row for row in timed if row["ours"] > _NOISE * row["loops"]]
-    reducing = [row for row in timed if any("reduction" in one for one in row["classes"])]
-    gain = geometric_mean(row["loops"] / row["ours"] for row in timed)
-    reduced = geometric_mean([row["loops"] / row["ours"] for row in reducing] or [1.0])
     served = engines["static"] / max(1, total)
+    left = sorted({row["op"] for row in rows if row.get("engine") == "none"})
     yield f"- {total} functions: {engines['static']} by a template ({served:.1%}),"
-    yield f"  {engines['default']} by `default`, {engines['none']} as they are; of those that no"
-    yield f"  template serves and that were timed, {bound} are bound by memory as they are."
+    yield f"  {engines['default']} by `default`, {engines['none']} as they are"
+    yield f"  ({', '.join(left)}: TVM's runtime does it all, in one call)."
     wrong = sum(bool(row.get("wrong")) for row in rows)
-    aborted = sum(bool(row.get("error")) for row in rows)
-    yield f"- {wrong} wrong or not comparable (TVM has no code for some functions), {aborted} that"
-    yield "  do not run."
-    yield f"- {gain:.1f} times as fast as the loops in the geometric mean, {reduced:.1f} times over"
-    yield f"  the {len(reducing)} with a reduction; {len(slower)} of {len(timed)} slower by more"
-    yield f"  than {_NOISE - 1:.0%}."
+    aborted = sum(bool(row.get("aborted")) for row in rows)
+    yield f"- {wrong} wrong, {aborted} that abort."
+    slower = [row for row in timed if row["ours"] > _NOISE * row["loops"]]
+    seen = [row for row in slower if row["loops"] >= _TINY]
+    yield f"- {_gain(timed):.1f} times as fast as the loops in the geometric mean of {len(timed)}."
+    reducing = [row for row in timed if any("reduction" in one for one in row["classes"])]
+    long = [row for row in reducing if row["loops"] >= _SHORT]
+    yield f"- {_gain(reducing):.1f} times over the {len(reducing)} with a reduction;"
+    yield f"  {_gain(long):.1f} times over the {len(long)} whose loops take 20 us or more."
+    yield f"- {len(slower)} slower than the loops by over {_NOISE - 1:.0%}, {len(seen)} of them"
+    yield "  where loops take a microsecond or more."
+    bound = [row for row in timed if row["bytes"] / row["ours"] > _STREAMED]
+    gain = sum(row["loops"] / row["ours"] < _NOISE for row in bound)
+    yield f"- {gain} are as fast as their loops and move more than 8 GB in a second:"
+    yield "  memory is their bound as they are."
     threads = " or ".join(map(str, sorted({row["threads"] for row in timed})))
     yield f"- {len(timed)} of them timed, on {threads} thread{'' if threads == '1' else 's'}."
-    yield f"- Scheduled in {max(row['seconds'] for row in timed):.2f} s at most."
-    pairs = [(row["ours"], found.get((row["op"], row["label"]))) for row in timed]
-    known = [(ours, seconds) for ours, seconds in pairs if seconds]
-    if known:
-        fair = sum(seconds >= _FAIR * ours for ours, seconds in known)
-        yield f"- {fair} of {len(known)} reach {_FAIR} of what `ansor` finds in 64 trials."
+    yield f"- Scheduled in {max((row['seconds'] for row in timed), default=0):.2f} s at most."
 
 
-def _streams(row: Mapping[str, Any]) -> bool:
-    return bool(row["bytes"] / row["ours"] > _STREAMED)
+def _gain(rows: Rows) -> float:
+    return geometric_mean([row["loops"] / row["ours"] for row in rows] or [1.0])
 
 
-def _table(timed: Rows, found: Mapping[Any, Any]) -> Iterator[str]:
+def _compared(timed: Rows, searched: Rows) -> Iterator[str]:
+    """Yield how schedules without measuring stand against a search."""
+    ratios = [row["ansor"] / row["ours"] for row in timed if row.get("ansor")]
+    if not ratios:
+        return
+    fair = sum(ratio >= _FAIR for ratio in ratios)
+    took = [row["took"] for row in searched if row.get("took")]
+    more = sum(ratio >= 1 for ratio in ratios)
+    yield f"- {fair} of {len(ratios)} ({fair / len(ratios):.0%}) reach {_FAIR} of `ansor`"
+    yield f"  with 64 trials, and {more} more than it; the geometric mean is"
+    yield f"  {geometric_mean(ratios):.2f} times its speed. A search took {max(took):.0f} s at most."
+
+
+def _told(rows: Rows) -> Iterator[str]:
+    for row in rows:
+        if row.get("wrong") or row.get("aborted") or row.get("refused"):
+            why = str(row.get("wrong") or row.get("aborted") or row.get("refused"))
+            yield f"- {row['op']} {row['label']}: {_short(why)}"
+
+
+def _short(why: str) -> str:
+    told = re.sub(r"\s+", " ", re.sub(r"[|<>`\\]", "", why))
+    return told if len(told) <= 120 else f"{told[:120]} ..."  # noqa: PLR2004 - a line
+
+
+def _table(timed: Rows) -> Iterator[str]:
+    searched = any(row.get("ansor") for row in timed)
     titles = ["operator", "operands", "classes", "scheduled by", "loops", "parallel", "ours"]
-    titles += ["ansor"] if found else []
+    titles += ["ansor"] if searched else []
     yield f"| {' | '.join([*titles, 'times faster'])} |"
     yield "|---" * (len(titles) + 1) + "|"
     for row in timed:
         by = row["template"] if row["engine"] == "static" else f"`{row['engine']}`"
         classes = " ".join(_LETTERS[one] for one in row["classes"]) or "O"
         times = [row["loops"], row.get("parallel"), row["ours"]]
-        times += [found.get((row["op"], row["label"]))] if found else []
+        times += [row.get("ansor")] if searched else []
         gain = f"{row['loops'] / row['ours']:.1f}"
         cells = [row["op"], row["label"], classes, by, *map(_us, times), gain]
         yield f"| {' | '.join(cells)} |"
 
 
 def _us(seconds: float | None) -> str:
-    return f"{seconds * 1e6:.1f} us" if seconds else ""
+    if not seconds:
+        return ""
+    return f"{seconds * 1e6:.1f} us" if seconds >= _TINY else f"{seconds * 1e6:.2f} us"

@@ -90,9 +90,9 @@ class Steps:
         return tvm.IRModule({"main": function.with_attr("global_symbol", "main")})
 
     def _seen(self, start: int, end: int) -> list[Any]:
-        """Return the buffers that the caller or the other blocks read."""
+        """Return the buffers that the caller or the other blocks read, or may write as well."""
         others = [*self.blocks[:start], *self.blocks[end:]]
-        return [*self.function.params, *_sources(others, "reads")]
+        return [*self.function.params, *_sources(others, "reads"), *_sources(others, "writes")]
 
     def join(self, parts: Sequence[tvm.IRModule]) -> SBlock:
         """Return the root block of the function with all its parts, scheduled, in order."""

@@ -52,9 +52,11 @@ ROWS = 16
 """Iterations of the outer loops that are enough to divide among threads."""
 
 
-_PAYS: Final = 40_000
-"""Elements that pay for a second thread: 4 microseconds and more where each is read and written
-once in vectors."""
+_PAYS: Final = 100_000
+"""Elements of 32 bits that pay for a second thread: 10 microseconds and more where each is read and
+written once in vectors."""
+
+_WORD: Final = 32
 
 _CALL: Final = 4
 """Elements that one with a function, such as exp, counts for."""
@@ -97,10 +99,11 @@ def fill(movement: Movement, hardware: HardwareParams) -> Run:
     """Return the knobs for a processor, without measuring."""
     lanes = hardware.lanes(movement.bits)
     width = max(run.width for run in settings(movement, hardware) if run.width <= VECTORS * lanes)
-    if movement.mixed or (width < lanes and movement.tail == 1):
+    if movement.mixed or width < lanes:
         width = 1  # LLVM takes whole vectors of what is written, and a rest
     elements = math.prod(movement.extents)
-    pays = elements * (_CALL if movement.calls else 1) >= _PAYS
+    words = elements * min(movement.bits, _WORD) / _WORD
+    pays = (_CALL * elements if movement.calls else words) >= _PAYS
     return Run(width, threads=pays or elements < ELEMENTS)
 
 
