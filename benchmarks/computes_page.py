@@ -125,7 +125,7 @@ def _compared(timed: Rows, searched: Rows) -> Iterator[str]:
     more = sum(ratio >= 1 for ratio in ratios)
     yield f"- {fair} of {len(ratios)} ({fair / len(ratios):.0%}) reach {_FAIR} of `ansor`"
     yield f"  with 64 trials, and {more} more than it; the geometric mean is"
-    yield f"  {geometric_mean(ratios):.2f} times its speed. A search took {max(took):.0f} s at most."
+    yield f"  {geometric_mean(ratios):.2f} times its speed. A search took up to {max(took):.0f} s."
 
 
 def _told(rows: Rows) -> Iterator[str]:

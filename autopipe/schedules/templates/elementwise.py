@@ -52,8 +52,8 @@ ROWS = 16
 """Iterations of the outer loops that are enough to divide among threads."""
 
 
-_PAYS: Final = 100_000
-"""Elements of 32 bits that pay for a second thread: 10 microseconds and more where each is read and
+_PAYS: Final = 40_000
+"""Elements of 32 bits that pay for a second thread: 4 microseconds and more where each is read and
 written once in vectors."""
 
 _WORD: Final = 32
