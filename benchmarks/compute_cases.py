@@ -561,7 +561,7 @@ def cases(operator: _Operator) -> Iterator[Case]:
         for index, function in enumerate(functions):
             part = f" part {index}" if len(functions) > 1 else ""
             if not operands:
-                label = "x".join(map(str, function.params[-1].shape))
+                label = "x".join(str(int(n)) for n in function.params[-1].shape)
             yield Case(operator.name, label + part, function)
 
 

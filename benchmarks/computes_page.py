@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import geometric_mean
+from textwrap import wrap
 from typing import Any, Final
 
 from more_cases import WITHOUT
@@ -59,7 +60,12 @@ def text(built: Rows, times: Rows, searched: Rows, conditions: str) -> str:
     rows = [{**row, **found.get((row["op"], row["label"]), {})} for row in built]
     timed = [row for row in rows if row.get("ours") and row.get("loops")]
     timed.sort(key=lambda row: _best(row) / row["ours"])
-    lines = [_HEAD + f"- {conditions}", "", *_summary(rows, timed), *_compared(timed, searched)]
+    lines = [
+        _HEAD + "\n".join(_wrapped(conditions)),
+        "",
+        *_summary(rows, timed),
+        *_compared(timed, searched),
+    ]
     lines += ["", "Not in the table:", "", *(f"- {name}: {why}" for name, why in WITHOUT.items())]
     lines += [*_told(rows), "", *_table(timed)]
     return "\n".join(lines) + "\n"
@@ -128,11 +134,18 @@ def _compared(timed: Rows, searched: Rows) -> Iterator[str]:
     yield f"  {geometric_mean(ratios):.2f} times its speed. A search took up to {max(took):.0f} s."
 
 
+def _wrapped(conditions: str) -> list[str]:
+    return wrap(conditions, width=98, initial_indent="- ", subsequent_indent="  ")
+
+
 def _told(rows: Rows) -> Iterator[str]:
+    reasons: dict[str, list[str]] = {}
     for row in rows:
-        if row.get("wrong") or row.get("aborted") or row.get("refused"):
-            why = str(row.get("wrong") or row.get("aborted") or row.get("refused"))
-            yield f"- {row['op']} {row['label']}: {_short(why)}"
+        why = row.get("wrong") or row.get("aborted") or row.get("refused")
+        if why:
+            reasons.setdefault(_short(str(why)), []).append(f"{row['op']} {row['label']}")
+    for why, functions in reasons.items():
+        yield f"- {', '.join(functions)}: {why}"
 
 
 def _short(why: str) -> str:
