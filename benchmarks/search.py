@@ -67,6 +67,7 @@ class Landscape:
         from tvm.s_tir import Schedule
         from tvm.s_tir import meta_schedule as ms
 
+        assert candidate.workload is not None  # noqa: S101 -- `Trials` says it of each
         if candidate.task not in self._contexts:
             self._contexts[candidate.task] = ms.TuneContext(
                 candidate.workload, target=self._conditions.target, num_threads=1
@@ -98,6 +99,7 @@ class Simulated:
         until: float = math.inf,
     ) -> Generator[tuple[int, Measurement]]:  # fmt: skip
         """Yield the times; nothing waits for them."""
+        del best, rivals, until
         for place, candidate in enumerate(candidates):
             yield place, Measurement((self._seconds(candidate),))
 
@@ -127,7 +129,7 @@ def tuned(tasks: Path, options: argparse.Namespace) -> dict[str, Any]:
     }  # fmt: skip
     with (
         tempfile.TemporaryDirectory() as folder,
-        RecordStore.open(Path(folder) / "records.sqlite", lambda text: sys.exit(text)) as store,
+        RecordStore.open(Path(folder) / "records.sqlite", sys.exit) as store,
     ):
         journal = Journal(store, Platform("target", "", ""), Session.resume(Path(folder)))
         searcher = Searcher(engines([by.engine], conditions), problems, journal.known, many=many)
@@ -218,9 +220,9 @@ def main() -> None:
         print(json.dumps(tuned(options.artifact, options)))
         return
     with tempfile.TemporaryDirectory() as folder:
-        tasks = (
-            options.artifact or autopipe.run(PIPELINE, store=folder, until="tasks")["tasks"].path
-        )
+        tasks = options.artifact
+        if tasks is None:
+            tasks = autopipe.run(PIPELINE, store=Path(folder), until="tasks")["tasks"].path
         (_rates if options.show == "rate" else _qualities)(tasks, options)
 
 

@@ -30,6 +30,8 @@ MOST: Final = 3
 _LOOK: Final = 1.0
 """Seconds between two looks at who is there."""
 
+_RAISED: Final = "it raises an error where it should answer"
+
 _AHEAD: Final = 2
 """Orders beyond its share of the workers that a run has at the scheduler."""
 
@@ -132,7 +134,6 @@ class Agent:
 
     async def _follow(self, handed: _Handed) -> None:
         """Have one order done somewhere, and tell what came of it."""
-        from distributed import KilledWorker
         from distributed.client import FutureCancelledError
 
         future = None
@@ -148,16 +149,15 @@ class Agent:
             else:
                 await self._shun(future.key, wrong)
                 self._again(handed, wrong)
-        except KilledWorker:
-            self._again(handed, "its worker died")
         except FutureCancelledError:  # the scheduler was gone, and Dask has found it again
             self.waiting.appendleft(handed)
         except asyncio.CancelledError:
             if future is not None:
                 future.release()
             raise
-        except Exception as error:  # noqa: BLE001 -- whatever Dask, or a worker, raises
-            self._again(handed, failure.raised(error).message)
+        except Exception:  # noqa: BLE001 -- whatever Dask, or a worker, raises
+            there = future is not None and await self._shun(future.key, _RAISED)
+            self._again(handed, _RAISED if there else "its worker died")
         finally:
             self.running.pop(handed.number, None)
             if future is not None:
@@ -184,15 +184,18 @@ class Agent:
         else:
             self._tell({"answer": handed.number, "failed": why})
 
-    async def _shun(self, key: str, why: str) -> None:
-        """Give nothing more to the worker that has this answer, as long as there are others."""
-        holders = await self.client.scheduler.who_has(keys=[key])
+    async def _shun(self, key: str, why: str) -> bool:
+        """Give nothing more to the worker that has done this, and tell whether it is there."""
+        doers: list[str] = []
+        with suppress(OSError):  # the scheduler is gone, which is noticed soon
+            doers = await self.client.scheduler.autopipe_doers(key=key)
         names = {place: name for name, place in self.addresses.items()}
-        for place in holders.get(key, ()):
+        for place in doers:
             name = names.get(place, place)
             if name not in self.shunned:
                 self.shunned.add(name)
                 self._tell({"shunned": name, "why": why})
+        return bool(doers)
 
     def _trusted(self) -> list[str] | None:
         """Return the addresses of those who may have an order; None for all."""
@@ -203,6 +206,8 @@ class Agent:
     async def _looking(self, over: asyncio.Event) -> None:
         while not over.is_set():
             try:
+                if self.client._handle_report_task.done():  # noqa: SLF001 -- nothing else says so
+                    raise SetupError("what it said last can not be read")
                 self._tell({"farm": await self._look()})
             except (OSError, TimeoutError, AutopipeError) as error:
                 self._tell({"lost": " ".join(str(error).split())[:300] or "no answer"})

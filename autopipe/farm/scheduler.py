@@ -17,6 +17,9 @@ from autopipe.farm.settings import speaking
 _RECENT: Final = 10.0
 """Seconds after which a run that has said nothing wants no workers any more."""
 
+_SHUFFLE: Final = "shuffle"
+"""The part of Dask's scheduler that sends each worker an object of a class of its own."""
+
 _REFUSED: Final = 20
 """Refusals that are remembered."""
 
@@ -110,7 +113,9 @@ def serve(address: str, certificates: str | None, tell: Callable[[str], None]) -
 
 async def _serve(address: str, speaks: Mapping[str, Any], tell: Callable[[str], None]) -> None:
     from distributed import Scheduler
+    from distributed.scheduler import DEFAULT_EXTENSIONS
 
+    needed = {name: each for name, each in DEFAULT_EXTENSIONS.items() if name != _SHUFFLE}
     over = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, over.set)
@@ -118,11 +123,12 @@ async def _serve(address: str, speaks: Mapping[str, Any], tell: Callable[[str], 
     host, _, port = place.rpartition(":")
     async with Scheduler(
         host=host.strip("[]"), port=int(port), protocol=f"{protocol}://", dashboard=False,
-        dashboard_address="127.0.0.1:0", **speaks,
+        dashboard_address="127.0.0.1:0", extensions=needed, **speaks,
     ) as scheduler:  # fmt: skip
         roll = Roll(partial(_present, scheduler))
         scheduler.handlers["autopipe_join"] = _joiner(roll, tell)
         scheduler.handlers["autopipe_look"] = _looker(roll)
+        scheduler.handlers["autopipe_doers"] = _blamer(scheduler)
         tell(f"scheduler at {scheduler.address}")
         await over.wait()
         with suppress(asyncio.TimeoutError):
@@ -132,6 +138,18 @@ async def _serve(address: str, speaks: Mapping[str, Any], tell: Callable[[str], 
 def _present(scheduler: Any) -> dict[str, Present]:  # noqa: ANN401 -- distributed has no types
     states = scheduler.workers.values()
     return {str(one.name): Present(one.address, len(one.processing)) for one in states}
+
+
+def _blamer(scheduler: Any) -> Callable[..., list[str]]:  # noqa: ANN401 -- distributed has no types
+    def doers(key: str = "") -> list[str]:
+        """Return where the workers are that have done a trial, or raised something instead."""
+        if key not in scheduler.tasks:
+            return []
+        task = scheduler.tasks[key]
+        raised = (place for place in task.erred_on or () if place in scheduler.workers)
+        return [*(each.address for each in task.who_has or ()), *raised]
+
+    return doers
 
 
 def _joiner(roll: Roll, tell: Callable[[str], None]) -> Callable[..., str | None]:

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from autopipe.errors import SetupError
 from autopipe.farm.certificates import INSTALL, security
+from autopipe.farm.pickles import CLOSED, restrict
 
 FROZEN: Final = 20
 """Seconds without a word after which a worker counts as gone."""
@@ -13,6 +14,8 @@ FROZEN: Final = 20
 SETTINGS: Final[Mapping[str, Any]] = {
     "distributed.scheduler.allowed-failures": 0,  # whoever asked decides what is tried once more
     "distributed.scheduler.worker-ttl": f"{FROZEN}s",
+    "distributed.scheduler.blocked-handlers": sorted(CLOSED),
+    "distributed.worker.blocked-handlers": sorted(CLOSED),
     "distributed.scheduler.http.routes": [],  # they answer anybody who asks
     "distributed.scheduler.default-data-size": "1kiB",
     "distributed.scheduler.active-memory-manager.start": False,
@@ -40,6 +43,7 @@ def speaking(address: str, certificates: str | None) -> dict[str, Any]:
         import distributed  # noqa: F401 -- its defaults come first
     except ImportError:
         raise SetupError(f"Dask is not installed; {INSTALL}") from None
+    restrict()  # after Dask is imported, which reads pickles of its own then
     dask.config.set(SETTINGS)
     logging.getLogger("distributed").setLevel(logging.ERROR)  # we say ourselves what matters
     return {"security": security(certificates)} if address.startswith("tls://") else {}

@@ -27,6 +27,10 @@ _AHEAD: Final = 2
 """Trials that are handed out for each that is measured at a time."""
 
 
+_PART: Final = 8
+"""Of the budget, at most this part is in flight: a proposal knows nothing of what is."""
+
+
 class Proposer(Protocol):
     """Asks the search of a contender for a task; may raise Failed, and OutOfTime."""
 
@@ -108,7 +112,9 @@ class TuningLoop:
         """
         if self.trials.width == 1:
             return bool(asked or steps)
-        return len(asked) >= self.proposer.width or self._busy(steps)
+        flying, most = _count(asked) + _count(steps), self.trials.budget.trials // _PART
+        blind = flying > 0 and flying >= most
+        return blind or len(asked) >= self.proposer.width or self._busy(steps)
 
     def _busy(self, steps: Iterable["_Step"]) -> bool:
         """Tell whether enough is measured at a time."""

@@ -1,5 +1,6 @@
 """A farm on loopback: what goes wrong costs a trial's time, and never its result."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -228,5 +229,30 @@ farm.pump(1000)
     run.wait()
     run.stdout.close()
     assert psutil.wait_procs([agent], timeout=20)[1] == []
+    with place.farm("two", workers=2) as (farm, _):
+        assert times(done(farm, [farm.submit(order(), 5.0)])) == [1e-3]
+
+
+@pytest.mark.fault("O13")
+def test_what_a_worker_sends_is_not_run(place, two, tmp_path):
+    mark = tmp_path / "mark"
+    rogue = place.work("two", module="tests.farm.rogue", AUTOPIPE_TEST_MARK=str(mark))
+    with place.farm("two", workers=3) as (farm, told):
+        numbers = [farm.submit(order(run=0.05, raises=n % 2), 5.0) for n in range(40)]
+        assert times(done(farm, numbers)) == [1e-3] * 40
+        (text,) = told
+        assert f"-{rogue.pid}-" in text
+    rogue.kill()
+    assert not mark.exists()
+
+
+@pytest.mark.fault("O14")
+def test_what_a_run_sends_is_not_run_but_for_trials(place, two, tmp_path):
+    mark = tmp_path / "mark"
+    subprocess.run(
+        [sys.executable, "-m", "tests.farm.rogue", "client", place.address, str(place.folder)],
+        env={**os.environ, "AUTOPIPE_TEST_MARK": str(mark)}, timeout=90, check=False,
+    )  # fmt: skip
+    assert not mark.exists()
     with place.farm("two", workers=2) as (farm, _):
         assert times(done(farm, [farm.submit(order(), 5.0)])) == [1e-3]

@@ -251,11 +251,17 @@ class Several(Stopwatch):
 
 def test_the_next_task_proposes_while_others_are_measured(journal):
     tasks, measurer, searcher = states(3), Several(), Proposals()
-    ended = tuner(journal, tasks, {"trials": 30}, measurer=measurer, searcher=searcher).run()
-    assert (ended, sum(trials(tasks)), measurer.open) == ("all trials are spent", 30, 0)
+    ended = tuner(journal, tasks, {"trials": 90}, measurer=measurer, searcher=searcher).run()
+    assert (ended, sum(trials(tasks)), measurer.open) == ("all trials are spent", 90, 0)
     assert measurer.most == 2 * measurer.width
     assert searcher.made == searcher.learned
     assert max(trials(tasks)) - min(trials(tasks)) <= 4
+
+
+def test_a_small_budget_is_not_all_in_flight_at_a_time(journal):
+    measurer = Several()
+    tuner(journal, states(3), {"trials": 30}, measurer=measurer).run()
+    assert measurer.most == 4
 
 
 def test_as_many_tasks_propose_at_a_time_as_may(journal):

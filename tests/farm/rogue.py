@@ -1,0 +1,54 @@
+"""Who has the farm's certificate, and plays foul: each leaves `$AUTOPIPE_TEST_MARK` if it can.
+
+`python -m tests.farm.rogue worker ...` is a worker that answers with objects which run code where
+they are read; `client SCHEDULER FOLDER` asks scheduler and workers to run code, and sends files.
+"""
+
+import os
+import sys
+from contextlib import suppress
+from unittest.mock import patch
+
+from autopipe.farm import certificates, settings, trial
+
+MARK = os.environ["AUTOPIPE_TEST_MARK"]
+
+
+class Evil(Exception):  # noqa: N818 -- not one
+    """Runs code where it is read, but for here: Dask reads what it has written at once."""
+
+    def __reduce__(self):
+        return eval, (f"__import__('os').getpid() == {os.getpid()} or open({MARK!r}, 'w')",)
+
+
+def answer(order, seconds):
+    if '"raises": 1' in order.replace("\\", ""):
+        raise Evil
+    return Evil()
+
+
+def work():
+    with patch.object(trial, "do", answer), patch.object(settings, "restrict", lambda: None):
+        __import__("tests.farm.start")
+
+
+def ask(address, folder):
+    from distributed import Client
+
+    with Client(address, security=certificates.security(folder), timeout=10) as client:
+        for attempt in (
+            lambda: client.submit(os.mkdir, MARK, pure=False).result(5),
+            lambda: client.run(os.mkdir, MARK),
+            lambda: client.run_on_scheduler(os.mkdir, MARK),
+            lambda: client.upload_file(__file__),
+            lambda: client.submit(trial.do, Evil(), 1.0).result(5),
+        ):
+            with suppress(Exception):
+                attempt()
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "worker":
+        work()
+    else:
+        ask(*sys.argv[2:])
