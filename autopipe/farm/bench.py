@@ -207,13 +207,14 @@ class Bench:
 def _made(piece: Any, conditions: Any) -> Any:  # noqa: ANN401 -- TVM is not typed
     """Return the module that a schedule makes, made in a child. Raises Failed."""
     from autopipe.compiler import module_io
-    from autopipe.processes.contained import Child
+    from autopipe.processes.contained import Child, Failed
     from autopipe.safety.job import do
 
     with Child(lambda: lambda _: do(piece, conditions)) as child:
         found = child.ask()
     if "refused" in found:
-        raise TargetError(f"the schedule does not fit: {found['refused']}")
+        text = f"the schedule does not fit: {found['refused']}"
+        raise Failed(failure.Failure(failure.How.RAISED, text))
     return module_io.from_json(found["module"])
 
 

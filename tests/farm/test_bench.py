@@ -40,3 +40,14 @@ def test_the_machine_that_measured_is_in_records_and_artifact(tuned):
     device = environment.device()
     assert [json.loads(text)["cpu"] for (text,) in found] == [device["cpu"]]
     assert json.loads((folder / "out/tuning.json").read_text())["device"] == device
+
+
+def test_a_schedule_is_checked_by_a_worker(place, tuned):
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.farm.checking", place.address, place.folder],
+        capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    loops, right, refused = json.loads(done.stdout)
+    assert (loops, right) == (True, "right")
+    assert "no trace" in refused
