@@ -57,6 +57,10 @@ LINE = 512
 STACK = 1024
 """Bytes from which on TVM takes a buffer from the runtime's allocator, not from the stack."""
 
+MANY = 3
+"""With more weights in a row, registers for a row of the input, too, leave few for sums. A tile of
+at least half a row reads its input from the stack then, which is faster; shorter tiles lose."""
+
 NARROW = 4
 """Elements in the shortest vector that pays."""
 
@@ -281,7 +285,8 @@ def _fits(windows: Windows, rows: int, columns: int, hardware: HardwareParams) -
     row = _touched(windows, rows) if windows.before or rows > 1 else 0
     weights = windows.taps_across if windows.weights is not None else 0
     stack = max(rows, row) * columns * windows.bits // 8
-    return vectors * (rows + row + weights) <= hardware.registers and stack < STACK
+    held = 1 if weights > MANY and rows * 2 >= _extent(windows) else row
+    return vectors * (rows + held + weights) <= hardware.registers and stack < STACK
 
 
 def _loads(windows: Windows, rows: int) -> int:
