@@ -122,7 +122,7 @@ def test_no_more_is_proposed_than_asked_for():
 
 def test_a_function_without_a_template_has_no_search():
     x = te.placeholder((6, 21), "float32")
-    assert search(module_of([x, topi.cumsum(x, 1)])) is None
+    assert search(module_of([x, topi.sort(x, axis=1)])) is None
 
 
 @pytest.mark.parametrize("tuner", TUNERS)
