@@ -19,7 +19,9 @@ from tvm.relax.transform import FuseTIR
 from autopipe.compiler.fusion.grouping import Group, Grouping
 from autopipe.compiler.fusion.regroup import Functions, read, regroup
 from autopipe.compiler.fusion.unfused import Unfused
+from autopipe.compiler.graph.calls import bindings, callee, graph_functions
 from autopipe.compiler.graph.hoist import COUNT
+from autopipe.compiler.graph.literals import tensors
 from autopipe.compiler.module_io import prim_funcs
 from autopipe.compiler.op_info import CallInfos
 from autopipe.compiler.tasks import workload
@@ -28,6 +30,23 @@ Pays = Callable[[tvm.IRModule], bool]
 """Tells whether the function of a workload module is expected to be faster than its parts."""
 
 _CONVOLUTION: Final = "nn.conv2d"
+
+
+def may_join(module: tvm.IRModule, parts: CallInfos) -> bool:
+    """Tell whether a legalized module has a depthwise convolution whose sizes are known."""
+    values = (one.value for _, function in graph_functions(module) for one in bindings(function))
+    calls = (value for value in values if callee(value) is not None)
+    return any(
+        is_depthwise(call, parts) and min(tensor.shape, default=0) >= 0
+        for call in calls
+        for tensor in tensors(call.ty)
+    )
+
+
+def is_depthwise(call: relax.Call, parts: CallInfos) -> bool:
+    """Tell whether a call is a convolution that has groups of channels."""
+    op = parts.of(call).op
+    return op.name == _CONVOLUTION and op.attributes.get("groups", 1) != 1
 
 
 def join_neighbours(
@@ -120,7 +139,7 @@ class _Neighbours:
     def _is_depthwise(self, group: Group) -> bool:
         """Tell whether a group has one convolution, and that one has groups of channels."""
         found = self._convolutions(group)
-        return len(found) == 1 and self.parts.of(found[0]).op.attributes.get("groups", 1) != 1
+        return len(found) == 1 and is_depthwise(found[0], self.parts)
 
     def _before(self, group: Group) -> Group | None:
         """Return the group of a convolution whose result is read by this group alone."""

@@ -17,7 +17,7 @@ from tvm.relax.transform import FuseOps, FuseTIR
 from autopipe.compiler.fusion import fusion_rules
 from autopipe.compiler.fusion.fusion_rules import FusionRules, Warn
 from autopipe.compiler.fusion.grouping import Group, Grouping
-from autopipe.compiler.fusion.neighbours import Pays, join_neighbours
+from autopipe.compiler.fusion.neighbours import Pays, join_neighbours, may_join
 from autopipe.compiler.fusion.regroup import Functions, read, regroup
 from autopipe.compiler.fusion.unfused import unfused
 from autopipe.compiler.module_io import prim_funcs
@@ -59,11 +59,12 @@ def fuse(
         pays: which says of neighbouring convolutions whether they become one function.
     """
     fused = FuseOps()(module)
-    if scope is None and pays is None:
-        return fused
-    before = unfused(module, ops, parts)
     if scope is None:
-        return join_neighbours(module, fused, before, parts, pays) if pays else fused
+        if pays is None or not may_join(module, parts):
+            return fused
+        before = unfused(module, ops, parts)
+        return join_neighbours(module, fused, before, parts, pays)
+    before = unfused(module, ops, parts)
     chosen = read(fused, before)
     grouping = Grouping(before.steps, chosen.groups)
     fusion_rules.apply(scope.rules, before.steps, grouping, scope.warn)

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import tvm
 import tvm_ffi
+from tvm import tirx
 from tvm.ir import TensorLoad
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 from tvm_ffi import structural_mutate, structural_walk
@@ -73,7 +74,7 @@ def unfold(
 
 def whole(buffer: tvm.ir.Var) -> tvm.ir.TensorRegion:
     """Return the region that covers a whole buffer."""
-    return buffer[tuple(slice(0, extent) for extent in buffer.ty.shape)]
+    return tirx.BufferRegion(buffer, [tvm.ir.Range(0, extent) for extent in buffer.ty.shape])
 
 
 def either(condition: bool | tvm.ir.Expr) -> Iterator[bool]:  # noqa: FBT001 - it is the subject
