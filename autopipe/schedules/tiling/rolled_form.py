@@ -13,6 +13,7 @@ import tvm
 from tvm.ir import TensorLoad
 from tvm.s_tir import SBlock, Schedule
 from tvm.sym import detect_linear_equation
+from tvm.tirx import BufferStore
 
 from autopipe.schedules.analysis import windows as window_forms
 from autopipe.schedules.analysis.blocks import is_copy, is_spatial, is_static
@@ -60,6 +61,8 @@ def recognize(sch: Schedule) -> RolledParts | None:
     """Return what the template needs to know of a function, or None if it is for another one."""
     steps = Steps.of(sch.mod["main"])
     if steps is None or not all(map(is_static, steps.blocks)):
+        return None
+    if not all(isinstance(block.body, BufferStore) for block in steps.blocks):
         return None
     sums = [i for i, block in enumerate(steps.blocks) if not is_spatial(block)]
     if len(sums) not in (2, 3):
