@@ -92,7 +92,8 @@ def combined(sch: Schedule) -> SBlockRV:
     simplify(sch, last)
     block = sch.get(last)
     indices = list(getattr(block.body, "indices", ()))
-    if block.iter_vars and indices and not _are(indices, [axis.var for axis in block.iter_vars]):
+    axes = [axis.var for axis in block.iter_vars]
+    if is_static(block) and axes and indices and not _are(indices, axes):
         _turn(sch, last)
     return last
 

@@ -230,3 +230,15 @@ def test_short_sides_are_interleaved_and_others_tiled():
     assert transpose.fill(crossing("transpose"), WIDE) == transpose.TransposeTile(8, 8, "read")
     assert transpose.fill(crossing("with_another"), WIDE).vector == "written"
     assert transpose.fill(crossing("odd_columns"), WIDE).vector == "written"
+
+
+def test_axes_of_open_sizes_stay_where_the_first_axis_has_one_element():
+    """A reshape of (height, width, 2), whose first index is known to be 0, is inlined as it is."""
+    height, width = (tvm.tirx.Var(name, "int64") for name in ("height", "width"))
+    x = te.placeholder((height, width, 2), "int64")
+    one = tvm.tirx.const(1, "int64")
+    sch = blank(
+        tvm.IRModule({"main": te.create_prim_func([x, topi.reshape(x, (one, height * width, 2))])})
+    )
+    block = sch.get(movement.combined(sch))
+    assert [str(axis.var) for axis in block.iter_vars] == ["v_ax0", "v_ax1", "v_ax2"]
