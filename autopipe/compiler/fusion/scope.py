@@ -55,8 +55,8 @@ def fuse(
         module: The legalized module.
         ops: What each name in `main` was bound to before legalization.
         parts: What each call of a PrimFunc computes.
-        scope: How TVM's groups are changed; None leaves them as they are, but for
-        pays: which says of neighbouring convolutions whether they become one function.
+        scope: How TVM's groups are changed; None leaves them as they are.
+        pays: Without a scope, says which neighbouring convolutions become one function.
     """
     fused = FuseOps()(module)
     if scope is None:

@@ -95,7 +95,8 @@ def key(value: relax.Expr, name: str, names: Mapping[relax.Var, Value]) -> Hasha
 def meaning(value: relax.Expr, names: Mapping[relax.Var, Value]) -> Hashable:
     """Return what identifies an argument: the name of a step, or the hash of a constant."""
     if isinstance(value, relax.Var):
-        bound = names.get(value, value.name)  # an open size is bound by the type of a parameter
+        size = "size", value.name  # which no binding names: the type of a parameter does
+        bound = names.get(value, size)
         return bound if isinstance(bound, str | tuple) else meaning(bound, names)
     return "constant", tvm_ffi.structural_hash(value)
 

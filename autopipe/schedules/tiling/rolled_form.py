@@ -21,6 +21,7 @@ from autopipe.schedules.analysis.expressions import loads_of
 from autopipe.schedules.analysis.product import Product
 from autopipe.schedules.analysis.steps import Steps
 from autopipe.schedules.analysis.windows import Windows
+from autopipe.schedules.templates.template import blank
 from autopipe.schedules.tiling import form
 from autopipe.schedules.tiling.form import Contraction
 from autopipe.schedules.tiling.padding import Padding
@@ -95,15 +96,15 @@ def results(part: tvm.IRModule) -> list[Any]:
 
 
 def _blocks(part: tvm.IRModule) -> list[SBlock]:
-    sch = _blank(part)
+    sch = blank(part)
     return [sch.get(rv) for rv in sch.get_child_blocks(sch.get_sblock("root"))]
 
 
 def _found(parts: tuple[tvm.IRModule, ...]) -> RolledParts | None:
     """Return what the template needs to know of the parts of a function."""
-    first = _row(form.recognize(_blank(parts[0])))
-    last = _row(form.recognize(_blank(parts[2]))) if parts[2:] else None
-    windows = window_forms.recognize(_blank(parts[1]))
+    first = _row(form.recognize(blank(parts[0])))
+    last = _row(form.recognize(blank(parts[2]))) if parts[2:] else None
+    windows = window_forms.recognize(blank(parts[1]))
     if first is None or windows is None or not _is_plain(windows) or (parts[2:] and last is None):
         return None
     rows, border = _vertical(parts[1], windows), border_of(parts[1], results(parts[0])[0])
@@ -152,7 +153,7 @@ def _in_order(part: tvm.IRModule, found: Contraction | Windows) -> bool:
 
 def _follows(parts: tuple[tvm.IRModule, ...], last: Contraction) -> bool:
     """Tell whether a product sums over the channels of one pixel of what the windows write."""
-    sch, passed = _blank(parts[2]), results(parts[1])[0]
+    sch, passed = blank(parts[2]), results(parts[1])[0]
     for name in last.inlined:
         sch.compute_inline(sch.get_sblock(name))
     product = Product.of(sch.get(sch.get_sblock(last.name)))
@@ -186,7 +187,7 @@ def _vertical(part: tvm.IRModule, windows: Windows) -> tuple[int, int] | None:
 
     None if a window leaves rows out, or reads other images or channels than those it writes.
     """
-    sch = _blank(part)
+    sch = blank(part)
     window_forms.inline_copies(sch)
     block = sch.get(sch.get_sblock(windows.name))
     extents = [int(axis.dom.extent) for axis in block.iter_vars]
@@ -207,7 +208,7 @@ def _vertical(part: tvm.IRModule, windows: Windows) -> tuple[int, int] | None:
 
 def border_of(part: tvm.IRModule, source: Any) -> Border | None:  # noqa: ANN401 - a TVM object
     """Return how windows see the result of the first convolution; None if it is changed there."""
-    sch = _blank(part)
+    sch = blank(part)
     window_forms.inline_copies(sch)
     before = [sch.get(rv) for rv in sch.get_child_blocks(sch.get_sblock("root"))]
     before = list(itertools.takewhile(is_spatial, before))
@@ -240,7 +241,3 @@ def _is_moved(index: Any, axis: Any, low: int, size: int) -> bool:  # noqa: ANN4
     found = detect_linear_equation(index, [axis])
     steps = [int(step) for step in found] if len(found) == 2 else []  # noqa: PLR2004
     return steps == [1, -low] or (size == 1 and steps in ([0, 0], [1, 0]))
-
-
-def _blank(module: tvm.IRModule) -> Schedule:
-    return Schedule(module, debug_mask="none", error_render_level="none")
