@@ -79,10 +79,10 @@ def auto_schedule(  # noqa: PLR0913 - one for each way in which a search may be 
     SetupError and StoreError.
     """
     begun = monotonic()
-    loops = prepared(compute, fast_algorithms=fast_algorithms)
+    goal = target_of(target)
+    loops = prepared(compute, goal, fast_algorithms=fast_algorithms)
     if info is not None:
         loops = described(loops, valid(OpInfo, info, info="info"))
-    goal = target_of(target)
     if trials is None and seconds is None:
         return _at_once(loops, goal, fast_algorithms=fast_algorithms)
     request = _request(trials, seconds, seed, engines)

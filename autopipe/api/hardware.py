@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 from pydantic import JsonValue, ValidationError
 
+from autopipe.backends import BACKENDS
 from autopipe.compiler.stack import machine
 from autopipe.config import Frozen, Target
 from autopipe.config.target import Hardware
@@ -31,8 +32,9 @@ def hardware(**stated: JsonValue) -> Target:
 def filled(target: Target) -> Target:
     """Return a target that leaves nothing to the machine. Raises TargetError."""
     facts = resolve(target, machine())
-    if target.kind == "cuda":
-        return Target.model_validate({"kind": "cuda", "arch": facts["arch"]})
+    if not BACKENDS[target.kind].processor:
+        given = {name: facts[name] for name in BACKENDS[target.kind].fields}
+        return Target.model_validate({"kind": target.kind, **given})
     params = asdict(Conditions.of(facts, fast_algorithms=True).hardware)
     sizes = {name: params[name] for name in Hardware.model_fields}
     return Target.model_validate({**facts, "hardware": sizes})

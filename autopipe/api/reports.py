@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Final
 
 from autopipe.config.load import load
-from autopipe.environment import cuda
-from autopipe.environment.environment import device
+from autopipe.environment.environment import device, of_backend
+from autopipe.environment.facet import Facet
 from autopipe.errors import AutopipeError, ConfigError, StoreError
 from autopipe.lock.outline import DECISIVE
 from autopipe.pipeline.events import Event, Warn
@@ -107,7 +107,7 @@ def _about(file: Path, overrides: Sequence[str], until: str | None, root: Path) 
         configuration = pipeline.model_dump(mode="json", include=set(DECISIVE))
         steps = build_plan(stages_of(pipeline, file.absolute().parent), until=until)
         stages = [step.name for step in steps.steps]
-        machine = {**device(), **(cuda.device() if pipeline.target.kind == "cuda" else {})}
+        machine = {**device(), **of_backend(pipeline.target.kind, Facet.DEVICE)}
     places = {
         str(root.absolute()): "$STORE",
         sys.prefix: "$PYTHON",

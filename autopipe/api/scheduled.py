@@ -15,6 +15,7 @@ from pydantic import Field, ValidationError
 from autopipe import foreign
 from autopipe.api.compute import Compute, declared
 from autopipe.api.hardware import conditions
+from autopipe.backends import BACKENDS
 from autopipe.compiler.graph import elementary
 from autopipe.compiler.op_info import carried
 from autopipe.compiler.tasks import task_of, workload
@@ -91,7 +92,7 @@ class Scheduled:
         `inputs` are the tensors that it reads, in order. Raises ModelError for others, and
         ForeignCode for a function that brings code along.
         """
-        if self.target.kind != "llvm":
+        if not BACKENDS[self.target.kind].processor:
             raise ModelError(f"a function for {self.target.kind} is not called here: compile it")
         tensors = [*self._inputs(inputs), *(np.zeros(*like) for like in self._outputs)]
         passed = [tvm.runtime.tensor(tensor) for tensor in tensors]
@@ -179,7 +180,7 @@ def load_scheduled(file: Path | str, compute: Compute) -> Scheduled:
         ) from None
     except ValueError as error:
         raise ModelError(f"{file}: no schedule that autopipe saved: {error}") from None
-    function = prepared(compute, fast_algorithms=document.fast_algorithms)
+    function = prepared(compute, document.target, fast_algorithms=document.fast_algorithms)
     if task_alone(function).workload != document.workload:
         raise ModelError(f"{file}: the schedule of another function")
     fields = {name: getattr(document, name) for name in SavedSchedule.model_fields}
@@ -193,10 +194,11 @@ def task_alone(function: tvm.IRModule) -> Task:
     return task_of(0, workload(main), ["main"], carried(main))
 
 
-def prepared(compute: Compute, *, fast_algorithms: bool) -> tvm.IRModule:
-    """Return the function as it is scheduled. Raises ModelError."""
+def prepared(compute: Compute, target: Target, *, fast_algorithms: bool) -> tvm.IRModule:
+    """Return the function as it is scheduled for a target. Raises ModelError."""
     module = declared(compute)
-    return elementary.mark(module) if fast_algorithms else module
+    arithmetic = fast_algorithms and BACKENDS[target.kind].processor
+    return elementary.mark(module) if arithmetic else module
 
 
 def scheduled(function: tvm.IRModule, **fields: Any) -> Scheduled:  # noqa: ANN401 - as `Scheduled`

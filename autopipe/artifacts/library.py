@@ -1,6 +1,6 @@
 """`library.json`: what the stage *build* says of a library."""
 
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 from pydantic import PositiveInt
 
@@ -8,6 +8,7 @@ from autopipe.artifacts.document import ArtifactDocument, Part
 from autopipe.artifacts.numbers import Amount, Count
 from autopipe.artifacts.signature import Port, Signature, SizedLibrary
 from autopipe.artifacts.tuning import ContenderResult, ListedFailure
+from autopipe.config.backend_name import DeviceName
 from autopipe.config.dimension import Dimension, DimensionName
 from autopipe.config.frozen import Sparse
 
@@ -64,7 +65,7 @@ class BuiltLibrary(Sparse, ArtifactDocument, frozen=True):
     outputs: tuple[Port, ...]
     weights: tuple[str, ...]
     threads: PositiveInt
-    device: Literal["cpu", "cuda"] = "cpu"
+    device: DeviceName = "cpu"
     target: dict[str, Any]
     """The resolved target."""
     versions: dict[str, str | None]

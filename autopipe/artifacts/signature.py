@@ -4,6 +4,7 @@ from typing import Annotated, ClassVar, Final, Literal, Self
 
 from pydantic import PositiveInt, StringConstraints, model_validator
 
+from autopipe.config.backend_name import DeviceName
 from autopipe.config.dimension import (
     MOST_LIKELY,
     Dimension,
@@ -85,7 +86,7 @@ class Signature(Sparse, frozen=True):
     """Names of the weights, in call order after the inputs."""
     threads: PositiveInt
     """Threads the library was tuned for."""
-    device: Literal["cpu", "cuda"] = "cpu"
+    device: DeviceName = "cpu"
     """Where its kernels run."""
     dimensions: dict[DimensionName, Dimension] = {}
     """Sizes that are known only when it is called. After the inputs, a library takes the number of

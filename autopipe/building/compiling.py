@@ -13,7 +13,8 @@ import tvm
 
 from autopipe.building.choice import Choices
 from autopipe.compiler import module_io
-from autopipe.compiler.library import build, nvcc
+from autopipe.compiler.library import build
+from autopipe.compiler.library.kernel_compiler import NotCompiled
 from autopipe.compiler.tasks import labelled
 from autopipe.compiler.walls.foreign import ForeignCode
 from autopipe.environment.toolchain import Linker
@@ -79,7 +80,7 @@ def _whole(
                 built = build.build(module, bodies, failures.conditions.target)
                 build.export(built, paths[label], linker)
                 packing[label] = tvm.ir.save_json(built.packing)
-        except (ForeignCode, nvcc.NotCompiled):  # some task's kernel is to blame
+        except (ForeignCode, NotCompiled):  # some task's kernel is to blame
             raise
         except AutopipeError as error:
             return {"failed": asdict(of_ours(error))}

@@ -25,6 +25,7 @@ from autopipe.compiler.graph.legalize import legalize, refusals, unlowered
 from autopipe.compiler.graph.scalars import plain_numbers
 from autopipe.compiler.graph.sizes_first import sizes_first
 from autopipe.compiler.graph.transposed import plain_convolutions
+from autopipe.compiler.target.target import backend_of
 from autopipe.compiler.walls import gate
 from autopipe.errors import ModelError
 
@@ -98,7 +99,7 @@ def lower(
     gate.of_model(module)
     with target, tvm.transform.PassContext(opt_level=3), refusals():
         # Phase 1: ops to PrimFuncs
-        if target.kind.name == "llvm" and not (scope and scope.rules):
+        if backend_of(target).processor and not (scope and scope.rules):
             module = attention(module)
         named, ops = op_info.name_ops(module)
         legalized = without_layouts(legalize(named))
@@ -119,7 +120,7 @@ def lower(
             transform.DeadCodeElimination(),
         )(op_info.carry(merged, infos))
         lowered = sizes_first(lowered)
-    return elementary.mark(lowered) if fast_algorithms and target.kind.name == "llvm" else lowered
+    return elementary.mark(lowered) if fast_algorithms and backend_of(target).processor else lowered
 
 
 def _sequence(*passes: tvm.transform.Pass) -> tvm.transform.Sequential:

@@ -5,6 +5,7 @@ from typing import Annotated, Final, Literal, Self
 
 from pydantic import BeforeValidator, Field, StringConstraints, model_validator
 
+from autopipe.backends import BACKENDS
 from autopipe.config.benchmark import Benchmark
 from autopipe.config.cache import Cache
 from autopipe.config.contradiction import Contradiction, refuse
@@ -105,7 +106,7 @@ class Pipeline(Frozen, frozen=True):
         if getattr(measure, asked) is None:
             yield ("tuning", "measure", asked), None, f"is needed: `runner` is {runner}"
         at, why = ("tuning", "measure", "runner"), "measures elsewhere"
-        if self.target.kind != "llvm":
+        if not BACKENDS[self.target.kind].processor:
             yield at, runner, f"{why}, processors only; `target.kind` is {self.target.kind}"
         elif self.target.mcpu == "native":
             yield (
@@ -132,7 +133,7 @@ class Pipeline(Frozen, frozen=True):
             yield ("model", "dimensions", name), name, f"stands {sums} of model.inputs"
         if dimensions and self.model.format != "onnx":
             yield ("model", "dimensions"), sorted(dimensions), "are for ONNX models only"
-        if dimensions and self.target.kind != "llvm":
+        if dimensions and not BACKENDS[self.target.kind].processor:
             yield ("model", "dimensions"), sorted(dimensions), "are for processors only"
         if len(likely(dimensions)) > MOST_LIKELY:
             why = f"have more than {MOST_LIKELY} combinations of likely sizes"

@@ -1,10 +1,12 @@
 """Section `target`: the hardware that is compiled for."""
 
 from collections.abc import Iterator
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Self
 
 from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
+from autopipe.backends import BACKENDS
+from autopipe.config.backend_name import TargetKind
 from autopipe.config.contradiction import Contradiction, refuse
 from autopipe.config.frozen import Frozen, Sparse
 
@@ -49,7 +51,7 @@ class Target(Sparse, frozen=True):
 
     ADDED: ClassVar[frozenset[str]] = frozenset({"linker", "sysroot"})
 
-    kind: Literal["llvm", "cuda"] = "llvm"
+    kind: TargetKind = "llvm"
     """TVM's target kind: `llvm` is a processor, `cuda` an NVIDIA GPU."""
     arch: Arch | None = None
     """The GPU: `sm_90`, TVM's name of one (`nvidia/nvidia-h100`), or `native`, which null is for
@@ -81,14 +83,11 @@ class Target(Sparse, frozen=True):
     def _contradictions(self) -> Iterator[Contradiction]:
         """Yield each field that is not for this kind, or says what others deny."""
         yield from self._impossible_hardware()
-        if self.kind == "llvm" and self.arch is not None:
-            yield ("arch",), self.arch, "is for kind cuda; a processor is named by mcpu"
-        if self.kind == "cuda":
-            for name in ("mcpu", "mattr", "mtriple", "linker", "sysroot", "hardware"):
-                value = getattr(self, name)
-                if value != type(self).model_fields[name].default:
-                    yield (name,), value, "is for kind llvm; the host of a GPU is this machine"
-
+        others = [one for kind, one in BACKENDS.items() if kind != self.kind]
+        for name, why in (field for other in others for field in other.fields.items()):
+            value = getattr(self, name)
+            if value != type(self).model_fields[name].default:
+                yield (name,), value, why
         if self.sysroot is not None and self.linker is None:
             yield ("sysroot",), self.sysroot, "is for a `linker`, which is null"
 

@@ -56,6 +56,16 @@ def device() -> dict[str, object]:
     return asdict(found) if isinstance(found, Gpu) else {"gpu": None, "driver": None}
 
 
+def native() -> str:
+    """Return the architecture of the GPU. Raises TargetError where there is none."""
+    from autopipe.errors import TargetError  # late: this file is also run alone
+
+    found = look()
+    if isinstance(found, str):
+        raise TargetError(f"target.arch: {found}; name what to compile for, such as sm_90")
+    return found.arch
+
+
 @cache
 def nvcc() -> str | None:
     """Return the path of the CUDA compiler: the one installed with autopipe, else the PATH's."""

@@ -12,11 +12,12 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from importlib import metadata
 from pathlib import Path
+from pkgutil import resolve_name
 from platform import machine, python_version
 from typing import Final, Protocol
 
+from autopipe.backends import BACKENDS
 from autopipe.config import Target
-from autopipe.environment import cuda
 from autopipe.environment.caches import caches
 from autopipe.environment.facet import Facet, Facts
 from autopipe.environment.toolchain import toolchain
@@ -78,8 +79,7 @@ class Host:
                 found[facet] = toolchain(self._target)
             else:
                 found[facet] = _FACTS[facet]()
-            if self._target.kind == "cuda" and facet in _CUDA:
-                found[facet] = {**found[facet], **_CUDA[facet]()}
+            found[facet] = {**found[facet], **of_backend(self._target.kind, facet)}
         return found
 
 
@@ -93,9 +93,8 @@ def resolve(target: Target, stack: Stack) -> dict[str, object]:
         )
     native = target.mcpu == "native"
     lacks = [f"-{feature}" for feature in stack["lacks"].split()] if native else []
-    gpu = {"arch": _arch(target)} if target.kind == "cuda" else {}
     return {
-        **gpu,
+        **_arch(target),
         "kind": target.kind,
         "mcpu": stack["mcpu"] if native else target.mcpu,
         "mattr": [*lacks, *target.mattr],
@@ -108,13 +107,18 @@ def resolve(target: Target, stack: Stack) -> dict[str, object]:
     }
 
 
-def _arch(target: Target) -> str:
-    if target.arch not in {None, "native"}:
-        return str(target.arch)
-    found = cuda.look()
-    if isinstance(found, str):
-        raise TargetError(f"target.arch: {found}; name what to compile for, such as sm_90")
-    return found.arch
+def _arch(target: Target) -> dict[str, object]:
+    """Return the architecture of a device that has one."""
+    native = BACKENDS[target.kind].piece("native")
+    if native is None:
+        return {}
+    return {"arch": native() if target.arch in {None, "native"} else target.arch}
+
+
+def of_backend(kind: str, facet: Facet) -> Mapping[str, object]:
+    """Return what a facet says besides for a kind of target: nothing, for processors."""
+    where = BACKENDS[kind].facts.get(facet)
+    return {} if where is None else resolve_name(where)()
 
 
 def version(package: str) -> str:
@@ -192,12 +196,6 @@ _FACTS: Final[Mapping[Facet, Callable[[], dict[str, object]]]] = {
     Facet.PACKAGES: _packages,
     Facet.EXTENSIONS: lambda: dict(distributions()),
 }
-
-_CUDA: Final[Mapping[Facet, Callable[[], dict[str, object]]]] = {
-    Facet.DEVICE: cuda.device,
-    Facet.TOOLCHAIN: cuda.toolchain,
-}
-"""What these facets say besides, for a GPU."""
 
 
 @cache

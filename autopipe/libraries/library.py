@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from importlib import metadata
 from pathlib import Path
-from typing import Literal
 
 from autopipe.errors import SetupError
 
@@ -96,8 +95,8 @@ class Library:
     """How it is called."""
     least: int
     """Multiply-adds below which a call can not pay."""
-    device: Literal["cpu", "cuda"] = "cpu"
-    """Where it runs."""
+    device: str = "cpu"
+    """Where it runs, as a backend names it."""
     distribution: str | None = None
     """The distribution that has it; None if it is part of TVM's wheel, or of no wheel."""
     extra: str | None = None

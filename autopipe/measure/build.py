@@ -9,7 +9,6 @@ from tvm.tirx import For, PrimFunc, SeqStmt, stmt_seq
 
 from autopipe.compiler.graph import elementary, weights
 from autopipe.compiler.library import linking
-from autopipe.compiler.target.target import is_gpu
 from autopipe.compiler.walls import gate
 
 
@@ -45,7 +44,7 @@ def compiled(module: tvm.IRModule, target: tvm.target.Target, *, asserts: bool =
     """
     config = {"tirx.disable_assert": not asserts}
     with tvm.transform.PassContext(opt_level=3, config=config):
-        return gate.kernel(module if is_gpu(target) else elementary.expand(module), target)
+        return gate.kernel(elementary.compilable(module, target), target)
 
 
 def without_weights(module: tvm.IRModule) -> tvm.IRModule:

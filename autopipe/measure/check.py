@@ -11,7 +11,7 @@ from autopipe.compiler.graph import elementary
 from autopipe.compiler.indices import looked_up, rounds
 from autopipe.compiler.library import linking
 from autopipe.compiler.recurrence.form import ATTRIBUTE
-from autopipe.compiler.target.target import is_gpu
+from autopipe.compiler.target.target import backend_of, host_of
 from autopipe.compiler.walls import gate
 from autopipe.errors import StageError
 from autopipe.measure.cases import Instance, arguments, instances
@@ -89,14 +89,14 @@ class PlainLoops:
         self.instances = instances(workload)
         """What a schedule of it is called with."""
         try:
-            self._library = _plain(workload, target.host if is_gpu(target) else target)
+            self._library = _plain(workload, host_of(target))
         except _FAILURES as error:
             raise NotChecked(f"the plain loops: {error}") from error
 
     def check(self, scheduled: tvm.IRModule) -> tvm.IRModule:
         """Return the scheduled module if it agrees with them. Raises as `checked`."""
-        if is_gpu(self._target) and scheduled.same_as(self._workload):
-            raise NotChecked("a GPU can not run plain loops")
+        if not backend_of(self._target).processor and scheduled.same_as(self._workload):
+            raise NotChecked(f"{backend_of(self._target)} does not run plain loops")
         place = prepare(self._target)
         built = compiled_for(scheduled, self._target)
 
@@ -149,7 +149,7 @@ def compiled_for(scheduled: tvm.IRModule, target: tvm.target.Target) -> Any:  # 
     """Return a schedule as code for a target. Raises WrongAnswer if it does not compile."""
     try:
         Schedule(scheduled, debug_mask="none")  # the build wants TIR that is well-formed
-        return _compiled(scheduled if is_gpu(target) else elementary.expand(scheduled), target)
+        return _compiled(elementary.compilable(scheduled, target), target)
     except _FAILURES as error:
         raise WrongAnswer(f"does not compile: {' '.join(str(error).split())}") from error
 

@@ -5,7 +5,8 @@ from typing import Any
 
 import tvm
 
-from autopipe.compiler.target.target import is_gpu
+from autopipe.compiler.target.target import backend_of
+from autopipe.errors import SetupError
 
 
 def prepare(target: tvm.target.Target) -> tvm.runtime.Device:
@@ -14,13 +15,16 @@ def prepare(target: tvm.target.Target) -> tvm.runtime.Device:
     Nothing is asked of a GPU before a kernel is called: a process that has asked can not fork any
     more. Raises SetupError where the compiler for a GPU or its driver is missing.
     """
-    if not is_gpu(target):
+    backend = backend_of(target)
+    if backend.processor:
         return tvm.cpu()
-    from autopipe.compiler.library import cuda_runtime, nvcc
-
-    cuda_runtime.load()
-    nvcc.install()
-    return tvm.cuda()
+    runtime, compiler = backend.piece("runtime"), backend.piece("compiler")
+    if runtime is None:
+        raise SetupError(f"nothing runs on {backend} here: there is no runtime for it")
+    runtime.load()
+    if compiler is not None:
+        compiler.install()
+    return tvm.device(backend.device)
 
 
 def prepare_forks(target: tvm.target.Target) -> None:
@@ -29,10 +33,8 @@ def prepare_forks(target: tvm.target.Target) -> None:
     Raises SetupError as `prepare`, and if this process has used CUDA already.
     """
     prepare(target)
-    if is_gpu(target):
-        from autopipe.compiler.library import cuda_runtime
-
-        cuda_runtime.untouched()
+    if not backend_of(target).processor:
+        backend_of(target).piece("runtime").untouched()
 
 
 def elsewhere(device: tvm.runtime.Device) -> bool:

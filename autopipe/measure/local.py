@@ -11,7 +11,7 @@ from contextlib import nullcontext
 from time import monotonic
 from typing import Final
 
-from autopipe.compiler.target.target import is_gpu
+from autopipe.compiler.target.target import backend_of
 from autopipe.config.tuning import Measure
 from autopipe.measure.kept import Kept
 from autopipe.measure.measurement import Candidate, Measurement
@@ -48,7 +48,8 @@ class Local:
 
         device.prepare_forks(target)
         self._caches = None
-        if touched and not is_gpu(target):
+        on_processor = backend_of(target).processor
+        if touched and on_processor:
             from autopipe.measure.caches import ModelCaches
 
             self._caches = ModelCaches.of(target, cores, touched)
@@ -56,7 +57,7 @@ class Local:
         self._cores = cores
         self._limits = limits
         self._turn = turn
-        self._kept = Kept(0) if is_gpu(target) else Kept()  # a GPU has memory for a few at a time
+        self._kept = Kept() if on_processor else Kept(0)  # a GPU has memory for a few at a time
 
     def measure(
         self,

@@ -7,7 +7,7 @@ from autopipe import libraries
 from autopipe.artifacts.library import BuiltLibrary
 from autopipe.artifacts.model import ImportedModel
 from autopipe.artifacts.verification import Verification
-from autopipe.compiler.target import cpu, gpu
+from autopipe.compiler.target import cpu, machine
 from autopipe.environment.facet import Facet
 from autopipe.packaging.manifest import Needs, Processor, installed_runtime
 from autopipe.packaging.provenance import (
@@ -52,7 +52,7 @@ def _needs(ctx: Context, library: BuiltLibrary) -> Needs:
             machine=cpu.machine_of(target),
             mcpu=str(target["mcpu"]),
             features=cpu.required(target),
-            gpu=gpu.required(target),
+            gpu=machine.needed(target),
         ),
         runtime=installed_runtime(),
         libraries=library.libraries,

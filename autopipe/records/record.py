@@ -10,6 +10,8 @@ from typing import Final, Self
 
 from autopipe import foreign
 from autopipe.artifacts.numbers import SLOWEST
+from autopipe.backends import BACKENDS
+from autopipe.backends.cpu import CPU
 
 FASTEST: Final = 1e-10
 """Seconds below which a time is none: a cycle of a processor of 10 GHz."""
@@ -17,13 +19,6 @@ FASTEST: Final = 1e-10
 _UNSTEADY: Final = 1.5
 """How many times the shortest repeat the longest may take; on a machine of their own they differ
 by a few percent."""
-
-_PEAK: Final = 4e13
-"""Floating-point operations a second of one core that nobody reaches: a hundred times what one with
-two units of 512 bits does at 6 GHz, 32 bits an element."""
-
-_GPU_PEAK: Final = 1e18
-"""The same of a whole GPU: hundreds of times what the largest do in 8 bits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +54,10 @@ class Platform:
     def least(self, flops: float) -> float:
         """Return seconds below which so many operations can not have been done."""
         target = _fields(self.target)
-        cores = target.get("num_cores")
-        peak = _PEAK * max(1, cores if type(cores) is int else 1)
-        return max(FASTEST, flops / (_GPU_PEAK if target.get("kind") == "cuda" else peak))
+        backend = BACKENDS.get(str(target.get("kind")), CPU)
+        cores = target.get("num_cores") if backend.processor else 1
+        peak = backend.peak * max(1, cores if type(cores) is int else 1)
+        return max(FASTEST, flops / peak)
 
 
 @dataclass(frozen=True, slots=True)

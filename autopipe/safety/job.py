@@ -12,8 +12,8 @@ from typing import Any, Final
 
 import tvm
 
-from autopipe.compiler.library import nvcc
-from autopipe.compiler.target.target import is_gpu
+from autopipe.compiler.library.kernel_compiler import compiling
+from autopipe.compiler.target.target import host_of
 from autopipe.errors import StageError
 from autopipe.measure import build, check, timing
 from autopipe.safety.verdict import Checked, Finding
@@ -60,8 +60,8 @@ def do(piece: Piece, conditions: Conditions) -> Any:  # noqa: ANN401 - JSON
 
 
 def bounded(piece: Piece, conditions: Conditions) -> bool:
-    """Tell whether the memory it takes can be bounded: not where it runs on a GPU."""
-    return piece.doing != "checking" or not is_gpu(conditions.target)
+    """Tell whether the memory it takes can be bounded: not where it runs on a device."""
+    return piece.doing != "checking" or conditions.hardware.backend.processor
 
 
 def _rewrite(piece: Piece, conditions: Conditions) -> dict[str, Any] | None:
@@ -122,8 +122,7 @@ def _search(piece: Piece, conditions: Conditions) -> list[str] | None:
 
 def plain_runs(piece: Piece, conditions: Conditions) -> dict[str, Any]:
     """Check the workload of a piece against itself, on the processor, as a check is done."""
-    target = conditions.target
-    here = target.host if is_gpu(target) else target
+    here = host_of(conditions.target)
     return asdict(_checked(piece.workload, piece.workload, here, conditions.hardware.cores))
 
 
@@ -155,9 +154,7 @@ def verdict_of(check_made: Callable[[], object]) -> Checked:
 
 def _compile(piece: Piece, conditions: Conditions) -> None:
     """Make machine code, which is not run: it may be for another machine."""
-    if is_gpu(conditions.target):
-        nvcc.install()
-    with nvcc.portable(), tempfile.TemporaryDirectory() as folder:
+    with compiling(conditions.target), tempfile.TemporaryDirectory() as folder:
         library = build.compiled(build.without_weights(piece.scheduled), conditions.target)
         library.write_to_file(str(Path(folder) / "alone.o"), "o")
 

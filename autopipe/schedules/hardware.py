@@ -11,7 +11,9 @@ from typing import Any
 import tvm
 from tvm.target import codegen
 
-from autopipe.compiler.target.target import is_gpu
+from autopipe.backends.backend import Backend
+from autopipe.backends.cpu import CPU
+from autopipe.compiler.target.target import backend_of, host_of
 from autopipe.errors import TargetError
 
 
@@ -33,8 +35,8 @@ class HardwareParams:
     """Bytes of a core's second-level cache."""
     l3: int = 8 << 20
     """Bytes of the cache that the cores share."""
-    gpu: bool = False
-    """Whether the target is a GPU and this is its host: templates then serve nothing."""
+    backend: Backend = CPU
+    """What kind of hardware the target is; of another than processors, this is the host."""
 
     @classmethod
     def of(
@@ -44,14 +46,13 @@ class HardwareParams:
 
         Raises TargetError if a stated value is larger than the target has.
         """
-        gpu = is_gpu(target)
-        target = target.host if gpu else target
+        backend, target = backend_of(target), host_of(target)
         has_avx512 = codegen.llvm_cpu_has_features("avx512f", target)
         is_arm = "aarch64" in str(target.attrs.get("mtriple", ""))
         registers = 32 if has_avx512 or is_arm else 16
         cores = int(target.attrs.get("num-cores", 1))
         features = frozenset(map(str, codegen.llvm_get_cpu_features(target)))
-        hardware = cls(vector_bits(target), registers, max(1, cores), features, gpu=gpu)
+        hardware = cls(vector_bits(target), registers, max(1, cores), features, backend=backend)
         for name in ("vector_bits", "registers"):
             has = getattr(hardware, name)
             if stated.get(name, 0) > has:

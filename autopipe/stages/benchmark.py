@@ -5,8 +5,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, ClassVar, Self
 
+from autopipe.backends import DEVICES
 from autopipe.benchmarking.baseline import Baseline, load
 from autopipe.config import Benchmark, Gates, Pipeline
+from autopipe.environment.environment import of_backend
 from autopipe.environment.facet import Facet
 from autopipe.errors import StageError
 from autopipe.pipeline.events import Measured, Progress, Warn
@@ -120,7 +122,6 @@ class BenchmarkStage(Stage, frozen=True):
         from autopipe.benchmarking.match import OURS, BenchmarkSetup, play
         from autopipe.compiler.library import samples
         from autopipe.config.dimension import with_sizes
-        from autopipe.environment import cuda
         from autopipe.verification.inputs import draw
         from autopipe.verification.limits import input_limits
 
@@ -132,6 +133,7 @@ class BenchmarkStage(Stage, frozen=True):
         else:
             timed = samples.load(self.sample, ports, limits)
         arrays.save(timed, inputs)
+        gpu = of_backend(DEVICES[signature.device].kind, Facet.DEVICE).get("gpu")
         table = BenchmarkSetup(
             contenders={
                 OURS: ctx.inputs["build"],
@@ -142,7 +144,7 @@ class BenchmarkStage(Stage, frozen=True):
             tell=lambda message: ctx.emit(
                 Progress(stage=self.name, message=with_sizes(message, sizes))
             ),
-            gpu=str(cuda.device()["gpu"]) if signature.device == "cuda" else None,
+            gpu=None if gpu is None else str(gpu),
         )
         return play(table, signature.threads)
 

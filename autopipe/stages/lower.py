@@ -105,15 +105,16 @@ class LowerStage(Stage, frozen=True):
         """Return how fusion is changed: by the rules, and on a GPU, where nothing runs as it is."""
         from autopipe.compiler.fusion.fusion_rules import FusionRules
         from autopipe.compiler.fusion.scope import Scope, check
-        from autopipe.compiler.target.target import is_gpu
+        from autopipe.compiler.target.target import backend_of
 
         rules = FusionRules(self.fusion.join, self.fusion.apart)
         check(rules)
-        if not rules and not is_gpu(target):
+        on_processor = backend_of(target).processor
+        if not rules and on_processor:
             return None
         return Scope(
             rules,
             refusal,
             lambda message: ctx.emit(Warn(stage=self.name, message=message)),
-            try_all=is_gpu(target),
+            try_all=not on_processor,
         )

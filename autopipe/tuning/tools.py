@@ -9,6 +9,7 @@ from typing import Final, Literal, Self
 
 import tvm
 
+from autopipe.backends import BACKENDS
 from autopipe.compiler import module_io
 from autopipe.compiler.op_info import described
 from autopipe.config import Tuning
@@ -177,9 +178,9 @@ def open_tools(plan: TuningPlan, ctx: Context) -> Iterator[Tools]:
 
 def _touched(plan: TuningPlan, ctx: Context, every: Sequence[Task]) -> int:
     """Return the bytes that the model touches between two calls, 0 to time in a loop."""
-    on_gpu = ctx.facts[Facet.TARGET].get("kind") == "cuda"
+    on_device = not BACKENDS[str(ctx.facts[Facet.TARGET]["kind"])].processor
     measure = plan.tuning.measure
-    loop = on_gpu or measure.clock == "loop" or measure.runner == "rpc"
+    loop = on_device or measure.clock == "loop" or measure.runner == "rpc"
     return 0 if loop else touched_by(every)
 
 
@@ -214,12 +215,12 @@ def _tools(
 
 def _lowered(plan: TuningPlan, ctx: Context, every: Sequence[Task]) -> Path | None:
     """Return the lowered model, if it has one size and runs on the processor of this machine."""
-    on_gpu = ctx.facts[Facet.TARGET].get("kind") == "cuda"
+    on_device = not BACKENDS[str(ctx.facts[Facet.TARGET]["kind"])].processor
     is_open = any(task.sizes or task.likely for task in every)
     tuning = plan.tuning
     wanted = tuning.finalists > 0 and tuning.budget.trials >= _FEWEST
     elsewhere = tuning.measure.runner != "local"
-    return ctx.inputs.get("lower") if wanted and not (on_gpu or is_open or elsewhere) else None
+    return ctx.inputs.get("lower") if wanted and not (on_device or is_open or elsewhere) else None
 
 
 def _workload(folder: Path, task: Task) -> str:

@@ -49,7 +49,7 @@ def test_the_library_is_the_same_every_time_and_holds_every_kernel(
 def test_loops_outside_of_threads_end_the_build(lowered, scheduled):
     name = min(scheduled)
     rest = {each: module for each, module in scheduled.items() if each != name}
-    with pytest.raises(StageError, match=f"^{name} has no schedule for a GPU, .* name `default`"):
+    with pytest.raises(StageError, match=f"^{name} has no schedule for cuda, .* name `default`"):
         build.build(lowered, rest, TARGET)
 
 
@@ -77,9 +77,8 @@ def test_what_the_gpu_needs_and_is_not_there_is_said(monkeypatch, library):
 def test_inputs_go_to_the_device_and_outputs_come_back(monkeypatch, library):
     """With the processor in the place of the GPU: it copies as well."""
     processor = 1
-    for module in (runtime, cuda_runtime):
-        monkeypatch.setattr(module, "CUDA", processor)
-    monkeypatch.setattr(runtime, "load_cuda", lambda: None)
+    monkeypatch.setattr(cuda_runtime, "NUMBER", processor)
+    monkeypatch.setattr(cuda_runtime, "load", lambda: None)
     signature = BuiltLibrary.read(library).signature.model_copy(update={"device": "cuda"})
     model = runtime.load(library, signature)
     generator = np.random.default_rng(0)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from autopipe.backends import BACKENDS
 from autopipe.config import Target
 from autopipe.environment import cuda, environment
 from autopipe.environment.cuda import Gpu
@@ -121,4 +122,4 @@ def test_the_installed_compiler_comes_before_the_one_on_the_path(compilers, ther
 def test_every_cuda_fact_belongs_to_a_facet():
     answered = environment._FACTS.keys() | {Facet.TVM, Facet.TARGET, Facet.TOOLCHAIN}
     assert answered == set(Facet)
-    assert set(environment._CUDA) <= answered
+    assert {Facet(name) for one in BACKENDS.values() for name in one.facts} <= answered

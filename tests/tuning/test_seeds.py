@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 import tvm
 
+from autopipe.backends.cuda import CUDA
 from autopipe.measure.measurement import Measurement
 from autopipe.records.about import WorkloadInfo
 from autopipe.records.merge import plant
@@ -163,6 +164,6 @@ def test_channels_are_columns_where_they_come_last(tensors, channels, template, 
 
 def test_a_log_says_nothing_of_what_no_tile_is_for(module):
     assert nearest(module, seed("[]", "dense_pack.x86"), CONDITIONS) is None
-    gpu = replace(CONDITIONS, hardware=replace(CONDITIONS.hardware, gpu=True))
+    gpu = replace(CONDITIONS, hardware=replace(CONDITIONS.hardware, backend=CUDA))
     wanted = seed("[]", "dense_pack.x86", tile_y=[-1, 4], tile_x=[-1, 4])
     assert nearest(module, wanted, gpu) is None

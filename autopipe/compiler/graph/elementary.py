@@ -17,6 +17,7 @@ from tvm.ir import Call, Expr
 from autopipe.compiler.graph import whole
 from autopipe.compiler.graph.arithmetic import ROUND, ROUND_BITS, SINGLE, horner, let, single
 from autopipe.compiler.graph.powers import inverse_root, power
+from autopipe.compiler.target.target import backend_of
 
 _MARK: Final = "autopipe.arithmetic_functions"
 """Attribute of PrimFuncs whose elementary functions may be computed here."""
@@ -90,6 +91,11 @@ _DENORMAL: Final = 2.0**-126
 def mark(module: tvm.IRModule) -> tvm.IRModule:
     """Return the module, with a mark on each PrimFunc that `expand` shall change."""
     return _mapped(module, lambda f: f if _expanded(f).same_as(f) else f.with_attr(_MARK, True))  # noqa: FBT003 - TVM's signature
+
+
+def compilable(module: tvm.IRModule, target: tvm.target.Target) -> tvm.IRModule:
+    """Return the module as its target wants it; GPUs have instructions for elementary functions."""
+    return expand(module) if backend_of(target).processor else module
 
 
 def expand(module: tvm.IRModule) -> tvm.IRModule:

@@ -20,7 +20,7 @@ from tvm.target.codegen import llvm_cpu_has_features
 
 from autopipe.compiler.graph.calls import graph_functions
 from autopipe.compiler.graph.rewrite import rewrite
-from autopipe.compiler.target.target import is_gpu
+from autopipe.compiler.target.target import backend_of
 
 HALVES: Final = ("float16", "bfloat16")
 _WIDE: Final = "float32"
@@ -31,7 +31,8 @@ _ARITHMETIC: Final = ("avx512fp16", "fullfp16")
 def widen(module: tvm.IRModule, target: tvm.target.Target) -> tvm.IRModule:
     """Return the module, computing in float32 where the target has no half arithmetic."""
     halves = HALVES[1:] if _computes_in_half(target) else HALVES
-    if is_gpu(target) or not any(_holds(value.ty, halves) for value in _values(module)):
+    held = any(_holds(value.ty, halves) for value in _values(module))
+    if not (held and backend_of(target).processor):
         return module
     return rewrite(_Widen(module, halves), module)
 

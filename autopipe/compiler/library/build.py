@@ -12,11 +12,12 @@ from tvm.s_tir import Schedule
 from autopipe.compiler.graph import elementary, weights
 from autopipe.compiler.graph.inline import inline
 from autopipe.compiler.graph.views import views
-from autopipe.compiler.library import kernels, linking, nvcc
+from autopipe.compiler.library import kernels, linking
+from autopipe.compiler.library.kernel_compiler import compiling
 from autopipe.compiler.library.taken import with_check
 from autopipe.compiler.module_io import prim_funcs
 from autopipe.compiler.open_order import given_sizes, is_open
-from autopipe.compiler.target.target import is_gpu
+from autopipe.compiler.target.target import backend_of
 from autopipe.compiler.walls import gate
 from autopipe.environment.toolchain import Linker
 from autopipe.errors import StageError, StoreError
@@ -61,8 +62,7 @@ def build(
         function = body["main"].without_attr("global_symbol").with_attr("tirx.is_scheduled", True)  # noqa: FBT003 - TVM's signature
         module.update_func(module.get_global_var(name), function)
     with target, tvm.transform.PassContext(opt_level=3):
-        if not is_gpu(target):  # which has instructions for elementary functions
-            module = elementary.expand(module)
+        module = elementary.compilable(module, target)
         module, packing = weights.lift(_split_packing(module))
         libraries, parameters = linking.called(module), _parameters(module["main"])
         checks = not given_sizes(module)
@@ -87,7 +87,8 @@ def _compiled(
 
     They can go where every size follows from those of the inputs, which are checked before.
     """
-    if not is_gpu(target):
+    backend = backend_of(target)
+    if backend.processor:
         config = {"tirx.disable_assert": not checks}
         with tvm.transform.PassContext(opt_level=3, config=config):
             return gate.model(module, target)
@@ -95,17 +96,11 @@ def _compiled(
         alone = tvm.IRModule({name: function})
         if not kernels.threaded(alone, target):
             raise StageError(
-                f"{name} has no schedule for a GPU, which can not run plain loops; "
+                f"{name} has no schedule for {backend}, which can not run plain loops; "
                 "schedules.fallback should name `default`"
             )
-    nvcc.install()
-    try:
-        with nvcc.portable():
-            return gate.model(module, target)
-    except RuntimeError as error:
-        if not str(error).startswith(nvcc.FAILED):
-            raise
-        raise nvcc.NotCompiled(str(error)) from None
+    with compiling(target):
+        return gate.model(module, target)
 
 
 def _split_packing(module: tvm.IRModule) -> tvm.IRModule:

@@ -11,7 +11,7 @@ from typing import Any
 from autopipe.environment.cuda import runtime_library
 from autopipe.errors import SetupError
 
-CUDA = 2
+NUMBER = 2
 """The number that DLPack gives the kind of device."""
 
 _CPU = 1
@@ -64,12 +64,12 @@ class Staging:
         self._to_device = get_global_func("vm.builtin.to_device")
         self._copy = get_global_func("runtime.TVMTensorCopyFromTo")
         self._sync = get_global_func("runtime.Device_StreamSync")
-        self._device = device(CUDA, 0)
+        self._device = device(NUMBER, 0)
         self._pairs = [(tensor, self.put(tensor)) for tensor in tensors]
 
     def put(self, tensor: object) -> Any:  # noqa: ANN401 - a tensor of the runtime
         """Return a copy on the GPU."""
-        return self._to_device(tensor, CUDA, 0)
+        return self._to_device(tensor, NUMBER, 0)
 
     def arguments(self, held: Mapping[int, object] = MappingProxyType({})) -> list[object]:
         """Copy the buffers to the GPU, and return the copies.

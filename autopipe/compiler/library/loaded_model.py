@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from autopipe.artifacts.signature import Signature
-from autopipe.compiler.library.cuda_runtime import Staging
+from autopipe.backends import DEVICES
 from autopipe.compiler.library.ports import check_inputs
 from autopipe.compiler.library.stream import Held, Stream
 from autopipe.errors import StageError
@@ -34,7 +34,8 @@ class LoadedModel:
         self._main = main
         self._buffers = {port.name: aligned(port.shape, port.dtype) for port in signature.inputs}
         tensors = [from_dlpack(buffer) for buffer in self._buffers.values()]
-        self._staging = Staging(tensors) if signature.device == "cuda" else None
+        device = DEVICES[signature.device].piece("runtime")
+        self._staging = device.Staging(tensors) if device else None
         put = self._staging.put if self._staging else lambda weight: weight
         self._arguments = [*tensors, *(put(weight) for weight in weights)]
         self._positions = {port.name: at for at, port in enumerate(signature.inputs)}

@@ -23,10 +23,6 @@ FAILED: Final = "nvcc can not compile the kernels: "
 _FALLBACK = "TVM_COMPILE_FORCE_FALLBACK"
 
 
-class NotCompiled(StageError):  # noqa: N818 - says what happened
-    """nvcc can not compile the kernels."""
-
-
 def install() -> None:
     """Make TVM compile with nvcc from now on in this process. Raises SetupError without nvcc."""
     import tvm.support.nvcc  # noqa: F401 - registers its own first, which then are replaced
@@ -71,7 +67,7 @@ def compile_cuda(source: str, arch: str) -> bytes:
     if done.returncode != 0:
         said = done.stderr.decode(errors="replace").strip().splitlines() or ["no reason given"]
         errors = [line.split("error: ", 1)[1] for line in said if "error: " in line]
-        raise NotCompiled(f"{FAILED}{errors[0] if errors else said[-1]}")
+        raise StageError(f"{FAILED}{errors[0] if errors else said[-1]}")
     return done.stdout
 
 

@@ -14,8 +14,7 @@ import numpy as np
 
 from autopipe.artifacts.library import BuiltLibrary
 from autopipe.artifacts.signature import CHECK, LIBRARY, Signature
-from autopipe.compiler.library.cuda_runtime import CUDA
-from autopipe.compiler.library.cuda_runtime import load as load_cuda
+from autopipe.backends import DEVICES
 from autopipe.compiler.library.loaded_model import (
     ALIGNMENT,
     LoadedModel,
@@ -51,9 +50,10 @@ def load(folder: Path, signature: Signature) -> Model:
     """
     _load_runtime()
     devices = [_CPU, 0, _POOLED]
-    if signature.device == "cuda":
-        load_cuda()
-        devices = [CUDA, 0, _POOLED, *devices]
+    device = DEVICES[signature.device].piece("runtime")
+    if device is not None:
+        device.load()
+        devices = [device.NUMBER, 0, _POOLED, *devices]
     names = {LIBRARY: signature.weights}
     names |= {entry.library: entry.weights for entry in signature.entries}
     machines = {library: _machine(folder / library, devices) for library in names}

@@ -6,10 +6,8 @@ from autopipe.environment import cuda
 from autopipe.errors import TargetError
 
 
-def required(target: Mapping[str, object]) -> str | None:
-    """Return the architecture that kernels of the target are compiled for, null without a GPU."""
-    if target["kind"] != "cuda":
-        return None
+def required(target: Mapping[str, object]) -> str:
+    """Return the architecture that kernels of the target are compiled for."""
     from autopipe.compiler.target.target import tvm_target
 
     return str(tvm_target(target).attrs["arch"])

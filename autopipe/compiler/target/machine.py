@@ -1,13 +1,25 @@
 """Whether code for a target runs on this machine."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
-from autopipe.compiler.target import cpu, gpu
+from autopipe.backends import BACKENDS
+from autopipe.compiler.target import cpu
+from autopipe.errors import TargetError
 
 
 def check(target: Mapping[str, object]) -> None:
     """Raise TargetError if it does not. `target` is the resolved facts of `Facet.TARGET`."""
     cpu.check(cpu.machine_of(target), str(target["mcpu"]), cpu.required(target))
-    arch = gpu.required(target)
-    if arch is not None:
-        gpu.check(arch)
+    backend = BACKENDS[str(target["kind"])]
+    if backend.processor:
+        return
+    if backend.check is None:
+        raise TargetError(f"built for {backend}, which does not run here: there is no runtime")
+    backend.piece("check")(needed(target))
+
+
+def needed(target: Mapping[str, object]) -> str | None:
+    """Return what code for a target needs of a device, null where it needs none."""
+    needs: Callable[[Mapping[str, object]], str] | None
+    needs = BACKENDS[str(target["kind"])].piece("needs")
+    return None if needs is None else needs(target)

@@ -1,27 +1,14 @@
 """Makes TVM's `Target` from the resolved facts of a target."""
 
 from collections.abc import Mapping
-from typing import Final
 
 import tvm
 from tvm.target import codegen
 
+from autopipe.backends import BACKENDS
+from autopipe.backends.backend import Backend
 from autopipe.config.suggestion import closest
 from autopipe.errors import TargetError
-
-ARCHITECTURES: Final = (
-    "sm_75", "sm_80", "sm_86", "sm_87", "sm_88", "sm_89", "sm_90", "sm_100", "sm_103", "sm_110",
-    "sm_120", "sm_121",
-)  # fmt: skip
-"""What CUDA 13 compiles for, the CUDA of TVM's wheel."""
-
-_LIMITS: Final = {
-    "max_shared_memory_per_block": 48 << 10,
-    "max_threads_per_block": 1024,
-    "thread_warp_size": 32,
-    "registers_per_block": 1 << 16,
-}
-"""What every GPU of these architectures gives a block, without asking for more."""
 
 
 def tvm_target(facts: Mapping[str, object]) -> tvm.target.Target:
@@ -30,8 +17,19 @@ def tvm_target(facts: Mapping[str, object]) -> tvm.target.Target:
     Raises TargetError for a processor or GPU that LLVM or nvcc does not know, and for anything else
     that TVM refuses.
     """
-    here = processor(facts)
-    return _gpu(str(facts["arch"]), here) if facts["kind"] == "cuda" else here
+    made: tvm.target.Target = BACKENDS[str(facts["kind"])].piece("target")(facts, processor(facts))
+    return made
+
+
+def host_alone(_facts: Mapping[str, object], host: tvm.target.Target) -> tvm.target.Target:
+    """Return the target of a backend that is the host itself."""
+    return host
+
+
+def beside_host(facts: Mapping[str, object], host: tvm.target.Target) -> tvm.target.Target:
+    """Return the target of a device that all hardware of its kind is like."""
+    kind = str(facts["kind"])
+    return tvm.target.Target({"kind": kind, **BACKENDS[kind].limits}, host=host)
 
 
 def processor(facts: Mapping[str, object]) -> tvm.target.Target:
@@ -49,9 +47,14 @@ def processor(facts: Mapping[str, object]) -> tvm.target.Target:
     return _target(entries)
 
 
-def is_gpu(target: tvm.target.Target) -> bool:
-    """Tell whether kernels of the target run on a GPU."""
-    return str(target.kind.name) == "cuda"
+def backend_of(target: tvm.target.Target) -> Backend:
+    """Return what a target is of."""
+    return BACKENDS[str(target.kind.name)]
+
+
+def host_of(target: tvm.target.Target) -> tvm.target.Target:
+    """Return the processor that calls kernels of a target, which may be itself."""
+    return target if backend_of(target).processor else target.host
 
 
 def host(cores: int) -> tvm.target.Target:
@@ -61,31 +64,6 @@ def host(cores: int) -> tvm.target.Target:
     model is built for, and has to give the same bits on every machine.
     """
     return tvm.target.Target({"kind": "llvm", "num-cores": cores})
-
-
-def _gpu(arch: str, here: tvm.target.Target) -> tvm.target.Target:
-    entries = {"kind": "cuda", "arch": arch, **_LIMITS}
-    if arch.startswith("nvidia/"):
-        entries = {"kind": "cuda", **_tagged(arch), **_LIMITS}
-    if str(entries["arch"]).rstrip("af") not in ARCHITECTURES:
-        known = ", ".join(ARCHITECTURES)
-        raise TargetError(
-            f"target.arch: CUDA 13 does not compile for {entries['arch']}, but for {known}"
-        )
-    return tvm.target.Target(entries, host=here)
-
-
-def _tagged(name: str) -> dict[str, object]:
-    """Return TVM's target for the name of a GPU, such as `nvidia/nvidia-a100`."""
-    tags = [str(tag) for tag in tvm.target.list_tags()]
-    if name not in tags:
-        near = closest(name, tags)
-        hint = f"; did you mean {near!r}?" if near else ""
-        raise TargetError(f"target.arch: TVM knows no GPU {name!r}{hint}")
-    found = tvm.target.Target(name)
-    if not is_gpu(found):
-        raise TargetError(f"target.arch: {name!r} is not a GPU but {found.kind.name}")
-    return dict(found.attrs)
 
 
 def _check_processor(mcpu: str, mtriple: object) -> None:

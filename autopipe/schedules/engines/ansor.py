@@ -71,7 +71,7 @@ class Ansor:
         context = ms.TuneContext(
             problem.module,
             target=problem.conditions.target,
-            space_generator=_rules(gpu=problem.conditions.hardware.gpu),
+            space_generator=_rules(problem.conditions.hardware.backend.sketches),
             search_strategy=strategy,
             task_name=problem.task.name,
             rand_state=problem.seed + 1,  # TVM takes 1 to 2**31 - 1
@@ -83,17 +83,13 @@ class Ansor:
         return Sketches(problem, context, spaces, self._lessons) if spaces else None
 
 
-def _rules(*, gpu: bool) -> Any:  # noqa: ANN401 - tvm is not typed
+def _rules(name: str) -> Any:  # noqa: ANN401 - tvm is not typed
     """Return the sketch rules, with their postprocessors and mutators.
 
     TVM's own choice for a GPU uses tensor cores wherever the GPU has them, for float32 as well, and
     needs intrinsics that take half a minute to register.
     """
-    if not gpu:
-        return "post-order-apply"
-    return ms.space_generator.PostOrderApply(
-        sch_rules="cuda", postprocs="cuda", mutator_probs="cuda"
-    )
+    return ms.space_generator.PostOrderApply(sch_rules=name, postprocs=name, mutator_probs=name)
 
 
 class Lessons:

@@ -1,8 +1,8 @@
-"""Engine `default`: a schedule for any PrimFunc without measuring; on a GPU, that of `dlight`.
+"""Engine `default`: a schedule for any PrimFunc without measuring, as the backend has it.
 
-Producers are inlined, outer spatial loops run in parallel, and the innermost loop is vectorized. A
-task gets this schedule if nothing better is known, so blocks that it can not improve stay as they
-are.
+On a processor, producers are inlined, outer spatial loops run in parallel, and the innermost loop
+is vectorized. A task gets this schedule if nothing better is known, so blocks that it can not
+improve stay as they are.
 """
 
 import math
@@ -22,7 +22,6 @@ from autopipe.schedules.analysis.blocks import (
 )
 from autopipe.schedules.conditions import Conditions
 from autopipe.schedules.divisors import divisors
-from autopipe.schedules.engines import dlight
 from autopipe.schedules.guarded import guard
 from autopipe.schedules.hardware import vector_bits
 from autopipe.schedules.implementations.implementation import DIRECT
@@ -49,8 +48,12 @@ def schedule(module: tvm.IRModule, target: tvm.target.Target) -> tvm.IRModule:
 
 def plan(module: tvm.IRModule, conditions: Conditions) -> Planned | None:
     """Return the schedule, or None if TIR has no blocks that it could act on."""
-    if conditions.hardware.gpu:
-        return dlight.plan(module, conditions)
+    found: Planned | None = conditions.hardware.backend.piece("default")(module, conditions)
+    return found
+
+
+def loops(module: tvm.IRModule, conditions: Conditions) -> Planned | None:
+    """Return the schedule for a processor, or None likewise."""
     scheduled = _scheduled(module, conditions.hardware.vector_bits)
     return scheduled and Planned(DIRECT, dump(scheduled.trace), scheduled.mod)
 

@@ -17,7 +17,7 @@ def available(conditions: Conditions) -> Iterator[Library]:
 
     Such a library is installed, and its files are for the architecture that is compiled for.
     """
-    device = "cuda" if conditions.hardware.gpu else "cpu"
+    device = conditions.hardware.backend.device
     for library in LIBRARIES:
         if library.device == device and _is_there(library, conditions.target):
             yield library

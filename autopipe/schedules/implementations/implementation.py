@@ -64,11 +64,11 @@ def allowed(conditions: Conditions) -> Iterator[Implementation]:
     On a GPU only libraries may be used: the rewritten loops are made for a CPU's caches.
     """
     # Imported late: these modules import this one.
-    from autopipe.schedules.implementations import rewrites
     from autopipe.schedules.implementations.dispatch import available
     from autopipe.schedules.implementations.library import LibraryCall
 
-    for implementation in () if conditions.hardware.gpu else rewrites():
+    rewrites = conditions.hardware.backend.piece("implementations")
+    for implementation in rewrites() if rewrites else ():
         if conditions.fast_algorithms or not implementation.FAST:
             yield implementation
     for library in available(conditions):

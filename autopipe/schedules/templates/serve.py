@@ -9,7 +9,6 @@ import tvm
 from tvm.s_tir import Schedule
 
 from autopipe.schedules.hardware import HardwareParams
-from autopipe.schedules.templates import templates
 from autopipe.schedules.templates.template import Template, fitted
 
 _LOG: Final = logging.getLogger(__name__)
@@ -40,10 +39,11 @@ def serve(
 ) -> Served | None:
     """Return the first template that serves `main` of a module, or None if none does.
 
-    Templates are for CPUs only, so none serves a GPU. If a template raises an unexpected error,
+    A backend may have no templates. If a template raises an unexpected error,
     `failed` is called and the next template is asked.
     """
-    for template in () if hardware.gpu else templates():
+    templates = hardware.backend.piece("templates")
+    for template in templates() if templates else ():
         try:
             sch, found = fitted(module, template)
             if found is not None:

@@ -125,8 +125,8 @@ def make(
     Raises StageError if the template has changed or does not serve the function, and if the knobs
     are none of its settings here.
     """
-    if hardware.gpu:
-        raise StageError(f"template {template.NAME} is for processors, the target is a GPU")
+    if hardware.backend.templates is None:
+        raise StageError(f"template {template.NAME} is not for {hardware.backend}")
     if type(document.get("version")) is not int or document["version"] != template.VERSION:
         raise StageError(
             f"template {template.NAME} has version {template.VERSION},"

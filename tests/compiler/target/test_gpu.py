@@ -28,9 +28,9 @@ def test_kernels_run_on_what_they_were_built_for_and_what_follows(built, here, t
 
 
 def test_a_target_needs_its_gpu(monkeypatch):
-    assert gpu.required(FACTS) is None
+    assert machine.needed(FACTS) is None
     target = {**FACTS, "kind": "cuda", "arch": "nvidia/nvidia-h100"}
-    assert gpu.required(target) == "sm_90a"
+    assert machine.needed(target) == "sm_90a"
     monkeypatch.setattr(cuda, "look", lambda: Gpu("NVIDIA T4", "sm_75", "13.0"))
     machine.check(FACTS)
     machine.check({**target, "arch": "sm_75"})

@@ -1,6 +1,6 @@
 import pytest
 
-from autopipe.compiler.target.target import is_gpu, tvm_target
+from autopipe.compiler.target.target import backend_of, tvm_target
 from autopipe.errors import TargetError
 from autopipe.schedules.conditions import Conditions
 
@@ -40,8 +40,8 @@ def gpu(arch):
 
 def test_a_gpu_has_the_processor_as_its_host():
     target = gpu("sm_90")
-    assert is_gpu(target)
-    assert not is_gpu(target.host)
+    assert not backend_of(target).processor
+    assert backend_of(target.host).processor
     assert target.host.attrs["mcpu"] == "x86-64-v2"
     assert int(target.host.attrs["num-cores"]) == 2
     assert target.attrs["arch"] == "sm_90"

@@ -1,0 +1,19 @@
+"""Backends: what is compiled for. Each is described in one file, which names its pieces."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from autopipe.backends.backend import Backend
+from autopipe.backends.cpu import CPU
+from autopipe.backends.cuda import CUDA
+
+_ALL: Final = (
+    CPU,
+    CUDA,
+)
+
+BACKENDS: Final[Mapping[str, Backend]] = {backend.kind: backend for backend in _ALL}
+"""All backends, by TVM's target kind; the first is what a target without a kind is for."""
+
+DEVICES: Final[Mapping[str, Backend]] = {backend.device: backend for backend in _ALL}
+"""All backends, by TVM's name of the device."""

@@ -1,0 +1,41 @@
+"""TVM's target for a GPU of NVIDIA."""
+
+from collections.abc import Mapping
+from typing import Final
+
+import tvm
+
+from autopipe.backends.cuda import CUDA
+from autopipe.config.suggestion import closest
+from autopipe.errors import TargetError
+
+ARCHITECTURES: Final = (
+    "sm_75", "sm_80", "sm_86", "sm_87", "sm_88", "sm_89", "sm_90", "sm_100", "sm_103", "sm_110",
+    "sm_120", "sm_121",
+)  # fmt: skip
+"""What CUDA 13 compiles for, the CUDA of TVM's wheel."""
+
+
+def target(facts: Mapping[str, object], host: tvm.target.Target) -> tvm.target.Target:
+    """Return the target for the architecture among the facts. Raises TargetError for another."""
+    arch = str(facts["arch"])
+    named = _tagged(arch) if arch.startswith("nvidia/") else {"arch": arch}
+    if str(named["arch"]).rstrip("af") not in ARCHITECTURES:
+        known = ", ".join(ARCHITECTURES)
+        raise TargetError(
+            f"target.arch: CUDA 13 does not compile for {named['arch']}, but for {known}"
+        )
+    return tvm.target.Target({"kind": CUDA.kind, **named, **CUDA.limits}, host=host)
+
+
+def _tagged(name: str) -> dict[str, object]:
+    """Return the attributes that TVM has for the name of a GPU, such as `nvidia/nvidia-a100`."""
+    tags = [str(tag) for tag in tvm.target.list_tags()]
+    if name not in tags:
+        near = closest(name, tags)
+        hint = f"; did you mean {near!r}?" if near else ""
+        raise TargetError(f"target.arch: TVM knows no GPU {name!r}{hint}")
+    found = tvm.target.Target(name)
+    if str(found.kind.name) != CUDA.kind:
+        raise TargetError(f"target.arch: {name!r} is not a GPU but {found.kind.name}")
+    return dict(found.attrs)
