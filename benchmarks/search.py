@@ -33,18 +33,24 @@ from autopipe.records.session import Session
 from autopipe.records.store import RecordStore
 from autopipe.schedules.conditions import Conditions
 from autopipe.schedules.engines.engine import Problem
+from autopipe.schedules.engines.knobs.features import values
+from autopipe.schedules.engines.knobs.space import Space
 from autopipe.schedules.engines.registry import engines
 from autopipe.schedules.policy import Contender
+from autopipe.schedules.templates.serve import serve
 from autopipe.tasks.task import Task
 from autopipe.tuning.contest import Contest, ContestEntry
 from autopipe.tuning.journal import Journal
-from autopipe.tuning.loop import TuningLoop
+from autopipe.tuning.loop import TuningLoop, batch_size
 from autopipe.tuning.scheduler import gradient
 from autopipe.tuning.searcher import Searcher, key
 from autopipe.tuning.task_state import TaskState
 from autopipe.tuning.trials import Trials
 
 PIPELINE: Final = Path(__file__).parents[1] / "pipelines" / "resnet50.yaml"
+
+BATCH: Final = 32
+"""`tuning.batch`, as it is by default."""
 
 SLOTS: Final = 4
 """Candidates that a worker of 2 cores takes at a time."""
@@ -76,14 +82,46 @@ class Landscape:
         schedule = Schedule(candidate.make(), debug_mask="none")
         arguments = ms.arg_info.ArgInfo.from_prim_func(candidate.workload["main"])
         (found,) = self._extractor.extract_from(context, [ms.MeasureCandidate(schedule, arguments)])
-        return 1e-3 * math.exp(3.0 * math.tanh(self._height(found.numpy())))
+        return _time(self._height(found.numpy()))
 
     def _height(self, stores: Any) -> float:  # noqa: ANN401 -- a matrix, a row for each store
         if not self._weights:
-            rng, size = np.random.default_rng(7), stores.shape[1]
-            self._weights = [rng.normal(size=(size, 24)) / 12, rng.normal(size=24) / 5]
+            self._weights = _drawn(stores.shape[1], 12)
         hidden = np.tanh((stores @ self._weights[0]).sum(axis=0))
         return float(hidden @ self._weights[1])
+
+
+class KnobLandscape:
+    """The same for settings of templates, by their knobs: of some, TVM can not take features."""
+
+    def __init__(self, conditions: Conditions, seed: int) -> None:
+        """Take the seed that spaces are drawn with; the function is the same for every run."""
+        self._conditions, self._seed = conditions, seed
+        self._heights: dict[str, dict[str, float]] = {}
+
+    def seconds(self, candidate: Repeatable) -> float:
+        """Return how long a schedule takes: 0.05 to 20 ms."""
+        if candidate.task not in self._heights:
+            self._heights[candidate.task] = self._over(candidate.workload)
+        return _time(self._heights[candidate.task][candidate.schedule])
+
+    def _over(self, module: Any) -> dict[str, float]:  # noqa: ANN401 -- TVM is not typed
+        served = serve(module, self._conditions.hardware)
+        assert served is not None  # noqa: S101 -- a setting of it was proposed
+        space = Space.of(served, self._conditions.hardware, self._seed)
+        rows = np.log2(1 + np.abs(np.stack(list(values(space).values()), axis=1)))
+        into, out = _drawn(rows.shape[1], 2 * math.sqrt(rows.shape[1]))
+        heights = np.tanh((rows - rows[0]) @ into) @ out
+        return {space.document(n): float(height) for n, height in enumerate(heights)}
+
+
+def _time(height: float) -> float:
+    return 1e-3 * math.exp(3.0 * math.tanh(height))
+
+
+def _drawn(size: int, scale: float) -> list[Any]:
+    rng = np.random.default_rng(7)
+    return [rng.normal(size=(size, 24)) / scale, rng.normal(size=24) / 5]
 
 
 class Simulated:
@@ -109,7 +147,9 @@ def tuned(tasks: Path, options: argparse.Namespace) -> dict[str, Any]:
     conditions = Conditions.of(target(), fast_algorithms=True)
     by = Contender(options.engine, "direct")
     states = [_state(*found, by) for found in _some(tasks, options.tasks)]
-    landscape = Landscape(conditions)
+    landscape = (
+        Landscape(conditions) if by.engine == "ansor" else KnobLandscape(conditions, options.seed)
+    )
     seen: dict[str, float] = {}
 
     def seconds(candidate: Repeatable) -> float:
@@ -119,10 +159,12 @@ def tuned(tasks: Path, options: argparse.Namespace) -> dict[str, Any]:
         seen[candidate.task] = min(true, seen.get(candidate.task, math.inf))
         return 1e-3 if options.blind else true
 
-    many = options.processes
+    many, width = options.processes, options.workers * SLOTS if options.workers > 1 else 1
+    batch = batch_size(options.trials, len(states), BATCH)
+    batch = max(batch, min(width, BATCH)) if width > 1 else batch  # as `Tools.batch`
     problems = {
         key(state, by): Problem(
-            state.task, state.module, conditions, (), 32, options.seed,
+            state.task, state.module, conditions, (), batch, options.seed,
             threads=1 if many > 1 or options.show == "quality" else None,
         )
         for state in states
@@ -135,11 +177,11 @@ def tuned(tasks: Path, options: argparse.Namespace) -> dict[str, Any]:
         searcher = Searcher(engines([by.engine], conditions), problems, journal.known, many=many)
         trials = Trials(
             states, Budget(trials=options.trials), journal,
-            Simulated(options.workers * SLOTS if options.workers > 1 else 1, seconds),
+            Simulated(width, seconds),
             conditions, lambda: None,
         )  # fmt: skip
         start = perf_counter()
-        TuningLoop(trials, gradient, 32, searcher, _failed).run()
+        TuningLoop(trials, gradient, batch, searcher, _failed).run()
         spent = perf_counter() - start
         searcher.close()
     count = sum(state.trials for state in states)

@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from autopipe.errors import AutopipeError, SetupError
 from autopipe.farm import trial
+from autopipe.farm.bounds import ANSWER
 from autopipe.farm.settings import speaking
 from autopipe.farm.wire import WorkAnswer
 from autopipe.processes import failure
@@ -45,8 +46,15 @@ class _Handed:
     seconds: float
     count: int
     """Candidates that it is about."""
+    identity: str
+    """What it has in common with the same order of another run."""
     failed: int = 0
     """Workers that have failed with it."""
+
+    @property
+    def key(self) -> str:
+        """Dask's name for it: what has one name is done once, for all who ask for it meanwhile."""
+        return f"trial-{self.identity}-{self.failed}"
 
 
 @dataclass(slots=True)
@@ -114,7 +122,7 @@ class Agent:
     def _take(self, message: Mapping[str, Any]) -> None:
         match message["do"]:
             case "submit":
-                names = ("number", "order", "seconds", "count")
+                names = ("number", "order", "seconds", "count", "identity")
                 self.waiting.append(_Handed(*(message[name] for name in names)))
             case "cancel":
                 gone = set(message["numbers"])
@@ -139,7 +147,7 @@ class Agent:
         future = None
         try:
             future = self.client.submit(
-                trial.do, handed.order, handed.seconds, key=f"trial-{secrets.token_hex(8)}",
+                trial.do, handed.order, handed.seconds, key=handed.key,
                 pure=False, resources={self.start["label"]: 1}, workers=self._trusted(),
             )  # fmt: skip
             text = await future
@@ -167,6 +175,8 @@ class Agent:
     def _wrong(self, text: object, count: int) -> str | None:
         """Return why an answer is not believed, if it is not."""
         try:
+            if isinstance(text, str) and len(text) > ANSWER:
+                raise ValueError(f"it has {len(text)} characters")  # noqa: TRY301 -- told below
             answer = WorkAnswer.read(text, count)
         except ValueError as error:
             return f"its answer makes no sense: {error}"

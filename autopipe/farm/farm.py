@@ -176,7 +176,7 @@ class Farm:
         count = len(order.candidates)
         self._say({
             "do": "submit", "number": number, "order": order.text(), "seconds": seconds,
-            "count": count,
+            "count": count, "identity": order.identity(),
         })  # fmt: skip
 
     def _say(self, message: Mapping[str, Any]) -> None:

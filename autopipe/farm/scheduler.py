@@ -11,6 +11,7 @@ from time import monotonic
 from typing import Any, Final, NamedTuple
 
 from autopipe.config.problem import shown
+from autopipe.farm.bounds import gatherer
 from autopipe.farm.facts import differences
 from autopipe.farm.settings import speaking
 
@@ -129,6 +130,7 @@ async def _serve(address: str, speaks: Mapping[str, Any], tell: Callable[[str], 
         scheduler.handlers["autopipe_join"] = _joiner(roll, tell)
         scheduler.handlers["autopipe_look"] = _looker(roll)
         scheduler.handlers["autopipe_doers"] = _blamer(scheduler)
+        scheduler.handlers["gather"] = gatherer(scheduler)
         tell(f"scheduler at {scheduler.address}")
         await over.wait()
         with suppress(asyncio.TimeoutError):

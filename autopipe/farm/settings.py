@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from autopipe.errors import SetupError
+from autopipe.farm.bounds import bound
 from autopipe.farm.certificates import INSTALL, security
 from autopipe.farm.pickles import CLOSED, restrict
 
@@ -28,6 +29,7 @@ SETTINGS: Final[Mapping[str, Any]] = {
     "distributed.admin.system-monitor.interval": "10s",
     "distributed.admin.tick.interval": "1s",
     "distributed.admin.tick.limit": "30s",
+    "distributed.comm.compression": False,
     "distributed.comm.timeouts.connect": "10s",
     "distributed.comm.timeouts.tcp": f"{FROZEN}s",
 }
@@ -44,6 +46,7 @@ def speaking(address: str, certificates: str | None) -> dict[str, Any]:
     except ImportError:
         raise SetupError(f"Dask is not installed; {INSTALL}") from None
     restrict()  # after Dask is imported, which reads pickles of its own then
+    bound()
     dask.config.set(SETTINGS)
     logging.getLogger("distributed").setLevel(logging.ERROR)  # we say ourselves what matters
     return {"security": security(certificates)} if address.startswith("tls://") else {}

@@ -9,6 +9,7 @@ from time import monotonic
 from typing import Any, Final
 
 from autopipe.errors import AutopipeError, SetupError
+from autopipe.farm.bounds import ANSWER
 from autopipe.farm.wire import WorkAnswer
 from autopipe.processes import failure
 from autopipe.processes.ending import end
@@ -23,9 +24,6 @@ _START: Final = 120.0
 
 _GRACE: Final = 15.0
 """Seconds beyond the deadlines of a trial in which the bench has to say something."""
-
-_LARGEST: Final = 1 << 24
-"""Bytes of an answer."""
 
 
 class Workbench:
@@ -83,7 +81,7 @@ class Workbench:
     def _start(self) -> None:
         try:
             self._process, self._link = program(BENCH, subprocess.DEVNULL, more={})
-            found, failed = failure.opened(self._link.receive(_START, _LARGEST))
+            found, failed = failure.opened(self._link.receive(_START, ANSWER))
         except (OSError, EOFError, TimeoutError) as error:
             raise SetupError(f"the measuring process does not start: {error}") from error
         if failed is not None:
@@ -94,7 +92,7 @@ class Workbench:
     def _listen(self, process: "subprocess.Popen[bytes]", link: Link) -> None:
         with suppress(EOFError, OSError, ValueError):
             while True:
-                number, text = json.loads(link.receive(most=_LARGEST))
+                number, text = json.loads(link.receive(most=ANSWER))
                 self._heard = monotonic()
                 own = self._waiting.pop(number, None)
                 if own is not None:

@@ -130,7 +130,7 @@ class TuningLoop:
         most = self.batch if entry.form.batches else min(_FIRST, self.batch)
         left = self.trials.left() - _count(asked) - _count(steps)
         count = min(most, self.trials.allowance(state), left)
-        asked.append(_Asked(state, by, count, state.best, monotonic()))
+        asked.append(_Asked(state, by, count, monotonic()))
         self.proposer.begin(state, by, count)
 
     def _begin(self, given: "_Asked", steps: "deque[_Step]") -> None:
@@ -147,7 +147,7 @@ class TuningLoop:
         if schedules:
             proposals = [Proposal(by, schedule) for schedule in schedules]
             underway = self.trials.begin(state, proposals)
-            steps.append(_Step(state, by, underway, given.before, given.start))
+            steps.append(_Step(state, by, underway, state.best, given.start))
             return
         entry.out = "no design space" if schedules is None else "all schedules are tried"
         self._ended(state)
@@ -189,8 +189,6 @@ class _Asked:
     by: Contender
     count: int
     """How many trials it may become."""
-    before: float
-    """The best time of the task until then."""
     start: float
     """When it was asked for, by the monotonic clock."""
 
@@ -203,7 +201,7 @@ class _Step:
     by: Contender
     underway: Underway
     before: float
-    """The best time of the task until then."""
+    """The best time of the task when it was proposed."""
     start: float
     """When it was begun, by the monotonic clock."""
 

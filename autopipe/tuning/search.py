@@ -12,6 +12,7 @@ from autopipe.schedules.engines.engine import Problem
 from autopipe.schedules.engines.registry import engines
 from autopipe.schedules.policy import Contender
 from autopipe.tuning.loop import TuningLoop
+from autopipe.tuning.others import Others
 from autopipe.tuning.scheduler import SCHEDULERS
 from autopipe.tuning.searcher import Searcher, key
 from autopipe.tuning.task_state import TaskState
@@ -32,11 +33,12 @@ def search(states: Sequence[TaskState], tools: Tools) -> str:
         for state in states
         for by in state.contest.entries
     }
-    suspects, many = _suspects(states, tools), _many(tools)
+    suspects, many, others = _suspects(states, tools), _many(tools), Others(tools.journal)
     searcher = Searcher(
         engines((by.engine for _, by in problems), tools.conditions), problems,
-        tools.journal.known, plan.judge.min_space if plan.judge else 1,
+        others.known, plan.judge.min_space if plan.judge else 1,
         [key(*suspect) for suspect in suspects], left=tools.trials(states).seconds_left, many=many,
+        news=others.news,
     )  # fmt: skip
 
     def failed(state: TaskState, by: Contender, error: Failed) -> None:

@@ -113,7 +113,7 @@ class _Host:
         return {"found": getattr(self, method)((task, Contender(*by)), argument)}
 
     def propose(self, own: Key, asked: Mapping[str, Any]) -> dict[str, Any]:
-        """Propose; a search that is told what is known begins with that."""
+        """Propose; a search that is told what is known begins with that, any other hears news."""
         found = math.inf
         if asked["known"] is not None:
             search = self._begun(own, asked["known"])
@@ -123,7 +123,10 @@ class _Host:
             if found < asked["least"]:
                 return {"schedules": [], "size": found}
             self._searches[own] = search
-        return {"schedules": self._searches[own].propose(asked["count"]), "size": found}
+        search = self._searches[own]
+        if asked["news"] and hasattr(search, "hear"):
+            search.hear(_known(asked["news"]))
+        return {"schedules": search.propose(asked["count"]), "size": found}
 
     def _begun(self, own: Key, known: Sequence[Mapping[str, Any]]) -> Search | None:
         problem, engine = replace(self._problems[own], known=_known(known)), own[1].engine

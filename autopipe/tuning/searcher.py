@@ -28,6 +28,10 @@ def key(state: TaskState, by: Contender) -> Key:
     return state.task.name, by
 
 
+def _none(_: TaskState, __: Contender) -> Sequence[MeasuredSchedule]:
+    return ()
+
+
 class OutOfTime(Exception):  # noqa: N818 - says what happened
     """The time of the run ended while a search was busy. It was ended, and is not to blame."""
 
@@ -45,8 +49,11 @@ class Searcher:
         *,
         left: Callable[[], float] = lambda: math.inf,
         many: int = 1,
+        news: Callable[[TaskState, Contender], Sequence[MeasuredSchedule]] = _none,
     ) -> None:
         """Take what may be searched; `known` returns what was measured when a search begins.
+
+        `news` returns what other runs have measured since then, of the same contender.
 
         A design space of fewer schedules than `least` is not searched. The searches of `suspects`
         failed in an earlier run: they do not begin once more. `left` says how many seconds the run
@@ -60,6 +67,7 @@ class Searcher:
         self._processes = processes
         self._home = {task: processes[n % self.width] for n, task in enumerate(tasks)}
         self._known = known
+        self._news = news
         self._least = least
         self._open: dict[Key, int] = {}
         """Searches that were begun, and in which life of their process."""
@@ -115,7 +123,8 @@ class Searcher:
         own = key(state, by)
         fresh = not self._is_open(own)
         known = [asdict(known) for known in self._known(state, by)] if fresh else None
-        request = {"known": known, "least": self._least, "count": count}
+        news = [] if fresh else [asdict(heard) for heard in self._news(state, by)]
+        request = {"known": known, "news": news, "least": self._least, "count": count}
         return self._home[own[0]].ask([own, "propose", request]), fresh
 
     def _proposed(self, state: TaskState, by: Contender, count: int) -> list[str] | None:

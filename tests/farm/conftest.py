@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from contextlib import ExitStack, contextmanager, suppress
+from itertools import count
 
 import pytest
 
@@ -18,9 +19,12 @@ from autopipe.farm import certificates
 from autopipe.farm.farm import Farm
 from autopipe.farm.wire import RemoteCandidate, WorkOrder
 
+NUMBERS = count(int.from_bytes(os.urandom(4)))
+
 
 def order(**schedule: float) -> WorkOrder:
-    candidate = RemoteCandidate("", "direct", json.dumps(schedule))
+    """Return an order that is like no other one."""
+    candidate = RemoteCandidate("", "direct", json.dumps({**schedule, "number": next(NUMBERS)}))
     return WorkOrder(
         "time", {"num_cores": 2}, fast_algorithms=True, measure={}, touched=0,
         candidates=(candidate,),
@@ -33,10 +37,10 @@ def free_port():
         return found.getsockname()[1]
 
 
-def start(*arguments: str, module: str = "tests.farm.start", **variables: str):
-    """Start a command."""
+def start(*arguments: str, module: str = "tests.farm.start", before=(), **variables: str):
+    """Start a command, with what comes `before` it."""
     return subprocess.Popen(
-        [sys.executable, "-m", module, *arguments],
+        [*before, sys.executable, "-m", module, *arguments],
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         env={**os.environ, "PYTHONUNBUFFERED": "1", **variables},
     )  # fmt: skip
@@ -61,14 +65,15 @@ def end(process):
 class Place:
     """A scheduler, and what starts workers for it."""
 
-    def __init__(self, folder, port, stack):
+    def __init__(self, folder, port, stack, host="127.0.0.1"):
         self.folder, self.port, self.stack = folder, port, stack
         self.address = f"tls://127.0.0.1:{port}"
+        self.listen = f"tls://{host}:{port}"
         self.scheduler = None
 
     def schedule(self):
         self.scheduler = start(
-            "scheduler", "--listen", self.address, "--certificates", str(self.folder)
+            "scheduler", "--listen", self.listen, "--certificates", str(self.folder)
         )
         self.stack.callback(end, self.scheduler)
         until(self.scheduler, "scheduler at")
@@ -112,10 +117,10 @@ class Place:
 
 
 @contextmanager
-def place_in(folder):
+def place_in(folder, **where):
     with ExitStack() as stack:
         certificates.make(folder / "keys")
-        place = Place(folder / "keys", free_port(), stack)
+        place = Place(folder / "keys", free_port(), stack, **where)
         place.schedule()
         yield place
 

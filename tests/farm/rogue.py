@@ -1,7 +1,8 @@
 """Who has the farm's certificate, and plays foul: each leaves `$AUTOPIPE_TEST_MARK` if it can.
 
 `python -m tests.farm.rogue worker ...` is a worker that answers with objects which run code where
-they are read; `client SCHEDULER FOLDER` asks scheduler and workers to run code, and sends files.
+they are read, or, by `$AUTOPIPE_TEST_SAYS`, with `huge` texts or `packed` ones that unpack to such.
+`client SCHEDULER FOLDER` asks scheduler and workers to run code, and sends files.
 """
 
 import os
@@ -9,9 +10,11 @@ import sys
 from contextlib import suppress
 from unittest.mock import patch
 
-from autopipe.farm import certificates, settings, trial
+from autopipe.farm import bounds, certificates, settings, trial
 
 MARK = os.environ["AUTOPIPE_TEST_MARK"]
+
+SAYS = os.environ.get("AUTOPIPE_TEST_SAYS", "")
 
 
 class Evil(Exception):  # noqa: N818 -- not one
@@ -24,11 +27,17 @@ class Evil(Exception):  # noqa: N818 -- not one
 def answer(order, seconds):
     if '"raises": 1' in order.replace("\\", ""):
         raise Evil
-    return Evil()
+    return {"huge": "x" * (1 << 23), "packed": "x" * (1 << 23)}.get(SAYS) or Evil()
 
 
 def work():
-    with patch.object(trial, "do", answer), patch.object(settings, "restrict", lambda: None):
+    packing = {"distributed.comm.compression": "zlib" if SAYS == "packed" else False}
+    with (
+        patch.object(trial, "do", answer),
+        patch.object(settings, "restrict", lambda: None),
+        patch.object(bounds, "bound", lambda *_: None),
+        patch.dict(settings.SETTINGS, packing),
+    ):
         __import__("tests.farm.start")
 
 

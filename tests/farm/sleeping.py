@@ -2,13 +2,15 @@
 
 The schedule of a candidate says for how long: `{"build": 0.1, "run": 0.05, "time": 1e-3}`.
 `$AUTOPIPE_TEST_FACTS` changes what the machine says of itself, `$AUTOPIPE_TEST_SAYS` its answers:
-`rubbish`, `lies` about its device, or `impossible` times; `hangs` says nothing any more.
+`rubbish`, `lies` about its device, or `impossible` times; `counts` says how many it has given;
+`hangs` says nothing any more.
 """
 
 import json
 import os
 import sys
 import time
+from itertools import count
 
 from autopipe.farm.facts import autopipe, fingerprint
 from autopipe.farm.wire import WorkAnswer, WorkOrder
@@ -16,6 +18,8 @@ from autopipe.measure.measurement import Measurement
 from autopipe.processes import failure
 from autopipe.processes.link import ready
 from autopipe.processes.start import begin
+
+ANSWERS = count(1)
 
 FACTS: dict[str, dict[str, object]] = {
     "versions": {"autopipe": autopipe(), "tvm": "0.27"},
@@ -57,6 +61,8 @@ def answer(order, wanted, device):
             return WorkAnswer("another device", found).text()
         case "impossible":
             return WorkAnswer(device, (Measurement((-1.0,)),)).text()
+        case "counts":
+            return WorkAnswer(device, (Measurement((1e-3 * next(ANSWERS),)),)).text()
         case "hangs":
             time.sleep(1000)
     return WorkAnswer(device, found).text()

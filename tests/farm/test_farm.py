@@ -60,6 +60,17 @@ def test_trials_come_back_from_all_workers(place, two):
         assert times(done(farm, [farm.submit(order(), 5.0)])) == [1e-3]
 
 
+def test_what_two_runs_ask_for_at_the_same_time_is_measured_once(place):
+    place.work("once", AUTOPIPE_TEST_SAYS="counts")
+    with place.farm("once") as (one, _), place.farm("once") as (other, _):
+        orders = [order(run=0.2) for _ in range(4)]
+        ours, theirs = ([farm.submit(each, 5.0) for each in orders] for farm in (one, other))
+        found = times(done(one, ours))
+        assert times(done(other, theirs)) == found
+        assert sorted(found) == [1e-3, 2e-3, 3e-3, 4e-3]
+        assert times(done(one, [one.submit(orders[0], 5.0)])) == [5e-3]  # nothing is kept
+
+
 @pytest.mark.fault("O1", "O2", "O3")
 def test_workers_that_are_killed_frozen_or_cut_off_cost_no_trial(place, two, proxy):
     killed, frozen = place.begin("two"), place.begin("two")
@@ -244,6 +255,26 @@ def test_what_a_worker_sends_is_not_run(place, two, tmp_path):
         assert f"-{rogue.pid}-" in text
     rogue.kill()
     assert not mark.exists()
+
+
+@pytest.mark.fault("O15")
+def test_answers_are_not_read_beyond_a_bound(place, two):
+    rogues = [
+        place.begin(
+            "two", module="tests.farm.rogue", AUTOPIPE_TEST_MARK="", AUTOPIPE_TEST_SAYS=says
+        )
+        for says in ("huge", "packed")
+    ]
+    for rogue in rogues:
+        until(rogue, "works for")
+    memory = psutil.Process(place.scheduler.pid).memory_info().rss
+    with place.farm("two", workers=4) as (farm, told):
+        numbers = [farm.submit(order(run=0.05), 5.0) for _ in range(60)]
+        assert times(done(farm, numbers)) == [1e-3] * 60
+        for rogue in rogues:
+            assert [f"-{rogue.pid}-" in text for text in told].count(True) == 1
+            rogue.kill()
+    assert psutil.Process(place.scheduler.pid).memory_info().rss - memory < 1 << 24
 
 
 @pytest.mark.fault("O14")

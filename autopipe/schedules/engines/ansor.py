@@ -131,10 +131,11 @@ class Sketches:
         self._database = ms.database.MemoryDatabase()
         self._workload = self._database.commit_workload(problem.module)
         self._arguments = ms.arg_info.ArgInfo.from_prim_func(problem.module["main"])
-        self._seen = {known.schedule for known in problem.known}
+        self._module = problem.module
+        self._seen: set[str] = set()
         self._proposed: dict[str, Any] = {}
         context.pre_tuning(_ENDLESS, problem.batch, spaces, self._database, lessons.model)
-        self._recall(problem)
+        self.hear(problem.known)
 
     def propose(self, count: int) -> list[str]:
         """Return the next traces to measure, `count` at most."""
@@ -159,12 +160,13 @@ class Sketches:
         self._context.notify_runner_results(candidates, results)
         self._take(candidates, measured)
 
-    def _recall(self, problem: Problem) -> None:
-        """Begin with what was measured before, as far as the traces still apply."""
+    def hear(self, others: Sequence[MeasuredSchedule]) -> None:
+        """Learn from what others have measured, as far as the traces apply."""
         candidates, measured = [], []
-        for known in problem.known:
+        self._seen |= {known.schedule for known in others}
+        for known in others:
             try:
-                schedule = apply(problem.module, known.schedule)
+                schedule = apply(self._module, known.schedule)
             except StageError:  # recorded by another engine, or on other block names
                 continue
             candidates.append(ms.MeasureCandidate(schedule, self._arguments))

@@ -48,16 +48,14 @@ class KnobSearch:
     """The search of one task."""
 
     def __init__(self, space: Space, tuner: Tuner, known: Sequence[MeasuredSchedule]) -> None:
-        """Begin with what was measured before, but for records of other templates or versions."""
+        """Begin with what was measured before."""
         self.size = len(space.settings)
         self._space = space
         self._tuner = tuner
         self._seen: set[int] = set()
         self._indices: dict[str, int] = {}
         if known:
-            size = len(space.settings)
-            self._indices = {space.document(index): index for index in range(size)}
-            self.learn([sample for sample in known if sample.schedule in self._indices])
+            self.hear(known)
 
     def propose(self, count: int) -> list[str]:
         """Return the next settings to measure, `count` at most; [] once all were returned."""
@@ -66,6 +64,12 @@ class KnobSearch:
         documents = [self._space.document(index) for index in chosen]
         self._indices.update(zip(documents, chosen, strict=True))
         return documents
+
+    def hear(self, measured: Sequence[MeasuredSchedule]) -> None:
+        """Learn from what others have measured, but for records of other templates or versions."""
+        if len(self._indices) < self.size:
+            self._indices = {self._space.document(index): index for index in range(self.size)}
+        self.learn([sample for sample in measured if sample.schedule in self._indices])
 
     def learn(self, measured: Sequence[MeasuredSchedule]) -> None:
         """Tell the tuner how long the settings took."""

@@ -53,7 +53,8 @@ class Search(Protocol):
     """The search of one engine for one task.
 
     A search may have an attribute `size`, the number of schedules it chooses from. It is then not
-    begun if that number is too small.
+    begun if that number is too small. And it may have a method `hear`, which takes schedules of
+    this engine that other runs have measured meanwhile, so that it proposes none of these.
     """
 
     def propose(self, count: int) -> list[str]:

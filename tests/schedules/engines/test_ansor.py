@@ -69,6 +69,11 @@ def test_a_search_does_not_propose_what_is_known(proposed):
         MeasuredSchedule("[[],[]]", math.inf)
     ]
     assert not set(search(module, known).propose(8)) & {k.schedule for k in known}
+    late = search(module)
+    own = late.propose(8)
+    late.hear(known)
+    late.learn([MeasuredSchedule(trace, 1e-3) for trace in own])
+    assert not set(late.propose(8)) & {*own, *(k.schedule for k in known)}
 
 
 def test_no_more_is_proposed_than_asked_for():

@@ -135,6 +135,9 @@ def test_what_was_measured_before_is_not_proposed_again(tuner):
         MeasuredSchedule("[[], []]", 1.0),
     ]
     assert not set(proposed(search(module, tuner, known))) & set(first)
+    late = search(module, tuner)
+    late.hear(known)
+    assert not set(proposed(late)) & set(first)
 
 
 def test_what_was_measured_before_teaches_the_model():

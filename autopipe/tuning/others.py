@@ -1,0 +1,50 @@
+"""What other runs of this store measure meanwhile: searches are told of it before they propose.
+
+Two runs that tune the same task at the same time would else have the same schedules measured.
+"""
+
+from collections.abc import Sequence
+
+from autopipe.records.store import StoredRecord
+from autopipe.schedules.engines.engine import MeasuredSchedule
+from autopipe.schedules.policy import Contender
+from autopipe.tuning.journal import Journal, contender
+from autopipe.tuning.task_state import TaskState
+
+
+class Others:
+    """Knows how much of what lies in the store each search was told of."""
+
+    def __init__(self, journal: Journal) -> None:
+        """Take the records of this platform."""
+        self._journal = journal
+        self._told: dict[tuple[str, Contender], int] = {}
+        """The newest row that the search of a contender for a workload knows, or has made."""
+
+    def known(self, state: TaskState, by: Contender) -> list[MeasuredSchedule]:
+        """Return all that was ever measured of a contender's schedules on this platform."""
+        return _measured(self._since(state, by, 0))
+
+    def news(self, state: TaskState, by: Contender) -> list[MeasuredSchedule]:
+        """Return what other runs have measured since this was asked last.
+
+        Their best is what the task has to beat from now on.
+        """
+        session = self._journal.session.name
+        since = self._told.get((state.task.workload, by), 0)
+        rows = [row for row in self._since(state, by, since) if row.record.session != session]
+        found = _measured(rows)
+        for each in found:
+            state.best = min(state.best, each.seconds)
+            state.contest.hear(by, each.seconds)
+        return found
+
+    def _since(self, state: TaskState, by: Contender, last: int) -> list[StoredRecord]:
+        rows = [row for row in self._journal.rows(state) if contender(row.record) == by]
+        own = state.task.workload, by
+        self._told[own] = max((row.id for row in rows), default=self._told.get(own, 0))
+        return [row for row in rows if row.id > last]
+
+
+def _measured(rows: Sequence[StoredRecord]) -> list[MeasuredSchedule]:
+    return [MeasuredSchedule(row.record.schedule, row.record.median) for row in rows]
