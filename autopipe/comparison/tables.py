@@ -14,6 +14,7 @@ from autopipe.comparison.difference import KNOBS, Difference, LatencyChange, Lef
 from autopipe.comparison.matching import TaskChange
 from autopipe.comparison.values import ABSENT, Change
 from autopipe.report.units import seconds
+from autopipe.traces.reading import THREADS
 
 NOTHING: Final = "-"
 """Stands for a value that is not there."""
@@ -161,7 +162,8 @@ def _text(value: object) -> str:
         return NOTHING
     if isinstance(value, Mapping) and isinstance(value.get("knobs"), Mapping):
         knobs = " ".join(f"{name}={_text(knob)}" for name, knob in value["knobs"].items())
-        return f"{value.get('template')} {knobs}, version {value.get('version')}"
+        alone = ", one thread" if value.get(THREADS) == 1 else ""
+        return f"{value.get('template')} {knobs}, version {value.get('version')}{alone}"
     if isinstance(value, str):
         return value[:_SHORT] if _DIGEST.fullmatch(value) else value
     if isinstance(value, float):

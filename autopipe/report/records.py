@@ -11,6 +11,7 @@ from autopipe.records.catalog import WorkloadRecords
 from autopipe.records.record import Platform, Record
 from autopipe.report.escape import escape
 from autopipe.report.units import plural, seconds
+from autopipe.traces.reading import THREADS
 
 WIDTH = 80
 _SHOWN = 3
@@ -129,7 +130,8 @@ def _by(record: Record) -> str:
 
 
 def _knobs(document: Mapping[str, object]) -> Iterator[str]:
-    yield f"template {document['template']}, version {document['version']}"
+    alone = ", one thread" if THREADS in document else ""
+    yield f"template {document['template']}, version {document['version']}{alone}"
     knobs = document["knobs"]
     if isinstance(knobs, dict):
         yield " ".join(f"{name}={json.dumps(knobs[name])}" for name in sorted(knobs))

@@ -20,6 +20,8 @@ LARGEST: Final = 1 << 20
 """Characters of a trace; the longest that searches make have a few ten thousand."""
 MOST: Final = 4096
 """Instructions of a trace; the longest that searches make have a few hundred."""
+THREADS: Final = "threads"
+"""Field of the setting of a template: 1 where all loops run on one thread, else left out."""
 _NONE: Final = "it is not kind, inputs, attributes and outputs"
 _TOLD: Final = 60
 _KNOBS: Final = 256
@@ -109,7 +111,7 @@ def _value(text: str) -> Any:  # noqa: ANN401 - a JSON document
 
 def _setting(value: dict[str, Any]) -> None:
     """Refuse a setting with other fields, or with values that are neither numbers nor names."""
-    if value.keys() != {"template", "version", "knobs"}:
+    if value.keys() - {THREADS} != {"template", "version", "knobs"}:
         raise Forbidden("a schedule that is neither a trace nor knobs of a template")
     if not all(_plain(knob, 0) for knob in value.values()):
         raise Forbidden(f"template {shown(value['template'])}: its knobs are no numbers and names")

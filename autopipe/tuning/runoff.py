@@ -2,15 +2,22 @@
 
 Trials are measured one after the other over minutes, and a machine is never alone for so long. Here
 all are timed in turn, so that what else goes on falls on each of them, and the median of the rounds
-decides. The loops without threads take part for every task, so that no winner is slower.
+decides. The loops without threads take part for every task, so that no winner is slower, and of
+small kernels the fastest setting of a template on one thread: to hand work to another core and to
+wait for it takes microseconds.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from time import monotonic
 from typing import Final
 
+import tvm
+
+from autopipe.processes.contained import Failed
 from autopipe.records.record import Record
-from autopipe.schedules.policy import SERIAL
+from autopipe.safety.maker import Refused
+from autopipe.schedules import one_thread
+from autopipe.schedules.policy import SERIAL, Contender
 from autopipe.tuning.confirm import confirm
 from autopipe.tuning.journal import Journal, Proposal
 from autopipe.tuning.runners.runner import Rounds
@@ -26,8 +33,17 @@ _BEST: Final = 2
 _PATIENCE: Final = 30.0
 """Seconds in which winners that were unsteady are timed again; one that was begun is ended."""
 
+_SMALL: Final = 1.5e-4
+"""Seconds of a call; what takes longer gains more by a second core than that costs."""
+
 Serial = Callable[[TaskState], str | None]
 """Returns the schedule of a task without threads, or None if there is none."""
+
+Single = Callable[[TaskState, Proposal], str | None]
+"""Returns the schedule of a proposal on one thread, or None if that is not worth a try."""
+
+Replay = Callable[[str, Contender, str], tvm.IRModule]
+"""Makes the schedule that somebody has proposed for a task of that name."""
 
 Guests = Mapping[str, Sequence[Proposal]]
 """Who takes part in the run-off of a workload besides, for the sake of other sizes."""
@@ -41,15 +57,27 @@ def settle(states: Sequence[TaskState], tools: Tools, guests: Guests) -> None:
         return next((planned.schedule for planned in plans), None)
 
     confirm(states, tools.journal, tools.inspector, tools.maker)
-    run_off(tools.trials(states), tools.measurer, serial, guests)
+    sized = {name for task in tools.open_tasks for name in (task.likely, *task.also_likely)}
+
+    def single(state: TaskState, fastest: Proposal) -> str | None:
+        if state.task.workload in sized:  # it is tuned for other sizes, too, which may be large
+            return None
+        return on_one_thread(state, fastest, tools.maker.replay)
+
+    run_off(tools.trials(states), tools.measurer, (serial, single), guests)
     confirm(states, tools.journal, tools.inspector, tools.maker)
 
 
-def run_off(trials: Trials, measurer: Rounds, serial: Serial, guests: Guests) -> None:
-    """Settle who wins each task that has a record at all; the unsteady ones twice."""
+def run_off(
+    trials: Trials, measurer: Rounds, others: tuple[Serial, Single], guests: Guests
+) -> None:
+    """Settle who wins each task that has a record at all; the unsteady ones twice.
+
+    `others` make those who take part besides the fastest.
+    """
     journal = trials.journal
     for state in trials.states:
-        parts = _parts(state, journal, serial, guests.get(state.task.workload, ()))
+        parts = _parts(state, journal, others, guests.get(state.task.workload, ()))
         if not journal.resettle(state, parts):
             _settle(state, parts, trials, measurer)
     end = monotonic() + _PATIENCE
@@ -71,16 +99,38 @@ def _settle(state: TaskState, parts: Sequence[Proposal], trials: Trials, measure
 
 
 def _parts(
-    state: TaskState, journal: Journal, serial: Serial, guests: Sequence[Proposal]
+    state: TaskState,
+    journal: Journal,
+    others: tuple[Serial, Single],
+    guests: Sequence[Proposal],
 ) -> list[Proposal]:
     """Return who takes part: the fastest so far, each schedule once; nobody without a record."""
+    serial, single = others
     ranked = dict.fromkeys(Proposal.of(row.record) for row in journal.ranked(state))
     some = list(ranked)[:_BEST]
     some += [guest for guest in guests if some and guest not in some]
+    alone = single(state, some[0]) if some else None
+    if alone is not None and all(part.schedule != alone for part in some):
+        some.append(Proposal(some[0].by, alone))
     plain = serial(state) if some and state.serial else None
     if plain is not None and all(part.schedule != plain for part in some):
         some.append(Proposal(SERIAL, plain))
     return some
+
+
+def on_one_thread(state: TaskState, fastest: Proposal, replay: Replay) -> str | None:
+    """Return the fastest schedule of a task with all loops on one thread.
+
+    None where it takes long, has one thread anyway, or is a trace.
+    """
+    if state.best > _SMALL:
+        return None
+    schedule = one_thread.setting(fastest.schedule)
+    try:
+        made = replay(state.task.name, *fastest) if schedule is not None else None
+    except (Refused, Failed):
+        return None
+    return schedule if made is not None and one_thread.without_threads(made) else None
 
 
 def _spread(record: Record) -> float:

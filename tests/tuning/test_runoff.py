@@ -12,12 +12,12 @@ from autopipe.records.proofs import proofs
 from autopipe.records.record import Platform
 from autopipe.records.session import Session
 from autopipe.records.store import RecordStore
-from autopipe.schedules.engines import default, serial
+from autopipe.schedules.engines import default, serial, static
 from autopipe.schedules.policy import SERIAL
 from autopipe.schedules.replay import replay
 from autopipe.tuning import runoff
 from autopipe.tuning.journal import Journal, Proposal
-from autopipe.tuning.runoff import run_off
+from autopipe.tuning.runoff import on_one_thread, run_off
 from tests.compiler.cuda_graphs import CONDITIONS as GPU
 from tests.schedules.engines.test_default import pool
 from tests.schedules.engines.test_static import dense, module_of
@@ -56,7 +56,7 @@ def state(rule=None):
 
 
 def settled(journal, machine, states):
-    run_off(trials_of(journal, states), machine, lambda _: "plain", {})
+    run_off(trials_of(journal, states), machine, (lambda _: "plain", lambda *_: None), {})
     best = journal.best(states[0])
     return best and (best.record.engine, best.record.schedule, best.record.median)
 
@@ -117,6 +117,34 @@ def test_what_fails_in_the_run_off_does_not_win_it(journal):
     assert settled(journal, Machine({"a1": 0, "t1": 2e-6, "plain": 3e-6}), [each])[1] == "t1"
     other = Journal(journal.store, journal.platform, Session(journal.session.path, "x", 0, 0, 0))
     assert settled(other, Machine(dict.fromkeys(("a1", "t1", "plain"), 0)), [each])[1] == "a1"
+
+
+def test_the_fastest_setting_takes_part_on_one_thread(journal):
+    each = state()
+    trials(journal, each, t1=(4e-6,), t2=(5e-6,))
+    machine = Machine({"t1": 4e-6, "t2": 5e-6, "t1 alone": 2e-6, "plain": 3e-6})
+    others = lambda _: "plain", lambda _, fastest: f"{fastest.schedule} alone"
+    run_off(trials_of(journal, [each]), machine, others, {})
+    assert machine.asked == [["t1", "t2", "t1 alone", "plain"]]
+    best = journal.best(each).record
+    assert (best.engine, best.schedule) == ("autotvm", "t1 alone")
+
+
+def test_only_small_kernels_with_threads_are_tried_on_one():
+    module = module_of(*dense(256, 160))
+    found = planned(static, module)
+    fastest = Proposal(TEMPLATES, found.schedule)
+    small, large = (state_of(task(), best=seconds) for seconds in (5e-5, 5e-4))
+
+    def replayed(*_):
+        return found.module
+
+    alone = on_one_thread(small, fastest, replayed)
+    assert alone is not None
+    assert "T.parallel" not in replay(module, found.implementation, alone, CONDITIONS).script()
+    assert on_one_thread(large, fastest, replayed) is None
+    assert on_one_thread(small, Proposal(TEMPLATES, alone), replayed) is None
+    assert on_one_thread(small, fastest, lambda *_: module_of(*dense())) is None
 
 
 def test_a_task_without_a_record_has_no_run_off(journal):

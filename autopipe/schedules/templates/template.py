@@ -24,6 +24,8 @@ from autopipe.compiler.open_sizes import likely_instance
 from autopipe.config.problem import shown
 from autopipe.errors import StageError
 from autopipe.schedules.hardware import HardwareParams
+from autopipe.schedules.one_thread import without_threads
+from autopipe.traces.reading import THREADS
 
 
 class Template(Protocol):
@@ -123,7 +125,7 @@ def make(
     """Return the schedule that a record describes; `document` is the parsed record.
 
     Raises StageError if the template has changed or does not serve the function, and if the knobs
-    are none of its settings here.
+    are none of its settings here, or the number of threads is not 1.
     """
     if hardware.backend.templates is None:
         raise StageError(f"template {template.NAME} is not for {hardware.backend}")
@@ -142,7 +144,17 @@ def make(
             f" {shown(json.dumps(document.get('knobs')), _SHOWN)} here"
         )
     template.apply(sch, found, knobs)
-    return sch
+    return sch if THREADS not in document else _alone(sch, document[THREADS])
+
+
+def _alone(sch: Schedule, threads: object) -> Schedule:
+    """Return a schedule on one thread."""
+    if type(threads) is not int or threads != 1:
+        raise StageError(
+            f"a setting has all threads or 1, not {shown(json.dumps(threads), _SHOWN)}"
+        )
+    alone = without_threads(sch.mod)
+    return blank(alone) if alone is not None else sch
 
 
 def _setting(settings: Iterator[Any], wanted: object) -> Any:  # noqa: ANN401 - as above

@@ -1,0 +1,44 @@
+"""A schedule on one thread: of kernels so small that a second core costs more than it brings.
+
+To hand work to another core and to wait for it takes some microseconds, and then half of the result
+lies in the other core's cache. So the number of threads is a knob of every template: a record says
+`"threads": 1` beside the other knobs where all loops run on the core that calls the kernel. Nothing
+is estimated: the fastest setting of a small kernel is timed with threads and without.
+"""
+
+import json
+
+import tvm
+import tvm_ffi
+from tvm.tirx import For, ForKind
+
+from autopipe import foreign
+from autopipe.traces.reading import THREADS
+
+
+def without_threads(module: tvm.IRModule) -> tvm.IRModule | None:
+    """Return a scheduled module whose `main` runs on one thread; None if it does so anyway."""
+    found = 0
+
+    def alone(loop: For) -> For:
+        nonlocal found
+        if loop.kind != ForKind.PARALLEL:
+            return loop
+        found += 1
+        return For(
+            loop.loop_var, loop.min, loop.extent, ForKind.SERIAL, loop.body, None, loop.annotations
+        )
+
+    main = tvm_ffi.structural_map(module["main"], (For, alone))
+    return tvm.IRModule({"main": main}) if found else None
+
+
+def setting(schedule: str) -> str | None:
+    """Return the setting of a template with one thread; None for a trace, and for what has one."""
+    try:
+        document = foreign.parse(schedule)
+    except ValueError:
+        return None
+    if not isinstance(document, dict) or THREADS in document:
+        return None
+    return json.dumps({**document, THREADS: 1}, sort_keys=True)
