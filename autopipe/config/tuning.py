@@ -190,7 +190,7 @@ class Tuning(Sparse, frozen=True):
     a cost model trained on all tasks promises most of, `random` any, `grid` one after the other."""
     batch: Annotated[int, Field(ge=1, le=1024)] = 32
     """Candidates a task proposes, and has measured, at a time."""
-    finalists: Annotated[int, Field(ge=0, le=8)] = 3
+    finalists: Annotated[int, Field(ge=0, le=8)] = 8
     """How many schedules of a heavy task are compared inside the built model after the search; `1`
     only times who won the trials there, `0` nothing. It may take a sixth of the budget's time, or a
     minute; a budget of less than 100 trials has no time for it."""

@@ -10,6 +10,7 @@ Weights and inputs are made up, as the time of a kernel does not depend on them.
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import prod
 from statistics import median
 from time import perf_counter
 from typing import Any, Final, Self
@@ -89,13 +90,19 @@ class InModel:
         self._child.close()
 
 
+Weights = dict[tuple[int, int, str], Any]
+"""Weights of one function in other layouts than the model has: by position, number of elements and
+dtype. Its schedules share this memory, of which a model with any of them has one as well."""
+
+
 @dataclass(slots=True)
 class _Alone:
-    """A schedule that was compiled alone."""
+    """A schedule that was compiled alone, as one function calls it."""
 
     main: Callable[..., None]
     shapes: Sequence[tuple[tuple[int, ...], str]]
     """Of what it takes."""
+    weights: Weights
     own: dict[int, Any] = field(default_factory=dict)
     """Weights that it wants in another layout than the model has, by position."""
 
@@ -103,8 +110,15 @@ class _Alone:
         """Return what it takes in the place of what the model gives."""
         for at, port in enumerate(self.shapes):
             if at not in self.own and not _same(given[at], port):
-                self.own[at] = made_up(*port)
+                self.own[at] = self._other(at, *port)
         return [self.own.get(at, tensor) for at, tensor in enumerate(given)]
+
+    def _other(self, at: int, shape: tuple[int, ...], dtype: str) -> Any:  # noqa: ANN401 - tvm is not typed
+        """Return weights of a shape that the model does not have."""
+        key = at, prod(shape), dtype
+        if key not in self.weights:
+            self.weights[key] = made_up(shape, dtype)
+        return self.weights[key]._create_view(shape, dtype, 0)  # noqa: SLF001 -- as TVM's own code does
 
 
 class _WatchedModel:
@@ -113,6 +127,7 @@ class _WatchedModel:
     def __init__(self, source: ModelSource) -> None:
         self._source = source
         self._kernels: dict[str, dict[int, _Alone]] = defaultdict(dict)
+        self._weights: dict[str, Weights] = defaultdict(dict)
         self._names = {name + _PACKED: name for name in source.bodies}
         self._names |= {name: name for name in source.bodies}
         self._place: Place = {}
@@ -144,15 +159,15 @@ class _WatchedModel:
 
     def _add(self, rank: int) -> None:
         """Compile the schedules of one rank; those of equal functions once."""
-        done: dict[int, _Alone] = {}
+        done: dict[int, tuple[Callable[..., None], Sequence[tuple[tuple[int, ...], str]]]] = {}
         for name, some in self._source.bodies.items():
             if 1 < len(some) > rank:
                 if id(some[rank]) not in done:
                     kernel = build.build(some[rank], self._source.target, asserts=True)
                     infos = ArgInfo.from_prim_func(kernel.module["main"])
                     shapes = [(tuple(map(int, info.shape)), str(info.dtype)) for info in infos]
-                    done[id(some[rank])] = _Alone(kernel.library["main"], shapes)
-                self._kernels[name][rank] = done[id(some[rank])]
+                    done[id(some[rank])] = kernel.library["main"], shapes
+                self._kernels[name][rank] = _Alone(*done[id(some[rank])], self._weights[name])
 
     def _whole(self) -> float:
         self._machine.set_instrument(None)

@@ -1,11 +1,14 @@
 """The finals: who wins each task is decided inside the built model, round by round.
 
-Say that 20 tasks have two or three finalists each. In each round the model runs with all winners,
-then with all that came second, then with all that came third; where a task has no third, with its
-winner again. Each kernel is timed in each. So all tasks are decided at once, each among kernels
-that are much what they will be: a finalist wins where the sign test over all rounds says that it is
-faster. Then the model with all new winners takes rounds with the old one, and they stay only if its
-kernels are faster as a whole, and that for sure, too.
+Say that 20 tasks have up to eight finalists each. In each round of a first heat the model runs with
+all winners, then with all that came second, and so on; where a task has no third, with its winner
+again. Each kernel is timed in each. A few rounds tell who is fastest of those that challenge the
+winner of a task, and only he goes on: to be the fastest of seven is partly luck, so what he has
+shown there does not count. In the second heat the model runs with all winners and with all
+challengers. So all tasks are decided at once, each among kernels that are much what they will be:
+a challenger wins where the sign test over these rounds says that he is likely to be faster. Then
+the model with all new winners takes rounds with the old one, and they stay only if its kernels are
+faster as a whole, and that for sure.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -25,6 +28,10 @@ from autopipe.tuning.journal import Proposal
 SURE: Final = 0.99
 """Part of all cases in which an interval holds the ratio of two kernels, or of two models."""
 
+_LIKELY: Final = 0.8
+"""The same of the interval by which a task is decided: what one mistake costs is little, and the
+whole is decided by `SURE`. To ask as much of each task leaves most of what there is to gain."""
+
 _LEAST: Final = 0.99
 """A finalist has to take less than this part of the winner's time to be worth a change."""
 
@@ -33,6 +40,18 @@ _FEWEST: Final = 9
 
 _MOST: Final = 31
 """Rounds that are made at most."""
+
+_HEAT: Final = 5
+"""Rounds of the first heat, which only says who challenges the winners of the trials."""
+
+_FEW: Final = 3
+"""Rounds without which the first heat says nothing."""
+
+_HEATS: Final = 0.4
+"""Part of the time left that the first heat may take."""
+
+_SURE_OF: Final = 3
+"""Ranks that are compiled as long as there is time; others take half of the finals at most."""
 
 _BUILDS: Final = 0.5
 """Part of the time that is left which a build may take."""
@@ -90,9 +109,9 @@ class _Challenge(NamedTuple):
 
     entry: Finalists
     at: int
-    """Place of who is fastest: 0 where nobody is faster for sure."""
+    """Place of the challenger, if he is likely to be faster, else 0."""
     ratio: Interval | None
-    """Of the closest rival to the winner of the trials; null where there was none."""
+    """Of the challenger to the winner of the trials; null where there was none."""
 
     @property
     def decided(self) -> bool:
@@ -134,11 +153,12 @@ class Finals:
 
     def decide(self) -> Decided:
         """Return who wins inside the model. Raises TooLate, and Failed if the model fails."""
-        count = self._build()
-        everywhere = [{one.state.task.workload: rank for one in self._entered}
-                      for rank in range(count)]  # fmt: skip
-        first = self._play(everywhere, 0.6 if count > 1 else 1.0)
-        found = [_challenge(entry, first.kernels) for entry in self._entered]
+        rivals = self._challengers(self._build())
+        first = self._play([{}, rivals] if rivals else [{}], 0.6 if rivals else 1.0)
+        found = [
+            _challenge(entry, rivals.get(entry.state.task.workload, 0), first.kernels)
+            for entry in self._entered
+        ]
         ranks = {one.entry.state.task.workload: one.at for one in found if one.at}
         wins = {one.entry.state.task.workload: one.entry.proposals[one.at]
                 for one in found if one.at}  # fmt: skip
@@ -154,6 +174,22 @@ class Finals:
             wins = wins if stay else {}
         return self._decided(found, wins, kept)
 
+    def _challengers(self, count: int) -> Mapping[str, int]:
+        """Return the rank of who challenges the winner of each task, by workload.
+
+        That is who does best in the first heat, or who came second where there is no time for it.
+        """
+        entered = {one.state.task.workload: one for one in self._entered}
+        second = {name: 1 for name, one in entered.items() if min(len(one.proposals), count) > 1}
+        if count <= 2:  # noqa: PLR2004 - winners, and who came second
+            return second
+        everywhere = [dict.fromkeys(entered, rank) for rank in range(count)]
+        try:
+            heat = self._play(everywhere, _HEATS, _FEW, _HEAT).kernels
+        except TooLate:
+            return second
+        return {name: _fastest(entered[name], heat) for name in second}
+
     def _race(self, ranks: Mapping[str, int], rest: float) -> tuple["_FinalKernels", bool]:
         """Run with new winners and with the old ones; return what stays, and whether they do."""
         old, new = self._play([{}, ranks], 1.0).kernels
@@ -168,14 +204,24 @@ class Finals:
         most = max(len(entry.proposals) for entry in self._entered)
         for rank in range(most if most > 1 else 0):
             now = monotonic()
-            if (self._end - now) * _BUILDS < now - begun:  # as long as the last one took
+            short = rank >= _SURE_OF and self._end - now < self._limits.seconds * _BUILDS
+            if short or (self._end - now) * _BUILDS < now - begun:  # as long as the last one took
                 return max(1, rank)
             begun = now
             self._models.add(rank)
         return most
 
-    def _play(self, ranks: Sequence[Mapping[str, int]], part: float) -> "_FinalRounds":
-        """Return the times with each of these ranks by workload, in a part of the time left."""
+    def _play(
+        self,
+        ranks: Sequence[Mapping[str, int]],
+        part: float,
+        fewest: int = _FEWEST,
+        most: int = _MOST,
+    ) -> "_FinalRounds":
+        """Return the times with each of these ranks by workload, in a part of the time left.
+
+        Raises TooLate where that is too short for the `fewest` rounds.
+        """
         places = [self._place(one) for one in ranks]
         asked = monotonic()
         with self._limits.taken():
@@ -183,8 +229,8 @@ class Finals:
             self._end += begun - asked  # while another run was timing
             self._models.round(places)  # storage is made, and threads begin
             each = monotonic() - begun
-            count = min(_MOST, int((self._end - monotonic()) * part / each))
-            if count < _FEWEST:
+            count = min(most, int((self._end - monotonic()) * part / each))
+            if count < fewest:
                 raise TooLate
             rounds = []
             for at in range(count):
@@ -225,20 +271,21 @@ class Finals:
         return Decided(wins, times, report, told)
 
 
-def _challenge(entry: Finalists, rounds: Sequence[Kernels]) -> _Challenge:
-    """Compare the finalists of a task, as far as there was time to compile them."""
-    task = entry.state.task
-    own = calls(task, rounds[0])
-    ratios = {
-        at: ratio
-        for at in range(1, min(len(entry.proposals), len(rounds)))
-        if own and (ratio := paired(calls(task, rounds[at]), own, SURE)) is not None
-    }
-    if not ratios:
+def _challenge(entry: Finalists, at: int, rounds: Sequence[Kernels]) -> _Challenge:
+    """Compare the winner of a task with its challenger, who has this rank, if it has one."""
+    own = calls(entry.state.task, rounds[0])
+    if not (at and own):
         return _Challenge(entry, 0, None)
-    at = min(ratios, key=lambda one: ratios[one].ratio)
-    faster = ratios[at].high < 1.0 and ratios[at].ratio < _LEAST
-    return _Challenge(entry, at if faster else 0, ratios[at])
+    other = calls(entry.state.task, rounds[1])
+    likely = paired(other, own, _LIKELY)
+    faster = likely is not None and likely.high < 1.0 and likely.ratio < _LEAST
+    return _Challenge(entry, at if faster else 0, paired(other, own, SURE))
+
+
+def _fastest(entry: Finalists, heat: Sequence[Kernels]) -> int:
+    """Return the rank of who is fastest in a heat, besides the winner of the trials."""
+    ranks = range(1, min(len(entry.proposals), len(heat)))
+    return min(ranks, key=lambda rank: median(calls(entry.state.task, heat[rank]) or (0.0,)))
 
 
 def calls(task: Task, rounds: Kernels) -> tuple[float, ...]:

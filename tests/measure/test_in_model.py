@@ -7,7 +7,8 @@ import tvm
 from tvm import relax
 
 from autopipe.compiler import module_io, passes, tasks
-from autopipe.measure.in_model import InModel, ModelSource
+from autopipe.measure import timing
+from autopipe.measure.in_model import InModel, ModelSource, Weights, _Alone
 from autopipe.processes.contained import Failed
 from autopipe.schedules.engines import default
 from autopipe.schedules.templates import contraction
@@ -64,3 +65,17 @@ def test_a_model_that_can_not_be_built_is_a_failure(source):
     broken = replace(source, bodies={**source.bodies, name: (tvm.IRModule({}),)})
     with InModel(broken, 60.0) as model, pytest.raises(Failed):
         model.build()
+
+
+def test_schedules_of_a_function_share_the_memory_of_its_weights():
+    """Or a challenger of two equal kernels would find those of the second call in a cache."""
+    x, w = timing.made_up((2, 8), "float32"), timing.made_up((8, 16), "float32")
+    shapes = [((2, 8), "float32"), ((2, 8, 8), "float32")]
+    one: Weights = {}
+    other: Weights = {}
+    first, second, apart = (_Alone(print, shapes, kept) for kept in (one, one, other))
+    taken = [alone.taken([x, w])[1] for alone in (first, second, apart)]
+    places = [tensor.data_ptr() for tensor in taken]
+    assert first.taken([x, w])[0].data_ptr() == x.data_ptr()
+    assert [tuple(tensor.shape) for tensor in taken] == [(2, 8, 8)] * 3
+    assert places[0] == places[1] != places[2]

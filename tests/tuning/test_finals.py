@@ -76,6 +76,31 @@ def test_who_is_faster_in_the_model_wins_there():
     assert found.winners == {f"{0:016x}": Proposal(ANSOR, SCHEDULE.format("a1"))}
     second, third = {"a": 1, "b": 1, "c": 1}, {"a": 2}
     assert models.asked == ["build", 0, 1, 2, {}, second, third, {"a": 1}]
+
+
+def test_the_fastest_of_many_is_compared_with_the_winner_anew():
+    models = Models({"a": (2.0, 1.9, 1.8, 1.0, 1.7), "b": (1.0, 2.0, 3.0)})
+    found = play(models, entered(a=5, b=3))
+    assert found.winners == {f"{0:016x}": Proposal(ANSOR, SCHEDULE.format("a3"))}
+    heat = [{}, {"a": 1, "b": 1}, {"a": 2, "b": 2}, {"a": 3}, {"a": 4}]
+    assert models.asked == ["build", *range(5), *heat, {"a": 3, "b": 1}]
+    ratio = found.tasks[f"{0:016x}"].ratio
+    assert ratio is not None
+    assert ratio[0] == pytest.approx(0.5, rel=0.02)
+
+
+def test_a_gain_that_is_likely_counts_where_the_whole_is_faster_for_sure():
+    """Most rounds say that each kernel is faster, and none says it in 99 of 100 cases."""
+    times = {f"b{at}": (1.0, 0.9) for at in range(20)}
+    found = play(Models(times, noise=0.4), entered(**dict.fromkeys(times, 2)))
+    assert found.report.gain is not None
+    assert found.report.gain[2] < 1.0
+    assert found.report.changed > found.report.decided
+
+
+def test_the_finals_tell_what_they_came_to():
+    models = Models({"a": (2.0, 1.0, 1.5), "b": (1.0, 2.0), "c": (1.0, 1.0), "d": (1.0,)})
+    found = play(models, entered(a=3, b=2, c=2, d=1))
     told = found.report
     assert (told.tasks, told.decided, told.changed) == (3, 2, 1)
     assert told.kernels == pytest.approx(5.0, rel=0.02)
