@@ -53,7 +53,10 @@ def finalists(states: Sequence[TaskState], tools: Tools) -> list[Finalists]:
 
 
 def _ranked(state: TaskState, journal: Journal) -> Iterator[Proposal]:
-    """Yield the winner, the others of the run-off, the fastest that nobody searched, the rest."""
+    """Yield the winner, the others of the run-off, the fastest that nobody searched, the rest.
+
+    What nobody searched is known to be good without a trial, so it is there whatever its time.
+    """
     best = journal.best(state)
     assert best is not None  # noqa: S101 - the caller has seen it
     yield Proposal.of(best.record)
@@ -62,7 +65,7 @@ def _ranked(state: TaskState, journal: Journal) -> Iterator[Proposal]:
     ranked = [row.record for row in journal.ranked(state)]
     starts = [one for one in ranked if (Proposal.of(one).by, one.schedule) in state.starts.items()]
     for record in (*settled, *starts[:1], *ranked):
-        if record.median <= limit:
+        if record.median <= limit or record in starts[:1]:  # whose trial may have been disturbed
             yield Proposal.of(record)
 
 

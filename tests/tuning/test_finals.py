@@ -10,11 +10,11 @@ from autopipe.measure.measurement import Measurement
 from autopipe.records.record import Platform
 from autopipe.records.session import Session
 from autopipe.records.store import RecordStore
-from autopipe.tuning.finalists import Finalists
+from autopipe.tuning.finalists import Finalists, _ranked
 from autopipe.tuning.finals import Finals, Limits, TooLate
 from autopipe.tuning.journal import Journal, Proposal
 from tests.schedules.tasks import task
-from tests.tuning.states import ANSOR, TEMPLATES, state_of
+from tests.tuning.states import ANSOR, STATIC, TEMPLATES, state_of
 
 SCHEDULE = '["{}"]'
 WEEK = 7 * 24 * 3600.0
@@ -163,3 +163,19 @@ def test_a_winner_inside_the_model_is_the_best_record_until_it_is_condemned(tmp_
         after = journal.best(state)
         assert after is not None
         assert after.record.schedule == "a"
+
+
+def test_what_nobody_searched_may_win_however_slow_its_trial_was(tmp_path):
+    with RecordStore.open(tmp_path / "records.sqlite", pytest.fail) as store:
+        journal = Journal(store, Platform("t", "v", "d"), Session.resume(tmp_path))
+        state = state_of(task(), (ANSOR, TEMPLATES), starts={STATIC: "s"})
+        times = (
+            (ANSOR, "a", 1.0),
+            (TEMPLATES, "t", 1.4),
+            (TEMPLATES, "u", 1.6),
+            (STATIC, "s", 9.0),
+        )
+        for by, name, seconds in times:
+            journal.write(state, Proposal(by, name), Measurement((seconds,)))
+        ranked = [proposal.schedule for proposal in dict.fromkeys(_ranked(state, journal))]
+    assert ranked == ["a", "s", "t"]
