@@ -20,11 +20,12 @@ from tvm.sym import Analyzer, detect_linear_equation, normalize_to_iter_sum
 
 from autopipe.schedules.analysis.blocks import is_spatial, is_static
 from autopipe.schedules.analysis.simple_indices import simplify
+from autopipe.schedules.effort import of_element
 
 _PARTS: Final = ("a", "b", "value", "condition", "true_value", "false_value")
 _WIDE: Final = 64
-_BRANCH: Final = "prim.if_then_else"
 _LISTS: Final = ("args", "indices")
+_DIVISIONS: Final = (tvm.tirx.FloorDiv, tvm.tirx.FloorMod)
 _COMPARISONS: Final = (tvm.tirx.LT, tvm.tirx.LE, tvm.tirx.GT, tvm.tirx.GE)
 
 
@@ -56,11 +57,14 @@ class Movement:
     """Extents into which conditions divide the last axis, as in a concatenation; () without."""
     tail: int
     """Number of last axes that are as good as one: every read moves through them evenly."""
-    calls: bool = False
-    """Whether a function is called, such as exp."""
+    nanoseconds: float = 0.0
+    """What one thread takes for an element, estimated."""
+    folded: bool = False
+    """Whether a read divides an index, as the copy of an image to a row does."""
     mixed: bool = False
-    """Whether truths are written, or 64 bits are read, as an index has, where less is written.
-    TVM's vectors of these are slow; LLVM finds its own."""
+    """Whether truths are written, or 64 bits are read, as an index has, where less is written, or
+    the value hangs on the index itself, as that of a unit matrix does. TVM's vectors of these are
+    slow; LLVM finds its own."""
 
     @property
     def run(self) -> int:
@@ -153,19 +157,38 @@ def movement(block: SBlock) -> Movement | None:
     totals = [_total(load, block) for load in loads]
     reads = [_pieces(total, axes) for total in totals]
     used = _used(_nodes(value, within_loads=False), axes)
-    calls = [node for node in _nodes(value) if isinstance(node, tvm.ir.Call)]
+    parts = _divided(_boundaries(value, block), extents[-1])
     dtypes = [block.writes[0].source.dtype, *(load.source.dtype for load in loads)]
     return Movement(
         extents=extents,
         bits=max(map(_size, dtypes)),
         reads=tuple(reads),
-        parts=_divided(_boundaries(value, block), extents[-1]),
+        parts=parts,
         tail=_tail(
             extents, reads, used.union(*(_used(_nodes(total.base), axes) for total in totals))
         ),
-        mixed=dtypes[0] == "bool" or _size(dtypes[0]) < _WIDE == max(map(_size, dtypes)),
-        calls=any(getattr(call.op, "name", "") != _BRANCH for call in calls),
+        mixed=dtypes[0] == "bool"
+        or _size(dtypes[0]) < _WIDE == max(map(_size, dtypes))
+        or (len(axes) - 1 in used and not parts),
+        nanoseconds=_nanoseconds(value, _size(dtypes[0]), loads, reads, extents),
+        folded=any(isinstance(node, _DIVISIONS) for node in _nodes(value)),
     )
+
+
+def _nanoseconds(
+    value: Any,  # noqa: ANN401 - tvm is not typed
+    bits: int,
+    loads: Sequence[Any],
+    reads: Sequence[tuple[AxisPiece, ...] | None],
+    extents: tuple[int, ...],
+) -> float:
+    def evenly(load: Any) -> bool:  # noqa: ANN401 - likewise
+        read = next(
+            (read for one, read in zip(loads, reads, strict=True) if one.same_as(load)), None
+        )
+        return read is not None and abs(innermost(read, extents).stride) <= 1
+
+    return of_element(value, bits, evenly)
 
 
 def _are(indices: Sequence[Any], axes: Sequence[Any]) -> bool:

@@ -20,6 +20,7 @@ from tvm.sym import Analyzer
 from tvm.tirx import Bind, BufferStore, SeqStmt
 
 from autopipe.schedules.analysis.expressions import Values, loads_of, substitute
+from autopipe.schedules.analysis.narrow import NARROW, narrowed
 
 _BRANCH: Final = "prim.if_then_else"
 
@@ -34,6 +35,13 @@ class Reducer:
     """What each result is before the first step."""
     values: tuple[Expr, ...]
     """What each result becomes in a step; they read the results before it."""
+    originals: tuple[BufferStore, ...] = ()
+    """Where the function wants the results, where `stores` are of narrower types."""
+
+    @property
+    def finals(self) -> tuple[BufferStore, ...]:
+        """Where the function wants each result."""
+        return self.originals or self.stores
 
     @classmethod
     def of(cls, block: SBlock) -> "Reducer | None":
@@ -83,6 +91,24 @@ class Reducer:
 
         values = tuple(tvm_ffi.structural_map(value, (Call, chosen)) for value in self.values)
         return Reducer(self.stores, self.starts, values)
+
+    def narrowed(self, ranges: Sequence[tuple[Any, Any]]) -> "Reducer":
+        """Return this with indices of 32 bits in the place of those of 64, where these suffice.
+
+        Results that come from positions alone do not need more, and vectors take twice as many.
+        """
+        found = narrowed([store.buffer for store in self.stores], self.values, ranges)
+        if found is None:
+            return self
+        buffers, values = found
+        starts = [tirx.const(int(start), str(buffer.dtype)) if isinstance(start, tirx.IntImm)
+                  and str(buffer.dtype) == NARROW else start
+                  for start, buffer in zip(self.starts, buffers, strict=True)]  # fmt: skip
+        stores = [
+            BufferStore(buffer, value, store.indices)
+            for buffer, value, store in zip(buffers, values, self.stores, strict=True)
+        ]
+        return Reducer(tuple(stores), tuple(starts), tuple(values), self.stores)
 
     def place(self, load: TensorLoad) -> int | None:
         """Return which result a load reads; None for an operand."""

@@ -14,7 +14,7 @@ from tvm.ir import TensorLoad
 from tvm.s_tir import SBlock, SBlockRealize
 from tvm.tirx import For
 
-from autopipe.schedules.analysis.blocks import SPATIAL, Extent, extent_of, extents_of
+from autopipe.schedules.analysis.blocks import SPATIAL, Extent, extent_of, extents_of, number_of
 from autopipe.schedules.analysis.expressions import Values, occurrences, substitute
 from autopipe.schedules.analysis.reducer import Reducer
 
@@ -95,6 +95,17 @@ class Reduction:
         reducer = self.reducer.at([(high, joint // length), (low, joint % length)])
         steps = (*before, rows * length)
         return replace(self, reducer=reducer, sums=[*outer, joint], steps=steps).in_rows()
+
+    def narrowed(self) -> "Reduction":
+        """Return this with positions in 32 bits where they have room in them."""
+        if not all(isinstance(step, int) for step in self.steps):
+            return self
+        pairs = [*zip(self.axes, self.extents, strict=True),
+                 *zip(self.sums, self.steps, strict=True)]  # fmt: skip
+        ranges = [
+            (var, tvm.ir.Range(0, number_of(extent, str(var.ty.dtype)))) for var, extent in pairs
+        ]
+        return replace(self, reducer=self.reducer.narrowed(ranges))
 
     @property
     def loads(self) -> list[TensorLoad]:

@@ -26,6 +26,7 @@ from tvm.s_tir import Schedule, ScheduleError
 from tvm.s_tir.schedule import LoopRV
 
 from autopipe.schedules.analysis.movement import Movement, combined, recognize
+from autopipe.schedules.effort import pays
 from autopipe.schedules.flat import flattened
 from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.primitives import ELEMENTS, spread
@@ -50,16 +51,6 @@ SHORT = 8
 
 ROWS = 16
 """Iterations of the outer loops that are enough to divide among threads."""
-
-
-_PAYS: Final = 40_000
-"""Elements of 32 bits that pay for a second thread: 4 microseconds and more where each is read and
-written once in vectors."""
-
-_WORD: Final = 32
-
-_CALL: Final = 4
-"""Elements that one with a function, such as exp, counts for."""
 
 _ALONE: Final = 1 << 18
 """Most elements of which it is tried whether one thread is faster."""
@@ -102,15 +93,14 @@ def fill(movement: Movement, hardware: HardwareParams) -> Run:
     if movement.mixed or width < lanes:
         width = 1  # LLVM takes whole vectors of what is written, and a rest
     elements = math.prod(movement.extents)
-    words = elements * min(movement.bits, _WORD) / _WORD
-    pays = (_CALL * elements if movement.calls else words) >= _PAYS
-    return Run(width, threads=pays or elements < ELEMENTS)
+    alone = ELEMENTS <= elements <= _ALONE and not pays(elements * movement.nanoseconds)
+    return Run(width, threads=not alone)
 
 
 def apply(sch: Schedule, movement: Movement, run: Run) -> None:
     """Schedule the function. Raises ScheduleError where TVM refuses."""
     block, tail = combined(sch), movement.tail
-    if tail > 1 and _crossed(movement, run.width):
+    if movement.folded or (tail > 1 and _crossed(movement, run.width)):
         with suppress(ScheduleError):  # some tensor is read in steps: it stays as it is
             block, tail = flattened(sch, block, tail), 1
     loops = sch.get_loops(block)

@@ -44,9 +44,10 @@ from autopipe.schedules.analysis.simple_indices import simplified
 from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.templates.contraction import prepared
 from autopipe.schedules.tiling.chains import ChainLoops
+from autopipe.schedules.tiling.row_nest import RowNest
 
 NAME: Final = "reduction"
-VERSION: Final = 1
+VERSION: Final = 2
 
 MOST_WRITTEN: Final = 64
 """Most steps of an output that are written out."""
@@ -145,6 +146,7 @@ def match(sch: Schedule) -> ReducedOutputs | None:
     reduction = Reduction.of(simplified(trial.get(trial.get_sblock(names[at]))))
     if reduction is None or not is_whole(sch, sch.get_sblock(names[at])):
         return None
+    reduction = reduction.narrowed()
     if any(_long(extents_of(b)) != _long(reduction.extents) for b in blocks[at + 1 :]):
         return None
     steps = [longest(step, reduction.axes, reduction.extents) for step in reduction.steps]
@@ -172,7 +174,8 @@ def settings(found: ReducedOutputs, hardware: HardwareParams) -> Iterator[SideBy
         for partial in (lanes, _VECTORS * lanes):
             if 1 < partial <= found.joint_steps:
                 yield SideBySide("lanes", last, partial, lanes, threads)
-        if found.simple and found.constant and found.steps <= MOST_WRITTEN and found.extents:
+        short = found.constant and found.steps <= MOST_WRITTEN and found.extents
+        if short and (found.simple or not found.before):
             yield SideBySide("rows", last, 1, 1, threads)
         for axis in found.joint or (last,):
             for chains in _CHAINS if found.joint else (1,):
@@ -212,7 +215,7 @@ def apply(sch: Schedule, found: ReducedOutputs, knobs: SideBySide) -> None:
     """Schedule the function. Raises ScheduleError where TVM refuses."""
     for name in (*found.inlined, *found.after[:-1]):
         sch.compute_inline(sch.get_sblock(name))
-    if knobs.form == "rows":
+    if knobs.form == "rows" and found.before:
         _by_rows(sch, found, threads=knobs.threads)
         return
     nests = prepared(sch, found.name, found.before, _NEAR)
@@ -220,6 +223,13 @@ def apply(sch: Schedule, found: ReducedOutputs, knobs: SideBySide) -> None:
     if reduction is None:
         raise ScheduleError(f"block {found.name} no longer reduces")
     last = sch.get(sch.get_sblock(found.after[-1])) if found.after else None
+    _replace(sch, reduction, last, [*nests, _written(reduction.narrowed(), last, knobs)])
+
+
+def _written(reduction: Reduction, last: SBlock | None, knobs: SideBySide) -> tvm.tirx.Stmt:
+    """Return the loops of a reduction, and of the block that follows it."""
+    if knobs.form == "rows":
+        return RowNest(reduction, last, knobs.threads).write()
     if knobs.form == "lanes":
         join = joined(reduction.reducer, reduction.sums)
         loops = ChainLoops(
@@ -227,7 +237,7 @@ def apply(sch: Schedule, found: ReducedOutputs, knobs: SideBySide) -> None:
         )
     else:
         loops = ChainLoops(reduction, last, knobs.axis, knobs.count, knobs.threads)
-    _replace(sch, reduction, last, [*nests, loops.write()])
+    return loops.write()
 
 
 def _by_rows(sch: Schedule, found: ReducedOutputs, *, threads: bool) -> None:

@@ -63,8 +63,8 @@ class ChainLoops:
             loop(self._number(0), self._number(jobs)) as job,
             T.sblock(self._name),
         ):
-            T.reads(*map(whole, self._sources))
-            T.writes(*map(whole, self._outputs))
+            T.reads(*map(whole, read_by(self.reduction, self.last)))
+            T.writes(*map(whole, written_by(self.reduction, self.last)))
             *place, tile = (T.Bind(part) for part in unfold(sizes, job))
             first = T.Bind(T.min(tile * self.chains, self._number(length - self.chains)))
             if self.partial > 1:
@@ -120,7 +120,7 @@ class ChainLoops:
             left //= 2
             for lane in elements(left, self.width, self._number, unroll=True):
                 here, there = ([one[at] for one in sums] for at in (lane, lane + left))
-                self._put(sums, lane, self.join(here, there))
+                keep(sums, lane, self.join(here, there))
 
     def _start(self, sums: Sequence[Any], at: Expr) -> None:
         for one, start in zip(sums, self.reduction.reducer.starts, strict=True):
@@ -131,26 +131,10 @@ class ChainLoops:
             return substitute(load, values)
 
         now = [one[at] for one in sums]
-        self._put(sums, at, self.reduction.reducer.step(now, values, read))
-
-    @staticmethod
-    def _put(sums: Sequence[Any], at: Expr, after: Sequence[Expr]) -> None:
-        if len(after) > 1:  # each result is told from what all were before
-            after = [T.Bind(value) for value in after]
-        for one, value in zip(sums, after, strict=True):
-            T.buffer_store(one, value, [at])
+        keep(sums, at, self.reduction.reducer.step(now, values, read))
 
     def _finish(self, done: Sequence[Expr], values: Values) -> None:
-        stores, last = self.reduction.reducer.stores, self.last
-        at = [substitute(index, values) for index in stores[0].indices]
-        totals = [store.buffer for store in stores]
-        if last is None:
-            for total, value in zip(totals, done, strict=True):
-                T.buffer_store(total, value, at)
-            return
-        values = followed(last, totals, at)
-        value = substitute(last.body.value, values, replacing(totals, done, values))
-        T.buffer_store(last.body.buffer, value, [substitute(i, values) for i in last.body.indices])
+        ends_with(self.reduction, self.last, done, values)
 
     def _sums(self, count: int) -> list[Any]:
         """Return a buffer for each result, which LLVM keeps in registers."""
@@ -178,19 +162,49 @@ class ChainLoops:
     def _name(self) -> str:
         return f"{self.reduction.block.name_hint}_chains"
 
-    @property
-    def _outputs(self) -> list[Any]:
-        stores = [self.last.body] if self.last else self.reduction.reducer.stores
-        return [store.buffer for store in stores]
 
-    @property
-    def _sources(self) -> list[Any]:
-        """Return the buffers that are read, each once."""
-        totals = [store.buffer for store in self.reduction.reducer.stores]
-        values = [*self.reduction.reducer.values, *([self.last.body.value] if self.last else [])]
-        values += [step for step in self.reduction.steps if not isinstance(step, int)]
-        found: list[Any] = []
-        for source in (load.source for value in values for load in loads_of(value)):
-            if not any(map(source.same_as, [*totals, *found])):
-                found.append(source)
-        return found
+def keep(sums: Sequence[Any], at: Expr | int, after: Sequence[Expr]) -> None:
+    """Write what results are after a step."""
+    if len(after) > 1:  # each result is told from what all were before
+        after = [T.Bind(value) for value in after]
+    for one, value in zip(sums, after, strict=True):
+        T.buffer_store(one, value, [at])
+
+
+def ends_with(
+    reduction: Reduction, last: SBlock | None, done: Sequence[Expr], values: Values
+) -> None:
+    """Write an output: the results of a reduction, or what the block that follows makes of them."""
+    stores = reduction.reducer.finals
+    at = [substitute(index, values) for index in stores[0].indices]
+    totals = [store.buffer for store in stores]
+    kinds = [str(total.ty.dtype) for total in totals]
+    done = [
+        value if str(value.ty.dtype) == kind else value.astype(kind)
+        for value, kind in zip(done, kinds, strict=True)
+    ]
+    if last is None:
+        for total, value in zip(totals, done, strict=True):
+            T.buffer_store(total, value, at)
+        return
+    values = followed(last, totals, at)
+    value = substitute(last.body.value, values, replacing(totals, done, values))
+    T.buffer_store(last.body.buffer, value, [substitute(i, values) for i in last.body.indices])
+
+
+def written_by(reduction: Reduction, last: SBlock | None) -> list[Any]:
+    """Return the buffers that the loops of a reduction write."""
+    return [store.buffer for store in ([last.body] if last else reduction.reducer.finals)]
+
+
+def read_by(reduction: Reduction, last: SBlock | None) -> list[Any]:
+    """Return the buffers that the loops of a reduction read, each once."""
+    reducer = reduction.reducer
+    totals = [store.buffer for store in (*reducer.stores, *reducer.finals)]
+    values = [*reducer.values, *([last.body.value] if last else [])]
+    values += [step for step in reduction.steps if not isinstance(step, int)]
+    found: list[Any] = []
+    for source in (load.source for value in values for load in loads_of(value)):
+        if not any(map(source.same_as, [*totals, *found])):
+            found.append(source)
+    return found

@@ -2,7 +2,7 @@ import json
 
 import pytest
 import tvm
-from tvm import te, topi
+from tvm import te, tirx, topi
 from tvm.s_tir import Schedule
 
 from autopipe.measure.check import checked
@@ -242,3 +242,32 @@ def test_axes_of_open_sizes_stay_where_the_first_axis_has_one_element():
     )
     block = sch.get(movement.combined(sch))
     assert [str(axis.var) for axis in block.iter_vars] == ["v_ax0", "v_ax1", "v_ax2"]
+
+
+def test_a_second_thread_pays_by_work_and_not_by_the_number_of_elements():
+    def shared(tensors):
+        return elementwise.fill(moved(tensors), WIDE).threads
+
+    x, y = tensor(256, 256), tensor(256, 256)
+    assert not shared([x, y, topi.add(x, y)])  # 9 us on one thread
+    assert shared([x, topi.exp(x)])  # 33 us
+    narrow = tensor(256, 256, dtype="int8")
+    assert not shared([narrow, topi.add(narrow, narrow)])
+    x, y = tensor(512, 300), tensor(512, 300)
+    assert shared([x, y, topi.add(x, y)])
+
+
+def test_the_copy_of_an_image_to_a_row_is_a_row():
+    x = tensor(4, 8, 6, 8)
+    module = module_of([x, topi.reshape(x, (4, 384))])
+    sch = blank(module)
+    found = elementwise.match(sch)
+    assert found is not None
+    elementwise.apply(sch, found, elementwise.Run(8))
+    assert "//" not in sch.mod.script()
+    assert_same(module, sch.mod, inputs=[normal], rtol=0)
+
+
+def test_what_hangs_on_its_own_index_is_left_to_llvm():
+    unit = te.compute((64, 64), lambda i, j: tirx.Select(i == j, 1.0, 0.0), name="y")
+    assert elementwise.fill(moved([unit]), WIDE).width == 1

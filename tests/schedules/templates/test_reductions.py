@@ -73,6 +73,29 @@ def argmax(axis):
     return [x, topi.argmax(x, axis=axis)]
 
 
+def _at(k, x, i, wide):
+    return (k.var.astype("int64") if wide else k.var), x[i, k]
+
+
+def first_of_wide(length=45, *, summed=False):
+    """Return an argmax of 64 bits as TVM has it; or the sum of positions of a largest element."""
+    x, k = tensor(7, length), te.reduce_axis((0, length))
+
+    def larger(one, other):
+        keep = tirx.Or(one[1] > other[1], tirx.And(one[1] == other[1], one[0] < other[0]))
+        at = one[0] + other[0] if summed else tirx.Select(keep, one[0], other[0])
+        return at, tirx.Select(one[1] > other[1], one[1], other[1])
+
+    first = te.comm_reducer(larger, lambda at, most: (tirx.const(-1, at), tirx.min_value(most)))
+    at, most = te.compute((7,), lambda i: first(_at(k, x, i, wide=True), axis=k))
+    return [x, at, most]
+
+
+def pool_gradient():
+    above, x = te.placeholder((1, 2, 5, 7), name="g"), tensor(1, 2, 10, 14)
+    return [above, x, topi.nn.pool_grad(above, x, [2, 2], [2, 2], [0] * 4, "max")]
+
+
 def first_of_equal():
     """Return an argmax that keeps the first by the order of its steps."""
     x, k = tensor(7, 45), te.reduce_axis((0, 45))
@@ -145,8 +168,9 @@ def test_tiles_of_every_kind_compute_the_same(name):
 @pytest.mark.parametrize(
     ("make", "forms"),
     [
-        (lambda: argmax(1), {"lanes", "chains"}),
-        (first_of_equal, {"chains"}),
+        (lambda: argmax(1), {"lanes", "chains", "rows"}),
+        (first_of_equal, {"chains", "rows"}),
+        (first_of_wide, {"lanes", "chains", "rows"}),
         (reachable, {"chains", "rows"}),
         (lambda: pool("max", 1), {"chains", "rows"}),
         (lambda: pool("avg", 0), {"chains", "rows"}),
@@ -183,6 +207,29 @@ def reducing(tensors):
 def test_partial_results_are_joined_only_where_that_is_proved(make, told):
     found = reducing(make())
     assert (joined(found.reducer, found.sums) is not None) == told
+
+
+@each_row(
+    "make, dtype",
+    [
+        (first_of_wide, "int32"),
+        (lambda: first_of_wide(length=(1 << 31) + 8), "int64"),  # the last position has no room
+        (lambda: first_of_wide(summed=True), "int64"),  # nor may a sum of positions have
+    ],
+)
+def test_positions_are_counted_in_32_bits_only_where_they_have_room(make, dtype):
+    starts = reducing(make()).narrowed().reducer.starts
+    assert [str(start.ty.dtype) for start in starts] == [dtype, "float32"]
+
+
+def test_a_period_of_outputs_is_written_out_where_an_index_is_divided():
+    module = declared(pool_gradient())
+    found = fall(("static", "default"), module, CONDITIONS)
+    assert found.planned is not None
+    assert "* 2 + " in found.planned.module.script().replace("T.int64(2)", "2").replace(
+        "T.int64(1)", "1"
+    )
+    assert_same(module, found.planned.module, inputs=(normal, few))
 
 
 def test_a_branch_that_keeps_a_read_inside_stays():

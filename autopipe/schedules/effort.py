@@ -1,0 +1,78 @@
+"""Estimates how long one thread takes for elements that are moved and combined.
+
+That decides whether a second thread pays: starting one and waiting for it takes some microseconds.
+A number of elements does not tell it. Zeros are written at 0.05 ns each, sums of two tensors take
+three times as long, and elementary functions that LLVM makes no vectors of a hundred times.
+
+Example: 65536 sums of two tensors of floats move 12 bytes each, 0.13 ns, and take 9 us in all. Two
+threads would take 4.5 us and 5 us to start: that does not pay. 65536 exponentials take 33 us.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import tvm
+import tvm_ffi
+from tvm.ir import Call, TensorLoad
+
+_BYTE: Final = 0.0112
+"""Nanoseconds for a byte that lies in the second-level cache, in vectors."""
+
+_GATHERED: Final = 0.25
+"""Nanoseconds for an element that is read on its own, as in a lookup or across memory."""
+
+_VECTOR_CALL, _CALL = 0.4, 3.0
+"""Nanoseconds for an elementary function in vectors, and for one of libm."""
+
+_IN_VECTORS: Final = frozenset(
+    f"tirx.{name}"
+    for name in ("exp", "log", "sigmoid", "tanh", "erf", "nearbyint", "rsqrt", "pow", "sqrt")
+)
+
+_FREE: Final = frozenset(
+    {"prim.if_then_else", "tirx.fabs", "tirx.floor", "tirx.ceil", "tirx.trunc", "tirx.round"}
+)
+
+_PAYS: Final = 15_000.0
+"""Nanoseconds of one thread that pay for a second one, which takes about 5000 to start."""
+
+
+def pays(nanoseconds: float) -> bool:
+    """Tell whether a second thread pays for so much work."""
+    return nanoseconds >= _PAYS
+
+
+def of_element(value: Any, bits: int, evenly: Callable[[TensorLoad], bool]) -> float:  # noqa: ANN401 - TVM's expressions
+    """Return the nanoseconds that an element takes which has a value, and so many bits.
+
+    `evenly` tells of a load whether neighbours lie in memory one after the other, or are the same.
+    """
+    loads: list[TensorLoad] = []
+    tvm_ffi.structural_walk(value, (TensorLoad, loads.append))
+    calls: list[Call] = []
+    tvm_ffi.structural_walk(value, (Call, calls.append))
+    moved = sum(_of_load(load, evenly) for load in _each_once(loads))
+    return _BYTE * bits / 8 + moved + sum(map(_of_call, calls))
+
+
+def _of_load(load: TensorLoad, evenly: Callable[[TensorLoad], bool]) -> float:
+    return _BYTE * _bits(load) / 8 if evenly(load) else _GATHERED
+
+
+def _of_call(call: Call) -> float:
+    name = getattr(call.op, "name", "")
+    if name in _FREE:
+        return 0.0
+    return _VECTOR_CALL if name in _IN_VECTORS else _CALL
+
+
+def _bits(load: TensorLoad) -> int:
+    return max(8, int(tvm.runtime.DataType(str(load.source.dtype)).bits))
+
+
+def _each_once(loads: Sequence[TensorLoad]) -> list[TensorLoad]:
+    found: list[TensorLoad] = []
+    for load in loads:
+        if not any(tvm_ffi.structural_equal(load, one) for one in found):
+            found.append(load)
+    return found

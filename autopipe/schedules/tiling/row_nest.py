@@ -1,0 +1,125 @@
+"""Writes reductions of few steps: the steps written out, in a plain loop over a row of outputs.
+
+LLVM makes vectors of the inner loop: it shuffles what lies apart, and asks for elements under a
+mask where they are read under a condition. An index that is divided is no obstacle where a period
+of outputs is written out.
+
+Example: the gradient of pooling two neighbours reads g[j // 2] for output j. Two are written out:
+
+    for plane in parallel(64):
+        for i in range(56):
+            for j in range(28):
+                y[plane, i, 2 * j] = g[plane, i // 2, j] if at[plane, i // 2, j] == ... else 0
+                y[plane, i, 2 * j + 1] = ...
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any, Final
+
+import tvm
+import tvm_ffi
+from tvm.ir import Expr, TensorLoad
+from tvm.s_tir import SBlock
+from tvm.script.ir_builder import IRBuilder
+from tvm.sym import Analyzer
+from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
+
+from autopipe.schedules.analysis.blocks import number_of
+from autopipe.schedules.analysis.expressions import Values, occurrences, substitute, unfold, whole
+from autopipe.schedules.analysis.reduction import Reduction
+from autopipe.schedules.tiling.chains import ends_with, keep, read_by, written_by
+
+_LONGEST: Final = 8
+"""Most outputs of a period that is written out."""
+
+_PLANE: Final = 2
+"""Axes that are in a plane, where there are more."""
+
+_DIVISIONS: Final = (tvm.tirx.Div, tvm.tirx.Mod, tvm.tirx.FloorDiv, tvm.tirx.FloorMod)
+
+
+@dataclass(frozen=True, slots=True)
+class RowNest:
+    """Writes the loops of one reduction, and of the block that follows it."""
+
+    reduction: Reduction
+    last: SBlock | None
+    """The elementwise block that computes the output, if there is one."""
+    parallel: bool
+
+    def write(self) -> tvm.tirx.Stmt:
+        """Return the loops."""
+        *outer, row = self.reduction.extents
+        planes = outer[: max(1, len(outer) + 1 - _PLANE)]
+        inside = outer[len(planes) :]
+        jobs, period = math.prod(planes), self._period()
+        loop = T.parallel if self.parallel and jobs > 1 else T.serial
+        with (
+            IRBuilder() as builder,
+            loop(self._number(0), self._number(jobs)) as job,
+            T.sblock(f"{self.reduction.block.name_hint}_rows"),
+        ):
+            T.reads(*map(whole, read_by(self.reduction, self.last)))
+            T.writes(*map(whole, written_by(self.reduction, self.last)))
+            kinds = [str(start.ty.dtype) for start in self.reduction.reducer.starts]
+            sums = [T.sblock_alloc_buffer((1,), kind, scope="local") for kind in kinds]
+            place = [T.Bind(part) for part in unfold(planes, job)] if planes else []
+            with T.grid(*map(self._number, [*inside, row // period])) as found:
+                loops = [found] if isinstance(found, tvm.tirx.Var) else list(found)
+                for part in range(period):
+                    column = loops[-1] * period + part if period > 1 else loops[-1]
+                    self._output(sums, [*place, *loops[:-1], column], loops)
+        return builder.get()
+
+    def _output(self, sums: Sequence[Any], at: Sequence[Expr], loops: Sequence[Any]) -> None:
+        """Write what computes one output.
+
+        Results pass from step to step by buffers, which LLVM keeps in registers: with names for
+        values TVM's simplifier takes three times as long for each further step of an argmax.
+        """
+        known = self._known(at, loops)
+        axes: Values = list(zip(self.reduction.axes, at, strict=True))
+        reducer = self.reduction.reducer
+        keep(sums, 0, reducer.starts)
+        for terms in product(*(range(int(step)) for step in self.reduction.steps)):
+            numbers = map(self._number, terms)
+            values = [*axes, *zip(self.reduction.sums, numbers, strict=True)]
+
+            def read(load: TensorLoad, values: Values = values) -> Expr:
+                indices = [known.simplify(substitute(i, values)) for i in load.indices]
+                return load.source[tuple(indices)]
+
+            after = reducer.step([one[0] for one in sums], values, read)
+            keep(sums, 0, [known.simplify(value) for value in after])
+        ends_with(self.reduction, self.last, [one[0] for one in sums], axes)
+
+    def _known(self, at: Sequence[Expr], loops: Sequence[Any]) -> Analyzer:
+        known = Analyzer()
+        inner = self.reduction.extents[len(self.reduction.extents) - len(loops) :]
+        for loop, extent in zip(loops, inner, strict=True):
+            known.bind(loop, tvm.ir.Range(0, self._number(extent)))
+        for value, extent in zip(at, self.reduction.extents, strict=False):
+            if isinstance(value, tvm.tirx.Var) and not any(map(value.same_as, loops)):
+                known.bind(value, tvm.ir.Range(0, self._number(extent)))
+        return known
+
+    def _period(self) -> int:
+        """Return after how many outputs along a row the divisions of indices are alike again."""
+        axis, extent = self.reduction.axes[-1], self.reduction.extents[-1]
+        found: list[Any] = []
+        for value in self.reduction.reducer.values:
+            for kind in _DIVISIONS:
+                tvm_ffi.structural_walk(value, (kind, found.append))
+        divisors = [
+            int(one.b)
+            for one in found
+            if isinstance(one.b, tvm.tirx.IntImm) and occurrences(one.a, axis)
+        ]
+        period = math.lcm(*divisors) if divisors and min(divisors) > 0 else 1
+        return period if period <= _LONGEST and extent % period == 0 else 1
+
+    def _number(self, value: int) -> Expr:
+        return number_of(value, str(self.reduction.axes[-1].ty.dtype))
