@@ -32,7 +32,7 @@ from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.primitives import ELEMENTS, spread
 
 NAME: Final = "elementwise"
-VERSION: Final = 2
+VERSION: Final = 3
 
 MOST_VECTORS = 4
 """Most registers that a vectorized loop fills."""
