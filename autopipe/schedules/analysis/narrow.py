@@ -29,11 +29,15 @@ class _TooWideError(Exception):
 
 
 def narrowed(
-    results: Sequence[Any], values: Sequence[Expr], ranges: Sequence[tuple[Any, Any]]
-) -> tuple[list[Any], list[Expr]] | None:
-    """Return buffers and steps of 32 bits for those of 64; None if none is so, or one has no room.
+    results: Sequence[Any],
+    starts: Sequence[Expr],
+    values: Sequence[Expr],
+    ranges: Sequence[tuple[Any, Any]],
+) -> tuple[list[Any], list[Expr], list[Expr]] | None:
+    """Return buffers, starts and steps of 32 bits for those of 64; None if that cannot be.
 
-    `results` are the buffers of results, `values` what they become, `ranges` the values of axes.
+    `results` are the buffers of results, `starts` what they are at first, `values` what they
+    become, `ranges` the values of axes.
     """
     wide = [str(result.dtype) == _WIDE for result in results]
     if not any(wide):
@@ -44,13 +48,17 @@ def narrowed(
     ]
     rewriting = _Rewriting(results, buffers, ranges)
     try:
+        first = [
+            rewriting.of(start) if is_wide else start
+            for start, is_wide in zip(starts, wide, strict=True)
+        ]
         after = [
             rewriting.chosen(value, result) if is_wide else rewriting.of(value)
             for value, result, is_wide in zip(values, results, wide, strict=True)
         ]
     except _TooWideError:
         return None
-    return buffers, after
+    return buffers, first, after
 
 
 class _Rewriting:

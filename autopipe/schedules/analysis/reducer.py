@@ -20,7 +20,7 @@ from tvm.sym import Analyzer
 from tvm.tirx import Bind, BufferStore, SeqStmt
 
 from autopipe.schedules.analysis.expressions import Values, loads_of, substitute
-from autopipe.schedules.analysis.narrow import NARROW, narrowed
+from autopipe.schedules.analysis.narrow import narrowed
 
 _BRANCH: Final = "prim.if_then_else"
 
@@ -97,13 +97,10 @@ class Reducer:
 
         Results that come from positions alone do not need more, and vectors take twice as many.
         """
-        found = narrowed([store.buffer for store in self.stores], self.values, ranges)
+        found = narrowed([store.buffer for store in self.stores], self.starts, self.values, ranges)
         if found is None:
             return self
-        buffers, values = found
-        starts = [tirx.const(int(start), str(buffer.dtype)) if isinstance(start, tirx.IntImm)
-                  and str(buffer.dtype) == NARROW else start
-                  for start, buffer in zip(self.starts, buffers, strict=True)]  # fmt: skip
+        buffers, starts, values = found
         stores = [
             BufferStore(buffer, value, store.indices)
             for buffer, value, store in zip(buffers, values, self.stores, strict=True)
