@@ -29,9 +29,11 @@ _IN_VECTORS: Final = frozenset(
     for name in ("exp", "log", "sigmoid", "tanh", "erf", "nearbyint", "rsqrt", "pow", "sqrt")
 )
 
-_FREE: Final = frozenset(
-    {"prim.if_then_else", "tirx.fabs", "tirx.floor", "tirx.ceil", "tirx.trunc", "tirx.round"}
-)
+_FREE: Final = frozenset({"prim.if_then_else"}) | {
+    f"tirx.{name}"
+    for name in ("fabs", "floor", "ceil", "trunc", "round", "isnan", "isinf", "isfinite",
+                 "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not", "reinterpret")
+}  # fmt: skip
 
 _PAYS: Final = 15_000.0
 """Nanoseconds of one thread that pay for a second one, which takes about 5000 to start."""

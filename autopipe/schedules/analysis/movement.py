@@ -67,6 +67,11 @@ class Movement:
     slow; LLVM finds its own."""
 
     @property
+    def backwards(self) -> bool:
+        """Tell whether a read goes back in memory, which TVM loads one by one in its vectors."""
+        return any(read and innermost(read, self.extents).stride < 0 for read in self.reads)
+
+    @property
     def run(self) -> int:
         """Return how many neighbours of the output are read alike: one source, one stride."""
         return math.gcd(self.extents[-1], *self.parts, *(self._run(read) for read in self.reads))

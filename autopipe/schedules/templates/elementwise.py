@@ -90,7 +90,7 @@ def fill(movement: Movement, hardware: HardwareParams) -> Run:
     """Return the knobs for a processor, without measuring."""
     lanes = hardware.lanes(movement.bits)
     width = max(run.width for run in settings(movement, hardware) if run.width <= VECTORS * lanes)
-    if movement.mixed or width < lanes:
+    if movement.mixed or movement.backwards or width < lanes:
         width = 1  # LLVM takes whole vectors of what is written, and a rest
     elements = math.prod(movement.extents)
     alone = ELEMENTS <= elements <= _ALONE and not pays(elements * movement.nanoseconds)
