@@ -64,6 +64,10 @@ def _streams(contraction: Contraction, hardware: HardwareParams) -> bool:
 
     Then all strips of one band come first: input and result pass by once, in the order in which
     they lie in memory. Otherwise they would come from far away, and go there, for each strip.
+
+    So they do where several cores share a product with fewer weights than input and result. Bands
+    give each core rows of its own, which the kernel before has left with the same core, as most
+    divide rows. Strips have every core read all of the input, half of it from another core's cache.
     """
     depth, size = math.prod(contraction.terms), contraction.bits // 8
     weights = contraction.breadth * depth * size
@@ -72,7 +76,8 @@ def _streams(contraction: Contraction, hardware: HardwareParams) -> bool:
     alone = others == 1 and sum(term > 1 for term in contraction.terms) <= 1
     held = weights <= hardware.l2 and passing > hardware.l2 * _FULL
     near = weights <= hardware.l1 and _far(contraction, hardware)
-    return contraction.lines.free and (near or (held and alone))
+    divided = hardware.cores > 1 and weights <= min(passing, hardware.l2 * _FULL)
+    return contraction.lines.free and (near or (alone and (held or divided)))
 
 
 def estimate(contraction: Contraction, tile: Tile, hardware: HardwareParams) -> float:

@@ -66,6 +66,13 @@ def test_strips_come_first_where_the_nearest_cache_holds_the_weights():
     assert fill(product(4096, 512, terms=2048), WIDE).outer == "columns"
 
 
+def test_cores_divide_rows_where_the_weights_are_less_than_what_they_share():
+    few, many = product(196, 384, terms=64), product(128, 384, terms=384)
+    assert fill(few, WIDE).outer == "rows"
+    assert fill(few, replace(WIDE, cores=1)).outer == "columns"
+    assert fill(many, WIDE).outer == "columns"
+
+
 def test_records_leave_out_a_knob_at_its_default():
     tile = Tile(rows=6, columns=32, width=16, packed=True, outer="columns", unroll=1)
     assert "fetched" not in told(tile)
