@@ -42,6 +42,11 @@ class Blocking:
     """Output channels in a vector, a power of two; divides `columns`."""
 
 
+_PAIR, _SPILL = 4, 0.8
+"""Registers that two steps want beside the sums, with one vector a row, and further cycles of two
+products where there is none left for a sum, which then goes to memory and back."""
+
+
 @dataclass(frozen=True, slots=True)
 class Filtering:
     """What the knobs depend on in a convolution by minimal filtering."""
@@ -65,6 +70,8 @@ def estimate(filtering: Filtering, knobs: Blocking, hardware: HardwareParams) ->
     vectors = knobs.columns // knobs.width
     issue = max(1.0, CHAINS / (knobs.rows * vectors), 1 / knobs.rows + 1 / vectors)
     issue += 0.05 * (4 / knobs.rows + 1 / vectors)  # weights come from the second-level cache
+    if vectors == 1 and knobs.rows + _PAIR > hardware.registers:  # LLVM takes two steps at a time
+        issue += _SPILL
     products = jobs * inputs * outputs / knobs.width / 2 * issue
     kept = BYTES * (inputs + filtering.positions * knobs.tiles * knobs.chunk)
     reads = BYTES * weights / MEMORY  # another layer's weights are in the caches
