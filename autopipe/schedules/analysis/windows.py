@@ -10,6 +10,7 @@ and `window` (3, 3). Along the width, the last but one axis, go the window's axi
 
 import math
 from dataclasses import dataclass
+from typing import Final
 
 from tvm.s_tir import SBlock, Schedule
 from tvm.sym import detect_linear_equation
@@ -24,6 +25,12 @@ from autopipe.schedules.analysis.blocks import (
     is_spatial,
     is_static,
 )
+
+_NARROW: Final = 4
+"""Elements in the shortest vector that pays."""
+
+_VECTOR: Final = 8
+"""Elements of which overlapping vectors are made where none of `_NARROW` divides them."""
 
 Index = list[tuple[int, ...]]
 """For each axis of a tensor, how far a step of each axis of a block moves along it; [] if that is
@@ -58,6 +65,20 @@ class Windows:
     """Position of the operand that has weights along the last axis; None if none has."""
     free: bool
     """Whether the layout of these weights is free."""
+
+    @property
+    def wide(self) -> bool:
+        """Tell whether vectors fit along the last axis: they divide it, or some overlap."""
+        breadth = self.extents[-1]
+        return breadth % _NARROW == 0 or (breadth >= _VECTOR and self.may_overlap)
+
+    @property
+    def may_overlap(self) -> bool:
+        """Tell whether tiles may overlap: they have two axes, and no window extends along the last.
+
+        Such windows are padded plane by plane, for tiles that divide a plane.
+        """
+        return not self.along and len(self.extents) > 1
 
     @property
     def taps(self) -> int:

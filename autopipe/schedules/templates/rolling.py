@@ -85,7 +85,9 @@ def settings(found: RolledParts, hardware: HardwareParams) -> Iterator[RowTiles]
     alone = replace(hardware, cores=1)
     strips = heapq.nsmallest(
         _TRIED,
-        dict.fromkeys(replace(t, shared=2) for t in window.settings(found.windows, alone)),
+        dict.fromkeys(
+            replace(tile, shared=2) for tile in window.settings(found.windows, alone, overlap=True)
+        ),
         key=lambda tile: window.estimate(found.windows, tile, alone),
     )
     rows = found.result[0] * found.result[1]
@@ -205,8 +207,7 @@ def _windows(sch: Schedule, windows: Windows, tile: WindowTile, whole: _Whole) -
     inline_copies(sch)
     for name in windows.after[:-1]:
         sch.compute_inline(sch.get_sblock(name))
-    if windows.weights is not None and windows.free:
-        window.pack(sch, sch.get_sblock(windows.name), windows.weights, tile.columns)
+    window.pack(sch, sch.get_sblock(windows.name), windows, tile.columns)
     known = {*windows.before, windows.name, *windows.after}
     blocks = {sch.get(rv).name_hint: rv for rv in sch.get_child_blocks(sch.get_sblock("root"))}
     for name, rv in blocks.items():

@@ -35,6 +35,7 @@ from autopipe.schedules.analysis.windows import Windows, inline_copies, recogniz
 from autopipe.schedules.divisors import divisors
 from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.primitives import PRODUCTS, spread
+from autopipe.schedules.tiling.tile import without_waste
 from autopipe.schedules.tiling.windows import OpenWindows
 from autopipe.schedules.write_out import write_out
 
@@ -61,7 +62,7 @@ MANY = 3
 """With more weights in a row, registers for a row of the input, too, leave few for sums. A tile of
 at least half a row reads its input from the stack then, which is faster; shorter tiles lose."""
 
-NARROW = 4
+NARROW: Final = 4
 """Elements in the shortest vector that pays."""
 
 UNROLLED = 512
@@ -80,9 +81,9 @@ class WindowTile:
     """The knobs."""
 
     rows: int
-    """Outputs along the last but one axis; divides its extent."""
+    """Outputs along the last but one axis; divides its extent, or the last tile overlaps others."""
     columns: int
-    """Outputs along the last axis; divides its extent."""
+    """Outputs along the last axis; divides its extent, or the last tile overlaps others."""
     width: int
     """Elements in a vector, a power of two; divides `columns`."""
     shared: int
@@ -92,23 +93,57 @@ class WindowTile:
 def match(sch: Schedule) -> Windows | None:
     """Return what the template needs to know of a function, or None if it is for another one."""
     windows = recognize(sch)
-    if windows is None or windows.extents[-1] % NARROW:
+    if windows is None or not windows.wide:
         return None
     return None if windows.along and len(windows.extents) <= _PAIR else windows
 
 
-def settings(windows: Windows, hardware: HardwareParams) -> Iterator[WindowTile]:
-    """Yield every tile whose sums, input row and weights for it fit the registers."""
+def settings(
+    windows: Windows, hardware: HardwareParams, *, overlap: bool | None = None
+) -> Iterator[WindowTile]:
+    """Yield every tile whose sums, input row and weights for it fit the registers.
+
+    Tiles divide the outputs, or they may `overlap`: unless that is said, where no vector divides
+    the last axis. Elsewhere these functions wait for memory and not for short vectors.
+    """
+    if overlap is None:
+        overlap = windows.extents[-1] % NARROW != 0
     lanes = hardware.lanes(windows.bits)
     planes = max(1, len(windows.extents) - _PAIR)
-    for columns in divisors(windows.extents[-1], MAX_VECTORS * lanes):
-        width = math.gcd(columns, lanes)
+    for columns, width in _strips(windows, lanes, overlap=overlap):
         if columns // width > MAX_VECTORS:
             continue
-        for rows in divisors(_extent(windows), hardware.registers):
-            if columns == width == rows * width or _fits(windows, rows, columns, hardware):
+        for rows in _heights(windows, hardware.registers, overlap=overlap):
+            if columns == width == rows * width or _fits(windows, rows, columns, width, hardware):
                 for shared in range(planes, planes + (1 if windows.along else _PAIR + 1)):
                     yield WindowTile(rows, columns, width, shared)
+
+
+def _strips(windows: Windows, lanes: int, *, overlap: bool) -> Iterator[tuple[int, int]]:
+    """Yield the columns of tiles and the elements of their vectors.
+
+    Example: 84 columns and 8 lanes give 1 to 28 in vectors of up to 4, and, if they may overlap, 8,
+    16, 24 and 32 in vectors of 8: 11, 6, 4 and 3 strips.
+    """
+    breadth = windows.extents[-1]
+    for columns in divisors(breadth, MAX_VECTORS * lanes):
+        yield columns, math.gcd(columns, lanes)
+    width = min(lanes, 1 << breadth.bit_length() - 1)
+    if overlap and breadth % width and windows.may_overlap:
+        for columns in without_waste(breadth, width, min(MAX_VECTORS, breadth // width)):
+            yield columns, width
+
+
+def _heights(windows: Windows, most: int, *, overlap: bool) -> list[int]:
+    """Return the rows of tiles.
+
+    Example: 41 rows have no divisor but 1; seven tiles of 6 that overlap cover them.
+    """
+    extent = _extent(windows)
+    rows = divisors(extent, most)
+    if overlap and windows.may_overlap:
+        rows = sorted({*rows, *without_waste(extent, 1, min(extent, most))})
+    return rows
 
 
 def fill(windows: Windows, hardware: HardwareParams) -> WindowTile:
@@ -127,9 +162,10 @@ def apply(sch: Schedule, windows: Windows, tile: WindowTile) -> None:
     for name in (*windows.before[:-1], *windows.after[:-1]):
         sch.compute_inline(sch.get_sblock(name))
     block = sch.get_sblock(windows.name)
-    if windows.weights is not None and windows.free:
-        pack(sch, block, windows.weights, tile.columns)
+    pack(sch, block, windows, tile.columns)
     known = known_of(sch.mod["main"])
+    if known is None and _overlap(windows, tile):
+        known = OpenSizes({}, {}, {})
     if known is not None:
         _write(sch, windows, tile, known)
         return
@@ -146,8 +182,13 @@ def apply(sch: Schedule, windows: Windows, tile: WindowTile) -> None:
     _reduce_in_registers(sch, block, windows, tile)
 
 
+def _overlap(windows: Windows, tile: WindowTile) -> bool:
+    """Tell whether tiles overlap, which TVM's primitives can not do."""
+    return bool(windows.extents[-1] % tile.columns or _extent(windows) % tile.rows)
+
+
 def _write(sch: Schedule, windows: Windows, tile: WindowTile, known: OpenSizes) -> None:
-    """Make tiles of open sizes the body of the function, after the copy of the weights."""
+    """Make tiles that overlap the body of the function, after the copy of the weights."""
     if windows.along:
         raise ScheduleError("windows extend along an open axis")
     done = {*windows.before[-1:], windows.name, *windows.after[-1:]}
@@ -234,18 +275,26 @@ def _unroll(sch: Schedule, loops: Sequence[LoopRV]) -> None:
         sch.unroll(loop)
 
 
-def pack(sch: Schedule, block: SBlockRV, weights: int, columns: int) -> None:
-    """Read weights from a copy [strip, other axes, column], which the build makes once."""
+def pack(sch: Schedule, block: SBlockRV, windows: Windows, columns: int) -> None:
+    """Read weights from a copy [strip, other axes, column], which the build makes once.
+
+    Strips that overlap read from one strip of all columns. Does nothing where there are no weights,
+    or their layout is not free.
+    """
+    if windows.weights is None or not windows.free:
+        return
+    if windows.extents[-1] % columns:
+        columns = windows.extents[-1]
     *_, last = (axis.var for axis in sch.get(block).iter_vars if axis.iter_type == SPATIAL)
-    region = sch.get(block).reads[weights].region
+    region = sch.get(block).reads[windows.weights].region
     at = next(i for i, part in enumerate(region) if part.min.same_as(last))
-    copy = sch.cache_read(block, weights, "global")
+    copy = sch.cache_read(block, windows.weights, "global")
 
     def tiled(*index: tvm.tirx.Var) -> list[tvm.ir.Expr]:
         others = index[:at] + index[at + 1 :]
         return [index[at] // columns, *others, index[at] % columns]
 
-    sch.transform_layout(block, ("read", weights), tiled)
+    sch.transform_layout(block, ("read", windows.weights), tiled)
     sch.annotate(copy, MARK, True)  # noqa: FBT003 - TVM's way
 
 
@@ -253,20 +302,22 @@ def _promise(tile: WindowTile, windows: Windows, hardware: HardwareParams) -> fl
     """Return the estimated share of the peak speed, from 0 to 1.
 
     The factors: how full the vectors are, how much latency other sums hide, the length of a run of
-    memory, arithmetic against loads, busy cores; 0.8 for each parallel loop favours few of them.
+    memory, arithmetic against loads, busy cores, what is not computed twice; 0.8 for each parallel
+    loop favours few of them.
     """
     vectors = tile.columns // tile.width
     sums = tile.rows * vectors
     work = sums * windows.taps_across
     loads = vectors * _loads(windows, tile.rows)
-    inner = [windows.extents[-1] // tile.columns, _extent(windows) // tile.rows]
+    inner = [-(-windows.extents[-1] // tile.columns), -(-_extent(windows) // tile.rows)]
+    once = windows.extents[-1] * _extent(windows) / (math.prod(inner) * tile.columns * tile.rows)
     jobs = math.prod([*windows.extents[:-_PAIR], *inner][: tile.shared])
     busy = jobs / (-(-jobs // hardware.cores) * hardware.cores)
     full = tile.width / hardware.lanes(windows.bits)
     hidden = min(1.0, max(sums, AHEAD / windows.taps) / CHAINS)
     run = tile.columns * windows.bits
     near = run / (run + LINE)
-    return full * hidden * near * work / (work + loads) * busy * 0.8**tile.shared
+    return full * hidden * near * work / (work + loads) * busy * once * 0.8**tile.shared
 
 
 def _extent(windows: Windows) -> int:
@@ -279,9 +330,9 @@ def _touched(windows: Windows, rows: int) -> int:
     return (rows - 1) * windows.stride + windows.reach
 
 
-def _fits(windows: Windows, rows: int, columns: int, hardware: HardwareParams) -> bool:
+def _fits(windows: Windows, rows: int, columns: int, width: int, hardware: HardwareParams) -> bool:
     """Tell whether a tile fits the registers, and its sums and its row of the input the stack."""
-    vectors = columns // math.gcd(columns, hardware.lanes(windows.bits))
+    vectors = columns // width
     row = _touched(windows, rows) if windows.before or rows > 1 else 0
     weights = windows.taps_across if windows.weights is not None else 0
     stack = max(rows, row) * columns * windows.bits // 8

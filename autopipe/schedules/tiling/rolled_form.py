@@ -34,10 +34,6 @@ _FLOAT: Final = 32
 """Bits of the elements of all parts."""
 
 
-_NARROW: Final = 4
-"""Elements in the shortest vector that pays."""
-
-
 @dataclass(frozen=True, slots=True)
 class RolledParts:
     """What the knobs depend on."""
@@ -124,7 +120,7 @@ def _found(parts: tuple[tvm.IRModule, ...]) -> RolledParts | None:
 def _is_plain(windows: Windows) -> bool:
     """Tell whether windows with weights go over an image whose channels come last."""
     image = len(windows.extents) == _IMAGE and windows.across == (1,) and not windows.along
-    return image and windows.weights is not None and windows.extents[-1] % _NARROW == 0
+    return image and windows.weights is not None and windows.wide
 
 
 def _row(found: Contraction | None) -> Contraction | None:

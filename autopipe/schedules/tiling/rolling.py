@@ -143,10 +143,10 @@ class RollingLoops:
         )
         with (
             T.serial(self._number(0), self._number(-(-width // nest.rows))) as part,
-            T.serial(self._number(0), self._number(channels // nest.columns)) as strip,
+            T.serial(self._number(0), self._number(-(-channels // nest.columns))) as strip,
         ):
             column = T.Bind(tirx.min(part * nest.rows, self._number(width - nest.rows)))
-            place = T.Bind(strip * nest.columns)
+            place = T.Bind(nest.first(strip, channels))
             tile = OutputTile(nest, sums, nest.rows, [image, row], column, place)
             tile.clear()
             tile.reduce()

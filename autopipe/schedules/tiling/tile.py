@@ -68,10 +68,12 @@ def shapes(
         padded = packed and contraction.lines.alone
         for width in _widths(granule, lanes, padded=padded):
             most = -(-granule // width) if padded else granule // width
-            for columns in _sizes(granule, width, min(most, MAX_VECTORS)):
+            for columns in without_waste(granule, width, min(most, MAX_VECTORS)):
                 vectors = columns // width
                 room = hardware.registers - vectors - 1  # a row of weights, a broadcast value
-                for rows in _sizes(contraction.height, 1, min(contraction.height, room // vectors)):
+                for rows in without_waste(
+                    contraction.height, 1, min(contraction.height, room // vectors)
+                ):
                     yield rows, columns, width, packed
 
 
@@ -86,7 +88,7 @@ def _widths(granule: int, lanes: int, *, padded: bool) -> list[int]:
     return [width for width in powers if width * _NARROW >= powers[-1]]
 
 
-def _sizes(extent: int, step: int, most: int) -> list[int]:
+def without_waste(extent: int, step: int, most: int) -> list[int]:
     """Return the multiples of `step`, up to `step * most`, that cut an extent without waste.
 
     For each number of parts only the smallest size is kept. Example: 56 in parts of at most 14 is

@@ -1,8 +1,9 @@
-"""Writes the loops of windows (pooling, depthwise convolutions) whose sizes are open, as new TIR.
+"""Writes the loops of windows (pooling, depthwise convolutions) whose tiles do not divide them.
 
-The template `window` schedules static functions with TVM's primitives, which need tiles that divide
-the extents. Here the last tile along a row overlaps the one before it; where a row is too short for
-one tile, its outputs are computed one by one.
+The template `window` schedules most static functions with TVM's primitives, which need tiles that
+divide the extents. Here the last tile along a row overlaps the one before it, and so does the last
+strip of columns; where the length of a row is open and too short for one tile, its outputs are
+computed one by one.
 
 Example: a depthwise 3x3 convolution of [1, height, width, 96] (NHWC), tiles of 4 x 32.
 
@@ -74,7 +75,7 @@ class OpenWindows:
     rows: int
     """Outputs of a tile along the last but one axis."""
     columns: int
-    """Outputs of a tile along the last axis; divides its extent."""
+    """Outputs of a tile along the last axis; the last tile overlaps the one before it."""
     width: int
     """Elements in a vector."""
     shared: int
@@ -103,7 +104,7 @@ class OpenWindows:
     def _loops(self, rows: int, *, parallel: bool) -> None:
         """Write the loops over tiles of `rows` outputs."""
         *outer, length, breadth = lengths_of(self.block)
-        counts = [*outer, breadth // self.columns, parts_of(length, rows)]
+        counts = [*outer, parts_of(breadth, self.columns), parts_of(length, rows)]
         jobs, number = counts[: self.shared], self.number
         many = parallel and product_of(jobs) != 1
         with ExitStack() as loops:
@@ -121,10 +122,17 @@ class OpenWindows:
             ]
             *before, strip, band = index
             row = T.Bind(tvm.tirx.min(band * rows, number(length - rows)))
-            tile = OutputTile(self, sums, rows, before, row, T.Bind(strip * self.columns))
+            tile = OutputTile(self, sums, rows, before, row, T.Bind(self.first(strip, breadth)))
             tile.clear()
             tile.reduce()
             tile.finish()
+
+    def first(self, strip: Expr, breadth: int) -> Expr:
+        """Return the first of the outputs along the last axis, `breadth` in all, of a strip."""
+        place = strip * self.columns
+        if breadth % self.columns == 0:
+            return place
+        return tvm.tirx.min(place, self.number(breadth - self.columns))
 
     def sources(self) -> list[Any]:
         """Return the buffers that a tile reads, each once."""

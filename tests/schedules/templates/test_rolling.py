@@ -48,6 +48,7 @@ SERVED = {
     "windows higher than the step is long": lambda: block((12, 9), kernel=2, stride=3, pad=0),
     "no product behind": lambda: block(channels=(5, 16, 0)),
     "3x3 before": lambda: block(channels=(3, 12, 4), tap=3),
+    "no vector divides the channels": lambda: block(channels=(5, 19, 7), residual=True),
     "one row": lambda: block((1, 20)),
 }
 

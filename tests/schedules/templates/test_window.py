@@ -50,8 +50,8 @@ def neighbouring_channels():
                               layout="NCHWD", count_include_pad=True)], []  # fmt: skip
 
 
-def mean(*, keep):
-    x = tensor(2, 7, 5, 40)
+def mean(*, keep, channels=40):
+    x = tensor(2, 7, 5, channels)
     total = topi.sum(topi.nn.relu(x), axis=(1, 2), keepdims=keep)
     return [x, topi.multiply(total, 1 / 35)], []
 
@@ -78,6 +78,11 @@ SERVED = {
     "unpadded": lambda: depthwise(pad=0),
     "dilated": lambda: depthwise(dilation=2, pad=2),
     "sparse": lambda: depthwise(dilation=6, pad=6),
+    "no vector divides the channels": lambda: depthwise(channels=27),
+    "strips overlap": lambda: depthwise(10, 42, 5, stride=2, pad=2),
+    "mean of odd channels": lambda: mean(keep=True, channels=51),
+    "max of odd channels": lambda: pool("max", channels=19),
+    "average of odd channels": lambda: pool("avg", channels=20, count=False),
     "planes": lambda: depthwise(8, 6, layout="NCHW"),
     "one_dimension": in_one_dimension,
     "max": lambda: pool("max"),
@@ -186,14 +191,22 @@ def test_it_comes_before_the_template_of_products():
 
 
 @each_row("hardware, case", product([WIDE, NARROW], SERVED))
-def test_every_tile_divides_and_fits_the_registers(case, hardware):
+def test_every_tile_fits_the_registers_and_divides_or_overlaps(case, hardware):
     found = found_in(Schedule(module_of(SERVED[case]())))
-    every = list(window.settings(found, hardware))
+    dividing, every = (
+        list(window.settings(found, hardware, overlap=overlap)) for overlap in (False, True)
+    )
+    assert len(set(every)) == len(every)
     assert window.fill(found, hardware) in every
+    assert all(found.extents[-1] % tile.columns == 0 for tile in dividing)
+    assert all(len(found.extents) == 1 or found.extents[-2] % t.rows == 0 for t in dividing)
     for tile in every:
-        assert found.extents[-1] % tile.columns == tile.columns % tile.width == 0
+        assert tile.columns % tile.width == 0
         assert tile.width in {1, 2, 4, 8, 16}
-        assert len(found.extents) == 1 or found.extents[-2] % tile.rows == 0
+        assert tile.columns <= found.extents[-1]
+        assert len(found.extents) == 1 or tile.rows <= found.extents[-2]
+        if found.extents[-1] % tile.columns:
+            assert tile.width * 2 > min(hardware.lanes(found.bits), found.extents[-1])
         sums = tile.rows * tile.columns // tile.width
         assert sums <= hardware.registers
         assert sums * tile.width * found.bits // 8 < window.STACK

@@ -54,11 +54,22 @@ def test_what_a_tile_writes_is_fetched_where_the_nearest_cache_has_no_room_for_i
 
 def test_a_tile_of_one_vector_leaves_registers_for_two_steps():
     tile = Tile(rows=13, columns=8, width=8, packed=True, outer="columns", unroll=1)
-    full, less = (
-        estimate(product(rows, 8, terms=1), replace(tile, rows=rows), NARROW) for rows in (13, 12)
-    )
-    assert full - less == pytest.approx(0.5 + 2 + 13 * 0.4)
+    times = [
+        estimate(product(rows, 8, terms=1), replace(tile, rows=rows), NARROW)
+        for rows in (13, 12, 8, 7)
+    ]
+    assert times[0] - times[1] == pytest.approx(0.5 + 2 + 1.1)
+    assert times[2] - times[3] == pytest.approx(0.5 + 2)
     assert fill(product(13, 128, terms=800), NARROW).rows < 13
+    assert fill(product(196, 56, terms=480), NARROW).columns > 8
+
+
+def test_strips_that_share_a_line_of_the_result_follow_each_other():
+    shared, whole = (fill(product(256, columns, terms=104), NARROW) for columns in (104, 112))
+    assert (shared.outer, whole.outer) == ("rows", "columns")
+    few = fill(product(49, 440, terms=440), NARROW)
+    assert few.rows < 4
+    assert few.outer == "columns"
 
 
 def test_strips_come_first_where_the_nearest_cache_holds_the_weights():
