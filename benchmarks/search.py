@@ -161,7 +161,6 @@ def tuned(tasks: Path, options: argparse.Namespace) -> dict[str, Any]:
 
     many, width = options.processes, options.workers * SLOTS if options.workers > 1 else 1
     batch = batch_size(options.trials, len(states), BATCH)
-    batch = max(batch, min(width, BATCH)) if width > 1 else batch  # as `Tools.batch`
     problems = {
         key(state, by): Problem(
             state.task, state.module, conditions, (), batch, options.seed,

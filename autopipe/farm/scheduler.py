@@ -11,6 +11,7 @@ from time import monotonic
 from typing import Any, Final, NamedTuple
 
 from autopipe.config.problem import shown
+from autopipe.errors import SetupError
 from autopipe.farm.bounds import gatherer
 from autopipe.farm.facts import differences
 from autopipe.farm.settings import speaking
@@ -122,10 +123,15 @@ async def _serve(address: str, speaks: Mapping[str, Any], tell: Callable[[str], 
         asyncio.get_running_loop().add_signal_handler(number, over.set)
     protocol, _, place = address.partition("://")
     host, _, port = place.rpartition(":")
-    async with Scheduler(
+    scheduler = Scheduler(
         host=host.strip("[]"), port=int(port), protocol=f"{protocol}://", dashboard=False,
         dashboard_address="127.0.0.1:0", extensions=needed, **speaks,
-    ) as scheduler:  # fmt: skip
+    )  # fmt: skip
+    try:
+        await scheduler
+    except (OSError, RuntimeError) as error:  # Dask says what it was as the cause
+        raise SetupError(f"{address} can not be listened at: {error.__cause__ or error}") from error
+    async with scheduler:
         roll = Roll(partial(_present, scheduler))
         scheduler.handlers["autopipe_join"] = _joiner(roll, tell)
         scheduler.handlers["autopipe_look"] = _looker(roll)

@@ -116,7 +116,7 @@ class _Worker:
         with TemporaryDirectory(prefix="autopipe-worker-") as folder:
             async with Worker(
                 self._joining.scheduler, nthreads=self._slots, name=self._name, memory_limit=0,
-                resources={self._joining.label: self._slots}, protocol=f"{protocol}://",
+                resources={self._joining.label: self._slots}, protocol=protocol,
                 host="127.0.0.1" if on_loopback(host) else None, dashboard=False,
                 dashboard_address="127.0.0.1:0", death_timeout=30, local_directory=folder,
                 **self._speaks,

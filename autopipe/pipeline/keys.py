@@ -36,7 +36,7 @@ def action(
         "params": stage.model_dump(mode="json", exclude=set(hidden)),
         "sources": digests,
         "inputs": dict(inputs),
-        "facts": {facet.value: dict(facts[facet]) for facet in stage.reads},
+        "facts": {facet.value: dict(facts[facet]) for facet in stage.keyed()},
     }
 
 

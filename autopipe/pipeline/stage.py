@@ -83,6 +83,10 @@ class Stage(Frozen, ABC, frozen=True):
         """Return files outside the store that the stage reads; they enter its key by content."""
         return {}
 
+    def keyed(self) -> frozenset[Facet]:
+        """Return the facets in `reads` that can change what the stage produces."""
+        return self.reads
+
     def unkeyed(self) -> frozenset[str]:
         """Return the fields that can not change what the stage produces."""
         return frozenset()

@@ -9,6 +9,8 @@ from autopipe.config.schedules import Rule
 from autopipe.config.tasks import Judge
 from autopipe.config.tuning import Reach
 from autopipe.environment.facet import Facet
+from autopipe.errors import TargetError
+from autopipe.pipeline.events import Warn
 from autopipe.pipeline.stage import Context, Need, Stage
 from autopipe.store.artifact import Kind
 
@@ -66,6 +68,11 @@ class TuneStage(Stage, frozen=True):
             reach=Reach.of(pipeline.tuning.measure, base),
         )
 
+    def keyed(self) -> frozenset[Facet]:
+        """Leave out what this machine is where another one measures: its label or key says that."""
+        here = self.tuning.measure.runner == "local"
+        return self.reads if here else self.reads - {Facet.DEVICE}
+
     def unkeyed(self) -> frozenset[str]:
         """Return where machines and the linker are, which changes no time."""
         return frozenset({"reach", "linker", "sysroot"})
@@ -84,8 +91,13 @@ class TuneStage(Stage, frozen=True):
         from autopipe.tuning.tools import TuningPlan
 
         extensions.check()
-        if self.tuning.measure.runner == "local":
+        try:
             machine.check(ctx.facts[Facet.TARGET])
+        except TargetError as error:
+            if self.tuning.measure.runner == "local":
+                raise
+            told = f"{error}; what is tuned can not be verified or timed here: switch that off"
+            ctx.emit(Warn(stage="tune", message=told))
         policy = Policy(self.rules, self.fallback)
         plan = TuningPlan(
             self.tuning, policy, self.scheduler, self.fast_algorithms, self.judge,

@@ -21,6 +21,9 @@ from autopipe.tuning.tools import Tools
 _KEPT_BUSY: Final = 8
 """Candidates on a farm that one search may be expected to keep coming."""
 
+_LEARNED: Final = 500
+"""Trials that a process of searches is to have at least. The first 48 of each are by chance."""
+
 
 def search(states: Sequence[TaskState], tools: Tools) -> str:
     """Spend what is left of the budget on searches; return why that ended.
@@ -62,10 +65,12 @@ def search(states: Sequence[TaskState], tools: Tools) -> str:
 def _many(tools: Tools) -> int:
     """Return how many tasks are searched at a time: one where this machine measures, too.
 
-    On a farm they are as many as this machine has cores, as far as there are workers to keep busy.
+    On a farm they are as many as this machine has cores, as far as there are workers to keep busy,
+    and trials for each to learn from: they do not learn from each other.
     """
-    width = tools.measurer.width
-    return min(len(os.sched_getaffinity(0)), math.ceil(width / _KEPT_BUSY)) if width > 1 else 1
+    width, trials = tools.measurer.width, tools.plan.tuning.budget.trials
+    useful = min(math.ceil(width / _KEPT_BUSY), trials // _LEARNED)
+    return max(1, min(len(os.sched_getaffinity(0)), useful)) if width > 1 else 1
 
 
 def _suspects(states: Sequence[TaskState], tools: Tools) -> list[tuple[TaskState, Contender]]:

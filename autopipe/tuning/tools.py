@@ -117,12 +117,12 @@ class Tools:
 
     @property
     def batch(self) -> int:
-        """Trials of a task at a time."""
+        """Trials of a task at a time, on a farm too: more tasks keep that busy, not larger batches.
+
+        A larger batch would leave a task fewer rounds in which it can learn.
+        """
         tuning = self.plan.tuning
-        size = batch_size(tuning.budget.trials, len(self.tasks), tuning.batch)
-        return (
-            max(size, min(self.measurer.width, tuning.batch)) if self.measurer.width > 1 else size
-        )
+        return batch_size(tuning.budget.trials, len(self.tasks), tuning.batch)
 
     def keeping_back(self, first_round: float) -> Self:
         """Return tools that end the search in time, after a first round of so many seconds."""

@@ -17,7 +17,7 @@ from tests.farm.conftest import order, place_in, until
 
 
 def main():
-    with place_in(Path(sys.argv[1]), host="0.0.0.0") as place:  # noqa: S104 -- of this network
+    with place_in(Path(sys.argv[1]), host="0.0.0.0") as place:
         workers = [joined(place, number) for number in (1, 2)]
         with place.farm("linked", workers=2, wait_timeout=60.0) as (farm, _):
             link = ("ip", "link", "set", "farm1")
@@ -67,7 +67,8 @@ def told(farm, what, before, after):
     end = time.monotonic() + 60
     while len(farm.own) < 2 and time.monotonic() < end:
         farm.pump(1.0)
-    print(json.dumps([what, right, round(gap, 1), len(farm.own)]), flush=True)
+    sys.stdout.write(json.dumps([what, right, round(gap, 1), len(farm.own)]) + "\n")
+    sys.stdout.flush()
 
 
 def ip(*command):

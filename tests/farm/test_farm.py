@@ -1,5 +1,6 @@
 """A farm on loopback: what goes wrong costs a trial's time, and never its result."""
 
+import json
 import os
 import signal
 import subprocess
@@ -14,7 +15,7 @@ from autopipe.errors import SetupError, StageError
 from autopipe.farm import farm as farms
 from autopipe.farm.facts import fingerprint
 from autopipe.farm.wire import WorkAnswer
-from tests.farm.conftest import order, until
+from tests.farm.conftest import order, start, until
 
 
 @pytest.fixture(scope="module")
@@ -93,6 +94,22 @@ def test_workers_that_are_killed_frozen_or_cut_off_cost_no_trial(place, two, pro
         assert own == left
     for worker in lost:
         worker.kill()
+
+
+@pytest.mark.slow
+@pytest.mark.fault("O2", "O3")
+def test_workers_in_networks_of_their_own_lose_a_link_and_freeze_and_come_back(tmp_path):
+    apart = ("unshare", "--map-root-user", "--net")
+    if subprocess.run([*apart, "ip", "link", "set", "lo", "up"], check=False).returncode:
+        pytest.skip("no network namespaces here")
+    done = subprocess.run(
+        [*apart, sys.executable, "-m", "tests.farm.network", str(tmp_path)],
+        stdout=subprocess.PIPE, text=True, timeout=200, check=True,
+    )  # fmt: skip
+    for line, what in zip(done.stdout.splitlines(), ("link", "freeze"), strict=True):
+        name, right, gap, workers = json.loads(line)
+        assert (name, right, workers) == (what, 40, 2)
+        assert gap < 35  # the timeout of a trial, and 30 s
 
 
 @pytest.mark.fault("O4")
@@ -181,6 +198,12 @@ def test_no_scheduler_ends_within_the_timeout(place, proxy):
         ):
             pytest.fail("there is none")
         assert time.monotonic() - start < 25  # importing Dask is part of it
+
+
+def test_a_scheduler_whose_port_is_taken_says_so(place):
+    second = start("scheduler", "--listen", place.address, "--certificates", str(place.folder))
+    assert f"error: {place.address} can not be listened at: " in second.communicate(timeout=60)[0]
+    assert second.returncode == 5
 
 
 @pytest.mark.fault("O8")
