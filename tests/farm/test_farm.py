@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -100,7 +101,8 @@ def test_workers_that_are_killed_frozen_or_cut_off_cost_no_trial(place, two, pro
 @pytest.mark.fault("O2", "O3")
 def test_workers_in_networks_of_their_own_lose_a_link_and_freeze_and_come_back(tmp_path):
     apart = ("unshare", "--map-root-user", "--net")
-    if subprocess.run([*apart, "ip", "link", "set", "lo", "up"], check=False).returncode:
+    there = all(map(shutil.which, ("unshare", "ip", "nsenter")))
+    if not there or subprocess.run([*apart, "true"], check=False).returncode:
         pytest.skip("no network namespaces here")
     done = subprocess.run(
         [*apart, sys.executable, "-m", "tests.farm.network", str(tmp_path)],
