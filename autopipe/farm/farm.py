@@ -62,6 +62,7 @@ class Farm:
         self._next = 0
         self._open: dict[int, tuple[WorkOrder, float]] = {}
         self._done: dict[int, WorkAnswer | str] = {}
+        self._told: dict[int, Callable[[WorkAnswer | str], None]] = {}
         self._device: str | None = None
         self._process: subprocess.Popen[bytes]
         self._link: Link
@@ -89,9 +90,19 @@ class Farm:
         self._device = device
         self._say({"do": "expect", "device": device})
 
-    def submit(self, order: WorkOrder, seconds: float) -> int:
-        """Hand out an order, in which a worker may say nothing for so many seconds."""
+    def submit(
+        self,
+        order: WorkOrder,
+        seconds: float,
+        tell: Callable[[WorkAnswer | str], None] | None = None,
+    ) -> int:
+        """Hand out an order, in which a worker may say nothing for so many seconds.
+
+        `tell` is called with the answer as soon as it comes, whatever is waited for then.
+        """
         self._next += 1
+        if tell is not None:
+            self._told[self._next] = tell
         self._open[self._next] = order, seconds
         self._submit(self._next)
         return self._next
@@ -101,6 +112,7 @@ class Farm:
         gone = [number for number in numbers if self._open.pop(number, None)]
         for number in gone:
             self._done.pop(number, None)
+            self._told.pop(number, None)
         if gone:
             self._say({"do": "cancel", "numbers": gone})
 
@@ -197,11 +209,14 @@ class Farm:
             self._warn(f"worker {who} gets no more trials: {why}")
         elif message["answer"] in self._open:
             order, _ = self._open.pop(message["answer"])
-            self._done[message["answer"]] = (
+            answer = (
                 WorkAnswer.read(message["text"], len(order.candidates))
                 if "text" in message
                 else str(message["failed"])
             )
+            self._done[message["answer"]] = answer
+            if message["answer"] in self._told:
+                self._told.pop(message["answer"])(answer)
 
     def _look(self, found: Mapping[str, Any]) -> None:
         names = ("name", "label", "facts", "slots", "orders")

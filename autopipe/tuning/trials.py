@@ -1,7 +1,7 @@
 """Trials: schedules are measured, written down and counted, as far as the budget goes."""
 
 import math
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Collection, Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
@@ -32,6 +32,8 @@ class Underway:
     proposals: Sequence[tuple[TaskState, Proposal]]
     measurements: Generator[tuple[int, Measurement]]
     """Places and measurements, as they come."""
+    written: Collection[int] = ()
+    """Places of those that are on the disk."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,9 +106,18 @@ class Trials:
         self, proposals: Sequence[tuple[TaskState, Proposal]], best: float, *, rivals: bool
     ) -> "Underway":
         candidates = [self.candidate(*proposal) for proposal in proposals]
+        written: set[int] = set()
+
+        def write(place: int, measurement: Measurement) -> None:
+            """Put what came before its turn on the disk: a killed run would lose it."""
+            self.journal.write(*proposals[place], measurement)
+            written.add(place)
+
+        if hasattr(self.measurer, "tell"):
+            self.measurer.tell = write
         until = monotonic() + self.seconds_left()
         timed = self.measurer.measure(candidates, best, rivals=rivals, until=until)
-        return Underway(proposals, timed)
+        return Underway(proposals, timed, written)
 
     def _finish(self, underway: "Underway") -> dict[int, Measurement]:
         """Return what was measured, by place: first come, first written."""
@@ -114,7 +125,8 @@ class Trials:
         with closing(underway.measurements) as measurements:
             for place, measurement in measurements:
                 state, proposal = underway.proposals[place]
-                self.journal.write(state, proposal, measurement)
+                if place not in underway.written:
+                    self.journal.write(state, proposal, measurement)
                 state.count(measurement.median)
                 state.contest.note(proposal.by.implementation, measurement.median)
                 found[place] = measurement

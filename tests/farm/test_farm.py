@@ -60,6 +60,11 @@ def test_trials_come_back_from_all_workers(place, two):
         gone = [farm.submit(order(run=0.2), 5.0) for _ in range(20)]
         farm.cancel(gone)
         assert times(done(farm, [farm.submit(order(), 5.0)])) == [1e-3]
+        heard: list[WorkAnswer | str] = []
+        number = farm.submit(order(time=2e-3), 5.0, heard.append)
+        while not heard:  # nobody asks for it
+            farm.pump(1.0)
+        assert list(done(farm, [number]).values()) == heard
 
 
 def test_what_two_runs_ask_for_at_the_same_time_is_measured_once(place):

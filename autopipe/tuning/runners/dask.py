@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final
@@ -34,6 +34,7 @@ class DaskRunner:
         """Take a farm whose workers are all of one kind."""
         self._farm = farm
         self._limits = wanted.measure
+        self.tell: Callable[[int, Measurement], None] | None = None
         self._texts: dict[int, tuple[tvm.IRModule, str]] = {}
         worker = kind_of(farm, versions(wanted.facts))
         farm.expect(fingerprint(worker.facts))
@@ -69,8 +70,18 @@ class DaskRunner:
         places = {}
         for place, candidate in enumerate(candidates):
             order = replace(self._blank, candidates=(self._remote(candidate),), best=best)
-            places[self._farm.submit(order, patience)] = place
+            places[self._farm.submit(order, patience, self._teller(place))] = place
         return self._measured(places)
+
+    def _teller(self, place: int) -> Callable[[WorkAnswer | str], None]:
+        """Return who is told of an answer before anybody waits for it."""
+        tell = self.tell
+
+        def told(answer: WorkAnswer | str) -> None:
+            if tell is not None and not (isinstance(answer, WorkAnswer) and answer.refused):
+                tell(place, *_measurements(answer, 1))
+
+        return told
 
     def _measured(self, places: dict[int, int]) -> Generator[tuple[int, Measurement]]:
         try:

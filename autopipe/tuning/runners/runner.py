@@ -37,7 +37,9 @@ class Measurer(Protocol):
     def width(self) -> int:
         """How many candidates are measured at a time: 1 on this machine.
 
-        A runner with more begins when `measure` is called, not when its first answer is wanted.
+        A runner with more begins when `measure` is called, not when its first answer is wanted. It
+        may have an attribute `tell`: what that is when `measure` is called gets place and
+        measurement as soon as they come, before anybody asks for them.
         """
 
 
