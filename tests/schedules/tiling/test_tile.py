@@ -65,9 +65,10 @@ def test_a_tile_of_one_vector_leaves_registers_for_two_steps():
 
 
 def test_strips_that_share_a_line_of_the_result_follow_each_other():
-    shared, whole = (fill(product(256, columns, terms=104), NARROW) for columns in (104, 112))
+    alone = replace(NARROW, cores=1)  # several cores divide rows here anyway
+    shared, whole = (fill(product(256, columns, terms=104), alone) for columns in (104, 112))
     assert (shared.outer, whole.outer) == ("rows", "columns")
-    few = fill(product(49, 440, terms=440), NARROW)
+    few = fill(product(49, 440, terms=440), alone)
     assert few.rows < 4
     assert few.outer == "columns"
 
