@@ -36,6 +36,9 @@ class Finalists:
     state: TaskState
     proposals: tuple[Proposal, ...]
     modules: tuple[tvm.IRModule, ...]
+    held: int = 0
+    """Rank of the fastest that nobody searched, who has to be beaten inside the model; of the
+    winner where there is none."""
 
 
 def finalists(states: Sequence[TaskState], tools: Tools) -> list[Finalists]:
@@ -83,7 +86,10 @@ def _made(state: TaskState, ranked: Iterator[Proposal], maker: Maker, count: int
                 break
         else:
             proposals.append(proposal)
-    return Finalists(state, tuple(proposals), tuple(modules))
+    known = [proposal in state.starts.items() for proposal in proposals]
+    return Finalists(
+        state, tuple(proposals), tuple(modules), known.index(True) if any(known) else 0
+    )
 
 
 def others(tasks: Sequence[Task], tools: Tools) -> Mapping[str, tvm.IRModule]:

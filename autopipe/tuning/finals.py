@@ -1,14 +1,15 @@
 """The finals: who wins each task is decided inside the built model, round by round.
 
-Say that 20 tasks have up to eight finalists each. In each round of a first heat the model runs with
-all winners, then with all that came second, and so on; where a task has no third, with its winner
-again. Each kernel is timed in each. A few rounds tell who is fastest of those that challenge the
-winner of a task, and only he goes on: to be the fastest of seven is partly luck, so what he has
-shown there does not count. In the second heat the model runs with all winners and with all
-challengers. So all tasks are decided at once, each among kernels that are much what they will be:
-a challenger wins where the sign test over these rounds says that he is likely to be faster. Then
-the model with all new winners takes rounds with the old one, and they stay only if its kernels are
-faster as a whole, and that for sure.
+Say that 20 tasks have up to eight finalists each. The one that nobody searched holds the place, as
+the model would be built with it without tuning. In each round of a first heat the model runs with
+all winners of the trials, then with all that came second, and so on; where a task has no third,
+with its winner again. Each kernel is timed in each. A few rounds tell who is fastest of those that
+challenge who holds the place of a task, and only he goes on: to be the fastest of seven is partly
+luck, so what he has shown there does not count. In the second heat the model runs with all holders
+and with all challengers. So all tasks are decided at once, each among kernels that are much what
+they will be: a challenger wins where the sign test over these rounds says that he is likely to be
+faster. Then the model with all who won takes rounds with the one of the holders, and they stay only
+if its kernels are faster as a whole, and that for sure. So tuning does not slow a model down.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -109,9 +110,9 @@ class _Challenge(NamedTuple):
 
     entry: Finalists
     at: int
-    """Place of the challenger, if he is likely to be faster, else 0."""
+    """Rank of who wins: the challenger, if he is likely to be faster, else who holds the place."""
     ratio: Interval | None
-    """Of the challenger to the winner of the trials; null where there was none."""
+    """Of the challenger to who holds the place; null where there was none."""
 
     @property
     def decided(self) -> bool:
@@ -123,7 +124,7 @@ class _FinalRounds(NamedTuple):
     """What was timed."""
 
     whole: Sequence[float]
-    """Seconds of one run with the winners of the trials, a value a round."""
+    """Seconds of one run with the first set of schedules, a value a round."""
     kernels: Sequence[Kernels]
     """Of each set of schedules."""
 
@@ -153,34 +154,55 @@ class Finals:
 
     def decide(self) -> Decided:
         """Return who wins inside the model. Raises TooLate, and Failed if the model fails."""
-        rivals = self._challengers(self._build())
-        first = self._play([{}, rivals] if rivals else [{}], 0.6 if rivals else 1.0)
+        count = self._build()
+        held: Mapping[str, int] = {
+            one.state.task.workload: one.held if one.held < count else 0 for one in self._entered
+        }
+        rivals = self._challengers(count, held)
+        first = self._play([held, {**held, **rivals}] if rivals else [held], 0.6 if rivals else 1.0)
         found = [
-            _challenge(entry, rivals.get(entry.state.task.workload, 0), first.kernels)
+            _challenge(entry, held.get(name, 0), rivals.get(name), first.kernels)
             for entry in self._entered
+            if (name := entry.state.task.workload)
         ]
-        ranks = {one.entry.state.task.workload: one.at for one in found if one.at}
-        wins = {one.entry.state.task.workload: one.entry.proposals[one.at]
-                for one in found if one.at}  # fmt: skip
-        right = set(self._limits.right(wins)) if wins else set()
-        wins = {name: proposal for name, proposal in wins.items() if name in right}
+        held = self._right(held, {})
+        ranks = self._right({one.entry.state.task.workload: one.at for one in found}, held)
         rest = max(0.0, median(first.whole) - median(totals(first.kernels[0])))
         kept = _FinalKernels(first.kernels[0], None, rest)
-        if wins:
+        if ranks != held:
             try:
-                kept, stay = self._race({name: ranks[name] for name in wins}, rest)
+                kept, stay = self._race(held, ranks, rest)
             except TooLate:
                 stay = False
-            wins = wins if stay else {}
-        return self._decided(found, wins, kept)
+            ranks = ranks if stay else held
+        return self._decided(found, self._wins(ranks), kept)
 
-    def _challengers(self, count: int) -> Mapping[str, int]:
-        """Return the rank of who challenges the winner of each task, by workload.
+    def _wins(self, ranks: Mapping[str, int]) -> Wins:
+        """Return who has these ranks, where that is not who won the trials."""
+        entered = {one.state.task.workload: one for one in self._entered}
+        return {name: entered[name].proposals[rank] for name, rank in ranks.items() if rank}
 
-        That is who does best in the first heat, or who came second where there is no time for it.
+    def _right(self, ranks: Mapping[str, int], others: Mapping[str, int]) -> Mapping[str, int]:
+        """Return the ranks, with other ones, or who won trials, in place of who is not right."""
+        wins = self._wins(ranks)
+        right = set(self._limits.right(wins)) if wins else set()
+        return {
+            name: rank if name in right or not rank else others.get(name, 0)
+            for name, rank in ranks.items()
+        }
+
+    def _challengers(self, count: int, held: Mapping[str, int]) -> Mapping[str, int]:
+        """Return the rank of who challenges the holder of each task's place, by workload.
+
+        That is who does best in the first heat, or who did in the trials where there is no time for
+        it.
         """
         entered = {one.state.task.workload: one for one in self._entered}
-        second = {name: 1 for name, one in entered.items() if min(len(one.proposals), count) > 1}
+        second = {
+            name: 0 if held.get(name) else 1
+            for name, one in entered.items()
+            if min(len(one.proposals), count) > 1
+        }
         if count <= 2:  # noqa: PLR2004 - winners, and who came second
             return second
         everywhere = [dict.fromkeys(entered, rank) for rank in range(count)]
@@ -188,11 +210,13 @@ class Finals:
             heat = self._play(everywhere, _HEATS, _FEW, _HEAT).kernels
         except TooLate:
             return second
-        return {name: _fastest(entered[name], heat) for name in second}
+        return {name: _fastest(entered[name], held.get(name, 0), heat) for name in second}
 
-    def _race(self, ranks: Mapping[str, int], rest: float) -> tuple["_FinalKernels", bool]:
-        """Run with new winners and with the old ones; return what stays, and whether they do."""
-        old, new = self._play([{}, ranks], 1.0).kernels
+    def _race(
+        self, held: Mapping[str, int], ranks: Mapping[str, int], rest: float
+    ) -> tuple["_FinalKernels", bool]:
+        """Run with who won and with who held; return what stays, and whether it is who won."""
+        old, new = self._play([held, ranks], 1.0).kernels
         gain = paired(totals(new), totals(old), SURE)
         stay = gain is not None and gain.high < 1.0
         return _FinalKernels(new if stay else old, gain, rest), stay
@@ -271,20 +295,22 @@ class Finals:
         return Decided(wins, times, report, told)
 
 
-def _challenge(entry: Finalists, at: int, rounds: Sequence[Kernels]) -> _Challenge:
-    """Compare the winner of a task with its challenger, who has this rank, if it has one."""
+def _challenge(
+    entry: Finalists, held: int, at: int | None, rounds: Sequence[Kernels]
+) -> _Challenge:
+    """Compare who holds the place of a task with its challenger, who has this rank, if any."""
     own = calls(entry.state.task, rounds[0])
-    if not (at and own):
-        return _Challenge(entry, 0, None)
+    if at is None or not own:
+        return _Challenge(entry, held, None)
     other = calls(entry.state.task, rounds[1])
     likely = paired(other, own, _LIKELY)
     faster = likely is not None and likely.high < 1.0 and likely.ratio < _LEAST
-    return _Challenge(entry, at if faster else 0, paired(other, own, SURE))
+    return _Challenge(entry, at if faster else held, paired(other, own, SURE))
 
 
-def _fastest(entry: Finalists, heat: Sequence[Kernels]) -> int:
-    """Return the rank of who is fastest in a heat, besides the winner of the trials."""
-    ranks = range(1, min(len(entry.proposals), len(heat)))
+def _fastest(entry: Finalists, held: int, heat: Sequence[Kernels]) -> int:
+    """Return the rank of who is fastest in a heat, besides who holds the place."""
+    ranks = [rank for rank in range(min(len(entry.proposals), len(heat))) if rank != held]
     return min(ranks, key=lambda rank: median(calls(entry.state.task, heat[rank]) or (0.0,)))
 
 

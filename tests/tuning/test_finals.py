@@ -2,6 +2,7 @@
 
 import random
 from contextlib import nullcontext
+from dataclasses import replace
 
 import pytest
 
@@ -142,6 +143,32 @@ def test_what_is_wrong_does_not_win():
     found = play(models, entered(a=2, b=2, c=3), right=lambda wins: [max(wins)])
     assert list(found.winners) == [f"{1:016x}"]
     assert models.asked[-1] == {"b": 1}
+
+
+def holding(**counts):
+    """Return finalists of whom the second was not searched."""
+    return [replace(entry, held=1) for entry in entered(**counts)]
+
+
+def test_who_won_the_trials_has_to_beat_inside_the_model_what_nobody_searched():
+    models = Models({"a": (1.0, 1.0), "b": (0.5, 1.0), "c": (1.0, 1.0, 0.5)})
+    found = play(models, holding(a=2, b=2, c=3))
+    names = [SCHEDULE.format(name) for name in ("a1", "c2")]
+    assert [each.schedule for each in found.winners.values()] == names
+    assert found.report.gain is not None
+    assert found.report.gain[0] == pytest.approx(3 / 4, rel=0.02)
+    assert models.asked[-1] == {"a": 1, "c": 2}
+
+
+def test_what_nobody_searched_stays_where_no_gain_is_sure():
+    found = play(Models({"a": (1.0, 1.0)}), holding(a=2))
+    assert [each.schedule for each in found.winners.values()] == [SCHEDULE.format("a1")]
+    assert found.report.gain is None
+
+
+def test_where_what_nobody_searched_is_wrong_the_trials_decide():
+    found = play(Models({"a": (1.0, 1.0, 0.5)}), holding(a=3), right=lambda _: ())
+    assert found.winners == {}
 
 
 def test_without_time_the_trials_decide():
