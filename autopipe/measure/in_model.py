@@ -83,6 +83,15 @@ class InModel:
         """Run the model with one set of schedules after the other. Raises Failed."""
         return ModelRound(**self._child.ask({"do": "round", "places": list(map(dict, places))}))
 
+    def whole(self, places: Sequence[Place]) -> Sequence[float]:
+        """Return seconds of a run of the model that each of these sets builds, unwatched.
+
+        To watch a model costs its kernels something, and some of them more than others. Raises
+        Failed.
+        """
+        found: list[float] = self._child.ask({"do": "whole", "places": list(map(dict, places))})
+        return found
+
     def __enter__(self) -> Self:
         return self
 
@@ -121,6 +130,29 @@ class _Alone:
         return self.weights[key]._create_view(shape, dtype, 0)  # noqa: SLF001 -- as TVM's own code does
 
 
+Ranks = frozenset[tuple[str, int]]
+"""Which functions do not run with their first schedule, and with which one."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Runnable:
+    """A model that was built, and what it takes."""
+
+    machine: relax.VirtualMachine
+    given: Sequence[Any]
+
+    def run(self) -> float:
+        """Return the seconds of a run."""
+        begun = perf_counter()
+        self.machine["main"](*self.given)
+        return perf_counter() - begun
+
+    def timed(self) -> float:
+        """Return the seconds of a run when nobody looks into it."""
+        self.machine.set_instrument(None)
+        return median([self.run() for _ in range(1 + RUNS)][1:])
+
+
 class _WatchedModel:
     """The model, in the child."""
 
@@ -132,30 +164,36 @@ class _WatchedModel:
         self._names |= {name: name for name in source.bodies}
         self._place: Place = {}
         self._times: dict[str, float] = {}
-        self._machine: relax.VirtualMachine
-        self._given: list[Any]
+        self._built: dict[Ranks, _Runnable] = {}
 
     def answer(self, request: Mapping[str, Any]) -> object:
         """Do what `InModel` asks for."""
         use_threads(self._source.cores)
         match request["do"]:
             case "build":
-                self._build()
+                self._built_with({})
             case "add":
                 self._add(request["rank"])
             case "round":
                 kernels = [self._watched(place) for place in request["places"]]
-                return {"whole": self._whole(), "kernels": kernels}
+                return {"whole": self._built_with({}).timed(), "kernels": kernels}
+            case "whole":
+                return [self._built_with(place).timed() for place in request["places"]]
         return None
 
-    def _build(self) -> None:
-        source = self._source
-        bodies = {name: some[0] for name, some in source.bodies.items()}
-        for module in bodies.values():
-            linking.load(module)
-        built = library.build(source.lowered, bodies, source.target)
-        self._machine = relax.VirtualMachine(built.executable, tvm.cpu())
-        self._given = [made_up(*port) for port in built.parameters]
+    def _built_with(self, place: Place) -> "_Runnable":
+        """Return the model with these schedules, built once."""
+        key = frozenset((name, rank) for name, rank in place.items() if rank)
+        if key not in self._built:
+            source = self._source
+            bodies = {name: some[place.get(name, 0)] for name, some in source.bodies.items()}
+            for module in bodies.values():
+                linking.load(module)
+            built = library.build(source.lowered, bodies, source.target)
+            machine = relax.VirtualMachine(built.executable, tvm.cpu())
+            given = [made_up(*port) for port in built.parameters]
+            self._built[key] = _Runnable(machine, given)
+        return self._built[key]
 
     def _add(self, rank: int) -> None:
         """Compile the schedules of one rank; those of equal functions once."""
@@ -169,24 +207,16 @@ class _WatchedModel:
                     done[id(some[rank])] = kernel.library["main"], shapes
                 self._kernels[name][rank] = _Alone(*done[id(some[rank])], self._weights[name])
 
-    def _whole(self) -> float:
-        self._machine.set_instrument(None)
-        return median([self._run() for _ in range(1 + RUNS)][1:])
-
     def _watched(self, place: Place) -> dict[str, float]:
         self._place = place
-        self._machine.set_instrument(tvm.runtime.convert(self._called))
+        model = self._built_with({})
+        model.machine.set_instrument(tvm.runtime.convert(self._called))
         runs = []
         for _ in range(1 + RUNS):
             self._times = defaultdict(float)
-            self._run()
+            model.run()
             runs.append(self._times)
         return {name: median(run[name] for run in runs[1:]) for name in runs[-1]}
-
-    def _run(self) -> float:
-        begun = perf_counter()
-        self._machine["main"](*self._given)
-        return perf_counter() - begun
 
     def _called(self, function: Any, symbol: str, before: bool, _: object, *given: Any) -> int:  # noqa: ANN401, FBT001 - as TVM calls it
         name = self._names.get(symbol)

@@ -8,8 +8,9 @@ challenge who holds the place of a task, and only he goes on: to be the fastest 
 luck, so what he has shown there does not count. In the second heat the model runs with all holders
 and with all challengers. So all tasks are decided at once, each among kernels that are much what
 they will be: a challenger wins where the sign test over these rounds says that he is likely to be
-faster. Then the model with all who won takes rounds with the one of the holders, and they stay only
-if its kernels are faster as a whole, and that for sure. So tuning does not slow a model down.
+faster. Then the model is built with all who won and with all holders, and the two run in turn with
+nobody watching. Who won stays only if his model is faster as a whole, and that for sure. So tuning
+does not slow a model down.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -79,6 +80,9 @@ class Models(Protocol):
 
     def round(self, places: Sequence[Place]) -> ModelRound:
         """Run the model with one set of schedules after the other."""
+
+    def whole(self, places: Sequence[Place]) -> Sequence[float]:
+        """Return the seconds of a run of the model that is built with each of these sets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +155,7 @@ class Finals:
         self._entered = entered
         self._limits = limits
         self._end = monotonic() + limits.seconds
+        self._took = 0.0
 
     def decide(self) -> Decided:
         """Return who wins inside the model. Raises TooLate, and Failed if the model fails."""
@@ -216,15 +221,42 @@ class Finals:
         self, held: Mapping[str, int], ranks: Mapping[str, int], rest: float
     ) -> tuple["_FinalKernels", bool]:
         """Run with who won and with who held; return what stays, and whether it is who won."""
-        old, new = self._play([held, ranks], 1.0).kernels
-        gain = paired(totals(new), totals(old), SURE)
+        old, new = self._play([held, ranks], _HEATS).kernels
+        try:
+            gain = self._whole(held, ranks)
+        except TooLate:
+            gain = paired(totals(new), totals(old), SURE)
         stay = gain is not None and gain.high < 1.0
         return _FinalKernels(new if stay else old, gain, rest), stay
+
+    def _whole(self, held: Mapping[str, int], ranks: Mapping[str, int]) -> Interval | None:
+        """Return what the model takes built with who won, by what it takes built with who held.
+
+        Raises TooLate where there is no time to build it twice.
+        """
+        if (self._end - monotonic()) * _BUILDS < 2 * self._took:
+            raise TooLate
+        places = [self._place(held), self._place(ranks)]
+        self._models.whole(places)  # builds them
+        rounds = []
+        with self._limits.taken():
+            begun = monotonic()
+            rounds.append(self._models.whole(places))
+            each = monotonic() - begun
+            count = min(_MOST, int((self._end - monotonic()) / each))
+            if count < _FEWEST:
+                raise TooLate
+            for at in range(1, count):
+                step = 1 if at % 2 else -1
+                rounds.append(self._models.whole(places[::step])[::step])
+        old, new = zip(*rounds, strict=True)
+        return paired(new, old, SURE)
 
     def _build(self) -> int:
         """Build the model, and its finalists as long as there is time; return how many ranks."""
         begun = monotonic()
         self._models.build()
+        self._took = monotonic() - begun
         most = max(len(entry.proposals) for entry in self._entered)
         for rank in range(most if most > 1 else 0):
             now = monotonic()

@@ -45,6 +45,9 @@ class Models:
         kernels = [self._kernels(place, last and any(place.values())) for place in places]
         return ModelRound(0.5 + sum(of[0] for of in self.times.values()), kernels)
 
+    def whole(self, places):
+        return [sum(self._kernels(place, any(place.values())).values()) for place in places]
+
     def _kernels(self, place, new):
         draw, noise = self.noise
         found = {
