@@ -117,8 +117,8 @@ class FinalsReport(_Kept, frozen=True):
     """Median of one call of each task of the model inside of it, also of those that are not tuned,
     by workload."""
     gain: Ratio | None
-    """Time of all kernels with the new winners by that with the winners of the trials; null where
-    none were new."""
+    """Time of the model with all winners by that with the schedules that nobody searched, of which
+    those of the trials' winners stand in for tasks without one; null where they are the same."""
 
 
 class TunedTask(_Kept, frozen=True):

@@ -24,18 +24,9 @@ from autopipe.artifacts.tuning import FinalsReport, FinalTime, Replaced
 from autopipe.benchmarking.interval import Interval, paired
 from autopipe.measure.in_model import ModelRound, Place
 from autopipe.tasks.task import Task
+from autopipe.tuning.challenge import SURE, Challenge, Kernels, calls, challenge, fastest, totals
 from autopipe.tuning.finalists import Finalists
 from autopipe.tuning.journal import Proposal
-
-SURE: Final = 0.99
-"""Part of all cases in which an interval holds the ratio of two kernels, or of two models."""
-
-_LIKELY: Final = 0.8
-"""The same of the interval by which a task is decided: what one mistake costs is little, and the
-whole is decided by `SURE`. To ask as much of each task leaves most of what there is to gain."""
-
-_LEAST: Final = 0.99
-"""A finalist has to take less than this part of the winner's time to be worth a change."""
 
 _FEWEST: Final = 9
 """Rounds from which something is decided: 8 would do for the sign test."""
@@ -57,9 +48,6 @@ _SURE_OF: Final = 3
 
 _BUILDS: Final = 0.5
 """Part of the time that is left which a build may take."""
-
-Kernels = Sequence[Mapping[str, float]]
-"""Seconds of all calls of each function in a run, for each round."""
 
 Wins = Mapping[str, Proposal]
 """New winners by workload."""
@@ -109,21 +97,6 @@ class Decided:
     """What is told of each task, by workload."""
 
 
-class _Challenge(NamedTuple):
-    """How the finalists of one task did."""
-
-    entry: Finalists
-    at: int
-    """Rank of who wins: the challenger, if he is likely to be faster, else who holds the place."""
-    ratio: Interval | None
-    """Of the challenger to who holds the place; null where there was none."""
-
-    @property
-    def decided(self) -> bool:
-        """Whether it is sure who is faster."""
-        return self.ratio is not None and not self.ratio.low <= 1.0 <= self.ratio.high
-
-
 class _FinalRounds(NamedTuple):
     """What was timed."""
 
@@ -166,7 +139,7 @@ class Finals:
         rivals = self._challengers(count, held)
         first = self._play([held, {**held, **rivals}] if rivals else [held], 0.6 if rivals else 1.0)
         found = [
-            _challenge(entry, held.get(name, 0), rivals.get(name), first.kernels)
+            challenge(entry, held.get(name, 0), rivals.get(name), first.kernels)
             for entry in self._entered
             if (name := entry.state.task.workload)
         ]
@@ -215,7 +188,7 @@ class Finals:
             heat = self._play(everywhere, _HEATS, _FEW, _HEAT).kernels
         except TooLate:
             return second
-        return {name: _fastest(entered[name], held.get(name, 0), heat) for name in second}
+        return {name: fastest(entered[name], held.get(name, 0), heat) for name in second}
 
     def _race(
         self, held: Mapping[str, int], ranks: Mapping[str, int], rest: float
@@ -305,7 +278,7 @@ class Finals:
             for name in entry.state.task.functions
         }
 
-    def _decided(self, found: Sequence[_Challenge], wins: Wins, kept: _FinalKernels) -> Decided:
+    def _decided(self, found: Sequence[Challenge], wins: Wins, kept: _FinalKernels) -> Decided:
         every = ((task.workload, calls(task, kept.kernels)) for task in self._tasks)
         times = {name: seconds for name, seconds in every if seconds}
         middle = {name: median(seconds) for name, seconds in times.items()}
@@ -325,36 +298,6 @@ class Finals:
             gain=kept.gain and kept.gain.told(),
         )  # fmt: skip
         return Decided(wins, times, report, told)
-
-
-def _challenge(
-    entry: Finalists, held: int, at: int | None, rounds: Sequence[Kernels]
-) -> _Challenge:
-    """Compare who holds the place of a task with its challenger, who has this rank, if any."""
-    own = calls(entry.state.task, rounds[0])
-    if at is None or not own:
-        return _Challenge(entry, held, None)
-    other = calls(entry.state.task, rounds[1])
-    likely = paired(other, own, _LIKELY)
-    faster = likely is not None and likely.high < 1.0 and likely.ratio < _LEAST
-    return _Challenge(entry, at if faster else held, paired(other, own, SURE))
-
-
-def _fastest(entry: Finalists, held: int, heat: Sequence[Kernels]) -> int:
-    """Return the rank of who is fastest in a heat, besides who holds the place."""
-    ranks = [rank for rank in range(min(len(entry.proposals), len(heat))) if rank != held]
-    return min(ranks, key=lambda rank: median(calls(entry.state.task, heat[rank]) or (0.0,)))
-
-
-def calls(task: Task, rounds: Kernels) -> tuple[float, ...]:
-    """Return the seconds of one call of a task in each round; () if the model has none of it."""
-    found = [sum(time.get(name, 0.0) for name in task.functions) for time in rounds]
-    return tuple(total / task.calls for total in found) if all(found) else ()
-
-
-def totals(rounds: Kernels) -> list[float]:
-    """Return what all kernels take in each round."""
-    return [sum(time.values()) for time in rounds]
 
 
 def _replaced(proposal: Proposal) -> Replaced:

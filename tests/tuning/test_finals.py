@@ -169,6 +169,14 @@ def test_what_nobody_searched_stays_where_no_gain_is_sure():
     assert found.report.gain is None
 
 
+def test_what_is_faster_only_while_it_is_watched_does_not_win():
+    models = Models({"a": (1.0, 0.5)})
+    models.whole = lambda places: [1.0 + models.noise[0](0, 0.01) for _ in places]
+    found = play(models, entered(a=2))
+    assert found.report.decided == 1
+    assert found.winners == {}
+
+
 def test_where_what_nobody_searched_is_wrong_the_trials_decide():
     found = play(Models({"a": (1.0, 1.0, 0.5)}), holding(a=3), right=lambda _: ())
     assert found.winners == {}
