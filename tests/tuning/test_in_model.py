@@ -52,6 +52,9 @@ class Model:
     def round(self, places):
         return ModelRound(3.0, [{"task0": 2.0 - place.get("task0", 0)} for place in places])
 
+    def whole(self, places):
+        return [3.0 - place.get("task0", 0) for place in places]
+
 
 @pytest.fixture
 def world(tmp_path, monkeypatch):
