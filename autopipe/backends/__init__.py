@@ -17,3 +17,8 @@ BACKENDS: Final[Mapping[str, Backend]] = {backend.kind: backend for backend in _
 
 DEVICES: Final[Mapping[str, Backend]] = {backend.device: backend for backend in _ALL}
 """All backends, by TVM's name of the device."""
+
+
+def of_target(facts: Mapping[str, object]) -> Backend:
+    """Return the backend of a target, resolved or not: its facts have a `kind`."""
+    return BACKENDS[str(facts["kind"])]

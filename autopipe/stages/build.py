@@ -12,7 +12,7 @@ from autopipe.artifacts.lowering import SizedModule, SizedModules
 from autopipe.artifacts.model import ImportedModel
 from autopipe.artifacts.signature import LIBRARY, SizedLibrary
 from autopipe.artifacts.tuning import UNTUNED, BestRecord, ListedFailure, TuningResult
-from autopipe.backends import BACKENDS
+from autopipe.backends import of_target
 from autopipe.config import Pipeline
 from autopipe.config.schedules import Rule
 from autopipe.environment.facet import Facet
@@ -135,7 +135,7 @@ class BuildStage(Stage, frozen=True):
             ),
             halves=halves,
             threads=int(str(target["num_cores"])),
-            device=BACKENDS[str(target["kind"])].device,
+            device=of_target(target).device,
             target=dict(target),
             versions={**ctx.facts[Facet.TVM], **ctx.facts[Facet.TOOLCHAIN]},
             libraries=_libraries(choices.chosen),

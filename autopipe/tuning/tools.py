@@ -9,7 +9,7 @@ from typing import Final, Literal, Self
 
 import tvm
 
-from autopipe.backends import BACKENDS
+from autopipe.backends import of_target
 from autopipe.compiler import module_io
 from autopipe.compiler.op_info import described
 from autopipe.config import Tuning
@@ -178,7 +178,7 @@ def open_tools(plan: TuningPlan, ctx: Context) -> Iterator[Tools]:
 
 def _touched(plan: TuningPlan, ctx: Context, every: Sequence[Task]) -> int:
     """Return the bytes that the model touches between two calls, 0 to time in a loop."""
-    on_device = not BACKENDS[str(ctx.facts[Facet.TARGET]["kind"])].processor
+    on_device = not of_target(ctx.facts[Facet.TARGET]).processor
     measure = plan.tuning.measure
     loop = on_device or measure.clock == "loop" or measure.runner == "rpc"
     return 0 if loop else touched_by(every)
@@ -215,7 +215,7 @@ def _tools(
 
 def _lowered(plan: TuningPlan, ctx: Context, every: Sequence[Task]) -> Path | None:
     """Return the lowered model, if it has one size and runs on the processor of this machine."""
-    on_device = not BACKENDS[str(ctx.facts[Facet.TARGET]["kind"])].processor
+    on_device = not of_target(ctx.facts[Facet.TARGET]).processor
     is_open = any(task.sizes or task.likely for task in every)
     tuning = plan.tuning
     wanted = tuning.finalists > 0 and tuning.budget.trials >= _FEWEST

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 
-from autopipe.backends import BACKENDS
+from autopipe.backends import of_target
 from autopipe.compiler.target import cpu
 from autopipe.errors import TargetError
 
@@ -10,7 +10,7 @@ from autopipe.errors import TargetError
 def check(target: Mapping[str, object]) -> None:
     """Raise TargetError if it does not. `target` is the resolved facts of `Facet.TARGET`."""
     cpu.check(cpu.machine_of(target), str(target["mcpu"]), cpu.required(target))
-    backend = BACKENDS[str(target["kind"])]
+    backend = of_target(target)
     if backend.processor:
         return
     if backend.check is None:
@@ -21,5 +21,5 @@ def check(target: Mapping[str, object]) -> None:
 def needed(target: Mapping[str, object]) -> str | None:
     """Return what code for a target needs of a device, null where it needs none."""
     needs: Callable[[Mapping[str, object]], str] | None
-    needs = BACKENDS[str(target["kind"])].piece("needs")
+    needs = of_target(target).piece("needs")
     return None if needs is None else needs(target)

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import tvm
 from tvm.target import codegen
 
-from autopipe.backends import BACKENDS
+from autopipe.backends import BACKENDS, of_target
 from autopipe.backends.backend import Backend
 from autopipe.config.suggestion import closest
 from autopipe.errors import TargetError
@@ -17,7 +17,7 @@ def tvm_target(facts: Mapping[str, object]) -> tvm.target.Target:
     Raises TargetError for a processor or GPU that LLVM or nvcc does not know, and for anything else
     that TVM refuses.
     """
-    made: tvm.target.Target = BACKENDS[str(facts["kind"])].piece("target")(facts, processor(facts))
+    made: tvm.target.Target = of_target(facts).piece("target")(facts, processor(facts))
     return made
 
 
@@ -28,8 +28,8 @@ def host_alone(_facts: Mapping[str, object], host: tvm.target.Target) -> tvm.tar
 
 def beside_host(facts: Mapping[str, object], host: tvm.target.Target) -> tvm.target.Target:
     """Return the target of a device that all hardware of its kind is like."""
-    kind = str(facts["kind"])
-    return tvm.target.Target({"kind": kind, **BACKENDS[kind].limits}, host=host)
+    backend = of_target(facts)
+    return tvm.target.Target({"kind": backend.kind, **backend.limits}, host=host)
 
 
 def processor(facts: Mapping[str, object]) -> tvm.target.Target:

@@ -26,11 +26,11 @@ from autopipe.schedules.analysis.blocks import (
     is_static,
 )
 
-_NARROW: Final = 4
+NARROW: Final = 4
 """Elements in the shortest vector that pays."""
 
 _VECTOR: Final = 8
-"""Elements of which overlapping vectors are made where none of `_NARROW` divides them."""
+"""Elements of which overlapping vectors are made where none of `NARROW` divides them."""
 
 Index = list[tuple[int, ...]]
 """For each axis of a tensor, how far a step of each axis of a block moves along it; [] if that is
@@ -70,7 +70,7 @@ class Windows:
     def wide(self) -> bool:
         """Tell whether vectors fit along the last axis: they divide it, or some overlap."""
         breadth = self.extents[-1]
-        return breadth % _NARROW == 0 or (breadth >= _VECTOR and self.may_overlap)
+        return breadth % NARROW == 0 or (breadth >= _VECTOR and self.may_overlap)
 
     @property
     def may_overlap(self) -> bool:

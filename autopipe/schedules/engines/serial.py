@@ -19,8 +19,8 @@ _THREADS: Final = "Parallel"
 
 def plan(module: tvm.IRModule, conditions: Conditions) -> Planned | None:
     """Return the schedule, or None where there is none: on a GPU, or for TIR without blocks."""
-    planned = default.plan(module, conditions)
-    if planned is None or not conditions.hardware.backend.processor:
+    planned = default.plan(module, conditions) if conditions.hardware.backend.processor else None
+    if planned is None:
         return None
     instructions, decisions = json.loads(planned.schedule)
     kept = [instruction for instruction in instructions if instruction[0] != _THREADS]

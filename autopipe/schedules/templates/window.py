@@ -31,7 +31,7 @@ from tvm.s_tir.schedule import LoopRV, SBlockRV
 from autopipe.compiler.graph.weights import MARK
 from autopipe.compiler.open_sizes import OpenSizes, known_of
 from autopipe.schedules.analysis.blocks import SPATIAL
-from autopipe.schedules.analysis.windows import Windows, inline_copies, recognize
+from autopipe.schedules.analysis.windows import NARROW, Windows, inline_copies, recognize
 from autopipe.schedules.divisors import divisors
 from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.primitives import PRODUCTS, spread
@@ -61,9 +61,6 @@ STACK = 1024
 MANY = 3
 """With more weights in a row, registers for a row of the input, too, leave few for sums. A tile of
 at least half a row reads its input from the stack then, which is faster; shorter tiles lose."""
-
-NARROW: Final = 4
-"""Elements in the shortest vector that pays."""
 
 UNROLLED = 512
 """Most vector operations that are unrolled; more of them only make the code large."""

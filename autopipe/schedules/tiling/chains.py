@@ -28,7 +28,7 @@ from autopipe.schedules.analysis.expressions import (
 )
 from autopipe.schedules.analysis.joining import Join
 from autopipe.schedules.analysis.reduction import Reduction
-from autopipe.schedules.tiling.loops import followed, replacing
+from autopipe.schedules.tiling.loops import write_output
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,20 +176,12 @@ def ends_with(
 ) -> None:
     """Write an output: the results of a reduction, or what the block that follows makes of them."""
     stores = reduction.reducer.finals
-    at = [substitute(index, values) for index in stores[0].indices]
-    totals = [store.buffer for store in stores]
-    kinds = [str(total.ty.dtype) for total in totals]
+    kinds = [str(store.buffer.ty.dtype) for store in stores]
     done = [
         value if str(value.ty.dtype) == kind else value.astype(kind)
         for value, kind in zip(done, kinds, strict=True)
     ]
-    if last is None:
-        for total, value in zip(totals, done, strict=True):
-            T.buffer_store(total, value, at)
-        return
-    values = followed(last, totals, at)
-    value = substitute(last.body.value, values, replacing(totals, done, values))
-    T.buffer_store(last.body.buffer, value, [substitute(i, values) for i in last.body.indices])
+    write_output(stores, last, done, values)
 
 
 def written_by(reduction: Reduction, last: SBlock | None) -> list[Any]:

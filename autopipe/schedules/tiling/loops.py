@@ -14,6 +14,7 @@ import tvm_ffi
 from tvm.ir import Expr, TensorLoad
 from tvm.s_tir import SBlock, ScheduleError
 from tvm.script.ir_builder import IRBuilder
+from tvm.tirx import BufferStore
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 
 from autopipe.schedules.analysis.blocks import extent_of
@@ -112,7 +113,7 @@ def _fetch(work: _Work) -> None:
             if nest.last is None:
                 fetching.to_write(total.buffer, at)
                 continue
-            values = followed(nest.last, [total.buffer], at)
+            values = _followed(nest.last, [total.buffer], at)
             for read in fetching.residuals(nest.last, total.buffer):
                 fetching.to_read(substitute(read, values))
             store = nest.last.body
@@ -169,19 +170,11 @@ def _step(work: _Work, row: Expr, column: Expr, terms: Sequence[Expr]) -> list[E
 def _finish(work: _Work) -> None:
     """Write the outputs of the tile: the sums, or what the last block computes from them."""
     nest, product = work.place.nest, work.place.nest.product
-    totals, last = [store.buffer for store in product.stores], nest.last
     for row, column in _elements(nest, _written(nest)):
         done = [sums[row, column] for sums in work.sums]
         index = work.place.index(row, work.first + column)
         values: Values = list(zip(product.axes, index, strict=True))
-        at = [substitute(part, values) for part in product.stores[0].indices]
-        if last is None:
-            for total, value in zip(totals, done, strict=True):
-                T.buffer_store(total, value, at)
-            continue
-        values = followed(last, totals, at)
-        value = substitute(last.body.value, values, replacing(totals, done, values))
-        T.buffer_store(last.body.buffer, value, [substitute(i, values) for i in last.body.indices])
+        write_output(product.stores, nest.last, done, values)
 
 
 def _written(nest: Nest) -> int:
@@ -193,7 +186,26 @@ def _written(nest: Nest) -> int:
     return min(columns, granule) if isinstance(granule, int) else columns
 
 
-def replacing(
+def write_output(
+    stores: Sequence[BufferStore], last: SBlock | None, done: Sequence[Expr], values: Values
+) -> None:
+    """Write the results of a block that sums, or what the block after it computes from them.
+
+    `stores` are where it keeps its results, `done` what these are for `values` of its axes. Raises
+    ScheduleError if these indices do not determine the last block's axes.
+    """
+    at = [substitute(index, values) for index in stores[0].indices]
+    totals = [store.buffer for store in stores]
+    if last is None:
+        for total, value in zip(totals, done, strict=True):
+            T.buffer_store(total, value, at)
+        return
+    values = _followed(last, totals, at)
+    value = substitute(last.body.value, values, _replacing(totals, done, values))
+    T.buffer_store(last.body.buffer, value, [substitute(i, values) for i in last.body.indices])
+
+
+def _replacing(
     buffers: Sequence[tvm.ir.Var], done: Sequence[Expr], values: Values
 ) -> Callable[[TensorLoad], Expr]:
     """Return a function that puts what is `done` in place of loads of buffers, for `substitute`."""
@@ -206,7 +218,7 @@ def replacing(
     return replaced
 
 
-def followed(last: SBlock, totals: Sequence[tvm.ir.Var], at: Sequence[Expr]) -> Values:
+def _followed(last: SBlock, totals: Sequence[tvm.ir.Var], at: Sequence[Expr]) -> Values:
     """Return the values of the last block's axes for which it reads the sums at indices `at`.
 
     Raises ScheduleError if these indices do not determine the axes.

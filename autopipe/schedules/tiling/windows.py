@@ -50,7 +50,7 @@ from autopipe.schedules.analysis.expressions import (
     whole,
 )
 from autopipe.schedules.analysis.windows import Windows
-from autopipe.schedules.tiling.loops import followed, replacing
+from autopipe.schedules.tiling.loops import write_output
 
 _PAIR: Final = 2
 """A tile has two axes, the last ones."""
@@ -197,19 +197,10 @@ class OutputTile:
 
     def finish(self) -> None:
         """Write the outputs."""
-        total, last = self.nest.block.body, self.nest.last
+        stores = [self.nest.block.body]
         for row, column in self._elements(self.rows):
-            done, values = self.sums[row, column], self._values({}, row, column)
-            at = [substitute(part, values) for part in total.indices]
-            if last is None:
-                T.buffer_store(total.buffer, done, at)
-                continue
-            values = followed(last, [total.buffer], at)
-            replaced = replacing([total.buffer], [done], values)
-            value = substitute(last.body.value, values, replaced)
-            T.buffer_store(
-                last.body.buffer, value, [substitute(i, values) for i in last.body.indices]
-            )
+            done, values = [self.sums[row, column]], self._values({}, row, column)
+            write_output(stores, self.nest.last, done, values)
 
     def _line(self) -> Any:  # noqa: ANN401 - tvm
         """Return a buffer for a row of the input, or None where it serves one output only."""
