@@ -18,7 +18,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from statistics import median
 from time import monotonic
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol, TypeVar
 
 from autopipe.artifacts.tuning import FinalsReport, FinalTime, Replaced
 from autopipe.benchmarking.interval import Interval, paired
@@ -48,6 +48,8 @@ _SURE_OF: Final = 3
 
 _BUILDS: Final = 0.5
 """Part of the time that is left which a build may take."""
+
+_Answer = TypeVar("_Answer")
 
 Wins = Mapping[str, Proposal]
 """New winners by workload."""
@@ -148,10 +150,7 @@ class Finals:
         rest = max(0.0, median(first.whole) - median(totals(first.kernels[0])))
         kept = _FinalKernels(first.kernels[0], None, rest)
         if ranks != held:
-            try:
-                kept, stay = self._race(held, ranks, rest)
-            except TooLate:
-                stay = False
+            kept, stay = self._race(held, ranks, rest)
             ranks = ranks if stay else held
         return self._decided(found, self._wins(ranks), kept)
 
@@ -193,11 +192,16 @@ class Finals:
     def _race(
         self, held: Mapping[str, int], ranks: Mapping[str, int], rest: float
     ) -> tuple["_FinalKernels", bool]:
-        """Run with who won and with who held; return what stays, and whether it is who won."""
-        old, new = self._play([held, ranks], _HEATS).kernels
+        """Run with who won and with who held; return what stays, and whether it is who won.
+
+        Raises TooLate where no time is left to tell.
+        """
+        old, new = self._play([held, ranks], _HEATS, _FEW).kernels
         try:
             gain = self._whole(held, ranks)
         except TooLate:
+            if len(old) < _FEWEST:
+                raise
             gain = paired(totals(new), totals(old), SURE)
         stay = gain is not None and gain.high < 1.0
         return _FinalKernels(new if stay else old, gain, rest), stay
@@ -211,18 +215,7 @@ class Finals:
             raise TooLate
         places = [self._place(held), self._place(ranks)]
         self._models.whole(places)  # builds them
-        rounds = []
-        with self._limits.taken():
-            begun = monotonic()
-            rounds.append(self._models.whole(places))
-            each = monotonic() - begun
-            count = min(_MOST, int((self._end - monotonic()) / each))
-            if count < _FEWEST:
-                raise TooLate
-            for at in range(1, count):
-                step = 1 if at % 2 else -1
-                rounds.append(self._models.whole(places[::step])[::step])
-        old, new = zip(*rounds, strict=True)
+        old, new = self._rounds(self._models.whole, places, 1.0)
         return paired(new, old, SURE)
 
     def _build(self) -> int:
@@ -251,23 +244,41 @@ class Finals:
 
         Raises TooLate where that is too short for the `fewest` rounds.
         """
+        wholes: list[float] = []
+
+        def watched(places: Sequence[Place]) -> Sequence[Mapping[str, float]]:
+            found = self._models.round(places)
+            wholes.append(found.whole)
+            return found.kernels
+
         places = [self._place(one) for one in ranks]
+        kernels = self._rounds(watched, places, part, fewest, most)
+        return _FinalRounds(wholes[1:], kernels)
+
+    def _rounds(
+        self,
+        ask: Callable[[Sequence[Place]], Sequence[_Answer]],
+        places: Sequence[Place],
+        part: float,
+        fewest: int = _FEWEST,
+        most: int = _MOST,
+    ) -> list[tuple[_Answer, ...]]:
+        """Return what was answered for each place, a value a round; the first round is not counted.
+
+        Raises TooLate as `_play`.
+        """
         asked = monotonic()
         with self._limits.taken():
             begun = monotonic()
             self._end += begun - asked  # while another run was timing
-            self._models.round(places)  # storage is made, and threads begin
+            ask(places)  # storage is made, and threads begin
             each = monotonic() - begun
             count = min(most, int((self._end - monotonic()) * part / each))
             if count < fewest:
                 raise TooLate
-            rounds = []
-            for at in range(count):
-                step = 1 if at % 2 else -1  # nobody always comes first
-                found = self._models.round(places[::step])
-                rounds.append((found.whole, found.kernels[::step]))
-        kernels = list(zip(*(kernels for _, kernels in rounds), strict=True))
-        return _FinalRounds([whole for whole, _ in rounds], kernels)
+            steps = [1 if at % 2 else -1 for at in range(count)]  # nobody always comes first
+            rounds = [ask(places[::step])[::step] for step in steps]
+        return list(zip(*rounds, strict=True))
 
     def _place(self, ranks: Mapping[str, int]) -> Place:
         """Return the ranks by function, of tasks that have so many finalists."""

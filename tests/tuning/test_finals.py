@@ -193,6 +193,22 @@ def test_without_time_the_trials_decide():
         play(Models({"a": (2.0, 1.0)}), entered(a=2), seconds=0.0)
 
 
+def test_without_time_for_the_last_rounds_the_trials_decide(monkeypatch):
+    """Nothing was told that is sure: neither who won nor who held the place may be taken."""
+    models, now = Models({"a": (1.0, 2.0, 0.5)}), [0.0]
+    monkeypatch.setattr("autopipe.tuning.finals.monotonic", lambda: now[0])
+    run = models.round
+
+    def slow(places):
+        now[0] += 1.0
+        return run(places)
+
+    monkeypatch.setattr(models, "round", slow)
+    with pytest.raises(TooLate):
+        play(models, holding(a=3), seconds=24.0)
+    assert {"a": 1} in models.asked
+
+
 def test_a_winner_inside_the_model_is_the_best_record_until_it_is_condemned(tmp_path):
     with RecordStore.open(tmp_path / "records.sqlite", pytest.fail) as store:
         journal = Journal(store, Platform("t", "v", "d"), Session.resume(tmp_path))
