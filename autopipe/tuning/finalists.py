@@ -37,8 +37,8 @@ class Finalists:
     proposals: tuple[Proposal, ...]
     modules: tuple[tvm.IRModule, ...]
     held: int = 0
-    """Rank of the fastest that nobody searched, who has to be beaten inside the model; of the
-    winner where there is none."""
+    """Rank of the schedule that an untuned build has, which has to be beaten inside the model; of
+    the winner where its trial failed."""
 
 
 def finalists(states: Sequence[TaskState], tools: Tools) -> list[Finalists]:
@@ -56,9 +56,9 @@ def finalists(states: Sequence[TaskState], tools: Tools) -> list[Finalists]:
 
 
 def _ranked(state: TaskState, journal: Journal) -> Iterator[Proposal]:
-    """Yield the winner, the others of the run-off, the fastest that nobody searched, the rest.
+    """Yield the winner, the others of the run-off, what an untuned build has, the rest.
 
-    What nobody searched is known to be good without a trial, so it is there whatever its time.
+    What an untuned build has is there whatever its time.
     """
     best = journal.best(state)
     assert best is not None  # noqa: S101 - the caller has seen it
@@ -66,10 +66,15 @@ def _ranked(state: TaskState, journal: Journal) -> Iterator[Proposal]:
     limit = _BEHIND * best.record.median
     settled = [row.record for row in journal.settled_rows(state)]
     ranked = [row.record for row in journal.ranked(state)]
-    starts = [one for one in ranked if (Proposal.of(one).by, one.schedule) in state.starts.items()]
-    for record in (*settled, *starts[:1], *ranked):
-        if record.median <= limit or record in starts[:1]:  # whose trial may have been disturbed
+    untuned = [one for one in ranked if Proposal.of(one) == _untuned(state)]
+    for record in (*settled, *untuned, *ranked):
+        if record.median <= limit or record in untuned:  # whose trial may have been disturbed
             yield Proposal.of(record)
+
+
+def _untuned(state: TaskState) -> Proposal | None:
+    """Return what an untuned build has: the first start, which may be slower in its trial."""
+    return next((Proposal(*start) for start in state.starts.items()), None)
 
 
 def _made(state: TaskState, ranked: Iterator[Proposal], maker: Maker, count: int) -> Finalists:
@@ -77,7 +82,7 @@ def _made(state: TaskState, ranked: Iterator[Proposal], maker: Maker, count: int
     proposals: list[Proposal] = []
     modules = []
     for proposal in dict.fromkeys(ranked):
-        if len(proposals) == count or any(p.schedule == proposal.schedule for p in proposals):
+        if len(proposals) == count or _body(proposal) in map(_body, proposals):
             continue
         try:
             modules.append(maker.replay(state.task.name, *proposal))
@@ -86,10 +91,17 @@ def _made(state: TaskState, ranked: Iterator[Proposal], maker: Maker, count: int
                 break
         else:
             proposals.append(proposal)
-    known = [proposal in state.starts.items() for proposal in proposals]
-    return Finalists(
-        state, tuple(proposals), tuple(modules), known.index(True) if any(known) else 0
-    )
+    bodies, untuned = [_body(proposal) for proposal in proposals], _untuned(state)
+    held = bodies.index(_body(untuned)) if untuned and _body(untuned) in bodies else 0
+    return Finalists(state, tuple(proposals), tuple(modules), held)
+
+
+def _body(proposal: Proposal) -> tuple[str, str]:
+    """Return what two proposals share that make the same schedule, whoever made them.
+
+    The same knobs of a template mean something else for another implementation.
+    """
+    return proposal.by.implementation, proposal.schedule
 
 
 def others(tasks: Sequence[Task], tools: Tools) -> Mapping[str, tvm.IRModule]:

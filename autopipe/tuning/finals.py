@@ -1,7 +1,7 @@
 """The finals: who wins each task is decided inside the built model, round by round.
 
-Say that 20 tasks have up to eight finalists each. The one that nobody searched holds the place, as
-the model would be built with it without tuning. In each round of a first heat the model runs with
+Say that 20 tasks have up to eight finalists each. The one that an untuned build would have holds
+the place. In each round of a first heat the model runs with
 all winners of the trials, then with all that came second, and so on; where a task has no third,
 with its winner again. Each kernel is timed in each. A few rounds tell who is fastest of those that
 challenge who holds the place of a task, and only he goes on: to be the fastest of seven is partly

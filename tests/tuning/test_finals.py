@@ -3,6 +3,8 @@
 import random
 from contextlib import nullcontext
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -11,7 +13,7 @@ from autopipe.measure.measurement import Measurement
 from autopipe.records.record import Platform
 from autopipe.records.session import Session
 from autopipe.records.store import RecordStore
-from autopipe.tuning.finalists import Finalists, _ranked
+from autopipe.tuning.finalists import Finalists, _made, _ranked
 from autopipe.tuning.finals import Finals, Limits, TooLate
 from autopipe.tuning.journal import Journal, Proposal
 from tests.schedules.tasks import task
@@ -223,6 +225,19 @@ def test_a_winner_inside_the_model_is_the_best_record_until_it_is_condemned(tmp_
         after = journal.best(state)
         assert after is not None
         assert after.record.schedule == "a"
+
+
+def test_what_an_untuned_build_has_holds_the_place_though_another_start_was_faster(tmp_path):
+    other = STATIC._replace(implementation="winograd2")
+    maker: Any = SimpleNamespace(replay=lambda *_: None)
+    with RecordStore.open(tmp_path / "records.sqlite", pytest.fail) as store:
+        journal = Journal(store, Platform("t", "v", "d"), Session.resume(tmp_path))
+        state = state_of(task(), (ANSOR,), starts={STATIC: "s", other: "s"})
+        for by, name, seconds in ((ANSOR, "a", 1.5), (STATIC, "s", 2.0), (other, "s", 1.0)):
+            journal.write(state, Proposal(by, name), Measurement((seconds,)))
+        found = _made(state, _ranked(state, journal), maker, 8)
+    assert found.proposals[0] == Proposal(other, "s")
+    assert found.proposals[found.held] == Proposal(STATIC, "s")
 
 
 def test_what_nobody_searched_may_win_however_slow_its_trial_was(tmp_path):
