@@ -117,8 +117,8 @@ class FinalsReport(_Kept, frozen=True):
     """Median of one call of each task of the model inside of it, also of those that are not tuned,
     by workload."""
     gain: Ratio | None
-    """Time of the model with all winners by that with the schedules of an untuned build, in place of
-    which the winner of the trials stands where its own trial failed; null where they are the same."""
+    """Time of the model with all winners by that with the schedules of an untuned build; null where
+    they are the same. Where such a schedule failed its trial, the trials' winner stands for it."""
 
 
 class TunedTask(_Kept, frozen=True):
