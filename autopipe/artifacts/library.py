@@ -57,7 +57,7 @@ class BuiltLibrary(Sparse, ArtifactDocument, frozen=True):
     """A library: how it is called, what it was built for and by, and how."""
 
     FILE: ClassVar[str] = "library.json"
-    ADDED: ClassVar[frozenset[str]] = frozenset({"dimensions", "entries", "halves"})
+    ADDED: ClassVar[frozenset[str]] = frozenset({"dimensions", "entries", "halves", "rounded"})
 
     name: str
     """The model's name."""
@@ -83,6 +83,8 @@ class BuiltLibrary(Sparse, ArtifactDocument, frozen=True):
     """Libraries for likely sizes."""
     halves: tuple[str, ...] = ()
     """Names of weights that are stored in float16, and that the libraries take in float32."""
+    rounded: tuple[str, ...] = ()
+    """Names of the model's weights that are rounded to bfloat16."""
 
     @property
     def signature(self) -> Signature:

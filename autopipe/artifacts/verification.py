@@ -87,9 +87,10 @@ class CheckedCase(Sparse, Part, frozen=True):
         return CaseOutcome.FAILED if failed else CaseOutcome.PASSED
 
 
-class Verification(ArtifactDocument, frozen=True):
+class Verification(Sparse, ArtifactDocument, frozen=True):
     """What the comparison of a build with a reference showed."""
 
+    ADDED: ClassVar[frozenset[str]] = frozenset({"rounded_by"})
     FILE: ClassVar[str] = "verify.json"
 
     reference: str
@@ -103,6 +104,9 @@ class Verification(ArtifactDocument, frozen=True):
     build may fail one where its operators promise nothing about such numbers."""
     warnings: tuple[str, ...]
     """Why parts of the comparison prove nothing."""
+    rounded_by: float | None = None
+    """How far weights in bfloat16 move an output of random or real inputs, at most: the norm of the
+    difference by that of the output. Null where no weights are rounded."""
 
     @property
     def sizes(self) -> int:
@@ -121,4 +125,4 @@ class Verification(ArtifactDocument, frozen=True):
         return (
             f"equal to {self.reference} {self.reference_version} on {self.extent}, "
             f"{max(used):.2%} of the allowed error used"
-        )
+        ) + ("" if self.rounded_by is None else f"; {self.rounded_by:.2%} off by rounded weights")

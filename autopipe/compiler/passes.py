@@ -22,6 +22,7 @@ from autopipe.compiler.graph.layout import (
     layout_report,
 )
 from autopipe.compiler.graph.legalize import legalize, refusals, unlowered
+from autopipe.compiler.graph.rounded_weights import rounded
 from autopipe.compiler.graph.scalars import plain_numbers
 from autopipe.compiler.graph.sizes_first import sizes_first
 from autopipe.compiler.graph.transposed import plain_convolutions
@@ -40,18 +41,23 @@ class Optimized:
     """`main_transform_params` takes a tuple of the weights and returns the transformed ones."""
     layout: LayoutReport
     """Layouts and transposes that are left."""
+    rounded: tuple[int, ...]
+    """Weights that are rounded to bfloat16, counted from 0."""
 
 
-def optimize(
+def optimize(  # noqa: PLR0913 -- one for each thing that a pipeline file says
     module: tvm.IRModule,
     inputs: int,
     layout: Mapping[str, Sequence[str]],
     target: tvm.target.Target,
     warn: Report,
+    *,
+    round_weights: bool = False,
 ) -> Optimized:
     """Simplify the graph, convert layouts and lift all work on weights out of `main`.
 
-    The first `inputs` parameters of `main` are inputs of the model; the rest are weights.
+    The first `inputs` parameters of `main` are inputs of the model; the rest are weights. With
+    `round_weights`, those of matrix products become bfloat16.
     Raises ModelError if TVM fails on an op, and for a model that carries code.
     """
     gate.of_model(module)  # to fold its constants, TVM compiles and runs parts of it
@@ -73,10 +79,11 @@ def optimize(
             transform.DeadCodeElimination(),
         )(module)
         # Phase 4: what depends on weights alone is done once, at compile time
+        module, short = rounded(module, inputs) if round_weights else (module, ())
         entry = module.get_global_var("main")
         module.update_func(entry, module[entry].with_attr("num_input", inputs))
         kept, work = weights.lift(module)
-    return Optimized(kept, work, layout_report(kept))
+    return Optimized(kept, work, layout_report(kept), short)
 
 
 def lower(

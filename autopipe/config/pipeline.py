@@ -91,6 +91,8 @@ class Pipeline(Frozen, frozen=True):
             yield from self._untold_regression(self.gates.regression)
         yield from self._open_sizes()
         yield from self._elsewhere()
+        if self.numerics.weights and not BACKENDS[self.target.kind].processor:
+            yield ("numerics", "weights"), self.numerics.weights, "is for processors only"
         reference = self.verify.reference if self.verify else "auto"
         if reference in {"onnxruntime", "onnx"} and self.model.format != "onnx":
             why = "runs ONNX models, and this is none; write 'plain'"

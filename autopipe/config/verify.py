@@ -1,16 +1,18 @@
 """Section `verify`: how the build is checked against a reference."""
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
 from autopipe.config.distinct import Distinct
-from autopipe.config.frozen import Frozen
+from autopipe.config.frozen import Sparse
 from autopipe.config.samples import Samples
 
 
-class Verify(Frozen, frozen=True):
+class Verify(Sparse, frozen=True):
     """Comparison with a reference runtime; `verify: null` publishes unchecked builds."""
+
+    ADDED: ClassVar[frozenset[str]] = frozenset({"accuracy"})
 
     reference: Literal["auto", "onnxruntime", "onnx", "plain"] = "auto"
     """Who computes the expected outputs: `onnxruntime`, `onnx` (its reference evaluator), `plain`
@@ -28,3 +30,6 @@ class Verify(Frozen, frozen=True):
     """Relative tolerance of floating outputs; null takes the default of the output's dtype."""
     atol: Annotated[float, Field(ge=0)] | None = None
     """Absolute tolerance of floating outputs; null takes the default of the output's dtype."""
+    accuracy: Annotated[float, Field(gt=0, le=1)] = 0.02
+    """How far weights in bfloat16 may move an output on random and real inputs: the norm of the
+    difference from the model as it is, by the norm of what that computes."""

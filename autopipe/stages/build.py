@@ -1,5 +1,6 @@
 """Stage `build`: the lowered module, with the best schedule of each task, as a shared library."""
 
+import json
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -134,6 +135,7 @@ class BuildStage(Stage, frozen=True):
                 for one in sized
             ),
             halves=halves,
+            rounded=_rounded(ctx),
             threads=int(str(target["num_cores"])),
             device=of_target(target).device,
             target=dict(target),
@@ -199,6 +201,12 @@ class BuildStage(Stage, frozen=True):
                     f"for it has no {' or '.join(wanted)} (schedules.rules.{choice.rule})"
                 )
                 ctx.emit(Warn(stage=self.name, message=text))
+
+
+def _rounded(ctx: Context) -> tuple[str, ...]:
+    """Return the model's weights that *optimize* rounds."""
+    report = json.loads((ctx.inputs["optimize"] / "optimize.json").read_bytes())
+    return tuple(report.get("rounded", ()))
 
 
 def _of_likely(task: "Task", records: Mapping[str, BestRecord]) -> "Iterator[BestRecord]":

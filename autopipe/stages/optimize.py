@@ -23,11 +23,13 @@ class OptimizeStage(Stage, frozen=True):
 
     layout: dict[str, tuple[str, ...]]
     """Desired layouts by op; empty keeps the model's."""
+    weights: str | None = None
+    """What weights of matrix products are rounded to; None leaves them."""
 
     @classmethod
     def of(cls, pipeline: Pipeline, base: Path) -> Self:  # noqa: ARG003 - reads no file
-        """Take the layouts of the pipeline."""
-        return cls(layout=pipeline.layout or {})
+        """Take the layouts of the pipeline, and what it says of weights."""
+        return cls(layout=pipeline.layout or {}, weights=pipeline.numerics.weights)
 
     def run(self, ctx: Context) -> str:
         """Write the optimized module, the transform of its weights, and what layouts it has."""
@@ -35,22 +37,31 @@ class OptimizeStage(Stage, frozen=True):
         from autopipe.compiler.target.target import tvm_target
 
         source = ctx.inputs["import"]
+        model = ImportedModel.read(source)
         optimized = passes.optimize(
             module_io.load_module(source / "module.json"),
-            ImportedModel.read(source).arguments,
+            model.arguments,
             self.layout,
             tvm_target(ctx.facts[Facet.TARGET]),
             lambda message: ctx.emit(Warn(stage=self.name, message=message)),
+            round_weights=self.weights is not None,
         )
+        rounded = [model.weights[at] for at in optimized.rounded]
         module_io.save_module(optimized.module, ctx.out / "module.json")
         module_io.save_module(optimized.transform, ctx.out / "transform.json")
         report = {
             "layouts": optimized.layout.layouts,
             "transposes": optimized.layout.transposes,
             "desired": self.layout,
+            **({"rounded": rounded} if self.weights else {}),
         }
         module_io.save_json(report, ctx.out / "optimize.json")
-        return _summary(optimized.layout.layouts, optimized.layout.transposes)
+        summary = _summary(optimized.layout.layouts, optimized.layout.transposes)
+        return f"{summary}, {len(rounded)} weights in {self.weights}" if self.weights else summary
+
+    def unkeyed(self) -> frozenset[str]:
+        """Return what is said of weights, where that is nothing."""
+        return frozenset() if self.weights else frozenset({"weights"})
 
 
 def _summary(layouts: Mapping[str, Mapping[str, int]], transposes: int) -> str:

@@ -9,7 +9,7 @@ import numpy as np
 
 from autopipe.artifacts.verification import CheckedCase, OutputComparison, Tolerance, Verification
 from autopipe.config import Verify
-from autopipe.errors import GateError, StageError
+from autopipe.errors import StageError
 from autopipe.verification import reference, rows
 from autopipe.verification.case_source import Batch, CaseSource
 from autopipe.verification.compare import (
@@ -27,6 +27,8 @@ from autopipe.verification.inputs import Case, nudged
 from autopipe.verification.operators import USUAL, Operators
 from autopipe.verification.oracle import Oracle, ReferenceAnswer, finite_share
 from autopipe.verification.reference import Expected
+from autopipe.verification.rounding import Rounding
+from autopipe.verification.worst import raise_worst
 
 _INSIDE = 2.0**-12
 """Share that inputs are moved by to see where roundings to bytes fall: far less than a step."""
@@ -49,14 +51,17 @@ def verify(
     """Compare a build with the artifact of *import* that it was built from, on every case.
 
     `given` are files of real inputs by the names of their cases. `work` takes inputs and expected
-    outputs; the caller empties it. Raises GateError where numbers, shapes, dtypes or names differ,
-    ModelError where the model itself can not run at a size that it may have, SetupError where no
-    reference is installed, ConfigError for real inputs that do not fit.
+    outputs; the caller empties it. A build with rounded weights is compared with the model that has
+    them, too. Raises GateError where numbers, shapes, dtypes or names differ, ModelError where the
+    model itself can not run at a size that it may have, SetupError where no reference is installed,
+    ConfigError for real inputs that do not fit.
     """
     engines = reference.choose(options.reference, imported)
-    oracle = Oracle(imported, engines, work)
+    plain = Oracle(imported, engines, work)
+    rounding = Rounding.of(model.rounded, imported, plain, options, work) if model.rounded else None
+    oracle = rounding.oracle if rounding else plain
     trials = CaseSource(model.signature, imported, options)
-    checker = _Checker(model, oracle, trials, options, Operators(imported))
+    checker = _Checker(model, oracle, trials, options, Operators(imported), rounding)
     found = [checker.checked(batch) for batch in trials.batches(given or {})]
     expected = found[0].expected
     warnings = Counter(warning for one in found for warning in one.warnings)
@@ -70,6 +75,7 @@ def verify(
             *refusals,
             *(f"{text} (at {n} sizes)" if n > 1 else text for text, n in warnings.items()),
         ),
+        rounded_by=max(one.rounded_by for one in found) if rounding else None,
     )
 
 
@@ -81,6 +87,8 @@ class _BatchResult:
     special: tuple[CheckedCase, ...]
     warnings: tuple[str, ...]
     expected: Expected
+    rounded_by: float = 0.0
+    """How far rounded weights move an output, relative to its norm."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +100,7 @@ class _Checker:
     source: CaseSource
     options: Verify
     operators: Operators
+    rounding: Rounding | None = None
 
     def checked(self, batch: Batch) -> _BatchResult:
         """Compare all cases of a batch. Raises GateError for the worst that is wrong."""
@@ -104,11 +113,12 @@ class _Checker:
         checked = tuple(map(judge.checked, drawn, known))
         answers = known[len(drawn) :]
         apart = tuple(map(judge.special, special, answers))
-        _raise_failure(checked)
-        _raise_failure([case for case, of in zip(apart, answers, strict=True)
-                        if judge.binds(case, of)])  # fmt: skip
+        raise_worst(checked)
+        raise_worst([case for case, of in zip(apart, answers, strict=True)
+                     if judge.binds(case, of)])  # fmt: skip
         warnings += _warnings(checked, known, expected, complete=bool(special))
-        return _BatchResult(checked, apart, (*warnings, *_crashes(apart)), expected)
+        by = self.rounding.moved_by(drawn, known) if self.rounding else 0.0
+        return _BatchResult(checked, apart, (*warnings, *_crashes(apart)), expected, by)
 
     def _redrawn(
         self, batch: Batch, drawn: list[Case], known: list[ReferenceAnswer]
@@ -319,31 +329,3 @@ def _warnings(
         reason = constant(answer[name] for answer in kept)
         if reason:
             yield f"output {name!r} of the reference {reason}: comparing it proves nothing"
-
-
-def _raise_failure(checked: Sequence[CheckedCase]) -> None:
-    failed = [(case, output) for case in checked for output in case.outputs if output.failure]
-    if not failed:
-        return
-    case, worst = max(failed, key=lambda pair: pair[1].max_abs or np.inf)
-    message = f"output {worst.output!r} is wrong on {case.told}: {worst.failure}"
-    if worst.max_abs is not None:
-        message += f"; largest error {worst.max_abs:.3g}"
-        message += f" ({worst.max_rel:.3g} relative)" if worst.max_rel is not None else ""
-        message += f", allowed rtol {worst.tolerance.rtol:.3g} and atol {worst.tolerance.atol:.3g}"
-    if len(failed) > 1:
-        message += f"; {len(failed)} comparisons fail in all"
-    raise GateError(f"{message}; {_advice([output for _, output in failed])}")
-
-
-def _advice(failed: Sequence[OutputComparison]) -> str:
-    """Say which one number would let all of them pass."""
-    settings = []
-    for name, values in (
-        ("atol", [output.enough_atol for output in failed]),
-        ("rtol", [output.enough_rtol for output in failed]),
-    ):
-        enough = [value for value in values if value is not None]
-        if len(enough) == len(values):
-            settings.append(f"verify.{name}: {max(enough):g}")
-    return f"{' or '.join(settings)} would pass" if settings else "no tolerance would pass"

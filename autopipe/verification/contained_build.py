@@ -33,7 +33,9 @@ class ContainedBuild:
 
     def __init__(self, library: Path, work: Path) -> None:
         """Start nothing yet; `library` is the artifact of *build*, and `work` takes arrays."""
-        self.signature: Signature = BuiltLibrary.read(library).signature
+        built = BuiltLibrary.read(library)
+        self.signature: Signature = built.signature
+        self.rounded = built.rounded
         self._library = library
         self._inputs, self._outputs = work / "build.inputs", work / "build.outputs"
         self._child = Child(self._begin, seconds=SECONDS + _LOADING, bounded=False)

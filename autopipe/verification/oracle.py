@@ -26,7 +26,7 @@ class Oracle:
 
     def __init__(self, imported: Path, engines: Sequence[str], work: Path) -> None:
         """Take the artifact of *import*, the engines to try, and a folder for inputs."""
-        self._imported, self._engines, self._work = imported, engines, work
+        self._imported, self.engines, self._work = imported, engines, work
         self._asked = 0
 
     def ask(
@@ -44,8 +44,8 @@ class Oracle:
             self._asked += 1
         pairs = list(zip(wanted, paths, strict=True))
         optional = [path for case, path in pairs if case.edge or case.sizes]
-        expected = reference.expect(self._engines, model or self._imported, paths, optional)
-        self._engines = (expected.engine,)
+        expected = reference.expect(self.engines, model or self._imported, paths, optional)
+        self.engines = (expected.engine,)
         answers = [_answer(file, expected) for file in expected.files]
         for path in (*paths, *expected.files):
             path.unlink(missing_ok=True)

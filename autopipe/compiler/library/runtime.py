@@ -114,7 +114,6 @@ def _load_runtime() -> None:
 def _weights(path: Path, names: Collection[str], halves: Collection[str]) -> dict[str, object]:
     """Return weights as tensors, by name; those of `halves` are stored in float16, and widened."""
     from safetensors import SafetensorError, safe_open
-    from tvm_ffi import from_dlpack
 
     weights = {}
     try:
@@ -125,7 +124,17 @@ def _weights(path: Path, names: Collection[str], halves: Collection[str]) -> dic
                     raise StageError(f"{path.name}: {name} is {weight.dtype} instead of float16")
                 copy = aligned(weight.shape, np.float32 if name in halves else weight.dtype)
                 np.copyto(copy, weight)
-                weights[name] = from_dlpack(copy)
+                weights[name] = _tensor(copy)
     except (SafetensorError, OSError) as error:
         raise StageError(f"{path.name} can not be read: {error}") from error
     return weights
+
+
+def _tensor(array: np.ndarray) -> object:
+    """Return an array as a tensor that shares its memory. Numpy hands out no bfloat16 itself."""
+    from tvm_ffi import Shape, dtype, from_dlpack, get_global_func
+
+    if array.dtype.name != "bfloat16":
+        return from_dlpack(array)
+    view = get_global_func("runtime.TVMTensorCreateView")
+    return view(from_dlpack(array.view(np.uint16)), Shape(array.shape), dtype("bfloat16"), 0)

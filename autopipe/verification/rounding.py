@@ -1,0 +1,127 @@
+"""Judges a build whose weights are rounded: as exactly as any other, and by what rounding changes.
+
+The build is compared with the model that has the rounded weights, within the usual tolerances, so
+that a wrong kernel fails as ever. That model is compared with the one as it was read, by norms:
+`|rounded - original| / |original|` of an output.
+"""
+
+import shutil
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+
+from autopipe.artifacts.model import ImportedModel
+from autopipe.config import Verify
+from autopipe.errors import GateError
+from autopipe.verification.inputs import Case
+from autopipe.verification.oracle import Oracle, ReferenceAnswer
+from autopipe.verification.reference import MODEL, PLAIN
+
+_WEIGHTS = "weights.safetensors"
+
+
+@dataclass(frozen=True, slots=True)
+class Rounding:
+    """A reference with rounded weights, and the one that the model came with."""
+
+    oracle: Oracle
+    """The reference with rounded weights."""
+    original: Oracle
+    bound: float
+    """How far an output may be moved, relative to its norm."""
+
+    @classmethod
+    def of(
+        cls, names: Collection[str], imported: Path, original: Oracle, options: Verify, work: Path
+    ) -> Self:
+        """Write the reference with the named weights in bfloat16 into a folder of `work`.
+
+        `imported` is the artifact of *import*. Where the ONNX file holds these weights in another
+        form, the imported model takes its place, as the reference `plain`.
+        """
+        folder = work / "rounded"
+        folder.mkdir()
+        engines = original.engines
+        if not _onnx_rounded(names, imported, folder):
+            _plain_rounded(names, imported, folder)
+            engines = (PLAIN,)
+        return cls(Oracle(folder, engines, work), original, options.accuracy)
+
+    def moved_by(self, cases: Sequence[Case], rounded: Sequence[ReferenceAnswer]) -> float:
+        """Return how far the rounding moves an output of random or real inputs, at most.
+
+        Raises GateError where that is more than is allowed.
+        """
+        usual = [(case, answer) for case, answer in zip(cases, rounded, strict=False)
+                 if not case.edge]  # fmt: skip
+        known, _ = self.original.ask([case for case, _ in usual])
+        found = [
+            (_distance(answer[name], array), name, case)
+            for (case, answer), original in zip(usual, known, strict=True)
+            for name, array in original.items()
+            if array.dtype.kind == "f"
+        ]
+        most, name, case = max(found, key=lambda one: one[0], default=(0.0, "", None))
+        if case is not None and not most <= self.bound:
+            raise GateError(
+                f"weights in bfloat16 move output {name!r} by {most:.2%} of its norm on case "
+                f"{case.name!r}; verify.accuracy allows {self.bound:.2%}"
+            )
+        return most
+
+
+def to_bfloat16(array: np.ndarray) -> np.ndarray:
+    """Return float32 numbers rounded to bfloat16, the nearest one, as float32."""
+    import ml_dtypes
+
+    return array.astype(ml_dtypes.bfloat16).astype(np.float32)
+
+
+def _onnx_rounded(names: Collection[str], imported: Path, folder: Path) -> bool:
+    """Write the ONNX reference with rounded weights; return whether it has all of them."""
+    if not (imported / MODEL).exists():
+        return False
+    import onnx
+    from onnx.external_data_helper import ExternalDataInfo
+
+    graph = onnx.load(imported / MODEL, load_external_data=False).graph
+    places = {
+        tensor.name: (ExternalDataInfo(tensor), tuple(tensor.dims))
+        for tensor in graph.initializer
+        if tensor.name in names and tensor.data_location == onnx.TensorProto.EXTERNAL
+    }
+    if places.keys() != set(names):
+        return False
+    shutil.copyfile(imported / MODEL, folder / MODEL)
+    files = {place.location for place, _ in places.values()}
+    for name in files:
+        shutil.copyfile(imported / name, folder / name)
+    for place, shape in places.values():
+        stored = np.memmap(folder / place.location, "<f4", "r+", place.offset or 0, shape)
+        stored[...] = to_bfloat16(stored)
+        stored.flush()
+    return True
+
+
+def _plain_rounded(names: Collection[str], imported: Path, folder: Path) -> None:
+    """Write what the reference `plain` runs, with rounded weights."""
+    from autopipe.compiler import module_io
+
+    for name in ("module.json", ImportedModel.FILE):
+        shutil.copyfile(imported / name, folder / name)
+    stored: Mapping[str, np.ndarray] = module_io.load_weights(imported / _WEIGHTS)
+    weights = {
+        name: to_bfloat16(array) if name in names else array for name, array in stored.items()
+    }
+    module_io.save_weights(weights, folder / _WEIGHTS)
+
+
+def _distance(rounded: np.ndarray, original: np.ndarray) -> float:
+    """Return the norm of the difference where both are finite, relative to the original's."""
+    finite = np.isfinite(rounded) & np.isfinite(original)
+    ours, theirs = (array[finite].astype(np.float64) for array in (rounded, original))
+    norm = float(np.linalg.norm(theirs))
+    return float(np.linalg.norm(ours - theirs)) / norm if norm else 0.0

@@ -1,0 +1,37 @@
+"""Says what is wrong with a build: the worst of its failures, and what would let it pass."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from autopipe.artifacts.verification import CheckedCase, OutputComparison
+from autopipe.errors import GateError
+
+
+def raise_worst(checked: Sequence[CheckedCase]) -> None:
+    """Raise GateError for the largest error of all cases, if one fails."""
+    failed = [(case, output) for case in checked for output in case.outputs if output.failure]
+    if not failed:
+        return
+    case, worst = max(failed, key=lambda pair: pair[1].max_abs or np.inf)
+    message = f"output {worst.output!r} is wrong on {case.told}: {worst.failure}"
+    if worst.max_abs is not None:
+        message += f"; largest error {worst.max_abs:.3g}"
+        message += f" ({worst.max_rel:.3g} relative)" if worst.max_rel is not None else ""
+        message += f", allowed rtol {worst.tolerance.rtol:.3g} and atol {worst.tolerance.atol:.3g}"
+    if len(failed) > 1:
+        message += f"; {len(failed)} comparisons fail in all"
+    raise GateError(f"{message}; {_advice([output for _, output in failed])}")
+
+
+def _advice(failed: Sequence[OutputComparison]) -> str:
+    """Say which one number would let all of them pass."""
+    settings = []
+    for name, values in (
+        ("atol", [output.enough_atol for output in failed]),
+        ("rtol", [output.enough_rtol for output in failed]),
+    ):
+        enough = [value for value in values if value is not None]
+        if len(enough) == len(values):
+            settings.append(f"verify.{name}: {max(enough):g}")
+    return f"{' or '.join(settings)} would pass" if settings else "no tolerance would pass"

@@ -1,0 +1,53 @@
+"""A whole run with weights in bfloat16: half the package, and verified."""
+
+import json
+
+import numpy as np
+import pytest
+from safetensors import safe_open
+
+from autopipe.api import flow
+from autopipe.errors import GateError
+from autopipe.packaging.contents import opened
+from autopipe.packaging.open import open_package
+from tests.stages import two_layers
+
+ALONE = "tuning: null\nbenchmark: null\nnumerics: {weights: bfloat16}\n"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("rounded")
+
+
+@pytest.fixture(scope="module")
+def run(folder):
+    file = two_layers.write(folder)
+    file.write_text(two_layers.PIPELINE + ALONE)
+    return flow.run(file, store=folder / "store", output=folder / "dist")
+
+
+def test_weights_are_stored_in_half_the_bytes_and_biases_as_they_were(folder, run, tmp_path):
+    with opened(folder / "dist/two-layers.tar", None) as contents:
+        contents.extract("weights.safetensors", tmp_path / "weights")
+    with safe_open(tmp_path / "weights", framework="np") as stored:
+        kinds = sorted(stored.get_slice(name).get_dtype() for name in stored.keys())  # noqa: SIM118
+    assert kinds == ["BF16", "BF16", "F32", "F32"]
+
+
+def test_verify_says_how_far_the_rounding_moves_the_outputs(run):
+    found = json.loads((run["verify"].path / "verify.json").read_bytes())
+    assert 1e-4 < found["rounded_by"] < 0.02
+
+
+def test_a_package_computes_with_them(folder, run):
+    model = open_package(folder / "dist/two-layers.tar")
+    x = np.random.default_rng(1).standard_normal((8, two_layers.SIZES[0])).astype("f")
+    assert model({"x": x})["scores"].shape == (8, two_layers.SIZES[2])
+    assert np.array_equal(model({"x": x})["scores"], model({"x": x})["scores"])
+
+
+def test_a_bound_that_the_rounding_exceeds_refuses_the_build(folder, run):
+    file = folder / "two-layers.yaml"
+    with pytest.raises(GateError, match=r"verify\.accuracy allows 0\.01%"):
+        flow.run(file, store=folder / "store", overrides=["verify.accuracy=0.0001"])
