@@ -13,12 +13,16 @@ from autopipe.compiler.frontends.onnx.weights import undeclare
 _ALIGNMENT: Final = 64
 _MODEL: Final = "reference.onnx"
 _WEIGHTS: Final = "reference.weights"
+_IR_VERSION: Final = 10
+"""What came after it are element types that no model here has; onnxruntime refuses a file that says
+it is newer than onnxruntime is, whatever is in it."""
 
 
 def write_reference(model: Proto, weights: Mapping[str, Array], folder: Path) -> None:
     """Write `reference.onnx` and `reference.weights`; `model` has the weights as inputs."""
     written = onnx.ModelProto()
     written.CopyFrom(model)
+    written.ir_version = min(written.ir_version, _IR_VERSION)
     undeclare(written.graph, weights.keys())
     with (folder / _WEIGHTS).open("wb") as file:
         for name, values in weights.items():
