@@ -40,6 +40,8 @@ def _accuracy(verification: Verification) -> Iterator[tuple[str, object]]:
     checked = [case for case in verification.cases if case.outcome is not CaseOutcome.SKIPPED]
     reference = f"{verification.reference} {verification.reference_version}".rstrip()
     yield "verification", f"{reference}, {len(checked)} cases"
+    if verification.rounded_by is not None:
+        yield "rounded_by", verification.rounded_by
     largest: dict[str, float] = {}
     for output in (output for case in checked for output in case.outputs):
         for measure in ("max_abs", "max_rel", "used"):
