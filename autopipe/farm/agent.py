@@ -1,8 +1,8 @@
 """The process that speaks to a scheduler for one run: Dask's client and its threads live here.
 
 Lines of JSON go in: `submit` an order with a number, `cancel` numbers, `expect` answers of a
-device. Lines come out: an `answer` with its number, `farm` who is there, `shunned` for a worker
-that is not believed any more, or `lost` if the scheduler is.
+device, `shun` a worker. Lines come out: an `answer` with its number, `farm` who is there, `shunned`
+for a worker that is not believed any more, or `lost` if the scheduler is.
 """
 
 import asyncio
@@ -33,6 +33,8 @@ _LOOK: Final = 1.0
 
 _RAISED: Final = "it raises an error where it should answer"
 
+_LEFT: Final = "nobody is there any more of those who were asked"
+
 _AHEAD: Final = 2
 """Orders beyond its share of the workers that a run has at the scheduler."""
 
@@ -48,6 +50,8 @@ class _Handed:
     """Candidates that it is about."""
     identity: str
     """What it has in common with the same order of another run."""
+    among: frozenset[str] | None = None
+    """Names of the workers that may do it; null for all."""
     failed: int = 0
     """Workers that have failed with it."""
 
@@ -102,11 +106,11 @@ class Agent:
         )
 
     async def _connected(self) -> Any:  # noqa: ANN401 -- distributed has no types
-        from distributed import Client
-
         speaks = speaking(self.start["scheduler"], self.start["certificates"])
+        from autopipe.farm.client import FarmClient
+
         seconds = self.start["connect"]
-        client = Client(
+        client = FarmClient(
             self.start["scheduler"], asynchronous=True, set_as_default=False, timeout=seconds,
             name="autopipe", **speaks,
         )  # fmt: skip
@@ -123,7 +127,9 @@ class Agent:
         match message["do"]:
             case "submit":
                 names = ("number", "order", "seconds", "count", "identity")
-                self.waiting.append(_Handed(*(message[name] for name in names)))
+                among = None if message["among"] is None else frozenset(message["among"])
+                given = {name: message[name] for name in names}
+                self.waiting.append(_Handed(**given, among=among))
             case "cancel":
                 gone = set(message["numbers"])
                 self.waiting = deque(one for one in self.waiting if one.number not in gone)
@@ -131,14 +137,28 @@ class Agent:
                     self.running.pop(number)[0].cancel()
             case "expect":
                 self.device = message["device"]
+            case "shun":
+                self.shunned.add(message["worker"])
         self._fill()
 
     def _fill(self) -> None:
         """Hand on as many orders as this run has a share of the workers for."""
+        self._give_up()
         while self.waiting and len(self.running) < self.window and self._trusted() != []:
             handed = self.waiting.popleft()
             task = asyncio.create_task(self._follow(handed))
             self.running[handed.number] = task, handed
+
+    def _give_up(self) -> None:
+        """Tell of orders for a few workers of which none is there any more."""
+        for handed in [*self.waiting, *(handed for _, handed in self.running.values())]:
+            if handed.among is None or self._trusted(handed.among):
+                continue
+            if handed.number in self.running:
+                self.running.pop(handed.number)[0].cancel()
+            else:
+                self.waiting.remove(handed)
+            self._tell({"answer": handed.number, "failed": _LEFT})
 
     async def _follow(self, handed: _Handed) -> None:
         """Have one order done somewhere, and tell what came of it."""
@@ -148,12 +168,15 @@ class Agent:
         try:
             future = self.client.submit(
                 trial.do, handed.order, handed.seconds, key=handed.key,
-                pure=False, resources={self.start["label"]: 1}, workers=self._trusted(),
+                pure=False, resources={self.start["label"]: 1}, workers=self._trusted(handed.among),
             )  # fmt: skip
             text = await future
+            by = self.client.doers.pop(future.key, None)
             wrong = self._wrong(text, handed.count)
-            if wrong is None:
-                self._tell({"answer": handed.number, "text": text})
+            if by is None or not self._may(by, handed.among):
+                self._again(handed, "it was answered by a worker that is not believed")
+            elif wrong is None:
+                self._tell({"answer": handed.number, "text": text, "by": by})
             else:
                 await self._shun(future.key, wrong)
                 self._again(handed, wrong)
@@ -207,11 +230,15 @@ class Agent:
                 self._tell({"shunned": name, "why": why})
         return bool(doers)
 
-    def _trusted(self) -> list[str] | None:
+    def _trusted(self, among: frozenset[str] | None = None) -> list[str] | None:
         """Return the addresses of those who may have an order; None for all."""
-        if not self.shunned:
+        if not self.shunned and among is None:
             return None
-        return [place for name, place in self.addresses.items() if name not in self.shunned]
+        return [place for name, place in self.addresses.items() if self._may(name, among)]
+
+    def _may(self, name: str, among: frozenset[str] | None) -> bool:
+        """Tell whether a worker may have an order."""
+        return name not in self.shunned and (among is None or name in among)
 
     async def _looking(self, over: asyncio.Event) -> None:
         while not over.is_set():

@@ -51,7 +51,7 @@ class Bench:
         self._measurers: OrderedDict[str, Any] = OrderedDict()
         self._modules: OrderedDict[str, Any] = OrderedDict()
         stack = examine({}, lambda _: None)
-        self.facts = _facts(stack)
+        self.facts = here(stack)
         self._device = fingerprint(self.facts)
         self._orders: list[tuple[int, WorkOrder]] = []
 
@@ -237,7 +237,7 @@ def known_versions(stack: Mapping[str, str]) -> Facts:
     }
 
 
-def _facts(stack: Mapping[str, str]) -> dict[str, Any]:
+def here(stack: Mapping[str, str]) -> dict[str, Any]:
     """Return what this machine is: its versions, its device, and what LLVM says of it."""
     from autopipe.environment import environment
     from autopipe.environment.caches import caches

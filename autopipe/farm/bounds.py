@@ -17,6 +17,9 @@ MESSAGE: Final = 1 << 28
 ANSWER: Final = 1 << 24
 """Bytes of the answer to an order."""
 
+DOERS: Final = "autopipe_doers"
+"""What the scheduler calls who has done each trial, beside the answers: names of workers."""
+
 UNREAD: Final = "its answer can not be read, or is too long"
 
 
@@ -60,7 +63,11 @@ def gatherer(scheduler: Any) -> Callable[..., Any]:  # noqa: ANN401 -- distribut
         )
         data |= {key: to_serialize(WorkAnswer("", lost=UNREAD).text()) for key in unread}
         gone = [key for key in keys if key not in data]
-        return {"status": "error", "keys": gone} if gone else {"status": "OK", "data": data}
+        if gone:
+            return {"status": "error", "keys": gone}
+        doers = {key: str(scheduler.workers[who_has[key][0]].name) for key in data
+                 if who_has[key][0] in scheduler.workers}  # fmt: skip
+        return {"status": "OK", "data": data, DOERS: doers}
 
     return gather
 

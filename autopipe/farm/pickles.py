@@ -18,14 +18,16 @@ _NAMES: Final = frozenset({
 """What a pickle may name: a module, and what it calls it."""
 
 CLOSED: Final = frozenset({
-    "actor_attribute", "actor_execute", "benchmark_disk", "benchmark_hardware", "benchmark_memory",
-    "benchmark_network", "broadcast", "dump_cluster_state_to_url", "dump_state",
-    "performance_report", "plugin-add", "plugin-remove", "proxy", "register_nanny",
-    "register_nanny_plugin", "register_scheduler_plugin", "register_worker_plugin", "restart",
-    "restart_workers", "run", "run_coroutine", "run_function", "scatter", "unregister_nanny_plugin",
+    "actor_attribute", "actor_execute", "add_keys", "benchmark_disk", "benchmark_hardware",
+    "benchmark_memory", "benchmark_network", "broadcast", "dump_cluster_state_to_url",
+    "dump_state", "performance_report", "plugin-add", "plugin-remove", "proxy", "rebalance",
+    "register_nanny", "register_nanny_plugin", "register_scheduler_plugin",
+    "register_worker_plugin", "replicate", "restart", "restart_workers", "run", "run_coroutine",
+    "run_function", "scatter", "set_resources", "set_restrictions", "unregister_nanny_plugin",
     "unregister_scheduler_plugin", "unregister_worker_plugin", "update_data", "upload_file",
 })  # fmt: skip
-"""What nobody may ask of a scheduler or a worker: it runs code, writes files, or loads memory."""
+"""What nobody may ask of a scheduler or a worker: it runs code, writes files, loads memory, or has
+another worker answer than the one that was asked."""
 
 
 class Unread(TypeError):  # noqa: N818 -- says what it is

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from time import monotonic
+from time import monotonic, time
 from typing import Any, Final, NamedTuple
 
 from autopipe.config.problem import shown
@@ -21,6 +21,9 @@ _RECENT: Final = 10.0
 
 _SHUFFLE: Final = "shuffle"
 """The part of Dask's scheduler that sends each worker an object of a class of its own."""
+
+_CLAIMS: Final = ("add-keys", "update-data")
+"""What a worker or a run says where it has the answer to a trial that it was not given."""
 
 _REFUSED: Final = 20
 """Refusals that are remembered."""
@@ -63,6 +66,9 @@ class Roll:
 
     def join(self, name: str, worker: Attending) -> str | None:
         """Let a worker in, or return why not: all of one label have to be equal."""
+        most = 2 * int(worker.facts["device"]["cores"])
+        if worker.slots > most:
+            return f"it takes {worker.slots} orders at a time, of {most} at most"
         for other, (own, _) in self._current().items():
             differs = differences(own.facts, worker.facts) if own.label == worker.label else []
             if differs and other != name:
@@ -74,6 +80,11 @@ class Roll:
                 return reason
         self._let_in[name] = worker, monotonic()
         return None
+
+    def expects(self, name: object, resources: object) -> bool:
+        """Tell whether somebody is let in who takes what its label has, and nothing else."""
+        own, _ = self._current().get(str(name), (None, 0.0))
+        return own is not None and resources == {own.label: own.slots}
 
     def look(self, run: str, label: str | None, wanted: int) -> dict[str, Any]:
         """Say who is there, and how many runs want workers of a label; `run` wants so many."""
@@ -133,10 +144,13 @@ async def _serve(address: str, speaks: Mapping[str, Any], tell: Callable[[str], 
         raise SetupError(f"{address} can not be listened at: {error.__cause__ or error}") from error
     async with scheduler:
         roll = Roll(partial(_present, scheduler))
+        scheduler.handlers["register-worker"] = _registrar(scheduler, roll)
         scheduler.handlers["autopipe_join"] = _joiner(roll, tell)
         scheduler.handlers["autopipe_look"] = _looker(roll)
         scheduler.handlers["autopipe_doers"] = _blamer(scheduler)
         scheduler.handlers["gather"] = gatherer(scheduler)
+        for claim in _CLAIMS:
+            scheduler.stream_handlers[claim] = _unheard
         tell(f"scheduler at {scheduler.address}")
         await over.wait()
         with suppress(asyncio.TimeoutError):
@@ -146,6 +160,23 @@ async def _serve(address: str, speaks: Mapping[str, Any], tell: Callable[[str], 
 def _present(scheduler: Any) -> dict[str, Present]:  # noqa: ANN401 -- distributed has no types
     states = scheduler.workers.values()
     return {str(one.name): Present(one.address, len(one.processing)) for one in states}
+
+
+def _registrar(scheduler: Any, roll: Roll) -> Callable[..., Any]:  # noqa: ANN401 -- as above
+    """Return what lets a worker in at Dask's scheduler: one that has joined, for its own label."""
+    add = scheduler.handlers["register-worker"]
+
+    async def register(comm: Any, **told: Any) -> Any:  # noqa: ANN401 -- distributed has no types
+        if roll.expects(told.get("name"), told.get("resources")):
+            return await add(comm, **told)
+        await comm.write({"status": "error", "message": "it has not joined", "time": time()})
+        return None
+
+    return register
+
+
+def _unheard(**_: object) -> None:
+    """Do nothing: who was given a trial answers it, and nobody else."""
 
 
 def _blamer(scheduler: Any) -> Callable[..., list[str]]:  # noqa: ANN401 -- distributed has no types

@@ -15,8 +15,8 @@ Do = Literal["time", "rounds", "check", "loops"]
 _LONGEST: Final = 2000
 """Characters of an error that are worth keeping."""
 
-_MOST: Final = 100_000
-"""Times that an answer may have."""
+_MOST: Final = 10_000
+"""Times that a candidate may have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,10 +98,13 @@ class WorkAnswer:
     """Why the worker does nothing of this kind: it is another machine than it is taken for."""
     lost: str | None = None
     """Why this worker could not do it, although another one may."""
+    by: str | None = None
+    """Who has done it, as the scheduler says; nothing that a worker says of itself."""
 
     def text(self) -> str:
         """Write it as JSON."""
-        return json.dumps(asdict(self))
+        said = asdict(self)
+        return json.dumps({name: said[name] for name in said if name != "by"})
 
     @classmethod
     def read(cls, text: object, count: int) -> Self:
@@ -125,14 +128,17 @@ class WorkAnswer:
 
 
 def _measurement(document: Mapping[str, Any]) -> Measurement:
-    """Read a measurement; a time that can not be true makes it a failed one."""
+    """Read a measurement. Raises ValueError for a time that no worker of ours says."""
     error, seconds = document["error"], document["seconds"]
     if error is not None:
         return Measurement(error=_reason(error))
     if not 0 < len(seconds) <= _MOST:
         raise ValueError("no times")
     times: Sequence[float] = tuple(float(value) for value in seconds)
-    return judged(tuple(times), cut=document["cut"] is True)
+    found = judged(tuple(times), cut=document["cut"] is True)
+    if found.error is not None:
+        raise ValueError(found.error)
+    return found
 
 
 def _reason(value: object) -> str | None:

@@ -53,6 +53,8 @@ class Measurement:
     """Why the trial failed; null if it did not."""
     cut: bool = False
     """Whether a single slow run ended the trial early; its time is coarse."""
+    by: str | None = field(default=None, compare=False)
+    """Which worker of a farm says so; null for this machine."""
 
     @property
     def median(self) -> float:

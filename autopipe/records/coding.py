@@ -36,14 +36,18 @@ def insert(
     rows: Iterable[tuple[int | None, Platform, Record]],
     *,
     here: bool,
+    worker: str | None = None,
 ) -> None:
-    """Add records of the workloads with these row ids; `here` if this store has measured them."""
-    columns = ("workload", *PLATFORM, *COLUMNS, "checksum", "here")
+    """Add records of the workloads with these row ids; `here` if this store has measured them.
+
+    `worker` has done it for this store; null for this machine.
+    """
+    columns = ("workload", *PLATFORM, *COLUMNS, "checksum", "here", "worker")
     marks = ", ".join("?" * len(columns))
     connection.executemany(
         f"INSERT INTO records ({', '.join(columns)}) VALUES ({marks})",  # noqa: S608 - constants
         (
-            (workload, *astuple(platform), *encode(record), record.checksum(platform), here)
+            (workload, *astuple(platform), *encode(record), record.checksum(platform), here, worker)
             for workload, platform, record in rows
         ),
     )

@@ -10,8 +10,11 @@ from typing import Final
 from autopipe.records.about import WorkloadInfo
 from autopipe.records.identity import identify
 
-VERSION: Final = 2
+VERSION: Final = 3
 """Of the tables below."""
+
+_TOLD: Final = 2
+"""From this version on tables say who measured."""
 
 COLUMNS: Final = (
     "engine", "implementation", "schedule", "seconds", "error", "cut", "measured", "session",
@@ -37,9 +40,12 @@ CREATE TABLE records (
     measured TEXT NOT NULL,
     session TEXT NOT NULL,
     checksum TEXT NOT NULL,
-    here INTEGER NOT NULL DEFAULT 0
+    here INTEGER NOT NULL DEFAULT 0,
+    worker TEXT
 ) STRICT"""
-"""`here` is 1 where this store has measured the time itself; all else is what others say."""
+"""`here` is 1 where this store has measured the time itself; all else is what others say.
+
+`worker` is who measured it for this store; null for this machine."""
 
 _WORKLOADS: Final = """
 CREATE TABLE workloads (
@@ -73,6 +79,9 @@ CREATE TABLE seeds (
 
 _WRONG: Final = "CREATE TABLE wrong (record INTEGER PRIMARY KEY, reason TEXT NOT NULL) STRICT"
 
+_DOUBTED: Final = "CREATE TABLE doubted (worker TEXT PRIMARY KEY, reason TEXT NOT NULL) STRICT"
+"""Workers whose times others did not find again: what they have measured is no time of ours."""
+
 _INDEXES: Final = (
     "CREATE INDEX by_workload ON records (workload, target, versions, device)",
     "CREATE INDEX by_session ON records (session)",
@@ -103,7 +112,7 @@ def upgrade(
         if version < VERSION:
             is_old = connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone()
             (_STEPS[version] if is_old else _make)(connection)
-            if is_old:
+            if is_old and version < _TOLD:
                 mine = [(session,) for session in own()]
                 connection.executemany("UPDATE records SET here = 1 WHERE session = ?", mine)
             connection.execute(f"PRAGMA user_version = {VERSION}")
@@ -114,7 +123,7 @@ def _version(connection: sqlite3.Connection) -> int:
 
 
 def _make(connection: sqlite3.Connection) -> None:
-    for statement in (_WORKLOADS, _RECORDS, _WRONG, _DAMAGED, _SEEDS, *_INDEXES):
+    for statement in (_WORKLOADS, _RECORDS, _WRONG, _DAMAGED, _SEEDS, _DOUBTED, *_INDEXES):
         connection.execute(statement)
 
 
@@ -147,9 +156,16 @@ def _from_0(connection: sqlite3.Connection) -> None:
 def _from_1(connection: sqlite3.Connection) -> None:
     """Take over tables that did not tell who measured."""
     connection.execute("ALTER TABLE records ADD COLUMN here INTEGER NOT NULL DEFAULT 0")
+    _from_2(connection)
 
 
-_STEPS: Final = {0: _from_0, 1: _from_1}
+def _from_2(connection: sqlite3.Connection) -> None:
+    """Take over tables that did not tell which worker of a farm measured."""
+    connection.execute("ALTER TABLE records ADD COLUMN worker TEXT")
+    connection.execute(_DOUBTED)
+
+
+_STEPS: Final = {0: _from_0, 1: _from_1, 2: _from_2}
 """What brings older tables up to date, by their version."""
 
 

@@ -1,7 +1,7 @@
 """The durable store of tuning records: one SQLite file that many processes may share."""
 
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any, Final, Self
@@ -29,6 +29,8 @@ _ALL: Final = (
     " JOIN workloads ON workloads.id = records.workload"
     " LEFT JOIN wrong ON wrong.record = records.id"
 )
+
+_UNDOUBTED: Final = "(worker IS NULL OR worker NOT IN (SELECT worker FROM doubted))"
 
 _Row = tuple[str, tuple[Any, ...]]
 """A hash of a workload, and a row of `CHECKED` as it was read."""
@@ -122,8 +124,11 @@ class RecordStore:
         module: str,
         records: Sequence[Record],
         about: WorkloadInfo | None = None,
+        worker: str | None = None,
     ) -> None:
         """Keep trials of a workload that were measured here; `module` is its JSON.
+
+        A `worker` of a farm has measured them for this store; null for this machine.
 
         All of them or none is written.
         """
@@ -133,7 +138,7 @@ class RecordStore:
             name = records[0].workload
             workload = place(self.connection, name, identify(module), about, here=True)
             rows = ((workload, platform, record) for record in records)
-            insert(self.connection, rows, here=True)
+            insert(self.connection, rows, here=True, worker=worker)
 
     def rows(self, workload: str, module: str, platform: Platform) -> list[StoredRecord]:
         """Return all sound records of a workload measured here on a platform, oldest first.
@@ -183,7 +188,7 @@ class RecordStore:
         of how fast a schedule is here.
         """
         candidates = self.every(
-            "(hash = ? OR likeness = ?) AND error IS NULL", (workload, likeness)
+            f"(hash = ? OR likeness = ?) AND error IS NULL AND {_UNDOUBTED}", (workload, likeness)
         )
         here = (workload, platform)
         other = [
@@ -202,6 +207,30 @@ class RecordStore:
         """Never return this record again: its schedule computes something else."""
         with guard(self.path), self.connection:
             self.connection.execute("INSERT OR REPLACE INTO wrong VALUES (?, ?)", (row.id, reason))
+
+    def doubt(self, worker: str, reason: str) -> None:
+        """Take all that a worker has measured for this store as no time of ours, nor any seed."""
+        with guard(self.path), self.connection:
+            self.connection.execute(
+                "INSERT OR REPLACE INTO doubted VALUES (?, ?)", (worker, reason)
+            )
+            self.connection.execute("UPDATE records SET here = 0 WHERE worker = ?", (worker,))
+
+    def doubted(self) -> dict[str, str]:
+        """Return the workers that are doubted, and why."""
+        with guard(self.path):
+            return dict(self.connection.execute("SELECT worker, reason FROM doubted").fetchall())
+
+    def workers(self, rows: Iterable[int]) -> dict[int, str]:
+        """Return which worker of a farm has measured these records; others are left out."""
+        with guard(self.path):
+            found = (
+                self.connection.execute(
+                    "SELECT id, worker FROM records WHERE id = ? AND worker IS NOT NULL", (row,)
+                ).fetchone()
+                for row in rows
+            )
+            return dict(pair for pair in found if pair)
 
     def trials(self, session: str) -> dict[str, Tally]:
         """Return how much of each workload a session has measured, by hash."""

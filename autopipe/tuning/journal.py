@@ -55,6 +55,8 @@ class Journal:
     """Who wins inside the whole model, by workload, where it is not who won the trials."""
     left_out: set[str] = field(default_factory=set)
     """Implementations that win no task: libraries that are not worth their size."""
+    doubted: set[str] = field(default_factory=set)
+    """Workers of a farm whose times count no more."""
     condemned: set[tuple[str, Proposal]] = field(default_factory=set)
     """Schedules, by workload and who proposed them, that may not win and need no other trial."""
 
@@ -117,6 +119,14 @@ class Journal:
         self.unfit.add(row.id)
         self.condemned.add((state.task.workload, Proposal.of(row.record)))
 
+    def doubt(self, worker: str, why: str) -> None:
+        """Take all times of a worker, of whatever session, as none of ours."""
+        if worker not in self.doubted:
+            self.doubted.add(worker)
+            self.store.doubt(worker, why)
+            self.session.trials = _trials(self.session, self.store)
+            self.session.save()
+
     def settle(
         self, state: TaskState, results: Mapping[Proposal, Measurement]
     ) -> StoredRecord | None:
@@ -141,7 +151,12 @@ class Journal:
         return True
 
     def write(self, state: TaskState, proposal: Proposal, result: Measurement) -> None:
-        """Put a trial on the disk, with the time it took from the budget."""
+        """Put a trial on the disk, with the time it took from the budget.
+
+        What a worker says that is not believed any more is none.
+        """
+        if result.by in self.doubted:
+            return
         self._add(state, {proposal: result}, self.session.name)
         self.session.trials += 1
         self.session.save(durably=False)  # the store has counted it durably
@@ -154,7 +169,16 @@ class Journal:
         return [row for row in self.rows(state) if row.record.session == self._run_off]
 
     def _add(self, state: TaskState, results: Mapping[Proposal, Measurement], session: str) -> None:
-        records = [
+        for worker in dict.fromkeys(result.by for result in results.values()):
+            own = {each: result for each, result in results.items() if result.by == worker}
+            records = self._records(state, own, session)
+            about = WorkloadInfo.of(state.task)
+            self.store.add(self.platform, state.text, records, about, worker)
+
+    def _records(
+        self, state: TaskState, results: Mapping[Proposal, Measurement], session: str
+    ) -> list[Record]:
+        return [
             Record(
                 workload=state.task.workload, engine=proposal.by.engine,
                 implementation=proposal.by.implementation, schedule=proposal.schedule,
@@ -163,7 +187,6 @@ class Journal:
             )
             for proposal, result in results.items()
         ]  # fmt: skip
-        self.store.add(self.platform, state.text, records, WorkloadInfo.of(state.task))
 
 
 @contextmanager
@@ -184,13 +207,15 @@ def open_journal(
     ) as store:
         _count(session, store, ctx)
         own = device is ctx.facts[Facet.DEVICE]
-        yield Journal(store, platform, session, clock, None if own else dict(device))
+        elsewhere = None if own else dict(device)
+        doubted = set(store.doubted())
+        yield Journal(store, platform, session, clock, elsewhere, doubted=doubted)
 
 
 def _count(session: Session, store: RecordStore, ctx: Context) -> None:
     """Have the store say how far the session has come, and warn where it has lost trials."""
     noted = session.trials
-    session.trials = sum(tally.trials for tally in store.trials(session.name).values())
+    session.trials = _trials(session, store)
     lost = noted - session.trials
     if lost > 0:
         text = (
@@ -198,6 +223,10 @@ def _count(session: Session, store: RecordStore, ctx: Context) -> None:
             f" the interruption: {lost} were lost or deleted, and are measured again"
         )
         ctx.emit(Warn(stage="tune", message=text))
+
+
+def _trials(session: Session, store: RecordStore) -> int:
+    return sum(tally.trials for tally in store.trials(session.name).values())
 
 
 def contender(record: Record) -> Contender:

@@ -17,6 +17,8 @@ from autopipe.tuning.search import search
 from autopipe.tuning.seeds import seed
 from autopipe.tuning.task_state import TaskState
 from autopipe.tuning.tools import Tools, TuningPlan, open_tools
+from autopipe.tuning.vetting import Vetting
+from autopipe.tuning.worth import set_aside
 
 _NEEDED: Final = ("xgboost-cpu", "psutil", "cloudpickle")
 """Packages that TVM imports while it tunes, and does not ask for when it is installed."""
@@ -39,10 +41,15 @@ def tune(plan: TuningPlan, ctx: Context) -> str:
         states = reweigh(states, tools)
         known = _known(states, tools)
         seed(states, tools)
-        ended = search(states, tools)
-        leave_out_libraries(states, tools)
-        found = families(tools.open_tasks, states)
-        settle(states, tools, guests(found, tools.journal, tools.maker))
+        while True:
+            ended = search(states, tools)
+            leave_out_libraries(states, tools)
+            found = families(tools.open_tasks, states)
+            settle(states, tools, guests(found, tools.journal, tools.maker))
+            vetting = Vetting.of(tools.journal, tools.measurer, states)
+            if vetting is None or not vetting.unmask():
+                break
+            set_aside(states, plan.judge)
         decided = decide(states, tools)
         results = Results(
             states, tools.journal, tools.failures, best(found, tools.journal), decided

@@ -8,6 +8,7 @@ wait for it takes microseconds.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
 from time import monotonic
 from typing import Final
 
@@ -15,6 +16,7 @@ import tvm
 
 from autopipe.processes.contained import Failed
 from autopipe.records.record import Record
+from autopipe.records.store import StoredRecord
 from autopipe.safety.maker import Refused
 from autopipe.schedules import one_thread
 from autopipe.schedules.policy import SERIAL, Contender
@@ -96,6 +98,8 @@ def _settle(state: TaskState, parts: Sequence[Proposal], trials: Trials, measure
     if parts:
         found = measurer.rounds([trials.candidate(state, part) for part in parts], ROUNDS)
         trials.journal.settle(state, dict(zip(parts, found, strict=True)))
+        if trials.vetting is not None:
+            trials.vetting.disbelieve()
 
 
 def _parts(
@@ -106,8 +110,9 @@ def _parts(
 ) -> list[Proposal]:
     """Return who takes part: the fastest so far, each schedule once; nobody without a record."""
     serial, single = others
-    ranked = dict.fromkeys(Proposal.of(row.record) for row in journal.ranked(state))
-    some = list(ranked)[:_BEST]
+    rows = journal.ranked(state)
+    some = list(dict.fromkeys(Proposal.of(row.record) for row in rows))[:_BEST]
+    some += [other for other in _of_another(rows, journal) if other not in some]
     some += [guest for guest in guests if some and guest not in some]
     alone = single(state, some[0]) if some else None
     if alone is not None and all(part.schedule != alone for part in some):
@@ -116,6 +121,16 @@ def _parts(
     if plain is not None and all(part.schedule != plain for part in some):
         some.append(Proposal(SERIAL, plain))
     return some
+
+
+def _of_another(rows: Sequence[StoredRecord], journal: Journal) -> list[Proposal]:
+    """Return the fastest by another worker than the fastest of all, if a farm has measured them.
+
+    So what one worker says brings at most its own schedules into the run-off, and keeps none out.
+    """
+    by = journal.store.workers(row.id for row in rows)
+    others = (row for row in rows if by.get(row.id) != by.get(rows[0].id))
+    return [Proposal.of(row.record) for row in islice(others, 1)]
 
 
 def on_one_thread(state: TaskState, fastest: Proposal, replay: Replay) -> str | None:

@@ -34,6 +34,7 @@ from autopipe.tuning.runners import open_runner
 from autopipe.tuning.runners.runner import Runner, Wanted
 from autopipe.tuning.task_state import TaskState
 from autopipe.tuning.trials import Trials
+from autopipe.tuning.vetting import Vetting
 
 _FINALS: Final = 1 / 6
 """Part of a budget of time that the finals inside the model may take."""
@@ -149,8 +150,9 @@ class Tools:
         if budget.time is not None:
             kept = self.finals + self.settling
             budget = budget.model_copy(update={"time": budget.time - kept})
+        vetting = Vetting.of(self.journal, self.measurer, states)
         return Trials(states, budget, self.journal, self.measurer, self.conditions, told,
-                      self.touched)  # fmt: skip
+                      self.touched, vetting)  # fmt: skip
 
 
 @contextmanager

@@ -3,24 +3,27 @@
 import math
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
-from typing import Any, Final
+from random import SystemRandom
+from typing import Final
 
 import tvm
 
+from autopipe.compiler.stack import examine
+from autopipe.config.problem import shown
 from autopipe.environment.facet import Facet
-from autopipe.errors import AutopipeError, SetupError, TargetError
+from autopipe.errors import SetupError
+from autopipe.farm.bench import here
 from autopipe.farm.facts import fingerprint, versions
 from autopipe.farm.farm import Farm, absent, kind_of
 from autopipe.farm.wire import RemoteCandidate, WorkAnswer, WorkOrder
+from autopipe.measure.local import Local
 from autopipe.measure.measurement import Measurement, Repeatable
 from autopipe.pipeline.events import Progress, Warn
-from autopipe.processes.contained import SECONDS, Failed
-from autopipe.processes.failure import Failure, How
-from autopipe.safety.checking import Outcome
+from autopipe.processes.contained import SECONDS
 from autopipe.safety.job import Piece
-from autopipe.safety.verdict import Checked
+from autopipe.tuning.runners.farm_checker import FarmChecker, accepted, same
+from autopipe.tuning.runners.opinions import HERE, Opinion, Witnesses, agree, believed
 from autopipe.tuning.runners.runner import Wanted
 
 _CHECK: Final = 2 * SECONDS
@@ -36,8 +39,17 @@ class DaskRunner:
         self._limits = wanted.measure
         self.tell: Callable[[int, Measurement], None] | None = None
         self._texts: dict[int, tuple[tvm.IRModule, str]] = {}
+        self._wanted = wanted
+        self.doubts: dict[str, str] = {}
+        """Why workers are not believed any more, by their names."""
+        self.undecided: set[str] = set()
+        """Tasks of whose times two workers say different things, and nobody else can be asked."""
+        self._own: Local | None = None
+        self._alike: bool | None = None
+        self._told: set[tuple[str, ...]] = set()
         worker = kind_of(farm, versions(wanted.facts))
-        farm.expect(fingerprint(worker.facts))
+        self._device = fingerprint(worker.facts)
+        farm.expect(self._device)
         self.device: Mapping[str, object] = worker.facts["device"]
         self.checker = FarmChecker(self)
         self._blank = WorkOrder(
@@ -92,27 +104,116 @@ class DaskRunner:
         finally:
             self._farm.cancel(places)
 
+    @property
+    def witnesses(self) -> int:
+        """How many others can be asked what one worker says."""
+        return max(0, self.workers - 1) + (self._here() is not None)
+
     def rounds(self, candidates: Sequence[Repeatable], count: int) -> list[Measurement]:
-        """Have one worker time all of them in turn."""
+        """Have two workers time all of them in turn, and a third where these disagree.
+
+        Each does so alone. Who contradicts two others is in `doubts` from then on.
+        """
+        opinion, why = self._opinion(candidates, count, here=self._here)
+        return opinion.measurements if opinion else _measurements(why, len(candidates))
+
+    def witnessed(self, candidates: Sequence[Repeatable]) -> Opinion | None:
+        """Return what two workers say of candidates; null where no two can be asked."""
+        return self._opinion(candidates, 1, here=lambda: None)[0] if self.workers > 1 else None
+
+    def _opinion(
+        self, candidates: Sequence[Repeatable], count: int, *, here: Callable[[], Local | None]
+    ) -> tuple[Opinion | None, str]:
+        """Return what is believed of candidates, or why nobody has said anything."""
         some = tuple(map(self._remote, candidates))
         order = replace(self._blank, do="rounds", candidates=some, count=count)
         limits = self._limits
         patience = limits.build_timeout * len(some) + limits.run_timeout * count * len(some)
-        return _measurements(self._done(order, patience), len(some))
+        failed = ["nobody is there"]
 
-    def check(self, piece: Piece, *, loops: bool = False) -> WorkAnswer | str:
-        """Have a worker check a schedule against its plain loops, or these against themselves."""
+        def asked(groups: Sequence[Sequence[str]]) -> dict[str, list[Measurement]]:
+            answers = self._asked(order, patience, groups, failed)
+            return {name: _measurements(answer, len(some)) for name, answer in answers.items()}
+
+        def own() -> list[Measurement] | None:
+            local = here()
+            return None if local is None else local.rounds(candidates, count)
+
+        said = Witnesses(self._names, asked, own, agree).said()
+        if not said:
+            return None, failed[-1]
+        opinion = believed(said)
+        for name in opinion.odd:
+            self.doubt(name, "two others say that its times are not true")
+        if opinion.apart:
+            self.undecided |= {candidate.task for candidate in candidates}
+            self._tell_apart(opinion.apart, "the slower times count")
+        return opinion, ""
+
+    def check(self, piece: Piece, *, loops: bool = False) -> dict[str, WorkAnswer]:
+        """Have two workers check a schedule against its plain loops, or these against themselves.
+
+        A third is asked where they disagree.
+        """
         given = RemoteCandidate(self._text(piece.workload), piece.implementation, piece.schedule)
         order = replace(self._blank, do="loops" if loops else "check", candidates=(given,))
-        return self._done(order, _CHECK)
+
+        def asked(groups: Sequence[Sequence[str]]) -> dict[str, WorkAnswer]:
+            return self._asked(order, _CHECK, groups, [])
+
+        return Witnesses(self._names, asked, lambda: None, same).said()
+
+    def doubt(self, worker: str, why: str) -> None:
+        """Believe nothing more that a worker says; `doubts` has it for who knows its records."""
+        if worker != HERE and worker not in self.doubts:
+            self.doubts[worker] = why
+            self._farm.shun(worker, why)
+
+    def _names(self) -> list[str]:
+        names = [worker.name for worker in self._farm.own]
+        SystemRandom().shuffle(names)
+        return names
+
+    def _tell_apart(self, who: tuple[str, ...], what: str) -> None:
+        if tuple(sorted(who)) not in self._told:
+            self._told.add(tuple(sorted(who)))
+            names = " and ".join(map(shown, sorted(who)))
+            text = f"{names} disagree, and nobody else can tell who is right: {what}"
+            self._wanted.emit(Warn(stage="tune", message=text))
+
+    def _asked(
+        self, order: WorkOrder, patience: float, groups: Sequence[Sequence[str]], failed: list[str]
+    ) -> dict[str, WorkAnswer]:
+        """Have one worker of each group do an order, and return their answers by their names."""
+        open_ones = {self._farm.submit(order, patience, among=group) for group in groups}
+        found: dict[str, WorkAnswer] = {}
+        while open_ones:
+            for number, answer in self._farm.answered(open_ones).items():
+                open_ones.discard(number)
+                if isinstance(answer, str):
+                    failed.append(answer)
+                else:
+                    found[str(answer.by)] = accepted(answer)
+        return found
+
+    def _here(self) -> Local | None:
+        """Return who measures on this machine, if it is of the workers' kind in all they say."""
+        if self._alike is None:
+            facts = here(examine({}, lambda _: None))
+            self._alike = fingerprint(facts) == self._device
+            if self._alike:
+                wanted = self._wanted
+                self._own = Local(
+                    wanted.conditions.target, wanted.conditions.hardware.cores, wanted.measure,
+                    wanted.turn, wanted.touched,
+                )  # fmt: skip
+        return self._own
 
     def close(self) -> None:
         """Give up what is open."""
         self._farm.close()
-
-    def _done(self, order: WorkOrder, patience: float) -> WorkAnswer | str:
-        number = self._farm.submit(order, patience)
-        return self._farm.answered([number])[number]
+        if self._own is not None:
+            self._own.close()
 
     def _remote(self, candidate: Repeatable) -> RemoteCandidate:
         assert candidate.workload is not None  # noqa: S101 -- `Trials` says it of each
@@ -126,23 +227,6 @@ class DaskRunner:
         if id(module) not in self._texts:
             self._texts[id(module)] = module, tvm.ir.save_json(module)
         return self._texts[id(module)][1]
-
-
-class FarmChecker:
-    """Has schedules checked by workers, for targets that this machine is none of."""
-
-    def __init__(self, runner: DaskRunner) -> None:
-        self._runner = runner
-
-    def check(self, pieces: Sequence[Piece]) -> list[Outcome]:
-        """Return what came of the check of each piece."""
-        return [_outcome(self._runner.check(piece)) for piece in pieces]
-
-    def plain_runs(self, piece: Piece) -> bool:
-        """Tell whether the plain loops of a piece can be run, and agree with themselves."""
-        answer = self._runner.check(piece, loops=True)
-        found = answer.checked if isinstance(answer, WorkAnswer) else None
-        return bool(found and found.get("plain_runs") is True)
 
 
 def open_runner(wanted: Wanted) -> DaskRunner:
@@ -180,20 +264,4 @@ def _measurements(answer: WorkAnswer | str, count: int) -> list[Measurement]:
     """Return what an answer says of so many candidates. Raises TargetError where it refuses."""
     if isinstance(answer, str):
         return [Measurement(error=f"no worker could do it: {answer}")] * count
-    if answer.refused is not None:
-        raise TargetError(f"the workers refuse this pipeline: {answer.refused}")
-    return list(answer.measurements)
-
-
-def _outcome(answer: WorkAnswer | str) -> Outcome:
-    """Return what came of a check."""
-    found: Mapping[str, Any] = {}
-    if isinstance(answer, WorkAnswer):
-        if answer.refused is not None:
-            raise TargetError(f"the workers refuse this pipeline: {answer.refused}")
-        found = answer.checked or {}
-    with suppress(ValueError, TypeError, LookupError, AutopipeError):
-        if "found" in found:
-            return Checked.of(found["found"])
-    text = found.get("failed", answer if isinstance(answer, str) else "an answer of no kind")
-    return Failed(Failure(How.RAISED, str(text)))
+    return [replace(found, by=answer.by) for found in accepted(answer).measurements]

@@ -1,0 +1,168 @@
+"""What one worker of a farm says is a claim: before it leads or wins, others are asked.
+
+While tasks are searched, a time that is far better than what others have found of its task is
+asked for at two workers at once: it would mislead the search, and have honest trials cut short. In
+the end all that won a run-off, which two workers have timed, is held against what was said of it in
+the trials. Who has said what two others do not find is not believed in anything: its records count
+no more, and its trials are made again.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple, Protocol, Self
+
+from autopipe.measure.measurement import Measurement, Repeatable
+from autopipe.records.session import RUN_OFF
+from autopipe.tuning.journal import Journal, Proposal
+from autopipe.tuning.runners.opinions import NOISE, Opinion, least
+from autopipe.tuning.task_state import TaskState
+
+_TOGETHER: Final = 8
+"""Claims that are asked about at a time."""
+
+_UNTRUE: Final = "two others need {times:.1f} times as long for what it says to be the fastest"
+
+
+class Claim(NamedTuple):
+    """What somebody says of a schedule."""
+
+    state: TaskState
+    proposal: Proposal
+    measurement: Measurement
+
+
+class Witnessing(Protocol):
+    """A runner that can ask others than who has measured."""
+
+    doubts: dict[str, str]
+    """Why workers are not believed any more, by their names."""
+    undecided: set[str]
+    """Tasks of whose times two workers say different things, and nobody else can be asked."""
+
+    def witnessed(self, candidates: Sequence[Repeatable]) -> Opinion | None:
+        """Return what two others say of candidates; null where they can not be asked."""
+
+    def doubt(self, worker: str, why: str) -> None:
+        """Believe nothing more that a worker says."""
+
+
+@dataclass(frozen=True, slots=True)
+class Vetting:
+    """Asks others, and takes back what is not true."""
+
+    journal: Journal
+    runner: Witnessing
+    states: Sequence[TaskState]
+
+    @classmethod
+    def of(cls, journal: Journal, runner: object, states: Sequence[TaskState]) -> Self | None:
+        """Return who asks others, if a runner has any; this machine needs nobody."""
+        return cls(journal, runner, states) if hasattr(runner, "witnessed") else None  # type: ignore[arg-type]
+
+    def vet(
+        self, claims: Sequence[Claim], candidate: Callable[[TaskState, Proposal], Repeatable]
+    ) -> list[Claim]:
+        """Ask others for the times that would lead by far; return what they do not find.
+
+        Its schedule is left out where nobody can tell who is right.
+        """
+        refuted: list[Claim] = []
+        while some := _leading(claims, refuted, self.journal.doubted)[:_TOGETHER]:
+            opinion = self.runner.witnessed([candidate(each.state, each.proposal) for each in some])
+            self.disbelieve()
+            if opinion is None:
+                return refuted
+            for claim, found in zip(some, opinion.measurements, strict=True):
+                if self._true(claim, found, decided=not opinion.apart):
+                    claim.state.witnessed = min(claim.state.witnessed, least(claim.measurement))
+                else:
+                    refuted.append(claim)
+            self.disbelieve()
+        return refuted
+
+    def unmask(self) -> bool:
+        """Hold winners against what was said of them; tell whether somebody was found out.
+
+        Then what is left is searched once more, for there are trials again.
+        """
+        before = set(self.journal.doubted)
+        for state in self.states:
+            if state.task.name not in self.runner.undecided:
+                self._unmask(state)
+        self.disbelieve()
+        return self.journal.doubted != before
+
+    def disbelieve(self) -> None:
+        """Take back what workers have said that are not believed any more."""
+        for worker, why in self.runner.doubts.items():
+            if worker in self.journal.doubted:
+                continue
+            self.journal.doubt(worker, why)
+            for state in self.states:
+                _take_back(state, worker, self.journal)
+
+    def _true(self, claim: Claim, found: Measurement, *, decided: bool) -> bool:
+        """Tell whether what was claimed is what others find; doubt who is refuted for certain."""
+        by, times = claim.measurement.by, least(found) / max(claim.measurement.seconds)
+        if times <= NOISE or found.error is not None:
+            return times <= NOISE
+        if decided and by is not None:
+            self.runner.doubt(by, _UNTRUE.format(times=times))
+        for row in self.journal.rows(claim.state):
+            if not decided and Proposal.of(row.record) == claim.proposal:
+                self.journal.unfit.add(row.id)
+                _look_again(claim.state, self.journal)
+        return False
+
+    def _unmask(self, state: TaskState) -> None:
+        settled = {
+            Proposal.of(row.record): min(row.record.seconds)
+            for row in self.journal.settled_rows(state)
+        }
+        rows = [
+            row
+            for row in self.journal.rows(state)
+            if Proposal.of(row.record) in settled and row.record.seconds
+            and not row.record.session.endswith(RUN_OFF)
+        ]  # fmt: skip
+        by = self.journal.store.workers(row.id for row in rows)
+        for row in rows:
+            times = settled[Proposal.of(row.record)] / max(row.record.seconds)
+            if times > NOISE and row.id in by:
+                self.runner.doubt(by[row.id], _UNTRUE.format(times=times))
+
+
+def _leading(claims: Sequence[Claim], refuted: Sequence[Claim], doubted: set[str]) -> list[Claim]:
+    """Return the best claim of each task that is far better than what others have found of it."""
+    best: dict[str, Claim] = {}
+    for claim in claims:
+        known = best.get(claim.state.task.workload)
+        believed = claim not in refuted and claim.measurement.by not in doubted
+        if believed and (known is None or least(claim.measurement) < least(known.measurement)):
+            best[claim.state.task.workload] = claim
+    return [
+        claim for claim in best.values() if NOISE * least(claim.measurement) < claim.state.witnessed
+    ]
+
+
+def _take_back(state: TaskState, worker: str, journal: Journal) -> None:
+    """Have a task go on without the trials of a worker."""
+    state.give_back(worker)
+    state.stopped = None if state.by else state.stopped
+    _look_again(state, journal)
+
+
+def _look_again(state: TaskState, journal: Journal) -> None:
+    """Find the best of a task anew, of all and of each contender."""
+    best = journal.best(state)
+    state.best = best.record.median if best is not None else float("inf")
+    state.stale = 0
+    contest = state.contest
+    contest.reached.clear()
+    for entry in contest.entries.values():
+        entry.best = float("inf")
+    for row in journal.rows(state):
+        by, seconds = Proposal.of(row.record).by, row.record.median
+        contest.note(by.implementation, seconds)
+        if by in contest.entries:
+            contest.entries[by].best = min(contest.entries[by].best, seconds)
