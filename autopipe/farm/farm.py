@@ -236,6 +236,8 @@ class Farm:
     def _shunned_for(self, worker: str, why: str) -> None:
         if worker not in self._shunned:
             self._shunned.add(worker)
+            if all(worker != each.name for each in self.workers):
+                return  # it was found out by an earlier run
             self._warn(f"worker {shown(worker)} gets no more trials: {shown(why, 300)}")
 
     def _look(self, found: Mapping[str, Any]) -> None:

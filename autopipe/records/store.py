@@ -21,7 +21,7 @@ _CHECKED: Final = ", ".join(damage.CHECKED)
 _SELECT: Final = (
     f"SELECT {_CHECKED} FROM records"  # noqa: S608 - constants
     " WHERE workload = ? AND target = ? AND versions = ? AND device = ? AND here"
-    " AND id NOT IN (SELECT record FROM wrong) ORDER BY id"
+    " AND id > ? AND id NOT IN (SELECT record FROM wrong) ORDER BY id"
 )
 
 _ALL: Final = (
@@ -140,14 +140,18 @@ class RecordStore:
             rows = ((workload, platform, record) for record in records)
             insert(self.connection, rows, here=True, worker=worker)
 
-    def rows(self, workload: str, module: str, platform: Platform) -> list[StoredRecord]:
+    def rows(
+        self, workload: str, module: str, platform: Platform, since: int = 0
+    ) -> list[StoredRecord]:
         """Return all sound records of a workload measured here on a platform, oldest first.
+
+        Only those behind row `since`.
 
         What others claim of it is not among them. One whose time can not be true is a failed trial.
         """
         with guard(self.path):
             key = find(self.connection, workload, identify(module))
-            values = (key, *astuple(platform))
+            values = (key, *astuple(platform), since)
             selected = self.connection.execute(_SELECT, values).fetchall()
             least = self._least(key, platform)
             every = self._sound([(workload, row) for row in selected], self._found)

@@ -60,11 +60,14 @@ class Journal:
     condemned: set[tuple[str, Proposal]] = field(default_factory=set)
     """Schedules, by workload and who proposed them, that may not win and need no other trial."""
 
-    def rows(self, state: TaskState) -> list[StoredRecord]:
-        """Return all that was ever measured of a task here by contenders that may win it."""
+    def rows(self, state: TaskState, since: int = 0) -> list[StoredRecord]:
+        """Return all that was ever measured of a task here by contenders that may win it.
+
+        Only what was written behind row `since`.
+        """
         return [
             row
-            for row in self.store.rows(state.task.workload, state.text, self.platform)
+            for row in self.store.rows(state.task.workload, state.text, self.platform, since)
             if row.id not in self.unfit and state.admits(contender(row.record))
         ]
 

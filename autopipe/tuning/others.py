@@ -9,6 +9,7 @@ from autopipe.records.store import StoredRecord
 from autopipe.schedules.engines.engine import MeasuredSchedule
 from autopipe.schedules.policy import Contender
 from autopipe.tuning.journal import Journal, contender
+from autopipe.tuning.runners.opinions import NOISE
 from autopipe.tuning.task_state import TaskState
 
 
@@ -28,22 +29,30 @@ class Others:
     def news(self, state: TaskState, by: Contender) -> list[MeasuredSchedule]:
         """Return what other runs have measured since this was asked last.
 
-        Their best is what the task has to beat from now on.
+        Their best is what the task has to beat from now on. What a worker of a farm says that is
+        far better than what two have found here is left to the run-off.
         """
         session = self._journal.session.name
         since = self._told.get((state.task.workload, by), 0)
         rows = [row for row in self._since(state, by, since) if row.record.session != session]
-        found = _measured(rows)
+        workers = self._journal.store.workers(row.id for row in rows)
+        found = _measured(
+            [
+                row
+                for row in rows
+                if row.id not in workers or NOISE * row.record.median >= state.witnessed
+            ]
+        )
         for each in found:
             state.best = min(state.best, each.seconds)
             state.contest.hear(by, each.seconds)
         return found
 
     def _since(self, state: TaskState, by: Contender, last: int) -> list[StoredRecord]:
-        rows = [row for row in self._journal.rows(state) if contender(row.record) == by]
+        every = self._journal.rows(state, last)
         own = state.task.workload, by
-        self._told[own] = max((row.id for row in rows), default=self._told.get(own, 0))
-        return [row for row in rows if row.id > last]
+        self._told[own] = max((row.id for row in every), default=self._told.get(own, 0))
+        return [row for row in every if contender(row.record) == by]
 
 
 def _measured(rows: Sequence[StoredRecord]) -> list[MeasuredSchedule]:

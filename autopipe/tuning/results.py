@@ -7,6 +7,7 @@ from pathlib import Path
 from autopipe.artifacts.tuning import (
     BestRecord,
     ContenderResult,
+    FarmWord,
     FinalsReport,
     OpenSetting,
     TunedTask,
@@ -14,6 +15,7 @@ from autopipe.artifacts.tuning import (
     TuningResult,
 )
 from autopipe.benchmarking.interval import Interval
+from autopipe.config.problem import shown
 from autopipe.errors import StageError
 from autopipe.records.session import RUN_OFF
 from autopipe.records.store import StoredRecord
@@ -42,6 +44,8 @@ class Results:
 
         What was `decided` inside the model is null where that did not run.
         """
+        self.farm: FarmWord | None = None
+        """What the times of a farm are worth; null where this machine measured."""
         self._decided = decided
         self._open_settings = open_settings
         self._states = states
@@ -66,6 +70,7 @@ class Results:
             tasks=tuple(map(self._tuned, self._states)),
             **({"finals": self._decided.report} if self._decided else {}),
             **({"device": self._journal.elsewhere} if self._journal.elsewhere else {}),
+            **({"farm": self.farm} if self.farm else {}),
         )
         TuningResult(report, {row.record.workload: self._record(row) for row in found}).write(
             folder
@@ -82,7 +87,7 @@ class Results:
             return "no task to tune"
         return (
             f"{trials} trials ({failed} failed); {self._proven().told()}{speed};"
-            f" {ended}{self._failures.told()}"
+            f" {ended}{self._failures.told()}{_worth(self.farm)}"
         )
 
     def _proven(self) -> Shares:
@@ -180,3 +185,15 @@ def _factor(others: Iterable[float | None], own: float) -> float | None:
     """Return how many times slower the fastest of the others is; null if none has a time."""
     factor = min((other for other in others if other is not None), default=math.inf) / own
     return factor if math.isfinite(factor) else None
+
+
+def _worth(farm: FarmWord | None) -> str:
+    """Say what the times of a farm are worth, where that is less than others have found, too."""
+    if farm is None:
+        return ""
+    told = "" if farm.witnesses else "; times are one worker's word: nobody else could be asked"
+    if farm.doubted:
+        told += f"; not believed: {', '.join(map(shown, farm.doubted))}"
+    if farm.undecided:
+        told += f"; of {len(farm.undecided)} tasks workers say different times, the slower count"
+    return told

@@ -46,14 +46,15 @@ def tune(plan: TuningPlan, ctx: Context) -> str:
             leave_out_libraries(states, tools)
             found = families(tools.open_tasks, states)
             settle(states, tools, guests(found, tools.journal, tools.maker))
-            vetting = Vetting.of(tools.journal, tools.measurer, states)
-            if vetting is None or not vetting.unmask():
+            vetting = Vetting(tools.journal, tools.measurer, states)
+            if not vetting.unmask():
                 break
             set_aside(states, plan.judge)
         decided = decide(states, tools)
         results = Results(
             states, tools.journal, tools.failures, best(found, tools.journal), decided
         )
+        results.farm = vetting.word()
         return _write(results, tools, ctx, ended) + known + _unsteady(states, tools)
 
 

@@ -150,7 +150,7 @@ class Tools:
         if budget.time is not None:
             kept = self.finals + self.settling
             budget = budget.model_copy(update={"time": budget.time - kept})
-        vetting = Vetting.of(self.journal, self.measurer, states)
+        vetting = Vetting(self.journal, self.measurer, states)
         return Trials(states, budget, self.journal, self.measurer, self.conditions, told,
                       self.touched, vetting)  # fmt: skip
 
@@ -173,6 +173,8 @@ def open_tools(plan: TuningPlan, ctx: Context) -> Iterator[Tools]:
         closing(open_runner(wanted)) as runner,
         open_journal(ctx, plan.tuning.budget.trials, clock_of(touched), runner.device) as journal,
     ):
+        for worker, why in journal.store.doubted().items():
+            runner.doubts.told(worker, why)
         tools = _tools(plan, ctx, journal, every, (wanted, runner))
         with journal.session.kept(), tools.maker:
             yield tools

@@ -9,12 +9,13 @@ no more, and its trials are made again.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple, Protocol, Self
+from typing import Final, NamedTuple, Protocol
 
+from autopipe.artifacts.tuning import FarmWord
 from autopipe.measure.measurement import Measurement, Repeatable
 from autopipe.records.session import RUN_OFF
 from autopipe.tuning.journal import Journal, Proposal
-from autopipe.tuning.runners.opinions import NOISE, Opinion, least
+from autopipe.tuning.runners.opinions import NOISE, Doubts, Opinion, least
 from autopipe.tuning.task_state import TaskState
 
 _TOGETHER: Final = 8
@@ -31,19 +32,18 @@ class Claim(NamedTuple):
     measurement: Measurement
 
 
-class Witnessing(Protocol):
+class Asked(Protocol):
     """A runner that can ask others than who has measured."""
 
-    doubts: dict[str, str]
-    """Why workers are not believed any more, by their names."""
-    undecided: set[str]
-    """Tasks of whose times two workers say different things, and nobody else can be asked."""
+    doubts: Doubts
+    """Who is not believed any more."""
+
+    @property
+    def witnesses(self) -> int | None:
+        """How many others can be asked what one worker says; null for a runner without workers."""
 
     def witnessed(self, candidates: Sequence[Repeatable]) -> Opinion | None:
-        """Return what two others say of candidates; null where they can not be asked."""
-
-    def doubt(self, worker: str, why: str) -> None:
-        """Believe nothing more that a worker says."""
+        """Return what two workers say of candidates; null where no two can be asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +51,8 @@ class Vetting:
     """Asks others, and takes back what is not true."""
 
     journal: Journal
-    runner: Witnessing
+    runner: Asked
     states: Sequence[TaskState]
-
-    @classmethod
-    def of(cls, journal: Journal, runner: object, states: Sequence[TaskState]) -> Self | None:
-        """Return who asks others, if a runner has any; this machine needs nobody."""
-        return cls(journal, runner, states) if hasattr(runner, "witnessed") else None  # type: ignore[arg-type]
 
     def vet(
         self, claims: Sequence[Claim], candidate: Callable[[TaskState, Proposal], Repeatable]
@@ -87,14 +82,25 @@ class Vetting:
         """
         before = set(self.journal.doubted)
         for state in self.states:
-            if state.task.name not in self.runner.undecided:
+            if state.task.name not in self.runner.doubts.undecided:
                 self._unmask(state)
         self.disbelieve()
         return self.journal.doubted != before
 
+    def word(self) -> FarmWord | None:
+        """Return what the times are worth; null where no worker of a farm has told any."""
+        witnesses, doubts = self.runner.witnesses, self.runner.doubts
+        if witnesses is None:
+            return None
+        undecided = tuple(sorted(doubts.undecided))
+        return FarmWord(
+            witnesses=witnesses, doubted=dict(doubts.why),
+            **({"undecided": undecided} if undecided else {}),
+        )  # fmt: skip
+
     def disbelieve(self) -> None:
         """Take back what workers have said that are not believed any more."""
-        for worker, why in self.runner.doubts.items():
+        for worker, why in self.runner.doubts.why.items():
             if worker in self.journal.doubted:
                 continue
             self.journal.doubt(worker, why)
@@ -107,7 +113,7 @@ class Vetting:
         if times <= NOISE or found.error is not None:
             return times <= NOISE
         if decided and by is not None:
-            self.runner.doubt(by, _UNTRUE.format(times=times))
+            self.runner.doubts.add(by, _UNTRUE.format(times=times))
         for row in self.journal.rows(claim.state):
             if not decided and Proposal.of(row.record) == claim.proposal:
                 self.journal.unfit.add(row.id)
@@ -129,7 +135,7 @@ class Vetting:
         for row in rows:
             times = settled[Proposal.of(row.record)] / max(row.record.seconds)
             if times > NOISE and row.id in by:
-                self.runner.doubt(by[row.id], _UNTRUE.format(times=times))
+                self.runner.doubts.add(by[row.id], _UNTRUE.format(times=times))
 
 
 def _leading(claims: Sequence[Claim], refuted: Sequence[Claim], doubted: set[str]) -> list[Claim]:
@@ -141,7 +147,10 @@ def _leading(claims: Sequence[Claim], refuted: Sequence[Claim], doubted: set[str
         if believed and (known is None or least(claim.measurement) < least(known.measurement)):
             best[claim.state.task.workload] = claim
     return [
-        claim for claim in best.values() if NOISE * least(claim.measurement) < claim.state.witnessed
+        claim
+        for claim in best.values()
+        if claim.measurement.by is not None
+        and NOISE * least(claim.measurement) < claim.state.witnessed
     ]
 
 

@@ -1,16 +1,24 @@
 """A bench whose times follow from the schedules: a digest of each, and nothing is compiled.
 
 So two tunings that ask for the same schedules get the same times, whatever becomes of workers.
-`$AUTOPIPE_TEST_SECONDS` is how long a trial takes.
+`$AUTOPIPE_TEST_SECONDS` is how long a trial takes. `$AUTOPIPE_TEST_LIES` is what it says instead of
+the truth: `fast` a tenth, `slow` ten times as much, `random` something of its own each time; it
+says so in trials and run-offs alike. `$AUTOPIPE_TEST_HONEST` trials it says the truth before.
 """
 
 import os
+import random
 import time
 from hashlib import sha256
 from unittest.mock import patch
 
+from autopipe.farm import bench
 from autopipe.farm.bench import Bench, main
 from autopipe.measure.measurement import Measurement
+
+HONEST = [int(os.environ.get("AUTOPIPE_TEST_HONEST", "0"))]
+
+TRUE_FACTS = bench.here
 
 
 class Fixed:
@@ -19,19 +27,40 @@ class Fixed:
     def each(self, candidates, bests):
         for candidate in candidates:
             time.sleep(float(os.environ.get("AUTOPIPE_TEST_SECONDS", "0.05")))
-            yield Measurement((seconds(candidate),) * 3)
+            yield Measurement((said(candidate),) * 3)
 
     def rounds(self, candidates, count):
-        return [Measurement((seconds(candidate),) * count) for candidate in candidates]
+        return [Measurement((said(candidate),) * count) for candidate in candidates]
 
     def close(self):
         pass
+
+
+def said(candidate):
+    """Return what this worker says of a candidate."""
+    if HONEST[0] > 0:
+        HONEST[0] -= 1
+        return seconds(candidate)
+    match os.environ.get("AUTOPIPE_TEST_LIES"):
+        case "fast":
+            return 0.1 * seconds(candidate)
+        case "slow":
+            return 10 * seconds(candidate)
+        case "random":
+            return 10 ** random.uniform(-5, -2)
+    return seconds(candidate)
 
 
 def seconds(candidate):
     """Return a time of 1 to 2 ms."""
     number = sha256(f"{candidate.task} {candidate.schedule}".encode()).digest()[:4]
     return 1e-3 * (1 + int.from_bytes(number) / 2**32)
+
+
+def facts(stack):
+    """Return what this machine says of itself: the one that searches is no such one."""
+    found = TRUE_FACTS(stack)
+    return {**found, "device": {**found["device"], "cpu": "a fixed one"}}
 
 
 def _measurer(self, order):
@@ -42,5 +71,5 @@ def _measurer(self, order):
 
 
 if __name__ == "__main__":
-    with patch.object(Bench, "_measurer", _measurer):
+    with patch.object(Bench, "_measurer", _measurer), patch.object(bench, "here", facts):
         main()

@@ -23,7 +23,7 @@ from autopipe.pipeline.events import Progress, Warn
 from autopipe.processes.contained import SECONDS
 from autopipe.safety.job import Piece
 from autopipe.tuning.runners.farm_checker import FarmChecker, accepted, same
-from autopipe.tuning.runners.opinions import HERE, Opinion, Witnesses, agree, believed
+from autopipe.tuning.runners.opinions import Doubts, Opinion, Witnesses, agree, believed
 from autopipe.tuning.runners.runner import Wanted
 
 _CHECK: Final = 2 * SECONDS
@@ -40,10 +40,7 @@ class DaskRunner:
         self.tell: Callable[[int, Measurement], None] | None = None
         self._texts: dict[int, tuple[tvm.IRModule, str]] = {}
         self._wanted = wanted
-        self.doubts: dict[str, str] = {}
-        """Why workers are not believed any more, by their names."""
-        self.undecided: set[str] = set()
-        """Tasks of whose times two workers say different things, and nobody else can be asked."""
+        self.doubts = Doubts(farm.shun)
         self._own: Local | None = None
         self._alike: bool | None = None
         self._told: set[tuple[str, ...]] = set()
@@ -144,9 +141,9 @@ class DaskRunner:
             return None, failed[-1]
         opinion = believed(said)
         for name in opinion.odd:
-            self.doubt(name, "two others say that its times are not true")
+            self.doubts.add(name, "two others say that its times are not true")
         if opinion.apart:
-            self.undecided |= {candidate.task for candidate in candidates}
+            self.doubts.undecided |= {candidate.task for candidate in candidates}
             self._tell_apart(opinion.apart, "the slower times count")
         return opinion, ""
 
@@ -162,12 +159,6 @@ class DaskRunner:
             return self._asked(order, _CHECK, groups, [])
 
         return Witnesses(self._names, asked, lambda: None, same).said()
-
-    def doubt(self, worker: str, why: str) -> None:
-        """Believe nothing more that a worker says; `doubts` has it for who knows its records."""
-        if worker != HERE and worker not in self.doubts:
-            self.doubts[worker] = why
-            self._farm.shun(worker, why)
 
     def _names(self) -> list[str]:
         names = [worker.name for worker in self._farm.own]

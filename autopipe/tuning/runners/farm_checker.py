@@ -12,6 +12,7 @@ from autopipe.processes.failure import Failure, How
 from autopipe.safety.checking import Outcome
 from autopipe.safety.job import Piece
 from autopipe.safety.verdict import Checked, Finding
+from autopipe.tuning.runners.opinions import Doubts
 
 _CERTAIN: Final = frozenset({Finding.RIGHT, Finding.WRONG})
 """Findings on which equal machines do not differ."""
@@ -20,11 +21,11 @@ _CERTAIN: Final = frozenset({Finding.RIGHT, Finding.WRONG})
 class AsksWorkers(Protocol):
     """Has workers of a farm check schedules."""
 
+    doubts: Doubts
+    """Who is not believed any more."""
+
     def check(self, piece: Piece, *, loops: bool = False) -> Mapping[str, WorkAnswer]:
         """Return what two have found, or three where these disagree, by their names."""
-
-    def doubt(self, worker: str, why: str) -> None:
-        """Believe nothing more that a worker says."""
 
     @property
     def workers(self) -> int:
@@ -56,7 +57,7 @@ class FarmChecker:
         if kinds[most] > 1 and most in _CERTAIN:
             for name, outcome in outcomes.items():
                 if _kind(outcome) in _CERTAIN - {most}:
-                    self._runner.doubt(name, "two others say that its verdict is not true")
+                    self._runner.doubts.add(name, "two others say that its verdict is not true")
         return next(outcome for outcome in outcomes.values() if _kind(outcome) == most)
 
     def plain_runs(self, piece: Piece) -> bool:

@@ -11,7 +11,7 @@ time would be 9 ms, and both would stay.
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Final, Generic, TypeVar
 
@@ -29,6 +29,24 @@ HERE: Final = "this machine"
 
 Times = Mapping[str, Sequence[Measurement]]
 """What each has said of the same candidates, by name."""
+
+
+@dataclass(slots=True)
+class Doubts:
+    """Who is not believed any more, and what nobody can decide."""
+
+    told: Callable[[str, str], None] = lambda _worker, _why: None
+    """Called once with each worker, and why."""
+    why: dict[str, str] = field(default_factory=dict)
+    """Why workers are not believed, by their names."""
+    undecided: set[str] = field(default_factory=set)
+    """Tasks of whose times two workers say different things, with nobody else to ask."""
+
+    def add(self, worker: str, why: str) -> None:
+        """Believe nothing more that a worker says."""
+        if worker != HERE and worker not in self.why:
+            self.why[worker] = why
+            self.told(worker, why)
 
 
 @dataclass(frozen=True, slots=True)

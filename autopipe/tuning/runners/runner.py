@@ -13,6 +13,7 @@ from autopipe.measure.turn import Turn
 from autopipe.pipeline.events import Event
 from autopipe.safety.inspection import PieceChecker
 from autopipe.schedules.conditions import Conditions
+from autopipe.tuning.runners.opinions import Doubts, Opinion
 
 
 class Measurer(Protocol):
@@ -55,6 +56,16 @@ class Rounds(Protocol):
 
 class Runner(Measurer, Rounds, Protocol):
     """Who measures the trials of a run."""
+
+    doubts: Doubts
+    """Which workers of a farm are not believed any more."""
+
+    @property
+    def witnesses(self) -> int | None:
+        """How many others can be asked what one worker says; null for a runner without workers."""
+
+    def witnessed(self, candidates: Sequence[Repeatable]) -> Opinion | None:
+        """Return what two workers say of candidates; null where no two can be asked."""
 
     @property
     def device(self) -> Mapping[str, object]:
