@@ -1,4 +1,4 @@
-"""Tunes a small product on a farm: `python -m tests.farm.tuning FOLDER SCHEDULER CERTIFICATES`."""
+"""Tunes a small product: `python -m tests.farm.tuning FOLDER SCHEDULER CERTIFICATES [LABEL]`."""
 
 import sys
 from dataclasses import replace
@@ -13,10 +13,10 @@ from tests.stages.small_tuning import FACTS, context
 
 
 def main():
-    folder, scheduler, certificates = Path(sys.argv[1]), *sys.argv[2:]
+    folder, scheduler, certificates, label = Path(sys.argv[1]), *[*sys.argv[2:], "here"][:3]
     target = FACTS[Facet.TARGET]
     measure = {
-        "runner": "dask", "label": "here", "scheduler": scheduler, "certificates": certificates,
+        "runner": "dask", "label": label, "scheduler": scheduler, "certificates": certificates,
         "repeat": 1, "min_repeat": 0.0005, "wait_timeout": 60.0,
     }  # fmt: skip
     document = {

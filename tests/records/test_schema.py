@@ -53,12 +53,33 @@ def test_the_first_tables_are_taken_over(path):
     assert version(path) == VERSION
 
 
-def older(path, *records):
-    """Make a store as it was before its tables told who measured."""
+def older(path, *records, tables=1):
+    """Make a store as it was before its tables told who measured; 2: which worker of a farm."""
     with RecordStore.open(path, pytest.fail) as store:
         store.add(HERE, MODULE, records)
-        store.connection.execute("ALTER TABLE records DROP COLUMN here")
-        store.connection.execute("PRAGMA user_version = 1")
+        store.connection.execute("ALTER TABLE records DROP COLUMN worker")
+        store.connection.execute("DROP TABLE doubted")
+        if tables == 1:
+            store.connection.execute("ALTER TABLE records DROP COLUMN here")
+        store.connection.execute(f"PRAGMA user_version = {tables}")
+
+
+def test_what_a_worker_measured_counts_until_it_is_doubted(tmp_path):
+    path = tmp_path / "records.sqlite"
+    older(path, record((1.0,)), tables=2)
+    with RecordStore.open(path, pytest.fail) as store:
+        store.add(HERE, MODULE, [record((2.0,))], worker="a")
+        store.add(HERE, MODULE, [record((3.0,))], worker="b")
+        rows = store.rows("00ff", MODULE, HERE)
+        assert [row.record.seconds for row in rows] == [(1.0,), (2.0,), (3.0,)]
+        assert store.workers(row.id for row in rows) == {2: "a", 3: "b"}
+        assert [row.id for row in store.rows("00ff", MODULE, HERE, 2)] == [3]
+        store.doubt("a", "it lies")
+        assert [row.id for row in store.rows("00ff", MODULE, HERE)] == [1, 3]
+        elsewhere = replace(HERE, device="another")
+        assert [each.id for each in store.near("00ff", None, elsewhere)] == [1, 3]  # nor a seed
+    with RecordStore.open(path, pytest.fail) as store:
+        assert store.doubted() == {"a": "it lies"}
 
 
 @pytest.mark.fault("L2")
