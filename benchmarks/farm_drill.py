@@ -2,13 +2,16 @@
 
 A whole `autopipe run` of a small model on workers over TLS on this machine, whose times are a
 digest of the schedule (tests/farm/fixed.py): first undisturbed, then with one of what `--kill`
-names killed again and again, at random moments, and started anew. It prints how many trials there
-are, whether one was made twice, and how many records are those of the undisturbed run.
+names killed again and again, at random moments, and started anew; or frozen for 40 s. It prints how
+many trials there are, whether one was made twice, how many were begun in vain, the longest wait for
+one, and how many records are those of the undisturbed run. With `--real` workers compile and time
+as always, with all of their patience, and what they say differs from run to run.
 """
 
 import argparse
 import random
 import re
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -24,8 +27,6 @@ from tests.farm import conftest
 from tests.farm.conftest import Place, place_in
 
 MODEL: Final = Path(__file__).parents[1] / "pipelines/models/mlp.onnx"
-
-BENCH: Final = {"AUTOPIPE_TEST_BENCH": "tests.farm.fixed"}
 
 LABEL: Final = "drill"
 
@@ -44,7 +45,12 @@ class Drill:
         """Begin the run."""
         self._place: Any = place
         self._folder, self._options = folder, options
-        self._variables = {**BENCH, "AUTOPIPE_TEST_SECONDS": f"{options.seconds}"}
+        self._log = folder / "begun"
+        self._variables = {
+            "AUTOPIPE_TEST_BENCH": "real" if options.real else "tests.farm.fixed",
+            "AUTOPIPE_TEST_SECONDS": f"{options.seconds}", "AUTOPIPE_TEST_LOG": str(self._log),
+        }  # fmt: skip
+        self.longest = 0.0
         self._workers = [place.begin(LABEL, **self._variables) for _ in range(options.workers)]
         for worker in self._workers:
             _until(worker, "works for")
@@ -64,9 +70,12 @@ class Drill:
     def go(self, kinds: Sequence[str]) -> Counter[str]:
         """Wait until the run has ended, and shoot meanwhile; return how often at what."""
         rng = random.Random(self._options.seed)  # noqa: S311 -- no secret
-        shot, after = Counter[str](), 8
+        shot, after, had, since = Counter[str](), 8, 0, time.monotonic()
         while self._run.poll() is None:
             count = len(self.rows())
+            if count != had:
+                self.longest = max(self.longest, time.monotonic() - since if had else 0.0)
+                had, since = count, time.monotonic()
             if kinds and after <= count < self._options.trials - 8:
                 time.sleep(rng.random())
                 kind = rng.choice(kinds)
@@ -77,6 +86,10 @@ class Drill:
         if self._run.returncode:
             sys.exit((self._folder / "log").read_text())
         return shot
+
+    def begun(self) -> int | None:
+        """Return how many trials were begun, those that came to nothing among them."""
+        return len(self._log.read_text().splitlines()) if self._log.exists() else None
 
     def rows(self) -> list[tuple[Any, ...]]:
         """Return the trials that are on the disk."""
@@ -98,6 +111,12 @@ class Drill:
         self._workers[place].kill()
         self._workers[place] = self._place.begin(LABEL, **self._variables)
 
+    def _kill_frozen(self, rng: random.Random) -> None:
+        worker = rng.choice(self._workers)
+        worker.send_signal(signal.SIGSTOP)
+        time.sleep(40)
+        worker.send_signal(signal.SIGCONT)
+
     def _kill_scheduler(self, _: random.Random) -> None:
         self._place.scheduler.kill()
         self._place.scheduler.wait()
@@ -112,7 +131,8 @@ class Drill:
 def main() -> None:
     """Run undisturbed, then disturbed, and compare."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--kill", default="worker,scheduler", help="worker, scheduler, run")
+    parser.add_argument("--kill", default="worker,scheduler", help="worker, scheduler, run, frozen")
+    parser.add_argument("--real", action="store_true", help="compile and time")
     parser.add_argument("--engine", default="autotvm")
     parser.add_argument("--seconds", type=float, default=0.1, help="of a trial")
     for name, default in (("trials", 128), ("workers", 4), ("seed", 0)):
@@ -124,7 +144,7 @@ def main() -> None:
 
 
 def _both(options: argparse.Namespace) -> Iterator[list[tuple[Any, ...]]]:
-    for kinds in ((), options.kill.split(",")):
+    for kinds in ([], options.kill.split(",")):
         with tempfile.TemporaryDirectory() as folder, place_in(Path(folder)) as place:
             start = time.monotonic()
             drill = Drill(place, Path(folder), options)
@@ -132,12 +152,18 @@ def _both(options: argparse.Namespace) -> Iterator[list[tuple[Any, ...]]]:
             rows = drill.rows()
             twice = len(rows) - len({row[:4] for row in rows})
             told = ", ".join(f"{kind} {times} times" for kind, times in sorted(shot.items()))
+            failed = sum(row[5] is not None for row in rows)
             print(
                 f"killed: {told or 'nothing'}: {len(rows)} trials, {twice} of them made twice,"
-                f" {sum(row[5] is not None for row in rows)} failed, in"
-                f" {time.monotonic() - start:.0f} s", flush=True,
+                f" {failed} failed, in"
+                f" {time.monotonic() - start:.0f} s, {drill.longest:.1f} s the longest wait"
+                f"{_vain(drill.begun(), len(rows))}", flush=True,
             )  # fmt: skip
             yield rows
+
+
+def _vain(begun: int | None, made: int) -> str:
+    return "" if begun is None else f", {begun - made} begun in vain"
 
 
 if __name__ == "__main__":

@@ -4,12 +4,14 @@ So two tunings that ask for the same schedules get the same times, whatever beco
 `$AUTOPIPE_TEST_SECONDS` is how long a trial takes. `$AUTOPIPE_TEST_LIES` is what it says instead of
 the truth: `fast` a tenth, `slow` ten times as much, `random` something of its own each time; it
 says so in trials and run-offs alike. `$AUTOPIPE_TEST_HONEST` trials it says the truth before.
+`$AUTOPIPE_TEST_LOG` names a file that gets a line for each trial that is begun.
 """
 
 import os
 import random
 import time
 from hashlib import sha256
+from pathlib import Path
 from unittest.mock import patch
 
 from autopipe.farm import bench
@@ -26,6 +28,7 @@ class Fixed:
 
     def each(self, candidates, bests):
         for candidate in candidates:
+            log(candidate)
             time.sleep(float(os.environ.get("AUTOPIPE_TEST_SECONDS", "0.05")))
             yield Measurement((said(candidate),) * 3)
 
@@ -34,6 +37,13 @@ class Fixed:
 
     def close(self):
         pass
+
+
+def log(candidate):
+    """Note that a trial is begun."""
+    if path := os.environ.get("AUTOPIPE_TEST_LOG"):
+        with Path(path).open("a", encoding="utf-8") as file:
+            file.write(sha256(f"{candidate.task} {candidate.schedule}".encode()).hexdigest() + "\n")
 
 
 def said(candidate):

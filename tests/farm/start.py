@@ -1,6 +1,7 @@
 """`autopipe scheduler` and `autopipe worker` with a bench that is none, and less patience.
 
-`$AUTOPIPE_TEST_BENCH` names the module of the bench; one that sleeps if it names none.
+`$AUTOPIPE_TEST_BENCH` names the module of the bench; one that sleeps if it names none. `real` is
+autopipe's own, with all of its patience.
 """
 
 import os
@@ -10,6 +11,9 @@ from unittest.mock import patch
 from autopipe.cli.app import main
 from autopipe.farm import bounds, settings, workbench
 
+if os.environ.get("AUTOPIPE_TEST_BENCH") == "real":
+    main()
+    raise SystemExit
 with (
     patch.object(workbench, "BENCH", os.environ.get("AUTOPIPE_TEST_BENCH", "tests.farm.sleeping")),
     patch.object(workbench, "_GRACE", 2.0),
