@@ -44,6 +44,18 @@ def check_stages(plan: Plan, outlooks: Iterable[Outlook], triple: str) -> None:
         raise ConfigError("\n".join(lines))
 
 
+def unverified(plan: Plan, triple: str) -> str | None:
+    """Say that a build is compared with nothing, if its code can not run here."""
+    builds = any(isinstance(step.stage, BuildStage) for step in plan.steps)
+    verified = any(isinstance(step.stage, VerifyStage) for step in plan.steps)
+    if verified or not (builds and is_foreign(triple)):
+        return None
+    return (
+        f"not done: code for {machine_of(triple)} does not run on this machine"
+        f" ({machine_of(None)}), so that the package is compared with nothing; run it once there"
+    )
+
+
 def _impossible(plan: Plan, runs: set[str], machine: str) -> Iterator[str]:
     for step in plan.steps:
         section, done = _RUNS.get(type(step.stage), ("", ""))

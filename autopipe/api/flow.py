@@ -225,9 +225,11 @@ def _run(
     if is_foreign(triple) and remote is None:  # where what can not be done here may be
         outlooks = forecast(flow.plan, flow.store, flow.host, force=force, warn=lambda _: None)
         cross.check_stages(flow.plan, outlooks, triple)
+    if text := cross.unverified(flow.plan, triple):
+        emit(Warn(stage="verify", message=text))
     flow.locking.require(lambda: _tasks(executor, flow.plan))
-    if told and (text := flow.locking.stale()):
-        emit(Warn(stage="lock", message=text))
+    if told and (stale := flow.locking.stale()):
+        emit(Warn(stage="lock", message=stale))
     return executor.run(flow.plan, force=force)
 
 

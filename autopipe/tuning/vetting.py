@@ -116,7 +116,7 @@ class Vetting:
             self.runner.doubts.add(by, _UNTRUE.format(times=times))
         for row in self.journal.rows(claim.state):
             if not decided and Proposal.of(row.record) == claim.proposal:
-                self.journal.unfit.add(row.id)
+                self.journal.condemn(claim.state, row)
                 _look_again(claim.state, self.journal)
         return False
 

@@ -2,9 +2,11 @@
 
 `python -m tests.farm.rogue worker ...` is a worker that answers with objects which run code where
 they are read, or, by `$AUTOPIPE_TEST_SAYS`, with `huge` texts or `packed` ones that unpack to such.
-`client SCHEDULER FOLDER` asks scheduler and workers to run code, and sends files.
+`client SCHEDULER FOLDER` asks scheduler and workers to run code, and sends files. `guest SCHEDULER
+FOLDER LABEL` is a worker of Dask's that never joined, or joined as another label, and takes trials.
 """
 
+import asyncio
 import os
 import sys
 from contextlib import suppress
@@ -56,8 +58,23 @@ def ask(address, folder):
                 attempt()
 
 
+async def visit(address, folder, label):
+    from distributed import Worker
+
+    try:
+        async with Worker(
+            address, security=certificates.security(folder), resources={label: 8}, nthreads=8,
+            name="guest", dashboard=False, memory_limit=0, death_timeout=10,
+        ):  # fmt: skip
+            sys.stdout.write("let in\n")
+    except Exception as error:  # noqa: BLE001 -- whatever Dask makes of it
+        sys.stdout.write(f"refused: {error.__cause__ or error}\n")
+
+
 if __name__ == "__main__":
     if sys.argv[1] == "worker":
         work()
+    elif sys.argv[1] == "guest":
+        asyncio.run(visit(*sys.argv[2:]))
     else:
         ask(*sys.argv[2:])

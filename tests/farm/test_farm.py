@@ -15,7 +15,9 @@ from autopipe.api import farm as api
 from autopipe.errors import SetupError, StageError
 from autopipe.farm import farm as farms
 from autopipe.farm.facts import fingerprint
+from autopipe.farm.scheduler import Attending, Roll
 from autopipe.farm.wire import WorkAnswer
+from autopipe.measure.measurement import Measurement
 from tests.farm.conftest import order, start, until
 
 
@@ -307,6 +309,48 @@ def test_answers_are_not_read_beyond_a_bound(place, two):
     assert psutil.Process(place.scheduler.pid).memory_info().rss - memory < 1 << 24
 
 
+@pytest.mark.fault("O18")
+def test_a_worker_of_dasks_that_has_not_joined_gets_no_trial(place, two):
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.farm.rogue", "guest", place.address, place.folder, "two"],
+        env={**os.environ, "AUTOPIPE_TEST_MARK": ""}, timeout=90, check=False, text=True,
+        stdout=subprocess.PIPE,
+    )  # fmt: skip
+    assert "refused: " in done.stdout
+    assert "it has not joined" in done.stdout
+
+
+@pytest.mark.fault("O18")
+def test_who_takes_more_than_its_cores_or_another_label_is_not_let_in():
+    roll = Roll(dict)
+    facts = {"device": {"cores": 2}}
+    assert "takes 5 orders at a time, of 4" in str(roll.join("a", Attending("zen5", facts, 5)))
+    assert roll.join("a", Attending("zen5", facts, 4)) is None
+    assert roll.expects("a", {"zen5": 4})
+    for name, resources in (
+        ("b", {"zen5": 4}),
+        ("a", {"zen4": 4}),
+        ("a", {"zen5": 9}),
+        ("a", None),
+    ):
+        assert not roll.expects(name, resources)
+
+
+@pytest.mark.fault("O16")
+def test_only_those_who_are_asked_are_heard(place, two):
+    with place.farm("two", workers=2) as (farm, told):
+        one, other = [worker.name for worker in farm.own]
+        for name in (one, other):
+            (answer,) = done(farm, [farm.submit(order(), 5.0, among=[name])]).values()
+            assert answer.by == name
+        (text,) = done(farm, [farm.submit(order(), 5.0, among=["nobody"])]).values()
+        assert text == "nobody is there any more of those who were asked"
+        farm.shun(one, "it lies")
+        numbers = [farm.submit(order(), 5.0) for _ in range(8)]
+        assert {answer.by for answer in done(farm, numbers).values()} == {other}
+        assert told == [f"worker {one} gets no more trials: it lies"]
+
+
 @pytest.mark.fault("O14")
 def test_what_a_run_sends_is_not_run_but_for_trials(place, two, tmp_path):
     mark = tmp_path / "mark"
@@ -317,3 +361,15 @@ def test_what_a_run_sends_is_not_run_but_for_trials(place, two, tmp_path):
     assert not mark.exists()
     with place.farm("two", workers=2) as (farm, _):
         assert times(done(farm, [farm.submit(order(), 5.0)])) == [1e-3]
+
+
+@pytest.mark.fault("O4")
+@pytest.mark.parametrize("seconds", ["[]", "[NaN]", "[-1]", "[0]", '["x"]', "[1e999]", "null"])
+def test_times_that_are_none_make_no_answer(seconds):
+    text = WorkAnswer("device", (Measurement((1e-3,)),)).text()
+    assert WorkAnswer.read(text, 1).measurements[0].median == 1e-3
+    with pytest.raises(ValueError, match=r"."):
+        WorkAnswer.read(text.replace("[0.001]", seconds), 1)
+    many = text.replace("[0.001]", str([1e-3] * 10_001))
+    with pytest.raises(ValueError, match="no times"):
+        WorkAnswer.read(many, 1)

@@ -12,6 +12,7 @@ import pytest
 
 from autopipe.api import flow
 from autopipe.errors import StageError
+from autopipe.pipeline.events import Warn
 
 MODEL = Path(__file__).parents[2] / "pipelines" / "models" / "mlp.onnx"
 COMPILER = "aarch64-linux-gnu-gcc"
@@ -33,7 +34,11 @@ benchmark: null
 def test_a_package_for_another_machine_is_made_here(tmp_path):
     file = tmp_path / "mlp.yaml"
     file.write_text(PIPELINE)
-    flow.run(file, store=tmp_path / "store", output=tmp_path / "dist")
+    told: list[object] = []
+    flow.run(file, store=tmp_path / "store", output=tmp_path / "dist", emit=told.append)
+    (warning,) = [event for event in told if isinstance(event, Warn) and event.stage == "verify"]
+    assert "code for aarch64 does not run on this machine" in warning.message
+    assert "the package is compared with nothing" in warning.message
     with tarfile.open(tmp_path / "dist" / "mlp.tar") as package:
         member = package.extractfile("lib.so")
         assert member is not None
