@@ -32,7 +32,7 @@ class Claim(NamedTuple):
     measurement: Measurement
 
 
-class Asked(Protocol):
+class AsksOthers(Protocol):
     """A runner that can ask others than who has measured."""
 
     doubts: Doubts
@@ -51,7 +51,7 @@ class Vetting:
     """Asks others, and takes back what is not true."""
 
     journal: Journal
-    runner: Asked
+    runner: AsksOthers
     states: Sequence[TaskState]
 
     def vet(
