@@ -7,9 +7,12 @@ Example: x as [8, 64, 784], and that as [8, 8, 8, 784], with axes of these exten
 
     y[a, b, c, k] = x[a, (b * 64 + c * 8 + k // 784) // 8 % 64, k % 784]        # before
     y[a, b, c, k] = x[a, b * 8 + c, k]                                          # after
+
+Division that rounds towards zero, as C has it, is the same as the one that rounds down where
+nothing is negative. TVM's analysis of what moves evenly knows that one alone.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tvm_ffi
@@ -17,7 +20,7 @@ from tvm.ir import Expr, Range, TensorLoad, TensorRegion
 from tvm.s_tir import SBlock, Schedule
 from tvm.s_tir.schedule import SBlockRV
 from tvm.sym import Analyzer
-from tvm.tirx import BufferStore, FloorDiv, FloorMod, Stmt
+from tvm.tirx import BufferStore, Div, FloorDiv, FloorMod, IntImm, Mod, Stmt
 
 
 def simplify(sch: Schedule, rv: SBlockRV) -> None:
@@ -36,11 +39,14 @@ def simplified(block: SBlock) -> SBlock:
     for axis in block.iter_vars:
         known.bind(axis.var, axis.dom)
 
+    def index(one: Expr) -> Expr:
+        return known.simplify(_rounded_down(one, known))
+
     def load(one: TensorLoad) -> Expr:
-        return one.source[tuple(map(known.simplify, one.indices))]
+        return one.source[tuple(map(index, one.indices))]
 
     def store(one: BufferStore) -> BufferStore:
-        return BufferStore(one.buffer, one.value, list(map(known.simplify, one.indices)))
+        return BufferStore(one.buffer, one.value, list(map(index, one.indices)))
 
     def of(part: Stmt) -> Stmt:
         changed = tvm_ffi.structural_map(part, (TensorLoad, load))
@@ -55,14 +61,28 @@ def simplified(block: SBlock) -> SBlock:
 
 def _regions(regions: Sequence[TensorRegion], known: Analyzer) -> list[TensorRegion]:
     def simple(one: Range) -> slice:
-        least = known.simplify(one.min)
+        least = known.simplify(_rounded_down(one.min, known))
         return slice(least, known.simplify(least + one.extent))
 
     return [one.source[tuple(map(simple, one.region))] for one in regions]
 
 
+def _rounded_down(index: Expr, known: Analyzer) -> Expr:
+    """Return an index whose divisions of what is not negative round down."""
+
+    def other(kind: Any) -> Callable[[Any], Expr]:  # noqa: ANN401 - a class of TVM
+        def down(one: Any) -> Expr:  # noqa: ANN401 - TVM's expressions
+            positive = isinstance(one.b, IntImm) and int(one.b) > 0
+            return kind(one.a, one.b) if positive and known.can_prove(one.a >= 0) else one
+
+        return down
+
+    changed = tvm_ffi.structural_map(index, (Div, other(FloorDiv)))
+    return tvm_ffi.structural_map(changed, (Mod, other(FloorMod)))
+
+
 def _divides(body: Any) -> bool:  # noqa: ANN401 - TVM's statements
     found: list[Any] = []
-    tvm_ffi.structural_walk(body, (FloorDiv, found.append))
-    tvm_ffi.structural_walk(body, (FloorMod, found.append))
-    return bool(found)
+    for kind in (FloorDiv, FloorMod, Div, Mod):
+        tvm_ffi.structural_walk(body, (kind, found.append))
+    return any("int" in str(one.ty.dtype) for one in found)
