@@ -63,8 +63,14 @@ class Movement:
     """Whether a read divides an index, as the copy of an image to a row does."""
     mixed: bool = False
     """Whether truths are written, or 64 bits are read, as an index has, where less is written, or
-    the value hangs on the index itself, as that of a unit matrix does. TVM's vectors of these are
-    slow; LLVM finds its own."""
+    the value is made of the index itself, as that of a range is. TVM's vectors of these are slow;
+    LLVM finds its own."""
+    indexed: bool = False
+    """Whether the value hangs on the last index itself, as that of a unit matrix does, and no
+    condition divides that axis."""
+    chooses: bool = False
+    """Whether neighbours along the last axis may choose another one of two values. TVM's vectors
+    hold both; LLVM may make branches."""
 
     @property
     def backwards(self) -> bool:
@@ -163,6 +169,8 @@ def movement(block: SBlock) -> Movement | None:
     reads = [_pieces(total, axes) for total in totals]
     used = _used(_nodes(value, within_loads=False), axes)
     parts = _divided(_boundaries(value, block), extents[-1])
+    indexed = len(axes) - 1 in used and not parts
+    chooses = any(_chooses(node, axes[-1]) for node in _nodes(value))
     dtypes = [block.writes[0].source.dtype, *(load.source.dtype for load in loads)]
     return Movement(
         extents=extents,
@@ -174,7 +182,9 @@ def movement(block: SBlock) -> Movement | None:
         ),
         mixed=dtypes[0] == "bool"
         or _size(dtypes[0]) < _WIDE == max(map(_size, dtypes))
-        or (len(axes) - 1 in used and not parts),
+        or (indexed and not chooses),
+        indexed=indexed,
+        chooses=chooses,
         nanoseconds=_nanoseconds(value, _size(dtypes[0]), loads, reads, extents),
         folded=any(isinstance(node, _DIVISIONS) for node in _nodes(value)),
     )
@@ -194,6 +204,15 @@ def _nanoseconds(
         return read is not None and abs(innermost(read, extents).stride) <= 1
 
     return of_element(value, bits, evenly)
+
+
+def _chooses(node: Any, last: Any) -> bool:  # noqa: ANN401 - likewise
+    if isinstance(node, tvm.tirx.Select):
+        return True
+    if getattr(getattr(node, "op", None), "name", "") != "prim.if_then_else":
+        return False
+    return any(isinstance(one, tvm.ir.TensorLoad) or _same(one, last)
+               for one in _nodes(node.args[0]))
 
 
 def _are(indices: Sequence[Any], axes: Sequence[Any]) -> bool:

@@ -22,9 +22,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
-from tvm.s_tir import Schedule, ScheduleError
-from tvm.s_tir.schedule import LoopRV
+import tvm_ffi
+from tvm.ir import Call, Expr
+from tvm.s_tir import SBlock, Schedule, ScheduleError
+from tvm.s_tir.schedule import LoopRV, SBlockRV
+from tvm.tirx import BufferStore, Select
 
+from autopipe.schedules.analysis.expressions import loads_of
 from autopipe.schedules.analysis.movement import Movement, combined, recognize
 from autopipe.schedules.effort import pays
 from autopipe.schedules.flat import flattened
@@ -67,6 +71,8 @@ class Run:
     """Elements in the vectorized loop, a power of two; 1 leaves vectorizing to LLVM."""
     threads: bool = True
     """Whether threads share the loops where there are `ELEMENTS` elements."""
+    select: bool = False
+    """Whether a branch chooses between numbers in vectors, which takes no branch."""
 
 
 def match(sch: Schedule) -> Movement | None:
@@ -83,6 +89,9 @@ def settings(movement: Movement, hardware: HardwareParams) -> Iterator[Run]:
             yield Run(width)
             if ELEMENTS <= math.prod(movement.extents) <= _ALONE:
                 yield Run(width, threads=False)
+            if movement.indexed and movement.chooses:
+                yield Run(width, select=True)
+                yield Run(width, threads=False, select=True)
         width *= 2
 
 
@@ -90,16 +99,19 @@ def fill(movement: Movement, hardware: HardwareParams) -> Run:
     """Return the knobs for a processor, without measuring."""
     lanes = hardware.lanes(movement.bits)
     width = max(run.width for run in settings(movement, hardware) if run.width <= VECTORS * lanes)
-    if movement.mixed or movement.backwards or width < lanes:
-        width = 1  # LLVM takes whole vectors of what is written, and a rest
+    whole = VECTORS * lanes if not movement.chooses else lanes
+    if movement.mixed or movement.backwards or width < whole:
+        width = 1  # LLVM takes several vectors a turn, and a rest
     elements = math.prod(movement.extents)
     alone = ELEMENTS <= elements <= _ALONE and not pays(elements * movement.nanoseconds)
-    return Run(width, threads=not alone)
+    return Run(width, threads=not alone, select=movement.indexed and movement.chooses)
 
 
 def apply(sch: Schedule, movement: Movement, run: Run) -> None:
     """Schedule the function. Raises ScheduleError where TVM refuses."""
     block, tail = combined(sch), movement.tail
+    if run.select:
+        _select(sch, block)
     if movement.folded or (tail > 1 and _crossed(movement, run.width)):
         with suppress(ScheduleError):  # some tensor is read in steps: it stays as it is
             block, tail = flattened(sch, block, tail), 1
@@ -122,6 +134,23 @@ def apply(sch: Schedule, movement: Movement, run: Run) -> None:
         spread(sch, block, sch.fuse(*outer), ELEMENTS if run.threads else _NEVER)
     if divided:
         _write_out(sch, last, [part // run.width for part in movement.parts])
+
+
+def _select(sch: Schedule, rv: SBlockRV) -> None:
+    """Have no branches where both values are at hand, as in a unit matrix."""
+    block = sch.get(rv)
+    store = block.body
+
+    def chosen(call: Call) -> Expr:
+        branch = getattr(call.op, "name", "") == "prim.if_then_else"
+        return Select(*call.args) if branch and not loads_of(call) else call
+
+    value = tvm_ffi.structural_map(store.value, (Call, chosen))
+    new = SBlock(
+        block.iter_vars, block.reads, block.writes, block.name_hint,
+        BufferStore(store.buffer, value, store.indices), annotations=block.annotations,
+    )  # fmt: skip
+    sch.state.replace(sch.get_sref(rv), new, {block: new})
 
 
 def _write_out(sch: Schedule, loop: LoopRV, parts: Sequence[int]) -> None:

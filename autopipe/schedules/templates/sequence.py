@@ -9,14 +9,19 @@ Example: a function of the blocks [pad, conv1, relu1, pad2, conv2, add, relu2]. 
 all seven, nor the first six or five of them, as they sum twice, nor the first four, as `pad2` has
 other extents than `conv1`. `contraction` serves [pad, conv1, relu1], and then the rest, [pad2,
 conv2, add, relu2]: the function has two parts.
+
+Before it is cut, numbers take the place of tensors that hold one number only, such as the weights
+of classes that nobody gave.
 """
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
 import tvm
 from tvm.s_tir import Schedule, ScheduleError
+from tvm.tirx import FloatImm, IntImm, PrimFunc
 
 from autopipe.schedules.analysis.steps import Steps
 from autopipe.schedules.hardware import HardwareParams
@@ -75,7 +80,23 @@ class SequenceKnobs:
 
 def match(sch: Schedule) -> ServedParts | None:
     """Return the parts of a function, or None if no template serves any block of it."""
-    steps = Steps.of(sch.mod["main"])
+    return cut(plain(sch).mod["main"])
+
+
+def plain(sch: Schedule) -> Schedule:
+    """Return a function in which no tensor is left that holds one number only."""
+    trial = sch.copy()
+    for rv in trial.get_child_blocks(trial.get_sblock("root")):
+        value = getattr(trial.get(rv).body, "value", None)
+        if isinstance(value, IntImm | FloatImm) and trial.get_consumers(rv):
+            with suppress(ScheduleError):  # the caller wants that tensor, too
+                trial.compute_inline(rv)
+    return trial if len(trial.get_child_blocks(trial.get_sblock("root"))) > 1 else sch
+
+
+def cut(function: PrimFunc) -> ServedParts | None:
+    """Return the parts of a function, or None if no template serves any block of it."""
+    steps = Steps.of(function)
     if steps is None or len(steps.blocks) > _MOST:
         return None
     parts: list[ServedPart] = []
@@ -94,14 +115,14 @@ def match(sch: Schedule) -> ServedParts | None:
     return ServedParts(steps, tuple(parts)) if served and len(parts) > 1 else None
 
 
-def settings(cut: ServedParts, hardware: HardwareParams) -> Iterator[SequenceKnobs]:
+def settings(found: ServedParts, hardware: HardwareParams) -> Iterator[SequenceKnobs]:
     """Yield the only setting, that of `fill`; all combinations would be too many to search here."""
-    yield fill(cut, hardware)
+    yield fill(found, hardware)
 
 
-def fill(cut: ServedParts, hardware: HardwareParams) -> SequenceKnobs:
+def fill(found: ServedParts, hardware: HardwareParams) -> SequenceKnobs:
     """Return for each part the knobs that its template takes without measuring."""
-    return SequenceKnobs(tuple(_filled(part, hardware) for part in cut.parts))
+    return SequenceKnobs(tuple(_filled(part, hardware) for part in found.parts))
 
 
 def _filled(part: ServedPart, hardware: HardwareParams) -> Setting:
@@ -111,12 +132,12 @@ def _filled(part: ServedPart, hardware: HardwareParams) -> Setting:
     return Setting(template.NAME, template.VERSION, template.fill(part.found, hardware))
 
 
-def apply(sch: Schedule, cut: ServedParts, knobs: SequenceKnobs) -> None:
+def apply(sch: Schedule, found: ServedParts, knobs: SequenceKnobs) -> None:
     """Schedule the function. Raises ScheduleError where TVM refuses."""
     done = []
-    for part, setting in zip(cut.parts, knobs.parts, strict=True):
+    for part, setting in zip(found.parts, knobs.parts, strict=True):
         done.append(_scheduled(part, setting))
-    sch.state.replace(sch.get_sref(sch.get_sblock("root")), cut.steps.join(done))
+    sch.state.replace(sch.get_sref(sch.get_sblock("root")), found.steps.join(done))
 
 
 def _scheduled(part: ServedPart, setting: Setting) -> tvm.IRModule:

@@ -1,0 +1,99 @@
+"""Template for functions that reduce all of a long tensor to one number.
+
+A single row gives other templates nothing to divide among threads. So it is cut into pieces, each
+of which is reduced as a row of its own, and what comes of them is reduced in the end. The function
+that this makes is one of several blocks, whose parts other templates serve.
+
+Example: the sum of x [200704], in 16 pieces of 12544.
+
+    for piece in parallel(16):
+        partial[piece] = 0
+        for step in range(12544):                     # in vectors, as `row_reduction` has it
+            partial[piece] += x[12544 * piece + step]
+    y = partial[0] + partial[1] + ...
+"""
+
+import math
+from collections.abc import Iterator
+from typing import Final
+
+from tvm.s_tir import SBlock, Schedule, ScheduleError
+from tvm.s_tir.schedule import SBlockRV
+
+from autopipe.schedules.analysis.blocks import extents_of, is_spatial, is_static
+from autopipe.schedules.analysis.rows import blocks_of, count, reduces_one
+from autopipe.schedules.divisors import divisors
+from autopipe.schedules.hardware import HardwareParams
+from autopipe.schedules.templates import sequence
+from autopipe.schedules.templates.sequence import SequenceKnobs, ServedParts
+
+NAME: Final = "long_rows"
+VERSION: Final = 1
+
+_LONG: Final = 1 << 17
+"""Elements from which on a second thread pays; the same as in `row_reduction`."""
+
+_PIECES: Final = 16
+"""Most pieces of a row."""
+
+_FEWEST: Final = 4
+"""Fewest pieces; a row of a length that has no such divisor is left to other templates."""
+
+
+def match(sch: Schedule) -> ServedParts | None:
+    """Return the parts of a function whose long rows are cut, or None if it has none."""
+    trial = sch.copy()
+    found = [rv for rv in blocks_of(trial) if _is_long(trial.get(rv))]
+    if not found or not all(_cut(trial, rv) for rv in found):
+        return None
+    return sequence.cut(sequence.plain(trial).mod["main"])
+
+
+def settings(found: ServedParts, hardware: HardwareParams) -> Iterator[SequenceKnobs]:
+    """Yield the only setting, that of `fill`."""
+    yield sequence.fill(found, hardware)
+
+
+def fill(found: ServedParts, hardware: HardwareParams) -> SequenceKnobs:
+    """Return for each part the knobs that its template takes without measuring."""
+    return sequence.fill(found, hardware)
+
+
+def apply(sch: Schedule, found: ServedParts, knobs: SequenceKnobs) -> None:
+    """Schedule the function. Raises ScheduleError where TVM refuses."""
+    sequence.apply(sch, found, knobs)
+
+
+def _is_long(block: SBlock) -> bool:
+    """Tell whether a block reduces so much to one number."""
+    if is_spatial(block) or not is_static(block) or not reduces_one(block):
+        return False
+    return max(extents_of(block), default=1) == 1 and count(block) >= _LONG
+
+
+def _cut(sch: Schedule, rv: SBlockRV) -> bool:
+    """Reduce a row piece by piece; tell whether that is possible.
+
+    Where the outermost axis that is reduced has a divisor, a piece is some of its steps. Else all
+    axes are taken for one.
+    """
+    block = sch.get(rv)
+    spatial, reduced = len(extents_of(block)), extents_of(block, spatial=False)
+    loops = sch.get_loops(rv)[spatial:]
+    pieces = _pieces(reduced[0])
+    row = loops[0] if pieces else sch.fuse(*loops)
+    pieces = pieces or _pieces(math.prod(reduced))
+    if not pieces:
+        return False
+    try:
+        piece, _ = sch.split(row, [pieces, None])
+        sch.rfactor(piece, spatial)
+    except ScheduleError:  # no reducer that TVM knows to join
+        return False
+    return True
+
+
+def _pieces(extent: int) -> int:
+    """Return the most pieces that so many steps are cut into evenly; 0 if those are too few."""
+    most = max(divisors(extent, _PIECES))
+    return most if most >= _FEWEST else 0
