@@ -21,8 +21,11 @@ _SECONDS: Final = 150.0
 _LONG: Final = 5e-3
 """Seconds of a call from which on it is timed less often."""
 
-_MILLISECONDS: Final = 1
-"""Of a repeat, at least."""
+_REPEAT: Final = 2e-4
+"""Seconds of a repeat, about: so short that some have the machine to themselves."""
+
+_REPEATS: Final = 15
+"""Of a turn."""
 
 
 def stem(row: Mapping[str, Any]) -> str:
@@ -83,7 +86,10 @@ def library(path: Path, modules: Mapping[str, Any], target: Any) -> None:  # noq
 
 
 def in_turn(folder: Path, row: Row, turns: int) -> dict[str, float]:
-    """Return the least time of each version of a function, in seconds; they are timed in turn."""
+    """Return the least time of each version of a function, in seconds; they are timed in turn.
+
+    What is timed is a repeat: the mean of the calls that fit into it.
+    """
     import tvm
 
     from autopipe.compiler.module_io import load_module
@@ -97,12 +103,13 @@ def in_turn(folder: Path, row: Row, turns: int) -> dict[str, float]:
         for name, module in versions.items():
             begun = perf_counter()
             module[name](*passed)
-            long = perf_counter() - begun > _LONG
-            if long and turn > 1:
+            once = perf_counter() - begun
+            if once > _LONG and turn > 1:
                 continue
-            clock = module.time_evaluator(
-                name, tvm.cpu(), 1, 1 if long else 3, min_repeat_ms=0 if long else _MILLISECONDS
-            )
+            probe = module.time_evaluator(name, tvm.cpu(), 3)(*passed) if once < _LONG else None
+            calls = max(1, int(_REPEAT / max(probe.mean, 1e-8))) if probe else 1
+            repeats = _REPEATS if probe else 1
+            clock = module.time_evaluator(name, tvm.cpu(), calls, repeats)
             least[name] = min(least[name], *map(float, clock(*passed).results))
     return least
 

@@ -211,8 +211,9 @@ def _chooses(node: Any, last: Any) -> bool:  # noqa: ANN401 - likewise
         return True
     if getattr(getattr(node, "op", None), "name", "") != "prim.if_then_else":
         return False
-    return any(isinstance(one, tvm.ir.TensorLoad) or _same(one, last)
-               for one in _nodes(node.args[0]))
+    return any(
+        isinstance(one, tvm.ir.TensorLoad) or _same(one, last) for one in _nodes(node.args[0])
+    )
 
 
 def _are(indices: Sequence[Any], axes: Sequence[Any]) -> bool:

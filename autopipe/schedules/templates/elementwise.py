@@ -73,6 +73,9 @@ class Run:
     """Whether threads share the loops where there are `ELEMENTS` elements."""
     select: bool = False
     """Whether a branch chooses between numbers in vectors, which takes no branch."""
+    apart: bool = False
+    """Whether the loop over rows is not fused with those around it. LLVM then sees which rows a
+    condition leaves out, as every second one where zeros are put in between."""
 
 
 def match(sch: Schedule) -> Movement | None:
@@ -92,6 +95,9 @@ def settings(movement: Movement, hardware: HardwareParams) -> Iterator[Run]:
             if movement.indexed and movement.chooses:
                 yield Run(width, select=True)
                 yield Run(width, threads=False, select=True)
+            if width == 1 and _leaves_out(movement):
+                yield Run(width, apart=True)
+                yield Run(width, threads=False, apart=True)
         width *= 2
 
 
@@ -104,7 +110,10 @@ def fill(movement: Movement, hardware: HardwareParams) -> Run:
         width = 1  # LLVM takes several vectors a turn, and a rest
     elements = math.prod(movement.extents)
     alone = ELEMENTS <= elements <= _ALONE and not pays(elements * movement.nanoseconds)
-    return Run(width, threads=not alone, select=movement.indexed and movement.chooses)
+    return Run(
+        width, threads=not alone, select=movement.indexed and movement.chooses,
+        apart=width == 1 and _leaves_out(movement),
+    )  # fmt: skip
 
 
 def apply(sch: Schedule, movement: Movement, run: Run) -> None:
@@ -130,6 +139,8 @@ def apply(sch: Schedule, movement: Movement, run: Run) -> None:
     rows = math.prod(int(sch.get(loop).extent) for loop in outer)
     if not divided and (not outer or (rows < ROWS and run.width > 1)):
         outer.append(last)
+    if run.apart:
+        outer = outer[:-1]
     if outer:
         spread(sch, block, sch.fuse(*outer), ELEMENTS if run.threads else _NEVER)
     if divided:
@@ -157,11 +168,18 @@ def _write_out(sch: Schedule, loop: LoopRV, parts: Sequence[int]) -> None:
     """Unroll a loop so far that conditions are constant in what is left of it.
 
     `parts` are the extents between conditions: (32, 64) needs 3 parts of 32. TVM's own
-    `loop_partition` defines the same variables twice, which its passes refuse.
+    `loop_partition` defines the same variables twice, which its passes refuse. Many parts of single
+    elements stay a loop: LLVM makes vectors of it where both sides of the condition can be read.
     """
     alike = math.gcd(*parts)
-    if sum(parts) // alike <= WRITTEN_OUT:
+    single = alike < NARROW and sum(parts) // alike > SHORT
+    if not single and sum(parts) // alike <= WRITTEN_OUT:
         sch.unroll(sch.split(loop, [None, alike])[0])
+
+
+def _leaves_out(movement: Movement) -> bool:
+    """Tell whether a condition may leave out rows, and there are enough loops around these."""
+    return movement.folded and movement.indexed and math.prod(movement.extents[:-2]) >= ROWS
 
 
 def _crossed(movement: Movement, width: int) -> bool:

@@ -26,21 +26,19 @@ Example: where the largest element of each row of [128, 513] is, in `lanes` of 8
 import math
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 import tvm
-from tvm.ir import TensorLoad
 from tvm.s_tir import SBlock, Schedule, ScheduleError
 from tvm.s_tir.schedule import SBlockRV
-from tvm.sym import Analyzer, detect_linear_equation
 
-from autopipe.compiler.operations import longest, operations
+from autopipe.compiler.operations import longest
 from autopipe.schedules.analysis.blocks import extents_of, is_copy, is_spatial, is_static, is_whole
-from autopipe.schedules.analysis.expressions import substitute
 from autopipe.schedules.analysis.joining import joined
 from autopipe.schedules.analysis.reduction import Reduction
 from autopipe.schedules.analysis.rows import count
 from autopipe.schedules.analysis.simple_indices import simplified
+from autopipe.schedules.analysis.step_cost import bits_of, joint_steps, stride, together, work
 from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.templates.contraction import prepared
 from autopipe.schedules.tiling.chains import ChainLoops
@@ -107,6 +105,9 @@ class ReducedOutputs:
     after the other; 0 if not."""
     simple: bool
     """Whether the block has one result and no block in it, as TVM's own primitives want."""
+    together: int
+    """Size in bits of the largest element of a step where LLVM takes a vector of steps at a time,
+    as of truths that lie one after the other; 0 where it takes one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,10 +160,11 @@ def match(sch: Schedule) -> ReducedOutputs | None:
         steps=math.prod(map(int, steps)),
         constant=all(isinstance(step, int) for step in reduction.steps),
         joint=tuple(a for a, _ in enumerate(reduction.extents) if not reduction.hangs_on(a)),
-        stride=_stride(reduction), work=_work(reduction),
-        bits=max(_bits(store.buffer) for store in reduction.reducer.stores),
-        joint_steps=_joint_steps(reduction),
+        stride=stride(reduction), work=work(reduction),
+        bits=max(bits_of(store.buffer) for store in reduction.reducer.stores),
+        joint_steps=joint_steps(reduction),
         simple=len(reduction.reducer.stores) == 1 and not is_spatial(reduction.block),
+        together=together(reduction),
     )  # fmt: skip
 
 
@@ -191,7 +193,8 @@ def fill(found: ReducedOutputs, hardware: HardwareParams) -> SideBySide:
 def estimate(found: ReducedOutputs, knobs: SideBySide, hardware: HardwareParams) -> float:
     """Return the estimated cycles until the last core is done."""
     jobs = outputs = math.prod(found.extents)
-    work, steps = found.work / _ISSUE, found.steps
+    at_once = hardware.lanes(found.together) if found.together else 1
+    work, steps = found.work / _ISSUE, -(-found.steps // at_once)
     if knobs.form == "lanes":
         vectors = knobs.count // knobs.width
         turns = steps / found.joint_steps * -(-found.joint_steps // knobs.count)
@@ -200,8 +203,10 @@ def estimate(found: ReducedOutputs, knobs: SideBySide, hardware: HardwareParams)
     elif knobs.form == "rows":
         near = found.stride is not None and found.stride <= _NEAR
         lanes = max(1, hardware.lanes(found.bits) // max(1, found.stride or 1)) if near else 1
-        jobs = outputs // found.extents[-1]
-        cycles = outputs * (steps * work / lanes + 1)
+        jobs, row = outputs // found.extents[-1], found.extents[-1]
+        vectors, rest = divmod(row, hardware.lanes(found.bits))
+        share = (vectors * hardware.lanes(found.bits) / lanes + rest) / row  # of single elements
+        cycles = outputs * share * (steps * work + 1)
     else:
         length = found.extents[knobs.axis] if found.extents else 1
         jobs = outputs // length * -(-length // knobs.count)
@@ -302,47 +307,3 @@ def _read_once(sch: Schedule, block: SBlockRV, before: Collection[str]) -> tuple
 
 def _long(extents: Sequence[int]) -> tuple[int, ...]:
     return tuple(extent for extent in extents if extent > 1)
-
-
-def _stride(reduction: Reduction) -> int | None:
-    """Return how far apart neighbours along the last axis read; None if that is not constant."""
-    return _apart(reduction, reduction.axes[-1]) if reduction.axes else None
-
-
-def _apart(reduction: Reduction, variable: Any) -> int | None:  # noqa: ANN401 - TVM's variables
-    """Return the most elements from what is read at a value of a variable to that at the next."""
-    strides = []
-    for load in reduction.loads:
-        flat: Any = 0
-        for index, extent in zip(load.indices, load.source.ty.shape, strict=True):
-            flat = flat * int(extent) + index
-        linear = detect_linear_equation(Analyzer().simplify(flat), [variable])
-        if len(linear) == 0 or not isinstance(linear[0], tvm.tirx.IntImm):
-            return None
-        strides.append(abs(int(linear[0])))
-    return max(strides, default=0)
-
-
-def _joint_steps(reduction: Reduction) -> int:
-    """Return `joint_steps` of `ReducedOutputs`."""
-    last = reduction.steps[-1] if reduction.steps else 0
-    dtypes = {str(store.buffer.ty.dtype) for store in reduction.reducer.stores}
-    if not isinstance(last, int) or "bool" in dtypes or reduction.reducer.branches():
-        return 0
-    if _apart(reduction, reduction.sums[-1]) not in {0, 1}:
-        return 0
-    return last if joined(reduction.reducer, reduction.sums) else 0
-
-
-def _work(reduction: Reduction) -> int:
-    """Return how many loads and operations a step takes, without those of indices."""
-
-    def named(load: TensorLoad) -> Any:  # noqa: ANN401 - TVM's variables
-        return tvm.tirx.Var("loaded", load.ty)
-
-    bare = (substitute(value, [], named) for value in reduction.reducer.values)
-    return len(reduction.loads) + sum(map(operations, bare))
-
-
-def _bits(buffer: Any) -> int:  # noqa: ANN401 - TVM's buffers
-    return max(8, int(tvm.runtime.DataType(str(buffer.ty.dtype)).bits))
