@@ -19,11 +19,12 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from time import perf_counter
+from time import perf_counter, process_time
 from typing import Any, Final
 
 import compute_builds as builds
 import computes_page as page
+import roof
 from compute_builds import Row
 from compute_cases import Case, every_case
 from in_parts import asked, parser
@@ -139,7 +140,20 @@ def _time(folder: Path, turns: int, end: float) -> None:
         built = (folder / f"{builds.stem(row)}.so").exists()
         if built and (row["op"], row["label"]) not in done and perf_counter() < end:
             named = {"op": row["op"], "label": row["label"], "threads": cores}
-            builds.append(file, named | builds.in_turn(folder, row, turns))
+            timed = builds.in_turn(folder, row, turns)
+            builds.append(file, named | timed | {"roof": _roof(folder, row)})
+
+
+def _roof(folder: Path, row: Row) -> float:
+    """Return the seconds that a function takes at best here."""
+    from autopipe.api.scheduled import task_alone
+    from autopipe.compiler.module_io import load_module
+    from autopipe.schedules.conditions import Conditions
+
+    task = task_alone(load_module(folder / f"{builds.stem(row)}.json"))
+    hardware = Conditions.of(target(), fast_algorithms=True).hardware
+    bits = max(int("".join(filter(str.isdigit, one.dtype)) or 8) for one in task.outputs)
+    return roof.seconds(task.flops, task.bytes, bits, hardware, roof.clock())
 
 
 def _planned(case: Case, here: Any) -> tuple[Row, Any, Any, Any]:  # noqa: ANN401
@@ -151,9 +165,9 @@ def _planned(case: Case, here: Any) -> tuple[Row, Any, Any, Any]:  # noqa: ANN40
 
     conditions = Conditions.of(here, fast_algorithms=True)
     module = elementary.mark(case.module)
-    began = perf_counter()
+    began = process_time()
     fallback = fall(("static", "default"), module, conditions)
-    seconds = perf_counter() - began
+    seconds = process_time() - began
     sizes = [[*map(int, param.shape)] for param in case.module["main"].params]
     found = {
         "engine": fallback.engine,

@@ -36,11 +36,15 @@ page, worst first.
 
 - *Loops* are the function as TVM lowers it, compiled by LLVM, which runs on one thread; *parallel*
   has its outer loops fused and run by all threads; *ours* has as many threads as it asks for. Each
-  is the least of up to twelve repeats, in turn. *ansor* is what 64 trials of sketch search find.
+  is the least of some dozen repeats of a fifth of a millisecond, in turn. *ansor* is what 64 trials
+  of sketch search find.
 - *Classes* are those of its blocks: D direct compute, L location-tunable, S simple reduction,
   C complex reduction, O opaque.
 - *Times faster* is against the loops. Each schedule is compared with them on random inputs and on
   edge cases.
+- *At most* is how many times faster than the loops anything could be here: the roofline of
+  `benchmarks/roof.py`, from operations, bytes, caches and clock, on one thread or on all,
+  whichever is less. It knows nothing of elementary functions, which take many operations.
 """
 
 _LETTERS: Final = {
@@ -106,15 +110,36 @@ def _summary(rows: Rows, timed: Rows) -> Iterator[str]:
     long = [row for row in reducing if row["loops"] >= _SHORT]
     yield f"- {_gain(reducing):.1f} times over the {len(reducing)} with a reduction;"
     yield f"  {_gain(long):.1f} times over the {len(long)} whose loops take 20 us or more."
+    yield from _bounded(reducing, long)
     yield f"- {len(slower)} slower than the loops by over {_NOISE - 1:.0%}, {len(seen)} of them"
     yield "  where loops take a microsecond or more."
     bound = [row for row in timed if row["bytes"] / row["ours"] > _STREAMED]
     gain = sum(row["loops"] / row["ours"] < _NOISE for row in bound)
     yield f"- {gain} are as fast as their loops and move more than 8 GB in a second:"
     yield "  memory is their bound as they are."
-    threads = " or ".join(map(str, sorted({row["threads"] for row in timed})))
-    yield f"- {len(timed)} of them timed, on {threads} thread{'' if threads == '1' else 's'}."
-    yield f"- Scheduled in {max((row['seconds'] for row in timed), default=0):.2f} s at most."
+    yield f"- {len(timed)} of them timed, on {_threads(timed)}."
+    longest = max((row["seconds"] for row in timed), default=0)
+    yield f"- Scheduled in {longest:.2f} s of one processor at most."
+
+
+def _bounded(reducing: Rows, long: Rows) -> Iterator[str]:
+    """Yield what the machine itself allows."""
+    if not all(row.get("roof") for row in reducing) or not reducing:
+        return
+    most, of_long = (
+        geometric_mean([row["loops"] / row["roof"] for row in rows] or [1.0])
+        for rows in (reducing, long)
+    )
+    share = geometric_mean([min(1.0, row["roof"] / row["ours"]) for row in reducing])
+    yield f"- The machine allows {most:.1f} times over those {len(reducing)} at most, and"
+    yield f"  {of_long:.1f} times over those {len(long)}: on {_threads(reducing)}, by arithmetic"
+    yield f"  and memory. {share:.0%} of what it allows is reached in the geometric mean. Where"
+    yield "  loops fill vectors already or wait for memory, no schedule can win much."
+
+
+def _threads(rows: Rows) -> str:
+    count = " or ".join(map(str, sorted({row["threads"] for row in rows})))
+    return f"{count} thread{'' if count == '1' else 's'}"
 
 
 def _gain(rows: Rows) -> float:
@@ -158,15 +183,16 @@ def _table(timed: Rows) -> Iterator[str]:
     searched = any(row.get("ansor") for row in timed)
     titles = ["operator", "operands", "classes", "scheduled by", "loops", "parallel", "ours"]
     titles += ["ansor"] if searched else []
-    yield f"| {' | '.join([*titles, 'times faster'])} |"
-    yield "|---" * (len(titles) + 1) + "|"
+    yield f"| {' | '.join([*titles, 'times faster', 'at most'])} |"
+    yield "|---" * (len(titles) + 2) + "|"
     for row in timed:
         by = row["template"] if row["engine"] == "static" else f"`{row['engine']}`"
         classes = " ".join(_LETTERS[one] for one in row["classes"]) or "O"
         times = [row["loops"], row.get("parallel"), row["ours"]]
         times += [row.get("ansor")] if searched else []
         gain = f"{row['loops'] / row['ours']:.1f}"
-        cells = [row["op"], row["label"], classes, by, *map(_us, times), gain]
+        most = f"{row['loops'] / row['roof']:.1f}" if row.get("roof") else ""
+        cells = [row["op"], row["label"], classes, by, *map(_us, times), gain, most]
         yield f"| {' | '.join(cells)} |"
 
 

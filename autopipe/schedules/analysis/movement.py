@@ -68,6 +68,8 @@ class Movement:
     indexed: bool = False
     """Whether the value hangs on the last index itself, as that of a unit matrix does, and no
     condition divides that axis."""
+    elsewhere: bool = False
+    """Whether the value hangs on the index of another axis than the last one."""
     chooses: bool = False
     """Whether neighbours along the last axis may choose another one of two values. TVM's vectors
     hold both; LLVM may make branches."""
@@ -184,6 +186,7 @@ def movement(block: SBlock) -> Movement | None:
         or _size(dtypes[0]) < _WIDE == max(map(_size, dtypes))
         or (indexed and not chooses),
         indexed=indexed,
+        elsewhere=bool(used - {len(axes) - 1}),
         chooses=chooses,
         nanoseconds=_nanoseconds(value, _size(dtypes[0]), loads, reads, extents),
         folded=any(isinstance(node, _DIVISIONS) for node in _nodes(value)),

@@ -76,6 +76,9 @@ class Run:
     apart: bool = False
     """Whether the loop over rows is not fused with those around it. LLVM then sees which rows a
     condition leaves out, as every second one where zeros are put in between."""
+    undivided: bool = False
+    """Whether conditions stay in the loop along the last axis. LLVM makes vectors of it where both
+    sides can be read."""
 
 
 def match(sch: Schedule) -> Movement | None:
@@ -92,12 +95,15 @@ def settings(movement: Movement, hardware: HardwareParams) -> Iterator[Run]:
             yield Run(width)
             if ELEMENTS <= math.prod(movement.extents) <= _ALONE:
                 yield Run(width, threads=False)
-            if movement.indexed and movement.chooses:
+            if width > 1 and movement.indexed and movement.chooses:
                 yield Run(width, select=True)
                 yield Run(width, threads=False, select=True)
             if width == 1 and _leaves_out(movement):
                 yield Run(width, apart=True)
                 yield Run(width, threads=False, apart=True)
+            if width == 1 and _is_scattered(movement):
+                yield Run(width, undivided=True)
+                yield Run(width, threads=False, undivided=True)
         width *= 2
 
 
@@ -111,8 +117,9 @@ def fill(movement: Movement, hardware: HardwareParams) -> Run:
     elements = math.prod(movement.extents)
     alone = ELEMENTS <= elements <= _ALONE and not pays(elements * movement.nanoseconds)
     return Run(
-        width, threads=not alone, select=movement.indexed and movement.chooses,
+        width, threads=not alone, select=width > 1 and movement.indexed and movement.chooses,
         apart=width == 1 and _leaves_out(movement),
+        undivided=width == 1 and _is_scattered(movement),
     )  # fmt: skip
 
 
@@ -129,7 +136,7 @@ def apply(sch: Schedule, movement: Movement, run: Run) -> None:
     if not movement.parts and _run(movement) < int(sch.get(last).extent):
         head, last = sch.split(last, [None, _run(movement)])
         outer.append(head)
-    divided = bool(movement.parts)
+    divided = bool(movement.parts) and not run.undivided
     if run.width > 1:
         last, vector = sch.split(last, [None, run.width])
         sch.vectorize(vector)
@@ -168,18 +175,23 @@ def _write_out(sch: Schedule, loop: LoopRV, parts: Sequence[int]) -> None:
     """Unroll a loop so far that conditions are constant in what is left of it.
 
     `parts` are the extents between conditions: (32, 64) needs 3 parts of 32. TVM's own
-    `loop_partition` defines the same variables twice, which its passes refuse. Many parts of single
-    elements stay a loop: LLVM makes vectors of it where both sides of the condition can be read.
+    `loop_partition` defines the same variables twice, which its passes refuse.
     """
     alike = math.gcd(*parts)
-    single = alike < NARROW and sum(parts) // alike > SHORT
-    if not single and sum(parts) // alike <= WRITTEN_OUT:
+    if sum(parts) // alike <= WRITTEN_OUT:
         sch.unroll(sch.split(loop, [None, alike])[0])
 
 
 def _leaves_out(movement: Movement) -> bool:
     """Tell whether a condition may leave out rows, and there are enough loops around these."""
     return movement.folded and movement.indexed and math.prod(movement.extents[:-2]) >= ROWS
+
+
+def _is_scattered(movement: Movement) -> bool:
+    """Tell whether parts are so short that they are single elements, and rows differ, too."""
+    alike = math.gcd(*movement.parts) if movement.parts else NARROW
+    short = alike < NARROW and movement.extents[-1] // alike > SHORT
+    return short and movement.elsewhere
 
 
 def _crossed(movement: Movement, width: int) -> bool:

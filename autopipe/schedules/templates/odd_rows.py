@@ -17,11 +17,13 @@ Example: each row of x [128, 513] without its mean, in vectors of 16.
         y[row, 512] = x[row, 512] - sum / 513
 """
 
+import math
 from collections.abc import Iterator
 from typing import Final
 
-from tvm.s_tir import Schedule
+from tvm.s_tir import SBlock, Schedule
 
+from autopipe.schedules.analysis.blocks import extents_of
 from autopipe.schedules.analysis.rows import blocks_of
 from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.templates import open_rows, row_reduction
@@ -39,10 +41,18 @@ _LEAST: Final = 32
 
 def match(sch: Schedule) -> OpenRows | None:
     """Return what the template needs to know of a function, or None if it is for another one."""
+    if not any(_is_odd(sch.get(block)) for block in blocks_of(sch)):
+        return None
     reduction = row_reduction.match(sch)
     if reduction is None or reduction.row % _VECTOR == 0 or reduction.row < _LEAST:
         return None
     return open_rows.match(sch) if len(blocks_of(sch)) > 1 else None
+
+
+def _is_odd(block: SBlock) -> bool:
+    """Tell whether a block reduces rows of such a length; that is soon told."""
+    row = math.prod(extents_of(block, spatial=False))
+    return row >= _LEAST and row % _VECTOR > 0
 
 
 def settings(found: OpenRows, hardware: HardwareParams) -> Iterator[RowVectors]:

@@ -120,10 +120,9 @@ def match(sch: Schedule) -> RowReduction | None:
         return None
     ((rows, row),) = shapes
     loop = row_loop(trial, steps[-1], rows)
-    if row == 1 or loop is None or _is_for_others(blocks, len(reductions), row):
+    more = rows == 1 and count(blocks[-1]) > row  # what follows is more work, for all threads
+    if more or row == 1 or loop is None or _is_for_others(blocks, len(reductions), row):
         return None
-    if rows == 1 and max(map(count, blocks[blocks.index(reductions[-1]) :])) > row:
-        return None  # what follows is more work, and for all threads
     gather(trial, steps, loop)
     if any(repeats(trial, step) for step in steps):
         return None

@@ -9,7 +9,7 @@ import tvm
 from tvm.s_tir import Schedule
 
 from autopipe.schedules.hardware import HardwareParams
-from autopipe.schedules.templates.template import Template, fitted
+from autopipe.schedules.templates.template import Template, fitting
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -43,10 +43,13 @@ def serve(
     `failed` is called and the next template is asked.
     """
     templates = hardware.backend.piece("templates")
+    fresh = None
     for template in templates() if templates else ():
         try:
-            sch, found = fitted(module, template)
+            sch, matched = fresh = fresh or fitting(module)
+            found = matched(template)
             if found is not None:
+                fresh = None  # it may be half scheduled when TVM refuses
                 knobs = template.fill(found, hardware)
                 template.apply(sch, found, knobs)
                 return Served(template, found, knobs, sch)

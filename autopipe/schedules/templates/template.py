@@ -12,7 +12,7 @@ schedule from it again.
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, asdict, fields
 from typing import Any, Final, Protocol
 
@@ -109,11 +109,21 @@ def fitted(module: tvm.IRModule, template: Template) -> tuple[Schedule, Any]:
     None if the function is for another template. With open sizes, the knobs depend on those that
     are likely, and the schedule is of the function for every size.
     """
+    sch, matched = fitting(module)
+    return sch, matched(template)
+
+
+def fitting(module: tvm.IRModule) -> tuple[Schedule, Callable[[Template], Any]]:
+    """Return an empty schedule of a function, and what tells whether a template is for it.
+
+    To match changes no schedule, so all templates are shown the same one.
+    """
     instance = likely_instance(module)
     sch = blank(module)
     if instance is None:
-        return sch, template.match(sch) if getattr(template, "STATIC", True) else None
-    return sch, template.match(blank(instance)) if getattr(template, "OPEN", False) else None
+        return sch, lambda one: one.match(sch) if getattr(one, "STATIC", True) else None
+    likely = blank(instance)
+    return sch, lambda one: one.match(likely) if getattr(one, "OPEN", False) else None
 
 
 def make(

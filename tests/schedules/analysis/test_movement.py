@@ -73,6 +73,14 @@ def resized(layout, *shape):
     )
 
 
+def shifted(x):
+    def value(i, j, k):
+        inside = tirx.all(j % 3 == 0, k < 19)
+        return tirx.if_then_else(inside, x[i, j, tirx.min(k + 1, 19)], x[i, j, k])
+
+    return te.compute(x.shape, value)
+
+
 def heads():
     return unary(lambda x: topi.reshape(topi.transpose(x, (0, 2, 1, 3)), (1, 6, 32)), 1, 4, 6, 8)
 
@@ -110,6 +118,9 @@ IN_ORDER = {
     "cast": lambda: unary(lambda x: topi.cast(x, "float32"), 6, 70, dtype="int64"),
     "bytes": lambda: unary(lambda x: topi.cast(x, "int32"), 6, 64, dtype="int8"),
     "both_odd": lambda: transposed((7, 11, 13), (2, 1, 0)),
+    "some_shifted": lambda: unary(shifted, 4, 6, 20),
+    "triangle": lambda: unary(lambda x: topi.trilu(x, tirx.const(0), upper=False), 8, 64),
+    "zeros_between": lambda: unary(lambda x: topi.nn.dilate(x, [1, 1, 2, 2]), 4, 8, 7, 9),
 }
 CROSSING = {
     "transpose": lambda: transposed((24, 40), (1, 0)),
@@ -123,6 +134,7 @@ CROSSING = {
     "shuffle_many": lambda: shuffled(3, 144, 12),
     "shuffle_odd": lambda: shuffled(3, 35, 5),
     "with_another": rows_and_columns,
+    "blocks": lambda: unary(lambda x: topi.nn.depth_to_space(x, 2), 1, 16, 6, 6),
     "bools": lambda: transposed((24, 40), (1, 0), "bool"),
     "bytes": lambda: transposed((24, 40), (1, 0), "int8"),
     "wide": lambda: transposed((24, 40), (1, 0), "int64"),
@@ -268,6 +280,36 @@ def test_the_copy_of_an_image_to_a_row_is_a_row():
     assert_same(module, sch.mod, inputs=[normal], rtol=0)
 
 
-def test_what_hangs_on_its_own_index_is_left_to_llvm():
-    unit = te.compute((64, 64), lambda i, j: tirx.Select(i == j, 1.0, 0.0), name="y")
-    assert elementwise.fill(moved([unit]), WIDE).width == 1
+def test_what_is_made_of_its_own_index_is_left_to_llvm():
+    numbers = te.compute((64, 64), lambda i, j: j.astype("float32"), name="y")
+    assert elementwise.fill(moved([numbers]), WIDE).width == 1
+
+
+@pytest.mark.parametrize("branch", [tirx.Select, tirx.if_then_else])
+def test_a_unit_matrix_is_chosen_in_vectors(branch):
+    unit = te.compute((32, 64), lambda i, j: branch(i == j, tirx.const(1.0), tirx.const(0.0)))
+    script = filled([unit]).script()
+    assert "T.vectorized" in script
+    assert "if_then_else" not in script
+
+
+def test_llvm_makes_the_vectors_where_two_registers_do_not_divide_a_row():
+    assert "T.vectorized" not in filled(unary(topi.exp, 1000)).script()
+    assert "T.vectorized" in filled(unary(topi.exp, 1024)).script()
+
+
+def test_rows_that_a_condition_leaves_out_stay_a_loop():
+    assert elementwise.fill(moved(IN_ORDER["zeros_between"]()), WIDE).apart
+
+
+def test_single_elements_are_not_written_out_where_rows_differ():
+    assert elementwise.fill(moved(IN_ORDER["some_shifted"]()), WIDE).undivided
+
+
+def filled(tensors):
+    """Return a function with the setting that is taken without measuring."""
+    sch = blank(module_of(tensors))
+    found = elementwise.match(sch)
+    assert found is not None
+    elementwise.apply(sch, found, elementwise.fill(found, WIDE))
+    return sch.mod

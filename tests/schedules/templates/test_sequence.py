@@ -1,3 +1,4 @@
+import numpy as np
 import pytest
 import tvm
 import tvm_ffi
@@ -182,3 +183,21 @@ def test_a_block_that_nothing_serves_leaves_the_templates_of_the_others():
     names = [part.template.NAME if part.template else None for part in found.parts]
     assert names == ["contraction", None, "contraction"]
     assert sequence.fill(found, CONDITIONS.hardware).parts[1].template == sequence.AS_IT_IS
+
+
+def test_numbers_take_the_place_of_tensors_that_hold_one_only():
+    x, at = placeholder(16, 64), te.placeholder((16,), "int64")
+    ones = topi.full((64,), "float32", 1.0)
+    taken = te.compute((16,), lambda i: x[i, at[i]] * ones[at[i]])
+    k, j = te.reduce_axis((0, 16)), te.reduce_axis((0, 16))
+    total = te.compute((), lambda: te.sum(taken[k], axis=k))
+    weight = te.compute((), lambda: te.sum(ones[at[j]], axis=j))
+    module = module_of([x, at, te.compute((), lambda: total[()] / weight[()])])
+    assert "T_full" not in planned(module).module.script()
+    assert_same(module, planned(module).module, inputs=[_looked_up])
+
+
+def _looked_up(module):
+    random = np.random.default_rng(0)
+    values, places = random.random((16, 64), "float32"), random.integers(0, 64, 16)
+    return [tvm.runtime.tensor(one) for one in (values, places, np.zeros((), "float32"))]

@@ -1,0 +1,71 @@
+"""Tells what a step of a reduction costs, and which steps may be in one vector.
+
+Example: a step of the sum of x[i, k] over k loads and adds. Neighbours along k lie in memory one
+after the other, so some of them fill a vector; those along i are a row apart.
+"""
+
+from typing import Any
+
+import tvm
+from tvm.ir import TensorLoad
+from tvm.sym import Analyzer, detect_linear_equation
+
+from autopipe.compiler.operations import operations
+from autopipe.schedules.analysis.expressions import substitute
+from autopipe.schedules.analysis.joining import joined
+from autopipe.schedules.analysis.reduction import Reduction
+
+
+def stride(reduction: Reduction) -> int | None:
+    """Return how far apart neighbours along the last axis read; None if that is not constant."""
+    return _apart(reduction, reduction.axes[-1]) if reduction.axes else None
+
+
+def _apart(reduction: Reduction, variable: Any) -> int | None:  # noqa: ANN401 - TVM's variables
+    """Return the most elements from what is read at a value of a variable to that at the next."""
+    strides = []
+    for load in reduction.loads:
+        flat: Any = 0
+        for index, extent in zip(load.indices, load.source.ty.shape, strict=True):
+            flat = flat * int(extent) + index
+        linear = detect_linear_equation(Analyzer().simplify(flat), [variable])
+        if len(linear) == 0 or not isinstance(linear[0], tvm.tirx.IntImm):
+            return None
+        strides.append(abs(int(linear[0])))
+    return max(strides, default=0)
+
+
+def together(reduction: Reduction) -> int:
+    """Return `together` of `ReducedOutputs`."""
+    stores = reduction.reducer.stores
+    if len(stores) > 1 or str(stores[0].buffer.ty.dtype) != "bool" or not reduction.constant:
+        return 0
+    if _apart(reduction, reduction.sums[-1]) not in {0, 1}:
+        return 0
+    return max(bits_of(load.source) for load in reduction.loads) if reduction.loads else 0
+
+
+def joint_steps(reduction: Reduction) -> int:
+    """Return `joint_steps` of `ReducedOutputs`."""
+    last = reduction.steps[-1] if reduction.steps else 0
+    dtypes = {str(store.buffer.ty.dtype) for store in reduction.reducer.stores}
+    if not isinstance(last, int) or "bool" in dtypes or reduction.reducer.branches():
+        return 0
+    if _apart(reduction, reduction.sums[-1]) not in {0, 1}:
+        return 0
+    return last if joined(reduction.reducer, reduction.sums) else 0
+
+
+def work(reduction: Reduction) -> int:
+    """Return how many loads and operations a step takes, without those of indices."""
+
+    def named(load: TensorLoad) -> Any:  # noqa: ANN401 - TVM's variables
+        return tvm.tirx.Var("loaded", load.ty)
+
+    bare = (substitute(value, [], named) for value in reduction.reducer.values)
+    return len(reduction.loads) + sum(map(operations, bare))
+
+
+def bits_of(buffer: Any) -> int:  # noqa: ANN401 - TVM's buffers
+    """Return the size of an element in bits, a byte at least."""
+    return max(8, int(tvm.runtime.DataType(str(buffer.ty.dtype)).bits))

@@ -1,0 +1,47 @@
+import pytest
+import tvm
+from tvm import te, topi
+
+from autopipe.schedules.engines.fallback import fall
+from autopipe.schedules.replay import replay
+from autopipe.schedules.templates import long_rows
+from autopipe.schedules.templates.template import blank
+from tests.schedules.computed import assert_same, positive
+from tests.schedules.tasks import CONDITIONS
+
+LONG = 1 << 17
+
+
+def squares(length):
+    x, k = te.placeholder((length,), "float32"), te.reduce_axis((0, length))
+    return [x, te.compute((), lambda: te.sum(x[k] * x[k], axis=k))]
+
+
+def normalized():
+    x = te.placeholder((16, 1 << 13), "float32")
+    total = topi.sum(x * x, axis=[0, 1])
+    return [x, te.compute((16, 1 << 13), lambda i, j: x[i, j] * tvm.tirx.rsqrt(total[()]))]
+
+
+def largest():
+    x = te.placeholder((27, 1 << 13), "float32")
+    return [x, topi.max(x)]
+
+
+def module_of(tensors):
+    return tvm.IRModule({"main": te.create_prim_func(tensors)})
+
+
+@pytest.mark.parametrize("tensors", [squares(LONG), normalized(), largest()])
+def test_pieces_of_a_row_are_divided_among_threads(tensors):
+    module = module_of(tensors)
+    found = fall(["static"], module, CONDITIONS).planned
+    assert '"long_rows"' in found.schedule
+    assert "T.parallel" in found.module.script()
+    again = replay(module, found.implementation, found.schedule, CONDITIONS)
+    assert_same(module, again, inputs=[positive])
+
+
+@pytest.mark.parametrize("length", [LONG // 2, 131071])  # too short; a prime
+def test_other_rows_are_for_other_templates(length):
+    assert long_rows.match(blank(module_of(squares(length)))) is None
