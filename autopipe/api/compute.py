@@ -20,6 +20,9 @@ Compute: TypeAlias = "tvm.IRModule | PrimFunc | Sequence[te.Tensor]"
 _LOOPS: Final = frozenset({ForKind.SERIAL, ForKind.UNROLLED})
 """Kinds of loops that a declaration may have."""
 
+_SCAN: Final = "te.ScanOp"
+"""What TVM says of a recurrence, which it no longer makes functions of."""
+
 _ROOT: Final = "root"
 """TVM's name of the block around all others."""
 
@@ -91,6 +94,8 @@ def _function(compute: Any) -> PrimFunc:  # noqa: ANN401 - whatever a user passe
         return te.create_prim_func(tensors)
     except (RuntimeError, TypeError, ValueError) as error:
         reason = str(error).strip().splitlines()[-1]
+        if _SCAN in reason:
+            reason += " Write a scan as loops in TVMScript, with T.axis.scan."
         raise ModelError(f"TVM makes no function of these TE tensors: {reason}") from None
 
 

@@ -86,12 +86,19 @@ def test_files_that_another_wrote(tmp_path, change, error):
         autopipe.load_scheduled(file, product())
 
 
+def _scan(x):
+    state = te.placeholder((4,), name="state")
+    first = te.compute((1,), lambda _: x[0])
+    return te.scan(first, te.compute((4,), lambda t: state[t - 1] + x[t]), state)
+
+
 def test_what_is_no_compute_is_said():
     x = te.placeholder((4,), name="x")
     for compute, error in (
         ([x], "placeholders only"),
         ([], "a PrimFunc, a module with one"),
         (autopipe.auto_schedule(product()).module, "scheduled already"),
+        ([x, _scan(x)], "T.axis.scan"),
     ):
         with pytest.raises(ModelError, match=error):
             autopipe.auto_schedule(compute)
