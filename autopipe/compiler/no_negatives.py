@@ -21,6 +21,8 @@ from tvm import tirx
 from tvm.s_tir.pipeline import default_s_tir_pipeline
 from tvm.tirx import compilation_pipeline
 
+from autopipe.compiler import in_registers
+
 PIPELINE: Final = "autopipe.open"
 """Name of the pipeline for kernels, as `tvm.tirx.build` takes it."""
 
@@ -64,7 +66,7 @@ def _pipeline() -> tuple[object, object, object]:
     kernels, host, device = default_s_tir_pipeline()
 
     each = tvm.tirx.transform.prim_func_pass(lambda function, *_: told(function), opt_level=0)
-    return kernels, lambda: tvm.transform.Sequential([each, host()]), device
+    return kernels, lambda: tvm.transform.Sequential([each, in_registers.before(host())]), device
 
 
 compilation_pipeline.PIPELINE_MAP[PIPELINE] = _pipeline

@@ -12,7 +12,7 @@ from typing import Any
 import tvm
 from tvm.support import cc
 
-from autopipe.compiler import no_negatives, open_order
+from autopipe.compiler import in_registers, no_negatives, open_order
 from autopipe.compiler.open_sizes import open_variables
 from autopipe.compiler.walls import linked, module, text
 from autopipe.compiler.walls.foreign import ForeignCode
@@ -36,7 +36,7 @@ def model(whole: tvm.IRModule, target: tvm.target.Target) -> tvm.runtime.Executa
             whole, target=target, relax_pipeline=None, tir_pipeline=no_negatives.PIPELINE
         )
     else:
-        executable = tvm.compile(whole, target=target)
+        executable = tvm.compile(whole, target=target, tir_pipeline=in_registers.PIPELINE)
     text.look_through(executable.mod)
     return executable
 
@@ -45,7 +45,7 @@ def _pipeline(scheduled: tvm.IRModule | tvm.tirx.PrimFunc) -> str:
     """Return the name of the pipeline for kernels: our own if a size is open."""
     alone = isinstance(scheduled, tvm.tirx.PrimFunc)
     functions = [scheduled] if alone else scheduled.functions.values()
-    return no_negatives.PIPELINE if any(map(open_variables, functions)) else "default"
+    return no_negatives.PIPELINE if any(map(open_variables, functions)) else in_registers.PIPELINE
 
 
 def of_model(whole: tvm.IRModule) -> None:
