@@ -62,6 +62,10 @@ MANY = 3
 """With more weights in a row, registers for a row of the input, too, leave few for sums. A tile of
 at least half a row reads its input from the stack then, which is faster; shorter tiles lose."""
 
+WIDE = 6
+"""With so many weights in a row, registers for a row of the input leave one sum. Every tile reads
+its input from the stack then: 7x7 at 56 x 56 x 48, 7 sums in place of one, 288 us of 928."""
+
 UNROLLED = 512
 """Most vector operations that are unrolled; more of them only make the code large."""
 
@@ -333,7 +337,8 @@ def _fits(windows: Windows, rows: int, columns: int, width: int, hardware: Hardw
     row = _touched(windows, rows) if windows.before or rows > 1 else 0
     weights = windows.taps_across if windows.weights is not None else 0
     stack = max(rows, row) * columns * windows.bits // 8
-    held = 1 if weights > MANY and rows * 2 >= _extent(windows) else row
+    long = rows * 2 >= _extent(windows) or weights >= WIDE
+    held = 1 if weights > MANY and long else row
     return vectors * (rows + held + weights) <= hardware.registers and stack < STACK
 
 
