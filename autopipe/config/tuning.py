@@ -192,8 +192,8 @@ class Tuning(Sparse, frozen=True):
     """Candidates a task proposes, and has measured, at a time."""
     finalists: Annotated[int, Field(ge=0, le=8)] = 8
     """How many schedules of a heavy task are compared inside the built model after the search; `1`
-    only times who won the trials there, `0` nothing. It may take a sixth of the budget's time, or a
-    minute; a budget of less than 100 trials has no time for it."""
+    only times who won the trials there, `0` nothing. It may take a quarter of the budget's time, or
+    a minute; a budget of less than 100 trials has no time for it."""
     library_price: Annotated[float, Field(ge=0, le=1)] = 0.01
     """Part of the time of all tasks that a library has to take off for each MiB that it adds to the
     package: 0.01 asks OpenBLAS for 24 %. `0` takes a library wherever it measured faster."""

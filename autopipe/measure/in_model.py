@@ -11,7 +11,9 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
+from pathlib import Path
 from statistics import median
+from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import Any, Final, Self
 
@@ -19,10 +21,13 @@ import tvm
 from tvm import relax
 from tvm.s_tir.meta_schedule.arg_info import ArgInfo
 
+from autopipe.artifacts.signature import LIBRARY
+from autopipe.compiler.graph.hoist import COUNT
 from autopipe.compiler.library import build as library
 from autopipe.compiler.library import linking
 from autopipe.compiler.library.loaded_model import use_threads
-from autopipe.measure import build
+from autopipe.measure import build, shipped
+from autopipe.measure.shipped import ShippedModel
 from autopipe.measure.timing import made_up
 from autopipe.processes.contained import Child
 
@@ -55,7 +60,7 @@ class ModelRound:
     """One round of one model."""
 
     whole: float
-    """Seconds of one run with the first schedules, when nobody looks into it."""
+    """Seconds of one run of the model that was built, when nobody looks into it."""
     kernels: Sequence[Mapping[str, float]]
     """For each set of schedules, seconds of all calls of each function in one run."""
 
@@ -66,10 +71,12 @@ class InModel:
     def __init__(self, source: ModelSource, seconds: float) -> None:
         """Take what it is made from, and how long an answer may take."""
         self._child = Child(lambda: _WatchedModel(source).answer, seconds=seconds)
+        self._folder = TemporaryDirectory(prefix="autopipe-finals-")
+        self._models: dict[Ranks, ShippedModel] = {}
 
-    def build(self) -> None:
-        """Build the model. Raises Failed."""
-        self._child.ask({"do": "build"})
+    def build(self, place: Place) -> None:
+        """Build the model that is watched, with one set of schedules. Raises Failed."""
+        self._child.ask({"do": "build", "place": dict(place)})
 
     def add(self, rank: int) -> None:
         """Compile the schedules of a rank, of all functions that have several. Raises Failed.
@@ -83,20 +90,33 @@ class InModel:
         """Run the model with one set of schedules after the other. Raises Failed."""
         return ModelRound(**self._child.ask({"do": "round", "places": list(map(dict, places))}))
 
-    def whole(self, places: Sequence[Place]) -> Sequence[float]:
-        """Return seconds of a run of the model that each of these sets builds, unwatched.
+    def link(self, place: Place) -> None:
+        """Build the library that a package with one set of schedules has. Raises Failed."""
+        self._linked(place)
 
-        To watch a model costs its kernels something, and some of them more than others. Raises
-        Failed.
+    def whole(self, places: Sequence[Place]) -> Sequence[float]:
+        """Return seconds of a run of the model as packages with these sets of schedules run it.
+
+        They are loaded by a new process, in this order. To watch a model costs its kernels
+        something, and some of them more than others. Raises Failed.
         """
-        found: list[float] = self._child.ask({"do": "whole", "places": list(map(dict, places))})
-        return found
+        return shipped.seconds([self._linked(place) for place in places], self._child.seconds)
+
+    def _linked(self, place: Place) -> ShippedModel:
+        key = _ranks(place)
+        if key not in self._models:
+            folder = Path(self._folder.name, str(len(self._models)))
+            folder.mkdir()
+            request = {"do": "link", "place": dict(place), "folder": str(folder)}
+            self._models[key] = ShippedModel.of(self._child.ask(request))
+        return self._models[key]
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self._child.close()
+        self._folder.cleanup()
 
 
 Weights = dict[tuple[int, int, str], Any]
@@ -164,36 +184,51 @@ class _WatchedModel:
         self._names |= {name: name for name in source.bodies}
         self._place: Place = {}
         self._times: dict[str, float] = {}
-        self._built: dict[Ranks, _Runnable] = {}
+        self._built: dict[Ranks, library.Built] = {}
+        self._runnable: _Runnable
 
     def answer(self, request: Mapping[str, Any]) -> object:
         """Do what `InModel` asks for."""
         use_threads(self._source.cores)
         match request["do"]:
             case "build":
-                self._built_with({})
+                self._load(request["place"])
             case "add":
                 self._add(request["rank"])
             case "round":
                 kernels = [self._watched(place) for place in request["places"]]
-                return {"whole": self._built_with({}).timed(), "kernels": kernels}
-            case "whole":
-                return [self._built_with(place).timed() for place in request["places"]]
+                return {"whole": self._runnable.timed(), "kernels": kernels}
+            case "link":
+                return self._link(request["place"], Path(request["folder"])).document()
         return None
 
-    def _built_with(self, place: Place) -> "_Runnable":
+    def _built_with(self, place: Place) -> library.Built:
         """Return the model with these schedules, built once."""
-        key = frozenset((name, rank) for name, rank in place.items() if rank)
+        key = _ranks(place)
         if key not in self._built:
             source = self._source
             bodies = {name: some[place.get(name, 0)] for name, some in source.bodies.items()}
             for module in bodies.values():
                 linking.load(module)
-            built = library.build(source.lowered, bodies, source.target)
-            machine = relax.VirtualMachine(built.executable, tvm.cpu())
-            given = [made_up(*port) for port in built.parameters]
-            self._built[key] = _Runnable(machine, given)
+            self._built[key] = library.build(source.lowered, bodies, source.target)
         return self._built[key]
+
+    def _load(self, place: Place) -> None:
+        """Load the model with these schedules into this process."""
+        built = self._built_with(place)
+        machine = relax.VirtualMachine(built.executable, tvm.cpu())
+        self._runnable = _Runnable(machine, [made_up(*port) for port in built.parameters])
+
+    def _link(self, place: Place, folder: Path) -> ShippedModel:
+        """Write the library of the model with these schedules."""
+        built, main = self._built_with(place), self._source.lowered["main"]
+        library.export(built, folder / LIBRARY)
+        inputs, made = int(main.attrs[COUNT]), main.ret_ty
+        outputs = len(made.fields) if isinstance(made, relax.TupleType) else 1
+        return ShippedModel(
+            folder, built.parameters[:inputs], built.parameters[inputs:], outputs,
+            self._source.cores,
+        )  # fmt: skip
 
     def _add(self, rank: int) -> None:
         """Compile the schedules of one rank; those of equal functions once."""
@@ -209,7 +244,7 @@ class _WatchedModel:
 
     def _watched(self, place: Place) -> dict[str, float]:
         self._place = place
-        model = self._built_with({})
+        model = self._runnable
         model.machine.set_instrument(tvm.runtime.convert(self._called))
         runs = []
         for _ in range(1 + RUNS):
@@ -229,6 +264,10 @@ class _WatchedModel:
         function(*taken)
         self._times[name] += perf_counter() - begun
         return _SKIP
+
+
+def _ranks(place: Place) -> Ranks:
+    return frozenset((name, rank) for name, rank in place.items() if rank)
 
 
 def _same(tensor: Any, port: tuple[tuple[int, ...], str]) -> bool:  # noqa: ANN401 - tvm is not typed

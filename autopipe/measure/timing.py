@@ -14,6 +14,7 @@ import tvm_ffi
 from tvm.s_tir.meta_schedule.arg_info import ArgInfo
 
 from autopipe.config.tuning import Measure
+from autopipe.measure import values
 from autopipe.measure.build import Kernel
 from autopipe.measure.device import elsewhere, put
 from autopipe.measure.measurement import Measurement, judged
@@ -29,10 +30,6 @@ _START: Final = 2e-3
 
 _CALL: Final = 1e-5
 """Seconds a single warm run may lose to the call from Python."""
-
-_POOL: Final = np.random.default_rng(0).uniform(0.1, 1.0, 1 << 16)
-"""Values that inputs are filled with: positive and far from denormals, which are slow."""
-
 
 _PREPARE: Final = "autopipe.before_each_call"
 """Name under which TVM's evaluator finds what it calls before each call that it times."""
@@ -143,12 +140,7 @@ def _evaluator_clock(library: Any, tensors: Sequence[Any], device: tvm.runtime.D
 def made_up(shape: Sequence[int], dtype: str) -> Any:  # noqa: ANN401 - tvm is not typed
     """Return a tensor of such values, the same ones every time."""
     tensor = tvm.runtime.empty(list(shape), dtype)
-    kind = np.dtype(dtype)  # TVM brings the package that teaches numpy bfloat16
-    short = dtype == "bfloat16"  # but numpy takes no tensor of it
+    short = dtype == "bfloat16"  # numpy takes no tensor of it
     words = tensor._create_view(list(shape), "uint16") if short else tensor  # noqa: SLF001
-    array = np.from_dlpack(words).reshape(-1).view(kind)
-    values = (_POOL if short or kind.kind == "f" else np.round(_POOL)).astype(kind)
-    for start in range(0, array.size, values.size):
-        part = array[start : start + values.size]
-        part[:] = values[: part.size]
+    values.fill(np.from_dlpack(words).reshape(-1).view(np.dtype(dtype)))
     return tensor

@@ -8,23 +8,23 @@ challenge who holds the place of a task, and only he goes on: to be the fastest 
 luck, so what he has shown there does not count. In the second heat the model runs with all holders
 and with all challengers. So all tasks are decided at once, each among kernels that are much what
 they will be: a challenger wins where the sign test over these rounds says that he is likely to be
-faster. Then the model is built with all who won and with all holders, and the two run in turn with
-nobody watching. Who won stays only if his model is faster as a whole, and that for sure. So tuning
-does not slow a model down.
+faster. Then the model is built with all who won and with all holders, and the two run as packages
+do: loaded by a new process in each round, with nobody watching. Who won stays only if his model is
+faster as a whole, and that for sure. So tuning does not slow a model down.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 from time import monotonic
-from typing import Final, NamedTuple, Protocol, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from autopipe.artifacts.tuning import FinalsReport, FinalTime, Replaced
 from autopipe.benchmarking.interval import Interval, paired
-from autopipe.measure.in_model import ModelRound, Place
+from autopipe.measure.in_model import Place
 from autopipe.tasks.task import Task
 from autopipe.tuning.challenge import SURE, Challenge, Kernels, calls, challenge, fastest, totals
+from autopipe.tuning.final_models import Limits, Models, TooLate, Wins
 from autopipe.tuning.finalists import Finalists
 from autopipe.tuning.journal import Proposal
 
@@ -33,6 +33,9 @@ _FEWEST: Final = 9
 
 _MOST: Final = 31
 """Rounds that are made at most."""
+
+_MOST_PROCESSES: Final = 21
+"""The same where each is a process of its own."""
 
 _HEAT: Final = 5
 """Rounds of the first heat, which only says who challenges the winners of the trials."""
@@ -49,41 +52,13 @@ _SURE_OF: Final = 3
 _BUILDS: Final = 0.5
 """Part of the time that is left which a build may take."""
 
+_PROCESS: Final = 1.5
+"""Seconds of one process that loads two models and runs them, with what disturbs it."""
+
+_KEPT: Final = 0.5
+"""Part of the time left after the first build that is kept for the last rounds, at most."""
+
 _Answer = TypeVar("_Answer")
-
-Wins = Mapping[str, Proposal]
-"""New winners by workload."""
-
-
-class TooLate(Exception):  # noqa: N818 - says what happened
-    """There is no time left for the finals."""
-
-
-class Models(Protocol):
-    """A model that runs with different schedules."""
-
-    def build(self) -> None:
-        """Build the model."""
-
-    def add(self, rank: int) -> None:
-        """Compile the schedules of a rank, of all functions that have several."""
-
-    def round(self, places: Sequence[Place]) -> ModelRound:
-        """Run the model with one set of schedules after the other."""
-
-    def whole(self, places: Sequence[Place]) -> Sequence[float]:
-        """Return the seconds of a run of the model that is built with each of these sets."""
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """What the finals may take, and whom they ask."""
-
-    seconds: float
-    taken: Callable[[], AbstractContextManager[None]]
-    """Keeps others from timing on this machine while inside."""
-    right: Callable[[Wins], Iterable[str]]
-    """Rerounds the workloads whose new winner was found to be right, or could not be checked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,9 +88,18 @@ class _FinalKernels(NamedTuple):
 
     kernels: Kernels
     gain: Interval | None
-    """What all kernels take by what they took before; null where nothing is new."""
-    rest: float
-    """Seconds of a run that are not spent in kernels."""
+    """What the model takes by what it took before; null where nothing is new."""
+    whole: float
+    """Seconds of a run."""
+
+
+class _RacedPackages(NamedTuple):
+    """How packages ran."""
+
+    gain: Interval | None
+    """What the model takes with who won by what it takes with who held."""
+    seconds: Sequence[float]
+    """Of a run with each of the two."""
 
 
 class Finals:
@@ -131,6 +115,7 @@ class Finals:
         self._limits = limits
         self._end = monotonic() + limits.seconds
         self._took = 0.0
+        self._kept = 0.0
 
     def decide(self) -> Decided:
         """Return who wins inside the model. Raises TooLate, and Failed if the model fails."""
@@ -147,10 +132,11 @@ class Finals:
         ]
         held = self._right(held, {})
         ranks = self._right({one.entry.state.task.workload: one.at for one in found}, held)
-        rest = max(0.0, median(first.whole) - median(totals(first.kernels[0])))
-        kept = _FinalKernels(first.kernels[0], None, rest)
-        if ranks != held:
-            kept, stay = self._race(held, ranks, rest)
+        if ranks == held:
+            whole = self._alone(held) or median(first.whole)
+            kept = _FinalKernels(first.kernels[0], None, whole)
+        else:
+            kept, stay = self._race(held, ranks, median(first.whole))
             ranks = ranks if stay else held
         return self._decided(found, self._wins(ranks), kept)
 
@@ -190,45 +176,66 @@ class Finals:
         return {name: fastest(entered[name], held.get(name, 0), heat) for name in second}
 
     def _race(
-        self, held: Mapping[str, int], ranks: Mapping[str, int], rest: float
+        self, held: Mapping[str, int], ranks: Mapping[str, int], whole: float
     ) -> tuple["_FinalKernels", bool]:
         """Run with who won and with who held; return what stays, and whether it is who won.
 
         Raises TooLate where no time is left to tell.
         """
-        old, new = self._play([held, ranks], _HEATS, _FEW).kernels
+        self._kept = 0.0
+        most = _FEWEST if self._builds() else _MOST
+        old, new = self._play([held, ranks], _HEATS / 2, _FEW, most).kernels
         try:
-            gain = self._whole(held, ranks)
+            gain, wholes = self._whole(held, ranks)
         except TooLate:
             if len(old) < _FEWEST:
                 raise
-            gain = paired(totals(new), totals(old), SURE)
+            gain, wholes = paired(totals(new), totals(old), SURE), (whole, whole)
         stay = gain is not None and gain.high < 1.0
-        return _FinalKernels(new if stay else old, gain, rest), stay
+        return _FinalKernels(new if stay else old, gain, wholes[stay]), stay
 
-    def _whole(self, held: Mapping[str, int], ranks: Mapping[str, int]) -> Interval | None:
-        """Return what the model takes built with who won, by what it takes built with who held.
+    def _whole(self, held: Mapping[str, int], ranks: Mapping[str, int]) -> "_RacedPackages":
+        """Return what packages with who won and with who held take.
 
-        Raises TooLate where there is no time to build it twice.
+        Raises TooLate where there is no time to build them.
         """
-        if (self._end - monotonic()) * _BUILDS < 2 * self._took:
+        if not self._builds():
             raise TooLate
         places = [self._place(held), self._place(ranks)]
-        self._models.whole(places)  # builds them
-        old, new = self._rounds(self._models.whole, places, 1.0)
-        return paired(new, old, SURE)
+        for place in places:
+            self._models.link(place)
+        old, new = self._rounds(self._models.whole, places, 1.0, most=_MOST_PROCESSES)
+        return _RacedPackages(paired(new, old, SURE), (median(old), median(new)))
+
+    def _builds(self) -> bool:
+        """Tell whether there is time to build the model once more, and to run it then."""
+        return (self._end - monotonic()) * _BUILDS >= self._took
+
+    def _alone(self, held: Mapping[str, int]) -> float | None:
+        """Return what a package with who held takes; null where there is no time to tell."""
+        self._kept = 0.0
+        place = self._place(held)
+        self._models.link(place)
+        try:
+            return median(self._rounds(self._models.whole, [place], 1.0, _FEW, _HEAT)[0])
+        except TooLate:
+            return None
 
     def _build(self) -> int:
         """Build the model, and its finalists as long as there is time; return how many ranks."""
         begun = monotonic()
-        self._models.build()
+        self._models.build(self._place({e.state.task.workload: e.held for e in self._entered}))
         self._took = monotonic() - begun
+        wanted = self._took + _FEWEST * _PROCESS
+        self._kept = min(wanted, _KEPT * (self._end - monotonic()))
         most = max(len(entry.proposals) for entry in self._entered)
         for rank in range(most if most > 1 else 0):
-            now = monotonic()
-            short = rank >= _SURE_OF and self._end - now < self._limits.seconds * _BUILDS
-            if short or (self._end - now) * _BUILDS < now - begun:  # as long as the last one took
-                return max(1, rank)
+            now, end = monotonic(), self._end - self._kept
+            short = rank >= _SURE_OF and end - now < self._limits.seconds * _BUILDS
+            if short or (end - now) * _BUILDS < now - begun:  # as long as the last one took
+                if not rank:
+                    raise TooLate
+                return rank
             begun = now
             self._models.add(rank)
         return most
@@ -273,7 +280,7 @@ class Finals:
             self._end += begun - asked  # while another run was timing
             ask(places)  # storage is made, and threads begin
             each = monotonic() - begun
-            count = min(most, int((self._end - monotonic()) * part / each))
+            count = min(most, int((self._end - self._kept - monotonic()) * part / each))
             if count < fewest:
                 raise TooLate
             steps = [1 if at % 2 else -1 for at in range(count)]  # nobody always comes first
@@ -302,10 +309,11 @@ class Finals:
             for entry, _, ratio in found
             if (name := entry.state.task.workload) in middle
         }  # fmt: skip
+        kernels = median(totals(kept.kernels))
         report = FinalsReport(
             rounds=len(kept.kernels), sure=SURE, tasks=sum(one.ratio is not None for one in found),
             decided=sum(one.decided for one in found), changed=len(wins),
-            kernels=median(totals(kept.kernels)), rest=kept.rest, times=middle,
+            kernels=kernels, rest=max(0.0, kept.whole - kernels), whole=kept.whole, times=middle,
             gain=kept.gain and kept.gain.told(),
         )  # fmt: skip
         return Decided(wins, times, report, told)

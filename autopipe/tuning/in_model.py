@@ -14,8 +14,9 @@ from autopipe.pipeline.events import Progress, Warn
 from autopipe.processes.contained import Failed
 from autopipe.processes.failure import How
 from autopipe.tuning.confirm import confirm
+from autopipe.tuning.final_models import Limits, TooLate, Wins
 from autopipe.tuning.finalists import Finalists, finalists, others
-from autopipe.tuning.finals import Decided, Finals, Limits, TooLate, Wins
+from autopipe.tuning.finals import Decided, Finals
 from autopipe.tuning.journal import Proposal
 from autopipe.tuning.task_state import TaskState
 from autopipe.tuning.tools import Tools

@@ -163,8 +163,7 @@ class Results:
 
 def _told(finals: FinalsReport) -> str:
     """Say what was decided inside the model, and that its kernels come to the time of the whole."""
-    whole = finals.kernels + finals.rest
-    part = f"; kernels {finals.kernels * 1e3:.3g} of {whole * 1e3:.3g} ms inside the model"
+    part = f"; kernels {finals.kernels * 1e3:.3g} of {finals.whole * 1e3:.3g} ms inside the model"
     if finals.tasks:
         gain = f": {Interval.of(finals.gain)} of the time" if finals.gain else ""
         part += (

@@ -36,7 +36,7 @@ from autopipe.tuning.task_state import TaskState
 from autopipe.tuning.trials import Trials
 from autopipe.tuning.vetting import Vetting
 
-_FINALS: Final = 1 / 6
+_FINALS: Final = 1 / 4
 """Part of a budget of time that the finals inside the model may take."""
 
 _LONGEST: Final = 60.0

@@ -51,7 +51,7 @@ def source():
 
 def test_all_kernels_are_timed_with_each_schedule(source):
     with InModel(source, 60.0) as model:
-        model.build()
+        model.build({})
         model.add(0)
         model.add(1)
         for _ in range(2):
@@ -60,11 +60,25 @@ def test_all_kernels_are_timed_with_each_schedule(source):
             assert min(*found.kernels[0].values(), *found.kernels[1].values(), found.whole) > 0
 
 
+def test_the_model_of_each_set_of_schedules_runs_as_a_package_does(source):
+    places = [{}, dict.fromkeys(source.bodies, 1)]
+    with InModel(source, 60.0) as model:
+        for place in places:
+            model.link(place)
+        assert min(model.whole(places)) > 0
+        folder = model._linked(places[0]).folder
+        assert (folder / "lib.so").exists()
+        (folder / "lib.so").unlink()
+        with pytest.raises(Failed, match=r"lib\.so"):
+            model.whole(places)
+    assert not folder.exists()
+
+
 def test_a_model_that_can_not_be_built_is_a_failure(source):
     name = next(iter(source.bodies))
     broken = replace(source, bodies={**source.bodies, name: (tvm.IRModule({}),)})
     with InModel(broken, 60.0) as model, pytest.raises(Failed):
-        model.build()
+        model.build({})
 
 
 def test_schedules_of_a_function_share_the_memory_of_its_weights():

@@ -13,8 +13,9 @@ from autopipe.measure.measurement import Measurement
 from autopipe.records.record import Platform
 from autopipe.records.session import Session
 from autopipe.records.store import RecordStore
+from autopipe.tuning.final_models import Limits, TooLate
 from autopipe.tuning.finalists import Finalists, _made, _ranked
-from autopipe.tuning.finals import Finals, Limits, TooLate
+from autopipe.tuning.finals import Finals
 from autopipe.tuning.journal import Journal, Proposal
 from tests.schedules.tasks import task
 from tests.tuning.states import ANSOR, STATIC, TEMPLATES, state_of
@@ -35,7 +36,7 @@ class Models:
         self.noise = random.Random(0).uniform, noise
         self.asked = []
 
-    def build(self):
+    def build(self, place):
         self.asked.append("build")
 
     def add(self, rank):
@@ -46,6 +47,9 @@ class Models:
         last = len(places) == 2 and {} in places
         kernels = [self._kernels(place, last and any(place.values())) for place in places]
         return ModelRound(0.5 + sum(of[0] for of in self.times.values()), kernels)
+
+    def link(self, place):
+        pass
 
     def whole(self, places):
         return [sum(self._kernels(place, any(place.values())).values()) for place in places]

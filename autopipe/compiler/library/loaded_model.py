@@ -42,6 +42,7 @@ class LoadedModel:
         self._names = [port.name for port in signature.outputs]
         buffers = self._staging.places() if self._staging else tensors
         self._places = frozenset(buffer.data_ptr() for buffer in buffers)
+        self._threads = signature.threads
         self._lock = threading.Lock()
 
     def __call__(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -51,7 +52,9 @@ class LoadedModel:
         the library fails.
         """
         arrays = check_inputs(self.signature.inputs, inputs)
-        return self.step(arrays, {}, {})[0]
+        with self._lock:
+            made = self._given(arrays, {})
+            return dict(zip(self._names, self._arrays(made), strict=True))
 
     def stream(
         self, states: Mapping[str, str], start: Mapping[str, np.ndarray] | None = None
@@ -75,13 +78,7 @@ class LoadedModel:
         Outputs that `states` names are returned as such, and not as arrays.
         """
         with self._lock:
-            use_threads(self.signature.threads)
-            for name, array in arrays.items():
-                np.copyto(self._buffers[name], array)
-            try:
-                made = dict(zip(self._names, self._run(held), strict=True))
-            except _FAILURES as error:
-                raise StageError(f"the compiled model failed: {last_line(error)}") from error
+            made = dict(zip(self._names, self._given(arrays, held), strict=True))
             kept = {given: self._lasting(made[name]) for given, name in states.items()}
             for name in states.values():
                 made.pop(name, None)
@@ -91,6 +88,16 @@ class LoadedModel:
         """Return a copy of a state."""
         return self._arrays([state])[0]
 
+    def _given(self, arrays: Mapping[str, np.ndarray], held: Held) -> list[Any]:
+        """Run once on inputs that were checked, and states; return the outputs as they are."""
+        use_threads(self._threads)
+        for name, array in arrays.items():
+            np.copyto(self._buffers[name], array)
+        try:
+            return self._run(held) if held or self._staging else self._outputs(self._arguments)
+        except _FAILURES as error:
+            raise StageError(f"the compiled model failed: {last_line(error)}") from error
+
     def _run(self, held: Held) -> list[Any]:
         arguments = self._arguments.copy()
         if self._staging:
@@ -99,6 +106,9 @@ class LoadedModel:
         else:
             for name, state in held.items():
                 arguments[self._positions[name]] = state
+        return self._outputs(arguments)
+
+    def _outputs(self, arguments: Sequence[Any]) -> list[Any]:
         returned = self._main(*arguments)
         return [returned] if hasattr(returned, "__dlpack__") else list(returned)
 

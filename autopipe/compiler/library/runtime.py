@@ -4,7 +4,7 @@ Only TVM's runtime library (3 MB) is loaded, through tvm-ffi. That takes 0.1 sec
 with the compiler would take one or two.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,6 +15,7 @@ import numpy as np
 from autopipe.artifacts.library import BuiltLibrary
 from autopipe.artifacts.signature import CHECK, LIBRARY, Signature
 from autopipe.backends import DEVICES
+from autopipe.compiler.library.arena import Arena
 from autopipe.compiler.library.loaded_model import (
     ALIGNMENT,
     LoadedModel,
@@ -30,7 +31,8 @@ from autopipe.libraries import loading
 if TYPE_CHECKING:
     from tvm_ffi import Module
 
-__all__ = ["ALIGNMENT", "LoadedModel", "Model", "aligned", "load", "load_artifact", "use_threads"]
+__all__ = ["ALIGNMENT", "LoadedModel", "Model", "aligned", "load", "load_artifact", "load_with",
+           "tensor_of", "use_threads"]  # fmt: skip
 
 WEIGHTS: Final = "weights.safetensors"
 """The file of weights beside the libraries."""
@@ -48,6 +50,17 @@ def load(folder: Path, signature: Signature) -> Model:
     Loading runs code of the libraries: check their digests first. Raises StageError if this TVM can
     not run them.
     """
+    return load_with(
+        folder,
+        signature,
+        lambda names: _weights(folder / WEIGHTS, names, frozenset(signature.halves)),
+    )
+
+
+def load_with(
+    folder: Path, signature: Signature, of: Callable[[Collection[str]], Mapping[str, object]]
+) -> Model:
+    """Load the libraries in a folder; `of` returns weights by name. Raises what `load` does."""
     _load_runtime()
     devices = [_CPU, 0, _POOLED]
     device = DEVICES[signature.device].piece("runtime")
@@ -57,8 +70,7 @@ def load(folder: Path, signature: Signature) -> Model:
     names = {LIBRARY: signature.weights}
     names |= {entry.library: entry.weights for entry in signature.entries}
     machines = {library: _machine(folder / library, devices) for library in names}
-    wanted = {name for each in names.values() for name in each}
-    stored = _weights(folder / WEIGHTS, wanted, frozenset(signature.halves))
+    stored = of(list(dict.fromkeys(name for each in names.values() for name in each)))
     weights = {library: [stored[name] for name in each] for library, each in names.items()}
     for library, machine in machines.items():
         _check(machine, library, weights[library])
@@ -117,20 +129,22 @@ def _weights(path: Path, names: Collection[str], halves: Collection[str]) -> dic
 
     weights = {}
     try:
+        room = path.stat().st_size * (2 if halves else 1)
+        arena = Arena(room + len(names) * ALIGNMENT)
         with safe_open(path, framework="np") as stored:
-            for name in sorted(names):
-                weight = stored.get_tensor(name)
+            for name in names:  # as they are called
+                weight = stored.gettensor_of(name)
                 if name in halves and weight.dtype != np.float16:
                     raise StageError(f"{path.name}: {name} is {weight.dtype} instead of float16")
-                copy = aligned(weight.shape, np.float32 if name in halves else weight.dtype)
+                copy = arena.take(weight.shape, np.float32 if name in halves else weight.dtype)
                 np.copyto(copy, weight)
-                weights[name] = _tensor(copy)
+                weights[name] = tensor_of(copy)
     except (SafetensorError, OSError) as error:
         raise StageError(f"{path.name} can not be read: {error}") from error
     return weights
 
 
-def _tensor(array: np.ndarray) -> object:
+def tensor_of(array: np.ndarray) -> object:
     """Return an array as a tensor that shares its memory. Numpy hands out no bfloat16 itself."""
     from tvm_ffi import Shape, dtype, from_dlpack, get_global_func
 
