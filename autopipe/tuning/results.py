@@ -169,6 +169,8 @@ def _told(finals: FinalsReport) -> str:
         part += (
             f", {finals.decided} of {finals.tasks} finals decided, {finals.changed} changed{gain}"
         )
+        if finals.gain is None or finals.gain[2] >= 1.0:
+            part += "; nothing was found that is faster for sure than the untuned schedules"
     return part
 
 

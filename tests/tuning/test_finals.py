@@ -17,6 +17,7 @@ from autopipe.tuning.final_models import Limits, TooLate
 from autopipe.tuning.finalists import Finalists, _made, _ranked
 from autopipe.tuning.finals import Finals
 from autopipe.tuning.journal import Journal, Proposal
+from autopipe.tuning.results import _told
 from tests.schedules.tasks import task
 from tests.tuning.states import ANSOR, STATIC, TEMPLATES, state_of
 
@@ -187,6 +188,14 @@ def test_what_is_faster_only_while_it_is_watched_does_not_win():
     found = play(Shy({"a": (1.0, 0.5)}), entered(a=2))
     assert found.report.decided == 1
     assert found.winners == {}
+
+
+def test_the_line_of_tuning_says_where_nothing_was_found():
+    times = {"a": (1.0, 0.5)}
+    for models, nothing in ((Models(times), False), (Shy(times), True)):
+        line = _told(play(models, entered(a=2)).report)
+        assert ("nothing was found" in line) == nothing
+        assert "ms inside the model" in line
 
 
 def test_where_what_nobody_searched_is_wrong_the_trials_decide():
