@@ -133,7 +133,7 @@ def _weights(path: Path, names: Collection[str], halves: Collection[str]) -> dic
         arena = Arena(room + len(names) * ALIGNMENT)
         with safe_open(path, framework="np") as stored:
             for name in names:  # as they are called
-                weight = stored.gettensor_of(name)
+                weight = stored.get_tensor(name)
                 if name in halves and weight.dtype != np.float16:
                     raise StageError(f"{path.name}: {name} is {weight.dtype} instead of float16")
                 copy = arena.take(weight.shape, np.float32 if name in halves else weight.dtype)
