@@ -74,7 +74,9 @@ def diagnose(scheduler: str, folder: Path | None) -> Iterator[Diagnosis]:
     try:
         farm = Farm(reach, "")
     except AutopipeError as error:
-        yield Diagnosis("fail", "scheduler", str(error), "start `autopipe scheduler` there")
+        is_other = "not of one farm" in str(error)
+        advice = "" if is_other else "start `autopipe scheduler` there"
+        yield Diagnosis("fail", "scheduler", str(error), advice)
         return
     farm.close()
     yield Diagnosis("ok", "scheduler", f"{scheduler} answers")

@@ -19,6 +19,7 @@ from typing import Any, Final
 from autopipe.errors import AutopipeError, SetupError
 from autopipe.farm import trial
 from autopipe.farm.bounds import ANSWER
+from autopipe.farm.certificates import refusal
 from autopipe.farm.settings import speaking
 from autopipe.farm.wire import WorkAnswer
 from autopipe.processes import failure
@@ -99,6 +100,9 @@ class Agent:
             await asyncio.wait_for(self.client.close(), 2)
 
     def _absent(self, error: Exception) -> SetupError:
+        address, certificates = self.start["scheduler"], self.start["certificates"]
+        if told := refusal(error, address, certificates):
+            return SetupError(f"tuning.measure.scheduler: {told}")
         reason = " ".join(str(error).split())[:300] or type(error).__name__
         return SetupError(
             f"tuning.measure.scheduler: {self.start['scheduler']} does not answer within"

@@ -1,6 +1,7 @@
 """Certificates of a farm: who has them may use it, and may run code on all of its machines."""
 
 import os
+import ssl
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
@@ -17,6 +18,12 @@ NAMES: Final = (AUTHORITY, CERTIFICATE, KEY)
 VARIABLE: Final = "AUTOPIPE_CERTIFICATES"
 
 INSTALL: Final = "pip install 'autopipe[cluster]'"
+
+_DASKS: Final = "TLS certificate does not match"
+"""What Dask says then."""
+
+_DEEPEST: Final = 20
+"""Causes of an error that are looked at."""
 
 DAYS: Final = 730
 """After which new ones have to be made."""
@@ -93,6 +100,22 @@ def security(folder: str | None) -> Any:  # noqa: ANN401 -- distributed has no t
         for part, name in (("cert", CERTIFICATE), ("key", KEY))
     }
     return Security(tls_ca_file=str(place / AUTHORITY), require_encryption=True, **own)
+
+
+def refusal(error: BaseException, address: str, folder: str | None) -> str | None:
+    """Say what is wrong if a connection failed because certificates are of two farms."""
+    place, cause = Path(folder) if folder else usual(), error
+    for _ in range(_DEEPEST):
+        if isinstance(cause, ssl.SSLError) or _DASKS in str(cause):
+            return (
+                f"{address}: its certificate and those in {place} are not of one farm; copy the"
+                " folder that its scheduler uses"
+            )
+        following = cause.__cause__ or cause.__context__
+        if following is None:
+            return None
+        cause = following
+    return None
 
 
 def days_left(folder: Path) -> int:

@@ -14,6 +14,7 @@ from typing import Any, Final
 from autopipe.config.tuning import on_loopback
 from autopipe.errors import SetupError
 from autopipe.farm import trial
+from autopipe.farm.certificates import refusal
 from autopipe.farm.settings import speaking
 from autopipe.farm.workbench import Workbench
 
@@ -70,16 +71,22 @@ class _Worker:
         self._over = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, self._over.set)
-        gone = monotonic()
+        gone, looking = monotonic(), False
         while not self._over.is_set():
             try:
                 await self._join()
+                looking = False
                 await self._work()
                 gone = monotonic()
-            except (OSError, TimeoutError) as error:
+            except (OSError, RuntimeError, TimeoutError) as error:
+                where = self._joining.scheduler
+                if told := refusal(error, where, self._joining.certificates):
+                    raise SetupError(told) from error
                 if monotonic() - gone >= self._joining.patience:
-                    where = self._joining.scheduler
                     raise SetupError(f"{where}: there is no scheduler: {error}") from error
+                if not looking:
+                    self._tell(f"looking for a scheduler at {where}")
+                looking = True
                 await self._rest()
 
     async def _rest(self) -> None:

@@ -222,8 +222,11 @@ def test_a_stranger_without_the_certificate_is_not_let_in(place, tmp_path):
     certificates.make(tmp_path / "own")
     ours, place.folder = place.folder, tmp_path / "own"
     try:
-        with pytest.raises(SetupError, match="does not answer"), place.farm("two"):
+        with pytest.raises(SetupError, match="not of one farm"), place.farm("two"):
             pytest.fail("let in")
+        worker = place.begin("two")
+        assert "not of one farm; copy the folder" in worker.communicate(timeout=60)[0]
+        assert worker.returncode == 5
     finally:
         place.folder = ours
 
