@@ -43,7 +43,7 @@ def joined(place, label, *lies):
 
 
 @pytest.mark.fault("O16")
-@pytest.mark.parametrize("lies", ["fast", "random"])
+@pytest.mark.parametrize("lies", ["fast", pytest.param("random", marks=pytest.mark.slow)])
 def test_a_worker_that_lies_is_found_out_and_none_of_its_times_counts(place, tmp_path, lies):
     workers = joined(place, lies, None, None, lies)
     told, messages, rows = tuned(place, lies, tmp_path)
