@@ -1,4 +1,4 @@
-"""Sums of a tile are registers: no memory is asked for, whatever their size, and none is written."""
+"""Sums of a tile are registers: no memory is asked for, whatever their size, and none written."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,9 @@ def sums(columns, scope):
     """Return a module that sums rows of x [ROWS, STEPS, columns] in a buffer of its own."""
 
     @T.prim_func(s_tir=True)
-    def main(x: T.Buffer((ROWS, STEPS, columns)), y: T.Buffer((ROWS, columns))) -> None:
+    def main(given: T.handle, made: T.handle) -> None:
+        x = T.match_buffer(given, (ROWS, STEPS, columns), "float32")
+        y = T.match_buffer(made, (ROWS, columns), "float32")
         T.func_attr({"tirx.noalias": True})
         for i in T.parallel(ROWS):
             with T.sblock("tile"):
