@@ -3,14 +3,19 @@
 Each compute is tuned by `auto_schedule`, which reports a time. What it returns is written as TVM
 writes modules, and a process that has TVM and not autopipe compiles it and times it by TVM's own
 evaluator. The ratio is of that time to the reported one: 1 is a report that holds.
+
+By itself TVM takes half of the cores for threads of the other half. So the other program is told by
+`TVM_NUM_THREADS`, which is TVM's, how many the function was tuned for.
 """
 
 import argparse
 import json
+import os
 import statistics
 import subprocess
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -95,10 +100,11 @@ def _raced(tensors: list[Any], trials: int, rounds: int) -> tuple[float, float]:
         file = Path(folder) / "module.json"
         file.write_text(tvm.ir.save_json(found.module), encoding="utf-8")
         command = [sys.executable, "-c", _ELSEWHERE, str(file), json.dumps(target), shapes]
-        times = [
-            float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-            for _ in range(rounds)
-        ]
+        threads = {**os.environ, "TVM_NUM_THREADS": str(target["num-cores"])}
+        run = partial(
+            subprocess.run, command, check=True, capture_output=True, text=True, env=threads
+        )
+        times = [float(run().stdout) for _ in range(rounds)]
     return found.seconds, min(times)
 
 

@@ -96,7 +96,22 @@ def _function(compute: Any) -> PrimFunc:  # noqa: ANN401 - whatever a user passe
         reason = str(error).strip().splitlines()[-1]
         if _SCAN in reason:
             reason += " Write a scan as loops in TVMScript, with T.axis.scan."
+        elif missing := _missing(tensors):
+            reason = f"{missing} is read and not among them: pass inputs, then results"
         raise ModelError(f"TVM makes no function of these TE tensors: {reason}") from None
+
+
+def _missing(tensors: Sequence[te.Tensor]) -> str | None:
+    """Return the name of an input that was not passed, or None."""
+    left, seen = list(tensors), list(tensors)
+    while left:
+        for tensor in left.pop().op.input_tensors:
+            if not any(tensor.same_as(one) for one in seen):
+                if isinstance(tensor.op, te.PlaceholderOp):
+                    return str(tensor.op.name)
+                seen.append(tensor)
+                left.append(tensor)
+    return None
 
 
 def _sizes(function: PrimFunc) -> list[Any]:

@@ -99,6 +99,7 @@ def test_what_is_no_compute_is_said():
         ([], "a PrimFunc, a module with one"),
         (autopipe.auto_schedule(product()).module, "scheduled already"),
         ([x, _scan(x)], "T.axis.scan"),
+        ([te.compute((4,), lambda i: x[i] + 1)], "x is read and not among them"),
     ):
         with pytest.raises(ModelError, match=error):
             autopipe.auto_schedule(compute)

@@ -68,6 +68,8 @@ class Movement:
     indexed: bool = False
     """Whether the value hangs on the last index itself, as that of a unit matrix does, and no
     condition divides that axis."""
+    copies: bool = False
+    """Whether elements are only moved."""
     elsewhere: bool = False
     """Whether the value hangs on the index of another axis than the last one."""
     chooses: bool = False
@@ -186,6 +188,7 @@ def movement(block: SBlock) -> Movement | None:
         or _size(dtypes[0]) < _WIDE == max(map(_size, dtypes))
         or (indexed and not chooses),
         indexed=indexed,
+        copies=isinstance(value, tvm.ir.TensorLoad),
         elsewhere=bool(used - {len(axes) - 1}),
         chooses=chooses,
         nanoseconds=_nanoseconds(value, _size(dtypes[0]), loads, reads, extents),

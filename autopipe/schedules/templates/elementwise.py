@@ -111,7 +111,7 @@ def fill(movement: Movement, hardware: HardwareParams) -> Run:
     """Return the knobs for a processor, without measuring."""
     lanes = hardware.lanes(movement.bits)
     width = max(run.width for run in settings(movement, hardware) if run.width <= VECTORS * lanes)
-    whole = VECTORS * lanes if not movement.chooses else lanes
+    whole = lanes if movement.chooses or movement.copies else VECTORS * lanes
     if movement.mixed or movement.backwards or width < whole:
         width = 1  # LLVM takes several vectors a turn, and a rest
     elements = math.prod(movement.extents)

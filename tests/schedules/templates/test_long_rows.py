@@ -36,6 +36,7 @@ def module_of(tensors):
 def test_pieces_of_a_row_are_divided_among_threads(tensors):
     module = module_of(tensors)
     found = fall(["static"], module, CONDITIONS).planned
+    assert found is not None
     assert '"long_rows"' in found.schedule
     assert "T.parallel" in found.module.script()
     again = replay(module, found.implementation, found.schedule, CONDITIONS)
