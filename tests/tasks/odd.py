@@ -254,6 +254,7 @@ def lower(folder: Path) -> None:
     module_io.save_weights({}, folder / "import" / "weights.safetensors")
     optimized, found = lowered()
     module_io.save_module(optimized.transform, folder / "optimize" / "transform.json")
+    module_io.save_json({}, folder / "optimize" / "optimize.json")
     module_io.save_module(found, folder / "lower" / "module.json")
 
 
