@@ -10,12 +10,23 @@ squeeze-and-excitation (Hu et al., arXiv:1709.01507):
 In one function, the loops over 802,816 elements of `y` would compute the 256 sums inside, or the
 product would be computed with the loops of the image. So `multiply` is marked injective here:
 `FuseOps` puts injective ops behind no product, but fuses them with each other as before.
+
+An op that reads where floats say, as a resize of an image does, is marked as a product is: what is
+elementwise follows it in its loops, a transpose does not, nor does it take in what comes before.
+
+    larger = resize2d(x)                        # [1, 65, 65, 21] -> [1, 257, 257, 21]
+    y = permute_dims(larger)                    # -> [1, 21, 257, 257]
+
+In one function, neighbours in the loops would be columns: for each element anew, the floats say
+where to read. Alone, the channels of a pixel are read together, as a vector.
 """
 
 import math
+from typing import Any
 
 import tvm
 from tvm import relax
+from tvm_ffi import structural_walk
 
 from autopipe.compiler.graph.calls import bindings, callee, graph_functions
 from autopipe.compiler.graph.literals import known_shape
@@ -35,8 +46,9 @@ def keep_growth_apart(module: tvm.IRModule) -> tvm.IRModule:
     """
     products: set[str] = set()  # results of products, and elementwise functions of them
     spreading: set[tvm.ir.GlobalVar] = set()
-    functions = (function for _, function in graph_functions(module))
-    for binding in (binding for function in functions for binding in bindings(function)):
+    choosing: set[tvm.ir.GlobalVar] = set()
+    graphs = (function for _, function in graph_functions(module))
+    for binding in (binding for function in graphs for binding in bindings(function)):
         call, result = binding.value, binding.var
         if callee(call) is None:
             continue
@@ -47,9 +59,33 @@ def keep_growth_apart(module: tvm.IRModule) -> tvm.IRModule:
             products.add(result.name)
         if follows and any(_elements(a) < _elements(result) for a in sources):
             spreading.add(call.args[0])
-    for function in spreading:
-        module.update_func(function, module[function].with_attr(_PATTERN, _INJECTIVE))
+        larger = all(_elements(a) < _elements(result) for a in call.args[1])
+        if pattern == _INJECTIVE and larger and _reads_where_floats_say(module[call.args[0]]):
+            choosing.add(call.args[0])
+    for functions, marked in ((spreading, _INJECTIVE), (choosing, _PRODUCT)):
+        for function in functions:
+            module.update_func(function, module[function].with_attr(_PATTERN, marked))
     return module
+
+
+def _reads_where_floats_say(function: tvm.tirx.PrimFunc) -> bool:
+    """Tell whether an index of a read is made of a float."""
+    return any(
+        _is_integer(cast) and not _is_integer(cast.value)
+        for load in _within(function.body, tvm.ir.TensorLoad)
+        for index in load.indices
+        for cast in _within(index, tvm.tirx.Cast)
+    )
+
+
+def _within(node: Any, kind: type) -> list[Any]:  # noqa: ANN401 - a statement or an expression
+    found: list[Any] = []
+    structural_walk(node, (kind, found.append))
+    return found
+
+
+def _is_integer(value: tvm.ir.Expr) -> bool:
+    return "int" in str(value.ty.dtype)
 
 
 def _pattern(module: tvm.IRModule, call: relax.Call) -> int:

@@ -30,3 +30,27 @@ def test_what_spreads_a_small_result_over_a_large_tensor_stays_apart():
 
 def test_what_keeps_the_size_of_the_result_is_fused():
     assert fused(gated((1, 64, 16))) == {("matmul", "sigmoid", "multiply")}
+
+
+def resized(size):
+    """The square of an image, larger or smaller, with a residual, and its channels first."""
+    x = relax.Var("x", relax.TensorType((1, 8, 8, 16), "float32"))
+    residual = relax.Var("residual", relax.TensorType((1, size, size, 16), "float32"))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x, residual]):
+        with builder.dataflow():
+            square = builder.emit(relax.op.multiply(x, x))
+            y = builder.emit(relax.op.image.resize2d(square, (size, size), layout="NHWC"))
+            moved = builder.emit(relax.op.add(y, residual))
+            out = builder.emit_output(relax.op.permute_dims(moved, [0, 3, 1, 2]))
+        builder.emit_func_output(out)
+    return builder.get()
+
+
+def test_an_image_is_made_larger_pixel_by_pixel_before_it_is_turned():
+    parts = {("multiply",), ("image.resize2d", "add"), ("permute_dims",)}
+    assert fused(resized(19)) == parts
+
+
+def test_what_makes_an_image_smaller_is_fused_as_before():
+    assert fused(resized(5)) == {("multiply", "image.resize2d", "add", "permute_dims")}
