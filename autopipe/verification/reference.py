@@ -28,6 +28,9 @@ PLAIN = "plain"
 MODEL = "reference.onnx"
 """What `ENGINES` run, in the artifact of *import*; a model that is not ONNX has none."""
 
+STORED = "reference.weights"
+"""Its weights, beside it."""
+
 SECONDS: Final = 600.0
 """For one case. What takes longer is taken for a loop that never ends."""
 

@@ -8,8 +8,9 @@ that a wrong kernel fails as ever. That model is compared with the one as it was
 import shutil
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 from pathlib import Path
-from typing import Self
+from typing import Final, Self
 
 import numpy as np
 
@@ -18,9 +19,11 @@ from autopipe.config import Verify
 from autopipe.errors import GateError
 from autopipe.verification.inputs import Case
 from autopipe.verification.oracle import Oracle, ReferenceAnswer
-from autopipe.verification.reference import MODEL, PLAIN
+from autopipe.verification.reference import MODEL, PLAIN, STORED
 
-_WEIGHTS = "weights.safetensors"
+_WEIGHTS: Final = "weights.safetensors"
+_WIDTH: Final = 4
+"""Bytes of a weight."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,26 +84,31 @@ def to_bfloat16(array: np.ndarray) -> np.ndarray:
 
 
 def _onnx_rounded(names: Collection[str], imported: Path, folder: Path) -> bool:
-    """Write the ONNX reference with rounded weights; return whether it has all of them."""
+    """Write the ONNX reference with rounded weights; return whether it has all of them.
+
+    What the file says of its weights is believed only where they lie in the file beside it.
+    """
     if not (imported / MODEL).exists():
         return False
     import onnx
     from onnx.external_data_helper import ExternalDataInfo
 
     graph = onnx.load(imported / MODEL, load_external_data=False).graph
-    places = {
-        tensor.name: (ExternalDataInfo(tensor), tuple(tensor.dims))
-        for tensor in graph.initializer
-        if tensor.name in names and tensor.data_location == onnx.TensorProto.EXTERNAL
-    }
+    size = (imported / STORED).stat().st_size
+    places: dict[str, tuple[int, tuple[int, ...]]] = {}
+    for tensor in graph.initializer:
+        outside = tensor.data_location == onnx.TensorProto.EXTERNAL
+        if tensor.name in names and outside and tensor.data_type == onnx.TensorProto.FLOAT:
+            place, shape = ExternalDataInfo(tensor), tuple(tensor.dims)
+            start = place.offset or 0
+            if place.location == STORED and 0 <= start <= size - _WIDTH * prod(shape):
+                places[tensor.name] = start, shape
     if places.keys() != set(names):
         return False
-    shutil.copyfile(imported / MODEL, folder / MODEL)
-    files = {place.location for place, _ in places.values()}
-    for name in files:
+    for name in (MODEL, STORED):
         shutil.copyfile(imported / name, folder / name)
-    for place, shape in places.values():
-        stored = np.memmap(folder / place.location, "<f4", "r+", place.offset or 0, shape)
+    for start, shape in places.values():
+        stored = np.memmap(folder / STORED, "<f4", "r+", start, shape)
         stored[...] = to_bfloat16(stored)
         stored.flush()
     return True

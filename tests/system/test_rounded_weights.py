@@ -3,13 +3,16 @@
 import json
 
 import numpy as np
+import onnx
 import pytest
+from onnx import numpy_helper
 from safetensors import safe_open
 
 from autopipe.api import flow
 from autopipe.errors import GateError
 from autopipe.packaging.contents import opened
 from autopipe.packaging.open import open_package
+from autopipe.verification.rounding import to_bfloat16
 from tests.stages import two_layers
 
 ALONE = "tuning: null\nbenchmark: null\nnumerics: {weights: bfloat16}\n"
@@ -43,8 +46,14 @@ def test_verify_says_how_far_the_rounding_moves_the_outputs(run):
 def test_a_package_computes_with_them(folder, run):
     model = open_package(folder / "dist/two-layers.tar")
     x = np.random.default_rng(1).standard_normal((8, two_layers.SIZES[0])).astype("f")
-    assert model({"x": x})["scores"].shape == (8, two_layers.SIZES[2])
-    assert np.array_equal(model({"x": x})["scores"], model({"x": x})["scores"])
+    stored = onnx.load(folder / "two-layers.onnx").graph.initializer
+    first, second, shift, bias = (numpy_helper.to_array(tensor) for tensor in stored)
+    hidden = np.maximum(x @ to_bfloat16(first) + shift, 0)
+    expected = hidden @ to_bfloat16(second) + bias
+    found = model({"x": x})["scores"]
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-4)
+    exact = np.maximum(x @ first + shift, 0) @ second + bias
+    assert np.abs(found - exact).max() > 100 * np.abs(found - expected).max()
 
 
 def test_a_bound_that_the_rounding_exceeds_refuses_the_build(folder, run):

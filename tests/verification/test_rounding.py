@@ -17,7 +17,7 @@ X, Y = Port(name="x", shape=(3, 64), dtype="float32"), Port(name="y", shape=(3, 
 W = np.random.default_rng(0).standard_normal((64, 8)).astype("f")
 
 
-def verified(tmp_path, compute, **options):
+def verified(tmp_path, compute, forged=None, **options):
     ports = [helper.make_tensor_value_info(port.name, TensorProto.FLOAT, port.shape)
              for port in (X, Y)]  # fmt: skip
     weight = helper.make_tensor_value_info("w", TensorProto.FLOAT, W.shape)
@@ -27,6 +27,12 @@ def verified(tmp_path, compute, **options):
     model = helper.make_model(graph, opset_imports=[opset], ir_version=8)
     onnx.checker.check_model(model)
     write_reference(model, {"w": W}, tmp_path)
+    if forged:
+        (tmp_path.parent / "outside").write_bytes(W.tobytes())
+        written = onnx.load(tmp_path / "reference.onnx", load_external_data=False)
+        for place in written.graph.initializer[0].external_data:
+            place.value = forged.get(place.key, place.value)
+        (tmp_path / "reference.onnx").write_bytes(written.SerializeToString())
 
     class Build(ContainedBuild):
         def __init__(self):
@@ -57,6 +63,17 @@ def test_a_column_that_is_off_by_the_size_of_a_rounding_is_wrong(tmp_path):
     scale = np.array([1] * 7 + [1.004], "f")
     with pytest.raises(GateError, match="output 'y' is wrong"):
         verified(tmp_path, lambda x: x @ (to_bfloat16(W) * scale))
+
+
+@pytest.mark.parametrize(("entry", "said"), [("location", "../outside"), ("offset", str(1 << 40))])
+def test_weights_that_a_reference_says_are_elsewhere_are_not_touched(tmp_path, entry, said):
+    """Another one's store may have written it: without them, the imported model is asked."""
+    folder = tmp_path / "imported"
+    folder.mkdir()
+    with pytest.raises(FileNotFoundError, match=r"module\.json"):  # of which there is none here
+        verified(folder, lambda x: x @ to_bfloat16(W), forged={entry: said})
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["imported", "outside"]
+    assert (tmp_path / "outside").read_bytes() == W.tobytes()
 
 
 def test_rounding_that_moves_outputs_too_far_is_refused(tmp_path):
