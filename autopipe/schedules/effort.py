@@ -8,12 +8,14 @@ Example: 65536 sums of two tensors of floats move 12 bytes each, 0.13 ns, and ta
 threads would take 4.5 us and 5 us to start: that does not pay. 65536 exponentials take 33 us.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Final
 
 import tvm
 import tvm_ffi
 from tvm.ir import Call, TensorLoad
+
+from autopipe.schedules.analysis.expressions import each_once
 
 _BYTE: Final = 0.0112
 """Nanoseconds for a byte that lies in the second-level cache, in vectors."""
@@ -53,7 +55,7 @@ def of_element(value: Any, bits: int, evenly: Callable[[TensorLoad], bool]) -> f
     tvm_ffi.structural_walk(value, (TensorLoad, loads.append))
     calls: list[Call] = []
     tvm_ffi.structural_walk(value, (Call, calls.append))
-    moved = sum(_of_load(load, evenly) for load in _each_once(loads))
+    moved = sum(_of_load(load, evenly) for load in each_once(loads))
     return _BYTE * bits / 8 + moved + sum(map(_of_call, calls))
 
 
@@ -70,11 +72,3 @@ def _of_call(call: Call) -> float:
 
 def _bits(load: TensorLoad) -> int:
     return max(8, int(tvm.runtime.DataType(str(load.source.dtype)).bits))
-
-
-def _each_once(loads: Sequence[TensorLoad]) -> list[TensorLoad]:
-    found: list[TensorLoad] = []
-    for load in loads:
-        if not any(tvm_ffi.structural_equal(load, one) for one in found):
-            found.append(load)
-    return found

@@ -21,6 +21,15 @@ def loads_of(expression: tvm.ir.Expr) -> list[TensorLoad]:
     return loads
 
 
+def each_once(loads: Sequence[TensorLoad]) -> list[TensorLoad]:
+    """Return loads without those of an element that another one reads."""
+    found: list[TensorLoad] = []
+    for load in loads:
+        if not any(tvm_ffi.structural_equal(load, one) for one in found):
+            found.append(load)
+    return found
+
+
 def occurrences(expression: tvm.ir.Expr, var: tvm.ir.Var) -> int:
     """Return how often a variable occurs in an expression."""
     variables: list[tvm.ir.Var] = []

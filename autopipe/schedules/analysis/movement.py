@@ -20,6 +20,7 @@ from tvm.sym import Analyzer, detect_linear_equation, normalize_to_iter_sum
 
 from autopipe.schedules.analysis.blocks import is_spatial, is_static
 from autopipe.schedules.analysis.simple_indices import simplify
+from autopipe.schedules.choices import can_read_both
 from autopipe.schedules.effort import of_element
 
 _PARTS: Final = ("a", "b", "value", "condition", "true_value", "false_value")
@@ -75,6 +76,8 @@ class Movement:
     chooses: bool = False
     """Whether neighbours along the last axis may choose another one of two values. TVM's vectors
     hold both; LLVM may make branches."""
+    both: bool = False
+    """Whether both may always be read, and no condition divides the last axis."""
 
     @property
     def backwards(self) -> bool:
@@ -191,6 +194,7 @@ def movement(block: SBlock) -> Movement | None:
         copies=isinstance(value, tvm.ir.TensorLoad),
         elsewhere=bool(used - {len(axes) - 1}),
         chooses=chooses,
+        both=chooses and not parts and can_read_both(block),
         nanoseconds=_nanoseconds(value, _size(dtypes[0]), loads, reads, extents),
         folded=any(isinstance(node, _DIVISIONS) for node in _nodes(value)),
     )

@@ -178,7 +178,7 @@ def _equal(load: TensorLoad) -> Callable[[TensorLoad], bool]:
 
 def _harmless(call: Call, known: Analyzer) -> bool:
     """Tell whether a branch can be evaluated in any case."""
-    if any(_divides(kind, call) for kind in (tirx.Div, tirx.Mod, tirx.FloorDiv, tirx.FloorMod)):
+    if divides(call):
         return False
     return all(is_inside(load, known) for load in loads_of(call))
 
@@ -191,8 +191,9 @@ def is_inside(load: TensorLoad, known: Analyzer) -> bool:
     )
 
 
-def _divides(kind: Any, value: Expr) -> bool:  # noqa: ANN401 - a class of TVM
+def divides(value: Expr) -> bool:
     """Tell whether integers are divided by what is no constant."""
     found: list[Any] = []
-    tvm_ffi.structural_walk(value, (kind, found.append))
+    for kind in (tirx.Div, tirx.Mod, tirx.FloorDiv, tirx.FloorMod):
+        tvm_ffi.structural_walk(value, (kind, found.append))
     return any("int" in str(one.ty.dtype) and not isinstance(one.b, tirx.IntImm) for one in found)

@@ -43,7 +43,10 @@ NAME: Final = "by_hand"
 VERSION: Final = 1
 
 _PAYS: Final = 60_000
-"""Loads and stores that pay for a second thread."""
+"""Loads and stores of all loops that pay for a second thread."""
+
+_PART: Final = 15_000
+"""Loads and stores of a loop that pay for it where threads have been started by others."""
 
 _CHAINS: Final = 4
 """Steps, or vectors of steps, side by side that hide the latency of an addition."""
@@ -107,9 +110,11 @@ def apply(sch: Schedule, found: HandWritten, knobs: StepsBeside) -> None:
     """Schedule the function."""
     rv = _only(sch)
     block = sch.get(rv)
+    total = sum(nest.work for nest in found.nests if nest and nest.independent)
     parts: list[Stmt] = []
     for statement, nest in zip(found.statements, found.nests, strict=True):
-        parts += [statement] if nest is None else _done(nest, knobs)
+        shared = knobs.threads and total >= _PAYS and nest is not None and nest.work >= _PART
+        parts += [statement] if nest is None else _done(nest, knobs, shared=shared)
     new = SBlock([], [], [], block.name_hint, stmt_seq(*parts), annotations=block.annotations)
     sch.state.replace(sch.get_sref(rv), new, {block: new})
 
@@ -122,9 +127,9 @@ def _only(sch: Schedule) -> SBlockRV | None:
     return sch.get_sblock(realize.block.name_hint) if isinstance(realize, SBlockRealize) else None
 
 
-def _done(nest: HandNest, knobs: StepsBeside) -> list[Stmt]:
-    """Return the loops in the place of one."""
-    shared = knobs.threads and nest.independent and nest.work >= _PAYS
+def _done(nest: HandNest, knobs: StepsBeside, *, shared: bool) -> list[Stmt]:
+    """Return the loops in the place of one; threads may share it if that pays."""
+    shared = shared and nest.independent
     width = knobs.width if nest.beside else 1
     count = knobs.count if width > 1 else min(knobs.count, 2 * _CHAINS)
     if not (nest.carried and nest.independent) or count == 1 or nest.extent == 1:

@@ -22,14 +22,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
-import tvm_ffi
-from tvm.ir import Call, Expr
-from tvm.s_tir import SBlock, Schedule, ScheduleError
-from tvm.s_tir.schedule import LoopRV, SBlockRV
-from tvm.tirx import BufferStore, Select
+from tvm.s_tir import Schedule, ScheduleError
+from tvm.s_tir.schedule import LoopRV
 
-from autopipe.schedules.analysis.expressions import loads_of
 from autopipe.schedules.analysis.movement import Movement, combined, recognize
+from autopipe.schedules.choices import read_both, select
 from autopipe.schedules.effort import pays
 from autopipe.schedules.flat import flattened
 from autopipe.schedules.hardware import HardwareParams
@@ -79,6 +76,8 @@ class Run:
     undivided: bool = False
     """Whether conditions stay in the loop along the last axis. LLVM makes vectors of it where both
     sides can be read."""
+    both: bool = False
+    """Whether both sides of each choice are read before it is made, so that none is a branch."""
 
 
 def match(sch: Schedule) -> Movement | None:
@@ -101,6 +100,9 @@ def settings(movement: Movement, hardware: HardwareParams) -> Iterator[Run]:
             if width == 1 and _leaves_out(movement):
                 yield Run(width, apart=True)
                 yield Run(width, threads=False, apart=True)
+            if width == 1 and _reads_both(movement):
+                yield Run(width, both=True)
+                yield Run(width, threads=False, both=True)
             if width == 1 and _is_scattered(movement):
                 yield Run(width, undivided=True)
                 yield Run(width, threads=False, undivided=True)
@@ -119,7 +121,7 @@ def fill(movement: Movement, hardware: HardwareParams) -> Run:
     return Run(
         width, threads=not alone, select=width > 1 and movement.indexed and movement.chooses,
         apart=width == 1 and _leaves_out(movement),
-        undivided=width == 1 and _is_scattered(movement),
+        undivided=width == 1 and _is_scattered(movement), both=width == 1 and _reads_both(movement),
     )  # fmt: skip
 
 
@@ -127,7 +129,7 @@ def apply(sch: Schedule, movement: Movement, run: Run) -> None:
     """Schedule the function. Raises ScheduleError where TVM refuses."""
     block, tail = combined(sch), movement.tail
     if run.select:
-        _select(sch, block)
+        select(sch, block)
     if movement.folded or (tail > 1 and _crossed(movement, run.width)):
         with suppress(ScheduleError):  # some tensor is read in steps: it stays as it is
             block, tail = flattened(sch, block, tail), 1
@@ -146,29 +148,13 @@ def apply(sch: Schedule, movement: Movement, run: Run) -> None:
     rows = math.prod(int(sch.get(loop).extent) for loop in outer)
     if not divided and (not outer or (rows < ROWS and run.width > 1)):
         outer.append(last)
-    if run.apart:
-        outer = outer[:-1]
     if outer:
-        spread(sch, block, sch.fuse(*outer), ELEMENTS if run.threads else _NEVER)
+        shared = outer[:-1] if run.apart else outer
+        spread(sch, block, sch.fuse(*shared), ELEMENTS if run.threads else _NEVER)
+    if run.both:
+        read_both(sch, block)
     if divided:
         _write_out(sch, last, [part // run.width for part in movement.parts])
-
-
-def _select(sch: Schedule, rv: SBlockRV) -> None:
-    """Have no branches where both values are at hand, as in a unit matrix."""
-    block = sch.get(rv)
-    store = block.body
-
-    def chosen(call: Call) -> Expr:
-        branch = getattr(call.op, "name", "") == "prim.if_then_else"
-        return Select(*call.args) if branch and not loads_of(call) else call
-
-    value = tvm_ffi.structural_map(store.value, (Call, chosen))
-    new = SBlock(
-        block.iter_vars, block.reads, block.writes, block.name_hint,
-        BufferStore(store.buffer, value, store.indices), annotations=block.annotations,
-    )  # fmt: skip
-    sch.state.replace(sch.get_sref(rv), new, {block: new})
 
 
 def _write_out(sch: Schedule, loop: LoopRV, parts: Sequence[int]) -> None:
@@ -185,6 +171,11 @@ def _write_out(sch: Schedule, loop: LoopRV, parts: Sequence[int]) -> None:
 def _leaves_out(movement: Movement) -> bool:
     """Tell whether a condition may leave out rows, and there are enough loops around these."""
     return movement.folded and movement.indexed and math.prod(movement.extents[:-2]) >= ROWS
+
+
+def _reads_both(movement: Movement) -> bool:
+    """Tell whether both sides of choices may be read, and no loop is to see conditions of rows."""
+    return movement.both and not _leaves_out(movement) and not _is_scattered(movement)
 
 
 def _is_scattered(movement: Movement) -> bool:

@@ -90,6 +90,17 @@ def rows_and_columns():
     return [x, y, topi.add(x, topi.transpose(y))]
 
 
+def marked(rows, columns, beyond=0):
+    """Return a quotient of each row where a mark of 64 bits says so, as the gradient of a loss."""
+    at, over, under = tensor(rows, dtype="int64"), tensor(rows), tensor(rows)
+
+    def value(i, j):
+        inside = tirx.all(j == at[i] % columns, i + beyond < rows)
+        return tirx.if_then_else(inside, over[i + beyond] / under[i], tirx.const(0.0))
+
+    return [at, over, under, te.compute((rows, columns), value)]
+
+
 IN_ORDER = {
     "add": lambda: binary(topi.add, (3, 5, 7), (3, 5, 7)),
     "long": lambda: binary(topi.add, (40, 64), (40, 64)),
@@ -120,6 +131,8 @@ IN_ORDER = {
     "both_odd": lambda: transposed((7, 11, 13), (2, 1, 0)),
     "some_shifted": lambda: unary(shifted, 4, 6, 20),
     "triangle": lambda: unary(lambda x: topi.trilu(x, tirx.const(0), upper=False), 8, 64),
+    "marked": lambda: marked(7, 30),
+    "marked_beyond": lambda: marked(7, 30, beyond=1),
     "zeros_between": lambda: unary(lambda x: topi.nn.dilate(x, [1, 1, 2, 2]), 4, 8, 7, 9),
 }
 CROSSING = {
@@ -296,6 +309,11 @@ def test_a_unit_matrix_is_chosen_in_vectors(branch):
 def test_llvm_makes_the_vectors_where_two_registers_do_not_divide_a_row():
     assert "T.vectorized" not in filled(unary(topi.exp, 1000)).script()
     assert "T.vectorized" in filled(unary(topi.exp, 1024)).script()
+
+
+def test_both_sides_of_a_choice_are_read_first_where_they_are_inside_of_their_tensors():
+    assert "_read" in filled(marked(7, 30)).script()
+    assert "_read" not in filled(marked(7, 30, beyond=1)).script()
 
 
 def test_rows_that_a_condition_leaves_out_stay_a_loop():

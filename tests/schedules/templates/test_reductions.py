@@ -296,3 +296,31 @@ def test_a_row_with_a_rest_and_a_short_one_are_reduced(shape):
     assert found.planned is not None
     assert '"reduction"' in found.planned.schedule
     assert_same(module, found.planned.module, inputs=(normal, few))
+
+
+def sums_of_windows(height, width):
+    """Return sums of 3 x 3 neighbours, which share nothing but some elements."""
+    x, r, s = tensor(height + 2, width + 2), te.reduce_axis((0, 3)), te.reduce_axis((0, 3))
+    total = te.compute(
+        (height, width), lambda i, j: te.max(tirx.abs(x[i + r, j + s]), axis=[r, s]), name="y"
+    )
+    return [x, total]
+
+
+def test_strips_of_a_band_follow_each_other_where_tiles_share_no_operand():
+    own, shared = sums_of_windows(70, 113), OWN["distances"][0](70, 113, 9)
+    orders = []
+    for tensors in (own, shared):
+        found = tiled_reduction.match(blank(declared(tensors)))
+        assert found is not None
+        orders.append(tiled_reduction.fill(found, SMALL).outer)
+    assert orders == ["rows", "columns"]
+
+
+def test_a_single_column_is_left_to_vectors_of_steps():
+    x, k = tensor(64, 100), te.reduce_axis((0, 100))
+    module = declared([x, te.compute((64, 1), lambda i, j: te.sum(x[i, k] + j, axis=k))])
+    assert tiled_reduction.match(blank(module)) is None
+    found = reduction.match(blank(module))
+    assert found is not None
+    assert reduction.fill(found, SMALL).form == "lanes"

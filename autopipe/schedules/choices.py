@@ -1,0 +1,107 @@
+"""Has both sides of a choice read before it is made, so that LLVM makes vectors of it.
+
+TVM makes a branch of each choice whose sides read memory, as what is not chosen may lie outside of
+its tensor. Where that is proved not to be, what is read gets a name before the choice.
+
+Example: the gradient of a loss, y[i, j] of [128, 512].
+
+    y[i, j] = g[i] * w[i] if j == at[i] else 0        # before: a branch for each element, 30 us
+
+    a, b = g[i], w[i]                                 # after: vectors, 7 us
+    y[i, j] = choose(j == at[i], a * b, 0)
+"""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import tvm_ffi
+from tvm import tirx
+from tvm.ir import Call, Expr, TensorLoad
+from tvm.s_tir import SBlock, Schedule
+from tvm.s_tir.schedule import SBlockRV
+from tvm.sym import Analyzer
+from tvm.tirx import Bind, BufferStore, Select
+
+from autopipe.schedules.analysis.expressions import each_once, loads_of, substitute
+from autopipe.schedules.analysis.reducer import divides, is_inside
+
+_BRANCH: Final = "prim.if_then_else"
+
+
+def can_read_both(block: SBlock) -> bool:
+    """Tell whether a block chooses between values of which both may always be computed.
+
+    They read within their tensors, divide no integers, and call no functions, which take long.
+    """
+    sides = _sides(block.body.value)
+    if not any(map(loads_of, sides)):
+        return False
+    known = Analyzer()
+    for axis in block.iter_vars:
+        known.bind(axis.var, axis.dom)
+    calls: list[Call] = []
+    for side in sides:
+        tvm_ffi.structural_walk(side, (Call, calls.append))
+    return (
+        all(map(_is_branch, calls))
+        and not any(map(divides, sides))
+        and all(is_inside(load, known) for side in sides for load in loads_of(side))
+    )
+
+
+def read_both(sch: Schedule, rv: SBlockRV) -> None:
+    """Name what the sides of choices read, and choose between these; see `can_read_both`."""
+    store = sch.get(rv).body
+    loads = [load for side in _sides(store.value) for load in loads_of(side)]
+    names = [(load, tirx.Var(f"{load.source.name}_read", load.ty)) for load in each_once(loads)]
+
+    def name(load: TensorLoad) -> Any | None:  # noqa: ANN401 - TVM's variables
+        return next((var for one, var in names if tvm_ffi.structural_equal(load, one)), None)
+
+    value = _chosen(substitute(store.value, [], name), lambda _: True)
+    binds = [Bind(var, load) for load, var in names]
+    _replace(sch, rv, tirx.stmt_seq(*binds, BufferStore(store.buffer, value, store.indices)))
+
+
+def select(sch: Schedule, rv: SBlockRV) -> None:
+    """Have no branches where both values are at hand, as in a unit matrix."""
+    store = sch.get(rv).body
+    value = _chosen(store.value, lambda call: not loads_of(call))
+    _replace(sch, rv, BufferStore(store.buffer, value, store.indices))
+
+
+def _chosen(value: Expr, when: Callable[[Call], bool]) -> Expr:
+    """Return a value with a choice in the place of branches."""
+
+    def choice(call: Call) -> Expr:
+        return Select(*call.args) if _is_branch(call) and when(call) else call
+
+    return tvm_ffi.structural_map(value, (Call, choice))
+
+
+def _sides(value: Expr) -> list[Expr]:
+    """Return what is chosen from in an expression."""
+    found: list[Expr] = []
+
+    def call(one: Call) -> None:
+        found.extend(one.args[1:] if _is_branch(one) else ())
+
+    def choice(one: Select) -> None:
+        found.extend((one.true_value, one.false_value))
+
+    tvm_ffi.structural_walk(value, (Call, call))
+    tvm_ffi.structural_walk(value, (Select, choice))
+    return found
+
+
+def _is_branch(call: Call) -> bool:
+    return getattr(call.op, "name", "") == _BRANCH
+
+
+def _replace(sch: Schedule, rv: SBlockRV, body: tirx.Stmt) -> None:
+    block = sch.get(rv)
+    new = SBlock(
+        block.iter_vars, block.reads, block.writes, block.name_hint, body,
+        annotations=block.annotations,
+    )  # fmt: skip
+    sch.state.replace(sch.get_sref(rv), new, {block: new})
