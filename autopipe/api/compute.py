@@ -1,15 +1,19 @@
 """What a user declares, as the one PrimFunc that is scheduled."""
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, TypeAlias
 
 import tvm
 import tvm_ffi
 from tvm import te
+from tvm.ir import Call, StringImm
 from tvm.s_tir import SBlock
-from tvm.tirx import BufferStore, For, ForKind, PrimFunc
+from tvm.tirx import BufferStore, For, ForKind, IntImm, PrimFunc
 
+from autopipe.compiler.domains import plain_domains
 from autopipe.compiler.module_io import prim_funcs
+from autopipe.compiler.walls.names import EXTERNS, PACKED
 from autopipe.errors import ModelError
 from autopipe.schedules.analysis.blocks import is_spatial
 from autopipe.schedules.analysis.expressions import loads_of
@@ -23,6 +27,12 @@ _LOOPS: Final = frozenset({ForKind.SERIAL, ForKind.UNROLLED})
 _SCAN: Final = "te.ScanOp"
 """What TVM says of a recurrence, which it no longer makes functions of."""
 
+_NAMED: Final = frozenset(
+    f"tirx.{name}"
+    for name in ("tvm_call_packed", "tvm_call_cpacked", "call_extern", "call_pure_extern")
+)
+"""Ops that call what an argument names."""
+
 _ROOT: Final = "root"
 """TVM's name of the block around all others."""
 
@@ -33,11 +43,12 @@ def declared(compute: Compute) -> tvm.IRModule:
     Raises ModelError if there is not exactly one, if a size is symbolic, if it is scheduled
     already, or if TE tensors compute nothing. What an opaque block does inside is its own.
     """
-    module = tvm.IRModule({"main": _function(compute)})
-    function = module["main"]
+    function = plain_domains(_function(compute))
+    module = tvm.IRModule({"main": function})
     name = str((function.attrs or {}).get("global_symbol", "main"))
-    if not all(isinstance(size, tvm.tirx.IntImm) for size in _sizes(function)):
+    if not all(isinstance(size, IntImm) for size in _sizes(function)):
         raise ModelError(f"{name} can not be tuned: a dimension is symbolic; bind it to a number")
+    _callable(function, name)
     blocks: list[SBlock] = []
     tvm_ffi.structural_walk(function.body, (SBlock, blocks.append))
     own = [loop for block in blocks if _is_opaque(block) for loop in _loops(block.body)]
@@ -90,6 +101,8 @@ def _function(compute: Any) -> PrimFunc:  # noqa: ANN401 - whatever a user passe
         raise ModelError("a PrimFunc, a module with one, or a list of TE tensors is needed")
     if all(isinstance(tensor.op, te.PlaceholderOp) for tensor in tensors):
         raise ModelError("these TE tensors are placeholders only: pass the result, too")
+    for tensor in _tensors(tensors):
+        _reduces_as_tvm_does(tensor)
     try:
         return te.create_prim_func(tensors)
     except (RuntimeError, TypeError, ValueError) as error:
@@ -101,17 +114,64 @@ def _function(compute: Any) -> PrimFunc:  # noqa: ANN401 - whatever a user passe
         raise ModelError(f"TVM makes no function of these TE tensors: {reason}") from None
 
 
+def _reduces_as_tvm_does(tensor: te.Tensor) -> None:
+    """Raise ModelError for what TVM leaves out of a reduction without a word."""
+    for value in tensor.op.body if isinstance(tensor.op, te.ComputeOp) else ():
+        if not isinstance(value, te.Reduce):
+            continue
+        if not isinstance(value.condition, IntImm):
+            raise ModelError(
+                f"{tensor.op.name}: TVM leaves out the condition of a reduction (`where`): pass"
+                " tirx.if_then_else(condition, value, what it starts with) as its value"
+            )
+        if len(value.init):
+            raise ModelError(
+                f"{tensor.op.name}: TVM leaves out what a reduction starts with (`init`): add it"
+                " in a compute of its own"
+            )
+
+
+def _callable(function: PrimFunc, name: str) -> None:
+    """Raise ModelError for a function that calls others, or takes tensors with gaps."""
+    calls: list[Call] = []
+    tvm_ffi.structural_walk(function.body, (Call, calls.append))
+    for call in calls:
+        if getattr(call.op, "name", "") in _NAMED:
+            called = next((str(one.value) for one in call.args if isinstance(one, StringImm)), "")
+            if called not in PACKED | EXTERNS:
+                raise ModelError(
+                    f"{name} calls {called}, which is no compute: write it as te.compute, or pass"
+                    " what comes before it and what comes after it, each as a function"
+                )
+    for param in function.params:
+        shape, strides = list(getattr(param, "shape", ())), list(getattr(param, "strides", ()))
+        compact = [math.prod(map(int, shape[axis + 1 :])) for axis, _ in enumerate(shape)]
+        if (
+            all(isinstance(n, IntImm) for n in strides)
+            and list(map(int, strides or compact)) != compact
+        ):
+            raise ModelError(
+                f"{name}: {param.name} has gaps between its rows: pass a tensor without strides"
+            )
+
+
 def _missing(tensors: Sequence[te.Tensor]) -> str | None:
     """Return the name of an input that was not passed, or None."""
-    left, seen = list(tensors), list(tensors)
+    inputs = [one for one in _tensors(tensors) if isinstance(one.op, te.PlaceholderOp)]
+    passed = (any(map(one.same_as, tensors)) for one in inputs)
+    missing = (str(one.op.name) for one, there in zip(inputs, passed, strict=True) if not there)
+    return next(missing, None)
+
+
+def _tensors(results: Sequence[te.Tensor]) -> list[te.Tensor]:
+    """Return tensors and all that they are made of."""
+    left, seen = list(results), list(results)
     while left:
         for tensor in left.pop().op.input_tensors:
             if not any(tensor.same_as(one) for one in seen):
-                if isinstance(tensor.op, te.PlaceholderOp):
-                    return str(tensor.op.name)
                 seen.append(tensor)
                 left.append(tensor)
-    return None
+    return seen
 
 
 def _sizes(function: PrimFunc) -> list[Any]:

@@ -117,7 +117,7 @@ class Scheduled:
         found = [(array.shape, str(array.dtype)) for array in map(np.asarray, given)]
         if found != wanted:
             raise ModelError(f"the function takes {_tensors(wanted)}; these are {_tensors(found)}")
-        return [np.ascontiguousarray(array) for array in given]
+        return [np.asarray(array, order="C") for array in given]  # of no axes, too
 
     def save(self, file: Path | str) -> None:
         """Write how the function is scheduled and for what, not the function. Raises OSError."""

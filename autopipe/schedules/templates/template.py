@@ -20,6 +20,7 @@ import tvm
 from tvm.s_tir import Schedule
 
 from autopipe import foreign
+from autopipe.compiler.domains import begin_at_zero
 from autopipe.compiler.open_sizes import likely_instance
 from autopipe.config.problem import shown
 from autopipe.errors import StageError
@@ -116,8 +117,11 @@ def fitted(module: tvm.IRModule, template: Template) -> tuple[Schedule, Any]:
 def fitting(module: tvm.IRModule) -> tuple[Schedule, Callable[[Template], Any]]:
     """Return an empty schedule of a function, and what tells whether a template is for it.
 
-    To match changes no schedule, so all templates are shown the same one.
+    To match changes no schedule, so all templates are shown the same one. They count from zero, so
+    that none is for a function with other axes.
     """
+    if not begin_at_zero(module["main"]):
+        return blank(module), lambda _: None
     instance = likely_instance(module)
     sch = blank(module)
     if instance is None:

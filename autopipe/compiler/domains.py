@@ -1,0 +1,108 @@
+"""Has axes begin at zero and reductions write something, whatever they reduce.
+
+Schedules count from zero. And TVM's loops for a reduction of nothing write nothing at all.
+
+Example: the sums of columns 3 to 9 of [8, 9], and of the rows of a tensor [8, 0], which are zeros.
+
+    for i, k in grid(8, 3 to 9): y[i] += x[i, k]          # before
+    for i, k in grid(8, 0): z[i] = 0 at the first k; z[i] += w[i, k]
+
+    for i, k in grid(8, 6): y[i] += x[i, k + 3]           # after
+    for i in range(8): z[i] = 0
+"""
+
+from typing import Any, Final
+
+import tvm
+import tvm_ffi
+from tvm.s_tir import SBlock, SBlockRealize
+from tvm.sym import Analyzer
+from tvm.tirx import For, IntImm, IterVar, PrimFunc, Stmt, Var
+
+_SPATIAL: Final = IterVar.DataPar
+
+
+def begin_at_zero(function: PrimFunc) -> bool:
+    """Tell whether all loops and axes of blocks begin at zero, or where sizes say."""
+    starts: list[Any] = []
+
+    def block(one: SBlock) -> None:
+        starts.extend(axis.dom.min for axis in one.iter_vars)
+
+    tvm_ffi.structural_walk(function.body, (SBlock, block))
+    return not any(map(_moved, starts))
+
+
+def plain_domains(function: PrimFunc) -> PrimFunc:
+    """Return a function whose axes begin at zero, and whose reductions reduce something."""
+    body = function.body
+    if not begin_at_zero(function):
+        body = tvm_ffi.structural_map(body, (For, _loop_from_zero))
+        body = tvm_ffi.structural_map(body, (SBlockRealize, _block_from_zero))
+    body = tvm_ffi.structural_map(body, (SBlockRealize, _started))
+    body = tvm_ffi.structural_map(body, (For, _without_nothing))
+    return function if body.same_as(function.body) else function.with_body(body)
+
+
+def _moved(start: Any) -> bool:  # noqa: ANN401 - TVM's expressions
+    return isinstance(start, IntImm) and int(start) != 0
+
+
+def _loop_from_zero(loop: For) -> For:
+    if not _moved(loop.min):
+        return loop
+    body = _substituted(loop.body, [(loop.loop_var, loop.loop_var + loop.min)])
+    zero = IntImm(str(loop.min.ty.dtype), 0)
+    return For(loop.loop_var, zero, loop.extent, loop.kind, body, None, loop.annotations)
+
+
+def _block_from_zero(realize: SBlockRealize) -> SBlockRealize:
+    old = realize.block
+    known = Analyzer()
+    if not any(_moved(axis.dom.min) for axis in old.iter_vars):
+        return realize
+    shifts = [(axis.var, axis.var + axis.dom.min) for axis in old.iter_vars]
+    axes = [
+        IterVar(tvm.ir.Range(0, axis.dom.extent), axis.var, axis.iter_type, axis.thread_tag)
+        for axis in old.iter_vars
+    ]
+    pairs = zip(realize.iter_values, old.iter_vars, strict=True)
+    values = [known.simplify(value - axis.dom.min) for value, axis in pairs]
+    reads, writes = ([_substituted(r, shifts) for r in some] for some in (old.reads, old.writes))
+    init = None if old.init is None else _substituted(old.init, shifts)
+    block = SBlock(
+        axes, reads, writes, old.name_hint, _substituted(old.body, shifts), init,
+        old.alloc_buffers, old.match_buffers, old.annotations,
+    )  # fmt: skip
+    return SBlockRealize(values, realize.predicate, block)
+
+
+def _started(realize: SBlockRealize) -> SBlockRealize:
+    """Return a block that reduces nothing as one that writes what it would begin with."""
+    old = realize.block
+    reduced = [axis.dom.extent for axis in old.iter_vars if axis.iter_type != _SPATIAL]
+    if old.init is None or not any(isinstance(n, IntImm) and int(n) == 0 for n in reduced):
+        return realize
+    pairs = zip(old.iter_vars, realize.iter_values, strict=True)
+    kept = [(axis, value) for axis, value in pairs if axis.iter_type == _SPATIAL]
+    block = SBlock(
+        [axis for axis, _ in kept], [], old.writes, old.name_hint, old.init,
+        annotations=old.annotations,
+    )  # fmt: skip
+    return SBlockRealize([value for _, value in kept], realize.predicate, block)
+
+
+def _without_nothing(loop: For) -> Stmt:
+    """Return the body of a loop that no block in it asks for."""
+    if not isinstance(loop.extent, IntImm) or int(loop.extent):
+        return loop
+    found: list[Var] = []
+    tvm_ffi.structural_walk(loop.body, (Var, found.append))
+    return loop if any(map(loop.loop_var.same_as, found)) else loop.body
+
+
+def _substituted(part: Any, values: list[tuple[Var, Any]]) -> Any:  # noqa: ANN401 - any part of TIR
+    def variable(var: Var, _: object) -> Any:  # noqa: ANN401 - likewise
+        return next((value for one, value in values if one.same_as(var)), var)
+
+    return tvm_ffi.structural_mutate(part, [(tvm.ir.Var, variable)])
