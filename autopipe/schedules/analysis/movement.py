@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import tvm
+from tvm.ir import TensorLoad
 from tvm.s_tir import SBlock, Schedule, ScheduleError
 from tvm.s_tir.schedule import SBlockRV
 from tvm.sym import Analyzer, detect_linear_equation, normalize_to_iter_sum
@@ -171,7 +172,7 @@ def movement(block: SBlock) -> Movement | None:
     target = [part.min for part in block.writes[0].region]
     if not _are(target, axes):
         return None
-    loads = [node for node in _nodes(value) if isinstance(node, tvm.ir.TensorLoad)]
+    loads = [node for node in _nodes(value) if isinstance(node, TensorLoad)]
     totals = [_total(load, block) for load in loads]
     reads = [_pieces(total, axes) for total in totals]
     used = _used(_nodes(value, within_loads=False), axes)
@@ -191,13 +192,22 @@ def movement(block: SBlock) -> Movement | None:
         or _size(dtypes[0]) < _WIDE == max(map(_size, dtypes))
         or (indexed and not chooses),
         indexed=indexed,
-        copies=isinstance(value, tvm.ir.TensorLoad),
+        copies=isinstance(value, TensorLoad),
         elsewhere=bool(used - {len(axes) - 1}),
         chooses=chooses,
         both=chooses and not parts and can_read_both(block),
         nanoseconds=_nanoseconds(value, _size(dtypes[0]), loads, reads, extents),
         folded=any(isinstance(node, _DIVISIONS) for node in _nodes(value)),
     )
+
+
+def offset_of(load: TensorLoad, block: SBlock) -> tuple[int, tuple[AxisPiece, ...]] | None:
+    """Return where in memory a load begins, and how it moves; None if that depends on data."""
+    total = _total(load, block)
+    pieces = _pieces(total, [axis.var for axis in block.iter_vars])
+    if pieces is None or not isinstance(total.base, tvm.tirx.IntImm):
+        return None
+    return int(total.base), pieces
 
 
 def _nanoseconds(
@@ -221,9 +231,7 @@ def _chooses(node: Any, last: Any) -> bool:  # noqa: ANN401 - likewise
         return True
     if getattr(getattr(node, "op", None), "name", "") != "prim.if_then_else":
         return False
-    return any(
-        isinstance(one, tvm.ir.TensorLoad) or _same(one, last) for one in _nodes(node.args[0])
-    )
+    return any(isinstance(one, TensorLoad) or _same(one, last) for one in _nodes(node.args[0]))
 
 
 def _are(indices: Sequence[Any], axes: Sequence[Any]) -> bool:
@@ -318,7 +326,7 @@ def _divided(boundaries: set[int], extent: int) -> tuple[int, ...]:
 def _nodes(node: Any, *, within_loads: bool = True) -> Iterator[Any]:  # noqa: ANN401 - likewise
     """Yield an expression and all expressions in it."""
     yield node
-    if within_loads or not isinstance(node, tvm.ir.TensorLoad):
+    if within_loads or not isinstance(node, TensorLoad):
         parts = (getattr(node, name, None) for name in _PARTS)
         lists = (getattr(node, name, ()) for name in _LISTS)
         children = [part for part in parts if isinstance(part, tvm.runtime.Object)]

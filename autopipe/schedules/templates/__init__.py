@@ -26,6 +26,7 @@ from autopipe.schedules.templates import (
     sequence,
     tiled_reduction,
     transpose,
+    turned,
     window,
     winograd,
 )
@@ -45,6 +46,7 @@ TEMPLATES: Final[tuple[Template, ...]] = (
     odd_rows,
     row_reduction,
     open_rows,
+    turned,
     transpose,
     elementwise,
     open_movement,
