@@ -12,6 +12,7 @@ import tvm
 
 from autopipe.measure.cases import CASES, arguments
 from tests.compiler.graphs import PLAIN, TARGET
+from tests.schedules import emulated
 
 Array = np.ndarray[Any, Any]
 Inputs = Callable[[tvm.IRModule], list[Any]]
@@ -40,13 +41,18 @@ def _drawn(
 
 
 def compiled(modules: Sequence[tvm.IRModule], target: tvm.target.Target = TARGET) -> list[Any]:
-    """Return `main` of each module, all in one library."""
+    """Return `main` of each module, all in one library.
+
+    Code for a processor that this one is not is emulated.
+    """
     functions = {
         f"main{place}": module["main"].with_attr("global_symbol", f"main{place}")
         for place, module in enumerate(modules)
     }
     with tvm.transform.PassContext(opt_level=3, config={"tirx.disable_assert": True}):
         library = tvm.tirx.build(tvm.IRModule(functions), target)
+    if emulated.needed(target):
+        library = emulated.loaded(library)
     return [library[name] for name in functions]
 
 

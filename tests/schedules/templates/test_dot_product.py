@@ -9,7 +9,6 @@ from tvm import te, topi
 from tvm.s_tir import Schedule
 from tvm.s_tir.transform import RemoveWeightLayoutRewriteBlock
 
-from autopipe.compiler.target.cpu import available
 from autopipe.errors import StageError
 from autopipe.schedules.conditions import Conditions
 from autopipe.schedules.engines import static
@@ -22,7 +21,6 @@ from tests.schedules.tasks import CONDITIONS
 
 SIGNS = list(itertools.product(("uint8", "int8"), repeat=2))
 VNNI, AVX2, ANY = "cascadelake", "haswell", "x86-64"
-NEEDS = {VNNI: "avx512vnni", AVX2: "avx2", ANY: "sse3"}
 
 
 def conditions(mcpu, **target):
@@ -91,15 +89,6 @@ def bytes_of(module):
     return list(map(tvm.runtime.tensor, arrays))
 
 
-def needs(mcpu):
-    return pytest.param(
-        mcpu, marks=pytest.mark.skipif(NEEDS[mcpu] not in available(), reason="not this CPU")
-    )
-
-
-needs_vnni = pytest.mark.skipif(NEEDS[VNNI] not in available(), reason="not this CPU")
-
-
 def assert_exact(module, *scheduled, target):
     assert_same(module, *scheduled, inputs=[bytes_of], rtol=0.0, target=target)
 
@@ -130,7 +119,7 @@ def served(module, made):
 
 
 @pytest.mark.parametrize("signs", SIGNS, ids="-".join)
-@pytest.mark.parametrize("mcpu", [needs(VNNI), needs(AVX2)])
+@pytest.mark.parametrize("mcpu", [VNNI, AVX2])
 @pytest.mark.parametrize("case", [matmul, conv])
 def test_sums_are_exact_for_all_signs(case, mcpu, signs):
     module, made = module_of(*case(signs)), conditions(mcpu)
@@ -139,7 +128,7 @@ def test_sums_are_exact_for_all_signs(case, mcpu, signs):
     assert_exact(module, scheduled, target=made.target)
 
 
-@pytest.mark.parametrize("mcpu", [needs(VNNI), needs(ANY)])
+@pytest.mark.parametrize("mcpu", [VNNI, ANY])
 @pytest.mark.parametrize("case", CASES)
 def test_sums_are_exact(case, mcpu):
     module, made = module_of(*CASES[case]()), conditions(mcpu)
@@ -181,7 +170,6 @@ def test_a_processor_without_one_gets_another_template():
     assert not ours
 
 
-@needs_vnni
 def test_settings_are_exact():
     inputs, sums, weights = conv()
     module, made = module_of(inputs, sums, weights, requantized), conditions(VNNI)

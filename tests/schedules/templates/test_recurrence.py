@@ -2,7 +2,6 @@ import itertools
 import json
 
 import numpy as np
-import pytest
 import tvm
 from tvm import tirx
 from tvm.script.ir_builder import IRBuilder
@@ -13,7 +12,7 @@ from autopipe.compiler.graph import elementary
 from autopipe.compiler.graph.buffer_layouts import without_layouts
 from autopipe.compiler.recurrence import plain
 from autopipe.compiler.recurrence.form import ATTRIBUTE, Activation, Direction, Recurrence
-from autopipe.compiler.target.cpu import available
+from autopipe.measure import check
 from autopipe.measure.build import compiled
 from autopipe.measure.check import checked
 from autopipe.schedules.hardware import HardwareParams
@@ -22,6 +21,7 @@ from autopipe.schedules.recurrence.blocking import APART, SERIAL, TOGETHER, Unit
 from autopipe.schedules.templates import recurrence
 from autopipe.schedules.templates.serve import serve
 from autopipe.schedules.templates.template import blank, dump, fitted, make
+from tests.schedules import emulated
 from tests.schedules.tasks import TARGET
 from tests.support.table import each_row
 
@@ -115,8 +115,7 @@ def test_schedules_of_open_sizes_are_right(form, free_batch, threads, parts):
     checked(workload, sch.mod, TARGET)
 
 
-@pytest.mark.skipif("avx512vnni" not in available(), reason="not this CPU")
-def test_instructions_add_products_of_bytes():
+def test_instructions_add_products_of_bytes(monkeypatch):
     target = tvm.target.Target({"kind": "llvm", "mcpu": "cascadelake", "num-cores": 2})
     hardware = HardwareParams.of(target)
     workload = module(layer(batch=2, hidden=20, reverse=BOTH, rounded=True, initial=True))
@@ -126,6 +125,7 @@ def test_instructions_add_products_of_bytes():
     sch = blank(workload)
     recurrence.apply(sch, found, recurrence.fill(found, hardware))
     assert "vpdpbusd" in compiled(sch.mod, target).inspect_source("asm")
+    monkeypatch.setattr(check, "gate", emulated)
     checked(workload, sch.mod, target)
 
 
