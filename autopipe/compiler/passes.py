@@ -22,6 +22,7 @@ from autopipe.compiler.graph.layout import (
     layout_report,
 )
 from autopipe.compiler.graph.legalize import legalize, refusals, unlowered
+from autopipe.compiler.graph.long_means import stepwise_means
 from autopipe.compiler.graph.rounded_weights import rounded
 from autopipe.compiler.graph.scalars import plain_numbers
 from autopipe.compiler.graph.sizes_first import sizes_first
@@ -70,6 +71,7 @@ def optimize(  # noqa: PLR0913 -- one for each thing that a pipeline file says
         module = widen(plain_convolutions(plain_numbers(module)), target)
         # Phase 2: layouts
         module = convert_layout(module, layout, warn) if layout else module
+        module = stepwise_means(module)
         # Phase 3: clean up what the phases above left
         module = _sequence(
             transform.Normalize(),

@@ -1,0 +1,57 @@
+"""Means and variances of images, axis by axis: as many numbers, and right where nothing varies."""
+
+import numpy as np
+import pytest
+from tvm import relax
+
+from autopipe.compiler.graph.long_means import stepwise_means
+from tests.compiler.graph.test_half import module_of, run
+
+SHAPE = (2, 17, 3, 19, 4)
+AXES = [1, -2, 2]
+
+
+def of_image(op, shape=SHAPE, axes=AXES, *, keepdims=True, dtype="float32"):
+    return module_of(lambda _, x: op(x, axes, keepdims), (shape, dtype))
+
+
+def ops_of(module):
+    values = [each.value for each in module["main"].body.blocks[0].bindings]
+    return [value.op.name for value in values if isinstance(value, relax.Call)]
+
+
+@pytest.mark.parametrize("keepdims", [True, False])
+@pytest.mark.parametrize(
+    ("op", "exact"), [(relax.op.mean, np.mean), (relax.op.variance, np.var)], ids=["mean", "var"]
+)
+def test_three_axes_one_after_the_other_are_what_they_are_together(op, exact, keepdims):
+    after = stepwise_means(of_image(op, keepdims=keepdims))
+    image = np.random.default_rng(0).normal(3.0, 2.0, SHAPE).astype("float32")
+    wanted = exact(image.astype("float64"), (1, 2, 3), keepdims=keepdims)
+    found = run(after, image)
+    assert ops_of(after).count("relax.mean") >= 2
+    assert found.shape == wanted.shape
+    np.testing.assert_allclose(found, wanted, rtol=2e-6)
+
+
+def test_of_equal_numbers_the_mean_is_near_and_the_variance_next_to_nothing():
+    image = np.full((1, 64, 64, 8), 0.195, "float32")
+    shape, axes = image.shape, [1, 2]
+    (mean,) = {*run(stepwise_means(of_image(relax.op.mean, shape, axes)), image).flat}
+    (variance,) = {*run(stepwise_means(of_image(relax.op.variance, shape, axes)), image).flat}
+    assert abs(mean - image.flat[0]) < 3e-6 * mean  # 4e-5 in one chain
+    assert 0 <= variance < 1e-12
+
+
+@pytest.mark.parametrize(
+    ("shape", "axes", "dtype"),
+    [
+        ((4, 4096), [1], "float32"),
+        ((1, 7, 7, 64), [1, 2], "float32"),
+        ((1, 1, 4096, 8), [1, 2], "float32"),
+    ],
+    ids=["a row", "few", "one axis that is long"],
+)
+def test_what_stays(shape, axes, dtype):
+    before = of_image(relax.op.mean, shape, axes, dtype=dtype)
+    assert ops_of(stepwise_means(before)) == ["relax.mean"]
