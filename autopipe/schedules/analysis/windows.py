@@ -65,6 +65,8 @@ class Windows:
     """Position of the operand that has weights along the last axis; None if none has."""
     free: bool
     """Whether the layout of these weights is free."""
+    once: bool = False
+    """Whether no element of the input is read for two outputs, as in sums along an axis."""
 
     @property
     def wide(self) -> bool:
@@ -134,6 +136,7 @@ def recognize(sch: Schedule) -> Windows | None:
         along=_is_along(block, data),
         weights=weights,
         free=weights is not None and _is_free(sch, block, weights),
+        once=all(sum(map(bool, part[:-1])) <= 1 for part in data),
     )
 
 

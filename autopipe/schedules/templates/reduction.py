@@ -227,7 +227,7 @@ def apply(sch: Schedule, found: ReducedOutputs, knobs: SideBySide) -> None:
     reduction = Reduction.of(simplified(sch.get(sch.get_sblock(found.name))))
     if reduction is None:
         raise ScheduleError(f"block {found.name} no longer reduces")
-    last = sch.get(sch.get_sblock(found.after[-1])) if found.after else None
+    last = simplified(sch.get(sch.get_sblock(found.after[-1]))) if found.after else None
     _replace(sch, reduction, last, [*nests, _written(reduction.narrowed(), last, knobs)])
 
 

@@ -25,7 +25,7 @@ from tvm.tirx import FloatImm, IntImm, PrimFunc
 
 from autopipe.schedules.analysis.steps import Steps
 from autopipe.schedules.hardware import HardwareParams
-from autopipe.schedules.templates.template import Template, blank
+from autopipe.schedules.templates.template import Template, asked_last, blank
 
 NAME: Final = "sequence"
 VERSION: Final = 1
@@ -159,6 +159,7 @@ def _serve(module: tvm.IRModule) -> ServedPart | None:
     )  # imported late: that module imports this one
 
     schedule = blank(module)
+    later: list[ServedPart] = []
     for template in templates():
         if template.NAME == NAME or not getattr(template, "STATIC", True):
             continue
@@ -166,6 +167,7 @@ def _serve(module: tvm.IRModule) -> ServedPart | None:
             matched = template.match(schedule)
         except RuntimeError:  # TIR that a template does not expect
             continue
-        if matched is not None:
+        if matched is not None and not asked_last(template, matched):
             return ServedPart(module, template, matched)
-    return None
+        later += [ServedPart(module, template, matched)] if matched is not None else []
+    return later[0] if later else None

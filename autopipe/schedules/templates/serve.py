@@ -3,13 +3,14 @@
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Final
 
 import tvm
 from tvm.s_tir import Schedule
 
 from autopipe.schedules.hardware import HardwareParams
-from autopipe.schedules.templates.template import Template, fitting
+from autopipe.schedules.templates.template import Template, asked_last, fitting
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -43,12 +44,15 @@ def serve(
     `failed` is called and the next template is asked.
     """
     templates = hardware.backend.piece("templates")
-    fresh = None
-    for template in templates() if templates else ():
+    first, fresh = tuple(templates()) if templates else (), None
+    later: list[Template] = []
+    for template in chain(first, later):
         try:
             sch, matched = fresh = fresh or fitting(module)
             found = matched(template)
-            if found is not None:
+            if found is not None and template not in later and asked_last(template, found):
+                later.append(template)
+            elif found is not None:
                 fresh = None  # it may be half scheduled when TVM refuses
                 knobs = template.fill(found, hardware)
                 template.apply(sch, found, knobs)

@@ -36,7 +36,8 @@ class Template(Protocol):
     may also define `estimate`, `(Found, Knobs, HardwareParams) -> float`: the time of a setting in
     any unit, which tells engine `autotvm` where to begin. One that defines `OPEN` as True serves
     functions with open sizes: `apply` then gets their schedule, and a `Found` at likely sizes. One
-    that defines `STATIC` as False serves nothing else.
+    that defines `STATIC` as False serves nothing else. One that defines `gives_way`, `(Found) ->
+    bool`, is asked last for functions of which that is true: others that serve them are faster.
     """
 
     @property
@@ -62,6 +63,12 @@ class Template(Protocol):
     @property
     def apply(self) -> Any:  # noqa: ANN401 - `(Schedule, Found, Knobs) -> None`
         """Schedule the function; raises ScheduleError where TVM refuses."""
+
+
+def asked_last(template: Template, found: Any) -> bool:  # noqa: ANN401 - the template's own
+    """Tell whether a template is asked last for a function."""
+    told = getattr(template, "gives_way", None)
+    return told is not None and bool(told(found))
 
 
 def dump(template: Template, knobs: Any) -> str:  # noqa: ANN401 - the template's own dataclass

@@ -99,6 +99,14 @@ def match(sch: Schedule) -> Windows | None:
     return None if windows.along and len(windows.extents) <= _PAIR else windows
 
 
+def gives_way(windows: Windows) -> bool:
+    """Tell whether there is nothing to share between outputs; tiles of `tiled_reduction` are wider.
+
+    The sums of the columns of [512, 300] take 8.7 us there and 13.5 here.
+    """
+    return windows.once and windows.weights is None and not windows.before
+
+
 def settings(
     windows: Windows, hardware: HardwareParams, *, overlap: bool | None = None
 ) -> Iterator[WindowTile]:

@@ -139,8 +139,9 @@ def _goes_on(block: SBlock, extents: tuple[int, ...]) -> bool:
     if not is_spatial(block) or [extent for extent in own if extent > 1] != long:
         return False
     for load in loads_of(simplified(block).body.value):
-        if [int(n) for n in load.source.ty.shape if int(n) > 1] == long:
-            used = [index for index in load.indices if not isinstance(index, tvm.tirx.IntImm)]
+        shape = list(map(int, load.source.ty.shape))
+        if [n for n in shape if n > 1] == long:
+            used = [index for index, n in zip(load.indices, shape, strict=True) if n > 1]
             if len(used) != len(axes) or not all(map(tvm.ir.Expr.same_as, used, axes)):
                 return False
     return True
