@@ -12,6 +12,7 @@ from autopipe.libraries import LIBRARIES
 OURS: Final[Mapping[str, str]] = {
     "winograd2": "autopipe.schedules.implementations.winograd:winograd2",
     "winograd4": "autopipe.schedules.implementations.winograd:winograd4",
+    "winograd6": "autopipe.schedules.implementations.winograd:winograd6",
 }
 """The implementations that are part of autopipe, each with where it is, in the order of asking."""
 

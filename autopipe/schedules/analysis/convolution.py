@@ -1,4 +1,4 @@
-"""Recognizes a plain 2-D convolution in a fused PrimFunc, from its TIR alone.
+"""Recognizes a plain convolution of images or volumes in a fused PrimFunc, from its TIR alone.
 
 TOPI writes a convolution as two blocks, padding and sum. Whether two blocks are a convolution is
 decided by comparing them with the blocks that TOPI writes for the same shapes.
@@ -6,7 +6,7 @@ decided by comparing them with the blocks that TOPI writes for the same shapes.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import tvm
 import tvm_ffi
@@ -19,24 +19,32 @@ from autopipe.compiler.graph.weights import free
 from autopipe.schedules.analysis.blocks import is_spatial
 from autopipe.schedules.templates.template import blank
 
-_AXES = 4
-"""Number of axes of an image: batch, rows, columns, channels."""
+_LAYOUTS: Final = {4: ("NHWC", "HWIO"), 5: ("NDHWC", "DHWIO")}
+"""Layouts of data and kernel, by their number of axes."""
+
+_VOLUME: Final = 5
+"""Number of axes of a volume: batch, slices, rows, columns, channels."""
 
 
 @dataclass(frozen=True, slots=True)
 class Convolution:
-    """A 2-D convolution in NHWC and HWIO, with stride 1, without dilation and groups."""
+    """A convolution in NHWC and HWIO, or NDHWC and DHWIO, with stride 1 and without groups."""
 
     data: Any
-    """The buffer of the image `[batch, rows, columns, channels]`, before any padding."""
+    """The buffer of the image `[batch, rows, columns, channels]`, before any padding. A volume has
+    `[batch, slices, rows, columns, channels]`."""
     kernel: Any
-    """The buffer of the weights, `[rows, columns, channels in, channels out]`."""
+    """The buffer of the weights, `[rows, columns, channels in, channels out]`; those of a volume
+    begin with slices, too."""
     constant: bool
     """Whether the kernel is a weight whose layout is free."""
-    padding: tuple[int, int]
-    """Rows of zeros above the image and columns of them to its left."""
+    padding: tuple[int, ...]
+    """Rows of zeros above the image and columns of them to its left; slices before a volume."""
+    dilation: tuple[int, ...]
+    """Rows, and columns, from one element that the kernel is multiplied with to the next; slices
+    first in a volume."""
     result: Any
-    """The buffer of the sums, `[batch, rows, columns, channels]`."""
+    """The buffer of the sums, `[batch, rows, columns, channels]`, or those of a volume."""
     after: SBlock
     """The block that computes each element of the output from one sum."""
 
@@ -59,12 +67,12 @@ def recognize(module: tvm.IRModule, size: int) -> Convolution | None:
         result = sch.get(blocks[1]).writes[0].source
     except RuntimeError:  # TIR without blocks, or one that can not be inlined
         return None
-    padding = _padding(pad, total)
-    if padding is None or not _elementwise(after, result):
+    steps = _steps(pad, total)
+    if steps is None or not _elementwise(after, result):
         return None
     data, kernel = pad.reads[0].source, total.reads[1].source
     constant = any(kernel.same_as(weight) for weight in free(module["main"]))
-    return Convolution(data, kernel, constant, padding, result, after)
+    return Convolution(data, kernel, constant, *steps, result, after)
 
 
 def _after(sch: Schedule, blocks: Sequence[Any]) -> SBlock:
@@ -84,23 +92,37 @@ def _reads_images(pad: SBlock, total: SBlock, size: int) -> bool:
     if not pad.writes[0].source.same_as(total.reads[0].source):
         return False
     image, padded, kernel = (read.source.shape for block in (pad, total) for read in block.reads)
-    if any(len(shape) != _AXES for shape in (image, padded, kernel)):
+    axes = len(image)
+    if axes not in _LAYOUTS or any(len(shape) != axes for shape in (padded, kernel)):
         return False
-    known = (*kernel, image[3], padded[3])  # batch, rows and columns of an image may be open
-    return all(isinstance(extent, IntImm) for extent in known) and kernel[0] == kernel[1] == size
+    known = (*kernel, image[-1], padded[-1])  # batch, rows and columns of an image may be open
+    if axes == _VOLUME:
+        known = (*known, *image, *padded)
+    square = kernel[-4] == kernel[-3] == size
+    return all(isinstance(extent, IntImm) for extent in known) and square
 
 
-def _padding(pad: SBlock, total: SBlock) -> tuple[int, int] | None:
-    """Return the padding above and to the left, or None if TOPI writes other blocks."""
+def _steps(pad: SBlock, total: SBlock) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+    """Return the padding before rows and columns, or slices too, and the dilation along them.
+
+    None if these are not the blocks that TOPI writes for such a convolution.
+    """
     padded, data, kernel = total.reads[0].source, pad.reads[0].source, total.reads[1].source
     before = [_offset(index.min) for index in pad.reads[0].region]
     sizes = zip(padded.shape, data.shape, before, strict=True)
     ends = [Analyzer().simplify(whole - part - start) for whole, part, start in sizes]
-    if not all(isinstance(end, IntImm) for end in ends):
+    sides = zip(padded.shape[1:-1], total.writes[0].source.shape[1:-1], strict=True)
+    reach = [Analyzer().simplify(whole - out) for whole, out in sides]
+    if not all(isinstance(number, IntImm) for number in (*ends, *reach)):
+        return None
+    taps = zip(reach, kernel.shape[:-2], strict=True)
+    dilation = tuple(int(far) // (int(n) - 1) if int(n) > 1 else 1 for far, n in taps)
+    if min(dilation) < 1:
         return None
     x, w = (te.placeholder(buffer.shape, buffer.dtype) for buffer in (data, kernel))
+    padding = [*before[1:-1], *map(int, ends[1:-1])]
     try:
-        y = topi.nn.conv(x, w, 1, [*before[1:3], *map(int, ends[1:3])], 1, 1, "NHWC", "HWIO")
+        y = topi.nn.conv(x, w, 1, padding, list(dilation), 1, *_LAYOUTS[len(x.shape)])
     except (RuntimeError, ValueError):
         return None
     function = te.create_prim_func([x, w, y], index_dtype_override=str(data.shape[0].ty.dtype))
@@ -110,7 +132,7 @@ def _padding(pad: SBlock, total: SBlock) -> tuple[int, int] | None:
         tvm_ffi.structural_equal(ours, theirs, map_free_vars=True)
         for ours, theirs in zip((pad, total), written, strict=True)
     ]
-    return (before[1], before[2]) if all(alike) else None
+    return (tuple(before[1:-1]), dilation) if all(alike) else None
 
 
 def _offset(index: Any) -> int:  # noqa: ANN401 - an expression

@@ -4,7 +4,10 @@
 estimate.
 """
 
+import math
 from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
 
 from autopipe.schedules.hardware import HardwareParams
 
@@ -14,11 +17,18 @@ BYTES = 4
 MEMORY = 5.0
 """Bytes that a core reads from memory in a cycle while the other cores read, too."""
 
-_STEPS = 1 / 16
-"""Cycles of a transform for an element, without writing and reading it."""
+_TO_POSITIONS = 0.5
+"""Cycles to transform a vector of the input, for each position of a tile."""
 
-CHAINS = 10
-"""Independent sums that hide the latency of a fused multiply-add."""
+_FROM_POSITIONS: Final = MappingProxyType({16: 1.6, 36: 7.6, 64: 10.7})
+"""Cycles to transform a vector of sums back, for each position of a tile, by the number of these.
+16 of them fit the registers; of 36 and 64 many go to memory and back."""
+
+_PASSED = 0.5
+"""Part of the bytes of what is transformed that a core waits for."""
+
+CHAINS = 8
+"""Independent sums that hide the latency of a fused multiply-add: 4 cycles, 2 in each."""
 
 _DIRECT = 1.15
 """Cycles of a direct convolution for each cycle in which all lanes would multiply."""
@@ -42,9 +52,9 @@ class Blocking:
     """Output channels in a vector, a power of two; divides `columns`."""
 
 
-_PAIR, _SPILL = 4, 0.8
-"""Registers that two steps want beside the sums, with one vector a row, and further cycles of two
-products where there is none left for a sum, which then goes to memory and back."""
+_ALONE, _PAIR, _SPILL = 0.05, 6, 0.5
+"""With one vector a row: further cycles of two products; registers that two steps want beside the
+sums; and further cycles where there is none left for a sum, which then goes to memory and back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +62,7 @@ class Filtering:
     """What the knobs depend on in a convolution by minimal filtering."""
 
     positions: int
-    """Products of a tile for each pair of channels: 16 or 36."""
+    """Products of a tile for each pair of channels: 16, 36 or 64."""
     tiles: int
     """Number of tiles, those that only fill up the last block included."""
     inputs: int
@@ -70,15 +80,17 @@ def estimate(filtering: Filtering, knobs: Blocking, hardware: HardwareParams) ->
     vectors = knobs.columns // knobs.width
     issue = max(1.0, CHAINS / (knobs.rows * vectors), 1 / knobs.rows + 1 / vectors)
     issue += 0.05 * (4 / knobs.rows + 1 / vectors)  # weights come from the second-level cache
-    if vectors == 1 and knobs.rows + _PAIR > hardware.registers:  # LLVM takes two steps at a time
-        issue += _SPILL
+    if vectors == 1:  # LLVM takes two steps at a time
+        issue += _ALONE + (_SPILL if knobs.rows + _PAIR > hardware.registers else 0)
     products = jobs * inputs * outputs / knobs.width / 2 * issue
     kept = BYTES * (inputs + filtering.positions * knobs.tiles * knobs.chunk)
     reads = BYTES * weights / MEMORY  # another layer's weights are in the caches
     reads += (jobs - 1) * BYTES * weights / _rate(BYTES * weights + kept, hardware)
     reads += jobs * BYTES * inputs * (outputs / knobs.chunk) / _rate(kept, hardware)
-    transforms = jobs * (inputs + sums) * (_STEPS + 2 * BYTES / _rate(kept, hardware))
-    return overlapped(products, reads) + transforms
+    transforms = inputs / math.gcd(filtering.inputs, knobs.width) * _TO_POSITIONS
+    transforms += sums / knobs.width * _FROM_POSITIONS[filtering.positions]
+    transforms += (inputs + sums) * BYTES * _PASSED / _rate(kept, hardware)
+    return overlapped(products, reads) + jobs * transforms
 
 
 def overlapped(computes: float, reads: float) -> float:

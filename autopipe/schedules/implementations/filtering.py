@@ -4,14 +4,17 @@ After "Fast Algorithms for Convolutional Neural Networks" (Lavin and Gray, arXiv
 CVPR 2016), in its notation: Y = A^T [(G g G^T) * (B^T d B)] A, where `*` multiplies element by
 element, for one input and one output channel:
 
-                     F(2x2, 3x3)    F(4x4, 3x3)
-    d  patch         4 x 4          6 x 6          of the input; neighbours overlap by 2
-    g  kernel        3 x 3          3 x 3
-    B^T              4 x 4          6 x 6
-    G                4 x 3          6 x 3
-    A^T              2 x 4          4 x 6
-    Y  outputs       2 x 2          4 x 4
-    products         16             36             the direct convolution: 36 and 144
+                     F(2x2, 3x3)    F(4x4, 3x3)    F(6x6, 3x3)
+    d  patch         4 x 4          6 x 6          8 x 8         neighbours overlap by 2
+    g  kernel        3 x 3          3 x 3          3 x 3
+    B^T              4 x 4          6 x 6          8 x 8
+    G                4 x 3          6 x 3          8 x 3
+    A^T              2 x 4          4 x 6          6 x 8
+    Y  outputs       2 x 2          4 x 4          6 x 6
+    products         16             36             64            direct: 36, 144 and 324
+
+A volume is taken slice by slice: the channels of all slices that a kernel spans are one long axis
+of input channels.
 
 With many channels, the products at one position (i, j) of all tiles are a matrix product:
 
@@ -30,67 +33,19 @@ from tvm import te, tirx
 
 from autopipe.compiler.graph.weights import MARK
 from autopipe.schedules.analysis.blocks import Extent, parts_of, product_of, simplified
+from autopipe.schedules.implementations.transforms import TRANSFORMS, Matrix, Transforms
 
 KERNEL: Final = 3
 """Rows and columns of the kernel."""
 
+_IMAGE: Final = 4
+"""Number of axes of the kernel of an image; that of a volume has one more."""
+
 _LEAST, _MOST = 6, 14
 """Fewest and most tiles that are summed in registers, where there are as many."""
 
-Matrix = Sequence[Sequence[float]]
-"""Rows of numbers."""
-
 Value = Callable[[int], Any]
 """Returns the element of a vector at an index, as an expression."""
-
-
-@dataclass(frozen=True, slots=True)
-class Transforms:
-    """The matrices for one size of tile."""
-
-    input: Matrix
-    """B^T: [size + 2, size + 2]."""
-    kernel: Matrix
-    """G: [size + 2, 3]."""
-    output: Matrix
-    """A^T: [size, size + 2]."""
-    terms: tuple[tuple[int, ...], ...]
-    """Groups of columns of `input`. Rows share the sum of a group, so it is computed once."""
-    sums: tuple[tuple[int, ...], ...]
-    """Groups of columns of `output`, likewise."""
-
-
-TRANSFORMS: Final = {
-    2: Transforms(
-        input=((1, 0, -1, 0), (0, 1, 1, 0), (0, -1, 1, 0), (0, 1, 0, -1)),
-        kernel=((1, 0, 0), (1 / 2, 1 / 2, 1 / 2), (1 / 2, -1 / 2, 1 / 2), (0, 0, 1)),
-        output=((1, 1, 1, 0), (0, 1, -1, -1)),
-        terms=((0,), (1,), (2,), (3,)),
-        sums=((0,), (1, 2), (3,)),
-    ),
-    4: Transforms(
-        input=(
-            (4, 0, -5, 0, 1, 0),
-            (0, -4, -4, 1, 1, 0),
-            (0, 4, -4, -1, 1, 0),
-            (0, -2, -1, 2, 1, 0),
-            (0, 2, -1, -2, 1, 0),
-            (0, 4, 0, -5, 0, 1),
-        ),
-        kernel=(
-            (1 / 4, 0, 0),
-            (-1 / 6, -1 / 6, -1 / 6),
-            (-1 / 6, 1 / 6, -1 / 6),
-            (1 / 24, 1 / 12, 1 / 6),
-            (1 / 24, -1 / 12, 1 / 6),
-            (0, 0, 1),
-        ),
-        output=((1, 1, 1, 1, 1, 0), (0, 1, -1, 2, -2, 0), (0, 1, 1, 4, 4, 0), (0, 1, -1, 8, -8, 1)),
-        terms=((0,), (4, 2), (3, 1), (5,)),
-        sums=((0,), (1, 2), (3, 4), (5,)),
-    ),
-}
-"""The matrices, by the rows and columns of a tile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,22 +66,30 @@ class Tiling:
     """Number of tiles of all images."""
     block: int
     """Tiles in a block; those after the last one of an image fill up the last block."""
+    apart: tuple[int, int] = (1, 1)
+    """Rows, and columns, between neighbours in a tile: the dilation of the convolution."""
 
     @classmethod
-    def of(cls, shape: Sequence[Extent], size: int, likely: "Tiling | None" = None) -> "Tiling":
+    def of(
+        cls, shape: Sequence[Extent], size: int, apart: tuple[int, int] = (1, 1),
+        likely: "Tiling | None" = None,
+    ) -> "Tiling":  # fmt: skip
         """Return the tiling of an output `[batch, rows, columns, channels]`.
 
         A block has 6 to 14 tiles, whichever wastes least. Where sizes are open, it is that of
         `likely`, the tiling at likely sizes.
         """
         batch, height, width, _ = shape
-        rows, columns = (simplified(parts_of(extent, size)) for extent in (height, width))
+        rows, columns = (
+            simplified(parts_of(parts_of(extent, step), size) * step)
+            for extent, step in zip((height, width), apart, strict=True)
+        )
         count = simplified(product_of((batch, rows, columns)))
         if not isinstance(count, int):
-            return cls(size, rows, columns, count, likely.block if likely else _MOST)
+            return cls(size, rows, columns, count, likely.block if likely else _MOST, apart)
         blocks = [b for b in range(_MOST, _LEAST - 1, -1) if b <= count] or [count]
         block = min(blocks, key=lambda b: parts_of(count, b) * b)
-        return cls(size, rows, columns, count, block)
+        return cls(size, rows, columns, count, block, apart)
 
     @property
     def padded(self) -> Extent:
@@ -141,22 +104,45 @@ class Tiling:
     def origin(self, tile: Any) -> tuple[Any, Any, Any]:  # noqa: ANN401 - an index
         """Return the image of a tile, and the first row and column of the output in it.
 
-        Example: with 14 tiles of 4 x 4 in a row, tile 20 begins at row 4, column 24 of image 0.
+        Example: with 14 tiles of 4 x 4 in a row, tile 20 begins at row 4, column 24 of image 0. If
+        neighbours in a tile are 2 apart, it begins at row 1: tile 0 has rows 0, 2, 4 and 6, tile 14
+        those between them.
         """
-        row = tile // self.columns % self.rows
-        return tile // (self.rows * self.columns), row * self.size, tile % self.columns * self.size
+        starts = []
+        places = tile // self.columns % self.rows, tile % self.columns
+        for place, step in zip(places, self.apart, strict=True):
+            starts.append(place % step + place // step * (self.size * step))
+        return tile // (self.rows * self.columns), starts[0], starts[1]
+
+
+@dataclass(frozen=True, slots=True)
+class Slices:
+    """The slices of a volume that a kernel spans."""
+
+    taps: int
+    """How many these are."""
+    results: int
+    """Slices of the result of one volume."""
+    front: int
+    """Slices of zeros before the volume."""
+    apart: int
+    """Slices from one that the kernel is multiplied with to the next: the dilation."""
 
 
 def filtered(
-    data: te.Tensor, kernel: te.Tensor, padding: tuple[int, int], tiling: Tiling
-) -> te.Tensor:
-    """Return the convolution `[tile, row, column, channel]` of an NHWC image and HWIO kernel."""
+    data: te.Tensor, kernel: te.Tensor, padding: tuple[int, int], tiling: Tiling,
+    slices: Slices | None = None,
+) -> te.Tensor:  # fmt: skip
+    """Return the convolution `[tile, row, column, channel]` of an NHWC image and HWIO kernel.
+
+    Of an NDHWC volume and a DHWIO kernel, the images of `tiling` are the slices of the result.
+    """
     matrices, side = TRANSFORMS[tiling.size], tiling.size + KERNEL - 1
-    transformed = _input(_patches(data, padding, tiling), matrices)
+    transformed = _input(_patches(data, padding, tiling, slices), matrices)
     weights = _kernel(kernel, matrices)
-    channel = te.reduce_axis((0, data.shape[3]), "channel_in")
+    channel = te.reduce_axis((0, weights.shape[2]), "channel_in")
     sums = te.compute(
-        (side, side, tiling.padded, kernel.shape[3]),
+        (side, side, tiling.padded, kernel.shape[-1]),
         lambda i, j, p, c: te.sum(
             transformed[i, j, p, channel] * weights[i, j, channel, c], axis=channel
         ),
@@ -165,21 +151,29 @@ def filtered(
     return _output(sums, matrices)
 
 
-def _patches(data: te.Tensor, padding: tuple[int, int], tiling: Tiling) -> te.Tensor:
+def _patches(
+    data: te.Tensor, padding: tuple[int, int], tiling: Tiling, slices: Slices | None
+) -> te.Tensor:
     """Return the patch of the input of each tile; zero outside of the image."""
-    _, height, width, channels = data.shape
-    top, left = padding
+    *_, height, width, channels = data.shape
+    (top, left), (down, across) = padding, tiling.apart
     side = tiling.size + KERNEL - 1
 
     def element(p: Any, i: Any, j: Any, c: Any) -> Any:  # noqa: ANN401 - indices
         image, row, column = tiling.origin(p)
-        y, x = row + i - top, column + j - left
-        inside = tirx.all(y >= 0, y < height, x >= 0, x < width)
+        y, x = row + i * down - top, column + j * across - left
+        tests, before = [y >= 0, y < height, x >= 0, x < width], [image]
+        if slices is not None:
+            z = image % slices.results + c // channels * slices.apart - slices.front
+            tests, before = [z >= 0, z < data.shape[1], *tests], [image // slices.results, z]
+            c %= channels
         if tiling.fills:
-            inside = tirx.all(p < tiling.count, inside)
-        return tirx.if_then_else(inside, data[image, y, x, c], tirx.const(0, data.dtype))
+            tests = [p < tiling.count, *tests]
+        inside = tirx.all(*tests)
+        return tirx.if_then_else(inside, data[(*before, y, x, c)], tirx.const(0, data.dtype))
 
-    return te.compute((tiling.padded, side, side, channels), element, name="winograd_patch")
+    inputs = channels * slices.taps if slices else channels
+    return te.compute((tiling.padded, side, side, inputs), element, name="winograd_patch")
 
 
 def _input(patches: te.Tensor, matrices: Transforms) -> te.Tensor:
@@ -206,11 +200,17 @@ def _kernel(kernel: te.Tensor, matrices: Transforms) -> te.Tensor:
             [_chosen([row[k] for row in matrices.kernel], axis) for k in range(KERNEL)]
             for axis in (i, j)
         )
+        before, place = [], channel
+        if len(kernel.shape) > _IMAGE:
+            before, place = [channel // kernel.shape[-2]], channel % kernel.shape[-2]
         return sum(
-            ys[k] * xs[m] * kernel[k, m, channel, c] for k in range(KERNEL) for m in range(KERNEL)
+            ys[k] * xs[m] * kernel[(*before, k, m, place, c)]
+            for k in range(KERNEL)
+            for m in range(KERNEL)
         )
 
-    shape = (side, side, *kernel.shape[2:])
+    inputs = product_of([int(extent) for extent in (*kernel.shape[:-4], kernel.shape[-2])])
+    shape = (side, side, inputs, kernel.shape[-1])
     return te.compute(shape, element, name="winograd_kernel", attrs={MARK: True})
 
 

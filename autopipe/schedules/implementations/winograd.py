@@ -1,10 +1,11 @@
-"""Implementations `winograd2` and `winograd4`: 3x3 convolutions by minimal filtering.
+"""Implementations `winograd2`, `winograd4`, `winograd6`: 3x3 convolutions by minimal filtering.
 
 After "Fast Algorithms for Convolutional Neural Networks" (Lavin and Gray, arXiv:1509.09308, 2015).
 `winograd2` is F(2x2, 3x3): a tile of 2 x 2 outputs takes 16 products, where the direct convolution
-takes 2 * 2 * 3 * 3 = 36. `winograd4` is F(4x4, 3x3): 36 products instead of 144. The kernel is
-transformed when the model is built. `filtering` has the stages, `templates/winograd.py` their
-schedule.
+takes 2 * 2 * 3 * 3 = 36. `winograd4` is F(4x4, 3x3): 36 products instead of 144, and `winograd6` 64
+instead of 324. Tiles of a dilated convolution have rows and columns that are so far apart; a volume
+is taken slice by slice. The kernel is transformed when the model is built. `filtering` has the
+stages, `templates/winograd.py` their schedule.
 
 Example: an image [1, 56, 56, 64] in tiles of 4 x 4 has 14 * 14 = 196 tiles; the product becomes 36
 matrix products of [196, 64] and [64, outputs], one for each position in a tile.
@@ -23,15 +24,22 @@ from tvm.s_tir import SBlock, SBlockRealize
 from tvm.sym import Analyzer
 
 from autopipe.compiler.open_sizes import likely_instance
-from autopipe.schedules.analysis.blocks import SPATIAL, extent_of
+from autopipe.schedules.analysis.blocks import SPATIAL, Extent, extent_of, product_of
 from autopipe.schedules.analysis.convolution import Convolution, recognize
-from autopipe.schedules.analysis.filtering_cost import Filtering, direct, estimate
+from autopipe.schedules.analysis.filtering_cost import BYTES, Filtering, direct, estimate
 from autopipe.schedules.hardware import HardwareParams
-from autopipe.schedules.implementations.filtering import KERNEL, Tiling, filtered
+from autopipe.schedules.implementations.filtering import KERNEL, Slices, Tiling, filtered
 from autopipe.schedules.templates.winograd import fill
 
 _MARGIN = 1.2
 """An estimated gain is divided by this, so that only a clear gain decides."""
+
+WIDEST: Final = 4
+"""Rows and columns of a tile from which on rounding shows, and a kernel takes much memory."""
+
+_LARGE = 1.13
+"""That of larger tiles is divided by this, too: they are off by twice as much, and have 1.8 times
+the weights."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +47,7 @@ class Winograd:
     """The algorithm for one size of tile."""
 
     size: int
-    """Rows and columns of a tile of the output: 2 or 4."""
+    """Rows and columns of a tile of the output: 2, 4 or 6."""
     FAST: bool = True
 
     @property
@@ -60,15 +68,15 @@ class Winograd:
 
     def _tiling(self, convolution: Convolution, workload: tvm.IRModule) -> Tiling | None:
         """Return how the output is cut into tiles; None if nothing is known of its open sizes."""
-        shape = [extent_of(n) for n in convolution.result.shape]
+        shape, apart = _images(convolution), _apart(convolution)
         if all(isinstance(extent, int) for extent in shape):
-            return Tiling.of(shape, self.size)
+            return Tiling.of(shape, self.size, apart)
         instance = likely_instance(workload)
         likely = instance and _served(instance)
         if likely is None:
             return None
-        known = Tiling.of([int(n) for n in likely.result.shape], self.size)
-        return Tiling.of(shape, self.size, known)
+        known = Tiling.of([int(n) for n in likely.result.shape], self.size, apart)
+        return Tiling.of(shape, self.size, apart, known)
 
     def gain(self, workload: tvm.IRModule, hardware: HardwareParams) -> float:
         """Return the estimated speed relative to `direct`, or 0 if the workload is not served.
@@ -76,26 +84,37 @@ class Winograd:
         Where sizes are open, it is that at likely sizes.
         """
         convolution = _served(likely_instance(workload) or workload)
-        shape = [extent_of(n) for n in convolution.result.shape] if convolution else []
+        shape = _images(convolution) if convolution else []
         if convolution is None or not all(isinstance(extent, int) for extent in shape):
             return 0.0
-        inputs, outputs = (int(n) for n in convolution.kernel.shape[2:])
-        tiling = Tiling.of(shape, self.size)
+        *taps, _, _, inputs, outputs = (int(n) for n in convolution.kernel.shape)
+        inputs = math.prod((*taps, inputs))
+        tiling = Tiling.of(shape, self.size, _apart(convolution))
         filtering = Filtering((self.size + KERNEL - 1) ** 2, int(tiling.padded), inputs, outputs)
         took = estimate(filtering, fill(filtering, hardware), hardware)
-        products = KERNEL**2 * inputs * math.prod(shape)
-        return direct(products, KERNEL**2 * inputs * outputs, hardware) / took / _MARGIN
+        lanes = hardware.lanes(8 * BYTES)
+        filled = -(-outputs // lanes) * lanes  # a direct convolution fills its last vector up
+        products = KERNEL**2 * inputs * filled * math.prod(shape[:3])
+        margin = _MARGIN * (_LARGE if self.size > WIDEST else 1)
+        return direct(products, KERNEL**2 * inputs * outputs, hardware) / took / margin
 
 
 winograd2: Final = Winograd(2)
 winograd4: Final = Winograd(4)
+winograd6: Final = Winograd(6)
 
 
 @lru_cache(maxsize=4)
 def _served(workload: tvm.IRModule) -> Convolution | None:
-    """Return the convolution if it is 3x3 in float32 and its kernel is a weight, or else None."""
+    """Return the convolution if it is 3x3 in float32 and its kernel is a weight, or else None.
+
+    A kernel of a volume spans an odd number of slices: vectors that divide the channels of all of
+    these then divide the channels of one.
+    """
     convolution = recognize(workload, KERNEL)
     if convolution is None or not convolution.constant:
+        return None
+    if any(int(taps) % 2 == 0 for taps in convolution.kernel.shape[:-4]):
         return None
     dtypes = {
         str(buffer.dtype) for buffer in (convolution.data, convolution.kernel, convolution.result)
@@ -103,13 +122,33 @@ def _served(workload: tvm.IRModule) -> Convolution | None:
     return convolution if dtypes == {"float32"} else None
 
 
+def _images(convolution: Convolution) -> list[Extent]:
+    """Return the shape of the result as `[images, rows, columns, channels]`.
+
+    Example: the volume [2, 8, 32, 32, 16] has 16 images, its slices: [16, 32, 32, 16].
+    """
+    *images, height, width, channels = (extent_of(n) for n in convolution.result.shape)
+    return [product_of(images), height, width, channels]
+
+
+def _apart(convolution: Convolution) -> tuple[int, int]:
+    """Return how many rows, and columns, neighbours in a tile are apart."""
+    *_, down, across = convolution.dilation
+    return down, across
+
+
 def _body(convolution: Convolution, tiling: Tiling) -> SBlockRealize:
     """Return the root block: the stages of filtering, then what follows the convolution."""
     data, kernel = (
         te.placeholder(b.shape, b.dtype) for b in (convolution.data, convolution.kernel)
     )
+    *front, top, left = convolution.padding
+    slices = None
+    if front:
+        counts = int(kernel.shape[0]), int(convolution.result.shape[1])
+        slices = Slices(*counts, front[0], convolution.dilation[0])
     function = te.create_prim_func(
-        [data, kernel, filtered(data, kernel, convolution.padding, tiling)],
+        [data, kernel, filtered(data, kernel, (top, left), tiling, slices)],
         index_dtype_override=str(convolution.data.shape[0].ty.dtype),
     )
     placeholders, tiles = function.params[:2], function.params[2]
@@ -127,7 +166,12 @@ def _output(convolution: Convolution, tiles: Any, tiling: Tiling) -> tirx.For:  
     loops = [tirx.Var(name, dtype) for name in ("tile", "row", "column", "channel")]
     axes = [tirx.Var(f"v_{loop.name}", dtype) for loop in loops]
     image, top, left = tiling.origin(axes[0])
-    place = [image, top + axes[1], left + axes[2], axes[3]]
+    down, across = tiling.apart
+    images = [image]
+    if len(convolution.result.shape) > len(axes):  # of a volume
+        slices = convolution.result.shape[1]
+        images = [image // slices, image % slices]
+    place = [*images, top + axes[1] * down, left + axes[2] * across, axes[3]]
     body, reads, writes = _moved(convolution, tiles, axes, place)
     if overhangs := _inside(convolution, tiling, axes[0], place):
         body = tirx.IfThenElse(tirx.all(*overhangs), body, None)
@@ -142,12 +186,12 @@ def _output(convolution: Convolution, tiles: Any, tiling: Tiling) -> tirx.For:  
 
 def _inside(convolution: Convolution, tiling: Tiling, tile: Any, place: Sequence[Any]) -> list[Any]:  # noqa: ANN401 - indices
     """Return the conditions under which an element of a tile is inside the output."""
-    _, height, width, _ = convolution.result.shape
+    *_, height, width, _ = convolution.result.shape
     conditions = []
     if tiling.fills:
         conditions.append(tile < tiling.count)
-    for index, extent in zip(place[1:3], (height, width), strict=True):
-        if not Analyzer().can_prove_equal(extent % tiling.size, 0):
+    for index, extent, step in zip(place[-3:-1], (height, width), tiling.apart, strict=True):
+        if not Analyzer().can_prove_equal(extent % (tiling.size * step), 0):
             conditions.append(index < extent)
     return conditions
 

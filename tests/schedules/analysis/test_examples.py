@@ -8,7 +8,8 @@ from tvm.s_tir import Schedule
 from autopipe.schedules.analysis import gemm, movement, windows
 from autopipe.schedules.analysis.gemm import Axis
 from autopipe.schedules.analysis.product import Product
-from autopipe.schedules.implementations.filtering import KERNEL, TRANSFORMS, Tiling
+from autopipe.schedules.implementations.filtering import KERNEL, Tiling
+from autopipe.schedules.implementations.transforms import TRANSFORMS
 from tests.schedules.engines.test_static import module_of
 
 
@@ -81,7 +82,7 @@ def test_windows_of_a_pooling(layout):
     assert (found.across, found.stride, found.reach, found.along) == ((1,), 2, 3, False)
 
 
-@pytest.mark.parametrize("size", [2, 4])
+@pytest.mark.parametrize("size", TRANSFORMS)
 def test_minimal_filtering_is_a_convolution(size):
     matrices, side = TRANSFORMS[size], size + KERNEL - 1
     b, g, a = (np.array(m) for m in (matrices.input, matrices.kernel, matrices.output))
@@ -98,3 +99,14 @@ def test_tiles_of_an_image():
     assert (small.rows, small.columns, small.count) == (4, 4, 16)
     assert large.count == 196
     assert large.origin(20) == (0, 4, 24)
+
+
+def test_tiles_of_a_dilated_convolution_cover_each_element_once():
+    tiling = Tiling.of([2, 33, 10, 8], 4, (6, 2))
+    assert (tiling.rows, tiling.columns) == (12, 4)  # 6 times 2, and 2 times 2
+    assert tiling.origin(4) == (0, 1, 0)
+    covered = np.zeros((2, 33, 10), int)
+    for tile in range(tiling.count):
+        image, top, left = tiling.origin(tile)
+        covered[image, top : top + 24 : 6, left : left + 8 : 2] += 1
+    assert (covered == 1).all()

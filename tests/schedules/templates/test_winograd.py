@@ -21,7 +21,12 @@ from autopipe.schedules.engines.autotvm import AutoTVM
 from autopipe.schedules.engines.engine import Problem
 from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.implementations.implementation import DIRECT, implementations
-from autopipe.schedules.implementations.winograd import winograd2, winograd4
+from autopipe.schedules.implementations.winograd import (
+    Winograd,
+    winograd2,
+    winograd4,
+    winograd6,
+)
 from autopipe.schedules.replay import replay
 from autopipe.schedules.templates import winograd
 from autopipe.schedules.templates.template import blank
@@ -32,7 +37,7 @@ from tests.support.table import each_row
 
 WIDE = HardwareParams(vector_bits=512, registers=32, cores=2)
 NARROW = HardwareParams(vector_bits=128, registers=16, cores=4)
-SIZES = {"winograd2": winograd2, "winograd4": winograd4}
+SIZES: dict[str, Winograd] = {size.NAME: size for size in (winograd2, winograd4, winograd6)}
 
 
 def convolution(
@@ -65,6 +70,13 @@ def convolution(
     return tvm.IRModule({"main": function.with_attr("layout_free_buffers", free_buffers)})
 
 
+def volume(inputs=4, outputs=8, *, taps=3, pad=(1, 1, 1, 1, 1, 1), dilation=1):
+    x, w = te.placeholder((2, 4, 7, 6, inputs)), te.placeholder((taps, 3, 3, inputs, outputs))
+    y = topi.nn.relu(topi.nn.conv(x, w, 1, pad, dilation, 1, "NDHWC", "DHWIO"))
+    function = te.create_prim_func([x, w, y])
+    return tvm.IRModule({"main": function.with_attr("layout_free_buffers", [1])})
+
+
 def arrays(module):
     rng = np.random.default_rng(3)
     shapes = [[int(extent) for extent in param.ty.shape] for param in module["main"].params]
@@ -78,12 +90,14 @@ def run(values, *modules):
     ]
 
 
-def exact(values, pad):
+def exact(values, pad, dilation=1):
     """Convolve with numpy in float64, and add what else there is, before a ReLU."""
     x, w, *others = (value.astype("float64") for value in values[:-1])
     top, left, bottom, right = pad
     padded = np.pad(x, ((0, 0), (top, bottom), (left, right), (0, 0)))
-    windows = sliding_window_view(padded, w.shape[:2], (1, 2))
+    down, across = np.broadcast_to(dilation, 2)
+    windows = sliding_window_view(padded, (2 * down + 1, 2 * across + 1), (1, 2))
+    windows = windows[..., ::down, ::across]
     y = np.einsum("nyxcij,ijcf->nyxf", windows, w)
     for other in others:
         y = y + other
@@ -101,11 +115,13 @@ CASES: dict[str, dict[str, Any]] = {
     "nothing_after": {"after": "nothing", "outputs": 12},
     "odd_channels": {"inputs": 3, "outputs": 7},
     "one_tile": {"height": 2, "width": 2},
+    "dilated": {"height": 13, "width": 10, "dilation": 2, "pad": (2, 2, 2, 2)},
+    "dilated_unlike": {"height": 9, "width": 16, "dilation": (1, 3), "pad": (1, 3, 1, 3)},
+    "dilated_by_more_than_it_is_high": {"height": 4, "dilation": 6, "pad": (6, 6, 6, 6)},
 }
 
 OTHERS: dict[str, dict[str, Any]] = {
     "strided": {"stride": 2},
-    "dilated": {"dilation": 2},
     "grouped": {"inputs": 4, "groups": 2},
     "5x5": {"kernel": 5},
     "1x1": {"kernel": 1, "pad": 0},
@@ -128,9 +144,40 @@ def test_tiles_compute_what_numpy_computes(case):
     arguments = {"pad": (1, 1, 1, 1), **CASES[case]}
     module = convolution(**arguments)
     values = arrays(module)
-    expected = exact(values, arguments["pad"])
-    for found in run(values, *(scheduled(size.rewrite(module)) for size in SIZES.values())):
-        assert np.abs(found - expected).max() <= 1e-5 * np.abs(expected).max()
+    expected = exact(values, arguments["pad"], arguments.get("dilation", 1))
+    found = run(values, *(scheduled(size.rewrite(module)) for size in SIZES.values()))
+    for size, one in zip(SIZES.values(), found, strict=True):
+        bound = 2e-5 if size is winograd6 else 1e-5
+        assert np.abs(one - expected).max() <= bound * np.abs(expected).max()
+
+
+VOLUMES: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "unlike": {"pad": (0, 1, 2, 1, 0, 1), "inputs": 3, "dilation": (2, 1, 1)},
+    "one_slice": {"taps": 1, "pad": (0, 1, 1, 0, 1, 1), "inputs": 8},
+    "apart": {"pad": (1, 2, 2, 1, 2, 2), "dilation": (1, 2, 2)},
+}
+
+
+@each_row("case", VOLUMES)
+def test_volumes_are_convolved_slice_by_slice(case):
+    given = VOLUMES[case]
+    module = volume(**given)
+    x, w, y = (value.astype("float64") for value in arrays(module))
+    top, bottom = np.split(np.array(given.get("pad", (1,) * 6)), 2)
+    steps = np.broadcast_to(given.get("dilation", 1), 3)
+    padded = np.pad(x, ((0, 0), *zip(top, bottom, strict=True), (0, 0)))
+    spans = [step * (n - 1) + 1 for step, n in zip(steps, w.shape, strict=False)]
+    windows = sliding_window_view(padded, spans, (1, 2, 3))
+    windows = windows[..., :: steps[0], :: steps[1], :: steps[2]]
+    expected = np.maximum(np.einsum("nzyxckij,kijcf->nzyxf", windows, w), 0)
+    assert expected.shape == y.shape
+    for found in run(arrays(module), *(scheduled(s.rewrite(module)) for s in SIZES.values())):
+        assert np.abs(found - expected).max() <= 2e-5 * np.abs(expected).max()
+
+
+def test_a_kernel_of_an_even_number_of_slices_is_left_alone():
+    assert winograd4.rewrite(volume(taps=2)) is None
 
 
 def test_loops_that_nobody_scheduled_compute_the_same():
