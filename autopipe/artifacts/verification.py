@@ -20,7 +20,7 @@ class Tolerance(Part, frozen=True):
 class OutputComparison(Sparse, Part, frozen=True):
     """What comparing one output on one case showed."""
 
-    ADDED: ClassVar[frozenset[str]] = frozenset({"elsewhere"})
+    ADDED: ClassVar[frozenset[str]] = frozenset({"elsewhere", "undetermined"})
 
     output: str
     """Name of the output."""
@@ -39,6 +39,9 @@ class OutputComparison(Sparse, Part, frozen=True):
     elsewhere: int | None = None
     """How many of its rows are others or in another order, where the reference's own are too with
     inputs moved by a hair; null where all were compared one by one."""
+    undetermined: float | None = None
+    """By which part of itself the reference moves where inputs move by a rounding, if that makes
+    this output noise: then it has only to be as large; null where it is not."""
     enough_atol: float | None = None
     """The `atol` that would pass with this rtol; null where none that is allowed would."""
     enough_rtol: float | None = None

@@ -37,6 +37,10 @@ right programs differ then by more than on data. A wrong one differs by more sti
 _WAVERING = 4.0
 """Roundings inside a model, against those of its inputs that the reference was tried with."""
 
+_UNDETERMINED = 1 / 8
+"""Part of an output by which inputs a rounding away move it, from which on it is noise: a rounding
+is 1e-7, and a long sum inside of a model is off by hundreds of them."""
+
 
 def tolerance(
     dtype: np.dtype,
@@ -69,6 +73,26 @@ def widened(allowed: Tolerance, reference: np.ndarray, nudged: np.ndarray) -> To
     if not np.isfinite(wavers):
         return allowed
     return Tolerance(rtol=allowed.rtol, atol=allowed.atol + _WAVERING * float(wavers))
+
+
+def undetermined(reference: np.ndarray, nudged: np.ndarray) -> float | None:
+    """Return by which part of itself a rounding of the inputs moves an output that is noise.
+
+    A HuBERT without biases normalizes what a constant leaves, which is rounding errors, four times
+    over: its exact answer is 2e-6 there, that of any program in float32 is between -4 and 4.
+    """
+    if reference.dtype.kind != "f" or reference.shape != nudged.shape:
+        return None
+    size = magnitude(reference)
+    with np.errstate(all="ignore"):
+        share = magnitude(reference - nudged) / size if size else 0.0
+    return share if share > _UNDETERMINED else None
+
+
+def noisy(allowed: Tolerance, reference: np.ndarray) -> Tolerance:
+    """Return the tolerance of an output that is noise: that it is as large as the reference's."""
+    peak = float(np.abs(reference[np.isfinite(reference)]).max(initial=0.0))
+    return Tolerance(rtol=allowed.rtol, atol=allowed.atol + _WAVERING * peak)
 
 
 def coarse(allowed: Tolerance, floor: float) -> Tolerance:

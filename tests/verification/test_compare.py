@@ -13,7 +13,9 @@ from autopipe.verification.compare import (
     constant,
     lifeless,
     magnitude,
+    noisy,
     tolerance,
+    undetermined,
     widened,
 )
 
@@ -236,3 +238,14 @@ def test_an_output_that_wavers_by_itself_may_differ_by_more():
     assert widened(narrow, steady, jumpy).atol == pytest.approx(1e-3 + 4 * 0.5)
     assert widened(narrow, steady, np.array([1.0, np.nan], "f")) == narrow
     assert widened(narrow, np.array([1, 2]), np.array([1, 3])) == narrow
+
+
+def test_an_output_that_a_rounding_of_the_inputs_moves_by_much_of_itself_has_only_to_be_as_large():
+    noise, moved = np.array([2.0, -1.0, 1.5, 0.5], "f"), np.array([1.0, 1.0, -1.5, 0.0], "f")
+    assert undetermined(noise, moved) == pytest.approx(1.4, abs=0.1)
+    assert undetermined(noise, noise * np.float32(1.01)) is None
+    assert undetermined(noise * 0, moved * 0) is None
+    assert undetermined(np.array([1, 2]), np.array([3, 4])) is None
+    allowed = noisy(Tolerance(rtol=0.0, atol=1e-3), noise)
+    assert compare("y", -noise, noise, allowed).failure is None
+    assert compare("y", 10 * noise, noise, allowed).failure is not None
