@@ -1,12 +1,13 @@
 """What functions are scheduled for: the few numbers that schedules without measuring go by."""
 
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any, TypeVar
 
 from pydantic import JsonValue, ValidationError
 
 from autopipe.backends import BACKENDS
+from autopipe.compiler.bfloat16_operands import PRODUCTS
 from autopipe.compiler.stack import machine
 from autopipe.config import Frozen, Target
 from autopipe.config.target import Hardware
@@ -41,8 +42,10 @@ def filled(target: Target) -> Target:
 
 
 def conditions(target: Target, *, fast_algorithms: bool) -> Conditions:
-    """Return what schedules are made for. Raises TargetError."""
-    return Conditions.of(resolve(target, machine()), fast_algorithms=fast_algorithms)
+    """Return what schedules are made for: what any build of TVM compiles. Raises TargetError."""
+    found = Conditions.of(resolve(target, machine()), fast_algorithms=fast_algorithms)
+    features = found.hardware.features - {PRODUCTS}
+    return replace(found, hardware=replace(found.hardware, features=features))
 
 
 def valid(kind: type[_Section], value: object, **options: str) -> _Section:

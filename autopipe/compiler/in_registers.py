@@ -23,6 +23,9 @@ from tvm import tirx
 from tvm.s_tir.pipeline import default_s_tir_pipeline
 from tvm.tirx import compilation_pipeline
 
+from autopipe.compiler import bfloat16_rounding
+from autopipe.compiler.bfloat16_operands import typed
+
 PIPELINE: Final = "autopipe.kernels"
 """Name of the pipeline for kernels, as `tvm.tirx.build` takes it."""
 
@@ -56,15 +59,15 @@ def _size(buffer: tvm.ir.Var) -> int:
 
 
 def before(host: tvm.transform.Pass) -> tvm.transform.Pass:
-    """Return the last passes for code of a processor, with `kept` before them."""
-    each = tirx.transform.prim_func_pass(lambda function, *_: kept(function), opt_level=0)
+    """Return the last passes for code of a processor, with ours before them."""
+    each = tirx.transform.prim_func_pass(lambda function, *_: typed(kept(function)), opt_level=0)
     return tvm.transform.Sequential([each, host])
 
 
 def _pipeline() -> tuple[object, object, object]:
-    """Return TVM's pipeline, with `kept` before allocations are written out."""
+    """Return TVM's pipeline, with `before` before allocations are written out."""
     kernels, host, device = default_s_tir_pipeline()
-    return kernels, lambda: before(host()), device
+    return bfloat16_rounding.before(kernels), lambda: before(host()), device
 
 
 compilation_pipeline.PIPELINE_MAP[PIPELINE] = _pipeline

@@ -12,6 +12,8 @@ LLVM encodes the instruction is not seen. One that has no definition here is an 
 """
 
 import re
+from collections.abc import Sequence
+from functools import wraps
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
@@ -27,6 +29,12 @@ _CALLED: Final = re.compile(r"@llvm\.(x86\.avx512\w*\.[\w.]+)")
 _DECLARED: Final = re.compile(r"^declare [^\n]*@llvm\.x86\.avx512[^\n]*\n", re.MULTILINE)
 _PROCESSOR: Final = re.compile(r'"target-cpu"="[^"]*"')
 _FEATURES: Final = re.compile(r'"(?:target-features|tune-cpu)"(?:="[^"]*")?')
+
+_SHORT: Final = re.compile(r"\bbfloat\b")
+"""What is loaded and handed over is bits; as numbers LLVM would convert them on the way."""
+
+_KERNELS: Final = "lib0.o"
+"""What TVM calls the machine code of a library's kernels when it has them linked."""
 
 _PLAIN: Final = {"haswell": {"avx2", "fma", "f16c", "bmi2"}, "x86-64-v2": {"sse4.2", "popcnt"}}
 """What the rest is compiled for: the first of which this processor has the features."""
@@ -137,19 +145,23 @@ def rewritten(text: str) -> str:
     definitions = [_definition(name) for name in dict.fromkeys(_CALLED.findall(text))]
     plain = _CALLED.sub(r"@emulated.\1", _DECLARED.sub("", text))
     plain = _FEATURES.sub("", _PROCESSOR.sub(f'"target-cpu"="{_processor()}"', plain))
-    return "\n".join([plain, *definitions])
+    return _SHORT.sub("i16", "\n".join([plain, *definitions]))
 
 
 def link(text: str, path: Path, processor: str | None = None) -> None:
     """Write LLVM IR as a library for a processor, for this one if none is named."""
+    path.with_suffix(".o").write_bytes(_object(text, processor))
+    cc.create_shared(str(path), str(path.with_suffix(".o")))
+
+
+def _object(text: str, processor: str | None = None) -> bytes:
     binding.initialize_native_target()
     binding.initialize_native_asmprinter()
-    made = binding.Target.from_default_triple()
-    machine = made.create_target_machine(
+    machine = binding.Target.from_default_triple().create_target_machine(
         cpu=processor or _processor(), opt=1, reloc="pic", codemodel="default"
     )
-    path.with_suffix(".o").write_bytes(machine.emit_object(binding.parse_assembly(text)))
-    cc.create_shared(str(path), str(path.with_suffix(".o")))
+    code: bytes = machine.emit_object(binding.parse_assembly(text))
+    return code
 
 
 def _definition(name: str) -> str:
@@ -179,3 +191,19 @@ def _picked(lanes: int, group: int) -> str:
 def _processor() -> str:
     has = cpu.available()
     return next((name for name, wants in _PLAIN.items() if wants <= has), "x86-64")
+
+
+def export(executable: Any, path: Path, *_: object) -> None:
+    """Write a library as `gate.export` does, but of code that runs on this processor."""
+    (kernels,) = (part for part in executable.mod.imports if part.kind == "llvm")
+    emulated = path.with_suffix(".o")
+    emulated.write_bytes(_object(rewritten(kernels.inspect_source("ll"))))
+
+    @wraps(cc.create_shared)  # TVM reads attributes of it
+    def linked(output: str, objects: Sequence[str], **options: Any) -> None:
+        ours = [str(emulated) if Path(one).name == _KERNELS else one for one in objects]
+        assert ours != list(objects)
+        cc.create_shared(output, ours, **options)
+
+    executable.export_library(str(path), fcompile=linked)
+    emulated.unlink()

@@ -40,13 +40,14 @@ INTRINSICS: Final = words(
     aarch64.neon.addp.v4i32 aarch64.neon.addp
     x86.avx2.pmadd.wd x86.avx2.pmadd.ub.sw x86.avx512.pmaddw.d.512 x86.avx512.pmaddubs.w.512
     x86.avx512.vpdpbusd.128 x86.avx512.vpdpbusd.256 x86.avx512.vpdpbusd.512
+    x86.avx512bf16.dpbf16ps.128 x86.avx512bf16.dpbf16ps.256 x86.avx512bf16.dpbf16ps.512
     x86.sse2.pmadd.wd x86.ssse3.pmadd.ub.sw.128
     ceil copysign cos ctlz ctpop cttz exp exp10 exp2 fabs floor fma fmuladd log log10 log2 maximum
     maxnum minimum minnum nearbyint pow prefetch rint round roundeven sin sqrt trunc
     """,
     "llvm.",
 )
-"""Instructions that are named as such: sums of products of bytes, and arithmetic."""
+"""Instructions that are named as such: sums of products of bytes and bfloat16, and arithmetic."""
 
 OPS: Final = words(
     """

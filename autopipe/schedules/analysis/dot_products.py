@@ -1,4 +1,4 @@
-"""Dot-product instructions of processors: each adds a few products of bytes to a vector of sums.
+"""Dot-product instructions of processors: each adds a few short products to a vector of sums.
 
 Each becomes a TIR tensor intrinsic that multiplies `group` neighbours of a row by a tile of
 `lanes` x `group` weights.
@@ -13,7 +13,9 @@ It wants an unsigned row. A signed row is moved by 128 (the top bit of each byte
 128 * (B[i, 0] + ... + B[i, 3]) to each sum, and that is subtracted again. LLVM computes this part
 once for all rows of a tile. `pmaddwd` multiplies words of 16 bits and adds two products; it needs a
 further instruction to add to the sums. The row comes as words then, made of all bytes beforehand:
-in the loop that takes four instructions for each two bytes.
+in the loop that takes four instructions for each two bytes. `vdpbf16ps` multiplies numbers of
+bfloat16, which is exact in float32, and adds two products to sums in float32: first that of the
+odd elements, then that of the even ones. It takes denormal numbers for zeros.
 """
 
 from collections.abc import Collection, Iterator
@@ -25,6 +27,7 @@ from tvm.ir import Expr
 from tvm.s_tir import TensorIntrin
 from tvm.script import from_source
 
+from autopipe.compiler.bfloat16_operands import DOT_PRODUCTS
 from autopipe.compiler.call_stack import unread
 
 Operands = tuple[str, str]
@@ -42,6 +45,10 @@ def _needs(*alternatives: str) -> Needs:
 _VNNI: Final = _needs("avx512vnni")
 _AVX_VNNI: Final = _needs("avx512vnni+avx512vl", "avxvnni")
 _DOTPROD: Final = _needs("dotprod")
+_BF16: Final = _needs("avx512bf16")
+_BF16_PARTS: Final = _needs("avx512bf16+avx512vl")
+_WHOLE: Final = 512
+"""Bits of the registers that AVX-512 adds; what works on a part of one needs more."""
 
 _FOURS: Final = (
     ("vpdpbusd", 512, "uint8", "int8", "llvm.x86.avx512.vpdpbusd.512", _VNNI),
@@ -66,7 +73,7 @@ _FRAME: Final = """
 def intrinsic(
     A: T.Buffer(({group},), "{row}", offset_factor=1),
     B: T.Buffer(({lanes}, {group}), "{weights}", offset_factor=1),
-    C: T.Buffer(({lanes},), "int32", offset_factor=1, scope="local"),
+    C: T.Buffer(({lanes},), "{sums}", offset_factor=1, scope="local"),
 ) -> None:
     with T.sblock("root"):
         T.reads(C[0:{lanes}], A[0:{group}], B[0:{lanes}, 0:{group}])
@@ -79,7 +86,7 @@ _MEANING: Final = (
         for i, k in T.grid({lanes}, {group}):
             with T.sblock("update"):
                 vi, vk = T.axis.remap("SR", [i, k])
-                C[vi] = C[vi] + T.cast({value}, "int32") * T.cast(B[vi, vk], "int32")
+                C[vi] = C[vi] + T.cast({value}, "{sums}") * T.cast(B[vi, vk], "{sums}")
 """
 )
 
@@ -91,6 +98,7 @@ _CODE: Final = (
 )
 
 _WORDS: Final = "int16"
+_HALF: Final = "bfloat16"
 
 _FLIP: Final = -0x7F7F7F80
 """The 32 bits 0x80808080: four bytes that are 128, or -128 if bytes are signed."""
@@ -117,6 +125,8 @@ class DotProduct:
     """The new sums, as an expression of TVMScript."""
     row: str
     """Dtype that the row is stored in: that of the operand, or a wider one."""
+    sums: str = "int32"
+    """Dtype of the sums."""
 
     def runs_on(self, features: Collection[str]) -> bool:
         """Tell whether a processor with these features has it."""
@@ -137,7 +147,7 @@ class DotProduct:
             given, weights = self.operands
             value = "A[vk]" if self.row == given else f'T.cast(A[vk], "{given}")'
             size = {"lanes": self.lanes, "group": self.group, "row": self.row, "weights": weights,
-                    "value": value}  # fmt: skip
+                    "value": value, "sums": self.sums}  # fmt: skip
             meaning, code = _MEANING.format(**size), _CODE.format(**size, code=self.code)
             with unread():
                 TensorIntrin.register(name, from_source(meaning), from_source(code))
@@ -146,6 +156,9 @@ class DotProduct:
 
 def dot_products(operands: Operands) -> Iterator[DotProduct]:
     """Yield every instruction for operands of these dtypes, whatever processors have it."""
+    if operands == (_HALF, _HALF):
+        yield from _of_halves()
+        return
     for name, bits, row, weights, llvm, needs in _FOURS:
         if weights == operands[1]:
             moved = row != operands[0]
@@ -155,6 +168,16 @@ def dot_products(operands: Operands) -> Iterator[DotProduct]:
     for name, bits, llvm, needs in _PAIRS:
         code = _pair(llvm, bits // 32, operands)
         yield DotProduct(name, bits // 32, 2, 2, needs, operands, llvm, code, _WORDS)
+
+
+def _of_halves() -> Iterator[DotProduct]:
+    """Yield every instruction that multiplies numbers of bfloat16."""
+    for llvm in DOT_PRODUCTS:
+        bits = int(llvm.rpartition(".")[2])
+        needs = _BF16 if bits == _WHOLE else _BF16_PARTS
+        code = _halves(llvm, bits // 32)
+        yield DotProduct("vdpbf16ps", bits // 32, 2, 1, needs, (_HALF, _HALF), llvm, code, _HALF,
+                         "float32")  # fmt: skip
 
 
 def instruction(name: str, lanes: int, operands: Operands) -> DotProduct:
@@ -185,9 +208,19 @@ def _pair(llvm: str, lanes: int, operands: Operands) -> str:
     return f'C.vload([0], "int32x{lanes}") + {products}'
 
 
-def _call(llvm: str, lanes: int, *arguments: str) -> str:
+def _halves(llvm: str, lanes: int) -> str:
+    """Return TVMScript of new sums by an instruction of two products of bfloat16.
+
+    The pairs are handed over as bits, see `bfloat16_operands`.
+    """
+    weights = _as(f'B.vload([0, 0], "{_HALF}x{2 * lanes}")', f"int32x{lanes}")
+    row = _all(_as(f'A.vload([0], "{_HALF}x2")', "int32"), lanes)
+    return _call(llvm, lanes, f'C.vload([0], "float32x{lanes}")', row, weights, sums="float32")
+
+
+def _call(llvm: str, lanes: int, *arguments: str, sums: str = "int32") -> str:
     call = f'T.call_llvm_pure_intrin(T.llvm_lookup_intrinsic_id("{llvm}")'
-    return f'{call}, {", ".join(arguments)}, dtype="int32x{lanes}")'
+    return f'{call}, {", ".join(arguments)}, dtype="{sums}x{lanes}")'
 
 
 def _as(value: str, dtype: str) -> str:

@@ -1,4 +1,4 @@
-"""Template for sums of products of bytes: quantized convolutions and matrix products.
+"""Template for sums of short products: quantized convolutions and matrix products, and bfloat16.
 
 As in `contraction`, a tile of outputs is summed in registers, and what follows is computed on the
 tile before it leaves them. A dot-product instruction computes a vector of sums along the last axis
@@ -15,6 +15,8 @@ Example: `vpdpbusd` with 512 bits has 16 lanes and groups of 4. A product of [6,
                 sums[row, vector] = vpdpbusd(sums[row, vector], x[row, 4 * step : 4 * step + 4],
                                              packed[0, step, 16 * vector : 16 * vector + 16, 0:4])
         y[3 * tile : 3 * tile + 3, :] = sums
+
+`vdpbf16ps` has groups of 2, operands of bfloat16 and sums of float32; the rest is the same.
 """
 
 import math
@@ -55,7 +57,8 @@ _WIDENED: Final = 3
 MAX_VECTORS = 8
 """Most vectors in a row of a tile."""
 
-_BYTES: Final = ("int8", "uint8")
+_SUMS: Final = {"int8": "int32", "uint8": "int32", "bfloat16": "float32"}
+"""Dtypes of operands, each with that of the sums."""
 _OPERANDS: Final = 2
 _PLANE: Final = 2
 """A tile has two axes."""
@@ -79,7 +82,7 @@ class DotProductTile:
 
 @dataclass(frozen=True, slots=True)
 class Quantized:
-    """What the knobs depend on in a function that sums products of bytes."""
+    """What the knobs depend on in a function that sums short products."""
 
     name: str
     """Name of the block that sums."""
@@ -105,7 +108,7 @@ def match(sch: Schedule) -> Quantized | None:
     """Return what the template needs to know of a function, or None if it is for another one."""
     blocks = [sch.get(block) for block in sch.get_child_blocks(sch.get_sblock("root"))]
     sums = [i for i, block in enumerate(blocks) if not is_spatial(block)]
-    if len(sums) != 1 or not _is_sum_of_bytes(blocks[sums[0]]):
+    if len(sums) != 1 or not _is_short_sum(blocks[sums[0]]):
         return None
     block, after = blocks[sums[0]], blocks[sums[0] + 1 :]
     spatial, reduced = _axes(block)
@@ -257,15 +260,12 @@ def _promise(tile: DotProductTile, quantized: Quantized, hardware: HardwareParam
     return dot.lanes * dot.group / dot.cost * hidden * busy * (1 + 0.02 * loads)
 
 
-def _is_sum_of_bytes(block: SBlock) -> bool:
-    """Tell whether a block sums products of two bytes as int32."""
-    bytes_ = len(block.reads) == _OPERANDS and all(dtype in _BYTES for dtype in _dtypes(block))
-    return (
-        is_static(block)
-        and bytes_
-        and is_product(block)
-        and str(block.writes[0].source.dtype) == "int32"
-    )
+def _is_short_sum(block: SBlock) -> bool:
+    """Tell whether a block sums products of two bytes as int32, or of two bfloat16 as float32."""
+    if len(block.reads) != _OPERANDS or not is_static(block) or not is_product(block):
+        return False
+    sums = {_SUMS.get(dtype) for dtype in _dtypes(block)}
+    return sums == {str(block.writes[0].source.dtype)}
 
 
 def _weights(

@@ -9,18 +9,22 @@ from tvm import te, topi
 from tvm.s_tir import Schedule
 from tvm.s_tir.transform import RemoveWeightLayoutRewriteBlock
 
+from autopipe.compiler.walls import gate
 from autopipe.errors import StageError
+from autopipe.measure import check
 from autopipe.schedules.conditions import Conditions
 from autopipe.schedules.engines import static
 from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.replay import replay
 from autopipe.schedules.templates import dot_product
 from autopipe.schedules.templates.template import blank
+from tests.schedules import emulated
 from tests.schedules.computed import assert_same
 from tests.schedules.tasks import CONDITIONS
 
 SIGNS = list(itertools.product(("uint8", "int8"), repeat=2))
 VNNI, AVX2, ANY = "cascadelake", "haswell", "x86-64"
+BF16, SHORT = "znver4", "bfloat16"
 
 
 def conditions(mcpu, **target):
@@ -162,6 +166,54 @@ def test_the_instruction_of_the_processor_is_used(mcpu, mnemonic, target):
     assert ours
     assembly = tvm.tirx.build(scheduled, made.target).inspect_source("asm")
     assert f"\t{mnemonic}\t" in assembly
+
+
+def short_matmul(*, rows=6, depth=24, columns=48, rounded=True):
+    """A product by rounded weights; the kernel rounds the rows itself, unless they come rounded."""
+    x = te.placeholder((rows, depth), "float32" if rounded else SHORT, "x")
+    w = te.placeholder((depth, columns), SHORT, "w")
+    row, k = topi.cast(x, SHORT) if rounded else x, te.reduce_axis((0, depth), "k")
+
+    def product(i, j):
+        return te.sum(row[i, k].astype("float32") * w[k, j].astype("float32"), k)
+
+    return [x, w], te.compute((rows, columns), product, "product"), [1]
+
+
+def short_conv(**fields):
+    x, w = te.placeholder((1, 7, 7, 8), SHORT, "x"), te.placeholder((3, 3, 8, 32), SHORT, "w")
+    return [x, w], topi.nn.conv2d_nhwc(x, w, 1, 1, 1, "float32"), [1]
+
+
+def rounded_again(sums):
+    """A residual and an activation, and rounded for the next layer."""
+    other = te.placeholder(sums.shape, "float32", "other")
+    return [other], topi.cast(topi.nn.relu(topi.add(sums, other)), SHORT)
+
+
+@pytest.mark.parametrize(
+    ("case", "lanes"),
+    [
+        (short_matmul(), 16),
+        (short_matmul(rounded=False, rows=1, columns=40), 8),
+        (short_matmul(columns=12), 4),
+        (short_conv(), 16),
+        ((*short_conv(), rounded_again), 16),
+    ],
+)
+def test_pairs_of_bfloat16_are_added_in_float32(case, lanes, monkeypatch):
+    module, made = module_of(*case), conditions(BF16)
+    found = planned(module, made)
+    assert f'"instruction": "vdpbf16ps", "lanes": {lanes}' in found.schedule
+    assembly = gate.kernel(found.module, made.target).inspect_source("asm")
+    assert assembly.count("\tvdpbf16ps\t") > 1
+    monkeypatch.setattr(check, "gate", emulated)
+    check.checked(module, found.module, made.target)
+
+
+def test_products_of_bfloat16_are_for_processors_that_have_them():
+    ours, _ = served(module_of(*short_matmul()), conditions(VNNI))
+    assert not ours
 
 
 def test_a_processor_without_one_gets_another_template():
