@@ -1,6 +1,6 @@
 """`library.json`: what the stage *build* says of a library."""
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final, Literal
 
 from pydantic import PositiveInt
 
@@ -11,6 +11,11 @@ from autopipe.artifacts.tuning import ContenderResult, ListedFailure
 from autopipe.config.backend_name import DeviceName
 from autopipe.config.dimension import Dimension, DimensionName
 from autopipe.config.frozen import Sparse
+
+Short = Literal["products", "products and convolutions"]
+SHORT: Final[tuple[Short, Short]] = ("products", "products and convolutions")
+"""What is rounded where convolutions have their channels elsewhere, and where they have them last.
+"""
 
 
 class Rejected(Part, frozen=True):
@@ -57,7 +62,9 @@ class BuiltLibrary(Sparse, ArtifactDocument, frozen=True):
     """A library: how it is called, what it was built for and by, and how."""
 
     FILE: ClassVar[str] = "library.json"
-    ADDED: ClassVar[frozenset[str]] = frozenset({"dimensions", "entries", "halves", "rounded"})
+    ADDED: ClassVar[frozenset[str]] = frozenset(
+        {"dimensions", "entries", "halves", "rounded", "short"}
+    )
 
     name: str
     """The model's name."""
@@ -85,6 +92,8 @@ class BuiltLibrary(Sparse, ArtifactDocument, frozen=True):
     """Names of weights that are stored in float16, and that the libraries take in float32."""
     rounded: tuple[str, ...] = ()
     """Names of the model's weights that are rounded to bfloat16."""
+    short: Short | None = None
+    """What multiplies in bfloat16, of what fits its instruction; null for nothing."""
 
     @property
     def signature(self) -> Signature:

@@ -108,8 +108,8 @@ class Verification(Sparse, ArtifactDocument, frozen=True):
     warnings: tuple[str, ...]
     """Why parts of the comparison prove nothing."""
     rounded_by: float | None = None
-    """How far weights in bfloat16 move an output of random or real inputs, at most: the norm of the
-    difference by that of the output. Null where no weights are rounded."""
+    """How far bfloat16 moves an output of random or real inputs, at most: the norm of the
+    difference by that of the output. Null where nothing is rounded to it."""
 
     @property
     def sizes(self) -> int:
@@ -128,4 +128,4 @@ class Verification(Sparse, ArtifactDocument, frozen=True):
         return (
             f"equal to {self.reference} {self.reference_version} on {self.extent}, "
             f"{max(used):.2%} of the allowed error used"
-        ) + ("" if self.rounded_by is None else f"; {self.rounded_by:.2%} off by rounded weights")
+        ) + ("" if self.rounded_by is None else f"; {self.rounded_by:.2%} off by bfloat16")

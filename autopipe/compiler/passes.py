@@ -25,6 +25,7 @@ from autopipe.compiler.graph.legalize import legalize, refusals, unlowered
 from autopipe.compiler.graph.long_means import stepwise_means
 from autopipe.compiler.graph.rounded_weights import rounded
 from autopipe.compiler.graph.scalars import plain_numbers
+from autopipe.compiler.graph.short_products import ShortProducts, short_products
 from autopipe.compiler.graph.sizes_first import sizes_first
 from autopipe.compiler.graph.transposed import plain_convolutions
 from autopipe.compiler.target.target import backend_of
@@ -44,6 +45,8 @@ class Optimized:
     """Layouts and transposes that are left."""
     rounded: tuple[int, ...]
     """Weights that are rounded to bfloat16, counted from 0."""
+    products: ShortProducts | None
+    """Which products are in bfloat16; None if none are wanted."""
 
 
 def optimize(  # noqa: PLR0913 -- one for each thing that a pipeline file says
@@ -54,21 +57,23 @@ def optimize(  # noqa: PLR0913 -- one for each thing that a pipeline file says
     warn: Report,
     *,
     round_weights: bool = False,
+    round_products: bool = False,
 ) -> Optimized:
     """Simplify the graph, convert layouts and lift all work on weights out of `main`.
 
     The first `inputs` parameters of `main` are inputs of the model; the rest are weights. With
-    `round_weights`, those of matrix products become bfloat16.
+    `round_weights`, those of matrix products become bfloat16; with `round_products`, both operands
+    of products with weights do.
     Raises ModelError if TVM fails on an op, and for a model that carries code.
     """
     gate.of_model(module)  # to fold its constants, TVM compiles and runs parts of it
     with target, tvm.transform.PassContext(opt_level=3), refusals():
         # Phase 1: inference only, no aliases
-        module = _sequence(
-            transform.CanonicalizeBindings(),
-            transform.DecomposeOpsForInference(),
-        )(module)
-        module = widen(plain_convolutions(plain_numbers(module)), target)
+        module = _for_inference(module, target)
+        products = None
+        if round_products:
+            products = short_products(module, inputs, channels_last=channels_last(layout))
+            module = products.module
         # Phase 2: layouts
         module = convert_layout(module, layout, warn) if layout else module
         module = stepwise_means(module)
@@ -85,7 +90,32 @@ def optimize(  # noqa: PLR0913 -- one for each thing that a pipeline file says
         entry = module.get_global_var("main")
         module.update_func(entry, module[entry].with_attr("num_input", inputs))
         kept, work = weights.lift(module)
-    return Optimized(kept, work, layout_report(kept), short)
+    return Optimized(kept, work, layout_report(kept), short, products)
+
+
+def rounding_as_built(
+    module: tvm.IRModule, inputs: int, target: tvm.target.Target, *, channels_last: bool
+) -> tvm.IRModule:
+    """Return an imported module with the products in bfloat16 that `optimize` rounds, and no more.
+
+    A build is compared with it. Raises ModelError as `optimize`.
+    """
+    gate.of_model(module)
+    with target, tvm.transform.PassContext(opt_level=3), refusals():
+        module = _for_inference(module, target)
+        return short_products(module, inputs, channels_last=channels_last).module
+
+
+def channels_last(layout: Mapping[str, Sequence[str]]) -> bool:
+    """Tell whether layouts put the channels of convolutions last."""
+    return tuple(layout.get("conv2d", ())) == ("NHWC", "HWIO")
+
+
+def _for_inference(module: tvm.IRModule, target: tvm.target.Target) -> tvm.IRModule:
+    decomposed = _sequence(transform.CanonicalizeBindings(), transform.DecomposeOpsForInference())(
+        module
+    )
+    return widen(plain_convolutions(plain_numbers(decomposed)), target)
 
 
 def lower(

@@ -91,12 +91,21 @@ class Pipeline(Frozen, frozen=True):
             yield from self._untold_regression(self.gates.regression)
         yield from self._open_sizes()
         yield from self._elsewhere()
-        if self.numerics.weights and not BACKENDS[self.target.kind].processor:
-            yield ("numerics", "weights"), self.numerics.weights, "is for processors only"
+        yield from self._rounding()
         reference = self.verify.reference if self.verify else "auto"
         if reference in {"onnxruntime", "onnx"} and self.model.format != "onnx":
             why = "runs ONNX models, and this is none; write 'plain'"
             yield ("verify", "reference"), reference, why
+
+    def _rounding(self) -> Iterator[Contradiction]:
+        """Yield what is said of bfloat16 where it can not be."""
+        for name in ("weights", "compute"):
+            value = getattr(self.numerics, name)
+            if value and not BACKENDS[self.target.kind].processor:
+                yield ("numerics", name), value, "is for processors only"
+        if self.numerics.compute and self.model.dimensions:
+            why = "is for models whose sizes are known: `model.dimensions` leaves some open"
+            yield ("numerics", "compute"), self.numerics.compute, why
 
     def _elsewhere(self) -> Iterator[Contradiction]:
         """Yield what a target has to say where other machines measure."""

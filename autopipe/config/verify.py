@@ -31,5 +31,5 @@ class Verify(Sparse, frozen=True):
     atol: Annotated[float, Field(ge=0)] | None = None
     """Absolute tolerance of floating outputs; null takes the default of the output's dtype."""
     accuracy: Annotated[float, Field(gt=0, le=1)] = 0.02
-    """How far weights in bfloat16 may move an output on random and real inputs: the norm of the
+    """How far `numerics` in bfloat16 may move an output on random and real inputs: the norm of the
     difference from the model as it is, by the norm of what that computes."""

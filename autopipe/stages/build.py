@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
-from autopipe.artifacts.library import BuiltLibrary, LibraryTask
+from autopipe.artifacts.library import SHORT, BuiltLibrary, LibraryTask
 from autopipe.artifacts.lowering import SizedModule, SizedModules
 from autopipe.artifacts.model import ImportedModel
 from autopipe.artifacts.signature import LIBRARY, SizedLibrary
@@ -120,6 +120,7 @@ class BuildStage(Stage, frozen=True):
     ) -> BuiltLibrary:
         """Transform the weights, and say how the library is called and what it was made of."""
         target = ctx.facts[Facet.TARGET]
+        said = json.loads((ctx.inputs["optimize"] / "optimize.json").read_bytes())
         model = ImportedModel.read(ctx.inputs["import"])
         tasks = [request.task for request in choices.asked]
         weights, halves = _pack(ctx, model.weights, packing)
@@ -135,7 +136,8 @@ class BuildStage(Stage, frozen=True):
                 for one in sized
             ),
             halves=halves,
-            rounded=_rounded(ctx),
+            rounded=tuple(said.get("rounded", ())),
+            short=SHORT[said["channels_last"]] if "short" in said else None,
             threads=int(str(target["num_cores"])),
             device=of_target(target).device,
             target=dict(target),
@@ -201,12 +203,6 @@ class BuildStage(Stage, frozen=True):
                     f"for it has no {' or '.join(wanted)} (schedules.rules.{choice.rule})"
                 )
                 ctx.emit(Warn(stage=self.name, message=text))
-
-
-def _rounded(ctx: Context) -> tuple[str, ...]:
-    """Return the model's weights that *optimize* rounds."""
-    report = json.loads((ctx.inputs["optimize"] / "optimize.json").read_bytes())
-    return tuple(report.get("rounded", ()))
 
 
 def _of_likely(task: "Task", records: Mapping[str, BestRecord]) -> "Iterator[BestRecord]":

@@ -60,7 +60,8 @@ def verify(
     """
     engines = reference.choose(options.reference, imported)
     plain = Oracle(imported, engines, work)
-    rounding = Rounding.of(model.rounded, imported, plain, options, work) if model.rounded else None
+    rounds = bool(model.rounded or model.short)
+    rounding = Rounding.of(model, imported, plain, options, work) if rounds else None
     oracle = rounding.oracle if rounding else plain
     trials = CaseSource(model.signature, imported, options)
     checker = _Checker(model, oracle, trials, options, Operators(imported), rounding)
@@ -111,7 +112,8 @@ class _Checker:
         check_names([port.name for port in self.model.signature.outputs], expected.outputs)
         warnings = list(self._redrawn(batch, drawn, known))
         typical = _typical(drawn, known)
-        judge = _Judge(self.model, self.oracle, self.options, self.operators, typical)
+        steps = self.operators.round or (self.rounding is not None and self.rounding.inside)
+        judge = _Judge(self.model, self.oracle, self.options, self.operators, typical, steps)
         checked = tuple(map(judge.checked, drawn, known))
         answers = known[len(drawn) :]
         apart = tuple(map(judge.special, special, answers))
@@ -148,6 +150,8 @@ class _Judge:
     typical: Mapping[Hashable, Mapping[str, float]]
     """Each output's magnitude on random inputs, by the sizes: on an edge there may be noise alone.
     """
+    steps: bool
+    """Whether there are steps inside, at which two right programs may part."""
 
     def checked(self, case: Case, theirs: ReferenceAnswer) -> CheckedCase:
         """Compare a case that a model is made for, or near it."""
@@ -162,7 +166,7 @@ class _Judge:
             for name, array in theirs.items()
             for allowed in [self._allowed(case, name, array)]
         ]
-        wavers = case.edge or self.operators.round
+        wavers = case.edge or self.steps
         if wavers and self.options.atol is None and any(output.failure for output in outputs):
             outputs = self._widened(case, theirs, ours, outputs)
         if self.operators.choose and any(output.failure for output in outputs):
@@ -230,10 +234,10 @@ class _Judge:
         outputs: Sequence[OutputComparison],
     ) -> list[OutputComparison]:
         """Compare once more, where the reference itself wavers by more than is allowed."""
-        moves = [_INSIDE] * 3 if self.operators.round else [0.0]
+        moves = [_INSIDE] * 3 if self.steps else [0.0]
         moved = [nudged(case, self.options.seed + i, by) for i, by in enumerate(moves)]
         answers, _ = self.oracle.ask([replace(near, edge=True) for near in moved])
-        if self.operators.round and all(a.dtype.kind != "f" for a in case.arrays.values()):
+        if self.steps and all(a.dtype.kind != "f" for a in case.arrays.values()):
             seeds = [self.options.seed + i for i in range(len(moves))]
             answers += self.oracle.moved(case, seeds, _INSIDE)
         found = []

@@ -5,11 +5,11 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Self, cast
+from typing import TYPE_CHECKING, Any, Final, Self, cast
 
 import numpy as np
 
-from autopipe.artifacts.library import BuiltLibrary
+from autopipe.artifacts.library import BuiltLibrary, Short
 from autopipe.artifacts.signature import Signature
 from autopipe.errors import StageError
 from autopipe.processes.contained import Child, Failed, Handler
@@ -31,11 +31,18 @@ class BuildCrash(StageError):  # noqa: N818 -- says what happened
 class ContainedBuild:
     """Called like the model that was built; it crashes alone."""
 
+    short: Short | None = None
+    """What multiplies in bfloat16."""
+    target: Mapping[str, Any]
+    """What it was built for."""
+
     def __init__(self, library: Path, work: Path) -> None:
         """Start nothing yet; `library` is the artifact of *build*, and `work` takes arrays."""
         built = BuiltLibrary.read(library)
         self.signature: Signature = built.signature
         self.rounded = built.rounded
+        self.short = built.short
+        self.target = built.target
         self._library = library
         self._inputs, self._outputs = work / "build.inputs", work / "build.outputs"
         self._child = Child(self._begin, seconds=SECONDS + _LOADING, bounded=False)

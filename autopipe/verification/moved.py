@@ -4,13 +4,16 @@ A model of bytes rounds what it computes, so that two right programs part at its
 show by how much. Where all inputs are integers, the weights are moved instead.
 """
 
+import shutil
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 
+from autopipe.artifacts.model import ImportedModel
 from autopipe.verification.reference import MODEL
 
+_MODULE, _WEIGHTS = "module.json", "weights.safetensors"
 _MOST: Final = 2**30
 """Bytes of weights; a protobuf holds no more than twice as many."""
 
@@ -21,6 +24,8 @@ def with_moved_weights(imported: Path, folder: Path, seed: int, share: float) ->
     Each is moved by a share of itself, up or down. Numbers that stand in the graph stay: they may
     be sizes. Return whether there were any weights to move, and not too many.
     """
+    if not (imported / MODEL).exists():
+        return _plain_moved(imported, folder, seed, share)
     import onnx
     from onnx import numpy_helper
 
@@ -36,12 +41,33 @@ def with_moved_weights(imported: Path, folder: Path, seed: int, share: float) ->
         return False
     floats = False
     for tensor, array in zip(outside, arrays, strict=True):
-        values = array
-        if array.dtype.kind == "f":
-            floats = True
-            signs = generator.choice([-1.0, 1.0], array.shape)
-            values = np.asarray(array * (1 + signs * share), array.dtype)
+        floats |= array.dtype.kind == "f"
+        values = _moved(array, generator, share)
         tensor.CopyFrom(numpy_helper.from_array(values, tensor.name))
     folder.mkdir(exist_ok=True)
     onnx.save(model, folder / MODEL)
     return floats
+
+
+def _plain_moved(imported: Path, folder: Path, seed: int, share: float) -> bool:
+    """Do the same for what the reference `plain` runs."""
+    from autopipe.compiler import module_io
+
+    arrays = module_io.load_weights(imported / _WEIGHTS)
+    if sum(array.nbytes for array in arrays.values()) > _MOST:
+        return False
+    folder.mkdir(exist_ok=True)
+    for name in (_MODULE, ImportedModel.FILE):
+        shutil.copyfile(imported / name, folder / name)
+    generator = np.random.Generator(np.random.PCG64(seed))
+    moved = {name: _moved(array, generator, share) for name, array in arrays.items()}
+    module_io.save_weights(moved, folder / _WEIGHTS)
+    return any(array.dtype.kind == "f" for array in arrays.values())
+
+
+def _moved(array: np.ndarray, generator: np.random.Generator, share: float) -> np.ndarray:
+    """Return an array of floats with each moved by a share of itself; any other as it is."""
+    if array.dtype.kind != "f":
+        return array
+    signs = generator.choice([-1.0, 1.0], array.shape)
+    return np.asarray(array * (1 + signs * share), array.dtype)

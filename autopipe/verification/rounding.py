@@ -1,8 +1,9 @@
-"""Judges a build whose weights are rounded: as exactly as any other, and by what rounding changes.
+"""Judges a build that rounds to bfloat16: by a model that rounds so, and by what that changes.
 
 The build is compared with the model that has the rounded weights, within the usual tolerances, so
-that a wrong kernel fails as ever. That model is compared with the one as it was read, by norms:
-`|rounded - original| / |original|` of an output.
+that a wrong kernel fails as ever. A build with products of bfloat16 is compared with the imported
+model in which the same operands are rounded. That model is compared with the one as it was read, by
+norms: `|rounded - original| / |original|` of an output.
 """
 
 import shutil
@@ -14,44 +15,53 @@ from typing import Final, Self
 
 import numpy as np
 
+from autopipe.artifacts.library import SHORT
 from autopipe.artifacts.model import ImportedModel
 from autopipe.config import Verify
 from autopipe.errors import GateError
+from autopipe.verification.contained_build import ContainedBuild
 from autopipe.verification.inputs import Case
 from autopipe.verification.oracle import Oracle, ReferenceAnswer
 from autopipe.verification.reference import MODEL, PLAIN, STORED
 
 _WEIGHTS: Final = "weights.safetensors"
+_MODULE: Final = "module.json"
 _WIDTH: Final = 4
 """Bytes of a weight."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rounding:
-    """A reference with rounded weights, and the one that the model came with."""
+    """A reference that rounds, and the one that the model came with."""
 
     oracle: Oracle
-    """The reference with rounded weights."""
+    """The reference that rounds."""
     original: Oracle
     bound: float
     """How far an output may be moved, relative to its norm."""
+    inside: bool
+    """Whether it rounds what it computes, so that two right programs part where a number lies
+    between two roundings."""
 
     @classmethod
     def of(
-        cls, names: Collection[str], imported: Path, original: Oracle, options: Verify, work: Path
+        cls, build: ContainedBuild, imported: Path, original: Oracle, options: Verify, work: Path
     ) -> Self:
-        """Write the reference with the named weights in bfloat16 into a folder of `work`.
+        """Write the reference that rounds as a build does into a folder of `work`.
 
-        `imported` is the artifact of *import*. Where the ONNX file holds these weights in another
-        form, the imported model takes its place, as the reference `plain`.
+        `imported` is the artifact of *import*. Where products are rounded, or the ONNX file holds
+        rounded weights in another form, the imported model is asked, as the reference `plain`.
         """
         folder = work / "rounded"
         folder.mkdir()
         engines = original.engines
-        if not _onnx_rounded(names, imported, folder):
-            _plain_rounded(names, imported, folder)
+        if build.short or not _onnx_rounded(build.rounded, imported, folder):
+            _plain_rounded(build.rounded, imported, folder)
+            if build.short is not None:
+                _round_products(build, folder)
             engines = (PLAIN,)
-        return cls(Oracle(folder, engines, work), original, options.accuracy)
+        inside = build.short is not None
+        return cls(Oracle(folder, engines, work), original, options.accuracy, inside)
 
     def moved_by(self, cases: Sequence[Case], rounded: Sequence[ReferenceAnswer]) -> float:
         """Return how far the rounding moves an output of random or real inputs, at most.
@@ -69,8 +79,9 @@ class Rounding:
         ]
         most, name, case = max(found, key=lambda one: one[0], default=(0.0, "", None))
         if case is not None and not most <= self.bound:
+            what = "products" if self.inside else "weights"
             raise GateError(
-                f"weights in bfloat16 move output {name!r} by {most:.2%} of its norm on case "
+                f"{what} in bfloat16 move output {name!r} by {most:.2%} of its norm on case "
                 f"{case.name!r}; verify.accuracy allows {self.bound:.2%}"
             )
         return most
@@ -114,11 +125,28 @@ def _onnx_rounded(names: Collection[str], imported: Path, folder: Path) -> bool:
     return True
 
 
+def _round_products(build: ContainedBuild, folder: Path) -> None:
+    """Put the model whose products are rounded as a build's in the place of the imported one.
+
+    Of the build only that it rounds is believed, not what.
+    """
+    from autopipe.compiler import module_io, passes
+    from autopipe.compiler.target.target import tvm_target
+
+    rounding = passes.rounding_as_built(
+        module_io.load_module(folder / _MODULE),
+        ImportedModel.read(folder).arguments,
+        tvm_target(build.target),
+        channels_last=build.short == SHORT[1],
+    )
+    module_io.save_module(rounding, folder / _MODULE)
+
+
 def _plain_rounded(names: Collection[str], imported: Path, folder: Path) -> None:
     """Write what the reference `plain` runs, with rounded weights."""
     from autopipe.compiler import module_io
 
-    for name in ("module.json", ImportedModel.FILE):
+    for name in (_MODULE, ImportedModel.FILE):
         shutil.copyfile(imported / name, folder / name)
     stored: Mapping[str, np.ndarray] = module_io.load_weights(imported / _WEIGHTS)
     weights = {

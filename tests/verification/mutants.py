@@ -139,7 +139,7 @@ def build(made, run):
 
     class Build:
         def __init__(self):
-            self.signature, self.rounded = signature, ()
+            self.signature, self.rounded, self.short = signature, (), None
 
         def __call__(self, arrays):
             return dict(zip([port.name for port in ports[1]], run(arrays), strict=True))

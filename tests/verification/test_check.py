@@ -30,7 +30,7 @@ def verified(tmp_path, compute, **options):
 
     signature = Signature(inputs=(X,), outputs=(Y,), weights=(), threads=1)
     build = create_autospec(LoadedModel, instance=True)
-    build.signature, build.rounded = signature, ()
+    build.signature, build.rounded, build.short = signature, (), None
     build.side_effect = lambda arrays: {"y": compute(arrays["x"])}
     return verify(build, tmp_path, Verify(reference="onnx", **options), tmp_path)
 
@@ -93,7 +93,7 @@ def test_a_model_of_bytes_that_takes_integers_may_round_as_moved_weights_do(tmp_
     write_reference(model, weights, tmp_path)
     build = create_autospec(LoadedModel, instance=True)
     build.signature = Signature(inputs=(x,), outputs=(y,), weights=(), threads=1)
-    build.rounded = ()
+    build.rounded, build.short = (), None
 
     def computed(bias):
         floats = np.floor(table * 64 + bias) / np.float32(64)

@@ -51,7 +51,7 @@ def verified(tmp_path, compute, forged=None, **options):
 def test_a_build_is_equal_to_the_model_with_rounded_weights(tmp_path):
     found = verified(tmp_path, lambda x: x @ to_bfloat16(W))
     assert 5e-4 < found.rounded_by < 5e-3
-    assert "% off by rounded weights" in found.summary()
+    assert "% off by bfloat16" in found.summary()
 
 
 def test_a_build_that_rounds_nothing_or_more_is_wrong(tmp_path):

@@ -72,7 +72,7 @@ def verified(folder, compute, nodes=(), given=None, **weights):
     """Verify a function as if it were a build of twice its input."""
     save(folder, nodes or [helper.make_node("Add", ["x", "x"], ["y"])], **weights)
     build = create_autospec(ContainedBuild, instance=True)
-    build.signature, build.rounded = SIGNATURE, ()
+    build.signature, build.rounded, build.short = SIGNATURE, (), None
 
     def call(arrays, *, generic=False):
         with np.errstate(all="ignore"):  # huge numbers

@@ -44,7 +44,7 @@ def rounded(module: tvm.IRModule, inputs: int) -> tuple[tvm.IRModule, tuple[int,
     it is if anything reads it but products and lookups of rows.
     """
     weights = list(module["main"].params[inputs:])
-    came_from = _moved(module["main"], weights)
+    came_from = moved(module["main"], weights)
     left = _otherwise_read(module["main"], came_from)
     chosen = {
         value: weight
@@ -56,12 +56,12 @@ def rounded(module: tvm.IRModule, inputs: int) -> tuple[tvm.IRModule, tuple[int,
     return rewrite(_Rounded(module, chosen.keys()), module), positions
 
 
-def _moved(main: relax.Function, weights: Collection[relax.Var]) -> dict[relax.Var, relax.Var]:
+def moved(main: relax.Function, weights: Collection[relax.Var]) -> dict[relax.Var, relax.Var]:
     """Return each value that holds the numbers of one weight, and that weight."""
     found = {weight: weight for weight in weights}
     for binding in bindings(main):
         value = binding.value
-        if _calls(value, _MOVES) and value.args[0] in found:
+        if calls(value, _MOVES) and value.args[0] in found:
             found[binding.var] = found[value.args[0]]
     return found
 
@@ -85,12 +85,13 @@ def _otherwise_read(
 
 def _takes_rounded(value: relax.Expr, held: Collection[relax.Var]) -> bool:
     """Tell whether a value is a product with one of these values, or a lookup in one."""
-    if _calls(value, _LOOKUP):
+    if calls(value, _LOOKUP):
         return value.args[0] in held and value.args[1] not in held
-    return _calls(value, _PRODUCT) and sum(arg in held for arg in value.args) == 1
+    return calls(value, _PRODUCT) and sum(arg in held for arg in value.args) == 1
 
 
-def _calls(value: relax.Expr, ops: Collection[str]) -> bool:
+def calls(value: relax.Expr, ops: Collection[str]) -> bool:
+    """Tell whether a value calls one of these ops."""
     return isinstance(value, relax.Call) and getattr(value.op, "name", "") in ops
 
 
@@ -116,7 +117,7 @@ class _Rounded(PyExprMutator):
             self.builder_.emit(relax.op.astype(arg, _SHORT)) if short else arg
             for arg, short in zip(call.args, chosen, strict=True)
         ]
-        if _calls(call, _PRODUCT):
+        if calls(call, _PRODUCT):
             return relax.op.matmul(*args, out_dtype=_WIDE)
         rows = self.builder_.emit(relax.Call(call.op, args, call.attrs))
         return relax.op.astype(rows, _WIDE)

@@ -27,6 +27,10 @@ _FLAGS = {
 """LLVM's names of the features a kernel may use, and Linux's names of the same."""
 
 
+_PRODUCTS = "avx512bf16"
+"""Products of bfloat16."""
+
+
 def machine_of(target: Mapping[str, object]) -> str:
     """Return the architecture a target compiles for, such as `x86_64`."""
     triple = target.get("mtriple")
@@ -52,6 +56,17 @@ def check(machine: str, mcpu: str, features: Collection[str]) -> None:
     lacking = sorted(set(features) - available())
     if lacking:
         raise TargetError(f"built for {mcpu}, but this CPU ({model()}) has no {', '.join(lacking)}")
+
+
+def check_products(target: Mapping[str, object]) -> None:
+    """Raise a TargetError if the target does not multiply in bfloat16."""
+    if _PRODUCTS not in required(target):
+        without = f" without {_PRODUCTS}" if f"-{_PRODUCTS}" in str(target.get("mattr")) else ""
+        told = f"{machine_of(target)}, {target['mcpu']}{without}"
+        raise TargetError(
+            f"numerics.compute: bfloat16 takes {_PRODUCTS}, which the target lacks: {told}; "
+            "such are cooperlake, sapphirerapids, graniterapids, znver4 and znver5"
+        )
 
 
 def available() -> frozenset[str]:
