@@ -159,6 +159,11 @@ def test_a_prefix_sum_is_scheduled_and_kept(tmp_path):
     assert load_scheduled(tmp_path / "found.json", declared).schedule == found.schedule
 
 
+def test_what_only_our_builds_compile_is_not_scheduled():
+    target = Target(mcpu="znver4", num_cores=2)
+    assert "avx512bf16" not in conditions(target, fast_algorithms=True).hardware.features
+
+
 def test_what_can_not_run_here_is_not_tuned(tmp_path):
     target = {"mcpu": "pwr9", "mtriple": "powerpc64le-linux-gnu"}
     with pytest.raises(TargetError, match="this machine is"):

@@ -253,3 +253,25 @@ def test_a_name_is_a_file_name_everywhere(refused, name):
 def test_hardware_that_can_not_be_is_refused(refused, hardware, says):
     (said,) = refused(GOOD + f"target: {{hardware: {hardware}}}\n")
     assert says in said
+
+
+OPEN = """\
+version: 1
+name: a
+model:
+  path: mlp.onnx
+  inputs: {x: {shape: [n, 8], dtype: float32}}
+  dimensions: {n: {max: 64, likely: [1]}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (GOOD + "target: {kind: cuda, arch: sm_90}\n", "is for processors only"),
+        (OPEN, "is for models whose sizes are known"),
+    ],
+)
+def test_products_in_bfloat16_want_a_processor_and_sizes(refused, text, says):
+    said = refused(text + "numerics: {compute: bfloat16}\n")
+    assert any(f"numerics.compute: 'bfloat16' {says}" in one for one in said)
