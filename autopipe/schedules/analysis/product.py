@@ -58,7 +58,12 @@ class Product:
     @property
     def stores(self) -> tuple[tvm.tirx.BufferStore, ...]:
         """Where the results are written."""
-        return self.reducer.stores if self.reducer else (self.block.body,)
+        return self.reducer.finals if self.reducer else (self.block.body,)
+
+    @property
+    def dtypes(self) -> tuple[str, ...]:
+        """The types that results have until they are written; positions may be narrower."""
+        return tuple(str(start.ty.dtype) for start in self.starts)
 
     @property
     def starts(self) -> tuple[tvm.ir.Expr, ...]:
@@ -72,7 +77,8 @@ class Product:
         reducer = Reducer.of(block) if extents and min(*extents, *terms, 1) > 0 else None
         if reducer is None:
             return None
-        reducer = reducer.evened([(axis.var, axis.dom) for axis in block.iter_vars])
+        ranges = [(axis.var, axis.dom) for axis in block.iter_vars]
+        reducer = reducer.evened(ranges).narrowed(ranges)
         return cls(
             block=block,
             term=reducer.values[0],

@@ -182,6 +182,8 @@ def _replace(sch: Schedule, nest: Nest, copy: Copy | None, nests: Sequence[tvm.t
     buffers = [buffer for buffer in root.alloc_buffers if not any(map(buffer.same_as, totals))]
     if nest.last is not None and len(buffers) + len(totals) > len(root.alloc_buffers):
         raise ScheduleError("the sum is an output too")
+    if nest.last is None:  # of several results, some may be of no use to anybody
+        buffers = list(root.alloc_buffers)
     new = SBlock(
         [],
         root.reads,

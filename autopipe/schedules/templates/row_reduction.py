@@ -69,6 +69,9 @@ LLVM made no vectors of the guarded rest of `max` where indices have 64 bits, 45
 _OFTEN: Final = 4
 """Reads of each element from which on tiles pay."""
 
+_SEEN: Final = 2
+"""Axes that TVM sees to be one in memory when they are fused."""
+
 _UNROLLED: Final = 16
 """Longest loop that is unrolled."""
 
@@ -87,6 +90,9 @@ class Vectors:
     width: int
     """Elements in a vector of any other loop along a row: a power of two that divides the row. 1
     leaves such loops to LLVM, which vectorizes rows of any length."""
+    nested: bool = False
+    """Whether the outermost axis of a row stays a loop of its own. TVM sees that vectors lie in
+    memory where two axes are fused, and not where three are, as the channels of a group are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +110,8 @@ class RowReduction:
     only then, and does not compile a guarded rest whose indices come from data."""
     widths: tuple[int, ...]
     """Extents of the other loops along a row."""
+    inner: int = 0
+    """Elements of a row for each step of its outermost axis, where it has three and more."""
 
 
 def match(sch: Schedule) -> RowReduction | None:
@@ -130,7 +138,20 @@ def match(sch: Schedule) -> RowReduction | None:
     whole = any(sums_several(block) or looks_up(block) for block in reductions)
     if whole and row % _LEAST_WHOLE:
         return None
-    return RowReduction(rows, row, max(map(bits, reductions)), whole, tuple(sorted(lengths)))
+    widest = max(map(bits, reductions))
+    inner = _inner(trial, steps, row)
+    return RowReduction(rows, row, widest, whole, tuple(sorted(lengths)), inner)
+
+
+def _inner(sch: Schedule, steps: Sequence[SBlockRV], row: int) -> int:
+    """Return `inner` of `RowReduction`, for steps that were moved into a loop over rows."""
+    axes = [extents_of(sch.get(step), spatial=False) for step in steps]
+    loops = [tuple(int(sch.get(loop).extent) for loop in sch.get_loops(step)[1:]) for step in steps]
+    wanted = {own or along for own, along in zip(axes, loops, strict=True) if own or along}
+    (found, *others) = [tuple(n for n in extents if n > 1) for extents in wanted]
+    if len(found) <= _SEEN or any(math.prod(one) != row or one[:1] != found[:1] for one in others):
+        return 0
+    return row // found[0]
 
 
 def _is_for_others(blocks: Sequence[SBlock], reductions: int, row: int) -> bool:
@@ -155,6 +176,8 @@ def settings(reduction: RowReduction, hardware: HardwareParams) -> Iterator[Vect
         for width in _powers(2 * lanes if reduction.widths else 1):
             if all(length % width == 0 for length in reduction.widths):
                 yield Vectors(partial, width)
+                if reduction.inner and reduction.inner % max(partial, width) == 0:
+                    yield Vectors(partial, width, nested=True)
 
 
 def fill(reduction: RowReduction, hardware: HardwareParams) -> Vectors:
@@ -164,6 +187,9 @@ def fill(reduction: RowReduction, hardware: HardwareParams) -> Vectors:
     row is long.
     """
     lanes = hardware.lanes(reduction.bits)
+    even = math.gcd(reduction.inner, 4 * lanes)
+    if reduction.inner and even >= lanes:
+        return Vectors(even, math.gcd(even, lanes) if reduction.widths else 1, nested=True)
     half = max(_powers(reduction.row // 2))
     exact = min(half, math.gcd(reduction.row, 4 * lanes))
     most = min(half, 4 * lanes if reduction.row >= _LONG * lanes else lanes)
@@ -179,7 +205,7 @@ def apply(sch: Schedule, reduction: RowReduction, knobs: Vectors) -> None:
     inline(sch)
     vectors, steps = [], []
     for block in blocks_of(sch):
-        partial = _partial(sch, block, knobs.partial)
+        partial = _partial(sch, block, knobs)
         vectors += partial
         steps += [*partial, block]
     loop = row_loop(sch, steps[-1], reduction.rows)
@@ -190,10 +216,10 @@ def apply(sch: Schedule, reduction: RowReduction, knobs: Vectors) -> None:
         if any(step.same_as(vector) for vector in vectors):
             _sum_vectors(sch, step, reduction.row)
         else:
-            _go_along(sch, step, knobs.width)
+            _go_along(sch, step, knobs)
 
 
-def _partial(sch: Schedule, block: SBlockRV, partial: int) -> list[SBlockRV]:
+def _partial(sch: Schedule, block: SBlockRV, knobs: Vectors) -> list[SBlockRV]:
     """Split a reduction into steps that leave ever fewer partial results; return these steps.
 
     Example: a row of 1000 and `partial` 64 give steps that leave 64, 16 and 4 results; the block
@@ -201,8 +227,8 @@ def _partial(sch: Schedule, block: SBlockRV, partial: int) -> list[SBlockRV]:
     """
     if is_spatial(sch.get(block)):
         return []
-    spatial = len(extents_of(sch.get(block)))
-    row = sch.fuse(*sch.get_loops(block)[spatial:])
+    spatial, partial = len(extents_of(sch.get(block))), knobs.partial
+    row = sch.fuse(*sch.get_loops(block)[spatial + knobs.nested :])
     steps = []
     while int(sch.get(row).extent) > _FEW and partial > 1:
         _, lane = sch.split(row, [None, partial])
@@ -212,12 +238,13 @@ def _partial(sch: Schedule, block: SBlockRV, partial: int) -> list[SBlockRV]:
     return steps
 
 
-def _go_along(sch: Schedule, step: SBlockRV, width: int) -> None:
+def _go_along(sch: Schedule, step: SBlockRV, knobs: Vectors) -> None:
     """Vectorize an elementwise step along a row, or unroll the last step of a reduction."""
     _, *loops = sch.get_loops(step)
     if not loops:
         return
-    loop = sch.fuse(*loops)
+    width, nested = knobs.width, knobs.nested and len(loops) > 1
+    loop = sch.fuse(*loops[nested:])
     extent = int(sch.get(loop).extent)
     if not is_spatial(sch.get(step)):
         if extent <= _UNROLLED:
@@ -228,18 +255,18 @@ def _go_along(sch: Schedule, step: SBlockRV, width: int) -> None:
 
 def _sum_vectors(sch: Schedule, step: SBlockRV, row: int) -> None:
     """Vectorize a step that reduces many vectors to one."""
-    _, lane, vectors = sch.get_loops(step)
+    _, lane, *outer, vectors = sch.get_loops(step)
     lanes, count = (int(sch.get(loop).extent) for loop in (lane, vectors))
-    short = row < lanes * count and row > lanes * (count - 1)
+    short = not outer and lanes * (count - 1) < row < lanes * count
     if short:
         _guard(sch, lane, row)
-        _, lane, vectors = sch.get_loops(step)
+        _, lane, *outer, vectors = sch.get_loops(step)
         sch.annotate(vectors, "pragma_loop_partition_hint", True)  # noqa: FBT003 - TVM's way
-    sch.reorder(vectors, lane)
+    sch.reorder(*outer, vectors, lane)
     sch.vectorize(lane)
     if count <= _FEW and not short:
         sch.unroll(vectors)
-    start = sch.decompose_reduction(step, vectors)
+    start = sch.decompose_reduction(step, [*outer, vectors][0])
     sch.vectorize(sch.get_loops(start)[-1])
 
 

@@ -31,7 +31,7 @@ from autopipe.schedules.tiling.tile import Tile
 from autopipe.schedules.tiling.tile import settings as tiles
 
 NAME: Final = "tiled_reduction"
-VERSION: Final = 1
+VERSION: Final = 2
 
 _START: Final = 40_000
 """Cycles of work that pay for a second thread, which takes some microseconds to start."""

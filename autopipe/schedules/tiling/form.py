@@ -105,7 +105,7 @@ def recognize(
                 after=tuple(block.name_hint for block in after),
                 extents=product.extents,
                 terms=product.terms,
-                bits=max(_bits(store.buffer) for store in product.stores),
+                bits=max(map(_bits, product.dtypes)),
                 lines=tile_axes,
                 results=len(product.stores),
             )
@@ -147,5 +147,5 @@ def _goes_on(block: SBlock, extents: tuple[int, ...]) -> bool:
     return True
 
 
-def _bits(buffer: tvm.ir.Var) -> int:
-    return int(tvm.runtime.DataType(str(buffer.ty.dtype)).bits)
+def _bits(dtype: str) -> int:
+    return int(tvm.runtime.DataType(dtype).bits)

@@ -89,7 +89,7 @@ def write_tile(place: TilePlace, copy: Copy | None) -> None:
     """Write what computes the outputs of one tile, in a block that is open."""
     nest = place.nest
     shape = nest.tile.rows, nest.tile.columns
-    dtypes = [str(store.buffer.ty.dtype) for store in nest.product.stores]
+    dtypes = nest.product.dtypes
     sums = [T.sblock_alloc_buffer(shape, dtype, scope="local") for dtype in dtypes]
     work = _Work(place, copy, sums, T.Bind(nest.column(place.strip)))
     if nest.tile.fetched:
@@ -171,7 +171,12 @@ def _finish(work: _Work) -> None:
     """Write the outputs of the tile: the sums, or what the last block computes from them."""
     nest, product = work.place.nest, work.place.nest.product
     for row, column in _elements(nest, _written(nest)):
-        done = [sums[row, column] for sums in work.sums]
+        done = [
+            sums[row, column]
+            if sums.dtype == store.buffer.dtype
+            else sums[row, column].astype(str(store.buffer.dtype))
+            for sums, store in zip(work.sums, product.stores, strict=True)
+        ]
         index = work.place.index(row, work.first + column)
         values: Values = list(zip(product.axes, index, strict=True))
         write_output(product.stores, nest.last, done, values)

@@ -68,7 +68,7 @@ def test_partial_results_of_a_long_row_are_reduced_in_steps():
     x = placeholder(8, 1024)
     sch = Schedule(module_of([x, topi.sum(x, axis=1)], []))
     (block,) = sch.get_child_blocks(sch.get_sblock("root"))
-    steps = row_reduction._partial(sch, block, 64)
+    steps = row_reduction._partial(sch, block, row_reduction.Vectors(64, 1))
     assert [int(sch.get(step).writes[0].source.shape[1]) for step in steps] == [64, 16, 4]
 
 

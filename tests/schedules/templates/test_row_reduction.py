@@ -165,7 +165,9 @@ def test_other_functions_are_left_to_others(case):
     assert row_reduction.match(blank(module_of(NOT_SERVED[case]()))) is None
 
 
-@pytest.mark.parametrize("case", ["softmax", "masked_softmax", "layer_norm", "sum_of_two_axes"])
+@pytest.mark.parametrize(
+    "case", ["softmax", "masked_softmax", "layer_norm", "sum_of_two_axes", "group_norm"]
+)
 def test_every_setting_is_right(case):
     module = module_of(SERVED[case]())
     found = served(module)
@@ -207,6 +209,13 @@ def test_a_reduction_goes_a_vector_at_a_time_and_then_in_halves():
     extents = [int(sch.get(loops[-1]).extent) for loops in steps if len(loops) == 2]
     assert extents == [32, 8, 4]
     assert all(lanes == tirx.ForKind.VECTORIZED for _, lanes in kinds)
+
+
+def test_the_channels_of_a_group_stay_a_loop():
+    grouped, alone = (served(module_of(make())) for make in (group_norm, instance_norm))
+    assert (grouped.inner, alone.inner) == (64, 0)
+    assert row_reduction.fill(grouped, NARROW).nested
+    assert not row_reduction.fill(alone, NARROW).nested
 
 
 def test_only_much_work_is_done_in_parallel():

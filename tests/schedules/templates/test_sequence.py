@@ -31,6 +31,14 @@ def attention():
     return [q, k, v, topi.nn.batch_matmul(shares, v, transpose_b=False)], []
 
 
+def attention_with_bias():
+    """The bias has one axis more, so that the scores are reshaped twice before their softmax."""
+    q, k, bias = placeholder(2, 16, 8), placeholder(2, 16, 8), placeholder(1, 2, 16, 16)
+    scores = topi.divide(topi.nn.batch_matmul(q, k), 3.0)
+    biased = topi.reshape(topi.add(topi.reshape(scores, (1, 2, 16, 16)), bias), (2, 16, 16))
+    return [q, k, bias, topi.nn.softmax(biased)], []
+
+
 def normalized():
     x, scale, w = placeholder(6, 32), placeholder(32), placeholder(32, 24)
     return [x, scale, w, topi.matmul(topi.nn.rms_norm(x, scale, [1]), w)], [1, 2]
@@ -50,6 +58,7 @@ def sliced():
 SERVED = {
     "convolutions": (convolutions, ["contraction", "contraction"]),
     "attention": (attention, ["contraction", "row_reduction", "contraction"]),
+    "attention_with_bias": (attention_with_bias, ["contraction", "row_reduction"]),
     "normalized": (normalized, ["row_reduction", "contraction"]),
     "sliced": (sliced, ["contraction", "elementwise"]),  # rows by another name
     "two_results": (two_results, ["contraction", "contraction"]),  # the sum ends the first
