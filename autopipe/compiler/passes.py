@@ -26,6 +26,7 @@ from autopipe.compiler.graph.long_means import stepwise_means
 from autopipe.compiler.graph.rounded_weights import rounded
 from autopipe.compiler.graph.scalars import plain_numbers
 from autopipe.compiler.graph.short_products import ShortProducts, short_products
+from autopipe.compiler.graph.separated import small_turned
 from autopipe.compiler.graph.sizes_first import sizes_first
 from autopipe.compiler.graph.transposed import plain_convolutions
 from autopipe.compiler.target.target import backend_of
@@ -76,7 +77,7 @@ def optimize(  # noqa: PLR0913 -- one for each thing that a pipeline file says
             module = products.module
         # Phase 2: layouts
         module = convert_layout(module, layout, warn) if layout else module
-        module = stepwise_means(module)
+        module = small_turned(stepwise_means(module))
         # Phase 3: clean up what the phases above left
         module = _sequence(
             transform.Normalize(),

@@ -8,6 +8,7 @@ import tvm
 from tvm import relax
 from tvm.relax import backend, transform
 
+from autopipe.compiler.graph import separated
 from autopipe.compiler.graph.calls import bindings, graph_functions
 from autopipe.errors import ModelError
 
@@ -27,7 +28,7 @@ def legalize(module: tvm.IRModule) -> tvm.IRModule:
             # `LegalizeOps` leaves alone what every kind of target computes in its own way
             backend.DispatchSampling(),
             backend.DispatchSortScan(),
-            transform.LegalizeOps(),
+            transform.LegalizeOps({separated.RESIZE: separated.resized}),
         ]
     )
     try:
