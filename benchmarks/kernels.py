@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -156,9 +156,10 @@ def our_kernels(library: Path, inputs: Mapping[str, np.ndarray]) -> Iterator[Ker
 
 
 def onnxruntime_kernels(
-    model: Path, inputs: Mapping[str, np.ndarray], threads: int
-) -> Iterator[Kernel]:
-    """Yield the kernels of onnxruntime."""
+    model: Path, inputs: Mapping[str, np.ndarray], threads: int,
+    before: Callable[[], object] = dict,
+) -> Iterator[Kernel]:  # fmt: skip
+    """Yield the kernels of onnxruntime; `before` is called before each run."""
     import onnxruntime
 
     onnxruntime.set_default_logger_severity(4)
@@ -169,6 +170,7 @@ def onnxruntime_kernels(
         options.profile_file_prefix = f"{folder}/profile"
         session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
         for _ in range(RUNS):
+            before()
             session.run(None, dict(inputs))
         events = json.loads(Path(session.end_profiling()).read_text(encoding="utf-8"))
     found: dict[str, list[dict[str, Any]]] = defaultdict(list)
@@ -184,9 +186,10 @@ def onnxruntime_kernels(
 
 
 def openvino_kernels(
-    model: Path, inputs: Mapping[str, np.ndarray], threads: int
-) -> Iterator[Kernel]:
-    """Yield the kernels of OpenVINO."""
+    model: Path, inputs: Mapping[str, np.ndarray], threads: int,
+    before: Callable[[], object] = dict,
+) -> Iterator[Kernel]:  # fmt: skip
+    """Yield the kernels of OpenVINO; `before` is called before each run."""
     import openvino
 
     options = {"PERFORMANCE_HINT": "LATENCY", "INFERENCE_NUM_THREADS": threads,
@@ -195,6 +198,7 @@ def openvino_kernels(
     request = compiled.create_infer_request()
     least: dict[str, float] = {}
     for _ in range(RUNS):
+        before()
         request.infer(dict(inputs))
         for told in request.get_profiling_info():
             seconds = told.real_time.total_seconds()

@@ -4,6 +4,11 @@ GFLOPS of the untuned kernel, beside onnxruntime's kernel for the same layer and
 machine reaches on multiply-adds in registers. Kernel against kernel: transposes at the ends are
 left out on our side, reorders to its own layout on onnxruntime's. Each contender runs in a process
 of its own, in turn; medians over the rounds.
+
+`python benchmarks/layers.py --one-thread [--before CHECKOUT]` is for a machine that others use,
+too: layers with dilation, of volumes, stems and others, on one thread, and the least time of each
+kernel, ours by processor time, with other memory read before each call. `--before` has another
+checkout of autopipe compile the same layers, and adds its times.
 """
 
 import argparse
@@ -13,6 +18,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -37,7 +43,23 @@ PRODUCTS = (
     (12, 128, 128, 64),
 )  # fmt: skip
 
+ONE_THREAD = (
+    # sides, channels in, channels out, kernel, dilation
+    ((224, 224), 3, 16, 3, 1), ((224, 224), 3, 64, 3, 1), ((33, 33), 256, 64, 3, 2),
+    ((33, 33), 320, 64, 3, 6), ((33, 33), 320, 64, 3, 12), ((33, 33), 256, 256, 3, 18),
+    ((28, 28), 512, 512, 3, 4), ((8, 32, 32), 16, 32, 3, 1), ((4, 16, 16), 32, 64, 3, 1),
+    ((2, 8, 8), 64, 64, 3, 1), ((112, 112), 16, 16, 3, 1), ((112, 112), 32, 32, 3, 1),
+    ((56, 56), 64, 64, 3, 1), ((56, 56), 256, 256, 3, 1), ((28, 28), 128, 128, 3, 1),
+    ((14, 14), 256, 256, 3, 1), ((7, 7), 512, 512, 3, 1), ((56, 56), 64, 64, 1, 1),
+    ((56, 56), 64, 256, 1, 1), ((14, 14), 512, 512, 1, 1), ((7, 7), 512, 1024, 1, 1),
+)  # fmt: skip
+
 ROUNDS = 5
+CALLS = 30
+IMAGE = 4
+"""Axes of an image in a batch."""
+PASSED = 8 << 20
+"""Floats that are read before each call on one thread: as many as a shared cache holds, or more."""
 SUMS = 16
 """Independent sums of the peak's kernel: enough to hide the latency, few enough for registers."""
 
@@ -47,9 +69,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--contender", choices=CONTENDERS, help=argparse.SUPPRESS)
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--one-thread", action="store_true", help="the layers of one thread")
+    parser.add_argument("--before", type=Path, help="another checkout, for --one-thread")
     options = parser.parse_args()
     if options.contender:
         print(json.dumps(CONTENDERS[options.contender](options.folder)))
+        return
+    if options.one_thread:
+        one_thread(options.before)
         return
     peak = max(_child("peak", Path()) for _ in range(ROUNDS))
     print(f"multiply-adds in registers: {peak / 1e9:.0f} GFLOPS")
@@ -63,6 +90,42 @@ def main() -> None:
         ours, theirs = (operations / seconds[who] / 1e9 for who in ("ours", "onnxruntime"))
         row = f"{ours:9.0f} {ours * 1e9 / peak:8.0%} {theirs:12.0f} {ours / theirs:6.2f}x"
         print(f"{name:<34} {row}", flush=True)
+
+
+def one_thread(before: Path | None) -> None:
+    """Print the table of one thread."""
+    who = {"before": "ours_alone"} if before else {}
+    who |= {"after": "ours_alone", "onnxruntime": "onnxruntime_alone", "openvino": "openvino_alone"}
+    print(f"| layer | {' | '.join(who)} | of the best rival |")
+    print("|---" * (len(who) + 2) + "|")
+    for name, model in convolutions():
+        with tempfile.TemporaryDirectory() as folder:
+            _prepare(model, Path(folder))
+            times: dict[str, float] = {}
+            for _ in range(ROUNDS):
+                for contender, function in who.items():
+                    code = before if contender == "before" else None
+                    took = _child(function, Path(folder), code)
+                    times[contender] = min(took, times.get(contender, took))
+        best = min(times["onnxruntime"], times["openvino"])
+        cells = " | ".join(f"{seconds * 1e6:.0f} us" for seconds in times.values())
+        print(f"| {name} | {cells} | {times['after'] / best:.2f} |", flush=True)
+
+
+def convolutions() -> Iterator[tuple[str, onnx.ModelProto]]:
+    """Yield the layers of one thread: a name and a model each."""
+    random = np.random.default_rng(0)
+    for sides, inputs, outputs, kernel, dilation in ONE_THREAD:
+        weight = random.normal(0, 0.1, (outputs, inputs, *(kernel for _ in sides)))
+        node = helper.make_node(
+            "Conv", ["x", "w", "b"], ["c"], pads=[kernel // 2 * dilation] * 2 * len(sides),
+            dilations=[dilation] * len(sides),
+        )  # fmt: skip
+        relu = helper.make_node("Relu", ["c"], ["y"])
+        model = _model([node, relu], [1, inputs, *sides], w=weight, b=random.normal(0, 1, outputs))
+        size, taps = "x".join(map(str, sides)), "x".join(str(kernel) for _ in sides)
+        apart = f", dilation {dilation}" if dilation > 1 else ""
+        yield f"{taps} of {size}, {inputs} to {outputs}{apart}", model
 
 
 def layers() -> Iterator[tuple[str, onnx.ModelProto, float]]:
@@ -111,7 +174,9 @@ def _prepare(model: onnx.ModelProto, folder: Path) -> None:
     """Write the model and extract its tasks."""
     model = onnx.shape_inference.infer_shapes(model)
     onnx.save(model, folder / "layer.onnx")
-    layout = "layout: {conv2d: [NHWC, HWIO]}\n" if model.graph.node[0].op_type == "Conv" else ""
+    rank = len(model.graph.input[0].type.tensor_type.shape.dim)
+    convolution = "conv3d: [NDHWC, DHWIO]" if rank > IMAGE else "conv2d: [NHWC, HWIO]"
+    layout = f"layout: {{{convolution}}}\n" if model.graph.node[0].op_type == "Conv" else ""
     text = f"version: 1\nname: layer\nmodel: {{path: layer.onnx}}\n{layout}"
     (folder / "layer.yaml").write_text(text, encoding="utf-8")
     tasks = autopipe.run(folder / "layer.yaml", store=folder / "store", until="tasks")["tasks"]
@@ -126,9 +191,11 @@ def _rounds(folder: Path) -> dict[str, list[float]]:
     return seconds
 
 
-def _child(who: str, folder: Path) -> float:
+def _child(who: str, folder: Path, code: Path | None = None) -> float:
     command = [sys.executable, __file__, "--contender", who, "--folder", str(folder)]
     environment = {**os.environ, "ORT_DISABLE_TELEMETRY": "1"}
+    if code is not None:
+        environment["PYTHONPATH"] = str(code)
     done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, check=True)
     return float(json.loads(done.stdout.splitlines()[-1]))
 
@@ -155,6 +222,53 @@ def ours(folder: Path) -> float:
     if result.error:
         sys.exit(f"the layer can not be measured: {result.error}")
     return result.median
+
+
+def ours_alone(folder: Path) -> float:
+    """Return the least processor time of the untuned kernel of the layer on one thread."""
+    from autopipe.measure.build import build
+    from autopipe.measure.timing import arguments, use_threads
+    from autopipe.schedules.conditions import Conditions
+    from autopipe.schedules.engines.fallback import fall
+
+    use_threads(1)
+    conditions = Conditions.of({**target(), "num_cores": 1}, fast_algorithms=True)
+    _, module = max(workloads(folder / "tasks"), key=lambda found: found[0].flops)
+    planned = fall(["static", "default"], module, conditions).planned
+    if planned is None:
+        sys.exit("the layer has no schedule")
+    kernel = build(planned.module, conditions.target)
+    call, given, others = kernel.library["main"], arguments(kernel.module), np.ones(PASSED, "f")
+    seconds = []
+    for _ in range(CALLS):
+        others[::16].sum()
+        start = time.thread_time()
+        call(*given)
+        seconds.append(time.thread_time() - start)
+    return min(seconds)
+
+
+def onnxruntime_alone(folder: Path) -> float:
+    """Return the least time of onnxruntime's kernel on one thread."""
+    return _alone(folder, "onnxruntime")
+
+
+def openvino_alone(folder: Path) -> float:
+    """Return the least time of OpenVINO's kernel on one thread."""
+    return _alone(folder, "openvino")
+
+
+def _alone(folder: Path, rival: str) -> float:
+    """Return the least time of a rival's heaviest kernel, as its profile says."""
+    import kernels
+
+    model, others = folder / "layer.onnx", np.ones(PASSED, "f")
+    (port,) = onnx.load(model).graph.input
+    shape = [side.dim_value for side in port.type.tensor_type.shape.dim]
+    image = np.random.default_rng(1).normal(size=shape).astype("float32")
+    profile = {"onnxruntime": kernels.onnxruntime_kernels, "openvino": kernels.openvino_kernels}
+    found = profile[rival](model, {port.name: image}, 1, others[::16].sum)
+    return max(kernel.seconds for kernel in found if kernel.heavy)
 
 
 def _same(module: Any) -> Any:  # noqa: ANN401
@@ -224,7 +338,10 @@ def peak(_: Path) -> float:
     return float(2 * cores * SUMS * lanes * steps / min(times))
 
 
-CONTENDERS = {"ours": ours, "onnxruntime": onnxruntime, "peak": peak}
+CONTENDERS = {
+    "ours": ours, "onnxruntime": onnxruntime, "peak": peak, "ours_alone": ours_alone,
+    "onnxruntime_alone": onnxruntime_alone, "openvino_alone": openvino_alone,
+}  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -20,15 +20,16 @@ MEMORY = 5.0
 _TO_POSITIONS = 0.5
 """Cycles to transform a vector of the input, for each position of a tile."""
 
-_FROM_POSITIONS: Final = MappingProxyType({16: 1.6, 36: 7.6, 64: 10.7})
+_FROM_POSITIONS: Final = MappingProxyType({16: 1.8, 36: 7.5, 64: 10.2})
 """Cycles to transform a vector of sums back, for each position of a tile, by the number of these.
 16 of them fit the registers; of 36 and 64 many go to memory and back."""
 
-_PASSED = 0.5
-"""Part of the bytes of what is transformed that a core waits for."""
+CHAINS = 9
+"""Independent sums that hide the latency of a fused multiply-add: 4 cycles, 2 in each, and one."""
 
-CHAINS = 8
-"""Independent sums that hide the latency of a fused multiply-add: 4 cycles, 2 in each."""
+_RUN = 0.2
+"""Cycles of two products that one vector of weights in a row costs, as weights come from caches
+further away: two and more vectors are a longer run of memory, of which each has its part."""
 
 _DIRECT = 1.15
 """Cycles of a direct convolution for each cycle in which all lanes would multiply."""
@@ -52,9 +53,9 @@ class Blocking:
     """Output channels in a vector, a power of two; divides `columns`."""
 
 
-_ALONE, _PAIR, _SPILL = 0.05, 6, 0.5
-"""With one vector a row: further cycles of two products; registers that two steps want beside the
-sums; and further cycles where there is none left for a sum, which then goes to memory and back."""
+_PAIR, _SPILL = 6, 0.5
+"""Registers that two steps want beside the sums, with one vector a row, and further cycles of two
+products where there is none left for a sum, which then goes to memory and back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +80,9 @@ def estimate(filtering: Filtering, knobs: Blocking, hardware: HardwareParams) ->
     weights = filtering.positions * filtering.inputs * outputs
     vectors = knobs.columns // knobs.width
     issue = max(1.0, CHAINS / (knobs.rows * vectors), 1 / knobs.rows + 1 / vectors)
-    issue += 0.05 * (4 / knobs.rows + 1 / vectors)  # weights come from the second-level cache
-    if vectors == 1:  # LLVM takes two steps at a time
-        issue += _ALONE + (_SPILL if knobs.rows + _PAIR > hardware.registers else 0)
+    issue += _RUN / vectors
+    if vectors == 1 and knobs.rows + _PAIR > hardware.registers:  # LLVM takes two steps at a time
+        issue += _SPILL
     products = jobs * inputs * outputs / knobs.width / 2 * issue
     kept = BYTES * (inputs + filtering.positions * knobs.tiles * knobs.chunk)
     reads = BYTES * weights / MEMORY  # another layer's weights are in the caches
@@ -89,7 +90,6 @@ def estimate(filtering: Filtering, knobs: Blocking, hardware: HardwareParams) ->
     reads += jobs * BYTES * inputs * (outputs / knobs.chunk) / _rate(kept, hardware)
     transforms = inputs / math.gcd(filtering.inputs, knobs.width) * _TO_POSITIONS
     transforms += sums / knobs.width * _FROM_POSITIONS[filtering.positions]
-    transforms += (inputs + sums) * BYTES * _PASSED / _rate(kept, hardware)
     return overlapped(products, reads) + jobs * transforms
 
 

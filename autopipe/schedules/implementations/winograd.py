@@ -37,7 +37,7 @@ _MARGIN = 1.2
 WIDEST: Final = 4
 """Rows and columns of a tile from which on rounding shows, and a kernel takes much memory."""
 
-_LARGE = 1.13
+_LARGE = 1.25
 """That of larger tiles is divided by this, too: they are off by twice as much, and have 1.8 times
 the weights."""
 
