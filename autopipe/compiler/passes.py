@@ -25,8 +25,8 @@ from autopipe.compiler.graph.legalize import legalize, refusals, unlowered
 from autopipe.compiler.graph.long_means import stepwise_means
 from autopipe.compiler.graph.rounded_weights import rounded
 from autopipe.compiler.graph.scalars import plain_numbers
-from autopipe.compiler.graph.short_products import ShortProducts, short_products
 from autopipe.compiler.graph.separated import small_turned
+from autopipe.compiler.graph.short_products import ShortProducts, short_products
 from autopipe.compiler.graph.sizes_first import sizes_first
 from autopipe.compiler.graph.transposed import plain_convolutions
 from autopipe.compiler.target.target import backend_of
