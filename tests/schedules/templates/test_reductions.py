@@ -16,7 +16,7 @@ from autopipe.schedules.analysis.reduction import Reduction
 from autopipe.schedules.engines.fallback import fall
 from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.replay import replay
-from autopipe.schedules.templates import reduction, tiled_reduction, window
+from autopipe.schedules.templates import reduction, tiled_reduction
 from autopipe.schedules.templates.template import blank
 from tests.schedules.computed import assert_same, normal
 from tests.schedules.tasks import CONDITIONS
@@ -334,26 +334,3 @@ def test_a_single_column_is_left_to_vectors_of_steps():
 def test_positions_of_columns_are_counted_in_32_bits():
     found = guess(declared(first_of_wide(down=True)), tiled_reduction)
     assert found.bits == 32
-
-
-def chosen(tensors):
-    found = fall(("static",), declared(tensors), CONDITIONS)
-    assert found.planned is not None
-    return found.planned
-
-
-def test_windows_give_way_to_tiles_where_outputs_share_nothing():
-    x = tensor(30, 40)
-    assert '"tiled_reduction"' in chosen([x, topi.sum(x, axis=0)]).schedule
-    assert window.match(blank(declared([x, topi.sum(x, axis=0)]))) is not None
-    image = tensor(1, 3, 16, 16)
-    pooled = topi.nn.pool2d(image, [3, 3], [1, 1], [1, 1], [1] * 4, "avg")
-    assert '"window"' in chosen([image, pooled]).schedule
-
-
-def test_no_operand_is_copied_for_a_single_row():
-    x, w, k = tensor(1, 200), tensor(96, 200), te.reduce_axis((0, 200))
-    product = [x, w, te.compute((1, 96), lambda i, j: te.sum(x[i, k] * w[j, k], axis=k))]
-    found = chosen(product)
-    assert '"lanes"' in found.schedule
-    assert_same(declared(product), found.module, inputs=(normal,), of_largest=1e-5)

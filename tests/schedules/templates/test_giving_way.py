@@ -1,0 +1,37 @@
+"""Templates that are asked last, since others are faster."""
+
+from tvm import te, topi
+
+from autopipe.api.compute import declared
+from autopipe.schedules.engines.fallback import fall
+from autopipe.schedules.templates import window
+from autopipe.schedules.templates.template import blank
+from tests.schedules.computed import assert_same, normal
+from tests.schedules.tasks import CONDITIONS
+
+
+def tensor(*shape):
+    return te.placeholder(shape, "float32", name="x")
+
+
+def chosen(tensors):
+    found = fall(("static",), declared(tensors), CONDITIONS)
+    assert found.planned is not None
+    return found.planned
+
+
+def test_windows_give_way_to_tiles_where_outputs_share_nothing():
+    x = tensor(30, 40)
+    assert '"tiled_reduction"' in chosen([x, topi.sum(x, axis=0)]).schedule
+    assert window.match(blank(declared([x, topi.sum(x, axis=0)]))) is not None
+    image = tensor(1, 3, 16, 16)
+    pooled = topi.nn.pool2d(image, [3, 3], [1, 1], [1, 1], [1] * 4, "avg")
+    assert '"window"' in chosen([image, pooled]).schedule
+
+
+def test_no_operand_is_copied_for_a_single_row():
+    x, w, k = tensor(1, 200), tensor(96, 200), te.reduce_axis((0, 200))
+    product = [x, w, te.compute((1, 96), lambda i, j: te.sum(x[i, k] * w[j, k], axis=k))]
+    found = chosen(product)
+    assert '"lanes"' in found.schedule
+    assert_same(declared(product), found.module, inputs=(normal,), of_largest=1e-5)
