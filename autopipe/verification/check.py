@@ -10,13 +10,12 @@ import numpy as np
 from autopipe.artifacts.verification import CheckedCase, OutputComparison, Tolerance, Verification
 from autopipe.config import Verify
 from autopipe.errors import StageError
-from autopipe.verification import reference, rows
+from autopipe.verification import doubts, reference, rows
 from autopipe.verification.case_source import Batch, CaseSource
 from autopipe.verification.compare import (
     check_names,
     coarse,
     compare,
-    constant,
     lifeless,
     magnitude,
     noisy,
@@ -120,9 +119,9 @@ class _Checker:
         raise_worst(checked)
         raise_worst([case for case, of in zip(apart, answers, strict=True)
                      if judge.binds(case, of)])  # fmt: skip
-        warnings += _warnings(checked, known, expected, complete=bool(special))
+        warnings += doubts.of_cases(checked, known, expected, complete=bool(special))
         by = self.rounding.moved_by(drawn, known) if self.rounding else 0.0
-        return _BatchResult(checked, apart, (*warnings, *_crashes(apart)), expected, by)
+        return _BatchResult(checked, apart, (*warnings, *doubts.of_crashes(apart)), expected, by)
 
     def _redrawn(
         self, batch: Batch, drawn: list[Case], known: list[ReferenceAnswer]
@@ -283,16 +282,6 @@ class _Judge:
         return list(found.values())
 
 
-def _noise(case: CheckedCase) -> Iterator[str]:
-    """Yield which outputs of an edge case tell next to nothing."""
-    for output in case.outputs:
-        if output.undetermined:
-            yield (
-                f"{case.told}: output {output.output!r} is noise, and has only to be as large: "
-                f"inputs a rounding away move the reference by {output.undetermined:.2g} of itself"
-            )
-
-
 def _told(
     case: Case,
     outputs: Sequence[OutputComparison] = (),
@@ -304,12 +293,6 @@ def _told(
         name=case.name, sizes=dict(case.sizes), generic=case.generic, skipped=skipped,
         crashed=crashed, outputs=tuple(outputs),
     )  # fmt: skip
-
-
-def _crashes(special: Sequence[CheckedCase]) -> Iterator[str]:
-    for case in special:
-        if case.crashed:
-            yield f"case {case.name!r}: {case.outputs[0].failure}; never give it such numbers"
 
 
 def _key(case: Case) -> Hashable:
@@ -326,27 +309,3 @@ def _typical(
             for name, array in answer.items():
                 scales[name] = max(magnitude(array), scales.get(name, 0.0))
     return found
-
-
-def _warnings(
-    checked: Sequence[CheckedCase],
-    known: Sequence[ReferenceAnswer],
-    expected: Expected,
-    *,
-    complete: bool,
-) -> Iterator[str]:
-    """Yield what of a batch proves nothing; a `complete` one has several cases of each size."""
-    for case, answer in zip(checked, known, strict=False):
-        if case.skipped:
-            why = f": {answer.refusal}" if answer.refusal else " is not finite on it"
-            yield f"case {case.name!r} is skipped: the reference{why}"
-        told = {output.elsewhere for output in case.outputs if output.elsewhere}
-        if told:
-            why = "as many of the reference's own are with inputs moved by a hair"
-            yield f"{case.told}: {max(told)} rows are others, or in another order; {why}"
-        yield from _noise(case)
-    kept = [answer for case, answer in zip(checked, known, strict=False) if not case.skipped]
-    for name in expected.outputs if complete else ():
-        reason = constant(answer[name] for answer in kept)
-        if reason:
-            yield f"output {name!r} of the reference {reason}: comparing it proves nothing"

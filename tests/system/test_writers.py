@@ -72,7 +72,7 @@ def check(run: dict[str, Any]) -> None:
 @pytest.mark.fault("M1", "M2")
 def test_a_writer_without_room_is_a_line_and_the_next_run_ends_right(tmp_path: Path) -> None:
     """Where safetensors writes in *import*, LLVM or the linker in *build*, and in *verify*."""
-    found = runs(tmp_path, "ENOSPC", [60, 800, 1100])
+    found = runs(tmp_path, "ENOSPC", [60, 900, 1350])
     for run in found:
         check(run)
     assert [run["first"]["code"] for run in found] == [5, 5, 5]

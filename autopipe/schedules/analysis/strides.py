@@ -47,10 +47,10 @@ class StridedLoops:
 def strided(block: SBlock) -> StridedLoops | None:
     """Return the loops of a block.
 
-    None where a tensor does not move evenly, or the value hangs on an index itself.
+    None where a tensor does not move evenly, the value hangs on an index itself, or nothing moves.
     """
     found = movement(block)
-    if found is None or found.parts or found.indexed or found.elsewhere:
+    if found is None or 0 in found.extents or found.parts or found.indexed or found.elsewhere:
         return None
     if list(map(int, block.writes[0].source.shape)) != list(found.extents):
         return None
