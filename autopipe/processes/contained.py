@@ -199,8 +199,9 @@ def _serve(begin: Callable[[], Handler], memory: int | None, link: Link) -> None
                 handler = handler or begin()
                 line = failure.answer(handler(request))
             except BaseException as error:  # noqa: BLE001 - whatever it is, it ends here
-                traceback.print_exception(error)
+                with suppress(OSError):  # the disk that it is about may be where it is printed
+                    traceback.print_exception(error)
                 line = failure.complaint(failure.raised(error))
             link.write(line)
-    except (EOFError, OSError):  # nobody listens, or what is printed can not be written
+    except (EOFError, OSError):  # nobody listens
         return

@@ -1,6 +1,7 @@
 """Whatever work in a child does, the process it was forked from goes on and knows what happened."""
 
 import ctypes
+import errno
 import os
 import select
 import signal
@@ -11,6 +12,7 @@ import time
 import psutil
 import pytest
 
+from autopipe.errors import StoreError
 from autopipe.processes import contained
 from autopipe.processes.contained import Child, Failed
 
@@ -157,6 +159,21 @@ def test_a_mistake_leaves_the_child_as_it_is_and_hunger_does_not(child):
     with pytest.raises(Failed):
         child.ask("eat")
     assert not child.alive
+
+
+def test_what_can_not_be_printed_is_told_all_the_same():
+    def begin():
+        os.dup2(os.open("/dev/full", os.O_WRONLY), 2)
+
+        def refuse(_):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "there")
+
+        return refuse
+
+    with Child(begin) as child:
+        with pytest.raises(StoreError, match="No space left on device"):
+            child.ask()
+        assert child.alive
 
 
 def test_a_second_attempt_is_made_in_a_fresh_child(tmp_path):
