@@ -14,6 +14,7 @@ from autopipe.compiler.fusion.scope import Scope, fuse
 from autopipe.compiler.graph import elementary, weights
 from autopipe.compiler.graph.attention import attention
 from autopipe.compiler.graph.buffer_layouts import without_layouts
+from autopipe.compiler.graph.dead_taps import without_dead_taps
 from autopipe.compiler.graph.half import widen
 from autopipe.compiler.graph.layout import (
     LayoutReport,
@@ -116,7 +117,7 @@ def _for_inference(module: tvm.IRModule, target: tvm.target.Target) -> tvm.IRMod
     decomposed = _sequence(transform.CanonicalizeBindings(), transform.DecomposeOpsForInference())(
         module
     )
-    return widen(plain_convolutions(plain_numbers(decomposed)), target)
+    return widen(without_dead_taps(plain_convolutions(plain_numbers(decomposed))), target)
 
 
 def lower(
