@@ -76,6 +76,7 @@ def optimize(  # noqa: PLR0913 -- one for each thing that a pipeline file says
         if round_products:
             products = short_products(module, inputs, channels_last=channels_last(layout))
             module = products.module
+        module = without_dead_taps(module)
         # Phase 2: layouts
         module = convert_layout(module, layout, warn) if layout else module
         module = small_turned(stepwise_means(module))
@@ -117,7 +118,7 @@ def _for_inference(module: tvm.IRModule, target: tvm.target.Target) -> tvm.IRMod
     decomposed = _sequence(transform.CanonicalizeBindings(), transform.DecomposeOpsForInference())(
         module
     )
-    return widen(without_dead_taps(plain_convolutions(plain_numbers(decomposed))), target)
+    return widen(plain_convolutions(plain_numbers(decomposed)), target)
 
 
 def lower(

@@ -51,10 +51,11 @@ class VerifyStage(Stage, frozen=True):
         from autopipe.verification.check import verify
         from autopipe.verification.contained_build import ContainedBuild
 
-        machine.check(ctx.facts[Facet.TARGET])
+        target = ctx.facts[Facet.TARGET]
+        machine.check(target)
         with TemporaryDirectory(dir=ctx.work) as scratch:
             work = Path(scratch)
-            with ContainedBuild(ctx.inputs["build"], work) as build:
+            with ContainedBuild(ctx.inputs["build"], work, target) as build:
                 result = verify(build, ctx.inputs["import"], self.options, work, self.samples)
         for message in result.warnings:
             ctx.emit(Warn(stage=self.name, message=message))

@@ -33,16 +33,17 @@ class ContainedBuild:
 
     short: Short | None = None
     """What multiplies in bfloat16."""
-    target: Mapping[str, Any]
-    """What it was built for."""
 
-    def __init__(self, library: Path, work: Path) -> None:
-        """Start nothing yet; `library` is the artifact of *build*, and `work` takes arrays."""
+    def __init__(self, library: Path, work: Path, target: Mapping[str, Any]) -> None:
+        """Start nothing yet; `library` is the artifact of *build*, and `work` takes arrays.
+
+        `target` has the facts of what it was built for, as they are known here.
+        """
         built = BuiltLibrary.read(library)
         self.signature: Signature = built.signature
         self.rounded = built.rounded
         self.short = built.short
-        self.target = built.target
+        self.target = target
         self._library = library
         self._inputs, self._outputs = work / "build.inputs", work / "build.outputs"
         self._child = Child(self._begin, seconds=SECONDS + _LOADING, bounded=False)

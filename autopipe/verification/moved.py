@@ -11,9 +11,8 @@ from typing import Final
 import numpy as np
 
 from autopipe.artifacts.model import ImportedModel
-from autopipe.verification.reference import MODEL
+from autopipe.verification.reference import MODEL, MODULE, WEIGHTS
 
-_MODULE, _WEIGHTS = "module.json", "weights.safetensors"
 _MOST: Final = 2**30
 """Bytes of weights; a protobuf holds no more than twice as many."""
 
@@ -53,15 +52,15 @@ def _plain_moved(imported: Path, folder: Path, seed: int, share: float) -> bool:
     """Do the same for what the reference `plain` runs."""
     from autopipe.compiler import module_io
 
-    arrays = module_io.load_weights(imported / _WEIGHTS)
+    arrays = module_io.load_weights(imported / WEIGHTS)
     if sum(array.nbytes for array in arrays.values()) > _MOST:
         return False
     folder.mkdir(exist_ok=True)
-    for name in (_MODULE, ImportedModel.FILE):
+    for name in (MODULE, ImportedModel.FILE):
         shutil.copyfile(imported / name, folder / name)
     generator = np.random.Generator(np.random.PCG64(seed))
     moved = {name: _moved(array, generator, share) for name, array in arrays.items()}
-    module_io.save_weights(moved, folder / _WEIGHTS)
+    module_io.save_weights(moved, folder / WEIGHTS)
     return any(array.dtype.kind == "f" for array in arrays.values())
 
 

@@ -31,6 +31,9 @@ MODEL = "reference.onnx"
 STORED = "reference.weights"
 """Its weights, beside it."""
 
+MODULE, WEIGHTS = "module.json", "weights.safetensors"
+"""What `PLAIN` runs, in the artifact of *import*."""
+
 SECONDS: Final = 600.0
 """For one case. What takes longer is taken for a loop that never ends."""
 

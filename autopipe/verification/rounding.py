@@ -22,10 +22,8 @@ from autopipe.errors import GateError
 from autopipe.verification.contained_build import ContainedBuild
 from autopipe.verification.inputs import Case
 from autopipe.verification.oracle import Oracle, ReferenceAnswer
-from autopipe.verification.reference import MODEL, PLAIN, STORED
+from autopipe.verification.reference import MODEL, MODULE, PLAIN, STORED, WEIGHTS
 
-_WEIGHTS: Final = "weights.safetensors"
-_MODULE: Final = "module.json"
 _WIDTH: Final = 4
 """Bytes of a weight."""
 
@@ -134,25 +132,25 @@ def _round_products(build: ContainedBuild, folder: Path) -> None:
     from autopipe.compiler.target.target import tvm_target
 
     rounding = passes.rounding_as_built(
-        module_io.load_module(folder / _MODULE),
+        module_io.load_module(folder / MODULE),
         ImportedModel.read(folder).arguments,
         tvm_target(build.target),
         channels_last=build.short == SHORT[1],
     )
-    module_io.save_module(rounding, folder / _MODULE)
+    module_io.save_module(rounding, folder / MODULE)
 
 
 def _plain_rounded(names: Collection[str], imported: Path, folder: Path) -> None:
     """Write what the reference `plain` runs, with rounded weights."""
     from autopipe.compiler import module_io
 
-    for name in (_MODULE, ImportedModel.FILE):
+    for name in (MODULE, ImportedModel.FILE):
         shutil.copyfile(imported / name, folder / name)
-    stored: Mapping[str, np.ndarray] = module_io.load_weights(imported / _WEIGHTS)
+    stored: Mapping[str, np.ndarray] = module_io.load_weights(imported / WEIGHTS)
     weights = {
         name: to_bfloat16(array) if name in names else array for name, array in stored.items()
     }
-    module_io.save_weights(weights, folder / _WEIGHTS)
+    module_io.save_weights(weights, folder / WEIGHTS)
 
 
 def _distance(rounded: np.ndarray, original: np.ndarray) -> float:

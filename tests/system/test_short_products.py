@@ -98,7 +98,8 @@ def build(folder, run):
 
 
 def verified(build, run, tmp_path, **options):
-    with ContainedBuild(build, tmp_path) as model:
+    target = json.loads((build / "library.json").read_bytes())["target"]
+    with ContainedBuild(build, tmp_path, target) as model:
         return verify(model, run["import"].path, Verify(**options), tmp_path)
 
 

@@ -35,7 +35,7 @@ def contained(tmp_path, monkeypatch):
         graph = helper.make_graph([helper.make_node(kind, ["x"], ["y"])], "g", [x], [y])
         made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
         onnx.save(made, tmp_path / "reference.onnx")
-        return ContainedBuild(folder, tmp_path)
+        return ContainedBuild(folder, tmp_path, {})
 
     return SimpleNamespace(make=make, folder=tmp_path)
 

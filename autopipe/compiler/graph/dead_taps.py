@@ -17,15 +17,9 @@ import tvm
 from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
+from autopipe.compiler.graph.convolutions import LAYOUTS, convolution_like, layouts_of
 from autopipe.compiler.graph.literals import known_shape
 from autopipe.compiler.graph.rewrite import rewrite
-
-_LAYOUTS = {
-    "relax.nn.conv1d": ("NCW", "OIW"),
-    "relax.nn.conv2d": ("NCHW", "OIHW"),
-    "relax.nn.conv3d": ("NCDHW", "OIDHW"),
-}
-"""Layouts of data and kernel, as models come with them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,23 +71,19 @@ class _Convolutions(PyExprMutator):
         spatial = list(range(2, 2 + len(axes)))
         weight = self.builder_.emit(relax.op.strided_slice(call.args[1], spatial, begin, end))
         befores, afters = zip(*(axis.pad for axis in axes), strict=True)
-        attrs = call.attrs
-        return getattr(relax.op.nn, call.op.name.rpartition(".")[2])(
-            call.args[0], weight, strides=list(attrs.strides), padding=[*befores, *afters],
-            dilation=[axis.dilation for axis in axes], groups=attrs.groups,
-            data_layout=attrs.data_layout, kernel_layout=attrs.kernel_layout,
-            out_layout=attrs.out_layout, out_dtype=attrs.out_dtype,
+        return convolution_like(
+            call, call.args[0], weight,
+            padding=[*befores, *afters], dilation=[axis.dilation for axis in axes],
         )  # fmt: skip
 
 
 def _axes(call: relax.Call) -> Sequence[LiveTaps]:
     """Return the live taps along each axis, none for what stays as it is."""
     name, attrs = getattr(call.op, "name", ""), call.attrs
-    if name not in _LAYOUTS:
+    if name not in LAYOUTS or layouts_of(call) != LAYOUTS[name]:
         return ()
     data, weight = (known_shape(operand) for operand in call.args[:2])
-    plain = (str(attrs.data_layout), str(attrs.kernel_layout)) == _LAYOUTS[name]
-    if not (plain and data and weight):
+    if not (data and weight):
         return ()
     space, pads = len(data) - 2, [int(n) for n in attrs.padding]
     found = [

@@ -32,7 +32,7 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 from autopipe.compiler.graph.literals import known_shape
 from autopipe.compiler.graph.rewrite import rewrite
 
-_VARIANCE: Final = "relax.variance"
+_MEAN, _VARIANCE = _MOMENTS = "relax.mean", "relax.variance"
 
 _LONG: Final = 256
 """Elements of a mean from which on it is taken axis by axis."""
@@ -45,7 +45,7 @@ _NEAR: Final = range(32, 129)
 
 
 def stepwise_means(module: tvm.IRModule) -> tvm.IRModule:
-    """Return the module with long means and variances over several axes taken axis by axis."""
+    """Return the module with long means and variances taken axis by axis, or group by group."""
     return rewrite(_Means(module), module)
 
 
@@ -54,19 +54,19 @@ class _Means(PyExprMutator):
     def visit_call_(self, call: relax.Call) -> relax.Expr:
         call = self.visit_expr_post_order(call)
         name = getattr(call.op, "name", "")
-        if name not in {"relax.mean", _VARIANCE}:
+        if name not in _MOMENTS:
             return call
         (value,) = call.args
         axes = _long_axes(value, call.attrs.axis)
-        if axes:
+        if len(axes) > 1:
             found = self._moment(name, value, axes)
-        elif (axis := _long_axis(value, call.attrs.axis)) is not None:
-            axes, found = call.attrs.axis, self._in_groups(name, value, axis)
+        elif axes and axes[0] < value.ty.ndim - 1:
+            found = self._in_groups(name, value, axes[0])
         else:
             return call
-        return (
-            found if call.attrs.keepdims else relax.op.squeeze(found, [int(axis) for axis in axes])
-        )
+        if call.attrs.keepdims:
+            return found
+        return relax.op.squeeze(found, [int(axis) for axis in call.attrs.axis])
 
     def _moment(self, name: str, value: relax.Expr, axes: Sequence[int]) -> relax.Expr:
         """Return the mean or the variance along axes, the last of them first."""
@@ -83,18 +83,19 @@ class _Means(PyExprMutator):
         length = _shape(value)[axis]
         group = next((size for size in _NEAR if length % size == 0), _GROUP)
         whole = length - length % group
-        first = self._grouped(name, self._part(value, axis, 0, whole), axis, group)
         if whole == length:
-            return first
-        rest = self._part(value, axis, whole, length)
+            return self._grouped(name, value, axis, group)
+        rows, rest = self._part(value, axis, 0, whole), self._part(value, axis, whole, length)
         share, other = (relax.const(n / length, value.ty.dtype) for n in (whole, length - whole))
-        last = self._moment(name, rest, [axis])
+
+        def both(moment: str) -> tuple[relax.Expr, relax.Expr]:
+            return self._grouped(moment, rows, axis, group), self._moment(moment, rest, [axis])
+
+        first, last = both(name)
         found = self._added(self._times(first, share), self._times(last, other))
         if name != _VARIANCE:
             return found
-        means = [self._grouped("relax.mean", self._part(value, axis, 0, whole), axis, group),
-                 self._moment("relax.mean", rest, [axis])]  # fmt: skip
-        apart = self.builder_.emit(relax.op.subtract(*means))
+        apart = self.builder_.emit(relax.op.subtract(*both(_MEAN)))
         between = self._times(self._times(apart, apart), share)
         return self._added(found, self._times(between, other))
 
@@ -107,8 +108,6 @@ class _Means(PyExprMutator):
         return self.builder_.emit(relax.op.squeeze(found, [axis]))
 
     def _part(self, value: relax.Expr, axis: int, begin: int, end: int) -> relax.Expr:
-        if (begin, end) == (0, _shape(value)[axis]):
-            return value
         return self.builder_.emit(relax.op.strided_slice(value, [axis], [begin], [end]))
 
     def _sum(self, within: relax.Expr | None, between: relax.Expr, axis: int) -> relax.Expr:
@@ -131,21 +130,9 @@ def _shape(value: relax.Expr) -> tuple[int, ...]:
 
 
 def _long_axes(value: relax.Expr, axes: Sequence[int] | None) -> tuple[int, ...]:
-    """Return the axes of a long mean of floats over several ones; () of any other."""
+    """Return the axes of a long mean of floats, but those of one element; () of any other."""
     shape, kind = known_shape(value), str(getattr(value.ty, "dtype", ""))
     if shape is None or axes is None or not kind.startswith("float"):
         return ()
-    found = tuple(sorted(int(axis) % len(shape) for axis in axes))
-    lengths = [shape[axis] for axis in found if shape[axis] > 1]
-    return found if len(lengths) > 1 and math.prod(lengths) >= _LONG else ()
-
-
-def _long_axis(value: relax.Expr, axes: Sequence[int] | None) -> int | None:
-    """Return the axis of a long mean of floats over one that is not the last; None of any other."""
-    shape, kind = known_shape(value), str(getattr(value.ty, "dtype", ""))
-    if shape is None or axes is None or not kind.startswith("float"):
-        return None
-    found = [int(axis) % len(shape) for axis in axes if shape[int(axis)] > 1]
-    if len(found) != 1 or found[0] == len(shape) - 1 or shape[found[0]] < _LONG:
-        return None
-    return found[0]
+    found = sorted(axis for one in axes if shape[axis := int(one) % len(shape)] > 1)
+    return tuple(found) if math.prod(shape[axis] for axis in found) >= _LONG else ()

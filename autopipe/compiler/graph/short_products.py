@@ -20,6 +20,7 @@ from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from autopipe.compiler.graph.calls import bindings
+from autopipe.compiler.graph.convolutions import LAYOUTS, convolution_like, layouts_of
 from autopipe.compiler.graph.rewrite import rewrite
 from autopipe.compiler.graph.rounded_weights import calls, moved
 
@@ -33,7 +34,6 @@ _OTHERS: Final = frozenset(f"relax.nn.conv{kind}" for kind in (
 _SUMS: Final = 4
 """Least sums of an instruction: results side by side have to be a multiple of it."""
 _PAIR: Final = 2
-_NCHW, _OIHW = "NCHW", "OIHW"
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,11 +115,10 @@ def _of_matrices(weight: relax.Expr) -> Iterator[str]:
 
 
 def _of_windows(call: relax.Call, weight: relax.Expr, *, channels_last: bool) -> Iterator[str]:
-    layouts = (call.attrs.data_layout, call.attrs.kernel_layout)
     if int(call.attrs.groups) != 1:
         yield f"it has {int(call.attrs.groups)} groups"
-    elif layouts != (_NCHW, _OIHW):
-        yield f"its layout is {' and '.join(map(str, layouts))}"
+    elif layouts_of(call) != LAYOUTS[_CONVOLUTION]:
+        yield f"its layout is {' and '.join(layouts_of(call))}"
     elif not channels_last:
         yield "`layout` does not say `conv2d: [NHWC, HWIO]`"
     else:
@@ -156,9 +155,4 @@ class _RoundedOperands(PyExprMutator):
         args = [self.builder_.emit(relax.op.astype(arg, _SHORT)) for arg in call.args]
         if call.op.name == _PRODUCT:
             return relax.op.matmul(*args, out_dtype=_WIDE)
-        attrs = call.attrs
-        return relax.op.nn.conv2d(
-            *args, strides=attrs.strides, padding=attrs.padding, dilation=attrs.dilation,
-            groups=attrs.groups, data_layout=attrs.data_layout,
-            kernel_layout=attrs.kernel_layout, out_layout=attrs.out_layout, out_dtype=_WIDE,
-        )  # fmt: skip
+        return convolution_like(call, *args, out_dtype=_WIDE)

@@ -20,6 +20,7 @@ import tvm
 from tvm import relax, te
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
+from autopipe.compiler.graph.convolutions import LAYOUTS, layouts_of
 from autopipe.compiler.graph.layout import ONE_LAYOUT
 from autopipe.compiler.graph.literals import known_shape
 from autopipe.compiler.graph.rewrite import rewrite
@@ -27,11 +28,7 @@ from autopipe.compiler.graph.rewrite import rewrite
 Extent: TypeAlias = int | tvm.ir.Expr
 """A number of elements: an expression where it hangs on open sizes."""
 
-_PLAIN = {
-    "relax.nn.conv1d_transpose": ("NCW", "OIW"),
-    "relax.nn.conv2d_transpose": ("NCHW", "OIHW"),
-    "relax.nn.conv3d_transpose": ("NCDHW", "OIDHW"),
-}
+_PLAIN = {f"{op}_transpose": layouts for op, layouts in LAYOUTS.items()}
 """Layouts of data and kernel of the convolution that takes the place of each op."""
 
 
@@ -172,7 +169,7 @@ def _axes(call: relax.Call) -> list[_Axis] | None:
     """Return how each spatial axis is computed, or None for a form that is not rewritten."""
     attrs = call.attrs
     image, weight = _shape(call.args[0]), _known(call.args[1])
-    plain = (str(attrs.data_layout), str(attrs.kernel_layout)) == ONE_LAYOUT[call.op.name]
+    plain = layouts_of(call) == ONE_LAYOUT[call.op.name]
     if not (plain and image and weight) or any(int(step) != 1 for step in attrs.dilation):
         return None
     data, kernel = image[2:], weight[2:]

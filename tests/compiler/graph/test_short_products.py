@@ -2,9 +2,12 @@ import numpy as np
 import pytest
 from tvm import relax
 
+from autopipe.compiler import passes
 from autopipe.compiler.graph.short_products import short_products
+from tests.compiler import graphs
 from tests.compiler.graph.test_half import module_of, run
 from tests.compiler.graph.test_rounded_weights import nearest
+from tests.schedules.tasks import TARGET
 
 X, W = ((2, 6), "float32"), ((6, 4), "float32")
 ODD, OTHER = ((2, 5), "float32"), ((5, 4), "float32")
@@ -77,3 +80,13 @@ def test_both_operands_are_rounded_and_sums_are_not(kinds):
     expected = run(before, *map(nearest, arrays))
     assert np.allclose(found, expected, rtol=1e-6, atol=1e-6)
     assert not np.allclose(found, run(before, *arrays), rtol=1e-4)
+
+
+def test_taps_that_read_padding_are_left_out_of_what_is_rounded():
+    """A 3x3 that meets its image with one tap is still a product with a weight."""
+    module = module_of(
+        lambda _, x, w: relax.op.nn.conv2d(x, w, padding=7, dilation=7), IMAGE, KERNEL
+    )
+    found = passes.optimize(module, 1, graphs.NHWC, TARGET, print, round_products=True)
+    assert found.products is not None
+    assert (found.products.short, found.products.kept) == (1, ())
