@@ -9,7 +9,8 @@ with open sizes are timed at their first likely sizes.
 Builds and times are kept in a folder, so the work can be done in parts:
 `race.py build --folder F` builds only, `time --folder F --seconds 200` plays the rounds that are
 missing and begins none after 200 seconds, `table --folder F` prints what is known, as Markdown.
-`--tuned 'trials: 400, time: 15m'` builds, times and prints with tuning, beside the untuned ones.
+`--tuned 'trials: 400, time: 15m'` builds both ways and has both take part, so that one run tells
+what tuning brings, and what its records come to of the latency of the whole.
 """
 
 import json
@@ -19,7 +20,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -28,6 +29,7 @@ from safetensors.numpy import save_file
 
 import autopipe
 from autopipe.artifacts.library import BuiltLibrary
+from autopipe.artifacts.tuning import TuningReport
 from autopipe.benchmarking.agreement import disagreement
 from autopipe.benchmarking.conditions import disturbance
 from autopipe.benchmarking.contender import outputs, time_contender
@@ -35,12 +37,15 @@ from autopipe.benchmarking.rivals import RIVALS
 from autopipe.config import Benchmark
 from autopipe.config.dimension import likely
 from autopipe.errors import AutopipeError, StageError
+from autopipe.tasks.task import read_tasks
 from autopipe.verification.inputs import draw
 from autopipe.verification.limits import input_limits
 
 PARTS: Final = ("build", "time", "table")
 ROUNDS: Final = 5
 OURS: Final = "autopipe"
+UNTUNED: Final = "untuned"
+"""Our own build without tuning, which takes part beside a tuned one."""
 ROUND: Final = Benchmark(warmup=2, repeat=5)
 
 Times = dict[str, list[float]]
@@ -65,13 +70,16 @@ def main() -> None:
         ]
         if "build" in parts:
             for subject in subjects:
-                subject.build()
+                for built in filter(None, (subject.untuned, subject)):
+                    built.build()
         if "time" in parts:
             _time(subjects, options.rounds, options.seconds)
         if "table" in parts:
             for threads in counts:
                 shown = [subject for subject in subjects if subject.threads == threads]
                 print("\n".join(_table(threads, shown)))
+                if options.tuned:
+                    print("\n".join(_gains(shown)))
 
 
 @dataclass(frozen=True)
@@ -91,6 +99,11 @@ class Subject:
         tuned = "tuned" if self.budget else "untuned"
         return self.kept / self.path.stem / f"{self.threads}-{tuned}"
 
+    @property
+    def untuned(self) -> "Subject | None":
+        """The same one without tuning, or None if this is it."""
+        return replace(self, budget=None) if self.budget else None
+
     def build(self) -> None:
         """Build and verify it, if that is not done; say so where that fails."""
         if (self.folder / "build").exists():
@@ -103,7 +116,8 @@ class Subject:
         except AutopipeError as error:
             print(f"{self.path.stem}: {error}", flush=True)
             return
-        in_parts.keep(self.folder, found, ("import", "build"))
+        stages = ("tasks", "tune") if self.budget else ()
+        in_parts.keep(self.folder, found, ("import", "build", *stages))
         print(f"{self.path.stem}: {time.monotonic() - start:.0f} s", flush=True)
 
     def rounds(self) -> list[Times]:
@@ -127,6 +141,8 @@ class Subject:
         inputs = self._inputs()
         model = (self.folder / "import" / "reference.onnx").resolve()
         paths = {OURS: (self.folder / "build").resolve(), **dict.fromkeys(RIVALS, model)}
+        if self.untuned:
+            paths |= {UNTUNED: (self.untuned.folder / "build").resolve()}
         order = list(paths) if len(played) % 2 == 0 else list(paths)[::-1]
         times: Times = {}
         disturbed = self.disturbed()
@@ -139,10 +155,10 @@ class Subject:
                 if found := disturbance(timed.conditions, self.threads):
                     disturbed.append(f"{name}: {found}")
             except StageError as error:
-                if name == OURS:
+                if name not in RIVALS:
                     raise
                 skipped[name] = str(error)
-        for name in [name for name in times if name != OURS and not RIVALS[name].trusted]:
+        for name in [name for name in times if name in RIVALS and not RIVALS[name].trusted]:
             wrong = disagreement(outputs(OURS, inputs), outputs(name, inputs))
             if wrong:
                 skipped[name] = wrong
@@ -165,7 +181,8 @@ class Subject:
         played = self.rounds()
         if not played:
             return None
-        names = [name for name in (OURS, *RIVALS) if name not in self.skipped()]
+        ours = (OURS, UNTUNED) if self.untuned else (OURS,)
+        names = [name for name in (*ours, *RIVALS) if name not in self.skipped()]
         return {name: [run for one in played for run in one[name]] for name in names}
 
 
@@ -191,11 +208,11 @@ def _table(threads: int, subjects: Sequence[Subject]) -> Iterator[str]:
     played = {len(subject.rounds()) for subject in subjects} - {0}
     for subject in subjects:
         times = subject.times()
-        if times is None or len(times) == 1:
+        if times is None or not times.keys() & RIVALS.keys():
             continue
         known.append((_ratio(times, min), _ratio(times, statistics.median)))
         cells = [f"{min(times[name]) * 1e3:.3g} ms" if name in times else "" for name in names]
-        best = min((name for name in times if name != OURS), key=lambda name: min(times[name]))
+        best = min((name for name in times if name in RIVALS), key=lambda name: min(times[name]))
         ratios = " | ".join(f"{ratio:.2f}" for ratio in known[-1])
         yield f"| {subject.path.stem} | {' | '.join(cells)} | {best} | {ratios} |"
     if known:
@@ -214,10 +231,45 @@ def _table(threads: int, subjects: Sequence[Subject]) -> Iterator[str]:
     yield ""
 
 
+def _gains(subjects: Sequence[Subject]) -> Iterator[str]:
+    """Yield a table of what tuning brings, and what it recorded of the latency of the whole."""
+    yield "| pipeline | untuned | tuned | tuned / untuned | of medians | recorded | of the whole |"
+    yield "|---" * 7 + "|"
+    known: list[tuple[float, float, float]] = []
+    for subject in subjects:
+        times = subject.times()
+        if times is None:
+            continue
+        least, middle = (
+            [of(times[name]) for name in (UNTUNED, OURS)] for of in (min, statistics.median)
+        )
+        recorded = recorded_seconds(subject.folder)
+        known.append((least[1] / least[0], middle[1] / middle[0], recorded / middle[1]))
+        seconds = " | ".join(f"{one * 1e3:.3g} ms" for one in least)
+        one, two, share = known[-1]
+        cells = f"{seconds} | {one:.2f} | {two:.2f} | {recorded * 1e3:.3g} ms | {share:.2f}"
+        yield f"| {subject.path.stem} | {cells} |"
+    if known:
+        one, two, share = (statistics.geometric_mean(column) for column in zip(*known, strict=True))
+        yield f"| **geometric mean** | | | {one:.2f} | {two:.2f} | | {share:.2f} |"
+    yield ""
+
+
+def recorded_seconds(folder: Path) -> float:
+    """Return what *tune* says one inference takes: inside the model where it timed that.
+
+    `folder` has the artifacts `tasks` and `tune`. Without finals it is the sum of the trials.
+    """
+    report = TuningReport.read(folder / "tune")
+    if report.finals:
+        return report.finals.kernels + report.finals.rest
+    calls = {task.workload: task.calls for task in read_tasks(folder / "tasks")}
+    return sum(calls[task.workload] * (task.seconds or 0.0) for task in report.tasks)
+
+
 def _ratio(times: Times, of: Callable[[list[float]], float]) -> float:
     """Return our time as a multiple of the best rival's."""
-    summed = {name: of(runs) for name, runs in times.items()}
-    return summed.pop(OURS) / min(summed.values())
+    return of(times[OURS]) / min(of(runs) for name, runs in times.items() if name in RIVALS)
 
 
 if __name__ == "__main__":
