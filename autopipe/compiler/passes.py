@@ -23,6 +23,7 @@ from autopipe.compiler.graph.layout import (
     layout_report,
 )
 from autopipe.compiler.graph.legalize import legalize, refusals, unlowered
+from autopipe.compiler.graph.live_regions import by_live_regions
 from autopipe.compiler.graph.long_means import stepwise_means
 from autopipe.compiler.graph.rounded_weights import rounded
 from autopipe.compiler.graph.scalars import plain_numbers
@@ -76,7 +77,7 @@ def optimize(  # noqa: PLR0913 -- one for each thing that a pipeline file says
         if round_products:
             products = short_products(module, inputs, channels_last=channels_last(layout))
             module = products.module
-        module = without_dead_taps(module)
+        module = by_live_regions(without_dead_taps(module))
         # Phase 2: layouts
         module = convert_layout(module, layout, warn) if layout else module
         module = small_turned(stepwise_means(module))

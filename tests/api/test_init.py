@@ -61,14 +61,16 @@ def test_nothing_that_is_not_needed(tmp_path):
     assert "assumed" not in output.read_text()
 
 
-@pytest.mark.parametrize("rank", [3, 4, 5])
-def test_a_layout_for_each_kind_of_convolution(tmp_path, rank):
+@pytest.mark.parametrize(
+    ("rank", "operator"), [(3, "Conv"), (4, "Conv"), (5, "Conv"), (4, "ConvTranspose")]
+)
+def test_a_layout_for_each_kind_of_convolution(tmp_path, rank, operator):
     spatial = rank - 2
     made = model(
-        [node("Conv", ["x", "kernel"])],
+        [node(operator, ["x", "kernel"])],
         [value("x", [1, 3, *[8] * spatial])],
         [value("y", None)],
-        [tensor("kernel", 4, 3, *[3] * spatial)],
+        [tensor("kernel", 3, 3, *[3] * spatial)],
     )
     pipeline = written(save(made, tmp_path), tmp_path / "pipeline.yaml")
     assert list(pipeline.layout) == [f"conv{spatial}d"]

@@ -10,11 +10,12 @@ Example in one dimension: stride 2 and a kernel of 4 taps, k0 to k3. Output 2 i 
 and k2, output 2 i + 1 the taps k1 and k3: two kernels of ceil(4 / 2) = 2 taps.
 """
 
+import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import tvm
 from tvm import relax, te
@@ -30,6 +31,12 @@ Extent: TypeAlias = int | tvm.ir.Expr
 
 _PLAIN = {f"{op}_transpose": layouts for op, layouts in LAYOUTS.items()}
 """Layouts of data and kernel of the convolution that takes the place of each op."""
+
+_DROPPED: Final = 1.1
+"""Results that one convolution may compute for each that is kept."""
+
+_COLUMNS: Final = 16
+"""Fewest output channels that make a convolution of their own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +82,40 @@ class _Axis:
         before, after = taps - 1 - first, last - data
         return cls(stride, taps, (before, after), pad[0] - first * stride, size, last - first)
 
+    @property
+    def without_crop(self) -> "_Axis":
+        """The same with the positions of the results that are kept."""
+        assert isinstance(self.size, int)  # noqa: S101 - an open axis has no phases
+        return replace(self, crop=0, steps=self.size // self.stride)
+
+    def phases(self, data: Extent, pad: int) -> "list[_Phase]":
+        """Return how each of `stride` neighbouring results is computed for itself, [] if it is not.
+
+        `data` is the length of the axis, `pad` what the transposed convolution drops before it.
+
+        Example: 4 taps, stride 2 and padding 1. Results 0, 2, 4, ... read taps 1 and 3 of inputs
+        i and i - 1, results 1, 3, 5, ... taps 0 and 2 of inputs i + 1 and i: padding (1, 0) and
+        (0, 1). One convolution for both takes padding (1, 1), and its first and last result are
+        dropped.
+        """
+        if not isinstance(data, int) or not isinstance(self.size, int) or self.size % self.stride:
+            return []
+        found = []
+        for result in range(self.stride):
+            ahead, kernel = divmod(result + pad, self.stride)
+            sides = self.taps - 1 - ahead, self.size // self.stride + ahead - data
+            found.append(_Phase(kernel, sides))
+        return found if all(min(phase.pad) >= 0 for phase in found) else []
+
+
+@dataclass(frozen=True, slots=True)
+class _Phase:
+    """One of the results of each position along an axis."""
+
+    kernel: int
+    """Which of the kernels computes it."""
+    pad: tuple[int, int]
+
 
 def _is_whole(axis: _Axis) -> bool:
     """Tell whether all results are kept, as with open sizes."""
@@ -99,15 +140,38 @@ class _Plain(PyExprMutator):
         if axes is None:
             return call
         kernel = self._kernel(call, axes)
-        convolve = getattr(relax.op.nn, f"conv{len(axes)}d")
-        befores, afters = zip(*(axis.pad for axis in axes), strict=True)
-        result = self.builder_.emit(
-            convolve(
-                call.args[0], kernel, padding=[*befores, *afters], groups=call.attrs.groups,
-                data_layout=layouts[0], kernel_layout=layouts[1], out_dtype=call.attrs.out_dtype,
-            )
+        convolve = partial(
+            getattr(relax.op.nn, f"conv{len(axes)}d"), groups=call.attrs.groups,
+            data_layout=layouts[0], kernel_layout=layouts[1], out_dtype=call.attrs.out_dtype,
         )  # fmt: skip
+        phases = _phases(call, axes)
+        if phases:
+            result = self._by_phase(call.args[0], kernel, convolve, phases)
+            return self._spread(result, call, [axis.without_crop for axis in axes])
+        padding = _sides([axis.pad for axis in axes])
+        result = self.builder_.emit(convolve(call.args[0], kernel, padding=padding))
         return self._spread(result, call, axes)
+
+    def _by_phase(
+        self,
+        data: relax.Expr,
+        kernel: relax.Expr,
+        convolve: Callable[..., relax.Expr],
+        phases: Sequence[Sequence[_Phase]],
+    ) -> relax.Expr:
+        """Return the results of each position as channels, of a convolution for each phase."""
+        emit, parts = self.builder_.emit, []
+        count = math.prod(len(axis) for axis in phases)
+        outputs = _known(kernel)[0] // count
+        for ways in itertools.product(*phases):
+            first = 0
+            for way, axis in zip(ways, phases, strict=True):
+                first = first * len(axis) + way.kernel
+            begin, end = [first * outputs], [(first + 1) * outputs]
+            own = emit(relax.op.strided_slice(kernel, [0], begin, end))
+            padding = _sides([way.pad for way in ways])
+            parts.append(emit(convolve(data, own, padding=padding)))
+        return emit(relax.op.concat(parts, 1))
 
     def _kernel(self, call: relax.Call, axes: Sequence[_Axis]) -> relax.Expr:
         """Return the s kernels as one, in the layout O, I, then the spatial axes."""
@@ -148,6 +212,29 @@ class _Plain(PyExprMutator):
         return emit(op.strided_slice(full, list(range(2, 2 + space)), begin, end))
 
 
+def _phases(call: relax.Call, axes: Sequence[_Axis]) -> Sequence[Sequence[_Phase]]:
+    """Return how each phase is computed for itself, () where one convolution does for all.
+
+    One computes results that are dropped: of 4 x 4 inputs with 4 x 4 taps and stride 2 it computes
+    10 x 10 and keeps 8 x 8. More of them read the input more often, and have fewer columns.
+    """
+    if call.attrs.groups != 1 or _known(call.args[1])[1] < _COLUMNS:
+        return ()
+    pairs = [(axis.steps * axis.stride, axis.size) for axis in axes]
+    if not all(isinstance(n, int) for pair in pairs for n in pair):
+        return ()
+    computed, kept = (math.prod(sizes) for sizes in zip(*pairs, strict=True))
+    data, pads = _shape(call.args[0])[2:], call.attrs.padding
+    found = [axis.phases(n, int(pad)) for axis, n, pad in zip(axes, data, pads, strict=False)]
+    return found if computed > _DROPPED * kept and all(found) else ()
+
+
+def _sides(pads: Sequence[tuple[int, int]]) -> list[int]:
+    """Return padding as an attribute has it: before all axes, then behind all."""
+    befores, afters = zip(*pads, strict=True)
+    return [*befores, *afters]
+
+
 def _side_by_side(result: te.Tensor, axes: Sequence[_Axis], groups: int, outputs: int) -> te.Tensor:
     """Return the results beside each other, in one step: a reshape of open sizes copies slowly."""
     phases = math.prod(axis.stride for axis in axes)
@@ -175,13 +262,15 @@ def _axes(call: relax.Call) -> list[_Axis] | None:
     data, kernel = image[2:], weight[2:]
     space = len(data)
     pads = [int(n) for n in attrs.padding]
+    extra = [int(n) for n in attrs.output_padding]
+    strides = [  # of one element each result has a tap of its own, whatever the stride is
+        kernel[i] + extra[i] if isinstance(data[i], int) and data[i] == 1 else int(stride)
+        for i, stride in enumerate(attrs.strides)
+    ]
     axes = [
-        _Axis.of(
-            data[i], kernel[i], int(attrs.strides[i]), (pads[i], pads[i + space]),
-            int(attrs.output_padding[i]),
-        )
+        _Axis.of(data[i], kernel[i], strides[i], (pads[i], pads[i + space]), extra[i])
         for i in range(space)
-    ]  # fmt: skip
+    ]
     found = [axis for axis in axes if axis is not None]
     return found if len(found) == space else None
 

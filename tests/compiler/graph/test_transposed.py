@@ -29,6 +29,17 @@ def ops(module):
 CASES: dict[str, tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = {
     "as many taps as steps": ((2, 6, 5, 4), (6, 4, 2, 2), {"strides": 2}),
     "overlapping": ((2, 6, 5, 4), (6, 4, 4, 4), {"strides": 2, "padding": 1}),
+    "a convolution for each phase": ((2, 6, 3, 4), (6, 16, 4, 4), {"strides": 2, "padding": 1}),
+    "phases of other sides": (
+        (1, 6, 4, 4), (6, 16, 5, 5),
+        {"strides": (2, 3), "padding": (1, 2, 2, 0), "output_padding": (0, 0)},
+    ),
+    "one element": (
+        (2, 6, 1, 3), (6, 4, 4, 4), {"padding": (0, 1), "strides": (1, 2), "output_padding": 0},
+    ),
+    "one element and more behind": (
+        (1, 4, 1, 1), (4, 2, 3, 3), {"strides": 3, "padding": 1, "output_padding": 2},
+    ),
     "taps that do not divide": (
         (2, 6, 5, 4), (6, 2, 3, 3),
         {"strides": 2, "padding": 1, "output_padding": 1, "groups": 2},
@@ -92,3 +103,18 @@ def test_axes_of_open_sizes_are_computed_where_nothing_is_cut_off():
     same_at(opened, {"height": 2, "width": 5})
     overlapping = transposed(data, (6, 4, 4, 4), strides=2, padding=1)
     assert ops(plain_convolutions(overlapping)) == ["nn.conv2d_transpose"]
+
+
+@pytest.mark.parametrize(
+    ("case", "convolutions"),
+    [
+        ("a convolution for each phase", 4), ("phases of other sides", 6), ("overlapping", 1),
+        ("no stride", 1),
+    ],
+)  # fmt: skip
+def test_phases_are_apart_where_one_convolution_would_compute_much_that_is_dropped(
+    case, convolutions
+):
+    data, kernel, attrs = CASES[case]
+    found = ops(plain_convolutions(transposed(data, kernel, **attrs)))
+    assert found.count("nn.conv2d") == convolutions

@@ -74,7 +74,7 @@ def _outline(path: Path, inputs: Mapping[str, Input] | None) -> ModelOutline:
     graph = vetted.model.graph
     stored = {name: tensors.array(tensor, path) for name, tensor in vetted.weights.items()}
     nodes = (node for inner in tensors.graphs(graph) for node in inner.node)
-    kernels = (node.input[1] for node in nodes if node.op_type == "Conv")
+    kernels = (node.input[1] for node in nodes if node.op_type in ("Conv", "ConvTranspose"))
     return ModelOutline(
         inputs=vetted.inputs,
         convolutions=frozenset(len(vetted.shapes.get(name, ())) for name in kernels),
