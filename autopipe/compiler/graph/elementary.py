@@ -15,7 +15,7 @@ from tvm import tirx
 from tvm.ir import Call, Expr
 
 from autopipe.compiler.graph import whole
-from autopipe.compiler.graph.arithmetic import ROUND, ROUND_BITS, SINGLE, horner, let, single
+from autopipe.compiler.graph.arithmetic import ROUND, SINGLE, horner, let, single
 from autopipe.compiler.graph.powers import inverse_root, power
 from autopipe.compiler.target.target import backend_of
 
@@ -37,8 +37,8 @@ EXP: Final = (
 )  # fmt: skip
 """(e^r - 1 - r) / r^2 for |r| <= ln(2) / 2, to 3e-9."""
 
-_EXP_RANGE: Final = (-104.0, 89.0)
-"""Outside of it e^x is 0 or infinite."""
+_EXP_RANGE: Final = (-87.5, 89.0)
+"""At its ends e^x becomes 0 and infinite."""
 
 _LOG: Final = (
     0.3333333134651184, -0.2500081956386566, 0.20001226663589478, -0.16623356938362122,
@@ -67,12 +67,6 @@ _ERF: Final = (
 
 _ERF_END: Final = 3.925
 """From here on erf is 1."""
-
-_EXP_LEAST: Final = -87.0
-"""Down to here e^x is not denormal."""
-
-_SIGMOID_RANGE: Final = (-87.0, 89.0)
-"""Of e^-x: below it the sigmoid is 1, at its end the exponent is that of infinity."""
 
 _WHOLE: Final = 2.0**23
 """From here on numbers have no fraction."""
@@ -122,19 +116,26 @@ def inline(value: Expr) -> Expr:
 
 
 def exp_below(x: Expr) -> Expr:
-    """e^x, to 1.5 ulp, where x is at most 0; a result that would be denormal is 0."""
-    value = let(x * single(1.4426950408889634) + single(ROUND), lambda n: _in_range(n, x))
-    return tirx.Select(x < single(_EXP_LEAST), single(0.0), value)
+    """e^x, to 1.5 ulp, where x is at most 0; a result below 2e-38 is 0."""
+    return let(tirx.max(single(_EXP_RANGE[0]), x), _in_range)
 
 
-def _in_range(shifted: Expr, x: Expr) -> Expr:
-    """e^x, where it is neither denormal nor infinite; `shifted` is x / ln(2) + ROUND."""
-    n = shifted - single(ROUND)
-    fraction = let(n, lambda n: x - n * single(LN2[0]) - n * single(LN2[1]))
-    series = let(fraction, lambda r: horner(r, (1.0, 1.0, *EXP)))
-    # the large number's own bits are gone when its last ones are the exponent
-    power = (tirx.reinterpret("int32", shifted) + _BIAS) << _FRACTION_BITS
-    return series * tirx.reinterpret(SINGLE, power)
+def _in_range(x: Expr) -> Expr:
+    """e^x, where x is in the range: 2^(n - 1) * 2e^r, n as the last bits of a large number.
+
+    2^128, which e^88.5 is made of, is no number. 2^127 is one, as its half for n = 128.
+    """
+    large = ROUND + _BIAS - 1
+
+    def scaled(shifted: Expr) -> Expr:
+        n = shifted - single(large)
+        fraction = let(n, lambda n: x - n * single(LN2[0]) - n * single(LN2[1]))
+        series = let(fraction, lambda r: horner(r, [2 * one for one in (1.0, 1.0, *EXP)]))
+        # the large number's own bits are gone when its last ones are the exponent
+        power = tirx.reinterpret("int32", shifted) << _FRACTION_BITS
+        return series * tirx.reinterpret(SINGLE, power)
+
+    return let(x * single(1.4426950408889634) + single(large), scaled)
 
 
 def _mapped(module: tvm.IRModule, change: Callable[[tirx.PrimFunc], tirx.PrimFunc]) -> tvm.IRModule:
@@ -192,24 +193,10 @@ def _bits_compared(call: Call) -> Expr:
 
 
 def _exp(x: Expr) -> Expr:
-    """e^x, to 1.5 ulp: 2^n * e^r."""
+    """e^x, to 1.5 ulp; a result below 2e-38 is 0."""
     low, high = map(single, _EXP_RANGE)
-
-    def scaled(shifted: Expr, y: Expr) -> Expr:
-        n = shifted - single(ROUND)
-        fraction = let(n, lambda n: y - n * single(LN2[0]) - n * single(LN2[1]))
-        series = let(fraction, lambda r: horner(r, (1.0, 1.0, *EXP)))
-        exponent = tirx.reinterpret("int32", shifted) - ROUND_BITS
-        # 2^n may be out of range where 2^n * e^r is not
-        return let(
-            exponent,
-            lambda n: let(n >> 1, lambda half: series * _two_to(half) * _two_to(n - half)),
-        )
-
-    def bounded(y: Expr) -> Expr:
-        return let(y * single(1.4426950408889634) + single(ROUND), lambda n: scaled(n, y))
-
-    return tirx.Select(tirx.isnan(x), x, let(tirx.max(tirx.min(x, high), low), bounded))
+    # no number goes through: a minimum and a maximum take their second operand then
+    return let(tirx.max(low, tirx.min(high, x)), _in_range)
 
 
 def _log(x: Expr) -> Expr:
@@ -237,14 +224,8 @@ def _log(x: Expr) -> Expr:
 
 
 def _sigmoid(x: Expr) -> Expr:
-    """1 / (1 + e^-x), to 3 ulp. A result that would be denormal becomes 0."""
-    low, high = map(single, _SIGMOID_RANGE)
-
-    def bounded(y: Expr) -> Expr:
-        return let(y * single(1.4426950408889634) + single(ROUND), lambda n: _in_range(n, y))
-
-    # no number goes through: a minimum and a maximum take their second operand then
-    return single(1.0) / (single(1.0) + let(tirx.max(low, tirx.min(high, -x)), bounded))
+    """1 / (1 + e^-x), to 3 ulp. A result below 2e-39 becomes 0."""
+    return single(1.0) / (single(1.0) + let(-x, _exp))
 
 
 def _tanh(x: Expr) -> Expr:
@@ -276,10 +257,6 @@ def _round(x: Expr) -> Expr:
         )
 
     return let(tirx.Select(x < single(0.0), single(-_WHOLE), single(_WHOLE)), rounded)
-
-
-def _two_to(exponent: Expr) -> Expr:
-    return tirx.reinterpret(SINGLE, (exponent + _BIAS) << _FRACTION_BITS)
 
 
 _FUNCTIONS: Final = {

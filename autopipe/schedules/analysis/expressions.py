@@ -101,9 +101,11 @@ def either(condition: bool | tvm.ir.Expr) -> Iterator[bool]:  # noqa: FBT001 - i
 def lanes(
     count: int | tvm.ir.Expr, width: int, number: Callable[[int | tvm.ir.Expr], tvm.ir.Expr]
 ) -> Iterator[tuple[tvm.ir.Expr, tvm.ir.Expr]]:
-    """Write a loop in vectors, and one over what is left; yield each index and its lane.
+    """Write a loop in vectors, then what is left; yield each index and its lane.
 
-    `number` makes constants of the dtype of indices. An IRBuilder must be open.
+    Example: 23 elements with `width` 8 are 2 vectors of 8, then one each of 4, 2 and 1. Where the
+    number is open, what is left after whole vectors is written one by one. `number` makes
+    constants of the dtype of indices. An IRBuilder must be open.
     """
     if not (isinstance(count, int) and count < width):
         with (
@@ -111,9 +113,17 @@ def lanes(
             T.vectorized(number(0), number(width)) as lane,
         ):
             yield vector * width + lane, lane
-    if not (isinstance(count, int) and count % width == 0):
+    if not isinstance(count, int):
         with T.serial(number(0), number(count % width)) as rest:
             yield number(count // width * width) + rest, rest
+        return
+    done = count // width * width
+    while done < count:
+        width //= 2
+        if done + width <= count:
+            with T.vectorized(number(0), number(width)) as lane:
+                yield done + lane, lane
+            done += width
 
 
 def elements(

@@ -125,6 +125,9 @@ def write(sch: Schedule, found: OpenRows, width: int, known: OpenSizes | None) -
     """Make the loop over rows the body of a function; without `known` its sizes are numbers."""
     for name in found.inlined:
         sch.compute_inline(sch.get_sblock(name))
+    if known is None:  # a row that is no longer than a page is then on the stack
+        for rv in blocks_of(sch)[:-1]:
+            sch.set_scope(rv, 0, "local")
     here = sch.get_sblock("root")
     root = sch.get(here)
     blocks = [sch.get(rv) for rv in blocks_of(sch)]
@@ -164,25 +167,53 @@ def _rows(blocks: Sequence[SBlock], found: OpenRows, width: int, loop: Any) -> N
         T.reads(*(whole(buffer) for buffer in _distinct(read) if not _among(buffer, written)))
         T.writes(*(whole(buffer) for buffer in _distinct(written)))
         at = [T.Bind(index) for index in unfold(rows, job)]
-        for block in blocks:
-            if is_spatial(block):
+        for before, block, after in zip([None, *blocks], blocks, [*blocks[1:], None], strict=False):
+            if not is_spatial(block):
+                step = before if before is not None and _is_step(before, block) else None
+                _reduced(block, at, width, number, step)
+            elif after is None or not _is_step(block, after):
                 _each(block, at, width, number)
-            else:
-                _reduced(block, at, width, number)
+
+
+def _is_step(step: SBlock, reduction: SBlock) -> bool:
+    """Tell whether a block makes just what a reduction takes, element for element.
+
+    Then both go along the row once: what is added is still in a register.
+    """
+    if not is_spatial(step) or is_spatial(reduction):
+        return False
+    axes = [axis.var for axis in reduction.iter_vars]
+    made = [load for load in loads_of(reduction.body) if load.source.same_as(step.body.buffer)]
+    straight = all(
+        len(load.indices) == len(axes) and all(map(tvm.ir.Expr.same_as, load.indices, axes))
+        for load in made
+    )
+    stored = [axis.var for axis in step.iter_vars]
+    return (
+        bool(made)
+        and straight
+        and list(map(str, lengths_of(step)))
+        == list(map(str, [*lengths_of(reduction), *lengths_of(reduction, spatial=False)]))
+        and all(map(tvm.ir.Expr.same_as, step.body.indices, stored))
+    )
 
 
 def _each(block: SBlock, at: Sequence[Expr], width: int, number: Callable[[Extent], Expr]) -> None:
     """Write a step that computes each element of a row."""
     axes = [axis.var for axis in block.iter_vars]
     lengths = lengths_of(block)[len(at) :]
-    store = block.body
     for index in _along(lengths, width, number):
-        values: Values = list(zip(axes, [*at, *index], strict=True))
-        T.buffer_store(
-            store.buffer,
-            substitute(store.value, values),
-            [substitute(place, values) for place in store.indices],
-        )
+        _stored(block, list(zip(axes, [*at, *index], strict=True)))
+
+
+def _stored(block: SBlock, values: Values) -> None:
+    """Write what a block stores for some values of its axes."""
+    store = block.body
+    T.buffer_store(
+        store.buffer,
+        substitute(store.value, values),
+        [substitute(place, values) for place in store.indices],
+    )
 
 
 def _along(
@@ -200,9 +231,16 @@ def _along(
 
 
 def _reduced(
-    block: SBlock, at: Sequence[Expr], width: int, number: Callable[[Extent], Expr]
+    block: SBlock,
+    at: Sequence[Expr],
+    width: int,
+    number: Callable[[Extent], Expr],
+    step: SBlock | None,
 ) -> None:
-    """Write a reduction of a row, `width` partial results at a time."""
+    """Write a reduction of a row, `width` partial results at a time.
+
+    `step` makes what is reduced, if that is not there yet.
+    """
     updates, firsts = _stores(block.body), _stores(block.init)
     spatial = [axis for axis in block.iter_vars if axis.iter_type == SPATIAL]
     summed = [axis.var for axis in block.iter_vars if axis.iter_type != SPATIAL]
@@ -224,6 +262,9 @@ def _reduced(
         before = [loops.enter_context(T.serial(number(0), number(n))) for n in outer]
         for index, lane in lanes(last, width, number):
             values = [*rows, *zip(summed, [*before, index], strict=True)]
+            if step is not None:
+                places = [value for _, value in values]
+                _stored(step, list(zip([a.var for a in step.iter_vars], places, strict=True)))
             _add(updates, parts, values, lane)
     for place, (target, value, indices) in enumerate(updates):
         total = _combined(type(value), parts[place], width, number)
