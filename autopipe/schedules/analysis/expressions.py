@@ -86,6 +86,16 @@ def whole(buffer: tvm.ir.Var) -> tvm.ir.TensorRegion:
     return tirx.BufferRegion(buffer, [tvm.ir.Range(0, extent) for extent in buffer.ty.shape])
 
 
+def distinct(buffers: Sequence[tvm.ir.Var]) -> list[tvm.ir.Var]:
+    """Return each of some buffers once."""
+    return [one for at, one in enumerate(buffers) if not among(one, buffers[:at])]
+
+
+def among(buffer: tvm.ir.Var, buffers: Sequence[tvm.ir.Var]) -> bool:
+    """Tell whether a buffer is one of some."""
+    return any(buffer.same_as(other) for other in buffers)
+
+
 def either(condition: bool | tvm.ir.Expr) -> Iterator[bool]:  # noqa: FBT001 - it is the subject
     """Write both branches of a condition, or one if it is known; yield which one is written."""
     if isinstance(condition, bool):

@@ -12,13 +12,13 @@ from collections.abc import Sequence
 from typing import Final
 
 import tvm_ffi
-from tvm.ir import Call, Range, TensorLoad
+from tvm.ir import Call, Expr, Range, TensorLoad
 from tvm.s_tir import SBlock, Schedule
 from tvm.s_tir.schedule import LoopRV, SBlockRV
 from tvm.sym import Analyzer
 from tvm.tirx import Add, Bind, BufferStore, Var, const
 
-from autopipe.schedules.analysis.blocks import SPATIAL, extents_of, is_copy, is_spatial
+from autopipe.schedules.analysis.blocks import SPATIAL, extents_of, is_copy, is_spatial, lengths_of
 from autopipe.schedules.analysis.expressions import loads_of, substitute, unfold
 from autopipe.schedules.analysis.simple_indices import simplify
 
@@ -111,6 +111,29 @@ def sums_several(block: SBlock) -> bool:
     """Tell whether the block computes several sums at once, such as of values and their squares."""
     binds = [stmt for stmt in getattr(block.body, "seq", ()) if isinstance(stmt, Bind)]
     return bool(binds) and all(isinstance(bind.value, Add) for bind in binds)
+
+
+def is_step(step: SBlock, reduction: SBlock) -> bool:
+    """Tell whether a block makes just what a reduction takes, element for element.
+
+    Then both go along the row once: what is added is still in a register.
+    """
+    if not is_spatial(step) or is_spatial(reduction):
+        return False
+    axes = [axis.var for axis in reduction.iter_vars]
+    made = [load for load in loads_of(reduction.body) if load.source.same_as(step.body.buffer)]
+    straight = all(
+        len(load.indices) == len(axes) and all(map(Expr.same_as, load.indices, axes))
+        for load in made
+    )
+    stored = [axis.var for axis in step.iter_vars]
+    return (
+        bool(made)
+        and straight
+        and list(map(str, lengths_of(step)))
+        == list(map(str, [*lengths_of(reduction), *lengths_of(reduction, spatial=False)]))
+        and all(map(Expr.same_as, step.body.indices, stored))
+    )
 
 
 def looks_up(block: SBlock) -> bool:

@@ -1,8 +1,9 @@
-"""Template for reductions along rows whose length is no multiple of a vector.
+"""Template for reductions along rows whose length is no multiple of a vector, or of functions.
 
 What template `row_reduction` does with primitives of TVM, which leave the other steps of such a row
 to LLVM and guard the rest of a reduction, this writes as `open_rows` does: whole vectors, then
-shorter ones.
+shorter ones. Where a softmax or its like sums what functions are of a row, this is for rows of any
+length: it sums as it computes, and fewer partial results leave registers to the function.
 
 Example: each row of x [128, 513] without its mean, in vectors of 16.
 
@@ -18,13 +19,13 @@ Example: each row of x [128, 513] without its mean, in vectors of 16.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from tvm.s_tir import SBlock, Schedule
 
-from autopipe.schedules.analysis.blocks import extents_of
-from autopipe.schedules.analysis.rows import blocks_of
+from autopipe.schedules.analysis.blocks import extents_of, is_spatial
+from autopipe.schedules.analysis.rows import blocks_of, cost, count
 from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.templates import open_rows, row_reduction
 from autopipe.schedules.templates.open_rows import OpenRows, RowVectors
@@ -41,10 +42,11 @@ _LEAST: Final = 32
 
 def match(sch: Schedule) -> OpenRows | None:
     """Return what the template needs to know of a function, or None if it is for another one."""
-    if not any(_is_odd(sch.get(block)) for block in blocks_of(sch)):
+    blocks = [sch.get(rv) for rv in blocks_of(sch)]
+    if not any(map(_is_odd, blocks)) and not _sums_functions(blocks):
         return None
     reduction = row_reduction.match(sch)
-    if reduction is None or reduction.row % _VECTOR == 0 or reduction.row < _LEAST:
+    if reduction is None or reduction.row < _LEAST:
         return None
     return open_rows.match(sch) if len(blocks_of(sch)) > 1 else None
 
@@ -53,6 +55,12 @@ def _is_odd(block: SBlock) -> bool:
     """Tell whether a block reduces rows of such a length; that is soon told."""
     row = math.prod(extents_of(block, spatial=False))
     return row >= _LEAST and row % _VECTOR > 0
+
+
+def _sums_functions(blocks: Sequence[SBlock]) -> bool:
+    """Tell whether a row of elementary functions, such as exp, is computed and then reduced."""
+    last = max((at for at, block in enumerate(blocks) if not is_spatial(block)), default=-1)
+    return any(count(block) > _LEAST and cost(block) > 1 for block in blocks[: last + 1])
 
 
 def settings(found: OpenRows, hardware: HardwareParams) -> Iterator[RowVectors]:

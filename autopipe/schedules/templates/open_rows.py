@@ -42,6 +42,8 @@ from autopipe.schedules.analysis.blocks import (
 )
 from autopipe.schedules.analysis.expressions import (
     Values,
+    among,
+    distinct,
     either,
     elements,
     lanes,
@@ -50,7 +52,7 @@ from autopipe.schedules.analysis.expressions import (
     unfold,
     whole,
 )
-from autopipe.schedules.analysis.rows import blocks_of, cost, inline, one_result
+from autopipe.schedules.analysis.rows import blocks_of, cost, inline, is_step, one_result
 from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.templates import row_reduction
 
@@ -164,38 +166,15 @@ def _rows(blocks: Sequence[SBlock], found: OpenRows, width: int, loop: Any) -> N
     with loop(number(0), number(product_of(rows))) as job, T.sblock("rows"):
         written = [region.source for block in blocks for region in block.writes]
         read = [region.source for block in blocks for region in block.reads]
-        T.reads(*(whole(buffer) for buffer in _distinct(read) if not _among(buffer, written)))
-        T.writes(*(whole(buffer) for buffer in _distinct(written)))
+        T.reads(*(whole(buffer) for buffer in distinct(read) if not among(buffer, written)))
+        T.writes(*(whole(buffer) for buffer in distinct(written)))
         at = [T.Bind(index) for index in unfold(rows, job)]
         for before, block, after in zip([None, *blocks], blocks, [*blocks[1:], None], strict=False):
             if not is_spatial(block):
-                step = before if before is not None and _is_step(before, block) else None
+                step = before if before is not None and is_step(before, block) else None
                 _reduced(block, at, width, number, step)
-            elif after is None or not _is_step(block, after):
+            elif after is None or not is_step(block, after):
                 _each(block, at, width, number)
-
-
-def _is_step(step: SBlock, reduction: SBlock) -> bool:
-    """Tell whether a block makes just what a reduction takes, element for element.
-
-    Then both go along the row once: what is added is still in a register.
-    """
-    if not is_spatial(step) or is_spatial(reduction):
-        return False
-    axes = [axis.var for axis in reduction.iter_vars]
-    made = [load for load in loads_of(reduction.body) if load.source.same_as(step.body.buffer)]
-    straight = all(
-        len(load.indices) == len(axes) and all(map(tvm.ir.Expr.same_as, load.indices, axes))
-        for load in made
-    )
-    stored = [axis.var for axis in step.iter_vars]
-    return (
-        bool(made)
-        and straight
-        and list(map(str, lengths_of(step)))
-        == list(map(str, [*lengths_of(reduction), *lengths_of(reduction, spatial=False)]))
-        and all(map(tvm.ir.Expr.same_as, step.body.indices, stored))
-    )
 
 
 def _each(block: SBlock, at: Sequence[Expr], width: int, number: Callable[[Extent], Expr]) -> None:
@@ -343,7 +322,7 @@ def _adds_to(value: Any, total: Any, totals: Sequence[Any]) -> bool:  # noqa: AN
     own = [isinstance(s, TensorLoad) and s.source.same_as(total) for s in sides]
     if own not in ([True, False], [False, True]):
         return False
-    return not any(_among(load.source, totals) for load in loads_of(sides[own.index(False)]))
+    return not any(among(load.source, totals) for load in loads_of(sides[own.index(False)]))
 
 
 def _leading(blocks: Sequence[SBlock], rows: int) -> int | None:
@@ -368,11 +347,3 @@ def _starts_with(block: SBlock, rows: Sequence[int]) -> bool:
         and bits(block) > 1
         and (is_spatial(block) or all(extent == 1 for extent in others))
     )
-
-
-def _distinct(buffers: Sequence[Any]) -> list[Any]:
-    return [one for at, one in enumerate(buffers) if not _among(one, buffers[:at])]
-
-
-def _among(buffer: Any, buffers: Sequence[Any]) -> bool:  # noqa: ANN401 - tvm
-    return any(buffer.same_as(other) for other in buffers)
