@@ -27,6 +27,7 @@ from tvm.s_tir.schedule import LoopRV, SBlockRV
 from tvm.tirx import For, Stmt
 
 from autopipe.schedules.analysis.blocks import bits, extents_of, is_spatial
+from autopipe.schedules.analysis.choices import chooses_by_place
 from autopipe.schedules.analysis.product import Product
 from autopipe.schedules.analysis.rows import (
     blocks_of,
@@ -261,7 +262,8 @@ def _sum_vectors(sch: Schedule, step: SBlockRV, row: int) -> None:
     if short:
         _guard(sch, lane, row)
         _, lane, *outer, vectors = sch.get_loops(step)
-        sch.annotate(vectors, "pragma_loop_partition_hint", True)  # noqa: FBT003 - TVM's way
+        if not chooses_by_place(sch.get(step)):
+            sch.annotate(vectors, "pragma_loop_partition_hint", True)  # noqa: FBT003 - TVM's way
     sch.reorder(*outer, vectors, lane)
     sch.vectorize(lane)
     if count <= _FEW and not short:

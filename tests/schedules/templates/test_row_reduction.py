@@ -7,6 +7,7 @@ import tvm_ffi
 from tvm import te, tirx, topi
 from tvm.s_tir import Schedule
 
+import autopipe
 from autopipe.compiler.graph import elementary
 from autopipe.measure.check import PlainLoops
 from autopipe.schedules.hardware import HardwareParams
@@ -260,3 +261,21 @@ def test_matching_changes_nothing():
     sch = Schedule(module)
     row_reduction.match(sch)
     assert tvm_ffi.structural_equal(sch.mod, module)
+
+
+def test_a_row_that_is_cut_by_a_condition_has_each_element_once():
+    """TVM's partition of a loop counted elements twice where two cuts of it met."""
+    x, k = te.placeholder((41, 43), "float32"), te.reduce_axis((0, 43))
+    lower = te.compute(
+        (41,), lambda i: te.sum(tirx.if_then_else(k <= i, x[i, k], tirx.const(0.0)), axis=k)
+    )
+    found = autopipe.auto_schedule([x, lower], target=autopipe.hardware(num_cores=1))
+    assert "row_reduction" in str(found)
+    assert "loop_partition" not in found.module.script()
+    ones = np.ones((41, 43), "float32")
+    assert found(ones)[0].tolist() == list(range(1, 42))
+    read = te.compute(
+        (41,), lambda i: te.sum(tirx.if_then_else(x[i, k] > 0, x[i, k], tirx.const(0.0)), axis=k)
+    )
+    kept = autopipe.auto_schedule([x, read], target=autopipe.hardware(num_cores=1))
+    assert "loop_partition" in kept.module.script()  # what is read is no place
