@@ -12,6 +12,7 @@ from tvm.s_tir import SBlock
 from tvm.tirx import BufferStore, For, ForKind, IntImm, PrimFunc
 
 from autopipe.compiler.domains import plain_domains
+from autopipe.compiler.graph.weights import LAYOUT_FREE
 from autopipe.compiler.module_io import prim_funcs
 from autopipe.compiler.walls.names import EXTERNS, PACKED
 from autopipe.errors import ModelError
@@ -41,9 +42,12 @@ def declared(compute: Compute) -> tvm.IRModule:
     """Return the module of the one PrimFunc, unscheduled.
 
     Raises ModelError if there is not exactly one, if a size is symbolic, if it is scheduled
-    already, or if TE tensors compute nothing. What an opaque block does inside is its own.
+    already, or if TE tensors compute nothing. What an opaque block does inside is its own. No
+    layout is free, whatever the PrimFunc says: nobody packs weights before the function is called.
     """
     function = plain_domains(_function(compute))
+    if LAYOUT_FREE in (function.attrs or {}):
+        function = function.without_attr(LAYOUT_FREE)
     module = tvm.IRModule({"main": function})
     name = str((function.attrs or {}).get("global_symbol", "main"))
     if not all(isinstance(size, IntImm) for size in _sizes(function)):

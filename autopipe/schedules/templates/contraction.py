@@ -21,7 +21,7 @@ from autopipe.schedules.analysis.blocks import enough
 from autopipe.schedules.analysis.product import Product
 from autopipe.schedules.analysis.simple_indices import simplified
 from autopipe.schedules.guarded import guard, guarded
-from autopipe.schedules.primitives import PRODUCTS, spread_vectors
+from autopipe.schedules.primitives import ELEMENTS, PRODUCTS, spread, spread_vectors
 from autopipe.schedules.tiling import loops
 from autopipe.schedules.tiling.form import Contraction, recognize
 from autopipe.schedules.tiling.lines import longer
@@ -93,7 +93,11 @@ def cut(
     tiles = loops.write(tiled, pays)
     _replace(sch, nest, copy, [*operands, *([copy.write()] if copy else []), tiles])
     if copy is not None and not contraction.lines.free:
-        spread_vectors(sch, sch.get_sblock(copy.name), tile.width)
+        block = sch.get_sblock(copy.name)
+        if copy.across:  # LLVM loads what is apart faster than TVM's vectors do
+            spread(sch, block, sch.fuse(*sch.get_loops(block)[:-1]), ELEMENTS)
+        else:
+            spread_vectors(sch, block, tile.width)
         guard(sch, copy.name)
 
 

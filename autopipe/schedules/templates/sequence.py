@@ -14,6 +14,7 @@ Before it is cut, numbers take the place of tensors that hold one number only, s
 of classes that nobody gave.
 """
 
+import itertools
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -23,12 +24,14 @@ import tvm
 from tvm.s_tir import Schedule, ScheduleError
 from tvm.tirx import FloatImm, IntImm, PrimFunc
 
+from autopipe.schedules.analysis import rows
+from autopipe.schedules.analysis.blocks import is_spatial
 from autopipe.schedules.analysis.steps import Steps
 from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.templates.template import Template, asked_last, blank
 
 NAME: Final = "sequence"
-VERSION: Final = 1
+VERSION: Final = 2
 
 AS_IT_IS: Final = "loops"
 """What stands in the place of a template where a part stays as it is."""
@@ -91,7 +94,27 @@ def plain(sch: Schedule) -> Schedule:
         if isinstance(value, IntImm | FloatImm) and trial.get_consumers(rv):
             with suppress(ScheduleError):  # the caller wants that tensor, too
                 trial.compute_inline(rv)
+    _recompute(trial)
     return trial if len(trial.get_child_blocks(trial.get_sblock("root"))) > 1 else sch
+
+
+def _recompute(sch: Schedule) -> None:
+    """Compute cheap elementwise steps where they are read, if that is not by the next step alone.
+
+    What is read later goes through memory in between. Example: batch normalization subtracts the
+    mean for the variance, and again for its result: [sum, subtract, square, sum, divide] becomes
+    [sum, square and sum, subtract and divide].
+    """
+    blocks = rows.blocks_of(sch)
+    for rv, following in itertools.pairwise(blocks):
+        block, consumers = sch.get(rv), sch.get_consumers(rv)
+        readers = [sch.get(one) for one in consumers]
+        next_alone = len(readers) == 1 and readers[0].same_as(sch.get(following))
+        cheap = is_spatial(block) and rows.cost(block) == 1
+        alike = all(rows.count(one) == rows.count(block) > 0 for one in readers)
+        if readers and not next_alone and cheap and alike:
+            with suppress(ScheduleError):  # the caller wants that tensor, too
+                sch.compute_inline(rv)
 
 
 def cut(function: PrimFunc) -> ServedParts | None:

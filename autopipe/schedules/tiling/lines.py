@@ -29,6 +29,9 @@ from autopipe.schedules.analysis.blocks import Extent, extent_of
 from autopipe.schedules.analysis.expressions import occurrences
 from autopipe.schedules.analysis.product import Product
 
+_FILLED: Final = 4
+"""Columns of the shortest vector that pays."""
+
 _SHORT: Final = 16
 """Columns that fill the widest vector of any target: 16 floats of 32 bits are 512 bits."""
 
@@ -66,7 +69,10 @@ def lines(product: Product, weights: Sequence[tvm.ir.Var]) -> Lines | None:
     """
     choices = (_along(product, weights, axis) for axis in reversed(range(len(product.axes))))
     possible = [choice for choice in choices if choice is not None]
-    preferred = possible[:1] + [choice for choice in possible[1:] if choice.free]
+    short = bool(possible) and possible[0].granule < _FILLED
+    preferred = possible[:1] + [
+        one for one in possible[1:] if one.free or (short and one.packed[0])
+    ]
     return max(preferred, key=lambda choice: min(choice.granule, _SHORT), default=None)
 
 

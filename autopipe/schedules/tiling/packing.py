@@ -20,7 +20,7 @@ from tvm.script.ir_builder import IRBuilder
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 
 from autopipe.compiler.graph.weights import MARK
-from autopipe.schedules.analysis.expressions import substitute
+from autopipe.schedules.analysis.expressions import occurrences, substitute
 from autopipe.schedules.tiling.nest import Nest
 
 
@@ -58,6 +58,13 @@ class Copy:
             layout=kind.layout,
         )
         return cls(nest, spatial, summed, buffer)
+
+    @property
+    def across(self) -> bool:
+        """Whether neighbours in the copy are read from places that are apart."""
+        operand = self.nest.product.loads[self.nest.contraction.lines.operand]
+        last = self.nest.product.axes[self.nest.contraction.lines.columns[-1]]
+        return not occurrences(operand.indices[-1], last)
 
     def element(
         self, index: Sequence[Expr], strip: Expr, terms: Sequence[Expr], column: Expr

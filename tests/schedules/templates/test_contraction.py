@@ -124,7 +124,19 @@ def sliced():
     return [x, w, topi.nn.conv2d_nhwc(part, w, 1, 0, 1)], [1]
 
 
+def by_weights():
+    """The gradient of a convolution by its weights: three columns fill no vector, 12 filters do."""
+    x, g = te.placeholder((8, 9, 9), "float32", "x"), te.placeholder((12, 7, 7), "float32", "g")
+    r, s = te.reduce_axis((0, 7), "r"), te.reduce_axis((0, 7), "s")
+    y = te.compute(
+        (12, 8, 3, 3),
+        lambda f, n, i, j: te.sum(x[n, i + r, j + s] * g[f, r, s], axis=[r, s]),
+    )
+    return [x, g, y], []
+
+
 CASES = {
+    "by_weights": by_weights,
     "sliced": sliced,
     "activated_before": activated_before,
     "ragged": conv,
@@ -294,7 +306,7 @@ def test_any_way_to_say_what_is_inside_a_border_is_understood():
 
 @pytest.mark.parametrize("case", ["activated_before", "groups", "attention_turned"])
 def test_many_threads_compute_the_same(case, monkeypatch):
-    for where in (primitives, padding):
+    for where in (primitives, padding, contraction):
         monkeypatch.setattr(where, "ELEMENTS", 1)
     monkeypatch.setattr(contraction, "PRODUCTS", 1)
     tile = contraction.fill(recognized(case), SMALL)
@@ -302,6 +314,11 @@ def test_many_threads_compute_the_same(case, monkeypatch):
     contraction.apply(sch, recognized(case), tile)
     assert sch.mod.script().count("T.parallel") == 2
     assert_same(module(case), sch.mod)
+
+
+def test_columns_that_fill_no_vector_are_others_that_can_be_copied():
+    found = recognized("by_weights").lines
+    assert (found.columns, found.granule, found.packed) == ((0,), 12, (True,))
 
 
 def test_only_whole_lines_are_tested_for_being_border():
