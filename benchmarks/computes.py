@@ -158,14 +158,13 @@ def _roof(folder: Path, row: Row) -> float:
 
 def _planned(case: Case, here: Any) -> tuple[Row, Any, Any, Any]:  # noqa: ANN401
     """Return what a row says of a schedule; the function; its schedule; what that is for."""
-    from autopipe.api.compute import declared
     from autopipe.compiler.graph import elementary
     from autopipe.schedules.analysis.classes import classify
     from autopipe.schedules.conditions import Conditions
     from autopipe.schedules.engines.fallback import fall
 
     conditions = Conditions.of(here, fast_algorithms=True)
-    module = elementary.mark(declared(case.module))
+    module = elementary.mark(case.module)
     began = process_time()
     fallback = fall(("static", "default"), module, conditions)
     seconds = process_time() - began

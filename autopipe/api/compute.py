@@ -12,7 +12,6 @@ from tvm.s_tir import SBlock
 from tvm.tirx import BufferStore, For, ForKind, IntImm, PrimFunc
 
 from autopipe.compiler.domains import plain_domains
-from autopipe.compiler.graph.weights import LAYOUT_FREE
 from autopipe.compiler.module_io import prim_funcs
 from autopipe.compiler.walls.names import EXTERNS, PACKED
 from autopipe.errors import ModelError
@@ -42,12 +41,9 @@ def declared(compute: Compute) -> tvm.IRModule:
     """Return the module of the one PrimFunc, unscheduled.
 
     Raises ModelError if there is not exactly one, if a size is symbolic, if it is scheduled
-    already, or if TE tensors compute nothing. What an opaque block does inside is its own. No
-    layout is free, whatever the PrimFunc says: nobody packs weights before the function is called.
+    already, or if TE tensors compute nothing. What an opaque block does inside is its own.
     """
     function = plain_domains(_function(compute))
-    if LAYOUT_FREE in (function.attrs or {}):
-        function = function.without_attr(LAYOUT_FREE)
     module = tvm.IRModule({"main": function})
     name = str((function.attrs or {}).get("global_symbol", "main"))
     if not all(isinstance(size, IntImm) for size in _sizes(function)):

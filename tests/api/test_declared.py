@@ -70,17 +70,6 @@ def test_what_is_declared_is_what_is_computed(tensors, answer):
     np.testing.assert_allclose(found, wanted, rtol=1e-5)
 
 
-def test_no_layout_is_free_where_nobody_packs_weights_before_the_call():
-    x, w = te.placeholder((1, 40), name="x"), te.placeholder((24, 40), name="w")
-    function = te.create_prim_func([x, w, topi.nn.dense(x, w)])
-    free = function.with_attr("layout_free_buffers", [1])
-    assert (
-        "packed" in serve(tvm.IRModule({"main": free}), CONDITIONS.hardware).schedule.mod.script()
-    )
-    made = auto_schedule(free, target={"kind": "llvm", "mcpu": "znver3", "num_cores": 1})
-    assert "packed" not in made.module.script()
-
-
 def test_templates_are_for_axes_that_begin_at_zero():
     shifted = tvm.IRModule({"main": te.create_prim_func(total((6, 9), 3, 9))})
     assert not begin_at_zero(shifted["main"])

@@ -19,16 +19,13 @@ Scheduler = Callable[[tvm.IRModule], tvm.IRModule]
 MARK: Final = "meta_schedule.layout_rewrite_preproc"
 """TVM's annotation of a block of a PrimFunc that works on a weight; the build takes it out."""
 
-LAYOUT_FREE: Final = "layout_free_buffers"
-"""TVM's attribute of a PrimFunc: the positions of the parameters that are weights."""
-
 TRANSFORM = "main_transform_params"
 """Name of the lifted function, which takes a tuple of weights and returns a tuple."""
 
 
 def free(function: tvm.tirx.PrimFunc) -> list[Any]:
     """Return the parameters of a PrimFunc that are weights, so that their layout may change."""
-    positions = (function.attrs or {}).get(LAYOUT_FREE, [])
+    positions = (function.attrs or {}).get("layout_free_buffers", [])
     return [function.params[int(position)] for position in positions]
 
 

@@ -19,9 +19,10 @@ from tvm.s_tir import SBlock, Schedule, ScheduleError
 from autopipe.compiler.open_sizes import OpenSizes, known_of, least
 from autopipe.schedules.analysis.blocks import enough
 from autopipe.schedules.analysis.product import Product
+from autopipe.schedules.analysis.rows import count
 from autopipe.schedules.analysis.simple_indices import simplified
 from autopipe.schedules.guarded import guard, guarded
-from autopipe.schedules.primitives import ELEMENTS, PRODUCTS, spread, spread_vectors
+from autopipe.schedules.primitives import ELEMENTS, PRODUCTS, spread_vectors
 from autopipe.schedules.tiling import loops
 from autopipe.schedules.tiling.form import Contraction, recognize
 from autopipe.schedules.tiling.lines import longer
@@ -94,10 +95,8 @@ def cut(
     _replace(sch, nest, copy, [*operands, *([copy.write()] if copy else []), tiles])
     if copy is not None and not contraction.lines.free:
         block = sch.get_sblock(copy.name)
-        if copy.across:  # LLVM loads what is apart faster than TVM's vectors do
-            spread(sch, block, sch.fuse(*sch.get_loops(block)[:-1]), ELEMENTS)
-        else:
-            spread_vectors(sch, block, tile.width)
+        if not copy.across or count(sch.get(block)) >= ELEMENTS:
+            spread_vectors(sch, block, tile.width)  # LLVM loads few that are apart faster
         guard(sch, copy.name)
 
 
