@@ -24,10 +24,6 @@ class Pad(onnx_frontend.Pad):
     @classmethod
     def _lower_pad(cls, bb: Any, inputs: Any, attr: Any, params: Any, allowed_modes: Any) -> Any:
         mode = known.text(attr.get("mode", b"constant"))
-        if mode == "reflect" and mode in allowed_modes:  # an op of its own, which layouts move
-            before, after, _ = cls._parse_pads_and_axes(inputs, params)
-            widths = [width for pair in zip(before, after, strict=True) for width in pair]
-            return bb.emit(relax.op.nn.pad(inputs[0], widths, mode))
         if mode != "constant" or not _is_computed(inputs, params):
             return super()._lower_pad(bb, inputs, attr, params, allowed_modes)
         before, after, _ = cls._parse_pads_and_axes(inputs, params)
