@@ -1,8 +1,9 @@
 """Elementwise blocks as rows of memory."""
 
 import tvm
-from tvm import te
+from tvm import te, topi
 
+from autopipe.measure.check import checked
 from autopipe.schedules.flat import flattened
 from autopipe.schedules.templates import elementwise
 from autopipe.schedules.templates.template import blank
@@ -34,3 +35,25 @@ def test_the_last_axes_become_one():
     (block,) = sch.get_child_blocks(sch.get_sblock("root"))
     made = flattened(sch, block, 2)
     assert [int(sch.get(loop).extent) for loop in sch.get_loops(made)] == [2, 21]
+
+
+def test_an_image_that_is_rolled_along_both_sides_is_read_where_it_lies():
+    """As between layers of a Swin transformer: windows of 3 x 3 are put back, and move by 1."""
+    windows = te.placeholder((4, 9, 16), name="windows")
+    apart = topi.reshape(windows, (1, 2, 2, 3, 3, 16))
+    image = topi.reshape(topi.transpose(apart, (0, 1, 3, 2, 4, 5)), (1, 6, 6, 16))
+    for axis in (1, 2):
+        whole = [0, 0, 0, 0], [1, 6, 6, 16]
+        cut = [list(side) for side in whole]
+        cut[0][axis] = 5
+        last = topi.strided_slice(image, *cut, [1] * 4)
+        cut = [list(side) for side in whole]
+        cut[1][axis] = 5
+        image = topi.concatenate([last, topi.strided_slice(image, *cut, [1] * 4)], axis)
+    row = topi.reshape(image, (1, 36, 16))
+    module = tvm.IRModule(
+        {"main": te.create_prim_func([windows, row]).with_attr("global_symbol", "main")}
+    )
+    sch = blank(module)
+    elementwise.apply(sch, elementwise.match(sch), elementwise.Run(8))
+    checked(module, sch.mod, here.target())

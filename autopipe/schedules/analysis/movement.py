@@ -21,6 +21,7 @@ from tvm.sym import Analyzer, detect_linear_equation, normalize_to_iter_sum
 
 from autopipe.schedules.analysis.blocks import is_spatial, is_static
 from autopipe.schedules.analysis.simple_indices import simplify
+from autopipe.schedules.analysis.written_axes import with_written_axes
 from autopipe.schedules.choices import can_read_both
 from autopipe.schedules.effort import of_element
 
@@ -117,22 +118,11 @@ def combined(sch: Schedule) -> SBlockRV:
     indices = list(getattr(block.body, "indices", ()))
     axes = [axis.var for axis in block.iter_vars]
     if is_static(block) and axes and indices and not _are(indices, axes):
-        _turn(sch, last)
+        last = with_written_axes(sch, last)
+        simplify(sch, last)
+        if any(int(axis.dom.extent) == 1 for axis in sch.get(last).iter_vars):
+            _name_single(sch, last)
     return last
-
-
-def _turn(sch: Schedule, rv: SBlockRV) -> None:
-    """Give a block the axes of what it writes; ScheduleError if it writes something twice."""
-    block = sch.get(rv)
-    axes = [axis.var for axis in block.iter_vars]
-    try:
-        sch.transform_block_layout(rv, tvm.tirx.IndexMap(axes, list(block.body.indices), None))
-    except (RuntimeError, ValueError, TypeError) as error:
-        raise ScheduleError(str(error)) from None
-    simplify(sch, rv)
-    turned = sch.get(rv)
-    if any(int(axis.dom.extent) == 1 for axis in turned.iter_vars):
-        _name_single(sch, rv)
 
 
 def _name_single(sch: Schedule, rv: SBlockRV) -> None:

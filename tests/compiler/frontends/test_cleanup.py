@@ -6,7 +6,7 @@ import onnxslim
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from autopipe.compiler.frontends.onnx import cleanup, gate, source
+from autopipe.compiler.frontends.onnx import cleanup, constants, gate, source
 from autopipe.compiler.frontends.onnx.cleanup import clean
 from autopipe.compiler.frontends.onnx.weights import attach
 from tests.compiler.frontends.models import ints, model, node, run, save, tensor, value
@@ -181,6 +181,24 @@ def test_constants_are_folded(tmp_path):
         [ints("zero", 0), ints("rest", -1)],
     )
     assert cleaned(made, tmp_path)[0] == {"Reshape": 1}
+
+
+def test_what_a_block_of_a_swin_transformer_pads_by_is_folded():
+    made = model(
+        [
+            node("Mod", ["rows", "window"], "over"),
+            node("Sub", ["window", "over"], "short"),
+            node("Concat", ["rows", "short"], "sides", axis=0),
+            node("Reshape", ["sides", "column"], "turned"),
+            node("Transpose", ["turned"], "pads", perm=[1, 0]),
+            node("Pad", ["x", "pads"]),
+        ],
+        IMAGE,
+        [value("y", None)],
+        [ints("rows", 16), ints("window", 7), ints("column", 2, 1)],
+    )
+    assert constants.fold(made.graph, 17)
+    assert [each.op_type for each in made.graph.node] == ["Pad"]
 
 
 def test_half_precision_stays(tmp_path):

@@ -3,6 +3,7 @@
 import contextlib
 import io
 import logging
+import math
 from collections.abc import Iterator, Mapping
 from typing import Final
 
@@ -22,7 +23,6 @@ from autopipe.errors import ModelError
 # It puts a Reshape before and after each dense layer on a sequence; TVM multiplies as it is.
 _SKIPPED: Final = ["FusionGemm"]
 _NODE: Final = "node:"
-_ROUNDS: Final = 4
 _LARGE = 2**26
 """Bytes of a weight that stays out: nothing folds into it, and a protobuf holds 2 GiB."""
 
@@ -73,22 +73,28 @@ def _sized(model: Proto) -> Proto:
 
 
 def _slim(model: Proto) -> Proto:
-    """Fold and simplify until no shape is left to compute.
+    """Fold and simplify until no shape is left to compute, or no node goes away any more.
 
-    onnxslim folds in an order that differs from run to run, and stops early in some of them.
+    onnxslim folds in an order that differs from run to run, and stops early in some of them. What
+    one block of a Swin transformer pads by hangs on the shape of the block before it: a run of
+    onnxslim knows those of some blocks, and the next one those of more.
     """
     logging.getLogger("onnxslim").disabled = True
     opset = operators.opset(model.opset_import)
     try:
         with contextlib.redirect_stdout(io.StringIO()):
-            slim = _simplified(model)
-            for _ in range(_ROUNDS):
-                if not constants.fold(slim.graph, opset):
-                    break
-                slim = _simplified(slim)
+            slim, before = _simplified(model), math.inf
+            while (nodes := len(slim.graph.node)) < before and (
+                constants.fold(slim.graph, opset) or _asks_shapes(slim.graph)
+            ):
+                slim, before = _simplified(slim), nodes
             return slim
     except Exception as error:  # a library of patterns, on a graph nobody has seen before
         raise ModelError(f"graph clean-up failed: {type(error).__name__}: {error}") from error
+
+
+def _asks_shapes(graph: Proto) -> bool:
+    return any(node.op_type == "Shape" for node in graph.node)
 
 
 def _simplified(model: Proto) -> Proto:

@@ -11,9 +11,10 @@ from onnx.numpy_helper import from_array, to_array
 from autopipe.compiler.frontends.onnx.tensors import Array, Proto
 
 _OPERATORS: Final = frozenset({
-    "Add", "And", "Cast", "Concat", "Constant", "Div", "Equal", "Gather", "Greater",
-    "GreaterOrEqual", "Identity", "Less", "LessOrEqual", "Max", "Min", "Mul", "Not", "Or", "Size",
-    "Slice", "Split", "Squeeze", "Sub", "Unsqueeze", "Where", "Xor",
+    "Abs", "Add", "And", "Cast", "Concat", "Constant", "Div", "Equal", "Gather", "Greater",
+    "GreaterOrEqual", "Identity", "Less", "LessOrEqual", "Max", "Min", "Mod", "Mul", "Neg", "Not",
+    "Or", "Reshape", "Size", "Slice", "Split", "Squeeze", "Sub", "Transpose", "Unsqueeze", "Where",
+    "Xor",
 })  # fmt: skip
 """What shapes and conditions are made of; none of them makes much of little."""
 _TYPES: Final = (TensorProto.INT32, TensorProto.INT64, TensorProto.BOOL)

@@ -1,0 +1,70 @@
+"""Gives a block the axes of what it writes.
+
+Example: a block that computes x of [32, 7] for an output of [2, 7, 16].
+
+    for c, h in grid(32, 7):                          # before
+        y[c // 16, h, c % 16] = x[c, h]
+
+    for a, h, b in grid(2, 7, 16):                    # after
+        y[a, h, b] = x[a * 16 + b, h]
+
+TVM 0.27 has `transform_block_layout` for it, which simplifies indices by the conditions around
+them and is wrong where these nest: of an image that is rolled along both sides, as between the
+layers of a Swin transformer, it read other rows.
+"""
+
+import math
+
+import tvm
+from tvm import tirx
+from tvm.s_tir import SBlock, Schedule, ScheduleError
+from tvm.s_tir.schedule import SBlockRV
+from tvm.script.ir_builder import IRBuilder
+from tvm.tirx import IndexMap
+from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
+
+from autopipe.schedules.analysis.blocks import number_of
+from autopipe.schedules.analysis.expressions import loads_of, substitute
+
+
+def with_written_axes(sch: Schedule, block: SBlockRV) -> SBlockRV:
+    """Replace the only block of a function, and its loops; return the new one.
+
+    Raises ScheduleError where it writes some element twice, or leaves one out.
+    """
+    old, here = sch.get(block), sch.get_sblock("root")
+    extents = [int(extent) for extent in old.body.buffer.shape]
+    if math.prod(extents) != math.prod([int(axis.dom.extent) for axis in old.iter_vars]):
+        raise ScheduleError(f"{old.name_hint} does not write each element once")
+    there = IndexMap([axis.var for axis in old.iter_vars], list(old.body.indices), None)
+    try:
+        back = there.inverse([axis.dom for axis in old.iter_vars])
+    except (RuntimeError, ValueError, TypeError) as error:
+        raise ScheduleError(str(error)) from None
+    with IRBuilder() as builder:
+        _write(old, back, extents)
+    root = sch.get(here)
+    new = SBlock(
+        [], [], [], root.name_hint, builder.get(), annotations=root.annotations,
+    )  # fmt: skip
+    sch.state.replace(sch.get_sref(here), new, {root: new})
+    return sch.get_sblock(old.name_hint)
+
+
+def _write(old: SBlock, back: IndexMap, extents: list[int]) -> None:
+    """Write the loops. An IRBuilder must be open."""
+    dtype = str(old.iter_vars[-1].var.ty.dtype)
+    with T.grid(*(number_of(extent, dtype) for extent in extents)) as found:
+        loops = [found] if isinstance(found, tirx.Var) else list(found)
+        with T.sblock(old.name_hint):
+            axes = [
+                T.axis.spatial(number_of(extent, dtype), loop)
+                for extent, loop in zip(extents, loops, strict=True)
+            ]
+            places: list[tvm.ir.Expr] = list(back.map_indices(axes))
+            values = list(zip([axis.var for axis in old.iter_vars], places, strict=True))
+            value = substitute(old.body.value, values)
+            place = old.body.buffer[tuple(axes)]
+            T.reads(*(one.source[tuple(one.indices)] for one in loads_of(value)))
+            T.writes(place)
+            T.buffer_store(old.body.buffer, value, axes)
