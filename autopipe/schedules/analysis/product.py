@@ -78,7 +78,8 @@ class Product:
         if reducer is None:
             return None
         ranges = [(axis.var, axis.dom) for axis in block.iter_vars]
-        reducer = reducer.evened(ranges).narrowed(ranges)
+        steps = [(axis.var, axis.dom) for axis in block.iter_vars if axis.iter_type != SPATIAL]
+        reducer = reducer.evened(ranges).narrowed(ranges, steps)
         return cls(
             block=block,
             term=reducer.values[0],

@@ -9,7 +9,7 @@ has two `stores`, at[i] and most[i]; two `starts`; and two `values`, that read b
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import tvm_ffi
@@ -21,6 +21,7 @@ from tvm.tirx import Bind, BufferStore, SeqStmt
 
 from autopipe.schedules.analysis.expressions import Values, loads_of, substitute
 from autopipe.schedules.analysis.narrow import narrowed
+from autopipe.schedules.analysis.ties import ascending, in_order
 
 _BRANCH: Final = "prim.if_then_else"
 
@@ -37,6 +38,8 @@ class Reducer:
     """What each result becomes in a step; they read the results before it."""
     originals: tuple[BufferStore, ...] = ()
     """Where the function wants the results, where `stores` are of narrower types."""
+    ordered: tuple[Expr, ...] = ()
+    """The `values` of steps that are taken in order, where these need less."""
 
     @property
     def finals(self) -> tuple[BufferStore, ...]:
@@ -92,11 +95,21 @@ class Reducer:
         values = tuple(tvm_ffi.structural_map(value, (Call, chosen)) for value in self.values)
         return Reducer(self.stores, self.starts, values)
 
-    def narrowed(self, ranges: Sequence[tuple[Any, Any]]) -> "Reducer":
+    def narrowed(
+        self, ranges: Sequence[tuple[Any, Any]], steps: Sequence[tuple[Any, Any]]
+    ) -> "Reducer":
         """Return this with indices of 32 bits in the place of those of 64, where these suffice.
 
         Results that come from positions alone do not need more, and vectors take twice as many.
+        `ranges` are the values of variables, `steps` those of steps, which are taken in order.
         """
+        positions = ascending(self.values, self.starts, self.place, steps)
+        found = self._narrowed(ranges)
+        if not positions:
+            return found
+        return replace(found, ordered=in_order(found.values, positions, found.place))
+
+    def _narrowed(self, ranges: Sequence[tuple[Any, Any]]) -> "Reducer":
         found = narrowed([store.buffer for store in self.stores], self.starts, self.values, ranges)
         if found is None:
             return self
@@ -130,13 +143,16 @@ class Reducer:
     def step(
         self, now: Sequence[Expr], values: Values, read: Callable[[TensorLoad], Expr]
     ) -> list[Expr]:
-        """Return the results after a step; `now` are those before it, `read` gives operands."""
+        """Return the results after a step; `now` are those before it, `read` gives operands.
+
+        Steps of an output, or of a partial result of it, are taken in order.
+        """
 
         def load(one: TensorLoad) -> Expr:
             place = self.place(one)
             return read(one) if place is None else now[place]
 
-        return [substitute(value, values, load) for value in self.values]
+        return [substitute(value, values, load) for value in self.ordered or self.values]
 
 
 def _stored(body: Any) -> tuple[BufferStore, ...]:  # noqa: ANN401 - TVM's statements

@@ -105,7 +105,8 @@ class Reduction:
         ranges = [
             (var, tvm.ir.Range(0, number_of(extent, str(var.ty.dtype)))) for var, extent in pairs
         ]
-        return replace(self, reducer=self.reducer.narrowed(ranges))
+        steps = ranges[len(self.axes) :]
+        return replace(self, reducer=self.reducer.narrowed(ranges, steps))
 
     @property
     def loads(self) -> list[TensorLoad]:

@@ -62,7 +62,8 @@ def work(reduction: Reduction) -> int:
     def named(load: TensorLoad) -> Any:  # noqa: ANN401 - TVM's variables
         return tvm.tirx.Var("loaded", load.ty)
 
-    bare = (substitute(value, [], named) for value in reduction.reducer.values)
+    reducer = reduction.reducer
+    bare = (substitute(value, [], named) for value in reducer.ordered or reducer.values)
     return len(reduction.loads) + sum(map(operations, bare))
 
 

@@ -95,6 +95,18 @@ def first_of_wide(length=45, *, summed=False, down=False):
     return [x, at, most]
 
 
+def falling():
+    """Return the first of the largest elements, counted from the end."""
+    x, k = tensor(7, 45), te.reduce_axis((0, 45))
+
+    def larger(one, other):
+        keep = tirx.Or(one[1] > other[1], tirx.And(one[1] == other[1], one[0] < other[0]))
+        return tirx.Select(keep, one[0], other[0]), tirx.Select(keep, one[1], other[1])
+
+    first = te.comm_reducer(larger, lambda at, most: (tirx.const(-1, at), tirx.min_value(most)))
+    return [x, *te.compute((7,), lambda i: first((44 - k, x[i, k]), axis=k))]
+
+
 def least_position():
     """Return the first position of each row where something is; the start has 64 bits."""
     x, k = tensor(7, 45), te.reduce_axis((0, 45))
@@ -193,6 +205,7 @@ def test_tiles_of_every_kind_compute_the_same(name):
         (lambda: argmax(1), {"lanes", "chains", "rows"}),
         (first_of_equal, {"chains", "rows"}),
         (first_of_wide, {"lanes", "chains", "rows"}),
+        (falling, {"lanes", "chains", "rows"}),
         (reachable, {"chains", "rows"}),
         (lambda: pool("max", 1), {"chains", "rows"}),
         (lambda: pool("avg", 0), {"chains", "rows"}),
@@ -229,6 +242,24 @@ def reducing(tensors):
 def test_partial_results_are_joined_only_where_that_is_proved(make, told):
     found = reducing(make())
     assert (joined(found.reducer, found.sums) is not None) == told
+
+
+@each_row(
+    "make, kinds",
+    [
+        (lambda: argmax(1), tirx.GE),
+        (lambda: [(x := tensor(7, 45)), topi.argmin(x, axis=1)], tirx.LE),
+        (lambda: [(x := tensor(7, 45)), topi.argmax(x, axis=1, select_last_index=True)], tirx.GT),
+        (lambda: [(x := tensor(3, 5, 9)), topi.argmax(x, axis=(1, 2))], tirx.GE),
+        (first_of_wide, tirx.GE),
+        (falling, ()),  # a step may be before all others
+        (lambda: first_of_wide(summed=True), ()),
+    ],
+)
+def test_positions_are_not_compared_where_steps_are_in_order(make, kinds):
+    ordered = reducing(make()).narrowed().reducer.ordered
+    assert bool(ordered) == bool(kinds)
+    assert not ordered or isinstance(ordered[0].condition, kinds)
 
 
 @each_row(

@@ -1,0 +1,157 @@
+"""Leaves out of a step what is always so where steps are taken in order.
+
+The position of the first of the largest elements is written so that groups of elements can be
+joined in any order: of equal ones the lower position stays. Where the steps of an output come one
+after the other, the position so far is lower than that of this step, and nothing has to compare
+them.
+
+Example: with k ascending and `at` started at -1,
+
+    at = select(most > x[k] or (most == x[k] and at < k), at, k)
+
+is select(most >= x[k], at, k): three operations of a vector in place of seven. A NaN is neither
+above nor equal, in both.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import tvm_ffi
+from tvm import tirx
+from tvm.ir import Expr, Range, TensorLoad
+from tvm.sym import Analyzer, detect_linear_equation
+
+from autopipe.schedules.analysis.blocks import extent_of
+from autopipe.schedules.analysis.expressions import substitute
+
+_LOWER: Final = (tirx.LT, tirx.LE)
+_HIGHER: Final = (tirx.GT, tirx.GE)
+_JOINED: Final = ((tirx.GT, tirx.GE), (tirx.LT, tirx.LE))
+"""A comparison, and what it is together with equality."""
+
+Place = Callable[[TensorLoad], int | None]
+"""Returns which result a load reads; None for an operand."""
+
+
+def ascending(
+    values: Sequence[Expr], starts: Sequence[Expr], place: Place, steps: Sequence[tuple[Any, Any]]
+) -> frozenset[int]:
+    """Return which results are the position of a step before.
+
+    `steps` are the variables of steps and their ranges, the outermost first, in the order in which
+    they are taken.
+    """
+    return frozenset(
+        i
+        for i, (value, start) in enumerate(zip(values, starts, strict=True))
+        if (here := _other_side(value, i, place)) is not None and _ascends(here, start, steps)
+    )
+
+
+def in_order(values: Sequence[Expr], positions: frozenset[int], place: Place) -> tuple[Expr, ...]:
+    """Return steps without comparing a position with that of the step, which is higher.
+
+    `positions` are the results that `ascending` found.
+    """
+    here = [_other_side(v, i, place) if i in positions else None for i, v in enumerate(values)]
+
+    def is_before(one: Any, other: Any) -> bool:  # noqa: ANN401 - TVM's expressions
+        result = place(one) if isinstance(one, TensorLoad) else None
+        position = None if result is None else here[result]
+        return position is not None and bool(tvm_ffi.structural_equal(other, position))
+
+    def told(value: Any) -> bool | None:  # noqa: ANN401 - as above
+        if is_before(value.a, value.b):
+            return isinstance(value, _LOWER)
+        return isinstance(value, _HIGHER) if is_before(value.b, value.a) else None
+
+    def rewritten(value: Any) -> Expr | bool:  # noqa: ANN401 - as above
+        if isinstance(value, (*_LOWER, *_HIGHER)):
+            known = told(value)
+            return value if known is None else known
+        if isinstance(value, (tirx.And, tirx.Or)):
+            return _combined(value, rewritten(value.a), rewritten(value.b))
+        return value
+
+    def chosen(value: Any) -> Expr:  # noqa: ANN401 - as above
+        if not isinstance(value, tirx.Select):
+            return value
+        condition = rewritten(value.condition)
+        if isinstance(condition, bool):
+            return value
+        return tirx.Select(condition, value.true_value, value.false_value)
+
+    return tuple(map(chosen, values))
+
+
+def _combined(value: Any, one: Any, other: Any) -> Expr | bool:  # noqa: ANN401 - as above
+    """Return two conditions as one, where some are known."""
+    absorbing = isinstance(value, tirx.Or)
+    for part, rest in ((one, other), (other, one)):
+        if isinstance(part, bool):
+            return part if part is absorbing else rest
+    if not absorbing:
+        return tirx.And(one, other)
+    for strict, loose in _JOINED:
+        for part, rest in ((one, other), (other, one)):
+            if isinstance(part, strict) and isinstance(rest, tirx.EQ) and _alike(part, rest):
+                return loose(part.a, part.b)
+    return tirx.Or(one, other)
+
+
+def _alike(one: Any, other: Any) -> bool:  # noqa: ANN401 - as above
+    """Tell whether two comparisons are of the same two values."""
+    equal = tvm_ffi.structural_equal
+    straight = equal(one.a, other.a) and equal(one.b, other.b)
+    return bool(straight or (equal(one.a, other.b) and equal(one.b, other.a)))
+
+
+def _other_side(value: Any, result: int, place: Place) -> Expr | None:  # noqa: ANN401 - as above
+    """Return what a choice takes if it does not keep the result."""
+    if not isinstance(value, tirx.Select) or "int" not in str(value.ty.dtype):
+        return None
+    sides = value.true_value, value.false_value
+    own = [isinstance(side, TensorLoad) and place(side) == result for side in sides]
+    return sides[own.index(False)] if own.count(True) == 1 else None
+
+
+def _ascends(here: Expr, start: Expr, steps: Sequence[tuple[Any, Any]]) -> bool:
+    """Tell whether a position is higher at each step than at the one before, and at the start."""
+    here, steps = _of_one_type(here, steps)
+    known = Analyzer()
+    for var, one in steps:
+        known.bind(var, one)
+    here = known.simplify(here)
+    factors = list(detect_linear_equation(here, [var for var, _ in steps]))[:-1]
+    if not factors or not all(isinstance(factor, tirx.IntImm) for factor in factors):
+        return False
+    most = 0
+    extents = [extent_of(one.extent) for _, one in steps]
+    for factor, extent in zip(map(int, reversed(factors)), reversed(extents), strict=True):
+        if not isinstance(extent, int) or (extent > 1 and factor <= most):
+            return False
+        most += factor * (extent - 1)
+    return isinstance(start, tirx.IntImm) and known.const_int_bound(here).min_value > int(start)
+
+
+def _of_one_type(
+    here: Expr, steps: Sequence[tuple[Any, Any]]
+) -> tuple[Expr, list[tuple[Any, Any]]]:
+    """Return a position, and the steps that it is made of, with these as wide as it is.
+
+    Example: cast(int64, k) of a k of 32 bits is a k of 64 bits.
+    """
+    dtype = str(here.ty.dtype)
+    wide = [(var, tirx.Var(var.name, dtype)) for var, _ in steps]
+
+    def cast(value: Any) -> Expr:  # noqa: ANN401 - TVM's expressions
+        same = (other for var, other in wide if var.same_as(value.value))
+        return next(same, value) if str(value.ty.dtype) == dtype else value
+
+    here = tvm_ffi.structural_map(here, (tirx.Cast, cast))
+    usual = [(var, other) for var, other in wide if str(var.ty.dtype) == dtype]
+    ranges = [
+        (other, Range(*(part.astype(dtype) for part in (one.min, one.min + one.extent))))
+        for (_, other), (_, one) in zip(wide, steps, strict=True)
+    ]
+    return substitute(here, usual), ranges
