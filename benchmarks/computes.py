@@ -158,13 +158,17 @@ def _roof(folder: Path, row: Row) -> float:
 
 def _planned(case: Case, here: Any) -> tuple[Row, Any, Any, Any]:  # noqa: ANN401
     """Return what a row says of a schedule; the function; its schedule; what that is for."""
+    import tvm
+
+    from autopipe.api.free_layouts import where_they_pay
     from autopipe.compiler.graph import elementary
     from autopipe.schedules.analysis.classes import classify
     from autopipe.schedules.conditions import Conditions
     from autopipe.schedules.engines.fallback import fall
 
     conditions = Conditions.of(here, fast_algorithms=True)
-    module = elementary.mark(case.module)
+    module = tvm.IRModule({"main": where_they_pay(case.module["main"])})
+    module = elementary.mark(module)
     began = process_time()
     fallback = fall(("static", "default"), module, conditions)
     seconds = process_time() - began

@@ -11,6 +11,7 @@ from tvm.ir import Call, StringImm
 from tvm.s_tir import SBlock
 from tvm.tirx import BufferStore, For, ForKind, IntImm, PrimFunc
 
+from autopipe.api.free_layouts import where_they_pay
 from autopipe.compiler.domains import plain_domains
 from autopipe.compiler.module_io import prim_funcs
 from autopipe.compiler.walls.names import EXTERNS, PACKED
@@ -44,7 +45,6 @@ def declared(compute: Compute) -> tvm.IRModule:
     already, or if TE tensors compute nothing. What an opaque block does inside is its own.
     """
     function = plain_domains(_function(compute))
-    module = tvm.IRModule({"main": function})
     name = str((function.attrs or {}).get("global_symbol", "main"))
     if not all(isinstance(size, IntImm) for size in _sizes(function)):
         raise ModelError(f"{name} can not be tuned: a dimension is symbolic; bind it to a number")
@@ -63,7 +63,7 @@ def declared(compute: Compute) -> tvm.IRModule:
             )
     if not blocks:
         raise ModelError(f"{name} has no blocks: pass what te.create_prim_func or TVMScript made")
-    return module
+    return tvm.IRModule({"main": where_they_pay(function)})
 
 
 def _is_opaque(block: SBlock) -> bool:

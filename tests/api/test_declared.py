@@ -8,7 +8,9 @@ from tvm import te, tirx, topi
 from autopipe import auto_schedule
 from autopipe.api.compute import declared
 from autopipe.compiler.domains import begin_at_zero
+from autopipe.compiler.graph import weights
 from autopipe.errors import ModelError
+from autopipe.schedules.engines.fallback import fall
 from autopipe.schedules.templates.serve import serve
 from tests.schedules.tasks import CONDITIONS
 from tests.support.table import each_row
@@ -68,6 +70,26 @@ def test_what_is_declared_is_what_is_computed(tensors, answer):
     wanted = np.asarray(answer(*inputs))
     assert found.shape == wanted.shape
     np.testing.assert_allclose(found, wanted, rtol=1e-5)
+
+
+@each_row(
+    "rows, steps, packs",
+    [(1, 40, False), (8, 40, False), (9, 40, True), (1, 20, False), (2, 20, True)],
+)
+def test_weights_are_packed_in_a_call_only_where_they_are_used_often(rows, steps, packs):
+    x, w = te.placeholder((rows, steps), name="x"), te.placeholder((24, steps), name="w")
+    function = te.create_prim_func([x, w, topi.nn.dense(x, w)])
+    free = function.with_attr("layout_free_buffers", [1])
+    assert len(weights.free(declared(free)["main"])) == packs
+    planned = fall(("static",), declared(free), CONDITIONS).planned
+    assert planned is not None
+    assert ("packed" in planned.module.script()) == packs
+
+
+def test_what_a_transpose_reads_once_keeps_its_free_layout():
+    x, w = te.placeholder((30, 40), name="x"), te.placeholder((24, 40), name="w")
+    function = te.create_prim_func([x, w, topi.matmul(x, topi.transpose(w))])
+    assert weights.free(declared(function.with_attr("layout_free_buffers", [1]))["main"])
 
 
 def test_templates_are_for_axes_that_begin_at_zero():
