@@ -20,7 +20,7 @@ from tvm.ir import Expr, Range, TensorLoad, TensorRegion
 from tvm.s_tir import SBlock, Schedule
 from tvm.s_tir.schedule import SBlockRV
 from tvm.sym import Analyzer
-from tvm.tirx import BufferStore, Div, FloorDiv, FloorMod, IntImm, Mod, Stmt
+from tvm.tirx import BufferStore, Cast, Div, FloorDiv, FloorMod, IntImm, Mod, Stmt
 
 
 def simplify(sch: Schedule, rv: SBlockRV) -> None:
@@ -55,6 +55,30 @@ def simplified(block: SBlock) -> SBlock:
     return SBlock(
         block.iter_vars, _regions(block.reads, known), _regions(block.writes, known),
         block.name_hint, of(block.body), of(block.init) if block.init is not None else None,
+        list(block.alloc_buffers), list(block.match_buffers), block.annotations,
+    )  # fmt: skip
+
+
+def counted(block: SBlock) -> SBlock:
+    """Return a block that stores, with numbers made of its indices as simple as its axes allow.
+
+    Example: a mean of 3 x 3 pixels divides by how many are inside of an image of 28, `min(i, 0) * 2
+    + min(i * 2 + 2, 27) + 1 - i * 2` by as many columns. For i < 13 that is 9, and no vector of
+    integers of 64 bits is made into floats.
+    """
+    known = Analyzer()
+    for axis in block.iter_vars:
+        known.bind(axis.var, axis.dom)
+
+    def cast(one: Cast) -> Expr:
+        return known.simplify(one) if "int" in str(one.value.ty.dtype) else one
+
+    value = tvm_ffi.structural_map(block.body.value, (Cast, cast))
+    if value.same_as(block.body.value):
+        return block
+    return SBlock(
+        block.iter_vars, block.reads, block.writes, block.name_hint,
+        BufferStore(block.body.buffer, value, block.body.indices), block.init,
         list(block.alloc_buffers), list(block.match_buffers), block.annotations,
     )  # fmt: skip
 

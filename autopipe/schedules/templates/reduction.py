@@ -37,12 +37,13 @@ from autopipe.schedules.analysis.blocks import extents_of, is_copy, is_spatial, 
 from autopipe.schedules.analysis.joining import joined
 from autopipe.schedules.analysis.reduction import Reduction
 from autopipe.schedules.analysis.rows import count
-from autopipe.schedules.analysis.simple_indices import simplified
+from autopipe.schedules.analysis.simple_indices import counted, simplified
 from autopipe.schedules.analysis.step_cost import bits_of, joint_steps, stride, together, work
 from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.templates.contraction import prepared
 from autopipe.schedules.tiling.chains import ChainLoops
 from autopipe.schedules.tiling.row_nest import RowNest
+from autopipe.schedules.tiling.strided import apart
 
 NAME: Final = "reduction"
 VERSION: Final = 2
@@ -61,6 +62,9 @@ _ISSUE: Final = 3
 
 _VECTORS: Final = 4
 """Vectors of partial results that hide the latency of a step."""
+
+_LEAST_WIDTH: Final = 4
+"""Fewest outputs in a vector that is written."""
 
 _OUTPUT: Final = 10
 """Cycles around the steps of an output: where it is, and the store."""
@@ -105,6 +109,9 @@ class ReducedOutputs:
     after the other; 0 if not."""
     simple: bool
     """Whether the block has one result and no block in it, as TVM's own primitives want."""
+    apart: bool
+    """Whether what neighbours in a row read is evenly apart, and not far, so that whole vectors
+    are read and shuffled."""
     together: int
     """Size in bits of the largest element of a step where LLVM takes a vector of steps at a time,
     as of truths that lie one after the other; 0 where it takes one."""
@@ -164,7 +171,7 @@ def match(sch: Schedule) -> ReducedOutputs | None:
         bits=max(bits_of(store.buffer) for store in reduction.reducer.stores),
         joint_steps=joint_steps(reduction),
         simple=len(reduction.reducer.stores) == 1 and not is_spatial(reduction.block),
-        together=together(reduction),
+        apart=_evenly(reduction), together=together(reduction),
     )  # fmt: skip
 
 
@@ -178,7 +185,8 @@ def settings(found: ReducedOutputs, hardware: HardwareParams) -> Iterator[SideBy
                 yield SideBySide("lanes", last, partial, lanes, threads)
         short = found.constant and found.steps <= MOST_WRITTEN and found.extents
         if short and (found.simple or not found.before):
-            yield SideBySide("rows", last, 1, 1, threads)
+            width = _row_width(found, hardware)
+            yield SideBySide("rows", last, 1, width, threads)
         for axis in found.joint or (last,):
             for chains in _CHAINS if found.joint else (1,):
                 if chains == 1 or chains <= found.extents[axis]:
@@ -205,6 +213,8 @@ def estimate(found: ReducedOutputs, knobs: SideBySide, hardware: HardwareParams)
         lanes = max(1, hardware.lanes(found.bits) // max(1, found.stride or 1)) if near else 1
         jobs, row = outputs // found.extents[-1], found.extents[-1]
         vectors, rest = divmod(row, hardware.lanes(found.bits))
+        if knobs.width > 1:  # the last vector overlaps the one before
+            vectors, rest = -(-row // knobs.width), 0
         share = (vectors * hardware.lanes(found.bits) / lanes + rest) / row  # of single elements
         cycles = outputs * share * (steps * work + 1)
     else:
@@ -227,14 +237,14 @@ def apply(sch: Schedule, found: ReducedOutputs, knobs: SideBySide) -> None:
     reduction = Reduction.of(simplified(sch.get(sch.get_sblock(found.name))))
     if reduction is None:
         raise ScheduleError(f"block {found.name} no longer reduces")
-    last = simplified(sch.get(sch.get_sblock(found.after[-1]))) if found.after else None
+    last = counted(simplified(sch.get(sch.get_sblock(found.after[-1])))) if found.after else None
     _replace(sch, reduction, last, [*nests, _written(reduction.narrowed(), last, knobs)])
 
 
 def _written(reduction: Reduction, last: SBlock | None, knobs: SideBySide) -> tvm.tirx.Stmt:
     """Return the loops of a reduction, and of the block that follows it."""
     if knobs.form == "rows":
-        return RowNest(reduction, last, knobs.threads).write()
+        return RowNest(reduction, last, knobs.threads, knobs.width).write()
     if knobs.form == "lanes":
         join = joined(reduction.reducer, reduction.sums)
         loops = ChainLoops(
@@ -283,6 +293,23 @@ def _replace(
         alloc_buffers=kept, annotations=root.annotations,
     )  # fmt: skip
     sch.state.replace(sch.get_sref(here), new, {root: new})
+
+
+def _row_width(found: ReducedOutputs, hardware: HardwareParams) -> int:
+    """Return how many outputs of a row a vector has; 1 where LLVM is to make vectors."""
+    lanes = hardware.lanes(found.bits)
+    width = min(lanes, 1 << found.extents[-1].bit_length() - 1)
+    return width if found.apart and not found.before and width >= _LEAST_WIDTH else 1
+
+
+def _evenly(reduction: Reduction) -> bool:
+    """Return `apart` of `ReducedOutputs`."""
+    if not reduction.constant or not reduction.axes or reduction.reducer.branches():
+        return False
+    buffers = [load.source for load in reduction.loads]
+    buffers += [store.buffer for store in reduction.reducer.finals]
+    truths = any(str(buffer.ty.dtype) == "bool" for buffer in buffers)
+    return not truths and apart(reduction) is not None
 
 
 def _reduces(block: SBlock) -> bool:

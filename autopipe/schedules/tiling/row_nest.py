@@ -11,6 +11,9 @@ Example: the gradient of pooling two neighbours reads g[j // 2] for output j. Tw
             for j in range(28):
                 y[plane, i, 2 * j] = g[plane, i // 2, j] if at[plane, i // 2, j] == ... else 0
                 y[plane, i, 2 * j + 1] = ...
+
+Where neighbours read what is evenly apart, vectors of outputs are written, the last of which ends
+where the row does: 13 outputs are 0 to 7 and 5 to 12, where LLVM takes 8 and then one by one.
 """
 
 import math
@@ -31,6 +34,7 @@ from autopipe.schedules.analysis.blocks import number_of
 from autopipe.schedules.analysis.expressions import Values, occurrences, substitute, unfold, whole
 from autopipe.schedules.analysis.reduction import Reduction
 from autopipe.schedules.tiling.chains import ends_with, keep, read_by, written_by
+from autopipe.schedules.tiling.row_vectors import VectorRow
 
 _LONGEST: Final = 8
 """Most outputs of a period that is written out."""
@@ -49,13 +53,15 @@ class RowNest:
     last: SBlock | None
     """The elementwise block that computes the output, if there is one."""
     parallel: bool
+    width: int = 1
+    """Outputs in a vector; 1 leaves vectors to LLVM."""
 
     def write(self) -> tvm.tirx.Stmt:
         """Return the loops."""
-        *outer, row = self.reduction.extents
+        outer = self.reduction.extents[:-1]
         planes = outer[: max(1, len(outer) + 1 - _PLANE)]
         inside = outer[len(planes) :]
-        jobs, period = math.prod(planes), self._period()
+        jobs = math.prod(planes)
         loop = T.parallel if self.parallel and jobs > 1 else T.serial
         with (
             IRBuilder() as builder,
@@ -65,14 +71,23 @@ class RowNest:
             T.reads(*map(whole, read_by(self.reduction, self.last)))
             T.writes(*map(whole, written_by(self.reduction, self.last)))
             kinds = [str(start.ty.dtype) for start in self.reduction.reducer.starts]
-            sums = [T.sblock_alloc_buffer((1,), kind, scope="local") for kind in kinds]
+            width = (self.width,)
+            sums = [T.sblock_alloc_buffer(width, kind, scope="local") for kind in kinds]
             place = [T.Bind(part) for part in unfold(planes, job)] if planes else []
-            with T.grid(*map(self._number, [*inside, row // period])) as found:
-                loops = [found] if isinstance(found, tvm.tirx.Var) else list(found)
-                for part in range(period):
-                    column = loops[-1] * period + part if period > 1 else loops[-1]
-                    self._output(sums, [*place, *loops[:-1], column], loops)
+            if self.width > 1:
+                VectorRow(self.reduction, self.last, self.width).write(sums, place, inside)
+            else:
+                self._plainly(sums, place, inside)
         return builder.get()
+
+    def _plainly(self, sums: Sequence[Any], place: Sequence[Expr], inside: Sequence[int]) -> None:
+        """Write a plain loop over a row, a period of outputs at a time."""
+        row, period = self.reduction.extents[-1], self._period()
+        with T.grid(*map(self._number, [*inside, row // period])) as found:
+            loops = [found] if isinstance(found, tvm.tirx.Var) else list(found)
+            for part in range(period):
+                column = loops[-1] * period + part if period > 1 else loops[-1]
+                self._output(sums, [*place, *loops[:-1], column], loops)
 
     def _output(self, sums: Sequence[Any], at: Sequence[Expr], loops: Sequence[Any]) -> None:
         """Write what computes one output.

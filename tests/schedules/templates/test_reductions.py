@@ -287,6 +287,29 @@ def test_a_period_of_outputs_is_written_out_where_an_index_is_divided():
     assert_same(module, found.planned.module, inputs=(normal, few))
 
 
+def windows(size, window, stride):
+    """Return the largest of windows, of which the last ends where the image does."""
+    x, few = tensor(2, size, size), (size - window) // stride + 1
+    r, s = (te.reduce_axis((0, window)) for _ in range(2))
+
+    def read(i, j, k):
+        return x[i, j * stride + r, k * stride + s]
+
+    largest = te.compute((2, few, few), lambda *at: te.max(read(*at), axis=[r, s]))
+    return [x, largest]
+
+
+@each_row("size, window, stride", [(29, 3, 2), (20, 2, 3), (34, 6, 4), (17, 3, 1)])
+def test_vectors_of_windows_are_read_whole_and_none_behind_the_image(size, window, stride):
+    module = declared(windows(size, window, stride))
+    found = guess(module, reduction)
+    every = [one for one in reduction.settings(found, SMALL) if one.form == "rows"]
+    assert {one.width for one in every} == {4}
+    schedules = [made(module, reduction, one) for one in every]
+    assert ("Shuffle" in schedules[0].script()) == (stride > 1)
+    assert_same(module, *schedules, inputs=(normal,))
+
+
 def test_a_branch_that_keeps_a_read_inside_stays():
     assert reducing(data_gradient()).reducer.branches()
     assert not reducing(OWN["prefix maximum"][0](5, 19)).reducer.branches()

@@ -1,0 +1,106 @@
+"""Writes a row of outputs of a reduction of few steps as vectors, whose elements may lie apart.
+
+Example: the largest of 3 neighbours at every second place, 13 outputs in vectors of 8.
+
+    for turn in range(2):
+        first = min(8 * turn, 5)                    # the last vector ends where the row does
+        steps = x[2 * first + 0, 2, ..., 14], x[2 * first + 1, 3, ...], x[2 * first + 2, 4, ...]
+        y[first : first + 8] = max(max(max(-inf, steps[0]), steps[1]), steps[2])
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+import tvm
+import tvm_ffi
+from tvm.ir import Expr, TensorLoad
+from tvm.s_tir import SBlock, ScheduleError
+from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
+
+from autopipe.schedules.analysis.blocks import number_of
+from autopipe.schedules.analysis.expressions import Values, substitute
+from autopipe.schedules.analysis.reduction import Reduction
+from autopipe.schedules.tiling.chains import ends_with, keep
+from autopipe.schedules.tiling.strided import apart, placed, put
+
+
+@dataclass(frozen=True, slots=True)
+class VectorRow:
+    """Writes the vectors of a row; an IRBuilder must be open."""
+
+    reduction: Reduction
+    last: SBlock | None
+    """The elementwise block that computes the output, if there is one."""
+    width: int
+    """Outputs in a vector; a row has as many at least."""
+
+    def write(self, sums: Sequence[Any], place: Sequence[Expr], inside: Sequence[int]) -> None:
+        """Write the loops over axes `inside` of a plane at `place`, and over the row's vectors.
+
+        `sums` are the results of a vector. Raises ScheduleError where nothing is evenly apart.
+        """
+        row = self.reduction.extents[-1]
+        with T.grid(*map(self._number, [*inside, -(-row // self.width)])) as found:
+            *loops, turn = [found] if isinstance(found, tvm.tirx.Var) else list(found)
+            first = T.Bind(T.min(turn * self.width, self._number(row - self.width)))
+            self._vector(sums, [*place, *loops], first)
+
+    def _vector(self, sums: Sequence[Any], at: Sequence[Expr], first: Expr) -> None:
+        """Write what computes a vector of outputs, from `first` on along the row."""
+        *outer, row = self.reduction.axes
+        here: Values = list(zip(outer, at, strict=True))
+        steps: list[Values] = [
+            [*here, *zip(self.reduction.sums, map(self._number, terms), strict=True)]
+            for terms in product(*(range(int(step)) for step in self.reduction.steps))
+        ]
+        rooms = self._rooms([[*step, (row, self._number(0))] for step in steps], first)
+        with self._lanes() as lane:
+            for one, start in zip(sums, self.reduction.reducer.starts, strict=True):
+                T.buffer_store(one, start, [lane])
+        for number, step in enumerate(steps):
+            with self._lanes() as lane:
+                held = [room[number][lane] if room else None for room in rooms]
+                self._step(sums, lane, [*step, (row, first + lane)], held)
+        with self._lanes() as lane:
+            done = [one[lane] for one in sums]
+            ends_with(self.reduction, self.last, done, [*here, (row, first + lane)])
+
+    def _step(
+        self, sums: Sequence[Any], lane: Expr, values: Values, held: Sequence[Expr | None]
+    ) -> None:
+        """Write one step; `held` are the operands that have been read."""
+        operands = list(zip(self.reduction.loads, held, strict=True))
+
+        def read(load: TensorLoad) -> Expr:
+            same = (room for one, room in operands if tvm_ffi.structural_equal(one, load))
+            room = next(same)
+            return substitute(load, values) if room is None else room
+
+        keep(sums, lane, self.reduction.reducer.step([one[lane] for one in sums], values, read))
+
+    def _rooms(self, steps: Sequence[Values], first: Expr) -> list[list[Any]]:
+        """Write what reads the operands whose elements lie apart.
+
+        Returns for each operand a vector for each step, none where its elements are neighbours.
+        """
+        strides = apart(self.reduction)
+        if strides is None:
+            raise ScheduleError("what neighbours read is not evenly apart")
+        found: list[list[Any]] = []
+        for load, stride in zip(self.reduction.loads, strides, strict=True):
+            found.append([])
+            if stride > 1:
+                kind, width = str(load.source.ty.dtype), (self.width,)
+                found[-1] = [T.sblock_alloc_buffer(width, kind, scope="local") for _ in steps]
+                pairs = zip(steps, found[-1], strict=True)
+                reads = [placed(load, step, room) for step, room in pairs]
+                put(load.source, reads, first, stride, self.width)
+        return found
+
+    def _lanes(self) -> Any:  # noqa: ANN401 - TVM's frame
+        return T.vectorized(self._number(0), self._number(self.width))
+
+    def _number(self, value: int) -> Expr:
+        return number_of(value, str(self.reduction.axes[-1].ty.dtype))

@@ -1,0 +1,97 @@
+"""Reads what vectors of neighbouring outputs want, where it lies apart: whole vectors, shuffled.
+
+A step of a window reads every second element of a row, say. All of these elements are in two
+vectors, that the step beside it reads, too. No element is read that no step wants.
+
+Example: steps 0 to 2 of the largest of 3 neighbours at every second place, 8 outputs at a time.
+
+    low, high   = x[0:8], x[8:16]
+    step[0]     = low[0, 2, 4, 6], high[0, 2, 4, 6]
+    step[1]     = low[1, 3, 5, 7], high[1, 3, 5, 7]
+    low, high   = x[2:10], x[9:17]                   # x[17] is no step's
+    step[2]     = low[0, 2, 4, 6], high[1, 3, 5, 7]
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tvm import tirx
+from tvm.ir import Expr, TensorLoad
+from tvm.sym import Analyzer, detect_linear_equation
+from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
+
+from autopipe.schedules.analysis.expressions import Values, occurrences, substitute
+from autopipe.schedules.analysis.reduction import Reduction
+
+FARTHEST: Final = 4
+"""Most elements between neighbours that are read as whole vectors."""
+
+
+def apart(reduction: Reduction) -> list[int] | None:
+    """Return how far apart each operand's elements of neighbouring outputs are, in its last axis.
+
+    None where that is not constant or too far, or where elements lie apart along another axis.
+    """
+    row, found = reduction.axes[-1], []
+    for load in reduction.loads:
+        *outer, last = load.indices
+        linear = detect_linear_equation(last, [row])
+        if any(occurrences(index, row) for index in outer) or len(linear) == 0:
+            return None
+        if not isinstance(linear[0], tirx.IntImm) or not 0 <= int(linear[0]) <= FARTHEST:
+            return None
+        if int(linear[0]) > 1 and any(occurrences(linear[-1], axis) for axis in reduction.axes):
+            return None
+        found.append(int(linear[0]))
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class ApartRead:
+    """What a vector of outputs reads in one step, of one operand."""
+
+    outer: tuple[Expr, ...]
+    """The indices but for the last one."""
+    offset: int
+    """Where the first output reads, from `stride` times its own place on."""
+    room: Any
+    """A buffer of a vector, where it is put."""
+
+
+def put(source: Any, reads: Sequence[ApartRead], first: Expr, stride: int, width: int) -> None:  # noqa: ANN401 - TVM's buffer
+    """Write what puts elements `stride` apart side by side, for `width` outputs from `first` on.
+
+    `reads` are those of all steps. An IRBuilder must be open.
+    """
+    for outer in dict.fromkeys(str(read.outer) for read in reads):
+        row = sorted((one for one in reads if str(one.outer) == outer), key=lambda one: one.offset)
+        while row:
+            base = row[0].offset
+            group = [one for one in row if one.offset < base + stride]
+            row = row[len(group) :]
+            _group(source, group, first, stride, width)
+
+
+def _group(source: Any, group: Sequence[ApartRead], first: Expr, stride: int, width: int) -> None:  # noqa: ANN401
+    """Write the loads and shuffles of reads that share vectors."""
+    base = group[0].offset
+    length = group[-1].offset - base + stride * (width - 1) + 1
+    starts = [min(k * width, length - width) for k in range(-(-length // width))]
+    at = first * stride + base
+    parts = [T.Bind(source[(*group[0].outer, tirx.Ramp(at + start, 1, width))]) for start in starts]
+    for read in group:
+        places = [read.offset - base + stride * lane for lane in range(width)]
+        chosen = [min(place // width, len(starts) - 1) for place in places]
+        lanes = [
+            tirx.const(one * width + place - starts[one], "int32")
+            for one, place in zip(chosen, places, strict=True)
+        ]
+        zero = tirx.const(0, str(first.ty.dtype))
+        T.buffer_store(read.room, tirx.Shuffle(parts, lanes), [tirx.Ramp(zero, 1, width)])
+
+
+def placed(load: TensorLoad, values: Values, room: Any) -> ApartRead:  # noqa: ANN401
+    """Return what a load reads for `values` of all axes; 0 for that of the row."""
+    *outer, last = (Analyzer().simplify(substitute(index, values)) for index in load.indices)
+    return ApartRead(tuple(outer), int(last), room)
