@@ -8,8 +8,8 @@ for each of its settings:
   joined at the end. For reducers of which that can be proved to be right.
 - `chains`: outputs along one axis are reduced side by side, so that the steps of one hide the
   latency of the others.
-- `rows`: the steps of an output are written out, and the loop over a row of outputs is left to
-  LLVM, which shuffles what lies apart into vectors.
+- `rows`: the steps of an output are written out. Where neighbours in a row read what is evenly
+  apart, vectors of outputs are written; elsewhere the loop over a row is left to LLVM.
 
 Example: where the largest element of each row of [128, 513] is, in `lanes` of 8.
 
