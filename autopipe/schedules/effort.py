@@ -14,8 +14,10 @@ from typing import Any, Final
 import tvm
 import tvm_ffi
 from tvm.ir import Call, TensorLoad
+from tvm.s_tir import SBlock
 
 from autopipe.schedules.analysis.expressions import each_once
+from autopipe.schedules.analysis.rows import count
 
 _BYTE: Final = 0.0112
 """Nanoseconds for a byte that lies in the second-level cache, in vectors."""
@@ -46,6 +48,13 @@ def pays(nanoseconds: float) -> bool:
     return nanoseconds >= _PAYS
 
 
+def of_calls(block: SBlock) -> float:
+    """Return the nanoseconds that the elementary functions of all runs of a block take."""
+    calls: list[Call] = []
+    tvm_ffi.structural_walk(block.body, (Call, calls.append))
+    return max(0, count(block)) * sum(map(_of_call, filter(is_elementary, calls)))
+
+
 def of_element(value: Any, bits: int, evenly: Callable[[TensorLoad], bool]) -> float:  # noqa: ANN401 - TVM's expressions
     """Return the nanoseconds that an element takes which has a value, and so many bits.
 
@@ -57,6 +66,11 @@ def of_element(value: Any, bits: int, evenly: Callable[[TensorLoad], bool]) -> f
     tvm_ffi.structural_walk(value, (Call, calls.append))
     moved = sum(_of_load(load, evenly) for load in each_once(loads))
     return _BYTE * bits / 8 + moved + sum(map(_of_call, calls))
+
+
+def is_elementary(call: Call) -> bool:
+    """Tell whether a call is of an elementary function that is computed in vectors."""
+    return getattr(call.op, "name", "") in _IN_VECTORS
 
 
 def _of_load(load: TensorLoad, evenly: Callable[[TensorLoad], bool]) -> float:

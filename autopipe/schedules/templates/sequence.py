@@ -11,7 +11,8 @@ other extents than `conv1`. `contraction` serves [pad, conv1, relu1], and then t
 conv2, add, relu2]: the function has two parts.
 
 Before it is cut, numbers take the place of tensors that hold one number only, such as the weights
-of classes that nobody gave.
+of classes that nobody gave, and functions of a few elements that are read many times become steps
+of their own.
 """
 
 import itertools
@@ -28,6 +29,7 @@ from autopipe.schedules.analysis import rows
 from autopipe.schedules.analysis.blocks import is_spatial
 from autopipe.schedules.analysis.steps import Steps
 from autopipe.schedules.hardware import HardwareParams
+from autopipe.schedules.lifted import lifted
 from autopipe.schedules.templates.template import Template, asked_last, blank
 
 NAME: Final = "sequence"
@@ -119,7 +121,7 @@ def _recompute(sch: Schedule) -> None:
 
 def cut(function: PrimFunc) -> ServedParts | None:
     """Return the parts of a function, or None if no template serves any block of it."""
-    steps = Steps.of(function)
+    steps = Steps.of(lifted(function))
     if steps is None or len(steps.blocks) > _MOST:
         return None
     parts: list[ServedPart] = []

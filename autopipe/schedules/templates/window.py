@@ -33,6 +33,7 @@ from autopipe.compiler.open_sizes import OpenSizes, known_of
 from autopipe.schedules.analysis.blocks import SPATIAL
 from autopipe.schedules.analysis.windows import NARROW, Windows, inline_copies, recognize
 from autopipe.schedules.divisors import divisors
+from autopipe.schedules.effort import of_calls, pays
 from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.primitives import PRODUCTS, spread
 from autopipe.schedules.tiling.tile import without_waste
@@ -234,7 +235,8 @@ def _tiles(
     sch.reorder(*outer, column_tile, row_tile, row, column)
     tiles = [*outer, column_tile, row_tile]
     shared = sch.fuse(*tiles[: tile.shared])
-    spread(sch, block, shared, LEAST)
+    calls = of_calls(sch.get(block)) + of_calls(sch.get(result))
+    spread(sch, block, shared, 0 if pays(calls) else LEAST)
     return shared, [shared, *tiles[tile.shared :]][-1]
 
 

@@ -63,12 +63,22 @@ def centred():
     return [x, topi.multiply(centre, spread)], []
 
 
+def shares_of_channels():
+    """The logarithms of the sums are taken once for all channels, as the sums are written."""
+    x = placeholder(2, 8, 4, 12)
+    return [x, topi.nn.log_softmax(x, axis=1)], []
+
+
 SERVED = {
     "centred": (centred, ["reduction", "reduction", "elementwise"]),
     "convolutions": (convolutions, ["contraction", "contraction"]),
     "attention": (attention, ["contraction", "row_reduction", "contraction"]),
     "attention_with_bias": (attention_with_bias, ["contraction", "row_reduction"]),
     "normalized": (normalized, ["row_reduction", "contraction"]),
+    "shares_of_channels": (
+        shares_of_channels,
+        ["tiled_reduction", "tiled_reduction", "elementwise"],
+    ),
     "sliced": (sliced, ["contraction", "elementwise"]),  # rows by another name
     "two_results": (two_results, ["contraction", "contraction"]),  # the sum ends the first
 }

@@ -243,6 +243,13 @@ def test_sums_and_input_rows_are_on_the_stack():
     )
 
 
+@each_row("channels", {"few": 8, "many": 32})
+def test_roots_of_sums_pay_for_threads(channels):
+    x = tensor(4, {"few": 8, "many": 32}[channels], 28, 28)
+    made = scheduled(module_of(([x, topi.nn.lrn(x, 5, 1, 1e-4, 0.75, 2.0)], [])))
+    assert ("T.parallel" in made.script()) == (channels == "many")
+
+
 def test_weights_are_packed_in_the_order_of_tiles():
     module = module_of(depthwise())
     main = build(scheduled(module, WindowTile(1, 8, 8, 2)), TARGET).module["main"]

@@ -1,0 +1,170 @@
+"""Takes functions of a few elements out of the steps that read each of them many times.
+
+LLVM takes out of an inner loop what does not change there. What changes there, and is the same for
+every turn of an outer loop, such as a function of columns, it computes in each turn.
+
+Example: y[c, p] = x[c, p] - log(total[p]) of [64, 784] takes 50176 logarithms, of 784 numbers.
+
+    for p in range(784):                              # here: a step of its own
+        log_of[p] = log(total[p])
+    for c, p in grid(64, 784):
+        y[c, p] = x[c, p] - log_of[p]
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import tvm_ffi
+from tvm import tirx
+from tvm.ir import Call, TensorLoad
+from tvm.s_tir import SBlock, SBlockRealize
+from tvm.script.ir_builder import IRBuilder
+from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
+
+from autopipe.schedules.analysis.blocks import is_spatial, is_static, number_of
+from autopipe.schedules.analysis.expressions import loads_of, substitute
+from autopipe.schedules.effort import is_elementary
+
+_TIMES: Final = 4
+"""How often a value is computed, at least, that is worth a step of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Lifted:
+    """A call, and the axes of its block that it depends on."""
+
+    call: Call
+    axes: tuple[Any, ...]
+
+
+def lifted(function: tirx.PrimFunc) -> tirx.PrimFunc:
+    """Return a sequence of steps with such calls in steps of their own; else the function."""
+    root = getattr(function.body, "block", None)
+    if not isinstance(root, SBlock) or not isinstance(root.body, tirx.SeqStmt):
+        return function
+    statements: list[Any] = []
+    buffers = list(root.alloc_buffers)
+    for statement in root.body.seq:
+        statements += _divided(statement, buffers)
+    if len(buffers) == len(root.alloc_buffers):
+        return function
+    new = SBlock(
+        [], root.reads, root.writes, root.name_hint, tirx.SeqStmt(statements),
+        alloc_buffers=buffers, annotations=root.annotations,
+    )  # fmt: skip
+    realized = SBlockRealize([], True, new)  # noqa: FBT003 - TVM's signature
+    return tirx.PrimFunc(function.params, realized, function.ret_type, function.attrs)
+
+
+def _divided(statement: Any, buffers: list[Any]) -> list[Any]:  # noqa: ANN401 - TVM's statements
+    """Return the steps of which loops are made, the loops last; append the buffers in between."""
+    block = _only(statement)
+    steps: list[Any] = []
+    for one in _worth(block) if block is not None else ():
+        before, buffer = _step(one, f"elementary{len(buffers)}")
+        steps.append(before)
+        buffers.append(buffer)
+        statement = _reading(statement, one, buffer)
+    return [*steps, statement]
+
+
+def _only(statement: Any) -> SBlock | None:  # noqa: ANN401 - TVM's statements
+    """Return the block in loops around one assignment to each element; None for others."""
+    while isinstance(statement, tirx.For):
+        statement = statement.body
+    block = statement.block if isinstance(statement, SBlockRealize) else None
+    if block is None or not block.iter_vars or not isinstance(block.body, tirx.BufferStore):
+        return None
+    return block if is_spatial(block) and is_static(block) else None
+
+
+def _worth(block: SBlock) -> list[_Lifted]:
+    """Return the outermost calls that take time, and are the same along all but a few axes.
+
+    One that the last axis does not change is left to LLVM.
+    """
+    calls: list[Call] = []
+    tvm_ffi.structural_walk(block.body.value, (Call, calls.append))
+    found: list[_Lifted] = []
+    for call in sorted(filter(is_elementary, calls), key=lambda one: -len(str(one))):
+        axes = _axes(block, call)
+        if axes is None or not axes or not axes[-1].var.same_as(block.iter_vars[-1].var):
+            continue
+        times = _size(block.iter_vars) // _size(axes)
+        known = any(_holds(one.call, call) for one in found)
+        if times >= _TIMES and _size(axes[-1:]) > 1 and not known and loads_of(call):
+            found.append(_Lifted(call, axes))
+    return found
+
+
+def _axes(block: SBlock, call: Call) -> tuple[Any, ...] | None:
+    """Return the axes that a call depends on; None if more than these tell what it reads."""
+    variables: list[Any] = []
+    tvm_ffi.structural_walk(call, (tirx.Var, variables.append))
+    tensors = [load.source for load in loads_of(call)]
+    axes = [axis for axis in block.iter_vars if any(map(axis.var.same_as, variables))]
+    known = [*(axis.var for axis in axes), *tensors]
+    if not all(any(variable.same_as(one) for one in known) for variable in variables):
+        return None
+    inside = all(_inside(load, axes) for load in loads_of(call))
+    return tuple(axes) if inside else None
+
+
+def _inside(load: TensorLoad, axes: Sequence[Any]) -> bool:
+    """Tell whether a load is of an element that there is, whatever condition stands around it."""
+    for index, extent in zip(load.indices, load.source.ty.shape, strict=True):
+        last = [axis.dom.extent - 1 for axis in axes if axis.var.same_as(index)] or [index]
+        if not isinstance(last[0], tirx.IntImm) or not 0 <= int(last[0]) < int(extent):
+            return False
+    return True
+
+
+def _size(axes: Sequence[Any]) -> int:
+    return math.prod(int(axis.dom.extent) for axis in axes)
+
+
+def _holds(call: Call, part: Call) -> bool:
+    parts: list[Call] = []
+    tvm_ffi.structural_walk(call, (Call, parts.append))
+    return any(tvm_ffi.structural_equal(one, part) for one in parts)
+
+
+def _step(one: _Lifted, name: str) -> tuple[Any, Any]:
+    """Return the loops that compute a call for all its elements, and the buffer they write."""
+    extents = [int(axis.dom.extent) for axis in one.axes]
+    dtype = str(one.axes[-1].var.ty.dtype)
+    sizes = [number_of(extent, dtype) for extent in extents]
+    buffer = tirx.decl_buffer(sizes, str(one.call.ty.dtype), name)
+    with IRBuilder() as builder, T.grid(*sizes) as found:
+        loops = [found] if isinstance(found, tirx.Var) else list(found)
+        with T.sblock(name):
+            axes = [T.axis.spatial(size, loop) for size, loop in zip(sizes, loops, strict=True)]
+            olds = [axis.var for axis in one.axes]
+            value = substitute(one.call, list(zip(olds, axes, strict=True)))
+            T.reads(*(load.source[tuple(load.indices)] for load in loads_of(value)))
+            T.writes(buffer[tuple(axes)])
+            T.buffer_store(buffer, value, axes)
+    return builder.get(), buffer
+
+
+def _reading(statement: Any, one: _Lifted, buffer: Any) -> Any:  # noqa: ANN401 - TVM's statements
+    """Return loops that read a call's value from a buffer."""
+    place = buffer[tuple(axis.var for axis in one.axes)]
+
+    def call(old: Call, mutator: tvm_ffi.StructuralMutator) -> Any:  # noqa: ANN401
+        same = tvm_ffi.structural_equal(old, one.call)
+        return place if same else mutator.default_mutate(old)
+
+    def block(old: SBlock) -> SBlock:
+        value = tvm_ffi.structural_mutate(old.body.value, [(Call, call)])
+        body = tirx.BufferStore(old.body.buffer, value, old.body.indices)
+        reads = [
+            load.source[tuple(slice(i, i + 1) for i in load.indices)] for load in loads_of(value)
+        ]
+        return SBlock(
+            old.iter_vars, reads, old.writes, old.name_hint, body, annotations=old.annotations
+        )
+
+    return tvm_ffi.structural_map(statement, (SBlock, block))
