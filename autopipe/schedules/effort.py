@@ -8,7 +8,7 @@ Example: 65536 sums of two tensors of floats move 12 bytes each, 0.13 ns, and ta
 threads would take 4.5 us and 5 us to start: that does not pay. 65536 exponentials take 33 us.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 import tvm
@@ -53,6 +53,11 @@ def of_calls(block: SBlock) -> float:
     calls: list[Call] = []
     tvm_ffi.structural_walk(block.body, (Call, calls.append))
     return max(0, count(block)) * sum(map(_of_call, filter(is_elementary, calls)))
+
+
+def functions_pay(blocks: Iterable[SBlock]) -> bool:
+    """Tell whether a second thread pays for the elementary functions of blocks alone."""
+    return pays(sum(map(of_calls, blocks)))
 
 
 def of_element(value: Any, bits: int, evenly: Callable[[TensorLoad], bool]) -> float:  # noqa: ANN401 - TVM's expressions

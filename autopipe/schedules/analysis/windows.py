@@ -25,6 +25,7 @@ from autopipe.schedules.analysis.blocks import (
     is_spatial,
     is_static,
 )
+from autopipe.schedules.effort import of_calls
 
 NARROW: Final = 4
 """Elements in the shortest vector that pays."""
@@ -67,6 +68,9 @@ class Windows:
     """Whether the layout of these weights is free."""
     once: bool = False
     """Whether no element of the input is read for two outputs, as in sums along an axis."""
+
+    computes: bool = False
+    """Whether elementary functions are computed of the results, such as roots."""
 
     @property
     def wide(self) -> bool:
@@ -144,6 +148,7 @@ def recognize(sch: Schedule) -> Windows | None:
         weights=weights,
         free=weights is not None and _is_free(sch, block, weights),
         once=all(sum(map(bool, part[:-1])) <= 1 for part in data),
+        computes=any(of_calls(other) > 0 for other in (block, *after)),
     )
 
 

@@ -23,7 +23,7 @@ from tvm.s_tir import SBlock, Schedule
 
 from autopipe.schedules.analysis.blocks import is_whole
 from autopipe.schedules.analysis.product import Product
-from autopipe.schedules.effort import of_calls, pays
+from autopipe.schedules.effort import functions_pay
 from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.templates import contraction
 from autopipe.schedules.tiling.form import Contraction, recognize
@@ -109,5 +109,5 @@ def apply(sch: Schedule, found: Contraction, tile: Tile) -> None:
     """Schedule the function. Raises ScheduleError where TVM refuses."""
     read_once = tile.rows == 1 and not found.lines.rows
     in_a_cycle = _NEAR * 8 // max(8, found.bits) if read_once else _UNITS * tile.width
-    calls = of_calls(sch.get(sch.get_sblock(found.name)))
-    contraction.cut(sch, found, tile, _reduced, 0 if pays(calls) else _START * in_a_cycle)
+    functions = functions_pay([sch.get(sch.get_sblock(found.name))])
+    contraction.cut(sch, found, tile, _reduced, 0 if functions else _START * in_a_cycle)

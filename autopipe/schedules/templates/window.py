@@ -33,7 +33,7 @@ from autopipe.compiler.open_sizes import OpenSizes, known_of
 from autopipe.schedules.analysis.blocks import SPATIAL
 from autopipe.schedules.analysis.windows import NARROW, Windows, inline_copies, recognize
 from autopipe.schedules.divisors import divisors
-from autopipe.schedules.effort import of_calls, pays
+from autopipe.schedules.effort import functions_pay
 from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.primitives import PRODUCTS, spread
 from autopipe.schedules.tiling.tile import without_waste
@@ -107,11 +107,11 @@ def settings(
     """Yield every tile whose sums, input row and weights for it fit the registers.
 
     Tiles divide the outputs, or they may `overlap`: unless that is said, where no vector divides
-    the last axis. Elsewhere these functions wait for memory and not for short vectors.
+    the last axis, or no whole one where functions are computed. Others wait for memory.
     """
-    if overlap is None:
-        overlap = windows.extents[-1] % NARROW != 0
     lanes = hardware.lanes(windows.bits)
+    if overlap is None:
+        overlap = windows.extents[-1] % (lanes if windows.computes else NARROW) != 0
     planes = max(1, len(windows.extents) - _PAIR)
     for columns, width in _strips(windows, lanes, overlap=overlap):
         if columns // width > MAX_VECTORS:
@@ -218,7 +218,7 @@ def _write(sch: Schedule, windows: Windows, tile: WindowTile, known: OpenSizes) 
     ]
     new = SBlock(
         [], root.reads, root.writes, root.name_hint,
-        tvm.tirx.stmt_seq(*packed, nest.write(LEAST)),
+        tvm.tirx.stmt_seq(*packed, nest.write(0 if functions_pay(blocks.values()) else LEAST)),
         alloc_buffers=buffers, annotations=root.annotations,
     )  # fmt: skip
     sch.state.replace(sch.get_sref(here), new, {root: new})
@@ -235,8 +235,8 @@ def _tiles(
     sch.reorder(*outer, column_tile, row_tile, row, column)
     tiles = [*outer, column_tile, row_tile]
     shared = sch.fuse(*tiles[: tile.shared])
-    calls = of_calls(sch.get(block)) + of_calls(sch.get(result))
-    spread(sch, block, shared, 0 if pays(calls) else LEAST)
+    functions = functions_pay([sch.get(block), sch.get(result)])
+    spread(sch, block, shared, 0 if functions else LEAST)
     return shared, [shared, *tiles[tile.shared :]][-1]
 
 

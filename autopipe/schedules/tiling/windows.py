@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import tvm
+import tvm_ffi
 from tvm.ir import Expr, TensorLoad
 from tvm.s_tir import SBlock, ScheduleError
 from tvm.script.ir_builder import IRBuilder
@@ -41,6 +42,7 @@ from autopipe.schedules.analysis.blocks import (
 )
 from autopipe.schedules.analysis.expressions import (
     Values,
+    each_once,
     either,
     elements,
     loads_of,
@@ -236,7 +238,7 @@ class OutputTile:
         def load(read: TensorLoad) -> Expr:
             if read.source.same_as(total.buffer):
                 return self.sums[row, column]
-            if not read.same_as(data):
+            if not tvm_ffi.structural_equal(read, data):
                 return substitute(read, values)
             if line is not None:
                 return line[self._along(steps, row), column]
@@ -269,6 +271,7 @@ class OutputTile:
         elif nest.windows.weights is not None:
             weights = nest.block.reads[nest.windows.weights].source
             loads = [load for load in loads if not load.source.same_as(weights)]
+        loads = each_once(loads)
         if len(loads) != 1:
             raise ScheduleError("the windows read several tensors")
         return loads[0]

@@ -66,6 +66,12 @@ def columns():
     return [x, topi.sum(x, axis=0)], []
 
 
+def roots():
+    """Columns that whole vectors do not divide; each is read twice."""
+    x = tensor(2, 6, 4, 12)
+    return [x, topi.nn.lrn(x, 3, 1, 1e-4, 0.75, 2.0)], []
+
+
 def copied():
     x = tensor(7, 7, 12)
     return [x, topi.sum(topi.expand_dims(x, 0), axis=(1, 2))], []
@@ -97,6 +103,7 @@ SERVED = {
     "columns": columns,
     "whole": whole,
     "copied": copied,
+    "roots": roots,
 }
 
 
