@@ -55,5 +55,7 @@ def test_an_image_that_is_rolled_along_both_sides_is_read_where_it_lies():
         {"main": te.create_prim_func([windows, row]).with_attr("global_symbol", "main")}
     )
     sch = blank(module)
-    elementwise.apply(sch, elementwise.match(sch), elementwise.Run(8))
+    found = elementwise.match(sch)
+    assert found is not None
+    elementwise.apply(sch, found, elementwise.Run(8))
     checked(module, sch.mod, here.target())
