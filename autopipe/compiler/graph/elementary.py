@@ -6,6 +6,7 @@ records see TVM's intrinsics. The range reductions follow Cody and Waite, "Softw
 Elementary Functions" (1980). The coefficients are minimax fits of our own.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -38,7 +39,13 @@ EXP: Final = (
 """(e^r - 1 - r) / r^2 for |r| <= ln(2) / 2, to 3e-9."""
 
 _EXP_RANGE: Final = (-87.5, 89.0)
-"""At its ends e^x becomes 0 and infinite."""
+"""At its ends e^x becomes denormal and infinite."""
+
+_EXP_ZERO: Final = -104.0
+"""Below it e^x is 0."""
+
+_LIFT: Final = 40.0
+"""What is added to x where e^x is denormal, and taken back by a factor. The sum is exact."""
 
 _LOG: Final = (
     0.3333333134651184, -0.2500081956386566, 0.20001226663589478, -0.16623356938362122,
@@ -193,9 +200,20 @@ def _bits_compared(call: Call) -> Expr:
 
 
 def _exp(x: Expr) -> Expr:
+    """e^x, to 1.5 ulp; denormal results too, of which a logarithm may be taken."""
+    low = single(_EXP_RANGE[0])
+
+    def of(y: Expr) -> Expr:
+        near = let(tirx.Select(y < low, y + single(_LIFT), y), _in_range)
+        return near * tirx.Select(y < low, single(math.exp(-_LIFT)), single(1.0))
+
+    # no number goes through: a minimum and a maximum take their second operand then
+    return let(tirx.max(single(_EXP_ZERO), tirx.min(single(_EXP_RANGE[1]), x)), of)
+
+
+def _flushed_exp(x: Expr) -> Expr:
     """e^x, to 1.5 ulp; a result below 2e-38 is 0."""
     low, high = map(single, _EXP_RANGE)
-    # no number goes through: a minimum and a maximum take their second operand then
     return let(tirx.max(low, tirx.min(high, x)), _in_range)
 
 
@@ -225,7 +243,7 @@ def _log(x: Expr) -> Expr:
 
 def _sigmoid(x: Expr) -> Expr:
     """1 / (1 + e^-x), to 3 ulp. A result below 2e-39 becomes 0."""
-    return single(1.0) / (single(1.0) + let(-x, _exp))
+    return single(1.0) / (single(1.0) + let(-x, _flushed_exp))
 
 
 def _tanh(x: Expr) -> Expr:

@@ -90,6 +90,12 @@ def test_it_stays_between_its_limits(name):
     assert np.nanmax(np.abs(found)) == 1.0
 
 
+def test_tiny_results_of_exp_are_denormal_numbers():
+    values = np.linspace(-103, -88, COUNT, dtype="float32")
+    found = run(expanded(elementwise(tirx.exp)), values)
+    np.testing.assert_allclose(found, np.exp(values.astype("float64")), rtol=0, atol=2.0**-149)
+
+
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_the_exponential_ends_where_single_precision_does():
     values = np.array([-np.inf, -3e38, -104, 88.5, 88.722, 88.73, 3e38, np.inf], "float32")
