@@ -18,38 +18,32 @@ import tvm
 from tvm import tirx
 from tvm.ir import TensorLoad
 from tvm.s_tir import SBlock, Schedule, ScheduleError
+from tvm.s_tir.schedule import SBlockRV
 from tvm_ffi import structural_walk
 
 
 def along_rows(module: tvm.IRModule) -> tvm.IRModule:
     """Return a module whose sums go along rows of results, where their operands lie in rows."""
-    functions = {name: _along_rows(function) for name, function in module.functions_items()}
-    changed = {name: function for name, function in functions.items() if function is not None}
     result = tvm.IRModule(module.functions, attrs=module.attrs)
-    for name, function in changed.items():
-        result[name] = function
+    for name, function in module.functions_items():
+        if isinstance(function, tirx.PrimFunc):
+            result[name] = _along_rows(function)
     return result
 
 
-def _along_rows(function: tvm.ir.BaseFunc) -> tirx.PrimFunc | None:
-    """Return a function with its loops in order, or None if it is no loops or stays as it is."""
-    if not isinstance(function, tirx.PrimFunc):
-        return None
-    schedule = Schedule(tvm.IRModule({"main": function}))
-    names = [block.name_hint for block in _sums(function.body)]
-    for name in names:
+def _along_rows(function: tirx.PrimFunc) -> tirx.PrimFunc:
+    schedule = Schedule(tvm.IRModule({"main": function}), error_render_level="none")
+    try:
+        blocks = schedule.get_child_blocks(schedule.get_sblock("root"))
+    except RuntimeError:  # TIR without blocks
+        return function
+    for block in blocks:
+        before = schedule.copy()
         try:
-            _turn(schedule, name)
+            _turn(schedule, block)
         except ScheduleError:  # such as loops that are not one inside the other: slow, and right
-            return None
-    return schedule.mod["main"] if names else None
-
-
-def _sums(body: tirx.Stmt) -> list[SBlock]:
-    """Return the blocks that reduce, and that read some tensor along the last axis of results."""
-    blocks: list[SBlock] = []
-    structural_walk(body, (SBlock, blocks.append))
-    return [block for block in blocks if block.init is not None and _reads_rows(block)]
+            schedule = before
+    return schedule.mod["main"]
 
 
 def _reads_rows(block: SBlock) -> bool:
@@ -74,15 +68,12 @@ def _occurs(var: tvm.ir.Var, expression: tvm.ir.Expr) -> bool:
     return any(var.same_as(other) for other in variables)
 
 
-def _turn(schedule: Schedule, name: str) -> None:
+def _turn(schedule: Schedule, block: SBlockRV) -> None:
     """Move the last loop over results inside those of the sum. Raises ScheduleError."""
-    block = schedule.get_sblock(name)
-    axes = schedule.get(block).iter_vars
-    loops = schedule.get_loops(block)
-    results = sum(axis.iter_type == tirx.IterVar.DataPar for axis in axes)
-    if len(loops) != len(axes):
+    found, loops = schedule.get(block), schedule.get_loops(block)
+    axes = found.iter_vars
+    if found.init is None or len(loops) != len(axes) or not _reads_rows(found):
         return
-    schedule.decompose_reduction(block, loops[results - 1])
-    loops = schedule.get_loops(schedule.get_sblock(f"{name}_update"))
-    *_, row = loops[:results]
-    schedule.reorder(*loops[results:], row)
+    results = sum(axis.iter_type == tirx.IterVar.DataPar for axis in axes)
+    schedule.reorder(*loops[: results - 1], *loops[results:], loops[results - 1])
+    schedule.decompose_reduction(block, loops[results])
