@@ -10,13 +10,13 @@ from tvm.s_tir import Schedule
 from autopipe.compiler.graph import elementary
 from autopipe.compiler.indices import looked_up, rounds
 from autopipe.compiler.library import linking
+from autopipe.compiler.library.row_order import along_rows
 from autopipe.compiler.recurrence.form import ATTRIBUTE
 from autopipe.compiler.target.target import backend_of, host_of
 from autopipe.compiler.walls import gate
 from autopipe.errors import StageError
 from autopipe.measure.cases import Instance, arguments, instances
 from autopipe.measure.device import prepare, put
-from autopipe.measure.plain import in_memory_order
 from autopipe.measure.surrounded import Surrounded
 
 VERSION: Final = 6
@@ -172,7 +172,7 @@ def _plain(workload: tvm.IRModule, target: tvm.target.Target) -> Any:  # noqa: A
     From the next one on, LLVM 22 with AVX-512 takes wrong elements in loops of a tile operator.
     """
     level = tvm.target.Target({**target.export(), "opt-level": 1})
-    return _compiled(in_memory_order(workload), level)
+    return _compiled(along_rows(workload), level)
 
 
 def _compiled(module: tvm.IRModule, target: tvm.target.Target) -> Any:  # noqa: ANN401 - tvm

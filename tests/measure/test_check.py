@@ -7,11 +7,11 @@ import tvm_ffi
 from tvm import te, topi
 from tvm.s_tir import Schedule
 
+from autopipe.compiler.library.row_order import along_rows
 from autopipe.compiler.target.target import host
 from autopipe.measure import check
 from autopipe.measure.cases import CASES, arguments
 from autopipe.measure.check import NotChecked, Unsteady, WrongAnswer, checked
-from autopipe.measure.plain import in_memory_order
 from tests.schedules.tasks import TARGET
 
 
@@ -112,7 +112,7 @@ def test_plain_loops_in_the_order_of_memory_give_the_same_bits():
     x = te.placeholder((1, 6, 6, 12), "float32")
     w = te.placeholder((3, 3, 12, 20), "float32")
     workload = module(x, w, topi.nn.relu(topi.nn.conv2d_nhwc(x, w, 1, 1, 1)))
-    ordered = in_memory_order(workload)
+    ordered = along_rows(workload)
     assert not tvm_ffi.structural_equal(ordered, workload)
     results = []
     for each in (workload, ordered):

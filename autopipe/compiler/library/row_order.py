@@ -1,8 +1,8 @@
-"""Puts the loop over a row of results inside the loops of their sums, for the reference `plain`.
+"""Puts the loop over a row of results inside the loops of their sums, for what is compared with.
 
 TVM's loops sum one result after the other, which reads the second operand of a product against its
 order and lets LLVM make no vectors of it. Each result still adds the same terms in the same order,
-so its bits stay. This is the reference's own: no build uses it.
+so its bits stay. The reference `plain` and the check of a schedule use it, and no build does.
 
 Example: a product of [128, 384] by [384, 1536], in float32.
 
