@@ -108,8 +108,8 @@ def test_a_changed_size_is_named(package, tmp_path):
 
 
 def test_a_file_too_many_and_one_too_few_are_named(package, tmp_path):
-    with tarfile.open(package, "r:") as tar:
-        tar.extractall(tmp_path / "all", filter="data")
+    (tmp_path / "all").mkdir()
+    subprocess.run(["tar", "-xf", package, "-C", tmp_path / "all"], check=True)
     paths = {path.name: path for path in (tmp_path / "all").iterdir()}
     extra = tmp_path / "all" / "libscipy_openblas.so"  # a name that a package may have
     extra.write_bytes(b"not asked for")
