@@ -16,14 +16,12 @@ Example: a product of [128, 384] by [384, 1536], in float32.
 
 import tvm
 from tvm import tirx
-from tvm.ir import TensorLoad
-from tvm.s_tir import SBlock, Schedule, ScheduleError
+from tvm.s_tir import Schedule, ScheduleError
 from tvm.s_tir.schedule import SBlockRV
-from tvm_ffi import structural_walk
 
 
 def along_rows(module: tvm.IRModule) -> tvm.IRModule:
-    """Return a module whose sums go along rows of results, where their operands lie in rows."""
+    """Return a module with the last loop over results innermost in each sum of its functions."""
     result = tvm.IRModule(module.functions, attrs=module.attrs)
     for name, function in module.functions_items():
         if isinstance(function, tirx.PrimFunc):
@@ -32,7 +30,8 @@ def along_rows(module: tvm.IRModule) -> tvm.IRModule:
 
 
 def _along_rows(function: tirx.PrimFunc) -> tirx.PrimFunc:
-    schedule = Schedule(tvm.IRModule({"main": function}), error_render_level="none")
+    workload = tvm.IRModule({"main": function})
+    schedule = Schedule(workload, debug_mask="none", error_render_level="none")
     try:
         blocks = schedule.get_child_blocks(schedule.get_sblock("root"))
     except RuntimeError:  # TIR without blocks
@@ -46,34 +45,15 @@ def _along_rows(function: tirx.PrimFunc) -> tirx.PrimFunc:
     return schedule.mod["main"]
 
 
-def _reads_rows(block: SBlock) -> bool:
-    kinds = [axis.iter_type for axis in block.iter_vars]
-    results = kinds.count(tirx.IterVar.DataPar)
-    if not 0 < results < len(kinds) or tirx.IterVar.DataPar in kinds[results:]:
-        return False
-    loads: list[TensorLoad] = []
-    structural_walk(block.body, (TensorLoad, loads.append))
-    row = block.iter_vars[results - 1].var
-    written = [region.source for region in block.writes]
-    return any(
-        _occurs(row, load.indices[-1])
-        for load in loads
-        if load.indices and not any(load.source.same_as(one) for one in written)
-    )
-
-
-def _occurs(var: tvm.ir.Var, expression: tvm.ir.Expr) -> bool:
-    variables: list[tvm.ir.Var] = []
-    structural_walk(expression, (tvm.ir.Var, variables.append))
-    return any(var.same_as(other) for other in variables)
-
-
 def _turn(schedule: Schedule, block: SBlockRV) -> None:
     """Move the last loop over results inside those of the sum. Raises ScheduleError."""
-    found, loops = schedule.get(block), schedule.get_loops(block)
-    axes = found.iter_vars
-    if found.init is None or len(loops) != len(axes) or not _reads_rows(found):
+    loops = schedule.get_loops(block)
+    kinds = [axis.iter_type for axis in schedule.get(block).iter_vars]
+    if len(kinds) != len(loops):
         return
-    results = sum(axis.iter_type == tirx.IterVar.DataPar for axis in axes)
-    schedule.reorder(*loops[: results - 1], *loops[results:], loops[results - 1])
-    schedule.decompose_reduction(block, loops[results])
+    of_results = [kind == tirx.IterVar.DataPar for kind in kinds]
+    results = [loop for loop, free in zip(loops, of_results, strict=True) if free]
+    sums = [loop for loop, free in zip(loops, of_results, strict=True) if not free]
+    if results and sums:
+        schedule.reorder(*results[:-1], *sums, results[-1])
+        schedule.decompose_reduction(block, sums[0])

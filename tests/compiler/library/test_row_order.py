@@ -27,11 +27,12 @@ MOVED: dict[str, tuple[Callable[..., relax.Expr], list[tuple[int, ...]]]] = {
     ),
     "maximum": (lambda x: op.nn.max_pool2d(x, (3, 3), (2, 2)), [(1, 3, 9, 9)]),
     "sum along columns": (lambda x: op.sum(x, [1]), [(3, 40, 11)]),
+    "softmax": (op.nn.softmax, [(6, 50)]),
+    "argmax": (lambda x: op.argmax(x, 1), [(3, 40)]),
 }
 LEFT: dict[str, tuple[Callable[..., relax.Expr], list[tuple[int, ...]]]] = {
-    "softmax": (op.nn.softmax, [(6, 50)]),
     "sum of all": (op.sum, [(6, 50)]),
-    "argmax": (lambda x: op.argmax(x, 1), [(3, 40)]),
+    "no sum": (op.add, [(6, 50), (6, 50)]),
 }
 
 
