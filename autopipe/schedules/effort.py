@@ -28,6 +28,9 @@ _GATHERED: Final = 0.25
 _VECTOR_CALL, _CALL = 0.4, 3.0
 """Nanoseconds for an elementary function in vectors, and for one of libm."""
 
+_REMAINDER: Final = 3.0
+"""Nanoseconds for the remainder of two floats, a call of libm's `fmod`: 2.3 and more, by values."""
+
 _IN_VECTORS: Final = frozenset(
     f"tirx.{name}"
     for name in ("exp", "log", "sigmoid", "tanh", "erf", "nearbyint", "rsqrt", "pow", "sqrt")
@@ -70,7 +73,10 @@ def of_element(value: Any, bits: int, evenly: Callable[[TensorLoad], bool]) -> f
     calls: list[Call] = []
     tvm_ffi.structural_walk(value, (Call, calls.append))
     moved = sum(_of_load(load, evenly) for load in each_once(loads))
-    return _BYTE * bits / 8 + moved + sum(map(_of_call, calls))
+    rests: list[tvm.tirx.Mod] = []
+    tvm_ffi.structural_walk(value, (tvm.tirx.Mod, rests.append))
+    remainders = _REMAINDER * sum(one.expr_ty().dtype.startswith("float") for one in rests)
+    return _BYTE * bits / 8 + moved + remainders + sum(map(_of_call, calls))
 
 
 def is_elementary(call: Call) -> bool:
