@@ -1,3 +1,4 @@
+from dataclasses import replace
 from unittest.mock import create_autospec
 
 import numpy as np
@@ -10,6 +11,7 @@ from autopipe.compiler.frontends.onnx.reference import write_reference
 from autopipe.compiler.library.runtime import LoadedModel
 from autopipe.config import Verify
 from autopipe.errors import GateError
+from autopipe.verification import check
 from autopipe.verification.check import verify
 
 X = Port(name="x", shape=(50,), dtype="float32")
@@ -61,6 +63,20 @@ def test_the_worst_of_several_failures_is_named(tmp_path):
 def test_an_error_on_one_case_alone_is_found(tmp_path):
     with pytest.raises(GateError, match=r"wrong on case 'zeros': 50 of 50 values"):
         verified(tmp_path, lambda x: x if x.any() else x + 1)
+
+
+def test_the_farthest_of_three_moves_tells_how_much_an_edge_wavers(tmp_path, monkeypatch):
+    def steady_but_for_the_third(case, seed, share=0.0):
+        moved = {name: array + (seed % 3 == 2) for name, array in case.arrays.items()}
+        return replace(case, arrays=moved)
+
+    def off_on_large(by):
+        return lambda x: x + x.dtype.type(by if 20 < np.abs(x).max() < 1000 else 0)
+
+    monkeypatch.setattr(check, "nudged", steady_but_for_the_third)
+    verified(tmp_path, off_on_large(3.0), seed=0)
+    with pytest.raises(GateError, match="wrong on case 'large'"):
+        verified(tmp_path, off_on_large(6.0), seed=0)
 
 
 def test_a_model_of_bytes_that_takes_integers_may_round_as_moved_weights_do(tmp_path):
