@@ -1,7 +1,8 @@
 """Divides by what stays the same in a loop once: what changes is multiplied by its reciprocal.
 
 A division of vectors takes a core five times as long as a product. It is done where functions may
-round differently, and where none rounds to whole numbers: half a unit decides there.
+round differently, and where none rounds to whole numbers: half a unit decides there. Numbers are
+divided by in no loop at all, such as the root of two in GELU, if their reciprocals have all bits.
 
 Example: the last step of a softmax.
 
@@ -26,6 +27,9 @@ from autopipe.compiler.graph import elementary
 _ROUNDING: Final = frozenset({"tirx.nearbyint", "tirx.round", "tirx.floor", "tirx.ceil"})
 _FLOAT: Final = "float32"
 
+_LEAST: Final = 2.0**-126
+"""The least divisor, and the reciprocal of the largest, whose reciprocals have all their bits."""
+
 
 def multiplied(function: tirx.PrimFunc) -> tirx.PrimFunc:
     """Return a kernel, after its vectors were made, that divides by what a loop leaves alone once.
@@ -34,7 +38,24 @@ def multiplied(function: tirx.PrimFunc) -> tirx.PrimFunc:
     """
     if not elementary.marked(function) or _rounds(function):
         return function
-    return tvm_ffi.structural_map(function, (tirx.For, _loop))
+    by_numbers = tvm_ffi.structural_map(function, (tirx.Div, _by_a_number))
+    return tvm_ffi.structural_map(by_numbers, (tirx.For, _loop))
+
+
+def _by_a_number(division: tirx.Div) -> Expr:
+    """Return the product with the reciprocal where a number is divided by, not a power of two.
+
+    LLVM does that itself for powers of two, where it is exact.
+    """
+    over, under = map(_element, (division.a, division.b))
+    if str(under.ty) != _FLOAT or not isinstance(under, tirx.FloatImm) or _is_one(over):
+        return division
+    if not _LEAST <= abs(under.value) <= 1 / _LEAST:
+        return division
+    reciprocal = tirx.FloatImm(_FLOAT, 1 / under.value)
+    if isinstance(division.b, tirx.Broadcast):
+        return division.a * tirx.Broadcast(reciprocal, division.b.lanes)
+    return division.a * reciprocal
 
 
 def _rounds(function: tirx.PrimFunc) -> bool:
@@ -84,8 +105,11 @@ def _loop(loop: tirx.For) -> tirx.For:
 def _counts(division: tirx.Div) -> bool:
     """Tell whether a division is one of floats, by no constant and not of 1."""
     over, under = map(_element, (division.a, division.b))
-    is_one = isinstance(over, tirx.FloatImm) and over.value == 1.0
-    return str(under.ty) == _FLOAT and not is_one and not isinstance(under, tirx.FloatImm)
+    return str(under.ty) == _FLOAT and not _is_one(over) and not isinstance(under, tirx.FloatImm)
+
+
+def _is_one(value: Expr) -> bool:
+    return isinstance(value, tirx.FloatImm) and value.value == 1.0
 
 
 def _element(value: Expr) -> Expr:

@@ -6,7 +6,7 @@ Engine `static` fills the knobs of templates from them; searches bound their set
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Final
 
 import tvm
 from tvm.target import codegen
@@ -15,6 +15,9 @@ from autopipe.backends.backend import Backend
 from autopipe.backends.cpu import CPU
 from autopipe.compiler.target.target import backend_of, host_of
 from autopipe.errors import TargetError
+
+_LONG: Final = 512
+"""Bits of a line of a cache, and of the longest registers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +64,15 @@ class HardwareParams:
                     f" {target.attrs.get('mcpu', 'generic')} has {has}"
                 )
         return replace(hardware, **dict[str, Any](stated))
+
+    @property
+    def wants_fetches(self) -> bool:
+        """Whether kernels ask for weights some steps ahead: with registers of 512 bits, not AMD's.
+
+        There a step takes so few cycles that weights come late from the second level and beyond.
+        The feature `sse4a` tells processors of AMD apart: on Zen 4 nothing was gained.
+        """
+        return self.vector_bits >= _LONG and "sse4a" not in self.features
 
     def lanes(self, bits: int) -> int:
         """Return how many elements of `bits` bits a vector register holds."""

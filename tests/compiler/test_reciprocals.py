@@ -53,6 +53,15 @@ def by_a_number(given: T.handle, made: T.handle) -> None:
             y[i, j] = T.exp(x[i, j]) / T.float32(3)
 
 
+@T.prim_func(s_tir=True)
+def by_a_tiny_number(given: T.handle, made: T.handle) -> None:
+    x = T.match_buffer(given, (4, 64), "float32")
+    y = T.match_buffer(made, (4, 64), "float32")
+    for i in range(4):
+        for j in range(64):
+            y[i, j] = T.exp(x[i, j]) / T.float32(1e-39)
+
+
 def changed(function, *, fast=True):
     module = tvm.IRModule({"main": function})
     main = (elementary.mark(module) if fast else module)["main"]
@@ -64,9 +73,16 @@ def test_a_divisor_that_stays_is_divided_by_once():
     assert not changed(shares, fast=False)
 
 
-@each_row("function", [changing, quantized, by_a_number])
+@each_row("function", [changing, quantized, by_a_tiny_number])
 def test_other_divisions_stay(function):
     assert not changed(function)
+
+
+def test_a_number_is_not_divided_by():
+    assert changed(by_a_number)
+    assert not changed(by_a_number, fast=False)
+    marked = elementary.mark(tvm.IRModule({"main": by_a_number}))["main"]
+    assert " / " not in str(reciprocals.multiplied(marked))
 
 
 def test_the_kernel_is_right_to_two_roundings():

@@ -235,10 +235,11 @@ def _log(x: Expr) -> Expr:
         return let(n, lambda n: let(z, lambda z: near_one(z, n)))
 
     result = let(tirx.reinterpret("int32", scaled), split)
-    infinity = tirx.infinity(SINGLE)
-    result = tirx.Select(x == single(0.0), -infinity, result)
-    result = tirx.Select(x < single(0.0), tirx.reinterpret(SINGLE, tirx.const(0x7FC00000)), result)
-    return tirx.Select(tirx.any(x == infinity, tirx.isnan(x)), x, result)
+    # infinity and no number stay; a call of isnan would make single numbers of vectors
+    bits = tirx.reinterpret("int32", x) & _ALL_BUT_SIGN
+    result = tirx.Select(bits >= _INFINITY, x, result)
+    result = tirx.Select(x == single(0.0), -tirx.infinity(SINGLE), result)
+    return tirx.Select(x < single(0.0), tirx.reinterpret(SINGLE, tirx.const(0x7FC00000)), result)
 
 
 def _sigmoid(x: Expr) -> Expr:
@@ -260,10 +261,10 @@ def _odd(x: Expr, ratio: tuple[Sequence[float], Sequence[float]], end: float) ->
     """An odd function that goes to 1: x * p(x^2) / q(x^2) up to `end`, and 1 from there on."""
     over, under = ratio
     value = let(x * x, lambda square: x * horner(square, over) / horner(square, under))
-    value = tirx.max(tirx.min(value, single(1.0)), single(-1.0))
+    # no number goes through: a minimum and a maximum take their second operand then
+    value = tirx.max(single(-1.0), tirx.min(single(1.0), value))
     value = tirx.Select(x > single(end), single(1.0), value)
-    value = tirx.Select(x < single(-end), single(-1.0), value)
-    return tirx.Select(tirx.isnan(x), x, value)
+    return tirx.Select(x < single(-end), single(-1.0), value)
 
 
 def _round(x: Expr) -> Expr:

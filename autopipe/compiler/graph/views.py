@@ -1,9 +1,9 @@
-"""Makes views of copies that change nothing but the shape, in models with open sizes.
+"""Makes views of copies that change nothing but the shape.
 
     y = call_tir(reshape, x): [batch, length, 4, 32]    ->    y = reshape(x, [batch, length, 4, 32])
 
-TVM does so for static models, as the last step before code generation. By then functions with open
-sizes have loops that its analysis does not see through, so it is done here, before they are
+TVM does so as the last step before code generation. By then schedules have made loops that its
+analysis does not see through, so it is done here, with the functions as they were before they are
 scheduled. In some of them that analysis fails; these stay copies.
 """
 

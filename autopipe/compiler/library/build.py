@@ -54,7 +54,7 @@ def build(
     """
     module = tvm.IRModule(dict(lowered.functions_items()))
     taking_sizes = is_open(module)
-    module = views(module) if taking_sizes else module
+    module = views(module)
     names = {name for name, _ in prim_funcs(module)}
     for name, body in scheduled.items():
         if name not in names:  # a copy that has become a view

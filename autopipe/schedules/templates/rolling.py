@@ -122,7 +122,8 @@ def _best(row: Contraction, hardware: HardwareParams) -> list[Tile]:
     plain = (
         tile
         for tile in tiles(row, hardware)
-        if tile.packed and tile.outer == "columns" and tile.unroll == 1 and not tile.fetched
+        if tile.packed and tile.outer == "columns" and tile.unroll == 1
+        if not tile.fetched and not tile.ahead
     )
     return heapq.nsmallest(_TRIED, plain, key=lambda tile: promise.estimate(row, tile, hardware))
 

@@ -80,9 +80,9 @@ def _reduced(block: SBlock) -> Product | None:
 
 
 def settings(found: Contraction, hardware: HardwareParams) -> Iterator[Tile]:
-    """Yield every tile whose results fit the registers, but for the fetched ones."""
+    """Yield every tile whose results fit the registers, but for those that fetch."""
     room = replace(hardware, registers=hardware.registers // found.results)
-    return (tile for tile in tiles(found, room) if not tile.fetched)
+    return (tile for tile in tiles(found, room) if not tile.fetched and not tile.ahead)
 
 
 def fill(found: Contraction, hardware: HardwareParams) -> Tile:

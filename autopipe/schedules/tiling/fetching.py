@@ -1,4 +1,4 @@
-"""Has the memory that a tile is going to write brought near while its sums are added.
+"""Has memory brought near before a tile wants it: what it will write, and weights to come.
 
 In a model an output goes to memory that was last touched long ago. A store to it waits until its
 line has come, and so does the load of a residual that is added. There are few steps of the sum
@@ -11,6 +11,17 @@ Example: a tile of 6 x 16 floats at row 12 and column 32 of y[112, 96], which ad
         fetch(x[12 + r, 32])                   # a line of 64 bytes holds 16 floats
         fetch(y[12 + r, 32])
     for k in range(64):                        # then the sums, as before
+
+Packed weights lie in the order in which steps read them, and come from far away where each is used
+a few times. With 512 bits a step takes as few cycles as a line takes to come from the second level,
+and fewer by far than one takes from the third. So each step asks for those of some steps later.
+
+    for k in range(64):
+        fetch(w[2, k + 96, 0])                 # the same address and a constant
+        sums[...] += x[..., k] * w[2, k, 0:16]
+
+Behind its last step a strip goes on with the next one, and the last strip past all weights, where a
+fetch does nothing.
 """
 
 from collections.abc import Sequence

@@ -139,12 +139,24 @@ def _sum(work: _Work) -> None:
         ]
         part = loops.enter_context(T.unroll(nest.number(0), nest.number(unroll)))
         terms = [*steps[:-1], steps[-1] * unroll + part]
+        if nest.tile.ahead and work.copy is not None:
+            _fetch_ahead(work, work.copy, terms)
         for row, column in _elements(nest, nest.tile.columns):
             after = _step(work, row, column, terms)
             if len(after) > 1:  # each result is told from what all were before
                 after = [T.Bind(value) for value in after]
             for sums, value in zip(work.sums, after, strict=True):
                 T.buffer_store(sums, value, [row, column])
+
+
+def _fetch_ahead(work: _Work, copy: Copy, terms: Sequence[Expr]) -> None:
+    """Have the packed weights brought near that are read `tile.ahead` steps later."""
+    place, tile = work.place, work.place.nest.tile
+    later = [*terms[:-1], terms[-1] + tile.ahead]
+    index = place.index(place.nest.number(0), work.first)
+    for column in range(0, tile.columns, fetching.line(place.nest.contraction.bits)):
+        at = place.nest.number(column)
+        fetching.to_read(copy.element(index, place.strip, later, at))
 
 
 def _step(work: _Work, row: Expr, column: Expr, terms: Sequence[Expr]) -> list[Expr]:

@@ -10,7 +10,7 @@ from typing import Final
 from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.primitives import PRODUCTS
 from autopipe.schedules.tiling.form import Contraction
-from autopipe.schedules.tiling.tile import Tile, settings
+from autopipe.schedules.tiling.tile import Tile, settings, steps_ahead
 
 _LATENCY: Final = 4
 """Cycles until the result of a multiply-add can be added to: 4 on x86 since Skylake and Zen 3."""
@@ -39,6 +39,9 @@ _WAIT: Final = 10
 _PAIR: Final = 8
 """Registers that LLVM wants beside the sums, with one vector a row: it takes two or three steps at
 a time, with a vector of weights each, and has some values of the input on their way."""
+
+_UNFETCHED: Final = 1.0
+"""Further cycles of a step whose packed weights come late."""
 
 _SPILL: Final = 1.1
 """Cycles of a step for each sum that goes to memory and back, as LLVM finds no register for it."""
@@ -120,6 +123,8 @@ def estimate(contraction: Contraction, tile: Tile, hardware: HardwareParams) -> 
     step = max(sums / _UNITS, (tile.rows + vectors) / _UNITS, _LATENCY) + _STEP
     if vectors == 1:
         step += max(0, sums + _PAIR - hardware.registers) * _SPILL
+    if not tile.ahead and steps_ahead(contraction, tile.columns, hardware, packed=tile.packed):
+        step += _UNFETCHED
     cuts = -(-contraction.lines.granule // tile.columns)
     strips = contraction.breadth // contraction.lines.granule * cuts
     bands = -(-contraction.height // tile.rows)

@@ -13,6 +13,9 @@ MAX_VECTORS: Final = 8
 _NARROW: Final = 4
 """A vector has at least a quarter of the elements of the longest one that is of use."""
 
+_AHEAD: Final = 6 << 10
+"""Bytes between the packed weights that are read and those that are fetched."""
+
 _UNROLLED: Final = (1, 2, 3, 4)
 """Values of the knob `unroll` that are tried where they divide the innermost sum."""
 
@@ -40,11 +43,14 @@ class Tile:
     """Steps of the innermost sum that are unrolled; divides its extent."""
     fetched: bool = False
     """Whether the memory that a tile writes is brought near while its sums are added."""
+    ahead: int = 0
+    """How many steps of the sum before they are read packed weights are fetched; 0: never."""
 
 
 def settings(contraction: Contraction, hardware: HardwareParams) -> Iterator[Tile]:
     """Yield every tile that fits the registers."""
     for rows, columns, width, packed in shapes(contraction, hardware):
+        most = steps_ahead(contraction, columns, hardware, packed=packed)
         # With one tile along a side there is only one order of the loops.
         both = rows < contraction.height and columns < contraction.breadth
         orders: tuple[Literal["columns", "rows"], ...] = ("columns", "rows")
@@ -52,7 +58,20 @@ def settings(contraction: Contraction, hardware: HardwareParams) -> Iterator[Til
             for unroll in _UNROLLED:
                 if not contraction.terms[-1] % unroll:
                     for fetched in (False, True) if contraction.ordered else (False,):
-                        yield Tile(rows, columns, width, packed, outer, unroll, fetched)
+                        for ahead in sorted({0, most}):
+                            yield Tile(rows, columns, width, packed, outer, unroll, fetched, ahead)
+
+
+def steps_ahead(
+    contraction: Contraction, columns: int, hardware: HardwareParams, *, packed: bool
+) -> int:
+    """Return how many steps before they are read weights are fetched; 0 where nothing is gained.
+
+    Example: a strip of 48 floats has 192 bytes a step, so those of step 40 are fetched in step 8.
+    """
+    if not (packed and contraction.lines.free and hardware.wants_fetches):
+        return 0
+    return max(1, _AHEAD // (columns * contraction.bits // 8))
 
 
 def shapes(

@@ -219,5 +219,5 @@ def test_inlined_functions_call_nothing_and_pass_on_what_is_no_number():
     for function in (tirx.exp, tirx.log, tirx.tanh, tirx.sigmoid, tirx.erf):
         text = str(elementary.inline(function(x)))
         assert "isnan" not in text
-        assert "T.reinterpret" in text
+        assert f"T.{function.__name__}(" not in text
     assert "isnan" in str(elementary.inline(tirx.isnan(tirx.Var("x", "float64"))))

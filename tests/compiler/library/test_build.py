@@ -11,7 +11,9 @@ from autopipe.compiler.graph import weights
 from autopipe.compiler.library import build, runtime
 from autopipe.compiler.walls import elf
 from autopipe.errors import StageError
-from autopipe.schedules.engines import default
+from autopipe.schedules.conditions import Conditions
+from autopipe.schedules.engines import default, static
+from autopipe.schedules.hardware import HardwareParams
 from tests.compiler import graphs
 
 
@@ -57,6 +59,26 @@ def test_a_library_for_open_sizes_has_names_of_functions_and_no_debug_informatio
     assert ".symtab" in sections[True]
     assert lost
     assert all(name.startswith(".debug") for name in lost)
+
+
+def test_a_copy_that_changes_a_shape_alone_is_a_view_however_it_was_scheduled(tmp_path):
+    x = relax.Var("x", relax.TensorType((128, 64), "float32"))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            halves = builder.emit(relax.op.reshape(relax.op.nn.softmax(x), (256, 32)))
+            out = builder.emit_output(relax.op.nn.softmax(halves))
+        builder.emit_func_output(out)
+    module = tvm.IRModule({"main": builder.get()["main"].with_attr("num_input", 1)})
+    lowered = passes.lower(module, graphs.TARGET)
+    workloads = {
+        name: tasks.workload(function).module for name, function in module_io.prim_funcs(lowered)
+    }
+    (copy,) = (name for name in workloads if "reshape" in name)
+    target = Conditions(target=graphs.TARGET, hardware=HardwareParams.of(graphs.TARGET))
+    scheduled = {name: static.plan(one, target).module for name, one in workloads.items()}
+    build.export(build.build(lowered, scheduled, graphs.TARGET), tmp_path / "lib.so")
+    assert copy.encode() not in (tmp_path / "lib.so").read_bytes()
 
 
 def test_sort_and_scan_are_built_as_calls_of_the_runtime(tmp_path):

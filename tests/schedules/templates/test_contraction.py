@@ -1,6 +1,7 @@
 """The template for sums of products, over shapes that tiles do not divide."""
 
 import random
+import re
 from dataclasses import replace
 from functools import cache
 from itertools import product
@@ -275,6 +276,13 @@ def test_what_is_written_and_what_is_as_large_is_fetched_once_a_line():
     assert not any(
         tile.fetched for tile in contraction.settings(recognized("channels_first_short"), WIDE)
     )
+
+
+def test_each_step_fetches_the_packed_weights_of_a_later_one_a_line_at_a_time():
+    script = _scheduled("dense", columns=32, packed=True, fetched=False, ahead=48).mod.script()
+    fetches = [line for line in script.splitlines() if "llvm.prefetch" in line]
+    assert len(fetches) == 2  # of 32 floats
+    assert all(re.search(r"_packed\[.* \+ 48, \d+\]", line) for line in fetches)
 
 
 def test_nothing_is_read_beyond_a_group():

@@ -36,7 +36,7 @@ def test_vectors_are_at_least_a_quarter_of_the_longest():
 
 
 def test_a_step_takes_as_long_as_what_there_is_most_of():
-    tile = Tile(rows=6, columns=32, width=16, packed=True, outer="columns", unroll=1)
+    tile = Tile(rows=6, columns=32, width=16, packed=True, outer="columns", unroll=1, ahead=48)
     one, two = (estimate(product(6, 32, terms=terms), tile, WIDE) for terms in (64, 65))
     assert two - one == 6.5
 
@@ -50,6 +50,17 @@ def test_both_orders_of_loops_are_tried_where_there_are_many_tiles_both_ways():
 def test_what_a_tile_writes_is_fetched_where_the_nearest_cache_has_no_room_for_it():
     assert fill(product(128, 96), WIDE).fetched
     assert not fill(product(64, 96), WIDE).fetched
+
+
+def test_packed_weights_are_fetched_six_kilobytes_ahead_but_not_on_processors_of_amd():
+    some = product(128, 384, terms=384)
+    tile = fill(some, WIDE)
+    assert tile.packed
+    assert tile.ahead * tile.columns * 4 == 6 << 10
+    assert fill(some, replace(WIDE, features=frozenset({"sse4a"}))) == replace(tile, ahead=0)
+    assert fill(some, NARROW).ahead == 0
+    own = replace(some, lines=replace(some.lines, free=False))
+    assert {tile.ahead for tile in settings(own, WIDE)} == {0}
 
 
 def test_a_tile_of_one_vector_leaves_registers_for_two_steps():
@@ -87,5 +98,5 @@ def test_cores_divide_rows_where_the_weights_are_less_than_what_they_share():
 
 def test_records_leave_out_a_knob_at_its_default():
     tile = Tile(rows=6, columns=32, width=16, packed=True, outer="columns", unroll=1)
-    assert "fetched" not in told(tile)
+    assert told(tile).keys().isdisjoint({"fetched", "ahead"})
     assert told(replace(tile, fetched=True)) == {**told(tile), "fetched": True}
