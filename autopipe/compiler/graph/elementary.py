@@ -75,6 +75,9 @@ _ERF: Final = (
 _ERF_END: Final = 3.925
 """From here on erf is 1."""
 
+_HALF: Final = 0.5
+"""The fraction of powers of two, which LLVM makes exact products of."""
+
 _WHOLE: Final = 2.0**23
 """From here on numbers have no fraction."""
 
@@ -90,8 +93,24 @@ _DENORMAL: Final = 2.0**-126
 
 
 def mark(module: tvm.IRModule) -> tvm.IRModule:
-    """Return the module, with a mark on each PrimFunc that `expand` shall change."""
-    return _mapped(module, lambda f: f if _expanded(f).same_as(f) else f.with_attr(_MARK, True))  # noqa: FBT003 - TVM's signature
+    """Return the module, with a mark on each PrimFunc that may round differently.
+
+    `expand` shall change it, or it divides by a number, such as the 6 of a hard swish, which
+    `compiler/reciprocals.py` makes a product of.
+    """
+    return _mapped(module, lambda f: f.with_attr(_MARK, True) if _may_differ(f) else f)  # noqa: FBT003 - TVM's signature
+
+
+def _may_differ(function: tirx.PrimFunc) -> bool:
+    divisors: list[tirx.FloatImm] = []
+
+    def counted(division: tirx.Div) -> None:
+        under = division.b
+        if isinstance(under, tirx.FloatImm) and abs(math.frexp(under.value)[0]) != _HALF:
+            divisors.append(under)
+
+    tvm_ffi.structural_walk(function.body, (tirx.Div, counted))
+    return bool(divisors) or not _expanded(function).same_as(function)
 
 
 def compilable(module: tvm.IRModule, target: tvm.target.Target) -> tvm.IRModule:

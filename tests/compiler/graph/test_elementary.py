@@ -221,3 +221,9 @@ def test_inlined_functions_call_nothing_and_pass_on_what_is_no_number():
         assert "isnan" not in text
         assert f"T.{function.__name__}(" not in text
     assert "isnan" in str(elementary.inline(tirx.isnan(tirx.Var("x", "float64"))))
+
+
+def test_what_divides_by_a_number_is_marked_but_not_by_a_power_of_two():
+    for number, marked in ((6.0, True), (4.0, False), (0.125, False)):
+        module = elementwise(lambda x, by=number: x / tirx.const(by, "float32"))
+        assert elementary.marked(elementary.mark(module)["main"]) == marked
