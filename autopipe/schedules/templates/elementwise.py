@@ -114,7 +114,7 @@ def fill(movement: Movement, hardware: HardwareParams) -> Run:
     lanes = hardware.lanes(movement.bits)
     width = max(run.width for run in settings(movement, hardware) if run.width <= VECTORS * lanes)
     whole = lanes if movement.chooses or movement.copies else VECTORS * lanes
-    if movement.mixed or movement.backwards or width < whole:
+    if movement.mixed or movement.backwards or movement.wraps or width < whole:
         width = 1  # LLVM takes several vectors a turn, and a rest
     elements = math.prod(movement.extents)
     alone = ELEMENTS <= elements <= _ALONE and not pays(elements * movement.nanoseconds)
