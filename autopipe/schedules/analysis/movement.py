@@ -23,7 +23,7 @@ from tvm.sym import Analyzer, detect_linear_equation, normalize_to_iter_sum
 from autopipe.schedules.analysis.blocks import is_spatial, is_static
 from autopipe.schedules.analysis.simple_indices import simplify
 from autopipe.schedules.analysis.written_axes import with_written_axes
-from autopipe.schedules.choices import can_read_both
+from autopipe.schedules.choices import can_read_both, looks_up
 from autopipe.schedules.effort import of_element
 
 _PARTS: Final = ("a", "b", "value", "condition", "true_value", "false_value")
@@ -81,6 +81,8 @@ class Movement:
     hold both; LLVM may make branches."""
     wraps: bool = False
     """Whether a read goes on from the end of the last axis elsewhere, one cannot say where."""
+    looks_up: bool = False
+    """Whether neighbours along the last axis look up what they choose from."""
     both: bool = False
     """Whether both may always be read, and no condition divides the last axis."""
 
@@ -189,6 +191,7 @@ def movement(block: SBlock) -> Movement | None:
         elsewhere=bool(used - {len(axes) - 1}),
         chooses=chooses,
         wraps=None in reads and any(map(partial(_divides, last=axes[-1]), _nodes(value))),
+        looks_up=looks_up(block),
         both=chooses and not parts and can_read_both(block),
         nanoseconds=_nanoseconds(value, _size(dtypes[0]), loads, reads, extents),
         folded=any(isinstance(node, _DIVISIONS) for node in _nodes(value)),

@@ -288,6 +288,21 @@ def test_a_second_thread_pays_by_work_and_not_by_the_number_of_elements():
     assert not shared([narrow, topi.add(narrow, narrow)])
 
 
+def test_few_threads_do_not_share_what_is_looked_up_under_conditions():
+    """LLVM makes vectors of it on one thread only."""
+    image, at = tensor(16, 40), tensor(64, 1000, dtype="int32")
+
+    def value(i, j):
+        inside = tirx.all(at[i, j] >= 0, at[i, j] < 40)
+        return tirx.if_then_else(inside, tirx.exp(image[i // 4, at[i, j]]), 0.0)
+
+    found = moved([image, at, te.compute((64, 1000), value)])
+    many = HardwareParams(vector_bits=512, registers=32, cores=16)
+    assert [elementwise.fill(found, each).threads for each in (WIDE, many)] == [False, True]
+    plain = te.compute((64, 1000), lambda i, j: tirx.exp(image[i // 4, at[i, j]]))
+    assert elementwise.fill(moved([image, at, plain]), WIDE).threads
+
+
 def test_rows_that_wrap_around_are_left_to_llvm():
     """TVM's vectors load each element by itself: four times as long."""
     assert elementwise.fill(moved(wrapped()), WIDE).width == 1
