@@ -83,9 +83,9 @@ def auto_schedule(  # noqa: PLR0913 - one for each way in which a search may be 
     loops = prepared(compute, goal, fast_algorithms=fast_algorithms)
     if info is not None:
         loops = described(loops, valid(OpInfo, info, info="info"))
+    request = _request(trials, seconds, seed, engines)
     if trials is None and seconds is None:
         return _at_once(loops, goal, fast_algorithms=fast_algorithms)
-    request = _request(trials, seconds, seed, engines)
     request["fast_algorithms"] = fast_algorithms
     end = math.inf if seconds is None else begun + seconds - _returning(seconds)
     with _opened(store) as opened:

@@ -7,7 +7,7 @@ from typing import Any, Final, TypeAlias
 import tvm
 import tvm_ffi
 from tvm import te
-from tvm.ir import Call, StringImm
+from tvm.ir import Call, StringImm, TensorLoad
 from tvm.s_tir import SBlock
 from tvm.tirx import BufferStore, For, ForKind, IntImm, PrimFunc
 
@@ -41,14 +41,18 @@ _ROOT: Final = "root"
 def declared(compute: Compute) -> tvm.IRModule:
     """Return the module of the one PrimFunc, unscheduled.
 
-    Raises ModelError if there is not exactly one, if a size is symbolic, if it is scheduled
-    already, or if TE tensors compute nothing. What an opaque block does inside is its own.
+    Raises ModelError if there is not exactly one, if a size is symbolic or negative, if it is
+    scheduled already, if results are not last, or if TE tensors compute nothing. What an opaque
+    block does inside is its own.
     """
     function = plain_domains(_function(compute))
     name = str((function.attrs or {}).get("global_symbol", "main"))
     if not all(isinstance(size, IntImm) for size in _sizes(function)):
         raise ModelError(f"{name} can not be tuned: a dimension is symbolic; bind it to a number")
+    if any(int(size) < 0 for size in _sizes(function)):
+        raise ModelError(f"{name}: a dimension is negative: pass tensors of 0 and more elements")
     _callable(function, name)
+    _results_last(function, name)
     blocks: list[SBlock] = []
     tvm_ffi.structural_walk(function.body, (SBlock, blocks.append))
     own = [loop for block in blocks if _is_opaque(block) for loop in _loops(block.body)]
@@ -99,10 +103,7 @@ def _function(compute: Any) -> PrimFunc:  # noqa: ANN401 - whatever a user passe
     tensors = list(compute) if isinstance(compute, Iterable) else [compute]
     if not tensors or not all(isinstance(tensor, te.Tensor) for tensor in tensors):
         raise ModelError("a PrimFunc, a module with one, or a list of TE tensors is needed")
-    if all(isinstance(tensor.op, te.PlaceholderOp) for tensor in tensors):
-        raise ModelError("these TE tensors are placeholders only: pass the result, too")
-    for tensor in _tensors(tensors):
-        _reduces_as_tvm_does(tensor)
+    _declares(tensors)
     try:
         return te.create_prim_func(tensors)
     except (RuntimeError, TypeError, ValueError) as error:
@@ -112,6 +113,17 @@ def _function(compute: Any) -> PrimFunc:  # noqa: ANN401 - whatever a user passe
         elif missing := _missing(tensors):
             reason = f"{missing} is read and not among them: pass inputs, then results"
         raise ModelError(f"TVM makes no function of these TE tensors: {reason}") from None
+
+
+def _declares(tensors: Sequence[te.Tensor]) -> None:
+    """Raise ModelError for tensors of which TVM makes no function, or another one than they say."""
+    if all(isinstance(tensor.op, te.PlaceholderOp) for tensor in tensors):
+        raise ModelError("these TE tensors are placeholders only: pass the result, too")
+    for at, tensor in enumerate(tensors):
+        if any(map(tensor.same_as, tensors[:at])):
+            raise ModelError(f"{tensor.op.name} is passed twice: pass each input and result once")
+    for tensor in _tensors(tensors):
+        _reduces_as_tvm_does(tensor)
 
 
 def _reduces_as_tvm_does(tensor: te.Tensor) -> None:
@@ -153,6 +165,18 @@ def _callable(function: PrimFunc, name: str) -> None:
             raise ModelError(
                 f"{name}: {param.name} has gaps between its rows: pass a tensor without strides"
             )
+
+
+def _results_last(function: PrimFunc, name: str) -> None:
+    """Raise ModelError where an input comes after a result: calls pass inputs first."""
+    loads: list[TensorLoad] = []
+    tvm_ffi.structural_walk(function.body, (TensorLoad, loads.append))
+    stores: list[BufferStore] = []
+    tvm_ffi.structural_walk(function.body, (BufferStore, stores.append))
+    written = [any(one.buffer.same_as(param) for one in stores) for param in function.params]
+    for at, param in enumerate(function.params):
+        if any(written[:at]) and not written[at] and any(o.source.same_as(param) for o in loads):
+            raise ModelError(f"{name}: input {param.name} comes after a result: pass results last")
 
 
 def _missing(tensors: Sequence[te.Tensor]) -> str | None:

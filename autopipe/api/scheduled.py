@@ -167,8 +167,8 @@ def load_scheduled(file: Path | str, compute: Compute) -> Scheduled:
 
     The file holds a template with its knobs or a trace of TVM, for one function, which the caller
     declares again: so nothing in a file is run. Its times are claims. Raises ModelError for a file
-    that is none or of another function, StageError if the schedule does not fit, Forbidden if it
-    may do harm.
+    that is none, can not be read or is of another function, StageError if the schedule does not
+    fit, Forbidden if it may do harm.
     """
     try:
         document = SavedSchedule.model_validate(foreign.parse(Path(file).read_text("utf-8")))
@@ -178,8 +178,9 @@ def load_scheduled(file: Path | str, compute: Compute) -> Scheduled:
         raise ModelError(
             f"{file}: no schedule that autopipe saved: {where}: {problem['msg']}"
         ) from None
-    except ValueError as error:
-        raise ModelError(f"{file}: no schedule that autopipe saved: {error}") from None
+    except (ValueError, OSError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise ModelError(f"{file}: no schedule that autopipe saved: {reason}") from None
     function = prepared(compute, document.target, fast_algorithms=document.fast_algorithms)
     if task_alone(function).workload != document.workload:
         raise ModelError(f"{file}: the schedule of another function")

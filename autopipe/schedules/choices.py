@@ -22,7 +22,7 @@ from tvm.s_tir.schedule import SBlockRV
 from tvm.sym import Analyzer
 from tvm.tirx import Bind, BufferStore, Select
 
-from autopipe.schedules.analysis.expressions import each_once, loads_of, substitute
+from autopipe.schedules.analysis.expressions import each_once, loads_of, occurrences, substitute
 from autopipe.schedules.analysis.reducer import divides, is_inside
 
 _BRANCH: Final = "prim.if_then_else"
@@ -47,6 +47,18 @@ def can_read_both(block: SBlock) -> bool:
         and not any(map(divides, sides))
         and all(is_inside(load, known) for side in sides for load in loads_of(side))
     )
+
+
+def looks_up(block: SBlock) -> bool:
+    """Tell whether it chooses between elements that neighbours along the last axis look up.
+
+    On one thread LLVM reads these under a mask, in vectors. TVM calls the body of a parallel loop
+    by a structure of pointers, and LLVM no longer knows that what is read is not written.
+    """
+    axis = block.iter_vars[-1].var
+    loads = [load for side in _sides(block.body.value) for load in loads_of(side)]
+    found = [inner for load in loads for index in load.indices for inner in loads_of(index)]
+    return any(occurrences(inner, axis) for inner in found)
 
 
 def read_both(sch: Schedule, rv: SBlockRV) -> None:

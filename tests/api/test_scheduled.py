@@ -86,6 +86,12 @@ def test_files_that_another_wrote(tmp_path, change, error):
         autopipe.load_scheduled(file, product())
 
 
+def test_a_file_that_can_not_be_read_is_said(tmp_path):
+    for file in (tmp_path, tmp_path / "missing"):
+        with pytest.raises(ModelError, match=r"no schedule that autopipe saved: (Is|No) "):
+            autopipe.load_scheduled(file, product())
+
+
 def _scan(x):
     state = te.placeholder((4,), name="state")
     first = te.compute((1,), lambda _: x[0])
@@ -94,15 +100,33 @@ def _scan(x):
 
 def test_what_is_no_compute_is_said():
     x = te.placeholder((4,), name="x")
+    y = te.compute((4,), lambda i: x[i] + 1, name="y")
+    less = te.placeholder((-1,), name="less")
     for compute, error in (
         ([x], "placeholders only"),
         ([], "a PrimFunc, a module with one"),
         (autopipe.auto_schedule(product()).module, "scheduled already"),
         ([x, _scan(x)], "T.axis.scan"),
         ([te.compute((4,), lambda i: x[i] + 1)], "x is read and not among them"),
+        ([x, x, y], "x is passed twice"),
+        ([x, y, y], "y is passed twice"),
+        ([y, x], "input x comes after a result"),  # a call would have passed it in its place
+        ([x, less, y], "a dimension is negative"),
     ):
         with pytest.raises(ModelError, match=error):
             autopipe.auto_schedule(compute)
+
+
+def test_a_function_of_a_single_element_is_scheduled_without_a_complaint(caplog):
+    x = te.placeholder((1,), name="x")
+    found = autopipe.auto_schedule([x, te.compute((1,), lambda i: x[i] * 2.0)])
+    assert found(np.ones(1, "float32")) == (2.0,)
+    assert not caplog.records
+
+
+def test_options_of_measuring_are_checked_where_nothing_is_measured():
+    with pytest.raises(ConfigError, match="engines"):
+        autopipe.auto_schedule(product(), engines="ansr")
 
 
 def test_hardware_is_this_machine_but_for_what_is_stated():

@@ -46,11 +46,15 @@ def gradient(
     elements. Each result has the shape of its tensor. Raises ModelError for what has no gradient
     here: reducers other than sum, max and min, indices that come from data, scans and externs.
     """
+    if not isinstance(inputs, Sequence):  # a TE tensor can be iterated over, without an end
+        raise ModelError("a gradient is by a list of TE tensors: pass [tensor] for one")
     for tensor in (output, *inputs):
         if not isinstance(tensor, te.Tensor) or "float" not in str(tensor.dtype):
             raise ModelError("a gradient is of TE tensors of floats, by such tensors")
     if head is None:
         head = te.compute(output.shape, lambda *_: tirx.const(1, str(output.dtype)), name="head")
+    if not isinstance(head, te.Tensor):
+        raise ModelError("the gradient that is handed in (`head`) is a TE tensor")
     if [*map(int, head.shape)] != [*map(int, output.shape)] or str(head.dtype) != str(output.dtype):
         raise ModelError("the gradient that is handed in has the shape and type of the output")
     graph = _Graph(output, inputs)

@@ -11,6 +11,7 @@ of 192 elements.
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 import tvm
@@ -22,7 +23,7 @@ from tvm.sym import Analyzer, detect_linear_equation, normalize_to_iter_sum
 from autopipe.schedules.analysis.blocks import is_spatial, is_static
 from autopipe.schedules.analysis.simple_indices import simplify
 from autopipe.schedules.analysis.written_axes import with_written_axes
-from autopipe.schedules.choices import can_read_both
+from autopipe.schedules.choices import can_read_both, looks_up
 from autopipe.schedules.effort import of_element
 
 _PARTS: Final = ("a", "b", "value", "condition", "true_value", "false_value")
@@ -78,6 +79,10 @@ class Movement:
     chooses: bool = False
     """Whether neighbours along the last axis may choose another one of two values. TVM's vectors
     hold both; LLVM may make branches."""
+    wraps: bool = False
+    """Whether a read goes on from the end of the last axis elsewhere, one cannot say where."""
+    looks_up: bool = False
+    """Whether neighbours along the last axis look up what they choose from."""
     both: bool = False
     """Whether both may always be read, and no condition divides the last axis."""
 
@@ -185,6 +190,8 @@ def movement(block: SBlock) -> Movement | None:
         copies=isinstance(value, TensorLoad),
         elsewhere=bool(used - {len(axes) - 1}),
         chooses=chooses,
+        wraps=None in reads and any(map(partial(_divides, last=axes[-1]), _nodes(value))),
+        looks_up=looks_up(block),
         both=chooses and not parts and can_read_both(block),
         nanoseconds=_nanoseconds(value, _size(dtypes[0]), loads, reads, extents),
         folded=any(isinstance(node, _DIVISIONS) for node in _nodes(value)),
@@ -222,6 +229,10 @@ def _chooses(node: Any, last: Any) -> bool:  # noqa: ANN401 - likewise
     if getattr(getattr(node, "op", None), "name", "") != "prim.if_then_else":
         return False
     return any(isinstance(one, TensorLoad) or _same(one, last) for one in _nodes(node.args[0]))
+
+
+def _divides(node: Any, last: Any) -> bool:  # noqa: ANN401 - likewise
+    return isinstance(node, _DIVISIONS) and any(_same(one, last) for one in _nodes(node.a))
 
 
 def _are(indices: Sequence[Any], axes: Sequence[Any]) -> bool:

@@ -53,6 +53,9 @@ SHORT = 8
 ROWS = 16
 """Iterations of the outer loops that are enough to divide among threads."""
 
+_LOST: Final = 4
+"""Threads that make up for vectors which LLVM makes on one thread only: they take 4 to 5 times."""
+
 _ALONE: Final = 1 << 18
 """Most elements of which it is tried whether one thread is faster."""
 
@@ -114,10 +117,12 @@ def fill(movement: Movement, hardware: HardwareParams) -> Run:
     lanes = hardware.lanes(movement.bits)
     width = max(run.width for run in settings(movement, hardware) if run.width <= VECTORS * lanes)
     whole = lanes if movement.chooses or movement.copies else VECTORS * lanes
-    if movement.mixed or movement.backwards or width < whole:
+    if movement.mixed or movement.backwards or movement.wraps or width < whole:
         width = 1  # LLVM takes several vectors a turn, and a rest
     elements = math.prod(movement.extents)
-    alone = ELEMENTS <= elements <= _ALONE and not pays(elements * movement.nanoseconds)
+    wide = movement.looks_up and hardware.cores <= _LOST
+    paid = pays(elements * movement.nanoseconds) and not wide
+    alone = ELEMENTS <= elements <= _ALONE and not paid
     return Run(
         width, threads=not alone, select=width > 1 and movement.indexed and movement.chooses,
         apart=width == 1 and _leaves_out(movement),

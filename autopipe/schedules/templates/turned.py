@@ -169,7 +169,7 @@ def _crossed(loops: StridedLoops) -> int | None:
 
 
 def _is_turned(read: StridedRead) -> bool:
-    return read.strides[-1] not in {0, 1}
+    return read.strides[-1:] not in {(), (0,), (1,)}  # there is no loop over a single element
 
 
 def _bits(block: SBlock, loops: StridedLoops) -> int | None:

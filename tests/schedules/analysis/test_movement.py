@@ -35,6 +35,10 @@ def transposed(shape, axes, dtype="float32"):
     return unary(lambda x: topi.transpose(x, axes), *shape, dtype=dtype)
 
 
+def wrapped():
+    return unary(lambda x: te.compute((100, 160), lambda i, j: x[i, (j + i) % 160]), 100, 160)
+
+
 def joined(shapes, axis):
     tensors = [tensor(*shape) for shape in shapes]
     return [*tensors, topi.nn.relu(topi.concatenate(tensors, axis=axis))]
@@ -102,6 +106,7 @@ def marked(rows, columns, beyond=0):
 
 
 IN_ORDER = {
+    "rows that wrap around": wrapped,
     "add": lambda: binary(topi.add, (3, 5, 7), (3, 5, 7)),
     "long": lambda: binary(topi.add, (40, 64), (40, 64)),
     "bias": lambda: binary(topi.add, (1, 6, 6, 48), (1, 1, 1, 48)),
@@ -274,12 +279,33 @@ def test_a_second_thread_pays_by_work_and_not_by_the_number_of_elements():
         return elementwise.fill(moved(tensors), WIDE).threads
 
     x, y = tensor(256, 256), tensor(256, 256)
-    assert not shared([x, y, topi.add(x, y)])  # 9 us on one thread
-    assert shared([x, topi.exp(x)])  # 33 us
+    assert shared([x, y, topi.add(x, y)])  # 9 us on one thread
+    assert not shared([topi.full((256, 256), "float32", 0.0)])  # 3 us
+    x, y = tensor(180, 180), tensor(180, 180)
+    assert not shared([x, y, topi.add(x, y)])  # 4 us
+    assert shared([x, topi.exp(x)])  # 16 us
     narrow = tensor(256, 256, dtype="int8")
     assert not shared([narrow, topi.add(narrow, narrow)])
-    x, y = tensor(512, 300), tensor(512, 300)
-    assert shared([x, y, topi.add(x, y)])
+
+
+def test_few_threads_do_not_share_what_is_looked_up_under_conditions():
+    """LLVM makes vectors of it on one thread only."""
+    image, at = tensor(16, 40), tensor(64, 1000, dtype="int32")
+
+    def value(i, j):
+        inside = tirx.all(at[i, j] >= 0, at[i, j] < 40)
+        return tirx.if_then_else(inside, tirx.exp(image[i // 4, at[i, j]]), 0.0)
+
+    found = moved([image, at, te.compute((64, 1000), value)])
+    many = HardwareParams(vector_bits=512, registers=32, cores=16)
+    assert [elementwise.fill(found, each).threads for each in (WIDE, many)] == [False, True]
+    plain = te.compute((64, 1000), lambda i, j: tirx.exp(image[i // 4, at[i, j]]))
+    assert elementwise.fill(moved([image, at, plain]), WIDE).threads
+
+
+def test_rows_that_wrap_around_are_left_to_llvm():
+    """TVM's vectors load each element by itself: four times as long."""
+    assert elementwise.fill(moved(wrapped()), WIDE).width == 1
 
 
 def test_the_copy_of_an_image_to_a_row_is_a_row():

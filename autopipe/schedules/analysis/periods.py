@@ -1,0 +1,29 @@
+"""Finds after how many outputs along an axis the divisions of indices are alike again."""
+
+import math
+from typing import Any, Final
+
+import tvm_ffi
+from tvm import tirx
+from tvm.ir import Expr
+
+from autopipe.schedules.analysis.expressions import occurrences
+
+LONGEST: Final = 8
+"""Most outputs of a period that is written out."""
+
+_DIVISIONS: Final = (tirx.FloorDiv, tirx.FloorMod)
+
+
+def period(value: Expr, axis: Any) -> int:  # noqa: ANN401 - TVM's variables
+    """Return after how many steps along an axis all that is divided in a value is alike again.
+
+    1 where nothing is divided, 0 where it is divided by what is no number.
+    """
+    divisors: list[Any] = []
+    for kind in _DIVISIONS:
+        tvm_ffi.structural_walk(value, (kind, divisors.append))
+    found = [one.b for one in divisors if occurrences(one.a, axis)]
+    if any(not isinstance(one, tirx.IntImm) or int(one) <= 0 for one in found):
+        return 0
+    return math.lcm(*map(int, found))

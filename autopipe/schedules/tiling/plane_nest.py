@@ -1,0 +1,103 @@
+"""Writes an elementwise block as loops over planes, rows and columns, with periods written out.
+
+Template `nested` says why, and has an example.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Final
+
+import tvm
+from tvm import tirx
+from tvm.ir import Expr
+from tvm.s_tir import SBlock
+from tvm.script.ir_builder import IRBuilder
+from tvm.sym import Analyzer
+from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
+
+from autopipe.schedules.analysis.blocks import number_of
+from autopipe.schedules.analysis.expressions import distinct, loads_of, substitute, unfold, whole
+from autopipe.schedules.analysis.periods import LONGEST, period
+
+_WRITTEN_OUT: Final = 16
+"""Most outputs of a period of rows and columns: code has to be compiled, and read."""
+
+_JOBS: Final = 16
+"""Planes that are enough to divide among threads; of fewer, the rows are divided."""
+
+
+class PlaneNest:
+    """Writes the loops of an elementwise block with two axes or more."""
+
+    def __init__(self, block: SBlock, *, parallel: bool) -> None:
+        self._block, self._parallel = block, parallel
+        self._axes = [axis.var for axis in block.iter_vars]
+        self._extents = [int(axis.dom.extent) for axis in block.iter_vars]
+        rows, columns = (self._period(axis) for axis in (-2, -1))
+        self._periods = (rows if rows * columns <= _WRITTEN_OUT else 1, columns)
+        self._known = Analyzer()
+
+    def write(self) -> tirx.Stmt:
+        """Return the loops."""
+        *planes, rows, _ = self._extents
+        turns = -(-rows // self._periods[0])
+        shared = planes if math.prod(planes) >= _JOBS else [*planes, turns]
+        jobs = math.prod(shared)
+        kind = T.parallel if self._parallel and jobs > 1 else T.serial
+        with (
+            IRBuilder() as builder,
+            kind(self._number(0), self._number(jobs)) as job,
+            T.sblock(f"{self._block.name_hint}_nest"),
+        ):
+            T.reads(*map(whole, distinct([one.source for one in loads_of(self._value)])))
+            T.writes(whole(self._block.body.buffer))
+            place = [T.Bind(part) for part in unfold(shared, job)]
+            for var, extent in zip(place, shared, strict=True):
+                self._bind(var, extent)
+            if len(place) > len(planes):
+                self._rows(place[:-1], place[-1])
+            else:
+                with T.serial(self._number(0), self._number(turns)) as turn:
+                    self._bind(turn, turns)
+                    self._rows(place, turn)
+        return builder.get()
+
+    def _rows(self, plane: Sequence[Expr], turn: Expr) -> None:
+        """Write a period of rows; the last one may lack some."""
+        rows, step = self._extents[-2], self._periods[0]
+        for number in range(step):
+            row = turn * step + number
+            if number >= (rows % step or step):
+                with T.If(row < rows), T.Then():
+                    self._row([*plane, row])
+            else:
+                self._row([*plane, row])
+
+    def _row(self, at: Sequence[Expr]) -> None:
+        columns, step = self._extents[-1], self._periods[1]
+        with T.serial(self._number(0), self._number(columns // step)) as turn:
+            self._bind(turn, columns // step)
+            for number in range(step):
+                self._element([*at, turn * step + number])
+        for column in range(columns // step * step, columns):
+            self._element([*at, self._number(column)])
+
+    def _element(self, at: Sequence[Expr]) -> None:
+        values = list(zip(self._axes, at, strict=True))
+        value = self._known.simplify(substitute(self._value, values))
+        T.buffer_store(self._block.body.buffer, value, list(at))
+
+    @property
+    def _value(self) -> Expr:
+        return self._block.body.value
+
+    def _period(self, axis: int) -> int:
+        found = period(self._value, self._axes[axis])
+        return found if 0 < found <= min(LONGEST, self._extents[axis]) else 1
+
+    def _bind(self, var: Expr, extent: int) -> None:
+        if isinstance(var, tirx.Var):
+            self._known.bind(var, tvm.ir.Range(self._number(0), self._number(extent)))
+
+    def _number(self, value: int) -> Expr:
+        return number_of(value, str(self._axes[-1].ty.dtype))
