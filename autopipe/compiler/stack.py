@@ -33,12 +33,12 @@ def examine(_argument: Argument, _emit: Emit) -> dict[str, str]:
 
 
 def machine() -> dict[str, str]:
-    """Return what LLVM says of this machine: `mcpu`, `mtriple`, and the features it `lacks`."""
+    """Return what this machine is to LLVM: `mcpu`, `mtriple`, and the features it `lacks`."""
     from tvm.target import codegen
 
     from autopipe.compiler.target import cpu
 
-    mcpu = str(codegen.llvm_get_system_cpu())
+    mcpu = cpu.named(str(codegen.llvm_get_system_cpu()))
     needed = cpu.required({"kind": "llvm", "mcpu": mcpu, "num_cores": 1})
     return {
         "mcpu": mcpu,
@@ -71,10 +71,12 @@ def host(_argument: Argument, _emit: Emit) -> str:
     """Return LLVM's name of this processor, if it knows the processor."""
     from tvm.target import codegen
 
-    cpu = str(codegen.llvm_get_system_cpu())
-    if cpu == "generic" or not codegen.llvm_is_valid_cpu(cpu, codegen.llvm_get_system_triple()):
-        raise TargetError(f"LLVM does not know this processor ({cpu})")
-    return f"LLVM {codegen.llvm_version_major()} knows this processor as {cpu}"
+    from autopipe.compiler.target import cpu
+
+    name = cpu.named(str(codegen.llvm_get_system_cpu()))
+    if name == "generic" or not codegen.llvm_is_valid_cpu(name, codegen.llvm_get_system_triple()):
+        raise TargetError(f"LLVM does not know this processor ({name})")
+    return f"LLVM {codegen.llvm_version_major()} knows this processor as {name}"
 
 
 def link(argument: Argument, _emit: Emit) -> str:

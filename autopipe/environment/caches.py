@@ -17,6 +17,7 @@ _KNOWN: Final = {
     "znver4": {"l1": 32 * KIB, "l2": MIB, "l3": 32 * MIB},
     "znver": {"l1": 32 * KIB, "l2": 512 * KIB, "l3": 16 * MIB},
     "sapphirerapids": {"l1": 48 * KIB, "l2": 2 * MIB, "l3": 32 * MIB},
+    "emeraldrapids": {"l1": 48 * KIB, "l2": 2 * MIB, "l3": 32 * MIB},
     "icelake-server": {"l1": 48 * KIB, "l2": 1280 * KIB, "l3": 24 * MIB},
     "cascadelake": {"l1": 32 * KIB, "l2": MIB, "l3": 16 * MIB},
     "skylake-avx512": {"l1": 32 * KIB, "l2": MIB, "l3": 16 * MIB},

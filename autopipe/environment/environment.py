@@ -34,6 +34,8 @@ Stack = Mapping[str, str]
 """What TVM says: `llvm` version, the host's `mcpu` and `mtriple`, and what it `lacks`."""
 
 _ASKED: Final = ("llvm", "mcpu", "mtriple", "lacks")
+_EXAMINED: Final = 2
+"""Raise it when the same installation says something else of the same machine."""
 
 
 class Environment(Protocol):
@@ -220,7 +222,7 @@ def _installation() -> str:
         status = path.stat() if path.exists() else None
         marks.append([record, status and status.st_size, status and status.st_mtime_ns])
     cpu = device()
-    return digest([python_version(), marks, cpu["machine"], cpu["cpu"], cpu["flags"]])
+    return digest([_EXAMINED, python_version(), marks, cpu["machine"], cpu["cpu"], cpu["flags"]])
 
 
 def _recall(store: Store) -> Stack | None:

@@ -23,10 +23,16 @@ from llvmlite import binding
 from tvm.support import cc
 
 from autopipe.compiler.target import cpu
+from autopipe.compiler.tile_permission import SYSTEM_CALL
 from autopipe.compiler.walls import gate
+from tests.schedules import emulated_tiles
 
-_CALLED: Final = re.compile(r"@llvm\.(x86\.avx512\w*\.[\w.]+)")
-_DECLARED: Final = re.compile(r"^declare [^\n]*@llvm\.x86\.avx512[^\n]*\n", re.MULTILINE)
+_INSTRUCTION: Final = r"x86\.(?:avx512\w*\.[\w.]+|(?:ld)?tile\w+|tdp\w+)"
+_CALLED: Final = re.compile(rf"@llvm\.({_INSTRUCTION})")
+_DECLARED: Final = re.compile(rf"^declare [^\n]*@llvm\.{_INSTRUCTION}[^\n]*\n", re.MULTILINE)
+_ASKED: Final = re.compile(rf"(?:tail )?call i64 {re.escape(SYSTEM_CALL)}(?: #\d+)?")
+"""How a kernel asks Linux for the registers of tiles; there are none to ask for here."""
+_TILED: Final = re.compile(r"x86\.((ld)?tile|tdp)")
 _PROCESSOR: Final = re.compile(r'"target-cpu"="[^"]*"')
 _FEATURES: Final = re.compile(r'"(?:target-features|tune-cpu)"(?:="[^"]*")?')
 
@@ -142,8 +148,11 @@ def loaded(library: Any) -> Any:
 
 def rewritten(text: str) -> str:
     """Return LLVM IR with the meaning of each instruction in the place of the instruction."""
-    definitions = [_definition(name) for name in dict.fromkeys(_CALLED.findall(text))]
-    plain = _CALLED.sub(r"@emulated.\1", _DECLARED.sub("", text))
+    names = list(dict.fromkeys(_CALLED.findall(text)))
+    definitions = [_definition(name) for name in names if not _TILED.match(name)]
+    definitions.append(emulated_tiles.definitions([name for name in names if _TILED.match(name)]))
+    plain = _ASKED.sub("add i64 0, 0", _DECLARED.sub("", text))
+    plain = _CALLED.sub(r"@emulated.\1", plain)
     plain = _FEATURES.sub("", _PROCESSOR.sub(f'"target-cpu"="{_processor()}"', plain))
     return _SHORT.sub("i16", "\n".join([plain, *definitions]))
 

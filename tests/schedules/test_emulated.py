@@ -68,3 +68,55 @@ def test_pairs_of_bfloat16_are_multiplied_as_the_manual_says(tmp_path, processor
 def test_an_instruction_that_nobody_described_is_an_error():
     with pytest.raises(KeyError, match=r"what llvm\.x86\.avx512\.vpermi2var\.d\.512 means"):
         emulated.rewritten("call <16 x i32> @llvm.x86.avx512.vpermi2var.d.512()")
+
+
+TILES = """
+define void @run(ptr %sums, ptr %row, ptr %weights, ptr %configuration) #0 {{
+  call void @llvm.x86.ldtilecfg(ptr %configuration)
+  call void @llvm.x86.tileloadd64(i8 0, ptr %sums, i64 20)
+  call void @llvm.x86.tileloadd64(i8 1, ptr %row, i64 10)
+  call void @llvm.x86.tileloadd64(i8 2, ptr %weights, i64 12)
+  call void @llvm.x86.{name}(i8 0, i8 1, i8 2)
+  call void @llvm.x86.tilestored64(i8 0, ptr %sums, i64 20)
+  call void @llvm.x86.tilezero(i8 0)
+  call void @llvm.x86.tilerelease()
+  ret void
+}}
+declare void @llvm.x86.ldtilecfg(ptr)
+declare void @llvm.x86.tilezero(i8)
+declare void @llvm.x86.tilerelease()
+declare void @llvm.x86.tileloadd64(i8, ptr, i64)
+declare void @llvm.x86.tilestored64(i8, ptr, i64)
+declare void @llvm.x86.{name}(i8, i8, i8)
+attributes #0 = {{ "target-cpu"="sapphirerapids" }}
+"""
+
+
+@pytest.mark.parametrize("signs", ["su", "us", "ss", "uu"])
+@pytest.mark.parametrize(
+    "processor",
+    [
+        pytest.param(None, id="emulated"),
+        pytest.param(
+            "sapphirerapids",
+            marks=pytest.mark.skipif("amx-int8" not in available(), reason="not this CPU"),
+        ),
+    ],
+)
+def test_tiles_are_multiplied_as_the_manual_says(tmp_path, processor, signs):
+    """Sums of 4 x 3 in rows of 5, by rows of 8 bytes in rows of 10."""
+    text = TILES.format(name=f"tdpb{signs}d")
+    emulated.link(text if processor else emulated.rewritten(text), tmp_path / "t.so", processor)
+    dtypes = [np.int8 if sign == "s" else np.uint8 for sign in signs]
+    drawn = np.random.default_rng(0)
+    sums = drawn.integers(-(2**31), 2**31, (4, 5), np.int32)
+    row = drawn.integers(0, 256, (4, 10), np.uint8).view(dtypes[0])
+    weights = drawn.integers(0, 256, (2, 3, 4), np.uint8).view(dtypes[1])
+    image = np.zeros(64, np.uint8)
+    image[0], image[16:22:2], image[48:51] = 1, (12, 8, 12), (4, 4, 2)
+    deep = weights.transpose(0, 2, 1).reshape(8, 3).astype(np.int64)
+    expected = sums.copy()
+    expected[:, :3] += (row[:, :8].astype(np.int64) @ deep).astype(np.int32)
+    run = ctypes.CDLL(str(tmp_path / "t.so")).run
+    run(*(ctypes.c_void_p(array.ctypes.data) for array in (sums, row, weights, image)))
+    np.testing.assert_array_equal(sums, expected)

@@ -4,9 +4,12 @@ On a processor that lacks an instruction, a library ends the process by SIGILL w
 The check is made before the library is loaded, and says which features are missing.
 """
 
+import ctypes
 import platform
 from collections.abc import Collection, Mapping
+from functools import cache
 from pathlib import Path
+from typing import Final
 
 from autopipe.environment import toolchain
 from autopipe.errors import TargetError
@@ -29,6 +32,17 @@ _FLAGS = {
 
 _PRODUCTS = "avx512bf16"
 """Products of bfloat16."""
+
+TILES: Final = "amx-tile"
+"""Registers of 16 rows of 64 bytes, Intel's AMX. What computes with them begins as this does."""
+_TILED: Final = "amx-"
+ASKS: Final = (158, 0x1023, 18)
+"""How a process asks Linux for these registers: the number of `arch_prctl` on x86-64, what is asked
+for (ARCH_REQ_XCOMP_PERM) and which registers (XFEATURE_XTILE_DATA)."""
+
+_FITTING: Final = ("sapphirerapids", "icelake-server", "cooperlake", "cascadelake")
+"""Intel's processors for servers, the best first."""
+_INTEL: Final = "GenuineIntel"
 
 
 def machine_of(target: Mapping[str, object]) -> str:
@@ -70,9 +84,39 @@ def check_products(target: Mapping[str, object]) -> None:
 
 
 def available() -> frozenset[str]:
-    """Return the features of this machine's processor, in LLVM's names."""
+    """Return the features of this machine's processor, in LLVM's names.
+
+    Those of tiles are among them where Linux lets this process use them, which is asked for.
+    """
     flags = set(f"{_cpuinfo('flags')} {_cpuinfo('Features')}".split())
-    return frozenset(name for name, flag in _FLAGS.items() if flag in flags)
+    found = frozenset(name for name, flag in _FLAGS.items() if flag in flags)
+    if TILES in found and _granted():
+        return found
+    return frozenset(name for name in found if not name.startswith(_TILED))
+
+
+@cache
+def _granted() -> bool:
+    """Ask for the registers of tiles. A process that asked keeps them, as its children do."""
+    return ctypes.CDLL(None, use_errno=True).syscall(*ASKS) == 0
+
+
+def named(told: str) -> str:
+    """Return LLVM's name of this machine's processor; `told` is what LLVM takes it for.
+
+    A hypervisor may hide the model. LLVM then goes by a few features, and names a processor that
+    lacks others. If so, this is the best of Intel's with nothing that is not here.
+    """
+    if _cpuinfo("vendor_id") != _INTEL:
+        return told
+    has, known = available(), _features(told)
+    fitting = (name for name in _FITTING if known < _features(name) <= has)
+    return next(fitting, told)
+
+
+def _features(mcpu: str) -> frozenset[str]:
+    """Return the features of a processor that is named."""
+    return frozenset(required({"kind": "llvm", "mcpu": mcpu, "num_cores": 1}))
 
 
 def model() -> str:

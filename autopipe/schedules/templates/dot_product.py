@@ -111,7 +111,7 @@ def match(sch: Schedule) -> Quantized | None:
     if len(sums) != 1 or not _is_short_sum(blocks[sums[0]]):
         return None
     block, after = blocks[sums[0]], blocks[sums[0] + 1 :]
-    spatial, reduced = _axes(block)
+    spatial, reduced = axes_of(block)
     weights = _weights(block, spatial[-1].var, reduced[-1].var)
     extents = extents_of(block)
     alike = all(extents_of(other) == extents for other in after[-1:])
@@ -159,13 +159,13 @@ def apply(sch: Schedule, quantized: Quantized, tile: DotProductTile) -> None:
     """Schedule the function. Raises ScheduleError where TVM refuses."""
     dot = _instruction(quantized.operands, tile)
     for name in quantized.before:
-        _prepare(sch, sch.get_sblock(name))
+        prepare(sch, sch.get_sblock(name))
     for name in quantized.after[:-1]:
         sch.compute_inline(sch.get_sblock(name))
     block = sch.get_sblock(quantized.name)
     if dot.row != quantized.operands[0]:
         _widen(sch, block, 1 - quantized.weights, dot.row)
-    _pack(sch, block, quantized, (tile.vectors * dot.lanes, dot.group))
+    pack(sch, block, quantized, (tile.vectors * dot.lanes, dot.group))
     result = (
         sch.get_sblock(quantized.after[-1])
         if quantized.after
@@ -201,7 +201,7 @@ def _sum_in_registers(sch: Schedule, block: SBlockRV, spatial: int, dot: DotProd
     sch.tensorize(sch.get_loops(block)[-2], dot.register())
 
 
-def _prepare(sch: Schedule, block: SBlockRV) -> None:
+def prepare(sch: Schedule, block: SBlockRV) -> None:
     """Inline a block that copies; run any other block that has loops in parallel and in vectors."""
     if is_copy(sch.get(block)):
         sch.compute_inline(block)
@@ -218,7 +218,7 @@ def _widen(sch: Schedule, block: SBlockRV, operand: int, dtype: str) -> None:
     spread_vectors(sch, copy, _LINE)
 
 
-def _pack(sch: Schedule, block: SBlockRV, quantized: Quantized, tile: tuple[int, int]) -> None:
+def pack(sch: Schedule, block: SBlockRV, quantized: Quantized, tile: tuple[int, int]) -> None:
     """Pack the weights in the order of the tiles: [strip, other axes, group, column, in group].
 
     The build packs them once if their layout is free; otherwise every call does.
@@ -289,7 +289,7 @@ def _place(region: Sequence[tvm.ir.Range], variable: tvm.tirx.Var) -> list[int]:
     return [axis for axis, part in enumerate(region) if part.min.same_as(variable)]
 
 
-def _axes(block: SBlock) -> tuple[list[tvm.tirx.IterVar], list[tvm.tirx.IterVar]]:
+def axes_of(block: SBlock) -> tuple[list[tvm.tirx.IterVar], list[tvm.tirx.IterVar]]:
     """Return the spatial axes of a block, and its reduction axes."""
     spatial = [axis for axis in block.iter_vars if axis.iter_type == SPATIAL]
     return spatial, [axis for axis in block.iter_vars if axis.iter_type != SPATIAL]

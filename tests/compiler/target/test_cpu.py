@@ -47,6 +47,35 @@ def test_a_target_needs_the_features_of_its_processor(target, needs, does_not):
     assert not does_not & found
 
 
+RAPIDS = {"kind": "llvm", "mcpu": "sapphirerapids", "num_cores": 2}
+
+
+@pytest.mark.parametrize(
+    ("told", "lacks", "vendor", "name"),
+    [
+        ("rocketlake", {}, "GenuineIntel", "sapphirerapids"),
+        ("emeraldrapids", {}, "GenuineIntel", "emeraldrapids"),
+        ("rocketlake", {}, "AuthenticAMD", "rocketlake"),
+        ("rocketlake", {"avx512fp16"}, "GenuineIntel", "rocketlake"),
+        ("generic", {"avx512fp16"}, "GenuineIntel", "icelake-server"),
+        ("generic", {"avx512fp16", "avx512vbmi2"}, "GenuineIntel", "cooperlake"),
+        ("generic", {"avx2"}, "GenuineIntel", "generic"),
+    ],
+)
+def test_a_hidden_processor_is_named_by_its_features(told, lacks, vendor, name, monkeypatch):
+    monkeypatch.setattr(cpu, "available", lambda: set(cpu.required(RAPIDS)) - set(lacks))
+    monkeypatch.setattr(cpu, "_cpuinfo", lambda field: {"vendor_id": vendor}[field])
+    assert cpu.named(told) == name
+
+
+@pytest.mark.parametrize("granted", [True, False])
+def test_tiles_are_there_where_linux_grants_them(granted, monkeypatch):
+    monkeypatch.setattr(cpu, "_cpuinfo", lambda _: "avx2 amx_tile amx_int8 amx_bf16")
+    monkeypatch.setattr(cpu, "_granted", lambda: granted)
+    tiles = {"amx-tile", "amx-int8", "amx-bf16"} if granted else set()
+    assert cpu.available() == {"avx2"} | tiles
+
+
 def test_a_build_for_this_processor_is_accepted():
     cpu.check(HERE, "native", cpu.available())
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from autopipe.compiler.tile_permission import SYSTEM_CALL
 from autopipe.compiler.walls import gate, module, text
 from autopipe.compiler.walls.foreign import ForeignCode
 from tests.compiler import graphs
@@ -17,6 +18,8 @@ def sound():
 
 DEFINED = "define void @{name}() {{\nentry:\n  ret void\n}}"
 
+ASKS = f"define private void @f() {{\n  %a = call i64 {SYSTEM_CALL}\n  ret void\n}}"
+
 LINES = {
     "assembly of the module": ('module asm "hostile:"', "assembly"),
     "assembly in a function": (
@@ -25,6 +28,8 @@ LINES = {
     "assembly with all its words": (
         'define private void @f() {\n  tail call void asm alignstack inteldialect "nop", ""()\n}',
         "assembly"),
+    "another call of the kernel": (ASKS.replace("i64 158", "i64 59"), "assembly"),
+    "a call of the kernel for something else": (ASKS.replace("i64 4131", "i64 4098"), "assembly"),
     "a call of the system": ("declare i32 @system(ptr)", "calls 'system'"),
     "a call by a quoted name": ('declare i32 @"dlopen"(ptr, i32)', "calls 'dlopen'"),
     "a call with attributes": ("declare noundef i32 @execve(ptr, ptr, ptr) #2", "calls 'execve'"),
@@ -150,3 +155,7 @@ def test_copies_to_shared_memory_pass_and_no_other_assembly(part, other):
     assert part in COPY
     with pytest.raises(ForeignCode, match=r"^the kernels have "):
         text.look_at_kernels(KERNEL + COPY.replace(part, other))
+
+
+def test_the_call_by_which_kernels_ask_for_tiles_passes():
+    text.look(ASKS)

@@ -1,0 +1,60 @@
+"""Instructions of Intel's AMX: each adds a product of two tiles of short numbers to a tile of sums.
+
+A tile is a register of up to 16 rows of 64 bytes; there are eight. A row of the first operand has
+`group` neighbours of the depth in each 32 bits. A row of the second has, for each of 16 columns,
+the `group` numbers that meet them: the order in which weights are packed for `vpdpbusd`.
+
+Example: `tdpbusd` with all rows, where `C` has 16 x 16 sums:
+
+    for row, column in grid(16, 16):                                         # one instruction
+        for k in range(64):
+            C[row, column] += int32(A[row, k]) * int32(B[k // 4, column, k % 4])
+
+See Intel's Intrinsics Guide and Software Developer's Manual, volume 2.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from autopipe.schedules.analysis.dot_products import Operands
+
+ROWS: Final = 16
+"""Most rows of a tile."""
+ROW_BYTES: Final = 64
+"""Most bytes in a row of a tile."""
+WORDS: Final = 16
+"""Words of 32 bits in such a row, of `group` numbers each."""
+COLUMNS: Final = 16
+"""Sums in a row of a tile: 32 bits each."""
+REGISTERS: Final = 8
+"""Number of tiles."""
+
+
+@dataclass(frozen=True, slots=True)
+class TileProduct:
+    """An instruction of a processor, for operands of two dtypes."""
+
+    name: str
+    """Its mnemonic."""
+    group: int
+    """Numbers of an operand in 32 bits."""
+    sums: str
+    """Dtype of the sums."""
+    needs: frozenset[str]
+    """The features, in LLVM's names, with which a processor has it."""
+
+    def runs_on(self, features: Collection[str]) -> bool:
+        """Tell whether a processor with these features has it."""
+        return self.needs.issubset(features)
+
+
+_INT8: Final = frozenset({"amx-tile", "amx-int8"})
+
+TILE_PRODUCTS: Final[Mapping[Operands, TileProduct]] = {
+    ("uint8", "int8"): TileProduct("tdpbusd", 4, "int32", _INT8),
+    ("int8", "int8"): TileProduct("tdpbssd", 4, "int32", _INT8),
+    ("uint8", "uint8"): TileProduct("tdpbuud", 4, "int32", _INT8),
+    ("int8", "uint8"): TileProduct("tdpbsud", 4, "int32", _INT8),
+}
+"""By the dtypes of the row and of the weights."""

@@ -1,0 +1,267 @@
+"""Template for sums of short products in registers of tiles: convolutions and products of matrices.
+
+It serves what `dot_product` does, on processors with Intel's AMX, where enough rows are beside each
+other. A block of outputs is summed in up to six tiles (`tiling/tile_kernel.py`), and what follows
+is computed on the block before it leaves the cache.
+
+Example: a 3x3 convolution of [1, 14, 14, 256] to 256 channels, in blocks of 2 lines of 14 pixels
+and 32 channels:
+
+    packed = w as [8, 3, 3, 64, 32, 4]                   # 32 channels at a time, by four
+    for tile in parallel(8 * 7):
+        sums = [2, 14, 32]                               # on the stack
+        sums[...] = all products, in four registers of 14 x 16 sums
+        for line, row, vector in grid(2, 14, 2):
+            y[...] = rescaled(sums[line, row, 16 * vector : 16 * vector + 16])
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import tvm
+from tvm.s_tir import SBlock, Schedule, ScheduleError
+from tvm.s_tir.schedule import SBlockRV
+from tvm.sym import detect_linear_equation
+
+from autopipe.compiler.in_registers import MOST
+from autopipe.schedules.analysis.tile_products import (
+    COLUMNS,
+    REGISTERS,
+    TILE_PRODUCTS,
+    WORDS,
+    TileProduct,
+)
+from autopipe.schedules.divisors import divisors
+from autopipe.schedules.hardware import HardwareParams
+from autopipe.schedules.primitives import PRODUCTS, spread
+from autopipe.schedules.templates import dot_product
+from autopipe.schedules.tiling.tile_kernel import TileKernel
+from autopipe.schedules.tiling.tile_registers import Registers, strips
+
+NAME: Final = "tile_product"
+VERSION: Final = 1
+
+_LINES: Final = 8
+"""Most lines of a block."""
+_SUM: Final = 4
+"""Bytes of a sum."""
+_VOLUME: Final = 3
+"""Axes of outputs that have lines of pixels."""
+
+_FROM_L1: Final = 8
+_FROM_L2: Final = 20
+"""Cycles that a tile of the input takes to load, and one of the weights."""
+_BLOCK: Final = 60
+"""Cycles that a block takes besides its products: registers are configured and cleared."""
+_ROW: Final = 3
+"""Cycles by which a row of sums takes longer through memory than from vector registers."""
+_VECTORS: Final = 100
+"""Products in a cycle by a dot-product instruction on vectors."""
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """The knobs of a block; records of schedules hold their names and values."""
+
+    lines: int
+    """Outputs along the third axis from the end; divides its extent."""
+    rows: int
+    """Outputs along the last but one axis; divides its extent."""
+    vectors: int
+    """Tiles of outputs along the last axis."""
+    flat: bool = False
+    """Whether tiles run over the ends of lines."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tiled:
+    """What the knobs depend on in a function that sums short products."""
+
+    found: dot_product.Quantized
+    reduced: tuple[int, ...]
+    """Extents of all reductions but the innermost."""
+    given: tuple[tuple[int, ...], ...]
+    """For each axis of the input: elements for a line, for a pixel, for one of each reduction."""
+    weights: tuple[tuple[int, ...], ...]
+    """For each axis of the weights but the packed ones: elements for one of each reduction."""
+    lined: bool
+    """Whether the third axis of outputs from the end moves along the input."""
+    pitch: int | None
+    """Pixels of the input in a line, where the next line follows as the next pixel does."""
+
+
+def match(sch: Schedule) -> Tiled | None:
+    """Return what the template needs to know of a function, or None if it is for another one."""
+    found = dot_product.match(sch)
+    if found is None or found.operands not in TILE_PRODUCTS:
+        return None
+    block = sch.get(sch.get_sblock(found.name))
+    spatial, reduced = dot_product.axes_of(block)
+    lined = len(spatial) >= _VOLUME
+    line = [spatial[-3].var] if lined else []
+    moving = [*line, spatial[-2].var, *(axis.var for axis in reduced)]
+    given = _moves(block, 1 - found.weights, moving)
+    weights = _moves(block, found.weights, moving)
+    if given is None or weights is None:
+        return None
+    if not lined:
+        given, weights = (tuple((0, *moves) for moves in each) for each in (given, weights))
+    rest = [moves for axis, moves in enumerate(weights) if axis not in found.axes]
+    pixel = [moves[1] for moves in given]
+    turned = any(moves[-1] for moves in (*given[:-1], *rest))
+    if turned or not any(pixel) or any(moves[1] for moves in weights):
+        return None
+    return Tiled(
+        found, tuple(int(axis.dom.extent) for axis in reduced[:-1]),
+        tuple(moves[:-1] for moves in given), tuple(moves[2:-1] for moves in rest),
+        lined=lined and any(moves[0] for moves in given) and not any(w[0] for w in weights),
+        pitch=_pitch(block, 1 - found.weights, given),
+    )  # fmt: skip
+
+
+def settings(tiled: Tiled, hardware: HardwareParams) -> Iterator[Block]:
+    """Yield every block whose sums fit the registers, with the input and weights for them."""
+    instruction = TILE_PRODUCTS[tiled.found.operands]
+    *outer, pixels, columns = tiled.found.extents
+    fits = columns % COLUMNS == 0 and tiled.found.depth % instruction.group == 0
+    if not fits or not instruction.runs_on(hardware.features):
+        return
+    for lines in divisors(outer[-1], _LINES) if tiled.lined else [1]:
+        for rows in divisors(pixels, pixels):
+            for flat in (False, True) if _may_be_flat(tiled, lines, rows) else (False,):
+                cut = strips(lines, rows, tiled.pitch if flat else None)
+                for vectors in divisors(columns // COLUMNS, REGISTERS):
+                    if cut is not None and _fits(Registers(cut, vectors), lines * rows, flat=flat):
+                        yield Block(lines, rows, vectors, flat)
+
+
+def fill(tiled: Tiled, hardware: HardwareParams) -> Block:
+    """Return the knobs for a processor, without measuring: the block of the least estimated time.
+
+    Raises ScheduleError if the processor has no such instruction, or is faster by vectors.
+    """
+    blocks = list(settings(tiled, hardware))
+    if not blocks:
+        raise ScheduleError(f"no tiles for extents {tiled.found.extents}")
+    best = min(blocks, key=lambda block: estimate(tiled, block, hardware))
+    products = math.prod(tiled.found.extents) * math.prod(tiled.reduced) * tiled.found.depth
+    if estimate(tiled, best, hardware) * _VECTORS * hardware.cores > products:
+        raise ScheduleError("vectors are faster than tiles that are not full")
+    return best
+
+
+def estimate(tiled: Tiled, block: Block, hardware: HardwareParams) -> float:
+    """Return the estimated cycles of a setting.
+
+    A product of tiles takes a cycle for each row of weights, and no fewer than for each of the
+    input. Tiles are loaded meanwhile: the input from the first cache, weights from the second.
+    """
+    cut = _registers(tiled, block).strips
+    step = _step(tiled, TILE_PRODUCTS[tiled.found.operands])
+    group = TILE_PRODUCTS[tiled.found.operands].group
+    highest = max(strip.rows for strip in cut)
+    products = len(cut) * block.vectors * max(highest, step // group)
+    loads = len(cut) * _FROM_L1 + block.vectors * _FROM_L2
+    steps = math.prod(tiled.reduced) * tiled.found.depth // step
+    outputs = block.lines * block.rows
+    cycles = steps * (max(products, loads) + loads / 50) + _BLOCK + _ROW * outputs * block.vectors
+    blocks = math.prod(tiled.found.extents) // (outputs * block.vectors * COLUMNS)
+    return cycles * math.ceil(blocks / hardware.cores)
+
+
+def apply(sch: Schedule, tiled: Tiled, block: Block) -> None:
+    """Schedule the function. Raises ScheduleError where TVM refuses."""
+    found, instruction = tiled.found, TILE_PRODUCTS[tiled.found.operands]
+    for name in found.before:
+        dot_product.prepare(sch, sch.get_sblock(name))
+    for name in found.after[:-1]:
+        sch.compute_inline(sch.get_sblock(name))
+    sums = sch.get_sblock(found.name)
+    dot_product.pack(sch, sums, found, (block.vectors * COLUMNS, instruction.group))
+    tile = _cut_result(sch, sums, tiled, block)
+    sch.compute_at(sums, tile, preserve_unit_loops=True)
+    sch.set_scope(sums, 0, "local")
+    inner = sch.get_loops(sums)[-_inside(tiled, block)]
+    operands = [read.source for read in sch.get(sums).reads]
+    if found.weights == 0:
+        operands.reverse()
+    step = _step(tiled, instruction)
+    kernel = TileKernel(
+        instruction, _registers(tiled, block), tiled.pitch if block.flat else None, step,
+        (*tiled.reduced, found.depth // step), tiled.given, tiled.weights,
+    )  # fmt: skip
+    kernel.write(sch, sch.blockize(inner), operands)
+
+
+def _cut_result(
+    sch: Schedule, sums: SBlockRV, tiled: Tiled, block: Block
+) -> tvm.s_tir.schedule.LoopRV:
+    """Cut the loops of the result into blocks; return the one loop over all of these."""
+    after = tiled.found.after
+    result = sch.get_sblock(after[-1]) if after else sch.cache_write(sums, 0, "global")
+    *outer, rows, columns = sch.get_loops(result)
+    inner = []
+    if block.lines > 1:
+        outer[-1], line = sch.split(outer[-1], [None, block.lines])
+        inner.append(line)
+    row_tile, row = sch.split(rows, [None, block.rows])
+    column_tile, strip, lane = sch.split(columns, [None, block.vectors, COLUMNS])
+    sch.reorder(*outer[:1], column_tile, *outer[1:], row_tile, *inner, row, strip, lane)
+    tile = sch.fuse(*outer[:1], column_tile, *outer[1:], row_tile)
+    spread(sch, sums, tile, PRODUCTS)
+    sch.vectorize(lane)
+    sch.unroll(strip)
+    return tile
+
+
+def _inside(tiled: Tiled, block: Block) -> int:
+    """Return how many loops of the sums are within a block."""
+    return len(tiled.reduced) + (4 if block.lines > 1 else 3)
+
+
+def _registers(tiled: Tiled, block: Block) -> Registers:
+    cut = strips(block.lines, block.rows, tiled.pitch if block.flat else None)
+    if cut is None:
+        raise ScheduleError(f"no tiles for {block}")
+    return Registers(cut, block.vectors)
+
+
+def _step(tiled: Tiled, instruction: TileProduct) -> int:
+    """Return the most products that an instruction can add so that all steps are alike."""
+    groups = tiled.found.depth // instruction.group
+    return divisors(groups, WORDS)[-1] * instruction.group
+
+
+def _may_be_flat(tiled: Tiled, lines: int, rows: int) -> bool:
+    return tiled.pitch is not None and lines > 1 and rows == tiled.found.extents[-2]
+
+
+def _fits(registers: Registers, outputs: int, *, flat: bool) -> bool:
+    """Tell whether the tiles fit the registers, and the sums the stack."""
+    rows = sum(strip.rows for strip in registers.strips) if flat else outputs
+    return registers.fit and rows * registers.vectors * COLUMNS * _SUM <= MOST
+
+
+def _moves(
+    block: SBlock, operand: int, moving: list[tvm.tirx.Var]
+) -> tuple[tuple[int, ...], ...] | None:
+    """Return how far each axis of an operand moves with variables; None if that is not constant."""
+    axes = []
+    for part in block.reads[operand].region:
+        found = detect_linear_equation(part.min, moving)
+        if not found or not all(isinstance(move, tvm.tirx.IntImm) for move in found[:-1]):
+            return None
+        axes.append(tuple(map(int, found[:-1])))
+    return None if any(move < 0 for moves in axes for move in moves) else tuple(axes)
+
+
+def _pitch(block: SBlock, operand: int, given: tuple[tuple[int, ...], ...]) -> int | None:
+    """Return the pixels in a line of the input, if outputs follow each other as its pixels do."""
+    axes = len(given)
+    alone = [axes - 3 if first else axes - 2 for first in (True, False)]
+    for which, axis in enumerate(alone):
+        if [moves[which] for moves in given] != [int(at == axis) for at in range(axes)]:
+            return None
+    return int(block.reads[operand].source.shape[-2])

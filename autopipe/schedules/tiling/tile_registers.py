@@ -1,0 +1,117 @@
+"""Which register of tiles holds what, in a block that is summed in such registers.
+
+The first ones hold sums. Of the input and the weights, the one with a single tile keeps that, and
+the tiles of the other take turns: what is loaded next waits for no product. With more of both, all
+tiles of the input are kept.
+
+Example: 2 tiles of the input by 2 of the weights are sums in 0 to 3, the input in 4 and 5, weights
+in 6 and 7. For 4 tiles by 1 the input takes turns in 4, 5 and 6, and 7 has the weights.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+from typing import Final
+
+from autopipe.schedules.analysis.tile_products import REGISTERS, ROW_BYTES, ROWS
+
+_PALETTE: Final = 1
+"""The only one there is: eight registers of 16 rows of 64 bytes."""
+_IMAGE: Final = 64
+"""Bytes of a configuration."""
+_WIDTHS: Final = 16
+"""Where the bytes of a row of each register begin, two bytes each."""
+_HEIGHTS: Final = 48
+"""Where the rows of each register begin, a byte each."""
+
+
+@dataclass(frozen=True, slots=True)
+class Strip:
+    """Rows of the input that fill one tile: neighbours from a pixel on."""
+
+    line: int
+    pixel: int
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class Registers:
+    """The registers of a block."""
+
+    strips: tuple[Strip, ...]
+    """What each tile of the input holds; only the last may be lower than the others."""
+    vectors: int
+    """Tiles of weights beside each other."""
+
+    @property
+    def fit(self) -> bool:
+        """Tell whether there are enough."""
+        return self._left() >= (1 + self._odd() if self.vectors == 1 else len(self.strips))
+
+    def sums(self, strip: int, vector: int) -> int:
+        """Return the register of the sums of two tiles."""
+        return strip * self.vectors + vector
+
+    def given(self, strip: int) -> int:
+        """Return the register of a tile of the input."""
+        first, turns = len(self.strips) * self.vectors, self._turns()
+        if self._odd() and strip == len(self.strips) - 1:
+            return first + turns - 1
+        return first + strip % (turns - self._odd())
+
+    def weights(self, vector: int) -> int:
+        """Return the register of a tile of the weights."""
+        first = len(self.strips) * self.vectors + self._turns()
+        return first + vector % (REGISTERS - first)
+
+    def configuration(self, width: int) -> bytes:
+        """Return what tells the processor of the registers; `width` is bytes of a row of input.
+
+        The layout is that of LDTILECFG in Intel's Software Developer's Manual, volume 2.
+        """
+        image = bytearray(_IMAGE)
+        image[0] = _PALETTE
+        for register, height, bytes_ in self._shapes(width):
+            at = _WIDTHS + 2 * register
+            image[at : at + 2] = bytes_.to_bytes(2, "little")
+            image[_HEIGHTS + register] = height
+        return bytes(image)
+
+    def _shapes(self, width: int) -> Iterator[tuple[int, int, int]]:
+        for (at, strip), vector in product(enumerate(self.strips), range(self.vectors)):
+            yield self.sums(at, vector), strip.rows, ROW_BYTES
+        for at, strip in enumerate(self.strips):
+            yield self.given(at), strip.rows, width
+        for vector in range(self.vectors):
+            yield self.weights(vector), width // 4, ROW_BYTES
+
+    def _odd(self) -> bool:
+        """Tell whether the last tile of the input is lower, so that it needs a register alone."""
+        return self.strips[-1].rows != self.strips[0].rows
+
+    def _left(self) -> int:
+        """Return how many registers hold no sums, but for one that holds weights."""
+        return REGISTERS - len(self.strips) * self.vectors - 1
+
+    def _turns(self) -> int:
+        """Return how many registers hold tiles of the input."""
+        return min(len(self.strips), self._left())
+
+
+def strips(lines: int, pixels: int, pitch: int | None) -> tuple[Strip, ...] | None:
+    """Return the tiles of a number of lines; None where a line has no equal parts that fit.
+
+    Flat ones run on from line to line, which are `pitch` pixels apart. They have 16 rows, but for
+    the last.
+    """
+    if pitch is not None:
+        rows = (lines - 1) * pitch + pixels
+        starts = range(0, rows, ROWS)
+        return tuple(Strip(at // pitch, at % pitch, min(ROWS, rows - at)) for at in starts)
+    parts = math.ceil(pixels / ROWS)
+    if pixels % parts:
+        return None
+    rows = pixels // parts
+    places = product(range(lines), range(parts))
+    return tuple(Strip(line, rows * part, rows) for line, part in places)

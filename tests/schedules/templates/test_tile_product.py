@@ -1,0 +1,133 @@
+"""Sums of bytes in registers of tiles; where this processor has none, they are emulated."""
+
+import random
+from dataclasses import replace
+
+import pytest
+from tvm.s_tir import Schedule
+
+from autopipe.measure import check
+from autopipe.schedules.engines import static
+from autopipe.schedules.templates import tile_product
+from autopipe.schedules.templates.template import blank
+from autopipe.schedules.templates.tile_product import Block
+from tests.schedules import emulated
+from tests.schedules.templates.test_dot_product import (
+    SIGNS,
+    VNNI,
+    batched,
+    channels_first,
+    conditions,
+    conv,
+    float_matmul,
+    grouped,
+    matmul,
+    module_of,
+    requantized,
+    residual,
+)
+
+AMX = "sapphirerapids"
+WIDE = {"channels": 128, "columns": 64}
+
+CASES = {
+    "matmul": lambda: matmul(rows=64, depth=64, columns=64),
+    "transposed": lambda: matmul(rows=36, depth=128, columns=32, transposed=True),
+    "uneven": lambda: matmul(rows=40, depth=72, columns=32),
+    "conv": lambda: (*conv(**WIDE), requantized),
+    "strided": lambda: (*conv(stride=2, **WIDE), residual),
+    "pointwise": lambda: (*conv(kernel=1, **WIDE), requantized),
+    "pointwise_strided": lambda: conv(kernel=1, stride=2, **WIDE),
+}
+
+
+@pytest.fixture(autouse=True)
+def anywhere(monkeypatch):
+    monkeypatch.setattr(check, "gate", emulated)
+
+
+def found_in(module):
+    found = tile_product.match(Schedule(module))
+    assert found is not None
+    return found
+
+
+def applied(module, found, block):
+    sch = blank(module)
+    tile_product.apply(sch, found, block)
+    return sch.mod
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_it_comes_first_where_there_are_tiles_and_is_exact(case):
+    module, made = module_of(*CASES[case]()), conditions(AMX)
+    planned = static.plan(module, made)
+    assert planned is not None
+    assert '"template": "tile_product"' in planned.schedule
+    check.checked(module, planned.module, made.target)
+
+
+@pytest.mark.parametrize("signs", SIGNS, ids="-".join)
+def test_bytes_of_all_signs_are_exact(signs):
+    module, made = module_of(*matmul(signs, rows=48, columns=32)), conditions(AMX)
+    found = found_in(module)
+    check.checked(module, applied(module, found, Block(1, 16, 2)), made.target)
+
+
+@pytest.mark.parametrize("case", ["conv", "strided", "pointwise"])
+def test_settings_are_exact(case):
+    module, made = module_of(*CASES[case]()), conditions(AMX)
+    found = found_in(module)
+    every = list(tile_product.settings(found, made.hardware))
+    assert len(set(every)) == len(every)
+    assert tile_product.fill(found, made.hardware) in every
+    flat = [block for block in every if block.flat]
+    for block in {*random.Random(0).sample(every, 4), *flat}:
+        check.checked(module, applied(module, found, block), made.target)
+
+
+def test_seven_lines_of_seven_pixels_are_flat():
+    """A line alone would fill 7 rows of 16; all of them with what pads them are 61."""
+    found = found_in(module_of(*conv(**WIDE)))
+    assert tile_product.fill(found, conditions(AMX).hardware) == Block(7, 7, 1, flat=True)
+
+
+@pytest.mark.parametrize("wrong", [
+    {"given": ((0, 0, 0, 0), (1, 0, 0, 1), (0, 1, 1, 0), (0, 0, 0, 0))},
+    {"given": ((0, 0, 0, 0), (1, 0, 1, 0), (0, 2, 0, 1), (0, 0, 0, 0))},
+    {"weights": ((0, 1), (1, 0))},
+    {"reduced": (3, 2)},
+])  # fmt: skip
+def test_a_wrong_tile_is_caught(wrong):
+    module, made = module_of(*conv(**WIDE)), conditions(AMX)
+    found = found_in(module)
+    check.checked(module, applied(module, found, Block(1, 7, 2)), made.target)
+    scheduled = applied(module, replace(found, **wrong), Block(1, 7, 2))
+    with pytest.raises(check.WrongAnswer, match="off by"):
+        check.checked(module, scheduled, made.target)
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        matmul(rows=1, depth=64, columns=64),
+        matmul(rows=64, depth=26),
+        matmul(columns=40),
+        batched(),
+    ],
+)
+def test_few_rows_and_odd_extents_are_for_vectors(case):
+    planned = static.plan(module_of(*case), conditions(AMX))
+    assert planned is not None
+    assert '"template": "tile_product"' not in planned.schedule
+
+
+def test_a_processor_without_tiles_has_no_setting():
+    found = found_in(module_of(*CASES["conv"]()))
+    assert not list(tile_product.settings(found, conditions(VNNI).hardware))
+    assert not list(tile_product.settings(found, conditions(AMX, mattr=["-amx-int8"]).hardware))
+
+
+@pytest.mark.parametrize("case", [float_matmul, grouped, channels_first])
+def test_other_functions_are_for_another_template(case):
+    assert tile_product.match(Schedule(module_of(*case()))) is None
