@@ -142,7 +142,7 @@ def _definition(name: str) -> str:
             body = body.replace(body.splitlines()[2], "")
         loop = _loops(body, row="%rows")
         return _function(name, "i8 %number, ptr %memory, i64 %stride", _COPY.format(loop=loop))
-    a, b = instruction.removeprefix("tdpb").removesuffix("d")
+    a, b = tuple(instruction.removeprefix("tdpb").removesuffix("d"))
     body = _PRODUCT.format(a=_EXTENDED[a], b=_EXTENDED[b])
     loop = _loops(body, row="%rows", column="%columns", word="%words", byte="4")
     return _function(name, "i8 %number, i8 %first, i8 %second", _SHAPES.format(loop=loop))

@@ -33,6 +33,12 @@ def lattice(rows, columns):
     return [x, y, te.compute((rows, columns), value)]
 
 
+def served_by(module):
+    found = serve(module, WIDE)
+    assert found is not None
+    return found
+
+
 @each_row(
     "tensors",
     [
@@ -50,7 +56,7 @@ def lattice(rows, columns):
 )
 def test_periods_are_written_out_and_the_same_is_computed(tensors):
     module = module_of(tensors)
-    served = serve(module, WIDE)
+    served = served_by(module)
     assert served.template is nested
     found = served.found
     documents = [json.loads(dump(nested, knobs)) for knobs in nested.settings(found, WIDE)]
@@ -75,5 +81,5 @@ def test_others_are_for_other_templates(tensors):
 
 def test_a_second_thread_takes_part_where_that_pays():
     small, large = (of(lambda x: topi.repeat(x, 2, 1), 64, size) for size in (64, 2048))
-    threads = [serve(module_of(one), WIDE).knobs.threads for one in (small, large)]
+    threads = [served_by(module_of(one)).knobs.threads for one in (small, large)]
     assert threads == [False, True]

@@ -7,8 +7,15 @@ import pytest
 from autopipe.schedules.analysis.tile_products import REGISTERS
 from autopipe.schedules.tiling.tile_registers import Registers, Strip, strips
 
-TWO = strips(2, 14, None)
-FOUR = strips(7, 7, 9)
+
+def parts(lines, width, pitch):
+    found = strips(lines, width, pitch)
+    assert found is not None
+    return found
+
+
+TWO = parts(2, 14, None)
+FOUR = parts(7, 7, 9)
 
 
 def test_strips_are_equal_parts_of_lines():
@@ -41,7 +48,7 @@ def test_a_lower_tile_has_a_register_alone():
     (2, 2, True), (3, 2, False),
 ])  # fmt: skip
 def test_eight_registers_are_there(lines, vectors, fit):
-    assert Registers(strips(lines, 14, None), vectors).fit == fit
+    assert Registers(parts(lines, 14, None), vectors).fit == fit
 
 
 @pytest.mark.parametrize("registers", [Registers(TWO, 2), Registers(FOUR, 1), Registers(TWO, 1)])
