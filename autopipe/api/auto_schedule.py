@@ -87,22 +87,25 @@ def auto_schedule(  # noqa: PLR0913 - one for each way in which a search may be 
     if trials is None and seconds is None:
         return _at_once(loops, goal, fast_algorithms=fast_algorithms)
     request["fast_algorithms"] = fast_algorithms
+    at_once = _at_once(loops, goal, fast_algorithms=fast_algorithms)
     end = math.inf if seconds is None else begun + seconds - _returning(seconds)
     with _opened(store) as opened:
         answer = _tuned(loops, goal, request, opened, emit, end)
-    return _answered(answer, loops, goal, fast_algorithms=fast_algorithms)
+    return _answered(answer, at_once, loops, fast_algorithms=fast_algorithms)
 
 
 def _answered(
-    answer: dict[str, Any], loops: tvm.IRModule, target: Target, *, fast_algorithms: bool
+    answer: dict[str, Any], at_once: Scheduled, loops: tvm.IRModule, *, fast_algorithms: bool
 ) -> Scheduled:
-    """Return what was found; where that is nothing, what is returned without measuring."""
+    """Return what was found; where that is nothing, what is returned without measuring.
+
+    That was made before the search, as the first schedule of a process takes longest.
+    """
     if "schedule" not in answer:
-        at_once = _at_once(loops, target, fast_algorithms=fast_algorithms)
         return replace(at_once, ended=str(answer["ended"]))
     contenders = tuple(ContenderSummary(**contender) for contender in answer.pop("contenders"))
     return scheduled(
-        loops, target=filled(target), contenders=contenders, fast_algorithms=fast_algorithms,
+        loops, target=at_once.target, contenders=contenders, fast_algorithms=fast_algorithms,
         **answer,
     )  # fmt: skip
 

@@ -37,7 +37,7 @@ _PLANE: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Nest:
+class NestedRows:
     """The knobs."""
 
     threads: bool
@@ -58,18 +58,18 @@ def match(sch: Schedule) -> Movement | None:
     return movement if in_steps else None
 
 
-def settings(movement: Movement, hardware: HardwareParams) -> Iterator[Nest]:  # noqa: ARG001
+def settings(movement: Movement, hardware: HardwareParams) -> Iterator[NestedRows]:  # noqa: ARG001
     """Yield all threads, and one."""
-    yield Nest(threads=True)
-    yield Nest(threads=False)
+    yield NestedRows(threads=True)
+    yield NestedRows(threads=False)
 
 
-def fill(movement: Movement, hardware: HardwareParams) -> Nest:  # noqa: ARG001
+def fill(movement: Movement, hardware: HardwareParams) -> NestedRows:  # noqa: ARG001
     """Return the knobs for a processor, without measuring."""
-    return Nest(threads=pays(math.prod(movement.extents) * movement.nanoseconds))
+    return NestedRows(threads=pays(math.prod(movement.extents) * movement.nanoseconds))
 
 
-def apply(sch: Schedule, movement: Movement, nest: Nest) -> None:  # noqa: ARG001
+def apply(sch: Schedule, movement: Movement, nest: NestedRows) -> None:  # noqa: ARG001
     """Schedule the function. Raises ScheduleError where TVM refuses."""
     old, here = sch.get(combined(sch)), sch.get_sblock("root")
     root = sch.get(here)

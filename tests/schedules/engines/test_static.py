@@ -62,7 +62,7 @@ SERVED = {
     "vector_times_matrix": lambda: dense(rows=1, columns=1000),
     "batched": batched,
 }
-OTHERS = {"pool": (pool, "tiled_reduction"), "argmax": (argmax, "reduction")}
+OTHERS = {"pool": (pool, "reduction"), "argmax": (argmax, "reduction")}
 
 
 def module_of(tensors, weights=()):

@@ -4,6 +4,7 @@ import pytest
 from tvm import te, topi
 
 from autopipe.api.compute import declared
+from autopipe.measure.check import checked
 from autopipe.schedules.engines.fallback import fall
 from autopipe.schedules.templates import window
 from autopipe.schedules.templates.template import blank
@@ -45,3 +46,26 @@ def test_no_operand_is_copied_for_one_row_of_each_head():
     found = chosen([query, keys, scores])
     assert "packed" not in found.module.script()
     assert_same(declared([query, keys, scores]), found.module, inputs=(normal,), of_largest=1e-5)
+
+
+def test_tiles_give_way_to_rows_of_few_steps():
+    table, at, k = tensor(50, 33), te.placeholder((57, 9), "int32"), te.reduce_axis((0, 9))
+    looked_up = [
+        table, at, te.compute((57, 33), lambda i, j: te.sum(table[at[i, k], j], axis=k)),
+    ]  # fmt: skip
+    bytes_ = te.placeholder((20, 3, 40), "uint8")
+    c = te.reduce_axis((0, 3))
+    total = te.compute((20, 40), lambda i, j: te.sum(bytes_[i, c, j].astype("int32"), axis=c))
+    longer, many = tensor(20, 10, 40), te.reduce_axis((0, 10))
+    last = te.compute((20, 40), lambda i, j: te.max(longer[i, many, j], axis=many))
+    flat, rows = tensor(3, 40), te.reduce_axis((0, 3))
+    alone = te.compute((40,), lambda j: te.max(flat[rows, j], axis=rows))
+    for tensors, form in (
+        (looked_up, '"rows"'),
+        ([bytes_, total], '"rows"'),
+        ([longer, last], '"tiled_reduction"'),
+        ([flat, alone], '"tiled_reduction"'),
+    ):
+        found = chosen(tensors)
+        assert form in found.schedule
+        checked(declared(tensors), found.module, CONDITIONS.target)
