@@ -9,6 +9,7 @@ from pydantic import JsonValue, ValidationError
 from autopipe.backends import BACKENDS
 from autopipe.compiler.bfloat16_operands import PRODUCTS
 from autopipe.compiler.stack import machine
+from autopipe.compiler.target.cpu import TILES
 from autopipe.config import Frozen, Target
 from autopipe.config.target import Hardware
 from autopipe.environment.environment import resolve
@@ -44,7 +45,7 @@ def filled(target: Target) -> Target:
 def conditions(target: Target, *, fast_algorithms: bool) -> Conditions:
     """Return what schedules are made for: what any build of TVM compiles. Raises TargetError."""
     found = Conditions.of(resolve(target, machine()), fast_algorithms=fast_algorithms)
-    features = found.hardware.features - {PRODUCTS}
+    features = found.hardware.features - {PRODUCTS, TILES}
     return replace(found, hardware=replace(found.hardware, features=features))
 
 

@@ -44,7 +44,7 @@ from autopipe.schedules.primitives import ELEMENTS, PRODUCTS, spread, spread_vec
 from autopipe.schedules.write_out import write_out
 
 NAME: Final = "dot_product"
-VERSION: Final = 2
+VERSION: Final = 3
 
 CHAINS = 10
 """Independent sums that hide the latency of an instruction: 5 cycles, two start in each."""
@@ -89,7 +89,7 @@ class Quantized:
     before: tuple[str, ...]
     """Blocks that prepare its operands, such as padding."""
     after: tuple[str, ...]
-    """Elementwise blocks on its result, in order."""
+    """Elementwise blocks on its result, in order, those that prepare what they read first."""
     extents: tuple[int, ...]
     """Extents of its spatial axes."""
     depth: int
@@ -111,6 +111,7 @@ def match(sch: Schedule) -> Quantized | None:
     if len(sums) != 1 or not _is_short_sum(blocks[sums[0]]):
         return None
     block, after = blocks[sums[0]], blocks[sums[0] + 1 :]
+    before, beside = _parted(blocks[: sums[0]], block)
     spatial, reduced = axes_of(block)
     weights = _weights(block, spatial[-1].var, reduced[-1].var)
     extents = extents_of(block)
@@ -120,8 +121,8 @@ def match(sch: Schedule) -> Quantized | None:
     operand, axes = weights
     return Quantized(
         name=block.name_hint,
-        before=tuple(other.name_hint for other in blocks[: sums[0]]),
-        after=tuple(other.name_hint for other in after),
+        before=tuple(other.name_hint for other in before),
+        after=tuple(other.name_hint for other in (*beside, *after)),
         extents=extents,
         depth=int(reduced[-1].dom.extent),
         operands=(_dtypes(block)[1 - operand], _dtypes(block)[operand]),
@@ -258,6 +259,24 @@ def _promise(tile: DotProductTile, quantized: Quantized, hardware: HardwareParam
     busy = jobs / (-(-jobs // hardware.cores) * hardware.cores)
     hidden = min(1.0, sums / (_ADDITIONS if wide else CHAINS)) * min(1.0, loads)
     return dot.lanes * dot.group / dot.cost * hidden * busy * (1 + 0.02 * loads)
+
+
+def _parted(blocks: Sequence[SBlock], sums: SBlock) -> tuple[list[SBlock], list[SBlock]]:
+    """Part the blocks before the sums: those to run first, and those to compute where they are.
+
+    The latter are of the size of the result, such as what is made of a residual, and no sum reads
+    them. They would go through memory.
+    """
+    first, beside = list[SBlock](), list[SBlock]()
+    wanted = [read.source for read in sums.reads]
+    for block in reversed(blocks):
+        feeds = any(block.writes[0].source.same_as(buffer) for buffer in wanted)
+        if feeds or extents_of(block) != extents_of(sums):
+            first.insert(0, block)
+            wanted += [read.source for read in block.reads]
+        else:
+            beside.insert(0, block)
+    return first, beside
 
 
 def _is_short_sum(block: SBlock) -> bool:

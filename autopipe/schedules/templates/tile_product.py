@@ -17,7 +17,7 @@ and 32 channels:
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import tvm
@@ -31,7 +31,6 @@ from autopipe.schedules.analysis.tile_products import (
     REGISTERS,
     TILE_PRODUCTS,
     WORDS,
-    TileProduct,
 )
 from autopipe.schedules.divisors import divisors
 from autopipe.schedules.hardware import HardwareParams
@@ -80,8 +79,12 @@ class Tiled:
     """What the knobs depend on in a function that sums short products."""
 
     found: dot_product.Quantized
+    loops: int
+    """Number of reductions."""
+    depth: int
+    """Extent of the innermost reduction, with those that are joined to it."""
     reduced: tuple[int, ...]
-    """Extents of all reductions but the innermost."""
+    """Extents of all other reductions."""
     given: tuple[tuple[int, ...], ...]
     """For each axis of the input: elements for a line, for a pixel, for one of each reduction."""
     weights: tuple[tuple[int, ...], ...]
@@ -113,12 +116,34 @@ def match(sch: Schedule) -> Tiled | None:
     turned = any(moves[-1] for moves in (*given[:-1], *rest))
     if turned or not any(pixel) or any(moves[1] for moves in weights):
         return None
-    return Tiled(
-        found, tuple(int(axis.dom.extent) for axis in reduced[:-1]),
+    tiled = Tiled(
+        found, len(reduced), found.depth, tuple(int(axis.dom.extent) for axis in reduced[:-1]),
         tuple(moves[:-1] for moves in given), tuple(moves[2:-1] for moves in rest),
         lined=lined and any(moves[0] for moves in given) and not any(w[0] for w in weights),
         pitch=_pitch(block, 1 - found.weights, given),
     )  # fmt: skip
+    channels = int(block.reads[1 - found.weights].source.shape[-1])
+    return _joined(tiled) if channels == found.depth else tiled
+
+
+def _joined(tiled: Tiled) -> Tiled:
+    """Return the same with one reduction less, where that fills tiles better.
+
+    Taps of a convolution that are beside each other read pixels that are, and so on with their
+    weights: seven taps of 4 channels are 28 neighbours in both.
+    """
+    if not tiled.reduced:
+        return tiled
+    *across, pixels, channels = (moves[-1] for moves in tiled.given)
+    *others, taps = (moves[-1] for moves in tiled.weights)
+    if (pixels, taps) != (1, 1) or any((*across, channels, *others, *tiled.weights[-1][:-1])):
+        return tiled
+    joined = replace(
+        tiled, depth=tiled.depth * tiled.reduced[-1], reduced=tiled.reduced[:-1],
+        given=tuple(moves[:-1] for moves in tiled.given),
+        weights=tuple(moves[:-1] for moves in tiled.weights),
+    )  # fmt: skip
+    return joined if _step(joined) > _step(tiled) else tiled
 
 
 def settings(tiled: Tiled, hardware: HardwareParams) -> Iterator[Block]:
@@ -146,7 +171,7 @@ def fill(tiled: Tiled, hardware: HardwareParams) -> Block:
     if not blocks:
         raise ScheduleError(f"no tiles for extents {tiled.found.extents}")
     best = min(blocks, key=lambda block: estimate(tiled, block, hardware))
-    products = math.prod(tiled.found.extents) * math.prod(tiled.reduced) * tiled.found.depth
+    products = math.prod(tiled.found.extents) * math.prod(tiled.reduced) * tiled.depth
     if estimate(tiled, best, hardware) * _VECTORS * hardware.cores > products:
         raise ScheduleError("vectors are faster than tiles that are not full")
     return best
@@ -159,12 +184,12 @@ def estimate(tiled: Tiled, block: Block, hardware: HardwareParams) -> float:
     input. Tiles are loaded meanwhile: the input from the first cache, weights from the second.
     """
     cut = _registers(tiled, block).strips
-    step = _step(tiled, TILE_PRODUCTS[tiled.found.operands])
+    step = _step(tiled)
     group = TILE_PRODUCTS[tiled.found.operands].group
     highest = max(strip.rows for strip in cut)
     products = len(cut) * block.vectors * max(highest, step // group)
     loads = len(cut) * _FROM_L1 + block.vectors * _FROM_L2
-    steps = math.prod(tiled.reduced) * tiled.found.depth // step
+    steps = math.prod(tiled.reduced) * tiled.depth // step
     outputs = block.lines * block.rows
     cycles = steps * (max(products, loads) + loads / 50) + _BLOCK + _ROW * outputs * block.vectors
     blocks = math.prod(tiled.found.extents) // (outputs * block.vectors * COLUMNS)
@@ -187,10 +212,10 @@ def apply(sch: Schedule, tiled: Tiled, block: Block) -> None:
     operands = [read.source for read in sch.get(sums).reads]
     if found.weights == 0:
         operands.reverse()
-    step = _step(tiled, instruction)
+    step = _step(tiled)
     kernel = TileKernel(
         instruction, _registers(tiled, block), tiled.pitch if block.flat else None, step,
-        (*tiled.reduced, found.depth // step), tiled.given, tiled.weights,
+        (*tiled.reduced, tiled.depth // step), tiled.given, tiled.weights,
     )  # fmt: skip
     kernel.write(sch, sch.blockize(inner), operands)
 
@@ -218,7 +243,7 @@ def _cut_result(
 
 def _inside(tiled: Tiled, block: Block) -> int:
     """Return how many loops of the sums are within a block."""
-    return len(tiled.reduced) + (4 if block.lines > 1 else 3)
+    return tiled.loops + (3 if block.lines > 1 else 2)
 
 
 def _registers(tiled: Tiled, block: Block) -> Registers:
@@ -228,10 +253,10 @@ def _registers(tiled: Tiled, block: Block) -> Registers:
     return Registers(cut, block.vectors)
 
 
-def _step(tiled: Tiled, instruction: TileProduct) -> int:
+def _step(tiled: Tiled) -> int:
     """Return the most products that an instruction can add so that all steps are alike."""
-    groups = tiled.found.depth // instruction.group
-    return divisors(groups, WORDS)[-1] * instruction.group
+    group = TILE_PRODUCTS[tiled.found.operands].group
+    return divisors(tiled.depth // group, WORDS)[-1] * group
 
 
 def _may_be_flat(tiled: Tiled, lines: int, rows: int) -> bool:

@@ -6,7 +6,7 @@ import pytest
 import tvm
 import tvm_ffi
 from tvm import te, topi
-from tvm.s_tir import Schedule
+from tvm.s_tir import SBlock, SBlockRealize, Schedule
 from tvm.s_tir.transform import RemoveWeightLayoutRewriteBlock
 
 from autopipe.compiler.walls import gate
@@ -280,6 +280,43 @@ def channels_first():
 @pytest.mark.parametrize("case", [float_matmul, grouped, channels_first])
 def test_other_functions_are_for_another_template(case):
     assert dot_product.match(Schedule(module_of(*case()))) is None
+
+
+def bytes_added(sums):
+    """Bytes of another layer, made floats and added, as a residual of a quantized network is."""
+    other = te.placeholder(sums.shape, "uint8", "other")
+    moved = topi.multiply(topi.cast(other, "float32"), te.const(0.5, "float32"))
+    return [other], topi.add(moved, topi.cast(sums, "float32"))
+
+
+@pytest.mark.parametrize("first", [False, True])
+def test_what_is_added_to_sums_is_made_where_it_is_read(first):
+    """Graphs often compute it before the sums; it would go through memory."""
+    inputs, sums, weights = conv()
+    module, made = module_of(inputs, sums, weights, bytes_added), conditions(VNNI)
+    if first:
+        module = with_sums_last(module)
+    found = dot_product.match(Schedule(module))
+    assert found is not None
+    assert found.before == ("pad_temp",)
+    ours, scheduled = served(module, made)
+    assert ours
+    assert_exact(module, scheduled, target=made.target)
+
+
+def with_sums_last(module):
+    """Return a function with what is made of its last operand before the sums."""
+    body = module["main"].body
+    *blocks, last = body.block.body
+    assert len(blocks) > 2
+    moved = [*blocks[2:-1], *blocks[:2], blocks[-1], last]
+    block = body.block
+    root = SBlock(
+        block.iter_vars, block.reads, block.writes, block.name_hint, tvm.tirx.SeqStmt(moved),
+        alloc_buffers=list(block.alloc_buffers),
+    )  # fmt: skip
+    function = module["main"].with_body(SBlockRealize([], tvm.tirx.const(1, "bool"), root))
+    return tvm.IRModule({"main": function})
 
 
 def test_weights_are_packed_in_the_order_they_are_read():

@@ -37,6 +37,8 @@ CASES = {
     "conv": lambda: (*conv(**WIDE), requantized),
     "strided": lambda: (*conv(stride=2, **WIDE), residual),
     "pointwise": lambda: (*conv(kernel=1, **WIDE), requantized),
+    "few_channels": lambda: conv(stride=2, kernel=7, channels=4, columns=32),
+    "long_steps": lambda: conv(channels=16, columns=32),
     "pointwise_strided": lambda: conv(kernel=1, stride=2, **WIDE),
 }
 
@@ -74,7 +76,7 @@ def test_bytes_of_all_signs_are_exact(signs):
     check.checked(module, applied(module, found, Block(1, 16, 2)), made.target)
 
 
-@pytest.mark.parametrize("case", ["conv", "strided", "pointwise"])
+@pytest.mark.parametrize("case", ["conv", "strided", "pointwise", "long_steps"])
 def test_settings_are_exact(case):
     module, made = module_of(*CASES[case]()), conditions(AMX)
     found = found_in(module)
