@@ -1,5 +1,7 @@
 """Computes that nobody tuned a template for: odd sizes, guards, several results, own reducers."""
 
+from typing import Any
+
 import pytest
 import tvm
 from tvm import te, tirx, topi
@@ -9,7 +11,7 @@ from autopipe.api.compute import declared
 from autopipe.api.hardware import conditions
 from autopipe.measure.check import checked
 
-CASES = {}
+CASES: dict[str, Any] = {}
 ZERO = tirx.const(0.0, "float32")
 
 
