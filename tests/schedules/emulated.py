@@ -23,7 +23,7 @@ from llvmlite import binding
 from tvm.support import cc
 
 from autopipe.compiler.target import cpu
-from autopipe.compiler.tile_permission import SYSTEM_CALL
+from autopipe.compiler.tile_configuration import SYSTEM_CALL
 from autopipe.compiler.walls import gate
 from tests.schedules import emulated_tiles
 

@@ -53,7 +53,7 @@ _FROM_L1: Final = 8
 _FROM_L2: Final = 20
 """Cycles that a tile of the input takes to load, and one of the weights."""
 _BLOCK: Final = 60
-"""Cycles that a block takes besides its products: registers are configured and cleared."""
+"""Cycles that a block takes besides its products: sums are cleared, and come late to memory."""
 _ROW: Final = 3
 """Cycles by which a row of sums takes longer through memory than from vector registers."""
 _VECTORS: Final = 100

@@ -6,7 +6,7 @@ other, a fixed number of bytes apart, whatever the step of a convolution is.
 
 Example: 2 lines of 14 pixels and 32 columns of a 3x3 convolution, 64 channels at a time:
 
-    configure(...)                                     # 0 to 5 have 14 rows, 6 and 7 have 16
+    configure(...)                                     # 0 to 5 have 14 rows, 6 and 7 have 16 ¹
     zero(0), zero(1), zero(2), zero(3)
     for y, x, step in grid(3, 3, channels // 64):
         load(4, input[line + y, x, 64 * step])         # 14 rows, `channels` bytes apart
@@ -17,6 +17,8 @@ Example: 2 lines of 14 pixels and 32 columns of a 3x3 convolution, 64 channels a
         add(1, 4, 7), add(3, 5, 7)
     store(sums[0, 0, 0], 0), store(sums[0, 0, 16], 1), store(sums[1, 0, 0], 2), ...
     release()
+
+¹ and release: moved out of the loop over blocks later, see `compiler/tile_configuration.py`.
 
 Lines of few pixels would leave most rows empty. Flat tiles run over the ends of lines, and over
 what pads them; their sums go to a buffer of their own, from which those of pixels are taken.
@@ -33,7 +35,7 @@ from tvm.ir import Expr, TensorRegion, Var
 from tvm.s_tir import MatchBufferRegion, SBlock, Schedule
 from tvm.s_tir.schedule import SBlockRV
 
-from autopipe.compiler.tile_permission import CONFIGURE
+from autopipe.compiler.tile_configuration import CONFIGURE, RELEASE
 from autopipe.schedules.analysis.tile_products import COLUMNS, TileProduct
 from autopipe.schedules.tiling.tile_registers import Registers
 
@@ -67,15 +69,14 @@ class TileKernel:
         given, packed = (_first(block, operand) for operand in operands)
         target = _part(block.writes[0])
         sums = target.buffer
-        image = tirx.decl_buffer((16,), "int32", "configuration", scope="local")
-        own, flat = [image], sums
+        own, flat = [], sums
         if self.pitch is not None:
             rows = sum(strip.rows for strip in self.registers.strips)
             flat = tirx.decl_buffer((rows, sums.ty.shape[-1]), sums.ty.dtype, "flat", scope="local")
             own.append(flat)
         statements = [
-            *self._configured(image), *self._cleared(), self._summed(given, packed),
-            *self._stored(flat), _tile("tilerelease"),
+            self._configured(), *self._cleared(), self._summed(given, packed),
+            *self._stored(flat), tirx.Evaluate(tirx.call_llvm_intrin("void", RELEASE)),
             *([] if self.pitch is None else [_taken(flat, sums, self.pitch)]),
         ]  # fmt: skip
         written = SBlock(
@@ -88,14 +89,12 @@ class TileKernel:
         """Yield the tiles of sums: of each tile of the input with each of the weights."""
         return product(range(len(self.registers.strips)), range(self.registers.vectors))
 
-    def _configured(self, image: Var) -> Iterator[tirx.Stmt]:
-        """Yield what tells the processor how many rows and bytes each register has."""
+    def _configured(self) -> tirx.Stmt:
+        """Return what tells the processor how many rows and bytes each register has."""
         told = self.registers.configuration(self.step // self.instruction.group * _WORD)
-        for at in range(0, len(told), _WORD):
-            word = int.from_bytes(told[at : at + _WORD], "little", signed=True)
-            yield tirx.BufferStore(image, tirx.const(word), [tirx.const(at // _WORD)])
-        place = _Place(image, (tirx.const(0),)).address()
-        yield tirx.Evaluate(tirx.call_llvm_intrin("void", CONFIGURE, place))
+        words = (told[at : at + _WORD] for at in range(0, len(told), _WORD))
+        numbers = (int.from_bytes(word, "little", signed=True) for word in words)
+        return tirx.Evaluate(tirx.call_llvm_intrin("void", CONFIGURE, *map(tirx.const, numbers)))
 
     def _cleared(self) -> Iterator[tirx.Stmt]:
         for strip, vector in self._tiles():

@@ -2,7 +2,7 @@
 
 import pytest
 
-from autopipe.compiler.tile_permission import SYSTEM_CALL
+from autopipe.compiler.tile_configuration import SYSTEM_CALL
 from autopipe.compiler.walls import gate, module, text
 from autopipe.compiler.walls.foreign import ForeignCode
 from tests.compiler import graphs
