@@ -65,7 +65,7 @@ def centred():
 
 def shares_of_channels():
     """The logarithms of the sums are taken once for all channels, as the sums are written."""
-    x = placeholder(2, 8, 4, 12)
+    x = placeholder(2, 16, 4, 12)
     return [x, topi.nn.log_softmax(x, axis=1)], []
 
 
