@@ -87,6 +87,65 @@ _PRODUCT: Final = """
   store i32 %new, ptr %sum.place
 """
 
+_PAIRS: Final = """
+  %a.row = call ptr @emulated.row(i64 %a, i64 %row)
+  %b.row = call ptr @emulated.row(i64 %b, i64 %word)
+  %a.place = getelementptr i32, ptr %a.row, i64 %word
+  %b.place = getelementptr i32, ptr %b.row, i64 %column
+  %a.pair = load i32, ptr %a.place
+  %b.pair = load i32, ptr %b.place
+  call void @emulated.add(ptr %sum0, i32 %a.pair, i32 %b.pair, i32 16)
+  call void @emulated.add(ptr %sum1, i32 %a.pair, i32 %b.pair, i32 0)
+"""
+
+_HALVES: Final = """
+  %sum0 = alloca float
+  %sum1 = alloca float
+  store float 0.0, ptr %sum0
+  store float 0.0, ptr %sum1
+{loop}
+  %even = load float, ptr %sum0
+  %odd = load float, ptr %sum1
+  %both.exact = fadd float %even, %odd
+  %both = call float @emulated.flushed(float %both.exact)
+  %to.row = call ptr @emulated.row(i64 %to, i64 %row)
+  %place = getelementptr float, ptr %to.row, i64 %column
+  %old.exact = load float, ptr %place
+  %old = call float @emulated.flushed(float %old.exact)
+  %new.exact = fadd float %old, %both
+  %new = call float @emulated.flushed(float %new.exact)
+  store float %new, ptr %place
+"""
+"""`tdpbf16ps`: even and odd products have sums of their own, added to the old one last."""
+
+_FLUSHED: Final = """
+define internal float @emulated.flushed(float %value) {
+  %bits = bitcast float %value to i32
+  %exponent = and i32 %bits, 2139095040
+  %small = icmp eq i32 %exponent, 0
+  %zero = and i32 %bits, -2147483648
+  %kept = select i1 %small, i32 %zero, i32 %bits
+  %flushed = bitcast i32 %kept to float
+  ret float %flushed
+}
+define internal void @emulated.add(ptr %sum, i32 %a.pair, i32 %b.pair, i32 %shift) {
+  %a.moved = shl i32 %a.pair, %shift
+  %b.moved = shl i32 %b.pair, %shift
+  %a.bits = and i32 %a.moved, -65536
+  %b.bits = and i32 %b.moved, -65536
+  %a.exact = bitcast i32 %a.bits to float
+  %b.exact = bitcast i32 %b.bits to float
+  %a.value = call float @emulated.flushed(float %a.exact)
+  %b.value = call float @emulated.flushed(float %b.exact)
+  %old = load float, ptr %sum
+  %exact = call float @llvm.fma.f32(float %a.value, float %b.value, float %old)
+  %new = call float @emulated.flushed(float %exact)
+  store float %new, ptr %sum
+  ret void
+}
+declare float @llvm.fma.f32(float, float, float)
+"""
+
 _SHAPES: Final = """
   %to = zext i8 %number to i64
   %a = zext i8 %first to i64
@@ -115,13 +174,13 @@ _EXTENDED: Final = {"u": "zext", "s": "sext"}
 def definitions(names: list[str]) -> str:
     """Return what instructions on tiles mean; "" if there are none. Raises KeyError."""
     found = [_definition(name) for name in names]
-    return "\n".join([_STATE, *found]) if found else ""
+    return "\n".join([_STATE, _FLUSHED, *found]) if found else ""
 
 
 def _definition(name: str) -> str:
     instruction = name.removeprefix("x86.")
     if instruction in {"ldtilecfg", "tilerelease"}:
-        given, memory = ("ptr %memory", "%memory") if instruction == "ldtilecfg" else ("", "")
+        taken, memory = ("ptr %memory", "%memory") if instruction == "ldtilecfg" else ("", "")
         copied = (
             f"call void @llvm.memcpy.p0.p0.i64(ptr @emulated.configuration, ptr {memory}, i64 64,"
             " i1 false)"
@@ -129,7 +188,7 @@ def _definition(name: str) -> str:
             else "store i8 0, ptr @emulated.configuration"
         )
         cleared = "call void @llvm.memset.p0.i64(ptr @emulated.tiles, i8 0, i64 8192, i1 false)"
-        return _function(name, given, f"  {copied}\n  {cleared}\n  ret void\n")
+        return _function(name, taken, f"  {copied}\n  {cleared}\n  ret void\n")
     if instruction == "tilezero":
         zeroed = """
   %there = call ptr @emulated.row(i64 %tile, i64 %row)
@@ -142,10 +201,19 @@ def _definition(name: str) -> str:
             body = body.replace(body.splitlines()[2], "")
         loop = _loops(body, row="%rows")
         return _function(name, "i8 %number, ptr %memory, i64 %stride", _COPY.format(loop=loop))
+<<<<<<< HEAD
     a, b = tuple(instruction.removeprefix("tdpb").removesuffix("d"))
+=======
+    given = "i8 %number, i8 %first, i8 %second"
+    if instruction == "tdpbf16ps":
+        body = _HALVES.format(loop=_loops(_PAIRS, word="%words"))
+        loop = _loops(body, row="%rows", column="%columns")
+        return _function(name, given, _SHAPES.format(loop=loop))
+    a, b = instruction.removeprefix("tdpb").removesuffix("d")
+>>>>>>> amx
     body = _PRODUCT.format(a=_EXTENDED[a], b=_EXTENDED[b])
     loop = _loops(body, row="%rows", column="%columns", word="%words", byte="4")
-    return _function(name, "i8 %number, i8 %first, i8 %second", _SHAPES.format(loop=loop))
+    return _function(name, given, _SHAPES.format(loop=loop))
 
 
 def _function(name: str, given: str, body: str) -> str:

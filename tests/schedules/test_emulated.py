@@ -92,31 +92,60 @@ attributes #0 = {{ "target-cpu"="sapphirerapids" }}
 """
 
 
+HERE = [
+    pytest.param(None, id="emulated"),
+    pytest.param(
+        "sapphirerapids",
+        marks=pytest.mark.skipif("amx-int8" not in available(), reason="not this CPU"),
+    ),
+]
+
+
 @pytest.mark.parametrize("signs", ["su", "us", "ss", "uu"])
-@pytest.mark.parametrize(
-    "processor",
-    [
-        pytest.param(None, id="emulated"),
-        pytest.param(
-            "sapphirerapids",
-            marks=pytest.mark.skipif("amx-int8" not in available(), reason="not this CPU"),
-        ),
-    ],
-)
+@pytest.mark.parametrize("processor", HERE)
 def test_tiles_are_multiplied_as_the_manual_says(tmp_path, processor, signs):
     """Sums of 4 x 3 in rows of 5, by rows of 8 bytes in rows of 10."""
-    text = TILES.format(name=f"tdpb{signs}d")
-    emulated.link(text if processor else emulated.rewritten(text), tmp_path / "t.so", processor)
     dtypes = [np.int8 if sign == "s" else np.uint8 for sign in signs]
     drawn = np.random.default_rng(0)
     sums = drawn.integers(-(2**31), 2**31, (4, 5), np.int32)
     row = drawn.integers(0, 256, (4, 10), np.uint8).view(dtypes[0])
     weights = drawn.integers(0, 256, (2, 3, 4), np.uint8).view(dtypes[1])
-    image = np.zeros(64, np.uint8)
-    image[0], image[16:22:2], image[48:51] = 1, (12, 8, 12), (4, 4, 2)
     deep = weights.transpose(0, 2, 1).reshape(8, 3).astype(np.int64)
     expected = sums.copy()
     expected[:, :3] += (row[:, :8].astype(np.int64) @ deep).astype(np.int32)
-    run = ctypes.CDLL(str(tmp_path / "t.so")).run
-    run(*(ctypes.c_void_p(array.ctypes.data) for array in (sums, row, weights, image)))
+    run_tiles(f"tdpb{signs}d", processor, tmp_path, sums, row, weights)
     np.testing.assert_array_equal(sums, expected)
+
+
+@pytest.mark.parametrize("processor", HERE)
+def test_tiles_of_bfloat16_are_multiplied_as_the_manual_says(tmp_path, processor):
+    """Even and odd products are summed apart; what is denormal is zero."""
+    drawn = np.random.default_rng(0)
+    sums = drawn.standard_normal((4, 5), np.float32)
+    row = drawn.standard_normal((4, 5), np.float32).astype(ml_dtypes.bfloat16)
+    weights = drawn.standard_normal((2, 3, 2), np.float32).astype(ml_dtypes.bfloat16)
+    row[0], weights[0, 0], sums[0, 0] = LEAST / 2, LARGEST, LEAST / 4
+    row[1, :4], weights[:, 1], sums[1, 1] = (1, -1, 2.0**-9, 0), 1, 2.0**-30
+    expected = sums.copy()
+    for i, j in np.ndindex(4, 3):
+        parts = [np.float32(0), np.float32(0)]
+        for k in range(4):
+            a, b = (np.float32(each) for each in (row[i, k], weights[k // 2, j, k % 2]))
+            parts[k % 2] = flushed(parts[k % 2] + flushed(a) * flushed(b))
+        expected[i, j] = flushed(flushed(sums[i, j]) + flushed(parts[0] + parts[1]))
+    run_tiles("tdpbf16ps", processor, tmp_path, sums, row, weights)
+    np.testing.assert_array_equal(sums, expected)
+
+
+def flushed(value):
+    return np.float32(0) if abs(value) < LEAST else value
+
+
+def run_tiles(name, processor, folder, *arrays):
+    """Add a product of tiles, of 4 rows of 8 bytes by 2 rows of 12, to sums: the first array."""
+    text = TILES.format(name=name)
+    emulated.link(text if processor else emulated.rewritten(text), folder / "t.so", processor)
+    image = np.zeros(64, np.uint8)
+    image[0], image[16:22:2], image[48:51] = 1, (12, 8, 12), (4, 4, 2)
+    run = ctypes.CDLL(str(folder / "t.so")).run
+    run(*(ctypes.c_void_p(array.ctypes.data) for array in (*arrays, image)))

@@ -43,7 +43,7 @@ INTRINSICS: Final = words(
     x86.avx512bf16.dpbf16ps.128 x86.avx512bf16.dpbf16ps.256 x86.avx512bf16.dpbf16ps.512
     x86.sse2.pmadd.wd x86.ssse3.pmadd.ub.sw.128
     x86.ldtilecfg x86.tilezero x86.tileloadd64 x86.tilestored64 x86.tilerelease
-    x86.tdpbusd x86.tdpbssd x86.tdpbuud x86.tdpbsud
+    x86.tdpbusd x86.tdpbssd x86.tdpbuud x86.tdpbsud x86.tdpbf16ps
     ceil copysign cos ctlz ctpop cttz exp exp10 exp2 fabs floor fma fmuladd log log10 log2 maximum
     maxnum minimum minnum nearbyint pow prefetch rint round roundeven sin sqrt trunc
     """,

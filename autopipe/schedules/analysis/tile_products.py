@@ -50,11 +50,13 @@ class TileProduct:
 
 
 _INT8: Final = frozenset({"amx-tile", "amx-int8"})
+_BF16: Final = frozenset({"amx-tile", "amx-bf16"})
 
 TILE_PRODUCTS: Final[Mapping[Operands, TileProduct]] = {
     ("uint8", "int8"): TileProduct("tdpbusd", 4, "int32", _INT8),
     ("int8", "int8"): TileProduct("tdpbssd", 4, "int32", _INT8),
     ("uint8", "uint8"): TileProduct("tdpbuud", 4, "int32", _INT8),
     ("int8", "uint8"): TileProduct("tdpbsud", 4, "int32", _INT8),
+    ("bfloat16", "bfloat16"): TileProduct("tdpbf16ps", 2, "float32", _BF16),
 }
 """By the dtypes of the row and of the weights."""

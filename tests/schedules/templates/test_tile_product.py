@@ -4,6 +4,7 @@ import random
 from dataclasses import replace
 
 import pytest
+from tvm import te, topi
 from tvm.s_tir import Schedule
 
 from autopipe.measure import check
@@ -25,6 +26,8 @@ from tests.schedules.templates.test_dot_product import (
     module_of,
     requantized,
     residual,
+    rounded_again,
+    short_matmul,
 )
 
 AMX = "sapphirerapids"
@@ -39,6 +42,8 @@ CASES = {
     "pointwise": lambda: (*conv(kernel=1, **WIDE), requantized),
     "few_channels": lambda: conv(stride=2, kernel=7, channels=4, columns=32),
     "long_steps": lambda: conv(channels=16, columns=32),
+    "bfloat16": lambda: (*halves(), rounded_again),
+    "bfloat16_matmul": lambda: short_matmul(rows=32, depth=64, columns=32),
     "pointwise_strided": lambda: conv(kernel=1, stride=2, **WIDE),
 }
 
@@ -46,6 +51,13 @@ CASES = {
 @pytest.fixture(autouse=True)
 def anywhere(monkeypatch):
     monkeypatch.setattr(check, "gate", emulated)
+
+
+def halves():
+    """A convolution of bfloat16."""
+    x = te.placeholder((1, 7, 7, 64), "bfloat16", "x")
+    w = te.placeholder((3, 3, 64, 32), "bfloat16", "w")
+    return [x, w], topi.nn.conv2d_nhwc(x, w, 1, 1, 1, "float32"), [1]
 
 
 def found_in(module):
@@ -76,7 +88,7 @@ def test_bytes_of_all_signs_are_exact(signs):
     check.checked(module, applied(module, found, Block(1, 16, 2)), made.target)
 
 
-@pytest.mark.parametrize("case", ["conv", "strided", "pointwise", "long_steps"])
+@pytest.mark.parametrize("case", ["conv", "strided", "pointwise", "long_steps", "bfloat16"])
 def test_settings_are_exact(case):
     module, made = module_of(*CASES[case]()), conditions(AMX)
     found = found_in(module)
