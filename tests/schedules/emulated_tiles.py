@@ -201,16 +201,12 @@ def _definition(name: str) -> str:
             body = body.replace(body.splitlines()[2], "")
         loop = _loops(body, row="%rows")
         return _function(name, "i8 %number, ptr %memory, i64 %stride", _COPY.format(loop=loop))
-<<<<<<< HEAD
-    a, b = tuple(instruction.removeprefix("tdpb").removesuffix("d"))
-=======
     given = "i8 %number, i8 %first, i8 %second"
     if instruction == "tdpbf16ps":
         body = _HALVES.format(loop=_loops(_PAIRS, word="%words"))
         loop = _loops(body, row="%rows", column="%columns")
         return _function(name, given, _SHAPES.format(loop=loop))
-    a, b = instruction.removeprefix("tdpb").removesuffix("d")
->>>>>>> amx
+    a, b = tuple(instruction.removeprefix("tdpb").removesuffix("d"))
     body = _PRODUCT.format(a=_EXTENDED[a], b=_EXTENDED[b])
     loop = _loops(body, row="%rows", column="%columns", word="%words", byte="4")
     return _function(name, given, _SHAPES.format(loop=loop))
