@@ -60,7 +60,9 @@ def test_tiles_give_way_to_rows_of_few_steps():
     last = te.compute((20, 40), lambda i, j: te.max(longer[i, many, j], axis=many))
     flat, rows = tensor(3, 40), te.reduce_axis((0, 3))
     alone = te.compute((40,), lambda j: te.max(flat[rows, j], axis=rows))
+    planes = tensor(2, 5, 6, 8)
     for tensors, form in (
+        ([planes, topi.sum(planes, axis=1)], '"tiled_reduction"'),  # of rows of 48
         (looked_up, '"rows"'),
         ([bytes_, total], '"rows"'),
         ([longer, last], '"tiled_reduction"'),
