@@ -43,10 +43,7 @@ def multiplied(function: tirx.PrimFunc) -> tirx.PrimFunc:
 
 
 def _by_a_number(division: tirx.Div) -> Expr:
-    """Return the product with the reciprocal where a number is divided by, not a power of two.
-
-    LLVM does that itself for powers of two, where it is exact.
-    """
+    """Return the product with the reciprocal where a number is divided by."""
     over, under = map(_element, (division.a, division.b))
     if str(under.ty) != _FLOAT or not isinstance(under, tirx.FloatImm) or _is_one(over):
         return division

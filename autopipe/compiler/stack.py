@@ -32,13 +32,22 @@ def examine(_argument: Argument, _emit: Emit) -> dict[str, str]:
     return {"llvm": str(llvm), **machine()}
 
 
+def _processor() -> str:
+    """Return LLVM's name of this machine's processor."""
+    from tvm.target import codegen
+
+    from autopipe.compiler.target import cpu
+
+    return cpu.named(str(codegen.llvm_get_system_cpu()))
+
+
 def machine() -> dict[str, str]:
     """Return what this machine is to LLVM: `mcpu`, `mtriple`, and the features it `lacks`."""
     from tvm.target import codegen
 
     from autopipe.compiler.target import cpu
 
-    mcpu = cpu.named(str(codegen.llvm_get_system_cpu()))
+    mcpu = _processor()
     needed = cpu.required({"kind": "llvm", "mcpu": mcpu, "num_cores": 1})
     return {
         "mcpu": mcpu,
@@ -71,9 +80,7 @@ def host(_argument: Argument, _emit: Emit) -> str:
     """Return LLVM's name of this processor, if it knows the processor."""
     from tvm.target import codegen
 
-    from autopipe.compiler.target import cpu
-
-    name = cpu.named(str(codegen.llvm_get_system_cpu()))
+    name = _processor()
     if name == "generic" or not codegen.llvm_is_valid_cpu(name, codegen.llvm_get_system_triple()):
         raise TargetError(f"LLVM does not know this processor ({name})")
     return f"LLVM {codegen.llvm_version_major()} knows this processor as {name}"

@@ -106,7 +106,9 @@ def _may_differ(function: tirx.PrimFunc) -> bool:
 
     def counted(division: tirx.Div) -> None:
         under = division.b
-        if isinstance(under, tirx.FloatImm) and abs(math.frexp(under.value)[0]) != _HALF:
+        if str(under.ty) != SINGLE or not isinstance(under, tirx.FloatImm):
+            return
+        if abs(math.frexp(under.value)[0]) != _HALF:
             divisors.append(under)
 
     tvm_ffi.structural_walk(function.body, (tirx.Div, counted))

@@ -11,7 +11,6 @@ of 192 elements.
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Final
 
 import tvm
@@ -21,6 +20,7 @@ from tvm.s_tir.schedule import SBlockRV
 from tvm.sym import Analyzer, detect_linear_equation, normalize_to_iter_sum
 
 from autopipe.schedules.analysis.blocks import is_spatial, is_static
+from autopipe.schedules.analysis.periods import DIVISIONS, period
 from autopipe.schedules.analysis.simple_indices import simplify
 from autopipe.schedules.analysis.written_axes import with_written_axes
 from autopipe.schedules.choices import can_read_both, looks_up
@@ -29,7 +29,6 @@ from autopipe.schedules.effort import of_element
 _PARTS: Final = ("a", "b", "value", "condition", "true_value", "false_value")
 _WIDE: Final = 64
 _LISTS: Final = ("args", "indices")
-_DIVISIONS: Final = (tvm.tirx.FloorDiv, tvm.tirx.FloorMod)
 _COMPARISONS: Final = (tvm.tirx.LT, tvm.tirx.LE, tvm.tirx.GT, tvm.tirx.GE)
 
 
@@ -190,11 +189,11 @@ def movement(block: SBlock) -> Movement | None:
         copies=isinstance(value, TensorLoad),
         elsewhere=bool(used - {len(axes) - 1}),
         chooses=chooses,
-        wraps=None in reads and any(map(partial(_divides, last=axes[-1]), _nodes(value))),
+        wraps=None in reads and period(value, axes[-1]) != 1,
         looks_up=looks_up(block),
         both=chooses and not parts and can_read_both(block),
         nanoseconds=_nanoseconds(value, _size(dtypes[0]), loads, reads, extents),
-        folded=any(isinstance(node, _DIVISIONS) for node in _nodes(value)),
+        folded=any(isinstance(node, DIVISIONS) for node in _nodes(value)),
     )
 
 
@@ -229,10 +228,6 @@ def _chooses(node: Any, last: Any) -> bool:  # noqa: ANN401 - likewise
     if getattr(getattr(node, "op", None), "name", "") != "prim.if_then_else":
         return False
     return any(isinstance(one, TensorLoad) or _same(one, last) for one in _nodes(node.args[0]))
-
-
-def _divides(node: Any, last: Any) -> bool:  # noqa: ANN401 - likewise
-    return isinstance(node, _DIVISIONS) and any(_same(one, last) for one in _nodes(node.a))
 
 
 def _are(indices: Sequence[Any], axes: Sequence[Any]) -> bool:

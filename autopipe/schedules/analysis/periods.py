@@ -12,7 +12,8 @@ from autopipe.schedules.analysis.expressions import occurrences
 LONGEST: Final = 8
 """Most outputs of a period that is written out."""
 
-_DIVISIONS: Final = (tirx.FloorDiv, tirx.FloorMod)
+DIVISIONS: Final = (tirx.FloorDiv, tirx.FloorMod)
+"""What takes an index apart."""
 
 
 def period(value: Expr, axis: Any) -> int:  # noqa: ANN401 - TVM's variables
@@ -21,7 +22,7 @@ def period(value: Expr, axis: Any) -> int:  # noqa: ANN401 - TVM's variables
     1 where nothing is divided, 0 where it is divided by what is no number.
     """
     divisors: list[Any] = []
-    for kind in _DIVISIONS:
+    for kind in DIVISIONS:
         tvm_ffi.structural_walk(value, (kind, divisors.append))
     found = [one.b for one in divisors if occurrences(one.a, axis)]
     if any(not isinstance(one, tirx.IntImm) or int(one) <= 0 for one in found):

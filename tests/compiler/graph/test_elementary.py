@@ -227,3 +227,5 @@ def test_what_divides_by_a_number_is_marked_but_not_by_a_power_of_two():
     for number, marked in ((6.0, True), (4.0, False), (0.125, False)):
         module = elementwise(lambda x, by=number: x / tirx.const(by, "float32"))
         assert elementary.marked(elementary.mark(module)["main"]) == marked
+    wide = elementwise(lambda x: x / tirx.const(6.0, "float64"), dtype="float64")
+    assert not elementary.marked(elementary.mark(wide)["main"])
