@@ -67,12 +67,14 @@ class HardwareParams:
 
     @property
     def wants_fetches(self) -> bool:
-        """Whether kernels ask for weights some steps ahead: with registers of 512 bits, not AMD's.
+        """Whether kernels ask for weights some steps ahead: where units have 512 bits.
 
         There a step takes so few cycles that weights come late from the second level and beyond.
-        The feature `sse4a` tells processors of AMD apart: on Zen 4 nothing was gained.
+        Zen 4 has registers of 512 bits and units of 256, and nothing was gained. It is the one with
+        AMD's feature `sse4a` and without `avxvnni`, which Zen 5 has.
         """
-        return self.vector_bits >= _LONG and "sse4a" not in self.features
+        halved = "sse4a" in self.features and "avxvnni" not in self.features
+        return self.vector_bits >= _LONG and not halved
 
     def lanes(self, bits: int) -> int:
         """Return how many elements of `bits` bits a vector register holds."""

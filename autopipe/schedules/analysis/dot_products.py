@@ -1,7 +1,6 @@
 """Dot-product instructions of processors: each adds a few short products to a vector of sums.
 
-Each becomes a TIR tensor intrinsic that multiplies `group` neighbours of a row by a tile of
-`lanes` x `group` weights.
+Each multiplies `group` neighbours of a row by a tile of `lanes` x `group` weights.
 
 Example: `vpdpbusd` of AVX512-VNNI, with 512 bits, has 16 lanes and groups of 4:
 
@@ -18,17 +17,14 @@ bfloat16, which is exact in float32, and adds two products to sums in float32: f
 odd elements, then that of the even ones. It takes denormal numbers for zeros.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import Final
 
 from tvm import tirx
 from tvm.ir import Expr
-from tvm.s_tir import TensorIntrin
-from tvm.script import from_source
 
 from autopipe.compiler.bfloat16_operands import DOT_PRODUCTS
-from autopipe.compiler.call_stack import unread
 
 Operands = tuple[str, str]
 """Dtypes of the row and of the weights."""
@@ -67,36 +63,6 @@ _PAIRS: Final = (
 )
 """Instructions that multiply bytes widened to 16 bits, and add two products."""
 
-_FRAME: Final = """
-# from tvm.script import tirx as T
-@T.prim_func(s_tir=True)
-def intrinsic(
-    A: T.Buffer(({group},), "{row}", offset_factor=1),
-    B: T.Buffer(({lanes}, {group}), "{weights}", offset_factor=1),
-    C: T.Buffer(({lanes},), "{sums}", offset_factor=1, scope="local"),
-) -> None:
-    with T.sblock("root"):
-        T.reads(C[0:{lanes}], A[0:{group}], B[0:{lanes}, 0:{group}])
-        T.writes(C[0:{lanes}])
-"""
-
-_MEANING: Final = (
-    _FRAME
-    + """
-        for i, k in T.grid({lanes}, {group}):
-            with T.sblock("update"):
-                vi, vk = T.axis.remap("SR", [i, k])
-                C[vi] = C[vi] + T.cast({value}, "{sums}") * T.cast(B[vi, vk], "{sums}")
-"""
-)
-
-_CODE: Final = (
-    _FRAME
-    + """
-        C[T.ramp(0, 1, {lanes})] = {code}
-"""
-)
-
 _WORDS: Final = "int16"
 _HALF: Final = "bfloat16"
 
@@ -121,8 +87,8 @@ class DotProduct:
     operands: Operands
     llvm: str
     """LLVM's name of it."""
-    code: str
-    """The new sums, as an expression of TVMScript."""
+    add: Callable[["DotProduct", Expr, Expr, Expr], Expr]
+    """What makes the new sums of sums, of a row for each lane, and of weights."""
     row: str
     """Dtype that the row is stored in: that of the operand, or a wider one."""
     sums: str = "int32"
@@ -133,25 +99,48 @@ class DotProduct:
         return any(needs.issubset(features) for needs in self.needs)
 
     def added(self, sums: Expr, row: Expr, weights: Expr) -> Expr:
-        """Return the new sums, for operands that the instruction takes as they are.
+        """Return the new sums of all lanes.
 
-        `row` has the bytes of a group as an int32, `weights` those of all lanes as a vector.
+        `row` has the operands of a group, as the bits of an int32; `weights` has those of all
+        lanes, [lanes, group] as one vector.
         """
-        row = tirx.reinterpret(f"int8x{self.group * self.lanes}", tirx.Broadcast(row, self.lanes))
-        return tirx.call_llvm_pure_intrin(f"int32x{self.lanes}", self.llvm, sums, row, weights)
+        return self.add(self, sums, tirx.Broadcast(row, self.lanes), weights)
 
-    def register(self) -> str:
-        """Register it as a tensor intrinsic of TVM, unless it is, and return its name there."""
-        name = f"autopipe.{self.name}.{'.'.join(self.operands)}.{self.lanes}"
-        if TensorIntrin.get(name, allow_missing=True) is None:
-            given, weights = self.operands
-            value = "A[vk]" if self.row == given else f'T.cast(A[vk], "{given}")'
-            size = {"lanes": self.lanes, "group": self.group, "row": self.row, "weights": weights,
-                    "value": value, "sums": self.sums}  # fmt: skip
-            meaning, code = _MEANING.format(**size), _CODE.format(**size, code=self.code)
-            with unread():
-                TensorIntrin.register(name, from_source(meaning), from_source(code))
-        return name
+    def called(self, *arguments: Expr) -> Expr:
+        """Return a call of the instruction."""
+        return tirx.call_llvm_pure_intrin(f"{self.sums}x{self.lanes}", self.llvm, *arguments)
+
+
+def _fours(dot: DotProduct, sums: Expr, row: Expr, weights: Expr) -> Expr:
+    """Return sums to which four products of bytes each were added."""
+    bytes_ = f"int8x{4 * dot.lanes}"
+    return dot.called(sums, _bits(row, bytes_), _bits(weights, bytes_))
+
+
+def _moved(dot: DotProduct, sums: Expr, row: Expr, weights: Expr) -> Expr:
+    """Return the same for a row whose bytes are moved by 128, which is subtracted again."""
+    flip = tirx.Broadcast(tirx.const(_FLIP, "int32"), dot.lanes)
+    zeros = tirx.Broadcast(tirx.const(0, "int32"), dot.lanes)
+    return _fours(dot, sums - _fours(dot, zeros, flip, weights), row ^ flip, weights)
+
+
+def _pairs(dot: DotProduct, sums: Expr, row: Expr, weights: Expr) -> Expr:
+    """Return sums to which two products of words each were added."""
+    words = f"int16x{2 * dot.lanes}"
+    return sums + dot.called(_bits(row, words), weights.astype(words))
+
+
+def _halves(dot: DotProduct, sums: Expr, row: Expr, weights: Expr) -> Expr:
+    """Return sums to which two products of bfloat16 each were added.
+
+    The pairs are handed over as bits, see `bfloat16_operands`.
+    """
+    return dot.called(sums, row, _bits(weights, f"int32x{dot.lanes}"))
+
+
+def _bits(value: Expr, dtype: str) -> Expr:
+    """Return the same bits as another dtype."""
+    return value if str(value.ty.dtype) == dtype else tirx.reinterpret(dtype, value)
 
 
 def dot_products(operands: Operands) -> Iterator[DotProduct]:
@@ -161,13 +150,10 @@ def dot_products(operands: Operands) -> Iterator[DotProduct]:
         return
     for name, bits, row, weights, llvm, needs in _FOURS:
         if weights == operands[1]:
-            moved = row != operands[0]
-            code = _four(llvm, bits // 32, operands, moved=moved)
-            cost, given = 2 if moved else 1, operands[0]
-            yield DotProduct(name, bits // 32, 4, cost, needs, operands, llvm, code, given)
+            add, cost = (_moved, 2) if row != operands[0] else (_fours, 1)
+            yield DotProduct(name, bits // 32, 4, cost, needs, operands, llvm, add, operands[0])
     for name, bits, llvm, needs in _PAIRS:
-        code = _pair(llvm, bits // 32, operands)
-        yield DotProduct(name, bits // 32, 2, 2, needs, operands, llvm, code, _WORDS)
+        yield DotProduct(name, bits // 32, 2, 2, needs, operands, llvm, _pairs, _WORDS)
 
 
 def _of_halves() -> Iterator[DotProduct]:
@@ -175,59 +161,10 @@ def _of_halves() -> Iterator[DotProduct]:
     for llvm in DOT_PRODUCTS:
         bits = int(llvm.rpartition(".")[2])
         needs = _BF16 if bits == _WHOLE else _BF16_PARTS
-        code = _halves(llvm, bits // 32)
-        yield DotProduct("vdpbf16ps", bits // 32, 2, 1, needs, (_HALF, _HALF), llvm, code, _HALF,
+        yield DotProduct("vdpbf16ps", bits // 32, 2, 1, needs, (_HALF, _HALF), llvm, _halves, _HALF,
                          "float32")  # fmt: skip
 
 
 def instruction(name: str, lanes: int, operands: Operands) -> DotProduct:
     """Return the instruction of a name and a number of lanes. Raises StopIteration for another."""
     return next(dot for dot in dot_products(operands) if (dot.name, dot.lanes) == (name, lanes))
-
-
-def _four(llvm: str, lanes: int, operands: Operands, *, moved: bool) -> str:
-    """Return TVMScript of new sums by an instruction of four products; `moved` flips signs."""
-    bytes_ = f"int8x{4 * lanes}"
-    weights = _as(f'B.vload([0, 0], "{operands[1]}x{4 * lanes}")', bytes_)
-    row = _as(f'A.vload([0], "{operands[0]}x4")', "int32")
-    sums = f'C.vload([0], "int32x{lanes}")'
-    if moved:
-        row = f"T.bitwise_xor({row}, T.int32({_FLIP}))"
-        flip = _as(_all(f"T.int32({_FLIP})", lanes), bytes_)
-        zeros = _all("T.int32(0)", lanes)
-        sums = f"{sums} - {_call(llvm, lanes, zeros, flip, weights)}"
-    return _call(llvm, lanes, sums, _as(_all(row, lanes), bytes_), weights)
-
-
-def _pair(llvm: str, lanes: int, operands: Operands) -> str:
-    """Return TVMScript of new sums by an instruction of two products of words."""
-    words = f"int16x{2 * lanes}"
-    weights = f'T.Cast("{words}", B.vload([0, 0], "{operands[1]}x{2 * lanes}"))'
-    row = _as(f'A.vload([0], "{_WORDS}x2")', "int32")
-    products = _call(llvm, lanes, _as(_all(row, lanes), words), weights)
-    return f'C.vload([0], "int32x{lanes}") + {products}'
-
-
-def _halves(llvm: str, lanes: int) -> str:
-    """Return TVMScript of new sums by an instruction of two products of bfloat16.
-
-    The pairs are handed over as bits, see `bfloat16_operands`.
-    """
-    weights = _as(f'B.vload([0, 0], "{_HALF}x{2 * lanes}")', f"int32x{lanes}")
-    row = _all(_as(f'A.vload([0], "{_HALF}x2")', "int32"), lanes)
-    return _call(llvm, lanes, f'C.vload([0], "float32x{lanes}")', row, weights, sums="float32")
-
-
-def _call(llvm: str, lanes: int, *arguments: str, sums: str = "int32") -> str:
-    call = f'T.call_llvm_pure_intrin(T.llvm_lookup_intrinsic_id("{llvm}")'
-    return f'{call}, {", ".join(arguments)}, dtype="{sums}x{lanes}")'
-
-
-def _as(value: str, dtype: str) -> str:
-    """Return TVMScript of the same bits as another dtype."""
-    return f'T.reinterpret({value}, dtype="{dtype}")'
-
-
-def _all(value: str, lanes: int) -> str:
-    """Return TVMScript of a vector whose lanes are all one value."""
-    return f"T.broadcast({value}, {lanes})"

@@ -8,7 +8,7 @@ them in order. `autopipe/schedules/tiling/` does the work; its docstring shows a
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
@@ -18,6 +18,7 @@ from tvm.s_tir import SBlock, Schedule, ScheduleError
 
 from autopipe.compiler.open_sizes import OpenSizes, known_of, least
 from autopipe.schedules.analysis.blocks import enough
+from autopipe.schedules.analysis.dot_products import DotProduct
 from autopipe.schedules.analysis.product import Product
 from autopipe.schedules.analysis.rows import count
 from autopipe.schedules.analysis.simple_indices import simplified
@@ -53,9 +54,21 @@ OPEN: Final = True
 match = recognize
 
 
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """How what a function reduces is read and added."""
+
+    read: Callable[[SBlock], Product | None]
+    """Tells what a block reduces."""
+    least: int
+    """Steps that pay for threads."""
+    dot: DotProduct | None = None
+    """The instruction that adds several products at once, if there is one."""
+
+
 def apply(sch: Schedule, contraction: Contraction, tile: Tile) -> None:
     """Schedule the function. Raises ScheduleError where TVM refuses."""
-    cut(sch, contraction, tile, partial(Product.of, open_sizes=True), PRODUCTS)
+    cut(sch, contraction, tile, Terms(partial(Product.of, open_sizes=True), PRODUCTS))
 
 
 def gives_way(contraction: Contraction) -> bool:
@@ -78,21 +91,12 @@ def few_rows(steps: int) -> int:
     return _FEW_ROWS if steps >= _LONG else 1
 
 
-def cut(
-    sch: Schedule,
-    contraction: Contraction,
-    tile: Tile,
-    read: Callable[[SBlock], Product | None],
-    least: int,
-) -> None:
-    """Cut what a function reduces into tiles; `least` steps pay for threads.
-
-    `read` tells what the block reduces. Raises ScheduleError where TVM refuses.
-    """
+def cut(sch: Schedule, contraction: Contraction, tile: Tile, terms: Terms) -> None:
+    """Cut what a function reduces into tiles. Raises ScheduleError where TVM refuses."""
     for name in (*contraction.inlined, *contraction.after[:-1]):
         sch.compute_inline(sch.get_sblock(name))
     operands = prepared(sch, contraction.name, contraction.before, tile.width)
-    product = read(sch.get(sch.get_sblock(contraction.name)))
+    product = terms.read(sch.get(sch.get_sblock(contraction.name)))
     if product is None:
         raise ScheduleError(f"block {contraction.name} no longer sums products")
     last = simplified(sch.get(sch.get_sblock(contraction.after[-1]))) if contraction.after else None
@@ -101,10 +105,10 @@ def cut(
     known = known_of(sch.mod["main"])
     if known is not None:
         contraction = replace(contraction, lines=longer(contraction.lines, product))
-    nest = Nest(contraction, tile, product, last)
+    nest = Nest(contraction, tile, product, last, terms.dot)
     copy = Copy.of(nest) if tile.packed else None
     tiled = _needed([(nest, copy), *_smaller(nest, copy)], known)
-    pays = enough((*product.lengths, *product.steps), least, known)
+    pays = enough((*product.lengths, *product.steps), terms.least, known)
     tiles = loops.write(tiled, pays)
     _replace(sch, nest, copy, [*operands, *([copy.write()] if copy else []), tiles])
     if copy is not None and not contraction.lines.free:

@@ -25,7 +25,11 @@ from tvm.s_tir import SBlock, Schedule, ScheduleError
 from tvm.s_tir.schedule import SBlockRV
 from tvm.sym import detect_linear_equation
 
+from autopipe.compiler.graph.weights import MARK
 from autopipe.compiler.in_registers import MOST
+from autopipe.schedules.analysis import short_sums
+from autopipe.schedules.analysis.blocks import is_copy
+from autopipe.schedules.analysis.short_sums import ShortSum
 from autopipe.schedules.analysis.tile_products import (
     COLUMNS,
     REGISTERS,
@@ -34,14 +38,15 @@ from autopipe.schedules.analysis.tile_products import (
 )
 from autopipe.schedules.divisors import divisors
 from autopipe.schedules.hardware import HardwareParams
-from autopipe.schedules.primitives import PRODUCTS, spread
-from autopipe.schedules.templates import dot_product
+from autopipe.schedules.primitives import ELEMENTS, PRODUCTS, spread, spread_vectors
 from autopipe.schedules.tiling.tile_kernel import TileKernel
 from autopipe.schedules.tiling.tile_registers import Registers, strips
 
 NAME: Final = "tile_product"
 VERSION: Final = 1
 
+_LINE: Final = 64
+"""Bytes of a cache line."""
 _LINES: Final = 8
 """Most lines of a block."""
 _SUM: Final = 4
@@ -78,7 +83,7 @@ class Block:
 class Tiled:
     """What the knobs depend on in a function that sums short products."""
 
-    found: dot_product.Quantized
+    found: ShortSum
     loops: int
     """Number of reductions."""
     depth: int
@@ -97,11 +102,11 @@ class Tiled:
 
 def match(sch: Schedule) -> Tiled | None:
     """Return what the template needs to know of a function, or None if it is for another one."""
-    found = dot_product.match(sch)
+    found = short_sums.match(sch)
     if found is None or found.operands not in TILE_PRODUCTS:
         return None
     block = sch.get(sch.get_sblock(found.name))
-    spatial, reduced = dot_product.axes_of(block)
+    spatial, reduced = short_sums.axes_of(block)
     lined = len(spatial) >= _VOLUME
     line = [spatial[-3].var] if lined else []
     moving = [*line, spatial[-2].var, *(axis.var for axis in reduced)]
@@ -200,11 +205,11 @@ def apply(sch: Schedule, tiled: Tiled, block: Block) -> None:
     """Schedule the function. Raises ScheduleError where TVM refuses."""
     found, instruction = tiled.found, TILE_PRODUCTS[tiled.found.operands]
     for name in found.before:
-        dot_product.prepare(sch, sch.get_sblock(name))
+        _prepare(sch, sch.get_sblock(name))
     for name in found.after[:-1]:
         sch.compute_inline(sch.get_sblock(name))
     sums = sch.get_sblock(found.name)
-    dot_product.pack(sch, sums, found, (block.vectors * COLUMNS, instruction.group))
+    _pack(sch, sums, found, (block.vectors * COLUMNS, instruction.group))
     tile = _cut_result(sch, sums, tiled, block)
     sch.compute_at(sums, tile, preserve_unit_loops=True)
     sch.set_scope(sums, 0, "local")
@@ -244,6 +249,36 @@ def _cut_result(
 def _inside(tiled: Tiled, block: Block) -> int:
     """Return how many loops of the sums are within a block."""
     return tiled.loops + (3 if block.lines > 1 else 2)
+
+
+def _prepare(sch: Schedule, block: SBlockRV) -> None:
+    """Inline a block that copies; run any other block that has loops in parallel and in vectors."""
+    if is_copy(sch.get(block)):
+        sch.compute_inline(block)
+        return
+    if not sch.get_loops(block):
+        return
+    spread_vectors(sch, block, _LINE)
+
+
+def _pack(sch: Schedule, block: SBlockRV, found: ShortSum, tile: tuple[int, int]) -> None:
+    """Pack the weights in the order of the tiles: [strip, other axes, group, column, in group].
+
+    The build packs them once if their layout is free; otherwise every call does.
+    """
+    columns, group = tile
+
+    def tiled(*index: tvm.tirx.Var) -> list[tvm.ir.Expr]:
+        column, depth = (index[axis] for axis in found.axes)
+        rest = [part for axis, part in enumerate(index) if axis not in found.axes]
+        return [column // columns, *rest, depth // group, column % columns, depth % group]
+
+    copy = sch.cache_read(block, found.weights, "global")
+    sch.transform_layout(block, ("read", found.weights), tiled)
+    if found.free:
+        sch.annotate(copy, MARK, True)  # noqa: FBT003 - TVM's way
+    else:
+        spread(sch, copy, sch.get_loops(copy)[0], ELEMENTS)
 
 
 def _registers(tiled: Tiled, block: Block) -> Registers:

@@ -126,4 +126,5 @@ def apply(sch: Schedule, found: Contraction, tile: Tile) -> None:
     read_once = tile.rows == 1 and not found.lines.rows
     in_a_cycle = _NEAR * 8 // max(8, found.bits) if read_once else _UNITS * tile.width
     functions = functions_pay([sch.get(sch.get_sblock(found.name))])
-    contraction.cut(sch, found, tile, _reduced, 0 if functions else _START * in_a_cycle)
+    least = 0 if functions else _START * in_a_cycle
+    contraction.cut(sch, found, tile, contraction.Terms(_reduced, least))

@@ -18,6 +18,7 @@ from tvm.tirx import BufferStore
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 
 from autopipe.schedules.analysis.blocks import extent_of
+from autopipe.schedules.analysis.dot_products import DotProduct
 from autopipe.schedules.analysis.expressions import (
     Values,
     either,
@@ -131,7 +132,7 @@ def _clear(work: _Work) -> None:
 def _sum(work: _Work) -> None:
     """Write the loops over the terms; the innermost loop is unrolled `tile.unroll` times."""
     nest, unroll = work.place.nest, work.place.nest.tile.unroll
-    *extents, inner = nest.product.steps
+    *extents, inner = nest.steps
     with ExitStack() as loops:
         steps = [
             loops.enter_context(T.serial(nest.number(0), nest.number(extent)))
@@ -141,6 +142,9 @@ def _sum(work: _Work) -> None:
         terms = [*steps[:-1], steps[-1] * unroll + part]
         if nest.tile.ahead and work.copy is not None:
             _fetch_ahead(work, work.copy, terms)
+        if nest.dot is not None and work.copy is not None:
+            _add_dots(work, work.copy, nest.dot, terms)
+            return
         for row, column in _elements(nest, nest.tile.columns):
             after = _step(work, row, column, terms)
             if len(after) > 1:  # each result is told from what all were before
@@ -154,9 +158,29 @@ def _fetch_ahead(work: _Work, copy: Copy, terms: Sequence[Expr]) -> None:
     place, tile = work.place, work.place.nest.tile
     later = [*terms[:-1], terms[-1] + tile.ahead]
     index = place.index(place.nest.number(0), work.first)
-    for column in range(0, tile.columns, fetching.line(place.nest.contraction.bits)):
+    bits = int(tvm.runtime.DataType(str(copy.buffer.ty.dtype)).bits)
+    for column in range(0, copy.width, fetching.line(bits)):
         at = place.nest.number(column)
         fetching.to_read(copy.element(index, place.strip, later, at))
+
+
+def _add_dots(work: _Work, copy: Copy, dot: DotProduct, terms: Sequence[Expr]) -> None:
+    """Add some products to each sum by an instruction, a vector of sums at a time."""
+    nest, place, (sums,) = work.place.nest, work.place, work.sums
+    given = nest.product.loads[1 - nest.contraction.lines.operand]
+    at = [*terms[:-1], terms[-1] * dot.group]
+    rows, vectors = nest.number(nest.tile.rows), nest.number(nest.tile.columns // dot.lanes)
+    with T.unroll(nest.number(0), rows) as row, T.unroll(nest.number(0), vectors) as vector:
+        column = vector * dot.lanes
+        index = place.index(row, work.first + column)
+        values = list(zip([*nest.product.axes, *nest.product.sums], [*index, *at], strict=True))
+        *before, first = (substitute(part, values) for part in given.indices)
+        heard = given.source[(*before, tvm.tirx.Ramp(first, 1, dot.group))]
+        pairs = tvm.tirx.Ramp(column * dot.group, 1, dot.lanes * dot.group)
+        weights = copy.element(index, place.strip, terms, pairs)
+        lanes = tvm.tirx.Ramp(column, 1, dot.lanes)
+        value = dot.added(sums[row, lanes], tvm.tirx.reinterpret("int32", heard), weights)
+        T.buffer_store(sums, value, [row, lanes])
 
 
 def _step(work: _Work, row: Expr, column: Expr, terms: Sequence[Expr]) -> list[Expr]:

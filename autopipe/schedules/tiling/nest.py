@@ -21,6 +21,7 @@ from tvm.s_tir import SBlock
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 
 from autopipe.schedules.analysis.blocks import Extent, number_of, parts_of, product_of
+from autopipe.schedules.analysis.dot_products import DotProduct
 from autopipe.schedules.analysis.expressions import unfold
 from autopipe.schedules.analysis.product import Product
 from autopipe.schedules.tiling.form import Contraction
@@ -36,6 +37,16 @@ class Nest:
     product: Product
     last: SBlock | None
     """The elementwise block that computes the output from the sum, if there is one."""
+    dot: DotProduct | None = None
+    """The instruction that adds some products at once, if there is one."""
+
+    @property
+    def steps(self) -> tuple[Extent, ...]:
+        """Steps of the sum along each of its axes; a dot product takes several terms in one."""
+        if self.dot is None:
+            return self.product.steps
+        *outer, inner = self.product.steps
+        return (*outer, inner // self.dot.group)
 
     @property
     def outputs(self) -> list[tvm.ir.Var]:

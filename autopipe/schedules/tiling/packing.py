@@ -9,6 +9,9 @@ A tile then reads its 64 x 32 weights one after the other in memory. The weights
 a convolution (HWIO) become [2, 3, 3, 64, 32] likewise. If the strips do not divide the columns, the
 last strip overlaps the one before; a strip wider than its group repeats the group's last column. A
 weight is packed once, when the model is built.
+
+For a dot-product instruction that takes 4 terms at once, the terms of a column lie beside each
+other: `packed` [3, 16, 128], where element 4 * c + i of step k is w[4 * k + i, strip * 32 + c].
 """
 
 from collections.abc import Sequence
@@ -34,7 +37,8 @@ class Copy:
     summed: Sequence[int]
     """The summed axes that the operand depends on."""
     buffer: tvm.ir.Var
-    """The copy itself: [further axes, strip, summed axes, column in the strip]."""
+    """The copy itself: [further axes, strip, summed axes, column in the strip]; with a dot product
+    [..., steps, columns x terms of a step]."""
 
     @property
     def name(self) -> str:
@@ -48,8 +52,9 @@ class Copy:
         all_spatial, summed = nest.product.copied(operand)
         spatial = [axis for axis in all_spatial if axis not in nest.contraction.lines.columns]
         before = [nest.product.lengths[axis] for axis in spatial]
-        terms = [nest.product.steps[axis] for axis in summed]
-        shape = [*before, nest.strips, *terms, nest.tile.columns]
+        terms = [nest.steps[axis] for axis in summed]
+        group = nest.dot.group if nest.dot else 1
+        shape = [*before, nest.strips, *terms, nest.tile.columns * group]
         kind = operand.source.ty
         buffer = tvm.tirx.decl_buffer(
             [nest.number(extent) for extent in shape],
@@ -58,6 +63,11 @@ class Copy:
             layout=kind.layout,
         )
         return cls(nest, spatial, summed, buffer)
+
+    @property
+    def width(self) -> int:
+        """Elements of a step."""
+        return int(self.buffer.ty.shape[-1])
 
     @property
     def across(self) -> bool:
@@ -75,7 +85,7 @@ class Copy:
             index: Values of all spatial axes.
             strip: Number of the strip.
             terms: Values of all summed axes.
-            column: Column within the strip.
+            column: Column within the strip; with a dot product the place among its terms, too.
         """
         before = [index[axis] for axis in self.spatial]
         return self.buffer[(*before, strip, *(terms[axis] for axis in self.summed), column)]
@@ -88,6 +98,10 @@ class Copy:
         with IRBuilder() as builder, T.grid(*shape) as loops, T.sblock(self.name):
             index = list(T.axis.remap("S" * len(shape), list(loops), dtype=dtype))
             before, (strip, *terms, column) = index[: len(self.spatial)], index[len(self.spatial) :]
+            if nest.dot is not None:
+                group = nest.dot.group
+                terms[-1] = terms[-1] * group + column % group
+                column = column // group
             # A strip may be wider than its group: repeat the last column, and read nothing beyond.
             inside = T.min(column, nest.number(nest.granule - 1))
             columns = nest.along(nest.contraction.lines.columns, nest.column(strip) + inside)

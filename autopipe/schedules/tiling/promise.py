@@ -52,9 +52,14 @@ def fill(contraction: Contraction, hardware: HardwareParams) -> Tile:
     tile = min(
         settings(contraction, hardware), key=lambda tile: estimate(contraction, tile, hardware)
     )
+    return replace(tile, outer="rows") if rows_outside(contraction, tile, hardware) else tile
+
+
+def rows_outside(contraction: Contraction, tile: Tile, hardware: HardwareParams) -> bool:
+    """Tell whether all strips of one band of rows should come before the next band."""
     ordered = tile.rows < contraction.height and tile.columns < contraction.breadth
-    by_rows = _streams(contraction, hardware) or _shares_lines(contraction, tile, hardware)
-    return replace(tile, outer="rows") if ordered and by_rows else tile
+    streams = _streams(contraction, hardware)
+    return ordered and (streams or _shares_lines(contraction, tile, hardware))
 
 
 def _far(contraction: Contraction, hardware: HardwareParams) -> bool:

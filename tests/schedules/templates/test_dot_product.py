@@ -7,7 +7,6 @@ import tvm
 import tvm_ffi
 from tvm import te, topi
 from tvm.s_tir import SBlock, SBlockRealize, Schedule
-from tvm.s_tir.transform import RemoveWeightLayoutRewriteBlock
 
 from autopipe.compiler.walls import gate
 from autopipe.errors import StageError
@@ -101,7 +100,8 @@ CASES = {
     "transposed": lambda: matmul(transposed=True),
     "one_row": lambda: matmul(rows=1),
     "narrow": lambda: matmul(columns=12),
-    "odd_rows": lambda: matmul(rows=7, depth=4, columns=40),
+    "odd_rows": lambda: matmul(rows=13, depth=4, columns=40),
+    "overlapping": lambda: matmul(rows=29, columns=168),
     "pairs_only": lambda: matmul(depth=26),
     "batched": batched,
     "strided": lambda: conv(stride=2),
@@ -141,7 +141,7 @@ def test_sums_are_exact(case, mcpu):
     assert_exact(module, scheduled, target=made.target)
 
 
-@pytest.mark.parametrize("case", [matmul(depth=25), matmul(columns=17), conv(channels=3)])
+@pytest.mark.parametrize("case", [matmul(depth=25), conv(channels=3)])
 def test_odd_extents_are_for_another_template(case):
     module = module_of(*case)
     ours, scheduled = served(module, CONDITIONS)
@@ -195,8 +195,9 @@ def rounded_again(sums):
     ("case", "lanes"),
     [
         (short_matmul(), 16),
-        (short_matmul(rounded=False, rows=1, columns=40), 8),
-        (short_matmul(columns=12), 4),
+        (short_matmul(rounded=False, rows=1, columns=40), 16),
+        (short_matmul(columns=8), 8),
+        (short_matmul(columns=4), 4),
         (short_conv(), 16),
         ((*short_conv(), rounded_again), 16),
     ],
@@ -222,8 +223,9 @@ def test_a_processor_without_one_gets_another_template():
     assert not ours
 
 
-def test_settings_are_exact():
-    inputs, sums, weights = conv()
+@pytest.mark.parametrize("case", [conv(), conv(kernel=1, columns=24), conv(columns=72)])
+def test_settings_are_exact(case):
+    inputs, sums, weights = case
     module, made = module_of(inputs, sums, weights, requantized), conditions(VNNI)
     found = dot_product.match(Schedule(module))
     assert found is not None
@@ -238,14 +240,24 @@ def test_settings_are_exact():
     assert_exact(module, *scheduled, target=made.target)
 
 
-def test_settings_fit_the_registers():
-    found = dot_product.match(Schedule(module_of(*conv())))
+def test_settings_fit_the_registers_and_no_vector_is_empty():
+    found = dot_product.match(Schedule(module_of(*conv(columns=40))))
     assert found is not None
     hardware = conditions(VNNI).hardware
-    for tile in dot_product.settings(found, hardware):
+    tiles = list(dot_product.settings(found, hardware))
+    assert {16, 48} <= {tile.columns for tile in tiles}
+    for tile in tiles:
         assert tile.rows * tile.vectors + tile.vectors + 1 <= hardware.registers
-        assert found.extents[-2] % tile.rows == 0
-        assert found.extents[-1] % (tile.vectors * tile.lanes) == 0
+        assert tile.rows <= found.sums.height
+        assert tile.columns - tile.lanes < found.sums.breadth
+
+
+@pytest.mark.parametrize("columns", [24, 104, 1000])
+def test_columns_that_no_vector_divides_have_whole_vectors(columns):
+    """1000 channels were summed in vectors of 8 of 16, which took twice the time."""
+    found = dot_product.match(Schedule(module_of(*conv(kernel=1, columns=columns))))
+    assert found is not None
+    assert dot_product.fill(found, conditions(VNNI).hardware).lanes == 16
 
 
 def test_a_record_makes_the_schedule_again():
@@ -298,7 +310,7 @@ def test_what_is_added_to_sums_is_made_where_it_is_read(first):
         module = with_sums_last(module)
     found = dot_product.match(Schedule(module))
     assert found is not None
-    assert found.before == ("pad_temp",)
+    assert found.sums.before == ("pad_temp",)
     ours, scheduled = served(module, made)
     assert ours
     assert_exact(module, scheduled, target=made.target)
@@ -321,5 +333,10 @@ def with_sums_last(module):
 
 def test_weights_are_packed_in_the_order_they_are_read():
     _, scheduled = served(module_of(*matmul()), conditions(VNNI))
-    packed = RemoveWeightLayoutRewriteBlock(skip_tensor_rewrite=True)(scheduled)
-    assert [int(extent) for extent in packed["main"].params[1].shape] == [1, 6, 48, 4]
+    (packed,) = scheduled["main"].body.block.alloc_buffers
+    assert [int(extent) for extent in packed.ty.shape] == [1, 6, 48 * 4]
+
+
+def test_each_step_fetches_the_packed_weights_of_a_later_one_a_line_at_a_time():
+    _, scheduled = served(module_of(*matmul()), conditions(VNNI))
+    assert scheduled.script().count("llvm.prefetch") == 48 * 4 // 64

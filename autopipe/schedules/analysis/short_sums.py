@@ -1,0 +1,138 @@
+"""Recognizes functions that sum short products: of bytes as int32, of bfloat16 as float32.
+
+Such are quantized convolutions and products of matrices. One operand has the innermost reduction
+along its last axis, so that neighbours of it are the operands of an instruction; the other one, the
+weights, is put in order by whoever multiplies.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import tvm
+from tvm.s_tir import SBlock, Schedule
+
+from autopipe.compiler.graph.weights import free
+from autopipe.schedules.analysis.blocks import (
+    SPATIAL,
+    extents_of,
+    is_product,
+    is_spatial,
+    is_static,
+)
+from autopipe.schedules.analysis.dot_products import Operands
+
+_SUMS: Final = {"int8": "int32", "uint8": "int32", "bfloat16": "float32"}
+"""Dtypes of operands, each with that of the sums."""
+_OPERANDS: Final = 2
+_PLANE: Final = 2
+"""A tile has two axes."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShortSum:
+    """A sum of short products, and what comes before and after it."""
+
+    name: str
+    """Name of the block that sums."""
+    before: tuple[str, ...]
+    """Blocks that prepare its operands, such as padding."""
+    after: tuple[str, ...]
+    """Elementwise blocks on its result, in order, those that prepare what they read first."""
+    extents: tuple[int, ...]
+    """Extents of its spatial axes."""
+    depth: int
+    """Extent of its innermost reduction."""
+    operands: Operands
+    """Dtypes of the input and of the weights."""
+    weights: int
+    """Position of the weights among the operands of the block: 0 or 1."""
+    axes: tuple[int, int]
+    """The axes of the weights along the last spatial axis and along the innermost reduction."""
+    free: bool
+    """Whether the weights are a parameter whose layout is free."""
+
+
+def match(sch: Schedule) -> ShortSum | None:
+    """Return what a function sums, or None if that is something else."""
+    blocks = [sch.get(block) for block in sch.get_child_blocks(sch.get_sblock("root"))]
+    sums = [i for i, block in enumerate(blocks) if not is_spatial(block)]
+    if len(sums) != 1 or not _is_short_sum(blocks[sums[0]]):
+        return None
+    block, after = blocks[sums[0]], blocks[sums[0] + 1 :]
+    before, beside = _parted(blocks[: sums[0]], block)
+    spatial, reduced = axes_of(block)
+    weights = _weights(block, spatial[-1].var, reduced[-1].var)
+    extents = extents_of(block)
+    alike = all(extents_of(other) == extents for other in after[-1:])
+    if weights is None or not alike or len(spatial) < _PLANE:
+        return None
+    operand, axes = weights
+    return ShortSum(
+        name=block.name_hint,
+        before=tuple(other.name_hint for other in before),
+        after=tuple(other.name_hint for other in (*beside, *after)),
+        extents=extents,
+        depth=int(reduced[-1].dom.extent),
+        operands=(_dtypes(block)[1 - operand], _dtypes(block)[operand]),
+        weights=operand,
+        axes=axes,
+        free=any(block.reads[operand].source.same_as(param) for param in free(sch.mod["main"])),
+    )
+
+
+def _parted(blocks: Sequence[SBlock], sums: SBlock) -> tuple[list[SBlock], list[SBlock]]:
+    """Part the blocks before the sums: those to run first, and those to compute where they are.
+
+    The latter are of the size of the result, such as what is made of a residual, and no sum reads
+    them. They would go through memory.
+    """
+    first, beside = list[SBlock](), list[SBlock]()
+    wanted = [read.source for read in sums.reads]
+    for block in reversed(blocks):
+        feeds = any(block.writes[0].source.same_as(buffer) for buffer in wanted)
+        if feeds or extents_of(block) != extents_of(sums):
+            first.insert(0, block)
+            wanted += [read.source for read in block.reads]
+        else:
+            beside.insert(0, block)
+    return first, beside
+
+
+def _is_short_sum(block: SBlock) -> bool:
+    """Tell whether a block sums products of two bytes as int32, or of two bfloat16 as float32."""
+    if len(block.reads) != _OPERANDS or not is_static(block) or not is_product(block):
+        return False
+    sums = {_SUMS.get(dtype) for dtype in _dtypes(block)}
+    return sums == {str(block.writes[0].source.dtype)}
+
+
+def _weights(
+    block: SBlock, column: tvm.tirx.Var, depth: tvm.tirx.Var
+) -> tuple[int, tuple[int, int]] | None:
+    """Return the position of the weights and their axes along `column` and `depth`, or None.
+
+    The weights are the operand that both variables index; the last axis of the other operand has
+    to be `depth`.
+    """
+    regions = [read.region for read in block.reads]
+    for operand, region in enumerate(regions):
+        axes = _place(region, column) + _place(region, depth)
+        if len(axes) == _PLANE and regions[1 - operand][-1].min.same_as(depth):
+            return operand, (axes[0], axes[1])
+    return None
+
+
+def _place(region: Sequence[tvm.ir.Range], variable: tvm.tirx.Var) -> list[int]:
+    """Return the axes of a region whose index is a variable itself."""
+    return [axis for axis, part in enumerate(region) if part.min.same_as(variable)]
+
+
+def axes_of(block: SBlock) -> tuple[list[tvm.tirx.IterVar], list[tvm.tirx.IterVar]]:
+    """Return the spatial axes of a block, and its reduction axes."""
+    spatial = [axis for axis in block.iter_vars if axis.iter_type == SPATIAL]
+    return spatial, [axis for axis in block.iter_vars if axis.iter_type != SPATIAL]
+
+
+def _dtypes(block: SBlock) -> list[str]:
+    return [str(read.source.dtype) for read in block.reads]
