@@ -32,6 +32,7 @@ from autopipe.config import Target, Tuning
 from autopipe.config.schedules import Rule, Schedules
 from autopipe.environment.environment import Host
 from autopipe.environment.facet import Facet
+from autopipe.errors import ConfigError
 from autopipe.pipeline.events import Event
 from autopipe.pipeline.isolate import Late, Zygote
 from autopipe.schedules.engines.fallback import as_it_is, fall
@@ -80,6 +81,8 @@ def auto_schedule(  # noqa: PLR0913 - one for each way in which a search may be 
     """
     begun = monotonic()
     goal = target_of(target)
+    if store is not None and not isinstance(store, str | Path):
+        raise ConfigError(f"store: not a folder: {store!r}")
     loops = prepared(compute, goal, fast_algorithms=fast_algorithms)
     if info is not None:
         loops = described(loops, valid(OpInfo, info, info="info"))

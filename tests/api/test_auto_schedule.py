@@ -99,6 +99,7 @@ def test_only_the_engines_that_are_named_are_asked():
         ({"engines": ["ansr"]}, "'autotvm' or 'ansor'|'ansor' or 'autotvm'"),
         ({"target": {"kind": "metal"}}, "kind: Input should be 'llvm' or 'cuda'"),
         ({"target": "llvm"}, "^target: Input should be"),
+        ({"store": 3}, "^store: not a folder: 3"),
         ({"info": {"kind": "injective", "opps": []}}, "opps: Extra inputs are not permitted"),
     ],
 )

@@ -35,8 +35,8 @@ def beside_host(facts: Mapping[str, object], host: tvm.target.Target) -> tvm.tar
 def processor(facts: Mapping[str, object]) -> tvm.target.Target:
     """Return the processor among the facts: what is compiled for, or the host of the GPU.
 
-    Raises TargetError for a processor that LLVM does not know. TVM would only log that, and compile
-    for `generic`.
+    Raises TargetError for a processor or feature that LLVM does not know. TVM would only log that,
+    and compile for `generic`, or without.
     """
     names = ("mcpu", "mattr", "mtriple")
     entries = {"kind": "llvm", **{name: facts[name] for name in names if facts.get(name)}}
@@ -44,6 +44,8 @@ def processor(facts: Mapping[str, object]) -> tvm.target.Target:
         entries["mattr"] = list(facts["mattr"])  # type: ignore[call-overload]
     entries["num-cores"] = facts["num_cores"]
     _check_processor(str(facts["mcpu"]), facts.get("mtriple"))
+    for feature in entries.get("mattr", ()):  # type: ignore[attr-defined]
+        _check_feature(str(feature), entries)
     return _target(entries)
 
 
@@ -76,6 +78,18 @@ def _check_processor(mcpu: str, mtriple: object) -> None:
     near = closest(mcpu, map(str, codegen.llvm_get_cpu_archlist(target)))
     hint = f"; did you mean {near!r}?" if near else ""
     raise TargetError(f"target.mcpu: LLVM knows no processor {mcpu!r} for {triple}{hint}")
+
+
+def _check_feature(feature: str, entries: Mapping[str, object]) -> None:
+    name = feature[1:]
+    features = codegen.llvm_get_cpu_features
+    known = features(_target({**entries, "mattr": [f"+{name}"]}))
+    if name not in known:
+        near = closest(name, map(str, known))
+        hint = f"; did you mean {feature[0] + near!r}?" if near else ""
+        raise TargetError(
+            f"target.mattr: LLVM knows no feature {name!r} of {entries['mcpu']}{hint}"
+        )
 
 
 def _target(entries: Mapping[str, object]) -> tvm.target.Target:

@@ -26,6 +26,8 @@ def test_the_facts_are_tvms_attributes():
         ({"mcpu": "znver44"}, r"mcpu: LLVM knows no processor 'znver44' .*; did you mean 'znver4'"),
         ({"mcpu": "qqqqqq"}, r"no processor 'qqqqqq' for [\w-]+$"),
         ({"mcpu": "znver4", "mtriple": "aarch64-linux-gnu"}, "'znver4' for aarch64-linux-gnu"),
+        ({"mattr": ["+amx-int9"]}, "mattr: LLVM knows no feature 'amx-int9' of x86-64-v2$"),
+        ({"mattr": ["-avx51f"], "mcpu": "znver4"}, "no feature .* did you mean '-avx512f'"),
         ({"mtriple": "bogus-linux"}, "mtriple: LLVM knows no processor for 'bogus-linux'"),
     ],
 )
