@@ -5,17 +5,17 @@ follows is computed on the tile before it leaves them. A dot-product instruction
 of sums along the columns and `group` steps of the innermost reduction at once; the weights are
 packed in its order.
 
-Example: `vpdpbusd` with 512 bits has 16 lanes and groups of 4. A product of [6, 64] (uint8) and
-[64, 32] (int8) in tiles of 3 rows and 2 vectors:
+Example: `vpdpbusd` with 512 bits has 16 lanes and groups of 4. A product of [28, 64] (uint8) and
+[64, 32] (int8) in tiles of 14 rows and 2 vectors:
 
     packed = w as [1, 16, 32 * 4]                    # packed[0, k // 4, 4 * j + k % 4] = w[k, j]
-    for tile in range(2):                            # rows 0..2, then rows 3..5
-        sums = zeros(3, 32)                          # 6 registers of 16 int32
+    for tile in range(2):                            # rows 0..13, then rows 14..27
+        sums = zeros(14, 32)                         # 28 registers of 16 int32
         for step in range(16):                       # 4 of the 64 terms at a time
-            for row, vector in unrolled(3, 2):
+            for row, vector in unrolled(14, 2):
                 sums[row, vector] = vpdpbusd(sums[row, vector], x[row, 4 * step : 4 * step + 4],
                                              packed[0, step, 64 * vector : 64 * vector + 64])
-        y[3 * tile : 3 * tile + 3, :] = sums
+        y[14 * tile : 14 * tile + 14, :] = sums
 
 `vdpbf16ps` has groups of 2, operands of bfloat16 and sums of float32; the rest is the same.
 """
