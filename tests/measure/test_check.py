@@ -219,6 +219,27 @@ def test_where_the_plain_loops_waver_a_schedule_may_too():
         checked(workload, wrong, TARGET)
 
 
+def squares(count, used=None):
+    """The mean of squares without their mean, as a normalization over a whole image has it."""
+    x, k = te.placeholder((count,), "float32"), te.reduce_axis((0, used or count))
+    mean = topi.divide(topi.sum(x, keepdims=True), te.const(count, "float32"))
+    apart = topi.subtract(x, mean)
+    total = te.compute((1,), lambda _: te.sum(apart[k] * apart[k], k), "total")
+    return module(x, topi.divide(total, te.const(count, "float32")))
+
+
+def test_long_sums_one_after_the_other_round_more_often_than_sums_of_parts():
+    """A group norm over 255744 elements was called wrong, and ran as plain loops."""
+    sch = Schedule(squares(255744))
+    for name in ("placeholder_red", "total"):
+        row = sch.get_loops(sch.get_sblock(name))[-1]
+        sch.rfactor(sch.split(row, [None, 64])[1], 1)
+    parts = sch.mod
+    assert checked(squares(255744), parts, TARGET) is parts
+    with pytest.raises(WrongAnswer):
+        checked(squares(255744), squares(255744, 255744 - 8000), TARGET)
+
+
 def test_a_value_may_be_rounded_to_either_side_and_no_further():
     def steps(v):
         return te.round(v * te.const(127.0, "float32"))

@@ -54,8 +54,8 @@ ROWS = 16
 """Iterations of the outer loops that are enough to divide among threads."""
 
 _LOST: Final = 4
-"""Threads that make up for vectors which LLVM makes on one thread only: they take 4 to 5 times, where
-a vector of what is looked up is read at once."""
+"""Threads that make up for vectors which LLVM makes on one thread only: they take 4 to 5 times,
+where a vector of what is looked up is read at once."""
 
 _ALONE: Final = 1 << 18
 """Most elements of which it is tried whether one thread is faster."""

@@ -28,7 +28,7 @@ from autopipe.schedules.templates import sequence
 from autopipe.schedules.templates.sequence import SequenceKnobs, ServedParts
 
 NAME: Final = "long_rows"
-VERSION: Final = 1
+VERSION: Final = 2
 
 _LONG: Final = 1 << 17
 """Elements from which on a second thread pays; the same as in `row_reduction`."""
@@ -38,6 +38,10 @@ _PIECES: Final = 16
 
 _FEWEST: Final = 4
 """Fewest pieces; a row of a length that has no such divisor is left to other templates."""
+
+
+_EVEN: Final = 64
+"""Elements that four vectors of 512 bits hold: pieces of whole ones need no guarded rest."""
 
 
 def match(sch: Schedule) -> ServedParts | None:
@@ -80,7 +84,7 @@ def _cut(sch: Schedule, rv: SBlockRV) -> bool:
     block = sch.get(rv)
     spatial, reduced = len(extents_of(block)), extents_of(block, spatial=False)
     loops = sch.get_loops(rv)[spatial:]
-    pieces = _pieces(reduced[0])
+    pieces = _pieces(reduced[0], math.prod(reduced[1:]))
     row = loops[0] if pieces else sch.fuse(*loops)
     pieces = pieces or _pieces(math.prod(reduced))
     if not pieces:
@@ -93,7 +97,12 @@ def _cut(sch: Schedule, rv: SBlockRV) -> bool:
     return True
 
 
-def _pieces(extent: int) -> int:
-    """Return the most pieces that so many steps are cut into evenly; 0 if those are too few."""
-    most = max(divisors(extent, _PIECES))
-    return most if most >= _FEWEST else 0
+def _pieces(extent: int, inner: int = 1) -> int:
+    """Return the most pieces that so many steps are cut into evenly; 0 if those are too few.
+
+    Each step has `inner` elements. Pieces of whole vectors come first: 255744 elements are 12
+    pieces of 333 x 64, not 16 of 15984.
+    """
+    fitting = [pieces for pieces in divisors(extent, _PIECES) if pieces >= _FEWEST]
+    whole = [pieces for pieces in fitting if extent // pieces * inner % _EVEN == 0]
+    return max(whole, default=0)

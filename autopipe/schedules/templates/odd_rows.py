@@ -36,6 +36,12 @@ VERSION: Final = 1
 _VECTOR: Final = 8
 """Elements by which a row is divided where `row_reduction` makes vectors of all of it."""
 
+_LONG: Final = 1024
+"""Elements of a row from which on `row_reduction` takes as many vectors as hide latency, and guards
+what is left over: LLVM makes no vectors of that loop where indices have 64 bits."""
+_WHOLE: Final = 64
+"""Elements of so many vectors of 512 bits."""
+
 _LEAST: Final = 32
 """Elements of the shortest row that pays."""
 
@@ -54,7 +60,7 @@ def match(sch: Schedule) -> OpenRows | None:
 def _is_odd(block: SBlock) -> bool:
     """Tell whether a block reduces rows of such a length; that is soon told."""
     row = math.prod(extents_of(block, spatial=False))
-    return row >= _LEAST and row % _VECTOR > 0
+    return (row >= _LEAST and row % _VECTOR > 0) or (row >= _LONG and row % _WHOLE > 0)
 
 
 def _sums_functions(blocks: Sequence[SBlock]) -> bool:

@@ -46,3 +46,11 @@ def test_pieces_of_a_row_are_divided_among_threads(tensors):
 @pytest.mark.parametrize("length", [LONG // 2, 131071])  # too short; a prime
 def test_other_rows_are_for_other_templates(length):
     assert long_rows.match(blank(module_of(squares(length)))) is None
+
+
+@pytest.mark.parametrize(("length", "pieces"), [(255744, 12), (LONG, 16)])
+def test_pieces_are_of_whole_vectors(length, pieces):
+    """LLVM makes no vectors of what is left of a piece, where indices have 64 bits."""
+    found = fall(["static"], module_of(squares(length)), CONDITIONS).planned
+    assert found is not None
+    assert f"T.parallel({pieces})" in found.module.script()
