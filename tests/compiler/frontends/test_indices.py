@@ -87,3 +87,24 @@ def test_a_constant_outside_is_refused_with_its_node(tmp_path):
         ModelError, match=r"second input of 'Gather0_y'.* has places outside of \[3\]"
     ):
         load(save(made, tmp_path), {}, None, None)
+
+
+@pytest.mark.parametrize(
+    ("places", "axis", "sliced"),
+    [
+        (np.array(2), 1, True),
+        (np.array(-1), -1, True),
+        (np.array([1]), 0, True),
+        (np.array([0, 2]), 1, True),
+        (np.array([-4, 1, 2, -1]), 1, True),
+        (np.array([1, 1]), 1, False),
+        (np.array([3, 1]), 1, False),
+        (np.array([[0], [1]]), 1, False),
+    ],
+)
+def test_even_places_that_are_known_are_a_slice(places, axis, sliced, tmp_path):
+    cases = [case("Gather", {"x": CUBE}, {"i": places}, axis=axis)]
+    check(cases, run, tmp_path, opset=20)
+    made, _ = merged(cases, 20)
+    script = load(save(made, tmp_path), {}, None, None).module.script()
+    assert ("R.take" not in script) is sliced

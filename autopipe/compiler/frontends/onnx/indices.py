@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 from tvm import relax, te, tirx
+from tvm.ir import GenericConst
 from tvm.relax.frontend.onnx import onnx_frontend
 from tvm_ffi import structural_equal
 
@@ -158,11 +159,38 @@ def _sizes(operand: Any) -> list[Any] | None:
     return [int(dim) if isinstance(dim, tirx.IntImm) else dim for dim in dims]
 
 
+class Gather(onnx_frontend.Gather):
+    """Gather; what lies at even places that are known is a slice, which other kernels take in.
+
+    Example: x[:, 3] of [64, 26], a lookup of the third column, is x[:, 3:4] in another shape.
+    """
+
+    @classmethod
+    def _impl_v13(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+        axis, data = int(attr.get("axis", 0)), inputs[0]
+        sizes = _sizes(data) if isinstance(data.ty, relax.TensorType) else None
+        extent = sizes[axis] if sizes and not isinstance(data, GenericConst) else None
+        places = known.values(inputs[1], params)
+        even = _evenly(places, extent) if isinstance(extent, int) else None
+        if places is None or even is None:
+            return super()._impl_v13(bb, inputs, attr, params)
+        (first, last, step), axes = even, [axis % data.ty.ndim]
+        part = relax.op.strided_slice(data, axes, [first], [last + 1], [step])
+        return part if places.ndim else relax.op.squeeze(bb.normalize(part), axes)
+
+
+def _evenly(places: Any, extent: int) -> tuple[int, int, int] | None:
+    """Return the first and last of places along an axis, and their distance, if that is one."""
+    if places is None or places.ndim > 1 or places.size == 0:
+        return None
+    at = np.where(places < 0, places + extent, places).ravel()
+    step = int(at[1] - at[0]) if at.size > 1 else 1
+    even = step > 0 and bool((np.diff(at) == step).all())
+    return (int(at[0]), int(at[-1]), step) if even else None
+
+
 CONVERTERS: Final = {
-    **{
-        each.__name__: _Cut(each, _along)
-        for each in (onnx_frontend.Gather, onnx_frontend.GatherElements)
-    },
+    **{each.__name__: _Cut(each, _along) for each in (Gather, onnx_frontend.GatherElements)},
     **dict.fromkeys(("Scatter", "ScatterElements"), _Cut(Scatter, _along)),
     "GatherND": _Cut(onnx_frontend.GatherND, _along_many),
     "ScatterND": ScatteredRows(_Cut(onnx_frontend.ScatterND, _along_many)),
