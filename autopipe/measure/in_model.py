@@ -28,7 +28,7 @@ from autopipe.compiler.library import linking
 from autopipe.compiler.library.loaded_model import use_threads
 from autopipe.measure import build, shipped
 from autopipe.measure.shipped import ShippedModel
-from autopipe.measure.timing import made_up
+from autopipe.measure.timing import made_up, sleep_soon
 from autopipe.processes.contained import Child, Failed
 
 Place = Mapping[str, int]
@@ -193,6 +193,7 @@ class _WatchedModel:
 
     def answer(self, request: Mapping[str, Any]) -> object:
         """Do what `InModel` asks for."""
+        sleep_soon()
         use_threads(self._source.cores)
         match request["do"]:
             case "build":

@@ -55,6 +55,7 @@ def serve(job: Job, link: Link) -> None:
         from autopipe.measure import build, device, timing
 
         timing.use_threads(job.cores)
+        timing.sleep_soon()
         place = device.prepare(job.target)
         if not device.elsewhere(place):  # CUDA reserves addresses for all memory there is
             bound(job.limits.memory << 20)

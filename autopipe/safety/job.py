@@ -136,6 +136,7 @@ def _checked(
     workload: tvm.IRModule, scheduled: tvm.IRModule, target: tvm.target.Target, cores: int
 ) -> Checked:
     timing.use_threads(cores)
+    timing.sleep_soon()
     return verdict_of(lambda: check.checked(workload, scheduled, target))
 
 

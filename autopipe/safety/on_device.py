@@ -124,6 +124,7 @@ class _Comparison(Answering):
     def _prepare(self) -> None:
         cores = self._conditions.hardware.cores
         timing.use_threads(cores)
+        timing.sleep_soon()
         self._loops = check.PlainLoops(self._piece.workload, host(cores))
         library = check.compiled_for(self._piece.scheduled, self._conditions.target)
         write(library, self._path, self._linker)

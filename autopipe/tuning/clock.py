@@ -1,5 +1,6 @@
 """What a model does between two calls of a kernel, read from the table of its tasks."""
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Final
@@ -10,15 +11,18 @@ from autopipe.tasks.task import Task
 LARGEST: Final = 64 << 20
 """Bytes that are touched before a call at most: more takes longer, and finds no cache any more."""
 
-_SMALLEST: Final = 1 << 20
+_SMALLEST: Final = 16 << 10
 
 
 def touched_by(tasks: Iterable[Task]) -> int:
-    """Return how many bytes a model touches in one run, as a power of two from 1 to 64 MiB.
+    """Return how many bytes a model touches in one run, in the nearest power of two.
+
+    It is 16 KiB at least, and 64 MiB at most.
 
     These are its weights, each once, and the storage of its activations, which is used again and
     again: what the largest kernel reads and writes. So ResNet-50 with 98 MiB of weights touches 64
-    MiB, and an encoder of 1.3 MiB touches 2. A package for several sizes has a library for each,
+    MiB, and an encoder of 1.3 MiB touches 1: of 2 its weights would not find room in a second-level
+    cache that has room for them. A package for several sizes has a library for each,
     and only one of them runs: that of the most weights counts.
     """
     found = list(tasks)
@@ -30,7 +34,7 @@ def touched_by(tasks: Iterable[Task]) -> int:
     largest = max((task.bytes - _weights(task) for task in found), default=0)
     total = max(weights.values(), default=0) + largest
     size = _SMALLEST
-    while size < min(total, LARGEST):
+    while size * math.sqrt(2) < min(total, LARGEST):
         size *= 2
     return size
 
@@ -43,7 +47,9 @@ def surroundings(task: Task, size: int) -> Surroundings:
 
 def clock_of(size: int) -> str | None:
     """Return the name of the clock in a model that touches so many bytes; null for a loop."""
-    return f"model, {size >> 20} MiB" if size else None
+    if not size:
+        return None
+    return f"model, {size >> 20} MiB" if size >> 20 else f"model, {size >> 10} KiB"
 
 
 def _weights(task: Task) -> int:
