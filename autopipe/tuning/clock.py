@@ -11,13 +11,13 @@ from autopipe.tasks.task import Task
 LARGEST: Final = 64 << 20
 """Bytes that are touched before a call at most: more takes longer, and finds no cache any more."""
 
-_SMALLEST: Final = 16 << 10
+_SMALLEST: Final = 1 << 20
 
 
 def touched_by(tasks: Iterable[Task]) -> int:
     """Return how many bytes a model touches in one run, in the nearest power of two.
 
-    It is 16 KiB at least, and 64 MiB at most.
+    It is 1 MiB at least, and 64 MiB at most: small models share what they have measured.
 
     These are its weights, each once, and the storage of its activations, which is used again and
     again: what the largest kernel reads and writes. So ResNet-50 with 98 MiB of weights touches 64
@@ -47,9 +47,7 @@ def surroundings(task: Task, size: int) -> Surroundings:
 
 def clock_of(size: int) -> str | None:
     """Return the name of the clock in a model that touches so many bytes; null for a loop."""
-    if not size:
-        return None
-    return f"model, {size >> 20} MiB" if size >> 20 else f"model, {size >> 10} KiB"
+    return f"model, {size >> 20} MiB" if size else None
 
 
 def _weights(task: Task) -> int:

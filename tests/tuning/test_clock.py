@@ -32,7 +32,7 @@ def test_a_model_touches_its_weights_and_its_largest_activations():
     assert touched_by([dense(3, 1, calls=5)]) == 16 * MIB
     assert touched_by([dense(40, 1, calls=5)]) == LARGEST
     assert touched_by([dense(4, 1)]) == 4 * MIB
-    assert touched_by([]) == 16 << 10
+    assert touched_by([]) == MIB
 
 
 def test_of_several_libraries_only_one_runs():
@@ -50,9 +50,9 @@ def test_what_is_no_weight_was_written_by_the_kernel_before():
 
 
 def test_times_of_another_clock_are_those_of_another_platform(tmp_path):
-    clocks = [clock_of(size) for size in (0, MIB, 2 * MIB, MIB // 2)]
-    assert clocks == [None, "model, 1 MiB", "model, 2 MiB", "model, 512 KiB"]
-    assert len({HERE.timed_by(clock) for clock in clocks}) == 4
+    clocks = [clock_of(size) for size in (0, MIB, 2 * MIB)]
+    assert clocks == [None, "model, 1 MiB", "model, 2 MiB"]
+    assert len({HERE.timed_by(clock) for clock in clocks}) == 3
     assert HERE.timed_by(None) is HERE
     timed, proposal = state(), Proposal(ANSOR, "[]")
     with RecordStore.open(tmp_path / "records.sqlite", print) as store:
@@ -65,7 +65,7 @@ def test_times_of_another_clock_are_those_of_another_platform(tmp_path):
             clock: proofs(store, HERE, {timed.task.workload: record(clock)}) for clock in clocks
         }
     assert [proof and proof[timed.task.workload].seconds for proof in proven.values()] == [
-        1e-2, 1e-3, {}, {},
+        1e-2, 1e-3, {},
     ]  # fmt: skip
 
 

@@ -58,6 +58,8 @@ _STORE, _TILE = 5, 20
 _BYTE: Final = 8
 """Bits of an operand and of a result, mostly."""
 _OPERANDS: Final = 2
+_FEW: Final = 1024
+"""Most elements that every call packs: LLVM did not come to an end with 64 x 64 bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +100,11 @@ def match(sch: Schedule) -> DotProducts | None:
     short = short_sums.match(sch)
     found = recognize(sch) if short is not None else None
     if short is None or found is None:
+        return None
+    packed = math.prod(
+        (found.breadth, *found.terms, *(found.extents[a] for a in found.lines.batch))
+    )
+    if not short.free and packed > _FEW:
         return None
     left = [tuple(n for n in names if n not in found.inlined)
             for names in (short.before, short.after)]  # fmt: skip
