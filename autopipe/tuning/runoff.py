@@ -61,12 +61,13 @@ def settle(states: Sequence[TaskState], tools: Tools, guests: Guests) -> None:
     confirm(states, tools.journal, tools.inspector, tools.maker)
     sized = {name for task in tools.open_tasks for name in (task.likely, *task.also_likely)}
 
-    # Threads that a trial wakes are awake in a model: there it takes the finals to tell.
+    # In a model threads are awake that a trial has to wake: there it takes the finals to tell.
     told = bool(tools.finals) or not tools.touched
 
     def single(state: TaskState, fastest: Proposal) -> str | None:
-        # For other sizes, which may be large, it is tuned, too.
-        if not told or state.task.workload in sized:
+        if not told:
+            return None
+        if state.task.workload in sized:  # it is tuned for other sizes, too, which may be large
             return None
         return on_one_thread(state, fastest, tools.maker.replay)
 

@@ -88,7 +88,7 @@ class DotProduct:
     llvm: str
     """LLVM's name of it."""
     add: Callable[["DotProduct", Expr, Expr, Expr], Expr]
-    """What makes the new sums of sums, of a row for each lane, and of weights."""
+    """What makes the new sums of sums, the bits of a row, and weights."""
     row: str
     """Dtype that the row is stored in: that of the operand, or a wider one."""
     sums: str = "int32"
@@ -104,7 +104,11 @@ class DotProduct:
         `row` has the operands of a group, as the bits of an int32; `weights` has those of all
         lanes, [lanes, group] as one vector.
         """
-        return self.add(self, sums, tirx.Broadcast(row, self.lanes), weights)
+        return self.add(self, sums, row, weights)
+
+    def every(self, value: Expr) -> Expr:
+        """Return a vector whose lanes are all one value."""
+        return tirx.Broadcast(value, self.lanes)
 
     def called(self, *arguments: Expr) -> Expr:
         """Return a call of the instruction."""
@@ -114,20 +118,22 @@ class DotProduct:
 def _fours(dot: DotProduct, sums: Expr, row: Expr, weights: Expr) -> Expr:
     """Return sums to which four products of bytes each were added."""
     bytes_ = f"int8x{4 * dot.lanes}"
-    return dot.called(sums, _bits(row, bytes_), _bits(weights, bytes_))
+    return dot.called(sums, _bits(dot.every(row), bytes_), _bits(weights, bytes_))
 
 
 def _moved(dot: DotProduct, sums: Expr, row: Expr, weights: Expr) -> Expr:
-    """Return the same for a row whose bytes are moved by 128, which is subtracted again."""
-    flip = tirx.Broadcast(tirx.const(_FLIP, "int32"), dot.lanes)
-    zeros = tirx.Broadcast(tirx.const(0, "int32"), dot.lanes)
+    """Return the same for a row whose bytes are moved by 128, which is subtracted again.
+
+    They are moved before the row is made a vector. Behind that, LLVM 22 never came to an end.
+    """
+    flip, zeros = tirx.const(_FLIP, "int32"), dot.every(tirx.const(0, "int32"))
     return _fours(dot, sums - _fours(dot, zeros, flip, weights), row ^ flip, weights)
 
 
 def _pairs(dot: DotProduct, sums: Expr, row: Expr, weights: Expr) -> Expr:
     """Return sums to which two products of words each were added."""
     words = f"int16x{2 * dot.lanes}"
-    return sums + dot.called(_bits(row, words), weights.astype(words))
+    return sums + dot.called(_bits(dot.every(row), words), weights.astype(words))
 
 
 def _halves(dot: DotProduct, sums: Expr, row: Expr, weights: Expr) -> Expr:
@@ -135,7 +141,7 @@ def _halves(dot: DotProduct, sums: Expr, row: Expr, weights: Expr) -> Expr:
 
     The pairs are handed over as bits, see `bfloat16_operands`.
     """
-    return dot.called(sums, row, _bits(weights, f"int32x{dot.lanes}"))
+    return dot.called(sums, dot.every(row), _bits(weights, f"int32x{dot.lanes}"))
 
 
 def _bits(value: Expr, dtype: str) -> Expr:

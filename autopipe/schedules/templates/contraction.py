@@ -23,7 +23,7 @@ from autopipe.schedules.analysis.product import Product
 from autopipe.schedules.analysis.rows import count
 from autopipe.schedules.analysis.simple_indices import simplified
 from autopipe.schedules.guarded import guard, guarded
-from autopipe.schedules.primitives import ELEMENTS, PRODUCTS, spread, spread_vectors
+from autopipe.schedules.primitives import ELEMENTS, PRODUCTS, spread_vectors
 from autopipe.schedules.tiling import loops
 from autopipe.schedules.tiling.form import Contraction, recognize
 from autopipe.schedules.tiling.lines import longer
@@ -113,9 +113,7 @@ def cut(sch: Schedule, contraction: Contraction, tile: Tile, terms: Terms) -> No
     _replace(sch, nest, copy, [*operands, *([copy.write()] if copy else []), tiles])
     if copy is not None and not contraction.lines.free:
         block = sch.get_sblock(copy.name)
-        if terms.dot is not None:  # vectors of what lies in groups take LLVM minutes
-            spread(sch, block, sch.get_loops(block)[0], ELEMENTS)
-        elif not copy.across or count(sch.get(block)) >= ELEMENTS:
+        if not copy.across or count(sch.get(block)) >= ELEMENTS:
             spread_vectors(sch, block, tile.width)  # LLVM loads few that are apart faster
         guard(sch, copy.name)
 

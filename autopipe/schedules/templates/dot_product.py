@@ -58,8 +58,6 @@ _STORE, _TILE = 5, 20
 _BYTE: Final = 8
 """Bits of an operand and of a result, mostly."""
 _OPERANDS: Final = 2
-_FEW: Final = 1024
-"""Most elements that every call packs: LLVM did not come to an end with 64 x 64 bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,11 +99,6 @@ def match(sch: Schedule) -> DotProducts | None:
     found = recognize(sch) if short is not None else None
     if short is None or found is None:
         return None
-    packed = math.prod(
-        (found.breadth, *found.terms, *(found.extents[a] for a in found.lines.batch))
-    )
-    if not short.free and packed > _FEW:
-        return None
     left = [tuple(n for n in names if n not in found.inlined)
             for names in (short.before, short.after)]  # fmt: skip
     found = replace(found, before=left[0], after=left[1])
@@ -143,7 +136,7 @@ def settings(found: DotProducts, hardware: HardwareParams) -> Iterator[DotProduc
         for columns in without_waste(granule, dot.lanes, widest):
             vectors = columns // dot.lanes
             room = hardware.registers - vectors - 1  # a row of weights, a broadcast value
-            # Terms of a sum have as many bits as the sum.
+            # The terms that a step adds to a sum have as many bits as the sum.
             most = steps_ahead(sums, columns, hardware, packed=True)
             for rows in without_waste(sums.height, 1, min(sums.height, room // vectors)):
                 both = rows < sums.height and columns < sums.breadth
@@ -196,7 +189,6 @@ def apply(sch: Schedule, found: DotProducts, tile: DotProductTile) -> None:
     if dot.row != found.short.operands[0]:
         copy = _widen(sch, found, dot.row)
         sums = replace(sums, before=(*sums.before, copy))
-
     contraction.cut(sch, sums, _tile(tile), contraction.Terms(Product.of, PRODUCTS, dot))
 
 

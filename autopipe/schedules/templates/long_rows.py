@@ -39,7 +39,6 @@ _PIECES: Final = 16
 _FEWEST: Final = 4
 """Fewest pieces; a row of a length that has no such divisor is left to other templates."""
 
-
 _EVEN: Final = 64
 """Elements that four vectors of 512 bits hold: pieces of whole ones need no guarded rest."""
 
@@ -98,11 +97,12 @@ def _cut(sch: Schedule, rv: SBlockRV) -> bool:
 
 
 def _pieces(extent: int, inner: int = 1) -> int:
-    """Return the most pieces that so many steps are cut into evenly; 0 if those are too few.
+    """Return the most pieces of whole vectors that so many steps are cut into evenly.
 
-    Each step has `inner` elements. Pieces of whole vectors come first: 255744 elements are 12
-    pieces of 333 x 64, not 16 of 15984.
+    Each step has `inner` elements. 0 if the pieces would be too few. Example: 255744 elements are
+    12 pieces of 333 x 64, not 16 of 15984.
     """
-    fitting = [pieces for pieces in divisors(extent, _PIECES) if pieces >= _FEWEST]
-    whole = [pieces for pieces in fitting if extent // pieces * inner % _EVEN == 0]
-    return max(whole, default=0)
+    found = divisors(extent, _PIECES)
+    whole = [pieces for pieces in found if extent // pieces * inner % _EVEN == 0]
+    most = max(whole, default=0)
+    return most if most >= _FEWEST else 0

@@ -67,8 +67,6 @@ def steps_ahead(
 ) -> int:
     """Return how many steps before they are read weights are fetched; 0 where nothing is gained.
 
-    `columns` are those of a strip, of elements as wide as sums.
-
     Example: a strip of 48 floats has 192 bytes a step, so those of step 40 are fetched in step 8.
     """
     if not (packed and contraction.lines.free and hardware.wants_fetches):

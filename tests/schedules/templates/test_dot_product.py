@@ -104,6 +104,10 @@ CASES = {
     "overlapping": lambda: matmul(rows=29, columns=168),
     "pairs_only": lambda: matmul(depth=26),
     "batched": batched,
+    "packed_by_each_call": lambda: (
+        *matmul(("int8", "int8"), rows=64, depth=64, columns=64)[:2],
+        [],
+    ),
     "strided": lambda: conv(stride=2),
     "pointwise": lambda: conv(kernel=1),
     "requantized": lambda: (*conv(), requantized),
