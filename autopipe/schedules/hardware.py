@@ -76,15 +76,6 @@ class HardwareParams:
         halved = "sse4a" in self.features and "avxvnni" not in self.features
         return self.vector_bits >= _LONG and not halved
 
-    @property
-    def gathers(self) -> bool:
-        """Whether a vector of elements that lie apart is read faster than one after the other.
-
-        On AMD's processors it is not, Zen 5 included: `grid_sample` of 1x16x32x32 takes 50 us in
-        vectors on one thread, and 35 one by one on two.
-        """
-        return "sse4a" not in self.features
-
     def lanes(self, bits: int) -> int:
         """Return how many elements of `bits` bits a vector register holds."""
         return max(1, self.vector_bits // bits)

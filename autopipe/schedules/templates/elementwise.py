@@ -54,8 +54,7 @@ ROWS = 16
 """Iterations of the outer loops that are enough to divide among threads."""
 
 _LOST: Final = 4
-"""Threads that make up for vectors which LLVM makes on one thread only: they take 4 to 5 times,
-where a vector of what is looked up is read at once."""
+"""Threads that make up for vectors which LLVM makes on one thread only: they take 4 to 5 times."""
 
 _ALONE: Final = 1 << 18
 """Most elements of which it is tried whether one thread is faster."""
@@ -121,7 +120,7 @@ def fill(movement: Movement, hardware: HardwareParams) -> Run:
     if movement.mixed or movement.backwards or movement.wraps or width < whole:
         width = 1  # LLVM takes several vectors a turn, and a rest
     elements = math.prod(movement.extents)
-    wide = movement.looks_up and hardware.gathers and hardware.cores <= _LOST
+    wide = movement.looks_up and hardware.cores <= _LOST
     paid = pays(elements * movement.nanoseconds) and not wide
     alone = ELEMENTS <= elements <= _ALONE and not paid
     return Run(
