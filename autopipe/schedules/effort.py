@@ -25,16 +25,20 @@ _BYTE: Final = 0.0112
 _GATHERED: Final = 0.25
 """Nanoseconds for an element that is read on its own, as in a lookup or across memory."""
 
-_VECTOR_CALL, _CALL = 0.4, 3.0
-"""Nanoseconds for an elementary function in vectors, and for one of libm."""
+_VECTOR_CALL, _CIRCULAR_CALL, _CALL = 0.4, 0.7, 3.0
+"""Nanoseconds for an elementary function in vectors, for a sine, and for a function of libm."""
 
 _REMAINDER: Final = 3.0
 """Nanoseconds for the remainder of two floats, a call of libm's `fmod`: 2.3 and more, by values."""
 
 _IN_VECTORS: Final = frozenset(
     f"tirx.{name}"
-    for name in ("exp", "log", "sigmoid", "tanh", "erf", "nearbyint", "rsqrt", "pow", "sqrt")
-)
+    for name in ("exp", "log", "sigmoid", "tanh", "erf", "nearbyint", "rsqrt", "pow", "sqrt",
+                 "sinh", "cosh", "asinh", "acosh", "atanh", "asin", "acos", "atan")
+)  # fmt: skip
+
+_CIRCULAR: Final = frozenset({"tirx.sin", "tirx.cos", "tirx.tan"})
+"""In vectors, and asked one by one whether they are of huge numbers."""
 
 _FREE: Final = frozenset({"prim.if_then_else"}) | {
     f"tirx.{name}"
@@ -96,6 +100,8 @@ def _of_call(call: Call) -> float:
     name = getattr(call.op, "name", "")
     if name in _FREE:
         return 0.0
+    if name in _CIRCULAR:
+        return _CIRCULAR_CALL
     return _VECTOR_CALL if name in _IN_VECTORS else _CALL
 
 

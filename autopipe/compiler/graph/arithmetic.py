@@ -1,4 +1,4 @@
-"""Builds arithmetic in TIR, in single precision."""
+"""Builds arithmetic in TIR, in single precision where nothing else is said."""
 
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -13,19 +13,33 @@ ROUND: Final = 1.5 * 2.0**23
 ROUND_BITS: Final = 0x4B400000
 """The bits of it."""
 
+_NO_NUMBER: Final = 0x7FC00000
+"""The bits of what is no number."""
+
 
 def horner(x: Expr, coefficients: Sequence[float]) -> Expr:
-    """Return a polynomial in Horner's form. The constant coefficient is the first."""
-    *rest, total = map(single, coefficients)
+    """Return a polynomial of x in its type, in Horner's form. The constant is the first."""
+    *rest, total = (tirx.const(one, x.ty) for one in coefficients)
     for coefficient in reversed(rest):
         total = total * x + coefficient
     return total
+
+
+def odd(x: Expr, coefficients: Sequence[float]) -> Expr:
+    """Return x + x^3 * p(x^2). A sum of -0 and 0 would be 0, so a zero stays as it is."""
+    far = let(x * x, lambda square: x + x * square * horner(square, coefficients))
+    return tirx.Select(x == single(0.0), x, far)
 
 
 def let(value: Expr, body: Callable[[Expr], Expr]) -> Expr:
     """Return `body` of a variable that is bound to the value, so that it is computed once."""
     var = tirx.Var("t", value.ty)
     return tirx.Let(var, value, body(var))
+
+
+def no_number() -> Expr:
+    """Return the constant that is no number, in single precision."""
+    return tirx.reinterpret(SINGLE, tirx.const(_NO_NUMBER))
 
 
 def single(value: float) -> Expr:

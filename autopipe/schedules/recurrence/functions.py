@@ -10,12 +10,12 @@ import tvm_ffi
 from tvm import tirx
 from tvm.ir import Call, Expr
 
-from autopipe.compiler.graph import arithmetic, elementary
+from autopipe.compiler.graph import arithmetic, elementary, exponentials
 from autopipe.compiler.graph.arithmetic import SINGLE, horner, let, single
 
 _SIGMOID, _TANH = "tirx.sigmoid", "tirx.tanh"
 
-_EXP: Final = (1.0, 1.0, *elementary.EXP)
+_EXP: Final = (1.0, 1.0, *exponentials.EXP)
 
 _EXP_END: Final = 87.0
 """Up to here e^x is neither infinite nor denormal, and 2^n is a number for its n."""
@@ -74,7 +74,7 @@ def _one_and_exp(x: Expr) -> Expr:
     def scaled(shifted: Expr, y: Expr) -> Expr:
         n = shifted - single(arithmetic.ROUND)
         fraction = let(
-            n, lambda n: y - n * single(elementary.LN2[0]) - n * single(elementary.LN2[1])
+            n, lambda n: y - n * single(exponentials.LN2[0]) - n * single(exponentials.LN2[1])
         )
         # the large number's own bits are gone when its last ones are the exponent
         power = (tirx.reinterpret("int32", shifted) << _FRACTION_BITS) + _ONE_BITS

@@ -13,7 +13,7 @@ from tvm.ir import Expr
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 
 from autopipe.compiler.attention import AttentionForm, ordered, within
-from autopipe.compiler.graph import elementary
+from autopipe.compiler.graph import exponentials
 from autopipe.compiler.graph.arithmetic import let
 from autopipe.schedules.analysis.expressions import unfold, whole
 from autopipe.schedules.primitives import PRODUCTS
@@ -158,7 +158,7 @@ class BandLoops:
                 with T.vectorized(_number(0), _number(knobs.width)) as lane:
                     at = vector * knobs.width + lane
                     below = scores[key, at] - most[at]
-                    share = let(below, elementary.exp_below) if self.fast else tirx.exp(below)
+                    share = let(below, exponentials.exp_below) if self.fast else tirx.exp(below)
                     T.buffer_store(scores, share, [key, at])
                 with T.vectorized(_number(0), _number(knobs.width)) as lane:
                     at = vector * knobs.width + lane

@@ -1,0 +1,86 @@
+"""The inverses of sine, cosine and tangent as arithmetic.
+
+Steps as in S. L. Moshier, "Methods and Programs for Mathematical Functions" (1989): an argument is
+brought near 0, where a polynomial of x^2 is enough. The coefficients are minimax fits of our own.
+"""
+
+import math
+from typing import Final
+
+from tvm import tirx
+from tvm.ir import Expr
+
+from autopipe.compiler.graph.arithmetic import horner, let, odd, single
+
+_ASIN: Final = (
+    0.16666659712791443, 0.07500503957271576, 0.04451695457100868, 0.03180772438645363,
+    0.014438574202358723, 0.03751649335026741,
+)  # fmt: skip
+"""(asin(x) - x) / x^3 in x^2 for |x| <= 1/2, to 3e-10."""
+
+_ATAN: Final = (
+    -0.33333316445350647, 0.19998471438884735, -0.14243532717227936, 0.1059381291270256,
+    -0.06078220158815384,
+)  # fmt: skip
+"""The same of atan for |x| <= tan(pi / 8), to 7e-10."""
+
+_EIGHTH: Final = math.tan(math.pi / 8)
+_THREE_EIGHTHS: Final = math.tan(3 * math.pi / 8)
+
+
+def asin(x: Expr) -> Expr:
+    """The angle whose sine is x, to 3 ulp.
+
+    Beyond 1/2 it is pi / 2 - 2 asin(sqrt((1 - |x|) / 2)), with the sign of x.
+    """
+
+    def of(size: Expr) -> Expr:
+        far = single(math.pi / 2) - _twice(size)
+        signed = tirx.Select(x < single(0.0), -far, far)
+        return tirx.Select(size < single(0.5), odd(x, _ASIN), signed)
+
+    return let(tirx.abs(x), of)
+
+
+def acos(x: Expr) -> Expr:
+    """The angle whose cosine is x, to 3 ulp.
+
+    It is pi / 2 - asin(x), and 2 asin(sqrt((1 - x) / 2)) beyond 1/2.
+    """
+
+    def of(size: Expr) -> Expr:
+        near = single(math.pi / 2) - odd(x, _ASIN)
+        far = let(_twice(size), lambda a: tirx.Select(x < single(0.0), single(math.pi) - a, a))
+        return tirx.Select(size < single(0.5), near, far)
+
+    return let(tirx.abs(x), of)
+
+
+def atan(x: Expr) -> Expr:
+    """The angle whose tangent is x, to 3 ulp.
+
+    Far from 0 it is that of 1 / x, or of (x - 1) / (x + 1), beside pi / 2 or pi / 4.
+    """
+
+    def of(size: Expr) -> Expr:
+        far, middle = size > single(_THREE_EIGHTHS), size > single(_EIGHTH)
+        one = single(1.0)
+        over = tirx.Select(far, -one, tirx.Select(middle, size - one, size))
+        under = tirx.Select(far, size, tirx.Select(middle, size + one, one))
+        quarter = tirx.Select(middle, single(math.pi / 4), single(0.0))
+        base = tirx.Select(far, single(math.pi / 2), quarter)
+        result = base + let(over / under, lambda z: odd(z, _ATAN))
+        signed = let(result, lambda result: tirx.Select(x < single(0.0), -result, result))
+        return tirx.Select(x == single(0.0), x, signed)
+
+    return let(tirx.abs(x), of)
+
+
+def _twice(size: Expr) -> Expr:
+    """acos(size) for a size from 1/2 to 1: 2 asin(s), where s^2 is (1 - size) / 2."""
+
+    def of(square: Expr) -> Expr:
+        root = single(2.0) * tirx.sqrt(square)
+        return root + root * square * horner(square, _ASIN)
+
+    return let((single(1.0) - size) * single(0.5), of)

@@ -1,0 +1,210 @@
+"""Sine, cosine and tangent as arithmetic, for arguments that are not huge, in vectors.
+
+Multiples of pi / 2 are taken off in double precision, as Cody and Waite do it. Of arguments beyond
+some million that leaves too few digits. A loop behind the vectors asks for these and computes them
+by libm; in most models there are none. The coefficients are minimax fits of our own.
+
+Example: the sines of 32 numbers.
+
+    for i in vectorized(32):                 # before: 32 calls of libm
+        out[i] = sin(x[i])
+
+    for i in vectorized(32):                 # after
+        out[i] = arithmetic of x[i]
+    for i in range(32):
+        if not abs(x[i]) < 2^22:             # what is no number too
+            out[i] = sin(x[i])
+"""
+
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import Final, NamedTuple
+
+import tvm
+import tvm_ffi
+from tvm import tirx
+from tvm.ir import Call, Expr, TensorLoad
+from tvm.s_tir import SBlock, SBlockRealize
+from tvm.tirx import BufferStore
+
+from autopipe.compiler.graph.arithmetic import SINGLE, horner, let
+
+_DOUBLE: Final = "float64"
+
+_MOST: Final = 2.0**22
+"""Up to here a multiple of pi / 2 has so few bits that its products are exact."""
+
+_PARTS: Final = (1.570796325802803, 9.920935774287987e-10, 2.2517417741562176e-18)
+"""Pi / 2 in parts: the first two have 29 bits, so that multiples of them are exact."""
+
+_ROUND: Final = 1.5 * 2.0**52
+"""A double plus this one has no fraction left, and the number in its last bits."""
+
+_SIN: Final = (
+    1.0, -0.16666666640776132, 0.008333329302405417, -0.00019839311481698735,
+    2.718114083204333e-06,
+)  # fmt: skip
+"""sin(r) / r in r^2 for |r| <= pi / 4, to 6e-12."""
+
+_COS: Final = (
+    1.0, -0.5, 0.0416666666194507, -0.0013888883496637496, 2.479945925772727e-05,
+    -2.720568066098719e-07,
+)  # fmt: skip
+"""cos(r) in r^2 for |r| <= pi / 4, to 2e-13."""
+
+
+class _Turn(NamedTuple):
+    """An angle: so many quarters, and the rest."""
+
+    quarters: Expr
+    """int64; its last two bits count."""
+    sine: Expr
+    """Of the rest."""
+    cosine: Expr
+
+
+def expanded(function: tirx.PrimFunc) -> tirx.PrimFunc:
+    """Return a function with arithmetic for the circular functions in its vectorized loops."""
+    return (
+        tvm_ffi.structural_map(function, (tirx.For, _in_turn)) if found_in(function) else function
+    )
+
+
+def found_in(function: tirx.PrimFunc) -> bool:
+    """Tell whether a function holds any circular function, in whatever loop."""
+    calls: list[Call] = []
+    tvm_ffi.structural_walk(function.body, (Call, calls.append))
+    return any(map(_is_circular, calls))
+
+
+def _in_turn(loop: tirx.For) -> tirx.Stmt:
+    """Return a vectorized loop and one behind it for arguments that are huge."""
+    realize = loop.body
+    if loop.kind != tirx.ForKind.VECTORIZED or not isinstance(realize, SBlockRealize):
+        return loop
+    block, store = realize.block, realize.block.body
+    if block.init is not None or not isinstance(store, BufferStore):
+        return loop
+    arguments = _arguments(store)
+    if not arguments:
+        return loop
+    value = tvm_ffi.structural_map(store.value, (Call, _arithmetic))
+    huge = tirx.any(*(tirx.Not(tirx.abs(one) < tirx.const(_MOST, one.ty)) for one in arguments))
+
+    quick = BufferStore(store.buffer, value, store.indices)
+    slow = BufferStore(
+        store.buffer, tvm_ffi.structural_map(store.value, (Call, _of_libm)), store.indices
+    )
+    again = _with_body(loop, tirx.ForKind.SERIAL, tirx.IfThenElse(huge, slow, None))
+    return tirx.stmt_seq(_with_body(loop, tirx.ForKind.VECTORIZED, quick), _renewed(again))
+
+
+def _with_body(loop: tirx.For, kind: int, body: tirx.Stmt) -> tirx.For:
+    """Return a loop around one block, of some kind, and with some statement in its block."""
+    realize, block = loop.body, loop.body.block
+    inner = SBlock(
+        block.iter_vars, block.reads, block.writes, block.name_hint, body,
+        alloc_buffers=block.alloc_buffers, match_buffers=block.match_buffers,
+        annotations=block.annotations,
+    )  # fmt: skip
+    whole = SBlockRealize(realize.iter_values, realize.predicate, inner)
+    return tirx.For(loop.loop_var, loop.min, loop.extent, kind, whole)
+
+
+def _renewed(loop: tirx.For) -> tirx.For:
+    """Return a loop around one block with variables of its own: TVM wants each bound once."""
+    known = [loop.loop_var, *(axis.var for axis in loop.body.block.iter_vars)]
+    changes = [(var, tirx.Var(var.name, var.ty)) for var in known]
+
+    def replaced(var: tvm.ir.Var) -> tvm.ir.Var:
+        return next((new for old, new in changes if old.same_as(var)), var)
+
+    return tvm_ffi.structural_map(loop, (tvm.ir.Var, replaced))
+
+
+def _arguments(store: BufferStore) -> list[Expr]:
+    """Return what circular functions are taken of, if that costs nothing to compute twice."""
+    calls: list[Call] = []
+    tvm_ffi.structural_walk(store.value, (Call, calls.append))
+    loads: list[TensorLoad] = []
+    tvm_ffi.structural_walk(store.value, (TensorLoad, loads.append))
+    found = [call.args[0] for call in calls if _is_circular(call)]
+    inner: list[Call] = []
+    for one in found:
+        tvm_ffi.structural_walk(one, (Call, inner.append))
+    changed = any(load.source.same_as(store.buffer) for load in loads)
+    return [] if inner or changed else found
+
+
+def _is_circular(call: Call) -> bool:
+    return getattr(call.op, "name", "") in _FUNCTIONS and str(call.ty) == SINGLE
+
+
+def _arithmetic(call: Call) -> Expr:
+    if not _is_circular(call):
+        return call
+    compute = _FUNCTIONS[call.op.name]
+    return let(call.args[0].astype(_DOUBLE), lambda x: _turned(x, compute)).astype(SINGLE)
+
+
+def _of_libm(call: Call) -> Expr:
+    """LLVM would call its own intrinsic, which changes nothing, before it asks for the argument."""
+    if not _is_circular(call):
+        return call
+    return tirx.call_pure_extern(SINGLE, f"{call.op.name.removeprefix('tirx.')}f", call.args[0])
+
+
+def _turned(x: Expr, body: Callable[[_Turn], Expr]) -> Expr:
+    """Bind what functions of an angle are made of: quarters, and sine and cosine of the rest."""
+
+    def of(quarters: Expr, rest: Expr) -> Expr:
+        return let(
+            rest * rest,
+            lambda square: body(_Turn(quarters, rest * horner(square, _SIN), horner(square, _COS))),
+        )
+
+    def parted(shifted: Expr) -> Expr:
+        quarters = tirx.reinterpret("int64", shifted)
+        return let(shifted - _double(_ROUND), lambda n: let(_rest(x, n), partial(of, quarters)))
+
+    return let(x * _double(2 / math.pi) + _double(_ROUND), parted)
+
+
+def _rest(x: Expr, n: Expr) -> Expr:
+    """What is left of an angle without n quarters."""
+    for part in _PARTS:
+        x = x - n * _double(part)
+    return x
+
+
+def _sin(turn: _Turn) -> Expr:
+    value = tirx.Select(_is_odd(turn), turn.cosine, turn.sine)
+    return _signed(turn.quarters, value)
+
+
+def _cos(turn: _Turn) -> Expr:
+    value = tirx.Select(_is_odd(turn), turn.sine, turn.cosine)
+    return _signed(turn.quarters + tirx.const(1, "int64"), value)
+
+
+def _tan(turn: _Turn) -> Expr:
+    over = tirx.Select(_is_odd(turn), turn.cosine, turn.sine)
+    return over / tirx.Select(_is_odd(turn), -turn.sine, turn.cosine)
+
+
+def _is_odd(turn: _Turn) -> Expr:
+    return (turn.quarters & 1) != 0
+
+
+def _signed(quarters: Expr, value: Expr) -> Expr:
+    """Two or three quarters change the sign."""
+    return let(value, lambda value: tirx.Select((quarters & 2) != 0, -value, value))
+
+
+def _double(value: float) -> Expr:
+    return tirx.const(value, _DOUBLE)
+
+
+_FUNCTIONS: Final = {"tirx.sin": _sin, "tirx.cos": _cos, "tirx.tan": _tan}
+"""By the name of the intrinsic."""

@@ -1,0 +1,113 @@
+"""Exponentials and logarithms as arithmetic.
+
+The range reductions follow Cody and Waite, "Software Manual for the Elementary Functions" (1980).
+The coefficients are minimax fits of our own.
+"""
+
+import math
+from typing import Final
+
+from tvm import tirx
+from tvm.ir import Expr
+
+from autopipe.compiler.graph.arithmetic import ROUND, SINGLE, horner, let, no_number, single
+
+LN2: Final = (0.693359375, -2.1219444005469057e-4)
+"""The logarithm of 2: few bits, so that multiples of it are exact, and the rest."""
+
+EXP: Final = (
+    0.4999999403953552, 0.1666652113199234, 0.04166838899254799, 0.008368716575205326,
+    0.001381459878757596,
+)  # fmt: skip
+"""(e^r - 1 - r) / r^2 for |r| <= ln(2) / 2, to 3e-9."""
+
+_EXP_RANGE: Final = (-87.5, 89.0)
+"""At its ends e^x becomes denormal and infinite."""
+
+_EXP_ZERO: Final = -104.0
+"""Below it e^x is 0."""
+
+_LIFT: Final = 40.0
+"""What is added to x where e^x is denormal, and taken back by a factor. The sum is exact."""
+
+_LOG: Final = (
+    0.3333333134651184, -0.2500081956386566, 0.20001226663589478, -0.16623356938362122,
+    0.14201758801937103, -0.13160182535648346, 0.12761574983596802, -0.07634492963552475,
+)  # fmt: skip
+"""(ln(1 + z) - z + z^2 / 2) / z^3 for 1 + z between the roots of 1/2 and 2, to 6e-9."""
+
+_BIAS: Final = 127
+_FRACTION_BITS: Final = 23
+_ROOT_HALF: Final = 0x3F3504F3
+"""The bits of sqrt(1/2) in single precision."""
+_ALL_BUT_SIGN: Final = 0x7FFFFFFF
+_INFINITY: Final = 0x7F800000
+"""The bits of it."""
+_DENORMAL: Final = 2.0**-126
+"""The smallest number that has all its bits."""
+
+
+def exp_below(x: Expr) -> Expr:
+    """e^x, to 1.5 ulp, where x is at most 0; a result below 2e-38 is 0."""
+    return let(tirx.max(single(_EXP_RANGE[0]), x), _in_range)
+
+
+def _in_range(x: Expr) -> Expr:
+    """e^x, where x is in the range: 2^(n - 1) * 2e^r, n as the last bits of a large number.
+
+    2^128, which e^88.5 is made of, is no number. 2^127 is one, as its half for n = 128.
+    """
+    large = ROUND + _BIAS - 1
+
+    def scaled(shifted: Expr) -> Expr:
+        n = shifted - single(large)
+        fraction = let(n, lambda n: x - n * single(LN2[0]) - n * single(LN2[1]))
+        series = let(fraction, lambda r: horner(r, [2 * one for one in (1.0, 1.0, *EXP)]))
+        # the large number's own bits are gone when its last ones are the exponent
+        power = tirx.reinterpret("int32", shifted) << _FRACTION_BITS
+        return series * tirx.reinterpret(SINGLE, power)
+
+    return let(x * single(1.4426950408889634) + single(large), scaled)
+
+
+def exp(x: Expr) -> Expr:
+    """e^x, to 1.5 ulp; denormal results too, of which a logarithm may be taken."""
+    low = single(_EXP_RANGE[0])
+
+    def of(y: Expr) -> Expr:
+        near = let(tirx.Select(y < low, y + single(_LIFT), y), _in_range)
+        return near * tirx.Select(y < low, single(math.exp(-_LIFT)), single(1.0))
+
+    # no number goes through: a minimum and a maximum take their second operand then
+    return let(tirx.max(single(_EXP_ZERO), tirx.min(single(_EXP_RANGE[1]), x)), of)
+
+
+def flushed_exp(x: Expr) -> Expr:
+    """e^x, to 1.5 ulp; a result below 2e-38 is 0."""
+    low, high = map(single, _EXP_RANGE)
+    return let(tirx.max(low, tirx.min(high, x)), _in_range)
+
+
+def log(x: Expr) -> Expr:
+    """ln(x), to 1 ulp: n * ln(2) + ln(1 + z)."""
+    denormal = x < single(_DENORMAL)
+    scaled = tirx.Select(denormal, x * single(2.0**_FRACTION_BITS), x)
+    shift = tirx.Select(denormal, single(-_FRACTION_BITS), single(0.0))
+
+    def near_one(z: Expr, n: Expr) -> Expr:
+        tail = z * z * (z * horner(z, _LOG) - single(0.5)) + n * single(LN2[1])
+        return n * single(LN2[0]) + (tail + z)
+
+    def split(bits: Expr) -> Expr:
+        offset = bits - _ROOT_HALF
+        n = (offset >> _FRACTION_BITS).astype(SINGLE) + shift
+        fraction = (offset & ((1 << _FRACTION_BITS) - 1)) + _ROOT_HALF
+        z = tirx.reinterpret(SINGLE, fraction) - single(1.0)
+        return let(n, lambda n: let(z, lambda z: near_one(z, n)))
+
+    result = let(tirx.reinterpret("int32", scaled), split)
+    # infinity and no number stay; a call of isnan would make single numbers of vectors
+    bits = tirx.reinterpret("int32", x) & _ALL_BUT_SIGN
+    result = tirx.Select(bits >= _INFINITY, x, result)
+    result = tirx.Select(x == single(0.0), -tirx.infinity(SINGLE), result)
+    return tirx.Select(x < single(0.0), no_number(), result)

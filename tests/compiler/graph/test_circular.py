@@ -1,0 +1,115 @@
+import numpy as np
+import pytest
+import tvm
+import tvm_ffi
+from tvm import te, tirx
+from tvm.s_tir import Schedule
+
+from autopipe.compiler.graph import elementary
+from tests.compiler.graphs import TARGET
+
+COUNT = 1 << 16
+HUGE = 2.0**22
+FUNCTIONS = {"sin": np.sin, "cos": np.cos, "tan": np.tan}
+
+
+def elementwise(function, dtype="float32"):
+    x = te.placeholder((COUNT,), dtype, name="x")
+    y = te.compute((COUNT,), lambda i: function(x[i]), name="y")
+    return elementary.mark(tvm.IRModule({"main": te.create_prim_func([x, y])}))
+
+
+def in_vectors(module, lanes=32):
+    sch = Schedule(module)
+    (loop,) = sch.get_loops(sch.get_sblock("y"))
+    _, vector = sch.split(loop, [None, lanes])
+    sch.vectorize(vector)
+    return sch.mod
+
+
+def library_of(module):
+    return tvm.tirx.build(elementary.expand(module), TARGET)
+
+
+def run(library, values):
+    out = tvm.runtime.empty(values.shape, str(values.dtype))
+    library["main"](tvm.runtime.tensor(values), out)
+    return out.numpy()
+
+
+def samples():
+    """Any bits; small angles; multiples of a quarter turn, where sines are tiny; at the limit."""
+    rng = np.random.default_rng(0)
+    values = rng.integers(0, 1 << 32, COUNT, dtype=np.uint32).view("float32")
+    values[: COUNT // 2] = rng.uniform(-30, 30, COUNT // 2)
+    values[: COUNT // 4] = np.arange(COUNT // 4) * 163 * (np.pi / 2)
+    values[: COUNT // 8] = rng.uniform(-2 * HUGE, 2 * HUGE, COUNT // 8)
+    values[:8] = [0.0, -0.0, np.inf, -np.inf, np.nan, HUGE, -HUGE, 1e-45]
+    return values
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_any_angle_is_right_to_an_ulp_and_keeps_its_sign(name):
+    values = samples()
+    wide = FUNCTIONS[name](values.astype("longdouble"))
+    expected = wide.astype("float32")
+    found = run(library_of(in_vectors(elementwise(getattr(tirx, name)))), values)
+    np.testing.assert_array_equal(np.isnan(found), np.isnan(expected))
+    known = np.isfinite(expected)
+    ulp = np.abs(found[known] - wide[known]) / np.spacing(np.abs(expected[known]))
+    assert ulp.max() <= 1.0
+    np.testing.assert_array_equal(np.signbit(found[known]), np.signbit(expected[known]))
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_libm_is_asked_for_huge_angles_alone(name):
+    module = in_vectors(elementwise(getattr(tirx, name)))
+    text = library_of(module).inspect_source("ll")
+    assert f"llvm.{name}." not in text, "which LLVM calls for all before it asks"
+    assert "double>" in text, "vectors"
+    assert f'"{name}f"' in elementary.expand(module).script()
+
+
+def test_what_is_around_a_sine_is_computed_in_both_loops():
+    """Such as the cosine of a scaled angle, and the rest of the expression."""
+    module = in_vectors(elementwise(lambda x: tirx.cos(x * 0.5) * x + tirx.sin(x)))
+    values = samples()[: COUNT // 2]
+    found = run(library_of(module), np.pad(values, (0, COUNT // 2)))[: COUNT // 2]
+    finite = np.isfinite(values)
+    wide = values[finite].astype("longdouble")
+    expected = (np.cos(wide * 0.5) * wide + np.sin(wide)).astype("float32")
+    np.testing.assert_allclose(found[finite], expected, rtol=1e-5, atol=1e-30)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [lambda x: tirx.sin(tirx.exp(x)), lambda x: tirx.sin(tirx.cos(x))],
+    ids=["of another function", "of a cosine"],
+)
+def test_arguments_that_cost_something_are_computed_once(function):
+    expanded = elementary.expand(in_vectors(elementwise(function)))
+    assert "T.sin(" in expanded.script()
+
+
+def test_single_numbers_and_double_precision_are_left_to_libm():
+    single = elementwise(tirx.sin)
+    assert tvm_ffi.structural_equal(elementary.expand(single), single)
+    double = elementwise(tirx.sin, "float64")
+    assert not elementary.marked(double["main"])
+    assert tvm_ffi.structural_equal(elementary.expand(double), double)
+
+
+def test_a_sum_in_place_is_left_to_libm():
+    """The loop behind the vectors would add a second time."""
+    x = te.placeholder((COUNT,), name="x")
+    y = te.compute((COUNT,), lambda i: x[i] * 2.0, name="y")
+    function = te.create_prim_func([x, y])
+
+    def added(store):
+        before = tvm.tirx.BufferLoad(store.buffer, store.indices)
+        return tirx.BufferStore(store.buffer, before + tirx.sin(store.value), store.indices)
+
+    function = tvm_ffi.structural_map(function, (tirx.BufferStore, added))
+    module = in_vectors(elementary.mark(tvm.IRModule({"main": function})))
+    assert "T.sin(" in elementary.expand(module).script()
