@@ -33,6 +33,15 @@ def without_threads(module: tvm.IRModule) -> tvm.IRModule | None:
     return tvm.IRModule({"main": main}) if found else None
 
 
+def is_setting(schedule: str) -> bool:
+    """Tell whether a schedule is a setting of a template with one thread."""
+    try:
+        document = foreign.parse(schedule)
+    except ValueError:
+        return False
+    return isinstance(document, dict) and THREADS in document
+
+
 def setting(schedule: str) -> str | None:
     """Return the setting of a template with one thread; None for a trace, and for what has one."""
     try:

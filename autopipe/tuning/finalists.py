@@ -73,8 +73,8 @@ def _ranked(state: TaskState, journal: Journal) -> Iterator[Proposal]:
 
 
 def _untuned(state: TaskState) -> Proposal | None:
-    """Return what an untuned build has: the first start, which may be slower in its trial."""
-    return next((Proposal(*start) for start in state.starts.items()), None)
+    """Return what an untuned build has, which may be slower in its trial."""
+    return Proposal(*state.untuned) if state.untuned else None
 
 
 def _made(state: TaskState, ranked: Iterator[Proposal], maker: Maker, count: int) -> Finalists:

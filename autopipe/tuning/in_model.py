@@ -29,8 +29,16 @@ def decide(states: Sequence[TaskState], tools: Tools) -> Decided | None:
     """Decide who wins each task inside the model; None where that can not be, or is not worth it.
 
     A model with open sizes is several models, and this clock does not see a GPU: there the trials
-    decide.
+    decide, and of kernels that are timed as in a model none wins without its threads.
     """
+    found = _decided(states, tools)
+    if found is None and tools.touched and tools.journal.alone_wins:
+        tools.journal.alone_wins = False
+        confirm(states, tools.journal, tools.inspector, tools.maker)
+    return found
+
+
+def _decided(states: Sequence[TaskState], tools: Tools) -> Decided | None:
     end = monotonic() + tools.finals
     entered = finalists(states, tools) if tools.finals >= _SHORTEST else []
     if tools.lowered is None or not entered:

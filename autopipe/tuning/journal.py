@@ -15,6 +15,7 @@ from autopipe.records.about import WorkloadInfo
 from autopipe.records.record import Platform, Record
 from autopipe.records.session import RUN_OFF, Session
 from autopipe.records.store import RecordStore, StoredRecord
+from autopipe.schedules import one_thread
 from autopipe.schedules.engines.engine import MeasuredSchedule
 from autopipe.schedules.policy import Contender
 from autopipe.tuning.task_state import TaskState
@@ -55,6 +56,8 @@ class Journal:
     """Who wins inside the whole model, by workload, where it is not who won the trials."""
     left_out: set[str] = field(default_factory=set)
     """Implementations that win no task: libraries that are not worth their size."""
+    alone_wins: bool = True
+    """Whether settings of templates on one thread may win."""
     doubted: set[str] = field(default_factory=set)
     """Workers of a farm whose times count no more."""
     condemned: set[tuple[str, Proposal]] = field(default_factory=set)
@@ -107,7 +110,9 @@ class Journal:
         timed = [
             row
             for row in self.rows(state)
-            if row.record.median < math.inf and row.record.implementation not in self.left_out
+            if row.record.median < math.inf
+            and row.record.implementation not in self.left_out
+            and (self.alone_wins or not one_thread.is_setting(row.record.schedule))
         ]
         rule = state.contest.rule
         for engine in rule.engines if rule.select == "first" else ():

@@ -2,12 +2,12 @@
 
 Trials are measured one after the other over minutes, and a machine is never alone for so long. Here
 all are timed in turn, so that what else goes on falls on each of them, and the median of the rounds
-decides. The loops without threads take part for every task, so that no winner is slower, and of
-small kernels the fastest setting of a template on one thread: to hand work to another core and to
-wait for it takes microseconds.
+decides. What an untuned build has takes part for every task, and so do the loops without threads,
+so that no winner is slower; and of small kernels the fastest setting of a template on one thread:
+to hand work to another core and to wait for it takes microseconds.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from time import monotonic
 from typing import Final
@@ -62,10 +62,10 @@ def settle(states: Sequence[TaskState], tools: Tools, guests: Guests) -> None:
     sized = {name for task in tools.open_tasks for name in (task.likely, *task.also_likely)}
 
     # In a model threads are awake that a trial has to wake: there it takes the finals to tell.
-    told = bool(tools.finals) or not tools.touched
+    tools.journal.alone_wins = bool(tools.finals) or not tools.touched
 
     def single(state: TaskState, fastest: Proposal) -> str | None:
-        if not told:
+        if not tools.journal.alone_wins:
             return None
         if state.task.workload in sized:  # it is tuned for other sizes, too, which may be large
             return None
@@ -117,6 +117,7 @@ def _parts(
     serial, single = others
     rows = journal.ranked(state)
     some = list(dict.fromkeys(Proposal.of(row.record) for row in rows))[:_BEST]
+    some += [other for other in _untuned(state, rows) if other not in some]
     some += [other for other in _of_another(rows, journal) if other not in some]
     some += [guest for guest in guests if some and guest not in some]
     alone = single(state, some[0]) if some else None
@@ -126,6 +127,13 @@ def _parts(
     if plain is not None and all(part.schedule != plain for part in some):
         some.append(Proposal(SERIAL, plain))
     return some
+
+
+def _untuned(state: TaskState, rows: Sequence[StoredRecord]) -> Iterator[Proposal]:
+    """Yield what an untuned build has, if it was timed: that moment may have been a busy one."""
+    timed = [Proposal.of(row.record) for row in rows]
+    if state.untuned and (untuned := Proposal(*state.untuned)) in timed:
+        yield untuned
 
 
 def _of_another(rows: Sequence[StoredRecord], journal: Journal) -> list[Proposal]:

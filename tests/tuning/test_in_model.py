@@ -17,6 +17,7 @@ from autopipe.records.record import Platform
 from autopipe.records.session import Session
 from autopipe.records.store import RecordStore
 from autopipe.safety.maker import Maker
+from autopipe.schedules import one_thread
 from autopipe.schedules.engines import default, static
 from autopipe.tuning import in_model
 from autopipe.tuning.in_model import decide
@@ -81,7 +82,7 @@ def world(tmp_path, monkeypatch):
             SimpleNamespace(
                 journal=journal, maker=maker, inspector=Trusting(), emit=told.append, finals=30.0,
                 lowered=Path("lowered"), every=[state.task], conditions=CONDITIONS, told=told,
-                failures=failures(tmp_path), turn=SimpleNamespace(taken=nullcontext),
+                failures=failures(tmp_path), turn=SimpleNamespace(taken=nullcontext), touched=1,
                 plan=SimpleNamespace(tuning=SimpleNamespace(finalists=3)),
             ),
         )  # fmt: skip
@@ -121,3 +122,18 @@ def test_a_model_that_fails_leaves_it_to_the_trials(world, monkeypatch, crashed)
     kinds = [type(event).__name__ for event in tools.told]
     assert kinds == ["Progress", "Warn" if crashed else "Progress"]
     assert "the trials decide" in tools.told[-1].message
+
+
+def test_without_finals_a_kernel_keeps_its_threads(world, monkeypatch):
+    """In trials it may win without: there a second core has to wake up."""
+    state, tools = world
+    monkeypatch.setattr(Model, "error", Failed(failure.hung(30.0)))
+    (other,) = [row.record for row in tools.journal.ranked(state) if row.record.engine != "ansor"]
+    alone = one_thread.setting(other.schedule)
+    assert alone is not None
+    tools.plan.tuning.finalists = 2
+    tools.journal.write(state, Proposal(TEMPLATES, alone), Measurement((0.9,)))
+    assert tools.journal.best(state).record.schedule == alone
+    assert decide([state], tools) is None
+    assert engine_of(state, tools) == "ansor"
+    assert ["ansor"] in tools.inspector.asked, "who wins now is checked, too"

@@ -22,7 +22,7 @@ from tests.compiler.cuda_graphs import CONDITIONS as GPU
 from tests.schedules.engines.test_default import pool
 from tests.schedules.engines.test_static import dense, module_of
 from tests.schedules.tasks import CONDITIONS, task
-from tests.tuning.states import ANSOR, TEMPLATES, state_of, trials_of
+from tests.tuning.states import ANSOR, STATIC, TEMPLATES, state_of, trials_of
 
 
 class Machine:
@@ -128,6 +128,26 @@ def test_the_fastest_setting_takes_part_on_one_thread(journal):
     assert machine.asked == [["t1", "t2", "t1 alone", "plain"]]
     best = journal.best(each).record
     assert (best.engine, best.schedule) == ("autotvm", "t1 alone")
+
+
+def test_a_setting_on_one_thread_wins_only_where_it_may(journal):
+    each = state()
+    trials(journal, each, t1=(4e-6,))
+    alone = '{"threads": 1, "width": 16}'
+    machine = Machine({"t1": 4e-6, alone: 2e-6, "plain": 5e-6})
+    run_off(trials_of(journal, [each]), machine, (lambda _: "plain", lambda *_: alone), {})
+    assert journal.best(each).record.schedule == alone
+    journal.alone_wins = False
+    assert journal.best(each).record.schedule == "t1"
+
+
+def test_what_an_untuned_build_has_takes_part_though_its_trial_was_slow(journal):
+    each = state_of(task(flops=0.0), (ANSOR, TEMPLATES), rule=Rule(), starts={STATIC: "s"})
+    journal.write(each, Proposal(STATIC, "s"), Measurement((9e-3,)))
+    trials(journal, each, a1=(1.1e-3,), t1=(1.2e-3,), t2=(1.3e-3,))
+    machine = Machine({"a1": 1.1e-3, "t1": 1.2e-3, "s": 1e-3, "plain": 5e-3})
+    assert settled(journal, machine, [each]) == ("static", "s", 1e-3)
+    assert machine.asked == [["a1", "t1", "s", "plain"]]
 
 
 def test_only_small_kernels_with_threads_are_tried_on_one():
