@@ -22,7 +22,7 @@ class ImportStage(Stage, frozen=True):
     """Read a model file through the gate."""
 
     name: ClassVar[str] = "import"
-    version: ClassVar[int] = 9
+    version: ClassVar[int] = 10
     produces: ClassVar[Kind] = Kind.MODEL
     reads: ClassVar[frozenset[Facet]] = frozenset({Facet.TVM, Facet.FRONTEND})
 

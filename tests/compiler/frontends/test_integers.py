@@ -65,6 +65,16 @@ def test_convolution(tmp_path, signs, points):
     check(made, tmp_path, x=x)
 
 
+@pytest.mark.parametrize(("zero", "padded"), [(0, False), (3, True)])
+def test_only_a_border_of_other_bytes_than_0_is_written_first(tmp_path, zero, padded):
+    x, w = drawn((1, 4, 7, 6), "uint8"), drawn((5, 4, 3, 3), "int8", 1)
+    made = integer_op("ConvInteger", x, w, {"p": np.uint8(zero)}, pads=[1, 0, 2, 1])
+    imported = check(made, tmp_path, x=x)
+    text = imported.module.script()
+    assert ("nn.pad(" in text) == padded
+    assert ("padding=[1, 0, 2, 1]" in text) != padded
+
+
 CONVOLUTIONS: dict[str, tuple[Any, Any, Any]] = {
     "strided": ((1, 4, 9, 8), (6, 4, 3, 3), {"strides": [2, 1], "pads": [1, 1, 1, 1]}),
     "dilated": ((1, 4, 9, 8), (6, 4, 3, 3), {"dilations": [2, 1]}),

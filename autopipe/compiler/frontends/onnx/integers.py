@@ -84,8 +84,11 @@ class ConvInteger(onnx_frontend.OnnxOpConverter):
         groups, (channels, *window) = int(attr.get("group", 1)), kernel.shape[1:]
         short = (0, -channels % _GROUP if groups == 1 else 0)
         pads = _pads(data.shape[2:], window, attr)
-        image = _padded(bb, data, {1: short, **dict(enumerate(pads, 2))})
-        convolved = partial(_convolved, bb, image, attr)
+        around: Mapping[int, tuple[int, int]] = {}
+        if data.zero is not None:  # a convolution pads with zeros
+            around, pads = dict(enumerate(pads, 2)), [(0, 0)] * len(pads)
+        image = _padded(bb, data, {1: short, **around})
+        convolved = partial(_convolved, bb, image, {**attr, "pads": pads})
         sums = convolved(_padded(bb, replace(kernel, zero=None), {1: short}), groups)
         per_channel = [-1] + [1] * len(window)
         zero = kernel.zero
@@ -155,11 +158,13 @@ def _corrected(bb: Any, sums: Any, zeros: tuple[Any, Any], terms: tuple[Any, Any
 
 
 def _convolved(bb: Any, image: Any, attr: Any, kernel: Any, groups: int) -> Any:
+    """Return the sums of products; `attr` has the padding as pairs, axis by axis."""
     name, data_layout, kernel_layout = _LAYOUTS[image.ty.ndim]
     convolution = getattr(relax.op.nn, name)(
         image,
         kernel,
         strides=attr.get("strides", 1),
+        padding=[side for sides in zip(*attr["pads"], strict=True) for side in sides],
         dilation=attr.get("dilations", 1),
         groups=groups,
         data_layout=data_layout,
