@@ -58,6 +58,8 @@ class Movement:
     """How each read moves; None where that depends on data, as in a gather."""
     parts: tuple[int, ...]
     """Extents into which conditions divide the last axis, as in a concatenation; () without."""
+    above: tuple[int, ...]
+    """The same of the axis before it."""
     tail: int
     """Number of last axes that are as good as one: every read moves through them evenly."""
     nanoseconds: float = 0.0
@@ -170,7 +172,7 @@ def movement(block: SBlock) -> Movement | None:
     totals = [_total(load, block) for load in loads]
     reads = [_pieces(total, axes) for total in totals]
     used = _used(_nodes(value, within_loads=False), axes)
-    parts = _divided(_boundaries(value, block), extents[-1])
+    parts = _divided(_boundaries(value, block, -1), extents[-1])
     indexed = len(axes) - 1 in used and not parts
     chooses = any(_chooses(node, axes[-1]) for node in _nodes(value))
     dtypes = [block.writes[0].source.dtype, *(load.source.dtype for load in loads)]
@@ -179,6 +181,7 @@ def movement(block: SBlock) -> Movement | None:
         bits=max(map(_size, dtypes)),
         reads=tuple(reads),
         parts=parts,
+        above=_divided(_boundaries(value, block, -2), extents[-2]) if extents[1:] else (),
         tail=_tail(
             extents, reads, used.union(*(_used(_nodes(total.base), axes) for total in totals))
         ),
@@ -294,15 +297,22 @@ def _joint(read: tuple[AxisPiece, ...], outer: int, inner: int, extents: tuple[i
     return whole and before.stride == here.stride * here.extent
 
 
-def _boundaries(value: Any, block: SBlock) -> set[int]:  # noqa: ANN401 - tvm is not typed
-    """Return the indices of the last axis at which a condition changes its value."""
+def _boundaries(value: Any, block: SBlock, at: int) -> set[int]:  # noqa: ANN401 - tvm is not typed
+    """Return the indices of an axis, counted from the end, at which a condition changes its value.
+
+    Those of conditions that ask for another axis as well are left out.
+    """
     axes = [axis.var for axis in block.iter_vars]
     boundaries = set()
     for node in _nodes(value):
         if isinstance(node, _COMPARISONS):
             steps = [int(step) for step in _steps(node.a - node.b, axes)]
-            if len(steps) > len(axes) and not any(steps[:-2]) and abs(steps[-2]) == 1:
-                rising, offset = steps[-2] == 1, steps[-1]
+            if (
+                len(steps) > len(axes)
+                and abs(steps[at - 1]) == 1
+                and sum(map(bool, steps[:-1])) == 1
+            ):
+                rising, offset = steps[at - 1] == 1, steps[-1]
                 after = isinstance(node, tvm.tirx.LE | tvm.tirx.GT) == rising
                 boundaries.add((-offset if rising else offset) + after)
     return boundaries

@@ -2,7 +2,8 @@
 
 It serves chains of elementwise ops, broadcasts, slices, padding, concatenation, resizing and
 lookups. The output is written in vectors. A condition on the last axis is taken out of the inner
-loop: that loop is unrolled until the condition is constant in each part. Functions that read
+loop: that loop is unrolled until the condition is constant in each part. Where the last axis is
+short and unrolled itself, the loop around it is written once for each part. Functions that read
 across memory are for the template `transpose`.
 
 Example: the concatenation of x [4, 32] and y [4, 64] along the last axis.
@@ -17,9 +18,10 @@ Example: the concatenation of x [4, 32] and y [4, 64] along the last axis.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from tvm.s_tir import Schedule, ScheduleError
@@ -30,10 +32,11 @@ from autopipe.schedules.choices import read_both, select
 from autopipe.schedules.effort import pays
 from autopipe.schedules.flat import flattened
 from autopipe.schedules.hardware import HardwareParams
+from autopipe.schedules.parts import apart, written_out
 from autopipe.schedules.primitives import ELEMENTS, spread
 
 NAME: Final = "elementwise"
-VERSION: Final = 3
+VERSION: Final = 4
 
 MOST_VECTORS = 4
 """Most registers that a vectorized loop fills."""
@@ -43,9 +46,6 @@ VECTORS = 2
 
 NARROW = 4
 """Elements in the shortest vector that TVM is asked for; LLVM does better on shorter loops."""
-
-WRITTEN_OUT = 256
-"""Most iterations of a loop that is unrolled to make conditions constant."""
 
 SHORT = 8
 """Most iterations of an inner loop that is unrolled."""
@@ -61,6 +61,9 @@ _ALONE: Final = 1 << 18
 
 _NEVER: Final = 1 << 62
 """More elements than there are."""
+
+Divide = Callable[[Schedule, LoopRV], None]
+"""Divides a loop where a condition changes its value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,37 +143,37 @@ def apply(sch: Schedule, movement: Movement, run: Run) -> None:
             block, tail = flattened(sch, block, tail), 1
     loops = sch.get_loops(block)
     outer, last = loops[:-tail], sch.fuse(*loops[-tail:])
+    by_axes = len(loops) == len(movement.extents) and tail == 1
     if not movement.parts and _run(movement) < int(sch.get(last).extent):
         head, last = sch.split(last, [None, _run(movement)])
         outer.append(head)
-    divided = bool(movement.parts) and not run.undivided
+        by_axes = False
+    divide = None if run.undivided else _written_out(movement, run)
     if run.width > 1:
         last, vector = sch.split(last, [None, run.width])
         sch.vectorize(vector)
     elif outer and int(sch.get(last).extent) <= SHORT:
         sch.unroll(last)
-        last, divided = outer.pop(), False
+        last, divide = outer.pop(), _apart(movement) if by_axes and outer else None
     rows = math.prod(int(sch.get(loop).extent) for loop in outer)
-    if not divided and (not outer or (rows < ROWS and run.width > 1)):
+    if divide is None and (not outer or (rows < ROWS and run.width > 1)):
         outer.append(last)
     if outer:
         shared = outer[:-1] if run.apart else outer
         spread(sch, block, sch.fuse(*shared), ELEMENTS if run.threads else _NEVER)
     if run.both:
         read_both(sch, block)
-    if divided:
-        _write_out(sch, last, [part // run.width for part in movement.parts])
+    if divide:
+        divide(sch, last)
 
 
-def _write_out(sch: Schedule, loop: LoopRV, parts: Sequence[int]) -> None:
-    """Unroll a loop so far that conditions are constant in what is left of it.
+def _written_out(movement: Movement, run: Run) -> Divide | None:
+    parts = [part // run.width for part in movement.parts]
+    return partial(written_out, parts=parts) if parts else None
 
-    `parts` are the extents between conditions: (32, 64) needs 3 parts of 32. TVM's own
-    `loop_partition` defines the same variables twice, which its passes refuse.
-    """
-    alike = math.gcd(*parts)
-    if sum(parts) // alike <= WRITTEN_OUT:
-        sch.unroll(sch.split(loop, [None, alike])[0])
+
+def _apart(movement: Movement) -> Divide | None:
+    return partial(apart, parts=movement.above) if movement.above else None
 
 
 def _leaves_out(movement: Movement) -> bool:

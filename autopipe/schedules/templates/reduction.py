@@ -74,8 +74,8 @@ _NEAR: Final = 4
 
 _BRANCH: Final = "if_then_else"
 
-_START: Final = 20_000.0
-"""Cycles until threads have started and ended: some microseconds."""
+_START: Final = 12_000.0
+"""Cycles that two threads must save: half of the work that pays in `effort`."""
 
 
 @dataclass(frozen=True, slots=True)

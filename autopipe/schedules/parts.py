@@ -1,0 +1,64 @@
+"""Divides loops where a condition changes its value, so that no part of them asks for it.
+
+Example: a border of 3 around rows of 224 pixels, with colours side by side.
+
+    for x, c in grid(230, 3):                # before: a branch for each number
+        out[x, c] = in[c, x - 3] if 3 <= x < 227 else 0
+
+    for x, c in grid(3, 3):                  # after: three loops, two of which read nothing
+        out[x, c] = 0
+    for x, c in grid(224, 3):                # and one of which LLVM makes vectors
+        out[x + 3, c] = in[c, x]
+    for x, c in grid(3, 3):
+        out[x + 227, c] = 0
+"""
+
+import math
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import Final
+
+import tvm_ffi
+from tvm.s_tir import SBlock, Schedule
+from tvm.s_tir.schedule import LoopRV
+from tvm.tirx import For, stmt_seq
+
+from autopipe.schedules.guarded import renewed
+
+MOST_COPIES: Final = 256
+"""Most iterations of a loop that is unrolled to make conditions constant."""
+
+
+def written_out(sch: Schedule, loop: LoopRV, parts: Sequence[int]) -> None:
+    """Unroll a loop so far that conditions are constant in what is left of it.
+
+    `parts` are the extents between conditions: (32, 64) needs 3 parts of 32. TVM's own
+    `loop_partition` defines the same variables twice, which its passes refuse.
+    """
+    alike = math.gcd(*parts)
+    if sum(parts) // alike <= MOST_COPIES:
+        sch.unroll(sch.split(loop, [None, alike])[0])
+
+
+def apart(sch: Schedule, loop: LoopRV, parts: Sequence[int]) -> None:
+    """Write a loop once for each part, so that conditions are constant in each.
+
+    `parts` are the extents between conditions: (3, 224, 3) makes three loops, of 0 to 3, 3 to 227
+    and 227 to 230.
+    """
+    whole = sch.get(loop)
+    starts = accumulate(parts[:-1], initial=0)
+    loops = [
+        renewed(For(whole.loop_var, start, part, whole.kind, whole.body))
+        for start, part in zip(starts, parts, strict=True)
+    ]
+    here = sch.get_sblock("root")
+    root = sch.get(here)
+    body = tvm_ffi.structural_map(
+        root.body, (For, lambda one: stmt_seq(*loops) if one.same_as(whole) else one)
+    )
+    new = SBlock(
+        [], root.reads, root.writes, root.name_hint, body,
+        alloc_buffers=root.alloc_buffers, annotations=root.annotations,
+    )  # fmt: skip
+    sch.state.replace(sch.get_sref(here), new, {root: new})

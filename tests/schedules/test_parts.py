@@ -1,0 +1,88 @@
+"""Loops that are divided where a condition changes its value."""
+
+import pytest
+import tvm
+import tvm_ffi
+from tvm import te, tirx
+
+from autopipe.measure.check import checked
+from autopipe.schedules.templates import elementwise
+from autopipe.schedules.templates.template import blank
+from tests.support import here
+
+ROWS, WIDTH, COLORS = 40, 230, 3
+
+
+def bordered(border, colors=COLORS, *, rows=ROWS):
+    """Return the move of planes to pixels with a border, as an image in bytes gets it."""
+    x = te.placeholder((colors, rows, WIDTH - 2 * border), name="x")
+    y = te.compute(
+        (rows, WIDTH, colors),
+        lambda i, j, c: tirx.if_then_else(
+            tirx.all(j >= border, j < WIDTH - border), x[c, i, j - border] * 2.0, 7.0
+        ),
+        name="y",
+    )
+    return tvm.IRModule({"main": te.create_prim_func([x, y]).with_attr("global_symbol", "main")})
+
+
+def scheduled(module):
+    sch = blank(module)
+    found = elementwise.match(sch)
+    assert found is not None
+    elementwise.apply(sch, found, elementwise.Run(1))
+    return found, sch.mod
+
+
+def loops_of(module):
+    loops: list[tirx.For] = []
+    tvm_ffi.structural_walk(module["main"].body, (tirx.For, loops.append))
+    serial = [one for one in loops if one.kind == tirx.ForKind.SERIAL]
+    return [(int(one.min), int(one.extent)) for one in serial if int(one.extent) != ROWS]
+
+
+@pytest.mark.parametrize("border", [1, 3, 100])
+def test_a_border_beside_short_pixels_gets_loops_of_its_own(border):
+    module = bordered(border)
+    found, made = scheduled(module)
+    assert found.above == (border, WIDTH - 2 * border, border)
+    assert loops_of(made) == [(0, border), (border, WIDTH - 2 * border), (WIDTH - border, border)]
+    checked(module, made, here.target())
+    code = tvm.tirx.build(made, here.target()).inspect_source("ll")
+    assert "x float>" in code, "vectors"
+
+
+def test_a_condition_that_asks_for_two_axes_divides_neither():
+    x = te.placeholder((ROWS, WIDTH, COLORS), name="x")
+    y = te.compute(
+        (ROWS, WIDTH, COLORS),
+        lambda i, j, c: tirx.if_then_else(j < i + 5, x[i, j, c], 0.0),
+        name="y",
+    )
+    module = tvm.IRModule({"main": te.create_prim_func([x, y]).with_attr("global_symbol", "main")})
+    found, made = scheduled(module)
+    assert found.above == ()
+    checked(module, made, here.target())
+
+
+def test_a_last_axis_of_two_runs_leaves_the_one_before_whole():
+    """Then the loop around the unrolled one is not that of the axis before."""
+    x, z = te.placeholder((ROWS, WIDTH, 4), name="x"), te.placeholder((ROWS, WIDTH, 4), name="z")
+    y = te.compute(
+        (ROWS, WIDTH, 8),
+        lambda i, j, c: tirx.if_then_else(
+            tirx.all(j >= 3, j < WIDTH), tirx.if_then_else(c < 4, x[i, j, c], z[i, j, c - 4]), 0.0
+        ),
+        name="y",
+    )
+    module = tvm.IRModule(
+        {"main": te.create_prim_func([x, z, y]).with_attr("global_symbol", "main")}
+    )
+    _, made = scheduled(module)
+    checked(module, made, here.target())
+
+
+def test_rows_of_short_pixels_without_more_rows_stay_whole():
+    module = bordered(3, rows=1)
+    _, made = scheduled(module)
+    checked(module, made, here.target())
