@@ -10,7 +10,7 @@ from typing import Final
 from tvm import tirx
 from tvm.ir import Expr
 
-from autopipe.compiler.graph.arithmetic import horner, let, odd, single
+from autopipe.compiler.graph.arithmetic import horner, let, odd, signed, single
 
 _ASIN: Final = (
     0.16666659712791443, 0.07500503957271576, 0.04451695457100868, 0.03180772438645363,
@@ -35,9 +35,8 @@ def asin(x: Expr) -> Expr:
     """
 
     def of(size: Expr) -> Expr:
-        far = single(math.pi / 2) - _twice(size)
-        signed = tirx.Select(x < single(0.0), -far, far)
-        return tirx.Select(size < single(0.5), odd(x, _ASIN), signed)
+        far = signed(single(math.pi / 2) - _twice(size), x)
+        return tirx.Select(size < single(0.5), odd(x, _ASIN), far)
 
     return let(tirx.abs(x), of)
 
@@ -70,8 +69,7 @@ def atan(x: Expr) -> Expr:
         quarter = tirx.Select(middle, single(math.pi / 4), single(0.0))
         base = tirx.Select(far, single(math.pi / 2), quarter)
         result = base + let(over / under, lambda z: odd(z, _ATAN))
-        signed = let(result, lambda result: tirx.Select(x < single(0.0), -result, result))
-        return tirx.Select(x == single(0.0), x, signed)
+        return tirx.Select(x == single(0.0), x, signed(result, x))
 
     return let(tirx.abs(x), of)
 

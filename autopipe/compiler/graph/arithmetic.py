@@ -31,6 +31,11 @@ def odd(x: Expr, coefficients: Sequence[float]) -> Expr:
     return tirx.Select(x == single(0.0), x, far)
 
 
+def signed(value: Expr, x: Expr) -> Expr:
+    """Return a value that is not below 0 with the sign of x."""
+    return let(value, lambda value: tirx.Select(x < single(0.0), -value, value))
+
+
 def let(value: Expr, body: Callable[[Expr], Expr]) -> Expr:
     """Return `body` of a variable that is bound to the value, so that it is computed once."""
     var = tirx.Var("t", value.ty)

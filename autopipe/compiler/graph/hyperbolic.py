@@ -11,7 +11,7 @@ from typing import Final
 from tvm import tirx
 from tvm.ir import Expr
 
-from autopipe.compiler.graph.arithmetic import horner, let, no_number, odd, single
+from autopipe.compiler.graph.arithmetic import horner, let, no_number, odd, signed, single
 from autopipe.compiler.graph.exponentials import exp, log
 
 _SINH: Final = (
@@ -46,9 +46,8 @@ def sinh(x: Expr) -> Expr:
     """The hyperbolic sine, to 6 ulp: (e^|x| - e^-|x|) / 2, with the sign of x."""
 
     def of(half: Expr) -> Expr:
-        far = half - single(0.25) / half
-        signed = tirx.Select(x < single(0.0), -far, far)
-        return tirx.Select(tirx.abs(x) < single(1.0), odd(x, _SINH), signed)
+        far = signed(half - single(0.25) / half, x)
+        return tirx.Select(tirx.abs(x) < single(1.0), odd(x, _SINH), far)
 
     return _half_exp(x, of)
 
@@ -62,9 +61,8 @@ def asinh(x: Expr) -> Expr:
     """The inverse of the sinh, to 3 ulp: ln(|x| + sqrt(x^2 + 1)), with the sign of x."""
 
     def of(size: Expr) -> Expr:
-        far = _log_of_sum(size, single(1.0))
-        signed = tirx.Select(x < single(0.0), -far, far)
-        return tirx.Select(size < single(0.5), odd(x, _ASINH), signed)
+        far = signed(_log_of_sum(size, single(1.0)), x)
+        return tirx.Select(size < single(0.5), odd(x, _ASINH), far)
 
     return let(tirx.abs(x), of)
 

@@ -4,6 +4,7 @@ import tvm
 import tvm_ffi
 from tvm import te, tirx
 from tvm.s_tir import Schedule
+from tvm.s_tir.analysis import verify_well_formed
 
 from autopipe.compiler.graph import elementary
 from tests.compiler.graphs import TARGET
@@ -54,7 +55,9 @@ def test_any_angle_is_right_to_an_ulp_and_keeps_its_sign(name):
     values = samples()
     wide = FUNCTIONS[name](values.astype("longdouble"))
     expected = wide.astype("float32")
-    found = run(library_of(in_vectors(elementwise(getattr(tirx, name)))), values)
+    module = in_vectors(elementwise(getattr(tirx, name)))
+    assert verify_well_formed(elementary.expand(module)["main"], assert_mode=False)
+    found = run(library_of(module), values)
     np.testing.assert_array_equal(np.isnan(found), np.isnan(expected))
     known = np.isfinite(expected)
     ulp = np.abs(found[known] - wide[known]) / np.spacing(np.abs(expected[known]))

@@ -7,6 +7,7 @@ import tvm
 import tvm_ffi
 from tvm import relax, te, tirx
 from tvm.s_tir import Schedule
+from tvm.s_tir.analysis import verify_well_formed
 
 from autopipe.compiler import module_io, passes
 from autopipe.compiler.graph import elementary
@@ -79,8 +80,9 @@ def samples():
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_it_is_right_to_a_few_ulp_everywhere(name):
     intrinsic, exact, most = FUNCTIONS[name]
-    values = samples()
-    found = run(expanded(elementwise(intrinsic)), values)
+    values, module = samples(), expanded(elementwise(intrinsic))
+    assert verify_well_formed(module["main"], assert_mode=False), "each variable is bound once"
+    found = run(module, values)
     wide = exact(values.astype("float64"))
     expected = wide.astype("float32")
     np.testing.assert_array_equal(np.isnan(found), np.isnan(expected))
