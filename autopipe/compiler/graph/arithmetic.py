@@ -1,10 +1,10 @@
 """Builds arithmetic in TIR, in single precision where nothing else is said."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from tvm import tirx
-from tvm.ir import Expr
+from tvm.ir import Expr, Var
 
 SINGLE: Final = "float32"
 
@@ -12,6 +12,9 @@ ROUND: Final = 1.5 * 2.0**23
 """A number plus this one has no fraction left, and the number in its last bits."""
 ROUND_BITS: Final = 0x4B400000
 """The bits of it."""
+
+_PARTS: Final = ("a", "b", "value", "condition", "true_value", "false_value")
+"""Where expressions have their operands."""
 
 _NO_NUMBER: Final = 0x7FC00000
 """The bits of what is no number."""
@@ -40,6 +43,21 @@ def let(value: Expr, body: Callable[[Expr], Expr]) -> Expr:
     """Return `body` of a variable that is bound to the value, so that it is computed once."""
     var = tirx.Var("t", value.ty)
     return tirx.Let(var, value, body(var))
+
+
+def written_out(value: Expr, bound: Mapping[Var, int]) -> int:
+    """Return how many nodes an expression has with each variable's value in its place.
+
+    `bound` has the nodes of variables that are bound around it.
+    """
+    if isinstance(value, tirx.Let):
+        inner = written_out(value.value, bound)
+        return written_out(value.body, {**bound, value.var: inner})
+    if isinstance(value, Var):
+        return bound.get(value, 1)
+    parts = [getattr(value, name, None) for name in _PARTS]
+    children = [*(part for part in parts if isinstance(part, Expr)), *getattr(value, "args", ())]
+    return 1 + sum(written_out(child, bound) for child in children)
 
 
 def no_number() -> Expr:

@@ -11,7 +11,7 @@ Example: the sines of 32 numbers.
 
     for i in vectorized(32):                 # after
         out[i] = arithmetic of x[i]
-    for i in range(32):
+    for i in unrolled(32):
         if not abs(x[i]) < 2^22:             # what is no number too
             out[i] = sin(x[i])
 """
@@ -80,41 +80,42 @@ def found_in(function: tirx.PrimFunc) -> bool:
 
 def _in_turn(loop: tirx.For) -> tirx.Stmt:
     """Return a vectorized loop and one behind it for arguments that are huge."""
-    realize = loop.body
-    if loop.kind != tirx.ForKind.VECTORIZED or not isinstance(realize, SBlockRealize):
-        return loop
-    block, store = realize.block, realize.block.body
-    if block.init is not None or not isinstance(store, BufferStore):
+    block = loop.body.block if isinstance(loop.body, SBlockRealize) else None
+    store = block.body if block is not None else loop.body
+    if loop.kind != tirx.ForKind.VECTORIZED or not isinstance(store, BufferStore):
         return loop
     arguments = _arguments(store)
-    if not arguments:
+    if not arguments or (block is not None and block.init is not None):
         return loop
-    value = tvm_ffi.structural_map(store.value, (Call, _arithmetic))
     huge = tirx.any(*(tirx.Not(tirx.abs(one) < tirx.const(_MOST, one.ty)) for one in arguments))
 
-    quick = BufferStore(store.buffer, value, store.indices)
-    slow = BufferStore(
-        store.buffer, tvm_ffi.structural_map(store.value, (Call, _of_libm)), store.indices
-    )
-    again = _with_body(loop, tirx.ForKind.SERIAL, tirx.IfThenElse(huge, slow, None))
-    return tirx.stmt_seq(_with_body(loop, tirx.ForKind.VECTORIZED, quick), _renewed(again))
+    def stored(by: Callable[[Call], Expr]) -> BufferStore:
+        value = tvm_ffi.structural_map(store.value, (Call, by))
+        return BufferStore(store.buffer, value, store.indices)
+
+    again = tirx.IfThenElse(huge, stored(_of_libm), None)
+    # written out: sums that a loop would look up by number could not stay in registers
+    behind = _renewed(_with_body(loop, tirx.ForKind.UNROLLED, again))
+    return tirx.stmt_seq(_with_body(loop, tirx.ForKind.VECTORIZED, stored(_arithmetic)), behind)
 
 
 def _with_body(loop: tirx.For, kind: int, body: tirx.Stmt) -> tirx.For:
-    """Return a loop around one block, of some kind, and with some statement in its block."""
-    realize, block = loop.body, loop.body.block
-    inner = SBlock(
-        block.iter_vars, block.reads, block.writes, block.name_hint, body,
-        alloc_buffers=block.alloc_buffers, match_buffers=block.match_buffers,
-        annotations=block.annotations,
-    )  # fmt: skip
-    whole = SBlockRealize(realize.iter_values, realize.predicate, inner)
-    return tirx.For(loop.loop_var, loop.min, loop.extent, kind, whole)
+    """Return a loop of some kind with some statement in the place of its own, or its block's."""
+    if isinstance(loop.body, SBlockRealize):
+        realize, block = loop.body, loop.body.block
+        inner = SBlock(
+            block.iter_vars, block.reads, block.writes, block.name_hint, body,
+            alloc_buffers=block.alloc_buffers, match_buffers=block.match_buffers,
+            annotations=block.annotations,
+        )  # fmt: skip
+        body = SBlockRealize(realize.iter_values, realize.predicate, inner)
+    return tirx.For(loop.loop_var, loop.min, loop.extent, kind, body)
 
 
 def _renewed(loop: tirx.For) -> tirx.For:
-    """Return a loop around one block with variables of its own: TVM wants each bound once."""
-    known = [loop.loop_var, *(axis.var for axis in loop.body.block.iter_vars)]
+    """Return a loop, maybe around a block, with variables of its own: TVM wants each bound once."""
+    block = loop.body.block if isinstance(loop.body, SBlockRealize) else None
+    known = [loop.loop_var, *(axis.var for axis in (block.iter_vars if block else ()))]
     changes = [(var, tirx.Var(var.name, var.ty)) for var in known]
 
     def replaced(var: tvm.ir.Var) -> tvm.ir.Var:

@@ -15,7 +15,7 @@ from tvm import tirx
 from tvm.ir import Call, Expr
 
 from autopipe.compiler.graph import angles, circular, exponentials, hyperbolic, whole
-from autopipe.compiler.graph.arithmetic import SINGLE, horner, let, single
+from autopipe.compiler.graph.arithmetic import SINGLE, horner, let, single, written_out
 from autopipe.compiler.graph.powers import inverse_root, power
 from autopipe.compiler.target.target import backend_of
 
@@ -160,6 +160,8 @@ def _arithmetic(call: Call) -> Expr:
     if compute is None or dtype not in _NARROW | {SINGLE}:
         return call
     result = let(call.args[0].astype(SINGLE), compute)
+    if written_out(result, {}) > (_MOST if name in _CLOSE else _MOST_WIDE):
+        return call
     return result if dtype == SINGLE else result.astype(dtype)
 
 
@@ -209,6 +211,15 @@ def _round(x: Expr) -> Expr:
 
     return let(tirx.Select(x < single(0.0), single(-_WHOLE), single(_WHOLE)), rounded)
 
+
+_CLOSE: Final = frozenset({"tirx.exp", "tirx.log", "tirx.sigmoid", "tirx.tanh", "tirx.erf"})
+"""Functions of which models nest some, as a Mish does."""
+
+_MOST: Final = 600_000
+_MOST_WIDE: Final = 100_000
+"""Nodes of functions of functions, written out, from which the outer one stays a call of libm, for
+those above and for the others. TVM's code generator simplifies each variable that is bound with all
+bound before it written out: an asinh of an atan of a tanh would take it 97 s."""
 
 _FUNCTIONS: Final = {
     "tirx.exp": exponentials.exp,

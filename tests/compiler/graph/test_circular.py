@@ -6,6 +6,7 @@ from tvm import te, tirx
 from tvm.s_tir import Schedule
 from tvm.s_tir.analysis import verify_well_formed
 
+import autopipe
 from autopipe.compiler.graph import elementary
 from tests.compiler.graphs import TARGET
 
@@ -83,6 +84,28 @@ def test_what_is_around_a_sine_is_computed_in_both_loops():
     wide = values[finite].astype("longdouble")
     expected = (np.cos(wide * 0.5) * wide + np.sin(wide)).astype("float32")
     np.testing.assert_allclose(found[finite], expected, rtol=1e-5, atol=1e-30)
+
+
+def test_a_sine_behind_a_product_is_in_vectors_and_huge_angles_are_right():
+    """As in a network of sines: the tile writes its sums from registers, without a block."""
+    x, w = te.placeholder((40, 24), name="x"), te.placeholder((24, 64), name="w")
+    k = te.reduce_axis((0, 24), name="k")
+    p = te.compute((40, 64), lambda i, j: te.sum(x[i, k] * w[k, j], axis=k), name="p")
+    y = te.compute((40, 64), lambda i, j: tirx.sin(p[i, j] * 2.0), name="y")
+    found = autopipe.auto_schedule([x, w, y])
+    assert '"template": "contraction"' in found.schedule
+    text = found.module.script()
+    assert "T.sin(" not in text
+    assert '"sinf"' in text
+    random = np.random.default_rng(0)
+    # sums of whole numbers are exact in whatever order
+    given = random.integers(-30, 30, (40, 24)).astype("float32")
+    weights = random.integers(-30, 30, (24, 64)).astype("float32")
+    given[7] *= 1024
+    right = np.sin((given.astype("float64") @ weights) * 2)
+    assert np.abs(given @ weights).max() * 2 > HUGE
+    (made,) = found(given, weights)
+    np.testing.assert_allclose(made, right, rtol=1e-6, atol=1e-7)
 
 
 @pytest.mark.parametrize(
