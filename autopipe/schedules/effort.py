@@ -16,6 +16,7 @@ import tvm_ffi
 from tvm.ir import Call, TensorLoad
 from tvm.s_tir import SBlock
 
+from autopipe.compiler.graph import circular, elementary
 from autopipe.schedules.analysis.expressions import each_once
 from autopipe.schedules.analysis.rows import count
 
@@ -26,19 +27,11 @@ _GATHERED: Final = 0.25
 """Nanoseconds for an element that is read on its own, as in a lookup or across memory."""
 
 _VECTOR_CALL, _CIRCULAR_CALL, _CALL = 0.4, 0.7, 3.0
-"""Nanoseconds for an elementary function in vectors, for a sine, and for a function of libm."""
+"""Nanoseconds for an elementary function in vectors, for a sine, where each angle is asked whether
+it is huge, and for a function of libm."""
 
 _REMAINDER: Final = 3.0
 """Nanoseconds for the remainder of two floats, a call of libm's `fmod`: 2.3 and more, by values."""
-
-_IN_VECTORS: Final = frozenset(
-    f"tirx.{name}"
-    for name in ("exp", "log", "sigmoid", "tanh", "erf", "nearbyint", "rsqrt", "pow", "sqrt",
-                 "sinh", "cosh", "asinh", "acosh", "atanh", "asin", "acos", "atan")
-)  # fmt: skip
-
-_CIRCULAR: Final = frozenset({"tirx.sin", "tirx.cos", "tirx.tan"})
-"""In vectors, and asked one by one whether they are of huge numbers."""
 
 _FREE: Final = frozenset({"prim.if_then_else"}) | {
     f"tirx.{name}"
@@ -89,7 +82,7 @@ def of_element(value: Any, bits: int, evenly: Callable[[TensorLoad], bool]) -> f
 
 def is_elementary(call: Call) -> bool:
     """Tell whether a call is of an elementary function that is computed in vectors."""
-    return getattr(call.op, "name", "") in _IN_VECTORS
+    return getattr(call.op, "name", "") in elementary.IN_VECTORS
 
 
 def _of_load(load: TensorLoad, evenly: Callable[[TensorLoad], bool]) -> float:
@@ -100,9 +93,9 @@ def _of_call(call: Call) -> float:
     name = getattr(call.op, "name", "")
     if name in _FREE:
         return 0.0
-    if name in _CIRCULAR:
+    if name in circular.NAMES:
         return _CIRCULAR_CALL
-    return _VECTOR_CALL if name in _IN_VECTORS else _CALL
+    return _VECTOR_CALL if name in elementary.IN_VECTORS else _CALL
 
 
 def _bits(load: TensorLoad) -> int:

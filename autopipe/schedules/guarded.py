@@ -14,14 +14,13 @@ a condition on the sizes. Example: a border around images of 8 * height by 8 * w
 from collections.abc import Sequence
 from typing import Any, Final
 
-import tvm
-import tvm_ffi
 from tvm import tirx
 from tvm.s_tir import SBlock, Schedule
 
+from autopipe.compiler.nests import blocks_in, renewed
 from autopipe.compiler.open_sizes import OpenSizes, known_of, open_variables
 from autopipe.schedules.analysis.blocks import Extent, enough, extent_of, product_of
-from autopipe.schedules.primitives import ELEMENTS
+from autopipe.schedules.primitives import ELEMENTS, rewrite
 
 _COPIED: Final = "_alone"
 """What the names of buffers end with that only a loop on one thread uses."""
@@ -36,8 +35,7 @@ def guard(sch: Schedule, block: str | None = None) -> None:
     known = known_of(function) if open_variables(function) else None
     if known is None:  # so is what packs the weights of an open function
         return
-    here = sch.get_sblock("root")
-    root = sch.get(here)
+    root = sch.get(sch.get_sblock("root"))
     nests = statements(root)
     made: list[Any] = []
     bodies = [
@@ -46,11 +44,7 @@ def guard(sch: Schedule, block: str | None = None) -> None:
     ]
     if all(body.same_as(nest) for body, nest in zip(bodies, nests, strict=True)):
         return
-    new = SBlock(
-        [], root.reads, root.writes, root.name_hint, tirx.stmt_seq(*bodies),
-        alloc_buffers=[*root.alloc_buffers, *made], annotations=root.annotations,
-    )  # fmt: skip
-    sch.state.replace(sch.get_sref(here), new, {root: new})
+    rewrite(sch, tirx.stmt_seq(*bodies), [*root.alloc_buffers, *made])
 
 
 def guarded(
@@ -73,21 +67,6 @@ def guarded(
         made += copies
     alone = renewed(_serial(nest), list(zip(own, copies, strict=True)))
     return tirx.IfThenElse(pays, nest, alone)
-
-
-def renewed(nest: tirx.Stmt, buffers: Sequence[tuple[Any, Any]] = ()) -> tirx.Stmt:
-    """Return a loop nest with variables of its own, and with some buffers in place of others."""
-    loops: list[tirx.For] = []
-    tvm_ffi.structural_walk(nest, (tirx.For, loops.append))
-    known = [loop.loop_var for loop in loops]
-    for block in _blocks(nest):
-        known += [*(axis.var for axis in block.iter_vars), *block.alloc_buffers]
-    changes = [*((var, tirx.Var(var.name, var.ty)) for var in known), *buffers]
-
-    def replaced(var: tvm.ir.Var) -> tvm.ir.Var:
-        return next((new for known, new in changes if known.same_as(var)), var)
-
-    return tvm_ffi.structural_map(nest, (tvm.ir.Var, replaced))
 
 
 def statements(root: SBlock) -> list[tirx.Stmt]:
@@ -125,19 +104,13 @@ def _own(root: SBlock, nests: Sequence[tirx.Stmt], nest: tirx.Stmt) -> list[Any]
 
 def _buffers(nest: tirx.Stmt) -> list[Any]:
     found: list[Any] = []
-    for block in _blocks(nest):
+    for block in blocks_in(nest):
         found += [region.source for region in (*block.reads, *block.writes)]
     return found
 
 
 def _holds(nest: tirx.Stmt, block: str | None) -> bool:
-    return block is None or any(one.name_hint == block for one in _blocks(nest))
-
-
-def _blocks(nest: tirx.Stmt) -> list[SBlock]:
-    blocks: list[SBlock] = []
-    tvm_ffi.structural_walk(nest, (SBlock, blocks.append))
-    return blocks
+    return block is None or any(one.name_hint == block for one in blocks_in(nest))
 
 
 def _among(buffer: Any, buffers: Sequence[Any]) -> bool:  # noqa: ANN401 - tvm

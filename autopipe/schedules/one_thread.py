@@ -7,6 +7,7 @@ is estimated: the fastest setting of a small kernel is timed with threads and wi
 """
 
 import json
+from collections.abc import Mapping
 
 import tvm
 import tvm_ffi
@@ -35,19 +36,21 @@ def without_threads(module: tvm.IRModule) -> tvm.IRModule | None:
 
 def is_setting(schedule: str) -> bool:
     """Tell whether a schedule is a setting of a template with one thread."""
-    try:
-        document = foreign.parse(schedule)
-    except ValueError:
-        return False
-    return isinstance(document, dict) and THREADS in document
+    return THREADS in (_knobs(schedule) or {})
 
 
 def setting(schedule: str) -> str | None:
     """Return the setting of a template with one thread; None for a trace, and for what has one."""
+    knobs = _knobs(schedule)
+    if knobs is None or THREADS in knobs:
+        return None
+    return json.dumps({**knobs, THREADS: 1}, sort_keys=True)
+
+
+def _knobs(schedule: str) -> Mapping[str, object] | None:
+    """Return what the setting of a template says; None for a trace."""
     try:
         document = foreign.parse(schedule)
     except ValueError:
         return None
-    if not isinstance(document, dict) or THREADS in document:
-        return None
-    return json.dumps({**document, THREADS: 1}, sort_keys=True)
+    return document if isinstance(document, dict) else None

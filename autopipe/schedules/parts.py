@@ -19,28 +19,29 @@ from itertools import accumulate
 from typing import Final
 
 import tvm_ffi
-from tvm.s_tir import SBlock, Schedule
+from tvm.s_tir import Schedule
 from tvm.s_tir.schedule import LoopRV
 from tvm.tirx import For, stmt_seq
 
-from autopipe.schedules.guarded import renewed
+from autopipe.compiler.nests import renewed
+from autopipe.schedules.primitives import rewrite
 
-MOST_COPIES: Final = 256
+_MOST_COPIES: Final = 256
 """Most iterations of a loop that is unrolled to make conditions constant."""
 
 
-def written_out(sch: Schedule, loop: LoopRV, parts: Sequence[int]) -> None:
+def unrolled(sch: Schedule, loop: LoopRV, parts: Sequence[int]) -> None:
     """Unroll a loop so far that conditions are constant in what is left of it.
 
     `parts` are the extents between conditions: (32, 64) needs 3 parts of 32. TVM's own
     `loop_partition` defines the same variables twice, which its passes refuse.
     """
     alike = math.gcd(*parts)
-    if sum(parts) // alike <= MOST_COPIES:
+    if sum(parts) // alike <= _MOST_COPIES:
         sch.unroll(sch.split(loop, [None, alike])[0])
 
 
-def apart(sch: Schedule, loop: LoopRV, parts: Sequence[int]) -> None:
+def divided(sch: Schedule, loop: LoopRV, parts: Sequence[int]) -> None:
     """Write a loop once for each part, so that conditions are constant in each.
 
     `parts` are the extents between conditions: (3, 224, 3) makes three loops, of 0 to 3, 3 to 227
@@ -52,13 +53,8 @@ def apart(sch: Schedule, loop: LoopRV, parts: Sequence[int]) -> None:
         renewed(For(whole.loop_var, start, part, whole.kind, whole.body))
         for start, part in zip(starts, parts, strict=True)
     ]
-    here = sch.get_sblock("root")
-    root = sch.get(here)
     body = tvm_ffi.structural_map(
-        root.body, (For, lambda one: stmt_seq(*loops) if one.same_as(whole) else one)
+        sch.get(sch.get_sblock("root")).body,
+        (For, lambda one: stmt_seq(*loops) if one.same_as(whole) else one),
     )
-    new = SBlock(
-        [], root.reads, root.writes, root.name_hint, body,
-        alloc_buffers=root.alloc_buffers, annotations=root.annotations,
-    )  # fmt: skip
-    sch.state.replace(sch.get_sref(here), new, {root: new})
+    rewrite(sch, body)

@@ -1,10 +1,13 @@
-"""Makes loops parallel where that pays."""
+"""Makes loops parallel where that pays, and writes whole functions anew."""
 
 import math
+from collections.abc import Sequence
 from typing import Final
 
-from tvm.s_tir import Schedule
+from tvm.ir import Var
+from tvm.s_tir import SBlock, Schedule
 from tvm.s_tir.schedule import LoopRV, SBlockRV
+from tvm.tirx import Stmt
 
 from autopipe.schedules.analysis.blocks import extents_of
 
@@ -16,6 +19,21 @@ ELEMENTS: Final = 1 << 14
 
 _SYMBOLIC: Final = 64
 """The value that a size counts as that is not known before the model runs."""
+
+
+def rewrite(sch: Schedule, body: Stmt, buffers: Sequence[Var] | None = None) -> None:
+    """Put loops in the place of all that a function does.
+
+    `buffers` are those that it allocates for itself, None for the ones that it had.
+    """
+    here = sch.get_sblock("root")
+    root = sch.get(here)
+    new = SBlock(
+        [], root.reads, root.writes, root.name_hint, body,
+        alloc_buffers=root.alloc_buffers if buffers is None else buffers,
+        annotations=root.annotations,
+    )  # fmt: skip
+    sch.state.replace(sch.get_sref(here), new, {root: new})
 
 
 def spread_vectors(sch: Schedule, block: SBlockRV, most: int) -> None:

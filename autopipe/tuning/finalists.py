@@ -66,15 +66,10 @@ def _ranked(state: TaskState, journal: Journal) -> Iterator[Proposal]:
     limit = _BEHIND * best.record.median
     settled = [row.record for row in journal.settled_rows(state)]
     ranked = [row.record for row in journal.ranked(state)]
-    untuned = [one for one in ranked if Proposal.of(one) == _untuned(state)]
+    untuned = [one for one in ranked if Proposal.of(one) == Proposal.untuned(state)]
     for record in (*settled, *untuned, *ranked):
         if record.median <= limit or record in untuned:  # whose trial may have been disturbed
             yield Proposal.of(record)
-
-
-def _untuned(state: TaskState) -> Proposal | None:
-    """Return what an untuned build has, which may be slower in its trial."""
-    return Proposal(*state.untuned) if state.untuned else None
 
 
 def _made(state: TaskState, ranked: Iterator[Proposal], maker: Maker, count: int) -> Finalists:
@@ -91,7 +86,7 @@ def _made(state: TaskState, ranked: Iterator[Proposal], maker: Maker, count: int
                 break
         else:
             proposals.append(proposal)
-    bodies, untuned = [_body(proposal) for proposal in proposals], _untuned(state)
+    bodies, untuned = [_body(proposal) for proposal in proposals], Proposal.untuned(state)
     held = bodies.index(_body(untuned)) if untuned and _body(untuned) in bodies else 0
     return Finalists(state, tuple(proposals), tuple(modules), held)
 

@@ -33,6 +33,11 @@ class Proposal(NamedTuple):
         """Return what a record is a trial of."""
         return cls(contender(record), record.schedule)
 
+    @classmethod
+    def untuned(cls, state: TaskState) -> "Proposal | None":
+        """Return what an untuned build has, which may be slower in its trial: the first start."""
+        return next((cls(*start) for start in state.starts.items()), None)
+
 
 @dataclass(slots=True)
 class Journal:

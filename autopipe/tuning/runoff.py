@@ -7,7 +7,7 @@ so that no winner is slower; and of small kernels the fastest setting of a templ
 to hand work to another core and to wait for it takes microseconds.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from time import monotonic
 from typing import Final
@@ -116,8 +116,9 @@ def _parts(
     """Return who takes part: the fastest so far, each schedule once; nobody without a record."""
     serial, single = others
     rows = journal.ranked(state)
-    some = list(dict.fromkeys(Proposal.of(row.record) for row in rows))[:_BEST]
-    some += [other for other in _untuned(state, rows) if other not in some]
+    timed = list(dict.fromkeys(Proposal.of(row.record) for row in rows))
+    untuned = Proposal.untuned(state)  # it may have been timed in a busy moment
+    some = [*timed[:_BEST], *(other for other in timed[_BEST:] if other == untuned)]
     some += [other for other in _of_another(rows, journal) if other not in some]
     some += [guest for guest in guests if some and guest not in some]
     alone = single(state, some[0]) if some else None
@@ -127,13 +128,6 @@ def _parts(
     if plain is not None and all(part.schedule != plain for part in some):
         some.append(Proposal(SERIAL, plain))
     return some
-
-
-def _untuned(state: TaskState, rows: Sequence[StoredRecord]) -> Iterator[Proposal]:
-    """Yield what an untuned build has, if it was timed: that moment may have been a busy one."""
-    timed = [Proposal.of(row.record) for row in rows]
-    if state.untuned and (untuned := Proposal(*state.untuned)) in timed:
-        yield untuned
 
 
 def _of_another(rows: Sequence[StoredRecord], journal: Journal) -> list[Proposal]:

@@ -84,11 +84,6 @@ class TaskState:
         return (searched and allows(rule, *by)) or by in self.starts
 
     @property
-    def untuned(self) -> tuple[Contender, str] | None:
-        """What an untuned build has: the first start."""
-        return next(iter(self.starts.items()), None)
-
-    @property
     def serial(self) -> bool:
         """Whether the loops without threads may win: not where a rule wants something else."""
         rule = self.contest.rule

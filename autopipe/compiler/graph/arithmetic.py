@@ -16,8 +16,13 @@ ROUND_BITS: Final = 0x4B400000
 _PARTS: Final = ("a", "b", "value", "condition", "true_value", "false_value")
 """Where expressions have their operands."""
 
+INFINITY_BITS: Final = 0x7F800000
+"""The bits of infinity; those of what is no number are more."""
+
 _NO_NUMBER: Final = 0x7FC00000
 """The bits of what is no number."""
+
+_ALL_BUT_SIGN: Final = 0x7FFFFFFF
 
 
 def horner(x: Expr, coefficients: Sequence[float]) -> Expr:
@@ -45,19 +50,24 @@ def let(value: Expr, body: Callable[[Expr], Expr]) -> Expr:
     return tirx.Let(var, value, body(var))
 
 
-def written_out(value: Expr, bound: Mapping[Var, int]) -> int:
+def inlined_size(value: Expr, bound: Mapping[Var, int]) -> int:
     """Return how many nodes an expression has with each variable's value in its place.
 
     `bound` has the nodes of variables that are bound around it.
     """
     if isinstance(value, tirx.Let):
-        inner = written_out(value.value, bound)
-        return written_out(value.body, {**bound, value.var: inner})
+        inner = inlined_size(value.value, bound)
+        return inlined_size(value.body, {**bound, value.var: inner})
     if isinstance(value, Var):
         return bound.get(value, 1)
     parts = [getattr(value, name, None) for name in _PARTS]
     children = [*(part for part in parts if isinstance(part, Expr)), *getattr(value, "args", ())]
-    return 1 + sum(written_out(child, bound) for child in children)
+    return 1 + sum(inlined_size(child, bound) for child in children)
+
+
+def size_bits(x: Expr) -> Expr:
+    """Return the bits of |x|. To compare these is done in vectors; TVM's call of `isnan` is not."""
+    return tirx.reinterpret("int32", x) & _ALL_BUT_SIGN
 
 
 def no_number() -> Expr:

@@ -21,7 +21,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, NamedTuple
 
-import tvm
 import tvm_ffi
 from tvm import tirx
 from tvm.ir import Call, Expr, TensorLoad
@@ -29,6 +28,7 @@ from tvm.s_tir import SBlock, SBlockRealize
 from tvm.tirx import BufferStore
 
 from autopipe.compiler.graph.arithmetic import SINGLE, horner, let
+from autopipe.compiler.nests import renewed
 
 _DOUBLE: Final = "float64"
 
@@ -95,7 +95,7 @@ def _in_turn(loop: tirx.For) -> tirx.Stmt:
 
     again = tirx.IfThenElse(huge, stored(_of_libm), None)
     # written out: sums that a loop would look up by number could not stay in registers
-    behind = _renewed(_with_body(loop, tirx.ForKind.UNROLLED, again))
+    behind = renewed(_with_body(loop, tirx.ForKind.UNROLLED, again))
     return tirx.stmt_seq(_with_body(loop, tirx.ForKind.VECTORIZED, stored(_arithmetic)), behind)
 
 
@@ -110,18 +110,6 @@ def _with_body(loop: tirx.For, kind: int, body: tirx.Stmt) -> tirx.For:
         )  # fmt: skip
         body = SBlockRealize(realize.iter_values, realize.predicate, inner)
     return tirx.For(loop.loop_var, loop.min, loop.extent, kind, body)
-
-
-def _renewed(loop: tirx.For) -> tirx.For:
-    """Return a loop, maybe around a block, with variables of its own: TVM wants each bound once."""
-    block = loop.body.block if isinstance(loop.body, SBlockRealize) else None
-    known = [loop.loop_var, *(axis.var for axis in (block.iter_vars if block else ()))]
-    changes = [(var, tirx.Var(var.name, var.ty)) for var in known]
-
-    def replaced(var: tvm.ir.Var) -> tvm.ir.Var:
-        return next((new for old, new in changes if old.same_as(var)), var)
-
-    return tvm_ffi.structural_map(loop, (tvm.ir.Var, replaced))
 
 
 def _arguments(store: BufferStore) -> list[Expr]:
@@ -209,3 +197,5 @@ def _double(value: float) -> Expr:
 
 _FUNCTIONS: Final = {"tirx.sin": _sin, "tirx.cos": _cos, "tirx.tan": _tan}
 """By the name of the intrinsic."""
+
+NAMES: Final = frozenset(_FUNCTIONS)

@@ -15,7 +15,15 @@ from tvm import tirx
 from tvm.ir import Call, Expr
 
 from autopipe.compiler.graph import angles, circular, exponentials, hyperbolic, whole
-from autopipe.compiler.graph.arithmetic import SINGLE, horner, let, single, written_out
+from autopipe.compiler.graph.arithmetic import (
+    INFINITY_BITS,
+    SINGLE,
+    horner,
+    inlined_size,
+    let,
+    single,
+    size_bits,
+)  # fmt: skip
 from autopipe.compiler.graph.powers import inverse_root, power
 from autopipe.compiler.target.target import backend_of
 
@@ -56,10 +64,6 @@ _HALF: Final = 0.5
 _WHOLE: Final = 2.0**23
 """From here on numbers have no fraction."""
 
-_ALL_BUT_SIGN: Final = 0x7FFFFFFF
-_INFINITY: Final = 0x7F800000
-"""The bits of it."""
-
 
 def mark(module: tvm.IRModule) -> tvm.IRModule:
     """Return the module, with a mark on each PrimFunc that may round differently.
@@ -81,8 +85,9 @@ def _may_differ(function: tirx.PrimFunc) -> bool:
             divisors.append(under)
 
     tvm_ffi.structural_walk(function.body, (tirx.Div, counted))
-    changes = circular.found_in(function) or not _expanded(function).same_as(function)
-    return changes or bool(divisors)
+    if divisors or circular.found_in(function):
+        return True
+    return not _expanded(function).same_as(function)
 
 
 def compilable(module: tvm.IRModule, target: tvm.target.Target) -> tvm.IRModule:
@@ -160,7 +165,7 @@ def _arithmetic(call: Call) -> Expr:
     if compute is None or dtype not in _NARROW | {SINGLE}:
         return call
     result = let(call.args[0].astype(SINGLE), compute)
-    if written_out(result, {}) > (_MOST if name in _CLOSE else _MOST_WIDE):
+    if inlined_size(result, {}) > (_MOST if name in _CLOSE else _MOST_WIDE):
         return call
     return result if dtype == SINGLE else result.astype(dtype)
 
@@ -172,8 +177,7 @@ def _bits_compared(call: Call) -> Expr:
     """
     if getattr(call.op, "name", "") != "tirx.isnan" or str(call.args[0].ty) != SINGLE:
         return call
-    bits = tirx.reinterpret("int32", call.args[0])
-    return (bits & _ALL_BUT_SIGN) > _INFINITY
+    return size_bits(call.args[0]) > INFINITY_BITS
 
 
 def _sigmoid(x: Expr) -> Expr:
@@ -239,3 +243,6 @@ _FUNCTIONS: Final = {
     "tirx.atan": angles.atan,
 }
 """By the name of the intrinsic."""
+
+IN_VECTORS: Final = frozenset({*_FUNCTIONS, "tirx.pow", "tirx.sqrt"})
+"""Functions that are arithmetic in vectors, as most powers are, or an instruction of LLVM."""

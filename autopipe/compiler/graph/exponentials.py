@@ -10,7 +10,16 @@ from typing import Final
 from tvm import tirx
 from tvm.ir import Expr
 
-from autopipe.compiler.graph.arithmetic import ROUND, SINGLE, horner, let, no_number, single
+from autopipe.compiler.graph.arithmetic import (
+    INFINITY_BITS,
+    ROUND,
+    SINGLE,
+    horner,
+    let,
+    no_number,
+    single,
+    size_bits,
+)  # fmt: skip
 
 LN2: Final = (0.693359375, -2.1219444005469057e-4)
 """The logarithm of 2: few bits, so that multiples of it are exact, and the rest."""
@@ -40,9 +49,6 @@ _BIAS: Final = 127
 _FRACTION_BITS: Final = 23
 _ROOT_HALF: Final = 0x3F3504F3
 """The bits of sqrt(1/2) in single precision."""
-_ALL_BUT_SIGN: Final = 0x7FFFFFFF
-_INFINITY: Final = 0x7F800000
-"""The bits of it."""
 _DENORMAL: Final = 2.0**-126
 """The smallest number that has all its bits."""
 
@@ -106,8 +112,7 @@ def log(x: Expr) -> Expr:
         return let(n, lambda n: let(z, lambda z: near_one(z, n)))
 
     result = let(tirx.reinterpret("int32", scaled), split)
-    # infinity and no number stay; a call of isnan would make single numbers of vectors
-    bits = tirx.reinterpret("int32", x) & _ALL_BUT_SIGN
-    result = tirx.Select(bits >= _INFINITY, x, result)
+    # infinity and no number stay
+    result = tirx.Select(size_bits(x) >= INFINITY_BITS, x, result)
     result = tirx.Select(x == single(0.0), -tirx.infinity(SINGLE), result)
     return tirx.Select(x < single(0.0), no_number(), result)

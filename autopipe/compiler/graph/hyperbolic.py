@@ -5,6 +5,7 @@ exponentials and logarithms of numbers near 1 would lose them. The coefficients 
 our own.
 """
 
+import math
 from collections.abc import Callable
 from typing import Final
 
@@ -37,7 +38,6 @@ _ACOSH: Final = (
 )  # fmt: skip
 """acosh(1 + t) / sqrt(2t) for t <= 1/2, to 2e-9."""
 
-_LN2: Final = 0.6931471805599453
 _FAR: Final = 2.0**12
 """From here on 1 is lost beside x^2, whose square might be infinite."""
 
@@ -94,5 +94,5 @@ def _log_of_sum(x: Expr, one: Expr) -> Expr:
     """ln(x + sqrt(x^2 + one)), where x is not below 0."""
     far = x > single(_FAR)
     near = x + tirx.sqrt(x * x + one)
-    rest = tirx.Select(far, single(_LN2), single(0.0))
+    rest = tirx.Select(far, single(math.log(2.0)), single(0.0))
     return let(tirx.Select(far, x, near), log) + rest

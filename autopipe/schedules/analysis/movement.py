@@ -9,7 +9,8 @@ of 192 elements.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -172,7 +173,8 @@ def movement(block: SBlock) -> Movement | None:
     totals = [_total(load, block) for load in loads]
     reads = [_pieces(total, axes) for total in totals]
     used = _used(_nodes(value, within_loads=False), axes)
-    parts = _divided(_boundaries(value, block, -1), extents[-1])
+    boundaries = _boundaries(value, block)
+    parts = _divided(boundaries[len(axes) - 1], extents[-1])
     indexed = len(axes) - 1 in used and not parts
     chooses = any(_chooses(node, axes[-1]) for node in _nodes(value))
     dtypes = [block.writes[0].source.dtype, *(load.source.dtype for load in loads)]
@@ -181,7 +183,7 @@ def movement(block: SBlock) -> Movement | None:
         bits=max(map(_size, dtypes)),
         reads=tuple(reads),
         parts=parts,
-        above=_divided(_boundaries(value, block, -2), extents[-2]) if extents[1:] else (),
+        above=_divided(boundaries[len(axes) - 2], extents[-2]) if extents[1:] else (),
         tail=_tail(
             extents, reads, used.union(*(_used(_nodes(total.base), axes) for total in totals))
         ),
@@ -297,24 +299,21 @@ def _joint(read: tuple[AxisPiece, ...], outer: int, inner: int, extents: tuple[i
     return whole and before.stride == here.stride * here.extent
 
 
-def _boundaries(value: Any, block: SBlock, at: int) -> set[int]:  # noqa: ANN401 - tvm is not typed
-    """Return the indices of an axis, counted from the end, at which a condition changes its value.
+def _boundaries(value: Any, block: SBlock) -> Mapping[int, set[int]]:  # noqa: ANN401 - tvm is not typed
+    """Return the indices of each axis at which a condition changes its value.
 
-    Those of conditions that ask for another axis as well are left out.
+    Those of conditions that ask for two axes are left out.
     """
     axes = [axis.var for axis in block.iter_vars]
-    boundaries = set()
+    boundaries: dict[int, set[int]] = defaultdict(set)
     for node in _nodes(value):
         if isinstance(node, _COMPARISONS):
             steps = [int(step) for step in _steps(node.a - node.b, axes)]
-            if (
-                len(steps) > len(axes)
-                and abs(steps[at - 1]) == 1
-                and sum(map(bool, steps[:-1])) == 1
-            ):
-                rising, offset = steps[at - 1] == 1, steps[-1]
+            asked = [at for at, step in enumerate(steps[:-1]) if step]
+            if len(asked) == 1 and abs(steps[asked[0]]) == 1:
+                rising, offset = steps[asked[0]] == 1, steps[-1]
                 after = isinstance(node, tvm.tirx.LE | tvm.tirx.GT) == rising
-                boundaries.add((-offset if rising else offset) + after)
+                boundaries[asked[0]].add((-offset if rising else offset) + after)
     return boundaries
 
 

@@ -23,7 +23,7 @@ from autopipe.schedules.analysis.product import Product
 from autopipe.schedules.analysis.rows import count
 from autopipe.schedules.analysis.simple_indices import simplified
 from autopipe.schedules.guarded import guard, guarded
-from autopipe.schedules.primitives import ELEMENTS, PRODUCTS, spread_vectors
+from autopipe.schedules.primitives import ELEMENTS, PRODUCTS, rewrite, spread_vectors
 from autopipe.schedules.tiling import loops
 from autopipe.schedules.tiling.form import Contraction, recognize
 from autopipe.schedules.tiling.lines import longer
@@ -205,13 +205,4 @@ def _replace(sch: Schedule, nest: Nest, copy: Copy | None, nests: Sequence[tvm.t
         raise ScheduleError("the sum is an output too")
     if nest.last is None:  # of several results, some may be of no use to anybody
         buffers = list(root.alloc_buffers)
-    new = SBlock(
-        [],
-        root.reads,
-        root.writes,
-        root.name_hint,
-        tvm.tirx.stmt_seq(*nests),
-        alloc_buffers=[*buffers, *([copy.buffer] if copy else [])],
-        annotations=root.annotations,
-    )
-    sch.state.replace(sch.get_sref(here), new, {root: new})
+    rewrite(sch, tvm.tirx.stmt_seq(*nests), [*buffers, *([copy.buffer] if copy else [])])

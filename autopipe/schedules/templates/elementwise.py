@@ -32,7 +32,7 @@ from autopipe.schedules.choices import read_both, select
 from autopipe.schedules.effort import pays
 from autopipe.schedules.flat import flattened
 from autopipe.schedules.hardware import HardwareParams
-from autopipe.schedules.parts import apart, written_out
+from autopipe.schedules.parts import divided, unrolled
 from autopipe.schedules.primitives import ELEMENTS, spread
 
 NAME: Final = "elementwise"
@@ -148,13 +148,13 @@ def apply(sch: Schedule, movement: Movement, run: Run) -> None:
         head, last = sch.split(last, [None, _run(movement)])
         outer.append(head)
         by_axes = False
-    divide = None if run.undivided else _written_out(movement, run)
+    divide = None if run.undivided else _unrolled(movement, run)
     if run.width > 1:
         last, vector = sch.split(last, [None, run.width])
         sch.vectorize(vector)
     elif outer and int(sch.get(last).extent) <= SHORT:
         sch.unroll(last)
-        last, divide = outer.pop(), _apart(movement) if by_axes and outer else None
+        last, divide = outer.pop(), _divided(movement) if by_axes and outer else None
     rows = math.prod(int(sch.get(loop).extent) for loop in outer)
     if divide is None and (not outer or (rows < ROWS and run.width > 1)):
         outer.append(last)
@@ -167,13 +167,13 @@ def apply(sch: Schedule, movement: Movement, run: Run) -> None:
         divide(sch, last)
 
 
-def _written_out(movement: Movement, run: Run) -> Divide | None:
+def _unrolled(movement: Movement, run: Run) -> Divide | None:
     parts = [part // run.width for part in movement.parts]
-    return partial(written_out, parts=parts) if parts else None
+    return partial(unrolled, parts=parts) if parts else None
 
 
-def _apart(movement: Movement) -> Divide | None:
-    return partial(apart, parts=movement.above) if movement.above else None
+def _divided(movement: Movement) -> Divide | None:
+    return partial(divided, parts=movement.above) if movement.above else None
 
 
 def _leaves_out(movement: Movement) -> bool:

@@ -48,7 +48,7 @@ from autopipe.schedules.analysis.expressions import (
 )
 from autopipe.schedules.analysis.movement import AxisPiece, combined, innermost, recognize
 from autopipe.schedules.hardware import HardwareParams
-from autopipe.schedules.primitives import ELEMENTS
+from autopipe.schedules.primitives import ELEMENTS, rewrite
 from autopipe.schedules.templates import transpose
 
 NAME: Final = "open_movement"
@@ -139,13 +139,7 @@ def apply(sch: Schedule, found: OpenMovement, knobs: MovementVectors) -> None:
     loops = _MovementLoops(block, found, knobs, known)
     with IRBuilder() as builder:
         loops.write()
-    here = sch.get_sblock("root")
-    root = sch.get(here)
-    new = SBlock(
-        [], root.reads, root.writes, root.name_hint, builder.get(),
-        alloc_buffers=root.alloc_buffers, annotations=root.annotations,
-    )  # fmt: skip
-    sch.state.replace(sch.get_sref(here), new, {root: new})
+    rewrite(sch, builder.get())
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,6 +54,7 @@ from autopipe.schedules.analysis.expressions import (
 )
 from autopipe.schedules.analysis.rows import blocks_of, cost, inline, is_step, one_result
 from autopipe.schedules.hardware import HardwareParams
+from autopipe.schedules.primitives import rewrite
 from autopipe.schedules.templates import row_reduction
 
 NAME: Final = "open_rows"
@@ -130,15 +131,8 @@ def write(sch: Schedule, found: OpenRows, width: int, known: OpenSizes | None) -
     if known is None:  # a row that is no longer than a page is then on the stack
         for rv in blocks_of(sch)[:-1]:
             sch.set_scope(rv, 0, "local")
-    here = sch.get_sblock("root")
-    root = sch.get(here)
     blocks = [sch.get(rv) for rv in blocks_of(sch)]
-    new = SBlock(
-        [], root.reads, root.writes, root.name_hint,
-        _write(blocks, found, width, known),
-        alloc_buffers=root.alloc_buffers, annotations=root.annotations,
-    )  # fmt: skip
-    sch.state.replace(sch.get_sref(here), new, {root: new})
+    rewrite(sch, _write(blocks, found, width, known))
 
 
 def _write(

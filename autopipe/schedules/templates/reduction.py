@@ -40,6 +40,7 @@ from autopipe.schedules.analysis.rows import count
 from autopipe.schedules.analysis.simple_indices import counted, simplified
 from autopipe.schedules.analysis.step_cost import bits_of, joint_steps, stride, together, work
 from autopipe.schedules.hardware import HardwareParams
+from autopipe.schedules.primitives import rewrite
 from autopipe.schedules.templates.contraction import prepared
 from autopipe.schedules.tiling.chains import ChainLoops
 from autopipe.schedules.tiling.row_nest import RowNest
@@ -281,18 +282,13 @@ def _replace(
     sch: Schedule, reduction: Reduction, last: SBlock | None, nests: Sequence[tvm.tirx.Stmt]
 ) -> None:
     """Make `nests` the body of the function; what `last` reads needs no buffer of its own."""
-    here = sch.get_sblock("root")
-    root = sch.get(here)
+    root = sch.get(sch.get_sblock("root"))
     totals = [store.buffer for store in reduction.reducer.stores]
     own = [one for one in root.alloc_buffers if any(map(one.same_as, totals))]
     if last is not None and len(own) < len(totals):
         raise ScheduleError("what is reduced is an output, too")
     kept = [one for one in root.alloc_buffers if last is None or not any(map(one.same_as, own))]
-    new = SBlock(
-        [], root.reads, root.writes, root.name_hint, tvm.tirx.stmt_seq(*nests),
-        alloc_buffers=kept, annotations=root.annotations,
-    )  # fmt: skip
-    sch.state.replace(sch.get_sref(here), new, {root: new})
+    rewrite(sch, tvm.tirx.stmt_seq(*nests), kept)
 
 
 def _row_width(found: ReducedOutputs, hardware: HardwareParams) -> int:

@@ -28,13 +28,13 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 import tvm
-from tvm.s_tir import SBlock, Schedule, ScheduleError
+from tvm.s_tir import Schedule, ScheduleError
 
 from autopipe.compiler.open_sizes import OpenSizes
 from autopipe.schedules.analysis.product import Product
 from autopipe.schedules.analysis.windows import Windows, inline_copies
 from autopipe.schedules.hardware import HardwareParams
-from autopipe.schedules.primitives import PRODUCTS
+from autopipe.schedules.primitives import PRODUCTS, rewrite
 from autopipe.schedules.templates import window
 from autopipe.schedules.templates.contraction import prepared
 from autopipe.schedules.templates.template import blank
@@ -169,13 +169,7 @@ def apply(sch: Schedule, found: RolledParts, knobs: RowTiles) -> None:
     )
     sums = math.prod(found.image) * math.prod(found.first.terms)
     whole.nests.append(loops.write(parallel=sums >= PRODUCTS))
-    here = sch.get_sblock("root")
-    root = sch.get(here)
-    new = SBlock(
-        [], root.reads, root.writes, root.name_hint, tvm.tirx.stmt_seq(*whole.nests),
-        alloc_buffers=whole.buffers, annotations=root.annotations,
-    )  # fmt: skip
-    sch.state.replace(sch.get_sref(here), new, {root: new})
+    rewrite(sch, tvm.tirx.stmt_seq(*whole.nests), whole.buffers)
 
 
 @dataclass(frozen=True, slots=True)

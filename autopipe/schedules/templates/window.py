@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from typing import Final
 
 import tvm
-from tvm.s_tir import SBlock, Schedule, ScheduleError
+from tvm.s_tir import Schedule, ScheduleError
 from tvm.s_tir.schedule import LoopRV, SBlockRV
 
 from autopipe.compiler.graph.weights import MARK
@@ -35,7 +35,7 @@ from autopipe.schedules.analysis.windows import NARROW, Windows, inline_copies, 
 from autopipe.schedules.divisors import divisors
 from autopipe.schedules.effort import functions_pay
 from autopipe.schedules.hardware import HardwareParams
-from autopipe.schedules.primitives import PRODUCTS, spread
+from autopipe.schedules.primitives import PRODUCTS, rewrite, spread
 from autopipe.schedules.tiling.tile import without_waste
 from autopipe.schedules.tiling.windows import OpenWindows
 from autopipe.schedules.write_out import write_out
@@ -216,12 +216,8 @@ def _write(sch: Schedule, windows: Windows, tile: WindowTile, known: OpenSizes) 
         for buffer in root.alloc_buffers
         if not any(buffer.same_as(other) for other in inside)
     ]
-    new = SBlock(
-        [], root.reads, root.writes, root.name_hint,
-        tvm.tirx.stmt_seq(*packed, nest.write(0 if functions_pay(blocks.values()) else LEAST)),
-        alloc_buffers=buffers, annotations=root.annotations,
-    )  # fmt: skip
-    sch.state.replace(sch.get_sref(here), new, {root: new})
+    written = nest.write(0 if functions_pay(blocks.values()) else LEAST)
+    rewrite(sch, tvm.tirx.stmt_seq(*packed, written), buffers)
 
 
 def _tiles(

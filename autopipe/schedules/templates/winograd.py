@@ -29,11 +29,12 @@ from tvm.sym import Analyzer
 from tvm.tirx import FloorDiv, IfThenElse, Mul, Stmt, Var, stmt_seq
 from tvm_ffi import StructuralMutator, structural_equal, structural_mutate, structural_walk
 
+from autopipe.compiler.nests import renewed
 from autopipe.compiler.open_sizes import OpenSizes, known_of
 from autopipe.schedules.analysis.blocks import enough, parts_of
 from autopipe.schedules.analysis.filtering_cost import BYTES, Blocking, Filtering, estimate
 from autopipe.schedules.divisors import divisors
-from autopipe.schedules.guarded import renewed, statements
+from autopipe.schedules.guarded import statements
 from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.primitives import PRODUCTS, spread
 from autopipe.schedules.templates.template import blank

@@ -88,7 +88,11 @@ class ConvInteger(onnx_frontend.OnnxOpConverter):
         if data.zero is not None:  # a convolution pads with zeros
             around, pads = dict(enumerate(pads, 2)), [(0, 0)] * len(pads)
         image = _padded(bb, data, {1: short, **around})
-        convolved = partial(_convolved, bb, image, {**attr, "pads": pads})
+        steps = {
+            "strides": attr.get("strides", 1), "dilation": attr.get("dilations", 1),
+            "padding": [side for sides in zip(*pads, strict=True) for side in sides],
+        }  # fmt: skip
+        convolved = partial(_convolved, bb, image, steps)
         sums = convolved(_padded(bb, replace(kernel, zero=None), {1: short}), groups)
         per_channel = [-1] + [1] * len(window)
         zero = kernel.zero
@@ -157,15 +161,13 @@ def _corrected(bb: Any, sums: Any, zeros: tuple[Any, Any], terms: tuple[Any, Any
     return bb.normalize(sums)
 
 
-def _convolved(bb: Any, image: Any, attr: Any, kernel: Any, groups: int) -> Any:
-    """Return the sums of products; `attr` has the padding as pairs, axis by axis."""
+def _convolved(bb: Any, image: Any, steps: Mapping[str, Any], kernel: Any, groups: int) -> Any:
+    """Return the sums of products; `steps` has strides, dilation and padding for Relax."""
     name, data_layout, kernel_layout = _LAYOUTS[image.ty.ndim]
     convolution = getattr(relax.op.nn, name)(
         image,
         kernel,
-        strides=attr.get("strides", 1),
-        padding=[side for sides in zip(*attr["pads"], strict=True) for side in sides],
-        dilation=attr.get("dilations", 1),
+        **steps,
         groups=groups,
         data_layout=data_layout,
         kernel_layout=kernel_layout,
