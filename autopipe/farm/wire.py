@@ -77,7 +77,11 @@ class WorkOrder:
 
 def _candidate(document: Mapping[str, Any]) -> RemoteCandidate:
     called = document["surroundings"]
-    known = called and Surroundings(int(called["touched"]), tuple(map(int, called["activations"])))
+    known = called and Surroundings(
+        int(called["touched"]),
+        tuple(map(int, called["activations"])),
+        tuple(map(int, called["weights"])),
+    )
     workload, implementation, schedule = (
         str(document[name]) for name in ("workload", "implementation", "schedule")
     )

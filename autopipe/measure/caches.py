@@ -22,6 +22,7 @@ import tvm
 from tvm.script import tirx as T  # noqa: N812 - as everybody calls it
 
 from autopipe.compiler.walls import gate
+from autopipe.measure import tensors
 from autopipe.measure.measurement import Surroundings
 
 _LINE: Final = 16
@@ -54,8 +55,8 @@ class ModelCaches:
         library = gate.kernel(_kernels(cores), target)
         for name in ("read", "write", "write_alone"):
             _ = library[name]  # machine code is made on first use
-        memory = tvm.runtime.empty((max(most // _WIDTH, cores * _LINE),), "int32")
-        np.from_dlpack(memory)[:] = 1  # untouched pages would all be the same one
+        (memory,) = tensors.weights([((max(most // _WIDTH, cores * _LINE),), "int32")])
+        np.from_dlpack(memory)[:] = 1
         return cls(library, memory, tvm.runtime.empty((cores * _LINE,), "int32"))
 
     def before(self, arguments: Sequence[Any], surroundings: Surroundings) -> Callable[..., None]:

@@ -14,7 +14,8 @@ from tvm import rpc
 
 from autopipe.config.tuning import Measure
 from autopipe.measure.device import put
-from autopipe.measure.timing import made_up, time_library
+from autopipe.measure.tensors import made_up
+from autopipe.measure.timing import time_library
 from autopipe.measure.tracker import Address
 
 _DESCRIBED: Final = {

@@ -10,6 +10,7 @@ Weights and inputs are made up, as the time of a kernel does not depend on them.
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import starmap
 from math import prod
 from pathlib import Path
 from statistics import median
@@ -28,7 +29,8 @@ from autopipe.compiler.library import linking
 from autopipe.compiler.library.loaded_model import use_threads
 from autopipe.measure import build, shipped
 from autopipe.measure.shipped import ShippedModel
-from autopipe.measure.timing import made_up, sleep_soon
+from autopipe.measure.tensors import made_up, weights
+from autopipe.measure.timing import sleep_soon
 from autopipe.processes.contained import Child, Failed
 
 Place = Mapping[str, int]
@@ -124,8 +126,9 @@ class InModel:
 
 
 Weights = dict[tuple[int, int, str], Any]
-"""Weights of one function in other layouts than the model has: by position, number of elements and
-dtype. Its schedules share this memory, of which a model with any of them has one as well."""
+"""Weights in other layouts than the model has: by the address of those of the model, number of
+elements and dtype. So each call of a function reads weights of its own, as in a model; all
+schedules of the function share this memory, of which a model with any of them has one as well."""
 
 
 @dataclass(slots=True)
@@ -136,21 +139,27 @@ class _Alone:
     shapes: Sequence[tuple[tuple[int, ...], str]]
     """Of what it takes."""
     weights: Weights
-    own: dict[int, Any] = field(default_factory=dict)
-    """Weights that it wants in another layout than the model has, by position."""
+    own: dict[tuple[int, int], Any] = field(default_factory=dict)
+    """Weights that it wants in another layout than the model has, by position, and by address of
+    those of the model."""
 
     def taken(self, given: Sequence[Any]) -> list[Any]:
         """Return what it takes in the place of what the model gives."""
-        for at, port in enumerate(self.shapes):
-            if at not in self.own and not _same(given[at], port):
-                self.own[at] = self._other(at, *port)
-        return [self.own.get(at, tensor) for at, tensor in enumerate(given)]
+        return [self._one(at, tensor) for at, tensor in enumerate(given)]
 
-    def _other(self, at: int, shape: tuple[int, ...], dtype: str) -> Any:  # noqa: ANN401 - tvm is not typed
+    def _one(self, at: int, tensor: Any) -> Any:  # noqa: ANN401 - tvm is not typed
+        if _same(tensor, self.shapes[at]):  # not kept, as the model has other uses for its memory
+            return tensor
+        key = at, tensor.data_ptr()
+        if key not in self.own:
+            self.own[key] = self._other(tensor.data_ptr(), *self.shapes[at])
+        return self.own[key]
+
+    def _other(self, place: int, shape: tuple[int, ...], dtype: str) -> Any:  # noqa: ANN401 - tvm is not typed
         """Return weights of a shape that the model does not have."""
-        key = at, prod(shape), dtype
+        key = place, prod(shape), dtype
         if key not in self.weights:
-            self.weights[key] = made_up(shape, dtype)
+            (self.weights[key],) = weights([(shape, dtype)])
         return self.weights[key]._create_view(shape, dtype, 0)  # noqa: SLF001 -- as TVM's own code does
 
 
@@ -222,7 +231,9 @@ class _WatchedModel:
         """Load the model with these schedules into this process."""
         built = self._built_with(place)
         machine = relax.VirtualMachine(built.executable, tvm.cpu())
-        self._runnable = _Runnable(machine, [made_up(*port) for port in built.parameters])
+        inputs = int(self._source.lowered["main"].attrs[COUNT])
+        given = [*starmap(made_up, built.parameters[:inputs]), *weights(built.parameters[inputs:])]
+        self._runnable = _Runnable(machine, given)
 
     def _link(self, place: Place, folder: Path) -> ShippedModel:
         """Write the library of the model with these schedules."""

@@ -20,8 +20,9 @@ class Surroundings:
     touched: int = 0
     """Bytes that it reads and writes elsewhere."""
     activations: tuple[int, ...] = ()
-    """Arguments of the kernel that it writes anew, by position; the others that the kernel reads
-    are weights."""
+    """Arguments of the kernel that it writes anew, by position."""
+    weights: tuple[int, ...] = ()
+    """Arguments that it never writes."""
 
 
 @dataclass(frozen=True, slots=True)

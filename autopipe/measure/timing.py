@@ -2,19 +2,18 @@
 
 import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from statistics import median
 from time import perf_counter
 from typing import Any, Final
 
-import numpy as np
 import tvm
 import tvm_ffi
 from tvm.s_tir.meta_schedule.arg_info import ArgInfo
 
 from autopipe.config.tuning import Measure
-from autopipe.measure import values
+from autopipe.measure import tensors as made
 from autopipe.measure.build import Kernel
 from autopipe.measure.device import elsewhere, put
 from autopipe.measure.measurement import Measurement, judged
@@ -65,19 +64,21 @@ def sleep_soon() -> None:
     os.environ.setdefault("TVM_THREAD_POOL_SPIN_COUNT", _LOOKS)
 
 
-def time_kernel(
+def time_kernel(  # noqa: PLR0913, PLR0917 - two of them are for models only
     kernel: Kernel,
     device: tvm.runtime.Device,
     limits: Measure,
     best: float,
     caches: Callable[[Sequence[Any]], Prepare] | None = None,
+    weights: Collection[int] = (),
 ) -> Measurement:
     """Time one call of a kernel; `best` is the time in seconds it would have to beat.
 
     `caches` says what is to be done before each call with certain arguments, so that it finds the
-    caches as a model leaves them; without it the kernel is called in a loop.
+    caches as a model leaves them; without it the kernel is called in a loop. `weights` are
+    positions of arguments that lie in memory as weights do.
     """
-    tensors = put(arguments(kernel.module), device)
+    tensors = put(arguments(kernel.module, weights), device)
     return time_library(kernel.library, tensors, device, limits, best, caches)
 
 
@@ -127,14 +128,16 @@ def _single(
     return tuple(median(seconds[at : at + number]) for at in range(0, len(seconds), number))
 
 
-def arguments(module: tvm.IRModule) -> list[Any]:
-    """Return arguments for `main`, the same values every time.
+def arguments(module: tvm.IRModule, weights: Collection[int] = ()) -> list[Any]:
+    """Return arguments for `main`, the same values every time; which are weights, by position.
 
     Floats in [0.1, 1), integers 0 and 1: they may be indices, and these two are inside every axis
     that is longer than one.
     """
     infos = ArgInfo.from_prim_func(module["main"])
-    return [made_up(tuple(map(int, info.shape)), str(info.dtype)) for info in infos]
+    ports = [(tuple(map(int, info.shape)), str(info.dtype)) for info in infos]
+    kept = iter(made.weights([port for at, port in enumerate(ports) if at in weights]))
+    return [next(kept) if at in weights else made.made_up(*port) for at, port in enumerate(ports)]
 
 
 def _clock(library: Any, tensors: Sequence[Any], _: tvm.runtime.Device) -> float:  # noqa: ANN401 - tvm is not typed
@@ -148,12 +151,3 @@ def _evaluator_clock(library: Any, tensors: Sequence[Any], device: tvm.runtime.D
     """Time by what runs there: a GPU returns before its kernel has run, a network takes time."""
     evaluate = library.time_evaluator("main", device, number=1, repeat=1)
     return float(evaluate(*tensors).mean)
-
-
-def made_up(shape: Sequence[int], dtype: str) -> Any:  # noqa: ANN401 - tvm is not typed
-    """Return a tensor of such values, the same ones every time."""
-    tensor = tvm.runtime.empty(list(shape), dtype)
-    short = dtype == "bfloat16"  # numpy takes no tensor of it
-    words = tensor._create_view(list(shape), "uint16") if short else tensor  # noqa: SLF001
-    values.fill(np.from_dlpack(words).reshape(-1).view(np.dtype(dtype)))
-    return tensor

@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from autopipe.config.tuning import Measure
-from autopipe.measure.measurement import Candidate, Repeatable
+from autopipe.measure.measurement import Candidate, Repeatable, Surroundings
 from autopipe.processes import failure
 from autopipe.processes.bounds import bound, first_to_go
 from autopipe.processes.link import Link
@@ -33,12 +33,21 @@ class Job:
     """What brings caches into the state that a model leaves; null to time in a loop."""
 
     @property
+    def surroundings(self) -> Surroundings | None:
+        """How a model calls the candidate; null where it is timed in a loop of its own."""
+        return self.candidate.surroundings if isinstance(self.candidate, Repeatable) else None
+
+    @property
     def prepare(self) -> "Callable[[Sequence[object]], Callable[..., None]] | None":
         """What is done before each call with certain arguments; null for nothing."""
-        known = self.candidate.surroundings if isinstance(self.candidate, Repeatable) else None
-        if known is None or self.caches is None:
+        if self.surroundings is None or self.caches is None:
             return None
-        return partial(self.caches.before, surroundings=known)
+        return partial(self.caches.before, surroundings=self.surroundings)
+
+    @property
+    def weights(self) -> tuple[int, ...]:
+        """Arguments of the kernel that lie in memory as weights do, by position."""
+        return self.surroundings.weights if self.surroundings else ()
 
 
 def serve(job: Job, link: Link) -> None:
@@ -64,7 +73,7 @@ def serve(job: Job, link: Link) -> None:
         while True:
             best, repeat = json.loads(link.receive())
             limits = job.limits.model_copy(update={"repeat": repeat})
-            found = timing.time_kernel(kernel, place, limits, best, job.prepare)
+            found = timing.time_kernel(kernel, place, limits, best, job.prepare, job.weights)
             link.write(failure.answer(asdict(found)))
     except BaseException as error:  # noqa: BLE001 - whatever it is, it costs this trial only
         with suppress(EOFError):  # nobody may listen any more

@@ -41,8 +41,9 @@ def touched_by(tasks: Iterable[Task]) -> int:
 
 def surroundings(task: Task, size: int) -> Surroundings:
     """Return how a model that touches so many bytes calls the kernel of a task."""
-    activations = tuple(at for at in range(len(task.inputs)) if at not in task.weights)
-    return Surroundings(size, activations)
+    inputs = range(len(task.inputs))
+    weights = tuple(at for at in inputs if at in task.weights)
+    return Surroundings(size, tuple(at for at in inputs if at not in weights), weights)
 
 
 def clock_of(size: int) -> str | None:

@@ -7,7 +7,7 @@ import tvm
 from tvm import relax
 
 from autopipe.compiler import module_io, passes, tasks
-from autopipe.measure import timing
+from autopipe.measure import tensors
 from autopipe.measure.in_model import InModel, ModelSource, Weights, _Alone
 from autopipe.processes.contained import Failed
 from autopipe.schedules.engines import default
@@ -83,7 +83,7 @@ def test_a_model_that_can_not_be_built_is_a_failure(source):
 
 def test_schedules_of_a_function_share_the_memory_of_its_weights():
     """Or a challenger of two equal kernels would find those of the second call in a cache."""
-    x, w = timing.made_up((2, 8), "float32"), timing.made_up((8, 16), "float32")
+    x, w = tensors.made_up((2, 8), "float32"), tensors.made_up((8, 16), "float32")
     shapes = [((2, 8), "float32"), ((2, 8, 8), "float32")]
     one: Weights = {}
     other: Weights = {}
@@ -93,3 +93,13 @@ def test_schedules_of_a_function_share_the_memory_of_its_weights():
     assert first.taken([x, w])[0].data_ptr() == x.data_ptr()
     assert [tuple(tensor.shape) for tensor in taken] == [(2, 8, 8)] * 3
     assert places[0] == places[1] != places[2]
+
+
+def test_each_call_of_a_function_has_weights_of_its_own():
+    """Or the second call of a schedule that wants another layout would find them in a cache."""
+    x, *model = (tensors.made_up(shape, "float32") for shape in [(2, 8), (8, 16), (8, 16)])
+    shapes = [((2, 8), "float32"), ((2, 8, 8), "float32")]
+    alone = _Alone(print, shapes, {})
+    runs = [[alone.taken([x, w])[1].data_ptr() for w in model] for _ in range(2)]
+    assert runs[0] == runs[1]
+    assert len({*runs[0], *(w.data_ptr() for w in model)}) == 4

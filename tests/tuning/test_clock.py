@@ -46,7 +46,7 @@ def test_a_kernel_that_is_listed_at_likely_sizes_as_well_has_its_weights_once():
 
 
 def test_what_is_no_weight_was_written_by_the_kernel_before():
-    assert surroundings(dense(1, 1), MIB) == Surroundings(MIB, (0,))
+    assert surroundings(dense(1, 1), MIB) == Surroundings(MIB, (0,), (1,))
 
 
 def test_times_of_another_clock_are_those_of_another_platform(tmp_path):

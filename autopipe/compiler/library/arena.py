@@ -13,7 +13,7 @@ import numpy as np
 
 from autopipe.compiler.library.loaded_model import ALIGNMENT, aligned
 
-_PAGE: Final = 2 << 20
+PAGE: Final = 2 << 20
 """Bytes of a large page; less than that is not worth one."""
 
 _ADVICE: Final[int | None] = getattr(mmap, "MADV_HUGEPAGE", None)
@@ -25,14 +25,14 @@ class Arena:
     def __init__(self, size: int) -> None:
         """Take how many bytes all arrays come to; of what is never written nothing is there."""
         self._free = np.empty(0, np.uint8)
-        if size < _PAGE or _ADVICE is None:
+        if size < PAGE or _ADVICE is None:
             return
         flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
         with suppress(OSError):  # no such pages, or not so much memory
-            memory = mmap.mmap(-1, -(-size // _PAGE) * _PAGE + _PAGE, flags=flags)
+            memory = mmap.mmap(-1, -(-size // PAGE) * PAGE + PAGE, flags=flags)
             memory.madvise(_ADVICE)
             whole = np.frombuffer(memory, np.uint8)
-            self._free = whole[-whole.ctypes.data % _PAGE :]
+            self._free = whole[-whole.ctypes.data % PAGE :]
 
     def take(self, shape: tuple[int, ...], dtype: np.typing.DTypeLike) -> np.ndarray:
         """Return an array at a multiple of `ALIGNMENT` bytes; of other memory if it is used up."""

@@ -1,0 +1,45 @@
+"""Made-up arguments of kernels, in memory of the kind in which a package has them.
+
+Activations lie in TVM's storage, in pages of 4 KiB. Weights lie in an arena, in pages of 2 MiB
+where the system gives them. A kernel that reads 37 MiB of weights in small pages has the processor
+look up 9216 places of pages, of which it remembers some 2000: Winograd with windows of four took
+1.3 times what it takes in a package, and lost to windows of two, which read less.
+"""
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+import ml_dtypes  # noqa: F401 -- teaches numpy bfloat16
+import numpy as np
+import tvm
+
+from autopipe.compiler.library.arena import PAGE, Arena
+from autopipe.compiler.library.loaded_model import ALIGNMENT
+from autopipe.compiler.library.runtime import tensor_of
+from autopipe.measure import values
+
+Port = tuple[Sequence[int], str]
+"""Shape and dtype of a tensor."""
+
+
+def made_up(shape: Sequence[int], dtype: str) -> Any:  # noqa: ANN401 - tvm is not typed
+    """Return a tensor of such values, the same ones every time, as activations lie."""
+    tensor = tvm.runtime.empty(list(shape), dtype)
+    short = dtype == "bfloat16"  # numpy takes no tensor of it
+    words = tensor._create_view(list(shape), "uint16") if short else tensor  # noqa: SLF001
+    values.fill(np.from_dlpack(words).reshape(-1).view(np.dtype(dtype)))
+    return tensor
+
+
+def weights(ports: Sequence[Port]) -> list[Any]:
+    """Return such tensors as the weights of a model lie, one behind the other."""
+    arena = Arena(max(PAGE, sum(_bytes(*port) + ALIGNMENT for port in ports)))
+    arrays = [arena.take(tuple(shape), np.dtype(dtype)) for shape, dtype in ports]
+    for array in arrays:
+        values.fill(array.reshape(-1))
+    return [tensor_of(array) for array in arrays]
+
+
+def _bytes(shape: Sequence[int], dtype: str) -> int:
+    return prod(shape) * np.dtype(dtype).itemsize
