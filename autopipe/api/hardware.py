@@ -43,10 +43,13 @@ def filled(target: Target) -> Target:
 
 
 def conditions(target: Target, *, fast_algorithms: bool) -> Conditions:
-    """Return what schedules are made for: what any build of TVM compiles. Raises TargetError."""
+    """Return what schedules are made for that stand in no model: what any build of TVM compiles.
+
+    Raises TargetError.
+    """
     found = Conditions.of(resolve(target, machine()), fast_algorithms=fast_algorithms)
     features = found.hardware.features - {PRODUCTS, TILES}
-    return replace(found, hardware=replace(found.hardware, features=features))
+    return replace(found, hardware=replace(found.hardware.alone(), features=features))
 
 
 def valid(kind: type[_Section], value: object, **options: str) -> _Section:

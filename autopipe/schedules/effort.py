@@ -5,10 +5,12 @@ A number of elements does not tell it. Zeros are written at 0.05 ns each, sums o
 three times as long, and elementary functions that LLVM makes no vectors of a hundred times.
 
 Example: 65536 sums of two tensors of floats move 12 bytes each, 0.13 ns, and take 9 us in all. Two
-threads take 4.5 us, and 2 us to start. 65536 zeros take 3 us: those are written by one.
+threads take 4.5 us, and 2 us to start. 65536 zeros take 3 us: those are written by one. On a Zen 5
+such sums take 3.3 us where they stand in no model, and are made by one as well.
 """
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any, Final
 
 import tvm
@@ -19,9 +21,7 @@ from tvm.s_tir import SBlock
 from autopipe.compiler.graph import circular, elementary
 from autopipe.schedules.analysis.expressions import each_once
 from autopipe.schedules.analysis.rows import count
-
-_BYTE: Final = 0.0112
-"""Nanoseconds for a byte that lies in the second-level cache, in vectors."""
+from autopipe.schedules.hardware import BYTE, HardwareParams
 
 _GATHERED: Final = 0.25
 """Nanoseconds for an element that is read on its own, as in a lookup or across memory."""
@@ -64,8 +64,24 @@ def functions_pay(blocks: Iterable[SBlock]) -> bool:
     return sum(map(of_calls, blocks)) >= _CALLS_PAY
 
 
-def of_element(value: Any, bits: int, evenly: Callable[[TensorLoad], bool]) -> float:  # noqa: ANN401 - TVM's expressions
-    """Return the nanoseconds that an element takes which has a value, and so many bits.
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """What an element takes of one thread."""
+
+    bytes: float = 0.0
+    """That are read and written one after the other."""
+    nanoseconds: float = 0.0
+    """For all else."""
+
+    def pays(self, elements: int, hardware: HardwareParams) -> bool:
+        """Tell whether a second thread pays for so many elements."""
+        moved = elements * self.bytes
+        byte = hardware.byte if moved <= hardware.l2 else BYTE
+        return pays(moved * byte + elements * self.nanoseconds)
+
+
+def of_element(value: Any, bits: int, evenly: Callable[[TensorLoad], bool]) -> Effort:  # noqa: ANN401 - TVM's expressions
+    """Return what an element takes which has a value, and so many bits.
 
     `evenly` tells of a load whether neighbours lie in memory one after the other, or are the same.
     """
@@ -73,20 +89,18 @@ def of_element(value: Any, bits: int, evenly: Callable[[TensorLoad], bool]) -> f
     tvm_ffi.structural_walk(value, (TensorLoad, loads.append))
     calls: list[Call] = []
     tvm_ffi.structural_walk(value, (Call, calls.append))
-    moved = sum(_of_load(load, evenly) for load in each_once(loads))
+    loads = each_once(loads)
+    moved = bits / 8 + sum(_bits(load) / 8 for load in loads if evenly(load))
+    gathered = _GATHERED * sum(not evenly(load) for load in loads)
     rests: list[tvm.tirx.Mod] = []
     tvm_ffi.structural_walk(value, (tvm.tirx.Mod, rests.append))
     remainders = _REMAINDER * sum(one.expr_ty().dtype.startswith("float") for one in rests)
-    return _BYTE * bits / 8 + moved + remainders + sum(map(_of_call, calls))
+    return Effort(moved, gathered + remainders + sum(map(_of_call, calls)))
 
 
 def is_elementary(call: Call) -> bool:
     """Tell whether a call is of an elementary function that is computed in vectors."""
     return getattr(call.op, "name", "") in elementary.IN_VECTORS
-
-
-def _of_load(load: TensorLoad, evenly: Callable[[TensorLoad], bool]) -> float:
-    return _BYTE * _bits(load) / 8 if evenly(load) else _GATHERED
 
 
 def _of_call(call: Call) -> float:

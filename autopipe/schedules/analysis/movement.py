@@ -11,7 +11,7 @@ of 192 elements.
 import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import tvm
@@ -25,7 +25,7 @@ from autopipe.schedules.analysis.periods import DIVISIONS, period
 from autopipe.schedules.analysis.simple_indices import simplify
 from autopipe.schedules.analysis.written_axes import with_written_axes
 from autopipe.schedules.choices import can_read_both, looks_up
-from autopipe.schedules.effort import of_element
+from autopipe.schedules.effort import Effort, of_element
 
 _PARTS: Final = ("a", "b", "value", "condition", "true_value", "false_value")
 _WIDE: Final = 64
@@ -63,7 +63,7 @@ class Movement:
     """The same of the axis before it."""
     tail: int
     """Number of last axes that are as good as one: every read moves through them evenly."""
-    nanoseconds: float = 0.0
+    effort: Effort = field(default_factory=Effort)
     """What one thread takes for an element, estimated."""
     folded: bool = False
     """Whether a read divides an index, as the copy of an image to a row does."""
@@ -197,7 +197,7 @@ def movement(block: SBlock) -> Movement | None:
         wraps=None in reads and period(value, axes[-1]) != 1,
         looks_up=looks_up(block),
         both=chooses and not parts and can_read_both(block),
-        nanoseconds=_nanoseconds(value, _size(dtypes[0]), loads, reads, extents),
+        effort=_effort(value, _size(dtypes[0]), loads, reads, extents),
         folded=any(isinstance(node, DIVISIONS) for node in _nodes(value)),
     )
 
@@ -211,13 +211,13 @@ def offset_of(load: TensorLoad, block: SBlock) -> tuple[int, tuple[AxisPiece, ..
     return int(total.base), pieces
 
 
-def _nanoseconds(
+def _effort(
     value: Any,  # noqa: ANN401 - tvm is not typed
     bits: int,
     loads: Sequence[Any],
     reads: Sequence[tuple[AxisPiece, ...] | None],
     extents: tuple[int, ...],
-) -> float:
+) -> Effort:
     def evenly(load: Any) -> bool:  # noqa: ANN401 - likewise
         read = next(
             (read for one, read in zip(loads, reads, strict=True) if one.same_as(load)), None

@@ -29,7 +29,6 @@ from tvm.s_tir.schedule import LoopRV
 
 from autopipe.schedules.analysis.movement import Movement, combined, recognize
 from autopipe.schedules.choices import read_both, select
-from autopipe.schedules.effort import pays
 from autopipe.schedules.flat import flattened
 from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.parts import divided, unrolled
@@ -124,7 +123,7 @@ def fill(movement: Movement, hardware: HardwareParams) -> Run:
         width = 1  # LLVM takes several vectors a turn, and a rest
     elements = math.prod(movement.extents)
     wide = movement.looks_up and hardware.cores <= _LOST
-    paid = pays(elements * movement.nanoseconds) and not wide
+    paid = movement.effort.pays(elements, hardware) and not wide
     alone = ELEMENTS <= elements <= _ALONE and not paid
     return Run(
         width, threads=not alone, select=width > 1 and movement.indexed and movement.chooses,

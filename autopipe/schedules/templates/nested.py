@@ -25,7 +25,6 @@ from tvm.s_tir import SBlock, Schedule
 
 from autopipe.schedules.analysis.movement import AxisPiece, Movement, combined, recognize
 from autopipe.schedules.analysis.periods import LONGEST, period
-from autopipe.schedules.effort import pays
 from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.tiling.plane_nest import PlaneNest
 
@@ -64,9 +63,9 @@ def settings(movement: Movement, hardware: HardwareParams) -> Iterator[NestedRow
     yield NestedRows(threads=False)
 
 
-def fill(movement: Movement, hardware: HardwareParams) -> NestedRows:  # noqa: ARG001
+def fill(movement: Movement, hardware: HardwareParams) -> NestedRows:
     """Return the knobs for a processor, without measuring."""
-    return NestedRows(threads=pays(math.prod(movement.extents) * movement.nanoseconds))
+    return NestedRows(threads=movement.effort.pays(math.prod(movement.extents), hardware))
 
 
 def apply(sch: Schedule, movement: Movement, nest: NestedRows) -> None:  # noqa: ARG001
