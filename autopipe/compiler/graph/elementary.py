@@ -120,7 +120,8 @@ def inline(value: Expr) -> Expr:
     Where a vectorized loop holds a call of `isnan`, TVM makes a loop over single numbers of it, and
     LLVM then uses vectors of half the size. So this compares bits instead.
     """
-    arithmetic = tvm_ffi.structural_map(value, (Call, _arithmetic))
+    sums = tvm_ffi.structural_map(value, (Call, exponentials.log_of_sum))
+    arithmetic = tvm_ffi.structural_map(sums, (Call, _arithmetic))
     return tvm_ffi.structural_map(arithmetic, (Call, _bits_compared))
 
 
@@ -135,6 +136,7 @@ def _mapped(module: tvm.IRModule, change: Callable[[tirx.PrimFunc], tirx.PrimFun
 def _expanded(function: tirx.PrimFunc) -> tirx.PrimFunc:
     function = circular.expanded(function)
     function = tvm_ffi.structural_map(function, (tirx.Cast, whole.rounded))
+    function = tvm_ffi.structural_map(function, (Call, exponentials.log_of_sum))
     return tvm_ffi.structural_map(function, (Call, _arithmetic))
 
 

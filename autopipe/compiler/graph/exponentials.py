@@ -7,8 +7,9 @@ The coefficients are minimax fits of our own.
 import math
 from typing import Final
 
+import tvm_ffi
 from tvm import tirx
-from tvm.ir import Expr
+from tvm.ir import Call, Expr
 
 from autopipe.compiler.graph.arithmetic import (
     INFINITY_BITS,
@@ -51,6 +52,8 @@ _ROOT_HALF: Final = 0x3F3504F3
 """The bits of sqrt(1/2) in single precision."""
 _DENORMAL: Final = 2.0**-126
 """The smallest number that has all its bits."""
+_UNMOVED: Final = 1e-30
+"""From here on a number stays the same if a denormal one is added."""
 
 
 def exp_below(x: Expr) -> Expr:
@@ -95,10 +98,45 @@ def flushed_exp(x: Expr) -> Expr:
 
 
 def log(x: Expr) -> Expr:
-    """ln(x), to 1 ulp: n * ln(2) + ln(1 + z)."""
+    """ln(x), to 1 ulp."""
     denormal = x < single(_DENORMAL)
     scaled = tirx.Select(denormal, x * single(2.0**_FRACTION_BITS), x)
     shift = tirx.Select(denormal, single(-_FRACTION_BITS), single(0.0))
+    result = _log(scaled, shift)
+    # infinity and no number stay
+    result = tirx.Select(size_bits(x) >= INFINITY_BITS, x, result)
+    result = tirx.Select(x == single(0.0), -tirx.infinity(SINGLE), result)
+    return tirx.Select(x < single(0.0), no_number(), result)
+
+
+def log_of_sum(call: Call) -> Expr:
+    """ln(c + e^x), to 1 ulp, of a call that is one, as a softplus is; any other call as it is.
+
+    The sum has all its bits, is not negative, and is the same where a denormal e^x is 0.
+    """
+    total = call.args[0] if getattr(call.op, "name", "") == "tirx.log" else None
+    if not isinstance(total, tirx.Add) or str(call.ty) != SINGLE:
+        return call
+    number, power = (total.a, total.b) if isinstance(total.a, tirx.FloatImm) else (total.b, total.a)
+    plain = isinstance(number, tirx.FloatImm) and number.value >= _UNMOVED
+    if not plain or getattr(getattr(power, "op", None), "name", "") != "tirx.exp":
+        return call
+    within: list[Call] = []
+    tvm_ffi.structural_walk(power.args[0], (Call, within.append))
+    if within:  # nests of functions have their bounds elsewhere
+        return call
+
+    def of(y: Expr) -> Expr:
+        return tirx.Select(size_bits(y) >= INFINITY_BITS, y, _log(y, single(0.0)))
+
+    return let(number + let(power.args[0], flushed_exp), of)
+
+
+def _log(scaled: Expr, shift: Expr) -> Expr:
+    """Return n * ln(2) + ln(1 + z), where `shift` is added to n.
+
+    The number is positive, and has all its bits.
+    """
 
     def near_one(z: Expr, n: Expr) -> Expr:
         tail = z * z * (z * horner(z, _LOG) - single(0.5)) + n * single(LN2[1])
@@ -111,8 +149,4 @@ def log(x: Expr) -> Expr:
         z = tirx.reinterpret(SINGLE, fraction) - single(1.0)
         return let(n, lambda n: let(z, lambda z: near_one(z, n)))
 
-    result = let(tirx.reinterpret("int32", scaled), split)
-    # infinity and no number stay
-    result = tirx.Select(size_bits(x) >= INFINITY_BITS, x, result)
-    result = tirx.Select(x == single(0.0), -tirx.infinity(SINGLE), result)
-    return tirx.Select(x < single(0.0), no_number(), result)
+    return let(tirx.reinterpret("int32", scaled), split)

@@ -27,7 +27,7 @@ from typing import Final
 from tvm.s_tir import Schedule, ScheduleError
 from tvm.s_tir.schedule import LoopRV
 
-from autopipe.schedules.analysis.movement import Movement, combined, recognize
+from autopipe.schedules.analysis.movement import Movement, combined, innermost, recognize
 from autopipe.schedules.choices import read_both, select
 from autopipe.schedules.flat import flattened
 from autopipe.schedules.hardware import HardwareParams
@@ -70,7 +70,8 @@ class Run:
     """The knobs."""
 
     width: int
-    """Elements in the vectorized loop, a power of two; 1 leaves vectorizing to LLVM."""
+    """Elements in the vectorized loop, a power of two or a whole row; 1 leaves vectorizing to
+    LLVM."""
     threads: bool = True
     """Whether threads share the loops where there are `ELEMENTS` elements."""
     select: bool = False
@@ -93,6 +94,10 @@ def match(sch: Schedule) -> Movement | None:
 def settings(movement: Movement, hardware: HardwareParams) -> Iterator[Run]:
     """Yield every width of the vectorized loop."""
     run = _run(movement)
+    if row := _odd_row(movement, hardware):
+        chosen = movement.indexed and movement.chooses
+        yield Run(row, select=chosen)
+        yield Run(row, threads=False, select=chosen)
     width = 1
     while run % width == 0 and width <= MOST_VECTORS * hardware.lanes(movement.bits):
         if width == 1 or width >= NARROW:
@@ -120,7 +125,7 @@ def fill(movement: Movement, hardware: HardwareParams) -> Run:
     width = max(run.width for run in settings(movement, hardware) if run.width <= VECTORS * lanes)
     whole = lanes if movement.chooses or movement.copies else VECTORS * lanes
     if movement.mixed or movement.backwards or movement.wraps or width < whole:
-        width = 1  # LLVM takes several vectors a turn, and a rest
+        width = _odd_row(movement, hardware) or 1  # LLVM takes several vectors a turn, and a rest
     elements = math.prod(movement.extents)
     wide = movement.looks_up and hardware.cores <= _LOST
     paid = movement.effort.pays(elements, hardware) and not wide
@@ -164,6 +169,23 @@ def apply(sch: Schedule, movement: Movement, run: Run) -> None:
         read_both(sch, block)
     if divide:
         divide(sch, last)
+
+
+def _odd_row(movement: Movement, hardware: HardwareParams) -> int:
+    """Return the elements of a row that is a vector as a whole, though no power of two; or 0.
+
+    Of a row of 37 LLVM makes two vectors of 16 and five single elements, which take most of the
+    time. A vector of 37 is two of 16, one of 4 and a single element.
+    """
+    row, lanes = movement.extents[-1], hardware.lanes(movement.bits)
+    odd = movement.mixed or movement.wraps or movement.folded or movement.looks_up
+    in_order = all(
+        read is not None and innermost(read, movement.extents).stride in {0, 1}
+        for read in movement.reads
+    )
+    fits = SHORT < row <= MOST_VECTORS * lanes and row % lanes
+    plain = movement.tail == 1 and not movement.parts and not odd
+    return row if plain and in_order and fits else 0
 
 
 def _unrolled(movement: Movement, run: Run) -> Divide | None:

@@ -252,6 +252,32 @@ def test_a_function_of_functions_is_expanded_as_far_as_it_is_compiled_soon():
     assert not {"exp", "log", "tanh"} & {str(call) for call in calls_of(mish)}
 
 
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("number", [1.0, 0.25, 1e-20])
+def test_the_logarithm_of_a_number_and_an_exponential_asks_for_nothing_below_zero(number):
+    values = samples()
+    one = tirx.const(number, "float32")
+    module = expanded(elementwise(lambda x: tirx.log(tirx.exp(x) + one)))
+    selects: list[Any] = []
+    tvm_ffi.structural_walk(module["main"].body, (tirx.Select, selects.append))
+    assert len(selects) == 1  # for infinity, and what is no number
+    sums = np.exp(values.astype("float64")).astype("float32") + np.float32(number)
+    expected = np.log(sums.astype("float64"))
+    np.testing.assert_allclose(run(module, values), expected, rtol=3e-7, atol=2e-7)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [lambda x: tirx.log(tirx.exp(x) - 1.0), lambda x: tirx.log(1e-38 + tirx.exp(x)),
+     lambda x: tirx.log(1.0 + tirx.exp(tirx.tanh(x)))],
+)  # fmt: skip
+def test_other_logarithms_of_sums_ask_for_all(function):
+    selects: list[Any] = []
+    module = expanded(elementwise(function))
+    tvm_ffi.structural_walk(module["main"].body, (tirx.Select, selects.append))
+    assert len(selects) > 4
+
+
 def calls_of(module):
     calls: list[Any] = []
     tvm_ffi.structural_walk(module["main"].body, (tvm.ir.Call, calls.append))
