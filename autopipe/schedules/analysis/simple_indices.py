@@ -88,7 +88,8 @@ def _regions(regions: Sequence[TensorRegion], known: Analyzer) -> list[TensorReg
         least = known.simplify(_rounded_down(one.min, known))
         return slice(least, known.simplify(least + one.extent))
 
-    return [one.source[tuple(map(simple, one.region))] for one in regions]
+    # of a tensor without axes there is no slice
+    return [one.source[tuple(map(simple, one.region))] if one.region else one for one in regions]
 
 
 def _rounded_down(index: Expr, known: Analyzer) -> Expr:

@@ -274,6 +274,17 @@ def test_axes_of_open_sizes_stay_where_the_first_axis_has_one_element():
     assert [str(axis.var) for axis in block.iter_vars] == ["v_ax0", "v_ax1", "v_ax2"]
 
 
+def test_a_tensor_without_axes_may_be_read_beside_a_division():
+    x, scale = tensor(4, 6), tensor()
+    wide = te.compute((4, 12), lambda i, j: x[i, j // 2] * scale[()])
+    module = module_of([x, scale, wide])
+    sch = blank(module)
+    found = elementwise.match(sch)
+    assert found is not None
+    elementwise.apply(sch, found, elementwise.fill(found, WIDE))
+    assert_same(module, sch.mod, inputs=[normal], rtol=0)
+
+
 def test_a_second_thread_pays_by_work_and_not_by_the_number_of_elements():
     def shared(tensors):
         return elementwise.fill(moved(tensors), WIDE).threads
