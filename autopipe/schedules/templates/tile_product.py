@@ -18,7 +18,7 @@ and 32 channels:
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, Literal
 
 import tvm
 from tvm.s_tir import SBlock, Schedule, ScheduleError
@@ -43,7 +43,7 @@ from autopipe.schedules.tiling.tile_kernel import TileKernel
 from autopipe.schedules.tiling.tile_registers import Registers, strips
 
 NAME: Final = "tile_product"
-VERSION: Final = 1
+VERSION: Final = 2
 
 _LINE: Final = 64
 """Bytes of a cache line."""
@@ -63,6 +63,10 @@ _ROW: Final = 3
 """Cycles by which a row of sums takes longer through memory than from vector registers."""
 _VECTORS: Final = 100
 """Products in a cycle by a dot-product instruction on vectors."""
+_FULL: Final = 0.75
+"""Part of a second-level cache that weights find room in."""
+_PAYS: Final = 11_500
+"""Cycles on one thread that pay for a second one, which has to be told of its registers first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +81,10 @@ class Block:
     """Tiles of outputs along the last axis."""
     flat: bool = False
     """Whether tiles run over the ends of lines."""
+    outer: Literal["rows", "columns"] = "columns"
+    """The outer loop over the blocks. "columns": all rows of one strip, so that weights are read
+    once; "rows": all strips of one band, so that a core writes pixels of its own, whole lines of
+    the caches, and reads what it wrote in the kernel before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +172,10 @@ def settings(tiled: Tiled, hardware: HardwareParams) -> Iterator[Block]:
                 cut = strips(lines, rows, tiled.pitch if flat else None)
                 for vectors in divisors(columns // COLUMNS, REGISTERS):
                     if cut is not None and _fits(Registers(cut, vectors), lines * rows, flat=flat):
-                        yield Block(lines, rows, vectors, flat)
+                        block = Block(lines, rows, vectors, flat)
+                        yield block
+                        if min(_blocks(tiled, block)) > 1:
+                            yield replace(block, outer="rows")
 
 
 def fill(tiled: Tiled, hardware: HardwareParams) -> Block:
@@ -172,18 +183,48 @@ def fill(tiled: Tiled, hardware: HardwareParams) -> Block:
 
     Raises ScheduleError if the processor has no such instruction, or is faster by vectors.
     """
-    blocks = list(settings(tiled, hardware))
+    blocks = [block for block in settings(tiled, hardware) if block.outer == "columns"]
     if not blocks:
         raise ScheduleError(f"no tiles for extents {tiled.found.extents}")
     best = min(blocks, key=lambda block: estimate(tiled, block, hardware))
     products = math.prod(tiled.found.extents) * math.prod(tiled.reduced) * tiled.depth
-    if estimate(tiled, best, hardware) * _VECTORS * hardware.cores > products:
+    cores = hardware.cores if products >= PRODUCTS else 1
+    if estimate(tiled, best, hardware) * _VECTORS * cores > products:
         raise ScheduleError("vectors are faster than tiles that are not full")
-    return best
+    by_rows = min(_blocks(tiled, best)) > 1 and _divides_rows(tiled, hardware)
+    return replace(best, outer="rows") if by_rows else best
+
+
+def _blocks(tiled: Tiled, block: Block) -> tuple[int, int]:
+    """Return how many blocks there are one below the other, and beside each other."""
+    *outer, pixels, columns = tiled.found.extents
+    bands = math.prod(outer) * pixels // (block.lines * block.rows)
+    return bands, columns // (block.vectors * COLUMNS)
+
+
+def _divides_rows(tiled: Tiled, hardware: HardwareParams) -> bool:
+    """Tell whether cores should share rows, as `tiling/promise.py` tells of other products.
+
+    Example: 56 x 56 pixels of 64 channels, two bytes of which lie in one line of the caches.
+    """
+    size = _SUM // TILE_PRODUCTS[tiled.found.operands].group
+    *outer, pixels, columns = tiled.found.extents
+    weights = columns * math.prod(tiled.reduced) * tiled.depth * size
+    passing = math.prod(outer) * pixels * (tiled.found.depth + columns) * size
+    return weights <= min(passing, hardware.l2 * _FULL)
 
 
 def estimate(tiled: Tiled, block: Block, hardware: HardwareParams) -> float:
     """Return the estimated cycles of a setting.
+
+    Where one thread takes few, there is no other one.
+    """
+    cores = hardware.cores if _cycles(tiled, block, 1) >= _PAYS else 1
+    return _cycles(tiled, block, cores)
+
+
+def _cycles(tiled: Tiled, block: Block, cores: int) -> float:
+    """Return the estimated cycles on so many cores.
 
     A product of tiles takes a cycle for each row of weights, and no fewer than for each of the
     input. Tiles are loaded meanwhile: the input from the first cache, weights from the second.
@@ -195,10 +236,9 @@ def estimate(tiled: Tiled, block: Block, hardware: HardwareParams) -> float:
     products = len(cut) * block.vectors * max(highest, step // group)
     loads = len(cut) * _FROM_L1 + block.vectors * _FROM_L2
     steps = math.prod(tiled.reduced) * tiled.depth // step
-    outputs = block.lines * block.rows
+    outputs, blocks = block.lines * block.rows, math.prod(_blocks(tiled, block))
     cycles = steps * (max(products, loads) + loads / 50) + _BLOCK + _ROW * outputs * block.vectors
-    blocks = math.prod(tiled.found.extents) // (outputs * block.vectors * COLUMNS)
-    return cycles * math.ceil(blocks / hardware.cores)
+    return cycles * math.ceil(blocks / cores)
 
 
 def apply(sch: Schedule, tiled: Tiled, block: Block) -> None:
@@ -238,9 +278,14 @@ def _cut_result(
         inner.append(line)
     row_tile, row = sch.split(rows, [None, block.rows])
     column_tile, strip, lane = sch.split(columns, [None, block.vectors, COLUMNS])
-    sch.reorder(*outer[:1], column_tile, *outer[1:], row_tile, *inner, row, strip, lane)
-    tile = sch.fuse(*outer[:1], column_tile, *outer[1:], row_tile)
-    spread(sch, sums, tile, PRODUCTS)
+    if block.outer == "rows":
+        order = [*outer, row_tile, column_tile]
+    else:
+        order = [*outer[:1], column_tile, *outer[1:], row_tile]
+    sch.reorder(*order, *inner, row, strip, lane)
+    tile = sch.fuse(*order)
+    if _cycles(tiled, block, 1) >= _PAYS:
+        sch.parallel(tile)
     sch.vectorize(lane)
     sch.unroll(strip)
     return tile

@@ -100,6 +100,31 @@ def test_settings_are_exact(case):
         check.checked(module, applied(module, found, block), made.target)
 
 
+def test_cores_share_rows_where_these_are_more_than_weights():
+    sizes = [{"rows": 512, "depth": 64, "columns": 64}, {"rows": 64, "depth": 512, "columns": 64}]
+    found = [found_in(module_of(*matmul(**size))) for size in sizes]
+    hardware = conditions(AMX).hardware
+    assert [tile_product.fill(each, hardware).outer for each in found] == ["rows", "columns"]
+
+
+@pytest.mark.parametrize("outer", ["rows", "columns"])
+def test_both_orders_of_blocks_write_all_of_them(outer):
+    module, made = module_of(*CASES["pointwise"]()), conditions(AMX)
+    found = found_in(module)
+    block = replace(tile_product.fill(found, made.hardware), lines=1, vectors=1, flat=False)
+    check.checked(module, applied(module, found, replace(block, outer=outer)), made.target)
+
+
+def test_a_second_thread_is_told_of_its_registers_for_work_that_pays():
+    some = {"little": conv(**WIDE), "much": matmul(rows=2048, depth=256, columns=64)}
+    made = conditions(AMX)
+    for name, tensors in some.items():
+        module = module_of(*tensors)
+        found = found_in(module)
+        loops = applied(module, found, tile_product.fill(found, made.hardware)).script()
+        assert ("T.parallel" in loops.partition("tilezero")[0]) == (name == "much")
+
+
 def test_seven_lines_of_seven_pixels_are_flat():
     """A line alone would fill 7 rows of 16; all of them with what pads them are 61."""
     found = found_in(module_of(*conv(**WIDE)))
