@@ -1,11 +1,11 @@
 """Where trials are written down, and what is known from there."""
 
 import math
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from autopipe.environment.facet import Facet
 from autopipe.measure.measurement import Measurement
@@ -19,6 +19,9 @@ from autopipe.schedules import one_thread
 from autopipe.schedules.engines.engine import MeasuredSchedule
 from autopipe.schedules.policy import Contender
 from autopipe.tuning.task_state import TaskState
+
+_HARDLY: Final = 1.02
+"""A time that is so many times longer may as well be shorter."""
 
 
 class Proposal(NamedTuple):
@@ -96,11 +99,15 @@ class Journal:
         return sum(row.record.session != self.session.name for row in self.rows(state))
 
     def best(self, state: TaskState) -> StoredRecord | None:
-        """Return the record that wins a task: who won inside the model, or else its run-off."""
+        """Return the record that wins a task: who won inside the model, or else its run-off.
+
+        A run-off changes what an untuned build has for what is faster by 2 % at least: less is
+        noise, and what a model runs best the rules know as well.
+        """
         settled, ranked = self.settled_rows(state), self.ranked(state)
         decided = self.decided.get(state.task.workload)
         own = [row for row in (*settled, *ranked) if Proposal.of(row.record) == decided]
-        return next(iter(own or settled or ranked), None)
+        return next(iter(own or _held(state, settled) or settled or ranked), None)
 
     def settled_rows(self, state: TaskState) -> list[StoredRecord]:
         """Return the records of the run-off of a task, the fastest first."""
@@ -240,6 +247,17 @@ def _count(session: Session, store: RecordStore, ctx: Context) -> None:
 
 def _trials(session: Session, store: RecordStore) -> int:
     return sum(tally.trials for tally in store.trials(session.name).values())
+
+
+def _held(state: TaskState, settled: Sequence[StoredRecord]) -> list[StoredRecord]:
+    """Return what an untuned build has, if the fastest of a run-off is hardly faster."""
+    untuned = Proposal.untuned(state)
+    return [
+        row
+        for row in settled
+        if Proposal.of(row.record) == untuned
+        and row.record.median <= _HARDLY * settled[0].record.median
+    ]
 
 
 def contender(record: Record) -> Contender:

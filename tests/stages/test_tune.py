@@ -107,7 +107,7 @@ def test_the_report_says_how_each_task_went(tuned):
     assert report["shares"]["searched"] == report["shares"]["measured"] == 1.0
 
 
-def test_the_fallback_is_timed_first_and_the_fastest_wins(tuned):
+def test_the_fallback_is_timed_first_and_what_is_clearly_faster_wins(tuned):
     folder, _ = tuned
     with closing(sqlite3.connect(folder / "records.sqlite")) as connection:
         query = "SELECT engine, seconds, session LIKE '%/run-off' FROM records ORDER BY id"
@@ -125,7 +125,9 @@ def test_the_fallback_is_timed_first_and_the_fastest_wins(tuned):
     assert set(best) == {*trials, *run_off}
     for engine, seconds in best.items():  # an unsteady run-off is repeated, and the steadier kept
         assert seconds in run_off[engine] if engine in run_off else seconds == min(trials[engine])
-    assert task["engine"] == min(run_off, key=lambda engine: best[engine])
+    fastest = min(run_off, key=lambda engine: best[engine])
+    stays = best["static"] <= 1.02 * best[fastest]
+    assert task["engine"] == ("static" if stays else fastest)
     assert task["seconds"] == best[task["engine"]]
     assert sum(each["trials"] for each in task["contenders"]) == 12
     rest = [seconds for engine, seconds in best.items() if engine != task["engine"]]

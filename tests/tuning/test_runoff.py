@@ -150,6 +150,17 @@ def test_what_an_untuned_build_has_takes_part_though_its_trial_was_slow(journal)
     assert machine.asked == [["a1", "t1", "s", "plain"]]
 
 
+@pytest.mark.parametrize(("seconds", "wins"), [(0.99e-3, "s"), (0.97e-3, "t1")])
+def test_what_an_untuned_build_has_stays_unless_another_is_clearly_faster(journal, seconds, wins):
+    each = state_of(task(flops=0.0), (ANSOR, TEMPLATES), rule=Rule(), starts={STATIC: "s"})
+    journal.write(each, Proposal(STATIC, "s"), Measurement((1e-3,)))
+    trials(journal, each, t1=(seconds,))
+    machine = Machine({"t1": seconds, "s": 1e-3, "plain": 5e-3})
+    assert settled(journal, machine, [each])[1] == wins
+    journal.decided[each.task.workload] = Proposal(TEMPLATES, "t1")
+    assert journal.best(each).record.schedule == "t1"  # as the model says
+
+
 def test_only_small_kernels_with_threads_are_tried_on_one():
     module = module_of(*dense(256, 160))
     found = planned(static, module)
