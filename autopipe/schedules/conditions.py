@@ -1,7 +1,7 @@
 """What schedules are made for: target, hardware, and whether fast algorithms are allowed."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import tvm
 
@@ -24,3 +24,7 @@ class Conditions:
         resolved = tvm_target(target)
         stated = target.get("hardware", {})
         return cls(resolved, HardwareParams.of(resolved, stated), fast_algorithms)  # type: ignore[arg-type]
+
+    def within(self, weights: int) -> "Conditions":
+        """Return the conditions inside of a model that reads so many bytes of weights in a run."""
+        return replace(self, hardware=replace(self.hardware, weights=weights))

@@ -26,6 +26,10 @@ _BYTE_ZEN_5: Final = 0.0042
 """The same on a Zen 5, which reads and writes registers of 512 bits at once."""
 
 
+_NEAR: Final = 2.5
+"""Second-level caches that weights fill which are still near in the next run."""
+
+
 @dataclass(frozen=True, slots=True)
 class HardwareParams:
     """Hardware parameters of a CPU target."""
@@ -46,6 +50,8 @@ class HardwareParams:
     """Bytes of the cache that the cores share."""
     backend: Backend = CPU
     """What kind of hardware the target is; of another than processors, this is the host."""
+    weights: int | None = None
+    """Bytes of weights that the model reads in a run; null where nobody knows."""
     byte: float = BYTE
     """Nanoseconds that a core takes for a byte of operands that a second-level cache has room for.
     Between the functions of a model half of them lie in the cache of another core."""
@@ -83,6 +89,19 @@ class HardwareParams:
         AMD's feature `sse4a` and without `avxvnni`, which Zen 5 has.
         """
         return self.vector_bits >= _LONG and not (self._is_amd and not self._is_zen_5)
+
+    @property
+    def has_a_mesh(self) -> bool:
+        """Whether it is one of Intel's servers, whose cores meet on a mesh.
+
+        What another core has written comes late there: a line takes some 170 ns.
+        """
+        return self.vector_bits >= _LONG and not self._is_amd
+
+    @property
+    def keeps_weights(self) -> bool:
+        """Whether all weights of a model stay near a core from one run to the next."""
+        return self.weights is not None and self.weights <= _NEAR * self.l2
 
     def alone(self) -> "HardwareParams":
         """Return the parameters for functions that stand in no model.

@@ -88,10 +88,12 @@ class BuildStage(Stage, frozen=True):
         from autopipe.safety.failures import Failures
         from autopipe.schedules.conditions import Conditions
         from autopipe.tasks.task import read_tasks
+        from autopipe.tasks.weights import weights_in_all
 
         extensions.check()
-        conditions = Conditions.of(ctx.facts[Facet.TARGET], fast_algorithms=self.fast_algorithms)
         tasks = read_tasks(ctx.inputs["tasks"])
+        conditions = Conditions.of(ctx.facts[Facet.TARGET], fast_algorithms=self.fast_algorithms)
+        conditions = conditions.within(weights_in_all(tasks))
         tuned = TuningResult.read(ctx.inputs["tune"]) if "tune" in ctx.inputs else UNTUNED
         failures = Failures.of(ctx, conditions, self.name, self.on_task_failure)
         with self._choices(ctx, tasks, tuned, failures) as choices:

@@ -1,12 +1,12 @@
 """What a model does between two calls of a kernel, read from the table of its tasks."""
 
 import math
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Final
 
 from autopipe.measure.measurement import Surroundings
 from autopipe.tasks.task import Task
+from autopipe.tasks.weights import weights_in_all, weights_of
 
 LARGEST: Final = 64 << 20
 """Bytes that are touched before a call at most: more takes longer, and finds no cache any more."""
@@ -22,17 +22,11 @@ def touched_by(tasks: Iterable[Task]) -> int:
     These are its weights, each once, and the storage of its activations, which is used again and
     again: what the largest kernel reads and writes. So ResNet-50 with 98 MiB of weights touches 64
     MiB, and an encoder of 1.3 MiB touches 1: of 2 its weights would not find room in a second-level
-    cache that has room for them. A package for several sizes has a library for each,
-    and only one of them runs: that of the most weights counts.
+    cache that has room for them.
     """
     found = list(tasks)
-    weights: Counter[str] = Counter()
-    for task in found:
-        for name in task.functions:
-            library = name.partition("@")[2]
-            weights[library] += task.calls * _weights(task) // len(task.functions)
-    largest = max((task.bytes - _weights(task) for task in found), default=0)
-    total = max(weights.values(), default=0) + largest
+    largest = max((task.bytes - weights_of(task) for task in found), default=0)
+    total = weights_in_all(found) + largest
     size = _SMALLEST
     while size * math.sqrt(2) < min(total, LARGEST):
         size *= 2
@@ -49,8 +43,3 @@ def surroundings(task: Task, size: int) -> Surroundings:
 def clock_of(size: int) -> str | None:
     """Return the name of the clock in a model that touches so many bytes; null for a loop."""
     return f"model, {size >> 20} MiB" if size else None
-
-
-def _weights(task: Task) -> int:
-    inputs: Sequence[int] = [tensor.bytes for tensor in task.inputs]
-    return sum(inputs[at] for at in task.weights if at < len(inputs))

@@ -26,6 +26,7 @@ from autopipe.safety.maker import Maker
 from autopipe.schedules.conditions import Conditions
 from autopipe.schedules.policy import Policy
 from autopipe.tasks.task import Task, read_tasks
+from autopipe.tasks.weights import weights_in_all
 from autopipe.tuning.clock import clock_of, touched_by
 from autopipe.tuning.journal import Journal, open_journal
 from autopipe.tuning.loop import batch_size
@@ -165,6 +166,7 @@ def open_tools(plan: TuningPlan, ctx: Context) -> Iterator[Tools]:
     touched = _touched(plan, ctx, every)
     target = ctx.facts[Facet.TARGET]
     conditions = Conditions.of(target, fast_algorithms=plan.fast_algorithms)
+    conditions = conditions.within(weights_in_all(every))
     turn = Turn(lambda text: ctx.emit(Warn(stage="tune", message=text)))
     wanted = Wanted(
         conditions, ctx.facts, plan.tuning.measure, plan.reach, turn, touched, ctx.emit, plan.linker

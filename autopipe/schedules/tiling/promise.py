@@ -47,6 +47,14 @@ _COPIED, _GATHERED = 0.3, 1.5
 """Cycles of an element that every call packs: in vectors, and one by one where a tile is wider than
 what it packs, so that the last column is repeated."""
 
+_UNROLLED: Final = 4
+"""Steps of a sum that are written out on Intel's servers: 0.97 of the time of one after the other,
+in the mean of 50 products inside of models, and 0.91 at best."""
+
+_FEWER: Final = 4
+"""How many times more weights than input and result each core reads for the sake of rows that it
+has written itself, where weights are near and what another core wrote is far."""
+
 _SPILL: Final = 1.1
 """Cycles of a step for each sum that goes to memory and back, as LLVM finds no register for it."""
 
@@ -56,6 +64,8 @@ def fill(contraction: Contraction, hardware: HardwareParams) -> Tile:
     tile = min(
         settings(contraction, hardware), key=lambda tile: estimate(contraction, tile, hardware)
     )
+    if hardware.has_a_mesh and not contraction.terms[-1] % _UNROLLED:
+        tile = replace(tile, unroll=_UNROLLED)
     return replace(tile, outer="rows") if rows_outside(contraction, tile, hardware) else tile
 
 
@@ -84,6 +94,9 @@ def _streams(contraction: Contraction, hardware: HardwareParams) -> bool:
     So they do where several cores share a product with fewer weights than input and result. Bands
     give each core rows of its own, which the kernel before has left with the same core, as most
     divide rows. Strips have every core read all of the input, half of it from another core's cache.
+    On a mesh that takes so long that four times as many weights may be read for it, as long as they
+    stay near from run to run. Example: 64 rows of 256 by weights of [256, 128], in a transformer of
+    1 MiB, 14 us in place of 19.7.
     """
     depth, size = math.prod(contraction.terms), contraction.bits // 8
     weights = contraction.breadth * depth * size
@@ -92,7 +105,9 @@ def _streams(contraction: Contraction, hardware: HardwareParams) -> bool:
     alone = others == 1 and sum(term > 1 for term in contraction.terms) <= 1
     held = weights <= hardware.l2 and passing > hardware.l2 * _FULL
     near = weights <= hardware.l1 and _far(contraction, hardware)
-    divided = hardware.cores > 1 and weights <= min(passing, hardware.l2 * _FULL)
+    far = hardware.has_a_mesh and hardware.keeps_weights
+    most = min(passing * (_FEWER if far else 1), hardware.l2 * _FULL)
+    divided = hardware.cores > 1 and weights <= most
     return contraction.lines.free and (near or (alone and (held or divided)))
 
 

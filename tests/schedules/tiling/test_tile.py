@@ -58,8 +58,8 @@ def test_packed_weights_are_fetched_six_kilobytes_ahead_but_not_where_units_are_
     assert tile.packed
     assert tile.ahead * tile.columns * 4 == 6 << 10
     zen4, zen5 = (frozenset(names) for names in ({"sse4a"}, {"sse4a", "avxvnni"}))
-    assert fill(some, replace(WIDE, features=zen4)) == replace(tile, ahead=0)
-    assert fill(some, replace(WIDE, features=zen5)) == tile
+    assert fill(some, replace(WIDE, features=zen4)) == replace(tile, ahead=0, unroll=1)
+    assert fill(some, replace(WIDE, features=zen5)) == replace(tile, unroll=1)
     assert fill(some, NARROW).ahead == 0
     own = replace(some, lines=replace(some.lines, free=False))
     assert {tile.ahead for tile in settings(own, WIDE)} == {0}
@@ -102,3 +102,21 @@ def test_records_leave_out_a_knob_at_its_default():
     tile = Tile(rows=6, columns=32, width=16, packed=True, outer="columns", unroll=1)
     assert told(tile).keys().isdisjoint({"fetched", "ahead"})
     assert told(replace(tile, fetched=True)) == {**told(tile), "fetched": True}
+
+
+@pytest.mark.parametrize(
+    ("features", "weights", "outer"),
+    [((), 1 << 20, "rows"), ((), 16 << 20, "columns"), ((), None, "columns"),
+     (("sse4a", "avxvnni"), 1 << 20, "columns")],
+)  # fmt: skip
+def test_cores_on_a_mesh_read_more_weights_that_are_near_for_rows_of_their_own(
+    features, weights, outer
+):
+    hardware = replace(WIDE, features=frozenset(features), weights=weights)
+    assert fill(product(64, 128, terms=256), hardware).outer == outer
+
+
+def test_some_steps_are_written_out_on_a_mesh():
+    assert fill(product(64, 128, terms=256), WIDE).unroll == 4
+    assert fill(product(64, 128, terms=255), WIDE).unroll == 1
+    assert fill(product(64, 128, terms=256), NARROW).unroll == 1

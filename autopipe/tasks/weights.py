@@ -1,0 +1,26 @@
+"""How many bytes of weights a model reads, from the table of its tasks."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from autopipe.tasks.task import Task
+
+
+def weights_of(task: Task) -> int:
+    """Return the bytes of weights that one call of a task reads."""
+    inputs: Sequence[int] = [tensor.bytes for tensor in task.inputs]
+    return sum(inputs[at] for at in task.weights if at < len(inputs))
+
+
+def weights_in_all(tasks: Iterable[Task]) -> int:
+    """Return the bytes of weights that a model reads in a run, each once.
+
+    A package for several sizes has a library for each, and only one of them runs: that of the most
+    weights counts.
+    """
+    weights: Counter[str] = Counter()
+    for task in tasks:
+        for name in task.functions:
+            library = name.partition("@")[2]
+            weights[library] += task.calls * weights_of(task) // len(task.functions)
+    return max(weights.values(), default=0)
