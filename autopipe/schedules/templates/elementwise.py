@@ -29,13 +29,14 @@ from tvm.s_tir.schedule import LoopRV
 
 from autopipe.schedules.analysis.movement import Movement, combined, innermost, recognize
 from autopipe.schedules.choices import read_both, select
+from autopipe.schedules.divisors import divisors
 from autopipe.schedules.flat import flattened
 from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.parts import divided, unrolled
 from autopipe.schedules.primitives import ELEMENTS, spread
 
 NAME: Final = "elementwise"
-VERSION: Final = 4
+VERSION: Final = 5
 
 MOST_VECTORS = 4
 """Most registers that a vectorized loop fills."""
@@ -51,6 +52,9 @@ SHORT = 8
 
 ROWS = 16
 """Iterations of the outer loops that are enough to divide among threads."""
+
+MOST_PARTS = 64
+"""Most parts of a long row that threads share."""
 
 _LOST: Final = 4
 """Threads that make up for vectors which LLVM makes on one thread only: they take 4 to 5 times."""
@@ -159,9 +163,8 @@ def apply(sch: Schedule, movement: Movement, run: Run) -> None:
     elif outer and int(sch.get(last).extent) <= SHORT:
         sch.unroll(last)
         last, divide = outer.pop(), _divided(movement) if by_axes and outer else None
-    rows = math.prod(int(sch.get(loop).extent) for loop in outer)
-    if divide is None and (not outer or (rows < ROWS and run.width > 1)):
-        outer.append(last)
+    if divide is None:
+        outer, last = _enough(sch, outer, last, run)
     if outer:
         shared = outer[:-1] if run.apart else outer
         spread(sch, block, sch.fuse(*shared), ELEMENTS if run.threads else _NEVER)
@@ -186,6 +189,23 @@ def _odd_row(movement: Movement, hardware: HardwareParams) -> int:
     fits = SHORT < row <= MOST_VECTORS * lanes and row % lanes
     plain = movement.tail == 1 and not movement.parts and not odd
     return row if plain and in_order and fits else 0
+
+
+def _enough(
+    sch: Schedule, outer: list[LoopRV], last: LoopRV, run: Run
+) -> tuple[list[LoopRV], LoopRV]:
+    """Return loops that are enough to share, and the one inside, where rows may be too few.
+
+    Of a long row threads share vectors, or parts of which LLVM makes vectors.
+    """
+    rows = math.prod(int(sch.get(loop).extent) for loop in outer)
+    if not outer or (rows < ROWS and run.width > 1):
+        return [*outer, last], last
+    extent = int(sch.get(last).extent)
+    if rows >= ROWS or not run.threads or rows * extent < ELEMENTS:
+        return outer, last
+    head, last = sch.split(last, [divisors(extent, MOST_PARTS)[-1], None])
+    return [*outer, head], last
 
 
 def _unrolled(movement: Movement, run: Run) -> Divide | None:

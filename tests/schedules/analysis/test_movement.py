@@ -299,6 +299,25 @@ def test_a_second_thread_pays_by_work_and_not_by_the_number_of_elements():
     assert not shared([narrow, topi.add(narrow, narrow)])
 
 
+def test_threads_share_parts_of_a_row_that_is_left_to_llvm():
+    x = tensor(1, 64, 56, 56)
+    script = filled([x, te.compute(x.shape, lambda *i: x(*i) > 0.5)]).script()
+    assert "T.parallel(64)" in script
+    assert "range(3136)" in script
+    x = tensor(200003)
+    script = filled([x, te.compute(x.shape, lambda i: x[i] > 0.5)]).script()
+    assert "T.parallel" in script
+
+
+@pytest.mark.parametrize("columns", [19, 37])
+def test_an_odd_row_is_one_vector(columns):
+    unit = te.compute((80, columns), lambda i, j: tirx.Select(i == j, 1.0, 0.0))
+    assert f"T.vectorized({columns})" in filled([unit]).script()
+    x, y = tensor(80, columns), tensor(columns)
+    assert elementwise.fill(moved([x, y, topi.add(x, y)]), WIDE).width == columns
+    assert elementwise.fill(moved([x, topi.tanh(x)]), WIDE).width != columns  # all is one row
+
+
 def test_few_threads_do_not_share_what_is_looked_up_under_conditions():
     """LLVM makes vectors of it on one thread only."""
     image, at = tensor(16, 40), tensor(64, 1000, dtype="int32")
