@@ -26,13 +26,14 @@ from autopipe.api.scheduled import (
     task_alone,
 )
 from autopipe.compiler.graph import elementary
+from autopipe.compiler.library import kernels
 from autopipe.compiler.module_io import save_module
 from autopipe.compiler.op_info import described
 from autopipe.config import Target, Tuning
 from autopipe.config.schedules import Rule, Schedules
 from autopipe.environment.environment import Host
 from autopipe.environment.facet import Facet
-from autopipe.errors import ConfigError
+from autopipe.errors import ConfigError, ModelError
 from autopipe.pipeline.events import Event
 from autopipe.pipeline.isolate import Late, Zygote
 from autopipe.schedules.engines.fallback import as_it_is, fall
@@ -140,11 +141,16 @@ def _limits(trials: int | None, seconds: float | None, seed: int) -> Tuning:
 
 
 def _at_once(loops: tvm.IRModule, target: Target, *, fast_algorithms: bool) -> Scheduled:
-    """Schedule without measuring, in this process."""
+    """Schedule without measuring, in this process. Raises ModelError where a GPU can not run it."""
     goal = filled(target)
     for_what = conditions(goal, fast_algorithms=fast_algorithms)
     found = fall(Schedules().fallback, loops, for_what)
     planned = found.planned or as_it_is(loops)
+    if not for_what.hardware.backend.processor:
+        why = kernels.refusal(planned.module, for_what.target)
+        if why is not None:
+            kind = for_what.hardware.backend.kind
+            raise ModelError(f"no schedule makes a kernel for {kind} of it: {why}; pass kind llvm")
     return Scheduled(
         workload=loops, module=elementary.expand(planned.module),
         engine=maker(found.engine, loops, planned.module),

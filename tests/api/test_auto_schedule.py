@@ -10,7 +10,7 @@ import tvm
 import tvm_ffi
 from tvm import te, topi
 
-from autopipe import auto_schedule, load_scheduled
+from autopipe import auto_schedule, hardware, load_scheduled
 from autopipe.api.hardware import conditions
 from autopipe.api.scheduled import ContenderSummary, Scheduled
 from autopipe.compiler.graph import elementary
@@ -222,3 +222,13 @@ def test_the_table():
         "",
         "autotvm on winograd4: 123.4 us, 8.1 GFLOPS; agrees with the plain loops",
     ]
+
+
+def test_what_no_schedule_puts_into_threads_of_a_gpu_is_refused():
+    """Such loops would run on the host, and read the memory of the GPU."""
+    x = te.placeholder((64, 300), name="x")
+    goal = hardware(kind="cuda", arch="sm_90")
+    with pytest.raises(ModelError, match="no schedule makes a kernel for cuda of it: some of its"):
+        auto_schedule([x, topi.cumsum(x, axis=1)], target=goal)
+    made = auto_schedule([x, topi.sum(x, axis=1)], target=goal)
+    assert "threadIdx.x" in made.module.script()

@@ -88,8 +88,8 @@ RELAX_FAMILIES: Final = frozenset({"", "image", "nn", "vision", "grad"})
 
 PRAGMAS: Final = words(
     """
-    auto_unroll_max_step unroll_explicit loop_partition_hint unroll parallel_launch_point
-    parallel_barrier_when_finish
+    auto_unroll_max_step unroll_explicit loop_partition_hint unroll vectorize
+    parallel_launch_point parallel_barrier_when_finish
     """,
     "pragma_",
 )

@@ -1,15 +1,17 @@
 """Engine `default` on a GPU: TVM's DLight rules, without measurement.
 
 It takes the first rule that serves a function and whose schedule TVM can also lower: some rules
-accept functions that later passes refuse.
+accept functions that later passes refuse. Rules for products of matrices pad with zeros whatever is
+reduced, and take a minimum of sums for one; they are asked for sums of products alone.
 """
 
 from collections.abc import Callable
 from functools import cache
-from typing import Any
+from typing import Any, Final
 
 import tvm
-from tvm.s_tir import Schedule
+import tvm_ffi
+from tvm.s_tir import SBlock, Schedule
 
 from autopipe.compiler.library.kernels import refusal
 from autopipe.schedules.conditions import Conditions
@@ -17,17 +19,41 @@ from autopipe.schedules.implementations.implementation import DIRECT
 from autopipe.schedules.planned import Planned
 from autopipe.schedules.replay import dump
 
+_OF_PRODUCTS: Final = frozenset({"Matmul", "GEMV"})
+"""Rules that pad what they reduce with zeros."""
+
 _REFUSALS = (RuntimeError, ValueError, TypeError, LookupError, AttributeError, AssertionError)
 """All exceptions that rules raise for a function that they do not expect."""
 
 
 def plan(module: tvm.IRModule, conditions: Conditions) -> Planned | None:
     """Return the schedule of the first rule that serves `main`, or None if none does."""
+    summed = _sums_products(module)
     for rule in rules():
+        if not summed and type(rule).__name__ in _OF_PRODUCTS:
+            continue
         sch = _applied(rule, module, conditions.target)
         if sch is not None and refusal(sch.mod, conditions.target) is None:
             return Planned(DIRECT, dump(sch.trace), sch.mod)
     return None
+
+
+def _sums_products(module: tvm.IRModule) -> bool:
+    """Tell whether all that `main` reduces are sums of products, to which zeros add nothing."""
+    blocks: list[SBlock] = []
+    tvm_ffi.structural_walk(module["main"].body, (SBlock, blocks.append))
+    return all(_is_sum(block) for block in blocks if block.init is not None)
+
+
+def _is_sum(block: SBlock) -> bool:
+    value = getattr(block.body, "value", None)
+    if not isinstance(value, tvm.tirx.Add):
+        return False
+    return any(isinstance(_plain(term), tvm.tirx.Mul) for term in (value.a, value.b))
+
+
+def _plain(value: Any) -> Any:  # noqa: ANN401 - TVM's expressions
+    return _plain(value.value) if isinstance(value, tvm.tirx.Cast) else value
 
 
 @cache

@@ -4,6 +4,7 @@ import tvm_ffi
 from tvm import te, topi
 
 from autopipe.compiler.library.kernels import refusal
+from autopipe.compiler.walls.module import look_through
 from autopipe.errors import StageError
 from autopipe.schedules import implementations as ways
 from autopipe.schedules.engines import default, dlight, static
@@ -53,6 +54,13 @@ def transpose():
 def concatenate():
     x, y = te.placeholder((1, 4, 8)), te.placeholder((1, 3, 8))
     return module(x, y, topi.concatenate((topi.nn.relu(x), y), 1))
+
+
+def shortest():
+    """A product of matrices with a minimum of sums; padded with zeros, all of it is 0."""
+    x, y = te.placeholder((17, 23)), te.placeholder((23, 37))
+    k = te.reduce_axis((0, 23))
+    return module(x, y, te.compute((17, 37), lambda i, j: te.min(x[i, k] + y[k, j], axis=k)))
 
 
 def total():
@@ -112,3 +120,19 @@ def test_a_task_falls_to_the_default():
     assert found.engine == "default"
     assert found.planned is not None
     assert refusal(found.planned.module, TARGET) is None
+
+
+def test_rules_that_pad_with_zeros_are_asked_for_sums_of_products_alone():
+    planned = dlight.plan(shortest(), CONDITIONS)
+    assert planned is not None
+    assert "reindex_pad" not in planned.module.script()
+    padded = dlight.plan(dense(), CONDITIONS)
+    assert padded is not None
+    assert "reindex" in padded.module.script()
+
+
+def test_a_product_of_one_row_passes_the_walls():
+    planned = dlight.plan(vector(), CONDITIONS)
+    assert planned is not None
+    assert "pragma_vectorize" in planned.module.script()
+    look_through(planned.module)
