@@ -230,5 +230,7 @@ def test_what_no_schedule_puts_into_threads_of_a_gpu_is_refused():
     goal = hardware(kind="cuda", arch="sm_90")
     with pytest.raises(ModelError, match="no schedule makes a kernel for cuda of it: some of its"):
         auto_schedule([x, topi.cumsum(x, axis=1)], target=goal)
+    with pytest.raises(ModelError, match="it calls the runtime on the host"):
+        auto_schedule([x, topi.argsort(x, axis=1)], target=goal)
     made = auto_schedule([x, topi.sum(x, axis=1)], target=goal)
     assert "threadIdx.x" in made.module.script()

@@ -1,7 +1,9 @@
 """Tells whether a scheduled function becomes a GPU kernel. No GPU is needed for that."""
 
 import tvm
+import tvm_ffi
 from tvm import s_tir, tirx
+from tvm.ir import Call
 
 _REFUSALS = (RuntimeError, ValueError, TypeError)
 """All that TVM's passes raise."""
@@ -11,12 +13,23 @@ def refusal(module: tvm.IRModule, target: tvm.target.Target) -> str | None:
     """Return why a function of the module is not a GPU kernel, or None if all of them are."""
     if not threaded(module, target):
         return "some of its loops are outside of threads"
+    if _calls_runtime(module):
+        return "it calls the runtime on the host"
     everything, _, _ = tirx.get_tir_pipeline("default")
     try:
         everything(tirx.transform.BindTarget(target)(module))
     except _REFUSALS as error:
         return str(error).strip().split("\n", 1)[0] or type(error).__name__
     return None
+
+
+def _calls_runtime(module: tvm.IRModule) -> bool:
+    """Tell whether functions call others by their names, as a sort does, which no GPU can."""
+    calls: list[Call] = []
+    for _, function in module.functions_items():
+        if isinstance(function, tirx.PrimFunc):
+            tvm_ffi.structural_walk(function.body, (Call, calls.append))
+    return any("packed" in getattr(call.op, "name", "") for call in calls)
 
 
 def threaded(module: tvm.IRModule, target: tvm.target.Target) -> bool:
