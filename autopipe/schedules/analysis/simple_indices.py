@@ -22,6 +22,8 @@ from tvm.s_tir.schedule import SBlockRV
 from tvm.sym import Analyzer
 from tvm.tirx import BufferStore, Cast, Div, FloorDiv, FloorMod, IntImm, Mod, Stmt
 
+from autopipe.schedules.analysis.known_conditions import without_known
+
 
 def simplify(sch: Schedule, rv: SBlockRV) -> None:
     """Replace a block whose indices are divided by one with simple indices."""
@@ -49,7 +51,8 @@ def simplified(block: SBlock) -> SBlock:
         return BufferStore(one.buffer, one.value, list(map(index, one.indices)))
 
     def of(part: Stmt) -> Stmt:
-        changed = tvm_ffi.structural_map(part, (TensorLoad, load))
+        changed = without_known(part, known, _rounded_down)
+        changed = tvm_ffi.structural_map(changed, (TensorLoad, load))
         return tvm_ffi.structural_map(changed, (BufferStore, store))
 
     return SBlock(

@@ -17,8 +17,8 @@ and 32 channels:
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from typing import Final, Literal
+from dataclasses import replace
+from typing import Final
 
 import tvm
 from tvm.s_tir import SBlock, Schedule, ScheduleError
@@ -34,11 +34,22 @@ from autopipe.schedules.analysis.tile_products import (
     COLUMNS,
     REGISTERS,
     TILE_PRODUCTS,
-    WORDS,
 )
 from autopipe.schedules.divisors import divisors
 from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.primitives import ELEMENTS, PRODUCTS, spread, spread_vectors
+from autopipe.schedules.tiling.tile_blocks import (
+    PAYS,
+    SUM,
+    Block,
+    Tiled,
+    blocks_of,
+    cycles,
+    divides_rows,
+    estimate,
+    registers_of,
+    step_of,
+)
 from autopipe.schedules.tiling.tile_kernel import TileKernel
 from autopipe.schedules.tiling.tile_registers import Registers, strips
 
@@ -49,63 +60,10 @@ _LINE: Final = 64
 """Bytes of a cache line."""
 _LINES: Final = 8
 """Most lines of a block."""
-_SUM: Final = 4
-"""Bytes of a sum."""
 _VOLUME: Final = 3
 """Axes of outputs that have lines of pixels."""
-
-_FROM_L1: Final = 8
-_FROM_L2: Final = 20
-"""Cycles that a tile of the input takes to load, and one of the weights."""
-_BLOCK: Final = 60
-"""Cycles that a block takes besides its products: sums are cleared, and come late to memory."""
-_ROW: Final = 3
-"""Cycles by which a row of sums takes longer through memory than from vector registers."""
 _VECTORS: Final = 100
 """Products in a cycle by a dot-product instruction on vectors."""
-_FULL: Final = 0.75
-"""Part of a second-level cache that weights find room in."""
-_PAYS: Final = 11_500
-"""Cycles on one thread that pay for a second one, which has to be told of its registers first."""
-
-
-@dataclass(frozen=True, slots=True)
-class Block:
-    """The knobs of a block; records of schedules hold their names and values."""
-
-    lines: int
-    """Outputs along the third axis from the end; divides its extent."""
-    rows: int
-    """Outputs along the last but one axis; divides its extent."""
-    vectors: int
-    """Tiles of outputs along the last axis."""
-    flat: bool = False
-    """Whether tiles run over the ends of lines."""
-    outer: Literal["rows", "columns"] = "columns"
-    """The outer loop over the blocks. "columns": all rows of one strip, so that weights are read
-    once; "rows": all strips of one band, so that a core writes pixels of its own, whole lines of
-    the caches, and reads what it wrote in the kernel before."""
-
-
-@dataclass(frozen=True, slots=True)
-class Tiled:
-    """What the knobs depend on in a function that sums short products."""
-
-    found: ShortSum
-    loops: int
-    """Number of reductions."""
-    depth: int
-    """Extent of the innermost reduction, with those that are joined to it."""
-    reduced: tuple[int, ...]
-    """Extents of all other reductions."""
-    given: tuple[tuple[int, ...], ...]
-    """For each axis of the input: elements for a line, for a pixel, for one of each reduction."""
-    weights: tuple[tuple[int, ...], ...]
-    """For each axis of the weights but the packed ones: elements for one of each reduction."""
-    lined: bool
-    """Whether the third axis of outputs from the end moves along the input."""
-    pitch: int | None
-    """Pixels of the input in a line, where the next line follows as the next pixel does."""
 
 
 def match(sch: Schedule) -> Tiled | None:
@@ -156,7 +114,7 @@ def _joined(tiled: Tiled) -> Tiled:
         given=tuple(moves[:-1] for moves in tiled.given),
         weights=tuple(moves[:-1] for moves in tiled.weights),
     )  # fmt: skip
-    return joined if _step(joined) > _step(tiled) else tiled
+    return joined if step_of(joined) > step_of(tiled) else tiled
 
 
 def settings(tiled: Tiled, hardware: HardwareParams) -> Iterator[Block]:
@@ -174,7 +132,7 @@ def settings(tiled: Tiled, hardware: HardwareParams) -> Iterator[Block]:
                     if cut is not None and _fits(Registers(cut, vectors), lines * rows, flat=flat):
                         block = Block(lines, rows, vectors, flat)
                         yield block
-                        if min(_blocks(tiled, block)) > 1:
+                        if min(blocks_of(tiled, block)) > 1:
                             yield replace(block, outer="rows")
 
 
@@ -191,54 +149,8 @@ def fill(tiled: Tiled, hardware: HardwareParams) -> Block:
     cores = hardware.cores if products >= PRODUCTS else 1
     if estimate(tiled, best, hardware) * _VECTORS * cores > products:
         raise ScheduleError("vectors are faster than tiles that are not full")
-    by_rows = min(_blocks(tiled, best)) > 1 and _divides_rows(tiled, hardware)
+    by_rows = min(blocks_of(tiled, best)) > 1 and divides_rows(tiled, hardware)
     return replace(best, outer="rows") if by_rows else best
-
-
-def _blocks(tiled: Tiled, block: Block) -> tuple[int, int]:
-    """Return how many blocks there are one below the other, and beside each other."""
-    *outer, pixels, columns = tiled.found.extents
-    bands = math.prod(outer) * pixels // (block.lines * block.rows)
-    return bands, columns // (block.vectors * COLUMNS)
-
-
-def _divides_rows(tiled: Tiled, hardware: HardwareParams) -> bool:
-    """Tell whether cores should share rows, as `tiling/promise.py` tells of other products.
-
-    Example: 56 x 56 pixels of 64 channels, two bytes of which lie in one line of the caches.
-    """
-    size = _SUM // TILE_PRODUCTS[tiled.found.operands].group
-    *outer, pixels, columns = tiled.found.extents
-    weights = columns * math.prod(tiled.reduced) * tiled.depth * size
-    passing = math.prod(outer) * pixels * (tiled.found.depth + columns) * size
-    return weights <= min(passing, hardware.l2 * _FULL)
-
-
-def estimate(tiled: Tiled, block: Block, hardware: HardwareParams) -> float:
-    """Return the estimated cycles of a setting.
-
-    Where one thread takes few, there is no other one.
-    """
-    cores = hardware.cores if _cycles(tiled, block, 1) >= _PAYS else 1
-    return _cycles(tiled, block, cores)
-
-
-def _cycles(tiled: Tiled, block: Block, cores: int) -> float:
-    """Return the estimated cycles on so many cores.
-
-    A product of tiles takes a cycle for each row of weights, and no fewer than for each of the
-    input. Tiles are loaded meanwhile: the input from the first cache, weights from the second.
-    """
-    cut = _registers(tiled, block).strips
-    step = _step(tiled)
-    group = TILE_PRODUCTS[tiled.found.operands].group
-    highest = max(strip.rows for strip in cut)
-    products = len(cut) * block.vectors * max(highest, step // group)
-    loads = len(cut) * _FROM_L1 + block.vectors * _FROM_L2
-    steps = math.prod(tiled.reduced) * tiled.depth // step
-    outputs, blocks = block.lines * block.rows, math.prod(_blocks(tiled, block))
-    cycles = steps * (max(products, loads) + loads / 50) + _BLOCK + _ROW * outputs * block.vectors
-    return cycles * math.ceil(blocks / cores)
 
 
 def apply(sch: Schedule, tiled: Tiled, block: Block) -> None:
@@ -257,9 +169,9 @@ def apply(sch: Schedule, tiled: Tiled, block: Block) -> None:
     operands = [read.source for read in sch.get(sums).reads]
     if found.weights == 0:
         operands.reverse()
-    step = _step(tiled)
+    step = step_of(tiled)
     kernel = TileKernel(
-        instruction, _registers(tiled, block), tiled.pitch if block.flat else None, step,
+        instruction, registers_of(tiled, block), tiled.pitch if block.flat else None, step,
         (*tiled.reduced, tiled.depth // step), tiled.given, tiled.weights,
     )  # fmt: skip
     kernel.write(sch, sch.blockize(inner), operands)
@@ -284,7 +196,7 @@ def _cut_result(
         order = [*outer[:1], column_tile, *outer[1:], row_tile]
     sch.reorder(*order, *inner, row, strip, lane)
     tile = sch.fuse(*order)
-    if _cycles(tiled, block, 1) >= _PAYS:
+    if cycles(tiled, block, 1) >= PAYS:
         sch.parallel(tile)
     sch.vectorize(lane)
     sch.unroll(strip)
@@ -326,19 +238,6 @@ def _pack(sch: Schedule, block: SBlockRV, found: ShortSum, tile: tuple[int, int]
         spread(sch, copy, sch.get_loops(copy)[0], ELEMENTS)
 
 
-def _registers(tiled: Tiled, block: Block) -> Registers:
-    cut = strips(block.lines, block.rows, tiled.pitch if block.flat else None)
-    if cut is None:
-        raise ScheduleError(f"no tiles for {block}")
-    return Registers(cut, block.vectors)
-
-
-def _step(tiled: Tiled) -> int:
-    """Return the most products that an instruction can add so that all steps are alike."""
-    group = TILE_PRODUCTS[tiled.found.operands].group
-    return divisors(tiled.depth // group, WORDS)[-1] * group
-
-
 def _may_be_flat(tiled: Tiled, lines: int, rows: int) -> bool:
     return tiled.pitch is not None and lines > 1 and rows == tiled.found.extents[-2]
 
@@ -346,7 +245,7 @@ def _may_be_flat(tiled: Tiled, lines: int, rows: int) -> bool:
 def _fits(registers: Registers, outputs: int, *, flat: bool) -> bool:
     """Tell whether the tiles fit the registers, and the sums the stack."""
     rows = sum(strip.rows for strip in registers.strips) if flat else outputs
-    return registers.fit and rows * registers.vectors * COLUMNS * _SUM <= MOST
+    return registers.fit and rows * registers.vectors * COLUMNS * SUM <= MOST
 
 
 def _moves(

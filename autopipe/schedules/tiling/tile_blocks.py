@@ -1,0 +1,131 @@
+"""Blocks of outputs that are summed in registers of tiles, and what they are expected to take.
+
+Engine `static` takes the block of the least estimate; engine `autotvm` begins its search there.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from tvm.s_tir import ScheduleError
+
+from autopipe.schedules.analysis.short_sums import ShortSum
+from autopipe.schedules.analysis.tile_products import COLUMNS, TILE_PRODUCTS, WORDS
+from autopipe.schedules.divisors import divisors
+from autopipe.schedules.hardware import HardwareParams
+from autopipe.schedules.tiling.tile_registers import Registers, strips
+
+SUM: Final = 4
+"""Bytes of a sum."""
+_FROM_L1: Final = 8
+_FROM_L2: Final = 20
+"""Cycles that a tile of the input takes to load, and one of the weights."""
+_BLOCK: Final = 60
+"""Cycles that a block takes besides its products: sums are cleared, and come late to memory."""
+_ROW: Final = 3
+"""Cycles by which a row of sums takes longer through memory than from vector registers."""
+_FULL: Final = 0.75
+"""Part of a second-level cache that weights find room in."""
+PAYS: Final = 11_500
+"""Cycles on one thread that pay for a second one, which has to be told of its registers first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """The knobs of a block; records of schedules hold their names and values."""
+
+    lines: int
+    """Outputs along the third axis from the end; divides its extent."""
+    rows: int
+    """Outputs along the last but one axis; divides its extent."""
+    vectors: int
+    """Tiles of outputs along the last axis."""
+    flat: bool = False
+    """Whether tiles run over the ends of lines."""
+    outer: Literal["rows", "columns"] = "columns"
+    """The outer loop over the blocks. "columns": all rows of one strip, so that weights are read
+    once; "rows": all strips of one band, so that a core writes pixels of its own, whole lines of
+    the caches, and reads what it wrote in the kernel before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tiled:
+    """What the knobs depend on in a function that sums short products."""
+
+    found: ShortSum
+    loops: int
+    """Number of reductions."""
+    depth: int
+    """Extent of the innermost reduction, with those that are joined to it."""
+    reduced: tuple[int, ...]
+    """Extents of all other reductions."""
+    given: tuple[tuple[int, ...], ...]
+    """For each axis of the input: elements for a line, for a pixel, for one of each reduction."""
+    weights: tuple[tuple[int, ...], ...]
+    """For each axis of the weights but the packed ones: elements for one of each reduction."""
+    lined: bool
+    """Whether the third axis of outputs from the end moves along the input."""
+    pitch: int | None
+    """Pixels of the input in a line, where the next line follows as the next pixel does."""
+
+
+def estimate(tiled: Tiled, block: Block, hardware: HardwareParams) -> float:
+    """Return the estimated cycles of a setting.
+
+    Where one thread takes few, there is no other one.
+    """
+    cores = hardware.cores if cycles(tiled, block, 1) >= PAYS else 1
+    return cycles(tiled, block, cores)
+
+
+def cycles(tiled: Tiled, block: Block, cores: int) -> float:
+    """Return the estimated cycles on so many cores.
+
+    A product of tiles takes a cycle for each row of weights, and no fewer than for each of the
+    input. Tiles are loaded meanwhile: the input from the first cache, weights from the second.
+    """
+    cut = registers_of(tiled, block).strips
+    step = step_of(tiled)
+    group = TILE_PRODUCTS[tiled.found.operands].group
+    highest = max(strip.rows for strip in cut)
+    products = len(cut) * block.vectors * max(highest, step // group)
+    loads = len(cut) * _FROM_L1 + block.vectors * _FROM_L2
+    steps = math.prod(tiled.reduced) * tiled.depth // step
+    outputs, blocks = block.lines * block.rows, math.prod(blocks_of(tiled, block))
+    summed = steps * (max(products, loads) + loads / 50)
+    each = summed + _BLOCK + _ROW * outputs * block.vectors
+    return each * math.ceil(blocks / cores)
+
+
+def blocks_of(tiled: Tiled, block: Block) -> tuple[int, int]:
+    """Return how many blocks there are one below the other, and beside each other."""
+    *outer, pixels, columns = tiled.found.extents
+    bands = math.prod(outer) * pixels // (block.lines * block.rows)
+    return bands, columns // (block.vectors * COLUMNS)
+
+
+def divides_rows(tiled: Tiled, hardware: HardwareParams) -> bool:
+    """Tell whether cores should share rows, as `tiling/promise.py` tells of other products.
+
+    Example: of 56 x 56 pixels of 64 channels, strips of 16 write quarters of the same 64 bytes, a
+    line of the caches that two cores would take from each other.
+    """
+    size = SUM // TILE_PRODUCTS[tiled.found.operands].group
+    *outer, pixels, columns = tiled.found.extents
+    weights = columns * math.prod(tiled.reduced) * tiled.depth * size
+    passing = math.prod(outer) * pixels * (tiled.found.depth + columns) * size
+    return weights <= min(passing, hardware.l2 * _FULL)
+
+
+def registers_of(tiled: Tiled, block: Block) -> Registers:
+    """Return what registers hold for a block. Raises ScheduleError where a line has no parts."""
+    cut = strips(block.lines, block.rows, tiled.pitch if block.flat else None)
+    if cut is None:
+        raise ScheduleError(f"no tiles for {block}")
+    return Registers(cut, block.vectors)
+
+
+def step_of(tiled: Tiled) -> int:
+    """Return the most products that an instruction can add so that all steps are alike."""
+    group = TILE_PRODUCTS[tiled.found.operands].group
+    return divisors(tiled.depth // group, WORDS)[-1] * group
