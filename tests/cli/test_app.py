@@ -181,6 +181,7 @@ def hanging(file: Path, tmp_path: Path, *options: str) -> subprocess.Popen[str]:
         command("run", file, "--json", *options),
         cwd=tmp_path, env=environment(do="hang", note=str(note)),
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),  # noqa: PLW1509 - these tests may run under nohup
     )  # fmt: skip
     deadline = time.monotonic() + 20
     while not list(tmp_path.glob(".autopipe/work/*/left")):

@@ -11,7 +11,7 @@ from autopipe.measure import check
 from autopipe.schedules.engines import static
 from autopipe.schedules.templates import tile_product
 from autopipe.schedules.templates.template import blank
-from autopipe.schedules.templates.tile_product import Block
+from autopipe.schedules.tiling.tile_blocks import Block
 from tests.schedules import emulated
 from tests.schedules.templates.test_dot_product import (
     SIGNS,
