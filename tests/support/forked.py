@@ -6,6 +6,7 @@ takes a program.
 """
 
 import faulthandler
+import gc
 import os
 import select
 import signal
@@ -132,6 +133,7 @@ def _work(
     env: Mapping[str, str],
     output: tuple[IO[bytes], IO[bytes]],
 ) -> None:
+    gc.freeze()  # what other tests have left would say so here as it is collected
     with Path(os.devnull).open("rb") as nothing:
         for number, file in enumerate((nothing, *output)):
             os.dup2(file.fileno(), number)
