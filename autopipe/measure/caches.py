@@ -56,7 +56,7 @@ class ModelCaches:
         for name in ("read", "write", "write_alone"):
             _ = library[name]  # machine code is made on first use
         (memory,) = tensors.weights([((max(most // _WIDTH, cores * _LINE),), "int32")])
-        np.from_dlpack(memory)[:] = 1
+        np.from_dlpack(memory)[:] = 1  # as sums of them are known
         return cls(library, memory, tvm.runtime.empty((cores * _LINE,), "int32"))
 
     def before(self, arguments: Sequence[Any], surroundings: Surroundings) -> Callable[..., None]:

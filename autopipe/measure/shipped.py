@@ -12,17 +12,14 @@ import os
 import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from math import prod
 from pathlib import Path
 from statistics import quantiles
 from typing import Any, Final, Self
 
-import ml_dtypes  # noqa: F401 -- teaches numpy bfloat16
 import numpy as np
 
 from autopipe.artifacts.signature import Port, Signature
-from autopipe.compiler.library.arena import Arena
-from autopipe.compiler.library.loaded_model import ALIGNMENT, aligned
+from autopipe.compiler.library.loaded_model import aligned
 from autopipe.compiler.library.runtime import load_with, tensor_of
 from autopipe.errors import StageError
 from autopipe.measure import values
@@ -82,9 +79,8 @@ class ShippedModel:
         )
 
         def made_up(names: Collection[str]) -> dict[str, object]:
-            arena = Arena(sum(_bytes(*shape) + ALIGNMENT for shape in shapes.values()))
-            arrays = {name: _filled(arena.take(*shapes[name])) for name in names}
-            return {name: tensor_of(array) for name, array in arrays.items()}
+            arrays = values.weights([shapes[name] for name in names])
+            return {name: tensor_of(array) for name, array in zip(names, arrays, strict=True)}
 
         model = load_with(self.folder, signature, made_up)
         inputs = {port.name: _filled(aligned(port.shape, port.dtype)) for port in ports}
@@ -98,10 +94,6 @@ def _shape(found: Any) -> Shape:  # noqa: ANN401 - from JSON
 
 def _port(at: int, shape: tuple[int, ...], dtype: str) -> Port:
     return Port.model_validate({"name": str(at), "shape": shape, "dtype": dtype})
-
-
-def _bytes(shape: tuple[int, ...], dtype: str) -> int:
-    return prod(shape) * np.dtype(dtype).itemsize
 
 
 def _filled(array: np.ndarray) -> np.ndarray:

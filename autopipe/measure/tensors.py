@@ -7,20 +7,15 @@ look up 9216 places of pages, of which it remembers some 2000: Winograd with win
 """
 
 from collections.abc import Sequence
-from math import prod
 from typing import Any
 
-import ml_dtypes  # noqa: F401 -- teaches numpy bfloat16
 import numpy as np
 import tvm
 
-from autopipe.compiler.library.arena import PAGE, Arena
-from autopipe.compiler.library.loaded_model import ALIGNMENT
+from autopipe.compiler.library.arena import PAGE
 from autopipe.compiler.library.runtime import tensor_of
 from autopipe.measure import values
-
-Port = tuple[Sequence[int], str]
-"""Shape and dtype of a tensor."""
+from autopipe.measure.values import Port
 
 
 def made_up(shape: Sequence[int], dtype: str) -> Any:  # noqa: ANN401 - tvm is not typed
@@ -34,12 +29,4 @@ def made_up(shape: Sequence[int], dtype: str) -> Any:  # noqa: ANN401 - tvm is n
 
 def weights(ports: Sequence[Port]) -> list[Any]:
     """Return such tensors as the weights of a model lie, one behind the other."""
-    arena = Arena(max(PAGE, sum(_bytes(*port) + ALIGNMENT for port in ports)))
-    arrays = [arena.take(tuple(shape), np.dtype(dtype)) for shape, dtype in ports]
-    for array in arrays:
-        values.fill(array.reshape(-1))
-    return [tensor_of(array) for array in arrays]
-
-
-def _bytes(shape: Sequence[int], dtype: str) -> int:
-    return prod(shape) * np.dtype(dtype).itemsize
+    return [tensor_of(array) for array in values.weights(ports, least=PAGE)]

@@ -1,8 +1,17 @@
 """Values that made-up inputs and weights have; the time of a kernel does not depend on them."""
 
+from collections.abc import Sequence
+from math import prod
 from typing import Final
 
+import ml_dtypes  # noqa: F401 -- teaches numpy bfloat16
 import numpy as np
+
+from autopipe.compiler.library.arena import Arena
+from autopipe.compiler.library.loaded_model import ALIGNMENT
+
+Port = tuple[Sequence[int], str]
+"""Shape and dtype of a tensor."""
 
 _POOL: Final = np.random.default_rng(0).uniform(0.1, 1.0, 1 << 16)
 """Positive and far from denormals, which are slow."""
@@ -18,3 +27,19 @@ def fill(array: np.ndarray) -> None:
     for start in range(0, array.size, values.size):
         part = array[start : start + values.size]
         part[:] = values[: part.size]
+
+
+def weights(ports: Sequence[Port], least: int = 0) -> list[np.ndarray]:
+    """Return such arrays one behind the other, as the weights of a package lie.
+
+    They have large pages if they come to as much as one, or `least` does.
+    """
+    arena = Arena(max(least, sum(_bytes(*port) + ALIGNMENT for port in ports)))
+    arrays = [arena.take(tuple(shape), np.dtype(dtype)) for shape, dtype in ports]
+    for array in arrays:
+        fill(array.reshape(-1))
+    return arrays
+
+
+def _bytes(shape: Sequence[int], dtype: str) -> int:
+    return prod(shape) * np.dtype(dtype).itemsize

@@ -7,7 +7,7 @@ records see TVM's intrinsics. The coefficients are minimax fits of our own.
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Any, Final
 
 import tvm
 import tvm_ffi
@@ -120,9 +120,7 @@ def inline(value: Expr) -> Expr:
     Where a vectorized loop holds a call of `isnan`, TVM makes a loop over single numbers of it, and
     LLVM then uses vectors of half the size. So this compares bits instead.
     """
-    sums = tvm_ffi.structural_map(value, (Call, exponentials.log_of_sum))
-    arithmetic = tvm_ffi.structural_map(sums, (Call, _arithmetic))
-    return tvm_ffi.structural_map(arithmetic, (Call, _bits_compared))
+    return tvm_ffi.structural_map(_computed(value), (Call, _bits_compared))
 
 
 def _mapped(module: tvm.IRModule, change: Callable[[tirx.PrimFunc], tirx.PrimFunc]) -> tvm.IRModule:
@@ -135,9 +133,13 @@ def _mapped(module: tvm.IRModule, change: Callable[[tirx.PrimFunc], tirx.PrimFun
 
 def _expanded(function: tirx.PrimFunc) -> tirx.PrimFunc:
     function = circular.expanded(function)
-    function = tvm_ffi.structural_map(function, (tirx.Cast, whole.rounded))
-    function = tvm_ffi.structural_map(function, (Call, exponentials.log_of_sum))
-    return tvm_ffi.structural_map(function, (Call, _arithmetic))
+    return _computed(tvm_ffi.structural_map(function, (tirx.Cast, whole.rounded)))
+
+
+def _computed(part: Any) -> Any:  # noqa: ANN401 - a function or an expression
+    """Return the same with calls of elementary functions as arithmetic."""
+    sums = tvm_ffi.structural_map(part, (Call, exponentials.log_of_sum))
+    return tvm_ffi.structural_map(sums, (Call, _arithmetic))
 
 
 def _one_by_one(function: tirx.PrimFunc) -> tirx.PrimFunc:

@@ -51,7 +51,7 @@ _UNROLLED: Final = 4
 """Steps of a sum that are written out on Intel's servers: 0.97 of the time of one after the other,
 in the mean of 50 products inside of models, and 0.91 at best."""
 
-_FEWER: Final = 4
+_MORE: Final = 4
 """How many times more weights than input and result each core reads for the sake of rows that it
 has written itself, where weights are near and what another core wrote is far."""
 
@@ -106,7 +106,7 @@ def _streams(contraction: Contraction, hardware: HardwareParams) -> bool:
     held = weights <= hardware.l2 and passing > hardware.l2 * _FULL
     near = weights <= hardware.l1 and _far(contraction, hardware)
     far = hardware.has_a_mesh and hardware.keeps_weights
-    most = min(passing * (_FEWER if far else 1), hardware.l2 * _FULL)
+    most = min(passing * (_MORE if far else 1), hardware.l2 * _FULL)
     divided = hardware.cores > 1 and weights <= most
     return contraction.lines.free and (near or (alone and (held or divided)))
 
