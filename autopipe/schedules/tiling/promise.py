@@ -49,7 +49,7 @@ what it packs, so that the last column is repeated."""
 
 _UNROLLED: Final = 4
 """Steps of a sum that are written out on Intel's servers: 0.97 of the time of one after the other,
-in the mean of 50 products inside of models, and 0.91 at best."""
+in the mean of 40 products inside of models, and 0.91 at best."""
 
 _MORE: Final = 4
 """How many times more weights than input and result each core reads for the sake of rows that it
