@@ -14,6 +14,9 @@ Example: the sines of 32 numbers.
     for i in unrolled(32):
         if not abs(x[i]) < 2^22:             # what is no number too
             out[i] = sin(x[i])
+
+Angles that are made of indices, as those of a window are, have a bound that is known
+(`angle_bounds.py`). They need no loop behind, and are arithmetic in any loop.
 """
 
 import math
@@ -27,6 +30,7 @@ from tvm.ir import Call, Expr, TensorLoad
 from tvm.s_tir import SBlock, SBlockRealize
 from tvm.tirx import BufferStore
 
+from autopipe.compiler.graph.angle_bounds import bounds
 from autopipe.compiler.graph.arithmetic import SINGLE, horner, let
 from autopipe.compiler.nests import renewed
 
@@ -65,10 +69,19 @@ class _Turn(NamedTuple):
 
 
 def expanded(function: tirx.PrimFunc) -> tirx.PrimFunc:
-    """Return a function with arithmetic for the circular functions in its vectorized loops."""
-    return (
-        tvm_ffi.structural_map(function, (tirx.For, _in_turn)) if found_in(function) else function
-    )
+    """Return a function with arithmetic for the circular functions in its vectorized loops.
+
+    Where an angle is known not to be huge, it may be in any loop.
+    """
+    if not found_in(function):
+        return function
+    bound = bounds(function)
+
+    def small(call: Call) -> Expr:
+        return _arithmetic(call) if _is_circular(call) and bound(call.args[0]) < _MOST else call
+
+    function = tvm_ffi.structural_map(function, (Call, small))
+    return tvm_ffi.structural_map(function, (tirx.For, _in_turn))
 
 
 def found_in(function: tirx.PrimFunc) -> bool:

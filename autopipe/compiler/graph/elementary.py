@@ -61,9 +61,6 @@ _ERF_END: Final = 3.925
 _HALF: Final = 0.5
 """The fraction of powers of two, which LLVM makes exact products of."""
 
-_WHOLE: Final = 2.0**23
-"""From here on numbers have no fraction."""
-
 
 def mark(module: tvm.IRModule) -> tvm.IRModule:
     """Return the module, with a mark on each PrimFunc that may round differently.
@@ -210,14 +207,11 @@ def _odd(x: Expr, ratio: tuple[Sequence[float], Sequence[float]], end: float) ->
 
 
 def _round(x: Expr) -> Expr:
-    """The nearest integer; halfway between two, the even one."""
+    """The nearest integer; halfway between two, the even one.
 
-    def rounded(far: Expr) -> Expr:
-        return let(
-            x + far, lambda shifted: tirx.Select(tirx.abs(x) < single(_WHOLE), shifted - far, x)
-        )
-
-    return let(tirx.Select(x < single(0.0), single(-_WHOLE), single(_WHOLE)), rounded)
+    Of its own intrinsic for it TVM makes no vectors; of LLVM's it does.
+    """
+    return tirx.call_llvm_pure_intrin(SINGLE, "llvm.nearbyint", x)
 
 
 _CLOSE: Final = frozenset({"tirx.exp", "tirx.log", "tirx.sigmoid", "tirx.tanh", "tirx.erf"})

@@ -36,7 +36,7 @@ from autopipe.schedules.parts import divided, unrolled
 from autopipe.schedules.primitives import ELEMENTS, spread
 
 NAME: Final = "elementwise"
-VERSION: Final = 5
+VERSION: Final = 6
 
 MOST_VECTORS = 4
 """Most registers that a vectorized loop fills."""
@@ -129,7 +129,8 @@ def fill(movement: Movement, hardware: HardwareParams) -> Run:
     width = max(run.width for run in settings(movement, hardware) if run.width <= VECTORS * lanes)
     whole = lanes if movement.chooses or movement.copies else VECTORS * lanes
     if movement.mixed or movement.backwards or movement.wraps or width < whole:
-        width = _odd_row(movement, hardware) or 1  # LLVM takes several vectors a turn, and a rest
+        # LLVM takes several vectors a turn, and a rest
+        width = _odd_row(movement, hardware) or _short_row(movement) or 1
     elements = math.prod(movement.extents)
     wide = movement.looks_up and hardware.cores <= _LOST
     paid = movement.effort.pays(elements, hardware) and not wide
@@ -182,13 +183,27 @@ def _odd_row(movement: Movement, hardware: HardwareParams) -> int:
     """
     row, lanes = movement.extents[-1], hardware.lanes(movement.bits)
     odd = movement.mixed or movement.wraps or movement.folded or movement.looks_up
-    in_order = all(
+    fits = SHORT < row <= MOST_VECTORS * lanes and row % lanes
+    plain = movement.tail == 1 and not movement.parts and not odd
+    return row if plain and fits and _is_in_order(movement) else 0
+
+
+def _is_in_order(movement: Movement) -> bool:
+    """Tell whether neighbours along the last axis read neighbours, or the same."""
+    return all(
         read is not None and innermost(read, movement.extents).stride in {0, 1}
         for read in movement.reads
     )
-    fits = SHORT < row <= MOST_VECTORS * lanes and row % lanes
-    plain = movement.tail == 1 and not movement.parts and not odd
-    return row if plain and in_order and fits else 0
+
+
+def _short_row(movement: Movement) -> int:
+    """Return the elements of a short row that is found by a lookup, and a vector as a whole; or 0.
+
+    Written out, LLVM would look up where the row lies once for each of its elements.
+    """
+    row = movement.extents[-1]
+    found = movement.copies and len(movement.reads) > 1  # the others are of where it lies
+    return row if found and row in {NARROW, SHORT} and _is_in_order(movement) else 0
 
 
 def _enough(

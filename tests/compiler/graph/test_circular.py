@@ -12,6 +12,7 @@ from tests.compiler.graphs import TARGET
 
 COUNT = 1 << 16
 HUGE = 2.0**22
+FUNCTIONS_OF = {"sin": tirx.sin, "cos": tirx.cos, "tan": tirx.tan}
 FUNCTIONS = {"sin": np.sin, "cos": np.cos, "tan": np.tan}
 
 
@@ -19,6 +20,16 @@ def elementwise(function, dtype="float32"):
     x = te.placeholder((COUNT,), dtype, name="x")
     y = te.compute((COUNT,), lambda i: function(x[i]), name="y")
     return elementary.mark(tvm.IRModule({"main": te.create_prim_func([x, y])}))
+
+
+def of_indices(function, step):
+    """Return functions of angles that are evenly apart, the middle one 0 but for a quarter."""
+    start = tirx.const(COUNT / 4 * step, "float32")
+    y = te.compute(
+        (COUNT,), lambda i: function(i.astype("float32") * tirx.const(step, "float32") - start),
+        name="y",
+    )  # fmt: skip
+    return tvm.IRModule({"main": te.create_prim_func([y])})
 
 
 def in_vectors(module, lanes=32):
@@ -124,6 +135,29 @@ def test_single_numbers_and_double_precision_are_left_to_libm():
     double = elementwise(tirx.sin, "float64")
     assert not elementary.marked(double["main"])
     assert tvm_ffi.structural_equal(elementary.expand(double), double)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize("lanes", [0, 32])
+def test_angles_of_indices_that_are_never_huge_ask_nobody(name, lanes):
+    """As those of a window."""
+    module = elementary.mark(of_indices(FUNCTIONS_OF[name], 1e-3))
+    module = in_vectors(module, lanes) if lanes else module
+    text = elementary.expand(module).script()
+    assert f"T.{name}(" not in text
+    assert f'"{name}f"' not in text
+    out = tvm.runtime.empty((COUNT,), "float32")
+    library_of(module)["main"](out)
+    angles = (np.arange(COUNT) * np.float32(1e-3)).astype("float32")
+    angles = angles - np.float32(COUNT / 4e3)
+    right = FUNCTIONS[name](angles.astype("float64"))
+    np.testing.assert_allclose(out.numpy(), right, rtol=2e-7, atol=1e-30)
+
+
+@pytest.mark.parametrize("step", [1e3, -1e3])
+def test_angles_of_indices_that_may_be_huge_are_left_to_libm(step):
+    module = elementary.mark(of_indices(tirx.sin, step))
+    assert "T.sin(" in elementary.expand(module).script()
 
 
 def test_a_sum_in_place_is_left_to_libm():

@@ -318,6 +318,15 @@ def test_an_odd_row_is_one_vector(columns):
     assert elementwise.fill(moved([x, topi.tanh(x)]), WIDE).width != columns  # all is one row
 
 
+@pytest.mark.parametrize(("columns", "width"), [(4, 4), (8, 8), (7, 1)])
+def test_a_short_row_that_is_looked_up_is_one_vector(columns, width):
+    x, at = tensor(50, columns), tensor(64, dtype="int32")
+    rows = te.compute((64, columns), lambda i, j: x[at[i], j])
+    assert elementwise.fill(moved([x, at, rows]), WIDE).width == width
+    crossed = te.compute((64, columns), lambda i, j: x[at[(i + j) % 64], j])
+    assert elementwise.fill(moved([x, at, crossed]), WIDE).width == 1
+
+
 def test_few_threads_do_not_share_what_is_looked_up_under_conditions():
     """LLVM makes vectors of it on one thread only."""
     image, at = tensor(16, 40), tensor(64, 1000, dtype="int32")

@@ -385,6 +385,15 @@ def test_a_single_column_is_left_to_vectors_of_steps():
     assert reduction.fill(found, SMALL).form == "lanes"
 
 
+@pytest.mark.parametrize(("shape", "alone"), [((8, 5000), True), ((512, 300), False)])
+def test_long_rows_of_truths_are_read_one_after_the_other(shape, alone):
+    """LLVM takes vectors of steps, and hides their latency itself."""
+    x = tensor(*shape, dtype="bool")
+    found = reduction.match(blank(declared([x, topi.all(x, axis=1)])))
+    assert found is not None
+    assert (reduction.fill(found, SMALL).count == 1) == alone
+
+
 def test_positions_of_columns_are_counted_in_32_bits():
     found = guess(declared(first_of_wide(down=True)), tiled_reduction)
     assert found.bits == 32
