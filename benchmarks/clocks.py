@@ -110,8 +110,8 @@ class TwoBuilds:
 
 def inside(pair: TwoBuilds, clock: str) -> float:
     """Return the seconds of one inference as tuning timed it inside the model; 0 if it did not."""
-    finals = TuningReport.read(pair.folder / clock / "tune").finals
-    return finals.kernels + finals.rest if finals else 0.0
+    played = TuningReport.read(pair.folder / clock / "tune").played
+    return played[0].kernels + played[0].rest if played else 0.0
 
 
 def kernel_time(build: Path, inputs: Path) -> float:

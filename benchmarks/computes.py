@@ -158,17 +158,14 @@ def _roof(folder: Path, row: Row) -> float:
 
 def _planned(case: Case, here: Any) -> tuple[Row, Any, Any, Any]:  # noqa: ANN401
     """Return what a row says of a schedule; the function; its schedule; what that is for."""
-    import tvm
-
-    from autopipe.api.free_layouts import where_they_pay
+    from autopipe.api.compute import declared
     from autopipe.compiler.graph import elementary
     from autopipe.schedules.analysis.classes import classify
     from autopipe.schedules.conditions import Conditions
     from autopipe.schedules.engines.fallback import fall
 
     conditions = Conditions.of(here, fast_algorithms=True)
-    module = tvm.IRModule({"main": where_they_pay(case.module["main"])})
-    module = elementary.mark(module)
+    module = elementary.mark(declared(case.module["main"]))
     began = process_time()
     fallback = fall(("static", "default"), module, conditions)
     seconds = process_time() - began
@@ -176,7 +173,7 @@ def _planned(case: Case, here: Any) -> tuple[Row, Any, Any, Any]:  # noqa: ANN40
     found = {
         "engine": fallback.engine,
         "template": _template(fallback),
-        "classes": [str(block.kind) for block in classify(case.module)],
+        "classes": [str(block.kind) for block in classify(module)],
         "bytes": 4 * sum(map(math.prod, sizes)),
         "seconds": round(seconds, 4),
     }

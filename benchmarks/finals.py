@@ -131,9 +131,10 @@ def _table(pairs: Sequence[Decision]) -> Iterator[str]:
         if not file.exists():
             continue
         times = json.loads(file.read_text())
-        finals = TuningResult.read(pair.folder / "model" / "tune").report.finals
-        if finals is None:
+        played = TuningResult.read(pair.folder / "model" / "tune").report.played
+        if not played:
             continue
+        finals = played[0]
         least, middle = ([of(times[by]) for by in BY] for of in (min, statistics.median))
         raced.append((least[1] / least[0], middle[1] / middle[0]))
         told = Interval.of(finals.gain) if finals.gain else ""

@@ -258,11 +258,12 @@ def _gains(subjects: Sequence[Subject]) -> Iterator[str]:
 def recorded_seconds(folder: Path) -> float:
     """Return what *tune* says one inference takes: inside the model where it timed that.
 
-    `folder` has the artifacts `tasks` and `tune`. Without finals it is the sum of the trials.
+    `folder` has the artifacts `tasks` and `tune`. Of a model with open sizes it is one at the first
+    likely ones. Without finals it is the sum of the trials.
     """
     report = TuningReport.read(folder / "tune")
-    if report.finals:
-        return report.finals.kernels + report.finals.rest
+    if report.played:
+        return report.played[0].kernels + report.played[0].rest
     calls = {task.workload: task.calls for task in read_tasks(folder / "tasks")}
     return sum(calls[task.workload] * (task.seconds or 0.0) for task in report.tasks)
 

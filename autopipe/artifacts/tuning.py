@@ -119,6 +119,8 @@ class FinalsReport(_Kept, frozen=True):
     times: dict[Hash, Amount]
     """Median of one call of each task of the model inside of it, also of those that are not tuned,
     by workload."""
+    sizes: dict[Name, Count] = {}
+    """Of a model with open sizes, at which of them it ran; left out of others."""
     gain: Ratio | None
     """Time of the model with all winners by that with the schedules of an untuned build; null where
     they are the same. Where such a schedule failed its trial, the trials' winner stands for it."""
@@ -182,12 +184,19 @@ class TuningReport(ArtifactDocument, _Kept, frozen=True, extra="allow"):
     the tasks."""
     finals: FinalsReport | None = None
     """How the finals inside the whole model went; left out where there were none."""
+    sized_finals: Annotated[tuple[FinalsReport, ...], Field(max_length=100)] = ()
+    """The same at each likely size of a model with open sizes, in whose place they are."""
     device: Annotated[dict[Name, str | int], Field(max_length=100)] | None = None
     """The kind of machine that measured; left out where it was the machine of the run."""
     farm: FarmWord | None = None
     """Who vouches for times that workers of a farm have told; left out where this machine did."""
     tasks: tuple[TunedTask, ...]
     """Every task that was tuned, in the order of the model."""
+
+    @property
+    def played(self) -> tuple[FinalsReport, ...]:
+        """The finals that were played: one, one for each likely size, or none."""
+        return (self.finals,) if self.finals else self.sized_finals
 
 
 class OpenSetting(_Kept, frozen=True):

@@ -1,23 +1,28 @@
-"""Has axes begin at zero and reductions write something, whatever they reduce.
+"""Has axes begin at zero, and reductions of nothing or of one step write what they come to.
 
-Schedules count from zero. And TVM's loops for a reduction of nothing write nothing at all.
+Schedules count from zero. TVM's loops for a reduction of nothing write nothing at all. And what has
+one step reduces nothing: it is scheduled as what it computes, in vectors.
 
-Example: the sums of columns 3 to 9 of [8, 9], and of the rows of a tensor [8, 0], which are zeros.
+Example: the sums of columns 3 to 9 of [8, 9], of the rows of a tensor [8, 0], which are zeros, and
+of the rows of [8, 1].
 
     for i, k in grid(8, 3 to 9): y[i] += x[i, k]          # before
     for i, k in grid(8, 0): z[i] = 0 at the first k; z[i] += w[i, k]
+    for i, k in grid(8, 1): u[i] = 0 at the first k; u[i] += v[i, k]
 
     for i, k in grid(8, 6): y[i] += x[i, k + 3]           # after
     for i in range(8): z[i] = 0
+    for i in range(8): u[i] = 0 + v[i, 0]
 """
 
 from typing import Any, Final
 
 import tvm
 import tvm_ffi
+from tvm.ir import TensorLoad
 from tvm.s_tir import SBlock, SBlockRealize
 from tvm.sym import Analyzer
-from tvm.tirx import For, IntImm, IterVar, PrimFunc, Stmt, Var
+from tvm.tirx import BufferStore, For, IntImm, IterVar, PrimFunc, Stmt, Var
 
 _SPATIAL: Final = IterVar.DataPar
 
@@ -34,13 +39,13 @@ def begin_at_zero(function: PrimFunc) -> bool:
 
 
 def plain_domains(function: PrimFunc) -> PrimFunc:
-    """Return a function whose axes begin at zero, and whose reductions reduce something."""
+    """Return a function whose axes begin at zero, and whose reductions reduce two steps or more."""
     body = function.body
     if not begin_at_zero(function):
         body = tvm_ffi.structural_map(body, (For, _loop_from_zero))
         body = tvm_ffi.structural_map(body, (SBlockRealize, _block_from_zero))
-    body = tvm_ffi.structural_map(body, (SBlockRealize, _started))
-    body = tvm_ffi.structural_map(body, (For, _without_nothing))
+    body = tvm_ffi.structural_map(body, (SBlockRealize, _written_out))
+    body = tvm_ffi.structural_map(body, (For, _without_need))
     return function if body.same_as(function.body) else function.with_body(body)
 
 
@@ -77,24 +82,54 @@ def _block_from_zero(realize: SBlockRealize) -> SBlockRealize:
     return SBlockRealize(values, realize.predicate, block)
 
 
-def _started(realize: SBlockRealize) -> SBlockRealize:
-    """Return a block that reduces nothing as one that writes what it would begin with."""
+def _written_out(realize: SBlockRealize) -> SBlockRealize:
+    """Return a block that reduces nothing as one that writes what it would begin with.
+
+    One of one step writes what that makes of it.
+    """
     old = realize.block
-    reduced = [axis.dom.extent for axis in old.iter_vars if axis.iter_type != _SPATIAL]
-    if old.init is None or not any(isinstance(n, IntImm) and int(n) == 0 for n in reduced):
+    reduced = [axis for axis in old.iter_vars if axis.iter_type != _SPATIAL]
+    extents = [int(n) if isinstance(n, IntImm) else None for n in (a.dom.extent for a in reduced)]
+    body = None
+    if old.init is not None and 0 in extents:
+        body = old.init
+    elif old.init is not None and reduced and {*extents} == {1}:
+        body = _one_step(old, [(axis.var, axis.dom.min) for axis in reduced])
+    if body is None:
         return realize
     pairs = zip(old.iter_vars, realize.iter_values, strict=True)
     kept = [(axis, value) for axis, value in pairs if axis.iter_type == _SPATIAL]
+    values = [(axis.var, axis.dom.min) for axis in reduced]
     block = SBlock(
-        [axis for axis, _ in kept], [], old.writes, old.name_hint, old.init,
-        annotations=old.annotations,
+        [axis for axis, _ in kept],
+        [] if 0 in extents else [_substituted(region, values) for region in old.reads],
+        old.writes, old.name_hint, body, annotations=old.annotations,
     )  # fmt: skip
     return SBlockRealize([value for _, value in kept], realize.predicate, block)
 
 
-def _without_nothing(loop: For) -> Stmt:
-    """Return the body of a loop that no block in it asks for."""
-    if not isinstance(loop.extent, IntImm) or int(loop.extent):
+def _one_step(block: SBlock, values: list[tuple[Var, Any]]) -> Stmt | None:
+    """Return what a reduction of one step writes; None where it has several results.
+
+    Steps have these values. The result begins with what it would be before the step.
+    """
+    first, step = block.init, block.body
+    if not (isinstance(first, BufferStore) and isinstance(step, BufferStore)):
+        return None
+    if block.alloc_buffers or block.match_buffers:
+        return None
+
+    def before(load: TensorLoad, mutator: Any) -> Any:  # noqa: ANN401 - TVM's
+        own = load.source.same_as(step.buffer)
+        return first.value if own else mutator.default_mutate(load)
+
+    value = tvm_ffi.structural_mutate(step.value, [(TensorLoad, before)])
+    return BufferStore(step.buffer, _substituted(value, values), step.indices)
+
+
+def _without_need(loop: For) -> Stmt:
+    """Return the body of a loop that no block in it asks for: one of no turn, or of one."""
+    if not isinstance(loop.extent, IntImm) or int(loop.extent) > 1:
         return loop
     found: list[Var] = []
     tvm_ffi.structural_walk(loop.body, (Var, found.append))

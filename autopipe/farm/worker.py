@@ -7,7 +7,6 @@ import signal
 import socket
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from tempfile import TemporaryDirectory
 from time import monotonic
 from typing import Any, Final
 
@@ -17,6 +16,7 @@ from autopipe.farm import trial
 from autopipe.farm.certificates import refusal
 from autopipe.farm.settings import speaking
 from autopipe.farm.workbench import Workbench
+from autopipe.store.passing import passing_folder
 
 _PAUSE: Final = 2.0
 """Seconds between two attempts to find the scheduler."""
@@ -120,12 +120,12 @@ class _Worker:
 
         protocol, _, place = self._joining.scheduler.partition("://")
         host = place.rpartition(":")[0]
-        with TemporaryDirectory(prefix="autopipe-worker-") as folder:
+        with passing_folder() as folder:
             async with Worker(
                 self._joining.scheduler, nthreads=self._slots, name=self._name, memory_limit=0,
                 resources={self._joining.label: self._slots}, protocol=protocol,
                 host="127.0.0.1" if on_loopback(host) else None, dashboard=False,
-                dashboard_address="127.0.0.1:0", death_timeout=30, local_directory=folder,
+                dashboard_address="127.0.0.1:0", death_timeout=30, local_directory=str(folder),
                 **self._speaks,
             ) as worker:  # fmt: skip
                 await self._until_over(worker)

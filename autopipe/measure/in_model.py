@@ -9,12 +9,12 @@ Weights and inputs are made up, as the time of a kernel does not depend on them.
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import starmap
 from math import prod
 from pathlib import Path
 from statistics import median
-from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import Any, Final, Self
 
@@ -32,6 +32,7 @@ from autopipe.measure.shipped import ShippedModel
 from autopipe.measure.tensors import made_up, weights
 from autopipe.measure.timing import sleep_soon
 from autopipe.processes.contained import Child, Failed
+from autopipe.store.passing import passing_folder
 
 Place = Mapping[str, int]
 """Which of its schedules a function runs with, by name: the first one where nothing is said."""
@@ -73,7 +74,8 @@ class InModel:
     def __init__(self, source: ModelSource, seconds: float) -> None:
         """Take what it is made from, and how long an answer may take."""
         self._child = Child(lambda: _WatchedModel(source).answer, seconds=seconds)
-        self._folder = TemporaryDirectory(prefix="autopipe-finals-")
+        self._held = ExitStack()
+        self._folder = self._held.enter_context(passing_folder())
         self._models: dict[Ranks, ShippedModel] = {}
 
     def build(self, place: Place) -> None:
@@ -111,7 +113,7 @@ class InModel:
     def _linked(self, place: Place) -> ShippedModel:
         key = _ranks(place)
         if key not in self._models:
-            folder = Path(self._folder.name, str(len(self._models)))
+            folder = self._folder / str(len(self._models))
             folder.mkdir()
             request = {"do": "link", "place": dict(place), "folder": str(folder)}
             self._models[key] = ShippedModel.of(self._child.ask(request))
@@ -122,7 +124,7 @@ class InModel:
 
     def __exit__(self, *_: object) -> None:
         self._child.close()
-        self._folder.cleanup()
+        self._held.close()
 
 
 Weights = dict[tuple[int, int, str], Any]

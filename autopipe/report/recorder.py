@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -144,8 +145,8 @@ class Recorder:
         shares = {task.name: task.share for task in self._listed}
         tuned = self._tuning.tasks if self._tuning else ()
         shares.update({task.name: task.share for task in tuned if task.share})
-        finals = self._tuning.finals if self._tuning else None
-        inside = finals.times if finals else {}
+        played = self._tuning.played if self._tuning else ()
+        inside = dict(chain.from_iterable(one.times.items() for one in reversed(played)))
         return [
             TaskReport(
                 name=task.name, workload=task.workload, calls=task.calls, engine=task.engine,

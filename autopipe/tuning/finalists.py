@@ -40,6 +40,10 @@ class Finalists:
     """Rank of the schedule that an untuned build has, which has to be beaten inside the model; of
     the winner where its trial failed."""
 
+    def winner(self) -> "Finalists":
+        """Return who won as the only one."""
+        return Finalists(self.state, self.proposals[:1], self.modules[:1])
+
 
 def finalists(states: Sequence[TaskState], tools: Tools) -> list[Finalists]:
     """Return the finalists of each task that has a record."""

@@ -1,14 +1,11 @@
 """The step of tuning that decides finalists inside the built model, if that can run here."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from time import monotonic
 from typing import Final
 
-import tvm
-
-from autopipe.artifacts.lowering import WHOLE
-from autopipe.compiler import module_io
 from autopipe.measure.in_model import InModel, ModelSource
 from autopipe.pipeline.events import Progress, Warn
 from autopipe.processes.contained import Failed
@@ -18,6 +15,7 @@ from autopipe.tuning.final_models import Limits, TooLate, Wins
 from autopipe.tuning.finalists import Finalists, finalists, others
 from autopipe.tuning.finals import Decided, Finals
 from autopipe.tuning.journal import Proposal
+from autopipe.tuning.sized_models import SizedModel, models
 from autopipe.tuning.task_state import TaskState
 from autopipe.tuning.tools import Tools
 
@@ -25,58 +23,99 @@ _SHORTEST: Final = 3.0
 """Seconds in which no model is built and run often enough."""
 
 
-def decide(states: Sequence[TaskState], tools: Tools) -> Decided | None:
-    """Decide who wins each task inside the model; None where that can not be, or is not worth it.
+def decide(states: Sequence[TaskState], tools: Tools) -> tuple[Decided, ...]:
+    """Decide who wins each task inside the model, at each of its likely sizes; return how it went.
 
-    A model with open sizes is several models, and this clock does not see a GPU: there the trials
+    That can not be everywhere, or is not worth it: this clock does not see a GPU. There the trials
     decide, and of kernels that are timed as in a model none wins without its threads.
     """
-    found = _decided(states, tools)
-    if found is None and tools.touched and tools.journal.alone_wins:
-        tools.journal.alone_wins = False
-        confirm(states, tools.journal, tools.inspector, tools.maker)
-    return found
+    journal, played = tools.journal, _models(tools)
+    found: list[Decided] = []
+    done: set[str] = set()
+    for model in played:
+        known = dict(journal.decided)
+        decided = _decided(model, done, states, tools, tools.finals / len(played))
+        journal.decided.clear()  # who was tried, and did not win
+        journal.decided.update(known)
+        if decided is not None:
+            found.append(decided)
+            done |= {task.workload for task in model.tasks}
+            journal.decided.update(decided.winners)
+    if tools.touched:
+        journal.threaded.update({state.task.workload for state in states} - done)
+    confirm(states, journal, tools.inspector, tools.maker)
+    return tuple(found)
 
 
-def _decided(states: Sequence[TaskState], tools: Tools) -> Decided | None:
-    end = monotonic() + tools.finals
-    entered = finalists(states, tools) if tools.finals >= _SHORTEST else []
-    if tools.lowered is None or not entered:
+def _models(tools: Tools) -> Sequence[SizedModel]:
+    if tools.lowered is None or tools.finals < _SHORTEST:
+        return ()
+    return list(models(tools.lowered, tools.every))
+
+
+def _decided(
+    model: SizedModel,
+    done: Collection[str],
+    states: Sequence[TaskState],
+    tools: Tools,
+    seconds: float,
+) -> Decided | None:
+    """Decide who wins the tasks of a model that are not `done`; None if nothing came of it."""
+    end = monotonic() + seconds
+    entered = _entered(model, done, states, tools)
+    if not entered:
         return None
-    tools.emit(Progress(stage="tune", message="building the model with its finalists"))
-    source = _source(module_io.load_module(tools.lowered / WHOLE), entered, tools)
+    at = _at(model)
+    tools.emit(Progress(stage="tune", message=f"building the model with its finalists{at}"))
+    source = _source(model, entered, tools)
     limits = Limits(end - monotonic(), tools.turn.taken, partial(_right, states, tools))
     try:
-        with InModel(source, tools.finals) as models:
-            found = Finals(models, tools.every, entered, limits).decide()
+        with InModel(source, seconds) as built:
+            found = Finals(built, model.tasks, entered, limits).decide()
     except TooLate:
-        _give_up(tools, "there is no time to run the model with its finalists")
+        _give_up(tools, f"there is no time to run the model with its finalists{at}")
         return None
     except Failed as error:
         if error.how is How.HUNG:
-            _give_up(tools, "there is no time to build the model")
+            _give_up(tools, f"there is no time to build the model{at}")
         else:
-            text = f"the trials decide who wins, for the model with their finalists failed: {error}"
-            tools.emit(Warn(stage="tune", message=text))
+            text = f"the trials decide who wins, for the model with their finalists{at} failed: "
+            tools.emit(Warn(stage="tune", message=f"{text}{error}"))
         return None
-    finally:
-        tools.journal.decided.clear()
-    tools.journal.decided.update(found.winners)
-    confirm(states, tools.journal, tools.inspector, tools.maker)
-    return found
+    if not model.sizes:
+        return found
+    return replace(found, report=found.report.model_copy(update={"sizes": dict(model.sizes)}))
+
+
+def _entered(
+    model: SizedModel, done: Collection[str], states: Sequence[TaskState], tools: Tools
+) -> list[Finalists]:
+    """Return the finalists of the tasks of a model; of those that are `done`, who won."""
+    tasks = {task.workload: task for task in model.tasks}
+    own = [replace(s, task=tasks[s.task.workload]) for s in states if s.task.workload in tasks]
+    return [
+        entry.winner() if entry.state.task.workload in done else entry
+        for entry in finalists(own, tools)
+    ]
+
+
+def _at(model: SizedModel) -> str:
+    """Say which sizes a model has."""
+    return "".join(f", {name} {size}" for name, size in model.sizes.items())
 
 
 def _give_up(tools: Tools, why: str) -> None:
     tools.emit(Progress(stage="tune", message=f"the trials decide who wins: {why}"))
 
 
-def _source(lowered: tvm.IRModule, entered: Sequence[Finalists], tools: Tools) -> ModelSource:
+def _source(model: SizedModel, entered: Sequence[Finalists], tools: Tools) -> ModelSource:
     known = {entry.state.task.name for entry in entered}
-    rest = [task for task in tools.every if task.name not in known]
+    rest = [task for task in model.tasks if task.name not in known]
     alone = others(rest, tools)
     bodies = {name: (alone[task.name],) for task in rest for name in task.functions}
     bodies |= {name: one.modules for one in entered for name in one.state.task.functions}
-    return ModelSource(lowered, bodies, tools.conditions.target, tools.conditions.hardware.cores)
+    conditions = tools.conditions
+    return ModelSource(model.module, bodies, conditions.target, conditions.hardware.cores)
 
 
 def _right(states: Sequence[TaskState], tools: Tools, wins: Wins) -> Iterator[str]:

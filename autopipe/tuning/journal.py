@@ -66,6 +66,8 @@ class Journal:
     """Implementations that win no task: libraries that are not worth their size."""
     alone_wins: bool = True
     """Whether settings of templates on one thread may win."""
+    threaded: set[str] = field(default_factory=set)
+    """Workloads that none of these may win, as nobody has decided them inside the model."""
     doubted: set[str] = field(default_factory=set)
     """Workers of a farm whose times count no more."""
     condemned: set[tuple[str, Proposal]] = field(default_factory=set)
@@ -119,12 +121,13 @@ class Journal:
 
         Where the rule selects the first engine, they are of that alone.
         """
+        alone_wins = self.alone_wins and state.task.workload not in self.threaded
         timed = [
             row
             for row in self.rows(state)
             if row.record.median < math.inf
             and row.record.implementation not in self.left_out
-            and (self.alone_wins or not one_thread.is_setting(row.record.schedule))
+            and (alone_wins or not one_thread.is_setting(row.record.schedule))
         ]
         rule = state.contest.rule
         for engine in rule.engines if rule.select == "first" else ():

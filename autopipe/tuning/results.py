@@ -1,8 +1,9 @@
 """What tuning found, as the artifact of the stage."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any, TypeVar
 
 from autopipe.artifacts.tuning import (
     BestRecord,
@@ -28,6 +29,8 @@ from autopipe.tuning.journal import Journal, contender
 from autopipe.tuning.progress import latency
 from autopipe.tuning.task_state import TaskState
 
+_Found = TypeVar("_Found")
+
 
 class Results:
     """The best record of each task, and how its contenders did."""
@@ -38,11 +41,11 @@ class Results:
         journal: Journal,
         failures: Failures,
         open_settings: Mapping[str, Mapping[str, OpenSetting]],
-        decided: Decided | None = None,
+        decided: Sequence[Decided] = (),
     ) -> None:
         """Take the tasks, and the settings of open sizes by the workload whose record has them.
 
-        What was `decided` inside the model is null where that did not run.
+        `decided` is what came of each model that finals were played in.
         """
         self.farm: FarmWord | None = None
         """What the times of a farm are worth; null where this machine measured."""
@@ -68,7 +71,7 @@ class Results:
             session=self._journal.session.name,
             shares=self._proven().named(),
             tasks=tuple(map(self._tuned, self._states)),
-            **({"finals": self._decided.report} if self._decided else {}),
+            **_reports(self._decided),
             **({"device": self._journal.elsewhere} if self._journal.elsewhere else {}),
             **({"farm": self.farm} if self.farm else {}),
         )
@@ -82,7 +85,7 @@ class Results:
         failed = sum(state.failed for state in self._states)
         total = latency(self._states)
         speed = f", {total * 1e3:.2f} ms in all" if total is not None else ""
-        speed += _told(self._decided.report) if self._decided else ""
+        speed += "".join(_told(one.report) for one in self._decided)
         if not self._states:
             return "no task to tune"
         return (
@@ -108,7 +111,7 @@ class Results:
         journal = self._journal
         clock = {"clock": journal.clock} if journal.clock else {}
         device = {"device": dict(journal.elsewhere)} if journal.elsewhere is not None else {}
-        inside = self._decided.times.get(record.workload) if self._decided else None
+        inside = _of(self._decided, lambda one: one.times.get(record.workload))
         best = BestRecord(
             workload=record.workload, engine=record.engine, implementation=record.implementation,
             schedule=record.schedule, seconds=record.seconds, trials=trials[record.workload],
@@ -124,7 +127,7 @@ class Results:
         won = contender(row.record) if row else None
         others = [found.seconds for by, found in ranked.items() if by != won]
         starts = [ranked[by].seconds for by in state.starts]
-        final = self._decided and self._decided.tasks.get(state.task.workload)
+        final = _of(self._decided, lambda one: one.tasks.get(state.task.workload))
         return TunedTask(
             task=state.task.index, name=state.task.name, workload=state.task.workload,
             trials=state.trials, failed=state.failed, engine=row and row.record.engine,
@@ -161,9 +164,26 @@ class Results:
         return "no reason given"
 
 
+def _reports(decided: Sequence[Decided]) -> dict[str, Any]:
+    """Return the reports of finals, as fields of `tuning.json`."""
+    reports = tuple(one.report for one in decided)
+    if any(report.sizes for report in reports):
+        return {"sized_finals": reports}
+    return {"finals": reports[0]} if reports else {}
+
+
+def _of(decided: Sequence[Decided], ask: Callable[[Decided], _Found | None]) -> _Found | None:
+    """Return what the first finals say that have something to say; later ones tried nobody else."""
+    return next((found for one in decided if (found := ask(one))), None)
+
+
 def _told(finals: FinalsReport) -> str:
     """Say what was decided inside the model, and that its kernels come to the time of the whole."""
-    part = f"; kernels {finals.kernels * 1e3:.3g} of {finals.whole * 1e3:.3g} ms inside the model"
+    sizes = ", ".join(f"{name} {size}" for name, size in finals.sizes.items())
+    at = f" at {sizes}" if sizes else ""
+    part = (
+        f"; kernels {finals.kernels * 1e3:.3g} of {finals.whole * 1e3:.3g} ms inside the model{at}"
+    )
     if finals.tasks:
         gain = f": {Interval.of(finals.gain)} of the time" if finals.gain else ""
         part += (

@@ -33,6 +33,7 @@ from autopipe.tuning.loop import batch_size
 from autopipe.tuning.progress import ProgressReporter
 from autopipe.tuning.runners import open_runner
 from autopipe.tuning.runners.runner import Runner, Wanted
+from autopipe.tuning.sized_models import can_run
 from autopipe.tuning.task_state import TaskState
 from autopipe.tuning.trials import Trials
 from autopipe.tuning.vetting import Vetting
@@ -220,13 +221,13 @@ def _tools(
 
 
 def _lowered(plan: TuningPlan, ctx: Context, every: Sequence[Task]) -> Path | None:
-    """Return the lowered model, if it has one size and runs on the processor of this machine."""
+    """Return the lowered model, if it runs on the processor of this machine."""
     on_device = not of_target(ctx.facts[Facet.TARGET]).processor
-    is_open = any(task.sizes or task.likely for task in every)
     tuning = plan.tuning
     wanted = tuning.finalists > 0 and tuning.budget.trials >= _FEWEST
     elsewhere = tuning.measure.runner != "local"
-    return ctx.inputs.get("lower") if wanted and not (on_device or is_open or elsewhere) else None
+    folder = ctx.inputs.get("lower") if wanted and not (on_device or elsewhere) else None
+    return folder if folder is not None and can_run(folder, every) else None
 
 
 def _workload(folder: Path, task: Task) -> str:

@@ -43,6 +43,13 @@ def largest_of_nothing():
     return [x, te.compute((8,), lambda i: te.max(x[i, k], axis=k))]
 
 
+def largest_of_one():
+    """Where it begins counts, if what comes is less."""
+    x, k = tensor(8, 1), te.reduce_axis((0, 1))
+    least = te.comm_reducer(lambda a, b: tirx.max(b, a), lambda _: tirx.const(0.5, "float32"))
+    return [x, te.compute((8,), lambda i: least(x[i, k], axis=k))]
+
+
 def of_no_axes():
     x = te.placeholder((), "float32", name="x")
     return [x, te.compute((), lambda: x() * 3.0)]
@@ -58,6 +65,8 @@ LEAST = np.finfo("float32").min
         (product(40, 8), lambda a, b: a[:, 8:] @ b[8:]),
         (total((8, 0), 0, 0), lambda x: np.zeros(8)),
         (largest_of_nothing(), lambda x: np.full(8, LEAST)),
+        (total((8, 3), 1, 2), lambda x: x[:, 1]),
+        (largest_of_one(), lambda x: np.maximum(x[:, 0], 0.5)),
         (after_nothing(), lambda x: np.zeros((8, 1)) + np.arange(3)),
         (product(0, 0), np.matmul),
         (of_no_axes(), lambda x: x * 3),
@@ -90,6 +99,20 @@ def test_what_a_transpose_reads_once_keeps_its_free_layout():
     x, w = te.placeholder((30, 40), name="x"), te.placeholder((24, 40), name="w")
     function = te.create_prim_func([x, w, topi.matmul(x, topi.transpose(w))])
     assert weights.free(declared(function.with_attr("layout_free_buffers", [1]))["main"])
+
+
+def test_what_has_one_step_reduces_nothing():
+    x, d, r = tensor(4, 8, 14, 14), te.reduce_axis((0, 1)), te.reduce_axis((0, 1))
+    shape = (4, 8, 28, 28)
+    twice = te.compute(
+        shape, lambda n, c, i, j: te.sum(x[n, c, i // 2 - d, j // 2 - r] / 4.0, axis=[d, r])
+    )
+    found = declared([x, twice])["main"]
+    assert "init" not in found.script()
+    kept = declared([x, topi.sum(x, axis=3)])["main"]
+    assert "init" in kept.script()
+    of_two = declared([x, topi.argmax(topi.reshape(x, (6272, 1)), axis=1)])["main"]
+    assert "init" in of_two.script(), "which has two results"
 
 
 def test_templates_are_for_axes_that_begin_at_zero():

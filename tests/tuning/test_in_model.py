@@ -22,6 +22,7 @@ from autopipe.schedules.engines import default, static
 from autopipe.tuning import in_model
 from autopipe.tuning.in_model import decide
 from autopipe.tuning.journal import Journal, Proposal
+from autopipe.tuning.sized_models import SizedModel
 from tests.schedules.engines.test_static import dense, module_of
 from tests.schedules.made import failures
 from tests.schedules.tasks import CONDITIONS, Trusting, task
@@ -96,8 +97,7 @@ def engine_of(state, tools):
 def test_who_is_faster_in_the_model_is_checked_and_wins(world):
     state, tools = world
     assert engine_of(state, tools) == "ansor"
-    found = decide([state], tools)
-    assert found is not None
+    (found,) = decide([state], tools)
     assert found.times == {state.task.workload: pytest.approx((1.0,) * found.report.rounds)}
     assert engine_of(state, tools) == "autotvm"
     assert ["autotvm"] in tools.inspector.asked
@@ -107,8 +107,7 @@ def test_what_is_wrong_gives_way_to_who_won_the_trials(world):
     state, tools = world
     tools.inspector = Trusting("autotvm")
     tools.journal.store.quarantine = lambda *_: None
-    found = decide([state], tools)
-    assert found is not None
+    (found,) = decide([state], tools)
     assert (found.winners, engine_of(state, tools)) == ({}, "ansor")
 
 
@@ -117,7 +116,7 @@ def test_a_model_that_fails_leaves_it_to_the_trials(world, monkeypatch, crashed)
     state, tools = world
     how = failure.ended(-11, "") if crashed else failure.hung(30.0)
     monkeypatch.setattr(Model, "error", Failed(how))
-    assert decide([state], tools) is None
+    assert decide([state], tools) == ()
     assert engine_of(state, tools) == "ansor"
     kinds = [type(event).__name__ for event in tools.told]
     assert kinds == ["Progress", "Warn" if crashed else "Progress"]
@@ -134,6 +133,53 @@ def test_without_finals_a_kernel_keeps_its_threads(world, monkeypatch):
     tools.plan.tuning.finalists = 2
     tools.journal.write(state, Proposal(TEMPLATES, alone), Measurement((0.9,)))
     assert tools.journal.best(state).record.schedule == alone
-    assert decide([state], tools) is None
+    assert decide([state], tools) == ()
     assert engine_of(state, tools) == "ansor"
     assert ["ansor"] in tools.inspector.asked, "who wins now is checked, too"
+
+
+@pytest.fixture
+def at_sizes(world, monkeypatch):
+    """Return the same for a model that has the task at two sizes, and what was built of it."""
+    state, tools = world
+    built: list[Any] = []
+
+    class Sized(Model):
+        def __init__(self, source, seconds):
+            assert seconds == 15.0
+            built.append({name: len(some) for name, some in source.bodies.items()})
+
+    monkeypatch.setattr(in_model, "InModel", Sized)
+    sized = [SizedModel(tvm.IRModule(), [state.task], {"rows": rows}) for rows in (32, 64)]
+    monkeypatch.setattr(in_model, "models", lambda *_: sized)
+    return state, tools, built
+
+
+def test_a_task_is_decided_at_the_first_size_that_has_it(at_sizes):
+    state, tools, built = at_sizes
+    found = decide([state], tools)
+    assert built == [{"task0": 2}, {"task0": 1}]
+    assert [one.report.sizes for one in found] == [{"rows": 32}, {"rows": 64}]
+    assert [len(one.winners) for one in found] == [1, 0]
+    assert engine_of(state, tools) == "autotvm"
+
+
+def test_who_won_at_one_size_stays_where_the_model_of_another_fails(at_sizes, monkeypatch):
+    state, tools, built = at_sizes
+
+    def build(self, _):
+        if len(built) > 1:
+            raise Failed(failure.hung(15.0))
+
+    monkeypatch.setattr(Model, "build", build)
+    (found,) = decide([state], tools)
+    assert found.report.sizes == {"rows": 32}
+    assert engine_of(state, tools) == "autotvm"
+    assert "rows 64" in tools.told[-1].message
+
+
+def test_settings_on_one_thread_lose_what_no_size_has_decided(at_sizes, monkeypatch):
+    state, tools, _ = at_sizes
+    other = state_of(task(1), (ANSOR, TEMPLATES))
+    decide([state, other], tools)
+    assert tools.journal.threaded == {other.task.workload}

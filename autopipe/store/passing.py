@@ -1,0 +1,35 @@
+"""A folder for files that pass. It is gone when its process is, even if that is killed."""
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from autopipe.errors import StoreError
+from autopipe.store import files, locks
+
+
+@contextmanager
+def passing_folder() -> Iterator[Path]:
+    """Give an empty folder among the temporary files of this user.
+
+    Those that killed processes have left are cleared by who comes next. Raises OSError where
+    nothing can be written.
+    """
+    with ExitStack() as stack:
+        own = _own()
+        if own is not None:
+            yield stack.enter_context(locks.lease(own, own / "gate", locks.FOR_EVER))
+        else:
+            yield Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="autopipe-")))
+
+
+def _own() -> Path | None:
+    """Return what only this user may enter; None where somebody else has taken its name."""
+    own = Path(tempfile.gettempdir(), f"autopipe-{os.geteuid()}")
+    try:
+        files.private_directory(own)
+        return own if own.lstat().st_uid == os.geteuid() else None
+    except (OSError, StoreError):
+        return None

@@ -1,0 +1,68 @@
+"""The modules of the model that finalists run in: one, or one for each likely size."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import tvm
+
+from autopipe.artifacts.lowering import WHOLE, SizedModules
+from autopipe.compiler import module_io
+from autopipe.compiler.graph.calls import call_counts
+from autopipe.compiler.tasks import labelled
+from autopipe.tasks.task import Task
+
+
+@dataclass(frozen=True, slots=True)
+class SizedModel:
+    """The model at one size."""
+
+    module: tvm.IRModule
+    tasks: Sequence[Task]
+    """All tasks, those that are dropped among them, as they are named and called in it."""
+    sizes: Mapping[str, int]
+    """Of each dimension; {} of a model without open sizes."""
+
+
+def models(lowered: Path, tasks: Sequence[Task]) -> Iterator[SizedModel]:
+    """Yield the model at each likely size; the model itself, if no size is open."""
+    sized = SizedModules.within(lowered).modules
+    for one in sized:
+        module = module_io.load_module(lowered / one.file)
+        yield SizedModel(module, _within(module, one.label, tasks), one.sizes)
+    if not sized:
+        yield SizedModel(module_io.load_module(lowered / WHOLE), tasks, {})
+
+
+def can_run(lowered: Path, tasks: Sequence[Task]) -> bool:
+    """Tell whether the model has kernels of known sizes alone, at likely sizes at least.
+
+    Those that it computes from its inputs might come to anything for inputs that are made up.
+    """
+    labels = [one.label for one in SizedModules.within(lowered).modules] or [""]
+    return not any(
+        (task.sizes or task.likely) and _label(name) in labels
+        for task in tasks
+        for name in task.functions
+    )
+
+
+def _label(name: str) -> str:
+    """Return the label of the module that a function is in, as it is named in a task."""
+    return name.partition("@")[2]
+
+
+def _within(module: tvm.IRModule, label: str, tasks: Sequence[Task]) -> list[Task]:
+    """Return the tasks of the module with that label.
+
+    Example: `fused_add` is `fused_add@32` and `fused_add@64` where the same task is called at two
+    sizes, twice at each. In the module for 32 it is `fused_add`, called twice and not four times.
+    """
+    counts = call_counts(module)
+    found = []
+    for task in tasks:
+        names = tuple(name for name in counts if labelled(name, label) in task.functions)
+        if names:
+            calls = sum(counts[name] for name in names)
+            found.append(task.model_copy(update={"functions": names, "calls": calls}))
+    return found
