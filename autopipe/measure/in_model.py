@@ -21,6 +21,7 @@ from typing import Any, Final, Self
 import tvm
 from tvm import relax
 from tvm.s_tir.meta_schedule.arg_info import ArgInfo
+from tvm_ffi import Shape
 
 from autopipe.artifacts.signature import LIBRARY
 from autopipe.compiler.graph.hoist import COUNT
@@ -233,20 +234,26 @@ class _WatchedModel:
         """Load the model with these schedules into this process."""
         built = self._built_with(place)
         machine = relax.VirtualMachine(built.executable, tvm.cpu())
-        inputs = int(self._source.lowered["main"].attrs[COUNT])
-        given = [*starmap(made_up, built.parameters[:inputs]), *weights(built.parameters[inputs:])]
+        inputs = self._inputs(built)
+        sizes = [Shape(built.steps)] if built.steps else []
+        stored = weights(built.parameters[inputs:])
+        given = [*starmap(made_up, built.parameters[:inputs]), *sizes, *stored]
         self._runnable = _Runnable(machine, given)
 
     def _link(self, place: Place, folder: Path) -> ShippedModel:
         """Write the library of the model with these schedules."""
         built, main = self._built_with(place), self._source.lowered["main"]
         library.export(built, folder / LIBRARY)
-        inputs, made = int(main.attrs[COUNT]), main.ret_ty
+        inputs, made = self._inputs(built), main.ret_ty
         outputs = len(made.fields) if isinstance(made, relax.TupleType) else 1
         return ShippedModel(
             folder, built.parameters[:inputs], built.parameters[inputs:], outputs,
-            self._source.cores,
+            self._source.cores, built.steps,
         )  # fmt: skip
+
+    def _inputs(self, built: library.Built) -> int:
+        """Return how many tensors are inputs; sizes are counted among these, and are none."""
+        return int(self._source.lowered["main"].attrs[COUNT]) - bool(built.steps)
 
     def _add(self, rank: int) -> None:
         """Compile the schedules of one rank; those of equal functions once."""

@@ -54,19 +54,22 @@ class ShippedModel:
     outputs: int
     """How many tensors it returns."""
     threads: int
+    steps: tuple[int, ...] = ()
+    """Multiples of each size, of a model with open sizes at one of them."""
 
     @classmethod
     def of(cls, found: dict[str, Any]) -> Self:
         """Return what was sent as JSON."""
         ports = {name: tuple(map(_shape, found[name])) for name in ("inputs", "weights")}
         return cls(Path(found["folder"]), **ports, outputs=found["outputs"],
-                   threads=found["threads"])  # fmt: skip
+                   threads=found["threads"], steps=tuple(found["steps"]))  # fmt: skip
 
     def document(self) -> dict[str, Any]:
         """Return it as JSON."""
         return {
             "folder": str(self.folder), "inputs": list(self.inputs), "weights": list(self.weights),
             "outputs": self.outputs, "threads": self.threads,
+            "steps": list(self.steps),
         }  # fmt: skip
 
     def load(self) -> Callable[[], object]:
@@ -82,7 +85,7 @@ class ShippedModel:
             arrays = values.weights([shapes[name] for name in names])
             return {name: tensor_of(array) for name, array in zip(names, arrays, strict=True)}
 
-        model = load_with(self.folder, signature, made_up)
+        model = load_with(self.folder, signature, made_up, self.steps)
         inputs = {port.name: _filled(aligned(port.shape, port.dtype)) for port in ports}
         return lambda: model(inputs)
 

@@ -36,7 +36,10 @@ class Built:
     libraries: tuple[Library, ...] = ()
     """What the code calls besides TVM's runtime."""
     parameters: tuple[tuple[tuple[int, ...], str], ...] = ()
-    """Shape and dtype of each parameter of `main`; empty where one is no tensor of a known size."""
+    """Shape and dtype of each tensor that `main` takes; empty where one has no known size."""
+    steps: tuple[int, ...] = ()
+    """Multiples of each size, which `main` takes behind the inputs where it is for one size of a
+    model with open ones."""
     stripped: bool = False
     """Whether it is linked without debug information: TVM describes the variables of kernels for
     debuggers, without a line of any source, which is half of a library for open sizes."""
@@ -68,16 +71,23 @@ def build(
         checks = not given_sizes(module)
         module = inline(module) if checks else with_check(inline(module))
         executable = _compiled(module, target, checks=checks)
-        return Built(executable, packing, libraries, parameters, taking_sizes)
+        steps = _steps(module["main"])
+        return Built(executable, packing, libraries, parameters, steps, taking_sizes)
 
 
 def _parameters(main: relax.Function) -> tuple[tuple[tuple[int, ...], str], ...]:
-    kinds = [parameter.ty for parameter in main.params]
+    kinds = [one.ty for one in main.params if not isinstance(one.ty, relax.ShapeType)]
     if not all(isinstance(getattr(kind, "shape", None), relax.ShapeExpr) for kind in kinds):
         return ()
     if not all(isinstance(n, tvm.tirx.IntImm) for kind in kinds for n in kind.shape.values):
         return ()
     return tuple((tuple(map(int, kind.shape.values)), str(kind.dtype)) for kind in kinds)
+
+
+def _steps(main: relax.Function) -> tuple[int, ...]:
+    sizes = [one.ty.values for one in main.params if isinstance(one.ty, relax.ShapeType)]
+    known = [n for values in sizes for n in values or ()]
+    return tuple(int(n) for n in known if isinstance(n, tvm.tirx.IntImm))
 
 
 def _compiled(

@@ -58,9 +58,15 @@ def load(folder: Path, signature: Signature) -> Model:
 
 
 def load_with(
-    folder: Path, signature: Signature, of: Callable[[Collection[str]], Mapping[str, object]]
+    folder: Path,
+    signature: Signature,
+    of: Callable[[Collection[str]], Mapping[str, object]],
+    steps: Sequence[int] = (),
 ) -> Model:
-    """Load the libraries in a folder; `of` returns weights by name. Raises what `load` does."""
+    """Load the libraries in a folder; `of` returns weights by name. Raises what `load` does.
+
+    `steps` are the multiples of each size, of a library for one size of a model with open ones.
+    """
     _load_runtime()
     devices = [_CPU, 0, _POOLED]
     device = DEVICES[signature.device].piece("runtime")
@@ -77,7 +83,13 @@ def load_with(
     mains = {library: machine["main"] for library, machine in machines.items()}
     if signature.dimensions:
         return OpenModel(signature, mains, weights)
-    return LoadedModel(signature, mains[LIBRARY], weights[LIBRARY])
+    return LoadedModel(signature, mains[LIBRARY], [*_sizes(steps), *weights[LIBRARY]])
+
+
+def _sizes(steps: Sequence[int]) -> list[object]:
+    from tvm_ffi import Shape
+
+    return [Shape(tuple(steps))] if steps else []
 
 
 def load_artifact(library: Path) -> Model:
