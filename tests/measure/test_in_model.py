@@ -60,6 +60,24 @@ def test_all_kernels_are_timed_with_each_schedule(source):
             assert min(*found.kernels[0].values(), *found.kernels[1].values(), found.whole) > 0
 
 
+def test_a_model_at_one_of_its_sizes_is_given_these_behind_the_inputs(source):
+    """As the library for one likely size is called."""
+    main = source.lowered["main"]
+    sizes = relax.Var("sizes", relax.ShapeType([32]))
+    count = int(main.attrs["num_input"])
+    params = [*main.params[:count], sizes, *main.params[count:]]
+    lowered = tvm.IRModule(dict(source.lowered.functions_items()))
+    lowered["main"] = relax.Function(
+        params, main.body, main.ret_ty, main.is_pure, main.attrs
+    ).with_attr("num_input", count + 1)
+    with InModel(replace(source, lowered=lowered), 60.0) as model:
+        model.build({})
+        assert model.round([{}]).whole > 0
+        model.link({})
+        assert model._linked({}).steps == (32,)
+        assert min(model.whole([{}])) > 0
+
+
 def test_the_model_of_each_set_of_schedules_runs_as_a_package_does(source):
     places = [{}, dict.fromkeys(source.bodies, 1)]
     with InModel(source, 60.0) as model:
