@@ -139,8 +139,7 @@ def _table(pairs: Sequence[Decision]) -> Iterator[str]:
         raced.append((least[1] / least[0], middle[1] / middle[0]))
         told = Interval.of(finals.gain) if finals.gain else ""
         ratio = f"{raced[-1][0]:.3f}, medians {raced[-1][1]:.3f}"
-        inside = finals.kernels + finals.rest
-        parts = " | ".join(f"{part / middle[1]:.2f}" for part in (inside, recorded(pair)))
+        parts = " | ".join(f"{part / middle[1]:.2f}" for part in (finals.run, recorded(pair)))
         yield (
             f"| {pair.path.stem} | {finals.tasks} | {finals.decided} | {finals.changed} | {told} "
             f"| {middle[0] * 1e3:.3g} ms | {middle[1] * 1e3:.3g} ms | {ratio} | {parts} |"

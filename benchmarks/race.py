@@ -170,9 +170,7 @@ class Subject:
         """Return the file of inputs, made once."""
         file = self.folder / "inputs.safetensors"
         if not file.exists():
-            signature = BuiltLibrary.read(self.folder / "build").signature
-            sizes = likely(signature.dimensions)
-            ports = signature.at(sizes[0] if sizes else {})
+            ports = BuiltLibrary.read(self.folder / "build").signature.at(_sizes(self.folder))
             save_file(draw(ports, input_limits(self.folder / "import", ports), (0, 0)), file)
         return file
 
@@ -258,14 +256,20 @@ def _gains(subjects: Sequence[Subject]) -> Iterator[str]:
 def recorded_seconds(folder: Path) -> float:
     """Return what *tune* says one inference takes: inside the model where it timed that.
 
-    `folder` has the artifacts `tasks` and `tune`. Of a model with open sizes it is one at the first
-    likely ones. Without finals it is the sum of the trials.
+    `folder` has the artifacts `build`, `tasks` and `tune`. Of a model with open sizes it is one at
+    the first likely ones. Without finals it is the sum of the trials.
     """
     report = TuningReport.read(folder / "tune")
-    if report.played:
-        return report.played[0].kernels + report.played[0].rest
+    for finals in report.played:
+        if finals.sizes == _sizes(folder):
+            return finals.run
     calls = {task.workload: task.calls for task in read_tasks(folder / "tasks")}
     return sum(calls[task.workload] * (task.seconds or 0.0) for task in report.tasks)
+
+
+def _sizes(folder: Path) -> dict[str, int]:
+    """Return the first likely sizes of a model that was built; {} of one without open sizes."""
+    return dict(next(iter(likely(BuiltLibrary.read(folder / "build").signature.dimensions)), {}))
 
 
 def _ratio(times: Times, of: Callable[[list[float]], float]) -> float:

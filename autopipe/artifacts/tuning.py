@@ -125,6 +125,11 @@ class FinalsReport(_Kept, frozen=True):
     """Time of the model with all winners by that with the schedules of an untuned build; null where
     they are the same. Where such a schedule failed its trial, the trials' winner stands for it."""
 
+    @property
+    def run(self) -> float:
+        """Seconds of a run: what its kernels take, and what it takes besides."""
+        return self.kernels + self.rest
+
 
 class TunedTask(_Kept, frozen=True):
     """What became of a task."""

@@ -15,6 +15,7 @@ of the rows of [8, 1].
     for i in range(8): u[i] = 0 + v[i, 0]
 """
 
+import math
 from typing import Any, Final
 
 import tvm
@@ -22,7 +23,7 @@ import tvm_ffi
 from tvm.ir import TensorLoad
 from tvm.s_tir import SBlock, SBlockRealize
 from tvm.sym import Analyzer
-from tvm.tirx import BufferStore, For, IntImm, IterVar, PrimFunc, Stmt, Var
+from tvm.tirx import BufferStore, For, ForKind, IntImm, IterVar, PrimFunc, Stmt, Var
 
 _SPATIAL: Final = IterVar.DataPar
 
@@ -44,7 +45,7 @@ def plain_domains(function: PrimFunc) -> PrimFunc:
     if not begin_at_zero(function):
         body = tvm_ffi.structural_map(body, (For, _loop_from_zero))
         body = tvm_ffi.structural_map(body, (SBlockRealize, _block_from_zero))
-    body = tvm_ffi.structural_map(body, (SBlockRealize, _written_out))
+    body = tvm_ffi.structural_map(body, (SBlockRealize, _without_steps))
     body = tvm_ffi.structural_map(body, (For, _without_need))
     return function if body.same_as(function.body) else function.with_body(body)
 
@@ -82,54 +83,57 @@ def _block_from_zero(realize: SBlockRealize) -> SBlockRealize:
     return SBlockRealize(values, realize.predicate, block)
 
 
-def _written_out(realize: SBlockRealize) -> SBlockRealize:
-    """Return a block that reduces nothing as one that writes what it would begin with.
-
-    One of one step writes what that makes of it.
-    """
+def _without_steps(realize: SBlockRealize) -> SBlockRealize:
+    """Return a block that reduces nothing, or one step, as one that writes what that comes to."""
     old = realize.block
-    reduced = [axis for axis in old.iter_vars if axis.iter_type != _SPATIAL]
-    extents = [int(n) if isinstance(n, IntImm) else None for n in (a.dom.extent for a in reduced)]
-    body = None
+    pairs = list(zip(old.iter_vars, realize.iter_values, strict=True))
+    kept = [(axis, value) for axis, value in pairs if axis.iter_type == _SPATIAL]
+    reduced = [(axis, value) for axis, value in pairs if axis.iter_type != _SPATIAL]
+    lengths = [axis.dom.extent for axis, _ in reduced]
+    extents = {int(n) if isinstance(n, IntImm) else None for n in lengths}
+    first = [(axis.var, axis.dom.min) for axis, _ in reduced]
     if old.init is not None and 0 in extents:
-        body = old.init
-    elif old.init is not None and reduced and {*extents} == {1}:
-        body = _one_step(old, [(axis.var, axis.dom.min) for axis in reduced])
+        reads, body = [], old.init
+    elif old.init is not None and extents == {1}:
+        reads, body = [_substituted(one, first) for one in old.reads], _one_step(old, first)
+    else:
+        return realize
     if body is None:
         return realize
-    pairs = zip(old.iter_vars, realize.iter_values, strict=True)
-    kept = [(axis, value) for axis, value in pairs if axis.iter_type == _SPATIAL]
-    values = [(axis.var, axis.dom.min) for axis in reduced]
     block = SBlock(
-        [axis for axis, _ in kept],
-        [] if 0 in extents else [_substituted(region, values) for region in old.reads],
-        old.writes, old.name_hint, body, annotations=old.annotations,
+        [axis for axis, _ in kept], reads, old.writes, old.name_hint, body,
+        annotations=old.annotations,
     )  # fmt: skip
     return SBlockRealize([value for _, value in kept], realize.predicate, block)
 
 
-def _one_step(block: SBlock, values: list[tuple[Var, Any]]) -> Stmt | None:
+def _one_step(block: SBlock, first: list[tuple[Var, Any]]) -> Stmt | None:
     """Return what a reduction of one step writes; None where it has several results.
 
-    Steps have these values. The result begins with what it would be before the step.
+    `first` are the axes of steps with what they begin at. The result begins with what it would be
+    before the step.
     """
-    first, step = block.init, block.body
-    if not (isinstance(first, BufferStore) and isinstance(step, BufferStore)):
+    start, step = block.init, block.body
+    if not (isinstance(start, BufferStore) and isinstance(step, BufferStore)):
         return None
     if block.alloc_buffers or block.match_buffers:
         return None
 
     def before(load: TensorLoad, mutator: Any) -> Any:  # noqa: ANN401 - TVM's
         own = load.source.same_as(step.buffer)
-        return first.value if own else mutator.default_mutate(load)
+        return start.value if own else mutator.default_mutate(load)
 
     value = tvm_ffi.structural_mutate(step.value, [(TensorLoad, before)])
-    return BufferStore(step.buffer, _substituted(value, values), step.indices)
+    return BufferStore(step.buffer, _substituted(value, first), step.indices)
 
 
 def _without_need(loop: For) -> Stmt:
-    """Return the body of a loop that no block in it asks for: one of no turn, or of one."""
-    if not isinstance(loop.extent, IntImm) or int(loop.extent) > 1:
+    """Return the body of a loop that no block in it asks for: one of no turn, or a plain one of one.
+
+    Any other kind of loop is a schedule, which stays for who refuses those.
+    """
+    turns = int(loop.extent) if isinstance(loop.extent, IntImm) else math.inf
+    if turns > 1 or (turns and loop.kind != ForKind.SERIAL):
         return loop
     found: list[Var] = []
     tvm_ffi.structural_walk(loop.body, (Var, found.append))

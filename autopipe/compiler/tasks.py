@@ -60,6 +60,11 @@ def labelled(name: str, label: str) -> str:
     return f"{name}@{label}" if label else name
 
 
+def label_of(name: str) -> str:
+    """Return the label behind a name, such as likely sizes: `8x128` of `matmul@8x128@40`."""
+    return (*name.split("@"), "")[1]
+
+
 def extract_tasks(
     lowered: tvm.IRModule | Mapping[str, tvm.IRModule],
 ) -> tuple[list[Task], dict[str, tvm.IRModule]]:

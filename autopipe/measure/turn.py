@@ -91,8 +91,4 @@ def _place() -> Path | None:
     """Return what all runs of this user lock; None where there is no such place."""
     stated = os.environ.get("XDG_RUNTIME_DIR")
     own = Path(stated, "autopipe") if stated else Path(f"/tmp/autopipe-{os.geteuid()}")  # noqa: S108 -- whose it is, is looked at
-    try:
-        files.private_directory(own)
-        return own / "timing" if own.lstat().st_uid == os.geteuid() else None
-    except (OSError, StoreError):
-        return None
+    return own / "timing" if files.own_directory(own) else None

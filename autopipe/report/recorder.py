@@ -2,10 +2,10 @@
 
 import hashlib
 import re
+from collections import ChainMap
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -146,7 +146,7 @@ class Recorder:
         tuned = self._tuning.tasks if self._tuning else ()
         shares.update({task.name: task.share for task in tuned if task.share})
         played = self._tuning.played if self._tuning else ()
-        inside = dict(chain.from_iterable(one.times.items() for one in reversed(played)))
+        inside = ChainMap(*(one.times for one in played))  # a task of two sizes at the first
         return [
             TaskReport(
                 name=task.name, workload=task.workload, calls=task.calls, engine=task.engine,

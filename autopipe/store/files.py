@@ -37,6 +37,15 @@ def private_directory(path: Path) -> None:
         raise StoreError(f"{path}: not a directory")
 
 
+def own_directory(path: Path) -> Path | None:
+    """Make a directory only this user may enter; None where that is not, or somebody else's."""
+    try:
+        private_directory(path)
+        return path if path.lstat().st_uid == os.geteuid() else None
+    except (OSError, StoreError):
+        return None
+
+
 def read(path: Path, largest: int = -1) -> bytes:
     """Read a regular file that is not a symbolic link, so many bytes of it at most."""
     with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as file:

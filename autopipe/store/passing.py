@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from autopipe.errors import StoreError
 from autopipe.store import files, locks
 
 
@@ -18,18 +17,8 @@ def passing_folder() -> Iterator[Path]:
     nothing can be written.
     """
     with ExitStack() as stack:
-        own = _own()
+        own = files.own_directory(Path(tempfile.gettempdir(), f"autopipe-{os.geteuid()}"))
         if own is not None:
             yield stack.enter_context(locks.lease(own, own / "gate", locks.FOR_EVER))
         else:
             yield Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="autopipe-")))
-
-
-def _own() -> Path | None:
-    """Return what only this user may enter; None where somebody else has taken its name."""
-    own = Path(tempfile.gettempdir(), f"autopipe-{os.geteuid()}")
-    try:
-        files.private_directory(own)
-        return own if own.lstat().st_uid == os.geteuid() else None
-    except (OSError, StoreError):
-        return None

@@ -4,7 +4,7 @@ A trial guesses how a model calls a kernel. So the fastest schedules of the heav
 inside the model itself, and may change places there.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -40,19 +40,21 @@ class Finalists:
     """Rank of the schedule that an untuned build has, which has to be beaten inside the model; of
     the winner where its trial failed."""
 
-    def winner(self) -> "Finalists":
-        """Return who won as the only one."""
-        return Finalists(self.state, self.proposals[:1], self.modules[:1])
 
+def finalists(
+    states: Sequence[TaskState], tools: Tools, done: Collection[str] = ()
+) -> list[Finalists]:
+    """Return the finalists of each task that has a record.
 
-def finalists(states: Sequence[TaskState], tools: Tools) -> list[Finalists]:
-    """Return the finalists of each task that has a record."""
+    Of workloads that are `done` it is who won, alone.
+    """
     times = {id(s): s.task.calls * s.best for s in states if tools.journal.best(s) is not None}
     total = sum(times.values())
     found = []
     for state in states:
         if id(state) in times:
-            count = tools.plan.tuning.finalists if times[id(state)] >= _WEIGHT * total else 1
+            heavy = times[id(state)] >= _WEIGHT * total and state.task.workload not in done
+            count = tools.plan.tuning.finalists if heavy else 1
             made = _made(state, _ranked(state, tools.journal), tools.maker, count)
             if made.proposals:
                 found.append(made)

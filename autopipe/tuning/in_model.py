@@ -33,14 +33,12 @@ def decide(states: Sequence[TaskState], tools: Tools) -> tuple[Decided, ...]:
     found: list[Decided] = []
     done: set[str] = set()
     for model in played:
-        known = dict(journal.decided)
+        before = dict(journal.decided)  # who is tried in between, and does not win, is none
         decided = _decided(model, done, states, tools, tools.finals / len(played))
-        journal.decided.clear()  # who was tried, and did not win
-        journal.decided.update(known)
+        journal.decided = before | dict(decided.winners if decided else {})
         if decided is not None:
             found.append(decided)
             done |= {task.workload for task in model.tasks}
-            journal.decided.update(decided.winners)
     if tools.touched:
         journal.threaded.update({state.task.workload for state in states} - done)
     confirm(states, journal, tools.inspector, tools.maker)
@@ -62,7 +60,7 @@ def _decided(
 ) -> Decided | None:
     """Decide who wins the tasks of a model that are not `done`; None if nothing came of it."""
     end = monotonic() + seconds
-    entered = _entered(model, done, states, tools)
+    entered = finalists(_called_in(model, states), tools, done)
     if not entered:
         return None
     at = _at(model)
@@ -87,16 +85,10 @@ def _decided(
     return replace(found, report=found.report.model_copy(update={"sizes": dict(model.sizes)}))
 
 
-def _entered(
-    model: SizedModel, done: Collection[str], states: Sequence[TaskState], tools: Tools
-) -> list[Finalists]:
-    """Return the finalists of the tasks of a model; of those that are `done`, who won."""
+def _called_in(model: SizedModel, states: Sequence[TaskState]) -> list[TaskState]:
+    """Return the states of the tasks of a model, as they are named and called in it."""
     tasks = {task.workload: task for task in model.tasks}
-    own = [replace(s, task=tasks[s.task.workload]) for s in states if s.task.workload in tasks]
-    return [
-        entry.winner() if entry.state.task.workload in done else entry
-        for entry in finalists(own, tools)
-    ]
+    return [replace(s, task=tasks[s.task.workload]) for s in states if s.task.workload in tasks]
 
 
 def _at(model: SizedModel) -> str:

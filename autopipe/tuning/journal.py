@@ -64,10 +64,9 @@ class Journal:
     """Who wins inside the whole model, by workload, where it is not who won the trials."""
     left_out: set[str] = field(default_factory=set)
     """Implementations that win no task: libraries that are not worth their size."""
-    alone_wins: bool = True
-    """Whether settings of templates on one thread may win."""
     threaded: set[str] = field(default_factory=set)
-    """Workloads that none of these may win, as nobody has decided them inside the model."""
+    """Workloads that no setting of a template on one thread may win: nobody decides them inside the
+    model."""
     doubted: set[str] = field(default_factory=set)
     """Workers of a farm whose times count no more."""
     condemned: set[tuple[str, Proposal]] = field(default_factory=set)
@@ -121,7 +120,7 @@ class Journal:
 
         Where the rule selects the first engine, they are of that alone.
         """
-        alone_wins = self.alone_wins and state.task.workload not in self.threaded
+        alone_wins = state.task.workload not in self.threaded
         timed = [
             row
             for row in self.rows(state)

@@ -1,9 +1,10 @@
 """What tuning found, as the artifact of the stage."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import ChainMap
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from autopipe.artifacts.tuning import (
     BestRecord,
@@ -29,8 +30,6 @@ from autopipe.tuning.journal import Journal, contender
 from autopipe.tuning.progress import latency
 from autopipe.tuning.task_state import TaskState
 
-_Found = TypeVar("_Found")
-
 
 class Results:
     """The best record of each task, and how its contenders did."""
@@ -49,7 +48,10 @@ class Results:
         """
         self.farm: FarmWord | None = None
         """What the times of a farm are worth; null where this machine measured."""
-        self._decided = decided
+        self._reports = tuple(one.report for one in decided)
+        # at the first size that a task is called at; later ones try nobody else
+        self._inside = ChainMap(*(dict(one.times) for one in decided))
+        self._finals = ChainMap(*(dict(one.tasks) for one in decided))
         self._open_settings = open_settings
         self._states = states
         self._journal = journal
@@ -71,7 +73,7 @@ class Results:
             session=self._journal.session.name,
             shares=self._proven().named(),
             tasks=tuple(map(self._tuned, self._states)),
-            **_reports(self._decided),
+            **_played(self._reports),
             **({"device": self._journal.elsewhere} if self._journal.elsewhere else {}),
             **({"farm": self.farm} if self.farm else {}),
         )
@@ -85,7 +87,7 @@ class Results:
         failed = sum(state.failed for state in self._states)
         total = latency(self._states)
         speed = f", {total * 1e3:.2f} ms in all" if total is not None else ""
-        speed += "".join(_told(one.report) for one in self._decided)
+        speed += "".join(map(_told, self._reports))
         if not self._states:
             return "no task to tune"
         return (
@@ -111,7 +113,7 @@ class Results:
         journal = self._journal
         clock = {"clock": journal.clock} if journal.clock else {}
         device = {"device": dict(journal.elsewhere)} if journal.elsewhere is not None else {}
-        inside = _of(self._decided, lambda one: one.times.get(record.workload))
+        inside = self._inside.get(record.workload)
         best = BestRecord(
             workload=record.workload, engine=record.engine, implementation=record.implementation,
             schedule=record.schedule, seconds=record.seconds, trials=trials[record.workload],
@@ -127,7 +129,7 @@ class Results:
         won = contender(row.record) if row else None
         others = [found.seconds for by, found in ranked.items() if by != won]
         starts = [ranked[by].seconds for by in state.starts]
-        final = _of(self._decided, lambda one: one.tasks.get(state.task.workload))
+        final = self._finals.get(state.task.workload)
         return TunedTask(
             task=state.task.index, name=state.task.name, workload=state.task.workload,
             trials=state.trials, failed=state.failed, engine=row and row.record.engine,
@@ -164,17 +166,11 @@ class Results:
         return "no reason given"
 
 
-def _reports(decided: Sequence[Decided]) -> dict[str, Any]:
+def _played(reports: tuple[FinalsReport, ...]) -> dict[str, Any]:
     """Return the reports of finals, as fields of `tuning.json`."""
-    reports = tuple(one.report for one in decided)
     if any(report.sizes for report in reports):
         return {"sized_finals": reports}
     return {"finals": reports[0]} if reports else {}
-
-
-def _of(decided: Sequence[Decided], ask: Callable[[Decided], _Found | None]) -> _Found | None:
-    """Return what the first finals say that have something to say; later ones tried nobody else."""
-    return next((found for one in decided if (found := ask(one))), None)
 
 
 def _told(finals: FinalsReport) -> str:

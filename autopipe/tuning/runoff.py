@@ -62,10 +62,11 @@ def settle(states: Sequence[TaskState], tools: Tools, guests: Guests) -> None:
     sized = {name for task in tools.open_tasks for name in (task.likely, *task.also_likely)}
 
     # In a model threads are awake that a trial has to wake: there it takes the finals to tell.
-    tools.journal.alone_wins = bool(tools.finals) or not tools.touched
+    if tools.touched and not tools.finals:
+        tools.journal.threaded.update(state.task.workload for state in states)
 
     def single(state: TaskState, fastest: Proposal) -> str | None:
-        if not tools.journal.alone_wins:
+        if state.task.workload in tools.journal.threaded:
             return None
         if state.task.workload in sized:  # it is tuned for other sizes, too, which may be large
             return None

@@ -9,7 +9,7 @@ import tvm
 from autopipe.artifacts.lowering import WHOLE, SizedModules
 from autopipe.compiler import module_io
 from autopipe.compiler.graph.calls import call_counts
-from autopipe.compiler.tasks import labelled
+from autopipe.compiler.tasks import label_of, labelled
 from autopipe.tasks.task import Task
 
 
@@ -41,15 +41,10 @@ def can_run(lowered: Path, tasks: Sequence[Task]) -> bool:
     """
     labels = [one.label for one in SizedModules.within(lowered).modules] or [""]
     return not any(
-        (task.sizes or task.likely) and _label(name) in labels
+        (task.sizes or task.likely) and label_of(name) in labels
         for task in tasks
         for name in task.functions
     )
-
-
-def _label(name: str) -> str:
-    """Return the label of the module that a function is in, as it is named in a task."""
-    return name.partition("@")[2]
 
 
 def _within(module: tvm.IRModule, label: str, tasks: Sequence[Task]) -> list[Task]:

@@ -6,6 +6,7 @@ Each task has been measured once by then, with the schedules that need no search
 import math
 from collections.abc import Sequence
 
+from autopipe.compiler.tasks import label_of
 from autopipe.config.tasks import Judge
 from autopipe.errors import StageError
 from autopipe.schedules.engines.engine import Search
@@ -41,14 +42,9 @@ def _sizes(states: Sequence[TaskState]) -> list[str]:
     Empty where there is one model. Sizes that a model computes make no other one: its tasks without
     such sizes have names without any.
     """
-    found = [_size(state.task.name) for state in states]
+    found = [label_of(state.task.name) for state in states]
     one = any(state.share and not at for state, at in zip(states, found, strict=True))
     return [""] * len(states) if one else found
-
-
-def _size(name: str) -> str:
-    """Return the likely sizes behind a name: those of `matmul@8x128@40` are `8x128`."""
-    return (*name.split("@"), "")[1]
 
 
 def size(search: Search) -> float:

@@ -38,7 +38,7 @@ def bounds(function: tirx.PrimFunc) -> Bound:
 
 
 def _largest(value: Expr, known: Analyzer) -> float:
-    if "int" in str(value.ty):
+    if str(value.ty).startswith("int"):  # what has no sign wraps below zero
         found = known.const_int_bound(value)
         most = max(abs(int(found.min_value)), abs(int(found.max_value)))
         return float(most) if most < _UNBOUNDED else math.inf

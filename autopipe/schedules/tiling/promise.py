@@ -21,7 +21,7 @@ _UNITS: Final = 2
 _STEP: Final = 0.5
 """Further cycles of a step of the sum (loop, addresses); it favours tiles of many sums."""
 
-_FULL: Final = 0.75
+FULL: Final = 0.75
 """Part of a cache that what passes through finds room in."""
 
 _BAND: Final = 4
@@ -103,10 +103,10 @@ def _streams(contraction: Contraction, hardware: HardwareParams) -> bool:
     passing = contraction.height * (depth + contraction.breadth) * size
     others = math.prod(contraction.extents[axis] for axis in contraction.others)
     alone = others == 1 and sum(term > 1 for term in contraction.terms) <= 1
-    held = weights <= hardware.l2 and passing > hardware.l2 * _FULL
+    held = weights <= hardware.l2 and passing > hardware.l2 * FULL
     near = weights <= hardware.l1 and _far(contraction, hardware)
     far = hardware.has_a_mesh and hardware.keeps_weights
-    most = min(passing * (_MORE if far else 1), hardware.l2 * _FULL)
+    most = min(passing * (_MORE if far else 1), hardware.l2 * FULL)
     divided = hardware.cores > 1 and weights <= most
     return contraction.lines.free and (near or (alone and (held or divided)))
 
@@ -128,7 +128,7 @@ def _shares_lines(contraction: Contraction, tile: Tile, hardware: HardwareParams
     held = contraction.breadth * math.prod(contraction.terms) * contraction.bits // 8
     grouped = lines.granule < contraction.breadth
     alone = grouped or sum(term > 1 for term in contraction.terms) <= 1
-    near = held <= hardware.l2 * _FULL and tile.rows >= _BAND
+    near = held <= hardware.l2 * FULL and tile.rows >= _BAND
     return bool(parted) and lines.free and alone and near and _far(contraction, hardware)
 
 

@@ -13,6 +13,7 @@ from autopipe.schedules.analysis.short_sums import ShortSum
 from autopipe.schedules.analysis.tile_products import COLUMNS, TILE_PRODUCTS, WORDS
 from autopipe.schedules.divisors import divisors
 from autopipe.schedules.hardware import HardwareParams
+from autopipe.schedules.tiling.promise import FULL
 from autopipe.schedules.tiling.tile_registers import Registers, strips
 
 SUM: Final = 4
@@ -24,8 +25,6 @@ _BLOCK: Final = 60
 """Cycles that a block takes besides its products: sums are cleared, and come late to memory."""
 _ROW: Final = 3
 """Cycles by which a row of sums takes longer through memory than from vector registers."""
-_FULL: Final = 0.75
-"""Part of a second-level cache that weights find room in."""
 PAYS: Final = 11_500
 """Cycles on one thread that pay for a second one, which has to be told of its registers first."""
 
@@ -114,7 +113,7 @@ def divides_rows(tiled: Tiled, hardware: HardwareParams) -> bool:
     *outer, pixels, columns = tiled.found.extents
     weights = columns * math.prod(tiled.reduced) * tiled.depth * size
     passing = math.prod(outer) * pixels * (tiled.found.depth + columns) * size
-    return weights <= min(passing, hardware.l2 * _FULL)
+    return weights <= min(passing, hardware.l2 * FULL)
 
 
 def registers_of(tiled: Tiled, block: Block) -> Registers:
