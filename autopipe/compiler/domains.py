@@ -128,7 +128,7 @@ def _one_step(block: SBlock, first: list[tuple[Var, Any]]) -> Stmt | None:
 
 
 def _without_need(loop: For) -> Stmt:
-    """Return the body of a loop that no block in it asks for: one of no turn, or a plain one of one.
+    """Return the body of a loop of no turn, or a plain one of one, that no block in it asks for.
 
     Any other kind of loop is a schedule, which stays for who refuses those.
     """

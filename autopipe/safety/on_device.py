@@ -1,6 +1,5 @@
 """Checks schedules on devices: the plain loops run here, the schedule there, on the same inputs."""
 
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -24,6 +23,7 @@ from autopipe.safety.checking import Checker, Outcome
 from autopipe.safety.job import Piece, verdict_of
 from autopipe.safety.verdict import Checked, Finding
 from autopipe.schedules.conditions import Conditions
+from autopipe.store.passing import passing_folder
 
 _TRIES: Final = 2
 """Sessions that a schedule may end before it counts as its own failure."""
@@ -63,8 +63,8 @@ class DeviceChecker:
             )
 
     def _checked(self, piece: Piece) -> Outcome:
-        with tempfile.TemporaryDirectory(prefix="autopipe-") as folder:
-            path = Path(folder, "scheduled.so")
+        with passing_folder() as folder:
+            path = folder / "scheduled.so"
             for attempt in range(1, _TRIES + 1):
                 try:
                     return self._devices.trying(lambda: self._compared(piece, path))

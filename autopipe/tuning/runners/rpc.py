@@ -2,7 +2,6 @@
 
 import math
 import os
-import tempfile
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -26,6 +25,7 @@ from autopipe.measure.measurement import Candidate, Measurement, Repeatable, jud
 from autopipe.processes.contained import Child, Failed
 from autopipe.processes.failure import How
 from autopipe.safety.on_device import DeviceChecker
+from autopipe.store.passing import passing_folder
 from autopipe.tuning.runners.opinions import Doubts
 from autopipe.tuning.runners.runner import Wanted
 
@@ -67,13 +67,13 @@ class RpcRunner:
         until: float = math.inf,
     ) -> Generator[tuple[int, Measurement]]:
         """Yield place and measurement of each candidate, in order; builds are some ahead."""
-        with tempfile.TemporaryDirectory(prefix="autopipe-") as folder, ExitStack() as open_ones:
+        with passing_folder() as folder, ExitStack() as open_ones:
             children: list[Child] = []
             for place in range(len(candidates)):
                 if monotonic() > until:
                     return
                 for candidate in candidates[len(children) : place + 1 + _builders()]:
-                    path = Path(folder, f"{len(children)}.so")
+                    path = folder / f"{len(children)}.so"
                     children.append(open_ones.enter_context(self._building(candidate, path)))
                 found = self._built(children[place])
                 if isinstance(found, LinkedKernel):
@@ -83,9 +83,9 @@ class RpcRunner:
 
     def rounds(self, candidates: Sequence[Repeatable], count: int) -> list[Measurement]:
         """Time one after the other, and so on for so many rounds, all of them on one device."""
-        with tempfile.TemporaryDirectory(prefix="autopipe-") as folder, ExitStack() as open_ones:
+        with passing_folder() as folder, ExitStack() as open_ones:
             children = [
-                open_ones.enter_context(self._building(candidate, Path(folder, f"{place}.so")))
+                open_ones.enter_context(self._building(candidate, folder / f"{place}.so"))
                 for place, candidate in enumerate(candidates)
             ]
             built = [self._built(child) for child in children]
