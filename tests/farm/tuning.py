@@ -17,7 +17,7 @@ def main():
     target = FACTS[Facet.TARGET]
     measure = {
         "runner": "dask", "label": label, "scheduler": scheduler, "certificates": certificates,
-        "repeat": 1, "min_repeat": 0.0005, "wait_timeout": 60.0,
+        "repeat": 3, "min_repeat": 0.0005, "wait_timeout": 60.0,
     }  # fmt: skip
     document = {
         "version": 1, "name": "small", "model": {"path": "x.onnx"},
