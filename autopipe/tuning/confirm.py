@@ -39,7 +39,7 @@ def confirm(
         verdicts = judge.judge([suspect for _, _, suspect in suspects])
         for (state, row, _), verdict in zip(suspects, verdicts, strict=True):
             if verdict.condemns:
-                journal.condemn(state, row)
+                journal.condemn(state, Proposal.of(row.record))
                 doubtful.append(state)
                 if verdict.finding is Finding.WRONG:
                     journal.store.quarantine(row, verdict.reason or "")

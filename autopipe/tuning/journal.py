@@ -136,10 +136,19 @@ class Journal:
                 break
         return sorted(timed, key=lambda row: (row.record.cut, row.record.median))
 
-    def condemn(self, state: TaskState, row: StoredRecord) -> None:
+    def condemn(self, state: TaskState, proposal: Proposal) -> None:
         """Leave a schedule out for as long as this process lives."""
-        self.unfit.add(row.id)
-        self.condemned.add((state.task.workload, Proposal.of(row.record)))
+        self._forget(state, proposal)
+        self.condemned.add((state.task.workload, proposal))
+
+    def correct(self, state: TaskState, proposal: Proposal, found: Measurement) -> None:
+        """Have a schedule go on with what two others find of it, which is no trial of its own."""
+        self._forget(state, proposal)
+        self._add(state, {proposal: found}, self._run_off)
+
+    def _forget(self, state: TaskState, proposal: Proposal) -> None:
+        rows = self.rows(state)
+        self.unfit |= {row.id for row in rows if Proposal.of(row.record) == proposal}
 
     def doubt(self, worker: str, why: str) -> None:
         """Take all times of a worker, of whatever session, as none of ours."""

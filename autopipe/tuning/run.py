@@ -47,7 +47,7 @@ def tune(plan: TuningPlan, ctx: Context) -> str:
             found = families(tools.open_tasks, states)
             settle(states, tools, guests(found, tools.journal, tools.maker))
             vetting = Vetting(tools.journal, tools.measurer, states)
-            if not vetting.unmask():
+            if not vetting.unmask(tools.trials(states).candidate):
                 break
             set_aside(states, plan.judge)
         decided = decide(states, tools)

@@ -3,8 +3,9 @@
 While tasks are searched, a time that is far better than what others have found of its task is
 asked for at two workers at once: it would mislead the search, and have honest trials cut short. In
 the end all that won a run-off, which two workers have timed, is held against what was said of it in
-the trials. Who has said what two others do not find is not believed in anything: its records count
-no more, and its trials are made again.
+the trials. Who has said what is not found is asked again, beside two others: machines get slower
+and faster. Who then alone says something else is not believed in anything: its records count no
+more, and its trials are made again.
 """
 
 from collections.abc import Callable, Sequence
@@ -32,6 +33,10 @@ class Claim(NamedTuple):
     measurement: Measurement
 
 
+Makes = Callable[[TaskState, Proposal], Repeatable]
+"""Returns what can be timed of a schedule of a task."""
+
+
 class AsksOthers(Protocol):
     """A runner that can ask others than who has measured."""
 
@@ -45,6 +50,9 @@ class AsksOthers(Protocol):
     def witnessed(self, candidates: Sequence[Repeatable]) -> Opinion | None:
         """Return what two workers say of candidates; null where no two can be asked."""
 
+    def confront(self, worker: str, candidate: Repeatable, why: str) -> None:
+        """Have a worker time a candidate again beside two others; doubt it if it alone differs."""
+
 
 @dataclass(frozen=True, slots=True)
 class Vetting:
@@ -54,12 +62,11 @@ class Vetting:
     runner: AsksOthers
     states: Sequence[TaskState]
 
-    def vet(
-        self, claims: Sequence[Claim], candidate: Callable[[TaskState, Proposal], Repeatable]
-    ) -> list[Claim]:
+    def vet(self, claims: Sequence[Claim], candidate: Makes) -> list[Claim]:
         """Ask others for the times that would lead by far; return what they do not find.
 
-        Its schedule is left out where nobody can tell who is right.
+        Its schedule gets the time that they find, and is left out where nobody can tell who is
+        right.
         """
         refuted: list[Claim] = []
         while some := _leading(claims, refuted, self.journal.doubted)[:_TOGETHER]:
@@ -68,14 +75,15 @@ class Vetting:
             if opinion is None:
                 return refuted
             for claim, found in zip(some, opinion.measurements, strict=True):
-                if self._true(claim, found, decided=not opinion.apart):
+                if _found(claim, found) <= NOISE:
                     claim.state.witnessed = min(claim.state.witnessed, least(claim.measurement))
                 else:
                     refuted.append(claim)
+                    self._refute(claim, found, candidate, decided=not opinion.apart)
             self.disbelieve()
         return refuted
 
-    def unmask(self) -> bool:
+    def unmask(self, candidate: Makes) -> bool:
         """Hold winners against what was said of them; tell whether somebody was found out.
 
         Then what is left is searched once more, for there are trials again.
@@ -83,7 +91,7 @@ class Vetting:
         before = set(self.journal.doubted)
         for state in self.states:
             if state.task.name not in self.runner.doubts.undecided:
-                self._unmask(state)
+                self._unmask(state, candidate)
         self.disbelieve()
         return self.journal.doubted != before
 
@@ -107,20 +115,21 @@ class Vetting:
             for state in self.states:
                 _take_back(state, worker, self.journal)
 
-    def _true(self, claim: Claim, found: Measurement, *, decided: bool) -> bool:
-        """Tell whether what was claimed is what others find; doubt who is refuted for certain."""
-        by, times = claim.measurement.by, least(found) / max(claim.measurement.seconds)
-        if times <= NOISE or found.error is not None:
-            return times <= NOISE
-        if decided and by is not None:
-            self.runner.doubts.add(by, _UNTRUE.format(times=times))
-        for row in self.journal.rows(claim.state):
-            if not decided and Proposal.of(row.record) == claim.proposal:
-                self.journal.condemn(claim.state, row)
-                _look_again(claim.state, self.journal)
-        return False
+    def _refute(self, claim: Claim, found: Measurement, candidate: Makes, *, decided: bool) -> None:
+        """Take back a claim that others do not find, and doubt who repeats it to their face."""
+        state, proposal, by = claim.state, claim.proposal, claim.measurement.by
+        if found.error is not None:
+            return
+        if not decided or by is None:
+            self.journal.condemn(state, proposal)
+        else:
+            why = _UNTRUE.format(times=_found(claim, found))
+            self.runner.confront(by, candidate(state, proposal), why)
+            self.runner.doubts.slip(by, why)
+            self.journal.correct(state, proposal, found)
+        _look_again(state, self.journal)
 
-    def _unmask(self, state: TaskState) -> None:
+    def _unmask(self, state: TaskState, candidate: Makes) -> None:
         settled = {
             Proposal.of(row.record): min(row.record.seconds)
             for row in self.journal.settled_rows(state)
@@ -133,9 +142,16 @@ class Vetting:
         ]  # fmt: skip
         by = self.journal.store.workers(row.id for row in rows)
         for row in rows:
-            times = settled[Proposal.of(row.record)] / max(row.record.seconds)
+            proposal = Proposal.of(row.record)
+            times = settled[proposal] / max(row.record.seconds)
             if times > NOISE and row.id in by:
-                self.runner.doubts.add(by[row.id], _UNTRUE.format(times=times))
+                why = _UNTRUE.format(times=times)
+                self.runner.confront(by[row.id], candidate(state, proposal), why)
+
+
+def _found(claim: Claim, found: Measurement) -> float:
+    """Return how many times as long as was claimed others need."""
+    return least(found) / max(claim.measurement.seconds)
 
 
 def _leading(claims: Sequence[Claim], refuted: Sequence[Claim], doubted: set[str]) -> list[Claim]:

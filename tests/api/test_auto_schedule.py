@@ -197,9 +197,12 @@ def test_what_was_measured_and_checked_is_not_lost_when_the_time_ends(monkeypatc
     found = auto_schedule(matmul(), trials=4, seconds=600, store=tmp_path / "store")
     assert found.ended == "the time is spent"
     assert found.unchecked is None
-    fastest = found.contenders[0]
-    assert (found.engine, found.implementation) == (fastest.engine, fastest.implementation)
-    assert found.seconds == fastest.seconds
+    by = {(each.engine, each.implementation): each.seconds for each in found.contenders}
+    own = by[found.engine, found.implementation]
+    # of the trials only those who took part in the run-off are checked: a fast one may not be
+    assert found.seconds is not None
+    assert own is not None
+    assert found.seconds >= own
     assert sum(each.trials for each in found.contenders) == 4
 
 

@@ -3,8 +3,9 @@
 So two tunings that ask for the same schedules get the same times, whatever becomes of workers.
 `$AUTOPIPE_TEST_SECONDS` is how long a trial takes. `$AUTOPIPE_TEST_LIES` is what it says instead of
 the truth: `fast` a tenth, `slow` ten times as much, `random` something of its own each time; it
-says so in trials and run-offs alike. `$AUTOPIPE_TEST_HONEST` trials it says the truth before.
-`$AUTOPIPE_TEST_LOG` names a file that gets a line for each trial that is begun.
+says so in trials and run-offs alike, `trials` a tenth only in trials. `$AUTOPIPE_TEST_HONEST`
+trials it says the truth before. `$AUTOPIPE_TEST_LOG` names a file that gets a line for each trial
+that is begun; once there are `$AUTOPIPE_TEST_DRIFT` of them all takes three times as long.
 """
 
 import os
@@ -30,7 +31,8 @@ class Fixed:
         for candidate in candidates:
             log(candidate)
             time.sleep(float(os.environ.get("AUTOPIPE_TEST_SECONDS", "0.05")))
-            yield Measurement((said(candidate),) * 3)
+            lie = 0.1 if os.environ.get("AUTOPIPE_TEST_LIES") == "trials" else 1
+            yield Measurement((lie * said(candidate),) * 3)
 
     def rounds(self, candidates, count):
         return [Measurement((said(candidate),) * count) for candidate in candidates]
@@ -64,7 +66,15 @@ def said(candidate):
 def seconds(candidate):
     """Return a time of 1 to 2 ms."""
     number = sha256(f"{candidate.task} {candidate.schedule}".encode()).digest()[:4]
-    return 1e-3 * (1 + int.from_bytes(number) / 2**32)
+    return 1e-3 * (1 + int.from_bytes(number) / 2**32) * (3 if drifted() else 1)
+
+
+def drifted():
+    """Tell whether machines have become slower since."""
+    trials = int(os.environ.get("AUTOPIPE_TEST_DRIFT", "0"))
+    if not trials:
+        return False
+    return len(Path(os.environ["AUTOPIPE_TEST_LOG"]).read_text("utf-8").splitlines()) >= trials
 
 
 def facts(stack):

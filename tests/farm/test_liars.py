@@ -31,10 +31,10 @@ def word(folder):
     return json.loads((folder / "out/tuning.json").read_text())["farm"]
 
 
-def joined(place, label, *lies):
+def joined(place, label, *lies, **variables):
     """Start a worker for each: honest for none, or one that says something else."""
     workers = [
-        place.begin(label, **FIXED, **({"AUTOPIPE_TEST_LIES": each} if each else {}))
+        place.begin(label, **FIXED, **variables, **({"AUTOPIPE_TEST_LIES": each} if each else {}))
         for each in lies
     ]
     for worker in workers:
@@ -77,3 +77,30 @@ def test_where_nobody_can_tell_who_lies_that_is_said(place, tmp_path):
     assert word(tmp_path / "one") == {"doubted": {}, "witnesses": 0}
     assert "times are one worker's word" in told
     one.kill()
+
+
+@pytest.mark.fault("O19")
+def test_machines_that_get_slower_before_the_run_off_are_not_taken_for_liars(place, tmp_path):
+    log = str(tmp_path / "log")
+    workers = joined(
+        place, "drift", None, None, None, AUTOPIPE_TEST_LOG=log, AUTOPIPE_TEST_DRIFT="10"
+    )
+    told, _, rows = tuned(place, "drift", tmp_path)
+    assert told.startswith("10 trials")
+    assert word(tmp_path) == {"doubted": {}, "witnesses": 2}
+    assert all(here for _, here, _ in rows)
+    (record,) = (tmp_path / "out/records.jsonl").read_text().splitlines()
+    assert min(json.loads(record)["seconds"]) >= 3e-3  # as they all say in the run-off
+    for worker in workers:
+        worker.kill()
+
+
+@pytest.mark.fault("O20")
+def test_who_lies_only_where_nobody_else_is_asked_wins_nothing_by_that(place, tmp_path):
+    workers = joined(place, "trials", None, None, "trials")
+    tuned(place, "trials", tmp_path)
+    (record,) = (tmp_path / "out/records.jsonl").read_text().splitlines()
+    assert 1e-3 <= min(json.loads(record)["seconds"]) < 2e-3
+    assert all(f"-{workers[-1].pid}-" in name for name in word(tmp_path)["doubted"])
+    for worker in workers:
+        worker.kill()

@@ -234,7 +234,7 @@ def test_a_winner_inside_the_model_is_the_best_record_until_it_is_condemned(tmp_
         row = journal.best(state)
         assert row is not None
         assert row.record.schedule == "t"
-        journal.condemn(state, row)
+        journal.condemn(state, Proposal.of(row.record))
         after = journal.best(state)
         assert after is not None
         assert after.record.schedule == "a"

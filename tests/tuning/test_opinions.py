@@ -96,3 +96,23 @@ def test_a_worker_is_told_of_once_and_this_machine_never():
         doubts.add(HERE, why)
     assert told == [("a", "first")]
     assert doubts.why == {"a": "first"}
+
+
+def test_who_is_confronted_is_asked_beside_two_others_and_this_machine_stands_for_one():
+    one, asked = witnesses(said(a=[1], b=[9], c=[9], d=[9]))
+    assert believed(one.beside("a")).odd == {"a"}
+    assert asked == [["a", "b", "c"]]
+    (own,) = said(here=[9]).values()
+    assert believed(witnesses(said(a=[1], b=[9]), own)[0].beside("a")).odd == {"a"}
+    assert not believed(witnesses(said(a=[1]), own)[0].beside("a")).odd
+    assert witnesses(said(b=[9], c=[9]))[0].beside("a") == {}
+
+
+def test_claims_that_are_taken_back_are_believed_no_more_than_twice():
+    doubts = Doubts()
+    for _ in range(2):
+        doubts.slip("a", "not true")
+    doubts.slip("b", "not true")
+    assert doubts.why == {}
+    doubts.slip("a", "not true")
+    assert doubts.why == {"a": "not true"}

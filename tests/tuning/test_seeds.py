@@ -19,7 +19,7 @@ from autopipe.safety.maker import Maker
 from autopipe.schedules.engines.engine import MeasuredSchedule
 from autopipe.schedules.engines.knobs.space import Space
 from autopipe.schedules.templates.serve import serve
-from autopipe.tuning.journal import Journal
+from autopipe.tuning.journal import Journal, Proposal
 from autopipe.tuning.seeds import nearest, seeds
 from tests.records.test_autotvm import PRODUCT
 from tests.schedules.engines.test_static import conv, dense, depthwise, module_of
@@ -126,7 +126,7 @@ def test_a_schedule_that_failed_or_is_wrong_here_is_not_tried_again(
 ):
     journal.store.add(replace(HERE, device="other"), state.text, [record(documents[3], 1e-6)])
     journal.store.add(HERE, state.text, [record(documents[3], 1.0)])
-    journal.condemn(state, journal.best(state))
+    journal.condemn(state, Proposal.of(journal.best(state).record))
     assert journal.rows(state) == []
     assert found(state, journal, maker) == []
 

@@ -111,17 +111,24 @@ class DaskRunner:
 
         Each does so alone. Who contradicts two others is in `doubts` from then on.
         """
-        opinion, why = self._opinion(candidates, count, here=self._here)
+        opinion, why = self._opinion(self._timers(candidates, count, self._here), candidates)
         return opinion.measurements if opinion else _measurements(why, len(candidates))
 
     def witnessed(self, candidates: Sequence[Repeatable]) -> Opinion | None:
         """Return what two workers say of candidates; null where no two can be asked."""
-        return self._opinion(candidates, 1, here=lambda: None)[0] if self.workers > 1 else None
+        timers = self._timers(candidates, 1, lambda: None)
+        return self._opinion(timers, candidates)[0] if self.workers > 1 else None
 
-    def _opinion(
-        self, candidates: Sequence[Repeatable], count: int, *, here: Callable[[], Local | None]
-    ) -> tuple[Opinion | None, str]:
-        """Return what is believed of candidates, or why nobody has said anything."""
+    def confront(self, worker: str, candidate: Repeatable, why: str) -> None:
+        """Have a worker time a candidate again beside two others; doubt it if it alone differs."""
+        witnesses, _ = self._timers([candidate], 1, self._here)
+        if worker in believed(witnesses.beside(worker)).odd:
+            self.doubts.add(worker, why)
+
+    def _timers(
+        self, candidates: Sequence[Repeatable], count: int, here: Callable[[], Local | None]
+    ) -> tuple[Witnesses[list[Measurement]], list[str]]:
+        """Return who can be asked for times, and where it is noted why somebody could not."""
         some = tuple(map(self._remote, candidates))
         order = replace(self._blank, do="rounds", candidates=some, count=count)
         limits = self._limits
@@ -136,7 +143,16 @@ class DaskRunner:
             local = here()
             return None if local is None else local.rounds(candidates, count)
 
-        said = Witnesses(self._names, asked, own, agree).said()
+        return Witnesses(self._names, asked, own, agree), failed
+
+    def _opinion(
+        self,
+        timers: tuple[Witnesses[list[Measurement]], list[str]],
+        candidates: Sequence[Repeatable],
+    ) -> tuple[Opinion | None, str]:
+        """Return what is believed of candidates, or why nobody has said anything."""
+        witnesses, failed = timers
+        said = witnesses.said()
         if not said:
             return None, failed[-1]
         opinion = believed(said)

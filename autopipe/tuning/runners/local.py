@@ -43,6 +43,9 @@ class LocalRunner:
     def witnessed(self, candidates: Sequence[Repeatable]) -> None:
         """Nobody else is asked."""
 
+    def confront(self, worker: str, candidate: Repeatable, why: str) -> None:
+        """Nobody has measured but this machine."""
+
     def close(self) -> None:
         """End the children that wait to be timed again."""
         self._local.close()

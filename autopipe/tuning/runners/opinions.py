@@ -10,6 +10,7 @@ time would be 9 ms, and both would stay.
 """
 
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
@@ -23,6 +24,9 @@ T = TypeVar("T")
 NOISE: Final = 2.0
 """How many times as long one of two equal machines may take, by their least times. What lies
 further apart is no noise: they are not equal, or one of them lies."""
+
+_SLIPS: Final = 3
+"""Claims of one worker that others refute, and it does too when it is asked beside them."""
 
 HERE: Final = "this machine"
 """Whose opinion is asked for where workers can not decide, if it is of their kind."""
@@ -41,6 +45,17 @@ class Doubts:
     """Why workers are not believed, by their names."""
     undecided: set[str] = field(default_factory=set)
     """Tasks of whose times two workers say different things, with nobody else to ask."""
+    _slips: Counter[str] = field(default_factory=Counter)
+
+    def slip(self, worker: str, why: str) -> None:
+        """Count a claim that was not true when others were asked at once, whatever its worker says.
+
+        A machine may have been faster for a moment. Who claims such things again and again knows
+        when it is asked beside others.
+        """
+        self._slips[worker] += 1
+        if self._slips[worker] >= _SLIPS:
+            self.add(worker, why)
 
     def add(self, worker: str, why: str) -> None:
         """Believe nothing more that a worker says."""
@@ -135,7 +150,18 @@ class Witnesses(Generic[T]):
             if not heard:
                 break
             found |= heard
-        if len(found) < (2 if self.same(found) else 3):
-            own = self.here()
-            found |= {} if own is None else {HERE: own}
-        return found
+        return self._with_here(found, 2 if self.same(found) else 3)
+
+    def beside(self, name: str) -> dict[str, T]:
+        """Return what somebody says now, and two others at that time; fewer where nobody is left.
+
+        Nothing where it is gone.
+        """
+        names = self.names()
+        others = [other for other in names if other != name]
+        groups = [group for group in ([name], others[::2], others[1::2]) if group]
+        return self._with_here(dict(self.ask(groups)), 3) if name in names else {}
+
+    def _with_here(self, found: dict[str, T], wanted: int) -> dict[str, T]:
+        own = self.here() if len(found) < wanted else None
+        return found if own is None else found | {HERE: own}

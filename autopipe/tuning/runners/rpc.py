@@ -96,6 +96,9 @@ class RpcRunner:
     def witnessed(self, candidates: Sequence[Repeatable]) -> None:
         """Nobody else is asked."""
 
+    def confront(self, worker: str, candidate: Repeatable, why: str) -> None:
+        """Nobody has measured but this machine."""
+
     def close(self) -> None:
         """End nothing: a session ends with its candidate."""
 

@@ -67,6 +67,9 @@ class Runner(Measurer, Rounds, Protocol):
     def witnessed(self, candidates: Sequence[Repeatable]) -> Opinion | None:
         """Return what two workers say of candidates; null where no two can be asked."""
 
+    def confront(self, worker: str, candidate: Repeatable, why: str) -> None:
+        """Have a worker time a candidate again beside two others; doubt it if it alone differs."""
+
     @property
     def device(self) -> Mapping[str, object]:
         """What times are true for, as `Facet.DEVICE` describes a machine; it enters records."""
