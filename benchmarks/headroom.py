@@ -94,8 +94,9 @@ class Model:
         ]
         with InModel(self._source(chosen, tried), 600.0) as model:
             model.build({})
-            for rank in range(max(len(one.modules) for one in tried)):
-                model.add(rank)
+            for one in tried:
+                for rank in range(len(one.modules) if len(one.modules) > 1 else 0):
+                    model.add(rank, one.task.functions)
             best = self._best(model, tried, seconds * 0.7)
             yield f"\n{self.name}: microseconds of all calls inside the model\n"
             yield "| task | calls | tried | static | best | best / static | by |"
@@ -121,7 +122,7 @@ class Model:
         """Return the workloads of the tasks that take most of the time."""
         with InModel(self._source(chosen, ()), 600.0) as model:
             model.build({})
-            rounds = [model.round([{}]).kernels[0] for _ in range(5)]
+            rounds = [model.round([{}])[0] for _ in range(5)]
         times = {
             task.workload: median(sum(each.get(n, 0.0) for n in task.functions) for each in rounds)
             for task, _ in self.tasks
@@ -135,7 +136,7 @@ class Model:
         end, turn = time.monotonic() + seconds, 0
         while time.monotonic() < end or turn < 6:  # noqa: PLR2004 - three rounds a half
             order = places if turn % 2 else places[::-1]
-            kernels = model.round(order).kernels
+            kernels = model.round(order)
             for place, found in zip(
                 range(ranks), kernels if turn % 2 else kernels[::-1], strict=True
             ):

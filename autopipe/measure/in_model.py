@@ -41,6 +41,9 @@ Place = Mapping[str, int]
 RUNS: Final = 3
 """Runs of a round that count, of which the median is taken, after one that does not."""
 
+_LONG: Final = 0.01
+"""Seconds of a run of which one is enough: what disturbs it lasts less long."""
+
 _SKIP: Final = 1
 """What tells the virtual machine not to make a call."""
 
@@ -59,16 +62,6 @@ class ModelSource:
     cores: int
 
 
-@dataclass(frozen=True, slots=True)
-class ModelRound:
-    """One round of one model."""
-
-    whole: float
-    """Seconds of one run of the model that was built, when nobody looks into it."""
-    kernels: Sequence[Mapping[str, float]]
-    """For each set of schedules, seconds of all calls of each function in one run."""
-
-
 class InModel:
     """A model in a child; whatever happens there ends there."""
 
@@ -83,17 +76,27 @@ class InModel:
         """Build the model that is watched, with one set of schedules. Raises Failed."""
         self._child.ask({"do": "build", "place": dict(place)})
 
-    def add(self, rank: int) -> None:
-        """Compile the schedules of a rank, of all functions that have several. Raises Failed.
+    def add(self, rank: int, functions: Sequence[str]) -> None:
+        """Compile a schedule, by its rank, of functions that are equal. Raises Failed.
 
-        Those of rank 0, which the model has, too: to call what was compiled alone takes half a
+        Of rank 0, which the model has, too: to call what was compiled alone takes half a
         microsecond more.
         """
-        self._child.ask({"do": "add", "rank": rank})
+        self._child.ask({"do": "add", "rank": rank, "functions": list(functions)})
 
-    def round(self, places: Sequence[Place]) -> ModelRound:
-        """Run the model with one set of schedules after the other. Raises Failed."""
-        return ModelRound(**self._child.ask({"do": "round", "places": list(map(dict, places))}))
+    def round(self, places: Sequence[Place]) -> Sequence[Mapping[str, float]]:
+        """Run the model with one set of schedules after the other. Raises Failed.
+
+        Returns for each of them the seconds of all calls of each function in one run.
+        """
+        return list(self._child.ask({"do": "round", "places": list(map(dict, places))}))
+
+    def unwatched(self) -> float:
+        """Return seconds of a run of the model that was built, when nobody looks into it.
+
+        Raises Failed.
+        """
+        return float(self._child.ask({"do": "unwatched"}))
 
     def link(self, place: Place) -> None:
         """Build the library that a package with one set of schedules has. Raises Failed."""
@@ -186,7 +189,7 @@ class _Runnable:
     def timed(self) -> float:
         """Return the seconds of a run when nobody looks into it."""
         self.machine.set_instrument(None)
-        return median([self.run() for _ in range(1 + RUNS)][1:])
+        return median([self.run() for _ in range(_runs_after(self.run()))])
 
 
 class _WatchedModel:
@@ -211,10 +214,11 @@ class _WatchedModel:
             case "build":
                 self._load(request["place"])
             case "add":
-                self._add(request["rank"])
+                self._add(request["rank"], request["functions"])
             case "round":
-                kernels = [self._watched(place) for place in request["places"]]
-                return {"whole": self._runnable.timed(), "kernels": kernels}
+                return [self._watched(place) for place in request["places"]]
+            case "unwatched":
+                return self._runnable.timed()
             case "link":
                 return self._link(request["place"], Path(request["folder"])).document()
         return None
@@ -255,28 +259,27 @@ class _WatchedModel:
         """Return how many tensors are inputs; sizes are counted among these, and are none."""
         return int(self._source.lowered["main"].attrs[COUNT]) - bool(built.steps)
 
-    def _add(self, rank: int) -> None:
-        """Compile the schedules of one rank; those of equal functions once."""
-        done: dict[int, tuple[Callable[..., None], Sequence[tuple[tuple[int, ...], str]]]] = {}
-        for name, some in self._source.bodies.items():
-            if 1 < len(some) > rank:
-                if id(some[rank]) not in done:
-                    kernel = build.build(some[rank], self._source.target, asserts=True)
-                    infos = ArgInfo.from_prim_func(kernel.module["main"])
-                    shapes = [(tuple(map(int, info.shape)), str(info.dtype)) for info in infos]
-                    done[id(some[rank])] = kernel.library["main"], shapes
-                self._kernels[name][rank] = _Alone(*done[id(some[rank])], self._weights[name])
+    def _add(self, rank: int, functions: Sequence[str]) -> None:
+        """Compile the schedule once that these functions have in common."""
+        kernel = build.build(
+            self._source.bodies[functions[0]][rank], self._source.target, asserts=True
+        )
+        infos = ArgInfo.from_prim_func(kernel.module["main"])
+        shapes = [(tuple(map(int, info.shape)), str(info.dtype)) for info in infos]
+        for name in functions:
+            main = kernel.library["main"]
+            self._kernels[name][rank] = _Alone(main, shapes, self._weights[name])
 
     def _watched(self, place: Place) -> dict[str, float]:
         self._place = place
         model = self._runnable
         model.machine.set_instrument(tvm.runtime.convert(self._called))
-        runs = []
-        for _ in range(1 + RUNS):
+        self._times, runs = defaultdict(float), []
+        for _ in range(_runs_after(model.run())):
             self._times = defaultdict(float)
             model.run()
             runs.append(self._times)
-        return {name: median(run[name] for run in runs[1:]) for name in runs[-1]}
+        return {name: median(run[name] for run in runs) for name in runs[-1]}
 
     def _called(self, function: Any, symbol: str, before: bool, _: object, *given: Any) -> int:  # noqa: ANN401, FBT001 - as TVM calls it
         name = self._names.get(symbol)
@@ -289,6 +292,11 @@ class _WatchedModel:
         function(*taken)
         self._times[name] += perf_counter() - begun
         return _SKIP
+
+
+def _runs_after(first: float) -> int:
+    """Return how many runs count behind one that took so many seconds."""
+    return 1 if first > _LONG else RUNS
 
 
 def _ranks(place: Place) -> Ranks:

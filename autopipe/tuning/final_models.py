@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
-from autopipe.measure.in_model import ModelRound, Place
+from autopipe.measure.in_model import Place
 from autopipe.tuning.journal import Proposal
 
 Wins = Mapping[str, Proposal]
@@ -22,11 +22,17 @@ class Models(Protocol):
     def build(self, place: Place) -> None:
         """Build the model that is watched, with one set of schedules."""
 
-    def add(self, rank: int) -> None:
-        """Compile the schedules of a rank, of all functions that have several."""
+    def add(self, rank: int, functions: Sequence[str]) -> None:
+        """Compile a finalist of these functions, which are equal."""
 
-    def round(self, places: Sequence[Place]) -> ModelRound:
-        """Run the model with one set of schedules after the other."""
+    def round(self, places: Sequence[Place]) -> Sequence[Mapping[str, float]]:
+        """Run the model with one set of schedules after the other.
+
+        Returns for each of them the seconds of all calls of each function in one run.
+        """
+
+    def unwatched(self) -> float:
+        """Return the seconds of a run of the model that was built, when nobody looks into it."""
 
     def link(self, place: Place) -> None:
         """Build the library of the model with one set of schedules."""
@@ -43,4 +49,4 @@ class Limits:
     taken: Callable[[], AbstractContextManager[None]]
     """Keeps others from timing on this machine while inside."""
     right: Callable[[Wins], Iterable[str]]
-    """Rerounds the workloads whose new winner was found to be right, or could not be checked."""
+    """Returns the workloads whose new winner was found to be right, or could not be checked."""

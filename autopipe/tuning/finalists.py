@@ -62,7 +62,7 @@ def finalists(
 
 
 def _ranked(state: TaskState, journal: Journal) -> Iterator[Proposal]:
-    """Yield the winner, the others of the run-off, what an untuned build has, the rest.
+    """Yield the winner, what an untuned build has, the others of the run-off, the rest.
 
     What an untuned build has is there whatever its time.
     """
@@ -73,7 +73,7 @@ def _ranked(state: TaskState, journal: Journal) -> Iterator[Proposal]:
     settled = [row.record for row in journal.settled_rows(state)]
     ranked = [row.record for row in journal.ranked(state)]
     untuned = [one for one in ranked if Proposal.of(one) == Proposal.untuned(state)]
-    for record in (*settled, *untuned, *ranked):
+    for record in (*untuned, *settled, *ranked):
         if record.median <= limit or record in untuned:  # whose trial may have been disturbed
             yield Proposal.of(record)
 

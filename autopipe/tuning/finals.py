@@ -13,23 +13,23 @@ do: loaded by a new process in each round, with nobody watching. Who won stays o
 faster as a whole, and that for sure. So tuning does not slow a model down.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from math import inf
 from statistics import median
-from time import monotonic
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple
 
 from autopipe.artifacts.tuning import FinalsReport, FinalTime, Replaced
 from autopipe.benchmarking.interval import Interval, paired
 from autopipe.measure.in_model import Place
 from autopipe.tasks.task import Task
 from autopipe.tuning.challenge import SURE, Challenge, Kernels, calls, challenge, fastest, totals
+from autopipe.tuning.final_build import FEWEST, Compiled, build
 from autopipe.tuning.final_models import Limits, Models, TooLate, Wins
 from autopipe.tuning.finalists import Finalists
 from autopipe.tuning.journal import Proposal
-
-_FEWEST: Final = 9
-"""Rounds from which something is decided: 8 would do for the sign test."""
+from autopipe.tuning.pace import Pace
 
 _MOST: Final = 31
 """Rounds that are made at most."""
@@ -46,20 +46,6 @@ _FEW: Final = 3
 _HEATS: Final = 0.4
 """Part of the time left that the first heat may take."""
 
-_SURE_OF: Final = 3
-"""Ranks that are compiled as long as there is time; others take half of the finals at most."""
-
-_BUILDS: Final = 0.5
-"""Part of the time that is left which a build may take."""
-
-_PROCESS: Final = 1.5
-"""Seconds of one process that loads two models and runs them, with what disturbs it."""
-
-_KEPT: Final = 0.5
-"""Part of the time left after the first build that is kept for the last rounds, at most."""
-
-_Answer = TypeVar("_Answer")
-
 
 @dataclass(frozen=True, slots=True)
 class Decided:
@@ -72,15 +58,8 @@ class Decided:
     report: FinalsReport
     tasks: Mapping[str, FinalTime]
     """What is told of each task, by workload."""
-
-
-class _FinalRounds(NamedTuple):
-    """What was timed."""
-
-    whole: Sequence[float]
-    """Seconds of one run with the first set of schedules, a value a round."""
-    kernels: Sequence[Kernels]
-    """Of each set of schedules."""
+    played: bool = True
+    """Whether there was time for anybody but who won the trials."""
 
 
 class _FinalKernels(NamedTuple):
@@ -113,32 +92,45 @@ class Finals:
         self._models = models
         self._entered = entered
         self._limits = limits
-        self._end = monotonic() + limits.seconds
-        self._took = 0.0
-        self._kept = 0.0
+        self._pace = Pace(limits)
+        self._compiled: Compiled = {}
 
     def decide(self) -> Decided:
         """Return who wins inside the model. Raises TooLate, and Failed if the model fails."""
-        count = self._build()
-        held: Mapping[str, int] = {
-            one.state.task.workload: one.held if one.held < count else 0 for one in self._entered
-        }
-        rivals = self._challengers(count, held)
+        held: Mapping[str, int] = {one.state.task.workload: one.held for one in self._entered}
+        place = self._place(held)
+        tried = partial(self._play, [held], 1.0, 1, 1)
+        self._compiled = build(self._models, self._entered, self._pace, place, tried)
+        rivals = self._challengers(held)
         first = self._play([held, {**held, **rivals}] if rivals else [held], 0.6 if rivals else 1.0)
         found = [
-            challenge(entry, held.get(name, 0), rivals.get(name), first.kernels)
+            challenge(entry, held.get(name, 0), rivals.get(name), first)
             for entry in self._entered
             if (name := entry.state.task.workload)
         ]
         held = self._right(held, {})
         ranks = self._right({one.entry.state.task.workload: one.at for one in found}, held)
         if ranks == held:
-            whole = self._alone(held) or median(first.whole)
-            kept = _FinalKernels(first.kernels[0], None, whole)
+            whole = self._alone(held) or self._models.unwatched()
+            kept = _FinalKernels(first[0], None, whole)
         else:
-            kept, stay = self._race(held, ranks, median(first.whole))
+            kept, stay = self._race(held, ranks)
             ranks = ranks if stay else held
         return self._decided(found, self._wins(ranks), kept)
+
+    def tell(self) -> Decided:
+        """Return what the model takes with who holds each place, where time is too short for more.
+
+        That takes another build, if others held the places of the last one. Raises Failed.
+        """
+        held = {one.state.task.workload: one.held for one in self._entered}
+        self._models.build(self._place(held))
+        self._pace = Pace(replace(self._limits, seconds=inf))
+        (kernels,) = self._play([held], 1.0, _FEW, _FEW)
+        self._models.link(self._place(held))
+        (whole,) = self._models.whole([self._place(held)])
+        found = self._decided([], {}, _FinalKernels(kernels, None, whole))
+        return replace(found, played=False)
 
     def _wins(self, ranks: Mapping[str, int]) -> Wins:
         """Return who has these ranks, where that is not who won the trials."""
@@ -154,43 +146,47 @@ class Finals:
             for name, rank in ranks.items()
         }
 
-    def _challengers(self, count: int, held: Mapping[str, int]) -> Mapping[str, int]:
+    def _challengers(self, held: Mapping[str, int]) -> Mapping[str, int]:
         """Return the rank of who challenges the holder of each task's place, by workload.
 
         That is who does best in the first heat, or who did in the trials where there is no time for
         it.
         """
         entered = {one.state.task.workload: one for one in self._entered}
-        second = {
-            name: 0 if held.get(name) else 1
-            for name, one in entered.items()
-            if min(len(one.proposals), count) > 1
-        }
-        if count <= 2:  # noqa: PLR2004 - winners, and who came second
+        counts = {name: count for name, count in self._compiled.items() if count}
+        second = {name: 0 if held.get(name) else 1 for name in counts}
+        most = max(counts.values(), default=0)
+        if most <= 2:  # noqa: PLR2004 - winners, and who came second
             return second
-        everywhere = [dict.fromkeys(entered, rank) for rank in range(count)]
+        everywhere = [
+            {**held, **{name: rank if rank < counts[name] else 0 for name in counts}}
+            for rank in range(most)
+        ]
         try:
-            heat = self._play(everywhere, _HEATS, _FEW, _HEAT).kernels
+            heat = self._play(everywhere, _HEATS, _FEW, _HEAT)
         except TooLate:
             return second
-        return {name: fastest(entered[name], held.get(name, 0), heat) for name in second}
+        return {
+            name: fastest(entered[name], held.get(name, 0), heat[: counts[name]]) for name in second
+        }
 
     def _race(
-        self, held: Mapping[str, int], ranks: Mapping[str, int], whole: float
+        self, held: Mapping[str, int], ranks: Mapping[str, int]
     ) -> tuple["_FinalKernels", bool]:
         """Run with who won and with who held; return what stays, and whether it is who won.
 
         Raises TooLate where no time is left to tell.
         """
-        self._kept = 0.0
-        most = _FEWEST if self._builds() else _MOST
-        old, new = self._play([held, ranks], _HEATS / 2, _FEW, most).kernels
+        self._pace.kept = 0.0
+        part, most = (_HEATS / 2, FEWEST) if self._pace.builds() else (1.0, _MOST)
+        old, new = self._play([held, ranks], part, _FEW, most)
         try:
             gain, wholes = self._whole(held, ranks)
         except TooLate:
-            if len(old) < _FEWEST:
+            if len(old) < FEWEST:
                 raise
-            gain, wholes = paired(totals(new), totals(old), SURE), (whole, whole)
+            gain = paired(totals(new), totals(old), SURE)
+            wholes = (self._models.unwatched(),) * 2
         stay = gain is not None and gain.high < 1.0
         return _FinalKernels(new if stay else old, gain, wholes[stay]), stay
 
@@ -199,93 +195,37 @@ class Finals:
 
         Raises TooLate where there is no time to build them.
         """
-        if not self._builds():
+        if not self._pace.builds():
             raise TooLate
         places = [self._place(held), self._place(ranks)]
         for place in places:
             self._models.link(place)
-        old, new = self._rounds(self._models.whole, places, 1.0, most=_MOST_PROCESSES)
+        old, new = self._pace.rounds(self._models.whole, places, 1.0, FEWEST, _MOST_PROCESSES)
         return _RacedPackages(paired(new, old, SURE), (median(old), median(new)))
-
-    def _builds(self) -> bool:
-        """Tell whether there is time to build the model once more, and to run it then."""
-        return (self._end - monotonic()) * _BUILDS >= self._took
 
     def _alone(self, held: Mapping[str, int]) -> float | None:
         """Return what a package with who held takes; null where there is no time to tell."""
-        self._kept = 0.0
+        self._pace.kept = 0.0
         place = self._place(held)
         self._models.link(place)
         try:
-            return median(self._rounds(self._models.whole, [place], 1.0, _FEW, _HEAT)[0])
+            return median(self._pace.rounds(self._models.whole, [place], 1.0, _FEW, _FEW)[0])
         except TooLate:
             return None
-
-    def _build(self) -> int:
-        """Build the model, and its finalists as long as there is time; return how many ranks."""
-        begun = monotonic()
-        self._models.build(self._place({e.state.task.workload: e.held for e in self._entered}))
-        self._took = monotonic() - begun
-        wanted = self._took + _FEWEST * _PROCESS
-        self._kept = min(wanted, _KEPT * (self._end - monotonic()))
-        most = max(len(entry.proposals) for entry in self._entered)
-        for rank in range(most if most > 1 else 0):
-            now, end = monotonic(), self._end - self._kept
-            short = rank >= _SURE_OF and end - now < self._limits.seconds * _BUILDS
-            if short or (end - now) * _BUILDS < now - begun:  # as long as the last one took
-                if not rank:
-                    raise TooLate
-                return rank
-            begun = now
-            self._models.add(rank)
-        return most
 
     def _play(
         self,
         ranks: Sequence[Mapping[str, int]],
         part: float,
-        fewest: int = _FEWEST,
+        fewest: int = FEWEST,
         most: int = _MOST,
-    ) -> "_FinalRounds":
+    ) -> Sequence[Kernels]:
         """Return the times with each of these ranks by workload, in a part of the time left.
 
         Raises TooLate where that is too short for the `fewest` rounds.
         """
-        wholes: list[float] = []
-
-        def watched(places: Sequence[Place]) -> Sequence[Mapping[str, float]]:
-            found = self._models.round(places)
-            wholes.append(found.whole)
-            return found.kernels
-
         places = [self._place(one) for one in ranks]
-        kernels = self._rounds(watched, places, part, fewest, most)
-        return _FinalRounds(wholes[1:], kernels)
-
-    def _rounds(
-        self,
-        ask: Callable[[Sequence[Place]], Sequence[_Answer]],
-        places: Sequence[Place],
-        part: float,
-        fewest: int = _FEWEST,
-        most: int = _MOST,
-    ) -> list[tuple[_Answer, ...]]:
-        """Return what was answered for each place, a value a round; the first round is not counted.
-
-        Raises TooLate as `_play`.
-        """
-        asked = monotonic()
-        with self._limits.taken():
-            begun = monotonic()
-            self._end += begun - asked  # while another run was timing
-            ask(places)  # storage is made, and threads begin
-            each = monotonic() - begun
-            count = min(most, int((self._end - self._kept - monotonic()) * part / each))
-            if count < fewest:
-                raise TooLate
-            steps = [1 if at % 2 else -1 for at in range(count)]  # nobody always comes first
-            rounds = [ask(places[::step])[::step] for step in steps]
-        return list(zip(*rounds, strict=True))
+        return self._pace.rounds(self._models.round, places, part, fewest, most)
 
     def _place(self, ranks: Mapping[str, int]) -> Place:
         """Return the ranks by function, of tasks that have so many finalists."""

@@ -38,7 +38,7 @@ def decide(states: Sequence[TaskState], tools: Tools) -> tuple[Decided, ...]:
         journal.decided = before | dict(decided.winners if decided else {})
         if decided is not None:
             found.append(decided)
-            done |= {task.workload for task in model.tasks}
+            done |= {task.workload for task in model.tasks} if decided.played else set()
     if tools.touched:
         journal.threaded.update({state.task.workload for state in states} - done)
     confirm(states, journal, tools.inspector, tools.maker)
@@ -69,10 +69,12 @@ def _decided(
     limits = Limits(end - monotonic(), tools.turn.taken, partial(_right, states, tools))
     try:
         with InModel(source, seconds) as built:
-            found = Finals(built, model.tasks, entered, limits).decide()
-    except TooLate:
-        _give_up(tools, f"there is no time to run the model with its finalists{at}")
-        return None
+            try:
+                found = Finals(built, model.tasks, entered, limits).decide()
+            except TooLate:
+                _give_up(tools, f"there is no time to run the model with its finalists{at}")
+                won = [_who_won(entry, tools) for entry in entered]
+                found = Finals(built, model.tasks, won, limits).tell()
     except Failed as error:
         if error.how is How.HUNG:
             _give_up(tools, f"there is no time to build the model{at}")
@@ -89,6 +91,15 @@ def _called_in(model: SizedModel, states: Sequence[TaskState]) -> list[TaskState
     """Return the states of the tasks of a model, as they are named and called in it."""
     tasks = {task.workload: task for task in model.tasks}
     return [replace(s, task=tasks[s.task.workload]) for s in states if s.task.workload in tasks]
+
+
+def _who_won(entry: Finalists, tools: Tools) -> Finalists:
+    """Return finalists of whom the one holds the place that trials alone let win."""
+    if tools.touched:
+        tools.journal.threaded.add(entry.state.task.workload)
+    best = tools.journal.best(entry.state)
+    won = Proposal.of(best.record) if best is not None else None
+    return replace(entry, held=entry.proposals.index(won) if won in entry.proposals else 0)
 
 
 def _at(model: SizedModel) -> str:

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from autopipe.measure.in_model import ModelRound
 from autopipe.measure.measurement import Measurement
 from autopipe.records.record import Platform
 from autopipe.records.session import Session
@@ -40,14 +39,16 @@ class Models:
     def build(self, place):
         self.asked.append("build")
 
-    def add(self, rank):
-        self.asked.append(rank)
+    def add(self, rank, functions):
+        self.asked.append(f"{functions[0]}{rank}")
 
     def round(self, places):
         self.asked += [place for place in places if place not in self.asked]
         last = len(places) == 2 and {} in places
-        kernels = [self._kernels(place, last and any(place.values())) for place in places]
-        return ModelRound(0.5 + sum(of[0] for of in self.times.values()), kernels)
+        return [self._kernels(place, last and any(place.values())) for place in places]
+
+    def unwatched(self):
+        return 0.5 + sum(of[0] for of in self.times.values())
 
     def link(self, place):
         pass
@@ -94,15 +95,17 @@ def test_who_is_faster_in_the_model_wins_there():
     found = play(models, entered(a=3, b=2, c=2, d=1))
     assert found.winners == {f"{0:016x}": Proposal(ANSOR, SCHEDULE.format("a1"))}
     second, third = {"a": 1, "b": 1, "c": 1}, {"a": 2}
-    assert models.asked == ["build", 0, 1, 2, {}, second, third, {"a": 1}]
+    compiled = ["a0", "a1", "b0", "b1", "c0", "c1", "a2"]
+    assert models.asked == ["build", {}, *compiled, second, third, {"a": 1}]
 
 
 def test_the_fastest_of_many_is_compared_with_the_winner_anew():
     models = Models({"a": (2.0, 1.9, 1.8, 1.0, 1.7), "b": (1.0, 2.0, 3.0)})
     found = play(models, entered(a=5, b=3))
     assert found.winners == {f"{0:016x}": Proposal(ANSOR, SCHEDULE.format("a3"))}
-    heat = [{}, {"a": 1, "b": 1}, {"a": 2, "b": 2}, {"a": 3}, {"a": 4}]
-    assert models.asked == ["build", *range(5), *heat, {"a": 3, "b": 1}]
+    heat = [{"a": 1, "b": 1}, {"a": 2, "b": 2}, {"a": 3}, {"a": 4}]
+    compiled = ["a0", "a1", "b0", "b1", "a2", "b2", "a3", "a4"]
+    assert models.asked == ["build", {}, *compiled, *heat, {"a": 3, "b": 1}]
     ratio = found.tasks[f"{0:016x}"].ratio
     assert ratio is not None
     assert ratio[0] == pytest.approx(0.5, rel=0.02)
@@ -211,7 +214,7 @@ def test_without_time_the_trials_decide():
 def test_without_time_for_the_last_rounds_the_trials_decide(monkeypatch):
     """Nothing was told that is sure: neither who won nor who held the place may be taken."""
     models, now = Models({"a": (1.0, 2.0, 0.5)}), [0.0]
-    monkeypatch.setattr("autopipe.tuning.finals.monotonic", lambda: now[0])
+    monkeypatch.setattr("autopipe.tuning.pace.monotonic", lambda: now[0])
     run = models.round
 
     def slow(places):
@@ -222,6 +225,81 @@ def test_without_time_for_the_last_rounds_the_trials_decide(monkeypatch):
     with pytest.raises(TooLate):
         play(models, holding(a=3), seconds=24.0)
     assert {"a": 1} in models.asked
+
+
+class Slow(Models):
+    """Takes its time on a clock that is made up: 2 s to build, 1 s to compile, 10 ms to run."""
+
+    def __init__(self, times, monkeypatch):
+        super().__init__(times)
+        self.now = 0.0
+        for module in ("pace", "final_build"):
+            monkeypatch.setattr(f"autopipe.tuning.{module}.monotonic", lambda: self.now)
+
+    def build(self, place):
+        self.now += 2.0
+        super().build(place)
+
+    def add(self, rank, functions):
+        self.now += 1.0
+        super().add(rank, functions)
+
+    def round(self, places):
+        self.now += 0.01 * len(places)
+        return super().round(places)
+
+    def whole(self, places):
+        self.now += 1.0
+        return super().whole(places)
+
+
+def weighed(**times):
+    """Return two finalists of each task, of which this is the time of all calls."""
+    found = entered(**dict.fromkeys(times, 2))
+    for entry, seconds in zip(found, times.values(), strict=True):
+        entry.state.best = seconds
+    return found
+
+
+def test_where_time_is_short_the_heaviest_tasks_are_played(monkeypatch):
+    models = Slow({"a": (2.0, 1.0), "b": (2.0, 1.0), "c": (2.0, 1.0)}, monkeypatch)
+    found = play(models, weighed(a=1.0, b=3.0, c=2.0), seconds=8.0)
+    assert models.asked == ["build", {}, "b0", "b1", "c0", "c1", "a0", {"b": 1, "c": 1}]
+    assert [each.schedule for each in found.winners.values()] == ['["b1"]', '["c1"]']
+    assert models.now < 8.0
+
+
+def test_what_there_was_no_time_to_compile_keeps_who_holds_its_place(monkeypatch):
+    models = Slow({"a": (2.0, 1.0), "b": (2.0, 1.0)}, monkeypatch)
+    some = [replace(entry, held=1) for entry in weighed(a=1.0, b=3.0)]
+    found = play(models, some, seconds=5.0)
+    assert models.asked == ["build", {"a": 1, "b": 1}, "b0", "b1", {"a": 1}]
+    assert [each.schedule for each in found.winners.values()] == ['["a1"]', '["b1"]']
+
+
+def test_time_is_kept_for_packages_in_turn_where_that_is_long_enough(monkeypatch):
+    names = "abcdefgh"
+    models = Slow(dict.fromkeys(names, (2.0, 1.0)), monkeypatch)
+    found = play(models, weighed(**dict.fromkeys(names, 1.0)), seconds=30.0)
+    compiled = [each for each in models.asked if isinstance(each, str)][1:]
+    assert 10 <= len(compiled) < 16
+    assert found.report.gain is not None
+    assert models.now < 30.0
+
+
+def test_where_nobody_can_be_challenged_it_is_told_what_the_model_takes(monkeypatch):
+    models = Slow({"a": (2.0, 1.0), "b": (2.0, 1.0)}, monkeypatch)
+    some = [replace(entry, held=1) for entry in weighed(a=1.0, b=3.0)]
+    tasks = [entry.state.task for entry in some]
+    finals = Finals(models, tasks, some, Limits(3.0, nullcontext, lambda wins: wins))
+    with pytest.raises(TooLate):
+        finals.decide()
+    found = finals.tell()
+    assert (found.played, found.winners, found.tasks) == (False, {}, {})
+    assert found.report.kernels == pytest.approx(3.0, rel=0.02)  # of `other`, too
+    assert found.report.whole == pytest.approx(3.0, rel=0.02)
+    assert (found.report.rounds, found.report.tasks, found.report.gain) == (3, 0, None)
+    assert _told(found.report).endswith(" ms inside the model")
 
 
 def test_a_winner_inside_the_model_is_the_best_record_until_it_is_condemned(tmp_path):

@@ -9,7 +9,6 @@ import pytest
 import tvm
 
 from autopipe.compiler import module_io
-from autopipe.measure.in_model import ModelRound
 from autopipe.measure.measurement import Measurement
 from autopipe.processes import failure
 from autopipe.processes.contained import Failed
@@ -20,6 +19,7 @@ from autopipe.safety.maker import Maker
 from autopipe.schedules import one_thread
 from autopipe.schedules.engines import default, static
 from autopipe.tuning import in_model
+from autopipe.tuning.final_models import TooLate
 from autopipe.tuning.in_model import decide
 from autopipe.tuning.journal import Journal, Proposal
 from autopipe.tuning.sized_models import SizedModel
@@ -48,11 +48,14 @@ class Model:
         if self.error:
             raise self.error
 
-    def add(self, rank):
+    def add(self, rank, functions):
         pass
 
     def round(self, places):
-        return ModelRound(3.0, [{"task0": 2.0 - place.get("task0", 0)} for place in places])
+        return [{"task0": 2.0 - place.get("task0", 0)} for place in places]
+
+    def unwatched(self):
+        return 3.0
 
     def link(self, place):
         pass
@@ -136,6 +139,29 @@ def test_without_finals_a_kernel_keeps_its_threads(world, monkeypatch):
     assert decide([state], tools) == ()
     assert engine_of(state, tools) == "ansor"
     assert ["ansor"] in tools.inspector.asked, "who wins now is checked, too"
+
+
+def test_without_time_for_finals_the_whole_is_told_with_who_wins_then(world, monkeypatch):
+    """That is nobody on one thread."""
+    state, tools = world
+    (other,) = [row.record for row in tools.journal.ranked(state) if row.record.engine != "ansor"]
+    alone = one_thread.setting(other.schedule)
+    assert alone is not None
+    tools.journal.write(state, Proposal(TEMPLATES, alone), Measurement((0.9,)))
+    tools.plan.tuning.finalists = 2
+    places = []
+    monkeypatch.setattr(Model, "build", lambda _, place: places.append(place))
+
+    def late(_):
+        raise TooLate
+
+    monkeypatch.setattr("autopipe.tuning.finals.Finals.decide", late)
+    (found,) = decide([state], tools)
+    assert places == [{"task0": 1}]
+    assert not found.played
+    assert found.report.whole == pytest.approx(2.0)
+    assert engine_of(state, tools) == "ansor"
+    assert "no time to run" in tools.told[-1].message
 
 
 @pytest.fixture
