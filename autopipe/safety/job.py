@@ -3,11 +3,9 @@
 Each is done in a child process, and can be done again from what is written down of it.
 """
 
-import tempfile
 import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any, Final
 
 import tvm
@@ -25,6 +23,7 @@ from autopipe.schedules.implementations.implementation import DIRECT, allowed, i
 from autopipe.schedules.planned import Planned
 from autopipe.schedules.replay import replay
 from autopipe.schedules.templates.template import Template
+from autopipe.store.passing import passing_folder
 from autopipe.tasks.task import Task
 from autopipe.traces.reading import Forbidden
 
@@ -155,9 +154,9 @@ def verdict_of(check_made: Callable[[], object]) -> Checked:
 
 def _compile(piece: Piece, conditions: Conditions) -> None:
     """Make machine code, which is not run: it may be for another machine."""
-    with compiling(conditions.target), tempfile.TemporaryDirectory() as folder:
+    with compiling(conditions.target), passing_folder() as folder:
         library = build.compiled(build.without_weights(piece.scheduled), conditions.target)
-        library.write_to_file(str(Path(folder) / "alone.o"), "o")
+        library.write_to_file(str(folder / "alone.o"), "o")
 
 
 _WAYS: Final[Mapping[str, Callable[[Piece, Conditions], Any]]] = {
