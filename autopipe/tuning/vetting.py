@@ -118,7 +118,7 @@ class Vetting:
     def _refute(self, claim: Claim, found: Measurement, candidate: Makes, *, decided: bool) -> None:
         """Take back a claim that others do not find, and doubt who repeats it to their face."""
         state, proposal, by = claim.state, claim.proposal, claim.measurement.by
-        if found.error is not None:
+        if found.error is not None or by in self.runner.doubts.why:
             return
         if not decided or by is None:
             self.journal.condemn(state, proposal)

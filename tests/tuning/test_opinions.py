@@ -46,6 +46,12 @@ def test_three_that_say_three_things_are_nobodys_fault():
     assert times(opinion) in ([1], [5], [25])
 
 
+def test_three_that_contradict_two_others_each_are_nobodys_fault():
+    opinion = believed(said(a=[9, 1, 1], b=[1, 9, 1], c=[1, 1, 9]))
+    assert not opinion.odd
+    assert len(opinion.measurements) == 3
+
+
 def test_a_failure_counts_where_most_have_seen_it_and_is_no_lie():
     opinion = believed(said(a=[1, 1], b=[1, None], c=[1, None]))
     assert times(opinion) == [1, None]

@@ -122,7 +122,8 @@ class DaskRunner:
     def confront(self, worker: str, candidate: Repeatable, why: str) -> None:
         """Have a worker time a candidate again beside two others; doubt it if it alone differs."""
         witnesses, _ = self._timers([candidate], 1, self._here)
-        if worker in believed(witnesses.beside(worker)).odd:
+        said = witnesses.beside(worker)
+        if said and worker in believed(said).odd:
             self.doubts.add(worker, why)
 
     def _timers(

@@ -97,6 +97,8 @@ def agree(said: Times) -> bool:
 def believed(said: Times) -> Opinion:
     """Return what follows from what one, two or three have said."""
     odd = frozenset(name for name in said if _contradicted(name, said))
+    if len(odd) == len(said):  # one by each of three: nobody can tell who is right
+        odd = frozenset()
     rest = {name: found for name, found in said.items() if name not in odd}
     base = min(rest.values(), key=lambda found: sum(each.error is not None for each in found))
     if len(rest) == 2 and not odd and not agree(rest):  # noqa: PLR2004 -- nobody else is there
