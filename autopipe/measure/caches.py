@@ -36,6 +36,10 @@ _ALONE: Final = 32 << 10
 _WIDTH: Final = 4
 """Bytes of an element."""
 
+LARGEST: Final = 512 << 20
+"""Bytes that are read before a call at most: no cache has anything else then. A farm's order that
+asks for more gets no more."""
+
 
 @dataclass(frozen=True, slots=True)
 class ModelCaches:
@@ -52,6 +56,7 @@ class ModelCaches:
     @classmethod
     def of(cls, target: tvm.target.Target, cores: int, most: int) -> "ModelCaches":
         """Make it for so many cores, and for models that touch `most` bytes between two calls."""
+        most = min(most, LARGEST)
         library = gate.kernel(_kernels(cores), target)
         for name in ("read", "write", "write_alone"):
             _ = library[name]  # machine code is made on first use

@@ -266,8 +266,8 @@ class _WatchedModel:
         )
         infos = ArgInfo.from_prim_func(kernel.module["main"])
         shapes = [(tuple(map(int, info.shape)), str(info.dtype)) for info in infos]
+        main = kernel.library["main"]
         for name in functions:
-            main = kernel.library["main"]
             self._kernels[name][rank] = _Alone(main, shapes, self._weights[name])
 
     def _watched(self, place: Place) -> dict[str, float]:

@@ -4,12 +4,10 @@ import math
 from collections.abc import Iterable
 from typing import Final
 
+from autopipe.measure.caches import LARGEST
 from autopipe.measure.measurement import Surroundings
 from autopipe.tasks.task import Task
 from autopipe.tasks.weights import weights_in_all, weights_of
-
-LARGEST: Final = 512 << 20
-"""Bytes that are touched before a call at most: no cache has anything else then."""
 
 _FAR: Final = 64 << 20
 """Bytes of models of which a cache may still have something; larger ones touch `LARGEST`. A third-

@@ -1,16 +1,16 @@
 """The finals: who wins each task is decided inside the built model, round by round.
 
 Say that 20 tasks have up to eight finalists each. The one that an untuned build would have holds
-the place. In each round of a first heat the model runs with
-all winners of the trials, then with all that came second, and so on; where a task has no third,
-with its winner again. Each kernel is timed in each. A few rounds tell who is fastest of those that
-challenge who holds the place of a task, and only he goes on: to be the fastest of seven is partly
-luck, so what he has shown there does not count. In the second heat the model runs with all holders
-and with all challengers. So all tasks are decided at once, each among kernels that are much what
-they will be: a challenger wins where the sign test over these rounds says that he is likely to be
-faster. Then the model is built with all who won and with all holders, and the two run as packages
-do: loaded by a new process in each round, with nobody watching. Who won stays only if his model is
-faster as a whole, and that for sure. So tuning does not slow a model down.
+the place. In each round of a first heat the model runs with all winners of the trials, then with
+all that came second, and so on; where a task has no third, with its winner again. Each kernel is
+timed in each. A few rounds tell who is fastest of those that challenge who holds the place of a
+task, and only he goes on: to be the fastest of seven is partly luck, so what he has shown there
+does not count. In the second heat the model runs with all holders and with all challengers. So all
+tasks are decided at once, each among kernels that are much what they will be: a challenger wins
+where the sign test over these rounds says that he is likely to be faster. Then the model is built
+with all who won and with all holders, and the two run as packages do: loaded by a new process in
+each round, with nobody watching. Who won stays only if his model is faster as a whole, and that for
+sure. So tuning does not slow a model down.
 """
 
 from collections.abc import Mapping, Sequence

@@ -14,7 +14,7 @@ from autopipe.tuning.confirm import confirm
 from autopipe.tuning.final_models import Limits, TooLate, Wins
 from autopipe.tuning.finalists import Finalists, finalists, others
 from autopipe.tuning.finals import Decided, Finals
-from autopipe.tuning.journal import Proposal
+from autopipe.tuning.journal import Journal, Proposal
 from autopipe.tuning.sized_models import SizedModel, models
 from autopipe.tuning.task_state import TaskState
 from autopipe.tuning.tools import Tools
@@ -39,8 +39,7 @@ def decide(states: Sequence[TaskState], tools: Tools) -> tuple[Decided, ...]:
         if decided is not None:
             found.append(decided)
             done |= {task.workload for task in model.tasks} if decided.played else set()
-    if tools.touched:
-        journal.threaded.update({state.task.workload for state in states} - done)
+    _keep_threads({state.task.workload for state in states} - done, tools)
     confirm(states, journal, tools.inspector, tools.maker)
     return tuple(found)
 
@@ -73,7 +72,8 @@ def _decided(
                 found = Finals(built, model.tasks, entered, limits).decide()
             except TooLate:
                 _give_up(tools, f"there is no time to run the model with its finalists{at}")
-                won = [_who_won(entry, tools) for entry in entered]
+                _keep_threads({entry.state.task.workload for entry in entered}, tools)
+                won = [_who_won(entry, tools.journal) for entry in entered]
                 found = Finals(built, model.tasks, won, limits).tell()
     except Failed as error:
         if error.how is How.HUNG:
@@ -93,11 +93,15 @@ def _called_in(model: SizedModel, states: Sequence[TaskState]) -> list[TaskState
     return [replace(s, task=tasks[s.task.workload]) for s in states if s.task.workload in tasks]
 
 
-def _who_won(entry: Finalists, tools: Tools) -> Finalists:
-    """Return finalists of whom the one holds the place that trials alone let win."""
+def _keep_threads(workloads: Collection[str], tools: Tools) -> None:
+    """Have nobody win these on one thread, which is faster only where threads have to wake up."""
     if tools.touched:
-        tools.journal.threaded.add(entry.state.task.workload)
-    best = tools.journal.best(entry.state)
+        tools.journal.threaded.update(workloads)
+
+
+def _who_won(entry: Finalists, journal: Journal) -> Finalists:
+    """Return finalists of whom the one holds the place that trials alone let win."""
+    best = journal.best(entry.state)
     won = Proposal.of(best.record) if best is not None else None
     return replace(entry, held=entry.proposals.index(won) if won in entry.proposals else 0)
 

@@ -112,3 +112,8 @@ def children():
     found = [measurement.error for measurement in local.measure(candidates, rivals=False)]
     local.close()
     return found
+
+
+def test_no_order_makes_it_take_more_memory_than_any_cache_has(monkeypatch):
+    monkeypatch.setattr("autopipe.measure.caches.LARGEST", MOST)
+    assert int(ModelCaches.of(TARGET, CORES, 1 << 45)._memory.shape[0]) == MOST // 4

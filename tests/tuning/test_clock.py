@@ -1,6 +1,7 @@
 """Which caches a trial finds, and that times of two clocks are never compared."""
 
 from autopipe.artifacts.tuning import BestRecord
+from autopipe.measure.caches import LARGEST
 from autopipe.measure.measurement import Measurement, Surroundings
 from autopipe.records.proofs import proofs
 from autopipe.records.record import Platform
@@ -8,7 +9,7 @@ from autopipe.records.session import Session
 from autopipe.records.store import RecordStore
 from autopipe.report.records import platform_text
 from autopipe.tasks.tensor import Tensor
-from autopipe.tuning.clock import LARGEST, clock_of, surroundings, touched_by
+from autopipe.tuning.clock import clock_of, surroundings, touched_by
 from autopipe.tuning.journal import Journal, Proposal
 from tests.schedules.tasks import task
 from tests.tuning.states import ANSOR, HERE, state
