@@ -49,12 +49,13 @@ from autopipe.schedules.tiling.tile_blocks import (
     estimate,
     registers_of,
     step_of,
+    steps_ahead,
 )
 from autopipe.schedules.tiling.tile_kernel import TileKernel
 from autopipe.schedules.tiling.tile_registers import Registers, strips
 
 NAME: Final = "tile_product"
-VERSION: Final = 2
+VERSION: Final = 3
 
 _LINE: Final = 64
 """Bytes of a cache line."""
@@ -130,10 +131,13 @@ def settings(tiled: Tiled, hardware: HardwareParams) -> Iterator[Block]:
                 cut = strips(lines, rows, tiled.pitch if flat else None)
                 for vectors in divisors(columns // COLUMNS, REGISTERS):
                     if cut is not None and _fits(Registers(cut, vectors), lines * rows, flat=flat):
-                        block = Block(lines, rows, vectors, flat)
-                        yield block
-                        if min(blocks_of(tiled, block)) > 1:
-                            yield replace(block, outer="rows")
+                        ahead = sorted({0, steps_ahead(tiled, vectors, hardware)})
+                        for block in (
+                            Block(lines, rows, vectors, flat, ahead=one) for one in ahead
+                        ):
+                            yield block
+                            if min(blocks_of(tiled, block)) > 1:
+                                yield replace(block, outer="rows")
 
 
 def fill(tiled: Tiled, hardware: HardwareParams) -> Block:
@@ -141,7 +145,9 @@ def fill(tiled: Tiled, hardware: HardwareParams) -> Block:
 
     Raises ScheduleError if the processor has no such instruction, or is faster by vectors.
     """
-    blocks = [block for block in settings(tiled, hardware) if block.outer == "columns"]
+    blocks = [
+        block for block in settings(tiled, hardware) if (block.outer, block.ahead) == ("columns", 0)
+    ]
     if not blocks:
         raise ScheduleError(f"no tiles for extents {tiled.found.extents}")
     best = min(blocks, key=lambda block: estimate(tiled, block, hardware))
@@ -149,6 +155,7 @@ def fill(tiled: Tiled, hardware: HardwareParams) -> Block:
     cores = hardware.cores if products >= PRODUCTS else 1
     if estimate(tiled, best, hardware) * _VECTORS * cores > products:
         raise ScheduleError("vectors are faster than tiles that are not full")
+    best = replace(best, ahead=steps_ahead(tiled, best.vectors, hardware))
     by_rows = min(blocks_of(tiled, best)) > 1 and divides_rows(tiled, hardware)
     return replace(best, outer="rows") if by_rows else best
 
@@ -172,7 +179,7 @@ def apply(sch: Schedule, tiled: Tiled, block: Block) -> None:
     step = step_of(tiled)
     kernel = TileKernel(
         instruction, registers_of(tiled, block), tiled.pitch if block.flat else None, step,
-        (*tiled.reduced, tiled.depth // step), tiled.given, tiled.weights,
+        (*tiled.reduced, tiled.depth // step), tiled.given, tiled.weights, block.ahead,
     )  # fmt: skip
     kernel.write(sch, sch.blockize(inner), operands)
 

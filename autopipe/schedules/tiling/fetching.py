@@ -60,14 +60,15 @@ def residuals(last: SBlock, total: tvm.ir.Var) -> list[TensorLoad]:
 
 def to_read(load: TensorLoad) -> None:
     """Write the fetch of the line of an element that is read."""
-    _fetch(load, _TO_READ)
+    T.evaluate(fetch(load))
 
 
 def to_write(buffer: tvm.ir.Var, index: Sequence[Expr]) -> None:
     """Write the fetch of the line of an element that is written."""
-    _fetch(buffer[tuple(index)], _TO_WRITE)
+    T.evaluate(fetch(buffer[tuple(index)], _TO_WRITE))
 
 
-def _fetch(element: TensorLoad, how: tuple[int, int, int]) -> None:
+def fetch(element: TensorLoad, how: tuple[int, int, int] = _TO_READ) -> Expr:
+    """Return the call that fetches the line of an element."""
     address = tirx.address_of(element)
-    T.evaluate(tirx.call_llvm_intrin("void", "llvm.prefetch", address, *how))
+    return tirx.call_llvm_intrin("void", "llvm.prefetch", address, *how)

@@ -25,6 +25,10 @@ _BLOCK: Final = 60
 """Cycles that a block takes besides its products: sums are cleared, and come late to memory."""
 _ROW: Final = 3
 """Cycles by which a row of sums takes longer through memory than from vector registers."""
+_AHEAD: Final = 4 << 10
+"""Bytes of weights between what is read and what is fetched; the fastest of 2, 4, 8 and 16 KiB."""
+_FEW: Final = 0.25
+"""Part of what is read and written beside them up to which weights are few."""
 PAYS: Final = 11_500
 """Cycles on one thread that pay for a second one, which has to be told of its registers first."""
 
@@ -45,6 +49,8 @@ class Block:
     """The outer loop over the blocks. "columns": all rows of one strip, so that weights are read
     once; "rows": all strips of one band, so that a core writes pixels of its own, whole lines of
     the caches, and reads what it wrote in the kernel before."""
+    ahead: int = 0
+    """How many steps of the sum before they are read weights are fetched; 0: never."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,11 +115,37 @@ def divides_rows(tiled: Tiled, hardware: HardwareParams) -> bool:
     Example: of 56 x 56 pixels of 64 channels, strips of 16 write quarters of the same 64 bytes, a
     line of the caches that two cores would take from each other.
     """
-    size = SUM // TILE_PRODUCTS[tiled.found.operands].group
+    return _weights(tiled) <= min(_passing(tiled), hardware.l2 * FULL)
+
+
+def steps_ahead(tiled: Tiled, vectors: int, hardware: HardwareParams) -> int:
+    """Return how many steps before they are read weights are fetched; 0 where nothing is gained.
+
+    In a model they come from far away, and a step of few rows is done before a tile has come. Few
+    weights are read again and again for many rows, and are near from the second time on.
+
+    Example: two tiles of bytes have 2 KiB a step, so those of step 10 are fetched in step 8.
+    """
+    near = max(hardware.l1, _passing(tiled) * _FEW)
+    if not tiled.found.free or not hardware.wants_fetches or _weights(tiled) <= near:
+        return 0
+    return max(1, _AHEAD // (vectors * COLUMNS * step_of(tiled) * _size(tiled)))
+
+
+def _passing(tiled: Tiled) -> int:
+    """Return the bytes that are read and written beside weights, as many as these for a number."""
     *outer, pixels, columns = tiled.found.extents
-    weights = columns * math.prod(tiled.reduced) * tiled.depth * size
-    passing = math.prod(outer) * pixels * (tiled.found.depth + columns) * size
-    return weights <= min(passing, hardware.l2 * FULL)
+    return math.prod(outer) * pixels * (tiled.found.depth + columns) * _size(tiled)
+
+
+def _weights(tiled: Tiled) -> int:
+    """Return the bytes of all weights."""
+    return tiled.found.extents[-1] * math.prod(tiled.reduced) * tiled.depth * _size(tiled)
+
+
+def _size(tiled: Tiled) -> int:
+    """Return the bytes of a weight."""
+    return SUM // TILE_PRODUCTS[tiled.found.operands].group
 
 
 def registers_of(tiled: Tiled, block: Block) -> Registers:

@@ -31,12 +31,13 @@ from typing import Final
 
 import tvm
 from tvm import tirx
-from tvm.ir import Expr, TensorRegion, Var
+from tvm.ir import Expr, TensorLoad, TensorRegion, Var
 from tvm.s_tir import MatchBufferRegion, SBlock, Schedule
 from tvm.s_tir.schedule import SBlockRV
 
 from autopipe.compiler.tile_configuration import CONFIGURE, RELEASE
 from autopipe.schedules.analysis.tile_products import COLUMNS, TileProduct
+from autopipe.schedules.tiling.fetching import fetch
 from autopipe.schedules.tiling.tile_registers import Registers
 
 _WORD: Final = 4
@@ -62,6 +63,8 @@ class TileKernel:
     """How far the input moves for a line, for a pixel, and for all reductions but the innermost."""
     weights: Moves
     """How far the weights move for all reductions but the innermost, but for their packed axes."""
+    ahead: int = 0
+    """How many steps before they are read weights are fetched; 0: never."""
 
     def write(self, sch: Schedule, outer: SBlockRV, operands: Sequence[Var]) -> None:
         """Put the loops into a block of all sums; `operands` are the input and packed weights."""
@@ -123,11 +126,24 @@ class TileKernel:
         for vector in range(registers.vectors):
             place, weights = packed.moved(-2, COLUMNS * vector), registers.weights(vector)
             yield _tile("tileloadd64", weights, place.address(), place.apart(group))
+            yield from self._fetched(place)
             for strip in range(len(registers.strips)):
                 if not kept:
                     yield self._loaded(given, strip)
                 added = registers.sums(strip, vector), registers.given(strip), weights
                 yield _tile(self.instruction.name, *added)
+
+    def _fetched(self, weights: "_Place") -> Iterator[tirx.Stmt]:
+        """Yield what brings a tile of weights near that is read some steps later.
+
+        Packed weights lie in the order of the steps, so it is at the same address and a constant.
+        Behind the last step are those of the next strip, and behind all of them none: there a fetch
+        does nothing.
+        """
+        rows = self.step // self.instruction.group
+        for row in range(rows if self.ahead else 0):
+            later = weights.moved(-3, self.ahead * rows + row)
+            yield tirx.Evaluate(fetch(later.element()))
 
     def _loaded(self, given: "_Place", strip: int) -> tirx.Stmt:
         """Return what loads a tile of the input."""
@@ -167,8 +183,11 @@ class _Place:
         indices[axis] = indices[axis] + by
         return _Place(self.buffer, tuple(indices))
 
+    def element(self) -> TensorLoad:
+        return tirx.BufferLoad(self.buffer, list(self.indices))
+
     def address(self) -> Expr:
-        return tirx.address_of(tirx.BufferLoad(self.buffer, list(self.indices)))
+        return tirx.address_of(self.element())
 
     def apart(self, moves: Sequence[int]) -> Expr:
         """Return the bytes between two elements that are so far apart along each axis."""

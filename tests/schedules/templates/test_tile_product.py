@@ -107,6 +107,21 @@ def test_cores_share_rows_where_these_are_more_than_weights():
     assert [tile_product.fill(each, hardware).outer for each in found] == ["rows", "columns"]
 
 
+@pytest.mark.parametrize(("rows", "fetched"), [(16, True), (4096, False)])
+def test_weights_that_come_from_far_are_fetched_four_kib_ahead(rows, fetched):
+    """A step takes 64 bytes of a row and KiB of weights; 4096 rows take the same ones often."""
+    module, made = module_of(*matmul(rows=rows, depth=512, columns=128)), conditions(AMX)
+    found = found_in(module)
+    block = tile_product.fill(found, made.hardware)
+    assert block.ahead * block.vectors == (4 if fetched else 0)
+    written = applied(module, found, block)
+    lines = [line for line in written.script().splitlines() if "llvm.prefetch" in line]
+    assert len(lines) == (16 * block.vectors if fetched else 0)
+    places = [f"r0 * 16 + {16 * block.ahead + at % 16}, " for at in range(len(lines))]
+    assert all(place in line for place, line in zip(places, lines, strict=True))
+    check.checked(module, written, made.target)
+
+
 @pytest.mark.parametrize("outer", ["rows", "columns"])
 def test_both_orders_of_blocks_write_all_of_them(outer):
     module, made = module_of(*CASES["pointwise"]()), conditions(AMX)
@@ -128,7 +143,8 @@ def test_a_second_thread_is_told_of_its_registers_for_work_that_pays():
 def test_seven_lines_of_seven_pixels_are_flat():
     """A line alone would fill 7 rows of 16; all of them with what pads them are 61."""
     found = found_in(module_of(*conv(**WIDE)))
-    assert tile_product.fill(found, conditions(AMX).hardware) == Block(7, 7, 1, flat=True)
+    made = tile_product.fill(found, conditions(AMX).hardware)
+    assert replace(made, ahead=0) == Block(7, 7, 1, flat=True)
 
 
 @pytest.mark.parametrize("wrong", [
