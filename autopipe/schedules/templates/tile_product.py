@@ -5,20 +5,23 @@ other. A block of outputs is summed in up to six tiles (`tiling/tile_kernel.py`)
 is computed on the block before it leaves the cache.
 
 Example: a 3x3 convolution of [1, 14, 14, 256] to 256 channels, in blocks of 2 lines of 14 pixels
-and 32 channels:
+and 32 channels, 56 blocks for two cores. Results are told in the next turn, beside its products
+(`tiling/tile_pipeline.py`):
 
     packed = w as [8, 3, 3, 64, 32, 4]                   # 32 channels at a time, by four
-    for tile in parallel(8 * 7):
-        sums = [2, 14, 32]                               # on the stack
-        sums[...] = all products, in four registers of 14 x 16 sums
-        for line, row, vector in grid(2, 14, 2):
-            y[...] = rescaled(sums[line, row, 16 * vector : 16 * vector + 16])
+    for core in parallel(2):
+        sums = [28, 32]                                  # on the stack
+        for at in range(28 + 1):
+            for row, vector in grid(28, 2):
+                y[...] = rescaled(sums[row, 16 * vector : 16 * vector + 16])
+            sums[...] = all products of block 28 * core + at, in four registers of 14 x 16 sums
 """
 
 import math
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Final
+from itertools import product
+from typing import Final, Literal
 
 import tvm
 from tvm.s_tir import SBlock, Schedule, ScheduleError
@@ -44,6 +47,7 @@ from autopipe.schedules.tiling.tile_blocks import (
     Block,
     Tiled,
     blocks_of,
+    chained,
     cycles,
     divides_rows,
     estimate,
@@ -52,6 +56,7 @@ from autopipe.schedules.tiling.tile_blocks import (
     steps_ahead,
 )
 from autopipe.schedules.tiling.tile_kernel import TileKernel
+from autopipe.schedules.tiling.tile_pipeline import TilePipeline
 from autopipe.schedules.tiling.tile_registers import Registers, strips
 
 NAME: Final = "tile_product"
@@ -63,6 +68,7 @@ _LINES: Final = 8
 """Most lines of a block."""
 _VOLUME: Final = 3
 """Axes of outputs that have lines of pixels."""
+_ORDERS: Final[tuple[Literal["columns", "rows"], ...]] = ("columns", "rows")
 _VECTORS: Final = 100
 """Products in a cycle by a dot-product instruction on vectors."""
 
@@ -119,6 +125,16 @@ def _joined(tiled: Tiled) -> Tiled:
 
 
 def settings(tiled: Tiled, hardware: HardwareParams) -> Iterator[Block]:
+    """Yield every block that fits, in both orders, with what makes it faster and without."""
+    for block in _shapes(tiled, hardware):
+        orders = _ORDERS if min(blocks_of(tiled, block)) > 1 else _ORDERS[:1]
+        far = sorted({0, steps_ahead(tiled, block.vectors, hardware)})
+        chains = sorted({1, chained(tiled, block, hardware)})
+        for outer, ahead, chain in product(orders, far, chains):
+            yield replace(block, outer=outer, ahead=ahead, chain=chain)
+
+
+def _shapes(tiled: Tiled, hardware: HardwareParams) -> Iterator[Block]:
     """Yield every block whose sums fit the registers, with the input and weights for them."""
     instruction = TILE_PRODUCTS[tiled.found.operands]
     *outer, pixels, columns = tiled.found.extents
@@ -131,13 +147,7 @@ def settings(tiled: Tiled, hardware: HardwareParams) -> Iterator[Block]:
                 cut = strips(lines, rows, tiled.pitch if flat else None)
                 for vectors in divisors(columns // COLUMNS, REGISTERS):
                     if cut is not None and _fits(Registers(cut, vectors), lines * rows, flat=flat):
-                        ahead = sorted({0, steps_ahead(tiled, vectors, hardware)})
-                        for block in (
-                            Block(lines, rows, vectors, flat, ahead=one) for one in ahead
-                        ):
-                            yield block
-                            if min(blocks_of(tiled, block)) > 1:
-                                yield replace(block, outer="rows")
+                        yield Block(lines, rows, vectors, flat)
 
 
 def fill(tiled: Tiled, hardware: HardwareParams) -> Block:
@@ -145,17 +155,16 @@ def fill(tiled: Tiled, hardware: HardwareParams) -> Block:
 
     Raises ScheduleError if the processor has no such instruction, or is faster by vectors.
     """
-    blocks = [
-        block for block in settings(tiled, hardware) if (block.outer, block.ahead) == ("columns", 0)
-    ]
+    blocks = list(_shapes(tiled, hardware))
     if not blocks:
         raise ScheduleError(f"no tiles for extents {tiled.found.extents}")
     best = min(blocks, key=lambda block: estimate(tiled, block, hardware))
-    products = math.prod(tiled.found.extents) * math.prod(tiled.reduced) * tiled.depth
-    cores = hardware.cores if products >= PRODUCTS else 1
-    if estimate(tiled, best, hardware) * _VECTORS * cores > products:
+    work = math.prod(tiled.found.extents) * math.prod(tiled.reduced) * tiled.depth
+    cores = hardware.cores if work >= PRODUCTS else 1
+    if estimate(tiled, best, hardware) * _VECTORS * cores > work:
         raise ScheduleError("vectors are faster than tiles that are not full")
-    best = replace(best, ahead=steps_ahead(tiled, best.vectors, hardware))
+    ahead, chain = steps_ahead(tiled, best.vectors, hardware), chained(tiled, best, hardware)
+    best = replace(best, ahead=ahead, chain=chain)
     by_rows = min(blocks_of(tiled, best)) > 1 and divides_rows(tiled, hardware)
     return replace(best, outer="rows") if by_rows else best
 
@@ -178,10 +187,13 @@ def apply(sch: Schedule, tiled: Tiled, block: Block) -> None:
         operands.reverse()
     step = step_of(tiled)
     kernel = TileKernel(
-        instruction, registers_of(tiled, block), tiled.pitch if block.flat else None, step,
-        (*tiled.reduced, tiled.depth // step), tiled.given, tiled.weights, block.ahead,
+        instruction, registers_of(tiled, block), step, (*tiled.reduced, tiled.depth // step),
+        tiled.given, tiled.weights, block.ahead,
     )  # fmt: skip
-    kernel.write(sch, sch.blockize(inner), operands)
+    pitch = tiled.pitch if block.flat and tiled.pitch is not None else block.rows
+    parallel = cycles(tiled, block, 1) >= PAYS
+    pipeline = TilePipeline(kernel, block.chain, block.lines, block.rows, pitch, parallel)
+    pipeline.write(sch, tile, sch.blockize(inner), operands)
 
 
 def _cut_result(
@@ -202,12 +214,7 @@ def _cut_result(
     else:
         order = [*outer[:1], column_tile, *outer[1:], row_tile]
     sch.reorder(*order, *inner, row, strip, lane)
-    tile = sch.fuse(*order)
-    if cycles(tiled, block, 1) >= PAYS:
-        sch.parallel(tile)
-    sch.vectorize(lane)
-    sch.unroll(strip)
-    return tile
+    return sch.fuse(*order)
 
 
 def _inside(tiled: Tiled, block: Block) -> int:

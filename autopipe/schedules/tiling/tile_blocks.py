@@ -51,6 +51,9 @@ class Block:
     the caches, and reads what it wrote in the kernel before."""
     ahead: int = 0
     """How many steps of the sum before they are read weights are fetched; 0: never."""
+    chain: int = 1
+    """Blocks that a core computes one behind another, results of each beside products of the next;
+    divides the number of blocks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +110,19 @@ def blocks_of(tiled: Tiled, block: Block) -> tuple[int, int]:
     *outer, pixels, columns = tiled.found.extents
     bands = math.prod(outer) * pixels // (block.lines * block.rows)
     return bands, columns // (block.vectors * COLUMNS)
+
+
+def chained(tiled: Tiled, block: Block, hardware: HardwareParams) -> int:
+    """Return how many blocks a core should compute one behind another.
+
+    A chain takes a turn more than it has blocks, and cores should have as many turns.
+
+    Example: 49 blocks on two cores are seven chains of 7, and one of them has four: 4 * 8 turns.
+    """
+    blocks = math.prod(blocks_of(tiled, block))
+    cores = hardware.cores if cycles(tiled, block, 1) >= PAYS else 1
+    most = divisors(blocks, blocks)
+    return min(most, key=lambda chain: math.ceil(blocks // chain / cores) * (chain + 1))
 
 
 def divides_rows(tiled: Tiled, hardware: HardwareParams) -> bool:
