@@ -69,8 +69,11 @@ _LINES: Final = 8
 _VOLUME: Final = 3
 """Axes of outputs that have lines of pixels."""
 _ORDERS: Final[tuple[Literal["columns", "rows"], ...]] = ("columns", "rows")
-_VECTORS: Final = 100
-"""Products in a cycle by a dot-product instruction on vectors."""
+_FEWEST: Final = 6
+"""Words of a row of the input, of the 16 of a tile, that fill it so that tiles are faster."""
+_PRODUCTS: Final = 100
+_RESULT: Final = 5
+"""Products in a cycle by a dot-product instruction on vectors, and cycles of a vector of results."""
 
 
 def match(sch: Schedule) -> Tiled | None:
@@ -161,7 +164,9 @@ def fill(tiled: Tiled, hardware: HardwareParams) -> Block:
     best = min(blocks, key=lambda block: estimate(tiled, block, hardware))
     work = math.prod(tiled.found.extents) * math.prod(tiled.reduced) * tiled.depth
     cores = hardware.cores if work >= PRODUCTS else 1
-    if estimate(tiled, best, hardware) * _VECTORS * cores > work:
+    vectors = (work / _PRODUCTS + math.prod(tiled.found.extents) / COLUMNS * _RESULT) / cores
+    words = step_of(tiled) // TILE_PRODUCTS[tiled.found.operands].group
+    if words < _FEWEST or estimate(tiled, best, hardware) > vectors:
         raise ScheduleError("vectors are faster than tiles that are not full")
     ahead, chain = steps_ahead(tiled, best.vectors, hardware), chained(tiled, best, hardware)
     best = replace(best, ahead=ahead, chain=chain)
@@ -190,6 +195,8 @@ def apply(sch: Schedule, tiled: Tiled, block: Block) -> None:
         instruction, registers_of(tiled, block), step, (*tiled.reduced, tiled.depth // step),
         tiled.given, tiled.weights, block.ahead,
     )  # fmt: skip
+    if math.prod(blocks_of(tiled, block)) % block.chain:
+        raise ScheduleError(f"{block} has no whole chains")
     pitch = tiled.pitch if block.flat and tiled.pitch is not None else block.rows
     parallel = cycles(tiled, block, 1) >= PAYS
     pipeline = TilePipeline(kernel, block.chain, block.lines, block.rows, pitch, parallel)

@@ -23,13 +23,15 @@ _FROM_L2: Final = 20
 """Cycles that a tile of the input takes to load, and one of the weights."""
 _BLOCK: Final = 60
 """Cycles that a block takes besides its products: sums are cleared, and come late to memory."""
-_ROW: Final = 3
-"""Cycles by which a row of sums takes longer through memory than from vector registers."""
+_RESULT: Final = 7
+"""Cycles of a vector of results, which come through memory from registers of tiles."""
+_HIDDEN: Final = 0.05
+"""Part by which a turn is longer for the shorter one of products and results, beside the other."""
 _AHEAD: Final = 4 << 10
 """Bytes of weights between what is read and what is fetched; the fastest of 2, 4, 8 and 16 KiB."""
 _FEW: Final = 0.25
 """Part of what is read and written beside them up to which weights are few."""
-PAYS: Final = 11_500
+PAYS: Final = 8_000
 """Cycles on one thread that pay for a second one, which has to be told of its registers first."""
 
 
@@ -90,7 +92,8 @@ def cycles(tiled: Tiled, block: Block, cores: int) -> float:
     """Return the estimated cycles on so many cores.
 
     A product of tiles takes a cycle for each row of weights, and no fewer than for each of the
-    input. Tiles are loaded meanwhile: the input from the first cache, weights from the second.
+    input. Tiles are loaded meanwhile: the input from the first cache, weights from the second. The
+    results of the block before are told meanwhile, too.
     """
     cut = registers_of(tiled, block).strips
     step = step_of(tiled)
@@ -101,7 +104,8 @@ def cycles(tiled: Tiled, block: Block, cores: int) -> float:
     steps = math.prod(tiled.reduced) * tiled.depth // step
     outputs, blocks = block.lines * block.rows, math.prod(blocks_of(tiled, block))
     summed = steps * (max(products, loads) + loads / 50)
-    each = summed + _BLOCK + _ROW * outputs * block.vectors
+    told = _RESULT * outputs * block.vectors
+    each = max(summed, told) + _HIDDEN * min(summed, told) + _BLOCK
     return each * math.ceil(blocks / cores)
 
 
@@ -138,12 +142,13 @@ def steps_ahead(tiled: Tiled, vectors: int, hardware: HardwareParams) -> int:
     """Return how many steps before they are read weights are fetched; 0 where nothing is gained.
 
     In a model they come from far away, and a step of few rows is done before a tile has come. Few
-    weights are read again and again for many rows, and are near from the second time on.
+    weights are read again and again for many rows, and are near from the second time on; those of a
+    small model are near from the run before.
 
     Example: two tiles of bytes have 2 KiB a step, so those of step 10 are fetched in step 8.
     """
-    near = max(hardware.l1, _passing(tiled) * _FEW)
-    if not tiled.found.free or not hardware.wants_fetches or _weights(tiled) <= near:
+    near = hardware.keeps_weights or _weights(tiled) <= max(hardware.l1, _passing(tiled) * _FEW)
+    if near or not tiled.found.free or not hardware.wants_fetches:
         return 0
     return max(1, _AHEAD // (vectors * COLUMNS * step_of(tiled) * _size(tiled)))
 
