@@ -25,14 +25,12 @@ from typing import Final, Literal
 
 import tvm
 from tvm.s_tir import SBlock, Schedule, ScheduleError
-from tvm.s_tir.schedule import SBlockRV
 from tvm.sym import detect_linear_equation
 
-from autopipe.compiler.graph.weights import MARK
 from autopipe.compiler.in_registers import MOST
 from autopipe.schedules.analysis import short_sums
 from autopipe.schedules.analysis.blocks import is_copy
-from autopipe.schedules.analysis.short_sums import ShortSum
+from autopipe.schedules.analysis.simple_indices import simplified
 from autopipe.schedules.analysis.tile_products import (
     COLUMNS,
     REGISTERS,
@@ -40,7 +38,8 @@ from autopipe.schedules.analysis.tile_products import (
 )
 from autopipe.schedules.divisors import divisors
 from autopipe.schedules.hardware import HardwareParams
-from autopipe.schedules.primitives import ELEMENTS, PRODUCTS, spread, spread_vectors
+from autopipe.schedules.primitives import ELEMENTS, PRODUCTS, rewrite, spread
+from autopipe.schedules.templates.contraction import prepared
 from autopipe.schedules.tiling.tile_blocks import (
     PAYS,
     SUM,
@@ -51,12 +50,14 @@ from autopipe.schedules.tiling.tile_blocks import (
     cycles,
     divides_rows,
     estimate,
+    places_of,
     registers_of,
     step_of,
     steps_ahead,
 )
 from autopipe.schedules.tiling.tile_kernel import TileKernel
 from autopipe.schedules.tiling.tile_pipeline import TilePipeline
+from autopipe.schedules.tiling.tile_places import PackedTiles
 from autopipe.schedules.tiling.tile_registers import Registers, strips
 
 NAME: Final = "tile_product"
@@ -72,8 +73,9 @@ _ORDERS: Final[tuple[Literal["columns", "rows"], ...]] = ("columns", "rows")
 _FEWEST: Final = 6
 """Words of a row of the input, of the 16 of a tile, that fill it so that tiles are faster."""
 _PRODUCTS: Final = 100
+"""Products in a cycle by a dot-product instruction on vectors."""
 _RESULT: Final = 5
-"""Products in a cycle by a dot-product instruction on vectors, and cycles of a vector of results."""
+"""Cycles of a vector of results behind such instructions."""
 
 
 def match(sch: Schedule) -> Tiled | None:
@@ -141,16 +143,25 @@ def _shapes(tiled: Tiled, hardware: HardwareParams) -> Iterator[Block]:
     """Yield every block whose sums fit the registers, with the input and weights for them."""
     instruction = TILE_PRODUCTS[tiled.found.operands]
     *outer, pixels, columns = tiled.found.extents
-    fits = columns % COLUMNS == 0 and tiled.found.depth % instruction.group == 0
-    if not fits or not instruction.runs_on(hardware.features):
+    if tiled.found.depth % instruction.group or not instruction.runs_on(hardware.features):
         return
     for lines in divisors(outer[-1], _LINES) if tiled.lined else [1]:
         for rows in divisors(pixels, pixels):
             for flat in (False, True) if _may_be_flat(tiled, lines, rows) else (False,):
                 cut = strips(lines, rows, tiled.pitch if flat else None)
-                for vectors in divisors(columns // COLUMNS, REGISTERS):
+                for vectors in _vectors(columns):
                     if cut is not None and _fits(Registers(cut, vectors), lines * rows, flat=flat):
                         yield Block(lines, rows, vectors, flat)
+
+
+def _vectors(columns: int) -> Iterator[int]:
+    """Yield how many tiles of outputs may be beside each other, no more of them than needed.
+
+    Example: 1000 columns are 63 tiles of which the last overlaps another, or 21 times three.
+    """
+    for vectors in range(1, min(columns // COLUMNS, REGISTERS) + 1):
+        if math.ceil(columns / (vectors * COLUMNS)) * vectors == math.ceil(columns / COLUMNS):
+            yield vectors
 
 
 def fill(tiled: Tiled, hardware: HardwareParams) -> Block:
@@ -176,86 +187,34 @@ def fill(tiled: Tiled, hardware: HardwareParams) -> Block:
 
 def apply(sch: Schedule, tiled: Tiled, block: Block) -> None:
     """Schedule the function. Raises ScheduleError where TVM refuses."""
-    found, instruction = tiled.found, TILE_PRODUCTS[tiled.found.operands]
-    for name in found.before:
-        _prepare(sch, sch.get_sblock(name))
+    found, instruction, step = tiled.found, TILE_PRODUCTS[tiled.found.operands], step_of(tiled)
+    places = places_of(tiled, block)
+    if places.blocks % block.chain:
+        raise ScheduleError(f"{block} has no whole chains")
     for name in found.after[:-1]:
         sch.compute_inline(sch.get_sblock(name))
-    sums = sch.get_sblock(found.name)
-    _pack(sch, sums, found, (block.vectors * COLUMNS, instruction.group))
-    tile = _cut_result(sch, sums, tiled, block)
-    sch.compute_at(sums, tile, preserve_unit_loops=True)
-    sch.set_scope(sums, 0, "local")
-    inner = sch.get_loops(sums)[-_inside(tiled, block)]
-    operands = [read.source for read in sch.get(sums).reads]
-    if found.weights == 0:
-        operands.reverse()
-    step = step_of(tiled)
+    copies = [name for name in found.before if is_copy(sch.get(sch.get_sblock(name)))]
+    for name in copies:
+        sch.compute_inline(sch.get_sblock(name))
+    before = [name for name in found.before if name not in copies]
+    operands = prepared(sch, found.name, before, _LINE)
+    sums = sch.get(sch.get_sblock(found.name))
+    last = simplified(sch.get(sch.get_sblock(found.after[-1]))) if found.after else None
+    packed = PackedTiles.of(places, found, sums, instruction.group)
     kernel = TileKernel(
         instruction, registers_of(tiled, block), step, (*tiled.reduced, tiled.depth // step),
         tiled.given, tiled.weights, block.ahead,
     )  # fmt: skip
-    if math.prod(blocks_of(tiled, block)) % block.chain:
-        raise ScheduleError(f"{block} has no whole chains")
     pitch = tiled.pitch if block.flat and tiled.pitch is not None else block.rows
     parallel = cycles(tiled, block, 1) >= PAYS
-    pipeline = TilePipeline(kernel, block.chain, block.lines, block.rows, pitch, parallel)
-    pipeline.write(sch, tile, sch.blockize(inner), operands)
-
-
-def _cut_result(
-    sch: Schedule, sums: SBlockRV, tiled: Tiled, block: Block
-) -> tvm.s_tir.schedule.LoopRV:
-    """Cut the loops of the result into blocks; return the one loop over all of these."""
-    after = tiled.found.after
-    result = sch.get_sblock(after[-1]) if after else sch.cache_write(sums, 0, "global")
-    *outer, rows, columns = sch.get_loops(result)
-    inner = []
-    if block.lines > 1:
-        outer[-1], line = sch.split(outer[-1], [None, block.lines])
-        inner.append(line)
-    row_tile, row = sch.split(rows, [None, block.rows])
-    column_tile, strip, lane = sch.split(columns, [None, block.vectors, COLUMNS])
-    if block.outer == "rows":
-        order = [*outer, row_tile, column_tile]
-    else:
-        order = [*outer[:1], column_tile, *outer[1:], row_tile]
-    sch.reorder(*order, *inner, row, strip, lane)
-    return sch.fuse(*order)
-
-
-def _inside(tiled: Tiled, block: Block) -> int:
-    """Return how many loops of the sums are within a block."""
-    return tiled.loops + (3 if block.lines > 1 else 2)
-
-
-def _prepare(sch: Schedule, block: SBlockRV) -> None:
-    """Inline a block that copies; run any other block that has loops in parallel and in vectors."""
-    if is_copy(sch.get(block)):
-        sch.compute_inline(block)
-        return
-    if not sch.get_loops(block):
-        return
-    spread_vectors(sch, block, _LINE)
-
-
-def _pack(sch: Schedule, block: SBlockRV, found: ShortSum, tile: tuple[int, int]) -> None:
-    """Pack the weights in the order of the tiles: [strip, other axes, group, column, in group].
-
-    The build packs them once if their layout is free; otherwise every call does.
-    """
-    columns, group = tile
-
-    def tiled(*index: tvm.tirx.Var) -> list[tvm.ir.Expr]:
-        column, depth = (index[axis] for axis in found.axes)
-        rest = [part for axis, part in enumerate(index) if axis not in found.axes]
-        return [column // columns, *rest, depth // group, column % columns, depth % group]
-
-    copy = sch.cache_read(block, found.weights, "global")
-    sch.transform_layout(block, ("read", found.weights), tiled)
-    if found.free:
-        sch.annotate(copy, MARK, True)  # noqa: FBT003 - TVM's way
-    else:
+    tiles = TilePipeline(kernel, places, packed, last, block.chain, pitch, parallel)
+    total = sums.writes[0].source
+    mine = sch.get(sch.get_sblock("root")).alloc_buffers
+    buffers = [buffer for buffer in mine if not buffer.same_as(total)]
+    nests = [*operands, packed.write(), tiles.write()]
+    rewrite(sch, tvm.tirx.stmt_seq(*nests), [*buffers, packed.buffer])
+    if not found.free:
+        copy = sch.get_sblock(packed.name)
         spread(sch, copy, sch.get_loops(copy)[0], ELEMENTS)
 
 

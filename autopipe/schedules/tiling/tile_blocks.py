@@ -14,6 +14,7 @@ from autopipe.schedules.analysis.tile_products import COLUMNS, TILE_PRODUCTS, WO
 from autopipe.schedules.divisors import divisors
 from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.tiling.promise import FULL
+from autopipe.schedules.tiling.tile_places import TilePlaces
 from autopipe.schedules.tiling.tile_registers import Registers, strips
 
 SUM: Final = 4
@@ -21,6 +22,8 @@ SUM: Final = 4
 _FROM_L1: Final = 8
 _FROM_L2: Final = 20
 """Cycles that a tile of the input takes to load, and one of the weights."""
+_LATENCY: Final = 52
+"""Cycles until a product is added, for which the next one to the same sums waits."""
 _BLOCK: Final = 60
 """Cycles that a block takes besides its products: sums are cleared, and come late to memory."""
 _RESULT: Final = 7
@@ -103,7 +106,7 @@ def cycles(tiled: Tiled, block: Block, cores: int) -> float:
     loads = len(cut) * _FROM_L1 + block.vectors * _FROM_L2
     steps = math.prod(tiled.reduced) * tiled.depth // step
     outputs, blocks = block.lines * block.rows, math.prod(blocks_of(tiled, block))
-    summed = steps * (max(products, loads) + loads / 50)
+    summed = steps * (max(products, loads, _LATENCY) + loads / 50)
     told = _RESULT * outputs * block.vectors
     each = max(summed, told) + _HIDDEN * min(summed, told) + _BLOCK
     return each * math.ceil(blocks / cores)
@@ -111,9 +114,14 @@ def cycles(tiled: Tiled, block: Block, cores: int) -> float:
 
 def blocks_of(tiled: Tiled, block: Block) -> tuple[int, int]:
     """Return how many blocks there are one below the other, and beside each other."""
-    *outer, pixels, columns = tiled.found.extents
-    bands = math.prod(outer) * pixels // (block.lines * block.rows)
-    return bands, columns // (block.vectors * COLUMNS)
+    places = places_of(tiled, block)
+    return places.blocks // places.strips, places.strips
+
+
+def places_of(tiled: Tiled, block: Block) -> TilePlaces:
+    """Return where blocks are."""
+    columns = block.vectors * COLUMNS
+    return TilePlaces(tiled.found.extents, block.lines, block.rows, columns, block.outer)
 
 
 def chained(tiled: Tiled, block: Block, hardware: HardwareParams) -> int:
@@ -123,7 +131,7 @@ def chained(tiled: Tiled, block: Block, hardware: HardwareParams) -> int:
 
     Example: 49 blocks on two cores are seven chains of 7, and one of them has four: 4 * 8 turns.
     """
-    blocks = math.prod(blocks_of(tiled, block))
+    blocks = places_of(tiled, block).blocks
     cores = hardware.cores if cycles(tiled, block, 1) >= PAYS else 1
     most = divisors(blocks, blocks)
     return min(most, key=lambda chain: math.ceil(blocks // chain / cores) * (chain + 1))

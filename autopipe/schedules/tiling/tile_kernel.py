@@ -29,15 +29,13 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import Final, Self
+from typing import Final
 
 import tvm
 from tvm import tirx
 from tvm.ir import Expr, TensorLoad, Var
-from tvm.s_tir import SBlock
 
 from autopipe.compiler.tile_configuration import CONFIGURE, RELEASE
-from autopipe.schedules.analysis.expressions import Values, substitute
 from autopipe.schedules.analysis.tile_products import COLUMNS, TileProduct
 from autopipe.schedules.tiling.fetching import fetch
 from autopipe.schedules.tiling.tile_registers import Registers
@@ -163,16 +161,6 @@ class Place:
 
     buffer: Var
     indices: tuple[Expr, ...]
-
-    @classmethod
-    def first(cls, block: SBlock, operand: Var) -> Self:
-        """Return the first element of an operand that a block reads."""
-        region = next(read for read in block.reads if read.source.same_as(operand))
-        return cls(operand, tuple(part.min for part in region.region))
-
-    def where(self, values: Values) -> "Place":
-        """Return the element that it is for values of variables."""
-        return Place(self.buffer, tuple(substitute(index, values) for index in self.indices))
 
     def moved(self, axis: int, by: Expr | int) -> "Place":
         """Return the element so many further along an axis."""

@@ -21,25 +21,24 @@ The first turn has products alone, the last one results alone. Where steps are f
 between the products of a step as well.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-import tvm_ffi
 from tvm import tirx
 from tvm.ir import Expr, TensorLoad, Var
-from tvm.s_tir import SBlock, SBlockRealize, Schedule
-from tvm.s_tir.schedule import LoopRV, SBlockRV
+from tvm.s_tir import SBlock
 from tvm.script.ir_builder import IRBuilder
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 
 from autopipe.compiler.operations import operations
 from autopipe.schedules.analysis.blocks import number_of
-from autopipe.schedules.analysis.expressions import Values, substitute, whole
+from autopipe.schedules.analysis.expressions import substitute, whole
+from autopipe.schedules.analysis.short_sums import axes_of
 from autopipe.schedules.analysis.tile_products import COLUMNS
 from autopipe.schedules.divisors import divisors
-from autopipe.schedules.primitives import rewrite
 from autopipe.schedules.tiling.tile_kernel import Place, TileKernel
+from autopipe.schedules.tiling.tile_places import PackedTiles, TilePlaces
 
 _PIECE: Final = 48
 """Most operations on vectors in a piece of the results, if smaller ones are possible."""
@@ -50,172 +49,135 @@ class TilePipeline:
     """The loops over all blocks of a function."""
 
     kernel: TileKernel
+    places: TilePlaces
+    packed: PackedTiles
+    last: SBlock | None
+    """The elementwise block that computes results from sums, if there is one."""
     chain: int
-    """Blocks that a core computes one behind another."""
-    lines: int
-    rows: int
-    """Outputs of a block along the last but two axes."""
+    """Blocks that a core computes one behind another; divides the number of blocks."""
     pitch: int
     """Rows of sums from a line to the next."""
     parallel: bool
 
-    def write(self, sch: Schedule, loop: LoopRV, sums: SBlockRV, operands: Sequence[Var]) -> None:
-        """Put the loops in the place of the one in which sums and results follow each other.
-
-        `sums` are those of a block, `operands` the input and packed weights.
-        """
-        blocks, block = sch.get(loop), sch.get(sums)
-        products, results = (_Nest.of(blocks.loop_var, part) for part in blocks.body.seq)
-        total = block.writes[0].source
-        given, packed = (Place.first(block, operand) for operand in operands)
-        turns = _Turns(self, products, results, total, given, packed)
-        written = turns.write(f"{block.name_hint}_tiles", int(blocks.extent) // self.chain)
-
-        def replaced(nest: tirx.For) -> tirx.Stmt:
-            return written if nest.same_as(blocks) else nest
-
-        root = sch.get(sch.get_sblock("root"))
-        kept = [buffer for buffer in root.alloc_buffers if not buffer.same_as(total)]
-        rewrite(sch, tvm_ffi.structural_map(root.body, (tirx.For, replaced)), kept)
-
-
-@dataclass(frozen=True, slots=True)
-class _Nest:
-    """A block and the loops around it."""
-
-    blocks: Var
-    """The loop over all blocks of sums."""
-    loops: Sequence[Var]
-    """Those within it, the outermost first."""
-    realize: SBlockRealize
-
-    @classmethod
-    def of(cls, blocks: Var, nest: tirx.Stmt) -> "_Nest":
-        """Return it for the loops around a block."""
-        loops = []
-        while isinstance(nest, tirx.For):
-            loops.append(nest.loop_var)
-            nest = nest.body
-        return cls(blocks, loops, nest)
-
-    @property
-    def block(self) -> SBlock:
-        """The block itself."""
-        return self.realize.block
-
-    def at(self, block: Expr, *inner: Expr) -> Values:
-        """Return what the axes are at a block of sums and values of the last loops.
-
-        All other loops have one iteration.
-        """
-        zeros = [0] * (len(self.loops) - len(inner))
-        given = [*(number_of(zero, self.blocks.ty.dtype) for zero in zeros), *inner]
-        values = [(self.blocks, block), *zip(self.loops, given, strict=True)]
-        axes = zip(self.block.iter_vars, self.realize.iter_values, strict=True)
-        return [(axis.var, substitute(value, values)) for axis, value in axes]
-
-
-@dataclass(frozen=True, slots=True)
-class _Turns:
-    """The turns of a core: products of a block, and results of the one before, in each."""
-
-    pipeline: TilePipeline
-    products: _Nest
-    results: _Nest
-    total: Var
-    """The buffer of sums before loops are written; here each core has one for a block."""
-    given: Place
-    packed: Place
-
-    def write(self, name: str, cores: int) -> tirx.Stmt:
-        """Return the loops, for so many parts that may run at the same time."""
-        block, kernel = self.results.block, self.pipeline.kernel
-        reads = [read.source for read in block.reads if not read.source.same_as(self.total)]
-        begin = T.parallel if self.pipeline.parallel and cores > 1 else T.serial
+    def write(self) -> tirx.Stmt:
+        """Return the loops."""
+        cores = self.places.blocks // self.chain
+        begin = T.parallel if self.parallel and cores > 1 else T.serial
+        reads = [] if self.last is None else [read.source for read in self.last.reads]
+        others = [buffer for buffer in reads if not buffer.same_as(self._total)]
         with (
             IRBuilder() as builder,
             begin(self._number(0), self._number(cores)) as core,
-            T.sblock(name),
+            T.sblock(f"{self.packed.found.name}_tiles"),
         ):
-            T.reads(*map(whole, [self.given.buffer, self.packed.buffer, *reads]))
-            T.writes(whole(block.body.buffer))
-            shape = kernel.height, kernel.width
-            sums = T.sblock_alloc_buffer(shape, str(self.total.ty.dtype), scope="local")
-            with T.serial(self._number(0), self._number(self.pipeline.chain + 1)) as at:
-                self._turn(sums, core * self.pipeline.chain, at)
+            T.reads(*map(whole, [self._given, self.packed.buffer, *others]))
+            T.writes(whole(self._total if self.last is None else self.last.body.buffer))
+            shape = self.kernel.height, self.kernel.width
+            sums = T.sblock_alloc_buffer(shape, str(self._total.ty.dtype), scope="local")
+            with T.serial(self._number(0), self._number(self.chain + 1)) as at:
+                self._turn(sums, core * self.chain, at)
         return builder.get()
+
+    @property
+    def _total(self) -> Var:
+        """The buffer of all sums; here each core has one for a block."""
+        return self.packed.sums.writes[0].source
+
+    @property
+    def _given(self) -> Var:
+        """The input."""
+        return self.packed.sums.reads[1 - self.packed.found.weights].source
 
     def _turn(self, sums: Var, first: Expr, at: Var) -> None:
         """Write what a core does in a turn; `first` is its first block."""
-        kernel, now = self.pipeline.kernel, self.products.at(first + at)
-        given, packed = self.given.where(now), self.packed.where(now)
-        T.add_to_parent(kernel.configured())
-        _all(list(kernel.cleared()))
-        with T.grid(*kernel.extents) as found:
+        given, packed = self._operands(first + at)
+        T.add_to_parent(self.kernel.configured())
+        _all(self.kernel.cleared())
+        with T.grid(*self.kernel.extents) as found:
             steps = [found] if isinstance(found, Var) else list(found)
-            each = list(kernel.products(given, packed, steps))
-            count = self._pieces(len(each))
-            for part in range(count):
-                some = each[part * len(each) // count : (part + 1) * len(each) // count]
-                with T.If(at < self.pipeline.chain), T.Then():
+            each = list(self.kernel.products(given, packed, steps))
+            parts = self._parts(len(each))
+            for part in range(parts):
+                some = each[part * len(each) // parts : (part + 1) * len(each) // parts]
+                with T.If(at < self.chain), T.Then():
                     _all([one for product in some for one in product])
-                piece = _joined(kernel.extents, steps) * count + part
-                self._piece(sums, first + at - 1, piece, at, count)
-        with T.If(at < self.pipeline.chain), T.Then():
-            _all(list(kernel.stored(sums)))
-        T.add_to_parent(kernel.released())
+                piece = _joined(self.kernel.extents, steps) * parts + part
+                self._piece(sums, first + at - 1, piece, at, parts)
+        with T.If(at < self.chain), T.Then():
+            _all(self.kernel.stored(sums))
+        T.add_to_parent(self.kernel.released())
 
-    def _piece(self, sums: Var, block: Expr, piece: Expr, at: Var, count: int) -> None:
-        """Write a piece of the results of a block, behind one of `count` parts of a step."""
-        pipeline, size = self.pipeline, self._size(count)
-        pieces, first = pipeline.lines * pipeline.rows // size, piece * size
-        few = pieces < pipeline.kernel.steps * count
+    def _operands(self, block: Expr) -> tuple[Place, Place]:
+        """Return where the first elements of the input and of the weights of a block are."""
+        strip, start = self.places.strip_and_start(block)
+        spatial, reduced = axes_of(self.packed.sums)
+        values = [(axis.var, one) for axis, one in zip(spatial, start, strict=True)]
+        values += [(axis.var, self._number(0)) for axis in reduced]
+        read = self.packed.sums.reads[1 - self.packed.found.weights]
+        given = Place(read.source, tuple(substitute(part.min, values) for part in read.region))
+        return given, Place(self.packed.buffer, tuple(self.packed.first(strip, values).indices))
+
+    def _piece(self, sums: Var, block: Expr, piece: Expr, at: Var, parts: int) -> None:
+        """Write a piece of the results of a block, behind one of the `parts` of a step."""
+        line, size = self.places.rows, self._size(parts)
+        pieces, first = self.places.lines * line // size, piece * size
+        few = pieces < self.kernel.steps * parts
+        _, start = self.places.strip_and_start(block)
         with (
             T.If(tirx.all(at > 0, piece < pieces) if few else at > 0),
             T.Then(),
-            T.grid(max(1, size // pipeline.rows), min(size, pipeline.rows)) as (lines, rows),
-            T.unroll(0, pipeline.kernel.registers.vectors) as strip,
+            T.grid(max(1, size // line), min(size, line)) as (lines, rows),
+            T.unroll(0, self.kernel.registers.vectors) as strip,
             T.vectorized(0, COLUMNS) as lane,
         ):
-            line, row = first // pipeline.rows + lines, first % pipeline.rows + rows
-            inner = [*([line] if pipeline.lines > 1 else []), row, strip, lane]
-            kind = self.results.blocks.ty.dtype
-            values = self.results.at(block, *(tirx.Cast(kind, one) for one in inner))
-            element = sums[line * pipeline.pitch + row, strip * COLUMNS + lane]
-            self._result(values, lambda load: element if self._is_sum(load) else None)
+            inner = first // line + lines, first % line + rows, strip * COLUMNS + lane
+            element = sums[inner[0] * self.pitch + inner[1], inner[2]]
+            moves = inner[-len(start) :]
+            ends = [
+                T.Cast(str(one.ty.dtype), move) + one
+                for one, move in zip(start[-len(moves) :], moves, strict=True)
+            ]
+            self._result([*start[: -len(moves)], *ends], element)
 
-    def _result(self, values: Values, read: Callable[[TensorLoad], Expr | None]) -> None:
-        """Write a result; `read` returns what the sum is that it is made from."""
-        store = self.results.block.body
-        index = [substitute(one, values) for one in store.indices]
-        T.buffer_store(store.buffer, substitute(store.value, values, read), index)
+    def _result(self, index: Sequence[Expr], element: TensorLoad) -> None:
+        """Write the result at an index, which is made from an element of sums."""
+        if self.last is None:
+            T.buffer_store(self._total, element, list(index))
+            return
+        values = [(axis.var, one) for axis, one in zip(self.last.iter_vars, index, strict=True)]
+        store = self.last.body
 
-    def _is_sum(self, load: TensorLoad) -> bool:
-        return load.source.same_as(self.total)
+        def read(load: TensorLoad) -> Expr | None:
+            return element if load.source.same_as(self._total) else None
 
-    def _pieces(self, products: int) -> int:
+        place = [substitute(one, values) for one in store.indices]
+        T.buffer_store(store.buffer, substitute(store.value, values, read), place)
+
+    def _parts(self, products: int) -> int:
         """Return in how many parts the products of a step are, with a piece behind each."""
-        value = self.results.block.body.value
-        bare = substitute(value, [], lambda load: tirx.Var("loaded", load.ty))
-        most = _PIECE / (self.pipeline.kernel.registers.vectors * max(1, operations(bare)))
-        parts = divisors(products, products)
-        return next((part for part in parts if self._size(part) <= most), products)
+        work = 1
+        if self.last is not None:
+            bare = substitute(self.last.body.value, [], lambda load: tirx.Var("one", load.ty))
+            work = max(1, operations(bare))
+        most = _PIECE / (self.kernel.registers.vectors * work)
+        counts = divisors(products, products)
+        return next((count for count in counts if self._size(count) <= most), products)
 
     def _size(self, parts: int) -> int:
-        """Return the rows of a piece where there are so many in a step.
+        """Return the rows of a piece where a step has so many parts.
 
-        Example: 28 rows in 9 steps are pieces of 4, two thirds of the steps have one.
+        Example: 28 rows in 9 steps are pieces of 4, and two of the steps have none.
         """
-        line, steps = self.pipeline.rows, self.pipeline.kernel.steps * parts
-        rows = self.pipeline.lines * line
+        line, steps = self.places.rows, self.kernel.steps * parts
+        rows = self.places.lines * line
         sizes = (size for size in divisors(rows, rows) if line % size == 0 or size % line == 0)
         return next(size for size in sizes if rows // size <= steps)
 
     def _number(self, value: int) -> Expr:
-        return number_of(value, self.results.blocks.ty.dtype)
+        return number_of(value, axes_of(self.packed.sums)[0][-1].var.ty.dtype)
 
 
-def _all(statements: Sequence[tirx.Stmt]) -> None:
+def _all(statements: Iterable[tirx.Stmt]) -> None:
     for one in statements:
         T.add_to_parent(one)
 

@@ -100,18 +100,18 @@ class Registers:
 
 
 def strips(lines: int, pixels: int, pitch: int | None) -> tuple[Strip, ...] | None:
-    """Return the tiles of a number of lines; None where a line has no equal parts that fit.
+    """Return the tiles of a number of lines; None where several lines have no equal parts that fit.
 
     Flat ones run on from line to line, which are `pitch` pixels apart. They have 16 rows, but for
-    the last.
+    the last. Of a single line the last may be lower, too: 27 pixels are 14 and 13.
     """
     if pitch is not None:
         rows = (lines - 1) * pitch + pixels
         starts = range(0, rows, ROWS)
         return tuple(Strip(at // pitch, at % pitch, min(ROWS, rows - at)) for at in starts)
     parts = math.ceil(pixels / ROWS)
-    if pixels % parts:
+    if lines > 1 and pixels % parts:
         return None
-    rows = pixels // parts
-    places = product(range(lines), range(parts))
-    return tuple(Strip(line, rows * part, rows) for line, part in places)
+    rows = math.ceil(pixels / parts)
+    places = product(range(lines), range(0, pixels, rows))
+    return tuple(Strip(line, at, min(rows, pixels - at)) for line, at in places)

@@ -21,7 +21,8 @@ FOUR = parts(7, 7, 9)
 def test_strips_are_equal_parts_of_lines():
     assert (Strip(0, 0, 14), Strip(1, 0, 14)) == TWO
     assert strips(1, 56, None) == tuple(Strip(0, 14 * part, 14) for part in range(4))
-    assert strips(1, 17, None) is None
+    assert strips(2, 17, None) is None
+    assert strips(1, 27, None) == (Strip(0, 0, 14), Strip(0, 14, 13))
 
 
 def test_flat_strips_run_over_the_ends_of_lines():

@@ -1,0 +1,144 @@
+"""Numbers blocks of outputs in tiles and says where each is, and where its weights lie.
+
+Example: 14 x 14 pixels and 40 columns, in blocks of 2 lines, 14 pixels and 16 columns.
+
+    strips = 3               ceil(40 / 16) blocks across the columns
+    order  = [3, 7, 1]       strips, pairs of lines, parts of a line (the knob `outer` is "columns")
+    blocks = 21
+
+    block = 15 -> strip 15 // 7 = 2, pair 15 % 7 = 1 -> lines 2 and 3, columns 24 to 39:
+                  min(2 * 16, 40 - 16), not 32. The last strip overlaps the one before it.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import tvm
+from tvm import tirx
+from tvm.ir import Expr, TensorLoad
+from tvm.s_tir import SBlock
+from tvm.script.ir_builder import IRBuilder
+from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
+
+from autopipe.compiler.graph.weights import MARK
+from autopipe.schedules.analysis.blocks import number_of
+from autopipe.schedules.analysis.expressions import Values, substitute, unfold
+from autopipe.schedules.analysis.short_sums import ShortSum, axes_of
+
+
+@dataclass(frozen=True, slots=True)
+class TilePlaces:
+    """The blocks of a function."""
+
+    extents: tuple[int, ...]
+    """Of all outputs: any axes, lines, pixels, columns. A matrix has rows and columns."""
+    lines: int
+    rows: int
+    columns: int
+    """Outputs of a block."""
+    outer: Literal["rows", "columns"]
+
+    @property
+    def strips(self) -> int:
+        """Number of blocks across the columns."""
+        return math.ceil(self.extents[-1] / self.columns)
+
+    @property
+    def blocks(self) -> int:
+        """Number of all blocks."""
+        return math.prod(self._bands) * self.strips
+
+    @property
+    def _bands(self) -> list[int]:
+        """Numbers of blocks along all axes but the columns."""
+        *outer, pixels, _ = self.extents
+        if outer:
+            outer[-1] //= self.lines
+        return [*outer, pixels // self.rows]
+
+    def strip_and_start(self, block: Expr) -> tuple[Expr, list[Expr]]:
+        """Return the strip of a block, and the index of its first output along each axis."""
+        bands = self._bands
+        at = len(bands) if self.outer == "rows" else min(1, len(bands) - 1)
+        parts = unfold([*bands[:at], self.strips, *bands[at:]], block)
+        strip = parts.pop(at)
+        sizes = [1] * len(bands)
+        sizes[-1] = self.rows
+        if len(bands) > 1:
+            sizes[-2] = self.lines
+        starts = [part * size for part, size in zip(parts, sizes, strict=True)]
+        return strip, [*starts, self.column(strip)]
+
+    def column(self, strip: Expr) -> Expr:
+        """Return the first column of a strip."""
+        if self.extents[-1] % self.columns == 0:
+            return strip * self.columns
+        return T.min(
+            strip * self.columns, number_of(self.extents[-1] - self.columns, strip.ty.dtype)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PackedTiles:
+    """Weights in the order in which tiles read them."""
+
+    places: TilePlaces
+    found: ShortSum
+    sums: SBlock
+    """The block that sums."""
+    group: int
+    """Terms of a column that lie beside each other."""
+    buffer: tvm.ir.Var
+    """The copy: [strip, further axes, terms in groups, column in the strip, term in its group]."""
+
+    @classmethod
+    def of(cls, places: TilePlaces, found: ShortSum, sums: SBlock, group: int) -> "PackedTiles":
+        """Return the copy that tiles read from."""
+        weights = sums.reads[found.weights].source
+        rest = [
+            int(extent) for axis, extent in enumerate(weights.ty.shape) if axis not in found.axes
+        ]
+        shape = [places.strips, *rest, found.depth // group, places.columns, group]
+        kind = axes_of(sums)[0][-1].var.ty.dtype
+        extents = [number_of(extent, kind) for extent in shape]
+        name = f"{found.name}_packed"
+        buffer = tirx.decl_buffer(extents, weights.ty.dtype, name, layout=weights.ty.layout)
+        return cls(places, found, sums, group, buffer)
+
+    @property
+    def name(self) -> str:
+        """Name of the block that writes the copy."""
+        return f"{self.found.name}_packed"
+
+    def first(self, strip: Expr, values: Values) -> TensorLoad:
+        """Return the first weight of a strip; `values` are those of all axes of the sum."""
+        read = self.sums.reads[self.found.weights]
+        rest = [
+            substitute(part.min, values)
+            for axis, part in enumerate(read.region)
+            if axis not in self.found.axes
+        ]
+        return self.buffer[(strip, *rest, 0, 0, 0)]
+
+    def write(self) -> tirx.Stmt:
+        """Return the loops that write the copy, which the build runs if weights are a parameter."""
+        shape, kind = list(self.buffer.ty.shape), str(self.buffer.ty.shape[0].ty.dtype)
+        with IRBuilder() as builder, T.grid(*shape) as loops, T.sblock(self.name):
+            index = list(T.axis.remap("S" * len(shape), list(loops), dtype=kind))
+            strip, *rest, step, column, term = index
+            weights, others = self.sums.reads[self.found.weights], iter(rest)
+            columns, depth = self.found.axes
+            known = {
+                columns: self.places.column(strip) + column,
+                depth: step * self.group + term,
+            }
+            axes = range(len(weights.region))
+            place = [known[axis] if axis in known else next(others) for axis in axes]
+            value = weights.source[tuple(place)]
+            T.reads(value)
+            T.writes(self.buffer[tuple(index)])
+            if self.found.free:
+                T.sblock_attr({MARK: True})
+            T.buffer_store(self.buffer, value, index)
+        return builder.get()
