@@ -1,16 +1,19 @@
 """Sums of bytes in registers of tiles; where this processor has none, they are emulated."""
 
+import math
 import random
 from dataclasses import replace
 
 import pytest
 from tvm import te, topi
-from tvm.s_tir import Schedule
+from tvm.s_tir import Schedule, ScheduleError
 
 from autopipe.measure import check
+from autopipe.schedules.divisors import divisors
 from autopipe.schedules.engines import static
 from autopipe.schedules.templates import tile_product
 from autopipe.schedules.templates.template import blank
+from autopipe.schedules.tiling import tile_blocks
 from autopipe.schedules.tiling.tile_blocks import Block
 from tests.schedules import emulated
 from tests.schedules.templates.test_dot_product import (
@@ -45,6 +48,8 @@ CASES = {
     "bfloat16": lambda: (*halves(), rounded_again),
     "bfloat16_matmul": lambda: short_matmul(rows=32, depth=64, columns=32),
     "pointwise_strided": lambda: conv(kernel=1, stride=2, **WIDE),
+    "odd_columns": lambda: (*conv(channels=128, columns=40), residual),
+    "odd_rows": lambda: (*matmul(rows=27, depth=64, columns=72), residual),
 }
 
 
@@ -119,6 +124,41 @@ def test_weights_that_come_from_far_are_fetched_four_kib_ahead(rows, fetched):
     assert len(lines) == (16 * block.vectors if fetched else 0)
     places = [f" * 16 + {16 * block.ahead + at % 16}, " for at in range(len(lines))]
     assert all(place in line for place, line in zip(places, lines, strict=True))
+    check.checked(module, written, made.target)
+
+
+@pytest.mark.parametrize("block", [
+    Block(1, 7, 2), Block(1, 1, 2), Block(7, 7, 1, flat=True), Block(1, 7, 1, outer="rows"),
+])  # fmt: skip
+def test_chains_of_all_lengths_are_exact(block):
+    module, made = module_of(*CASES["odd_columns"]()), conditions(AMX)
+    found = found_in(module)
+    blocks = math.prod(tile_blocks.blocks_of(found, block))
+    for chain in divisors(blocks, blocks):
+        check.checked(module, applied(module, found, replace(block, chain=chain)), made.target)
+    with pytest.raises(ScheduleError, match="no whole chains"):
+        applied(module, found, replace(block, chain=blocks + 1))
+
+
+def test_results_stand_between_the_products_of_the_next_block():
+    """A line of seven pixels has nine steps: a row of results behind the products of seven."""
+    module, made = module_of(*conv(channels=64, columns=32), requantized), conditions(AMX)
+    written = applied(module, found_in(module), Block(1, 7, 2, chain=7))
+    step = written.script().partition("T.grid(3, 3, 1)")[2].partition("tilestored64")[0]
+    products, condition, results = step.partition("+ v_4 < 7:")
+    assert products.count("tdpbusd") == 2
+    assert condition
+    assert results.startswith("\n" + " " * 28 + "for v_5, v_6 in T.grid(1, 1):")
+    assert results.count("nearbyint") == 1
+    check.checked(module, written, made.target)
+
+
+def test_a_step_of_much_work_has_a_piece_behind_each_product():
+    module, made = module_of(*conv(kernel=1, **WIDE), requantized), conditions(AMX)
+    written = applied(module, found_in(module), Block(7, 7, 1, flat=True, chain=4))
+    step = written.script().partition("T.grid(1, 1, 2)")[2].partition("tilestored64")[0]
+    parts = [part.count("nearbyint") for part in step.split("tdpbusd")]
+    assert parts == [0, 1, 1, 1, 1]
     check.checked(module, written, made.target)
 
 
