@@ -74,9 +74,8 @@ class TilePlaces:
         """Return the first column of a strip."""
         if self.extents[-1] % self.columns == 0:
             return strip * self.columns
-        return T.min(
-            strip * self.columns, number_of(self.extents[-1] - self.columns, strip.ty.dtype)
-        )
+        last = number_of(self.extents[-1] - self.columns, strip.ty.dtype)
+        return T.min(strip * self.columns, last)
 
 
 @dataclass(frozen=True, slots=True)
