@@ -36,7 +36,6 @@ benchmark: null
 verify: null
 """
 WIDE = [
-    "conv2d with stem: 3 channels in make no pairs",
     "conv2d with deep: it has 32 groups",
     "matmul with odd: 10 columns are no multiple of 4",
 ]
@@ -105,7 +104,7 @@ def verified(build, run, tmp_path, **options):
 
 def test_what_stays_in_float32_is_told(run):
     found = json.loads((run["optimize"].path / "optimize.json").read_bytes())
-    assert (found["short"], found["wide"]) == (3, WIDE)
+    assert (found["short"], found["wide"]) == (4, WIDE)
 
 
 def test_a_package_is_the_same_again(folder, run, tmp_path):

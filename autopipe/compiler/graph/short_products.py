@@ -8,7 +8,11 @@ Example: `conv2d(x, w)` of x [1, 64, 56, 56] and w [64, 64, 3, 3], both float32,
     conv2d(astype(x, "bfloat16"), astype(w, "bfloat16"), out_dtype="float32")
 
 What the dot-product instruction does not fit stays in float32, and its reason is told: it adds
-pairs of neighbouring products, to four sums at least.
+pairs of neighbouring products, to four sums at least. Channels that make no pairs get some of zeros
+beside them, where the image gets its border as well: the first layer of a network reads three.
+
+    conv2d(x [1, 3, 224, 224], w [64, 3, 7, 7], padding=3)
+    conv2d(pad(x) [1, 4, 230, 230], pad(w) [64, 4, 7, 7], padding=0)
 """
 
 from collections.abc import Iterator, Mapping
@@ -34,6 +38,8 @@ _OTHERS: Final = frozenset(f"relax.nn.conv{kind}" for kind in (
 _SUMS: Final = 4
 """Least sums of an instruction: results side by side have to be a multiple of it."""
 _PAIR: Final = 2
+_GROUP: Final = 4
+"""Channels of a group: a pixel of four fills eight bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +128,9 @@ def _of_windows(call: relax.Call, weight: relax.Expr, *, channels_last: bool) ->
     elif not channels_last:
         yield "`layout` does not say `conv2d: [NHWC, HWIO]`"
     else:
-        yield from _of_extents(_size(weight, 1), "channels in", _size(weight, 0), "channels out")
+        depth, columns = _size(weight, 1), _size(weight, 0)
+        paired = None if depth is None else depth + _missing(depth)
+        yield from _of_extents(paired, "channels in", columns, "channels out")
 
 
 def _of_extents(depth: int | None, added: str, columns: int | None, made: str) -> Iterator[str]:
@@ -132,6 +140,11 @@ def _of_extents(depth: int | None, added: str, columns: int | None, made: str) -
         yield f"{depth} {added} make no pairs"
     elif columns % _SUMS:
         yield f"{columns} {made} are no multiple of {_SUMS}"
+
+
+def _missing(channels: int) -> int:
+    """Return how many channels of zeros make pairs of those that there are, in groups of four."""
+    return -channels % _GROUP if channels % _PAIR else 0
 
 
 def _size(value: relax.Expr, axis: int) -> int | None:
@@ -148,11 +161,20 @@ class _RoundedOperands(PyExprMutator):
         self._chosen = chosen
 
     def visit_call_(self, call: relax.Call) -> relax.Expr:
-        short = any(call.same_as(chosen) for chosen in self._chosen)
+        chosen = any(call.same_as(one) for one in self._chosen)
         call = self.visit_expr_post_order(call)
-        if not short:
+        if not chosen:
             return call
-        args = [self.builder_.emit(relax.op.astype(arg, _SHORT)) for arg in call.args]
+        data, weight = call.args
+        changes: dict[str, list[int]] = {}
+        missing = 0 if call.op.name == _PRODUCT else _missing(int(weight.ty.shape[1]))
+        if missing:
+            top, left, bottom, right = map(int, call.attrs.padding)
+            beside = [0, 0, 0, missing]
+            data = relax.op.nn.pad(data, [*beside, top, bottom, left, right])
+            weight = relax.op.nn.pad(weight, [*beside, 0, 0, 0, 0])
+            changes = {"padding": [0, 0, 0, 0]}
+        short = [self.builder_.emit(relax.op.astype(arg, _SHORT)) for arg in (data, weight)]
         if call.op.name == _PRODUCT:
-            return relax.op.matmul(*args, out_dtype=_WIDE)
-        return convolution_like(call, *args, out_dtype=_WIDE)
+            return relax.op.matmul(*short, out_dtype=_WIDE)
+        return convolution_like(call, *short, out_dtype=_WIDE, **changes)

@@ -3,6 +3,7 @@ import pytest
 from tvm import relax
 
 from autopipe.compiler import passes
+from autopipe.compiler.graph.calls import bindings
 from autopipe.compiler.graph.short_products import short_products
 from tests.compiler import graphs
 from tests.compiler.graph.test_half import module_of, run
@@ -70,7 +71,24 @@ def test_convolutions_with_channels_first_stay():
     assert (found.short, len(found.kept)) == (0, 1)
 
 
-@pytest.mark.parametrize("kinds", [(multiplied, X, W), (convolved, IMAGE, KERNEL)])
+def uneven(builder, x, w):
+    return relax.op.nn.conv2d(x, w, strides=(2, 1), padding=(1, 2, 0, 3))
+
+
+PHOTO = ((1, 3, 9, 8), "float32"), ((8, 3, 3, 3), "float32")
+"""Three channels, which make no pairs."""
+
+
+def test_channels_without_a_pair_get_zeros_and_the_image_its_border():
+    module = short_products(module_of(uneven, *PHOTO), 1, channels_last=True).module
+    (call,) = [one.value for one in bindings(module["main"]) if "conv2d" in str(one.value.op)]
+    assert [list(map(int, arg.ty.shape)) for arg in call.args] == [[1, 4, 10, 13], [8, 4, 3, 3]]
+    assert list(call.attrs.padding) == [0] * 4
+
+
+@pytest.mark.parametrize(
+    "kinds", [(multiplied, X, W), (convolved, IMAGE, KERNEL), (uneven, *PHOTO)]
+)
 def test_both_operands_are_rounded_and_sums_are_not(kinds):
     build, *shapes = kinds
     random = np.random.default_rng(0)
