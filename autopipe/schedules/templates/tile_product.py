@@ -100,7 +100,7 @@ def match(sch: Schedule) -> Tiled | None:
     if turned or not any(pixel) or any(moves[1] for moves in weights):
         return None
     tiled = Tiled(
-        found, len(reduced), found.depth, tuple(int(axis.dom.extent) for axis in reduced[:-1]),
+        found, found.depth, tuple(int(axis.dom.extent) for axis in reduced[:-1]),
         tuple(moves[:-1] for moves in given), tuple(moves[2:-1] for moves in rest),
         lined=lined and any(moves[0] for moves in given) and not any(w[0] for w in weights),
         pitch=_pitch(block, 1 - found.weights, given),

@@ -66,8 +66,6 @@ class Tiled:
     """What the knobs depend on in a function that sums short products."""
 
     found: ShortSum
-    loops: int
-    """Number of reductions."""
     depth: int
     """Extent of the innermost reduction, with those that are joined to it."""
     reduced: tuple[int, ...]
