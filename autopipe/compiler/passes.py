@@ -31,6 +31,7 @@ from autopipe.compiler.graph.separated import small_turned
 from autopipe.compiler.graph.short_products import ShortProducts, short_products
 from autopipe.compiler.graph.sizes_first import sizes_first
 from autopipe.compiler.graph.transposed import plain_convolutions
+from autopipe.compiler.graph.turned_pads import turned_pads
 from autopipe.compiler.target.target import backend_of
 from autopipe.compiler.walls import gate
 from autopipe.errors import ModelError
@@ -80,7 +81,7 @@ def optimize(  # noqa: PLR0913 -- one for each thing that a pipeline file says
         module = by_live_regions(without_dead_taps(module))
         # Phase 2: layouts
         module = convert_layout(module, layout, warn) if layout else module
-        module = small_turned(stepwise_means(module))
+        module = small_turned(stepwise_means(turned_pads(module)))
         # Phase 3: clean up what the phases above left
         module = _sequence(
             transform.Normalize(),
