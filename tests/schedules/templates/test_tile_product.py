@@ -142,7 +142,8 @@ def test_chains_of_all_lengths_are_exact(block):
 
 def test_results_stand_between_the_products_of_the_next_block():
     """A line of seven pixels has nine steps: a row of results behind the products of seven."""
-    module, made = module_of(*conv(channels=64, columns=32), epilogue=requantized), conditions(AMX)
+    inputs, sums, weights = conv(channels=64, columns=32)
+    module, made = module_of(inputs, sums, weights, requantized), conditions(AMX)
     written = applied(module, found_in(module), Block(1, 7, 2, chain=7))
     step = written.script().partition("T.grid(3, 3, 1)")[2].partition("tilestored64")[0]
     products, condition, results = step.partition("+ v_4 < 7:")
@@ -154,7 +155,8 @@ def test_results_stand_between_the_products_of_the_next_block():
 
 
 def test_a_step_of_much_work_has_a_piece_behind_each_product():
-    module, made = module_of(*conv(kernel=1, **WIDE), epilogue=requantized), conditions(AMX)
+    inputs, sums, weights = conv(kernel=1, **WIDE)
+    module, made = module_of(inputs, sums, weights, requantized), conditions(AMX)
     written = applied(module, found_in(module), Block(7, 7, 1, flat=True, chain=4))
     step = written.script().partition("T.grid(1, 1, 2)")[2].partition("tilestored64")[0]
     parts = [part.count("nearbyint") for part in step.split("tdpbusd")]
