@@ -100,7 +100,7 @@ class TileKernel:
             yield _tile("tilezero", self.registers.sums(strip, vector))
 
     def products(
-        self, given: "Place", packed: "Place", at: Sequence[Var]
+        self, given: "OperandPlace", packed: "OperandPlace", at: Sequence[Var]
     ) -> Iterator[list[tirx.Stmt]]:
         """Yield what each product of a step needs, with what loads tiles; `at` are the loops."""
         *outer, inner = at
@@ -122,7 +122,7 @@ class TileKernel:
                 yield [*loaded, _tile(self.instruction.name, *added)]
                 loaded = []
 
-    def _weights(self, place: "Place", register: int) -> Iterator[tirx.Stmt]:
+    def _weights(self, place: "OperandPlace", register: int) -> Iterator[tirx.Stmt]:
         """Yield what loads a tile of weights, and brings one near that is read some steps later.
 
         Packed weights lie in the order of the steps, so it is at the same address and a constant.
@@ -136,7 +136,7 @@ class TileKernel:
             later = place.moved(-3, self.ahead * rows + row)
             yield tirx.Evaluate(fetch(later.element()))
 
-    def _loaded(self, given: "Place", strip: int) -> tirx.Stmt:
+    def _loaded(self, given: "OperandPlace", strip: int) -> tirx.Stmt:
         """Return what loads a tile of the input."""
         found = self.registers.strips[strip]
         for axis, moves in enumerate(self.given):
@@ -146,7 +146,7 @@ class TileKernel:
 
     def stored(self, sums: Var) -> Iterator[tirx.Stmt]:
         """Yield what writes all sums to a buffer, one tile of the input below the other."""
-        first, row = Place(sums, (tirx.const(0), tirx.const(0))), 0
+        first, row = OperandPlace(sums, (tirx.const(0), tirx.const(0))), 0
         bytes_ = tirx.const(self.width * _WORD, "int64")
         for at, strip in enumerate(self.registers.strips):
             for vector in range(self.registers.vectors):
@@ -156,19 +156,19 @@ class TileKernel:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class OperandPlace:
     """An element of a buffer."""
 
     buffer: Var
     indices: tuple[Expr, ...]
 
-    def moved(self, axis: int, by: Expr | int) -> "Place":
+    def moved(self, axis: int, by: Expr | int) -> "OperandPlace":
         """Return the element so many further along an axis."""
         if isinstance(by, int) and by == 0:
             return self
         indices = list(self.indices)
         indices[axis] = indices[axis] + by
-        return Place(self.buffer, tuple(indices))
+        return OperandPlace(self.buffer, tuple(indices))
 
     def element(self) -> TensorLoad:
         """Return what reads it."""

@@ -37,7 +37,7 @@ from autopipe.schedules.analysis.expressions import substitute, whole
 from autopipe.schedules.analysis.short_sums import axes_of
 from autopipe.schedules.analysis.tile_products import COLUMNS
 from autopipe.schedules.divisors import divisors
-from autopipe.schedules.tiling.tile_kernel import Place, TileKernel
+from autopipe.schedules.tiling.tile_kernel import OperandPlace, TileKernel
 from autopipe.schedules.tiling.tile_places import PackedTiles, TilePlaces
 
 _PIECE: Final = 48
@@ -107,15 +107,19 @@ class TilePipeline:
             _all(self.kernel.stored(sums))
         T.add_to_parent(self.kernel.released())
 
-    def _operands(self, block: Expr) -> tuple[Place, Place]:
+    def _operands(self, block: Expr) -> tuple[OperandPlace, OperandPlace]:
         """Return where the first elements of the input and of the weights of a block are."""
         strip, start = self.places.strip_and_start(block)
         spatial, reduced = axes_of(self.packed.sums)
         values = [(axis.var, one) for axis, one in zip(spatial, start, strict=True)]
         values += [(axis.var, self._number(0)) for axis in reduced]
         read = self.packed.sums.reads[1 - self.packed.found.weights]
-        given = Place(read.source, tuple(substitute(part.min, values) for part in read.region))
-        return given, Place(self.packed.buffer, tuple(self.packed.first(strip, values).indices))
+        given = OperandPlace(
+            read.source, tuple(substitute(part.min, values) for part in read.region)
+        )
+        return given, OperandPlace(
+            self.packed.buffer, tuple(self.packed.first(strip, values).indices)
+        )
 
     def _piece(self, sums: Var, block: Expr, piece: Expr, at: Var, parts: int) -> None:
         """Write a piece of the results of a block, behind one of the `parts` of a step."""
