@@ -17,7 +17,10 @@ Time = Annotated[float, Field(gt=0, lt=SLOWEST)]
 """Measured seconds of one call."""
 
 Name = Annotated[str, StringConstraints(max_length=200)]
-"""Of a task, an engine or an implementation."""
+"""Of an engine, an implementation or a device."""
+
+TaskName = Annotated[str, StringConstraints(max_length=10_000)]
+"""Of a task: all operators of a fused function, of which quantized models have dozens."""
 
 Hash = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{1,64}$")]
 """Of a workload."""

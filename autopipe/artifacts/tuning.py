@@ -14,7 +14,7 @@ from pydantic import AfterValidator, Field, StringConstraints
 
 from autopipe import foreign
 from autopipe.artifacts.document import LARGEST, ArtifactDocument, Part, parse
-from autopipe.artifacts.numbers import Amount, Count, Hash, Name, Time
+from autopipe.artifacts.numbers import Amount, Count, Hash, Name, TaskName, Time
 
 RECORDS: Final = "records.jsonl"
 
@@ -136,7 +136,7 @@ class TunedTask(_Kept, frozen=True):
 
     task: Count
     """Its place in the table of tasks."""
-    name: Name
+    name: TaskName
     workload: Hash
     trials: Count
     failed: Count

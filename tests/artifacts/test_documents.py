@@ -12,7 +12,7 @@ from autopipe.artifacts.model import ImportedModel
 from autopipe.artifacts.tuning import TuningReport, TuningResult, read_records, write_records
 from autopipe.artifacts.verification import CaseOutcome, Verification
 from autopipe.foreign import MalformedError
-from tests.artifacts.examples import checked_case, comparison
+from tests.artifacts.examples import checked_case, comparison, tuned_task, tuning_report
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "documents"
 DOCUMENTS: list[type[ArtifactDocument]] = [
@@ -41,6 +41,13 @@ def test_records_are_written_with_the_bytes_they_were_read_from(tmp_path):
     write_records(reversed(records.values()), tmp_path)
     assert (tmp_path / "records.jsonl").read_bytes() == (GOLDEN / "records.jsonl").read_bytes()
     assert len(records) == 2
+
+
+def test_a_quantized_function_has_a_long_name(tmp_path):
+    """A convolution of ResNet-18 in bytes, and all that is fused behind it, has hundreds of letters."""
+    report = tuning_report(tuned_task(name="_".join(["fused", *["multiply1"] * 100])))
+    report.write(tmp_path)
+    assert TuningReport.read(tmp_path) == report
 
 
 def test_what_another_release_added_to_tuning_stays(tmp_path):
