@@ -44,7 +44,7 @@ def test_records_are_written_with_the_bytes_they_were_read_from(tmp_path):
 
 
 def test_a_quantized_function_has_a_long_name(tmp_path):
-    """A convolution of ResNet-18 in bytes, and all that is fused behind it, has hundreds of letters."""
+    """That of a convolution of ResNet-18 in bytes has hundreds of letters."""
     report = tuning_report(tuned_task(name="_".join(["fused", *["multiply1"] * 100])))
     report.write(tmp_path)
     assert TuningReport.read(tmp_path) == report
