@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from tvm.ir import Var
-from tvm.s_tir import SBlock, Schedule
+from tvm.s_tir import SBlock, Schedule, ScheduleError
 from tvm.s_tir.schedule import LoopRV, SBlockRV
-from tvm.tirx import Stmt
+from tvm.tirx import Stmt, stmt_seq
 
 from autopipe.schedules.analysis.blocks import extents_of
 
@@ -34,6 +34,25 @@ def rewrite(sch: Schedule, body: Stmt, buffers: Sequence[Var] | None = None) -> 
         annotations=root.annotations,
     )  # fmt: skip
     sch.state.replace(sch.get_sref(here), new, {root: new})
+
+
+def put(
+    sch: Schedule, nests: Sequence[Stmt], totals: Sequence[Var], last: SBlock | None,
+    copied: Sequence[Var] = (),
+) -> None:  # fmt: skip
+    """Put loop nests in the place of what a function sums; what `last` reads needs no buffer then.
+
+    `totals` are the buffers of the sums, `last` is the block that computes the result from them, if
+    there is one, and `copied` are buffers that the nests have besides.
+    Raises ScheduleError if a sum is an output of the function, too.
+    """
+    buffers = list(sch.get(sch.get_sblock("root")).alloc_buffers)
+    if last is not None:  # else some of several results may be of no use to anybody
+        own = [buffer for buffer in buffers if any(map(buffer.same_as, totals))]
+        if len(own) < len(totals):
+            raise ScheduleError("the sum is an output too")
+        buffers = [buffer for buffer in buffers if not any(map(buffer.same_as, own))]
+    rewrite(sch, stmt_seq(*nests), [*buffers, *copied])
 
 
 def spread_vectors(sch: Schedule, block: SBlockRV, most: int) -> None:

@@ -33,8 +33,8 @@ class _TurnedPads(PyExprMutator):
 
     def visit_call_(self, call: relax.Call) -> relax.Expr:
         call = self.visit_expr_post_order(call)
-        pad = self._argument(call, _TURN, _PAD)
-        turn = None if pad is None else self._argument(pad, _PAD, _TURN)
+        pad = self._maker(call, _PAD) if getattr(call.op, "name", "") == _TURN else None
+        turn = None if pad is None else self._maker(pad, _TURN)
         if pad is None or turn is None:
             return call
         after, before = _axes(call), _axes(turn)
@@ -45,12 +45,11 @@ class _TurnedPads(PyExprMutator):
         mode, value = str(pad.attrs.pad_mode), float(pad.attrs.pad_value)
         return relax.op.nn.pad(turn.args[0], moved, pad_mode=mode, pad_value=value)
 
-    def _argument(self, call: relax.Expr, op: str, wanted: str) -> relax.Call | None:
-        """Return the call that makes the argument of a call of `op`, if it is one of `wanted`."""
-        if getattr(call.op, "name", "") != op or not isinstance(call.args[0], relax.Var):
-            return None
-        made = self.lookup_binding(call.args[0])
-        found = isinstance(made, relax.Call) and getattr(made.op, "name", "") == wanted
+    def _maker(self, call: relax.Call, op: str) -> relax.Call | None:
+        """Return what makes the first argument of a call, if it is a call of `op`."""
+        (first, *_) = call.args
+        made = self.lookup_binding(first) if isinstance(first, relax.Var) else None
+        found = isinstance(made, relax.Call) and getattr(made.op, "name", "") == op
         return made if found else None
 
 

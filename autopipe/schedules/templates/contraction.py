@@ -23,7 +23,7 @@ from autopipe.schedules.analysis.product import Product
 from autopipe.schedules.analysis.rows import count
 from autopipe.schedules.analysis.simple_indices import simplified
 from autopipe.schedules.guarded import guard, guarded
-from autopipe.schedules.primitives import ELEMENTS, PRODUCTS, rewrite, spread_vectors
+from autopipe.schedules.primitives import ELEMENTS, PRODUCTS, put, spread_vectors
 from autopipe.schedules.tiling import loops
 from autopipe.schedules.tiling.form import Contraction, recognize
 from autopipe.schedules.tiling.lines import longer
@@ -110,7 +110,9 @@ def cut(sch: Schedule, contraction: Contraction, tile: Tile, terms: Terms) -> No
     tiled = _needed([(nest, copy), *_smaller(nest, copy)], known)
     pays = enough((*product.lengths, *product.steps), terms.least, known)
     tiles = loops.write(tiled, pays)
-    _replace(sch, nest, copy, [*operands, *([copy.write()] if copy else []), tiles])
+    totals = [store.buffer for store in product.stores]
+    nests = [*operands, *([copy.write()] if copy else []), tiles]
+    put(sch, nests, totals, last, [copy.buffer] if copy else [])
     if copy is not None and not contraction.lines.free:
         block = sch.get_sblock(copy.name)
         if not copy.across or count(sch.get(block)) >= ELEMENTS:
@@ -190,19 +192,3 @@ def prepared(
 def _outermost(sch: Schedule, name: str) -> tvm.tirx.Stmt:
     """Return the outermost loop around a block."""
     return sch.get(sch.get_loops(sch.get_sblock(name))[0])
-
-
-def _replace(sch: Schedule, nest: Nest, copy: Copy | None, nests: Sequence[tvm.tirx.Stmt]) -> None:
-    """Make `nests` the body of the function; the sum no longer needs a buffer of its own.
-
-    Raises ScheduleError if the sum is an output of the function, too.
-    """
-    here = sch.get_sblock("root")
-    root = sch.get(here)
-    totals = [store.buffer for store in nest.product.stores]
-    buffers = [buffer for buffer in root.alloc_buffers if not any(map(buffer.same_as, totals))]
-    if nest.last is not None and len(buffers) + len(totals) > len(root.alloc_buffers):
-        raise ScheduleError("the sum is an output too")
-    if nest.last is None:  # of several results, some may be of no use to anybody
-        buffers = list(root.alloc_buffers)
-    rewrite(sch, tvm.tirx.stmt_seq(*nests), [*buffers, *([copy.buffer] if copy else [])])

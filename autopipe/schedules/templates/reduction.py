@@ -40,7 +40,7 @@ from autopipe.schedules.analysis.rows import count
 from autopipe.schedules.analysis.simple_indices import counted, simplified
 from autopipe.schedules.analysis.step_cost import bits_of, joint_steps, stride, together, work
 from autopipe.schedules.hardware import HardwareParams
-from autopipe.schedules.primitives import rewrite
+from autopipe.schedules.primitives import put
 from autopipe.schedules.templates.contraction import prepared
 from autopipe.schedules.tiling.chains import ChainLoops
 from autopipe.schedules.tiling.row_nest import RowNest
@@ -250,7 +250,8 @@ def apply(sch: Schedule, found: ReducedOutputs, knobs: SideBySide) -> None:
     if reduction is None:
         raise ScheduleError(f"block {found.name} no longer reduces")
     last = counted(simplified(sch.get(sch.get_sblock(found.after[-1])))) if found.after else None
-    _replace(sch, reduction, last, [*nests, _written(reduction.narrowed(), last, knobs)])
+    totals = [store.buffer for store in reduction.reducer.stores]
+    put(sch, [*nests, _written(reduction.narrowed(), last, knobs)], totals, last)
 
 
 def _written(reduction: Reduction, last: SBlock | None, knobs: SideBySide) -> tvm.tirx.Stmt:
@@ -287,19 +288,6 @@ def _by_rows(sch: Schedule, found: ReducedOutputs, *, threads: bool) -> None:
     sch.decompose_reduction(block, steps[0])
     for step in steps:
         sch.unroll(step)
-
-
-def _replace(
-    sch: Schedule, reduction: Reduction, last: SBlock | None, nests: Sequence[tvm.tirx.Stmt]
-) -> None:
-    """Make `nests` the body of the function; what `last` reads needs no buffer of its own."""
-    root = sch.get(sch.get_sblock("root"))
-    totals = [store.buffer for store in reduction.reducer.stores]
-    own = [one for one in root.alloc_buffers if any(map(one.same_as, totals))]
-    if last is not None and len(own) < len(totals):
-        raise ScheduleError("what is reduced is an output, too")
-    kept = [one for one in root.alloc_buffers if last is None or not any(map(one.same_as, own))]
-    rewrite(sch, tvm.tirx.stmt_seq(*nests), kept)
 
 
 def _row_width(found: ReducedOutputs, hardware: HardwareParams) -> int:

@@ -38,7 +38,7 @@ from autopipe.schedules.analysis.tile_products import (
 )
 from autopipe.schedules.divisors import divisors
 from autopipe.schedules.hardware import HardwareParams
-from autopipe.schedules.primitives import ELEMENTS, PRODUCTS, rewrite, spread
+from autopipe.schedules.primitives import ELEMENTS, PRODUCTS, put, spread
 from autopipe.schedules.templates.contraction import prepared
 from autopipe.schedules.tiling.tile_blocks import (
     PAYS,
@@ -208,11 +208,8 @@ def apply(sch: Schedule, tiled: Tiled, block: Block) -> None:
     pitch = tiled.pitch if block.flat and tiled.pitch is not None else block.rows
     parallel = cycles(tiled, block, 1) >= PAYS
     tiles = TilePipeline(kernel, places, packed, last, block.chain, pitch, parallel)
-    total = sums.writes[0].source
-    mine = sch.get(sch.get_sblock("root")).alloc_buffers
-    buffers = [buffer for buffer in mine if not buffer.same_as(total)]
     nests = [*operands, packed.write(), tiles.write()]
-    rewrite(sch, tvm.tirx.stmt_seq(*nests), [*buffers, packed.buffer])
+    put(sch, nests, [sums.writes[0].source], last, [packed.buffer])
     if not found.free:
         copy = sch.get_sblock(packed.name)
         spread(sch, copy, sch.get_loops(copy)[0], ELEMENTS)

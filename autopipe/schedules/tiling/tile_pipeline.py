@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from tvm import tirx
-from tvm.ir import Expr, TensorLoad, Var
+from tvm.ir import Expr, Var
 from tvm.s_tir import SBlock
 from tvm.script.ir_builder import IRBuilder
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
@@ -37,6 +37,7 @@ from autopipe.schedules.analysis.expressions import substitute, whole
 from autopipe.schedules.analysis.short_sums import axes_of
 from autopipe.schedules.analysis.tile_products import COLUMNS
 from autopipe.schedules.divisors import divisors
+from autopipe.schedules.tiling.loops import write_output
 from autopipe.schedules.tiling.tile_kernel import OperandPlace, TileKernel
 from autopipe.schedules.tiling.tile_places import PackedTiles, TilePlaces
 
@@ -114,12 +115,8 @@ class TilePipeline:
         values = [(axis.var, one) for axis, one in zip(spatial, start, strict=True)]
         values += [(axis.var, self._number(0)) for axis in reduced]
         read = self.packed.sums.reads[1 - self.packed.found.weights]
-        given = OperandPlace(
-            read.source, tuple(substitute(part.min, values) for part in read.region)
-        )
-        return given, OperandPlace(
-            self.packed.buffer, tuple(self.packed.first(strip, values).indices)
-        )
+        first = tuple(substitute(part.min, values) for part in read.region)
+        return OperandPlace(read.source, first), self.packed.first(strip, values)
 
     def _piece(self, sums: Var, block: Expr, piece: Expr, at: Var, parts: int) -> None:
         """Write a piece of the results of a block, behind one of the `parts` of a step."""
@@ -136,26 +133,13 @@ class TilePipeline:
         ):
             inner = first // line + lines, first % line + rows, strip * COLUMNS + lane
             element = sums[inner[0] * self.pitch + inner[1], inner[2]]
-            moves = inner[-len(start) :]
-            ends = [
-                T.Cast(str(one.ty.dtype), move) + one
-                for one, move in zip(start[-len(moves) :], moves, strict=True)
-            ]
-            self._result([*start[: -len(moves)], *ends], element)
-
-    def _result(self, index: Sequence[Expr], element: TensorLoad) -> None:
-        """Write the result at an index, which is made from an element of sums."""
-        if self.last is None:
-            T.buffer_store(self._total, element, list(index))
-            return
-        values = [(axis.var, one) for axis, one in zip(self.last.iter_vars, index, strict=True)]
-        store = self.last.body
-
-        def read(load: TensorLoad) -> Expr | None:
-            return element if load.source.same_as(self._total) else None
-
-        place = [substitute(one, values) for one in store.indices]
-        T.buffer_store(store.buffer, substitute(store.value, values, read), place)
+            moves = [T.Cast(str(start[-1].ty.dtype), move) for move in inner[-len(start) :]]
+            others = len(start) - len(moves)
+            ends = [one + move for one, move in zip(start[others:], moves, strict=True)]
+            spatial, _ = axes_of(self.packed.sums)
+            index = zip(spatial, [*start[:others], *ends], strict=True)
+            values = [(axis.var, one) for axis, one in index]
+            write_output([self.packed.sums.body], self.last, [element], values)
 
     def _parts(self, products: int) -> int:
         """Return in how many parts the products of a step are, with a piece behind each."""

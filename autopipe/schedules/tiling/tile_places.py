@@ -16,7 +16,7 @@ from typing import Literal
 
 import tvm
 from tvm import tirx
-from tvm.ir import Expr, TensorLoad
+from tvm.ir import Expr
 from tvm.s_tir import SBlock
 from tvm.script.ir_builder import IRBuilder
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
@@ -25,6 +25,7 @@ from autopipe.compiler.graph.weights import MARK
 from autopipe.schedules.analysis.blocks import number_of
 from autopipe.schedules.analysis.expressions import Values, substitute, unfold
 from autopipe.schedules.analysis.short_sums import ShortSum, axes_of
+from autopipe.schedules.tiling.tile_kernel import OperandPlace
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,16 +102,17 @@ class PackedTiles:
         shape = [places.strips, *rest, found.depth // group, places.columns, group]
         kind = axes_of(sums)[0][-1].var.ty.dtype
         extents = [number_of(extent, kind) for extent in shape]
-        name = f"{found.name}_packed"
-        buffer = tirx.decl_buffer(extents, weights.ty.dtype, name, layout=weights.ty.layout)
-        return cls(places, found, sums, group, buffer)
+        packed = tirx.decl_buffer(
+            extents, weights.ty.dtype, f"{found.name}_packed", layout=weights.ty.layout
+        )
+        return cls(places, found, sums, group, packed)
 
     @property
     def name(self) -> str:
         """Name of the block that writes the copy."""
-        return f"{self.found.name}_packed"
+        return str(self.buffer.name)
 
-    def first(self, strip: Expr, values: Values) -> TensorLoad:
+    def first(self, strip: Expr, values: Values) -> OperandPlace:
         """Return the first weight of a strip; `values` are those of all axes of the sum."""
         read = self.sums.reads[self.found.weights]
         rest = [
@@ -118,7 +120,8 @@ class PackedTiles:
             for axis, part in enumerate(read.region)
             if axis not in self.found.axes
         ]
-        return self.buffer[(strip, *rest, 0, 0, 0)]
+        inner = [number_of(0, strip.ty.dtype)] * 3
+        return OperandPlace(self.buffer, (strip, *rest, *inner))
 
     def write(self) -> tirx.Stmt:
         """Return the loops that write the copy, which the build runs if weights are a parameter."""

@@ -5,6 +5,7 @@ import random
 from dataclasses import replace
 
 import pytest
+import tvm
 from tvm import te, topi
 from tvm.s_tir import Schedule, ScheduleError
 
@@ -223,6 +224,24 @@ def test_a_processor_without_tiles_has_no_setting():
     found = found_in(module_of(*CASES["conv"]()))
     assert not list(tile_product.settings(found, conditions(VNNI).hardware))
     assert not list(tile_product.settings(found, conditions(AMX, mattr=["-amx-int8"]).hardware))
+
+
+def test_a_square_result_that_is_turned_is_right():
+    inputs, sums, weights = matmul(rows=64, depth=64, columns=64)
+    turned = te.compute(sums.shape, lambda i, j: sums[j, i] * 2, "turned")
+    module, made = module_of(inputs, sums, weights, lambda _: ([], turned)), conditions(AMX)
+    found = found_in(module)
+    block = tile_product.fill(found, made.hardware)
+    check.checked(module, applied(module, found, block), made.target)
+
+
+def test_sums_that_are_an_output_too_are_refused():
+    inputs, sums, _ = matmul(rows=64, depth=64, columns=64)
+    twice = te.compute(sums.shape, lambda i, j: sums[i, j] * 2, "twice")
+    module = tvm.IRModule({"main": te.create_prim_func([*inputs, sums, twice])})
+    found = found_in(module)
+    with pytest.raises(ScheduleError, match="an output too"):
+        applied(module, found, tile_product.fill(found, conditions(AMX).hardware))
 
 
 @pytest.mark.parametrize("case", [float_matmul, grouped, channels_first])
