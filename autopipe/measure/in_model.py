@@ -27,11 +27,10 @@ from autopipe.artifacts.signature import LIBRARY
 from autopipe.compiler.graph.hoist import COUNT
 from autopipe.compiler.library import build as library
 from autopipe.compiler.library import linking
-from autopipe.compiler.library.loaded_model import use_threads
+from autopipe.compiler.library.kernel_threads import shorten_spin, use_threads
 from autopipe.measure import build, shipped
 from autopipe.measure.shipped import ShippedModel
 from autopipe.measure.tensors import made_up, weights
-from autopipe.measure.timing import sleep_soon
 from autopipe.processes.contained import Child, Failed
 from autopipe.store.passing import passing_folder
 
@@ -208,7 +207,7 @@ class _WatchedModel:
 
     def answer(self, request: Mapping[str, Any]) -> object:
         """Do what `InModel` asks for."""
-        sleep_soon()
+        shorten_spin()
         use_threads(self._source.cores)
         match request["do"]:
             case "build":

@@ -39,9 +39,6 @@ _FEWEST: Final = 3
 _MOST: Final = 40
 """The same at most: more tell no more."""
 
-_LOOKS: Final = "5000"
-"""How often a thread looks for work before it sleeps: some milliseconds at most."""
-
 Prepare = Callable[..., None]
 """Brings the caches into the state in which a kernel is called."""
 
@@ -52,16 +49,6 @@ def use_threads(count: int) -> None:
     TVM would take half of the processors, believing the others to be hyper-threads.
     """
     os.environ["TVM_NUM_THREADS"] = str(count)
-
-
-def sleep_soon() -> None:
-    """Have threads sleep soon after their work; must come before the first kernel runs.
-
-    TVM has them look for work for a tenth of a second, and whoever is timed next in another process
-    shares a core with them: kernels of two threads took twice their time, those of one thread took
-    theirs, and won. Between a kernel and the next one of a call, threads do not sleep.
-    """
-    os.environ.setdefault("TVM_THREAD_POOL_SPIN_COUNT", _LOOKS)
 
 
 def time_kernel(  # noqa: PLR0913, PLR0917 - two of them are for models only

@@ -61,10 +61,11 @@ def serve(job: Job, link: Link) -> None:
         _alone(link)
         first_to_go()
         # Imported here so that whoever only holds a measurement does not load TVM.
+        from autopipe.compiler.library.kernel_threads import shorten_spin
         from autopipe.measure import build, device, timing
 
         timing.use_threads(job.cores)
-        timing.sleep_soon()
+        shorten_spin()
         place = device.prepare(job.target)
         if not device.elsewhere(place):  # CUDA reserves addresses for all memory there is
             bound(job.limits.memory << 20)

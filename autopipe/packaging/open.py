@@ -1,28 +1,46 @@
 """Opens a package: nothing of it is run before everything about it has been checked."""
 
+import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Final
 
 from autopipe.compiler.library.runtime import Model, load
 from autopipe.compiler.target import cpu, gpu
-from autopipe.errors import PackageError, StageError, TargetError
+from autopipe.config.problem import shown
+from autopipe.errors import ConfigError, PackageError, StageError, TargetError
 from autopipe.packaging.contents import opened, signed
 from autopipe.packaging.manifest import Processor, check_runtime
 from autopipe.signing.signers import Signers, UnsignedError
 
+_THREADS: Final = "TVM_NUM_THREADS"
 
-def open_package(package: str | Path, signers: Signers | str | Path | None = None) -> Model:
+
+def open_package(
+    package: str | Path,
+    signers: Signers | str | Path | None = None,
+    *,
+    instances: int = 1,
+    threads: int | None = None,
+) -> Model:
     """Return the packaged model: call it with numpy arrays by name, get numpy arrays by name.
 
-    It runs on as many threads as it was tuned for, if the machine has them. A package is a
-    program: the digests in it find damage, not forgery. `signers` finds forgery: the file that
-    names them, in the form of OpenSSH's allowed signers. Raises PackageError for a damaged or
-    hostile package, for one that no signer signed and for one that this processor can not run,
-    SetupError for one that needs another TVM.
+    It runs on `threads` threads, if the machine has so many: by default on `$TVM_NUM_THREADS`, or
+    else on as many as it was tuned for. `instances` share its weights and run calls at the same
+    time; calls of one instance take turns.
+
+    A package is a program: the digests in it find damage, not forgery. `signers` finds forgery: the
+    file that names them, in the form of OpenSSH's allowed signers. Raises PackageError for a
+    damaged or hostile package, for one that no signer signed and for one that this processor cannot
+    run, SetupError for one that needs another TVM, ConfigError for numbers below one.
     """
+    if threads is None and _THREADS in os.environ:
+        threads = _positive(f"${_THREADS}", os.environ[_THREADS])
+    elif threads is not None:
+        _positive("threads", threads)
+    _positive("instances", instances)
     if isinstance(signers, str | Path):
         signers = Signers(Path(signers))
     with (
@@ -37,9 +55,20 @@ def open_package(package: str | Path, signers: Signers | str | Path | None = Non
             contents.extract(name, Path(folder, name))
         contents.agree()
         try:
-            return load(Path(folder), needs.signature)
+            return load(Path(folder), needs.signature, threads=threads, instances=instances)
         except StageError as error:
             raise PackageError(str(error)) from error
+
+
+def _positive(name: str, value: int | str) -> int:
+    """Return a whole number from 1; raise ConfigError for anything else."""
+    try:
+        number = int(value)
+    except ValueError:
+        number = 0
+    if number < 1:
+        raise ConfigError(f"{name} is {shown(value)}; it takes a whole number from 1")
+    return number
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from typing import Any, Final
 import tvm
 
 from autopipe.compiler.library.kernel_compiler import compiling
+from autopipe.compiler.library.kernel_threads import shorten_spin
 from autopipe.compiler.target.target import host_of
 from autopipe.errors import StageError
 from autopipe.measure import build, check, timing
@@ -135,7 +136,7 @@ def _checked(
     workload: tvm.IRModule, scheduled: tvm.IRModule, target: tvm.target.Target, cores: int
 ) -> Checked:
     timing.use_threads(cores)
-    timing.sleep_soon()
+    shorten_spin()
     return verdict_of(lambda: check.checked(workload, scheduled, target))
 
 

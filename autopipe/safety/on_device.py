@@ -9,6 +9,7 @@ import numpy as np
 import tvm
 from tvm import te
 
+from autopipe.compiler.library.kernel_threads import shorten_spin
 from autopipe.compiler.target.target import host
 from autopipe.environment.toolchain import Linker
 from autopipe.errors import SetupError
@@ -124,7 +125,7 @@ class _Comparison(Answering):
     def _prepare(self) -> None:
         cores = self._conditions.hardware.cores
         timing.use_threads(cores)
-        timing.sleep_soon()
+        shorten_spin()
         self._loops = check.PlainLoops(self._piece.workload, host(cores))
         library = check.compiled_for(self._piece.scheduled, self._conditions.target)
         write(library, self._path, self._linker)

@@ -239,7 +239,7 @@ def _pack(
     from autopipe.building.weight_pool import WeightPool
     from autopipe.compiler import module_io
     from autopipe.compiler.graph import weights
-    from autopipe.compiler.library.runtime import use_threads
+    from autopipe.compiler.library.kernel_threads import use_threads
     from autopipe.compiler.target.target import host
     from autopipe.schedules.engines import default
 

@@ -2,10 +2,7 @@ import math
 
 import pytest
 
-from autopipe.measure import timing
 from autopipe.measure.measurement import Measurement, judged
-
-LOOKS = "TVM_THREAD_POOL_SPIN_COUNT"
 
 
 @pytest.mark.fault("D5")
@@ -24,12 +21,3 @@ def test_no_time_at_all_is_a_failure():
 def test_the_median_ignores_a_repeat_that_was_disturbed():
     assert judged((1.0, 100.0, 1.1), cut=False) == Measurement((1.0, 100.0, 1.1))
     assert judged((1.0, 100.0, 1.1), cut=False).median == 1.1
-
-
-@pytest.mark.parametrize(("said", "looks"), [({}, "5000"), ({LOOKS: "7"}, "7")])
-def test_threads_look_for_work_for_a_short_time_unless_somebody_says_how_long(
-    said, looks, monkeypatch
-):
-    monkeypatch.setattr("os.environ", said)
-    timing.sleep_soon()
-    assert said == {LOOKS: looks}

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 from autopipe.artifacts.signature import LIBRARY
+from autopipe.compiler.library.runtime import LoadedModel
 from autopipe.compiler.target import cpu
 from autopipe.environment import cuda
 from autopipe.environment.cuda import Gpu
-from autopipe.errors import PackageError, SetupError
+from autopipe.errors import ConfigError, PackageError, SetupError
 from autopipe.packaging import archive, manifest, provenance
 from autopipe.packaging import open as opening
 from autopipe.packaging.manifest import COMPONENTS, MANIFEST, WEIGHTS
@@ -94,7 +95,7 @@ def test_kernels_of_another_gpu_are_refused(repacked, never_loaded, monkeypatch)
 
 @pytest.fixture
 def never_loaded(monkeypatch):
-    def load(*arguments):
+    def load(*_, **__):
         pytest.fail("the library was loaded")
 
     monkeypatch.setattr(opening, "load", load)
@@ -112,6 +113,37 @@ def test_a_package_computes_the_model_and_leaves_nothing_behind(package, no_leak
     scores, best = small_build.expected(given["data/x"], given["ids"])
     np.testing.assert_allclose(outputs["scores"], scores, rtol=1e-5)
     np.testing.assert_array_equal(outputs["best"], best)
+
+
+@pytest.mark.parametrize(
+    ("variable", "asked", "threads"), [(None, None, 2), ("1", None, 1), ("1", 3, 3)]
+)
+def test_threads_are_those_of_the_package_the_user_or_the_call(
+    package, monkeypatch, variable, asked, threads
+):
+    if variable:
+        monkeypatch.setenv("TVM_NUM_THREADS", variable)
+    model = open_package(package, threads=asked)
+    assert model.signature.threads == threads
+    assert isinstance(model, LoadedModel)
+    assert model._threads._count == threads
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "two", ""])
+def test_a_number_of_threads_that_is_none_is_refused(package, monkeypatch, value):
+    monkeypatch.setenv("TVM_NUM_THREADS", value)
+    with pytest.raises(ConfigError, match=r"\$TVM_NUM_THREADS is .*; it takes a whole number"):
+        open_package(package)
+    with pytest.raises(ConfigError, match="instances is 0; it takes a whole number from 1"):
+        open_package(package, instances=0, threads=1)
+
+
+def test_instances_compute_the_model(package):
+    given = inputs()
+    model = open_package(package, instances=2, threads=1)
+    expected = open_package(package)(given)
+    for name, array in model(given).items():
+        np.testing.assert_array_equal(array, expected[name])
 
 
 def test_it_needs_no_compiler(package):
@@ -213,7 +245,7 @@ def test_a_file_that_is_not_there_is_refused(tmp_path):
 def test_it_is_unpacked_where_only_its_owner_can_look(package, monkeypatch):
     modes = []
     monkeypatch.setattr(
-        opening, "load", lambda folder, *rest: modes.append(folder.stat().st_mode & 0o777)
+        opening, "load", lambda folder, *_, **__: modes.append(folder.stat().st_mode & 0o777)
     )
     open_package(package)
     assert modes == [0o700]

@@ -1,7 +1,5 @@
 """A loaded library with its weights: numpy arrays in and out, by name."""
 
-import os
-import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final
 
@@ -9,6 +7,7 @@ import numpy as np
 
 from autopipe.artifacts.signature import Signature
 from autopipe.backends import DEVICES
+from autopipe.compiler.library.kernel_threads import KernelThreads
 from autopipe.compiler.library.ports import check_inputs
 from autopipe.compiler.library.stream import Held, Stream
 from autopipe.errors import StageError
@@ -16,17 +15,19 @@ from autopipe.errors import StageError
 ALIGNMENT: Final = 64
 """Bytes; TVM compiles loads and stores that fault on anything less."""
 
-_SHARE_ALL_CORES = -3
 _FAILURES: Final = (RuntimeError, ValueError, TypeError)
 """What TVM raises where a library is called with something else than it was built for."""
-_configured = threading.local()
 
 
 class LoadedModel:
     """A loaded library with its weights. Calls from several threads take turns."""
 
     def __init__(
-        self, signature: Signature, main: Callable[..., Any], weights: Sequence[object]
+        self,
+        signature: Signature,
+        main: Callable[..., Any],
+        weights: Sequence[object],
+        threads: KernelThreads,
     ) -> None:
         from tvm_ffi import from_dlpack, get_global_func
 
@@ -43,8 +44,7 @@ class LoadedModel:
         self._item = get_global_func("ffi.ArrayGetItem")
         buffers = self._staging.places() if self._staging else tensors
         self._places = frozenset(buffer.data_ptr() for buffer in buffers)
-        self._threads = signature.threads
-        self._lock = threading.Lock()
+        self._threads = threads
 
     def __call__(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Run one inference; the outputs are the caller's own copies.
@@ -52,10 +52,12 @@ class LoadedModel:
         Raises ConfigError where names, shapes or dtypes are not the model's, StageError where
         the library fails.
         """
-        arrays = check_inputs(self.signature.inputs, inputs)
-        with self._lock:
-            made = self._given(arrays, {})
-            return dict(zip(self._names, self._arrays(made), strict=True))
+        return self._threads.run(self.infer, inputs)
+
+    def infer(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Run one inference in the calling thread, whose turn it is."""
+        made = self._given(check_inputs(self.signature.inputs, inputs), {})
+        return dict(zip(self._names, self._arrays(made), strict=True))
 
     def stream(
         self, states: Mapping[str, str], start: Mapping[str, np.ndarray] | None = None
@@ -78,12 +80,20 @@ class LoadedModel:
         `arrays` are inputs that were checked, `held` the others: states after an earlier step.
         Outputs that `states` names are returned as such, and not as arrays.
         """
-        with self._lock:
-            made = dict(zip(self._names, self._given(arrays, held), strict=True))
-            kept = {given: self._lasting(made[name]) for given, name in states.items()}
-            for name in states.values():
-                made.pop(name, None)
-            return dict(zip(made, self._arrays(made.values()), strict=True)), kept
+        return self._threads.run(self._step, arrays, held, states)
+
+    def _step(
+        self, arrays: Mapping[str, np.ndarray], held: Held, states: Mapping[str, str]
+    ) -> tuple[dict[str, np.ndarray], Held]:
+        made = dict(zip(self._names, self._given(arrays, held), strict=True))
+        kept = {given: self._lasting(made[name]) for given, name in states.items()}
+        for name in states.values():
+            made.pop(name, None)
+        return dict(zip(made, self._arrays(made.values()), strict=True)), kept
+
+    def close(self) -> None:
+        """End the threads of the model; later calls raise ConfigError."""
+        self._threads.close()
 
     def fetch(self, state: Any) -> np.ndarray:  # noqa: ANN401 - a tensor of the runtime
         """Return a copy of a state."""
@@ -91,7 +101,6 @@ class LoadedModel:
 
     def _given(self, arrays: Mapping[str, np.ndarray], held: Held) -> list[Any]:
         """Run once on inputs that were checked, and states; return the outputs as they are."""
-        use_threads(self._threads)
         for name, array in arrays.items():
             self._buffers[name][...] = array
         try:
@@ -138,23 +147,6 @@ def aligned(shape: tuple[int, ...], dtype: np.typing.DTypeLike) -> np.ndarray:
     memory = np.empty(size + ALIGNMENT, np.uint8)
     start = -memory.ctypes.data % ALIGNMENT
     return memory[start : start + size].view(dtype).reshape(shape)
-
-
-def use_threads(wanted: int) -> None:
-    """Let the calling thread's kernels use `wanted` threads, or all allowed cores if fewer.
-
-    By itself TVM uses half of the cores on x86-64, and cuts a larger number of threads to that.
-    Only a list of cores raises it. The list has all allowed cores, so that no thread is tied to
-    one core that another process may use.
-    """
-    if getattr(_configured, "threads", None) == wanted:
-        return
-    from tvm_ffi import get_global_func
-
-    cores = sorted(os.sched_getaffinity(0))
-    configure = get_global_func("runtime.config_threadpool")
-    configure(_SHARE_ALL_CORES, min(wanted, len(cores)), [str(core) for core in cores])
-    _configured.threads = wanted
 
 
 def last_line(error: Exception) -> str:

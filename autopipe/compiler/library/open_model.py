@@ -4,7 +4,6 @@ model({"x": image of 1x3x640x640})     # lib.0.so, made for 640 x 640
 model({"x": image of 1x3x352x96})      # lib.so, which serves every size
 """
 
-import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Never
@@ -12,6 +11,7 @@ from typing import Any, Final, Never
 import numpy as np
 
 from autopipe.artifacts.signature import LIBRARY, Signature
+from autopipe.compiler.library.kernel_threads import KernelThreads
 from autopipe.compiler.library.loaded_model import LoadedModel
 from autopipe.compiler.library.ports import sizes_of
 from autopipe.config.dimension import told
@@ -35,6 +35,7 @@ class OpenModel:
         signature: Signature,
         mains: Mapping[str, Callable[..., Any]],
         weights: Mapping[str, Sequence[object]],
+        threads: KernelThreads,
     ) -> None:
         """Take `main` of each library, and its weights, by the name of the file."""
         self.signature = signature
@@ -47,7 +48,7 @@ class OpenModel:
         self._ready: OrderedDict[tuple[object, ...], LoadedModel] = OrderedDict()
         self._fresh = 0
         self._floor = resident()
-        self._lock = threading.Lock()
+        self._threads = threads
 
     def __call__(
         self, inputs: Mapping[str, np.ndarray], *, generic: bool = False
@@ -58,15 +59,21 @@ class OpenModel:
         Raises ConfigError where names, shapes or dtypes are not the model's or a size is out of its
         range, StageError where a library fails.
         """
+        return self._threads.run(self._infer, inputs, generic=generic)
+
+    def close(self) -> None:
+        """End the threads of the model; later calls raise ConfigError."""
+        self._threads.close()
+
+    def _infer(self, inputs: Mapping[str, np.ndarray], *, generic: bool) -> dict[str, np.ndarray]:
         try:
             key = (generic, *[np.shape(inputs[name]) for name in self._open])
         except KeyError:  # an input is missing, which is told before anything is kept
             key = (generic,)
-        with self._lock:
-            if key not in self._ready:
-                self._made(key, inputs, generic=generic)
-            self._ready.move_to_end(key)
-            return self._ready[key](inputs)
+        if key not in self._ready:
+            self._made(key, inputs, generic=generic)
+        self._ready.move_to_end(key)
+        return self._ready[key].infer(inputs)
 
     def stream(self, *_: object, **__: object) -> Never:
         """Raise ConfigError: the states of a stream have one size."""
@@ -86,9 +93,10 @@ class OpenModel:
         fixed = self.signature.model_copy(update={"inputs": self.signature.at(sizes)})
         weights = [steps, *self._weights[library]]
         try:
-            self._ready[key] = LoadedModel(fixed, self._mains[library], weights)
+            model = LoadedModel(fixed, self._mains[library], weights, self._threads)
         except MemoryError as error:
             raise StageError(f"no memory for inputs with {told(sizes)}") from error
+        self._ready[key] = model
         self._clean()
 
     def _clean(self) -> None:

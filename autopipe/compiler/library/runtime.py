@@ -16,13 +16,9 @@ from autopipe.artifacts.library import BuiltLibrary
 from autopipe.artifacts.signature import CHECK, LIBRARY, Signature
 from autopipe.backends import DEVICES
 from autopipe.compiler.library.arena import Arena
-from autopipe.compiler.library.loaded_model import (
-    ALIGNMENT,
-    LoadedModel,
-    aligned,
-    last_line,
-    use_threads,
-)
+from autopipe.compiler.library.kernel_threads import KernelThreads, shorten_spin
+from autopipe.compiler.library.loaded_model import ALIGNMENT, LoadedModel, aligned, last_line
+from autopipe.compiler.library.model_instances import ModelInstances
 from autopipe.compiler.library.open_model import OpenModel
 from autopipe.compiler.without_torch import without_torch
 from autopipe.errors import SetupError, StageError
@@ -32,7 +28,7 @@ if TYPE_CHECKING:
     from tvm_ffi import Module
 
 __all__ = ["ALIGNMENT", "LoadedModel", "Model", "aligned", "load", "load_artifact", "load_with",
-           "tensor_of", "use_threads"]  # fmt: skip
+           "tensor_of"]  # fmt: skip
 
 WEIGHTS: Final = "weights.safetensors"
 """The file of weights beside the libraries."""
@@ -40,20 +36,24 @@ WEIGHTS: Final = "weights.safetensors"
 _CPU, _POOLED = 1, 2
 
 
-Model = LoadedModel | OpenModel
+Model = LoadedModel | OpenModel | ModelInstances
 """What is loaded: called with numpy arrays by name."""
 
 
-def load(folder: Path, signature: Signature) -> Model:
+def load(
+    folder: Path, signature: Signature, *, threads: int | None = None, instances: int = 1
+) -> Model:
     """Load the libraries in a folder and their weights, each copied once into aligned memory.
 
-    Loading runs code of the libraries: check their digests first. Raises StageError if this TVM can
-    not run them.
+    `instances` share libraries and weights, and run at the same time, each on `threads` threads;
+    None are those of the signature. Loading runs code of the libraries: check their digests first.
+    Raises StageError if this TVM can not run them.
     """
     return load_with(
         folder,
-        signature,
+        signature.model_copy(update={"threads": threads or signature.threads}),
         lambda names: _weights(folder / WEIGHTS, names, frozenset(signature.halves)),
+        instances=instances,
     )
 
 
@@ -62,11 +62,14 @@ def load_with(
     signature: Signature,
     of: Callable[[Collection[str]], Mapping[str, object]],
     steps: Sequence[int] = (),
+    *,
+    instances: int = 1,
 ) -> Model:
     """Load the libraries in a folder; `of` returns weights by name. Raises what `load` does.
 
     `steps` are the multiples of each size, of a library for one size of a model with open ones.
     """
+    shorten_spin()
     _load_runtime()
     devices = [_CPU, 0, _POOLED]
     device = DEVICES[signature.device].piece("runtime")
@@ -75,15 +78,29 @@ def load_with(
         devices = [device.NUMBER, 0, _POOLED, *devices]
     names = {LIBRARY: signature.weights}
     names |= {entry.library: entry.weights for entry in signature.entries}
-    machines = {library: _machine(folder / library, devices) for library in names}
+    machines = [
+        {library: _machine(folder / library, devices) for library in names}
+        for _ in range(instances)
+    ]
     stored = of(list(dict.fromkeys(name for each in names.values() for name in each)))
     weights = {library: [stored[name] for name in each] for library, each in names.items()}
-    for library, machine in machines.items():
+    for library, machine in machines[0].items():
         _check(machine, library, weights[library])
+    models = [_instance(signature, each, weights, steps) for each in machines]
+    return models[0] if instances == 1 else ModelInstances(models)
+
+
+def _instance(
+    signature: Signature,
+    machines: Mapping[str, "Module"],
+    weights: Mapping[str, Sequence[object]],
+    steps: Sequence[int],
+) -> LoadedModel | OpenModel:
     mains = {library: machine["main"] for library, machine in machines.items()}
+    threads = KernelThreads(signature.threads)
     if signature.dimensions:
-        return OpenModel(signature, mains, weights)
-    return LoadedModel(signature, mains[LIBRARY], [*_sizes(steps), *weights[LIBRARY]])
+        return OpenModel(signature, mains, weights, threads)
+    return LoadedModel(signature, mains[LIBRARY], [*_sizes(steps), *weights[LIBRARY]], threads)
 
 
 def _sizes(steps: Sequence[int]) -> list[object]:

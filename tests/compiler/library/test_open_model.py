@@ -5,6 +5,7 @@ import pytest
 
 from autopipe.artifacts.signature import LIBRARY, Port, Signature, SizedLibrary
 from autopipe.compiler.library import open_model, runtime
+from autopipe.compiler.library.kernel_threads import KernelThreads
 from autopipe.compiler.library.open_model import OpenModel
 from autopipe.compiler.library.ports import sizes_of
 from autopipe.config.dimension import Dimension
@@ -40,7 +41,9 @@ def model(called):
         return run
 
     names = (LIBRARY, "lib.0.so")
-    return OpenModel(SIGNATURE, {name: main(name) for name in names}, dict.fromkeys(names, ()))
+    return OpenModel(
+        SIGNATURE, {name: main(name) for name in names}, dict.fromkeys(names, ()), KernelThreads(1)
+    )
 
 
 def arrays(batch, height, mask=None):

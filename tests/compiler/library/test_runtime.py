@@ -13,6 +13,7 @@ from safetensors.numpy import load_file, save_file
 
 from autopipe.artifacts.library import BuiltLibrary
 from autopipe.artifacts.signature import Port, Signature
+from autopipe.compiler.library.kernel_threads import KernelThreads
 from autopipe.compiler.library.runtime import (
     ALIGNMENT,
     LoadedModel,
@@ -22,7 +23,7 @@ from autopipe.compiler.library.runtime import (
     load_artifact,
 )
 from autopipe.errors import ConfigError, StageError
-from tests.artifacts.examples import library as described
+from tests.compiler.library.parallel import save_parallel
 from tests.support import small_build
 from tests.support.table import each_row
 
@@ -70,7 +71,7 @@ def echo(loaded):
         time.sleep(0.01)
         return x
 
-    return LoadedModel(signature, main, [])
+    return LoadedModel(signature, main, [], KernelThreads(1))
 
 
 def test_outputs_belong_to_the_caller(echo):
@@ -182,35 +183,8 @@ print(sum(time > 0.1 * max(used) for time in used))
 def test_kernels_run_on_the_threads_of_the_signature(tmp_path, threads):
     if len(os.sched_getaffinity(0)) < threads:
         pytest.skip("not enough cores")
-    _save_parallel(tmp_path, threads)
+    save_parallel(tmp_path, threads)
     command = [sys.executable, "-c", _BUSY_THREADS, str(tmp_path)]
     environment = os.environ | {"OPENBLAS_NUM_THREADS": "1"}
     run = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     assert run.stdout.strip() == str(threads), run.stderr
-
-
-def _save_parallel(folder, threads):
-
-    import tvm
-
-    source = """
-@I.ir_module
-class Module:
-    @T.prim_func(private=True, s_tir=True)
-    def slow(A: T.Buffer((1048576,), "float32"), B: T.Buffer((1048576,), "float32")):
-        for i in T.parallel(16):
-            for j in range(65536):
-                B[i * 65536 + j] = T.exp(T.tanh(T.sin(A[i * 65536 + j])))
-
-    @R.function
-    def main(x: R.Tensor((1048576,), "float32")):
-        cls = Module
-        y = R.call_tir(cls.slow, (x,), R.Tensor((1048576,), "float32"))
-        return y
-"""
-    target = tvm.target.Target({"kind": "llvm", "num-cores": 2})
-    built = tvm.compile(tvm.script.from_source(source), target=target)
-    built.export_library(str(folder / "lib.so"))
-    save_file({}, folder / "weights.safetensors")
-    x, y = (Port(name=name, shape=(1048576,), dtype="float32") for name in "xy")
-    described(inputs=(x,), outputs=(y,), threads=threads).write(folder)

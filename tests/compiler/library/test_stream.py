@@ -5,6 +5,7 @@ import pytest
 import tvm_ffi
 
 from autopipe.artifacts.signature import Port, Signature
+from autopipe.compiler.library.kernel_threads import KernelThreads
 from autopipe.compiler.library.runtime import LoadedModel
 from autopipe.errors import ConfigError, StageError
 from tests.support.table import each_row
@@ -49,7 +50,7 @@ def model(cell):
         weights=(),
         threads=1,
     )
-    return LoadedModel(signature, cell, [])
+    return LoadedModel(signature, cell, [], KernelThreads(1))
 
 
 def frame(value):
@@ -123,6 +124,6 @@ def test_an_output_of_another_shape_can_not_be_a_state():
         weights=(),
         threads=1,
     )
-    model = LoadedModel(signature, lambda h: h, [])
+    model = LoadedModel(signature, lambda h: h, [], KernelThreads(1))
     with pytest.raises(ConfigError, match=r"'h_next' float32 \[3\] can not be input 'h' float32"):
         model.stream({"h": "h_next"})

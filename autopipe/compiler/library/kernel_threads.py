@@ -1,0 +1,128 @@
+"""The thread pool of a loaded model: one, however many threads call it.
+
+TVM keeps a pool of worker threads for each thread that calls a kernel, as long as that thread
+lives; 100 threads that call a model of two threads would have 100 pools.
+"""
+
+import os
+import threading
+from collections.abc import Callable
+from typing import Final, ParamSpec, TypeVar
+
+from autopipe.compiler.library.call_thread import CallThread
+from autopipe.errors import ConfigError
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_SHARE_ALL_CORES: Final = -3
+
+_LOST: Final = -1
+"""In place of a number of threads: a fork has ended the pool, and kernels would wait for it."""
+
+_ANY: Final = object()
+"""The owner of a pool without workers."""
+
+_SPIN: Final = "TVM_THREAD_POOL_SPIN_COUNT"
+_SPIN_COUNT: Final = "5000"
+"""How often a worker thread looks for work before it sleeps: 2 ms on an idle machine."""
+
+
+class _CallingThread(threading.local):
+    """How TVM's pool for the calling thread was configured."""
+
+    def __init__(self) -> None:
+        self.identity = object()  # other than `get_ident`, never that of a later thread
+        self.wanted = 0
+        self.has_all = False
+
+
+_calling = _CallingThread()
+
+
+class KernelThreads:
+    """Runs calls one at a time, with kernels on `count` threads.
+
+    The first thread that calls owns the pool, and makes its calls itself. Once another thread
+    calls, a thread of this object makes all calls, and owns the pool; it ends with `close`, with
+    this object or with the interpreter. A single thread needs no pool: each caller is that thread.
+    """
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+        self._owner = _ANY if count == 1 else None
+        self._call_thread: CallThread | None = None
+        self._lock = threading.Lock()
+        self._closed = False
+
+    def run(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        """Return what `function` returns, once it is the turn of this call."""
+        with self._lock:
+            if self._closed:
+                raise ConfigError("the model is closed")
+            if self._is_ready() or self._become_owner():
+                return function(*args, **kwargs)
+            if self._call_thread is None or not self._call_thread.is_alive():
+                self._call_thread = CallThread(lambda: use_threads(self._count))
+            return self._call_thread.run(lambda: function(*args, **kwargs))
+
+    def close(self) -> None:
+        """End the threads, after the call that runs; later calls raise ConfigError."""
+        with self._lock:
+            self._closed = True
+            if self._call_thread is not None:
+                self._call_thread.end()
+
+    def _is_ready(self) -> bool:
+        """Return whether the calling thread makes this call as it made the last one."""
+        return _calling.wanted == self._count and self._owner in {_calling.identity, _ANY}
+
+    def _become_owner(self) -> bool:
+        """Return whether the calling thread makes its calls itself; otherwise no thread does."""
+        first = self._owner in {None, _calling.identity, _ANY}
+        if not (first and use_threads(self._count)):
+            self._owner = self
+        elif self._owner is None:
+            self._owner = _calling.identity
+        return self._owner is not self
+
+
+def use_threads(wanted: int) -> bool:
+    """Let the calling thread's kernels use `wanted` threads, or all allowed cores if fewer.
+
+    By itself TVM uses half of the cores on x86-64. Returns False where they will be fewer: TVM made
+    a smaller pool for this thread before, which cannot grow, or a fork has ended the pool.
+    """
+    if _calling.wanted == _LOST:
+        return False
+    if _calling.wanted == wanted:
+        return _calling.has_all
+    from tvm_ffi import get_global_func
+
+    configure = get_global_func("runtime.config_threadpool")
+    cores = [str(core) for core in sorted(os.sched_getaffinity(0))]
+    count = min(wanted, len(cores))
+    if not _calling.wanted:  # a pool is made of as many threads as cores are named
+        configure(_SHARE_ALL_CORES, count, cores[:count])
+    configure(_SHARE_ALL_CORES, count, cores)  # no thread is tied to a core
+    _calling.wanted = wanted
+    _calling.has_all = get_global_func("runtime.NumThreads")() == count
+    return _calling.has_all
+
+
+def shorten_spin() -> None:
+    """Have worker threads sleep soon after their work; must come before the first kernel runs.
+
+    TVM has them look for work 300,000 times, each time giving their core away: a tenth of a
+    second, minutes on a busy machine, and a pool ends only after that. Between two kernels of a
+    call they do not sleep.
+    """
+    os.environ.setdefault(_SPIN, _SPIN_COUNT)
+
+
+def _lose_pool() -> None:
+    if _calling.wanted:
+        _calling.wanted = _LOST
+
+
+os.register_at_fork(after_in_child=_lose_pool)
