@@ -100,7 +100,7 @@ class Round(Frozen, frozen=True):
     conditions: dict[str, RoundConditions]
     """What the machine did meanwhile, by contender."""
     disturbed: str = ""
-    """Who disturbed it; such a round is played again."""
+    """Who disturbed it; such a round does not count if most were not disturbed."""
 
 
 class SizedTimes(Sparse, frozen=True):
@@ -146,9 +146,9 @@ class BenchmarkResult(Sparse, frozen=True):
     skipped: dict[str, str]
     """Rivals that could not be timed, and why."""
     rounds: tuple[Round, ...] = ()
-    """All that were played, in order; the times are of the quiet ones, where these are enough."""
+    """All that were played, in order; the times are of the quiet ones, where most were quiet."""
     disturbed: str = ""
-    """Why the times tell nothing; empty where enough rounds were quiet."""
+    """What disturbed at least half of the rounds."""
     at_sizes: tuple[SizedTimes, ...] = ()
     """With open sizes, the times at each size that was timed; the first are those above."""
     best: str = ""

@@ -42,23 +42,26 @@ def hold(checked: Iterable[CheckedGate]) -> Iterator[str]:
 
 
 def _slowdowns(match: BenchmarkResult, gates: Gates) -> Iterator[CheckedGate]:
-    """Check the gate of each rival: it fails beyond doubt, not within the spread of the times."""
+    """Check the gate of each rival: it fails beyond doubt, not within the spread of the times.
+
+    Where other programs disturbed, it passes beyond doubt only as well.
+    """
     rivals = {rival.name: rival.latency for rival in match.rivals}
     for field, limit in gates.max_slowdown.items():
         gate = f"gates.max_slowdown.{field}"
         name = _rival(field, match)
         ratio = match.comparisons[name].ratio
         finding = f"the build takes {ratio:.2f} times as long as {name}, allowed is {limit:g}"
-        if match.disturbed:
-            outcome = Outcome.INCONCLUSIVE
-            finding = f"{finding}; {match.disturbed}"
-        elif ratio <= limit:
+        verdict = against(match.ours.latency, rivals[name], limit)
+        if verdict is LatencyVerdict.FASTER or (ratio <= limit and not match.disturbed):
             outcome = Outcome.PASSED
-        elif against(match.ours.latency, rivals[name], limit) is LatencyVerdict.SLOWER:
+        elif verdict is LatencyVerdict.SLOWER:
             outcome = Outcome.FAILED
         else:
             outcome = Outcome.INCONCLUSIVE
-            finding = f"{finding}; the spread of the times is too wide to fail it"
+            finding = f"{finding}; the spread of the times is too wide to decide"
+        if match.disturbed and outcome is not Outcome.PASSED:
+            finding = f"{finding}; {match.disturbed}"
         yield CheckedGate(gate=gate, outcome=outcome, found=finding)
 
 

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 from autopipe.artifacts.benchmark import BenchmarkResult, Round, TimedContender, best_rival
 from autopipe.benchmarking.agreement import disagreement
@@ -16,9 +15,6 @@ from autopipe.config import Benchmark
 from autopipe.errors import StageError
 
 OURS = "autopipe"
-
-_TIMES: Final = 2
-"""How many times the rounds that are asked for are played at most, to have as many quiet ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,14 +47,14 @@ class _Played:
 
 
 def play(table: BenchmarkSetup, threads: int) -> BenchmarkResult:
-    """Time all contenders over all rounds; those that were disturbed are played again.
+    """Time all contenders over all rounds; those that were disturbed do not count if most were not.
 
     Raises StageError where the build fails; a rival that fails is recorded as skipped.
     """
     load_before = load_average()
     played, skipped = _rounds(table, threads)
     quiet = [one for one in played if one.worst is None]
-    enough = len(quiet) >= table.options.rounds
+    enough = 2 * len(quiet) > len(played)
     results = _results(quiet if enough else played, skipped)
     ours = results.pop(OURS)
     return BenchmarkResult(
@@ -80,20 +76,17 @@ def play(table: BenchmarkSetup, threads: int) -> BenchmarkResult:
 
 
 def _rounds(table: BenchmarkSetup, threads: int) -> tuple[list[_Played], dict[str, str]]:
-    """Play until enough rounds were quiet, or it is no use; return them, and who was skipped."""
+    """Play all rounds; return them, and who was skipped."""
     rivals = {name: path for name, path in table.contenders.items() if name != OURS}
     obstacles = {name: _obstacle(name, path) for name, path in rivals.items()}
     skipped = {name: reason for name, reason in obstacles.items() if reason}
     played: list[_Played] = []
-    quiet, wanted = 0, table.options.rounds
     order = list(table.contenders)
-    while quiet < wanted and len(played) < _TIMES * wanted:
-        again = f" again, as {played[-1].worst}" if played and played[-1].worst else ""
-        title = f"round {quiet + 1} of {wanted}{again}"
+    for place in range(table.options.rounds):
+        title = f"round {place + 1} of {table.options.rounds}"
         timed = _taken(_Turns(table, threads, title), order, skipped)
         order.reverse()
         played.append(_Played(timed, _worst(timed, threads)))
-        quiet += played[-1].worst is None
     return played, skipped
 
 

@@ -2,10 +2,11 @@
 
 On the same device the times themselves are compared, and on any device their ratio to each rival
 of the same version, which was timed in the same minutes. A machine has slow days, on which the
-rival is slow too; so a build fails only if all that can be compared says so.
+rival is slow too; so a build fails only if all that can be compared says so. Where other programs
+ran beside one of the two builds, only the ratios are compared.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from autopipe.artifacts.benchmark import BenchmarkResult, CheckedGate, Outcome
@@ -33,22 +34,18 @@ def baseline_of(match: BenchmarkResult, pipeline: str, device: Mapping[str, Any]
 def regression(now: Baseline, before: Baseline, gate: Regression) -> CheckedGate:
     """Compare two builds."""
     evidence, obstacles = _evidence(now, before)
-    both = {"this build": now, "the baseline": before}
-    busy = [what for what, times in both.items() if times.disturbed]
-    outcome = Outcome.INCONCLUSIVE if busy else judged(list(evidence.values()), gate.max)
+    outcome = judged(list(evidence.values()), gate.max)
     said = [f"{interval} times the baseline's {what}" for what, interval in evidence.items()]
     said += [f"allowed is {gate.max:g}", *obstacles]
     if outcome is Outcome.INCONCLUSIVE:
-        said.append(_why(busy, evidence))
+        said.append(_why(evidence))
         if gate.on_inconclusive == "fail":
             outcome = Outcome.FAILED
     return CheckedGate(gate=GATE, outcome=outcome, found="; ".join(said))
 
 
-def _why(busy: Iterable[str], evidence: Mapping[str, Interval]) -> str:
+def _why(evidence: Mapping[str, Interval]) -> str:
     """Say why nothing can be said."""
-    if busy:
-        return f"other programs disturbed when {' and '.join(busy)} was timed"
     more = "these times do not tell; more `benchmark.rounds` may"
     return more if evidence else "nothing is left to compare"
 
@@ -89,8 +86,12 @@ def _comparable(now: Baseline, before: Baseline) -> Iterator[tuple[str, str, _Se
         for name in now.device.keys() | before.device.keys()
         if now.device.get(name) != before.device.get(name)
     )
-    machine = f"another machine ({', '.join(differ)})" if differ else ""
-    yield "time", machine, (now.rounds[OURS], before.rounds[OURS])
+    both = {"this build": now, "the baseline": before}
+    busy = " and ".join(name for name, times in both.items() if times.disturbed)
+    obstacle = f"another machine ({', '.join(differ)})" if differ else ""
+    if busy:
+        obstacle = f"other programs disturbed when {busy} was timed"
+    yield "time", obstacle, (now.rounds[OURS], before.rounds[OURS])
     for rival, version in now.rivals.items():
         what = f"time relative to {rival}"
         if before.rivals.get(rival) == version:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
+from autopipe.artifacts.signature import LIBRARY
 from autopipe.benchmarking.baseline import OURS
 from autopipe.comparison.build import Build, BuiltTask, ContenderTime, Fields, Time
 from autopipe.comparison.matching import TaskChange, changed_tasks
@@ -86,14 +87,33 @@ def compare(old: Build, new: Build) -> Difference:
     if old.tasks is None or new.tasks is None:
         left["tasks"] = _left(old.tasks, new.tasks)
     else:
-        tasks = changed_tasks(old.tasks, new.tasks, shared=shared, elsewhere=elsewhere)
+        tasks = changed_tasks(
+            old.tasks, new.tasks, shared=shared, elsewhere=elsewhere,
+            same_compiler=_same_compiler(old, new),
+        )  # fmt: skip
         knobs = [_knobs(old.tasks), _knobs(new.tasks)]
         left |= {} if None not in knobs else {KNOBS: _left(*knobs)}
     if old.latency is None or new.latency is None:
         left["latency"] = _left(old.latency, new.latency)
     else:
-        latency = _latency(old.latency, new.latency, elsewhere=elsewhere)
+        latency = _latency(
+            old.latency, new.latency, elsewhere=elsewhere, same_code=_same_code(old, new)
+        )
     return Difference(old, new, facts, tasks, latency, left)
+
+
+def _same_compiler(old: Build, new: Build) -> bool:
+    """Return whether both make the same code of the same schedule."""
+    both = [build.facts.get(topic) for topic in ("target", "versions") for build in (old, new)]
+    return None not in both and both[0] == both[1] and both[2] == both[3]
+
+
+def _same_code(old: Build, new: Build) -> bool:
+    """Return whether both have the same library, or the same package with all that is in it."""
+    digests = [build.facts.get("artifacts", {}) for build in (old, new)]
+    names = digests[0].keys() & digests[1].keys()
+    names = {LIBRARY} & names or {name for name in names if name.endswith(".tar")}
+    return bool(names) and all(digests[0][name] == digests[1][name] for name in names)
 
 
 def _knobs(tasks: tuple[BuiltTask, ...]) -> bool | None:
@@ -122,10 +142,14 @@ def _shared(topic: str, old: Fields, new: Fields) -> tuple[Fields, Fields]:
 
 
 def _latency(
-    old: Mapping[str, ContenderTime], new: Mapping[str, ContenderTime], *, elsewhere: bool
+    old: Mapping[str, ContenderTime],
+    new: Mapping[str, ContenderTime],
+    *,
+    elsewhere: bool,
+    same_code: bool,
 ) -> tuple[LatencyChange, ...]:
     """Judge the build, unless a rival that is the same program moved: then the machine did."""
-    rows = list(_rows(old, new, elsewhere=elsewhere))
+    rows = list(_rows(old, new, elsewhere=elsewhere, same_code=same_code))
     unsteady = any(
         row.contender != OURS and row.versions[0] == row.versions[1] and row.verdict.conclusive
         for row in rows
@@ -136,13 +160,19 @@ def _latency(
 
 
 def _rows(
-    old: Mapping[str, ContenderTime], new: Mapping[str, ContenderTime], *, elsewhere: bool
+    old: Mapping[str, ContenderTime],
+    new: Mapping[str, ContenderTime],
+    *,
+    elsewhere: bool,
+    same_code: bool,
 ) -> Iterator[LatencyChange]:
     for name in sorted(old.keys() & new.keys(), key=lambda name: (name != OURS, name)):
         before, after = old[name], new[name]
         verdict = judge(before.time, after.time, elsewhere=elsewhere)
         if before.disturbed or after.disturbed:
             verdict = TimingVerdict.DISTURBED
+        if same_code and name == OURS:
+            verdict = TimingVerdict.SAME_CODE
         versions = (before.version, after.version)
         yield LatencyChange(name, versions, before.time, after.time, verdict)
 

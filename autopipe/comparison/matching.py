@@ -8,7 +8,7 @@ from itertools import islice
 
 from autopipe.comparison.build import BuiltTask, Time, flat
 from autopipe.comparison.timing import TimingVerdict, judge
-from autopipe.comparison.values import Change, changes
+from autopipe.comparison.values import ABSENT, Change, changes
 
 _Pair = tuple[BuiltTask | None, BuiltTask | None]
 
@@ -59,13 +59,21 @@ class TaskChange:
 
 
 def changed_tasks(
-    old: Sequence[BuiltTask], new: Sequence[BuiltTask], *, shared: bool, elsewhere: bool
+    old: Sequence[BuiltTask],
+    new: Sequence[BuiltTask],
+    *,
+    shared: bool,
+    elsewhere: bool,
+    same_compiler: bool = False,
 ) -> tuple[TaskChange, ...]:
-    """Return what became of each task; `shared` compares only what both say of it."""
+    """Return what became of each task; `shared` compares only what both say of it.
+
+    With the `same_compiler` for the same target, equal schedules of equal loops are equal code.
+    """
     return tuple(
         TaskChange(before, after, _changes(before, after, shared=shared), verdict)
         for before, after in _pairs(old, new, shared=shared)
-        for verdict in [_verdict(before, after, elsewhere=elsewhere)]
+        for verdict in [_verdict(before, after, elsewhere=elsewhere, same_compiler=same_compiler)]
     )
 
 
@@ -109,10 +117,13 @@ def _template(decisions: Mapping[str, object]) -> object:
 
 
 def _verdict(
-    old: BuiltTask | None, new: BuiltTask | None, *, elsewhere: bool
+    old: BuiltTask | None, new: BuiltTask | None, *, elsewhere: bool, same_compiler: bool
 ) -> TimingVerdict | None:
     if old is None or new is None or old.time is None or new.time is None:
         return None
     if old.workload != new.workload:
         return TimingVerdict.OTHER_LOOPS
+    schedules = [task.decisions.get("schedule", ABSENT) for task in (old, new)]
+    if same_compiler and schedules[0] == schedules[1] != ABSENT:
+        return TimingVerdict.SAME_CODE
     return judge(old.time, new.time, elsewhere=elsewhere)

@@ -13,6 +13,7 @@ class TimingVerdict(StrEnum):
     NOISE = "within the noise"
     NO_SPREAD = "no spread is known, not judged"
     ELSEWHERE = "measured elsewhere, not judged"
+    SAME_CODE = "the same code, not judged"
     OTHER_LOOPS = "other loops, not judged"
     UNSTEADY = "the rivals moved too, not judged"
     DISTURBED = "other programs ran beside it, not judged"

@@ -20,7 +20,8 @@ class Benchmark(Frozen, frozen=True):
     """Rivals, each in a process of its own, with the threads of the build, in float32 and otherwise
     at its fastest. The ratio that counts is the one to the fastest of them."""
     rounds: Annotated[int, Field(ge=1, le=100)] = 3
-    """How often the contenders take turns."""
+    """How often the contenders take turns. Rounds in which other programs took the processor do not
+    count, if most were quiet."""
     warmup: Annotated[int, Field(ge=0, le=1000)] = 3
     """Runs of each contender in each round that are not counted; more of a model that is quick."""
     repeat: Annotated[int, Field(ge=1, le=10_000)] = 10

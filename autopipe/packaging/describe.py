@@ -24,8 +24,8 @@ from autopipe.packaging.provenance import (
 )
 from autopipe.pipeline.stage import Context
 
-_TASK: Final = {"name", "workload", "calls", "engine", "implementation", "seconds"}
-"""What is told of a task. How checking and building it went is another thing each time."""
+_TASK: Final = {"name", "workload", "calls", "engine", "implementation"}
+"""What is told of a task. Its time, and how checking and building it went, differ each time."""
 
 _TVM: Final = {"tvm": "apache-tvm", "tvm_ffi": "apache-tvm-ffi"}
 

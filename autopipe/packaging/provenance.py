@@ -90,7 +90,7 @@ class Request(_StatementPart, frozen=True):
     pipeline: str = Field(min_length=1, max_length=100)
     """Name of the pipeline."""
     configuration: dict[str, Any]
-    """The sections that decide the build, defaults and overrides included."""
+    """The sections that say what is built, defaults and overrides included."""
 
 
 class Definition(_StatementPart, frozen=True):

@@ -108,7 +108,7 @@ def _latency(report: RunReport) -> Iterator[str]:
     again = sum(bool(timed.disturbed) for timed in benchmark.rounds)
     if benchmark.disturbed:
         yield ""
-        yield f"These times tell nothing: {code(benchmark.disturbed)}."
+        yield f"Disturbed: {code(benchmark.disturbed)}."
     elif again:
         yield ""
         yield f"{plural(again, 'round')} of {len(benchmark.rounds)} left out, for others disturbed."

@@ -83,7 +83,7 @@ class BenchmarkStage(Stage, frozen=True):
         for name, reason in match.skipped.items():
             ctx.emit(Warn(stage=self.name, message=f"{name} is not compared with: {reason}"))
         if match.disturbed:
-            advice = "these times tell nothing; --force benchmark measures again"
+            advice = "--force benchmark measures again"
             ctx.emit(Warn(stage=self.name, message=f"{match.disturbed}; {advice}"))
         for message in hold(measured.gates):
             ctx.emit(Warn(stage=self.name, message=message))

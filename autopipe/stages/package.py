@@ -10,9 +10,9 @@ from autopipe.environment.facet import Facet
 from autopipe.pipeline.stage import Context, Need, Stage
 from autopipe.store.artifact import Kind
 
-_DECISIVE: Final = {
-    "version", "model", "target", "layout", "fusion", "tasks", "tuning", "schedules", "numerics",
-}  # fmt: skip
+_PROVENANCE: Final = {"version", "model", "target", "layout", "fusion", "numerics"}
+"""What the package is asked to be. How schedules were searched is the lock's: the same schedules
+are the same package, whatever they took."""
 
 
 class PackageStage(Stage, frozen=True):
@@ -33,8 +33,8 @@ class PackageStage(Stage, frozen=True):
     pipeline: str
     """Name of the pipeline; the package is called `<name>.tar`."""
     configuration: dict[str, Any]
-    """The sections that decide the build, defaults and overrides included; where the model lies
-    decides nothing."""
+    """The sections that say what is built, defaults and overrides included; where the model lies
+    says nothing."""
 
     @classmethod
     def of(cls, pipeline: Pipeline, base: Path) -> Self | None:
@@ -42,7 +42,7 @@ class PackageStage(Stage, frozen=True):
         del base
         if pipeline.package is None:
             return None
-        configuration = pipeline.model_dump(mode="json", include=_DECISIVE)
+        configuration = pipeline.model_dump(mode="json", include=_PROVENANCE)
         del configuration["model"]["path"]
         return cls(pipeline=pipeline.name, configuration=configuration)
 

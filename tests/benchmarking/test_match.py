@@ -134,7 +134,7 @@ def test_a_slowdown_beyond_the_limit_fails(played):
 def test_a_slowdown_beyond_the_limit_only_by_noise_warns(played):
     found = played(Stopwatch(autopipe=1.51, onnxruntime=1.0), repeat=10)
     [warning] = held(found, gates(1.5))
-    assert warning.endswith("allowed is 1.5; the spread of the times is too wide to fail it")
+    assert warning.endswith("allowed is 1.5; the spread of the times is too wide to decide")
 
 
 BUSY = "other programs took 87% of the processor"
@@ -149,16 +149,13 @@ def test_a_quiet_match_is_played_once_and_says_nothing(played):
 
 
 @pytest.mark.fault("N2")
-def test_a_round_that_others_disturbed_is_played_again_and_does_not_count(played):
+def test_a_round_that_others_disturbed_does_not_count_if_most_were_quiet(played):
     stopwatch = Stopwatch(others=[0, 0, 0, 0.87], autopipe=1.0, onnxruntime=2.0)
     found = played(stopwatch, rounds=3)
     ours, theirs = CONTENDERS
-    assert stopwatch.turns == [ours, theirs, theirs, ours] * 2
-    assert stopwatch.told[4:6] == [
-        f"round 2 of 3 again, as {BUSY}: autopipe", f"round 2 of 3 again, as {BUSY}: onnxruntime",
-    ]  # fmt: skip
-    assert [each.disturbed for each in found.rounds] == ["", BUSY, "", ""]
-    assert [len(found.ours.latency.rounds), found.disturbed] == [3, ""]
+    assert stopwatch.turns == [ours, theirs, theirs, ours, ours, theirs]
+    assert [each.disturbed for each in found.rounds] == ["", BUSY, ""]
+    assert [len(found.ours.latency.rounds), found.disturbed] == [2, ""]
     assert found.comparisons["onnxruntime"].verdict == "faster"
 
 
@@ -168,14 +165,14 @@ def test_others_may_have_the_processors_that_a_contender_leaves(played):
     found = played(Stopwatch(others=[0.4] * 99, autopipe=1.0, onnxruntime=2.0), threads=1)
     assert (len(found.rounds), found.disturbed) == (3, "")
     found = played(Stopwatch(others=[0, 0.4], autopipe=1.0, onnxruntime=2.0), threads=2)
-    assert [bool(each.disturbed) for each in found.rounds] == [True, False, False, False]
+    assert [bool(each.disturbed) for each in found.rounds] == [True, False, False]
 
 
 @pytest.mark.fault("N3")
 def test_a_machine_that_is_never_quiet_gives_no_verdict_and_says_why(played):
     found = played(Stopwatch(others=[0, 0.2, *[0.87] * 99], autopipe=1.0, onnxruntime=2.0))
-    assert (len(found.rounds), len(found.ours.latency.rounds)) == (6, 6)
-    assert found.disturbed == f"{BUSY} in 6 of 6 rounds"
+    assert (len(found.rounds), len(found.ours.latency.rounds)) == (3, 3)
+    assert found.disturbed == f"{BUSY} in 3 of 3 rounds"
     assert found.comparisons["onnxruntime"].verdict == "inconclusive"
     assert found.summary().endswith(f": ratio 0.50, inconclusive: {found.disturbed}")
     alone = found.model_copy(update={"rivals": ()})
@@ -183,12 +180,16 @@ def test_a_machine_that_is_never_quiet_gives_no_verdict_and_says_why(played):
 
 
 @pytest.mark.fault("N3")
-def test_no_gate_passes_or_fails_by_times_that_were_disturbed(played):
-    quick = played(Stopwatch(others=[0.87] * 99, autopipe=1.0, onnxruntime=2.0))
-    slow = played(Stopwatch(others=[0.87] * 99, autopipe=9.0, onnxruntime=1.0))
-    for found in (quick, slow):
-        [warning] = held(found, gates(1.5))
-        assert warning.endswith(f"allowed is 1.5; {BUSY} in 6 of 6 rounds")
+def test_a_gate_decides_beside_other_programs_where_the_times_leave_no_doubt(played):
+    def disturbed(seconds):
+        return played(Stopwatch(others=[0.87] * 99, autopipe=seconds, onnxruntime=1.0))
+
+    assert held(disturbed(0.68), gates(3)) == []
+    with pytest.raises(GateError, match=rf"allowed is 1\.5; {BUSY} in 3 of 3 rounds"):
+        held(disturbed(9.0), gates(1.5))
+    for seconds in (1.49, 1.51):
+        [warning] = held(disturbed(seconds), gates(1.5))
+        assert warning.endswith(f"too wide to decide; {BUSY} in 3 of 3 rounds")
 
 
 def test_a_rival_that_fails_late_is_not_compared_with(played):

@@ -57,9 +57,8 @@ def test_times_of_a_busy_machine_are_written_with_a_warning(cli: Cli, folder: Pa
     done = cli("baseline", "write", "busy.json", "busy.baseline.json")
     assert done.returncode == 0
     assert done.stderr.startswith("warning: busy.json: other programs ran while these times")
-    for now, before in (("busy", "demo"), ("before", "busy"), ("slower", "busy")):
-        done = cli("baseline", "compare", f"{now}.json", f"{before}.baseline.json")
-        assert (done.returncode, done.stdout[:14]) == (0, "inconclusive: "), (now, before)
+    done = cli("baseline", "compare", "slower.json", "busy.baseline.json")
+    assert "time is not compared: other programs disturbed when the baseline was" in done.stderr
 
 
 def test_what_is_inconclusive_may_fail(cli: Cli, folder: Path) -> None:

@@ -153,3 +153,16 @@ def test_times_of_a_busy_machine_are_not_judged(which):
     found = compare(*builds)
     assert {row.verdict for row in found.latency or ()} == {TimingVerdict.DISTURBED}
     assert not any(row.verdict.conclusive for row in found.latency or ())
+
+
+@pytest.mark.parametrize("name", ["lib.so", "demo.tar"])
+def test_the_same_library_is_no_slower(name):
+    sides = [
+        build({"artifacts": {name: "x", "other": other}}, latency=latency(seconds))
+        for seconds, other in ((1, "y"), (9, "z"))
+    ]
+    (found,) = [row for row in compare(*sides).latency or () if row.contender == "autopipe"]
+    assert found.verdict is TimingVerdict.SAME_CODE
+    sides[1] = build({"artifacts": {name: "z"}}, latency=latency(9))
+    (found,) = [row for row in compare(*sides).latency or () if row.contender == "autopipe"]
+    assert found.verdict is not TimingVerdict.SAME_CODE

@@ -6,8 +6,8 @@ from autopipe.comparison.values import ABSENT, Change
 from tests.comparison.builds import KNOBS, task
 
 
-def compared(old, new, *, shared=False):
-    return changed_tasks(old, new, shared=shared, elsewhere=False)
+def compared(old, new, *, shared=False, same_compiler=False):
+    return changed_tasks(old, new, shared=shared, elsewhere=False, same_compiler=same_compiler)
 
 
 def test_tasks_come_and_go():
@@ -72,3 +72,11 @@ def test_a_time_alone_is_a_difference_only_beyond_the_noise():
     assert (found.verdict, found.differs) == (TimingVerdict.NOISE, False)
     (found,) = compared([task(seconds=1)], [task(seconds=3)])
     assert (found.verdict, found.differs) == (TimingVerdict.SLOWER, True)
+
+
+def test_equal_schedules_of_equal_loops_are_no_slower():
+    slower = [task(seconds=1)], [task(seconds=3)]
+    (found,) = compared(*slower, same_compiler=True)
+    assert (found.verdict, found.differs) == (TimingVerdict.SAME_CODE, False)
+    (found,) = compared([task(seconds=1)], [task(seconds=3, schedule="x")], same_compiler=True)
+    assert found.verdict is TimingVerdict.SLOWER

@@ -69,7 +69,7 @@ def test_what_disturbed_a_benchmark_is_told():
     assert "\n\n1 round of 2 left out, for others disturbed.\n" in text
     found = found.model_copy(update={"disturbed": "they took 87% in 1 of 2 rounds"})
     text = markdown(full(benchmark=found))
-    assert "\n\nThese times tell nothing: `they took 87% in 1 of 2 rounds`.\n" in text
+    assert "\n\nDisturbed: `they took 87% in 1 of 2 rounds`.\n" in text
 
 
 def test_a_failure_is_told_in_full():

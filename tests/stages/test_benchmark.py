@@ -109,16 +109,14 @@ def test_beside_programs_that_burn_nothing_is_claimed(context, monkeypatch):
     burners = [subprocess.Popen(burn) for _ in os.sched_getaffinity(0)]
     try:
         events: list[Event] = []
-        gates = Gates(max_slowdown={"onnxruntime": 1e-6})
-        summary = stage(gates).run(context(events))
+        summary = stage().run(context(events))
     finally:
         for each in burners:
             each.kill()
             each.wait()
-    assert re.search(r"inconclusive: other programs took \d+% of the processor in 4 of 4", summary)
+    assert re.search(r"inconclusive: other programs took \d+% of the processor in 2 of 2", summary)
     told = [event.message for event in events if isinstance(event, Warn)]
-    assert told[0].endswith("rounds; these times tell nothing; --force benchmark measures again")
-    assert [text.startswith("gates.max_slowdown.onnxruntime: ") for text in told] == [False, True]
+    assert told[0].endswith("rounds; --force benchmark measures again")
 
 
 @pytest.mark.usefixtures("known_times")

@@ -79,7 +79,7 @@ def test_how_checking_and_building_went_is_left_out(context, tmp_path, library):
     """Else a package made from a lock would not be the one that was made when tuning."""
     row: dict[str, Any] = {
         "name": "f", "workload": "0" * 16, "calls": 2, "engine": "static",
-        "implementation": "direct", "seconds": 1e-3,
+        "implementation": "direct",
     }  # fmt: skip
     who = {"engine": "ansor", "implementation": "direct"}
     ran: dict[str, Any] = {
@@ -90,7 +90,7 @@ def test_how_checking_and_building_went_is_left_out(context, tmp_path, library):
             ListedFailure(**who, doing="planning", how="it hung", retried=True, folder="failed/1"),
         ),
     }  # fmt: skip
-    tasks = library_task(**row, **ran), library_task(**row, checked=False)
+    tasks = library_task(**row, **ran, seconds=1e-3), library_task(**row, checked=False)
     packages = [
         packed(context(build=rebuilt(library, tmp_path / name, tasks=(task,)))).read_bytes()
         for name, task in zip(("first", "second"), tasks, strict=True)
@@ -122,7 +122,7 @@ def test_the_manifest_says_what_is_needed(context, library, report):
     assert "avx2" not in found["processor"]["features"]
     (task,), (told,) = built["tasks"], found["tasks"]
     assert told == {name: task[name] for name in told}
-    assert told.keys() == {"name", "workload", "calls", "engine", "implementation", "seconds"}
+    assert told.keys() == {"name", "workload", "calls", "engine", "implementation"}
     assert found["verification"] == "onnxruntime 1.31.1, 2 cases"
 
 
@@ -202,9 +202,14 @@ def test_the_stage_follows_the_pipeline():
     stage = PackageStage.of(Pipeline.model_validate(document), Path())
     assert stage is not None
     assert stage.pipeline == "m"
-    other = PackageStage.of(Pipeline.model_validate(document | {"tuning": None}), Path())
+    other = PackageStage.of(
+        Pipeline.model_validate(document | {"target": {"mcpu": "x86-64-v3"}}), Path()
+    )
     assert other is not None
     assert other.configuration != stage.configuration
+    for searched in ({"tuning": {"budget": {"trials": 7}}}, {"tasks": {"allow_empty": True}}):
+        same = PackageStage.of(Pipeline.model_validate(document | searched), Path())
+        assert same == stage, "the same schedules are the same package"
     moved = PackageStage.of(
         Pipeline.model_validate(document | {"model": {"path": "/n.onnx"}}), Path()
     )
