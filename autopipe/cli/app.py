@@ -13,6 +13,7 @@ import typer
 
 from autopipe import report
 from autopipe.cli import baseline, cache, records
+from autopipe.cli.deploy import bench, export, inspect
 from autopipe.cli.diff import diff
 from autopipe.cli.farm import Certificates, Cluster, scheduler, worker
 from autopipe.cli.init import init
@@ -207,6 +208,9 @@ app.command()(tasks)
 app.command()(verify)
 app.command()(sign)
 app.command()(infer)
+app.command()(inspect)
+app.command()(export)
+app.command()(bench)
 app.command()(diff)
 app.command()(migrate)
 

@@ -45,6 +45,11 @@ _FITTING: Final = ("sapphirerapids", "icelake-server", "cooperlake", "cascadelak
 _INTEL: Final = "GenuineIntel"
 
 
+def linux_flag(feature: str) -> str:
+    """Return how `/proc/cpuinfo` calls a feature that LLVM names. Raises KeyError for others."""
+    return _FLAGS[feature]
+
+
 def machine_of(target: Mapping[str, object]) -> str:
     """Return the architecture a target compiles for, such as `x86_64`."""
     triple = target.get("mtriple")

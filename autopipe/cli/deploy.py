@@ -1,0 +1,80 @@
+"""Commands on a finished package: `autopipe inspect`, `export` and `bench`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from autopipe.cli.options import Json
+from autopipe.cli.terminal import show, show_json
+
+Package = Annotated[Path, typer.Argument(help="A package, such as dist/squeezenet.tar")]
+
+
+def inspect(package: Package, *, as_json: Json = False) -> None:
+    """Print what a package takes, returns and needs.
+
+    Every byte of it is checked, and nothing is loaded.
+    """
+    from autopipe.packaging.inspect import inspect_package, summarize
+
+    if as_json:
+        show_json(summarize(package))
+    else:
+        show(inspect_package(package))
+
+
+def export(
+    package: Package,
+    *,
+    to: Annotated[Path, typer.Option(metavar="DIR", help="The folder to write, a new one")],
+    case: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="FILE.npz", help="Inputs that become a case of its self-test; may be repeated"
+        ),
+    ] = None,
+) -> None:
+    """Write a package as a folder that runs on a Linux with nothing else installed.
+
+    It has a C library with its header, TVM's runtime, a program `bin/run`, and cases with which
+    `bin/run --self-test` checks the model where it runs. Takes a C compiler.
+    """
+    from autopipe.export.folder import export_package
+
+    show([f"wrote {export_package(package, to, case or ())}"])
+
+
+def bench(  # noqa: PLR0913 -- one for each option
+    package: Annotated[Path, typer.Argument(help="A package, or a folder of `autopipe export`")],
+    *,
+    seconds: Annotated[float, typer.Option(min=0.01, help="How long to measure")] = 5.0,
+    warmup: Annotated[float, typer.Option(min=0, help="Seconds of calls before that")] = 1.0,
+    threads: Annotated[
+        int | None, typer.Option(min=1, help="Of each instance  [as it was tuned]")
+    ] = None,
+    callers: Annotated[int, typer.Option(min=1, help="Threads that call at the same time")] = 1,
+    instances: Annotated[
+        int | None, typer.Option(min=1, help="Calls that run at the same time  [callers]")
+    ] = None,
+    inputs: Annotated[
+        list[str] | None,
+        typer.Option("--input", metavar="[NAME=]FILE.npy", help="An input  [zeros]"),
+    ] = None,
+    sizes: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--size", metavar="INPUT[:AXIS]=N", help="A size of a dynamic dimension  [largest]"
+        ),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Measure latency and throughput of a package, as its exported program runs it."""
+    from autopipe.export.bench import bench_package
+
+    options = {"--seconds": seconds, "--warmup": warmup, "--callers": callers}
+    options |= {"--threads": threads or 0, "--instances": instances or 0}
+    words = [word for name, value in options.items() if value for word in (name, f"{value:g}")]
+    words += [word for text in inputs or () for word in ("--input", text)]
+    words += [word for text in sizes or () for word in ("--size", text)]
+    show(bench_package(package, [*words, *(["--json"] if as_json else [])]).splitlines())

@@ -1,0 +1,41 @@
+"""Measures a package with the program of its exported folder."""
+
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from autopipe.errors import ConfigError, PackageError
+from autopipe.export.folder import export_package
+from autopipe.processes.variables import handed_on
+
+_INVALID_REQUEST = 2
+"""Exit code of the program for an option or input that does not fit."""
+
+
+def bench_package(package: Path, options: Sequence[str]) -> str:
+    """Return what `bin/run --bench` prints of a folder, or of a package that is exported for it.
+
+    Raises ConfigError for options that do not fit the model, PackageError where it cannot run,
+    and what `export_package` raises.
+    """
+    if package.is_dir():
+        return _run(package, options)
+    with tempfile.TemporaryDirectory(prefix="autopipe-") as work:
+        return _run(export_package(package, Path(work, "model")), options)
+
+
+def _run(folder: Path, options: Sequence[str]) -> str:
+    command = [str(folder.absolute() / "bin" / "run"), "--bench", *options]
+    try:
+        ended = subprocess.run(  # noqa: S603 - the program of a folder that the user names
+            command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL,
+            env=handed_on(), errors="replace",
+        )  # fmt: skip
+    except OSError as error:
+        raise PackageError(f"{folder}: not a folder of `autopipe export`: {error}") from None
+    if ended.returncode:
+        lines = ended.stderr.strip().splitlines()
+        reason = lines[0].removeprefix("error: ") if lines else f"ended with {ended.returncode}"
+        raise (ConfigError if ended.returncode == _INVALID_REQUEST else PackageError)(reason)
+    return ended.stdout

@@ -1,0 +1,63 @@
+"""Cases that an exported folder carries: inputs, and what the package returned for them here.
+
+The build was compared with a reference before; `run --self-test` repeats that where the folder
+runs, with what the verified package returned in place of the reference.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from autopipe.artifacts.signature import Signature
+from autopipe.compiler.library import samples
+from autopipe.compiler.library.runtime import Model
+from autopipe.config.dimension import likely
+from autopipe.export.description import encode_name
+from autopipe.verification.compare import magnitude, tolerance
+from autopipe.verification.inputs import Case, cases
+
+CASES: Final = "cases"
+LIST: Final = "cases.txt"
+
+_COUNT: Final = 1
+"""Random cases, beside the edges."""
+_SELECTED: Final = 2
+"""Upper bound of drawn integers: they may select rows of a table whose length is not known here."""
+
+
+def write_cases(folder: Path, signature: Signature, model: Model, given: Sequence[Path]) -> None:
+    """Write arrays and `cases.txt`; `given` are `.npz` files of real inputs.
+
+    Raises ConfigError for a file that does not fit, StageError if the model fails.
+    """
+    folder.mkdir()
+    lines = []
+    for index, case in enumerate(_cases(signature, given)):
+        lines.append(f"case {encode_name(case.name)}")
+        for place, (name, array) in enumerate(case.arrays.items()):
+            file = f"{index}.input.{place}.npy"
+            np.save(folder / file, array, allow_pickle=False)
+            lines.append(f"input {encode_name(name)} {file}")
+        for place, (name, array) in enumerate(model(case.arrays).items()):
+            file = f"{index}.output.{place}.npy"
+            np.save(folder / file, array, allow_pickle=False)
+            allowed = tolerance(array.dtype, magnitude(array), None, None, edge=case.edge)
+            lines.append(f"output {encode_name(name)} {file} {allowed.rtol:.6g} {allowed.atol:.6g}")
+    (folder / LIST).write_text("\n".join([*lines, ""]), encoding="utf-8")
+
+
+def _cases(signature: Signature, given: Sequence[Path]) -> Iterator[Case]:
+    dimensions = signature.dimensions
+    for path in given:
+        sizes = samples.sizes(path, signature.inputs, dimensions)
+        arrays = samples.load(path, signature.at(sizes))
+        yield Case(path.stem, edge=False, arrays=arrays, sizes=sizes)
+    sizes = next(iter(likely(dimensions)), {})
+    ports = signature.at(sizes)
+    limits: Mapping[str, int] = {
+        port.name: _SELECTED for port in ports if np.dtype(port.dtype).kind in "iu"
+    }
+    drawn = cases(ports, limits, count=_COUNT, seed=0, sizes=sizes)
+    yield from (case for case in drawn if case.name in ("random-0", "zeros"))

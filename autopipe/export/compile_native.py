@@ -1,0 +1,112 @@
+"""Compiles the C library and the program `run` of an exported folder."""
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+
+from autopipe.errors import SetupError, StageError
+from autopipe.processes.variables import handed_on
+
+SOURCES: Final = Path(__file__).parent / "native"
+_LIBRARY: Final = (
+    "error.c", "files.c", "sha256.c", "description.c", "tvm.c", "loaded.c", "model.c",
+)  # fmt: skip
+_PROGRAM: Final = ("run.c", "npy.c", "self_test.c", "bench.c")
+_OPTIONS: Final = ("-std=c11", "-O2", "-Wall", "-Wextra", "-Werror", "-g0")
+_PATIENCE: Final = 300.0
+"""Seconds that a compiler may take."""
+OLDEST_GLIBC: Final = "2.27"
+"""The glibc that TVM's wheels need; what is compiled with Zig needs no later one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compiler:
+    """A C compiler."""
+
+    command: tuple[str, ...]
+
+
+def find_compiler(machine: str) -> Compiler:
+    """Return the C compiler to use for an architecture, such as `x86_64`.
+
+    Zig, where the package `ziglang` is installed: it knows every architecture, and links for an
+    old glibc, so that the folder runs on older systems than this one. Otherwise the C compiler of
+    this machine, `$CC` first. Raises SetupError if there is none.
+    """
+    if (spec := find_spec("ziglang")) is not None and spec.origin is not None:
+        zig = Path(spec.origin).parent / "zig"
+        return Compiler((str(zig), "cc", "-target", f"{machine}-linux-gnu.{OLDEST_GLIBC}"))
+    chosen = os.environ.get("CC")
+    for name in [chosen] if chosen else ["cc", "gcc", "clang"]:
+        if path := shutil.which(name):
+            return Compiler((path,))
+    raise SetupError("exporting takes a C compiler: install gcc, or pip install 'autopipe[export]'")
+
+
+def compile_library(compiler: Compiler, headers: Path, libraries: Path, out: Path) -> None:
+    """Compile `libautopipe.so`.
+
+    Args:
+        compiler: What compiles it.
+        headers: The folder of TVM's headers.
+        libraries: The folder of TVM's libraries that it is linked with, and lies beside.
+        out: The file to write.
+
+    Raises StageError if the compiler fails.
+    """
+    _compile(
+        compiler,
+        [
+            *_OPTIONS, "-fPIC", "-shared", "-fvisibility=hidden", f"-I{headers}",
+            *(str(SOURCES / name) for name in _LIBRARY),
+            f"-L{libraries}", "-Wl,--no-as-needed", "-ltvm_runtime", "-ltvm_runtime_extra",
+            "-ltvm_ffi", "-Wl,--as-needed", "-lpthread", "-ldl", "-lm",
+            "-Wl,-soname,libautopipe.so",
+            f"-Wl,--version-script={SOURCES / 'autopipe.map'}", "-Wl,-rpath,$ORIGIN",
+            "-Wl,-z,now", "-Wl,-z,relro", "-Wl,-s", "-Wl,--build-id=none", "-o", str(out),
+        ],
+    )  # fmt: skip
+
+
+def compile_program(compiler: Compiler, libraries: Path, out: Path) -> None:
+    """Compile the program `run`, which lies in a folder beside that of the libraries.
+
+    Raises StageError if the compiler fails.
+    """
+    _compile(
+        compiler,
+        [
+            *_OPTIONS, "-fPIE", "-pie", *(str(SOURCES / name) for name in _PROGRAM),
+            f"-L{libraries}", "-lautopipe", f"-Wl,-rpath-link,{libraries}", "-lpthread", "-lm",
+            f"-Wl,-rpath,$ORIGIN/../{libraries.name}", "-Wl,-z,now", "-Wl,-z,relro", "-Wl,-s",
+            "-Wl,--build-id=none", "-o", str(out),
+        ],
+    )  # fmt: skip
+
+
+def _compile(compiler: Compiler, options: Sequence[str]) -> None:
+    command = [*compiler.command, *options]
+    try:
+        ended = subprocess.run(  # noqa: S603 - no shell, our own sources
+            command, capture_output=True, text=True, timeout=_PATIENCE, check=False,
+            stdin=subprocess.DEVNULL, env=handed_on(), errors="replace",
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise StageError(f"compiling the C library failed: {error}") from None
+    if ended.returncode:
+        lines = ended.stderr.strip().splitlines() or ["no reason stated"]
+        reason = next((line for line in lines if "error" in line), lines[-1])
+        raise StageError(f"compiling the C library failed: {reason}")
+
+
+def needed_version(path: Path, family: bytes) -> str:
+    """Return the latest version of a family of symbols that a file needs, such as GLIBC's 2.27."""
+    found = re.findall(rb"\0" + family + rb"_([0-9]+(?:\.[0-9]+)+)(?=\0)", path.read_bytes())
+    latest = max((tuple(map(int, version.split(b"."))) for version in found), default=(0, 0))
+    return ".".join(map(str, latest))

@@ -1,0 +1,75 @@
+/* What a folder says of its model: model.txt, lines of words separated by one space, names percent-encoded.
+ *
+ *   autopipe 1
+ *   threads 2
+ *   processor x86_64 znver4
+ *   feature avx2 avx2                             LLVM's name and that of /proc/cpuinfo
+ *   dimension length 1 512 1                      name, smallest, largest, multiple
+ *   input tokens int64 1 length+1                 dtype, then a size, a dimension or a sum each axis
+ *   output logits float32 1 length -1
+ *   library lib.so
+ *   library lib.0.so length=128                   made for these sizes
+ *   weight float32 1408 64 64                     dtype, offset in weights.safetensors, shape
+ *   takes lib.so 0                                weights of a library in call order, any number of lines
+ *   end
+ */
+#ifndef AUTOPIPE_DESCRIPTION_H
+#define AUTOPIPE_DESCRIPTION_H
+
+#include "autopipe.h"
+
+enum { MAX_DIMENSIONS = 16, MAX_PORTS = 256, MAX_LIBRARIES = 9, MAX_WEIGHTS = 65536, MAX_TERMS = 4, NAME_BYTES = 256 };
+
+/* A size: `constant` plus the sizes of `count` dimensions. */
+typedef struct extent {
+  int64_t constant;
+  int count;
+  int dimensions[MAX_TERMS];
+} extent;
+
+typedef struct dimension {
+  char name[NAME_BYTES];
+  int64_t minimum, maximum, multiple;
+} dimension;
+
+typedef struct port {
+  char name[NAME_BYTES];
+  autopipe_dtype dtype;
+  int rank;
+  extent extents[AUTOPIPE_MAX_RANK];
+  int is_dynamic[AUTOPIPE_MAX_RANK]; /* of outputs: known only after a call */
+} port;
+
+typedef struct weight {
+  char dtype[16];
+  int rank;
+  int64_t shape[AUTOPIPE_MAX_RANK];
+  uint64_t offset, bytes;
+} weight;
+
+typedef struct library {
+  char file[NAME_BYTES];
+  int64_t sizes[MAX_DIMENSIONS]; /* of a library for these sizes; 0 in that for every size */
+  int *weights;
+  size_t weight_count;
+} library;
+
+typedef struct description {
+  int threads;
+  char machine[32];
+  char missing[256]; /* the first feature that this processor lacks; "" for none */
+  int uses_tiles;    /* Intel AMX, which Linux has to permit */
+  dimension dimensions[MAX_DIMENSIONS];
+  port inputs[MAX_PORTS], outputs[MAX_PORTS];
+  library libraries[MAX_LIBRARIES];
+  weight *weights;
+  int dimension_count, input_count, output_count, library_count;
+  size_t weight_count;
+} description;
+
+/* Reads model.txt; `weights_size` bounds the offsets. Free it in any case. */
+autopipe_status read_description(const char *folder, size_t weights_size, description *out);
+
+void free_description(description *of);
+
+#endif

@@ -1,0 +1,210 @@
+#define _GNU_SOURCE
+#include "tvm.h"
+
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "error.h"
+
+enum { CPU = 1, POOLED = 2, ALIGNMENT = 64, SHARE_ALL_CORES = -3, MAX_CORES = 1024 };
+
+TVMFFIAny as_argument(TVMFFIObject *object) {
+  TVMFFIAny any = {0};
+  any.type_index = object->type_index;
+  any.v_obj = object;
+  return any;
+}
+
+static TVMFFIAny as_int(int64_t value) {
+  TVMFFIAny any = {0};
+  any.type_index = kTVMFFIInt;
+  any.v_int64 = value;
+  return any;
+}
+
+static TVMFFIAny as_text(const char *text) {
+  TVMFFIAny any = {0};
+  any.type_index = kTVMFFIRawStr;
+  any.v_c_str = text;
+  return any;
+}
+
+void release_object(TVMFFIObject *object) {
+  if (object) TVMFFIObjectDecRef(object);
+}
+
+void release_any(TVMFFIAny *value) {
+  if (value->type_index >= kTVMFFIStaticObjectBegin) TVMFFIObjectDecRef(value->v_obj);
+  *value = (TVMFFIAny){0};
+}
+
+DLTensor *tensor_of(TVMFFIObject *object) { return (DLTensor *)((char *)object + sizeof(TVMFFIObject)); }
+
+autopipe_status fail_with_raised(autopipe_status status, const char *what) {
+  TVMFFIObjectHandle raised = NULL;
+  TVMFFIErrorMoveFromRaised(&raised);
+  if (!raised) return fail(status, "%s: the runtime states no reason", what);
+  const TVMFFIErrorCell *cell = (const TVMFFIErrorCell *)((char *)raised + sizeof(TVMFFIObject));
+  fail(status, "%s: %.*s", what, (int)(cell->message.size > 600 ? 600 : cell->message.size), cell->message.data);
+  TVMFFIObjectDecRef(raised);
+  return status;
+}
+
+static autopipe_status call(TVMFFIObject *function, TVMFFIAny *arguments, int count, TVMFFIAny *result, const char *name) {
+  *result = (TVMFFIAny){0};
+  if (TVMFFIFunctionCall(function, arguments, count, result)) return fail_with_raised(AUTOPIPE_FAILED, name);
+  return AUTOPIPE_OK;
+}
+
+autopipe_status call_global(const char *name, TVMFFIAny *arguments, int count, TVMFFIAny *result) {
+  TVMFFIByteArray text = {name, strlen(name)};
+  TVMFFIObjectHandle function = NULL;
+  if (TVMFFIFunctionGetGlobal(&text, &function)) return fail_with_raised(AUTOPIPE_UNSUPPORTED, name);
+  if (!function) return fail(AUTOPIPE_UNSUPPORTED, "the TVM runtime has no %s", name);
+  autopipe_status status = call(function, arguments, count, result, name);
+  TVMFFIObjectDecRef(function);
+  return status;
+}
+
+autopipe_status get_function(TVMFFIObject *module, const char *name, TVMFFIObject **function) {
+  TVMFFIAny arguments[] = {as_argument(module), as_text(name), {0}}, result;
+  arguments[2].type_index = kTVMFFIBool;
+  autopipe_status status = call_global("ffi.ModuleGetFunction", arguments, 3, &result);
+  *function = NULL;
+  if (!status && result.type_index == kTVMFFIFunction) *function = result.v_obj;
+  else if (!status) release_any(&result);
+  return status;
+}
+
+autopipe_status load_library(const char *path, TVMFFIObject **library) {
+  TVMFFIAny argument = as_text(path), result;
+  autopipe_status status = call_global("ffi.ModuleLoadFromFile", &argument, 1, &result);
+  if (status) return fail(AUTOPIPE_INVALID_FILE, "%s: %s", path, strdupa(autopipe_last_error()));
+  *library = result.v_obj;
+  return AUTOPIPE_OK;
+}
+
+autopipe_status load_machine(TVMFFIObject *library, TVMFFIObject **machine) {
+  TVMFFIObject *load = NULL, *start = NULL;
+  TVMFFIAny result, devices[] = {as_int(CPU), as_int(0), as_int(POOLED)};
+  *machine = NULL;
+  autopipe_status status = get_function(library, "vm_load_executable", &load);
+  if (!status && !load) status = fail(AUTOPIPE_INVALID_FILE, "a library is not one of a compiled model");
+  if (!status) status = call(load, NULL, 0, &result, "vm_load_executable");
+  if (!status) {
+    *machine = result.v_obj;
+    status = get_function(*machine, "vm_initialization", &start);
+  }
+  if (!status && !start) status = fail(AUTOPIPE_INVALID_FILE, "a library has no vm_initialization");
+  if (!status) status = call(start, devices, 3, &result, "vm_initialization");
+  if (!status) release_any(&result);
+  release_object(load);
+  release_object(start);
+  return status;
+}
+
+typedef struct shared_tensor {
+  DLManagedTensor managed;
+  int64_t shape[AUTOPIPE_MAX_RANK];
+} shared_tensor;
+
+static void free_shared(DLManagedTensor *tensor) {
+  free(tensor->manager_ctx); /* memory of its own, or NULL */
+  free(tensor);
+}
+
+static autopipe_status make_tensor(void *data, void *owned, DLDataType dtype, int rank, const int64_t *shape, TVMFFIObject **tensor) {
+  shared_tensor *shared = calloc(1, sizeof *shared);
+  if (!shared) return fail(AUTOPIPE_OUT_OF_MEMORY, "no memory for a tensor");
+  memcpy(shared->shape, shape, (size_t)rank * sizeof *shape);
+  DLTensor *to = &shared->managed.dl_tensor;
+  to->data = data;
+  to->device.device_type = kDLCPU;
+  to->ndim = rank;
+  to->dtype = dtype;
+  to->shape = shared->shape;
+  shared->managed.manager_ctx = owned;
+  shared->managed.deleter = free_shared;
+  TVMFFIObjectHandle made;
+  if (TVMFFITensorFromDLPack(&shared->managed, 0, 0, &made)) {
+    free(shared);
+    return fail_with_raised(AUTOPIPE_FAILED, "TVMFFITensorFromDLPack");
+  }
+  *tensor = made;
+  return AUTOPIPE_OK;
+}
+
+autopipe_status share_tensor(void *data, DLDataType dtype, int rank, const int64_t *shape, TVMFFIObject **tensor) {
+  return make_tensor(data, NULL, dtype, rank, shape, tensor);
+}
+
+size_t tensor_bytes(const DLTensor *tensor) {
+  size_t bytes = (tensor->dtype.bits + 7u) / 8;
+  for (int axis = 0; axis < tensor->ndim; axis++) bytes *= (size_t)tensor->shape[axis];
+  return bytes;
+}
+
+autopipe_status copy_tensor(TVMFFIObject *tensor, TVMFFIObject **copy) {
+  const DLTensor *from = tensor_of(tensor);
+  size_t bytes = tensor_bytes(from);
+  void *memory = aligned_alloc(ALIGNMENT, (bytes + ALIGNMENT) / ALIGNMENT * ALIGNMENT);
+  if (!memory) return fail(AUTOPIPE_OUT_OF_MEMORY, "no memory for a copy of %zu bytes", bytes);
+  if (bytes) memcpy(memory, (char *)from->data + from->byte_offset, bytes);
+  autopipe_status status = make_tensor(memory, memory, from->dtype, from->ndim, from->shape, copy);
+  if (status) free(memory);
+  return status;
+}
+
+autopipe_status make_shape(const int64_t *sizes, int count, TVMFFIObject **shape) {
+  TVMFFIAny arguments[64], result;
+  if (count > 64) return fail(AUTOPIPE_UNSUPPORTED, "more than 64 sizes");
+  for (int i = 0; i < count; i++) arguments[i] = as_int(sizes[i]);
+  autopipe_status status = call_global("ffi.Shape", arguments, count, &result);
+  if (!status) *shape = result.v_obj;
+  return status;
+}
+
+int allowed_cores(void) {
+  cpu_set_t allowed;
+  return sched_getaffinity(0, sizeof allowed, &allowed) ? 1 : CPU_COUNT(&allowed);
+}
+
+/* By itself TVM uses half of the cores on x86-64, and cuts a larger number of threads to that; only a list of cores
+ * raises it. The list has all allowed cores, so that no thread is tied to one that another process may use. */
+autopipe_status use_threads(int threads) {
+  static _Thread_local int configured;
+  if (configured == threads) return AUTOPIPE_OK;
+  cpu_set_t allowed;
+  char names[MAX_CORES][8];
+  TVMFFIAny cores[MAX_CORES], list, result;
+  int count = 0;
+  if (sched_getaffinity(0, sizeof allowed, &allowed)) CPU_SET(0, &allowed);
+  for (int core = 0; core < MAX_CORES && core < CPU_SETSIZE; core++) {
+    if (!CPU_ISSET(core, &allowed)) continue;
+    snprintf(names[count], sizeof names[count], "%d", core);
+    cores[count] = as_text(names[count]);
+    count++;
+  }
+  autopipe_status status = call_global("ffi.Array", cores, count, &list);
+  if (status) return status;
+  TVMFFIAny arguments[] = {as_int(SHARE_ALL_CORES), as_int(threads), list};
+  status = call_global("runtime.config_threadpool", arguments, 3, &result);
+  release_any(&list);
+  if (!status) configured = threads;
+  return status;
+}
+
+DLDataType to_dl_dtype(const char *name) {
+  static const struct { const char *name; DLDataType dtype; } KINDS[] = {
+      {"bool", {kDLBool, 8, 1}},      {"int8", {kDLInt, 8, 1}},        {"int16", {kDLInt, 16, 1}},
+      {"int32", {kDLInt, 32, 1}},     {"int64", {kDLInt, 64, 1}},      {"uint8", {kDLUInt, 8, 1}},
+      {"uint16", {kDLUInt, 16, 1}},   {"uint32", {kDLUInt, 32, 1}},    {"uint64", {kDLUInt, 64, 1}},
+      {"float16", {kDLFloat, 16, 1}}, {"float32", {kDLFloat, 32, 1}},  {"float64", {kDLFloat, 64, 1}},
+      {"bfloat16", {kDLBfloat, 16, 1}},
+  };
+  for (size_t i = 0; i < sizeof KINDS / sizeof *KINDS; i++)
+    if (!strcmp(KINDS[i].name, name)) return KINDS[i].dtype;
+  return (DLDataType){0};
+}

@@ -1,0 +1,82 @@
+"""What a package is, in lines for a person or as JSON; nothing of it is loaded."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from autopipe.artifacts.signature import Port, Signature
+from autopipe.config.problem import shown
+from autopipe.packaging.examine import Examined, examine
+
+
+def summarize(package: Path) -> dict[str, object]:
+    """Return what a sound package states of itself. Raises PackageError for a damaged one."""
+    found = examine(package)
+    needs = found.needs
+    signature = needs.signature
+    return {
+        "name": found.name,
+        "sha256": found.sha256,
+        "bytes": {name: file.size for name, file in sorted(found.files.items())},
+        "inputs": [_port(port, signature) for port in signature.inputs],
+        "outputs": [_port(port, signature) for port in signature.outputs],
+        "threads": signature.threads,
+        "device": signature.device,
+        "processor": needs.processor.model_dump(mode="json"),
+        "runtime": needs.runtime,
+        "libraries": needs.libraries,
+        "verification": needs.verification,
+        "schedules": _schedules(found),
+    }
+
+
+def _port(port: Port, signature: Signature) -> dict[str, object]:
+    names = port.dimensions or ("",) * len(port.shape)
+    shape = [name or size for name, size in zip(names, port.shape, strict=True)]
+    ranges = {
+        name: signature.dimensions[name].model_dump(mode="json")
+        for name in names
+        if name in signature.dimensions
+    }
+    return {"name": port.name, "dtype": port.dtype, "shape": shape, "dimensions": ranges}
+
+
+def _schedules(found: Examined) -> dict[str, int]:
+    """Count the kernels by the engine that scheduled them."""
+    counts: dict[str, int] = {}
+    for task in found.needs.tasks:
+        engine = str(task.get("engine"))
+        counts[engine] = counts.get(engine, 0) + 1
+    return dict(sorted(counts.items()))
+
+
+def inspect_package(package: Path) -> Iterator[str]:
+    """Yield a line for each thing to know of a package. Raises what `summarize` does."""
+    found = examine(package)
+    needs, signature = found.needs, found.needs.signature
+    size = sum(file.size for file in found.files.values())
+    yield f"package       {found.name}, {size / (1 << 20):.1f} MiB, sha256 {found.sha256[:12]}"
+    for port in signature.inputs:
+        yield f"input         {_described(port)}"
+    for port in signature.outputs:
+        yield f"output        {_described(port)}"
+    for name, dimension in signature.dimensions.items():
+        likely = ", ".join(map(str, dimension.likely))
+        yield f"dimension     {name}: {dimension.told}; specialized for {likely}"
+    processor = needs.processor
+    where = processor.mcpu if processor.gpu is None else f"{processor.mcpu}, GPU {processor.gpu}"
+    yield f"processor     {processor.machine}, {where}"
+    yield f"features      {', '.join(processor.features) or 'none beyond the architecture'}"
+    yield f"threads       {signature.threads}"
+    yield f"runtime       {', '.join(f'{n} {v}' for n, v in sorted(needs.runtime.items()))}"
+    counts = ", ".join(f"{count} {engine}" for engine, count in _schedules(found).items())
+    yield f"kernels       {counts or 'none'}"
+    yield f"verification  {needs.verification or 'none: built with `verify: null`'}"
+
+
+def _described(port: Port) -> str:
+    names = port.dimensions or ("",) * len(port.shape)
+    sizes = ", ".join(
+        name or ("?" if size < 0 else str(size))
+        for name, size in zip(names, port.shape, strict=True)
+    )
+    return f"{shown(port.name)}: {port.dtype} [{sizes}]"

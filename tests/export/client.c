@@ -1,0 +1,139 @@
+/* Calls every function of autopipe.h with right and wrong arguments; prints a line for each failed expectation. */
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "autopipe.h"
+
+static int failures;
+
+static void expect(int line, int is_true) {
+  if (!is_true) failures++, printf("line %d: %s\n", line, autopipe_last_error());
+}
+#define EXPECT(condition) expect(__LINE__, condition)
+#define SAYS(text) EXPECT(strstr(autopipe_last_error(), text) != NULL)
+
+static float x[33] __attribute__((aligned(64)));
+static int64_t ids[4] __attribute__((aligned(64))) = {0, 1, 2, 3};
+
+static autopipe_tensor of_x(float *data, size_t bytes) { return (autopipe_tensor){.name = "data/x", .data = data, .bytes = bytes}; }
+
+static autopipe_tensor of_ids(void) { return (autopipe_tensor){.name = "ids", .data = ids, .bytes = sizeof ids}; }
+
+static void *call_often(void *of) {
+  autopipe_model model = *(autopipe_model *)of;
+  for (int i = 0; i < 200; i++) {
+    float scores[32];
+    autopipe_tensor inputs[] = {of_x(x, 128), of_ids()}, output = {.name = "scores", .data = scores, .bytes = sizeof scores};
+    autopipe_status status = autopipe_run(model, inputs, 2, &output, 1, AUTOPIPE_NO_LIMIT);
+    if (status && status != AUTOPIPE_INVALID_HANDLE) return "a call failed";
+  }
+  return NULL;
+}
+
+static void check_calls(autopipe_model model) {
+  float scores[32], again[32];
+  autopipe_tensor inputs[] = {of_x(x, 128), of_ids()};
+  autopipe_tensor outputs[] = {{.name = "scores", .data = scores, .bytes = sizeof scores}, {.name = "best"}};
+  EXPECT(autopipe_run(model, inputs, 2, outputs, 2, AUTOPIPE_NO_LIMIT) == AUTOPIPE_OK);
+  EXPECT(outputs[0].bytes == 128 && outputs[0].rank == 2 && outputs[0].shape[0] == 4 && !outputs[0].owner);
+  EXPECT(outputs[1].bytes == 32 && outputs[1].dtype == AUTOPIPE_INT64 && outputs[1].owner && outputs[1].data);
+  autopipe_release(&outputs[1]);
+  autopipe_release(&outputs[1]);
+  EXPECT(!outputs[1].data);
+  memmove(x + 1, x, 128); /* the same values where no vector may be loaded */
+  inputs[0].data = x + 1;
+  outputs[0] = (autopipe_tensor){.name = "scores", .data = again, .bytes = sizeof again};
+  EXPECT(autopipe_run(model, inputs, 2, outputs, 1, 1000) == AUTOPIPE_OK && !memcmp(scores, again, sizeof again));
+  memmove(x, x + 1, 128);
+}
+
+static void check_refusals(autopipe_model model) {
+  float scores[32];
+  autopipe_tensor inputs[] = {of_x(x, 128), of_ids(), of_ids()}, output = {.name = "scores", .data = scores, .bytes = 4};
+  EXPECT(autopipe_run(model, inputs, 1, &output, 1, -1) == AUTOPIPE_INVALID_ARGUMENT);
+  SAYS("ids is missing");
+  EXPECT(autopipe_run(model, inputs, 3, &output, 1, -1) == AUTOPIPE_INVALID_ARGUMENT);
+  SAYS("twice");
+  EXPECT(autopipe_run(model, inputs, 2, &output, 1, -1) == AUTOPIPE_INVALID_ARGUMENT);
+  SAYS("its buffer 4");
+  EXPECT(autopipe_run(model, NULL, 2, &output, 1, -1) == AUTOPIPE_INVALID_ARGUMENT);
+  output.name = NULL;
+  EXPECT(autopipe_run(model, inputs, 2, &output, 1, -1) == AUTOPIPE_INVALID_ARGUMENT);
+  SAYS("no output NULL");
+  inputs[0].bytes = 100;
+  EXPECT(autopipe_run(model, inputs, 2, NULL, 0, -1) == AUTOPIPE_INVALID_ARGUMENT);
+  SAYS("100 bytes");
+  inputs[0] = of_x(NULL, 128);
+  EXPECT(autopipe_run(model, inputs, 2, NULL, 0, -1) == AUTOPIPE_INVALID_ARGUMENT);
+  inputs[0] = of_x(x, 128);
+  inputs[0].dtype = AUTOPIPE_FLOAT64;
+  EXPECT(autopipe_run(model, inputs, 2, NULL, 0, -1) == AUTOPIPE_INVALID_ARGUMENT);
+  SAYS("is float64");
+  inputs[0].dtype = 0, inputs[0].rank = 2, inputs[0].shape[0] = 8, inputs[0].shape[1] = 4;
+  EXPECT(autopipe_run(model, inputs, 2, NULL, 0, -1) == AUTOPIPE_INVALID_ARGUMENT);
+  SAYS("dimension 0 is 8");
+  inputs[0].rank = 1000000;
+  EXPECT(autopipe_run(model, inputs, 2, NULL, 0, -1) == AUTOPIPE_INVALID_ARGUMENT);
+}
+
+static void check_ports(autopipe_model model) {
+  size_t count;
+  autopipe_port port;
+  EXPECT(autopipe_input_count(model, &count) == AUTOPIPE_OK && count == 2);
+  EXPECT(autopipe_output_count(model, &count) == AUTOPIPE_OK && count == 2);
+  EXPECT(autopipe_input(model, 0, &port) == AUTOPIPE_OK && !strcmp(port.name, "data/x") && port.rank == 2);
+  EXPECT(port.shape[0] == 4 && port.shape[1] == 8 && port.minimum[1] == 8 && port.maximum[1] == 8);
+  EXPECT(autopipe_input(model, 2, &port) == AUTOPIPE_INVALID_ARGUMENT);
+  EXPECT(autopipe_input(model, 0, NULL) == AUTOPIPE_INVALID_ARGUMENT);
+  EXPECT(autopipe_input_count(model, NULL) == AUTOPIPE_INVALID_ARGUMENT);
+}
+
+static void check_streams(autopipe_model model) {
+  autopipe_model stream;
+  autopipe_state state = {"data/x", "scores"}, wrong = {"data/x", "best"}, none = {"z", "scores"};
+  EXPECT(autopipe_open_stream(model, &wrong, 1, &stream) == AUTOPIPE_INVALID_ARGUMENT);
+  EXPECT(autopipe_open_stream(model, &none, 1, &stream) == AUTOPIPE_INVALID_ARGUMENT);
+  EXPECT(autopipe_open_stream(model, NULL, 0, &stream) == AUTOPIPE_INVALID_ARGUMENT);
+  EXPECT(autopipe_open_stream(model, &state, 1, &stream) == AUTOPIPE_OK);
+  float first[8], second[8];
+  size_t count;
+  autopipe_tensor input = of_ids(), output = {.name = "best", .data = first, .bytes = sizeof first};
+  EXPECT(autopipe_input_count(stream, &count) == AUTOPIPE_OK && count == 1);
+  EXPECT(autopipe_run(stream, &input, 1, &output, 1, -1) == AUTOPIPE_OK);
+  EXPECT(autopipe_run(stream, &input, 1, &output, 1, -1) == AUTOPIPE_OK);
+  EXPECT(autopipe_reset(stream) == AUTOPIPE_OK);
+  output.data = second, output.bytes = sizeof second;
+  EXPECT(autopipe_run(stream, &input, 1, &output, 1, -1) == AUTOPIPE_OK);
+  EXPECT(autopipe_close(stream) == AUTOPIPE_OK);
+  EXPECT(autopipe_reset(stream) == AUTOPIPE_INVALID_HANDLE);
+}
+
+int main(int count, char **words) {
+  autopipe_options options = {sizeof options, 1, 2, 1, count > 2};
+  autopipe_model model, other;
+  for (int i = 0; i < 32; i++) x[i] = (float)i / 7 - 2;
+  EXPECT(autopipe_open(NULL, NULL, &model) == AUTOPIPE_INVALID_ARGUMENT);
+  EXPECT(autopipe_open("/nowhere", NULL, &model) == AUTOPIPE_INVALID_FILE);
+  EXPECT(autopipe_run(0, NULL, 0, NULL, 0, 0) == AUTOPIPE_INVALID_HANDLE);
+  options.instances = -1;
+  EXPECT(autopipe_open(words[1], &options, &model) == AUTOPIPE_INVALID_ARGUMENT);
+  options.instances = 2;
+  EXPECT(autopipe_open(words[1], &options, &model) == AUTOPIPE_OK);
+  EXPECT(autopipe_open(words[1], NULL, &other) == AUTOPIPE_OK);
+  check_ports(model), check_calls(model), check_calls(other), check_refusals(model), check_streams(model);
+  pthread_t threads[4];
+  for (int i = 0; i < 4; i++) pthread_create(&threads[i], NULL, call_often, i % 2 ? &other : &model);
+  EXPECT(autopipe_close(model) == AUTOPIPE_OK); /* while it is called */
+  for (int i = 0; i < 4; i++) {
+    void *failed;
+    pthread_join(threads[i], &failed);
+    EXPECT(!failed);
+  }
+  EXPECT(autopipe_close(model) == AUTOPIPE_INVALID_HANDLE);
+  SAYS("is closed");
+  EXPECT(autopipe_close(other) == AUTOPIPE_OK);
+  puts(failures ? "failed" : "done");
+  return failures;
+}

@@ -1,0 +1,322 @@
+"""An exported folder runs without Python, without TVM's compiler and without autopipe."""
+
+import ctypes
+import os
+import shutil
+import subprocess
+import sys
+from hashlib import sha256
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from autopipe.artifacts.signature import Port, Signature
+from autopipe.config.dimension import Dimension
+from autopipe.errors import ConfigError, PackageError
+from autopipe.export import bench
+from autopipe.export.description import describe
+from autopipe.export.folder import export_package
+from autopipe.export.weights import PlacedWeight, align
+from autopipe.packaging.manifest import Processor
+from autopipe.packaging.open import open_package
+from autopipe.stages.package import PackageStage
+from tests.support.shared import once
+
+HERE = Path(__file__).parent
+LOADER = """
+import sys
+sys.path.insert(0, sys.argv[1] + "/python")
+import numpy as np
+import autopipe_runtime as runtime
+with runtime.open_package(sys.argv[1], threads=1, instances=2, verify=True) as model:
+    x = np.arange(32, dtype="float32").reshape(4, 8)
+    outputs = model({"data/x": x[::1], "ids": np.arange(4)})
+    print(model, outputs["scores"].shape, outputs["best"].dtype)
+    try:
+        model({"data/x": x})
+    except runtime.ModelError as error:
+        print(error.status, error)
+print([name for name in sys.modules if name.startswith(("tvm", "autopipe."))])
+"""
+
+
+@pytest.fixture
+def package(context):
+    ctx = context()
+    PackageStage(pipeline="small", configuration={"version": 1}).run(ctx)
+    return ctx.out / "small.tar"
+
+
+@pytest.fixture
+def folder(package, tmp_path, tmp_path_factory):
+    """An exported folder of this test's own; compiled once for all."""
+    made = once(tmp_path_factory, "exported", lambda to: export_package(package, to / "folder"))
+    return Path(shutil.copytree(made / "folder", tmp_path / "exported"))
+
+
+def run(folder, *words):
+    command = [str(folder / "bin" / "run"), *words]
+    return subprocess.run(command, capture_output=True, text=True, check=False, env={}, timeout=60)
+
+
+def test_a_folder_runs_and_states_what_it_needs(folder, package, tmp_path):
+    tested = run(folder, "--self-test", "--verify")
+    assert tested.returncode == 0, tested.stdout + tested.stderr
+    assert tested.stdout.splitlines()[-1] == "2 of 2 cases right"
+    x = np.random.default_rng(0).standard_normal((4, 8)).astype("float32")
+    np.save(tmp_path / "x.npy", x)
+    np.save(tmp_path / "ids.npy", np.arange(4))
+    given = ("--input", f"data/x={tmp_path}/x.npy", "--input", f"ids={tmp_path}/ids.npy")
+    done = run(folder, *given, "--output", str(tmp_path / "out"))
+    assert done.returncode == 0, done.stderr
+    expected = open_package(package)({"data/x": x, "ids": np.arange(4)})
+    for name, array in expected.items():
+        np.testing.assert_array_equal(np.load(tmp_path / "out" / f"{name}.npy"), array)
+    assert "input data/x: float32 [4, 8]" in run(folder, "--describe").stdout
+    assert "glibc 2." in (folder / "REQUIREMENTS").read_text()
+
+
+def test_the_same_package_exports_to_the_same_bytes(folder, package, tmp_path):
+    again = export_package(package, tmp_path / "again")
+    digests = [(one / "SHA256SUMS").read_text() for one in (folder, again)]
+    assert digests[0] == digests[1]
+    listed = {line[66:]: line[:64] for line in digests[0].splitlines()}
+    files = {str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file()}
+    assert files == {*listed, "SHA256SUMS"}
+    assert all(sha256((folder / n).read_bytes()).hexdigest() == d for n, d in listed.items())
+
+
+def test_an_existing_folder_is_not_overwritten(folder, package):
+    with pytest.raises(ConfigError, match="exists"):
+        export_package(package, folder)
+
+
+@pytest.mark.parametrize("copies", [[], ["copy"]], ids=["mapped", "copied"])
+def test_the_c_interface_answers_right_and_wrong_calls(folder, tmp_path, copies):
+    client = tmp_path / "client"
+    lib = folder / "lib"
+    subprocess.run(
+        ["cc", "-std=c11", "-Wall", "-Wextra", "-Werror", f"-I{folder}/include", "-o", client,
+         HERE / "client.c", f"-L{lib}", "-lautopipe", "-lpthread",
+         f"-Wl,-rpath,{lib}", f"-Wl,-rpath-link,{lib}"],
+        check=True,
+    )  # fmt: skip
+    done = subprocess.run(
+        [client, folder, *copies], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
+
+
+def test_the_header_compiles_as_cpp(folder, tmp_path):
+    source = tmp_path / "client.cpp"
+    source.write_text(
+        '#include <cstdio>\n#include "autopipe.hpp"\n'
+        "int main(int, char **words) {\n"
+        "  autopipe::Model model(words[1]);\n"
+        "  std::vector<float> x(32, 1.0f); std::vector<int64_t> ids{0, 1, 2, 3};\n"
+        '  auto given = {autopipe::input("data/x", x), autopipe::input("ids", ids)};\n'
+        '  std::printf("%zu\\n", model.run(given)["scores"].size());\n'
+        "  try { model.run({}); } catch (const autopipe::Error &e) {\n"
+        '    std::printf("%d\\n", e.status); }\n'
+        "}\n"
+    )
+    lib = folder / "lib"
+    subprocess.run(
+        ["g++", "-std=c++17", "-Wall", "-Wextra", "-Werror", f"-I{folder}/include", source, "-o",
+         tmp_path / "client", f"-L{lib}", "-lautopipe", f"-Wl,-rpath,{lib}",
+         f"-Wl,-rpath-link,{lib}"],
+        check=True,
+    )  # fmt: skip
+    done = subprocess.run(
+        [tmp_path / "client", folder], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout == "32\n1\n"
+
+
+def test_the_python_loader_needs_numpy_alone(folder):
+    done = subprocess.run(
+        [sys.executable, "-c", LOADER, folder], capture_output=True, text=True, check=False,
+        timeout=60,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert "(4, 8) int64" in lines[0]
+    assert lines[1:] == ["1 input ids is missing", "[]"]
+
+
+def test_a_bench_counts_calls(folder):
+    printed = bench.bench_package(folder, ["--seconds", "0.1", "--warmup", "0", "--callers", "2"])
+    assert "2 instances, 2 callers" in printed
+    with pytest.raises(ConfigError, match="no such file"):
+        bench.bench_package(folder, ["--input", "ids=/nowhere.npy"])
+    with pytest.raises(PackageError, match="not a folder"):
+        bench.bench_package(folder / "include", [])
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "code", "reason"),
+    [
+        ("weights.safetensors", lambda data: data[:-200], 3, "not a description"),
+        ("weights.safetensors", None, 3, "No such file"),
+        ("model.txt", lambda data: data[:-4], 3, "it has no end"),
+        ("model.txt", lambda data: data.replace(b"feature", b"feature x9 x9\nfeature", 1), 4, "x9"),
+        ("model.txt", lambda data: data.replace(b"x86_64", b"mips64"), 4, "built for mips64"),
+        ("lib.so", lambda data: data[:1000], 3, "lib.so"),
+        ("lib.so", None, 3, "lib.so"),
+    ],
+)
+def test_a_damaged_folder_is_one_line_and_a_code(folder, name, change, code, reason):
+    data = (folder / name).read_bytes()
+    (folder / name).unlink()
+    if change:
+        (folder / name).write_bytes(change(data))
+    done = run(folder, "--self-test")
+    assert (done.returncode, done.stderr.count("\n")) == (code, 1), done.stderr
+    assert reason in done.stderr
+
+
+def test_digests_find_what_loading_does_not(folder):
+    (folder / "cases" / "cases.txt").write_text("case x\n")
+    done = run(folder, "--verify", "--describe")
+    assert (done.returncode, "cases.txt: damaged" in done.stderr) == (3, True)
+
+
+def test_a_wrong_answer_fails_the_self_test(folder):
+    output = next((folder / "cases").glob("*.output.0.npy"))
+    np.save(output, np.load(output) + 1)
+    done = run(folder, "--self-test")
+    assert (done.returncode, "is wrong" in done.stdout) == (1, True)
+
+
+def test_another_runtime_in_the_process_is_refused(folder, package, tmp_path):
+    other = export_package(package, tmp_path / "other")
+    runtime = other / "lib" / "libtvm_runtime.so"
+    runtime.write_bytes(runtime.read_bytes() + b"later")
+    lines = (other / "SHA256SUMS").read_text().splitlines()
+    digest = sha256(runtime.read_bytes()).hexdigest()
+    edited = [f"{digest}  {n}" if n == "lib/libtvm_runtime.so" else f"{d}  {n}"
+              for d, n in (line.split("  ") for line in lines)]  # fmt: skip
+    (other / "SHA256SUMS").write_text("\n".join([*edited, ""]))
+    done = run(folder, "--folder", str(other), "--describe")
+    assert (done.returncode, "another TVM runtime" in done.stderr) == (4, True), done.stderr
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="chroot takes root")
+def test_a_folder_runs_in_a_root_with_nothing_but_libc(folder, tmp_path):
+    root = tmp_path / "root"
+    listed = subprocess.run(
+        ["ldd", folder / "bin" / "run", folder / "lib" / "libtvm_runtime_extra.so"],
+        capture_output=True, text=True, check=True,
+    ).stdout  # fmt: skip
+    words = (word for word in listed.split() if word.startswith("/") and str(folder) not in word)
+    for path in {Path(word.rstrip(":")) for word in words}:
+        to = root / path.relative_to("/")
+        to.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(path.resolve(), to)
+    shutil.copytree(folder, root / "model")
+    (root / "proc" / "self").mkdir(parents=True)
+    (root / "proc" / "self" / "exe").symlink_to("/model/bin/run")  # by which $ORIGIN is known
+    shutil.copy("/proc/cpuinfo", root / "proc" / "cpuinfo")
+    done = subprocess.run(
+        ["/model/bin/run", "--folder", "/model", "--self-test"],
+        capture_output=True, text=True, check=False, timeout=60, env={},
+        preexec_fn=lambda: os.chroot(root),
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_weights_are_aligned_and_stay_safetensors(tmp_path):
+    from safetensors.numpy import load_file, save_file
+
+    arrays = {"a": np.arange(3, dtype="int8"), "b": np.ones((2, 5), "float16"),
+              "c": np.zeros((0, 4), "float32"), "d": np.float64(7) * np.ones(())}  # fmt: skip
+    save_file(arrays, tmp_path / "source")
+    placed = align(tmp_path / "source", tmp_path / "aligned", frozenset({"b"}))
+    found = load_file(tmp_path / "aligned")
+    data = (tmp_path / "aligned").read_bytes()
+    for name, array in arrays.items():
+        wanted = array.astype("float32") if name == "b" else array
+        np.testing.assert_array_equal(found[name], wanted)
+        weight = placed[name]
+        assert weight.offset % 64 == 0
+        part = data[weight.offset : weight.offset + wanted.nbytes]
+        assert (part, weight.dtype, weight.shape) == (
+            wanted.tobytes(),
+            wanted.dtype.name,
+            wanted.shape,
+        )
+
+
+@pytest.fixture(scope="module")
+def reader(tmp_path_factory):
+    """The reader of descriptions, with the checks of the compiler's sanitizers."""
+    from autopipe.export.compile_native import SOURCES
+
+    out = tmp_path_factory.mktemp("reader") / "reader"
+    source = out.with_suffix(".c")
+    source.write_text(
+        '#include <stdio.h>\n#include "description.h"\n'
+        "int main(int n, char **w) { static description d; autopipe_status s = AUTOPIPE_OK;\n"
+        "  for (int i = 1; i < n; i++) { s = read_description(w[i], 1 << 20, &d);\n"
+        '    printf("%d %s\\n", s, s ? autopipe_last_error() : d.missing);\n'
+        "    free_description(&d); } }\n"
+    )
+    files = [str(SOURCES / name) for name in ("error.c", "files.c", "sha256.c", "description.c")]
+    subprocess.run(
+        ["cc", "-std=c11", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all",
+         f"-I{SOURCES}", source, *files, "-o", out],
+        check=True,
+    )  # fmt: skip
+    return out
+
+
+def test_no_description_breaks_its_reader(reader, tmp_path):
+    """Every line left out, doubled and cut; every word replaced by a few others."""
+    dimension = Dimension(min=1, max=8, likely=(4,))
+    signature = Signature(
+        inputs=(Port(name="x y", shape=(-1, -1), dtype="float32", dimensions=("n", "n + 1")),),
+        outputs=(Port(name="y", shape=(-1, 3), dtype="float32"),),
+        weights=("w",), threads=2, dimensions={"n": dimension},
+        entries=({"library": "lib.0.so", "sizes": {"n": 4}, "weights": ("w",)},),
+    )  # fmt: skip
+    processor = Processor(machine="x86_64", mcpu="znver3", features=("sse3",))
+    text = describe(signature, processor, {"w": PlacedWeight("float32", 64, (2, 3))})
+    lines = text.splitlines()
+    texts = [text]
+    for place, line in enumerate(lines):
+        words = line.split(" ")
+        changed = [[], [line, line], [line[: len(line) // 2]]]
+        changed += [
+            [" ".join([*words[:at], other, *words[at + 1 :]])]
+            for at in range(len(words))
+            for other in ("", "-1", "99999999999999999999", "%", "%4", "n+n+n+n+n+n", "x" * 400)
+        ]
+        texts += ["\n".join([*lines[:place], *new, *lines[place + 1 :], ""]) for new in changed]
+    folders = []
+    for index, one in enumerate(texts):
+        (tmp_path / str(index)).mkdir()
+        (tmp_path / str(index) / "model.txt").write_text(one)
+        folders.append(str(tmp_path / str(index)))
+    done = subprocess.run([reader, *folders], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    answers = done.stdout.splitlines()
+    assert len(answers) == len(texts)
+    assert answers[0].startswith("0")
+    assert {answer[0] for answer in answers} == {"0", "3"}
+    assert sum(answer[0] == "3" for answer in answers) > len(answers) // 2
+
+
+def test_the_structures_of_the_loader_are_those_of_the_header(folder, tmp_path):
+    source = tmp_path / "sizes.c"
+    source.write_text(
+        '#include <stdio.h>\n#include "autopipe.h"\n'
+        'int main(void) { printf("%zu %zu %zu\\n", sizeof(autopipe_options),'
+        " sizeof(autopipe_port), sizeof(autopipe_tensor)); }\n"
+    )
+    subprocess.run(["cc", f"-I{folder}/include", source, "-o", tmp_path / "sizes"], check=True)
+    printed = subprocess.run([tmp_path / "sizes"], capture_output=True, text=True, check=True)
+    from autopipe.export.native import autopipe_runtime as loader
+
+    sizes = [ctypes.sizeof(kind) for kind in (loader._Options, loader._Port, loader._Tensor)]
+    assert printed.stdout.split() == [str(size) for size in sizes]
