@@ -35,7 +35,7 @@ with runtime.open_package(sys.argv[1], threads=1, instances=2, verify=True) as m
     print(model, outputs["scores"].shape, outputs["best"].dtype)
     try:
         model({"data/x": x})
-    except runtime.ModelError as error:
+    except runtime.CallError as error:
         print(error.status, error)
 print([name for name in sys.modules if name.startswith(("tvm", "autopipe."))])
 """

@@ -23,7 +23,7 @@ _DTYPES: Final = (
 _Sizes = ctypes.c_int64 * _RANK
 
 
-class ModelError(RuntimeError):
+class CallError(RuntimeError):
     """A call failed; `status` is the code of `autopipe.h`."""
 
     def __init__(self, status: int, reason: str) -> None:
@@ -69,7 +69,7 @@ class _State(ctypes.Structure):
     _fields_ = (("input", ctypes.c_char_p), ("output", ctypes.c_char_p))
 
 
-class Port:
+class ExportedPort:
     """An input or output: name, dtype and shape, with -1 for a dynamic dimension."""
 
     def __init__(self, port: _Port) -> None:
@@ -83,7 +83,7 @@ class Port:
         return f"{self.name}: {self.dtype} {list(self.shape)}"
 
 
-class Model:
+class ExportedModel:
     """An open model: called with arrays by name, it returns arrays by name."""
 
     def __init__(self, library: ctypes.CDLL, handle: int) -> None:
@@ -94,7 +94,7 @@ class Model:
     def __call__(
         self, inputs: Mapping[str, np.ndarray[Any, Any]], *, wait_ms: int = _NO_LIMIT
     ) -> dict[str, np.ndarray[Any, Any]]:
-        """Run once. Raises ModelError where names, dtypes or shapes are not the model's.
+        """Run once. Raises CallError where names, dtypes or shapes are not the model's.
 
         `wait_ms` bounds how long the call waits for a free instance, in milliseconds.
         """
@@ -116,7 +116,7 @@ class Model:
             for result in results:
                 self._library.autopipe_release(ctypes.byref(result))
 
-    def stream(self, states: Mapping[str, str]) -> Model:
+    def stream(self, states: Mapping[str, str]) -> ExportedModel:
         """Return a model that keeps states: each input takes what its output returned before."""
         listed = (_State * len(states))(
             *(_State(i.encode(), o.encode()) for i, o in states.items())
@@ -127,7 +127,7 @@ class Model:
                 self._handle, listed, ctypes.c_size_t(len(listed)), ctypes.byref(handle)
             )
         )
-        return Model(self._library, handle.value)
+        return ExportedModel(self._library, handle.value)
 
     def reset(self) -> None:
         """Make the states of a stream zeros."""
@@ -137,7 +137,7 @@ class Model:
         """End the model, its threads and its mapping of the weights."""
         self._check(self._library.autopipe_close(self._handle))
 
-    def __enter__(self) -> Model:
+    def __enter__(self) -> ExportedModel:
         return self
 
     def __exit__(
@@ -149,9 +149,9 @@ class Model:
         self.close()
 
     def __repr__(self) -> str:
-        return f"Model(inputs={self.inputs}, outputs={self.outputs})"
+        return f"ExportedModel(inputs={self.inputs}, outputs={self.outputs})"
 
-    def _ports(self, kind: str) -> list[Port]:
+    def _ports(self, kind: str) -> list[ExportedPort]:
         count, port = ctypes.c_size_t(), _Port()
         count_of = getattr(self._library, f"autopipe_{kind}_count")
         describe = getattr(self._library, f"autopipe_{kind}")
@@ -159,7 +159,7 @@ class Model:
         ports = []
         for index in range(count.value):
             self._check(describe(self._handle, ctypes.c_size_t(index), ctypes.byref(port)))
-            ports.append(Port(port))
+            ports.append(ExportedPort(port))
         return ports
 
     def _check(self, status: int) -> None:
@@ -173,7 +173,7 @@ def open_package(
     instances: int = 1,
     verify: bool = False,
     copy_weights: bool = False,
-) -> Model:
+) -> ExportedModel:
     """Open an exported folder.
 
     Args:
@@ -183,7 +183,7 @@ def open_package(
         verify: Compare every file with SHA256SUMS first.
         copy_weights: Weights in private memory with large pages in place of a shared mapping.
 
-    Raises ModelError if it cannot be opened.
+    Raises CallError if it cannot be opened.
     """
     library = ctypes.CDLL(str(Path(folder, "lib", "libautopipe.so").resolve()), ctypes.RTLD_GLOBAL)
     library.autopipe_last_error.restype = ctypes.c_char_p
@@ -191,17 +191,17 @@ def open_package(
     handle = ctypes.c_uint64()
     path = str(Path(folder).resolve()).encode()
     _check(library, library.autopipe_open(path, ctypes.byref(options), ctypes.byref(handle)))
-    return Model(library, handle.value)
+    return ExportedModel(library, handle.value)
 
 
 def _check(library: ctypes.CDLL, status: int) -> None:
     if status:
-        raise ModelError(status, library.autopipe_last_error().decode(errors="replace"))
+        raise CallError(status, library.autopipe_last_error().decode(errors="replace"))
 
 
 def _tensor(name: str, array: np.ndarray[Any, Any]) -> _Tensor:
     if array.dtype.name not in _DTYPES:
-        raise ModelError(1, f"input {name} is {array.dtype}, which no model takes")
+        raise CallError(1, f"input {name} is {array.dtype}, which no model takes")
     shape = _Sizes(*array.shape)
     dtype = _DTYPES.index(array.dtype.name) + 1
     data = array.ctypes.data
