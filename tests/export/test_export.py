@@ -230,7 +230,7 @@ def test_weights_are_aligned_and_stay_safetensors(tmp_path):
     from safetensors.numpy import load_file, save_file
 
     arrays = {"a": np.arange(3, dtype="int8"), "b": np.ones((2, 5), "float16"),
-              "c": np.zeros((0, 4), "float32"), "d": np.float64(7) * np.ones(())}  # fmt: skip
+              "c": np.zeros((0, 4), "float32"), "d": np.full((), 7.0)}  # fmt: skip
     save_file(arrays, tmp_path / "source")
     placed = align(tmp_path / "source", tmp_path / "aligned", frozenset({"b"}))
     found = load_file(tmp_path / "aligned")
