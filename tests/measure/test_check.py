@@ -77,6 +77,18 @@ def test_a_wrong_one_is_found_by_some_case(workload, wrong, case):
         checked(workload(), wrong(), TARGET)
 
 
+def halves(scale):
+    """Half of a saturated tanh, which is halfway between two whole numbers, in steps."""
+    return pointwise(lambda v: te.nearbyint(te.tanh(v) * scale) * 1e4)
+
+
+def test_a_step_may_differ_where_functions_round_otherwise():
+    """No input near a large one moves its tanh, so that only the functions can be moved."""
+    checked(halves(0.5), halves(0.5 * (1 + 2**-22)), TARGET)
+    with pytest.raises(WrongAnswer, match="on large inputs"):
+        checked(halves(0.4), halves(0.6), TARGET)
+
+
 def test_what_no_reference_says_is_not_compared():
     """0 / 0 and logarithms of negative numbers may be computed in any way."""
     workload = pointwise(lambda v: te.log(v) * 0.5 + v / v)

@@ -1,9 +1,12 @@
 """Sigmoid and tanh of gates as little arithmetic, since they are a third of a step's time.
 
-They round as `elementary` does, and differ from it at the ends: a sigmoid stays above 1e-38. A
-sigmoid times a tanh takes one division in place of two, which take longest of all.
+They round as `elementary` does. A sigmoid times a tanh takes one division in place of two, which
+take longest of all. A saturated gate is exactly 0, 1 or -1, as libm's: an int8 layer quantizes its
+state by the minimum and maximum. Where these are -1 and 1, 0 is halfway between two steps, and an
+ulp off becomes a step off, which the next gates multiply by their weights.
 """
 
+from functools import partial
 from typing import Final
 
 import tvm_ffi
@@ -17,8 +20,8 @@ _SIGMOID, _TANH = "tirx.sigmoid", "tirx.tanh"
 
 _EXP: Final = (1.0, 1.0, *exponentials.EXP)
 
-_EXP_END: Final = 87.0
-"""Up to here e^x is neither infinite nor denormal, and 2^n is a number for its n."""
+_EXP_RANGE: Final = (-87.0, 88.8)
+"""Where e^x is no denormal number; it is infinite at the upper end, as 2^n is for its n."""
 
 _FRACTION_BITS: Final = 23
 _ONE_BITS: Final = 0x3F800000
@@ -36,8 +39,7 @@ def _product(product: tirx.Mul) -> Expr:
     sigmoid, tanh = _argument(product.a, _SIGMOID), _argument(product.b, _TANH)
     if sigmoid is None or tanh is None:
         return product
-    under = let(sigmoid, _one_and_exp)
-    return let(_bounded(tanh, elementary.TANH_END), lambda x: _over(x) / (_under(x) * under))
+    return _tanh(tanh, let(sigmoid, _one_and_exp))
 
 
 def _argument(value: Expr, name: str) -> Expr | None:
@@ -56,20 +58,29 @@ def _single(call: Call) -> Expr:
     if sigmoid is not None:
         return single(1.0) / let(sigmoid, _one_and_exp)
     if tanh is not None:
-        return let(_bounded(tanh, elementary.TANH_END), lambda x: _over(x) / _under(x))
+        return _tanh(tanh)
     return call
 
 
-def _over(x: Expr) -> Expr:
-    return x * let(x * x, lambda square: horner(square, elementary.TANH[0]))
+def _tanh(x: Expr, divisor: Expr | None = None) -> Expr:
+    """Return tanh(x), divided by `divisor` if there is one, as one fraction."""
 
+    def fraction(x: Expr, over: Expr, under: Expr) -> Expr:
+        numerator = _bounded(x * over, (-under, under))
+        return numerator / (under if divisor is None else under * divisor)
 
-def _under(x: Expr) -> Expr:
-    return let(x * x, lambda square: horner(square, elementary.TANH[1]))
+    def ratio(x: Expr) -> Expr:
+        over, under = (
+            let(x * x, partial(horner, coefficients=factors)) for factors in elementary.TANH
+        )
+        return let(under, lambda under: fraction(x, over, under))
+
+    end = single(elementary.TANH_END)
+    return let(_bounded(x, (-end, end)), ratio)
 
 
 def _one_and_exp(x: Expr) -> Expr:
-    """1 + e^-x, where x is between the ends: 2^n * e^r, n as the last bits of a large number."""
+    """1 + e^-x: 2^n * e^r, n as the last bits of a large number."""
 
     def scaled(shifted: Expr, y: Expr) -> Expr:
         n = shifted - single(arithmetic.ROUND)
@@ -85,12 +96,14 @@ def _one_and_exp(x: Expr) -> Expr:
         shifted = y * single(1.4426950408889634) + single(arithmetic.ROUND)
         return let(shifted, lambda shifted: scaled(shifted, y))
 
-    return let(_bounded(-x, _EXP_END), exp)
+    low, high = map(single, _EXP_RANGE)
+    return let(_bounded(-x, (low, high)), exp)
 
 
-def _bounded(x: Expr, end: float) -> Expr:
-    """Return a number between an end and its negative; what is no number stays that.
+def _bounded(x: Expr, ends: tuple[Expr, Expr]) -> Expr:
+    """Return a number clamped to a range; NaN stays NaN.
 
-    A minimum or maximum is its second argument where one of the two is no number.
+    A minimum or maximum is its second argument where one of the two is NaN.
     """
-    return tirx.max(single(-end), tirx.min(single(end), x))
+    low, high = ends
+    return tirx.max(low, tirx.min(high, x))

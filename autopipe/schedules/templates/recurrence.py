@@ -30,7 +30,7 @@ from autopipe.schedules.recurrence.packing import PackedGates, pack
 __all__ = ["NAME", "VERSION", "apply", "estimate", "fill", "match", "settings"]
 
 NAME: Final = "recurrence"
-VERSION: Final = 4
+VERSION: Final = 5
 OPEN: Final = True
 
 

@@ -2,6 +2,7 @@ import itertools
 import json
 
 import numpy as np
+import pytest
 import tvm
 from tvm import tirx
 from tvm.script.ir_builder import IRBuilder
@@ -14,7 +15,7 @@ from autopipe.compiler.recurrence import plain
 from autopipe.compiler.recurrence.form import ATTRIBUTE, Activation, Direction, Recurrence
 from autopipe.measure import check
 from autopipe.measure.build import compiled
-from autopipe.measure.check import checked
+from autopipe.measure.check import WrongAnswer, checked
 from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.recurrence import functions
 from autopipe.schedules.recurrence.blocking import APART, SERIAL, TOGETHER, UnitBlocking
@@ -67,6 +68,15 @@ LAYERS = [
     (layer("RNN", reverse=(True,), batch=4, lengths=True, initial=True), APART, 2),
     (layer(reverse=BOTH, lengths=True, rounded=True), APART, 1),
     (layer(batch=2, hidden=24, initial=True, rounded=True), TOGETHER, 2),
+    (layer(steps=17, batch=1, hidden=128, initial=True, rounded=True), SERIAL, 1),
+    (layer(steps=5, batch=1, hidden=2, reverse=(True,), initial=True, rounded=True), SERIAL, 1),
+    (
+        layer(
+            steps=64, batch=2, hidden=24, reverse=(True,), lengths=True, initial=True, rounded=True
+        ),
+        SERIAL,
+        1,
+    ),
 ]
 
 
@@ -165,9 +175,20 @@ def test_functions_of_gates_fill_vectors_and_pass_on_what_is_no_number():
     assert not y[:, :, 0].any()
 
 
-def test_functions_of_gates_are_right_up_to_the_ends():
-    x = np.array([0, -0.3, 2, -7, 9.5, -30, 88, -200, np.inf, -np.inf, np.nan, 1e-20], "float32")
-    a, b = (np.ascontiguousarray(grid.reshape(-1)) for grid in np.meshgrid(x, x))
+def test_a_wrong_schedule_of_an_int8_layer_is_found():
+    """Its plain loops waver, but not on inputs that are mostly zeros."""
+    forward, backward = (
+        module(layer(steps=5, batch=1, hidden=8, reverse=(way,), initial=True, rounded=True))
+        for way in BOTH
+    )
+    served = serve(backward, HARDWARE)
+    assert served is not None
+    with pytest.raises(WrongAnswer):
+        checked(forward, served.schedule.mod, TARGET)
+
+
+def functions_of(a, b):
+    """Compute sigmoid(a), tanh(a) and sigmoid(a) * tanh(b)."""
     given = [tirx.decl_buffer([a.size], "float32") for _ in range(5)]
     with IRBuilder() as builder, T.vectorized(a.size) as at:
         one, other = given[0][at], given[1][at]
@@ -177,11 +198,31 @@ def test_functions_of_gates_are_right_up_to_the_ends():
     tensors = [tvm.runtime.tensor(array) for array in (a, b, *np.empty((3, a.size), "float32"))]
     main = tirx.PrimFunc(given, builder.get()).with_attr("global_symbol", "main")
     compiled(tvm.IRModule({"main": main}), TARGET)["main"](*tensors)
+    return [tensor.numpy() for tensor in tensors[2:]]
+
+
+def test_functions_of_gates_are_right_up_to_the_ends():
+    x = np.array([0, -0.3, 2, -7, 9.5, -30, 88, -200, np.inf, -np.inf, np.nan, 1e-20], "float32")
+    a, b = (np.ascontiguousarray(grid.reshape(-1)) for grid in np.meshgrid(x, x))
     with np.errstate(over="ignore"):
         sigmoid, tanh = 1 / (1 + np.exp(-a.astype("float64"))), np.tanh(b.astype("float64"))
     expected = [sigmoid, np.tanh(a.astype("float64")), sigmoid * tanh]
-    for tensor, right in zip(tensors[2:], expected, strict=True):
-        np.testing.assert_allclose(tensor.numpy(), right, rtol=6e-7, atol=2e-38)
+    for result, right in zip(functions_of(a, b), expected, strict=True):
+        np.testing.assert_allclose(result, right, rtol=6e-7, atol=5e-39)
+
+
+def test_saturated_gates_are_exact():
+    """The state of an int8 layer spans -1 to 1, and 0 is halfway between two steps there."""
+    beyond = np.array([9.02, 12, 90, 1e4, 3e38, np.inf], "float32")
+    _, tanh, hidden = functions_of(np.r_[beyond, -beyond], np.r_[-beyond, beyond])
+    assert tanh.tolist() == [1.0] * 6 + [-1.0] * 6
+    closed = functions_of(-beyond[2:], beyond[2:])
+    assert not closed[0].any()
+    assert not closed[2].any()
+    assert hidden[2:6].tolist() == [-1.0] * 4
+    near = np.linspace(7, 9.1, 4096, dtype="float32")
+    for result in functions_of(np.full_like(near, 100), near)[1:]:
+        assert result.max() <= 1
 
 
 def test_threads_that_work_together_keep_their_tiles_and_turn_around():
