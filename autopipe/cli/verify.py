@@ -72,8 +72,6 @@ def _verify_package(
         examined = examine(package, copy)
     signer = signer or found_signer
     differ = [] if locked is None else examined.differences(locked.artifacts)
-    if signer is not None and locked is not None and f"{examined.name}.tar" not in locked.artifacts:
-        differ.append(f"{examined.name}.tar: not in the lock")
     if as_json:
         document = {name: getattr(examined, name) for name in ("name", "format", "sha256")}
         document["files"] = {name: file.model_dump() for name, file in examined.files.items()}
@@ -88,6 +86,8 @@ def _verify_package(
             show([f"equal to {lock}"])
         if signer is not None and not differ:
             show([escape(f"{lock or package} is signed by {signer}")])
+        elif signer is None:
+            show(["its libraries are programs: only a signature tells whose, see --signers"])
     if lock is not None:
         _require_harmless(does, lock)
     if differ:

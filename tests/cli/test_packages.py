@@ -54,20 +54,55 @@ def test_a_sound_package_is_told(cli, package):
     assert done.stdout.splitlines()[0] == f"demo: format 2, sha256 {whole}"
     assert digest(packages.CONTENTS["lib.so"]) in done.stdout
     assert "compiled for riscv64 sifive-x280" in done.stdout
-    assert done.stdout.endswith("sound: 3 files, each as the manifest says\n")
+    assert done.stdout.splitlines()[-2:] == [
+        "sound: 3 files, each as the manifest says",
+        "its libraries are programs: only a signature tells whose, see --signers",
+    ]
+
+
+@pytest.mark.fault("I6")
+@pytest.mark.parametrize("stripped", [False, True])
+def test_nothing_is_claimed_of_the_code_of_a_library(cli, tmp_path, monkeypatch, stripped):
+    """The loader goes by program headers: section headers, which name constructors, may be gone."""
+    code, library, mark = (tmp_path / name for name in ("code.c", "lib.so", "mark"))
+    code.write_text(
+        f'int creat(const char *, int);\n'
+        f'__attribute__((constructor)) static void f(void) {{ creat("{mark}", 0600); }}'
+    )
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", library, code], check=True)
+    data = bytearray(library.read_bytes())
+    if stripped:
+        data[0x28:0x30], data[0x3A:0x40] = bytes(8), bytes(6)  # where sections are, and how many
+        library.write_bytes(data)
+    load = "import ctypes, sys; ctypes.CDLL(sys.argv[1])"
+    subprocess.run([sys.executable, "-c", load, library], check=True)
+    assert mark.exists()
+    mark.unlink()
+    monkeypatch.setitem(packages.CONTENTS, "lib.so", bytes(data))
+    done = cli(packages.make(tmp_path / "hostile"))
+    assert (done.returncode, mark.exists()) == (0, False)
+    assert "only a signature tells whose" in done.stdout
 
 
 @pytest.mark.fault("G8")
 def test_a_package_is_held_against_its_lock(cli, package, lock):
     lib = digest(packages.CONTENTS["lib.so"])
     good = cli(package, "--lock", lock(demo_tar=digest(package.read_bytes()), lib_so=lib))
-    assert (good.returncode, good.stdout.splitlines()[-1]) == (0, "equal to demo.lock")
+    assert (good.returncode, good.stdout.splitlines()[-2]) == (0, "equal to demo.lock")
     bad = cli(package, "--lock", lock(demo_tar="1" * 64, lib_so=lib))
     assert bad.returncode == 1
     assert bad.stderr.splitlines() == [
         f"error: {package} is sound, but not what demo.lock says:",
         f"demo.tar: locked 111111111111, here {digest(package.read_bytes())[:12]}",
     ]
+
+
+def test_a_lock_that_does_not_name_the_package_is_not_its_lock(cli, package, lock):
+    for artifacts in ({}, {"lib_so": digest(packages.CONTENTS["lib.so"])}):
+        done = cli(package, "--lock", lock(**artifacts))
+        assert (done.returncode, "equal to" in done.stdout) == (1, False)
+        whole = digest(package.read_bytes())[:12]
+        assert done.stderr.splitlines()[1:] == [f"demo.tar: locked nothing, here {whole}"]
 
 
 def test_json_has_all_of_it(cli, package, lock):

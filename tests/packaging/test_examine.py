@@ -39,28 +39,6 @@ def test_a_package_is_the_same_wherever_it_is_made(package, tmp_path):
     assert again.read_bytes() == package.read_bytes()
 
 
-def _with(source, tmp_path, monkeypatch):
-    """Make a package with a library that is one."""
-    code, library = tmp_path / "code.c", tmp_path / "lib.so"
-    code.write_text(source)
-    subprocess.run(["cc", "-shared", "-fPIC", "-o", library, code], check=True)
-    monkeypatch.setitem(packages.CONTENTS, LIBRARY, library.read_bytes())
-    return packages.make(tmp_path / "made")
-
-
-@pytest.mark.fault("I6")
-def test_a_library_that_runs_code_when_it_is_loaded_is_told(tmp_path, monkeypatch):
-    source = "__attribute__((constructor)) static void f(void) {}"
-    made = _with(source, tmp_path, monkeypatch)
-    with pytest.raises(PackageError, match=r"lib\.so has 2 functions in '\.init_array', which no"):
-        examine(made)
-
-
-def test_a_library_that_waits_to_be_called_is_sound(tmp_path, monkeypatch):
-    made = _with("int __tvm_ffi_main(int x) { return x; }", tmp_path, monkeypatch)
-    assert examine(made).files[LIBRARY].size > len("machine code")
-
-
 @pytest.fixture(scope="module")
 def sound(tmp_path_factory):
     return packages.make(tmp_path_factory.mktemp("sound") / "made")
@@ -188,6 +166,7 @@ def test_what_differs_from_a_lock_is_named(package):
         WEIGHTS: found.files[WEIGHTS].sha256,
     }
     assert found.differences(right) == []
+    assert found.differences({}) == [f"demo.tar: locked nothing, here {found.sha256[:12]}"]
     assert found.differences({**right, LIBRARY: "0" * 64, "other.tar": "1" * 64}) == [
         f"lib.so: locked {'0' * 12}, here {right[LIBRARY][:12]}",
         f"other.tar: locked {'1' * 12}, here nothing",

@@ -5,7 +5,7 @@ start-up functions of the C library; they are recognised by their names, and no 
 """
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from typing import Final
 
 from autopipe.compiler.walls import elf, symbols
@@ -61,14 +61,14 @@ def look_at_object(data: bytes, name: str) -> None:
         raise ForeignCode(f"{name} can not be read: {error}") from None
 
 
-def look_at_library(data: bytes, name: str, beside: Collection[str] | None = None) -> None:
-    """Raise ForeignCode if a linked library holds something foreign; the message says what.
+def look_at_library(data: bytes, name: str) -> None:
+    """Raise ForeignCode if a library holds something foreign; the message says what.
 
-    `beside` are the files that the library may load: by default all files that packages may ship.
+    The library has to be as the linker wrote it: its section headers are read, which the loader
+    does not need and which others may have removed.
     """
-    files = shipped() if beside is None else beside
     try:
-        _refuse(_of_library(elf.Elf.read(data), files), name)
+        _refuse(_of_library(elf.Elf.read(data)), name)
     except elf.Malformed as error:
         raise ForeignCode(f"{name} can not be read: {error}") from None
 
@@ -104,13 +104,13 @@ def _of_symbol(symbol: elf.Symbol) -> Iterator[str]:
         yield f"the name {symbol.name!a} for others to see"
 
 
-def _of_library(read: elf.Elf, beside: Collection[str]) -> Iterator[str]:
+def _of_library(read: elf.Elf) -> Iterator[str]:
     if read.kind != elf.SHARED:
         yield "another kind than a shared library"
     for kind, flags in read.segments:
         if kind == elf.STACK and flags & elf.EXECUTABLE:
             yield "an executable stack"
-    yield from _orders(read, beside)
+    yield from _orders(read)
     yield from _started(read)
     for symbol in read.symbols(elf.DYNAMIC_SYMBOLS):
         if symbol.section or symbol.name not in _LOADERS:
@@ -120,19 +120,20 @@ def _of_library(read: elf.Elf, beside: Collection[str]) -> Iterator[str]:
             yield "a function that is called for an address"
 
 
-def _orders(read: elf.Elf, beside: Collection[str]) -> Iterator[str]:
+def _orders(read: elf.Elf) -> Iterator[str]:
     """Yield the orders to the loader that are more than loading."""
     dynamic = read.dynamic()
     if not dynamic:
         yield "nothing for the loader"
     needed = {text for tag, _, text in dynamic if tag == _NEEDED_TAG}
+    beside = set(shipped())
     for text in sorted(needed):
         if _NEEDED.fullmatch(text) is None and text not in beside:
             yield f"need of the library {text!a}"
     for tag, value, text in dynamic:
         if tag == _FLAGS and value & _TEXT_FLAG:
             yield _TAGS[22]
-        if tag in _TAGS and not (tag == 15 and text == _BESIDE and needed & set(beside)):  # noqa: PLR2004 - the RPATH
+        if tag in _TAGS and not (tag == 15 and text == _BESIDE and needed & beside):  # noqa: PLR2004 - the RPATH
             yield f"{_TAGS[tag]}{f' {text!a}' if text else ''}"
 
 
