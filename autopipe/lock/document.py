@@ -1,11 +1,15 @@
 """What a lock holds: every decision that a build rests on, and what came out."""
 
+import json
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, StringConstraints
+from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints
 
+from autopipe.backends import BACKENDS
+from autopipe.config.backend_name import TargetKind
 from autopipe.config.frozen import Frozen
 from autopipe.config.model import Digest
+from autopipe.config.target import Arch, Bytes, Feature, Hardware, Word
 
 Schedule = dict[str, Any] | Annotated[str, StringConstraints(pattern=r"^trace [0-9a-f]{12}$")]
 """A template with its knobs; or the beginning of the digest of a trace, which is in the records."""
@@ -14,6 +18,37 @@ Schedule = dict[str, Any] | Annotated[str, StringConstraints(pattern=r"^trace [0
 def _version(value: object) -> object:
     if type(value) is not int or value != 1:
         raise ValueError(f"{value!r} is not a version this autopipe reads; `autopipe migrate` may")
+    return value
+
+
+class LockedHardware(Hardware, frozen=True):
+    """Hardware parameters of a resolved target: its caches are known."""
+
+    l1: Bytes
+    l2: Bytes
+    l3: Bytes
+
+
+class LockedTarget(Frozen, frozen=True):
+    """A resolved target, as `environment.resolve` returns it."""
+
+    arch: Arch | None = None
+    kind: TargetKind
+    mcpu: Word
+    mattr: tuple[Feature, ...]
+    mtriple: Word
+    num_cores: Annotated[int, Field(ge=1, le=1024)]
+    hardware: LockedHardware
+
+
+def _target(value: dict[str, Any]) -> dict[str, Any]:
+    """Check the types of a resolved target, which stages read as it is."""
+    target = LockedTarget.model_validate_json(json.dumps(value), strict=True)
+    if (target.arch is None) is not (BACKENDS[target.kind].piece("native") is None):
+        raise ValueError(f"arch {target.arch} does not belong to kind {target.kind}")
+    for name in ("mcpu", "arch"):
+        if value.get(name) == "native":
+            raise ValueError(f"{name} is native, which is no processor")
     return value
 
 
@@ -56,7 +91,7 @@ class Lock(Frozen, frozen=True):
     """The sections of the pipeline file that decide the bytes, with their defaults."""
     sources: dict[str, Digest]
     """Files that the stages read, by stage and name."""
-    target: dict[str, Any]
+    target: Annotated[dict[str, Any], AfterValidator(_target)]
     """The resolved target."""
     versions: dict[str, dict[str, str | None]]
     """What decides the bytes besides, by facet."""

@@ -16,7 +16,7 @@ from autopipe.lock import records as beside
 from autopipe.lock import text
 from autopipe.lock.document import Lock
 from autopipe.lock.outline import LockOutline, differences
-from autopipe.lock.pinned import Pinned
+from autopipe.lock.pinned import Pinned, contradictions
 from autopipe.lock.replay import Replay
 from autopipe.lock.retune import Retune
 from autopipe.pipeline.forecast import NEVER, Outlook
@@ -239,6 +239,8 @@ def begin(  # noqa: PLR0913, PLR0917 - all that a lock is about
     if locking.lock is None or outline is None:
         return replace(locking, outline=outline)
     differs = outline.differences(locking.lock)
+    if mode is Mode.FROZEN:  # where the target of the run is the lock's own
+        differs += contradictions(pipeline.target, locking.lock.target)
     if signers is None:
         differs += _records(path, locking.lock, contents)
     return replace(locking, outline=outline, differs=tuple(differs))

@@ -2,9 +2,34 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
+from autopipe.config.target import Target
 from autopipe.environment.environment import Environment
 from autopipe.environment.facet import Facet, Facts
+
+
+def contradictions(asked: Target, locked: Mapping[str, Any]) -> list[str]:
+    """Name each field of a lock's target that is not what the pipeline file asks for."""
+    fields = asked.model_dump(
+        mode="json", exclude_none=True, exclude={"linker", "sysroot", "mattr"}
+    )
+    flat = {**fields, **{f"hardware.{name}": size for name, size in fields["hardware"].items()}}
+    del flat["hardware"]
+    pairs = {name: (value, _at(locked, name)) for name, value in flat.items() if value != "native"}
+    added = list(asked.mattr)
+    if added != locked["mattr"][len(locked["mattr"]) - len(added) :]:
+        pairs["mattr"] = added, locked["mattr"]
+    return [
+        f"target.{name}: the lock has {found}, the pipeline file {value}"
+        for name, (value, found) in pairs.items()
+        if value != found
+    ]
+
+
+def _at(target: Mapping[str, Any], name: str) -> object:
+    section, _, field = name.rpartition(".")
+    return (target[section] if section else target).get(field)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ import pytest
 from autopipe.cli.app import main
 from autopipe.lock import text
 from autopipe.lock.document import Lock
+from tests.lock.examples import TARGET
 from tests.packaging import packages
 from tests.support import forked
 
@@ -32,7 +33,7 @@ def cli(tmp_path):
 def lock(tmp_path):
     def write(**artifacts):
         value = Lock(
-            version=1, pipeline="demo", configuration={}, sources={}, target={}, versions={},
+            version=1, pipeline="demo", configuration={}, sources={}, target=TARGET, versions={},
             stages={}, records=None, tasks=(),
             artifacts={name.replace("_", "."): digest for name, digest in artifacts.items()},
         )  # fmt: skip
@@ -66,7 +67,7 @@ def test_nothing_is_claimed_of_the_code_of_a_library(cli, tmp_path, monkeypatch,
     """The loader goes by program headers: section headers, which name constructors, may be gone."""
     code, library, mark = (tmp_path / name for name in ("code.c", "lib.so", "mark"))
     code.write_text(
-        f'int creat(const char *, int);\n'
+        f"int creat(const char *, int);\n"
         f'__attribute__((constructor)) static void f(void) {{ creat("{mark}", 0600); }}'
     )
     subprocess.run(["cc", "-shared", "-fPIC", "-o", library, code], check=True)

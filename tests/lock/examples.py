@@ -1,5 +1,7 @@
 """A lock to take apart."""
 
+from typing import Any
+
 from autopipe.lock.document import Lock, LockedTask
 
 KNOBS = {"template": "contraction", "version": 2, "knobs": {"rows": 8, "outer": "columns"}}
@@ -21,6 +23,12 @@ TASKS = (
     ),
 )  # fmt: skip
 
+HARDWARE = {"l1": 32768, "l2": 1 << 20, "l3": 1 << 25}
+TARGET: dict[str, Any] = {
+    "kind": "llvm", "mcpu": "znver4", "mattr": [], "mtriple": "x86_64-linux-gnu", "num_cores": 2,
+    "hardware": HARDWARE,
+}  # fmt: skip
+
 LOCK = Lock(
     version=1,
     pipeline="demo",
@@ -33,7 +41,7 @@ LOCK = Lock(
         "tasks": {"include": [{"op": "*", "share": None}, {"op": "conv\n2d"}], "exclude": []},
     },
     sources={"import.model": "ab" * 32},
-    target={"kind": "llvm", "mcpu": "znver4", "hardware": {"l1": 32768}, "mattr": []},
+    target=TARGET,
     versions={"tvm": {"tvm": "0.27", "llvm": "22"}, "libraries": {}, "reference": {"onnx": None}},
     stages={"import": 3, "tune": 3},
     records="cd" * 32,

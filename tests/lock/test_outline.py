@@ -12,12 +12,13 @@ from autopipe.store.content import TreeDigests
 from autopipe.tasks.op_info import Op, OpInfo
 from autopipe.tasks.task import Task
 from tests.artifacts.examples import best_record, library, library_task, tuning_report
+from tests.lock.examples import TARGET
 
 WORKLOADS = {"dense": "aa", "searched": "bb", "softmax": "cc"}
 
 OUTLINE = LockOutline(
     pipeline="demo", configuration={"tuning": {"seed": 0}}, sources={"import.model": "ab" * 32},
-    target={"mcpu": "znver4"}, stages={"tune": 3},
+    target=TARGET, stages={"tune": 3},
     versions={"tvm": {"tvm": "0.27"}, "libraries": {"openblas": "0.3.34", "other": "1"}},
 )  # fmt: skip
 
@@ -97,7 +98,7 @@ def test_only_libraries_that_the_build_calls_are_locked(artifacts, contents):
         ({"configuration": {"tuning": {"seed": 1}}}, "configuration.tuning.seed: locked 0, now 1"),
         ({"configuration": {"tuning": None}}, 'configuration.tuning: locked {"seed": 0}, now null'),
         ({"sources": {"import.model": "cd" * 32}}, "locked abababababab, now cdcdcdcdcdcd"),
-        ({"target": {"mcpu": "skylake"}}, 'target.mcpu: locked "znver4", now "skylake"'),
+        ({"target": {**TARGET, "mcpu": "skylake"}}, 'target.mcpu: locked "znver4", now "skylake"'),
         ({"stages": {"tune": 4}}, "stages.tune: locked 3, now 4"),
         ({"pipeline": "other"}, 'pipeline: locked "demo", now "other"'),
         ({"versions": {"tvm": {"tvm": "0.28"}}}, 'versions.tvm.tvm: locked "0.27", now "0.28"'),

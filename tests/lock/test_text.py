@@ -1,6 +1,7 @@
 """A lock as text: canonical, readable by any YAML reader, and sealed."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 
 from autopipe.errors import LockError
 from autopipe.lock.text import parse, write
-from tests.lock.examples import LOCK
+from tests.lock.examples import HARDWARE, LOCK, TARGET
 from tests.support.table import each_row
 
 FILE = Path("demo.lock")
@@ -165,6 +166,35 @@ def test_a_sealed_text_that_is_no_lock_is_refused_with_the_line_of_the_field():
     line = body.splitlines().index("    calls: 0") + 1
     sealed = f"{body}# sha256: {sha256(body.encode()).hexdigest()}\n"
     assert refused(sealed).startswith(f"demo.lock:{line}: tasks.0.calls: ")
+
+
+NO_TARGETS: list[dict[str, Any]] = [
+    *({name: value} for name in TARGET for value in (None, "", " ", "native", 1.5, True, {}, -1)),
+    *({name: None} for name in TARGET),
+    {"mattr": "+avx"}, {"mattr": ["avx"]}, {"num_cores": 0}, {"num_cores": 1 << 20},
+    {"num_cores": "2"}, {"kind": "cuda"}, {"kind": "riscv"}, {"arch": "sm_90"}, {"more": 1},
+    {"kind": "cuda", "arch": "native"}, {"linker": "/bin/sh"}, {"mcpu": ["znver4"]},
+    {"hardware": {**HARDWARE, "l1": "large"}}, {"hardware": {"l1": 32768}},
+    {"hardware": {**HARDWARE, "registers": 1 << 20}}, {"mcpu": "../znver4"},
+]  # fmt: skip
+
+
+@pytest.mark.fault("C21")
+@each_row("changes", [each for each in NO_TARGETS if each != {"mtriple": "native"}])
+def test_a_target_that_no_lock_has_is_refused_with_its_line(changes):
+    text = write(LOCK.model_copy(update={"target": {**TARGET, **changes}}))
+    line = text.splitlines().index("target:") + 1
+    message = refused(text)
+    assert message.startswith(tuple(f"demo.lock:{line + more}: target" for more in range(10)))
+
+
+@pytest.mark.fault("C21")
+@each_row("name", TARGET)
+def test_a_target_that_lacks_something_is_refused(name):
+    less = {other: value for other, value in TARGET.items() if other != name}
+    assert f"target.{name}: Field required" in refused(
+        write(LOCK.model_copy(update={"target": less}))
+    )
 
 
 @given(st.text(max_size=200))
