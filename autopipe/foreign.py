@@ -2,8 +2,8 @@
 
 JSON from a file or a remote is read here and nowhere else. What two readers could understand
 differently, or a later step could not write down again, is refused: NaN, Infinity and numbers that
-no float comes near, a key that is there twice, halves of characters, deep nesting, and more values
-than any document of ours has.
+no float comes near, a key that is there twice, characters that are not shown, halves of characters,
+deep nesting, and more values than any document of ours has.
 """
 
 import errno
@@ -12,6 +12,7 @@ import math
 import os
 import re
 import stat
+import unicodedata
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, Final, NoReturn
@@ -29,8 +30,30 @@ _HALF: Final = re.compile(r"\\u[dD][89a-fA-F]")
 """What may be half of a character; two halves are one."""
 
 
+_HIDDEN: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
+"""Unicode categories of what is not shown: controls, formats such as those that reverse text,
+halves of characters, and separators of lines, which a reader may take for a new line and git does
+not."""
+
+_HARMLESS: Final = frozenset("\t\n\r")
+_NO_CHARACTERS: Final = frozenset("\ufffe\uffff")
+_LONE_RETURN: Final = re.compile(r"\r(?!\n)")
+
+
 class MalformedError(ValueError):
     """This is no JSON, or such as nobody should have to understand; says it in a line."""
+
+
+def find_hidden(text: str) -> int | None:
+    """Return where the first character is that makes a text read otherwise than it is shown.
+
+    A carriage return is one unless a line feed follows.
+    """
+    characters = set(text) - _HARMLESS
+    hidden = {c for c in characters if unicodedata.category(c) in _HIDDEN or c in _NO_CHARACTERS}
+    returned = _LONE_RETURN.search(text)
+    places = [*map(text.index, hidden), *([returned.start()] if returned else [])]
+    return min(places, default=None)
 
 
 def parse(data: bytes | str) -> Any:  # noqa: ANN401 -- JSON
@@ -38,6 +61,8 @@ def parse(data: bytes | str) -> Any:  # noqa: ANN401 -- JSON
     try:
         text = data if isinstance(data, str) else data.decode()
         text.encode()
+        if (place := find_hidden(text)) is not None:
+            raise MalformedError(f"U+{ord(text[place]):04X} is not shown as it is read")
         if sum(map(text.count, "[{,")) > _MOST:
             raise MalformedError("more values than any document has")
         value = _DECODER.decode(text)

@@ -18,6 +18,7 @@ from tests.support.table import each_row
      ('{"a": {"b": 1, "b": 2}}', "twice"), ("[" * 65 + "]" * 65, "too deeply"),
      ("[" * 100_000, "too deeply"), (r'"\ud800"', "half"), (r'{"\udfff": 1}', "half"),
      (b'"\xff"', "UTF-8"), ('"\udc80"', "half"), ("[" + "1," * 600_000 + "1]", "more values"),
+     ('"\u2028"', "U\\+2028 is not shown"), ('"a\u202eb"', "U\\+202E"), ('"\x85"', "U\\+0085"),
      ("{}x", "Extra data"), ("", "Expecting value"), ('"secret', "Unterminated")],
 )  # fmt: skip
 def test_what_two_readers_could_take_differently_is_refused(text, said):
@@ -27,6 +28,7 @@ def test_what_two_readers_could_take_differently_is_refused(text, said):
 
 
 def test_what_is_right_is_read():
+    assert foreign.parse(json.dumps({"\u2028": "\u202e"})) == {"\u2028": "\u202e"}
     value = {"a": [1, -2.5e-7, 123456789012345678901234567890], "b": "\U0001f600\u00e9", "c": {}}
     assert foreign.parse(json.dumps(value)) == value
     assert foreign.parse(json.dumps(value, ensure_ascii=False).encode()) == value

@@ -124,7 +124,7 @@ class Scheduled:
         names = SavedSchedule.model_fields.keys() - {"format", "workload"}
         fields = {name: getattr(self, name) for name in names}
         document = SavedSchedule(workload=self.identity, **fields)
-        Path(file).write_text(document.model_dump_json(indent=1) + "\n", "utf-8")
+        Path(file).write_text(document.model_dump_json(indent=1, ensure_ascii=True) + "\n", "utf-8")
 
     def __str__(self) -> str:
         """Return a table of the contenders, and who won; or the classes of the blocks."""

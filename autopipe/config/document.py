@@ -5,7 +5,6 @@ nesting never recursed into. Lists become tuples. A value that is refused become
 reading goes on, so that all problems of a file are found at once.
 """
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum
@@ -13,6 +12,7 @@ from typing import Final, Protocol
 
 import yaml
 
+from autopipe import foreign
 from autopipe.config.problem import Diagnostic, Field, Place, shown
 from autopipe.config.scalar import quoted, resolve
 
@@ -31,7 +31,6 @@ REFUSED: Final = _Refused.REFUSED
 
 _DEEPEST = 50
 _MOST = 20_000
-_UNPRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 class _Mark(Protocol):
@@ -187,11 +186,10 @@ def _mark(event: yaml.Event) -> str | None:
 
 def _events(text: str, most: int) -> Iterator[yaml.Event]:
     """Yield the events after the start of the stream; raise _Unreadable where YAML ends."""
-    if unprintable := _UNPRINTABLE.search(text):
-        line, column = position(text, unprintable.start())
-        raise _Unreadable(
-            line, column, f"control character U+{ord(unprintable[0]):04X}; leave it out"
-        )
+    if (hidden := foreign.find_hidden(text)) is not None:
+        line, column = position(text, hidden)
+        message = f"U+{ord(text[hidden]):04X} is not shown as it is read; leave it out, or write"
+        raise _Unreadable(line, column, f"{message} it as `\\u...` in double quotes")
     depth = 0
     try:
         for count, event in enumerate(yaml.parse(text, Loader=Loader)):

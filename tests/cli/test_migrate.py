@@ -103,7 +103,7 @@ def test_a_link_stays_a_link(cli, old, tmp_path):
         (text.write(LOCK)[:-30], 6, "cut short"),
         ("<<<<<<< ours\nversion: 1\n=======\n", 6, "broken:1: a merge conflict"),
         ("version: 0\nname: demo\nmodel: 3\n", 2, "model"),
-        ("\0\1", 2, "broken:1:1: control character"),
+        ("\0\1", 2, "broken:1:1: U+0000 is not shown"),
     ],
 )
 @pytest.mark.fault("C20")

@@ -8,6 +8,7 @@ import pytest
 from autopipe.config.load import load
 from autopipe.errors import ConfigError
 from tests.config.conftest import GOOD
+from tests.faults.hostile import HIDDEN
 from tests.support.table import each_row
 
 
@@ -79,8 +80,8 @@ def test_a_section_without_a_value_does_not_switch_it_off(refused):
         ("verify:\n\tcases: 3", "f:10:1: a tab; YAML is indented with spaces"),
         ("verify: @a", "f:9:9: `@` can not start a value; put it in quotes"),
         ("---\nversion: 1", "f:9:1: a second document; one file is one pipeline"),
-        ("verify: \0", "f:9:9: control character U+0000; leave it out"),
-        ("verify: \x07", "f:9:9: control character U+0007; leave it out"),
+        ("verify: \0", "f:9:9: U+0000 is not shown as it is read"),
+        ("verify: \x07", "f:9:9: U+0007 is not shown as it is read"),
     ],
 )
 def test_a_mistake_is_named_with_its_place_and_what_would_be_right(refused, line, says):
@@ -88,6 +89,22 @@ def test_a_mistake_is_named_with_its_place_and_what_would_be_right(refused, line
     assert says in said
     assert said.startswith("f:")
     assert said.isprintable()
+
+
+@pytest.mark.fault("A18")
+@each_row("character", HIDDEN)
+def test_what_is_hidden_in_a_comment_is_refused(refused, character):
+    """Behind each of the first four, libyaml or PyYAML reads a line that git does not show."""
+    for hidden in (f"# fine{character}target: {{linker: /tmp/evil}}\n", f"name: 'a{character}b'\n"):
+        (said,) = refused(GOOD + hidden)
+        assert f"U+{ord(character[0]):04X} is not shown as it is read" in said
+        assert said.startswith("f:9:")
+        assert said.isprintable()
+
+
+def test_what_is_shown_may_be_of_any_script(read):
+    text = GOOD + "# fichier\u00a0: mod\u00e8le, \u3000\u8aac\u660e \U0001f600\r\n"
+    assert read(text) == read(GOOD)
 
 
 @pytest.mark.fault("A8")

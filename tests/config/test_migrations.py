@@ -50,7 +50,7 @@ def test_a_current_file_is_left_alone(text):
 @pytest.mark.parametrize(
     "text",
     ["{name: x, version: 1, a: b}", 'a: "version: 1"\r\nversion: 1\r\n', "# ünï\n---\nversion: 1",
-     "a: |\n  version: 1\nversion: 1", "a: 'x\u2028y'\nversion:   1   # 1\n"],
+     "a: |\n  version: 1\nversion: 1", "a: 'x\u00a0y'\nversion:   1   # 1\n"],
 )  # fmt: skip
 def test_the_number_is_raised_wherever_it_is(text):
     at = text.index("1", text.rindex("version"))

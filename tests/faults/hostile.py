@@ -9,6 +9,12 @@ from typing import Any
 OWNED = "\n::error ::owned\r\x1b[2J\u202e\u2066##[error]owned"
 """A name that would forge lines of a log, clear a screen, and turn text around."""
 
+HIDDEN = (
+    "\x85", "\u2028", "\u2029", "\r", "\0", "\x0b", "\x0c", "\x1b[8m", "\x7f", "\x9b", "\xad",
+    "\u061c", "\u200b", "\u200f", "\u202e", "\u2066", "\ufeff", "\ufff9", "\U000e0041",
+)  # fmt: skip
+"""What ends a line for some readers, reverses text, erases it, or is not shown."""
+
 MARK = "@@"
 TOKENS = (
     "NaN", "-Infinity", "1e999", "1" + "0" * 400, "9" * 5000, '"\\ud800"', '{"a": 1, "a": 2}',

@@ -63,7 +63,7 @@ def test_what_is_wrong_is_said_with_its_place(autopipe, file, line, says):
         (b"version: 1\n---\nversion: 1\n", "a second document"),
         (b"version: 1\nmodel:\n\tpath: x\n", "a tab"),
         ("name: größe\n".encode("latin-1"), "not UTF-8"),
-        (b"name: a\0b\n", "control character U+0000"),
+        (b"name: a\0b\n", "U+0000 is not shown"),
         (b"#" * 50_000_000, "larger than 1 MB"),
         (None, "Is a directory"),
     ],

@@ -1,5 +1,6 @@
 """A lock as text: canonical, readable by any YAML reader, and sealed."""
 
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from autopipe.errors import LockError
 from autopipe.lock.text import parse, write
+from tests.faults.hostile import HIDDEN
 from tests.lock.examples import HARDWARE, LOCK, TARGET
 from tests.support.table import each_row
 
@@ -25,6 +27,12 @@ def refused(text: str) -> str:
     with pytest.raises(LockError) as caught:
         parse(text, FILE)
     return str(caught.value)
+
+
+def sealed(text: str) -> str:
+    """Give an edited lock the digest that it would have."""
+    body = text.rsplit("# sha256", 1)[0]
+    return f"{body}# sha256: {sha256(body.encode()).hexdigest()}\n"
 
 
 def test_a_lock_is_read_as_it_was_written():
@@ -160,12 +168,17 @@ def test_what_follows_the_seal_is_refused():
 
 
 def test_a_sealed_text_that_is_no_lock_is_refused_with_the_line_of_the_field():
-    from hashlib import sha256
+    text = TEXT.replace("calls: 2", "calls: 0", 1)
+    line = text.splitlines().index("    calls: 0") + 1
+    assert refused(sealed(text)).startswith(f"demo.lock:{line}: tasks.0.calls: ")
 
-    body = TEXT.replace("calls: 2", "calls: 0", 1).rsplit("# sha256", 1)[0]
-    line = body.splitlines().index("    calls: 0") + 1
-    sealed = f"{body}# sha256: {sha256(body.encode()).hexdigest()}\n"
-    assert refused(sealed).startswith(f"demo.lock:{line}: tasks.0.calls: ")
+
+@pytest.mark.fault("A18")
+@each_row("character", HIDDEN)
+def test_what_is_hidden_in_a_comment_is_refused(character):
+    head = f"# fine{character}records: null\n"
+    number = f"U+{ord(character[0]):04X} is not shown as it is read"
+    assert refused(sealed(head + TEXT)).startswith(f"demo.lock:1: {number}")
 
 
 NO_TARGETS: list[dict[str, Any]] = [

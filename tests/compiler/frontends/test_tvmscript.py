@@ -9,6 +9,7 @@ from autopipe.config.model import Input, Weights
 from autopipe.errors import ConfigError, ModelError
 from tests.compiler.frontends.models import compiled
 from tests.compiler.frontends.sources import DENSE, DOUBLE, EMBED, HEAD, block, main
+from tests.faults.hostile import HIDDEN
 
 DRAWN = Weights()
 
@@ -233,6 +234,15 @@ ODD = {
 def test_what_is_no_tvmscript_is_refused(tmp_path, case):
     source, reason = ODD[case]
     assert refused(source, tmp_path).startswith(reason)
+
+
+@pytest.mark.fault("A18")
+@pytest.mark.parametrize("character", HIDDEN)
+def test_what_is_hidden_in_a_comment_is_refused(tmp_path, character):
+    source = f"{DOUBLE}# fine{character}x = 1\n"
+    line = source.count("\n")
+    said = f":{line}: U+{ord(character[0]):04X} is not shown as it is read"
+    assert refused(source.encode(), tmp_path) == said
 
 
 WRONG = {

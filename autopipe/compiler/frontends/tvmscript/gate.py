@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Iterator
 from typing import Final, NoReturn
 
+from autopipe import foreign
 from autopipe.compiler.frontends.tvmscript import attributes, strings, vocabulary
 from autopipe.config.suggestion import closest
 from autopipe.errors import ModelError
@@ -48,6 +49,9 @@ def admit(data: bytes) -> str:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise ModelError(f"1: not text in UTF-8, byte {error.start}: no TVMScript") from None
+    if (hidden := foreign.find_hidden(text)) is not None:
+        line = text.count("\n", 0, hidden) + 1
+        raise ModelError(f"{line}: U+{ord(text[hidden]):04X} is not shown as it is read")
     tree = _parse(text)
     lines = list(_inside(tree, 0, 1))
     nodes = [node for node, _ in lines]
@@ -66,7 +70,7 @@ def admit(data: bytes) -> str:
         _check_function(function)
     _check_strings(tree, nodes)
     start = definition.decorator_list[0].lineno
-    every = re.split("\r\n|\r|\n", text)[: definition.end_lineno]
+    every = re.split("\r\n|\n", text)[: definition.end_lineno]
     return "\n".join([*[""] * (start - 1), *every[start - 1 :]]) + "\n"
 
 
