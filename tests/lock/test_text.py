@@ -181,8 +181,9 @@ def test_what_is_hidden_in_a_comment_is_refused(character):
     assert refused(sealed(head + TEXT)).startswith(f"demo.lock:1: {number}")
 
 
+ODD: list[Any] = [None, "", " ", "native", 1.5, True, {}, -1]
 NO_TARGETS: list[dict[str, Any]] = [
-    *({name: value} for name in TARGET for value in (None, "", " ", "native", 1.5, True, {}, -1)),
+    *({name: value} for name in TARGET for value in ODD),
     *({name: None} for name in TARGET),
     {"mattr": "+avx"}, {"mattr": ["avx"]}, {"num_cores": 0}, {"num_cores": 1 << 20},
     {"num_cores": "2"}, {"kind": "cuda"}, {"kind": "riscv"}, {"arch": "sm_90"}, {"more": 1},
