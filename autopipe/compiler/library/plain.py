@@ -17,7 +17,10 @@ from tvm import relax
 from tvm.relax import transform
 
 from autopipe.artifacts.model import ImportedModel
-from autopipe.compiler import module_io
+from autopipe.compiler import (
+    integer_division,  # noqa: F401 - it registers how divisions are legalized
+    module_io,
+)
 from autopipe.compiler.library.ports import sizes_of
 from autopipe.compiler.library.row_order import along_rows
 from autopipe.compiler.walls import gate

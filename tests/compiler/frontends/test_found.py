@@ -10,6 +10,7 @@ from onnx import TensorProto, helper, numpy_helper
 from autopipe.compiler.frontends.onnx.load import load
 from autopipe.errors import ModelError
 from tests.compiler.frontends.models import FLOAT, machine, model, node, run, save, value
+from tests.support.table import each_row
 
 INT = TensorProto.INT64
 
@@ -145,6 +146,30 @@ def test_what_is_found_is_what_onnxruntime_finds(tmp_path):
             np.testing.assert_allclose(array, expected, 1e-5, 1e-6, err_msg=output.name)
             lengths.add((output.name, array.size))
     assert len(lengths) > 5 * len(OPERATORS)
+
+
+@each_row(
+    "kind, wanted, shape",
+    [
+        ("Reshape", [-1, 0], (3, 8)), ("Reshape", [7, -1], None), ("Reshape", [100, 100], None),
+        ("Reshape", [1, 1], None), ("Reshape", [2**62 + 3, 8], None), ("Reshape", [-1, -1], None),
+        ("Expand", [2**62, 8], (3, 8)), ("Expand", [-5, 2**62], (3, 8)),
+        ("Tile", [2, -(2**63)], (6, 0)), ("Tile", [2**62, 2**62], None),
+        ("Tile", [2**31, 2**31], None),
+    ],
+)  # fmt: skip
+def test_sizes_that_hold_nothing_sensible_end_a_call(kind, wanted, shape, tmp_path_factory):
+    """Nothing is read or written outside of memory: a call ends with an error or has a value."""
+    made = model(
+        [node(kind, ["x", "k"])], [value("x", [3, 8]), value("k", [2], INT)], [value("y", None)]
+    )
+    call = machine(load(save(made, tmp_path_factory.mktemp("sizes")), {}, None, None))
+    feeds = {"x": np.ones((3, 8), "f"), "k": np.array(wanted)}
+    if shape is not None:
+        assert call(feeds)[0].shape == shape
+        return
+    with pytest.raises(RuntimeError, match="match_cast"):
+        call(feeds)
 
 
 def test_what_can_not_be_found_says_why(tmp_path):

@@ -57,10 +57,11 @@ def test_places_outside_are_cut_to_the_tensor(tmp_path):
              reduction="add"),
         case("MaxUnpool", {"x": floats(1, 1, 2, 2), "i": FAR.reshape(1, 1, 2, 2)},
              kernel_shape=[2, 2], strides=[2, 2]),
+        case("ReverseSequence", {"x": CUBE, "l": FAR}, time_axis=0, batch_axis=1),
         *SAMPLED,
     ]  # fmt: skip
     made, feeds = merged(cases, 20)
-    gathered, elements, by_pair, many, put, single, unpooled, *sampled = compiled(
+    gathered, elements, by_pair, many, put, single, unpooled, turned, *sampled = compiled(
         load(save(made, tmp_path), {}, None, None), feeds
     )
     last = np.array([3, 0, 3, 0])  # of four places on an axis
@@ -73,6 +74,8 @@ def test_places_outside_are_cut_to_the_tensor(tmp_path):
     np.testing.assert_allclose(many, added, rtol=1e-5)
     np.testing.assert_array_equal(put[[2, 0]], floats(4, 4, 5)[2:])
     np.testing.assert_allclose(single, one_added, rtol=1e-5)
+    np.testing.assert_array_equal(turned[:, [0, 2]], CUBE[::-1, [0, 2]])
+    np.testing.assert_array_equal(turned[:, [1, 3]], CUBE[:, [1, 3]])
     places = {0: floats(1, 1, 2, 2).flat[1], 15: floats(1, 1, 2, 2).flat[0]}
     assert unpooled.flat[0] == places[0]
     assert unpooled.flat[15] == places[15]

@@ -51,11 +51,12 @@ def backwards(time: int, batch: int) -> Any:
     """Return what computes data with the first elements along `time` in reverse order.
 
     `lengths[n]` of them for the n-th of the batch: of `[a, b, c, d]` and 3 it is `[c, b, a, d]`.
+    A length above the number of elements counts as that number, one below 0 as 0.
     """
 
     def reverse(data: Any, lengths: Any, *_: Any) -> Any:
         def at(*index: Any) -> Any:
-            length = lengths[index[batch]].astype("int64")
+            length = tirx.min(lengths[index[batch]].astype("int64"), data.shape[time])
             place = index[time].astype("int64")
             other = tirx.if_then_else(place < length, length - 1 - place, place)
             return data[*index[:time], other, *index[time + 1 :]]

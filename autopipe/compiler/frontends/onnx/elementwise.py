@@ -28,11 +28,24 @@ class IsInf(onnx_frontend.IsInf):
         return relax.op.equal(inputs[0], relax.const(wanted, inputs[0].ty.dtype))
 
 
+class Div(onnx_frontend.Div):
+    """Div of integers by any number: by 0 as `compiler/integer_division.py` says."""
+
+    @classmethod
+    def _impl_v7(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+        if _is_integer_constant(inputs[1]) and not inputs[1].value.numpy().all():
+            return relax.op.divide(*inputs)
+        return super()._impl_v7(bb, inputs, attr, params)
+
+
 class Mod(onnx_frontend.Mod):
     """Mod with the sign of the divisor, or with that of the dividend."""
 
     @classmethod
     def _impl_v10(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+        if _is_integer_constant(inputs[1]) and not inputs[1].value.numpy().all():
+            divide = relax.op.mod if attr.get("fmod", 0) else relax.op.floor_mod
+            return divide(*inputs)
         if str(inputs[0].ty.dtype).startswith("float") and not attr.get("fmod", 0):
             remainder = bb.normalize(relax.op.mod(*inputs))
             zero = relax.const(0, inputs[0].ty.dtype)
@@ -117,9 +130,13 @@ def _of_bools(converter: Any) -> Any:
 
 _BOTH = (onnx_frontend.ReduceMax, onnx_frontend.ReduceMin)
 CONVERTERS: Final = {
-    **{each.__name__: each for each in (IsInf, Mod, Pow, Cosh, Sinh, EyeLike)},
+    **{each.__name__: each for each in (IsInf, Div, Mod, Pow, Cosh, Sinh, EyeLike)},
     **{each.__name__: _of_bools(each) for each in _BOTH},
 }
+
+
+def _is_integer_constant(value: Any) -> bool:
+    return isinstance(value, GenericConst) and value.value.numpy().dtype.kind in "iu"
 
 
 def _count(exponent: Any) -> int | None:

@@ -146,7 +146,10 @@ def ranged(extents: Extents, bb: Any, inputs: Any, numbers: Any, attr: Any) -> A
 
 
 def reshaped(extents: Extents, bb: Any, inputs: Any, numbers: Any, attr: Any) -> Any:
-    """Reshape to sizes that are computed, where 0 is the size there was and -1 what is left."""
+    """Reshape to sizes that are computed, where 0 is the size there was and -1 what is left.
+
+    Sizes that do not hold just these elements end a call with an error.
+    """
     if numbers[1] is not None:
         return shaping.reshape(extents, bb, inputs, numbers, attr)
     what = called("Reshape", attr)
@@ -162,7 +165,14 @@ def reshaped(extents: Extents, bb: Any, inputs: Any, numbers: Any, attr: Any) ->
     whole_ = _tensor(extents, bb, [extents.simple(total(before))])
     rest = bb.emit(relax.op.floor_divide(whole_, others))
     wanted = bb.emit(relax.op.where(open_, rest, wanted))
-    return relax.op.reshape(data, shape_of(extents.read(bb, wanted, _node(attr))))
+    sizes = extents.read(bb, wanted, _node(attr), allowed=_holds(bb, wanted, whole_))
+    return relax.op.reshape(data, shape_of(sizes))
+
+
+def _holds(bb: Any, sizes: Any, elements: Any) -> Any:
+    """Tell whether sizes hold so many elements. Products of floats do not wrap as integers do."""
+    sizes, elements = (bb.emit(relax.op.astype(one, "float64")) for one in (sizes, elements))
+    return bb.emit(relax.op.equal(bb.emit(relax.op.prod(sizes, keepdims=True)), elements))
 
 
 def sliced(extents: Extents, bb: Any, inputs: Any, numbers: Any, attr: Any) -> Any:

@@ -45,6 +45,10 @@ class FoundSize:
     most: int
 
 
+_ADDRESSABLE: Final = 2**40
+"""Elements; no tensor of computed sizes has more."""
+
+
 class Extents:
     """The open sizes of a model, and what is known of its tensors of numbers."""
 
@@ -120,17 +124,21 @@ class Extents:
         self._kept[made] = numbers
         return made
 
-    def read(self, bb: Any, value: Any, node: str, most: int = LARGEST) -> Array:
+    def read(
+        self, bb: Any, value: Any, node: str, most: int = LARGEST, allowed: Any = None
+    ) -> Array:
         """Return the numbers in a tensor of values of the model, as new sizes.
 
         What is below 0 or above the most is cut: ONNX leaves open what it would mean, and memory
-        has to be there for what comes out.
+        has to be there for what comes out. Several sizes whose product no memory holds end a call
+        with an error, since bytes that are counted in 64 bits would overflow.
 
         Args:
             bb: TVM's builder of blocks.
             value: A tensor [n] or a single number, of whole numbers.
             node: What the sizes are called after.
             most: The most that each may be.
+            allowed: A bool [1]: whether a call goes on; None where the product of the sizes tells.
         """
         count = int(self.shape(value, node)[0]) if value.ty.ndim else 1
         flat = value if value.ty.ndim == 1 else bb.emit(relax.op.reshape(value, [1]))
@@ -143,10 +151,16 @@ class Extents:
             sizes[at] = tirx.Var(f"{FOUND}{name}", "int64")
             self.found.append(FoundSize(str(sizes[at].name), most))
             self._analyzer.bind(sizes[at], ir.Range.from_min_extent(whole(0), whole(most + 1)))
+        matched = list(sizes)
+        if allowed is None and count > 1:
+            allowed = _is_addressable(bb, flat)
+        if allowed is not None:  # a last number that has to be 1
+            truth = bb.emit(relax.op.astype(allowed, "int64"))
+            flat, matched = bb.emit(relax.op.concat([flat, truth], 0)), [*matched, whole(1)]
         # TVM would make new variables, all called `x`, of the op `tensor_to_shape`
-        kind = relax.ShapeType(ndim=count)
+        kind = relax.ShapeType(ndim=len(matched))
         made = bb.emit(relax.op.call_pure_packed("vm.builtin.tensor_to_shape", flat, ty_args=kind))
-        bb.match_cast(made, relax.ShapeType(list(sizes)))
+        bb.match_cast(made, relax.ShapeType(matched))
         self._kept[value] = sizes if value.ty.ndim else sizes.reshape(())
         return self._kept[value]
 
@@ -221,6 +235,13 @@ def total(sizes: Sequence[Any]) -> Any:
 def shape_of(sizes: Iterable[Any]) -> Any:
     """Return sizes as a shape of TVM."""
     return relax.ShapeExpr([whole(size) if isinstance(size, int) else size for size in sizes])
+
+
+def _is_addressable(bb: Any, sizes: Any) -> Any:
+    """Tell whether a tensor of computed sizes may fit in memory, as a bool [1]."""
+    numbers = bb.emit(relax.op.astype(sizes, "float64"))  # whose product does not wrap
+    product = bb.emit(relax.op.prod(numbers, keepdims=True))
+    return bb.emit(relax.op.less_equal(product, relax.const(_ADDRESSABLE, "float64")))
 
 
 def _tensor(bb: Any, numbers: Array, dtype: str) -> Any:
