@@ -17,6 +17,11 @@ ALIGNMENT: Final = 64
 
 _FAILURES: Final = (RuntimeError, ValueError, TypeError)
 """What TVM raises where a library is called with something else than it was built for."""
+_IN_WORDS: Final = {
+    "match_cast": "sizes that it is given or computes do not fit its tensors, or no memory",
+    "bad_alloc": "there is not enough memory for what it computes",
+}
+"""What some errors of the runtime mean."""
 
 
 class LoadedModel:
@@ -150,5 +155,6 @@ def aligned(shape: tuple[int, ...], dtype: np.typing.DTypeLike) -> np.ndarray:
 
 
 def last_line(error: Exception) -> str:
-    """Return the last line of what the runtime says of an error."""
-    return str(error).strip().splitlines()[-1]
+    """Return the last line of what the runtime says of an error, in plain words where they help."""
+    line = str(error).strip().splitlines()[-1]
+    return next((words for mark, words in _IN_WORDS.items() if mark in line), line)
