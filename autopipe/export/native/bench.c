@@ -52,11 +52,25 @@ static int make_zeros(const request *asked, const autopipe_port *port, autopipe_
   return out->data != NULL;
 }
 
+/* Whether a size names an input of the model. */
+static int names_input(autopipe_model model, size_t count, const char *text) {
+  autopipe_port port;
+  for (size_t i = 0; i < count; i++) {
+    if (autopipe_input(model, i, &port)) return 0;
+    size_t length = strlen(port.name);
+    if (!strncmp(text, port.name, length) && (text[length] == '=' || text[length] == ':') && strchr(text + length, '=')) return 1;
+  }
+  return 0;
+}
+
 int make_inputs(autopipe_model model, const request *asked, arrays *out) {
   int code = read_inputs(model, asked, out);
   size_t count;
   if (code) return code;
   autopipe_status status = autopipe_input_count(model, &count);
+  for (int i = 0; i < asked->size_count && !status; i++)
+    if (!names_input(model, count, asked->sizes[i]))
+      return complain(AUTOPIPE_INVALID_ARGUMENT, "--size %s: write INPUT=N or INPUT:AXIS=N; --describe lists the inputs", asked->sizes[i]);
   for (size_t i = 0; i < count && !status; i++) {
     autopipe_port port;
     if ((status = autopipe_input(model, i, &port))) break;

@@ -3,6 +3,7 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +16,7 @@
 #include "error.h"
 #include "sha256.h"
 
-enum { ALIGNMENT = 64, LARGE_PAGE = 2 << 20, ASK_FOR_REGISTERS = 0x1023, TILE_DATA = 18, MAX_INSTANCES = 1024 };
+enum { ALIGNMENT = 64, LARGE_PAGE = 2 << 20, ASK_FOR_REGISTERS = 0x1023, TILE_DATA = 18, MAX_INSTANCES = 1024, NEW_SIZES = 16 };
 static const char WEIGHTS[] = "weights.safetensors", RUNTIME[] = "lib/libtvm_runtime.so";
 
 int64_t size_at(const extent *of, const int64_t *sizes) {
@@ -389,6 +390,24 @@ static instance *take_instance(loaded *of, int64_t wait_ms) {
   return on;
 }
 
+/* Whether so many new sizes were run that memory kept for former ones should go: the runtime keeps what it allocates for
+ * each size. */
+static int note_sizes(loaded *of, const int64_t *sizes) {
+  size_t bytes = (size_t)of->about.dimension_count * sizeof *sizes;
+  for (int i = 0; i < RECENT; i++)
+    if (!memcmp(of->recent[i], sizes, bytes)) return 0;
+  memcpy(of->recent[of->next_recent++ % RECENT], sizes, bytes);
+  of->next_recent %= RECENT;
+  of->new_sizes = (of->new_sizes + 1) % NEW_SIZES;
+  return of->new_sizes == 0;
+}
+
+static void give_memory_back(void) {
+  TVMFFIAny result;
+  if (!call_global("vm.builtin.memory_manager.clear", NULL, 0, &result)) release_any(&result);
+  malloc_trim(0);
+}
+
 autopipe_status run_job(loaded *of, job *work, int64_t wait_ms) {
   instance *on = take_instance(of, wait_ms);
   if (!on) return fail(AUTOPIPE_TIMEOUT, "no instance became free within %lld ms", (long long)wait_ms);
@@ -396,7 +415,9 @@ autopipe_status run_job(loaded *of, job *work, int64_t wait_ms) {
   else execute(on, work);
   pthread_mutex_lock(&of->lock);
   on->is_busy = 0;
+  int is_full = note_sizes(of, work->sizes);
   pthread_cond_signal(&of->freed);
   pthread_mutex_unlock(&of->lock);
+  if (is_full) give_memory_back();
   return work->status ? fail(work->status, "%s", work->message) : AUTOPIPE_OK;
 }

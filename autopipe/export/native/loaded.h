@@ -8,6 +8,8 @@
 #include "files.h"
 #include "tvm.h"
 
+enum { RECENT = 8 };
+
 typedef struct loaded loaded;
 
 /* One call: filled by the caller, run by an instance. */
@@ -45,6 +47,8 @@ struct loaded {
   TVMFFIObject *libraries[MAX_LIBRARIES];
   int threads, instance_count, users;
   instance *instances;
+  int64_t recent[RECENT][MAX_DIMENSIONS]; /* sizes of the latest calls */
+  int next_recent, new_sizes;
   pthread_mutex_t lock;
   pthread_cond_t freed;
 };
