@@ -55,7 +55,9 @@ Identity = Annotated[str | None, typer.Option(metavar="NAME", help="Accept this 
 Revoked = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Keys that are not accepted any more")
 ]
-Target = Annotated[Path, typer.Argument(metavar="PACKAGE|LOCK", help="Such as dist/squeezenet.tar")]
+Target = Annotated[
+    Path, typer.Argument(metavar="PACKAGE|FOLDER|LOCK", help="Such as dist/squeezenet.tar")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else")]
 
 

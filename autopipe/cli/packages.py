@@ -20,7 +20,7 @@ def sign(
         ),
     ],
 ) -> None:
-    """Sign a package, or a lock with its records.
+    """Sign a package, an exported folder, or a lock with its records.
 
     The signature is a file beside it. Needs ssh-keygen.
     """
@@ -35,6 +35,12 @@ def sign(
         text = file.read_text(target)
         file.read_records(target, parse(text, target))
         signature = made(BytesIO(text.encode()), target, SignedKind.LOCK, key)
+    elif target.is_dir():
+        from autopipe.export.verify_folder import DIGESTS, read_digests, verify_folder
+
+        digests = read_digests(target)
+        verify_folder(target, digests)
+        signature = made(BytesIO(digests), target / DIGESTS, SignedKind.FOLDER, key)
     else:
         with archive.source(target) as source, copy_of(source) as copy:
             examine(target, copy)

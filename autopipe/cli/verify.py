@@ -1,6 +1,7 @@
 """Command `autopipe verify`: what a package or a lock holds, and whether all of it is sound."""
 
 from collections.abc import Iterator, Mapping
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -39,14 +40,18 @@ def verify(  # noqa: PLR0913 -- one for each option
     revoked: Revoked = None,
     as_json: Json = False,
 ) -> None:
-    """Check every byte of a package or a lock.
+    """Check every byte of a package, an exported folder or a lock.
 
     Nothing of it is run.
 
     With --signers, one of them has to have signed it; with --lock, that lock.
     """
     whose = signers_of(signers, identity, revoked)
-    if not is_lock(target):
+    if target.is_dir():
+        if lock is not None:
+            raise ConfigError("--lock compares a package with a lock, and this is a folder")
+        _verify_folder(target, whose, as_json=as_json)
+    elif not is_lock(target):
         _verify_package(target, lock, whose, as_json=as_json)
     elif lock is None:
         _verify_lock(target, whose, as_json=as_json)
@@ -92,6 +97,23 @@ def _verify_package(
         _require_harmless(does, lock)
     if differ:
         raise GateError("\n".join([f"{package} is sound, but not what {lock} says:", *differ]))
+
+
+def _verify_folder(folder: Path, signers: "Signers | None", *, as_json: bool) -> None:
+    from autopipe.export.verify_folder import DIGESTS, read_digests, verify_folder
+    from autopipe.signing.signature import SignedKind, copy_of
+
+    data = read_digests(folder)
+    signer = None
+    if signers is not None:
+        with copy_of(BytesIO(data)) as copy:
+            signer = signers.check(copy, folder / DIGESTS, SignedKind.FOLDER)
+    digests = verify_folder(folder, data)
+    if as_json:
+        show_json({"files": dict(digests), "signer": _named(signer)})
+    else:
+        show([f"sound: {len(digests)} files, each as {DIGESTS} states"])
+        show([escape(f"{folder} is signed by {signer}")] if signer is not None else [])
 
 
 def _verify_lock(path: Path, signers: "Signers | None", *, as_json: bool) -> None:

@@ -19,6 +19,7 @@ class SignedKind(StrEnum):
 
     PACKAGE = "autopipe-package"
     LOCK = "autopipe-lock"
+    FOLDER = "autopipe-folder"
 
 
 def signature_of(path: Path) -> Path:

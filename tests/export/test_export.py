@@ -10,8 +10,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 from autopipe.artifacts.signature import Port, Signature
+from autopipe.cli.app import app
 from autopipe.config.dimension import Dimension
 from autopipe.errors import ConfigError, PackageError
 from autopipe.export import bench
@@ -20,7 +22,10 @@ from autopipe.export.folder import export_package
 from autopipe.export.weights import PlacedWeight, align
 from autopipe.packaging.manifest import Processor
 from autopipe.packaging.open import open_package
+from autopipe.signing.signers import UnsignedError
 from autopipe.stages.package import PackageStage
+from tests.signing import keys
+from tests.signing.keys import NEEDED
 from tests.support.shared import once
 
 HERE = Path(__file__).parent
@@ -320,3 +325,25 @@ def test_the_structures_of_the_loader_are_those_of_the_header(folder, tmp_path):
 
     sizes = [ctypes.sizeof(kind) for kind in (loader._Options, loader._Port, loader._Tensor)]
     assert printed.stdout.split() == [str(size) for size in sizes]
+
+
+@NEEDED
+def test_a_folder_is_signed_and_verified_as_packages_are(folder, tmp_path):
+    key = keys.key(tmp_path, "release")
+    allowed = keys.signers(tmp_path, f"release@example.com {keys.public(key)}")
+    runner = CliRunner()
+    assert runner.invoke(app, ["sign", str(folder), "--key", str(key)]).exit_code == 0
+    found = runner.invoke(app, ["verify", str(folder), "--signers", str(allowed)])
+    assert (found.exit_code, "signed by release@example.com" in found.stdout) == (0, True), (
+        found.exception
+    )
+    (folder / "added").write_text("x")
+    found = runner.invoke(app, ["verify", str(folder)])
+    assert "'added' is not in SHA256SUMS" in str(found.exception)
+    (folder / "added").unlink()
+    (folder / "model.txt").write_text("x")
+    found = runner.invoke(app, ["verify", str(folder)])
+    assert "model.txt: damaged" in str(found.exception)
+    (folder / "SHA256SUMS").write_text("0" * 64 + "  model.txt\n")
+    found = runner.invoke(app, ["verify", str(folder), "--signers", str(allowed)])
+    assert isinstance(found.exception, UnsignedError)

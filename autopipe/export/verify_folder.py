@@ -1,0 +1,66 @@
+"""Compares an exported folder with its list of digests, byte for byte; nothing of it is run."""
+
+import hashlib
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from autopipe import foreign
+from autopipe.errors import PackageError
+from autopipe.export.folder import DIGESTS
+from autopipe.signing.signature import signature_of
+
+_LARGEST: Final = 1 << 20
+"""Bytes of the list."""
+_LINE: Final = re.compile(r"([0-9a-f]{64})  ([A-Za-z0-9._-]+(?:/[A-Za-z0-9._-]+)*)")
+
+
+def read_digests(folder: Path) -> bytes:
+    """Return the list of digests of a folder. Raises PackageError where there is none."""
+    path = folder / DIGESTS
+    try:
+        with foreign.opened(path) as file:
+            data = file.read(_LARGEST + 1)
+    except OSError as error:
+        raise PackageError(f"{path}: {error.strerror or error}") from None
+    if len(data) > _LARGEST:
+        raise PackageError(f"{path}: not a list of digests")
+    return data
+
+
+def _parse(data: bytes, path: Path) -> dict[str, str]:
+    """Return the SHA-256 of each file, by its path in the folder."""
+    matches = [_LINE.fullmatch(line) for line in data.decode("ascii", "replace").splitlines()]
+    if not matches or None in matches:
+        raise PackageError(f"{path}: not a list of digests")
+    return {match[2]: match[1] for match in matches if match}
+
+
+def verify_folder(folder: Path, digests: bytes) -> Mapping[str, str]:
+    """Return the digests of an exported folder after comparing every file with its own.
+
+    `digests` is what `read_digests` returned. Raises PackageError for a file that is missing,
+    damaged, a link, or not listed.
+    """
+    listed = _parse(digests, folder / DIGESTS)
+    own = {DIGESTS, signature_of(folder / DIGESTS).name}
+    present = {
+        Path(place, name).relative_to(folder).as_posix()
+        for place, _, names in os.walk(folder)
+        for name in names
+    }
+    if missing := sorted(listed.keys() - present):
+        raise PackageError(f"{folder}: {missing[0]} is missing")
+    if added := sorted(present - listed.keys() - own):
+        raise PackageError(f"{folder}: {added[0]!r} is not in {DIGESTS}")
+    for name, digest in listed.items():
+        if (folder / name).is_symlink() or not (folder / name).is_file():
+            raise PackageError(f"{folder}/{name}: not a regular file")
+        with foreign.opened(folder / name) as file:
+            if hashlib.file_digest(file, "sha256").hexdigest() != digest:
+                raise PackageError(
+                    f"{folder}/{name}: damaged, its SHA-256 is not that of {DIGESTS}"
+                )
+    return listed
