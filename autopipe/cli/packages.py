@@ -36,7 +36,8 @@ def sign(
         file.read_records(target, parse(text, target))
         signature = made(BytesIO(text.encode()), target, SignedKind.LOCK, key)
     elif target.is_dir():
-        from autopipe.export.verify_folder import DIGESTS, read_digests, verify_folder
+        from autopipe.export.folder import DIGESTS
+        from autopipe.export.verify_folder import read_digests, verify_folder
 
         digests = read_digests(target)
         verify_folder(target, digests)

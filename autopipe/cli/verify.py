@@ -100,7 +100,8 @@ def _verify_package(
 
 
 def _verify_folder(folder: Path, signers: "Signers | None", *, as_json: bool) -> None:
-    from autopipe.export.verify_folder import DIGESTS, read_digests, verify_folder
+    from autopipe.export.folder import DIGESTS
+    from autopipe.export.verify_folder import read_digests, verify_folder
     from autopipe.signing.signature import SignedKind, copy_of
 
     data = read_digests(folder)
