@@ -12,8 +12,9 @@ from tvm.s_tir import SBlock
 def renewed(nest: tirx.Stmt, buffers: Sequence[tuple[Any, Any]] = ()) -> tirx.Stmt:
     """Return a loop nest with variables of its own, and with some buffers in place of others."""
     loops: list[tirx.For] = []
-    tvm_ffi.structural_walk(nest, (tirx.For, loops.append))
-    known = [loop.loop_var for loop in loops]
+    binds: list[tirx.Bind] = []
+    tvm_ffi.structural_walk(nest, [(tirx.For, loops.append), (tirx.Bind, binds.append)])
+    known = [*(loop.loop_var for loop in loops), *(bind.var for bind in binds)]
     for block in blocks_in(nest):
         known += [*(axis.var for axis in block.iter_vars), *block.alloc_buffers]
     changes = [*((var, tirx.Var(var.name, var.ty)) for var in known), *buffers]

@@ -1,5 +1,6 @@
 """Inputs that tell a right schedule from a wrong one."""
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -22,6 +23,12 @@ _LARGE: Final = {"float16": 8.0}
 
 _EDGES: Final = (2, 3, 5, 8, 13, 16, 17, 31, 65, 1 << 40)
 """Counts around whole tiles; the last one is above every likely one."""
+
+_WORK: Final = 1 << 23
+"""Iterations of the plain loops that a check may take at sizes far above the likely ones."""
+
+_INNER: Final = ("body", "block", "init", "then_case", "else_case")
+"""Names of the parts of a statement."""
 
 Pattern = np.ndarray[Any, np.dtype[Any]]
 
@@ -61,15 +68,14 @@ class Instance:
 def instances(workload: tvm.IRModule) -> list[Instance]:
     """Return what a workload is checked on: all cases.
 
-    One with open sizes has all cases at likely sizes, and a random one at sizes on either side of
-    tiles of 2, 4, 8 and so on, up to one above the likely ones.
+    One with open sizes has all cases at likely sizes, and a random one at each of `_near_tiles`.
     """
     function = workload["main"]
     known = known_of(function)
     if known is None:
         return [Instance(case, workload) for case in CASES]
     asked = [(case, known.likely) for case in CASES]
-    asked += [("random", counts) for counts in _near_tiles(known)]
+    asked += [("random", counts) for counts in _near_tiles(workload, known)]
     taken = [(at, str(size.name)) for at, size in counted(function)]
     return [
         Instance(case, bound(workload, counts), tuple((at, counts[name]) for at, name in taken))
@@ -77,18 +83,40 @@ def instances(workload: tvm.IRModule) -> list[Instance]:
     ]
 
 
-def _near_tiles(known: OpenSizes) -> list[Counts]:
-    """Return the smallest sizes, and others at which loops begin or end to have a whole tile."""
-    found = [dict(known.smallest)]
+def _near_tiles(workload: tvm.IRModule, known: OpenSizes) -> list[Counts]:
+    """Return the smallest sizes, and others at which loops begin or end to have a whole tile.
+
+    These are sizes on either side of tiles of 2, 4, 8 and so on, up to the largest ones. Where the
+    plain loops would take long, they are one above the likely ones at most.
+    """
+    above = {name: min(count + 1, known.largest[name]) for name, count in known.likely.items()}
+    found = [dict(known.smallest), above]
     for place in range(len(_EDGES)):
-        counts = {}
-        for shift, (name, likely) in enumerate(known.likely.items()):
-            most = min(likely + 1, known.largest[name])
-            edge = _EDGES[(place + shift) % len(_EDGES)]
-            counts[name] = min(max(edge, known.smallest[name]), most)
+        edges = {
+            name: max(_EDGES[(place + shift) % len(_EDGES)], known.smallest[name])
+            for shift, name in enumerate(known.likely)
+        }
+        far, near = (
+            {name: min(edge, most[name]) for name, edge in edges.items()}
+            for most in (known.largest, above)
+        )
+        few = iterations(bound(workload, far)["main"].body) <= _WORK
+        counts = far if few else near
         if counts not in found:
             found.append(counts)
     return list(found)
+
+
+def iterations(part: Any) -> float:  # noqa: ANN401 - tvm's statements
+    """Return how often the loops of a statement store something; infinity if that is unknown."""
+    if isinstance(part, tvm.tirx.BufferStore):
+        return 1
+    inner = [getattr(part, name, None) for name in _INNER]
+    stores = sum(map(iterations, [*filter(None, inner), *getattr(part, "seq", ())]))
+    if isinstance(part, tvm.tirx.For):
+        known = isinstance(part.extent, tvm.tirx.IntImm)
+        return stores * int(part.extent) if known else math.inf
+    return stores
 
 
 def arguments(module: tvm.IRModule, case: str, seed: int, nudge: float = 0.0) -> list[np.ndarray]:

@@ -112,12 +112,21 @@ def _schedule_block(sch: Schedule, name: str, width: int) -> None:
         outer, vector = _split(sch, spatial[-1], VECTORS * lanes)
         spread(sch, block, sch.fuse(*spatial[:-1], outer), ELEMENTS)
         sch.vectorize(vector)
-    elif _contiguous(sch.get(block)) and not is_product(sch.get(block)):
+    elif _contiguous(sch.get(block)) and not _tiles(sch.get(block)):
         _columns(sch, name, (spatial, reduction), LONG * lanes)
     elif _contiguous(sch.get(block)):
         _tile(sch, name, (spatial, reduction), (lanes, REGISTERS.get(width // 8, 8)))
     else:
         _rows(sch, block, spatial, reduction)
+
+
+def _tiles(block: SBlock) -> bool:
+    """Tell whether sums of products may be moved into a fused loop over tiles.
+
+    That divides its index by all extents but the first. Where these are open, TVM moves the sums to
+    wrong places.
+    """
+    return is_product(block) and min(extents_of(block)[1:], default=0) >= 0
 
 
 def _rows(

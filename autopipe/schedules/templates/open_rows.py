@@ -14,10 +14,9 @@ Example: the sum of each row of x [rows, length], with vectors of 16.
         y[row] = partial[0] + partial[1] + ... + partial[15]
 """
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
@@ -34,7 +33,7 @@ from autopipe.schedules.analysis.blocks import (
     Extent,
     bits,
     enough,
-    extents_of,
+    extent_of,
     is_spatial,
     lengths_of,
     number_of,
@@ -99,10 +98,25 @@ def match(sch: Schedule) -> OpenRows | None:
     inline(trial)
     blocks = [trial.get(rv) for rv in blocks_of(trial)]
     left = {block.name_hint for block in blocks}
-    leading = _leading(blocks, reduction.rows)
-    if leading is None or not one_result(trial) or not all(map(_is_combined, blocks)):
+    if not one_result(trial) or not all(map(_is_combined, blocks)):
+        return None
+    leading = _leading(blocks)
+    if leading is None:
         return None
     return OpenRows(leading, reduction.bits, tuple(name for name in names if name not in left))
+
+
+def at_every_size(sch: Schedule, found: OpenRows) -> OpenRows | None:
+    """Return a match at likely sizes with the rows of the function for every size.
+
+    An axis that probably has one element may have more: [1, 1, 64] at likely sizes may be rows of
+    64 along two axes, [batch, length, 64].
+    """
+    trial = sch.copy()
+    for name in found.inlined:
+        trial.compute_inline(trial.get_sblock(name))
+    leading = _leading([trial.get(rv) for rv in blocks_of(trial)])
+    return None if leading is None else replace(found, leading=leading)
 
 
 def settings(found: OpenRows, hardware: HardwareParams) -> Iterator[RowVectors]:
@@ -162,7 +176,7 @@ def _rows(blocks: Sequence[SBlock], found: OpenRows, width: int, loop: Any) -> N
         read = [region.source for block in blocks for region in block.reads]
         T.reads(*(whole(buffer) for buffer in distinct(read) if not among(buffer, written)))
         T.writes(*(whole(buffer) for buffer in distinct(written)))
-        at = [T.Bind(index) for index in unfold(rows, job)]
+        at = [T.Bind(index) for index in unfold(rows, job, job=True)]
         for before, block, after in zip([None, *blocks], blocks, [*blocks[1:], None], strict=False):
             if not is_spatial(block):
                 step = before if before is not None and is_step(before, block) else None
@@ -319,25 +333,39 @@ def _adds_to(value: Any, total: Any, totals: Sequence[Any]) -> bool:  # noqa: AN
     return not any(among(load.source, totals) for load in loads_of(sides[own.index(False)]))
 
 
-def _leading(blocks: Sequence[SBlock], rows: int) -> int | None:
+def _leading(blocks: Sequence[SBlock]) -> int | None:
     """Return how many leading axes count the rows in every block, or None if they do not."""
-    last = extents_of(blocks[-1])
-    counts = [n for n in range(1, len(last) + 1) if math.prod(last[:n]) == rows]
-    for leading in counts:
-        if all(_starts_with(block, last[:leading]) for block in blocks):
-            return leading
+    last = list(map(str, lengths_of(blocks[-1])))
+    for leading in range(1, len(last) + 1):
+        if all(_is_of_rows(block, last[:leading]) for block in blocks):
+            own = (_keeps_to_row(block, blocks, leading) for block in blocks)
+            return leading if all(own) else None
     return None
 
 
-def _starts_with(block: SBlock, rows: Sequence[int]) -> bool:
+def _is_of_rows(block: SBlock, rows: Sequence[str]) -> bool:
     """Tell whether a block's first axes count the rows, and a reduction has no others."""
-    extents = extents_of(block)
+    lengths = lengths_of(block)
     kinds = [axis.iter_type for axis in block.iter_vars]
     ordered = kinds == sorted(kinds, key=lambda kind: kind != SPATIAL)
-    others = extents[len(rows) :]
+    others = lengths[len(rows) :]
     return (
         ordered
-        and tuple(extents[: len(rows)]) == tuple(rows)
+        and list(map(str, lengths[: len(rows)])) == list(rows)
         and bits(block) > 1
-        and (is_spatial(block) or all(extent == 1 for extent in others))
+        and (is_spatial(block) or all(extent_of(extent) == 1 for extent in others))
+    )
+
+
+def _keeps_to_row(block: SBlock, blocks: Sequence[SBlock], leading: int) -> bool:
+    """Tell whether a block reads and writes its own row alone of what the blocks compute."""
+    axes = [axis.var for axis in block.iter_vars][:leading]
+    computed = [region.source for one in blocks for region in one.writes]
+    stores = [(buffer, indices) for buffer, _, indices in _stores(block.body)]
+    loads = [(load.source, load.indices) for load in loads_of(block.body)]
+    return all(
+        extent_of(length) == 1 or index.same_as(axis)
+        for buffer, indices in (*stores, *loads)
+        if among(buffer, computed)
+        for index, axis, length in zip(indices, axes, lengths_of(block), strict=False)
     )

@@ -35,9 +35,11 @@ class Template(Protocol):
     `Found` is a frozen dataclass of the template's own: all that the knobs depend on. A template
     may also define `estimate`, `(Found, Knobs, HardwareParams) -> float`: the time of a setting in
     any unit, which tells engine `autotvm` where to begin. One that defines `OPEN` as True serves
-    functions with open sizes: `apply` then gets their schedule, and a `Found` at likely sizes. One
-    that defines `STATIC` as False serves nothing else. One that defines `gives_way`, `(Found) ->
-    bool`, is asked last for functions of which that is true: others that serve them are faster.
+    functions with open sizes: `apply` then gets their schedule, and a `Found` at likely sizes.
+    Where that has more in it than numbers, `at_every_size`, `(Schedule, Found) -> Found | None`,
+    proves it on the schedule of the function for every size. One that defines `STATIC` as False
+    serves nothing else. One that defines `gives_way`, `(Found) -> bool`, is asked last for
+    functions of which that is true: others that serve them are faster.
     """
 
     @property
@@ -134,7 +136,13 @@ def fitting(module: tvm.IRModule) -> tuple[Schedule, Callable[[Template], Any]]:
     if instance is None:
         return sch, lambda one: one.match(sch) if getattr(one, "STATIC", True) else None
     likely = blank(instance)
-    return sch, lambda one: one.match(likely) if getattr(one, "OPEN", False) else None
+
+    def matched(one: Template) -> Any:  # noqa: ANN401 - the template's own
+        found = one.match(likely) if getattr(one, "OPEN", False) else None
+        proved = getattr(one, "at_every_size", None)
+        return found if found is None or proved is None else proved(sch, found)
+
+    return sch, matched
 
 
 def make(

@@ -1,0 +1,139 @@
+"""No template is wrong for dynamic shapes, at any size: random functions, and some that once were.
+
+A template goes by the function at likely sizes. There, an axis may have one element that has more
+at others, two axes may be equally long, and a sum of sizes is a number like any other.
+"""
+
+import os
+from random import Random
+
+import pytest
+import tvm
+from tvm import te, topi
+
+from autopipe.compiler import open_sizes
+from autopipe.compiler.target.target import host
+from autopipe.measure.cases import instances
+from autopipe.measure.check import NotChecked, PlainLoops, WrongAnswer, checked
+from autopipe.schedules.engines import default
+from autopipe.schedules.hardware import HardwareParams
+from autopipe.schedules.templates import TEMPLATES, open_rows
+from autopipe.schedules.templates.serve import serve
+from autopipe.schedules.templates.template import fitted
+from tests.schedules.dynamic_functions import FAMILIES, drawn
+
+TARGET = host(2)
+HARDWARE = HardwareParams.of(TARGET)
+SEEDS = range(int(os.environ.get("FUZZ_FIRST", "100")), int(os.environ.get("FUZZ_LAST", "130")))
+"""Of the long run; set the two variables for others."""
+
+
+def schedules(workload, seed):
+    """Yield a label and a schedule: of each template, with two settings, and without one."""
+    for template in TEMPLATES:
+        if not getattr(template, "OPEN", False):
+            continue
+        try:
+            _, found = fitted(workload, template)
+            every = list(template.settings(found, HARDWARE)) if found is not None else []
+            drawn_ones = Random(seed).sample(every, min(1, len(every)))
+            knobs = [template.fill(found, HARDWARE), *drawn_ones] if every else []
+        except RuntimeError:
+            continue
+        for setting in knobs:
+            sch, found = fitted(workload, template)
+            try:
+                template.apply(sch, found, setting)
+            except RuntimeError:  # what TVM refuses is for the next template
+                continue
+            yield f"{template.NAME} {setting}", sch.mod
+    yield "default", default.schedule(workload, TARGET)
+
+
+def judge(family, seed):
+    """Compare every schedule of a random function with its plain loops; return what is wrong."""
+    workload = drawn(family, seed)
+    plain = PlainLoops(workload, TARGET)
+    wrong = []
+    for label, scheduled in schedules(workload, seed):
+        try:
+            plain.check(scheduled)
+        except WrongAnswer as error:
+            wrong.append(f"{family} {seed}, {label}: {error}")
+    return wrong
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_random_function_is_right_at_every_size(family):
+    assert judge(family, seed=1) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", FAMILIES)
+def test_many_random_functions_are_right_at_every_size(family):
+    wrong = []
+    for seed in SEEDS:
+        try:
+            wrong += judge(family, seed)
+        except NotChecked:  # plain loops of TVM itself that read outside of a tensor
+            continue
+    assert wrong == []
+
+
+def module(tensors, known):
+    function = te.create_prim_func(tensors, index_dtype_override="int64")
+    return tvm.IRModule({"main": function.with_attr(open_sizes.SIZES, known)})
+
+
+def scores():
+    """Softmax of attention with a cache: one new token is likely, and then the rows are heads."""
+    new, past = te.var("new", "int64"), te.var("past", "int64")
+    x = te.placeholder((1, 2, new, past + new), name="x")
+    mask = te.placeholder((new, past + new), name="mask")
+    y = topi.nn.softmax(topi.add(topi.multiply(x, 0.125), mask))
+    return module([x, mask, past, y], [[1, 1, 40], [1, 16, 40]])
+
+
+def squares():
+    """The root of the mean of squares of each token, of which one is likely."""
+    x = te.placeholder((1, te.var("new", "int64"), 48), name="x")
+    mean = topi.multiply(topi.sum(topi.multiply(x, x), -1, keepdims=True), 1 / 48)
+    y = topi.divide(x, topi.sqrt(topi.add(mean, 1e-5)))
+    return module([x, y], [[1, 1, 40]])
+
+
+@pytest.mark.parametrize("made", [scores, squares])
+def test_rows_of_which_one_is_likely_are_all_computed(made, monkeypatch):
+    workload = made()
+    served = serve(workload, HARDWARE)
+    assert served is not None
+    assert served.template is open_rows
+    checked(workload, served.schedule.mod, TARGET)
+    monkeypatch.delattr(open_rows, "at_every_size")
+    wrong = serve(workload, HARDWARE)
+    assert wrong is not None
+    with pytest.raises(WrongAnswer, match="random inputs"):
+        checked(workload, wrong.schedule.mod, TARGET)
+
+
+def test_a_row_that_reads_another_row_is_for_another_template():
+    n = te.var("n", "int64")
+    x = te.placeholder((n, 40), name="x")
+    total = topi.sum(x, 1)
+    y = te.compute((n, 40), lambda i, j: x[i, j] - total[n - 1 - i])
+    workload = module([x, y], [[1, 1, 40]])
+    assert fitted(workload, open_rows)[1] is None
+
+
+def test_a_schedule_is_checked_far_above_the_likely_sizes():
+    shapes = [shape_of(one) for one in instances(scores())]
+    assert [1, 2, 1, 2] in shapes
+    assert [1, 2, 40, 80] in shapes
+    x = te.placeholder((te.var("n", "int64"), 64), name="x")
+    endless = module([x, topi.nn.relu(x)], [[1, 2, 1 << 30]])
+    assert max(shape_of(one)[0] for one in instances(endless)) == 65
+
+
+def shape_of(instance):
+    """Return the shape of the first parameter."""
+    return [int(extent) for extent in instance.workload["main"].params[0].ty.shape]
