@@ -35,7 +35,7 @@ from autopipe.benchmarking.conditions import disturbance
 from autopipe.benchmarking.contender import outputs, time_contender
 from autopipe.benchmarking.rivals import RIVALS
 from autopipe.config import Benchmark
-from autopipe.config.dimension import likely
+from autopipe.config.dimension import Sizes, likely
 from autopipe.errors import AutopipeError, StageError
 from autopipe.tasks.task import read_tasks
 from autopipe.verification.inputs import draw
@@ -68,18 +68,25 @@ def main() -> None:
         subjects = [
             Subject(path, folder, threads, options.tuned) for path in files for threads in counts
         ]
-        if "build" in parts:
-            for subject in subjects:
-                for built in filter(None, (subject.untuned, subject)):
-                    built.build()
-        if "time" in parts:
-            _time(subjects, options.rounds, options.seconds)
-        if "table" in parts:
-            for threads in counts:
-                shown = [subject for subject in subjects if subject.threads == threads]
-                print("\n".join(_table(threads, shown)))
-                if options.tuned:
-                    print("\n".join(_gains(shown)))
+        do(parts, subjects, options.rounds, options.seconds)
+
+
+def do(
+    parts: Sequence[str], subjects: Sequence["Subject"], rounds: int, seconds: float = math.inf
+) -> None:
+    """Build the subjects, time them and print the tables, as far as these parts are asked for."""
+    if "build" in parts:
+        for subject in subjects:
+            for built in filter(None, (subject.untuned, subject)):
+                built.build()
+    if "time" in parts:
+        _time(subjects, rounds, seconds)
+    if "table" in parts:
+        for threads in dict.fromkeys(subject.threads for subject in subjects):
+            shown = [subject for subject in subjects if subject.threads == threads]
+            print("\n".join(_table(threads, shown)))
+            if any(subject.budget for subject in shown):
+                print("\n".join(_gains(shown)))
 
 
 @dataclass(frozen=True)
@@ -92,6 +99,14 @@ class Subject:
     threads: int
     budget: str | None
     """Of tuning; None is untuned."""
+    sizes: Sizes | None = None
+    """At which it is timed; None for the first likely ones, or where all sizes are known."""
+
+    @property
+    def label(self) -> str:
+        """What a table calls it."""
+        told = [f"{name} = {size}" for name, size in (self.sizes or {}).items()]
+        return f"{self.path.stem} {', '.join(told)}".strip()
 
     @property
     def folder(self) -> Path:
@@ -103,6 +118,15 @@ class Subject:
     def untuned(self) -> "Subject | None":
         """The same one without tuning, or None if this is it."""
         return replace(self, budget=None) if self.budget else None
+
+    @property
+    def timed(self) -> Path:
+        """The folder of its times, those at certain sizes apart."""
+        if self.sizes is None:
+            return self.folder
+        folder = self.folder / "x".join(map(str, self.sizes.values()))
+        folder.mkdir(exist_ok=True)
+        return folder
 
     def build(self) -> None:
         """Build and verify it, if that is not done; say so where that fails."""
@@ -122,17 +146,17 @@ class Subject:
 
     def rounds(self) -> list[Times]:
         """Return the rounds that were played."""
-        file = self.folder / "rounds.json"
+        file = self.timed / "rounds.json"
         return json.loads(file.read_text()) if file.exists() else []
 
     def disturbed(self) -> list[str]:
         """Return each turn that others disturbed, and how."""
-        file = self.folder / "disturbed.json"
+        file = self.timed / "disturbed.json"
         return json.loads(file.read_text()) if file.exists() else []
 
     def skipped(self) -> dict[str, str]:
         """Return the rivals that can not be timed, and why."""
-        file = self.folder / "skipped.json"
+        file = self.timed / "skipped.json"
         return json.loads(file.read_text()) if file.exists() else {}
 
     def play(self) -> None:
@@ -162,15 +186,16 @@ class Subject:
             wrong = disagreement(outputs(OURS, inputs), outputs(name, inputs))
             if wrong:
                 skipped[name] = wrong
-        (self.folder / "skipped.json").write_text(json.dumps(skipped), encoding="utf-8")
-        (self.folder / "disturbed.json").write_text(json.dumps(disturbed), encoding="utf-8")
-        (self.folder / "rounds.json").write_text(json.dumps([*played, times]), encoding="utf-8")
+        (self.timed / "skipped.json").write_text(json.dumps(skipped), encoding="utf-8")
+        (self.timed / "disturbed.json").write_text(json.dumps(disturbed), encoding="utf-8")
+        (self.timed / "rounds.json").write_text(json.dumps([*played, times]), encoding="utf-8")
 
     def _inputs(self) -> Path:
         """Return the file of inputs, made once."""
-        file = self.folder / "inputs.safetensors"
+        file = self.timed / "inputs.safetensors"
         if not file.exists():
-            ports = BuiltLibrary.read(self.folder / "build").signature.at(_sizes(self.folder))
+            sizes = self.sizes or _sizes(self.folder)
+            ports = BuiltLibrary.read(self.folder / "build").signature.at(sizes)
             save_file(draw(ports, input_limits(self.folder / "import", ports), (0, 0)), file)
         return file
 
@@ -212,7 +237,7 @@ def _table(threads: int, subjects: Sequence[Subject]) -> Iterator[str]:
         cells = [f"{min(times[name]) * 1e3:.3g} ms" if name in times else "" for name in names]
         best = min((name for name in times if name in RIVALS), key=lambda name: min(times[name]))
         ratios = " | ".join(f"{ratio:.2f}" for ratio in known[-1])
-        yield f"| {subject.path.stem} | {' | '.join(cells)} | {best} | {ratios} |"
+        yield f"| {subject.label} | {' | '.join(cells)} | {best} | {ratios} |"
     if known:
         means = " | ".join(
             f"{statistics.geometric_mean(ratios):.2f}, {max(ratios):.2f}"
@@ -225,7 +250,7 @@ def _table(threads: int, subjects: Sequence[Subject]) -> Iterator[str]:
         yield f"Other programs disturbed {disturbed} of {turns} turns.\n"
     for subject in subjects:
         for name, reason in subject.skipped().items():
-            yield f"- {subject.path.stem}: {name} is left out: {reason}"
+            yield f"- {subject.label}: {name} is left out: {reason}"
     yield ""
 
 
@@ -246,7 +271,7 @@ def _gains(subjects: Sequence[Subject]) -> Iterator[str]:
         seconds = " | ".join(f"{one * 1e3:.3g} ms" for one in least)
         one, two, share = known[-1]
         cells = f"{seconds} | {one:.2f} | {two:.2f} | {recorded * 1e3:.3g} ms | {share:.2f}"
-        yield f"| {subject.path.stem} | {cells} |"
+        yield f"| {subject.label} | {cells} |"
     if known:
         one, two, share = (statistics.geometric_mean(column) for column in zip(*known, strict=True))
         yield f"| **geometric mean** | | | {one:.2f} | {two:.2f} | | {share:.2f} |"
