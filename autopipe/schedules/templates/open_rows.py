@@ -24,16 +24,14 @@ import tvm
 from tvm.ir import Expr, TensorLoad
 from tvm.s_tir import SBlock, Schedule, ScheduleError
 from tvm.script.ir_builder import IRBuilder
-from tvm.tirx import Bind, BufferStore
+from tvm.tirx import BufferStore
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 
 from autopipe.compiler.open_sizes import OpenSizes, known_of
 from autopipe.schedules.analysis.blocks import (
     SPATIAL,
     Extent,
-    bits,
     enough,
-    extent_of,
     is_spatial,
     lengths_of,
     number_of,
@@ -51,6 +49,7 @@ from autopipe.schedules.analysis.expressions import (
     unfold,
     whole,
 )
+from autopipe.schedules.analysis.row_axes import StoredValue, count_row_axes, stores_of
 from autopipe.schedules.analysis.rows import blocks_of, cost, inline, is_step, one_result
 from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.primitives import rewrite
@@ -100,7 +99,7 @@ def match(sch: Schedule) -> OpenRows | None:
     left = {block.name_hint for block in blocks}
     if not one_result(trial) or not all(map(_is_combined, blocks)):
         return None
-    leading = _leading(blocks)
+    leading = count_row_axes(blocks)
     if leading is None:
         return None
     return OpenRows(leading, reduction.bits, tuple(name for name in names if name not in left))
@@ -115,7 +114,7 @@ def at_every_size(sch: Schedule, found: OpenRows) -> OpenRows | None:
     trial = sch.copy()
     for name in found.inlined:
         trial.compute_inline(trial.get_sblock(name))
-    leading = _leading([trial.get(rv) for rv in blocks_of(trial)])
+    leading = count_row_axes([trial.get(rv) for rv in blocks_of(trial)])
     return None if leading is None else replace(found, leading=leading)
 
 
@@ -228,7 +227,7 @@ def _reduced(
 
     `step` makes what is reduced, if that is not there yet.
     """
-    updates, firsts = _stores(block.body), _stores(block.init)
+    updates, firsts = stores_of(block.body), stores_of(block.init)
     spatial = [axis for axis in block.iter_vars if axis.iter_type == SPATIAL]
     summed = [axis.var for axis in block.iter_vars if axis.iter_type != SPATIAL]
     rows: Values = [
@@ -258,11 +257,9 @@ def _reduced(
         T.buffer_store(target, total, [substitute(i, rows) for i in indices])
 
 
-_Store = tuple[Any, Any, Any]
-"""A buffer, the value that is stored in it, and where."""
-
-
-def _add(updates: Sequence[_Store], partial: Sequence[Any], values: Values, lane: Expr) -> None:
+def _add(
+    updates: Sequence[StoredValue], partial: Sequence[Any], values: Values, lane: Expr
+) -> None:
     """Write one step of the reductions."""
     totals = [buffer for buffer, _, _ in updates]
 
@@ -295,26 +292,12 @@ def _combined(kind: Any, partial: Any, width: int, number: Callable[[Extent], Ex
     return values[0]
 
 
-def _stores(body: Any) -> list[_Store]:  # noqa: ANN401 - tvm
-    """Return what a statement stores, the values that it binds in their places."""
-    statements = list(body.seq) if hasattr(body, "seq") else [body]
-    bound: list[tuple[Any, Expr]] = []
-    stores = []
-    for statement in statements:
-        if isinstance(statement, Bind):
-            bound.append((statement.var, substitute(statement.value, bound)))
-        else:
-            value = substitute(statement.value, bound)
-            stores.append((statement.buffer, value, statement.indices))
-    return stores
-
-
 def _is_combined(block: SBlock) -> bool:
     """Tell whether a block is an assignment, or combines its results with terms by one operator."""
     if is_spatial(block):
         return isinstance(block.body, BufferStore)
     try:
-        stores = _stores(block.body)
+        stores = stores_of(block.body)
     except AttributeError:
         return False
     totals = [buffer for buffer, _, _ in stores]
@@ -331,41 +314,3 @@ def _adds_to(value: Any, total: Any, totals: Sequence[Any]) -> bool:  # noqa: AN
     if own not in ([True, False], [False, True]):
         return False
     return not any(among(load.source, totals) for load in loads_of(sides[own.index(False)]))
-
-
-def _leading(blocks: Sequence[SBlock]) -> int | None:
-    """Return how many leading axes count the rows in every block, or None if they do not."""
-    last = list(map(str, lengths_of(blocks[-1])))
-    for leading in range(1, len(last) + 1):
-        if all(_is_of_rows(block, last[:leading]) for block in blocks):
-            own = (_keeps_to_row(block, blocks, leading) for block in blocks)
-            return leading if all(own) else None
-    return None
-
-
-def _is_of_rows(block: SBlock, rows: Sequence[str]) -> bool:
-    """Tell whether a block's first axes count the rows, and a reduction has no others."""
-    lengths = lengths_of(block)
-    kinds = [axis.iter_type for axis in block.iter_vars]
-    ordered = kinds == sorted(kinds, key=lambda kind: kind != SPATIAL)
-    others = lengths[len(rows) :]
-    return (
-        ordered
-        and list(map(str, lengths[: len(rows)])) == list(rows)
-        and bits(block) > 1
-        and (is_spatial(block) or all(extent_of(extent) == 1 for extent in others))
-    )
-
-
-def _keeps_to_row(block: SBlock, blocks: Sequence[SBlock], leading: int) -> bool:
-    """Tell whether a block reads and writes its own row alone of what the blocks compute."""
-    axes = [axis.var for axis in block.iter_vars][:leading]
-    computed = [region.source for one in blocks for region in one.writes]
-    stores = [(buffer, indices) for buffer, _, indices in _stores(block.body)]
-    loads = [(load.source, load.indices) for load in loads_of(block.body)]
-    return all(
-        extent_of(length) == 1 or index.same_as(axis)
-        for buffer, indices in (*stores, *loads)
-        if among(buffer, computed)
-        for index, axis, length in zip(indices, axes, lengths_of(block), strict=False)
-    )

@@ -1,0 +1,73 @@
+"""Finds the axes that count rows in functions that reduce rows, such as softmax.
+
+Example: softmax of x [2, rows, n] is the blocks max [2, rows], exp [2, rows, n], sum [2, rows] and
+divide [2, rows, n]. In each, the first two axes count the rows.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from tvm.ir import Expr
+from tvm.s_tir import SBlock
+from tvm.tirx import Bind
+
+from autopipe.schedules.analysis.blocks import SPATIAL, bits, extent_of, is_spatial, lengths_of
+from autopipe.schedules.analysis.expressions import among, loads_of, substitute
+
+StoredValue = tuple[Any, Any, Any]
+"""A buffer, the value that is stored in it, and where."""
+
+
+def stores_of(body: Any) -> list[StoredValue]:  # noqa: ANN401 - tvm
+    """Return what a statement stores, the values that it binds in their places."""
+    statements = list(body.seq) if hasattr(body, "seq") else [body]
+    bound: list[tuple[Any, Expr]] = []
+    stores = []
+    for statement in statements:
+        if isinstance(statement, Bind):
+            bound.append((statement.var, substitute(statement.value, bound)))
+        else:
+            value = substitute(statement.value, bound)
+            stores.append((statement.buffer, value, statement.indices))
+    return stores
+
+
+def count_row_axes(blocks: Sequence[SBlock]) -> int | None:
+    """Return how many leading axes count the rows in every block, or None if they do not.
+
+    Extents are compared as expressions, so it holds for all sizes of a function with open ones.
+    """
+    last = list(map(str, lengths_of(blocks[-1])))
+    for leading in range(1, len(last) + 1):
+        if all(_is_of_rows(block, last[:leading]) for block in blocks):
+            own = (_keeps_to_row(block, blocks, leading) for block in blocks)
+            return leading if all(own) else None
+    return None
+
+
+def _is_of_rows(block: SBlock, rows: Sequence[str]) -> bool:
+    """Tell whether a block's first axes count the rows, and a reduction has no others."""
+    lengths = lengths_of(block)
+    kinds = [axis.iter_type for axis in block.iter_vars]
+    ordered = kinds == sorted(kinds, key=lambda kind: kind != SPATIAL)
+    others = lengths[len(rows) :]
+    return (
+        ordered
+        and list(map(str, lengths[: len(rows)])) == list(rows)
+        and bits(block) > 1
+        and (is_spatial(block) or all(extent_of(extent) == 1 for extent in others))
+    )
+
+
+def _keeps_to_row(block: SBlock, blocks: Sequence[SBlock], leading: int) -> bool:
+    """Tell whether a block reads and writes its own row alone of what the blocks compute."""
+    axes = [axis.var for axis in block.iter_vars][:leading]
+    computed = [region.source for one in blocks for region in one.writes]
+    stores = [(buffer, indices) for buffer, _, indices in stores_of(block.body)]
+    loads = [(load.source, load.indices) for load in loads_of(block.body)]
+    return all(
+        extent_of(length) == 1 or index.same_as(axis)
+        for buffer, indices in (*stores, *loads)
+        if among(buffer, computed)
+        for index, axis, length in zip(indices, axes, lengths_of(block), strict=False)
+    )
