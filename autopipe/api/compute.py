@@ -13,6 +13,7 @@ from tvm.tirx import BufferStore, For, ForKind, IntImm, PrimFunc
 
 from autopipe.api.free_layouts import where_they_pay
 from autopipe.compiler.domains import plain_domains
+from autopipe.compiler.exact_divisions import protect_divisions
 from autopipe.compiler.module_io import prim_funcs
 from autopipe.compiler.walls.names import EXTERNS, PACKED
 from autopipe.errors import ModelError
@@ -45,7 +46,7 @@ def declared(compute: Compute) -> tvm.IRModule:
     scheduled already, if results are not last, or if TE tensors compute nothing. What an opaque
     block does inside is its own.
     """
-    function = plain_domains(_function(compute))
+    function = protect_divisions(plain_domains(_function(compute)))
     name = str((function.attrs or {}).get("global_symbol", "main"))
     if not all(isinstance(size, IntImm) for size in _sizes(function)):
         raise ModelError(f"{name} can not be tuned: a dimension is symbolic; bind it to a number")

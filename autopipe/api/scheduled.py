@@ -16,6 +16,7 @@ from autopipe import foreign
 from autopipe.api.compute import Compute, declared
 from autopipe.api.hardware import conditions
 from autopipe.backends import BACKENDS
+from autopipe.compiler.exact_divisions import protected
 from autopipe.compiler.graph import elementary
 from autopipe.compiler.op_info import carried
 from autopipe.compiler.tasks import task_of, workload
@@ -207,7 +208,7 @@ def scheduled(function: tvm.IRModule, **fields: Any) -> Scheduled:  # noqa: ANN4
     for_what = conditions(fields["target"], fast_algorithms=fields["fast_algorithms"])
     made = replay(function, fields["implementation"], fields["schedule"], for_what)
     fields["engine"] = maker(fields["engine"], function, made)
-    return Scheduled(workload=function, module=elementary.expand(made), **fields)
+    return Scheduled(workload=function, module=protected(elementary.expand(made)), **fields)
 
 
 def maker(engine: str, function: tvm.IRModule, made: tvm.IRModule) -> str:

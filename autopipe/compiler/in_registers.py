@@ -23,7 +23,7 @@ from tvm import tirx
 from tvm.s_tir.pipeline import default_s_tir_pipeline
 from tvm.tirx import compilation_pipeline
 
-from autopipe.compiler import bfloat16_rounding
+from autopipe.compiler import bfloat16_rounding, exact_divisions
 from autopipe.compiler.bfloat16_operands import typed
 from autopipe.compiler.reciprocals import multiplied
 from autopipe.compiler.tile_configuration import configured
@@ -71,7 +71,8 @@ def before(host: tvm.transform.Pass) -> tvm.transform.Pass:
 def _pipeline() -> tuple[object, object, object]:
     """Return TVM's pipeline, with `before` before allocations are written out."""
     kernels, host, device = default_s_tir_pipeline()
-    return bfloat16_rounding.before(kernels), lambda: before(host()), device
+    kernels = exact_divisions.before(bfloat16_rounding.before(kernels))
+    return kernels, lambda: before(host()), device
 
 
 compilation_pipeline.PIPELINE_MAP[PIPELINE] = _pipeline

@@ -21,7 +21,7 @@ from tvm import tirx
 from tvm.s_tir.pipeline import default_s_tir_pipeline
 from tvm.tirx import compilation_pipeline
 
-from autopipe.compiler import bfloat16_rounding, in_registers
+from autopipe.compiler import bfloat16_rounding, exact_divisions, in_registers
 
 PIPELINE: Final = "autopipe.open"
 """Name of the pipeline for kernels, as `tvm.tirx.build` takes it."""
@@ -65,7 +65,7 @@ def _pipeline() -> tuple[object, object, object]:
     """Return TVM's pipeline, with `told` before intrinsics and divisions are written out."""
     kernels, host, device = default_s_tir_pipeline()
 
-    kernels = bfloat16_rounding.before(kernels)
+    kernels = exact_divisions.before(bfloat16_rounding.before(kernels))
     each = tvm.tirx.transform.prim_func_pass(lambda function, *_: told(function), opt_level=0)
     return kernels, lambda: tvm.transform.Sequential([each, in_registers.before(host())]), device
 

@@ -7,6 +7,7 @@ import tvm
 from tvm.relax import transform
 
 from autopipe.compiler import op_info
+from autopipe.compiler.exact_divisions import protected
 from autopipe.compiler.fusion.growth import keep_growth_apart
 from autopipe.compiler.fusion.mergeable import mergeable
 from autopipe.compiler.fusion.neighbours import Pays
@@ -163,7 +164,7 @@ def lower(
             transform.AttachAttrLayoutFreeBuffers(),
             transform.DeadCodeElimination(),
         )(op_info.carry(merged, infos))
-        lowered = sizes_first(lowered)
+        lowered = protected(sizes_first(lowered))
     return elementary.mark(lowered) if fast_algorithms and backend_of(target).processor else lowered
 
 

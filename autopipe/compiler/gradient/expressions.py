@@ -15,6 +15,7 @@ from autopipe.errors import ModelError
 _BINARY: Final = (
     tirx.Add, tirx.Sub, tirx.Mul, tirx.Div, tirx.Mod, tirx.FloorDiv, tirx.FloorMod, tirx.Min,
     tirx.Max, tirx.EQ, tirx.NE, tirx.LT, tirx.LE, tirx.GT, tirx.GE, tirx.And, tirx.Or,
+    tirx.BitwiseAnd, tirx.BitwiseOr, tirx.BitwiseXor, tirx.LShift, tirx.RShift,
 )  # fmt: skip
 
 Expr = Any
@@ -53,7 +54,7 @@ def parts(expr: Expr) -> list[Expr]:
         return [expr.condition, expr.true_value, expr.false_value]
     if isinstance(expr, tirx.Cast):
         return [expr.value]
-    if isinstance(expr, tirx.Not):
+    if isinstance(expr, tirx.Not | tirx.BitwiseNot):
         return [expr.a]
     if isinstance(expr, Var | tirx.IntImm | tirx.FloatImm):
         return []
@@ -92,7 +93,7 @@ def rebuilt(expr: Expr, change: Callable[[Expr], Expr | None]) -> Expr:
         return tensor(*inner)
     if isinstance(expr, Call):
         return Call(expr.op, inner, expr.attrs, expr.ty_args, ret_ty=expr.ty)
-    if isinstance(expr, tirx.Select | tirx.Not):
+    if isinstance(expr, tirx.Select | tirx.Not | tirx.BitwiseNot):
         return type(expr)(*inner)
     return tirx.Cast(dtype_of(expr), *inner) if isinstance(expr, tirx.Cast) else expr
 

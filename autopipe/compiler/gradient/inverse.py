@@ -5,10 +5,13 @@ Say `out[i]` sums `x[2*i + k] * w[k]` over k < 3, with i < 4. Element x[a] is re
 remain: 2*i + k == a, since a - k may be odd, and 0 <= i < 4.
 
 Indices that map loops one to one, such as those of a reshape, are inverted as a whole by TVM
-(`inverse_affine_iter_map`). What is left is solved dimension by dimension.
+(`inverse_affine_iter_map`), whose answer is proven by substitution. What is left is solved
+dimension by dimension: sums of loops times numbers, and remainders of such sums. Where an index is
+neither, all loops in it go on and a guard compares.
 """
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -17,6 +20,7 @@ from tvm.error import InternalError
 from tvm.ir import Var
 from tvm.sym import Analyzer, detect_iter_map, detect_linear_equation, inverse_affine_iter_map
 
+from autopipe.compiler.exact_divisions import write_out_division
 from autopipe.compiler.gradient.expressions import (
     Expr,
     dtype_of,
@@ -101,6 +105,11 @@ class _Solver:
         self._place = place
         self._values: dict[Var, Expr] = {}
         self._single: set[Var] = set()
+        self._turns: list[Loop] = []
+        self._inside: set[Var] = set()
+        """Loops whose values are inside of their bounds by the way they were solved."""
+        self._exact: set[int] = set()
+        """Dimensions whose equation holds by the way it was solved."""
         self._analyzer = Analyzer()
         for loop in (*loops, *place):
             self._analyzer.bind(loop.var, loop.range)
@@ -120,28 +129,71 @@ class _Solver:
                 if not len(found.indices):
                     continue
                 places: list[Any] = [self._place[at].var for at in group]
-                self._values.update(inverse_affine_iter_map(found.indices, places).items())
+                inverse = dict(inverse_affine_iter_map(found.indices, places).items())
             except InternalError:  # strides and windows are no such maps
                 continue
+            if self._is_inverse(inverse, dict(zip(places, indices, strict=True))):
+                self._values.update(inverse)
+
+    def _is_inverse(self, inverse: Mapping[Var, Expr], indices: Mapping[Var, Expr]) -> bool:
+        """Prove by substitution that an inverse leads from each element to who reads it.
+
+        TVM's is wrong where an index wraps: of `(i + 1) % 8` it is `i = a`.
+        """
+        there_and_back = {var: replaced(value, indices) for var, value in inverse.items()}
+        return all(self._analyzer.can_prove_equal(e, var) for var, e in there_and_back.items())
 
     def step_by_step(self) -> None:
         """Solve each other dimension for the longest loop in it that is not solved yet."""
         for at, index in enumerate(self._indices):
             left = replaced(index, self._values)
-            steps = {var: _step(left, var) for var in self._used([left])}
+            period = _period(left)
+            inner = left.a if period else left
+            steps = {var: _step(inner, var) for var in self._used([inner])}
             steps = {var: step for var, step in steps.items() if step}
             if steps:
                 var = max(steps, key=lambda each: self._loops[each].count)
-                self._take(var, at, left, steps[var])
+                if period:
+                    self._take_circular(var, at, inner, (steps[var], period))
+                else:
+                    self._take(var, at, left, steps[var])
 
     def _take(self, var: Var, at: int, index: Expr, step: int) -> None:
         """Solve `index` = place for a loop that it has `step` times."""
         rest = replaced(index, {var: tirx.const(0, dtype_of(var))})
         here = self._place_as(at, rest)
         way = here - rest if step > 0 else rest - here
-        value = self._analyzer.simplify(tirx.floordiv(way, abs(step)))
         if abs(step) == 1:
             self._single.add(var)
+        self._set(var, tirx.floordiv(way, abs(step)))
+
+    def _take_circular(self, var: Var, at: int, index: Expr, terms: tuple[int, int]) -> None:
+        """Solve `index % period` = place for a loop that the index has `step` times.
+
+        Of `(i + 1) % 8` for i < 24 that is i = (a - 1) % 8 + 8 * turn, with turn < 3.
+        """
+        (step, period), loop = terms, self._loops[var]
+        rest = replaced(index, {var: tirx.const(0, dtype_of(var))})
+        common = math.gcd(step, period)
+        every = period // common
+        factor = pow(step // common, -1, every) if every > 1 else 0
+        factor = factor - every if 2 * factor > every else factor
+        way = tirx.floordiv(self._place_as(at, rest) - rest, common)
+        dividend = self._analyzer.simplify(way * factor - loop.first)
+        value = write_out_division(tirx.floormod(dividend, every), self._analyzer) + loop.first
+        if loop.count > every:
+            turn = Loop(Var(f"{var.name}_turn", dtype_of(var)), 0, -(-loop.count // every))
+            self._analyzer.bind(turn.var, turn.range)
+            self._turns.append(turn)
+            value += turn.var * every
+        if loop.count % every == 0:
+            self._inside.add(var)
+        if common == 1 and self._place[at].count <= period:
+            self._exact.add(at)
+        self._set(var, value)
+
+    def _set(self, var: Var, value: Expr) -> None:
+        value = self._analyzer.simplify(value)
         self._values = {
             other: self._analyzer.simplify(replaced(known, {var: value}))
             for other, known in self._values.items()
@@ -151,16 +203,21 @@ class _Solver:
     def solution(self, shiftable: Sequence[Var]) -> Solution:
         """Return what is known, with the guards that do not hold anyway."""
         free = [loop for var, loop in self._loops.items() if var not in self._values]
-        found = Solution(dict(self._values), free)
+        found = Solution(dict(self._values), [*free, *self._turns])
         for var, value in found.values.items():
             loop = self._loops[var]
-            if var in self._single and any(var.same_as(each) for each in shiftable):
+            if var in self._inside:
+                continue
+            can_shift = var in self._single and not self._exact and not self._inside
+            if can_shift and any(var.same_as(each) for each in shiftable):
                 shift = self._shift(loop, value)
                 if shift is not None:
                     found.shifts.append(shift)
                     continue
             found.guards += self._open([value >= loop.first, value < loop.first + loop.count])
         for at, index in enumerate(self._indices):
+            if at in self._exact:
+                continue
             here = replaced(index, found.values)
             found.guards += self._open([tirx.EQ(here, self._place_as(at, here))])
         return found
@@ -196,6 +253,13 @@ class _Solver:
                 left = [at for at in left if at not in more]
                 grown = bool(more)
             yield sorted(group)
+
+
+def _period(index: Expr) -> int:
+    """Return the number that an index is the remainder by, 0 if it is none."""
+    if not isinstance(index, tirx.FloorMod) or not isinstance(index.b, tirx.IntImm):
+        return 0
+    return max(0, int(index.b))
 
 
 def _step(index: Expr, var: Var) -> int:

@@ -18,8 +18,9 @@ import tvm
 from tvm.ir import TensorLoad
 from tvm.s_tir import SBlock, Schedule, ScheduleError
 from tvm.s_tir.schedule import SBlockRV
-from tvm.sym import Analyzer, detect_linear_equation, normalize_to_iter_sum
+from tvm.sym import Analyzer, detect_linear_equation
 
+from autopipe.compiler.exact_divisions import iteration_sum
 from autopipe.schedules.analysis.blocks import is_spatial, is_static
 from autopipe.schedules.analysis.periods import DIVISIONS, period
 from autopipe.schedules.analysis.simple_indices import simplify
@@ -252,8 +253,7 @@ def _total(load: Any, block: SBlock) -> Any:  # noqa: ANN401 - tvm is not typed
     flat = block.iter_vars[0].dom.min  # 0, of the type that indices have
     for index, extent in zip(load.indices, load.source.shape, strict=True):
         flat = flat * int(extent) + analyzer.simplify(index)
-    domains = {axis.var: axis.dom for axis in block.iter_vars}
-    return normalize_to_iter_sum(analyzer.simplify(flat), domains)
+    return iteration_sum(analyzer.simplify(flat), block, analyzer)
 
 
 def _pieces(total: Any, axes: list[Any]) -> tuple[AxisPiece, ...] | None:  # noqa: ANN401 - likewise

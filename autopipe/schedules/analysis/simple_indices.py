@@ -20,8 +20,9 @@ from tvm.ir import Expr, Range, TensorLoad, TensorRegion
 from tvm.s_tir import SBlock, Schedule
 from tvm.s_tir.schedule import SBlockRV
 from tvm.sym import Analyzer
-from tvm.tirx import BufferStore, Cast, Div, FloorDiv, FloorMod, IntImm, Mod, Stmt
+from tvm.tirx import BufferRegion, BufferStore, Cast, Div, FloorDiv, FloorMod, IntImm, Mod, Stmt
 
+from autopipe.compiler.exact_divisions import begins_at_zero, protect_index
 from autopipe.schedules.analysis.known_conditions import without_known
 
 
@@ -38,11 +39,12 @@ def simplified(block: SBlock) -> SBlock:
     if not _divides(block.body):
         return block
     known = Analyzer()
+    starts = [axis.var for axis in block.iter_vars if begins_at_zero(axis.dom)]
     for axis in block.iter_vars:
         known.bind(axis.var, axis.dom)
 
     def index(one: Expr) -> Expr:
-        return known.simplify(_rounded_down(one, known))
+        return protect_index(known.simplify(_rounded_down(one, known)), starts, known)
 
     def load(one: TensorLoad) -> Expr:
         return one.source[tuple(map(index, one.indices))]
@@ -56,7 +58,7 @@ def simplified(block: SBlock) -> SBlock:
         return tvm_ffi.structural_map(changed, (BufferStore, store))
 
     return SBlock(
-        block.iter_vars, _regions(block.reads, known), _regions(block.writes, known),
+        block.iter_vars, _regions(block.reads, index), _regions(block.writes, index),
         block.name_hint, of(block.body), of(block.init) if block.init is not None else None,
         list(block.alloc_buffers), list(block.match_buffers), block.annotations,
     )  # fmt: skip
@@ -86,13 +88,11 @@ def counted(block: SBlock) -> SBlock:
     )  # fmt: skip
 
 
-def _regions(regions: Sequence[TensorRegion], known: Analyzer) -> list[TensorRegion]:
-    def simple(one: Range) -> slice:
-        least = known.simplify(_rounded_down(one.min, known))
-        return slice(least, known.simplify(least + one.extent))
+def _regions(regions: Sequence[TensorRegion], index: Callable[[Expr], Expr]) -> list[TensorRegion]:
+    def simple(one: Range) -> Range:
+        return Range.from_min_extent(index(one.min), index(one.extent))
 
-    # of a tensor without axes there is no slice
-    return [one.source[tuple(map(simple, one.region))] if one.region else one for one in regions]
+    return [BufferRegion(one.source, list(map(simple, one.region))) for one in regions]
 
 
 def _rounded_down(index: Expr, known: Analyzer) -> Expr:

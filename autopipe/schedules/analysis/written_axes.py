@@ -17,9 +17,11 @@ import math
 
 import tvm
 from tvm import tirx
+from tvm.ir import Range
 from tvm.s_tir import SBlock, Schedule, ScheduleError
 from tvm.s_tir.schedule import SBlockRV
 from tvm.script.ir_builder import IRBuilder
+from tvm.sym import Analyzer
 from tvm.tirx import IndexMap
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 
@@ -41,6 +43,8 @@ def with_written_axes(sch: Schedule, block: SBlockRV) -> SBlockRV:
         back = there.inverse([axis.dom for axis in old.iter_vars])
     except (RuntimeError, ValueError, TypeError) as error:
         raise ScheduleError(str(error)) from None
+    if not _is_inverse(back, there, extents):
+        raise ScheduleError(f"{old.name_hint} writes where TVM does not find back")
     with IRBuilder() as builder:
         _write(old, back, extents)
     root = sch.get(here)
@@ -49,6 +53,16 @@ def with_written_axes(sch: Schedule, block: SBlockRV) -> SBlockRV:
     )  # fmt: skip
     sch.state.replace(sch.get_sref(here), new, {root: new})
     return sch.get_sblock(old.name_hint)
+
+
+def _is_inverse(back: IndexMap, there: IndexMap, extents: list[int]) -> bool:
+    """Prove by substitution that a map leads back: TVM's is wrong for indices that wrap."""
+    known = Analyzer()
+    places = [tirx.Var(f"at{n}", var.ty) for n, var in enumerate(back.initial_indices)]
+    for place, extent in zip(places, extents, strict=True):
+        known.bind(place, Range(0, extent))
+    again = there.map_indices(list(back.map_indices(places)))
+    return all(map(known.can_prove_equal, again, places))
 
 
 def _write(old: SBlock, back: IndexMap, extents: list[int]) -> None:

@@ -166,8 +166,7 @@ def apply(sch: Schedule, movement: Movement, run: Run) -> None:
         last, divide = outer.pop(), _divided(movement) if by_axes and outer else None
     if divide is None:
         outer, last = _enough(sch, outer, last, run)
-    if outer:
-        shared = outer[:-1] if run.apart else outer
+    if shared := outer[:-1] if run.apart else outer:
         spread(sch, block, sch.fuse(*shared), ELEMENTS if run.threads else _NEVER)
     if run.both:
         read_both(sch, block)

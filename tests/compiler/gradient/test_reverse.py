@@ -50,6 +50,15 @@ def odd_windows():
     return [Q], te.compute((3, 5), lambda i, j: te.sum(Q[i + k // 3, j + k % 3], axis=k))
 
 
+def periodic_stencil():
+    return [X], te.compute(
+        (2, 3, 9, 9),
+        lambda n, c, h, w: (
+            X[n, c, (h + 1) % 9, w] * X[n, (c + 2) % 3, h, w] + X[n, c, h, (w + 8) % 9]
+        ),
+    )
+
+
 def functions():
     root = te.compute((4, 10), lambda i, j: te.sqrt(Q[i, j] + 2.0) / te.log(Q[i, j] + 3.0))
     power = te.compute((4, 10), lambda i, j: te.power(Q[i, j] + 2.0, 2.5) * te.sin(Q[i, j]))
@@ -84,6 +93,17 @@ CASES = {
     "reversed and strided": lambda: ([Q], te.compute((4, 5), lambda i, j: Q[3 - i, j * 2])),
     "diagonal": lambda: ([Q], te.compute((4,), lambda i: Q[i, i])),
     "prefix sums": prefix_sums,
+    "circle": lambda: ([V], te.compute((10,), lambda i: V[(i + 1) % 10])),
+    "neighbours in a circle": lambda: ([V], te.compute((10,), lambda i: V[i] * V[(i + 1) % 10])),
+    "circle, reversed": lambda: ([V], te.compute((10,), lambda i: V[(3 - i) % 10])),
+    "circle in steps": lambda: ([V], te.compute((10,), lambda i: V[(4 * i + 3) % 10])),
+    "periodic stencil": periodic_stencil,
+    "repeated": lambda: (
+        [V, Q],
+        te.compute((4, 25), lambda i, j: V[(j + i + 3) % 10] * Q[i, j % 7]),
+    ),
+    "part of a circle": lambda: ([V], te.compute((7,), lambda i: V[(i + 8) % 10])),
+    "circle of bits": lambda: ([V], te.compute((8,), lambda i: V[i ^ 3])),
     "windows in one loop": odd_windows,
     "functions": functions,
 }
@@ -93,6 +113,16 @@ CASES = {
 def test_it_is_what_central_differences_are(name):
     inputs, output = CASES[name]()
     assert worst(inputs, output) < 1e-5
+
+
+def test_circles_are_solved_for_and_not_compared():
+    """So the gradient of a stencil of n points takes n steps, and not n for each point."""
+    for name in ("circle", "circle, reversed", "periodic stencil"):
+        inputs, output = CASES[name]()
+        (gradient,) = autopipe.gradient(output, inputs)
+        assert not any(
+            "reduce" in str(one.op.body[0]) for one in (gradient, *gradient.op.input_tensors)
+        )
 
 
 def test_rows_that_are_looked_up_get_what_all_who_read_them_hand_on():

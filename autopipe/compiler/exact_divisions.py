@@ -1,0 +1,205 @@
+"""Write divisions of indices so that TVM's iteration maps cannot misread them.
+
+TVM 0.27 describes indices as iteration maps (`detect_iter_map`, `normalize_to_iter_sum`) to flatten
+buffers, to move blocks and to invert layouts. Where a dividend has an offset or a negative term,
+the map is often wrong: the offset of `(i + 1) % 8` is dropped, `(4 - i) % 8` becomes `-(i % -8)`,
+and of an image that is rolled along both axes in one fused loop one of the offsets is lost. No pass
+reports it, and plain loops are compiled wrong as well.
+
+Maps do not look into a `Select`, nor into divisions that round towards zero. So each division of
+that kind is written with one of these. For 0 <= i < 8:
+
+    x[(i + 1) % 8]         ->    x[Select(i + 1 < 8, i + 1, i + 1 - 8)]
+    x[(3 - i) // 2]        ->    x[truncdiv(3 - i + 4, 2) - 2]
+    x[(3 * i + 1) % 8]     ->    x[truncmod(3 * i + 1, 8)]
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import tvm
+import tvm_ffi
+from tvm import tirx
+from tvm.ir import Call, Expr, Range, TensorLoad, TensorRegion, Var
+from tvm.s_tir import SBlock
+from tvm.sym import (
+    Analyzer,
+    IterSumExpr,
+    normalize_iter_map_to_expr,
+    normalize_to_iter_sum,
+)
+from tvm.tirx import BufferStore, For, IntImm, PrimFunc
+
+_DIVISIONS: Final = (tirx.FloorDiv, tirx.FloorMod)
+_INDICES: Final = {"int32": 1 << 31, "int64": 1 << 62}
+"""Types of indices, and what the sizes of their values stay below."""
+
+
+def protect_divisions(function: PrimFunc) -> PrimFunc:
+    """Rewrite the divisions of indices that iteration maps may misread; idempotent."""
+    found: list[Any] = []
+    tvm_ffi.structural_walk(function.body, (_DIVISIONS, found.append))
+    if not any(map(_is_index, found)):
+        return function
+    starts, known = _domains(function)
+
+    def indices(ones: Sequence[Expr]) -> list[Expr] | None:
+        """Return changed indices, or None if all stay."""
+        new = [protect_index(one, starts, known) for one in ones]
+        same = all(one.same_as(other) for one, other in zip(ones, new, strict=True))
+        return None if same else new
+
+    def load(one: TensorLoad) -> Expr:
+        new = indices(one.indices)
+        return one if new is None else one.source[tuple(new)]
+
+    def store(one: BufferStore) -> BufferStore:
+        new = indices(one.indices)
+        return one if new is None else BufferStore(one.buffer, one.value, new)
+
+    def region(one: TensorRegion) -> TensorRegion:
+        first, count = ([getattr(part, side) for part in one.region] for side in ("min", "extent"))
+        new = indices([*first, *count])
+        if new is None:
+            return one
+        bounds = zip(new[: len(first)], new[len(first) :], strict=True)
+        ranges = [Range.from_min_extent(*each) for each in bounds]
+        return tirx.BufferRegion(one.source, ranges)
+
+    body = tvm_ffi.structural_map(
+        function.body, [(TensorLoad, load), (BufferStore, store), (TensorRegion, region)]
+    )
+    return function if body.same_as(function.body) else function.with_body(body)
+
+
+def protect_index(index: Expr, starts: Sequence[Var], known: Analyzer) -> Expr:
+    """Rewrite the divisions of one index; `starts` are loops and axes that begin at zero."""
+
+    def division(one: Any) -> Expr:  # noqa: ANN401 - TVM's expressions
+        kept = not _is_index(one) or _is_plain(one.a, starts)
+        return one if kept else write_out_division(one, known)
+
+    return tvm_ffi.structural_map(index, (_DIVISIONS, division))
+
+
+def iteration_sum(flat: Expr, block: SBlock, known: Analyzer) -> IterSumExpr:
+    """Return an index as a sum of parts of a block's axes; as its base alone if TVM's is wrong."""
+    total = normalize_to_iter_sum(flat, {axis.var: axis.dom for axis in block.iter_vars})
+    right = known.can_prove_equal(normalize_iter_map_to_expr(total), flat)
+    return total if right else IterSumExpr([], flat)
+
+
+def before(kernels: tvm.transform.Pass) -> tvm.transform.Pass:
+    """Return the first passes for kernels, with `protect_divisions` before them."""
+    each = tirx.transform.prim_func_pass(lambda one, *_: protect_divisions(one), opt_level=0)
+    return tvm.transform.Sequential([each, kernels])
+
+
+def protected(module: tvm.IRModule) -> tvm.IRModule:
+    """Return a module with `protect_divisions` applied to each PrimFunc."""
+    functions = {
+        name: protect_divisions(one) if isinstance(one, PrimFunc) else one
+        for name, one in module.functions_items()
+    }
+    return tvm.IRModule(functions, attrs=module.attrs)
+
+
+def _domains(function: PrimFunc) -> tuple[list[Var], Analyzer]:
+    """Return the loops and axes that begin at zero, and the ranges of all that have one."""
+    starts: list[Var] = []
+    known = Analyzer()
+
+    def add(var: Var, first: Expr, count: Expr) -> None:
+        if _reads(first) or _reads(count):
+            return
+        known_range = Range.from_min_extent(first, count)
+        known.bind(var, known_range)
+        if begins_at_zero(known_range):
+            starts.append(var)
+
+    def loop(one: For) -> None:
+        add(one.loop_var, one.min, one.extent)
+
+    def block(one: SBlock) -> None:
+        for axis in one.iter_vars:
+            add(axis.var, axis.dom.min, axis.dom.extent)
+
+    tvm_ffi.structural_walk(function.body, [(For, loop), (SBlock, block)], order="pre")
+    return starts, known
+
+
+def begins_at_zero(one: Range) -> bool:
+    """Tell whether the range of a loop or an axis begins at zero."""
+    return isinstance(one.min, IntImm) and int(one.min) == 0
+
+
+def _is_index(division: Any) -> bool:  # noqa: ANN401 - TVM's expressions
+    """Tell whether an index is divided, and no number that is read from memory."""
+    return str(division.ty) in _INDICES and not (_reads(division.a) or _reads(division.b))
+
+
+def _reads(expr: Expr) -> bool:
+    found: list[Any] = []
+    tvm_ffi.structural_walk(expr, ((TensorLoad, Call), found.append))
+    return any(isinstance(one, TensorLoad) or _is_opaque(one) for one in found)
+
+
+def _is_opaque(call: Call) -> bool:
+    """Tell whether a call is of anything but a choice."""
+    return getattr(call.op, "name", "") != "prim.if_then_else"
+
+
+def _is_plain(dividend: Expr, starts: Sequence[Var]) -> bool:
+    """Tell whether a dividend is a sum of loops and divisions of these times positive numbers."""
+    if isinstance(dividend, tirx.Add):
+        return _is_plain(dividend.a, starts) and _is_plain(dividend.b, starts)
+    if isinstance(dividend, tirx.Mul):
+        factors = (dividend.a, dividend.b)
+        numbers = [one for one in factors if not isinstance(one, IntImm)]
+        positive = all(int(one) > 0 for one in factors if isinstance(one, IntImm))
+        return positive and all(_is_plain(one, starts) for one in numbers)
+    if isinstance(dividend, Var):
+        return any(map(dividend.same_as, starts))
+    return isinstance(dividend, _DIVISIONS)
+
+
+def write_out_division(division: Any, known: Analyzer) -> Expr:  # noqa: ANN401 - TVM's expressions
+    """Return an equal expression without the division that rounds down, if bounds allow it.
+
+    TVM may have folded the division, which is returned as it is then.
+    """
+    if not isinstance(division, _DIVISIONS):
+        return division
+    dividend, divisor = division.a, division.b
+    if not isinstance(divisor, IntImm):
+        return _once_around(division, known)
+    size, bound = int(divisor), known.const_int_bound(dividend)
+    low, high = int(bound.min_value), int(bound.max_value)
+    limit = _INDICES[str(division.ty)]
+    if size <= 0 or max(abs(low), abs(high)) + size >= limit:
+        return _once_around(division, known)
+    first, last = low // size, high // size
+
+    def plus(expr: Expr, periods: int) -> Expr:
+        return expr + tirx.const(periods * size, str(division.ty)) if periods else expr
+
+    if isinstance(division, tirx.FloorMod) and last - first == 1:
+        end = tirx.const(last * size, str(division.ty))
+        return tirx.Select(dividend < end, plus(dividend, -first), plus(dividend, -last))
+    lift = max(0, -first)
+    if isinstance(division, tirx.FloorMod):
+        return tirx.truncmod(plus(dividend, lift), divisor)
+    quotient = tirx.truncdiv(plus(dividend, lift), divisor)
+    return quotient - tirx.const(lift, str(division.ty)) if lift else quotient
+
+
+def _once_around(division: Any, known: Analyzer) -> Expr:  # noqa: ANN401 - TVM's expressions
+    """Return the remainder by a dynamic size of what goes past it once at most."""
+    if not isinstance(division, tirx.FloorMod):
+        return division
+    dividend, size = division.a, division.b
+    for first in (0, -1):
+        here = dividend - first * size
+        if known.can_prove(here >= 0) and known.can_prove(here < 2 * size):
+            return tirx.Select(here < size, here, here - size)
+    return division
