@@ -29,7 +29,7 @@ SECONDS: Final = 60.0
 _UNITS: Final = 4.0
 """Roundings of the largest number that is expected by which another may be off."""
 _VERDICTS: Final = ("right", "refused", "wrong", "crashed")
-_VERSIONS: Final = ("onnx", "apache-tvm", "onnxslim", "numpy")
+_VERSIONS: Final = ("onnx", "apache-tvm", "numpy")
 _DOMAINS: Final = {
     "numbers": "tensors of numbers, of shapes that are known",
     "values": "tensors of numbers, with results of a shape that depends on their values",
@@ -142,7 +142,6 @@ def _begun(case: OperatorCase, here: Mapping[str, object]) -> Callable[[object],
 
 def _warm() -> None:
     """Import what every case needs, once."""
-    import onnxslim  # noqa: F401
     import tvm  # noqa: F401
 
     from autopipe.compiler import passes, tasks  # noqa: F401

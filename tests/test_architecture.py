@@ -24,7 +24,6 @@ HEAVY = [
     "tvm_ffi",
     "onnx",
     "onnxruntime",
-    "onnxslim",
     "xgboost",
     "numpy",
     "scipy",

@@ -182,7 +182,7 @@ def _reference() -> dict[str, object]:
 
 @cache
 def _frontend() -> dict[str, object]:
-    return {"onnx": _version("onnx"), "onnxslim": _version("onnxslim")}
+    return {name: _version(name) for name in ("onnx", "numpy")}
 
 
 @cache

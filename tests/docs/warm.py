@@ -21,7 +21,7 @@ from pathlib import Path
 from types import CodeType
 
 THEIRS = (
-    "numpy", "onnx", "onnxslim", "psutil", "pydantic", "safetensors.numpy", "typer", "yaml", "tvm",
+    "numpy", "onnx", "psutil", "pydantic", "safetensors.numpy", "typer", "yaml", "tvm",
     "tvm.relax", "tvm.te", "tvm.s_tir.meta_schedule", "xgboost",
 )  # fmt: skip
 """What commands import of others."""

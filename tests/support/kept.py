@@ -34,7 +34,7 @@ OURS = secrets.token_hex(8)
 """What it says there, of this worker."""
 
 PRELOADED = (
-    *stages.PRELOADED, "onnx", "onnxslim", "safetensors.numpy",
+    *stages.PRELOADED, "onnx", "safetensors.numpy",
     "autopipe.building.compiling", "autopipe.compiler.frontends.onnx.load",
     "autopipe.compiler.passes", "autopipe.measure.check", "autopipe.measure.timing",
     "autopipe.packaging.pack", "autopipe.tuning.run", "autopipe.verification.check", "xgboost",

@@ -161,7 +161,7 @@ def context(tmp_path: Path, model: Path, library: Path) -> Callable[..., Context
             facts={
                 Facet.TARGET: TARGET,
                 Facet.DEVICE: {"cpu": "of the tests"},
-                Facet.FRONTEND: {"onnx": "1.21.0", "onnxslim": None},
+                Facet.FRONTEND: {"onnx": "1.21.0", "numpy": "2.1.0"},
                 Facet.EXTENSIONS: {"schedules-of-ours": "2.0+cpu"},
                 Facet.PACKAGES: {"autopipe": "0.1.0", "numpy": "2.1.0"},
             },

@@ -40,7 +40,7 @@ benchmark: null
 """
 
 PRELOADED = (
-    "tvm", "onnx", "onnxslim", "xgboost", "safetensors.numpy", "autopipe.stages",
+    "tvm", "onnx", "xgboost", "safetensors.numpy", "autopipe.stages",
     "autopipe.compiler.library.build", "autopipe.tuning.run",
     "autopipe.compiler.frontends.onnx.load", "autopipe.measure.check",
     "autopipe.measure.timing", "autopipe.verification.check",

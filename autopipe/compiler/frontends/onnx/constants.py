@@ -21,6 +21,9 @@ _TYPES: Final = (TensorProto.INT32, TensorProto.INT64, TensorProto.BOOL)
 _MOST: Final = 64
 """Elements; no tensor has as many axes."""
 
+_KINDS: Final = "biuf"
+"""Kinds of dtypes that a tensor of a model may have, as numpy calls them."""
+
 Values = Mapping[str, Array]
 """Values by name."""
 
@@ -34,45 +37,40 @@ def short(graph: Proto) -> dict[str, Array]:
     }
 
 
-def evaluate(node: Proto, known: Values, opset: int) -> dict[str, Array]:
-    """Return what a node computes of what is known, by name; nothing of others and of mistakes."""
-    from onnx.reference import ReferenceEvaluator
-
+def evaluate_short(node: Proto, known: Values, opset: int) -> dict[str, Array]:
+    """Return what a node computes of known numbers, by name; nothing unless it is as short."""
     if node.domain or node.op_type not in _OPERATORS:
         return {}
-    given = [name for name in node.input if name]
-    if not all(name in known for name in given):
+    if not all(name in known for name in node.input if name):
         return {}
+    values = evaluate(node, known, opset) or {}
+    return values if all(_is_short(array) for array in values.values()) else {}
+
+
+def evaluate(node: Proto, known: Values, opset: int) -> dict[str, Array] | None:
+    """Return what the reference of onnx computes of constants, None where it fails.
+
+    `known` has at least the inputs of the node. What is wrong with it is left to the checker.
+    """
+    from onnx.reference import ReferenceEvaluator
+
+    given = list(dict.fromkeys(name for name in node.input if name))
+    made = [name for name in node.output if name]
     named = [
-        [helper.make_empty_tensor_value_info(name) for name in dict.fromkeys(names)]
-        for names in (given, node.output)
+        [helper.make_empty_tensor_value_info(name) for name in names] for names in (given, made)
     ]
-    made = helper.make_model(
+    model = helper.make_model(
         helper.make_graph([node], "one", *named), opset_imports=[helper.make_opsetid("", opset)]
     )
     try:
         with np.errstate(all="ignore"):
-            found = ReferenceEvaluator(made).run(None, {name: known[name] for name in given})
-    except Exception:  # noqa: BLE001 - of an evaluator; the model's checker says what is wrong
-        return {}
-    arrays = dict(zip(node.output, map(np.asarray, found), strict=True))
-    return arrays if all(_is_short(array) for array in arrays.values()) else {}
-
-
-def fold(graph: Proto, opset: int) -> bool:
-    """Put the numbers into the place of the nodes that compute them; tell whether there are any."""
-    known, kept, results = short(graph), [], {value.name for value in graph.output}
-    for node in graph.node:
-        stays = not node.input or not results.isdisjoint(node.output)
-        values = {} if stays else evaluate(node, known, opset)
-        known.update(values)
-        graph.initializer.extend(from_array(array, name) for name, array in values.items())
-        if not values:
-            kept.append(type(node).FromString(node.SerializeToString()))
-    changed = len(kept) < len(graph.node)
-    del graph.node[:]
-    graph.node.extend(kept)
-    return changed
+            results = ReferenceEvaluator(model).run(None, {name: known[name] for name in given})
+    except MemoryError:
+        raise
+    except Exception:  # noqa: BLE001 - an evaluator of anything
+        return None
+    arrays = dict(zip(made, map(np.asarray, results), strict=True))
+    return None if any(array.dtype.kind not in _KINDS for array in arrays.values()) else arrays
 
 
 def store_shapes(graph: Proto, shapes: Mapping[str, Sequence[int]]) -> None:

@@ -114,7 +114,7 @@ def _chosen(bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
     rank = places.ty.ndim + 1
     axis = int(attr.get("axis", -1)) % rank
     shape = [depth if at == axis else 1 for at in range(rank)]
-    row = relax.const(np.arange(depth).reshape(shape))
+    row = known.stored(np.arange(depth, dtype="int64").reshape(shape))
     hot = relax.op.equal(bb.normalize(relax.op.expand_dims(places, axis)), row)
     off, on = (relax.op.take(inputs[2], relax.const(at, "int64"), 0) for at in range(2))
     return relax.op.where(bb.normalize(hot), bb.normalize(on), bb.normalize(off))
@@ -157,7 +157,7 @@ def _by_list(converter: Any) -> Any:
 def _number(bound: Any) -> Any:
     """Return a bound that is known as a scalar; PaddlePaddle writes a list of one number."""
     if isinstance(bound, GenericConst) and bound.value.numpy().shape == (1,):
-        return relax.const(bound.value.numpy().reshape(()))
+        return known.stored(bound.value.numpy().reshape(()))
     return bound
 
 

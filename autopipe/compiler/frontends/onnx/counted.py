@@ -20,7 +20,8 @@ class NonZero(onnx_frontend.OnnxOpConverter):
     @classmethod
     def _impl_v9(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
         data = _constant("NonZero", inputs[0], attr, params)
-        return relax.const(np.stack(np.nonzero(np.atleast_1d(data))).astype("int64"))
+        places = np.stack(np.nonzero(np.atleast_1d(data)))
+        return relax.const(places.astype("int64"), "int64")
 
 
 class Unique(onnx_frontend.OnnxOpConverter):
@@ -37,8 +38,8 @@ class Unique(onnx_frontend.OnnxOpConverter):
         places = np.argsort(order)[inverse.reshape(-1)]
         results = (np.take(found, order, axis or 0), first[order], places, counts[order])
         count = attr["tvm_custom"]["num_outputs"]
-        made = [relax.const(results[0])]
-        made += [relax.const(each.astype("int64")) for each in results[1:count]]
+        made = [known.stored(results[0])]
+        made += [known.stored(each.astype("int64")) for each in results[1:count]]
         return relax.Tuple(made) if count > 1 else made[0]
 
 
@@ -51,7 +52,7 @@ class Compress(onnx_frontend.OnnxOpConverter):
         data, axis = inputs[0], attr.get("axis")
         if axis is None:
             data, axis = bb.normalize(relax.op.reshape(data, [-1])), 0
-        return bb.normalize(relax.op.take(data, relax.const(chosen.astype("int64")), axis))
+        return bb.normalize(relax.op.take(data, relax.const(chosen.astype("int64"), "int64"), axis))
 
 
 class ConstantOfShape(onnx_frontend.ConstantOfShape):
@@ -63,7 +64,7 @@ class ConstantOfShape(onnx_frontend.ConstantOfShape):
         if sizes is None or sizes.size:
             return super()._impl_v9(bb, inputs, attr, params)
         value = to_array(attr["value"]) if "value" in attr else np.zeros(1, "float32")
-        return relax.const(value.reshape(()))
+        return known.stored(value.reshape(()))
 
 
 CONVERTERS: Final = {each.__name__: each for each in (Compress, ConstantOfShape, NonZero, Unique)}

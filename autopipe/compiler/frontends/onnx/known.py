@@ -33,6 +33,11 @@ def values(operand: Any, params: Any) -> Array | None:
     return array
 
 
+def stored(array: Array) -> Any:
+    """Return an array as a constant of its dtype; `relax.const` alone makes 32 bits of 64."""
+    return relax.const(array, str(array.dtype))
+
+
 def sizes(operand: Any, what: str) -> list[int]:
     """Return the shape of an operand; raises `ModelError` with `what` if it depends on data."""
     return sizes_of(operand.ty, what)

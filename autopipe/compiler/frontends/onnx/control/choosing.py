@@ -6,7 +6,7 @@ So this comes before shapes are inferred. What depends on shapes is decided late
 from onnx import helper
 from onnx.numpy_helper import from_array
 
-from autopipe.compiler.frontends.onnx.constants import Values, evaluate, short
+from autopipe.compiler.frontends.onnx.constants import Values, evaluate_short, short
 from autopipe.compiler.frontends.onnx.control.scopes import Names, has_control
 from autopipe.compiler.frontends.onnx.control.unroll import branch
 from autopipe.compiler.frontends.onnx.tensors import Proto
@@ -26,7 +26,7 @@ def choose(graph: Proto, opset: int) -> None:
         node = waiting.pop()
         chosen = _chosen(node, known)
         if chosen is None:
-            values = evaluate(node, known, opset)
+            values = evaluate_short(node, known, opset)
             known.update(values)
             nodes += _stored(values) or [node]
         else:

@@ -13,10 +13,10 @@ from autopipe.compiler.frontends.onnx.tensors import Proto
 from autopipe.errors import ModelError
 
 
-def flatten(model: Proto, slim: Callable[[Proto], Proto]) -> Proto:
+def flatten(model: Proto, simplify: Callable[[Proto], None]) -> Proto:
     """Return the model with known conditions taken, and short loops unrolled.
 
-    `slim` folds constants, so that inner loops may become known once an outer one is unrolled;
+    `simplify` folds constants, so that inner loops may become known once an outer one is unrolled;
     it puts tensors into bodies, from where they are taken out again. Raises ModelError for a loop
     that never ends, for one that contradicts itself, and where rounds take too much memory.
     """
@@ -38,7 +38,7 @@ def flatten(model: Proto, slim: Callable[[Proto], Proto]) -> Proto:
         graph = _inferred(model).graph
         stored = {tensor.name for tensor in graph.initializer}
         memory.check(graph, {value.name for value in graph.input} - stored, stored)
-        model = slim(model)
+        simplify(model)
 
 
 def _inferred(model: Proto) -> Proto:

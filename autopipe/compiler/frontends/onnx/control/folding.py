@@ -9,7 +9,7 @@ there:
 becomes p = Slice(Constant [1, 576], ...); If(c) then { y = Pad(x, p) }.
 
 Nothing is computed here, unlike in `constants`, which computes short whole numbers in graphs that
-have no bodies: what moves may be large floats, and onnxslim folds them where they are then.
+have no bodies: what moves may be large floats, which are folded where they are then.
 """
 
 from collections.abc import Mapping
