@@ -30,6 +30,8 @@ from autopipe.schedules.replay import replay
 from autopipe.tasks.task import Task
 
 _MICROSECOND: Final = 1e-6
+_LARGEST: Final = 64 << 20
+"""Bytes of a saved schedule."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +174,7 @@ def load_scheduled(file: Path | str, compute: Compute) -> Scheduled:
     fit, Forbidden if it may do harm.
     """
     try:
-        document = SavedSchedule.model_validate(foreign.parse(Path(file).read_text("utf-8")))
+        document = SavedSchedule.model_validate(foreign.parse(foreign.read(Path(file), _LARGEST)))
     except ValidationError as error:
         (problem, *_) = error.errors()
         where = ".".join(map(str, problem["loc"]))

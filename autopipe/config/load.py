@@ -6,6 +6,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from autopipe import foreign
 from autopipe.config.complaint import problems
 from autopipe.config.document import Document, position, read
 from autopipe.config.override import override
@@ -51,11 +52,11 @@ def _validated(document: Document, path: Path) -> Pipeline:
 def read_text(path: Path) -> str:
     """Return the text of a pipeline file. Raises ConfigError."""
     try:
-        with path.open("rb") as file:
+        with foreign.opened(path) as file:
             data = file.read(_LARGEST + 1)
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise ConfigError(f"{shown(path, 4096)}: {reason}; a pipeline file is needed") from error
+    except OSError as error:
+        why = f"{error.strerror}; a pipeline file is needed"
+        raise ConfigError(f"{shown(path, 4096)}: {why}") from error
     if path.suffix.lower() == _MODEL or data.startswith(_ONNX):
         raise ConfigError(
             f"{shown(path, 4096)}: a model, and no pipeline file; to write one for it: "

@@ -227,10 +227,7 @@ def _installation() -> str:
 
 def _recall(store: Store) -> Stack | None:
     with files.guard(store.root):
-        try:
-            found = unseal(files.read(_memo(store))) or {}
-        except FileNotFoundError:
-            return None
+        found = unseal(files.recall(_memo(store)) or b"") or {}
     return found if all(isinstance(found.get(name), str) for name in _ASKED) else None
 
 

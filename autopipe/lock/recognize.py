@@ -1,10 +1,10 @@
 """Whether a text is a lock, also one that was merged, edited or cut short."""
 
 import re
-import stat
 from pathlib import Path
 from typing import Final
 
+from autopipe import foreign
 from autopipe.config.problem import shown
 from autopipe.errors import ConfigError
 
@@ -23,10 +23,7 @@ def is_lock(head: bytes) -> bool:
 def head(path: Path) -> bytes:
     """Return how a file begins, which tells what it is. Raises ConfigError."""
     try:
-        if not stat.S_ISREG(path.stat().st_mode):  # opening a pipe would wait for ever
-            raise ConfigError(f"{shown(path, 4096)}: not a regular file")
-        with path.open("rb") as file:
+        with foreign.opened(path) as file:
             return file.read(_BLOCK)
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise ConfigError(f"{shown(path, 4096)}: {reason}") from error
+    except OSError as error:
+        raise ConfigError(f"{shown(path, 4096)}: {error.strerror}") from error

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+from autopipe import foreign
 from autopipe.errors import PackageError
 
 _BLOCK = 512
@@ -44,10 +45,8 @@ def write(archive: Path, files: Mapping[str, Path]) -> None:
 
 def source(archive: Path) -> BinaryIO:
     """Open the file of an archive, whatever is in it. Raises PackageError."""
-    if archive.exists() and not archive.is_file():  # opening a pipe would wait for ever
-        raise PackageError(f"{archive}: not a regular file")
     try:
-        return archive.open("rb")
+        return foreign.opened(archive)
     except OSError as error:
         raise PackageError(f"{archive}: {error.strerror}") from error
 

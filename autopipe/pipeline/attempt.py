@@ -111,6 +111,6 @@ def _note(store: Store, stage: str, key: str) -> Path:
 
 def _load(path: Path) -> dict[str, Any]:
     try:
-        return foreign.parse_object(files.read(path, _LARGEST))
+        return foreign.parse_object(files.recall(path, _LARGEST) or b"{}")
     except (OSError, foreign.MalformedError):
         return {}

@@ -28,7 +28,7 @@ class Log:
         self._tail = b""
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         with files.guard(path):
-            path.unlink(missing_ok=True)
+            files.remove(path)
             self._file = os.fdopen(os.open(path, flags, 0o600), "wb", buffering=0)
 
     def write(self, data: bytes) -> None:

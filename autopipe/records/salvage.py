@@ -1,5 +1,6 @@
 """Moves a damaged record store aside and takes over what can still be read."""
 
+import os
 import sqlite3
 from contextlib import closing, suppress
 from itertools import count
@@ -10,6 +11,7 @@ from autopipe.records.about import WorkloadInfo
 from autopipe.records.coding import place
 from autopipe.records.identity import identify
 from autopipe.records.schema import COLUMNS, PLATFORM, upgrade
+from autopipe.store.files import is_irregular
 
 _COPIED: Final = (*PLATFORM, *COLUMNS, "checksum")
 
@@ -40,7 +42,7 @@ def salvage(path: Path) -> str:
     Called again after it was interrupted, it goes on.
     """
     damaged = unfinished(path)
-    if not damaged.exists():
+    if not os.path.lexists(damaged):
         path.rename(damaged)
     if not path.exists():
         _move_log(path, damaged)
@@ -55,7 +57,7 @@ def salvage(path: Path) -> str:
                 seeds,
             )
     names = (path.with_name(f"{path.name}.damaged-{number}") for number in count(1))
-    aside = next(name for name in names if not name.exists())
+    aside = next(name for name in names if not os.path.lexists(name))
     _move_log(damaged, aside)
     damaged.rename(aside)
     return f"{path} was damaged: {len(rows)} records were saved, the old file is {aside.name}"
@@ -72,6 +74,8 @@ def _readable(path: Path) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]
     """Return the records before the damage, and those behind it; and the seeds before it."""
     rows: dict[int, tuple[Any, ...]] = {}
     seeds: list[tuple[Any, ...]] = []
+    if is_irregular(path):
+        return [], []
     with closing(sqlite3.connect(path)) as connection:
         connection.text_factory = lambda data: data.decode(errors="replace")
         connection.create_function("identify", 1, identify, deterministic=True)

@@ -14,6 +14,7 @@ from autopipe.records.connection import guard, readable, writable
 from autopipe.records.identity import identify
 from autopipe.records.record import FASTEST, Platform, Record
 from autopipe.records.salvage import salvage, unfinished
+from autopipe.store.files import is_irregular
 from autopipe.store.locks import Patience, shared
 
 _CHECKED: Final = ", ".join(damage.CHECKED)
@@ -115,6 +116,8 @@ class RecordStore:
         """Open a store that is there, without changing it. Raises StoreError."""
         if not path.exists():
             raise StoreError(f"{path}: there are no tuning records; name their store with --store")
+        if is_irregular(path):
+            raise StoreError(f"{path}: not a regular file")
         with guard(path):
             return cls(readable(path), path)
 
@@ -298,6 +301,8 @@ def _sound(path: Path) -> sqlite3.Connection:
     """
     if unfinished(path).exists():
         raise sqlite3.DatabaseError("the salvage of what was damaged is not finished")
+    if is_irregular(path):
+        raise sqlite3.DatabaseError("not a regular file")
     return writable(path)
 
 

@@ -182,8 +182,8 @@ class Inspector:
 
     def _recall(self, name: str) -> Verdict | None:
         try:
-            text = files.read(self.folder / "verdicts" / name, _LARGEST)
-            return Verdict.read(foreign.parse_object(text))
+            text = files.recall(self.folder / "verdicts" / name, _LARGEST)
+            return Verdict.read(foreign.parse_object(text or b""))
         except (OSError, ValueError):
             return None
 

@@ -79,7 +79,8 @@ class Hopeless:
         if not self:
             return None
         try:
-            content = foreign.parse_object(files.read(self.folder / self._name(piece), _LARGEST))
+            data = files.recall(self.folder / self._name(piece), _LARGEST)
+            content = foreign.parse_object(data or b"")
             found = Former(**content)
             _ = found.final
         except (OSError, ValueError, TypeError):  # damaged: it is tried again

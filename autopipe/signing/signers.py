@@ -133,6 +133,8 @@ def _why(done: keygen.Done, otherwise: str) -> str:
 
 
 def _signature(path: Path, signature: Path) -> bytes:
+    if signature.exists() and not signature.is_file():  # whoever holds a pipe could end it never
+        raise UnsignedError(f"{signature}: not a regular file")
     try:
         return bounded(signature, LARGEST)
     except FileNotFoundError:

@@ -85,10 +85,7 @@ class TreeDigests:
 
 def _recall(memo: Path) -> dict[str, list[int | str]]:
     with files.guard(memo):
-        try:
-            document = unseal(files.read(memo))
-        except FileNotFoundError:
-            return {}
+        document = unseal(files.recall(memo) or b"")
     seen = (document or {}).get("files")
     return {
         name: mark

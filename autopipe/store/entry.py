@@ -1,6 +1,5 @@
 """What the store remembers of an action, and how that is written."""
 
-import errno
 import re
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -63,10 +62,6 @@ def read(path: Path, key: str) -> Entry | None:
         data, used = files.read(path), path.lstat().st_mtime_ns
     except FileNotFoundError:
         return None
-    except OSError as error:
-        if error.errno == errno.ELOOP:
-            raise StoreError(f"{path}: a symbolic link") from error
-        raise
     content = unseal(data) or {}
     if content.get("format", _FORMAT) != _FORMAT:
         raise NewerError(path, str(content.get("digest")))

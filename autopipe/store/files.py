@@ -4,6 +4,7 @@ An `OSError` out of them becomes a `StoreError` that names the path where the st
 (`guard`), so in here nothing is caught.
 """
 
+import errno
 import hashlib
 import os
 import shutil
@@ -11,12 +12,16 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import BinaryIO, Final
 
 from autopipe.errors import StoreError
 
+_IRREGULAR: Final = frozenset({errno.ELOOP, errno.ENXIO, errno.EISDIR, errno.ENODEV})
+"""What opening a link, a socket, a folder or a device ends in."""
+
 
 class IrregularError(StoreError):
-    """A link, a socket or a device where only files and directories may be."""
+    """A link, a pipe, a socket or a device where only files and directories may be."""
 
 
 @contextmanager
@@ -46,15 +51,57 @@ def own_directory(path: Path) -> Path | None:
         return None
 
 
+def opened(path: Path) -> BinaryIO:
+    """Open a regular file that is not a symbolic link, without waiting for who writes to a pipe.
+
+    Raises IrregularError for anything else.
+    """
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    return os.fdopen(open_regular(path, flags), "rb")
+
+
+def open_regular(path: Path, flags: int, mode: int = 0o600) -> int:
+    """Return the descriptor of a regular file. Raises IrregularError for anything else."""
+    try:
+        descriptor = os.open(path, flags, mode)
+    except OSError as error:
+        if error.errno in _IRREGULAR:
+            raise IrregularError(f"{path}: not a regular file") from error
+        raise
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise IrregularError(f"{path}: not a regular file")
+    return descriptor
+
+
 def read(path: Path, largest: int = -1) -> bytes:
     """Read a regular file that is not a symbolic link, so many bytes of it at most."""
-    with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as file:
+    with opened(path) as file:
         return file.read(largest)
+
+
+def is_irregular(path: Path) -> bool:
+    """Tell whether there is something that is no regular file, such as a link or a pipe."""
+    return os.path.lexists(path) and not stat.S_ISREG(path.lstat().st_mode)
+
+
+def recall(path: Path, largest: int = -1) -> bytes | None:
+    """Read a file of the store that can be made again, None if it is not there.
+
+    What is no regular file is removed: it was not ours.
+    """
+    try:
+        return read(path, largest)
+    except FileNotFoundError:
+        return None
+    except IrregularError:
+        remove(path)
+        return None
 
 
 def sha256(path: Path) -> str:
     """Digest a regular file that is not a symbolic link."""
-    with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as file:
+    with opened(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 

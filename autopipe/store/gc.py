@@ -47,9 +47,10 @@ def collect(store: Store, *, keep_days: float, max_size: int | None = None) -> S
             kept = _kept(entries(store), cutoff, live, max_size)
             newer = _newer(store)
             doomed = _doomed(store, {*newer.values(), *(e.digest for e in kept.values())}, live)
-            freed = sum(status.st_size for path in doomed for _, status in files.walk(path))
+            freed = sum(map(_size, doomed))
             for number, path in enumerate(doomed):
-                path.chmod(0o700)
+                if path.is_dir() and not path.is_symlink():
+                    path.chmod(0o700)
                 path.rename(store.tmp / f"doomed-{number}")
                 store.contents.forget(path)
             gone = [
@@ -58,7 +59,7 @@ def collect(store: Store, *, keep_days: float, max_size: int | None = None) -> S
                 if path.stem not in kept and path.stem not in newer
             ]
             for path in gone:
-                path.unlink()
+                files.remove(path)
             _sweep_leftovers(store, kept, cutoff)
         for number in range(len(doomed)):
             files.remove(store.tmp / f"doomed-{number}")
@@ -125,6 +126,14 @@ def _doomed(store: Store, reachable: Collection[str], live: int | None) -> list[
     ]
 
 
+def _size(tree: Path) -> int:
+    """Return the bytes of an object; one that holds what no stage leaves has none that count."""
+    try:
+        return sum(status.st_size for _, status in files.walk(tree))
+    except files.IrregularError:
+        return 0
+
+
 def _sweep_leftovers(store: Store, kept: Iterable[str], cutoff: int) -> None:
     """Delete old scratch, logs, quarantine and fingerprints, and locks nobody needs."""
     for folder in ("work", "logs", "quarantine", "fingerprints"):
@@ -136,4 +145,4 @@ def _sweep_leftovers(store: Store, kept: Iterable[str], cutoff: int) -> None:
     needed = {*kept, store.gate.name, *(path.name for path in (store.root / "work").iterdir())}
     for lock in (store.root / "locks").iterdir():
         if lock.name not in needed and locks.free(lock):
-            lock.unlink()
+            files.remove(lock)

@@ -89,8 +89,11 @@ def oldest_lease(own: Path) -> int | None:
 
 
 def free(path: Path) -> bool:
-    """Return whether nobody holds the lock."""
-    fd = _open(path)
+    """Return whether nobody holds the lock; what is no file can not be held."""
+    try:
+        fd = _open(path)
+    except files.IrregularError:
+        return True
     try:
         return _taken(fd, fcntl.LOCK_EX)
     finally:
@@ -100,7 +103,7 @@ def free(path: Path) -> bool:
 def holder(path: Path) -> str:
     """Name who has a lock, as its file says, or the kernel, which knows all who share it."""
     said = ""
-    with suppress(OSError):
+    with suppress(OSError, StoreError):
         said = files.read(path)[:20].decode(errors="replace") or _known_to_the_kernel(path)
     if not said.isdecimal():
         return "another process"
@@ -146,4 +149,5 @@ def _known_to_the_kernel(path: Path) -> str:
 
 
 def _open(path: Path) -> int:
-    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    return files.open_regular(path, flags)

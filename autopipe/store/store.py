@@ -109,6 +109,8 @@ class Store:
         """Return the scratch directory of an action, as an interrupted attempt left it."""
         with files.guard(self.root):
             path = self.root / "work" / key
+            if path.is_symlink() or not path.is_dir():
+                files.remove(path)
             files.private_directory(path)
             return path
 

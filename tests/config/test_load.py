@@ -231,7 +231,7 @@ def test_an_unreadable_file_is_no_traceback(file, monkeypatch):
     def denied(*_):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(Path, "open", denied)
+    monkeypatch.setattr("os.open", denied)
     with pytest.raises(ConfigError, match="Permission denied"):
         load(file)
 

@@ -94,6 +94,21 @@ def cli(file: Path):
     return run
 
 
+@pytest.mark.fault("A13", "K6")
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [("validate {0}", 2), ("plan {0}", 2), ("run {0}", 2), ("explain {0} import", 2),
+     ("tasks {0}", 2), ("verify {0}", 3), ("verify other.tar --lock {0}", 6), ("diff {0} {0}", 2),
+     ("infer {0} --input x.npy", 3), ("sign {0} --key {0}", 3)],
+)  # fmt: skip
+def test_a_pipe_is_not_waited_for(cli, file, arguments, code):
+    os.mkfifo(pipe := file.with_name("pipe"))
+    done = cli(*arguments.format(pipe.name).split())
+    assert done.returncode == code
+    assert "not a regular file" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
 @pytest.mark.fault("A10")
 def test_a_variable_is_text_and_its_value_is_written_nowhere(cli, file):
     """That nothing below the folder holds the value is what `no_leaks` looks for."""

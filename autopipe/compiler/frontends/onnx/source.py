@@ -8,6 +8,7 @@ import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
+from autopipe import foreign
 from autopipe.errors import ModelError
 
 MAX_BYTES = 2**31 - 1
@@ -22,13 +23,11 @@ _SUFFIXES = (".pt", ".pth", ".pkl", ".pickle")
 def read(path: Path) -> bytes:
     """Return the bytes of a model file, refusing what is plainly not one."""
     try:
-        with path.open("rb") as file:
-            status = os.fstat(file.fileno())
-            if not stat.S_ISREG(status.st_mode):
-                raise ModelError("not a regular file")
-            if status.st_size > MAX_BYTES:
+        with foreign.opened(path) as file:
+            size = os.fstat(file.fileno()).st_size
+            if size > MAX_BYTES:
                 raise ModelError(
-                    f"{status.st_size} bytes are more than one protobuf can hold "
+                    f"{size} bytes are more than one protobuf can hold "
                     f"({MAX_BYTES}); save the weights as external data"
                 )
             data = file.read()
@@ -52,7 +51,7 @@ def digest(data: bytes) -> str:
 def unchanged(path: Path, data: bytes) -> bool:
     """Whether the file still holds these bytes."""
     try:
-        with path.open("rb") as file:
+        with foreign.opened(path) as file:
             return hashlib.file_digest(file, "sha256").hexdigest() == digest(data)
     except OSError:
         return False
@@ -65,7 +64,10 @@ def files(path: Path) -> Mapping[str, Path]:
     """
     found = {"model": path}
     try:
-        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        with (
+            foreign.opened(path) as file,
+            mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data,
+        ):
             names = sorted(locations(data))
     except (OSError, ValueError):  # missing, or empty: reading it says so
         return found

@@ -137,7 +137,7 @@ def array(tensor: Proto, model: Path) -> Array:
         return values
     file, offset = _extent(tensor, model)
     dtype = np.dtype(DTYPES[tensor.data_type][0]).newbyteorder("<")
-    descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(descriptor, "rb") as stream:
         stream.seek(offset)
         flat = np.fromfile(stream, dtype, math.prod(tensor.dims))

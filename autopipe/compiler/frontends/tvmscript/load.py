@@ -5,6 +5,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
+from autopipe import foreign
 from autopipe.compiler.frontends.draw import Array, draw
 from autopipe.compiler.frontends.imported import Imported
 from autopipe.compiler.frontends.moments import NORMAL, Role
@@ -58,9 +59,7 @@ def _load(
 
 def _read(path: Path) -> bytes:
     try:
-        if not path.is_file():
-            raise ModelError("not a regular file")
-        with path.open("rb") as file:
+        with foreign.opened(path) as file:
             data = file.read(gate.MAX_BYTES + 1)
     except OSError as error:
         raise ModelError(f"{error.strerror or error}") from error
