@@ -1,7 +1,6 @@
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
 
