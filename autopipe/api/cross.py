@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from autopipe.config import Target
-from autopipe.environment.toolchain import is_foreign, machine_of
+from autopipe.environment.toolchain import is_foreign, machine_of, require_linker
 from autopipe.errors import ConfigError
 from autopipe.pipeline.forecast import Outlook
 from autopipe.pipeline.plan import Plan
@@ -35,6 +35,13 @@ def check_linker(target: Target, plan: Plan, triple: str | None) -> None:
             f"target.linker: null, but the target {triple} is not this machine "
             f"({machine_of(None)}): name a compiler that links for it, such as {likely}-gcc"
         )
+
+
+def check_compiler(target: Target, plan: Plan) -> None:
+    """Raise SetupError if a library is built and no compiler of this machine can link it."""
+    builds = any(isinstance(step.stage, BuildStage) for step in plan.steps)
+    if builds and target.linker is None:
+        require_linker()
 
 
 def check_stages(plan: Plan, outlooks: Iterable[Outlook], triple: str) -> None:

@@ -222,6 +222,7 @@ def _run(
     executor = Executor(flow.store, flow.host, flow.isolate, emit, remote, look)
     triple = str(flow.host.facts([Facet.TARGET])[Facet.TARGET]["mtriple"])  # a lock may name it
     cross.check_linker(flow.pipeline.target, flow.plan, triple)
+    cross.check_compiler(flow.pipeline.target, flow.plan)
     if is_foreign(triple) and remote is None:  # where what can not be done here may be
         outlooks = forecast(flow.plan, flow.store, flow.host, force=force, warn=lambda _: None)
         cross.check_stages(flow.plan, outlooks, triple)

@@ -65,6 +65,19 @@ def linker() -> str | None:
     return next(filter(None, map(shutil.which, [chosen] if chosen else names)), None)
 
 
+def require_linker() -> str:
+    """Return the path of the compiler that links for this machine. Raises SetupError."""
+    found = linker()
+    if found is None:
+        chosen = os.environ.get("CXX") or os.environ.get("CC")
+        raise SetupError(
+            f"{chosen}, which CXX or CC names, is not on the PATH; libraries are linked by it"
+            if chosen
+            else "there is no C++ compiler on the PATH, which libraries are linked by; install g++"
+        )
+    return found
+
+
 def named(name: str) -> str:
     """Return the path of the linker that a pipeline file names. Raises SetupError."""
     found = shutil.which(name)

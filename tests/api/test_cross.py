@@ -6,7 +6,8 @@ import pytest
 
 from autopipe.api import cross, flow
 from autopipe.config.load import load
-from autopipe.errors import ConfigError
+from autopipe.errors import ConfigError, SetupError
+from autopipe.pipeline.events import Event
 from autopipe.pipeline.forecast import Outlook
 from autopipe.pipeline.plan import build_plan
 from autopipe.stages import stages_of
@@ -62,3 +63,28 @@ def test_a_stage_that_devices_measure_for_runs(file: Path) -> None:
     file.write_text(FOREIGN.replace("-gnu}", "-gnu, num_cores: 2}") + rpc)
     plan = build_plan(stages_of(load(file), file.parent))
     cross.check_stages(plan, [Outlook("tune", "run", (), None, None)], "s390x-linux-gnu")
+
+
+@pytest.mark.fault("D19")
+@pytest.mark.parametrize(
+    ("chosen", "said"),
+    [
+        (None, "there is no C++ compiler on the PATH"),
+        ("nowhere-g++", "nowhere-g++, which CXX or CC names, is"),
+    ],
+)
+def test_a_run_without_a_compiler_ends_before_it_begins(
+    file: Path, chosen: str | None, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(file.parent))
+    monkeypatch.delenv("CC", raising=False)
+    monkeypatch.delenv("CXX", raising=False)
+    if chosen is not None:
+        monkeypatch.setenv("CXX", chosen)
+    file.write_text(FOREIGN.replace("target: {mcpu: z13, mtriple: s390x-unknown-linux-gnu}", ""))
+    events: list[Event] = []
+    with pytest.raises(SetupError) as caught:
+        flow.run(file, store=file.parent / "store", emit=events.append)
+    assert str(caught.value).startswith(said)
+    assert "\n" not in str(caught.value)
+    assert [event.event for event in events] == ["run_finished"]
