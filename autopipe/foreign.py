@@ -14,6 +14,7 @@ import re
 import stat
 import unicodedata
 from collections.abc import Iterator, Sequence
+from io import BufferedReader
 from pathlib import Path
 from typing import Any, BinaryIO, Final, NoReturn
 
@@ -97,7 +98,7 @@ def read(path: Path, largest: int) -> bytes:
     return data
 
 
-def opened(path: Path) -> BinaryIO:
+def opened(path: Path) -> BufferedReader:
     """Open a regular file. Raises OSError for what would have to be waited for, or never ends."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)

@@ -11,8 +11,9 @@ import shutil
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from io import BufferedReader
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import Final
 
 from autopipe.errors import StoreError
 
@@ -51,7 +52,7 @@ def own_directory(path: Path) -> Path | None:
         return None
 
 
-def opened(path: Path) -> BinaryIO:
+def opened(path: Path) -> BufferedReader:
     """Open a regular file that is not a symbolic link, without waiting for who writes to a pipe.
 
     Raises IrregularError for anything else.
