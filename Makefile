@@ -41,7 +41,7 @@ gen: .venv/dev  ## rewrite the JSON schema, the reference pages, and the pages a
 
 lock:  ## refresh requirements/*.txt; needs uv
 	$(LOCK) --upgrade --extra onnxruntime -o requirements/run.txt pyproject.toml requirements/build.in
-	$(LOCK) --upgrade --extra onnxruntime --extra openblas --extra s3 --extra openvino --extra mnn --extra cluster --extra devices --extra dev -c requirements/run.txt -o requirements/dev.txt \
+	$(LOCK) --upgrade --extra onnxruntime --extra openblas --extra s3 --extra openvino --extra mnn --extra cluster --extra devices --extra serve --extra dev -c requirements/run.txt -o requirements/dev.txt \
 		pyproject.toml requirements/build.in
 
 clean:  ## remove the virtual environment, the caches and the packages, but not the store

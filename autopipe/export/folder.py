@@ -27,6 +27,7 @@ _RUNTIME: Final = {
 }
 _COPIED: Final = {
     "autopipe.h": "include", "autopipe.hpp": "include", "autopipe_runtime.py": "python",
+    "serve.py": "python",
     "autopipe.pc": "lib/pkgconfig", "autopipe-config.cmake": "lib/cmake/autopipe",
 }  # fmt: skip
 _DISTRIBUTIONS: Final = ("apache-tvm", "apache-tvm-ffi", "autopipe")

@@ -23,10 +23,8 @@ from autopipe.export.weights import PlacedWeight, align
 from autopipe.packaging.manifest import Processor
 from autopipe.packaging.open import open_package
 from autopipe.signing.signers import UnsignedError
-from autopipe.stages.package import PackageStage
 from tests.signing import keys
 from tests.signing.keys import NEEDED
-from tests.support.shared import once
 
 HERE = Path(__file__).parent
 LOADER = """
@@ -44,20 +42,6 @@ with runtime.open_package(sys.argv[1], threads=1, instances=2, verify=True) as m
         print(error.status, error)
 print([name for name in sys.modules if name.startswith(("tvm", "autopipe."))])
 """
-
-
-@pytest.fixture
-def package(context):
-    ctx = context()
-    PackageStage(pipeline="small", configuration={"version": 1}).run(ctx)
-    return ctx.out / "small.tar"
-
-
-@pytest.fixture
-def folder(package, tmp_path, tmp_path_factory):
-    """An exported folder of this test's own; compiled once for all."""
-    made = once(tmp_path_factory, "exported", lambda to: export_package(package, to / "folder"))
-    return Path(shutil.copytree(made / "folder", tmp_path / "exported"))
 
 
 def run(folder, *words):
