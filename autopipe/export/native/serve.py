@@ -37,7 +37,7 @@ def to_datatype(dtype: str) -> str:
     return dtype.upper().replace("FLOAT", "FP")
 
 
-class Server:
+class InferenceServer:
     """One model, the threads that call it, and the bounds of what is accepted."""
 
     def __init__(
@@ -147,7 +147,7 @@ def make_app(folder: Path, options: Namespace) -> Starlette:
     model = autopipe_runtime.open_package(
         folder, threads=options.threads, instances=options.instances
     )
-    server = Server(model, folder.resolve().name, options)
+    server = InferenceServer(model, folder.resolve().name, options)
     one = "/v2/models/{model}"
     routes = [
         Route("/v2/health/live", report_health), Route("/v2/health/ready", report_health),
