@@ -14,6 +14,7 @@ from autopipe.config.frozen import Frozen
 from autopipe.config.fusion import Fusion
 from autopipe.config.gates import Gates, Regression
 from autopipe.config.layout import Layout
+from autopipe.config.match import Match
 from autopipe.config.model import Model
 from autopipe.config.numerics import Numerics
 from autopipe.config.package import Package
@@ -89,6 +90,7 @@ class Pipeline(Frozen, frozen=True):
                 yield ("gates", "max_slowdown", rival), slowdown, why
         if self.gates.regression is not None:
             yield from self._untold_regression(self.gates.regression)
+        yield from self._no_tasks()
         yield from self._open_sizes()
         yield from self._elsewhere()
         yield from self._rounding()
@@ -96,6 +98,15 @@ class Pipeline(Frozen, frozen=True):
         if reference in {"onnxruntime", "onnx"} and self.model.format != "onnx":
             why = "runs ONNX models, and this is none; write 'plain'"
             yield ("verify", "reference"), reference, why
+
+    def _no_tasks(self) -> Iterator[Contradiction]:
+        """Yield the patterns that leave no task to tune."""
+        if self.tuning is None or self.tasks.allow_empty:
+            return
+        for position, pattern in enumerate(self.tasks.exclude):
+            if pattern == Match():
+                why = "excludes every task; name an op, or accept it with `allow_empty: true`"
+                yield ("tasks", "exclude", position), str(pattern), why
 
     def _rounding(self) -> Iterator[Contradiction]:
         """Yield what is said of bfloat16 where it can not be."""

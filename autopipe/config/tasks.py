@@ -71,7 +71,8 @@ class Tasks(Frozen, frozen=True):
     """S1: who divides the trials among tasks. `gradient` gives the next batch to the task whose
     improvement shortens the whole model most; `round_robin` treats all alike."""
     allow_empty: bool = False
-    """Whether a filter that leaves no task at all is accepted."""
+    """Whether a filter that leaves no task at all is accepted; it always is where `tuning` is
+    null."""
     on_task_failure: Literal["fallback", "fail"] = "fallback"
     """What a crash, a hang or hunger for memory ends in when it happens a second time: `fallback`
     puts it aside and takes the next schedule of the task's chain, `fail` ends the run."""
@@ -85,9 +86,6 @@ class Tasks(Frozen, frozen=True):
         for position, pattern in enumerate(self.exclude):
             if pattern in self.include and pattern != Match():
                 why = "is in `include` too, and nothing fits both; leave it out of one"
-                yield ("exclude", position), str(pattern), why
-            if pattern == Match() and not self.allow_empty:
-                why = "excludes every task; name an op, or accept it with `allow_empty: true`"
                 yield ("exclude", position), str(pattern), why
         if self.include_simple_task:
             return

@@ -28,9 +28,14 @@ class TasksStage(Stage, frozen=True):
 
     @classmethod
     def of(cls, pipeline: config.Pipeline, base: Path) -> Self:  # noqa: ARG003 - reads no file
-        """Take the filters of the pipeline; what becomes of what they keep is not theirs."""
-        later = {name: getattr(config.Tasks(), name) for name in _LATER}
-        return cls(filters=pipeline.tasks.model_copy(update=later))
+        """Take the filters of the pipeline; what becomes of what they keep is not theirs.
+
+        Where nothing is tuned they may leave no task.
+        """
+        changes = {name: getattr(config.Tasks(), name) for name in _LATER}
+        if pipeline.tuning is None:
+            changes["allow_empty"] = True
+        return cls(filters=pipeline.tasks.model_copy(update=changes))
 
     def run(self, ctx: Context) -> str:
         """Write the table of tasks, and a module for each workload.

@@ -40,7 +40,7 @@ def pipeline(tmp_path):
     file = tmp_path / "rows.yaml"
     file.write_text(
         "version: 1\nname: rows\nmodel: {path: rows.onnx, found: {marked: 20}}\n"
-        "tasks: {allow_empty: true}\ntuning: null\nbenchmark: null\n"
+        "tuning: null\nbenchmark: null\n"
     )
     return file
 

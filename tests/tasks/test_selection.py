@@ -43,6 +43,10 @@ def test_an_empty_selection_is_an_error_that_says_what_would_be_right(select):
     )
 
 
-def test_an_empty_selection_may_be_accepted(select):
-    kept, _ = select("tasks.heuristics={min_flops: 1e12}", "tasks.allow_empty=true")
+@pytest.mark.parametrize("accepted", ["tasks.allow_empty=true", "tuning=null"])
+@pytest.mark.parametrize("dropping", ["heuristics={min_flops: 1e12}", "exclude=['*']"])
+def test_an_empty_selection_may_be_accepted_and_is_where_nothing_is_tuned(
+    select, accepted, dropping
+):
+    kept, _ = select(f"tasks.{dropping}", accepted)
     assert kept == []
