@@ -14,12 +14,19 @@ from autopipe import foreign
 from autopipe.errors import ConfigError
 from autopipe.records.left_out import LeftOut
 from autopipe.records.seed import Seed, convolution, dense
+from autopipe.traces.values import integer, several
 
 _SPLIT: Final = 5
 """Axes of a data tensor in NCHWc."""
 
 _BEST: Final = 4
 """Seeds that are kept of an operator."""
+
+_SHAPE: Final = several(integer(1, 1 << 31))
+"""What a shape may be; the product of any number of whole numbers of 100 digits takes minutes."""
+
+_COSTS: Final = several(lambda cost: type(cost) in {int, float})
+"""What the seconds of a trial may be, a value a repeat."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +79,8 @@ def _seed(line: Mapping[str, Any]) -> Seed:
         raise _LeftOut(f"for target {name}, whose templates are not ours")
     if task not in _TASKS:
         raise _LeftOut(f"template {task}, which has no likeness here")
+    if not _COSTS(costs):
+        raise TypeError(costs)
     seconds = sum(map(float, costs)) / len(costs) if costs else math.inf
     if error or not (math.isfinite(seconds) and seconds > 0):
         raise _LeftOut("failed trials")
@@ -100,7 +109,7 @@ def _dense(arguments: Sequence[Any]) -> str:
 
 def _tensor(argument: Sequence[Any]) -> tuple[list[int], str]:
     kind, shape, dtype = argument
-    if kind != "TENSOR" or not all(isinstance(extent, int) for extent in shape):
+    if kind != "TENSOR" or not _SHAPE(shape):
         raise TypeError(argument)
     return list(shape), str(dtype)
 

@@ -2,14 +2,21 @@
 
 import math
 import re
+from typing import Annotated, Final
+
+from pydantic import Field
 
 from autopipe.config.frozen import Frozen
+
+_MOST_AXES: Final = 64
+
+_Extent = Annotated[int, Field(ge=-1, lt=1 << 63)]
 
 
 class Tensor(Frozen, frozen=True):
     """What is known of a tensor before there are values."""
 
-    shape: tuple[int, ...]
+    shape: Annotated[tuple[_Extent, ...], Field(max_length=_MOST_AXES)]
     """Size of each dimension; -1 where it is symbolic."""
     dtype: str
     """Element type, in TVM's spelling."""

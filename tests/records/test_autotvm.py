@@ -107,6 +107,27 @@ def test_what_has_no_likeness_here_is_left_out_with_the_reason():
     }  # fmt: skip
 
 
+@pytest.mark.fault("K7")
+@pytest.mark.parametrize(
+    "text",
+    [
+        line("dense_pack.x86", [tensor(8, 128), tensor(*[10**99] * 3), None, "float32"]),
+        line("dense_pack.x86", [tensor(8, 128), tensor(*[2] * 1000), None, "float32"]),
+        line("dense_pack.x86", [tensor(8, 128), tensor(True, 128), None, "float32"]),
+        line("dense_pack.x86", [tensor(8, 0), tensor(256, 128), None, "float32"]),
+        line("conv2d_NCHWc.x86", [tensor(1, 10**99, 8, 8), tensor(8, 8, 3, 3), *STEPS]),
+        line("dense_pack.x86", json.loads(DENSE)["input"][2], costs=["1" * 10]),
+        line("dense_pack.x86", json.loads(DENSE)["input"][2], costs=[1.0] * 1000),
+    ],
+    ids=["huge", "deep", "boolean", "empty", "channels", "text", "repeats"],
+)
+def test_a_line_that_no_autotvm_wrote_is_damaged(text):
+    """The product of as many extents as a line has room for would take minutes."""
+    log = read(text)
+    assert not log.seeds
+    assert log.left_out == {"damaged": 1}
+
+
 def test_of_many_settings_the_fastest_stay():
     times = [5.0, 1.0, 4.0, 2.0, 3.0, 0.5]
     log = read(
