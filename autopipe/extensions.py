@@ -90,6 +90,13 @@ def registered(group: str, own: Iterable[str] = ()) -> dict[str, Extension]:
     return found
 
 
+def attribute(group: str, name: str) -> str:
+    """Return a name with the distribution that registers it, if that is not autopipe."""
+    owners = (one for one in installed() if (one.group, one.name) == (group, name))
+    owner = next(owners, None)
+    return name if owner is None else f"{name} of {owner.distribution} {owner.version}"
+
+
 def check(_argument: object = None, _emit: object = None) -> str:
     """Import everything that is installed, and return what it is, in a line for people.
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from pprint import pformat
 
+from autopipe.backends import BACKENDS
 from autopipe.config import Pipeline
 from autopipe.config.schedules import Rule
 from autopipe.report.escape import escape
@@ -99,7 +100,7 @@ def reproducer(task: Task, loops: Loops, pipeline: Pipeline, target: Mapping[str
     imports, module = _exact(loops.tir) if loops.exact else _from_json(loops.json)
     return (
         f"{head}\n\n{_FIRST}\n{imports}\n\n{_IMPORTS}\n"
-        f"{''.join(_constants(task, pipeline))}\n\n{module}\n{_MAIN}"
+        f"{''.join(_constants(task, pipeline, target))}\n\n{module}\n{_MAIN}"
     )
 
 
@@ -121,14 +122,20 @@ def _header(task: Task, pipeline: Pipeline, target: Mapping[str, object]) -> Ite
     yield f"Run it with: python {file_name(task)} --trials 64"
 
 
-def _constants(task: Task, pipeline: Pipeline) -> Iterator[str]:
-    """Yield the options that the pipeline gives the task, as assignments."""
+def _constants(task: Task, pipeline: Pipeline, target: Mapping[str, object]) -> Iterator[str]:
+    """Yield the options that the pipeline gives the task, as assignments.
+
+    What the pipeline leaves to the machine is as resolved, so that another machine is told apart.
+    """
     stated = pipeline.target.model_dump(mode="json", exclude_defaults=True)
+    others = {f for kind, one in BACKENDS.items() if kind != target["kind"] for f in one.fields}
+    names = [name for name in type(pipeline.target).model_fields if name not in others]
+    resolved = {name: target[name] for name in names if name in target}
     rules = pipeline.schedules.rules
     chains = (rule.engines for rule in rules if matches(rule.match, task, task.share))
     info = task.info.model_dump(mode="json", exclude_defaults=True) if task.info.ops else None
     options = {
-        "TARGET": {"kind": pipeline.target.kind, **stated},
+        "TARGET": {**stated, **resolved},
         "ENGINES": next(chains, ()) or Rule().engines,
         "FAST_ALGORITHMS": pipeline.numerics.fast_algorithms,
         "INFO": info,

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import tvm
 
+from autopipe import extensions
 from autopipe.compiler.library.kernel_compiler import compiling
 from autopipe.compiler.library.kernel_threads import shorten_spin
 from autopipe.compiler.target.target import host_of
@@ -50,8 +51,11 @@ class Piece:
 
     @property
     def who(self) -> str:
-        """Say whose work it is."""
-        return f"{self.engine} on {self.implementation}" if self.engine else self.implementation
+        """Name the engine and the implementation, and the package of each that is not ours."""
+        implementation = extensions.attribute(extensions.IMPLEMENTATIONS, self.implementation)
+        if not self.engine:
+            return implementation
+        return f"{extensions.attribute(extensions.ENGINES, self.engine)} on {implementation}"
 
 
 def do(piece: Piece, conditions: Conditions) -> Any:  # noqa: ANN401 - JSON
@@ -82,7 +86,9 @@ def _plan(piece: Piece, conditions: Conditions) -> dict[str, Any]:
 
     def complain(template: Template, error: Exception) -> None:
         traceback.print_exception(error)
-        complaints.append(f"template {template.NAME}: {type(error).__name__}: {error}")
+        named = extensions.attribute(extensions.TEMPLATES, template.NAME)
+        reason = " ".join(str(error).split())
+        complaints.append(f"template {named}: {type(error).__name__}: {reason}")
 
     planned: Planned | None
     if piece.engine == "static":

@@ -17,7 +17,7 @@ from autopipe.backends import of_target
 from autopipe.config import Pipeline
 from autopipe.config.schedules import Rule
 from autopipe.environment.facet import Facet
-from autopipe.libraries import versions
+from autopipe.libraries import LIBRARIES, versions
 from autopipe.pipeline.events import Warn
 from autopipe.pipeline.stage import Context, Need, Stage
 from autopipe.records.proofs import claimed
@@ -298,12 +298,16 @@ def _distinct(failures: Iterable[ListedFailure]) -> tuple[ListedFailure, ...]:
 
 
 def _summary(choices: Collection["Choice"]) -> str:
-    counts = Counter(choice.engine for choice in choices)
-    engines = ", ".join(f"{count} {engine}" for engine, count in sorted(counts.items()))
+    libraries = {library.name for library in LIBRARIES}
+    counts = Counter(
+        choice.implementation if choice.implementation in libraries else choice.engine
+        for choice in choices
+    )
+    makers = ", ".join(f"{count} {maker}" for maker, count in sorted(counts.items()))
     wrong = sum(len(choice.rejected) for choice in choices)
     unchecked = sum(choice.unchecked is not None for choice in choices)
     return (
-        f"schedules: {engines}"
+        f"schedules: {makers}"
         + (f"; {wrong} wrong ones put aside" if wrong else "")
         + (f"; {unchecked} not checked" if unchecked else "")
     )

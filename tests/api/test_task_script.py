@@ -11,7 +11,8 @@ from tvm import te
 import autopipe
 from autopipe.api.task_script import Loops, file_name, reproducer
 from autopipe.compiler.tasks import workload
-from autopipe.config import Pipeline
+from autopipe.config import Pipeline, Target
+from autopipe.environment.environment import resolve
 from autopipe.errors import ModelError
 from autopipe.pipeline.events import TuningProgress, Warn
 from autopipe.tasks.op_info import OpInfo
@@ -21,7 +22,7 @@ PIPELINE = Pipeline.model_validate({
     "version": 1, "name": "demo", "model": {"path": "m.onnx"},
     "target": {"num_cores": 2, "mattr": ["-avx512f"]}, "numerics": {"fast_algorithms": False},
 })  # fmt: skip
-TARGET = {"kind": "llvm", "mcpu": "znver4", "mtriple": "x86_64-linux", "num_cores": 2}
+TARGET = resolve(PIPELINE.target, {"mcpu": "znver4", "mtriple": "x86_64-linux", "lacks": "amx"})
 
 
 @pytest.fixture(scope="module")
@@ -97,9 +98,26 @@ def test_the_script_tunes_as_its_options_and_its_pipeline_say(
     assert tvm_ffi.structural_equal(asked.pop("module"), module)
     assert asked == {
         "info": CONV.model_dump(mode="json", exclude_defaults=True),
-        "target": {"kind": "llvm", "num_cores": 2, "mattr": ["-avx512f"]}, "trials": 7,
+        "target": TARGET, "trials": 7,
         "seconds": None, "engines": ["ansor"], "seed": 0, "fast_algorithms": False, "store": None,
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("stated", [{}, {"kind": "cuda", "arch": "sm_90", "num_cores": 4}])
+def test_the_target_is_what_the_pipeline_compiles_for(module, tmp_path, stated):
+    pipeline = PIPELINE.model_copy(update={"target": Target.model_validate(stated)})
+    stack = {"mcpu": "znver4", "mtriple": "x86_64-linux", "lacks": ""}
+    facts = resolve(pipeline.target, stack)
+    path = tmp_path / "script.py"
+    path.write_text(
+        reproducer(task(), Loops(module.script(), exact=True, json=""), pipeline, facts)
+    )
+    there = runpy.run_path(str(path))["TARGET"]
+    assert (there["mcpu"], there["mtriple"]) == ("znver4", "x86_64-linux")
+    assert (
+        resolve(Target.model_validate(there), {"mcpu": "other", "mtriple": "x", "lacks": ""})
+        == facts
+    )
 
 
 def test_a_task_that_can_not_be_tuned_ends_in_one_line(module, tmp_path, monkeypatch):

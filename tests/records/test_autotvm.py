@@ -113,13 +113,13 @@ def test_what_has_no_likeness_here_is_left_out_with_the_reason():
     [
         line("dense_pack.x86", [tensor(8, 128), tensor(*[10**99] * 3), None, "float32"]),
         line("dense_pack.x86", [tensor(8, 128), tensor(*[2] * 1000), None, "float32"]),
-        line("dense_pack.x86", [tensor(8, 128), tensor(True, 128), None, "float32"]),
+        line("dense_pack.x86", [tensor(8, 128), tensor(1.5, 128), None, "float32"]),
         line("dense_pack.x86", [tensor(8, 0), tensor(256, 128), None, "float32"]),
         line("conv2d_NCHWc.x86", [tensor(1, 10**99, 8, 8), tensor(8, 8, 3, 3), *STEPS]),
         line("dense_pack.x86", json.loads(DENSE)["input"][2], costs=["1" * 10]),
         line("dense_pack.x86", json.loads(DENSE)["input"][2], costs=[1.0] * 1000),
     ],
-    ids=["huge", "deep", "boolean", "empty", "channels", "text", "repeats"],
+    ids=["huge", "deep", "fraction", "empty", "channels", "text", "repeats"],
 )
 def test_a_line_that_no_autotvm_wrote_is_damaged(text):
     """The product of as many extents as a line has room for would take minutes."""

@@ -120,5 +120,5 @@ def test_a_mistake_in_a_template_is_told_and_the_next_one_serves(maker, monkeypa
     saboteur.template(monkeypatch, "exception")
     for _ in range(2):
         assert [planned.implementation for planned in maker.plans("t", "static")]
-    assert all("template bad: LookupError: no such loop" in line for line in said)
+    assert all("template bad: RuntimeError: no such loop" in line for line in said)
     assert len(said) == len(maker.implementations("t"))

@@ -22,7 +22,7 @@ def eat():
 
 
 def mistake():
-    raise LookupError("no such loop")
+    raise RuntimeError("no such loop")
 
 
 WAYS: dict[str, Callable[[], object]] = {
@@ -37,7 +37,7 @@ ENDS = {
     "native crash": "killed by SIGSEGV",
     "hang": "no answer within 2 s",
     "memory": "out of memory",
-    "exception": "LookupError: no such loop",
+    "exception": "RuntimeError: no such loop",
 }
 """How each is told."""
 

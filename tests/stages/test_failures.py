@@ -290,7 +290,7 @@ def test_a_search_that_fails_in_every_run_is_left_out(stages, tmp_path, monkeypa
     alike = ("tasks.scheduler=round_robin", "tasks.judge=null")
     settings = (*SETTINGS, *alike, "schedules.rules=[{engines: [autotvm, ansor]}]")
     *_, last = run_thrice(stages, tmp_path, TuneStage, settings)
-    known = "LookupError: no such loop (known from 2 earlier runs)"
+    known = "RuntimeError: no such loop (known from 2 earlier runs)"
     for task in last:
         assert [row["how"] for row in task["failures"]] == [known]
         ansor = next(each for each in task["contenders"] if each["engine"] == "ansor")

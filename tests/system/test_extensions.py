@@ -11,6 +11,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+from tvm import te
 
 from autopipe import extensions
 from autopipe.errors import SetupError
@@ -197,20 +198,37 @@ def test_templates_and_implementations_of_others_come_before_ours(install):
     sys.modules.pop("theirs")
 
 
-def test_a_template_that_fails_leaves_the_function_to_the_next_one(install, caplog):
+@pytest.mark.fault("D10")
+@pytest.mark.parametrize("parts", [1, 2])
+def test_a_template_that_fails_is_told_and_leaves_the_function_to_the_next_one(install, parts):
+    """Also where the functions that it raises on are parts of one."""
+    from autopipe.safety.job import Piece, do
     from autopipe.schedules.templates import TEMPLATES
-    from autopipe.schedules.templates.serve import serve
     from tests.schedules.engines.test_static import conv, module_of
     from tests.schedules.tasks import CONDITIONS
 
-    source = "NAME, VERSION, settings, fill, apply = 'mine', 1, print, print, print\n"
-    install("hasty", [(TEMPLATE, "mine", "hasty")], f"{source}def match(sch):\n    return {{}}[1]")
-    served = serve(module_of(*conv()), CONDITIONS.hardware)
-    assert served is not None
-    assert served.template in TEMPLATES
-    assert "template mine failed" in caplog.text
-    assert "KeyError: 1" in caplog.text
+    source = (
+        "NAME, VERSION, settings, fill, apply = 'mine', 1, print, print, print\n"
+        "def match(sch):\n"
+        f"    if len(sch.get_child_blocks(sch.get_sblock('root'))) < {9 if parts == 1 else 2}:\n"
+        "        raise RuntimeError('no\\nsuch loop')\n"
+    )
+    install("hasty", [(TEMPLATE, "mine", "hasty")], source)
+    module = module_of(*conv()) if parts == 1 else module_of(two_sums())
+    found = do(Piece("planning", "t", module, "static"), CONDITIONS)
+    complaints = set(found["complaint"].split("; "))
+    assert complaints == {"template mine of hasty 0.1: RuntimeError: no such loop"}
+    assert json.loads(found["planned"][1])["template"] in {each.NAME for each in TEMPLATES}
     sys.modules.pop("hasty")
+
+
+def two_sums():
+    """Two sums over different axes, which one template schedules part by part."""
+    x = te.placeholder((64, 48), "float32", name="x")
+    k, j = te.reduce_axis((0, 48)), te.reduce_axis((0, 64))
+    rows = te.compute((64,), lambda i: te.sum(x[i, k], axis=k), name="rows")
+    y = te.compute((64, 48), lambda i, k: x[i, k] * rows[i], name="y")
+    return x, te.compute((48,), lambda i: te.sum(y[j, i], axis=j), name="columns")
 
 
 def test_what_an_extension_must_have_is_what_the_contracts_say():

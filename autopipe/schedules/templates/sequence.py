@@ -179,19 +179,16 @@ def _scheduled(part: ServedPart, setting: Setting) -> tvm.IRModule:
 
 def _serve(module: tvm.IRModule) -> ServedPart | None:
     """Return a part with the first template that serves it, or None."""
-    from autopipe.schedules.templates import (
-        templates,
-    )  # imported late: that module imports this one
+    # Imported late: these modules import this one.
+    from autopipe.schedules.templates import templates
+    from autopipe.schedules.templates.serve import attempt
 
     schedule = blank(module)
     later: list[ServedPart] = []
     for template in templates():
         if template.NAME == NAME or not getattr(template, "STATIC", True):
             continue
-        try:
-            matched = template.match(schedule)
-        except RuntimeError:  # TIR that a template does not expect
-            continue
+        matched = attempt(template, lambda template: template.match(schedule))
         if matched is not None and not asked_last(template, matched):
             return ServedPart(module, template, matched)
         later += [ServedPart(module, template, matched)] if matched is not None else []

@@ -2,17 +2,20 @@
 
 import logging
 from collections.abc import Callable
+from contextvars import ContextVar
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import tvm
-from tvm.s_tir import Schedule
+from tvm.s_tir import Schedule, ScheduleError
 
 from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.templates.template import Template, asked_last, fitting
 
 _LOG: Final = logging.getLogger(__name__)
+
+_Answer = TypeVar("_Answer")
 
 Complaint = Callable[[Template, Exception], None]
 """Called with a template and the unexpected error that it raised."""
@@ -35,32 +38,55 @@ def _logged(template: Template, _error: Exception) -> None:
     _LOG.exception("template %s failed", template.NAME)
 
 
+_COMPLAINT: Final[ContextVar[Complaint]] = ContextVar("complaint", default=_logged)
+
+
 def serve(
     module: tvm.IRModule, hardware: HardwareParams, failed: Complaint = _logged
 ) -> Served | None:
     """Return the first template that serves `main` of a module, or None if none does.
 
-    A backend may have no templates. If a template raises an unexpected error,
-    `failed` is called and the next template is asked.
+    A backend may have no templates. A template whose schedule TVM refuses passes the function on.
+    If it raises another error, `failed` is called, and the next template is asked.
     """
     templates = hardware.backend.piece("templates")
-    first, fresh = tuple(templates()) if templates else (), None
+    first = tuple(templates()) if templates else ()
     later: list[Template] = []
-    for template in chain(first, later):
-        try:
-            sch, matched = fresh = fresh or fitting(module)
-            found = matched(template)
-            if found is not None and template not in later and asked_last(template, found):
-                later.append(template)
-            elif found is not None:
-                fresh = None  # it may be half scheduled when TVM refuses
-                knobs = template.fill(found, hardware)
-                template.apply(sch, found, knobs)
-                return Served(template, found, knobs, sch)
-        except RuntimeError:  # TIR without blocks, or a schedule that TVM refuses
-            continue
-        except MemoryError:
-            raise
-        except Exception as error:  # noqa: BLE001 - whatever it raises
-            failed(template, error)
-    return None
+    fresh: tuple[Schedule, Callable[[Template], Any]] | None = None
+
+    def schedule(template: Template) -> Served | None:
+        nonlocal fresh
+        sch, matched = fresh = fresh or fitting(module)
+        found = matched(template)
+        if found is None:
+            return None
+        if template not in later and asked_last(template, found):
+            later.append(template)
+            return None
+        fresh = None  # it may be half scheduled when TVM refuses
+        knobs = template.fill(found, hardware)
+        template.apply(sch, found, knobs)
+        return Served(template, found, knobs, sch)
+
+    before = _COMPLAINT.set(failed)
+    try:
+        answers = (attempt(template, schedule) for template in chain(first, later))
+        return next((served for served in answers if served is not None), None)
+    finally:
+        _COMPLAINT.reset(before)
+
+
+def attempt(template: Template, act: Callable[[Template], _Answer]) -> _Answer | None:
+    """Return the result of asking a template, or None if TVM refuses or the template fails.
+
+    A failure is reported to who asked `serve`.
+    """
+    try:
+        return act(template)
+    except ScheduleError:  # TIR without blocks, or a schedule that TVM refuses
+        return None
+    except MemoryError:
+        raise
+    except Exception as error:  # noqa: BLE001 - whatever it raises
+        _COMPLAINT.get()(template, error)
+        return None
