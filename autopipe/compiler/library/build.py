@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import tvm
-from tvm import relax
+from tvm import relax, tirx
 from tvm.relax import transform
 from tvm.s_tir import Schedule
 
@@ -69,10 +69,24 @@ def build(
         module, packing = weights.lift(_split_packing(module))
         libraries, parameters = linking.called(module), _parameters(module["main"])
         checks = not given_sizes(module)
-        module = inline(module) if checks else with_check(inline(module))
+        module = _with_kernel(inline(module) if checks else with_check(inline(module)))
         executable = _compiled(module, target, checks=checks)
         steps = _steps(module["main"])
         return Built(executable, packing, libraries, parameters, steps, taking_sizes)
+
+
+def _with_kernel(module: tvm.IRModule) -> tvm.IRModule:
+    """Add a PrimFunc that does nothing to a module without any, as that of an identity is.
+
+    TVM would give the linker a file of C in the place of an object file.
+    """
+    if any(prim_funcs(module)):
+        return module
+    added = tvm.IRModule(dict(module.functions_items()))
+    added["nothing"] = tirx.PrimFunc([], tirx.Evaluate(0)).with_attr(
+        {"global_symbol": "nothing", "tirx.is_scheduled": True}
+    )
+    return added
 
 
 def _parameters(main: relax.Function) -> tuple[tuple[tuple[int, ...], str], ...]:
