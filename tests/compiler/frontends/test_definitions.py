@@ -167,7 +167,6 @@ def test_operators_compute_what_onnx_defines(made, tmp_path):
             node("MaxUnpool", ["x", "places", "larger"], kernel_shape=[2, 2]),
             "'MaxUnpool of y' to another shape than",
         ),
-        (node("Resize", ["x", "", "none"]), "Resize to a size of 0"),
     ],
 )
 def test_what_is_not_computed_as_onnx_defines_it_is_refused_by_name(made, said, tmp_path):
@@ -176,7 +175,6 @@ def test_what_is_not_computed_as_onnx_defines_it_is_refused_by_name(made, said, 
         numpy_helper.from_array(np.ones((), "bool"), "yes"),
         numpy_helper.from_array(np.array([[0, 0, 1, 1]], "float32"), "rois"),
         ints("batch", 0),
-        numpy_helper.from_array(np.array([1.0, 1.0, 0.1, 1.0], "float32"), "none"),
         ints("larger", 1, 2, 7, 9),
     ]
     places = value("places", [1, 2, 5, 7], TensorProto.INT64)

@@ -34,7 +34,7 @@ def made_bytes(*shape, seed=0):
 def case(kind, inputs, constants=None, outputs=("y",), made_of=None, **attributes):
     """One node: arrays as inputs or, of the same names, as constants; "" is left out.
 
-    Results are of the dtype of the first input, or of that of `made_of`.
+    Results have the dtype of the first input, that of `made_of`, or with "" what is inferred.
     """
     domain = attributes.get("domain", "")
     names = list(attributes.pop("order", [*inputs, *(constants or {})]))
@@ -45,7 +45,9 @@ def case(kind, inputs, constants=None, outputs=("y",), made_of=None, **attribute
         for name, array in inputs.items()
     ]
     dtype = helper.np_dtype_to_tensor_dtype(np.dtype(made_of or next(iter(inputs.values())).dtype))
-    results = [value(name, None, dtype) for name in outputs]
+    results = [value(name, None, dtype) for name in filter(None, outputs)]
+    if made_of == "":
+        results = [helper.make_empty_tensor_value_info(name) for name in outputs]
     return helper.make_graph([made], kind, given, results, stored), inputs, domain
 
 

@@ -115,18 +115,21 @@ class TensorScatter(onnx_frontend.OnnxOpConverter):
 
 
 class TopK(onnx_frontend.TopK):
-    """TopK of whole numbers that TVM sorts none of, as others in the same order."""
+    """TopK of integers that TVM sorts none of, as others in the same order.
+
+    TVM's converter looks for an attribute in opset 10, which has the number as an input.
+    """
 
     @classmethod
-    def _impl_v11(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+    def _impl_v10(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
         data, what = inputs[0], f"TopK {known.name(attr)}"
         count = int(known.numbers(inputs[1], params, f"the number of results of {what}").item())
         size = known.extents_of(data.ty, f"input of {what}")[int(attr.get("axis", -1))]
-        if not count > 0 or 0 <= size < count:
+        if count < 0 or 0 <= size < count:
             raise ModelError(f"{what} asks for {count} of {size} elements")
-        if not attr.get("sorted", 1):
-            raise ModelError(f"{what} with sorted = 0 is not supported: its order is not defined")
         return ranked(bb, data, attr, count)
+
+    _impl_v11 = _impl_v10
 
 
 def ranked(bb: Any, data: Any, attr: Any, count: int) -> Any:

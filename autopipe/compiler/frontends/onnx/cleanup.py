@@ -6,7 +6,14 @@ from typing import Final
 import onnx
 from onnx.numpy_helper import to_array
 
-from autopipe.compiler.frontends.onnx import constants, masks, operators, quantized, shapes
+from autopipe.compiler.frontends.onnx import (
+    constants,
+    empties,
+    masks,
+    operators,
+    quantized,
+    shapes,
+)
 from autopipe.compiler.frontends.onnx.control.flatten import flatten
 from autopipe.compiler.frontends.onnx.expand import expanded
 from autopipe.compiler.frontends.onnx.recurrent.noted import note_shapes
@@ -30,6 +37,7 @@ def clean(model: Proto, weights: Mapping[str, Array]) -> tuple[Proto, dict[str, 
     is_expanded = len(plain.graph.node) != len(model.graph.node)
     if is_expanded:
         operators.check(plain.graph)
+    empties.fold(plain)
     attach(plain.graph, {name: weights[name] for name in weights if name not in large})
     quantized.rewrite(plain.graph)
     for value in plain.graph.output:  # what a file declares may be wrong
@@ -48,6 +56,7 @@ def clean(model: Proto, weights: Mapping[str, Array]) -> tuple[Proto, dict[str, 
     undeclare(graph, {name for name in large if not read[name]})
     kept = {each.name: large[each.name] for each in graph.input if each.name in large}
     declare(graph, folded)
+    empties.fold(plain)  # those whose shape was computed of constants
     return plain, kept | {name: to_array(tensor) for name, tensor in folded.items()}
 
 

@@ -3,7 +3,7 @@
 TVM makes Clip a call of finished PrimFuncs, which no layout gets past, and Sum, Max and Min a
 broadcast, a stack and a reduction, which move everything through memory. Its Size asks at run time
 for a shape that is known, by an op that `LegalizeOps` has no PrimFunc for. Its OneHot forgets the
-dtype of the two values. Its Slice does not know the form before opset 10.
+dtype of the two values.
 """
 
 import contextlib
@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 import numpy as np
-from tvm import relax, tirx
+from tvm import relax, te, tirx
 from tvm.ir import GenericConst
 from tvm.relax.frontend.onnx import onnx_frontend
 
@@ -20,6 +20,7 @@ from autopipe.compiler.frontends.onnx import (
     activations,
     along,
     bits,
+    casts,
     counted,
     elementwise,
     indices,
@@ -33,6 +34,7 @@ from autopipe.compiler.frontends.onnx import (
     reductions,
     regions,
     resizing,
+    slicing,
     windows,
 )
 from autopipe.compiler.frontends.onnx.control.converters import converters as of_control
@@ -45,22 +47,44 @@ from autopipe.compiler.frontends.onnx.recurrent import converters as recurrent
 
 
 class _Clip(onnx_frontend.Clip):
-    """Clip as a maximum and a minimum."""
+    """Clip as a maximum and a minimum; a bound that is left out is the last number of the dtype."""
 
     @classmethod
     def _impl_v1(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:  # noqa: ARG003
-        dtype = inputs[0].ty.dtype
-        bounds = [
-            relax.const(attr[name], dtype) if name in attr else None for name in ("min", "max")
-        ]
-        return _clipped(bb, inputs[0], *bounds)
+        ends = np.finfo("float32")
+        given = (attr.get("min", ends.min), attr.get("max", ends.max))
+        return _clipped(bb, inputs[0], *(relax.const(bound, inputs[0].ty.dtype) for bound in given))
 
     @classmethod
     def _impl_v13(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
-        low, high = (_number(bound) for bound in (inputs[1], inputs[2]))
+        data, low, high = (*inputs, None, None)[:3]
+        low, high = _number(low), _number(high)
+        if str(data.ty.dtype).startswith("float"):  # integers have no infinities
+            ends = np.finfo(str(data.ty.dtype))
+            low = relax.const(ends.min, data.ty.dtype) if low is None else low
+            high = relax.const(ends.max, data.ty.dtype) if high is None else high
         if _unusual(low) or _unusual(high):
-            return super()._impl_v13(bb, inputs, attr, params)
-        return _clipped(bb, inputs[0], low, high)
+            given = onnx_frontend.onnx_input([data, low, high])
+            return super()._impl_v13(bb, given, attr, params)
+        return _clipped(bb, data, low, high)
+
+
+class _Constant(onnx_frontend.Constant):
+    """Constant; one without elements is computed of an input: TVM's runtime does not load it."""
+
+    @classmethod
+    def _impl_v13(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+        made = super()._impl_v13(bb, inputs, attr, params)
+        array = made.value.numpy()
+        if array.size:
+            return made
+        number = tirx.const(0, str(array.dtype))
+
+        def nothing(_: Any) -> Any:
+            return te.compute(array.shape, lambda *_: number, name="nothing")
+
+        source = next(value for value in params[0].values() if isinstance(value, relax.Var))
+        return bb.emit_te(nothing, source, primfunc_name_hint="nothing")
 
 
 class _Size(onnx_frontend.Size):
@@ -74,25 +98,16 @@ class _Size(onnx_frontend.Size):
         return relax.const(math.prod(int(dim) for dim in dims), "int64")
 
 
-class _Slice(onnx_frontend.Slice):
-    """Slice with attributes as well, as it was before opset 10."""
-
-    @classmethod
-    def _impl_v1(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
-        given = [relax.const(list(attr[name]), "int64") for name in ("starts", "ends")]
-        axes = relax.const(list(attr["axes"]), "int64") if "axes" in attr else None
-        return super()._impl_v13(bb, [inputs[0], *given, axes, None], attr, params)
-
-    @classmethod
-    def _impl_v10(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
-        return super()._impl_v13(bb, inputs, attr, params)
-
-
 class _OneHot(onnx_frontend.OneHot):
     """OneHot in the dtype of its values, its depth in any form."""
 
     @classmethod
     def _impl_v11(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+        if not str(inputs[0].ty.dtype).startswith(("int", "uint")):
+            places = bb.normalize(relax.op.astype(inputs[0], "int64"))
+            inputs = onnx_frontend.onnx_input([places, *list(inputs)[1:]])
+        # TVM's operator counts an axis below 0 from the end of the input, which has one axis less
+        attr = {**attr, "axis": int(attr.get("axis", -1)) % (inputs[0].ty.ndim + 1)}
         depth = onnx_frontend.get_constant(inputs[1], params)
         if known.values(inputs[2], params) is None:
             return _chosen(bb, inputs, attr, params)
@@ -184,6 +199,7 @@ OURS: Final = {
     **activations.CONVERTERS,
     **along.CONVERTERS,
     **bits.CONVERTERS,
+    **casts.CONVERTERS,
     **indices.CONVERTERS,
     **counted.CONVERTERS,
     **matrices.CONVERTERS,
@@ -195,9 +211,10 @@ OURS: Final = {
     **reductions.CONVERTERS,
     **regions.CONVERTERS,
     **resizing.CONVERTERS,
+    "Slice": slicing.Slice,
     "Clip": _Clip,
+    "Constant": _Constant,
     "Size": _Size,
-    "Slice": _Slice,
     "OneHot": _OneHot,
     "OptionalHasElement": _OptionalHasElement,
     **{each.__name__: _pairwise(each) for each in _PAIRWISE},

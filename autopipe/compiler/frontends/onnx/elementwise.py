@@ -8,10 +8,23 @@ from tvm import relax
 from tvm.ir import GenericConst
 from tvm.relax.frontend.onnx import onnx_frontend
 
+from autopipe.compiler.frontends.onnx import known
+
 # ruff: noqa: ANN401, ARG003  TVM's converters have no types, and one signature
 
 _LARGEST_CHAIN: Final = 8
 """Integers to a greater power than this are computed as double precision."""
+
+
+class Equal(onnx_frontend.Equal):
+    """Equal of bool as well: TVM compares them as floats, which LLVM refuses."""
+
+    @classmethod
+    def _impl_v13(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+        fixed = all(isinstance(value, GenericConst) for value in inputs)
+        if fixed or str(getattr(inputs[0].ty, "dtype", "")) != "bool":
+            return super()._impl_v13(bb, inputs, attr, params)
+        return relax.op.logical_not(bb.normalize(relax.op.logical_xor(*inputs)))
 
 
 class IsInf(onnx_frontend.IsInf):
@@ -75,30 +88,70 @@ class Pow(onnx_frontend.Pow):
 
 
 class Cosh(onnx_frontend.OnnxOpConverter):
-    """Cosh by exponentials, for LLVM has none."""
+    """Cosh by exponentials of half, whose product overflows only where the result does.
+
+    LLVM has no cosh. The exponential of x itself is infinite from 88.73 on, its half from 89.42.
+    """
 
     @classmethod
     def _impl_v9(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
-        half = relax.const(0.5, inputs[0].ty.dtype)
-        both = relax.op.add(relax.op.exp(inputs[0]), relax.op.exp(relax.op.negative(inputs[0])))
-        return relax.op.multiply(both, half)
+        half = bb.normalize(relax.op.multiply(inputs[0], relax.const(0.5, inputs[0].ty.dtype)))
+        rising, falling = _half_squares(bb, half)
+        return relax.op.add(rising, falling)
 
 
 class Sinh(onnx_frontend.OnnxOpConverter):
-    """Sinh by exponentials, and near 0, where they cancel, by the tangent of half."""
+    """Sinh by such exponentials, and near 0, where they cancel, by the tangent of half."""
 
     @classmethod
     def _impl_v9(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
         (value,) = inputs
         number = partial(relax.const, dtype=value.ty.dtype)
-        both = relax.op.subtract(relax.op.exp(value), relax.op.exp(relax.op.negative(value)))
-        tangent = bb.normalize(relax.op.tanh(relax.op.multiply(value, number(0.5))))
+        half = bb.normalize(relax.op.multiply(value, number(0.5)))
+        rising, falling = _half_squares(bb, half)
+        tangent = bb.normalize(relax.op.tanh(half))
         square = relax.op.multiply(tangent, tangent)
         small = relax.op.divide(
             relax.op.multiply(number(2.0), tangent), relax.op.subtract(number(1.0), square)
         )
         is_small = relax.op.less(relax.op.abs(value), number(1.0))
-        return relax.op.where(is_small, small, relax.op.multiply(both, number(0.5)))
+        return relax.op.where(is_small, small, relax.op.subtract(rising, falling))
+
+
+def _half_squares(bb: Any, half: Any) -> tuple[Any, Any]:
+    """Return half the squares of exp(half) and of exp(-half)."""
+    made = []
+    for value in (half, bb.normalize(relax.op.negative(half))):
+        power = bb.normalize(relax.op.exp(value))
+        halved = bb.normalize(relax.op.multiply(power, relax.const(0.5, half.ty.dtype)))
+        made.append(bb.normalize(relax.op.multiply(halved, power)))
+    return made[0], made[1]
+
+
+class PRelu(onnx_frontend.OnnxOpConverter):
+    """PRelu of any dtype, its slope of any shape that is broadcast to that of the data."""
+
+    @classmethod
+    def _impl_v1(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+        data, slope = inputs
+        scaled = bb.normalize(relax.op.multiply(data, slope))
+        zero = relax.const(0, str(data.ty.dtype))
+        return relax.op.where(bb.normalize(relax.op.less(data, zero)), scaled, data)
+
+
+class Trilu(onnx_frontend.Trilu):
+    """Trilu of a diagonal that may be far outside of the matrix, further than 32 bits count."""
+
+    @classmethod
+    def _impl_v14(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+        data, diagonal = (*inputs, None)[:2]
+        found = known.values(diagonal, params)
+        sizes = known.extents_of(data.ty, f"input of Trilu {known.name(attr)}")[-2:]
+        if found is not None and min(sizes) >= 0:
+            rows, columns = sizes
+            nearest = min(max(int(found.item()), -rows), columns)
+            diagonal = relax.const(nearest, "int64")
+        return super()._impl_v14(bb, [data, diagonal], attr, params)
 
 
 class EyeLike(onnx_frontend.EyeLike):
@@ -113,26 +166,8 @@ class EyeLike(onnx_frontend.EyeLike):
         return relax.op.eye(rows, columns, attr.get("k", 0), dtype)
 
 
-def _of_bools(converter: Any) -> Any:
-    """Return a converter that takes bools for numbers on the way; TVM finds no least of them."""
-
-    def convert(version: int, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
-        original = converter.get_converter(version)
-        if str(inputs[0].ty.dtype) != "bool":
-            return original(bb, inputs, attr, params)
-        numbers = bb.normalize(relax.op.astype(inputs[0], "uint8"))
-        reduced = original(bb, onnx_frontend.onnx_input([numbers, *list(inputs)[1:]]), attr, params)
-        return relax.op.astype(bb.normalize(reduced), "bool")
-
-    methods = {f"_impl_v{version}": staticmethod(partial(convert, version)) for version in (11, 18)}
-    return type(converter.__name__, (converter,), methods)
-
-
-_BOTH = (onnx_frontend.ReduceMax, onnx_frontend.ReduceMin)
-CONVERTERS: Final = {
-    **{each.__name__: each for each in (IsInf, Div, Mod, Pow, Cosh, Sinh, EyeLike)},
-    **{each.__name__: _of_bools(each) for each in _BOTH},
-}
+_OURS = (Cosh, Div, Equal, EyeLike, IsInf, Mod, PRelu, Pow, Sinh, Trilu)
+CONVERTERS: Final = {each.__name__: each for each in _OURS}
 
 
 def _is_integer_constant(value: Any) -> bool:

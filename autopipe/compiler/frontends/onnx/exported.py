@@ -15,6 +15,7 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
+from autopipe.compiler.frontends.onnx import groups, sparse
 from autopipe.compiler.frontends.onnx.control.scopes import Names
 from autopipe.compiler.frontends.onnx.tensors import Proto, bodies, graphs
 
@@ -23,17 +24,26 @@ NAMELESS: Final = re.compile(r"\?|-1|[Nn]one|")
 
 _UNNAMED: Final = "model"
 _STANDARD: Final = "ai.onnx"
+_OPTIONAL_SCALES: Final = 13
+"""The opset from which on Resize may have no scales; before it, sizes came with empty ones."""
+_SCALE_OF_GROUP: Final = 18
+_SCALE_OF_CHANNEL: Final = 21
+"""The opsets of GroupNormalization's two definitions; onnx's checker refuses the first one."""
 _FLOATS: Final = ("value_float", "value_floats")
 
 
 def settle(model: Proto) -> None:
     """Bring a model into the form that onnx's checker and TVM know; what has it stays as it is."""
+    version = max((entry.version for entry in model.opset_import if not entry.domain), default=0)
+    if _SCALE_OF_GROUP <= version < _SCALE_OF_CHANNEL:
+        groups.by_instances(model.graph)
     for graph in graphs(model.graph):
         graph.name = graph.name or _UNNAMED
         for value in (*graph.input, *graph.output, *graph.value_info):
             _open(value)
+        sparse.write_out(graph)
         _keep_the_last(graph.initializer)
-        _settle_nodes(graph)
+        _settle_nodes(graph, version)
     for value in model.graph.input:
         for dim in value.type.tensor_type.shape.dim:
             if dim.HasField("dim_param") and NAMELESS.fullmatch(dim.dim_param):
@@ -43,7 +53,7 @@ def settle(model: Proto) -> None:
             value.type.tensor_type.elem_type = 0  # `name_types` fills it in
 
 
-def _settle_nodes(graph: Proto) -> None:
+def _settle_nodes(graph: Proto, opset: int) -> None:
     empty = {tensor.name for tensor in graph.initializer if tensor.dims == [0]}
     for node in graph.node:
         if node.domain == _STANDARD:
@@ -52,8 +62,10 @@ def _settle_nodes(graph: Proto) -> None:
             _store(node)
             empty.update(_empty(node))
     for node in graph.node:
-        if node.op_type == "Resize":
+        if node.op_type == "Resize" and opset >= _OPTIONAL_SCALES:
             _choose(node, empty)
+        elif node.op_type == "TopK":
+            _rank(node)
     if not _in_order(graph):
         _sort(graph)
 
@@ -132,10 +144,17 @@ def _empty(constant: Proto) -> Iterator[str]:
 
 
 def _choose(resize: Proto, empty: set[str]) -> None:
-    """Leave out scales or sizes that hold nothing; before opset 13 exporters gave one so."""
+    """Leave out scales or sizes that hold nothing, as they may be since opset 13."""
     for slot in (2, 3):
         if len(resize.input) > slot and resize.input[slot] in empty:
             resize.input[slot] = ""
+
+
+def _rank(topk: Proto) -> None:
+    """Ask for results in order where any order is right: then all runtimes return the same."""
+    for attribute in topk.attribute:
+        if attribute.name == "sorted":
+            attribute.i = 1
 
 
 def _in_order(graph: Proto) -> bool:

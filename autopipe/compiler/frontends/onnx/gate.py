@@ -150,9 +150,22 @@ def parse(data: bytes) -> Proto:
     operators.check_ir(model.ir_version)
     if model.functions:
         _check_acyclic(model)
-        model = inliner.inline_local_functions(model)
+        model = _inlined(model)
     exported.settle(model)
     return model
+
+
+def _inlined(model: Proto) -> Proto:
+    """Return a model with its local functions in the place of their calls.
+
+    A function may name another opset than the model: ONNX wants its operators to be the same in
+    both, and onnxruntime takes those of the model.
+    """
+    versions = {entry.domain: entry.version for entry in model.opset_import}
+    for function in model.functions:
+        for entry in function.opset_import:
+            entry.version = versions.get(entry.domain, entry.version)
+    return inliner.inline_local_functions(model)
 
 
 def _check_acyclic(model: Proto) -> None:

@@ -15,35 +15,58 @@ from autopipe.errors import ModelError
 
 
 class LayerNormalization(onnx_frontend.LayerNormalization):
-    """LayerNormalization with the mean and the inverse deviation, where they are read."""
+    """LayerNormalization with scale and bias of any shape that is broadcast to that of the data.
+
+    Mean and inverse deviation are computed where they are read.
+    """
 
     @classmethod
-    def _impl_v17(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
-        normalized = super()._impl_v17(bb, inputs, attr, params)
+    def _impl_v17(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:  # noqa: ARG003
+        data, scale, bias = (*inputs, None)[:3]
+        axes = _last_axes(data, attr)
+        normalized = _layer_normal(bb, (data, scale, bias), axes, attr.get("epsilon", 1e-5))
         if attr["tvm_custom"]["num_outputs"] == 1:
             return normalized
-        rank = inputs[0].ty.ndim
-        axes = list(range(attr.get("axis", -1) % rank, rank))
-        data = bb.normalize(relax.op.astype(inputs[0], "float32"))
-        mean = bb.normalize(relax.op.mean(data, axes, keepdims=True))
-        variance = bb.normalize(relax.op.variance(data, axes, keepdims=True))
-        steadied = relax.op.add(variance, relax.const(attr.get("epsilon", 1e-5), "float32"))
-        return relax.Tuple([normalized[0], mean, bb.normalize(relax.op.rsqrt(steadied))])
+        moments = _moments(bb, data, axes, attr.get("epsilon", 1e-5))
+        return relax.Tuple([normalized, *(relax.op.astype(one, "float32") for one in moments)])
+
+
+class SkipLayerNormalization(onnx_frontend.OnnxOpConverter):
+    """onnxruntime's SkipLayerNormalization, its four outputs where they are read."""
+
+    @classmethod
+    def _impl_v1(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:  # noqa: ARG003
+        data, skip, scale, shift, bias = (*inputs, None, None)[:5]
+        total = bb.normalize(relax.op.add(data, skip))
+        if bias is not None:
+            total = bb.normalize(relax.op.add(total, bias))
+        epsilon, axes = attr.get("epsilon", 1e-12), [total.ty.ndim - 1]
+        normalized = _layer_normal(bb, (total, scale, shift), axes, epsilon)
+        count = attr["tvm_custom"]["num_outputs"]
+        if count == 1:
+            return normalized
+        return relax.Tuple([normalized, *_moments(bb, total, axes, epsilon), total][:count])
 
 
 class RMSNormalization(onnx_frontend.RMSNormalization):
-    """RMSNormalization over all axes too, which TVM's operator has no compute for."""
+    """RMSNormalization of any axes and dtype, its scale of any shape that is broadcast.
+
+    TVM's operator has no compute for all axes, computes float64 in float32, and takes a scale of
+    the axes' shape only.
+    """
 
     @classmethod
     def _impl_v23(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
         data, scale = inputs[:2]
-        if attr.get("axis", -1) % data.ty.ndim:
+        axes, dtype = _last_axes(data, attr), str(data.ty.dtype)
+        if axes[0] and dtype != "float64" and _has_shape_of(scale, data, axes):
             return super()._impl_v23(bb, inputs, attr, params)
-        wide = bb.normalize(relax.op.astype(data, "float32"))
-        squares = relax.op.mean(relax.op.multiply(wide, wide), keepdims=True)
-        steadied = relax.op.add(squares, relax.const(attr.get("epsilon", 1e-5), "float32"))
+        compute = "float64" if dtype == "float64" else "float32"
+        wide = bb.normalize(relax.op.astype(data, compute))
+        squares = relax.op.mean(relax.op.multiply(wide, wide), axes, keepdims=True)
+        steadied = relax.op.add(squares, relax.const(attr.get("epsilon", 1e-5), compute))
         normalized = relax.op.multiply(wide, relax.op.rsqrt(steadied))
-        return relax.op.multiply(bb.normalize(relax.op.astype(normalized, data.ty.dtype)), scale)
+        return relax.op.multiply(bb.normalize(relax.op.astype(normalized, dtype)), scale)
 
 
 class BatchNormalization(onnx_frontend.BatchNormalization):
@@ -75,7 +98,13 @@ class Dropout(onnx_frontend.Dropout):
         return _all_kept(bb, inputs[0])
 
 
-_OURS = (LayerNormalization, RMSNormalization, BatchNormalization, Dropout)
+_OURS = (
+    BatchNormalization,
+    Dropout,
+    LayerNormalization,
+    RMSNormalization,
+    SkipLayerNormalization,
+)
 CONVERTERS: Final = {each.__name__: each for each in _OURS}
 
 
@@ -89,3 +118,46 @@ def _is(value: Any, number: int, params: Any) -> bool:
 
 def _all_kept(bb: Any, data: Any) -> Any:
     return relax.Tuple([data, bb.normalize(relax.op.ones(data.ty.shape, "bool"))])
+
+
+def _last_axes(data: Any, attr: Any) -> list[int]:
+    rank = data.ty.ndim
+    return list(range(int(attr.get("axis", -1)) % rank, rank))
+
+
+def _has_shape_of(parameter: Any, data: Any, axes: list[int]) -> bool:
+    """Whether a parameter has just the sizes that the data has along some axes."""
+    sizes = [
+        known.extents_of(value.ty, "an operand of a normalization") for value in (parameter, data)
+    ]
+    return sizes[0] == [sizes[1][axis] for axis in axes] and -1 not in sizes[0]
+
+
+def _layer_normal(bb: Any, operands: tuple[Any, Any, Any], axes: list[int], epsilon: float) -> Any:
+    """Return data normalized over axes, times a scale, plus a bias, which may be None."""
+    data, scale, bias = operands
+    dtype = str(data.ty.dtype)
+    given = [value for value in (scale, bias) if value is not None]
+    if dtype != "float64" and all(_has_shape_of(value, data, axes) for value in given):
+        shift = relax.op.zeros(scale.ty.shape, dtype) if bias is None else bias
+        return bb.normalize(relax.op.nn.layer_norm(data, scale, bb.normalize(shift), axes, epsilon))
+    if dtype == "float64":
+        mean, inverse = _moments(bb, data, axes, epsilon)
+        centred = bb.normalize(relax.op.subtract(data, mean))
+        made = bb.normalize(relax.op.multiply(centred, inverse))
+    else:
+        sizes = relax.ShapeExpr([data.ty.shape.values[axis] for axis in axes])
+        plain = [bb.normalize(make(sizes, dtype)) for make in (relax.op.ones, relax.op.zeros)]
+        made = bb.normalize(relax.op.nn.layer_norm(data, *plain, axes, epsilon))
+    made = bb.normalize(relax.op.multiply(made, scale))
+    return made if bias is None else bb.normalize(relax.op.add(made, bias))
+
+
+def _moments(bb: Any, data: Any, axes: list[int], epsilon: float) -> list[Any]:
+    """Return mean and inverse deviation over axes: of float64 in float64, of others in float32."""
+    compute = "float64" if str(data.ty.dtype) == "float64" else "float32"
+    wide = bb.normalize(relax.op.astype(data, compute))
+    mean = bb.normalize(relax.op.mean(wide, axes, keepdims=True))
+    variance = bb.normalize(relax.op.variance(wide, axes, keepdims=True))
+    steadied = relax.op.add(variance, relax.const(epsilon, compute))
+    return [mean, bb.normalize(relax.op.rsqrt(steadied))]

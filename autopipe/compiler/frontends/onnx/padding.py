@@ -1,11 +1,13 @@
-"""Pad by a number that is computed, which TVM's takes for known."""
+"""Pad by a number that is computed, and by less than nothing: TVM's converter takes neither."""
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 from tvm import relax, te, tirx
 from tvm.relax.frontend.onnx import onnx_frontend
 
 from autopipe.compiler.frontends.onnx import known
+from autopipe.errors import ModelError
 
 # ruff: noqa: ANN401  TVM's converters have no types
 
@@ -24,9 +26,16 @@ class Pad(onnx_frontend.Pad):
     @classmethod
     def _lower_pad(cls, bb: Any, inputs: Any, attr: Any, params: Any, allowed_modes: Any) -> Any:
         mode = known.text(attr.get("mode", b"constant"))
-        if mode != "constant" or not _is_computed(inputs, params):
-            return super()._lower_pad(bb, inputs, attr, params, allowed_modes)
         before, after, _ = cls._parse_pads_and_axes(inputs, params)
+        if mode != "constant":
+            cropped = _cropped(bb, inputs[0], before, after)
+            widths = [max(width, 0) for width in (*before, *after)]
+            if mode == "reflect":
+                _check_reflection(cropped, widths, attr)
+            given = onnx_frontend.onnx_input([cropped, relax.const(widths, "int64"), None])
+            return super()._lower_pad(bb, given, attr, params, allowed_modes)
+        if not _is_computed(inputs, params):
+            return super()._lower_pad(bb, inputs, attr, params, allowed_modes)
         number = bb.normalize(relax.op.reshape(inputs[2], []))
 
         def pad(data: Any, number: Any) -> Any:
@@ -47,6 +56,28 @@ class Pad(onnx_frontend.Pad):
 
 
 CONVERTERS: Final = {"Pad": Pad}
+
+
+def _cropped(bb: Any, data: Any, before: Sequence[int], after: Sequence[int]) -> Any:
+    """Return data without the elements that negative widths take away.
+
+    They go first: what is put around the rest is taken from the rest.
+    """
+    axes = [axis for axis, widths in enumerate(zip(before, after, strict=True)) if min(widths) < 0]
+    if not axes:
+        return data
+    sizes = known.sizes(data, "what Pad takes elements away from")
+    firsts = [max(-before[axis], 0) for axis in axes]
+    ends = [sizes[axis] - max(-after[axis], 0) for axis in axes]
+    return bb.normalize(relax.op.strided_slice(data, axes, firsts, ends))
+
+
+def _check_reflection(data: Any, widths: Sequence[int], attr: Any) -> None:
+    """Refuse a border that reflects more than there is; the first element is not repeated."""
+    sizes = known.extents_of(data.ty, f"input of Pad {known.name(attr)}")
+    for size, *borders in zip(sizes, widths[: len(sizes)], widths[len(sizes) :], strict=True):
+        if 0 <= size <= max(borders):
+            raise ModelError(f"Pad {known.name(attr)} reflects {max(borders)} of {size} elements")
 
 
 def _is_computed(inputs: Any, params: Any) -> bool:

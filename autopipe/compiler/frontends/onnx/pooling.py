@@ -1,6 +1,7 @@
 """Converters of pooling: the places of the maxima, the way back, and padding to the same size."""
 
 import math
+from functools import partial
 from typing import Any, Final
 
 from tvm import relax, te, tirx
@@ -36,6 +37,33 @@ class AveragePool(onnx_frontend.AveragePool):
         return super()._impl_v1(bb, inputs, _padded(inputs[0], attr), params)
 
 
+class LpPool(onnx_frontend.LpPool):
+    """LpPool as the average of powers, times their number.
+
+    TVM's averages over fewer elements where a window hangs over the end, as with `ceil_mode`.
+    """
+
+    @classmethod
+    def _impl_v1(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+        data, power = inputs[0], int(attr.get("p", 2))
+        number = partial(relax.const, dtype=str(data.ty.dtype))
+        attr = _filled_up(data, _padded(data, attr))
+        powers = bb.normalize(relax.op.abs(data))
+        if power == 2:  # noqa: PLR2004 - the square is a product
+            powers = bb.normalize(relax.op.multiply(data, data))
+        elif power > 1:
+            powers = bb.normalize(relax.op.power(powers, number(power)))
+        averaged = {**attr, "count_include_pad": 1, "ceil_mode": 0}
+        mean = onnx_frontend.AveragePool._impl_v1(bb, [powers], averaged, params)  # noqa: SLF001
+        count = math.prod(attr["kernel_shape"])
+        total = bb.normalize(relax.op.multiply(bb.normalize(mean), number(count)))
+        if power == 1:
+            return total
+        if power == 2:  # noqa: PLR2004
+            return relax.op.sqrt(total)
+        return relax.op.power(total, number(1 / power))
+
+
 class MaxUnpool(onnx_frontend.MaxUnpool):
     """MaxUnpool to the shape that follows; to another, runtimes differ in what places mean."""
 
@@ -60,7 +88,7 @@ class MaxUnpool(onnx_frontend.MaxUnpool):
         return relax.op.reshape(spread, shape)
 
 
-CONVERTERS: Final = {kind.__name__: kind for kind in (AveragePool, MaxPool, MaxUnpool)}
+CONVERTERS: Final = {kind.__name__: kind for kind in (AveragePool, LpPool, MaxPool, MaxUnpool)}
 
 
 def _padded(data: Any, attr: Any) -> Any:
@@ -80,6 +108,26 @@ def _padded(data: Any, attr: Any) -> Any:
         last.append(total - first[-1])
     kept = {name: value for name, value in attr.items() if name != "auto_pad"}
     return {**kept, "pads": first + last}
+
+
+def _filled_up(data: Any, attr: Any) -> Any:
+    """Return the attributes with enough padding for the windows that `ceil_mode` has hang over.
+
+    A window that would begin in the padding at the end is left out.
+    """
+    if not attr.get("ceil_mode", 0) or known.text(attr.get("auto_pad", b"NOTSET")) == "VALID":
+        return attr
+    sizes = known.sizes(data, f"input of {known.name(attr)}")[_OUTER:]
+    rank = len(sizes)
+    strides, dilations = attr.get("strides", [1] * rank), attr.get("dilations", [1] * rank)
+    pads = [int(width) for width in attr.get("pads") or [0] * 2 * rank]
+    for axis, size in enumerate(sizes):
+        reach, stride = (attr["kernel_shape"][axis] - 1) * dilations[axis] + 1, strides[axis]
+        first, last = pads[axis], pads[rank + axis]
+        count = -(-(size + first + last - reach) // stride) + 1
+        count -= (count - 1) * stride >= size + first
+        pads[rank + axis] = max((count - 1) * stride + reach - size - first, 0)
+    return {**attr, "pads": pads}
 
 
 def _places(bb: Any, data: Any, pooled: Any, attr: Any) -> Any:

@@ -1,67 +1,164 @@
-"""Converters of reductions: what they make of each element is left where no axis is reduced.
+"""Converters of reductions, for each form of their axes, each dtype, and axes without elements.
 
-TVM's return the input as it is. Of integers, logarithms are not defined since opset 28.
+TVM's converters return the input where no axis is reduced, divide integers into another dtype,
+take no square root of integers, find no minimum of bool, and have no result over no elements.
 """
 
-from functools import partial
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
-from tvm import relax
+import numpy as np
+from tvm import relax, tirx
 from tvm.relax.frontend.onnx import onnx_frontend
 
 from autopipe.compiler.frontends.onnx import known
 from autopipe.errors import ModelError
 
-# ruff: noqa: ANN401  TVM's converters have no types
+# ruff: noqa: ANN401  TVM's converters have no types, and one signature
 
-_SINCE: Final = (18, 13)
-"""The definition with axes as an input, and the one with axes as an attribute."""
-
-
-def _square(data: Any) -> Any:
-    return relax.op.multiply(data, data)
+Convert = Callable[[Any, Any], Any]
+"""Computes a tensor elementwise, given a builder."""
 
 
-_EACH: Final = {
-    "ReduceL1": relax.op.abs,
-    "ReduceL2": relax.op.abs,
-    "ReduceSumSquare": _square,
-    "ReduceLogSum": relax.op.log,
+@dataclass(frozen=True, slots=True)
+class OnnxReduction:
+    """A reduction as three steps: each element, their combination, the result."""
+
+    combine: Any
+    """Relax's operator; it takes data, axes and whether they stay with size 1."""
+    identity: float
+    """The result over no elements."""
+    prepare: Convert = lambda _, data: data
+    finish: Convert = lambda _, data: data
+    unreduced: Convert = lambda _, data: data
+    """The result of each element where no axis is reduced."""
+
+
+def _square(bb: Any, data: Any) -> Any:
+    return bb.normalize(relax.op.multiply(data, data))
+
+
+def _absolute(bb: Any, data: Any) -> Any:
+    return bb.normalize(relax.op.abs(data))
+
+
+def _logarithm(bb: Any, data: Any) -> Any:
+    return bb.normalize(relax.op.log(data))
+
+
+def _square_root(bb: Any, data: Any) -> Any:
+    """Return the square root, of integers the integer below it."""
+    dtype = str(data.ty.dtype)
+    if dtype.startswith("float"):
+        return bb.normalize(relax.op.sqrt(data))
+    root = bb.normalize(relax.op.sqrt(bb.normalize(relax.op.astype(data, "float64"))))
+    return bb.normalize(relax.op.astype(root, dtype))
+
+
+_INF: Final = math.inf
+_SUM: Final = relax.op.sum
+KINDS: Final = {
+    "ReduceL1": OnnxReduction(_SUM, 0, prepare=_absolute, unreduced=_absolute),
+    "ReduceL2": OnnxReduction(_SUM, 0, prepare=_square, finish=_square_root, unreduced=_absolute),
+    "ReduceLogSum": OnnxReduction(_SUM, -_INF, finish=_logarithm, unreduced=_logarithm),
+    "ReduceLogSumExp": OnnxReduction(_SUM, -_INF),
+    "ReduceMax": OnnxReduction(relax.op.max, -_INF),
+    "ReduceMean": OnnxReduction(relax.op.mean, 0),
+    "ReduceMin": OnnxReduction(relax.op.min, _INF),
+    "ReduceProd": OnnxReduction(relax.op.prod, 1),
+    "ReduceSum": OnnxReduction(_SUM, 0),
+    "ReduceSumSquare": OnnxReduction(_SUM, 0, prepare=_square, unreduced=_square),
 }
-"""What is left of a reduction of one element."""
+"""Reductions by operator. The mean of no elements is left open; onnxruntime has 0."""
+
 _LOGARITHMS: Final = ("ReduceLogSum", "ReduceLogSumExp")
+"""Not defined for integers since opset 28."""
 
 
-def _reduction(converter: Any) -> Any:
-    """Return TVM's converter, with what it leaves out."""
-    kind = converter.__name__
-
-    def convert(original: Any, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
-        dtype = str(inputs[0].ty.dtype)
-        if kind in _LOGARITHMS and not dtype.startswith("float"):
-            raise ModelError(f"{kind} {known.name(attr)} is of {dtype}: put a Cast to float before")
-        if kind in _EACH and attr.get("noop_with_empty_axes", 0) and _is_of_none(inputs, params):
-            return _EACH[kind](inputs[0])
-        return original(bb, inputs, attr, params)
-
-    found = [f"_impl_v{since}" for since in _SINCE if hasattr(converter, f"_impl_v{since}")]
-    methods = {name: staticmethod(partial(convert, getattr(converter, name))) for name in found}
-    return type(kind, (converter,), methods)
-
-
-_REDUCTIONS = (
-    onnx_frontend.ReduceL1,
-    onnx_frontend.ReduceL2,
-    onnx_frontend.ReduceSumSquare,
-    onnx_frontend.ReduceLogSum,
-    onnx_frontend.ReduceLogSumExp,
-)
-CONVERTERS: Final = {each.__name__: _reduction(each) for each in _REDUCTIONS}
+def _convert(op: str, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+    kind, data = KINDS[op], inputs[0]
+    dtype = str(data.ty.dtype)
+    if op in _LOGARITHMS and not dtype.startswith("float"):
+        raise ModelError(f"{op} {known.name(attr)} is of {dtype}: put a Cast to float before")
+    axes = _axes(inputs, attr, params)
+    if not axes and attr.get("noop_with_empty_axes", 0):
+        return kind.unreduced(bb, data)
+    keepdims = bool(attr.get("keepdims", 1))
+    if (empty := _of_nothing(data, axes, keepdims=keepdims)) is not None:
+        return relax.op.full(empty, _number(kind.identity, dtype), dtype)
+    if op == "ReduceLogSumExp":
+        return _log_of_sum(bb, data, axes, keepdims=keepdims)
+    if dtype == "bool":
+        narrow = bb.normalize(relax.op.astype(data, "uint8"))
+        return relax.op.astype(bb.normalize(kind.combine(narrow, axes, keepdims)), "bool")
+    if op == "ReduceMean" and not dtype.startswith("float"):
+        return _integer_mean(bb, data, axes, keepdims=keepdims)
+    combined = bb.normalize(kind.combine(kind.prepare(bb, data), axes, keepdims))
+    return kind.finish(bb, combined)
 
 
-def _is_of_none(inputs: Any, params: Any) -> bool:
-    """Whether no axis is named."""
-    axes = (*inputs, None)[1]
-    if axes is None:
-        return True
-    return known.numbers(axes, params, "what says which axes are reduced").size == 0
+def _converter(op: str) -> Any:
+    """Return a converter of all definitions, which differ in where the axes are."""
+
+    def convert(_: Any, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+        return _convert(op, bb, inputs, attr, params)
+
+    return type(op, (onnx_frontend.OnnxOpConverter,), {"_impl_v1": classmethod(convert)})
+
+
+CONVERTERS: Final = {op: _converter(op) for op in KINDS}
+
+
+def _axes(inputs: Any, attr: Any, params: Any) -> list[int] | None:
+    """Return the axes that are named, None if none are."""
+    if (given := (*inputs, None)[1]) is None:
+        axes: Sequence[int] = attr.get("axes") or ()
+    else:
+        what = f"what says which axes {known.name(attr)} reduces"
+        axes = known.numbers(given, params, what).reshape(-1).tolist()
+    return [int(axis) for axis in axes] or None
+
+
+def _of_nothing(data: Any, axes: list[int] | None, *, keepdims: bool) -> list[Any] | None:
+    """Return the shape of the result if an axis without elements is reduced, else None."""
+    sizes = list(getattr(data.ty.shape, "values", None) or ())
+    reduced = {axis % len(sizes) for axis in axes or range(len(sizes))} if sizes else set()
+    if not any(isinstance(sizes[axis], tirx.IntImm) and int(sizes[axis]) == 0 for axis in reduced):
+        return None
+    left = [None if axis in reduced else size for axis, size in enumerate(sizes)]
+    return [1 if size is None else size for size in left if keepdims or size is not None]
+
+
+def _number(value: float, dtype: str) -> Any:
+    """Return a constant; of an infinity, integers have their last number."""
+    if dtype == "bool":
+        return relax.const(value > 0, dtype)
+    if math.isinf(value) and not dtype.startswith("float"):
+        ends = np.iinfo(dtype)
+        return relax.const(ends.max if value > 0 else ends.min, dtype)
+    return relax.const(value, dtype)
+
+
+def _integer_mean(bb: Any, data: Any, axes: list[int] | None, *, keepdims: bool) -> Any:
+    """Return the mean of integers, rounded towards 0."""
+    dtype = str(data.ty.dtype)
+    sizes = known.sizes(data, "what ReduceMean takes integers from")
+    count = math.prod(sizes[axis] for axis in axes or range(len(sizes)))
+    total = bb.normalize(relax.op.sum(data, axes, keepdims))
+    return relax.op.divide(total, relax.const(count, dtype))
+
+
+def _log_of_sum(bb: Any, data: Any, axes: list[int] | None, *, keepdims: bool) -> Any:
+    """Return the logarithm of the sum of exponentials, none of which overflows.
+
+    Where the largest number is infinite, nothing is subtracted: inf - inf is no number.
+    """
+    most = bb.normalize(relax.op.max(data, axes, keepdims=True))
+    zero = relax.const(0, str(data.ty.dtype))
+    most = bb.normalize(relax.op.where(bb.normalize(relax.op.isfinite(most)), most, zero))
+    powers = bb.normalize(relax.op.exp(bb.normalize(relax.op.subtract(data, most))))
+    total = bb.normalize(relax.op.sum(powers, axes, keepdims=True))
+    result = bb.normalize(relax.op.add(bb.normalize(relax.op.log(total)), most))
+    return result if keepdims else relax.op.squeeze(result, axes or list(range(data.ty.ndim)))

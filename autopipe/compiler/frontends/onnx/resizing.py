@@ -73,6 +73,10 @@ class Resize(onnx_frontend.Resize):
     def _impl_v18(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
         data, *given = (*inputs, None, None, None)[:4]
         numbers = [_numbers(value, params) for value in given]
+        named = [
+            value if found != [] else None for value, found in zip(given, numbers, strict=True)
+        ]
+        inputs = onnx_frontend.onnx_input([data, *named])  # before opset 13 absent ones were empty
         if any(found is None for found in numbers):
             return super()._impl_v18(bb, inputs, attr, params)
         axes = _axes([int(dim) for dim in data.ty.shape.values], numbers, attr)

@@ -94,8 +94,6 @@ def uses(graph: Proto) -> Counter[str]:
 def tensors(graph: Proto) -> Iterator[Proto]:
     """Yield every tensor stored in a graph, those in attributes and inner graphs too."""
     for inner in graphs(graph):
-        if inner.sparse_initializer:
-            raise ModelError("sparse initializers are not supported; store them dense")
         yield from inner.initializer
         for node in inner.node:
             for attribute in node.attribute:
@@ -104,12 +102,17 @@ def tensors(graph: Proto) -> Iterator[Proto]:
                 yield from attribute.tensors
 
 
-def check(tensor: Proto, model: Path) -> None:
-    """Refuse a tensor whose type, size or data can not be what it says."""
+def check(tensor: Proto, model: Path | None = None) -> None:
+    """Refuse a tensor whose type, size or data can not be what it says.
+
+    `model` is where external data is looked for; without one there has to be none.
+    """
     what = f"tensor {tensor.name!r}"
+    if tensor.HasField("segment"):
+        raise ModelError(f"{what} is stored in segments, which is not supported; store it whole")
     name = dtype_name(tensor.data_type, what)
     count = elements(tensor.dims, what)
-    if tensor.data_location == _EXTERNAL:
+    if model is not None and tensor.data_location == _EXTERNAL:
         _extent(tensor, model)
         return
     if tensor.HasField("raw_data"):
