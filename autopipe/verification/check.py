@@ -25,7 +25,7 @@ from autopipe.verification.compare import (
 )
 from autopipe.verification.contained_build import BuildCrash, ContainedBuild
 from autopipe.verification.inputs import Case, nudged
-from autopipe.verification.operators import USUAL, Operators
+from autopipe.verification.operators import NAN, USUAL, Operators
 from autopipe.verification.oracle import Oracle, ReferenceAnswer, finite_share
 from autopipe.verification.reference import Expected
 from autopipe.verification.rounding import Rounding
@@ -63,7 +63,8 @@ def verify(
     rounding = Rounding.of(model, imported, plain, options, work) if rounds else None
     oracle = rounding.oracle if rounding else plain
     trials = CaseSource(model.signature, imported, options)
-    checker = _Checker(model, oracle, trials, options, Operators(imported), rounding)
+    operators = Operators(imported, model.signature.device)
+    checker = _Checker(model, imported, work, oracle, trials, options, operators, rounding)
     found = [checker.checked(batch) for batch in trials.batches(given or {})]
     expected = found[0].expected
     warnings = Counter(warning for one in found for warning in one.warnings)
@@ -98,6 +99,8 @@ class _Checker:
     """Compares batch after batch."""
 
     model: ContainedBuild
+    imported: Path
+    work: Path
     oracle: Oracle
     source: CaseSource
     options: Verify
@@ -114,7 +117,7 @@ class _Checker:
         steps = self.operators.round or (self.rounding is not None and self.rounding.inside)
         judge = _Judge(self.model, self.oracle, self.options, self.operators, typical, steps)
         checked = tuple(map(judge.checked, drawn, known))
-        answers = known[len(drawn) :]
+        answers = self._propagated(special, known[len(drawn) :])
         apart = tuple(map(judge.special, special, answers))
         raise_worst(checked)
         raise_worst([case for case, of in zip(apart, answers, strict=True)
@@ -122,6 +125,25 @@ class _Checker:
         warnings += doubts.of_cases(checked, known, expected, complete=bool(special))
         by = self.rounding.moved_by(drawn, known) if self.rounding else 0.0
         return _BatchResult(checked, apart, (*warnings, *doubts.of_crashes(apart)), expected, by)
+
+    def _propagated(
+        self, special: Sequence[Case], answers: Sequence[ReferenceAnswer]
+    ) -> list[ReferenceAnswer]:
+        """Return the answers of special cases, that of `plain` where other references lose NaN."""
+        lost = self.operators.propagate
+        return [
+            self._plain(case) if lost and case.name == NAN else answer
+            for case, answer in zip(special, answers, strict=True)
+        ]
+
+    def _plain(self, case: Case) -> ReferenceAnswer:
+        oracle = Oracle(self.imported, (reference.PLAIN,), self.work)
+        try:
+            return oracle.ask([case])[0][0]
+        except StageError as error:
+            answer = ReferenceAnswer()
+            answer.refusal = str(error)
+            return answer
 
     def _redrawn(
         self, batch: Batch, drawn: list[Case], known: list[ReferenceAnswer]

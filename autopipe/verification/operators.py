@@ -42,16 +42,21 @@ EXACT_SPECIALS = _MOVES - {"AveragePool", "GlobalAveragePool", "ReduceMean", "Re
     "Mul", "Not", "Or", "Reciprocal", "Round", "Sign", "Sqrt", "Sub", "Sum", "ThresholdedRelu",
     "Where", "Xor",
 }  # fmt: skip
-"""Operators that are promised to take infinities as the reference does, whatever `numerics`."""
+"""Operators that are promised to take infinities and NaN as the reference does, whatever
+`numerics`."""
 
 _NEAR_ZERO = {"Acosh", "Atanh", "Log", "LogSoftmax", "Pow", "ReduceLogSum", "ReduceLogSumExp"}
 """Operators that make much of a number near zero, or have no answer below it."""
 
-NO_NUMBERS = EXACT_SPECIALS - {
-    "Clip", "GlobalMaxPool", "Max", "MaxPool", "Min", "ReduceMax", "ReduceMin", "Relu"
-}  # fmt: skip
-"""Those that are promised to do it with what is not a number: not where two are compared."""
+NAN_LOST = {"GlobalMaxPool", "MaxPool", "ReduceMax", "ReduceMin"}
+"""Operators that propagate NaN here and in NumPy; onnxruntime loses some, and `onnx` in MaxPool."""
 
+COMPARE = NAN_LOST | {"Clip", "Max", "Min", "Relu"}
+"""Operators that propagate NaN on processors alone: GPUs return the other operand."""
+
+
+NAN = "nan"
+"""The special case with NaN."""
 
 USUAL = {"tiny", "signed"}
 """The special cases that nearly all operators have an answer to."""
@@ -60,9 +65,12 @@ USUAL = {"tiny", "signed"}
 class Operators:
     """The operators of the model that was imported."""
 
-    def __init__(self, model: Path) -> None:
-        """Read the graph in an artifact of *import*; of a model that is not ONNX none is known."""
-        self._folder = model
+    def __init__(self, model: Path, device: str = "cpu") -> None:
+        """Read the graph in an artifact of *import*; of a model that is not ONNX none is known.
+
+        `device` is where the build runs.
+        """
+        self._folder, self._device = model, device
         self.kinds: frozenset[str] = frozenset()
         """Names of all operators, those of inner graphs too."""
         self._makers: dict[str, Any] = {}
@@ -96,7 +104,15 @@ class Operators:
         """
         if case in USUAL and finite and not self.kinds & _NEAR_ZERO:
             return True
-        return bool(self.kinds) and self.kinds <= (NO_NUMBERS if case == "nan" else EXACT_SPECIALS)
+        exact = (
+            EXACT_SPECIALS - COMPARE if case == NAN and self._device != "cpu" else EXACT_SPECIALS
+        )
+        return bool(self.kinds) and self.kinds <= exact
+
+    @property
+    def propagate(self) -> bool:
+        """Whether references may lose NaN that a build has to propagate."""
+        return not NAN_LOST.isdisjoint(self.kinds) and self.promised(NAN, finite=False)
 
     def floor(self, output: str, dtype: np.dtype) -> float:
         """Return the absolute difference below which values of an output tell nothing."""

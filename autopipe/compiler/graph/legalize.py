@@ -8,7 +8,7 @@ import tvm
 from tvm import relax
 from tvm.relax import backend, transform
 
-from autopipe.compiler import integer_division  # noqa: F401 - it registers how divisions are legalized
+from autopipe.compiler import float_order, integer_division  # noqa: F401 - they register how ops are legalized
 from autopipe.compiler.graph import separated
 from autopipe.compiler.graph.calls import bindings, graph_functions
 from autopipe.errors import ModelError

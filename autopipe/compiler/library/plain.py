@@ -3,8 +3,8 @@
 TVM legalizes and compiles the model. No pass of a build, no fusion, no layout change and no
 schedule is applied, and the weights are the imported ones; only the loops of a sum are put in an
 order that LLVM makes vectors of, which leaves the bits of all results (`row_order`). It shares
-three things with a build: TVM's definitions of operators, the parser of the model file, and LLVM. A
-fault there stays unseen.
+with a build: TVM's definitions of operators, what NaN is where numbers are compared, the parser of
+the model file, and LLVM. A fault there stays unseen.
 """
 
 from collections.abc import Mapping
@@ -18,6 +18,7 @@ from tvm.relax import transform
 
 from autopipe.artifacts.model import ImportedModel
 from autopipe.compiler import (
+    float_order,  # noqa: F401 - it registers how places of extremes are legalized
     integer_division,  # noqa: F401 - it registers how divisions are legalized
     module_io,
 )

@@ -136,7 +136,9 @@ class BandLoops:
                 score = sums[row, lane] + self._masked(place, start + row, left + lane)
                 T.buffer_store(sums, score, [row, lane])
                 T.buffer_store(scores, sums[row, lane], [start + row, left + lane])
-                T.buffer_store(largest, tirx.max(largest[lane], sums[row, lane]), [lane])
+                # A NaN that is lost here comes back in the sum of all shares.
+                known, score = largest[lane], sums[row, lane]
+                T.buffer_store(largest, tirx.Select(known > score, known, score), [lane])
             for _, lane in _tile_elements(1, *sizes[1:]):
                 T.buffer_store(most, largest[lane], [left + lane])
 

@@ -106,3 +106,32 @@ def test_a_slice_of_old_has_attributes(tmp_path):
     outputs = [value("y", None), value("z", None)]
     made = model(nodes, [value("x", [3, 4, 5])], outputs, opset=9)
     assert imported_ops(made, tmp_path)["relax.strided_slice"] == 3
+
+
+def test_nan_is_found_and_kept_where_numbers_are_compared(tmp_path):
+    """As NumPy does; onnxruntime loses NaN in reductions and in orders."""
+    stored = [ints("axes", [1]), ints("three", [3])]
+    nodes = [
+        node("Relu", ["x"], "relu"),
+        node("ReduceMax", ["x", "axes"], "most"),
+        node("ReduceMin", ["x", "axes"], "least"),
+        node("ArgMax", ["x"], "first", axis=1),
+        node("ArgMin", ["x"], "last", axis=1),
+    ]
+    best = helper.make_node("TopK", ["x", "three"], ["best", "place"], axis=1)
+    outputs = ["relu", "most", "least", "first", "last", "best", "place"]
+    made = model(
+        [*nodes, best], [value("x", [4, 9])], [value(o, None) for o in outputs], stored, 18
+    )
+    x = np.random.default_rng(0).standard_normal((4, 9)).astype("float32")
+    x[0, 5] = x[0, 7] = x[1, 0] = np.nan
+    x[2] = -np.inf
+    found = compiled(load(save(made, tmp_path), {}, None, None), {"x": x})
+    ranks = np.argsort(np.where(np.isnan(x), -1e9, -x), axis=1, kind="stable")[:, :3]
+    expected = [
+        np.maximum(x, 0), x.max(1, keepdims=True), x.min(1, keepdims=True),
+        x.argmax(1)[:, None], x.argmin(1)[:, None], np.take_along_axis(x, ranks, 1), ranks,
+    ]  # fmt: skip
+    expected[1][2] = np.finfo("f").min  # TVM starts there
+    for ours, numpys in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(ours, numpys)

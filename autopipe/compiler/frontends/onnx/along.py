@@ -5,6 +5,7 @@ from typing import Any, Final
 from tvm import relax, te, tirx, topi
 from tvm.relax.frontend.onnx import onnx_frontend
 
+from autopipe.compiler.float_order import FLOATS, ordered, restored
 from autopipe.compiler.frontends.onnx import known
 from autopipe.errors import ModelError
 
@@ -115,7 +116,7 @@ class TensorScatter(onnx_frontend.OnnxOpConverter):
 
 
 class TopK(onnx_frontend.TopK):
-    """TopK of integers that TVM sorts none of, as others in the same order.
+    """TopK of numbers that TVM does not sort, as others in the same order; NaN is the largest.
 
     TVM's converter looks for an attribute in opset 10, which has the number as an input.
     """
@@ -139,13 +140,18 @@ def ranked(bb: Any, data: Any, attr: Any, count: int) -> Any:
         data = bb.normalize(_signed(bb, data))
     elif dtype in AS_SORTED:
         data = bb.normalize(relax.op.astype(data, AS_SORTED[dtype]))
+    elif dtype in FLOATS:
+        data = bb.normalize(bb.emit_te(ordered, data, primfunc_name_hint="ordered"))
     axis, largest = attr.get("axis", -1), attr.get("largest", 1)
     found = relax.op.topk(data, count, axis, ret_type="both", largest=largest, dtype="int64")
-    if dtype not in AS_SORTED:
+    if dtype not in {*AS_SORTED, *FLOATS}:
         return found
     found = bb.normalize(found)
     values, places = (bb.normalize(relax.TupleGetItem(found, at)) for at in range(2))
-    same = _unsigned(bb, values) if dtype == "uint64" else relax.op.astype(values, dtype)
+    if dtype in FLOATS:
+        same = bb.emit_te(restored, values, dtype, primfunc_name_hint="restored")
+    else:
+        same = _unsigned(bb, values) if dtype == "uint64" else relax.op.astype(values, dtype)
     return relax.Tuple([bb.normalize(same), places])
 
 

@@ -1,0 +1,76 @@
+"""Integers in the order of floats, where NaN has a place: above all numbers, or below them.
+
+Of a float that is not negative, the bits are such an integer; of a negative one, the bits without
+their sign, times -1. -0 and 0 are one number. Comparisons of integers tell what comes first where
+those of floats tell nothing, and NaN is found as ReduceMax finds it:
+
+    argmax([1.0, nan, 3.0])  is  argmax([0x3f800000, 0x7fffffff, 0x40400000]),  which is 1
+"""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import tvm
+from tvm import relax, te, tirx, topi
+from tvm.ir import Expr
+
+# ruff: noqa: ANN401  TVM's tensors and calls have no types
+
+_SINGLE: Final = ("int32", 0x7FFFFFFF, 0x7F800000)
+_DOUBLE: Final = ("int64", 0x7FFFFFFFFFFFFFFF, 0x7FF0000000000000)
+"""Type of the integers, all bits but the sign, and the bits of infinity."""
+
+FLOATS: Final = ("float16", "float32", "float64")
+
+_LEVEL: Final = 11
+"""TVM registers its own at 10."""
+
+
+def ordered(x: te.Tensor, *, nan_first: bool = False) -> te.Tensor:
+    """Return integers in the order of the floats of a tensor, NaN last or first."""
+    kind, magnitude, infinity = _DOUBLE if str(x.dtype) == "float64" else _SINGLE
+
+    def at(*index: Any) -> Expr:
+        value = x[index].astype("float32") if str(x.dtype) == "float16" else x[index]
+        bits = tirx.reinterpret(kind, value)
+        size = bits & tirx.const(magnitude, kind)
+        zero = tirx.const(0, kind)
+        nan = tirx.const(-magnitude if nan_first else magnitude, kind)
+        number = tirx.Select(bits < zero, zero - size, size)
+        return tirx.Select(size > tirx.const(infinity, kind), nan, number)
+
+    return te.compute(x.shape, at, name="ordered")
+
+
+def restored(keys: te.Tensor, dtype: str) -> te.Tensor:
+    """Return the floats of a type that `ordered` made integers of."""
+    kind, _, _ = _DOUBLE if dtype == "float64" else _SINGLE
+
+    def at(*index: Any) -> Expr:
+        key, sign = keys[index], tirx.min_value(kind)
+        bits = tirx.Select(key < tirx.const(0, kind), sign - key, key)
+        value = tirx.reinterpret("float64" if dtype == "float64" else "float32", bits)
+        return value.astype(dtype)
+
+    return te.compute(keys.shape, at, name="restored")
+
+
+def _legalized(find: Callable[..., te.Tensor], *, nan_first: bool) -> Callable[..., Any]:
+    """Return what legalizes a call of `relax.argmax` or `relax.argmin`."""
+
+    def legalize(builder: relax.BlockBuilder, call: Any) -> Any:
+        axis, keepdims = call.attrs.axis, bool(call.attrs.keepdims)
+
+        def compute(x: te.Tensor) -> te.Tensor:
+            keys = ordered(x, nan_first=nan_first) if str(x.dtype) in FLOATS else x
+            return find(keys, None if axis is None else int(axis), keepdims)
+
+        return builder.call_te(compute, call.args[0], primfunc_name_hint=find.__name__)
+
+    return legalize
+
+
+for _find, _nan_first in ((topi.argmax, False), (topi.argmin, True)):
+    tvm.ir.register_op_attr(
+        f"relax.{_find.__name__}", "FLegalize", _legalized(_find, nan_first=_nan_first), _LEVEL
+    )

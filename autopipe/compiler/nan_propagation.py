@@ -1,0 +1,113 @@
+"""Has minima and maxima of floats return NaN where one of their operands is NaN.
+
+TVM's `max(a, b)` is `b` wherever `a > b` does not hold, so a NaN is lost as `a` and kept as `b`.
+That is what one instruction of a processor does, too. So a bound costs nothing, with its operands
+in the other order, and two values that may both be NaN cost a comparison and a selection more:
+
+    max(x, 0)            becomes    select(0 > x, 0, x)
+    max(most, x)         becomes    select(x == x, select(x > most, x, most), x)
+
+It is done as late as can be, so that all that looks for minima and maxima before finds them. What
+indices are computed from is left alone: a NaN there is no place in a tensor, a bound is one.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable
+from typing import Final
+
+import tvm
+import tvm_ffi
+from tvm import tirx
+from tvm.ir import Expr, TensorLoad
+
+from autopipe.compiler.graph.arithmetic import let
+
+_CHOICES: Final = (tirx.Max, tirx.Min)
+_FLOATS: Final = ("float16", "float32", "float64")
+
+
+def propagate_nan(function: tirx.PrimFunc) -> tirx.PrimFunc:
+    """Return a kernel, after its vectors were made, whose minima and maxima propagate NaN."""
+    choices: list[Expr] = []
+    tvm_ffi.structural_walk(function.body, [(kind, choices.append) for kind in _CHOICES])
+    if not any(map(_is_float, choices)):
+        return function
+    kept = _in_indices(function) if _has_integers_of_floats(function) else []
+
+    def propagated(choice: Expr) -> Expr:
+        if not _is_float(choice) or any(map(choice.same_as, kept)):
+            return choice
+        return _propagated(choice)
+
+    return tvm_ffi.structural_map(function, [(kind, propagated) for kind in _CHOICES])
+
+
+def _propagated(choice: Expr) -> Expr:
+    is_first: Callable[[Expr, Expr], Expr]
+    is_first = tirx.GT if isinstance(choice, tirx.Max) else tirx.LT
+    if _is_number(choice.a):
+        return choice
+
+    def bounded(value: Expr) -> Expr:
+        return tirx.Select(is_first(choice.b, value), choice.b, value)
+
+    def chosen(one: Expr, other: Expr) -> Expr:
+        first = tirx.Select(is_first(other, one), other, one)
+        return tirx.Select(tirx.EQ(other, other), first, other)  # `!=` of TVM is false for NaN
+
+    if _is_number(choice.b):
+        return let(choice.a, bounded)
+    # The second operand is compared with itself: the first one is mostly an accumulator, and a
+    # chain of dependent instructions does not get longer.
+    return let(choice.a, lambda one: let(choice.b, lambda other: chosen(one, other)))
+
+
+def _is_float(value: Expr) -> bool:
+    return str(value.ty).partition("x")[0] in _FLOATS
+
+
+def _is_number(value: Expr) -> bool:
+    """Return whether a value is a constant other than NaN."""
+    value = value.value if isinstance(value, tirx.Broadcast) else value
+    return isinstance(value, tirx.FloatImm) and value.value == value.value
+
+
+def _has_integers_of_floats(function: tirx.PrimFunc) -> bool:
+    found: list[bool] = []
+
+    def cast(one: tirx.Cast) -> None:
+        found.append("float" in str(one.value.ty) and "float" not in str(one.ty))
+
+    tvm_ffi.structural_walk(function.body, (tirx.Cast, cast))
+    return any(found)
+
+
+def _in_indices(function: tirx.PrimFunc) -> list[Expr]:
+    """Return the minima and maxima that an index or a stored integer is computed from."""
+    values: dict[tvm.ir.Var, list[Expr]] = defaultdict(list)  # of each variable and buffer
+    waiting: list[Expr] = []
+
+    def bound(one: tirx.Bind | tirx.Let) -> None:
+        values[one.var].append(one.value)
+
+    def store(one: tirx.BufferStore) -> None:
+        values[one.buffer].append(one.value)
+        waiting.extend(one.indices)
+        if "float" not in str(one.value.ty):
+            waiting.append(one.value)
+
+    tvm_ffi.structural_walk(function.body, [
+        (tirx.Bind, bound),
+        (tirx.Let, bound),
+        (tirx.BufferStore, store),
+        (TensorLoad, lambda one: waiting.extend(one.indices)),
+        (tirx.For, lambda one: waiting.append(one.extent)),
+    ])  # fmt: skip
+    found: list[Expr] = []
+    visits = [
+        *((kind, found.append) for kind in _CHOICES),
+        (tvm.ir.Var, lambda var: waiting.extend(values.pop(var, ()))),
+    ]
+    while waiting:
+        tvm_ffi.structural_walk(waiting.pop(), visits)
+    return found
