@@ -18,7 +18,7 @@ from typing import Final
 import tvm
 import tvm_ffi
 from tvm import tirx
-from tvm.ir import Expr, TensorLoad
+from tvm.ir import Call, Expr, TensorLoad
 
 from autopipe.compiler.graph.arithmetic import let
 
@@ -75,10 +75,16 @@ def _is_number(value: Expr) -> bool:
 def _has_integers_of_floats(function: tirx.PrimFunc) -> bool:
     found: list[bool] = []
 
-    def cast(one: tirx.Cast) -> None:
-        found.append("float" in str(one.value.ty) and "float" not in str(one.ty))
+    def converted(given: Expr, result: Expr) -> None:
+        found.append("float" in str(given.ty) and "float" not in str(result.ty))
 
-    tvm_ffi.structural_walk(function.body, (tirx.Cast, cast))
+    def call(one: Call) -> None:
+        if getattr(one.op, "name", "") == "tirx.reinterpret":
+            converted(one.args[0], one)
+
+    tvm_ffi.structural_walk(
+        function.body, [(tirx.Cast, lambda one: converted(one.value, one)), (Call, call)]
+    )
     return any(found)
 
 

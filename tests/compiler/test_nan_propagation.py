@@ -98,21 +98,28 @@ def test_a_place_of_nan_is_a_place():
 
 
 @T.prim_func(s_tir=True)
-def inline(x: T.Buffer((1,), "float32"), table: T.Buffer((3,), "float32"), y: T.Buffer((1,))):
+def inline(given: T.handle, known: T.handle, made: T.handle) -> None:
+    x = T.match_buffer(given, (1,), "float32")
+    table = T.match_buffer(known, (3,), "float32")
+    y = T.match_buffer(made, (1,), "float32")
     y[0] = table[T.Cast("int32", T.max(T.min(x[0], T.float32(2)), T.float32(0)))]
 
 
 @T.prim_func(s_tir=True)
-def named(x: T.Buffer((1,), "float32"), table: T.Buffer((3,), "float32"), y: T.Buffer((1,))):
+def named(given: T.handle, known: T.handle, made: T.handle) -> None:
+    x = T.match_buffer(given, (1,), "float32")
+    table = T.match_buffer(known, (3,), "float32")
+    y = T.match_buffer(made, (1,), "float32")
     number: T.let[T.float32] = T.max(T.min(x[0], T.float32(2)), T.float32(0))
     place: T.let[T.int32] = T.Cast("int32", T.floor(number))
     y[0] = table[place]
 
 
 @T.prim_func(s_tir=True)
-def through_memory(
-    x: T.Buffer((1,), "float32"), table: T.Buffer((3,), "float32"), y: T.Buffer((1,))
-):
+def through_memory(given: T.handle, known: T.handle, made: T.handle) -> None:
+    x = T.match_buffer(given, (1,), "float32")
+    table = T.match_buffer(known, (3,), "float32")
+    y = T.match_buffer(made, (1,), "float32")
     number = T.alloc_buffer((1,), "float32", scope="local")
     place = T.alloc_buffer((1,), "int32", scope="local")
     number[0] = T.max(T.min(x[0], T.float32(2)), T.float32(0))
@@ -121,11 +128,22 @@ def through_memory(
 
 
 @T.prim_func(s_tir=True)
-def stored(x: T.Buffer((1,), "float32"), y: T.Buffer((1,), "int32")):
+def stored(given: T.handle, made: T.handle) -> None:
+    x = T.match_buffer(given, (1,), "float32")
+    y = T.match_buffer(made, (1,), "int32")
     y[0] = T.Cast("int32", T.max(T.min(x[0], T.float32(2)), T.float32(0)))
 
 
-@each_row("function", [inline, named, through_memory, stored])
+@T.prim_func(s_tir=True)
+def by_bits(given: T.handle, made: T.handle) -> None:
+    """As `whole.rounded` writes what quantization ends in."""
+    x = T.match_buffer(given, (1,), "float32")
+    y = T.match_buffer(made, (1,), "int32")
+    bounded = T.max(T.min(x[0], T.float32(2)), T.float32(0))
+    y[0] = T.reinterpret("int32", bounded + T.float32(12582912)) - 0x4B400000
+
+
+@each_row("function", [inline, named, through_memory, stored, by_bits])
 def test_what_an_integer_is_computed_from_stays_bounded(function):
     assert nan_propagation.propagate_nan(function).script() == function.script()
 
