@@ -33,11 +33,14 @@ _EITHER = {"Concat", "Max", "Min", "Where"}
 _QUANTIZES = ("DynamicQuantize", "QAttention", "QGemm", "QLinear", "QuantizeLinear")
 """How the names of operators begin that round to steps."""
 
+_HALVES, _FLOATS = {10, 16}, {1, 11}
+"""ONNX's numbers of float16 and bfloat16, and of float32 and float64."""
+
 _CHOOSES = {"Compress", "NonMaxSuppression", "NonZero", "TopK", "Unique"}
 """Operators that choose elements by their values, or order them."""
 
 EXACT_SPECIALS = _MOVES - {"AveragePool", "GlobalAveragePool", "ReduceMean", "Resize"} | {
-    "Abs", "Add", "And", "Ceil", "Concat", "Constant", "Div", "Equal", "Floor", "Greater",
+    "Abs", "Add", "And", "Cast", "Ceil", "Concat", "Constant", "Div", "Equal", "Floor", "Greater",
     "GreaterOrEqual", "HardSigmoid", "IsInf", "IsNaN", "Less", "LessOrEqual", "Max", "Min", "Mod",
     "Mul", "Not", "Or", "Reciprocal", "Round", "Sign", "Sqrt", "Sub", "Sum", "ThresholdedRelu",
     "Where", "Xor",
@@ -85,7 +88,20 @@ class Operators:
         graph = onnx.load(source, load_external_data=False).graph
         self._makers = {name: node for node in graph.node for name in node.output}
         self._stored = {tensor.name: tensor for tensor in graph.initializer}
-        self.kinds = frozenset(node.op_type for inner in graphs(graph) for node in inner.node)
+        self.kinds = frozenset(self._kind(node) for inner in graphs(graph) for node in inner.node)
+
+    def _kind(self, node: Any) -> str:  # noqa: ANN401  protobuf
+        """Return the operator of a node; a cast is told apart where two right programs may part.
+
+        An infinity is no integer, and 16-bit floats are computed in float32: a sum of them that
+        overflows may be cast to float32 before it does.
+        """
+        if node.op_type != "Cast":
+            return str(node.op_type)
+        to = next((each.i for each in node.attribute if each.name == "to"), 0)
+        maker = self._makers.get(node.input[0])
+        is_exact = to in _HALVES or (to in _FLOATS and (maker is None or maker.op_type == "Cast"))
+        return "Cast" if is_exact else "Cast of results"
 
     @property
     def choose(self) -> bool:

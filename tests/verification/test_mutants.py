@@ -248,6 +248,22 @@ def test_what_is_promised_follows_from_all_operators(tmp_path, kinds, case, fini
     assert operators.promised(case, finite=finite) == promised
 
 
+def test_a_cast_down_and_up_again_that_was_dropped_is_found(verified):
+    types = [TensorProto.FLOAT16, TensorProto.FLOAT]
+    nodes = [
+        helper.make_node("Cast", ["x"], ["a"], to=types[0]),
+        helper.make_node("Cast", ["a"], ["y"], to=types[1]),
+    ]
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [64]) for name in "xy"]
+    made = helper.make_model(
+        helper.make_graph(nodes, "casts", ends[:1], ends[1:]),
+        opset_imports=[helper.make_opsetid("", 17)], ir_version=8,
+    )  # fmt: skip
+    verified(made, mutants.by_onnxruntime(made))
+    with pytest.raises(GateError, match="'huge'"):
+        verified(made, lambda feeds: [feeds["x"]])
+
+
 def test_inputs_are_nudged_by_a_share_or_by_roundings():
     given = np.array([1.0, -3.0, 0.0, np.inf], "f")
     case = Case("random-0", edge=False, arrays={"x": given, "n": np.arange(3)})

@@ -2,7 +2,8 @@
 
 Without this pass LLVM would convert each number before and after each operation. The model still
 takes and returns 16-bit numbers, but computes in float32 in between, which is also more exact.
-Weights are converted to float32 once, at compile time.
+Weights are converted to float32 once, at compile time. Where the model itself casts to 16 bits,
+from any other type, it is cast: 70000 becomes an infinity in float16.
 
 Example: `y = relu(matmul(x, w))` in float16 becomes
 
@@ -23,7 +24,9 @@ from autopipe.compiler.graph.rewrite import rewrite
 from autopipe.compiler.target.target import backend_of
 
 HALVES: Final = ("float16", "bfloat16")
+_BRAIN: Final = HALVES[1]
 _WIDE: Final = "float32"
+_CAST: Final = tvm.ir.Op.get("relax.astype")
 _ARITHMETIC: Final = ("avx512fp16", "fullfp16")
 """LLVM's names of the features with which a processor computes in float16."""
 
@@ -76,11 +79,24 @@ class _Widen(PyExprMutator):
 
     def visit_call_(self, call: relax.Call) -> relax.Expr:
         args = [self.visit_expr(arg) for arg in call.args]
+        if call.op == _CAST and _holds(call.ty, self._halves):
+            return self._rounded(args[0], call.args[0].ty.dtype, call.ty.dtype)
         if isinstance(call.op, tvm.ir.Op) and not call.op.name.startswith("relax.call_"):
             return relax.Call(call.op, args, self._widened(call.attrs), call.ty_args)
         narrow = [self._like(*pair) for pair in zip(args, call.args, strict=True)]
         made = relax.Call(call.op, narrow, call.attrs, call.ty_args)
         return self._wide(self.builder_.emit(made))
+
+    def _rounded(self, value: relax.Expr, before: object, dtype: object) -> relax.Expr:
+        """Return a value of type `before` in the model, cast to `dtype`, in float32.
+
+        TVM casts whole numbers to bfloat16 without rounding them, so they become float32 first.
+        """
+        if before == dtype:
+            return value
+        if dtype == _BRAIN:
+            value = self.builder_.emit(relax.op.astype(value, _WIDE))
+        return relax.op.astype(self.builder_.emit(relax.op.astype(value, dtype)), _WIDE)
 
     def visit_var_binding_(self, binding: relax.VarBinding) -> None:
         super().visit_var_binding_(binding)

@@ -1,5 +1,6 @@
 import io
 import zipfile
+from pathlib import Path
 
 import onnx
 import pytest
@@ -10,6 +11,7 @@ from autopipe.compiler.frontends.onnx.operators import MAX_OPSET, MIN_OPSET, sin
 from autopipe.compiler.frontends.onnx.versions import FOLLOWED
 from autopipe.errors import ModelError
 from tests.compiler.frontends.models import dense, ints, model, node, save, tensor, value
+from tests.support.table import each_row
 
 
 def vet(made, tmp_path):
@@ -306,3 +308,11 @@ def test_shapes_stay_and_weights_go_wherever_they_are_stored(tmp_path):
     assert list(vetted.weights) == ["kernel"]
     assert {each.name for each in vetted.model.graph.initializer} == {"shape", "low"}
     assert vetted.shapes["flat"] == (8,)
+
+
+@each_row("to", [TensorProto.FLOAT8E4M3FN, TensorProto.FLOAT8E5M2, TensorProto.INT4])
+def test_a_cast_to_numbers_that_numpy_lacks_is_refused(to):
+    nodes = [node("Cast", ["x"], "q", to=to), node("Cast", ["q"], to=TensorProto.FLOAT)]
+    made = model(nodes, [value("x", [4])], [value("y", [4])], opset=21)
+    with pytest.raises(ModelError, match="output 'q' of Cast 'Cast of q' has element type"):
+        gate.vet(made.SerializeToString(), Path("m.onnx"), {})

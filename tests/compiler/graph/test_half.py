@@ -1,3 +1,4 @@
+import ml_dtypes
 import numpy as np
 import pytest
 import tvm
@@ -121,3 +122,34 @@ def test_constants_keep_their_values():
     after = widen(halves(lambda _, x: relax.op.add(x, relax.const(tenth, "float16"))), NARROW)
     assert computed_in(after) == {"float32"}
     np.testing.assert_array_equal(run(after, np.zeros((8, 8), "float16")), tenth)
+
+
+@pytest.mark.parametrize("target", [NARROW, HALF])
+@pytest.mark.parametrize(
+    ("dtype", "chain"),
+    [
+        ("float32", ["float16", "float32"]),
+        ("float32", ["bfloat16", "float32"]),
+        ("float32", ["float16", "bfloat16", "float32"]),
+        ("float32", ["bfloat16", "float16", "float32"]),
+        ("float64", ["float16", "float64"]),
+        ("float64", ["bfloat16", "float32"]),
+        ("int32", ["float16", "float32"]),
+        ("int32", ["bfloat16", "float32"]),
+        ("float16", ["bfloat16", "float16"]),
+        ("float16", ["float32", "float16"]),
+    ],
+)
+def test_a_cast_of_the_model_rounds(dtype, chain, target):
+    def build(builder, x):
+        for kind in chain:
+            x = builder.emit(relax.op.astype(x, kind))
+        return x
+
+    with np.errstate(over="ignore"):
+        given = np.array([70000, -70000, 65504, 2049, 1.0005, -0.3, 1e-6, 0]).astype(dtype)
+        expected = given
+        for kind in chain:
+            expected = expected.astype(getattr(ml_dtypes, kind, kind))
+    module = widen(module_of(build, ((8,), dtype)), target)
+    np.testing.assert_array_equal(run(module, given), expected)

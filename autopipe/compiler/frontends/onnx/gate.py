@@ -133,6 +133,7 @@ def vet(data: bytes, path: Path, inputs: Mapping[str, Input] | None) -> Vetted:
     exported.give_scalars(model)
     inferred = shapes.infer(model)
     exported.name_types(graph, inferred.graph)
+    shapes.check_types(inferred.graph)
     _check_reached(graph, values)
     memory.check(inferred.graph, [value.name for value in values], weights)
     return Vetted(model, weights, values, shapes.static(inferred.graph), opset)

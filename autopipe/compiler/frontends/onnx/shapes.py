@@ -6,12 +6,13 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 import onnx
-from onnx import numpy_helper
+from onnx import TensorProto, numpy_helper
 
 from autopipe.compiler.frontends.imported import Value
 from autopipe.compiler.frontends.onnx.tensors import (
     DTYPES,
     Proto,
+    called,
     dtype_name,
     elements,
     graphs,
@@ -181,6 +182,20 @@ def infer(model: Proto) -> Proto:
         )
     except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
         raise ModelError(_plain(str(error))) from error
+
+
+def check_types(graph: Proto) -> None:
+    """Refuse a graph that computes values of a type that its converters know nothing of.
+
+    bfloat16 is known as long as it is neither an input nor an output. TVM makes other numbers of
+    those of eight bits or fewer that numpy lacks.
+    """
+    for inner in graphs(graph):
+        types = {value.name: value.type.tensor_type.elem_type for value in inner.value_info}
+        for node in inner.node:
+            for name in node.output:
+                if types.get(name, 0) not in {0, TensorProto.BFLOAT16}:
+                    dtype_name(types[name], f"output {name!r} of {called(node)}")
 
 
 def static(graph: Proto) -> dict[str, tuple[int, ...]]:
