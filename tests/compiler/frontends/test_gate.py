@@ -183,6 +183,28 @@ def test_functions_are_inlined(tmp_path):
 
 
 @pytest.mark.fault("B11")
+@each_row("domain, name, refused", [
+    ("", "Relu", True), ("ai.onnx", "Relu", True), ("com.microsoft", "FastGelu", True),
+    ("", "Gelu", False), ("ours", "Relu", False), ("com.microsoft", "OursAlone", False),
+])  # fmt: skip
+def test_a_function_named_like_an_operator_is_refused(domain, name, refused):
+    """Opset 17 has no Gelu; ONNX leaves open which of two meanings a call has."""
+    opsets = [helper.make_opsetid("", 17)]
+    function = helper.make_function(
+        domain, name, ["a"], ["b"], [helper.make_node("Neg", ["a"], ["b"])], opsets
+    )
+    made = model(
+        [helper.make_node(name, ["x"], ["y"], domain=domain)], [value("x", [2])],
+        [value("y", [2])], functions=[function],
+        opsets=[*opsets, *([] if domain in {"", "ai.onnx"} else [helper.make_opsetid(domain, 1)])],
+    )  # fmt: skip
+    if refused:
+        with pytest.raises(ModelError, match=f"local function '{name}' is named like an operator"):
+            gate.parse(made.SerializeToString())
+    else:
+        assert [each.op_type for each in gate.parse(made.SerializeToString()).graph.node] == ["Neg"]
+
+
 def test_functions_in_a_circle_are_refused(tmp_path):
     opsets = [helper.make_opsetid("", 17), helper.make_opsetid("own", 1)]
     functions = [

@@ -150,6 +150,7 @@ def parse(data: bytes) -> Proto:
         raise ModelError(f"{len(data)} bytes that are no ONNX model: there is no graph in it")
     operators.check_ir(model.ir_version)
     if model.functions:
+        operators.check_functions(model)
         _check_acyclic(model)
         model = _inlined(model)
     exported.settle(model)

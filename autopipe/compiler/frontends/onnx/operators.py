@@ -99,6 +99,29 @@ def check(graph: Proto) -> None:
         raise ModelError(f"operators that TVM can not import: {_listed(missing)}")
 
 
+def check_functions(model: Proto) -> None:
+    """Refuse calls of local functions that are named like operators: ONNX leaves open which is meant.
+
+    A name that the operator set of the model does not have yet is the function's.
+    """
+    version = opset(model.opset_import)
+    called = {
+        (_DOMAINS.get(node.domain), node.op_type)
+        for whole in (model.graph, *model.functions)
+        for inner in graphs(whole)
+        for node in inner.node
+    }
+    for function in model.functions:
+        domain = _DOMAINS.get(function.domain)
+        is_known = function.name in _MICROSOFT if domain else since_version(function.name, version)
+        if domain is not None and is_known and (domain, function.name) in called:
+            raise ModelError(
+                f"local function {function.name!r} is named like an operator of domain "
+                f"{function.domain!r}; runtimes differ in which of the two they take, so call the "
+                "function by another name or domain"
+            )
+
+
 def check_definitions(graph: Proto, version: int) -> None:
     """Refuse operators that this opset defines in another way than their converters follow."""
     found: Counter[str] = Counter()
