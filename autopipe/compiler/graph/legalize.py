@@ -8,7 +8,11 @@ import tvm
 from tvm import relax
 from tvm.relax import backend, transform
 
-from autopipe.compiler import float_order, integer_division  # noqa: F401 - they register how ops are legalized
+from autopipe.compiler import (  # noqa: F401 - they register how ops are legalized
+    filling,
+    float_order,
+    integer_division,
+)
 from autopipe.compiler.graph import separated
 from autopipe.compiler.graph.calls import bindings, graph_functions
 from autopipe.errors import ModelError

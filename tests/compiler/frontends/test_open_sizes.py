@@ -98,6 +98,13 @@ FULL = [
         node("Shape", "x", out="q1"), node("ConstantOfShape", "q1", out="q2"),
         node("Add", "x", "q2", out="q"),
     ]),
+    ("filled with what is no number", [
+        node("ConstantOfShape", "q1", value=numpy_helper.from_array(np.float32([-np.inf])), out="aa1"),
+        node("Max", "x", "aa1", out="aa"),
+    ]),
+    ("a unit matrix", [
+        node("OneHot", "l3", "l2", "ends_of_one", axis=0, out="ab1"), node("MatMul", "x", "ab1", out="ab"),
+    ]),
     ("a pass over columns", [
         node("ReduceMean", "x", axes=[2], keepdims=0, out="r1"),
         node("Transpose", "r1", perm=[2, 0, 1], out="r2"),
@@ -142,7 +149,7 @@ FULL = [
     ]),
 ]  # fmt: skip
 WEIGHTS = {
-    "scales": np.array([1, 1, 2, 3], np.float32), "half": np.array([1, 1, 0.5, 1], np.float32),
+    "ends_of_one": np.array([0, 1], np.float32), "scales": np.array([1, 1, 2, 3], np.float32), "half": np.array([1, 1, 0.5, 1], np.float32),
     "zero": whole(0), "one": whole(1), "two": whole(2), "three": whole(3), "ten": whole(10),
     "nine": whole(9, 9), "pads": whole(0, 0, 2, 1, 0, 0, 3, 2), "starts": whole(-7, 1),
     "ends": whole(2**40, -1), "axes": whole(2, 3), "steps": whole(2, 1), "last": whole(-1),
@@ -151,7 +158,7 @@ WEIGHTS = {
     "w": np.linspace(-1, 1, 2 * 12 * 4, dtype=np.float32).reshape(2, 12, 4),
     "r": np.linspace(1, -1, 2 * 12 * 3, dtype=np.float32).reshape(2, 12, 3),
 }  # fmt: skip
-OUTPUTS = (*"abcdefghijklmnopqstuv", "w6", "x4", "y3", "z3")
+OUTPUTS = (*"abcdefghijklmnopqstuv", "aa", "ab", "w6", "x4", "y3", "z3")
 
 
 def test_nodes_compute_what_onnxruntime_does_at_every_size(tmp_path):

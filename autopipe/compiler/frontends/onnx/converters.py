@@ -39,6 +39,7 @@ from autopipe.compiler.frontends.onnx import (
 )
 from autopipe.compiler.frontends.onnx.control.converters import converters as of_control
 from autopipe.compiler.frontends.onnx.named import named
+from autopipe.compiler.frontends.onnx.one_hot import compute_one_hot
 from autopipe.compiler.frontends.onnx.open.converters import opened
 from autopipe.compiler.frontends.onnx.open.extents import Extents
 from autopipe.compiler.frontends.onnx.recurrent import converters as recurrent
@@ -122,17 +123,8 @@ def _chosen(bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
     """Return OneHot of two values that are computed."""
     what = f"OneHot {known.name(attr)}"
     depth = int(known.numbers(inputs[1], params, f"the depth of {what}").item())
-    places = bb.normalize(relax.op.astype(inputs[0], "int64"))
-    negative = bb.normalize(relax.op.less(places, relax.const(0, "int64")))
-    counted = bb.normalize(relax.op.add(places, relax.const(depth, "int64")))
-    places = bb.normalize(relax.op.where(negative, counted, places))
-    rank = places.ty.ndim + 1
-    axis = int(attr.get("axis", -1)) % rank
-    shape = [depth if at == axis else 1 for at in range(rank)]
-    row = known.stored(np.arange(depth, dtype="int64").reshape(shape))
-    hot = relax.op.equal(bb.normalize(relax.op.expand_dims(places, axis)), row)
-    off, on = (relax.op.take(inputs[2], relax.const(at, "int64"), 0) for at in range(2))
-    return relax.op.where(bb.normalize(hot), bb.normalize(on), bb.normalize(off))
+    row = known.stored(np.arange(depth, dtype="int64"))
+    return compute_one_hot(bb, inputs, attr, relax.const(depth, "int64"), row)
 
 
 class _OptionalHasElement(onnx_frontend.OptionalHasElement):

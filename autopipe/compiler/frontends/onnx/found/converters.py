@@ -281,6 +281,7 @@ RULES: Final[Mapping[str, Any]] = {
 READ: Final[Mapping[str, Sequence[int]]] = {
     "Expand": (1,),
     "ConstantOfShape": (0,),
+    "OneHot": (1,),
     "Tile": (1,),
     "Resize": (3,),
     "Split": (1,),

@@ -2,10 +2,12 @@
 
 from typing import Any, Final
 
+import numpy as np
 from tvm import relax, tirx
 
 from autopipe.compiler.frontends.onnx import known
 from autopipe.compiler.frontends.onnx.along import backwards
+from autopipe.compiler.frontends.onnx.one_hot import compute_one_hot
 from autopipe.compiler.frontends.onnx.open.extents import (
     Extents,
     advice,
@@ -15,6 +17,7 @@ from autopipe.compiler.frontends.onnx.open.extents import (
     wide,
 )
 from autopipe.compiler.frontends.onnx.open.shaping import called
+from autopipe.compiler.frontends.onnx.tensors import Array
 from autopipe.errors import ModelError
 
 # ruff: noqa: ANN401, ARG001  TVM's converters have no types, and all of these have one signature
@@ -36,6 +39,17 @@ def hardmax(extents: Extents, bb: Any, inputs: Any, numbers: Any, attr: Any) -> 
     shape = [size if at == axis else 1 for at, size in enumerate(sizes)]
     places = bb.emit(relax.op.reshape(places, shape_of(shape)))
     return relax.op.astype(bb.emit(relax.op.equal(places, largest)), data.ty.dtype)
+
+
+def one_hot(extents: Extents, bb: Any, inputs: Any, numbers: Any, attr: Any) -> Any:
+    """OneHot of an open depth."""
+    if numbers[1] is None or not is_open(numbers[1].reshape(-1)[:1]):
+        return None
+    depth = numbers[1].reshape(-1)[0]
+    row = bb.emit(relax.op.arange(whole(0), wide(depth), whole(1), "int64"))
+    number: Array = np.empty((), object)
+    number[()] = depth
+    return compute_one_hot(bb, inputs, attr, extents.put(bb, number, "int64"), row)
 
 
 def deepened(extents: Extents, bb: Any, inputs: Any, numbers: Any, attr: Any) -> Any:
@@ -68,4 +82,9 @@ def turned(extents: Extents, bb: Any, inputs: Any, numbers: Any, attr: Any) -> A
     return bb.emit_te(backwards(time, batch), data, lengths, primfunc_name_hint="reverse_sequence")
 
 
-RULES: Final = {"Hardmax": hardmax, "SpaceToDepth": deepened, "ReverseSequence": turned}
+RULES: Final = {
+    "Hardmax": hardmax,
+    "OneHot": one_hot,
+    "SpaceToDepth": deepened,
+    "ReverseSequence": turned,
+}
