@@ -46,6 +46,8 @@ class Starter:
     path: Path
     inputs: Mapping[str, InputSizes]
     """What is known of each input of the model."""
+    closed: Mapping[str, str]
+    """Dimensions that the model leaves open, and was found to take one size of: what to say."""
 
     @property
     def open(self) -> dict[str, InputSizes]:
@@ -77,13 +79,13 @@ def init(
             f"{output}: is there already; say --overwrite, or choose another --output"
         )
     written = model if model.startswith(PACKAGE) else os.path.relpath(path, output.parent)
-    inputs, text = starter(path, written, shapes, open_sizes=open_sizes)
+    inputs, closed, text = _starter(path, written, shapes, open_sizes=open_sizes)
     try:
         with output.open("w" if overwrite else "x", encoding="utf-8") as file:
             file.write(text)
     except OSError as error:
         raise ConfigError(f"{output}: {error.strerror}") from error
-    return Starter(output, inputs)
+    return Starter(output, inputs, closed)
 
 
 def starter(
@@ -95,6 +97,14 @@ def starter(
     the batch, which is assumed to be 1; with `open_sizes` both have a name. Raises ModelError for
     a file that can not be used, ConfigError for a shape that does not fit.
     """
+    inputs, _, text = _starter(model, written, shapes, open_sizes=open_sizes)
+    return inputs, text
+
+
+def _starter(
+    model: Path, written: str, shapes: Sequence[str], *, open_sizes: bool
+) -> tuple[Mapping[str, InputSizes], Mapping[str, str], str]:
+    """Return what `starter` does, and what to say of each dimension that has one size only."""
     from autopipe.compiler.frontends.onnx import outline
 
     declared = outline.declared(model)
@@ -107,6 +117,7 @@ def starter(
         raise ModelError(f"{error}{_advice(inputs, shapes) if misfit else ''}") from error
     found = _proposed(model, inputs, settled, described)
     only = {name: one.dimension.first for name, one in found.items() if one.is_one_size}
+    closed = {name: _closed(model, inputs, found, name) for name in only}
     inputs = {name: known.at(only) for name, known in inputs.items()}
     lines = [
         "version: 1",
@@ -114,6 +125,7 @@ def starter(
         "model:",
         f"  path: {_quoted(written)}",
         "  inputs:",
+        *(f"    # {_plain(told)}" for told in closed.values()),
         *(
             line
             for one in described.inputs
@@ -128,7 +140,7 @@ def starter(
         lines += ["layout:", *(f"  {layout}" for layout in layouts)]
     lines += ["tasks: {allow_empty: true}  # a small model may have nothing worth tuning"]
     lines += _tuning(described.layers)
-    return inputs, "\n".join(lines) + "\n"
+    return inputs, closed, "\n".join(lines) + "\n"
 
 
 def _proposed(
@@ -144,6 +156,19 @@ def _proposed(
     found = open_forms.fitted(found, partial(_fits, model, inputs))
     dtypes = {value.name: value.dtype for value in outline.inputs}
     return tried(found, model, _shapes(inputs), dtypes)
+
+
+def _closed(
+    model: Path,
+    inputs: Mapping[str, InputSizes],
+    found: Mapping[str, open_forms.SizeProposal],
+    name: str,
+) -> str:
+    """Return what to say of a dimension that the model takes one size of."""
+    only, step = found[name].dimension.first, found[name].dimension.multiple
+    likely = {other: one.dimension.likely[0] for other, one in found.items()}
+    why = _refusal(model, inputs, {**likely, name: only + step}) or "onnxruntime ends in an error"
+    return f"{name} is {only} here: at {only + step}, {' '.join(why.split())}"
 
 
 def _dimensions(found: Mapping[str, open_forms.SizeProposal]) -> Iterator[str]:
@@ -169,7 +194,12 @@ def _outline(model: Path, inputs: Mapping[str, InputSizes]) -> "ModelOutline":
 
 def _fits(model: Path, inputs: Mapping[str, InputSizes], at: Sizes) -> bool:
     """Tell whether a model takes certain open sizes."""
-    from autopipe.compiler.frontends.onnx.outline import fits
+    return _refusal(model, inputs, at) is None
+
+
+def _refusal(model: Path, inputs: Mapping[str, InputSizes], at: Sizes) -> str | None:
+    """Return why a model does not take certain open sizes, or None if it does."""
+    from autopipe.compiler.frontends.onnx.outline import refusal
 
     shapes = {
         name: tuple(
@@ -178,7 +208,7 @@ def _fits(model: Path, inputs: Mapping[str, InputSizes], at: Sizes) -> bool:
         )
         for name, known in inputs.items()
     }
-    return fits(model, {name: Input(shape=shape) for name, shape in shapes.items()})
+    return refusal(model, {name: Input(shape=shape) for name, shape in shapes.items()})
 
 
 def _shapes(inputs: Mapping[str, InputSizes]) -> Shapes:

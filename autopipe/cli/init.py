@@ -61,6 +61,8 @@ def _told(model: str, starter: "Starter") -> Iterator[str]:
         if known.names:
             names = ", ".join(dict.fromkeys(known.names.values()))
             yield f"open: input '{name}', {names}: look at their ranges in the file"
+    for told in starter.closed.values():
+        yield f"closed: {told}"
     if not starter.open:
         yield f"next: autopipe run {file}"
         return

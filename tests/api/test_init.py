@@ -315,6 +315,17 @@ def test_only_sizes_that_a_runtime_takes_are_proposed(tmp_path):
     found = opened(made, tmp_path)
     assert found.inputs["x"].shape == (1, 3, 32, "wide")  # of multiples of 32 only that one
     assert found.dimensions == {"wide": Dimension(max=1280, likely=(640,))}
+    assert "# high is 32 here: at 64, " in (tmp_path / "open.yaml").read_text()
+
+
+def test_a_dimension_that_is_closed_is_told_with_the_reason(tmp_path):
+    inputs = [value("x", ["rows", "length"]), value("w", [4, "length"])]
+    made = model([node("MatMul", ["x", "w"])], inputs, [value("y", None)], [])
+    starter = init(str(save(made, tmp_path)), tmp_path / "x.yaml", open_sizes=True)
+    assert starter.inputs["x"].shape == (None, 4)
+    assert starter.closed.keys() == {"length"}
+    assert starter.closed["length"].startswith("length is 4 here: at 5, ")
+    assert f"# {starter.closed['length']}" in (tmp_path / "x.yaml").read_text()
 
 
 def test_a_length_that_the_model_calls_a_sum_is_one(tmp_path):

@@ -10,6 +10,7 @@ import numpy as np
 from autopipe.compiler.frontends.imported import Imported
 from autopipe.compiler.frontends.onnx import gate, relax, source, tensors
 from autopipe.compiler.frontends.onnx.cleanup import clean
+from autopipe.compiler.frontends.onnx.deciding import warn_of_deciding_inputs
 from autopipe.compiler.frontends.onnx.recurrent import finite
 from autopipe.compiler.frontends.onnx.reference import write_reference
 from autopipe.compiler.frontends.onnx.synthesize import all_constant, synthesize
@@ -61,7 +62,11 @@ def _load(
         source_sha256=digest,
         synthesized=weights is not None,
         opset=vetted.opset,
-        warnings=(*warnings, *relax.misdeclared(outputs, vetted.model.graph)),
+        warnings=(
+            *warnings,
+            *warn_of_deciding_inputs(vetted.model.graph, vetted.inputs),
+            *relax.misdeclared(outputs, vetted.model.graph),
+        ),
         write_reference=partial(write_reference, vetted.model, given),
     )
 

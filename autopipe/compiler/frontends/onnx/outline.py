@@ -58,14 +58,15 @@ def outline(path: Path, inputs: Mapping[str, Input] | None) -> ModelOutline:
         raise ModelError(f"{path}: {error}") from error
 
 
-def fits(path: Path, inputs: Mapping[str, Input]) -> bool:
-    """Tell whether a model can be called with these shapes, and is left with something then."""
+def refusal(path: Path, inputs: Mapping[str, Input]) -> str | None:
+    """Return why a model can not be called with these shapes, or None if it can."""
     try:
         vetted = gate.admit(source.read(path), path, inputs)
         fitting.check(vetted.model.graph, vetted.shapes)
-    except (ConfigError, ModelError):
-        return False
-    return all(min(shape, default=1) > 0 for shape in vetted.shapes.values())
+    except (ConfigError, ModelError) as error:
+        return str(error)
+    empty = next((name for name, shape in vetted.shapes.items() if min(shape, default=1) <= 0), "")
+    return f"'{empty}' has no elements" if empty else None
 
 
 def _outline(path: Path, inputs: Mapping[str, Input] | None) -> ModelOutline:
