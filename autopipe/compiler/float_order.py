@@ -62,12 +62,23 @@ def _legalized(find: Callable[..., te.Tensor], *, nan_first: bool) -> Callable[.
         axis, keepdims = call.attrs.axis, bool(call.attrs.keepdims)
 
         def compute(x: te.Tensor) -> te.Tensor:
-            keys = ordered(x, nan_first=nan_first) if str(x.dtype) in FLOATS else x
-            return find(keys, None if axis is None else int(axis), keepdims)
+            along = None if axis is None else int(axis)
+            if str(x.dtype) in FLOATS:
+                return find(ordered(x, nan_first=nan_first), along, keepdims)
+            return _inside(find(x, along, keepdims))
 
         return builder.call_te(compute, call.args[0], primfunc_name_hint=find.__name__)
 
     return legalize
+
+
+def _inside(places: te.Tensor) -> te.Tensor:
+    """Return places that are never below 0.
+
+    TVM's search begins at place -1 with the last number of the dtype, and stays there where all
+    elements are that number, as 0 is for uint8.
+    """
+    return te.compute(places.shape, lambda *at: tirx.max(places[at], 0), name="inside")
 
 
 for _find, _nan_first in ((topi.argmax, False), (topi.argmin, True)):

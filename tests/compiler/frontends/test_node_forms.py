@@ -57,6 +57,12 @@ OPSET_18 = [
     case("Equal", {"x": BOOLS[0]}, {"z": BOOLS[1]}),
     case("Split", {"x": SQUARE}, {"parts": one([1, 0, 3])}, outputs=("u", "v", "w")),
     case("TopK", {"x": INTEGERS}, {"k": one([0])}, outputs=("v", "i"), made_of=""),
+    case("ArgMax", {"x": np.zeros((2, 3), np.uint8)}, axis=1, made_of="int64"),
+    case("ArgMin", {"x": np.full((2, 3), 127, np.int8)}, axis=1, select_last_index=1,
+         made_of="int64"),
+    case("Celu", {"x": FAR}, alpha=0.5),
+    case("Celu", {"x": one(-0.5, np.float32)}),
+    case("Shrink", {"x": INTEGERS}, bias=1.5, lambd=1.0),
     case("PRelu", {"x": INTEGERS}, {"slope": one([3], np.int32)}),
     case("OneHot", {"x": one([[1.0, -1.0, 9.0]], np.float32)},
          {"depth": one(3), "values": one([2, 5])}, axis=-2, made_of="int64"),
@@ -141,6 +147,39 @@ def test_a_reduction_of_nothing_is_its_identity(kind, identity, tmp_path):
     feeds = {"x": floats(3, 4), "row": floats(4)}
     (found,) = compiled(load(save(made, tmp_path), {}, None, None), feeds)
     np.testing.assert_array_equal(found, identity + floats(4))
+
+
+def test_a_result_that_is_constant_is_no_weight(tmp_path):
+    stored = [ints("two", 2), ints("zero", 0)]
+    nodes = [node("Slice", ["x", "two", "two", "zero"], "nothing"),
+             node("ReduceSum", ["nothing", "zero"], keepdims=0)]  # fmt: skip
+    made = model(nodes, [value("x", [3, 4])], [value("y", None)], stored)
+    imported = load(save(made, tmp_path), {}, None, None)
+    assert imported.weights == {}
+    np.testing.assert_array_equal(compiled(imported, {"x": floats(3, 4)})[0], np.zeros(4))
+
+
+RUNTIME = [
+    ([1], [2**63 - 1], [0], [1]),
+    ([-100], [3], [0], [1]),
+    ([4], [-100], [1], [-1]),
+    ([LEAST], [LEAST], [0], [-1]),
+    ([5, -2], [100, 100], [0, 1], [2, 1]),
+    ([3], [2], [1], [1]),
+]
+
+
+@pytest.mark.parametrize("computed", [("s",), ("e",), ("s", "e")])
+def test_slices_by_computed_ends(computed, tmp_path):
+    cases = []
+    for numbers in RUNTIME:
+        arrays = {name: np.array(each) for name, each in zip("seat", numbers, strict=True)}
+        given = {"x": floats(6, 5)} | {name: arrays.pop(name) for name in computed}
+        cases.append(case("Slice", given, arrays, order=["x", "s", "e", "a", "t"]))
+    made, feeds = merged(cases, 18)
+    imported = load(save(made, tmp_path), {}, None, None)
+    for ours, reference in zip(compiled(imported, feeds), run(made, feeds), strict=True):
+        np.testing.assert_array_equal(ours, reference)
 
 
 def test_a_product_over_no_elements_and_a_part_of_none(tmp_path):

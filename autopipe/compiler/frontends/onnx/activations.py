@@ -26,6 +26,41 @@ class Elu(onnx_frontend.OnnxOpConverter):
         return _elu(bb, inputs[0], float(attr.get("alpha", 1.0)), 1.0)
 
 
+class Celu(onnx_frontend.OnnxOpConverter):
+    """Celu, whose body in ONNX overflows where x / alpha does, and makes a list of a number."""
+
+    @classmethod
+    def _impl_v1(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+        data, number = inputs[0], _number(inputs[0])
+        alpha = float(attr.get("alpha", 1.0))
+        scaled = bb.normalize(relax.op.divide(data, number(alpha)))
+        below = relax.op.subtract(bb.normalize(relax.op.exp(scaled)), number(1.0))
+        below = bb.normalize(relax.op.multiply(bb.normalize(below), number(alpha)))
+        return relax.op.where(bb.normalize(relax.op.greater(data, number(0.0))), data, below)
+
+
+class Shrink(onnx_frontend.OnnxOpConverter):
+    """Shrink; of integers it is computed in float32, as its attributes are."""
+
+    @classmethod
+    def _impl_v9(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+        dtype = str(inputs[0].ty.dtype)
+        data = inputs[0]
+        if not dtype.startswith("float"):
+            data = bb.normalize(relax.op.astype(data, "float32"))
+        number = _number(data)
+        bias, edge = float(attr.get("bias", 0.0)), float(attr.get("lambd", 0.5))
+        less = bb.normalize(relax.op.subtract(data, number(bias)))
+        more = bb.normalize(relax.op.add(data, number(bias)))
+        above, below = (
+            bb.normalize(compare(data, number(bound)))
+            for compare, bound in ((relax.op.greater, edge), (relax.op.less, -edge))
+        )
+        shrunk = bb.normalize(relax.op.where(below, more, number(0.0)))
+        shrunk = bb.normalize(relax.op.where(above, less, shrunk))
+        return shrunk if dtype.startswith("float") else relax.op.astype(shrunk, dtype)
+
+
 class Selu(onnx_frontend.OnnxOpConverter):
     """Selu of any float."""
 
@@ -86,7 +121,7 @@ class Mish(onnx_frontend.OnnxOpConverter):
         return relax.op.multiply(inputs[0], factor)
 
 
-_OURS = (Elu, Selu, ThresholdedRelu, HardSigmoid, Sign, Softplus, Mish)
+_OURS = (Celu, Elu, HardSigmoid, Mish, Selu, Shrink, Sign, Softplus, ThresholdedRelu)
 CONVERTERS: Final = {each.__name__: each for each in _OURS}
 
 

@@ -32,8 +32,9 @@ class Cast(onnx_frontend.Cast):
     def _impl_v13(cls, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
         data, dtype = inputs[0], onnx_frontend.get_type(attr["to"])
         if dtype in _FOUR_BITS:
-            wide = bb.normalize(cls._impl_v13(bb, inputs, {**attr, "to": TensorProto.INT8}, params))
-            return _low_bits(bb, wide, dtype)
+            rounded = [_rounded(bb, data)]
+            wide = cls._impl_v13(bb, rounded, {**attr, "to": TensorProto.INT8}, params)
+            return _low_bits(bb, bb.normalize(wide), dtype)
         if not isinstance(data.ty, relax.TensorType) or dtype not in _THROUGH:
             return super()._impl_v13(bb, inputs, attr, params)
         if not str(data.ty.dtype).startswith("float"):
@@ -55,6 +56,17 @@ class Cast(onnx_frontend.Cast):
 
 
 CONVERTERS: Final = {"Cast": Cast}
+
+
+def _rounded(bb: Any, data: Any) -> Any:
+    """Return floats as the nearest integers, halves away from 0, as onnxruntime has four bits."""
+    if not str(data.ty.dtype).startswith("float"):
+        return data
+    half = relax.const(0.5, str(data.ty.dtype))
+    up = bb.normalize(relax.op.floor(bb.normalize(relax.op.add(data, half))))
+    down = bb.normalize(relax.op.ceil(bb.normalize(relax.op.subtract(data, half))))
+    negative = bb.normalize(relax.op.less(data, relax.const(0, str(data.ty.dtype))))
+    return bb.normalize(relax.op.where(negative, down, up))
 
 
 def _low_bits(bb: Any, data: Any, dtype: str) -> Any:

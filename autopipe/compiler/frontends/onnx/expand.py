@@ -22,7 +22,6 @@ BY_BODY: Final = frozenset(
         "Attention",
         "BlackmanWindow",
         "CausalConvWithState",
-        "Celu",
         "CenterCropPad",
         "HammingWindow",
         "HannWindow",

@@ -18,8 +18,10 @@ def detach(graph: Proto) -> dict[str, Proto]:
 
     Weights are the tensors of floats or bytes with more than one element, except where they
     steer an operator (the scales of Resize), and whatever is too large to steer one. The rest
-    (shapes, axes, limits) stays, since an importer must know it to know shapes.
+    (shapes, axes, limits) stays, since an importer must know it to know shapes. So does what is a
+    result of the graph: TVM loses a weight that is all that `main` returns.
     """
+    results = {value.name for value in graph.output}
     steering = {
         name
         for inner in graphs(graph)
@@ -29,12 +31,14 @@ def detach(graph: Proto) -> dict[str, Proto]:
     }
     found: dict[str, Proto] = {}
     for index, tensor in reversed(list(enumerate(graph.initializer))):
-        if _is_weight(tensor, steering):
+        if tensor.name not in results and _is_weight(tensor, steering):
             _add(found, tensor)
             del graph.initializer[index]
     for index, node in reversed(list(enumerate(graph.node))):
         tensor = constant(node)
-        if tensor is not None and _is_weight(tensor, steering):
+        if tensor is None or tensor.name in results:
+            continue
+        if _is_weight(tensor, steering):
             _add(found, tensor)
             del graph.node[index]
     return dict(reversed(found.items()))

@@ -9,6 +9,7 @@ from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 
 from autopipe.compiler.frontends.onnx.along import AS_SORTED, ranked
 from autopipe.compiler.frontends.onnx.found import boxes, kernels
+from autopipe.compiler.frontends.onnx.found.slices import sliced
 from autopipe.compiler.frontends.onnx.open import shaping
 from autopipe.compiler.frontends.onnx.open.extents import (
     Extents,
@@ -175,35 +176,6 @@ def _holds(bb: Any, sizes: Any, elements: Any) -> Any:
     return bb.emit(relax.op.equal(bb.emit(relax.op.prod(sizes, keepdims=True)), elements))
 
 
-def sliced(extents: Extents, bb: Any, inputs: Any, numbers: Any, attr: Any) -> Any:
-    """Slice from places that are computed."""
-    if len(inputs) < 3 or all(one is not None for one in numbers[1:3]):  # noqa: PLR2004 - as it was first defined
-        return shaping.sliced(extents, bb, inputs, numbers, attr)
-    what = called("Slice", attr)
-    data, starts, ends = inputs[:3]
-    before = extents.shape(data, what)
-    count = int(extents.shape(starts, what)[0])
-    axes, steps = (
-        default if at >= len(inputs) or inputs[at] is None else numbers[at]
-        for at, default in ((3, range(count)), (4, [1] * count))
-    )
-    if (
-        axes is None
-        or steps is None
-        or not all(isinstance(step, int) and step > 0 for step in steps)
-    ):
-        raise ModelError(f"{what} has axes or steps that are computed, or steps back")
-    axes = [int(axis) % len(before) for axis in axes]
-    sizes = _tensor(extents, bb, [before[axis] for axis in axes])
-    first, last = (_inside(bb, places, sizes) for places in (starts, ends))
-    span = bb.emit(relax.op.maximum(bb.emit(relax.op.subtract(last, first)), _ZERO))
-    firsts = extents.read(bb, first, f"{_node(attr)}.start")
-    spans = extents.read(bb, span, f"{_node(attr)}.size")
-    for axis, start, width, step in zip(axes, firsts, spans, steps, strict=True):
-        data = taken(extents, bb, data, axis, start, step, tirx.floordiv(width + (step - 1), step))
-    return data
-
-
 def unique(extents: Extents, bb: Any, inputs: Any, numbers: Any, attr: Any) -> Any:
     """Unique of all elements: sorted, equal ones are neighbours, and the first of each counts."""
     data = inputs[0]
@@ -293,14 +265,6 @@ def _tensor(extents: Extents, bb: Any, numbers: Sequence[Any]) -> Any:
     made: Array = np.empty(len(numbers), object)
     made[:] = list(numbers)
     return extents.put(bb, made, "int64")
-
-
-def _inside(bb: Any, places: Any, sizes: Any) -> Any:
-    """Return places as ONNX means them: counted from the end if negative, and cut."""
-    places = places if places.ty.dtype == "int64" else bb.emit(relax.op.astype(places, "int64"))
-    back = bb.emit(relax.op.add(places, sizes))
-    places = bb.emit(relax.op.where(bb.emit(relax.op.less(places, _ZERO)), back, places))
-    return bb.emit(relax.op.minimum(bb.emit(relax.op.maximum(places, _ZERO)), sizes))
 
 
 def _single(bb: Any, value: Any, dtype: str, default: float) -> Any:

@@ -209,7 +209,7 @@ def _part(
         last = _inside(extents, end, size, 0, size, what)
         span = extents.simple(last - first)
     else:
-        first = _inside(extents, start, size, -1, size - 1, what)
+        first = _inside(extents, start, size, 0, size - 1, what)
         last = _inside(extents, end, size, -1, size - 1, what)
         span = extents.simple(first - last)
     if _is(first, 0) and step == 1 and extents.equal(last, size):
