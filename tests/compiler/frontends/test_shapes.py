@@ -1,5 +1,6 @@
 import re
 
+import numpy as np
 import pytest
 from onnx import TensorProto, numpy_helper
 
@@ -120,3 +121,16 @@ def test_a_value_that_is_not_the_inputs_is_refused(shape, number, told):
 def test_keys_do_not_change_where_no_value_is_given():
     assert Input(shape=(1,)).model_dump(mode="json") == {"shape": [1], "dtype": None}
     assert Input(shape=(), value=2).model_dump(mode="json")["value"] == 2
+
+
+def test_an_error_of_propagated_data_alone_is_none_of_the_model():
+    axes = numpy_helper.from_array(np.array([-1]), "axes")
+    row = numpy_helper.from_array(np.arange(20, dtype=np.float32), "row")
+    nodes = [node("Unsqueeze", ["x", "axes"], "column"), node("Sub", ["column", "row"])]
+    made = model(nodes, [value("x", [60])], [value("y", None)], [axes, row])
+    assert shapes.static(shapes.infer(made).graph)["y"] == (60, 20)
+    made.graph.input[0].CopyFrom(value("x", [2, 60]))
+    nodes[1].input[0] = "x"
+    made.graph.node[1].CopyFrom(nodes[1])
+    with pytest.raises(ModelError, match="Sub"):
+        shapes.infer(made)

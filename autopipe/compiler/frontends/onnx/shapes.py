@@ -24,6 +24,7 @@ from autopipe.errors import ConfigError, ModelError
 _LONGEST = 500
 _MOST_FIXED = 1024
 """Elements of an input that is one number everywhere."""
+_FOUR_BITS = (TensorProto.INT4, TensorProto.UINT4)
 _TAGS = re.compile(r"\[\w+Error\] |Inference error\(s\): ")
 
 
@@ -177,24 +178,36 @@ def infer(model: Proto) -> Proto:
     del model.graph.value_info[:]  # a note of whoever wrote the file, often out of date
     try:
         onnx.checker.check_model(_with_output_shapes(model))
-        return onnx.shape_inference.infer_shapes(
-            model, check_type=True, strict_mode=True, data_prop=True
-        )
+        return _inferred(model)
     except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
         raise ModelError(_plain(str(error))) from error
+
+
+def _inferred(model: Proto) -> Proto:
+    """Return the model with types; an error of propagated data alone is none of the model.
+
+    ONNX propagates the shape of a list through Unsqueeze and Sub as if it were what the list holds.
+    """
+    infer_shapes = onnx.shape_inference.infer_shapes
+    try:
+        return infer_shapes(model, check_type=True, strict_mode=True, data_prop=True)
+    except onnx.shape_inference.InferenceError:
+        infer_shapes(model, check_type=True, strict_mode=True)
+        return infer_shapes(model, data_prop=True)
 
 
 def check_types(graph: Proto) -> None:
     """Refuse a graph that computes values of a type that its converters know nothing of.
 
-    bfloat16 is known as long as it is neither an input nor an output. TVM makes other numbers of
-    those of eight bits or fewer that numpy lacks.
+    bfloat16 is known as long as it is neither an input nor an output, and so are four bits that a
+    Cast makes, which are kept in eight. TVM makes other numbers of others that numpy lacks.
     """
     for inner in graphs(graph):
         types = {value.name: value.type.tensor_type.elem_type for value in inner.value_info}
         for node in inner.node:
+            known = {0, TensorProto.BFLOAT16, *(_FOUR_BITS if node.op_type == "Cast" else ())}
             for name in node.output:
-                if types.get(name, 0) not in {0, TensorProto.BFLOAT16}:
+                if types.get(name, 0) not in known:
                     dtype_name(types[name], f"output {name!r} of {called(node)}")
 
 
