@@ -37,7 +37,8 @@ from autopipe.environment.facet import Facet
 from autopipe.errors import ConfigError, ModelError
 from autopipe.pipeline.events import Event
 from autopipe.pipeline.isolate import Late, Zygote
-from autopipe.schedules.engines.fallback import as_it_is, fall
+from autopipe.schedules.engines.fallback import fall
+from autopipe.schedules.engines.loops import as_declared
 from autopipe.stages import PRELOADED
 from autopipe.store.store import Store, open_store
 from autopipe.tasks.op_info import OpInfo
@@ -146,7 +147,7 @@ def _at_once(loops: tvm.IRModule, target: Target, *, fast_algorithms: bool) -> S
     goal = filled(target)
     for_what = conditions(goal, fast_algorithms=fast_algorithms)
     found = fall(Schedules().fallback, loops, for_what)
-    planned = found.planned or as_it_is(loops)
+    planned = found.planned or as_declared(loops)
     if not for_what.hardware.backend.processor:
         why = kernels.refusal(planned.module, for_what.target)
         if why is not None:

@@ -3,8 +3,9 @@
 TVM 0.27 describes indices as iteration maps (`detect_iter_map`, `normalize_to_iter_sum`) to flatten
 buffers, to move blocks and to invert layouts. Where a dividend has an offset or a negative term,
 the map is often wrong: the offset of `(i + 1) % 8` is dropped, `(4 - i) % 8` becomes `-(i % -8)`,
-and of an image that is rolled along both axes in one fused loop one of the offsets is lost. No pass
-reports it, and plain loops are compiled wrong as well.
+and of an image that is rolled along both axes in one fused loop one of the offsets is lost. So it
+is where loops overlap, as in `(i + k) % n` for a window k. No pass reports it, and plain loops are
+compiled wrong as well.
 
 Maps do not look into a `Select`, nor into divisions that round towards zero. So each division of
 that kind is written with one of these. For 0 <= i < 8:
@@ -76,7 +77,7 @@ def protect_index(index: Expr, starts: Sequence[Var], known: Analyzer) -> Expr:
     """Rewrite the divisions of one index; `starts` are loops and axes that begin at zero."""
 
     def division(one: Any) -> Expr:  # noqa: ANN401 - TVM's expressions
-        kept = not _is_index(one) or _is_plain(one.a, starts)
+        kept = not _is_index(one) or _is_plain(one.a, starts, known)
         return one if kept else write_out_division(one, known)
 
     return tvm_ffi.structural_map(index, (_DIVISIONS, division))
@@ -149,18 +150,31 @@ def _is_opaque(call: Call) -> bool:
     return getattr(call.op, "name", "") != "prim.if_then_else"
 
 
-def _is_plain(dividend: Expr, starts: Sequence[Var]) -> bool:
-    """Tell whether a dividend is a sum of loops and divisions of these times positive numbers."""
-    if isinstance(dividend, tirx.Add):
-        return _is_plain(dividend.a, starts) and _is_plain(dividend.b, starts)
-    if isinstance(dividend, tirx.Mul):
-        factors = (dividend.a, dividend.b)
-        numbers = [one for one in factors if not isinstance(one, IntImm)]
-        positive = all(int(one) > 0 for one in factors if isinstance(one, IntImm))
-        return positive and all(_is_plain(one, starts) for one in numbers)
-    if isinstance(dividend, Var):
-        return any(map(dividend.same_as, starts))
-    return isinstance(dividend, _DIVISIONS)
+def _is_plain(dividend: Expr, starts: Sequence[Var], known: Analyzer) -> bool:
+    """Tell whether a dividend counts through loops, as `i * 8 + j` does for j < 8."""
+    terms = _terms(dividend, 1, starts)
+    if terms is None:
+        return False
+    step = None
+    for factor, atom in sorted(terms, key=lambda term: term[0]):
+        if step not in {None, factor}:
+            return False
+        step = factor * (int(known.const_int_bound(atom).max_value) + 1)
+    return True
+
+
+def _terms(expr: Expr, factor: int, starts: Sequence[Var]) -> list[tuple[int, Expr]] | None:
+    """Return the terms of a sum of loops and their divisions times positive numbers, or None."""
+    if isinstance(expr, tirx.Add):
+        sides = [_terms(side, factor, starts) for side in (expr.a, expr.b)]
+        return None if None in sides else [term for side in sides for term in side or ()]
+    if isinstance(expr, tirx.Mul):
+        number, other = (expr.a, expr.b) if isinstance(expr.a, IntImm) else (expr.b, expr.a)
+        if not isinstance(number, IntImm) or int(number) <= 0:
+            return None
+        return _terms(other, factor * int(number), starts)
+    loop = isinstance(expr, Var) and any(map(expr.same_as, starts))
+    return [(factor, expr)] if loop or isinstance(expr, _DIVISIONS) else None
 
 
 def write_out_division(division: Any, known: Analyzer) -> Expr:  # noqa: ANN401 - TVM's expressions

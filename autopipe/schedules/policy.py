@@ -24,7 +24,13 @@ class Contender(NamedTuple):
 
 
 SERIAL: Final = Contender("serial", DIRECT)
-"""The loops of `default` without threads; a winner must not be slower than these."""
+"""The loops of `default` without threads."""
+
+LOOPS: Final = (Contender("loops", DIRECT), Contender("parallel_loops", DIRECT))
+"""The loops as lowered, without threads and with."""
+
+PLAIN: Final = (SERIAL, *LOOPS)
+"""What a winner must not be slower than."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from autopipe.tasks.task import Task  # every command imports this file, and few need a task
 
-WITHOUT_SEARCH: Final = ("static", "default", "serial", "none")
+WITHOUT_SEARCH: Final = ("static", "default", "serial", "loops", "parallel_loops", "none")
 """Engines that propose one schedule and search for none."""
 
 

@@ -2,8 +2,9 @@
 
 Trials are measured one after the other over minutes, and a machine is never alone for so long. Here
 all are timed in turn, so that what else goes on falls on each of them, and the median of the rounds
-decides. What an untuned build has takes part for every task, and so do the loops without threads,
-so that no winner is slower; and of small kernels the fastest setting of a template on one thread:
+decides. What an untuned build has takes part for every task, and so do the plain loops: those of
+`default` without threads, and those as lowered, without threads and with. So no winner is slower.
+And of small kernels the fastest setting of a template on one thread:
 to hand work to another core and to wait for it takes microseconds.
 """
 
@@ -19,7 +20,7 @@ from autopipe.records.record import Record
 from autopipe.records.store import StoredRecord
 from autopipe.safety.maker import Refused
 from autopipe.schedules import one_thread
-from autopipe.schedules.policy import SERIAL, Contender
+from autopipe.schedules.policy import LOOPS, PLAIN, Contender
 from autopipe.tuning.confirm import confirm
 from autopipe.tuning.journal import Journal, Proposal
 from autopipe.tuning.runners.runner import Rounds
@@ -38,8 +39,11 @@ _PATIENCE: Final = 30.0
 _SMALL: Final = 1.5e-4
 """Seconds of a call; what takes longer gains more by a second core than that costs."""
 
-Serial = Callable[[TaskState], str | None]
-"""Returns the schedule of a task without threads, or None if there is none."""
+_OPERATION: Final = 2e-11
+"""Fewest seconds of an operation in loops as lowered, where sums are no vectors."""
+
+PlainLoops = Callable[[TaskState], Sequence[Proposal]]
+"""Returns the plain loops of a task that may be the fastest."""
 
 Single = Callable[[TaskState, Proposal], str | None]
 """Returns the schedule of a proposal on one thread, or None if that is not worth a try."""
@@ -54,9 +58,14 @@ Guests = Mapping[str, Sequence[Proposal]]
 def settle(states: Sequence[TaskState], tools: Tools, guests: Guests) -> None:
     """Settle who wins each task by a run-off; who takes part and who wins it is checked."""
 
-    def serial(state: TaskState) -> str | None:
-        plans = tools.maker.plans(state.task.name, SERIAL.engine)
-        return next((planned.schedule for planned in plans), None)
+    def plain(state: TaskState) -> list[Proposal]:
+        slow = state.task.flops * _OPERATION > state.best
+        return [
+            Proposal(by, planned.schedule)
+            for by in PLAIN
+            if not (slow and by in LOOPS)
+            for planned in tools.maker.plans(state.task.name, by.engine)
+        ]
 
     confirm(states, tools.journal, tools.inspector, tools.maker)
     sized = {name for task in tools.open_tasks for name in (task.likely, *task.also_likely)}
@@ -72,12 +81,12 @@ def settle(states: Sequence[TaskState], tools: Tools, guests: Guests) -> None:
             return None
         return on_one_thread(state, fastest, tools.maker.replay)
 
-    run_off(tools.trials(states), tools.measurer, (serial, single), guests)
+    run_off(tools.trials(states), tools.measurer, (plain, single), guests)
     confirm(states, tools.journal, tools.inspector, tools.maker)
 
 
 def run_off(
-    trials: Trials, measurer: Rounds, others: tuple[Serial, Single], guests: Guests
+    trials: Trials, measurer: Rounds, others: tuple[PlainLoops, Single], guests: Guests
 ) -> None:
     """Settle who wins each task that has a record at all; the unsteady ones twice.
 
@@ -111,11 +120,11 @@ def _settle(state: TaskState, parts: Sequence[Proposal], trials: Trials, measure
 def _parts(
     state: TaskState,
     journal: Journal,
-    others: tuple[Serial, Single],
+    others: tuple[PlainLoops, Single],
     guests: Sequence[Proposal],
 ) -> list[Proposal]:
     """Return who takes part: the fastest so far, each schedule once; nobody without a record."""
-    serial, single = others
+    plain, single = others
     rows = journal.ranked(state)
     timed = list(dict.fromkeys(Proposal.of(row.record) for row in rows))
     untuned = Proposal.untuned(state)  # it may have been timed in a busy moment
@@ -125,9 +134,9 @@ def _parts(
     alone = single(state, some[0]) if some else None
     if alone is not None and all(part.schedule != alone for part in some):
         some.append(Proposal(some[0].by, alone))
-    plain = serial(state) if some and state.serial else None
-    if plain is not None and all(part.schedule != plain for part in some):
-        some.append(Proposal(SERIAL, plain))
+    for loops in plain(state) if some and state.admits_plain else ():
+        if all(part.schedule != loops.schedule for part in some):
+            some.append(loops)
     return some
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import tvm
 
-from autopipe.schedules.policy import SERIAL, Contender, allows
+from autopipe.schedules.policy import PLAIN, SERIAL, Contender, allows
 from autopipe.tasks.task import Task
 from autopipe.tuning.contest import Contest
 
@@ -79,12 +79,12 @@ class TaskState:
         rule = self.contest.rule
         known = {entry.implementation for entry in self.contest.entries}
         searched = by.engine in rule.engines and by.implementation in known
-        if by == SERIAL:
-            return self.serial
+        if by in PLAIN:
+            return self.admits_plain
         return (searched and allows(rule, *by)) or by in self.starts
 
     @property
-    def serial(self) -> bool:
-        """Whether the loops without threads may win: not where a rule wants something else."""
+    def admits_plain(self) -> bool:
+        """Whether plain loops may win: not where a rule wants something else."""
         rule = self.contest.rule
         return rule.select == "best" and allows(rule, *SERIAL)

@@ -71,7 +71,7 @@ def test_tvm_alone_reads_elsewhere():
 
 
 def test_what_maps_read_rightly_stays_and_what_is_written_out_stays_so():
-    plain, _, _ = moved(lambda i, j: (i * 8 // 8, (i // 2 + j) % 8))
+    plain, _, _ = moved(lambda i, j: ((i * 8 + j) // 8, (i * 8 + j) // 4 % 2 * 4 + j % 4))
     assert protect_divisions(plain).same_as(plain)
     for index in MAPS.values():
         function, _, _ = moved(index)
@@ -102,3 +102,21 @@ def test_a_product_that_is_rolled_is_scheduled_right():
     left, right = np.random.default_rng(0).random((2, 64, 64), "float32")
     (found,) = autopipe.auto_schedule([a, b, rolled])(left, right)
     np.testing.assert_allclose(found, 2 * np.roll(left @ right, (-3, -5), (0, 1)), rtol=1e-4)
+
+
+def test_windows_in_a_circle_are_summed_right():
+    x, w = te.placeholder((32, 16), name="x"), te.placeholder((3, 5), name="w")
+    u, v = te.reduce_axis((0, 3)), te.reduce_axis((0, 5))
+    y = te.compute(
+        (32, 16), lambda i, j: te.sum(x[(i + u) % 32, (j + v) % 16] * w[u, v], axis=[u, v])
+    )
+    values, weights = (np.random.default_rng(0).random(s, "float32") for s in ((32, 16), (3, 5)))
+    right = sum(
+        np.roll(values, (-a, -b), (0, 1)) * weights[a, b] for a in range(3) for b in range(5)
+    )
+    library = gate.kernel(tvm.IRModule({"main": te.create_prim_func([x, w, y])}), host(1))
+    plain = tvm.runtime.tensor(np.zeros_like(values))
+    library["main"](tvm.runtime.tensor(values), tvm.runtime.tensor(weights), plain)
+    np.testing.assert_allclose(plain.numpy(), right, rtol=1e-5)
+    (found,) = autopipe.auto_schedule([x, w, y])(values, weights)
+    np.testing.assert_allclose(found, right, rtol=1e-5)

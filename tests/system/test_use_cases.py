@@ -7,13 +7,15 @@ import pytest
 
 from autopipe.api import flow
 from autopipe.pipeline.events import Event, Warn
+from autopipe.schedules.policy import PLAIN
 
 FOLDER = Path(__file__).parents[2] / "pipelines" / "use-cases"
+PLAIN_LOOPS = {by.engine for by in PLAIN}
 BUILT = {
     "fallback-values": {"static", "default"},
-    "autotvm-records": {"autotvm", "static", "default", "serial"},
-    "ansor-records": {"ansor", "default", "serial"},
-    "mixed": {"autotvm", "ansor", "static", "default", "serial"},
+    "autotvm-records": {"autotvm", "static", "default", *PLAIN_LOOPS},
+    "ansor-records": {"ansor", "default", *PLAIN_LOOPS},
+    "mixed": {"autotvm", "ansor", "static", "default", *PLAIN_LOOPS},
 }
 
 

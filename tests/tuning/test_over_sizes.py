@@ -80,7 +80,7 @@ def settled(journal, every, states, times, unfit=()):
             for name, at in zip(names, row, strict=True)
         }
     )
-    run_off(trials_of(journal, states), machine, (lambda _: None, lambda *_: None), invited)
+    run_off(trials_of(journal, states), machine, (lambda _: [], lambda *_: None), invited)
     return best(found, journal)
 
 

@@ -56,7 +56,12 @@ def state(rule=None):
 
 
 def settled(journal, machine, states):
-    run_off(trials_of(journal, states), machine, (lambda _: "plain", lambda *_: None), {})
+    run_off(
+        trials_of(journal, states),
+        machine,
+        (lambda _: [Proposal(SERIAL, "plain")], lambda *_: None),
+        {},
+    )
     best = journal.best(states[0])
     return best and (best.record.engine, best.record.schedule, best.record.median)
 
@@ -123,7 +128,7 @@ def test_the_fastest_setting_takes_part_on_one_thread(journal):
     each = state()
     trials(journal, each, t1=(4e-6,), t2=(5e-6,))
     machine = Machine({"t1": 4e-6, "t2": 5e-6, "t1 alone": 2e-6, "plain": 3e-6})
-    others = lambda _: "plain", lambda _, fastest: f"{fastest.schedule} alone"
+    others = lambda _: [Proposal(SERIAL, "plain")], lambda _, fastest: f"{fastest.schedule} alone"
     run_off(trials_of(journal, [each]), machine, others, {})
     assert machine.asked == [["t1", "t2", "t1 alone", "plain"]]
     best = journal.best(each).record
@@ -135,7 +140,12 @@ def test_a_setting_on_one_thread_wins_only_where_it_may(journal):
     trials(journal, each, t1=(4e-6,))
     alone = '{"threads": 1, "width": 16}'
     machine = Machine({"t1": 4e-6, alone: 2e-6, "plain": 5e-6})
-    run_off(trials_of(journal, [each]), machine, (lambda _: "plain", lambda *_: alone), {})
+    run_off(
+        trials_of(journal, [each]),
+        machine,
+        (lambda _: [Proposal(SERIAL, "plain")], lambda *_: alone),
+        {},
+    )
     assert journal.best(each).record.schedule == alone
     journal.threaded.add(each.task.workload)
     assert journal.best(each).record.schedule == "t1"

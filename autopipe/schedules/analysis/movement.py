@@ -22,7 +22,7 @@ from tvm.sym import Analyzer, detect_linear_equation
 
 from autopipe.compiler.exact_divisions import iteration_sum
 from autopipe.schedules.analysis.blocks import is_spatial, is_static
-from autopipe.schedules.analysis.periods import DIVISIONS, period
+from autopipe.schedules.analysis.periods import DIVISIONS
 from autopipe.schedules.analysis.simple_indices import simplify
 from autopipe.schedules.analysis.written_axes import with_written_axes
 from autopipe.schedules.choices import can_read_both, looks_up
@@ -82,8 +82,6 @@ class Movement:
     chooses: bool = False
     """Whether neighbours along the last axis may choose another one of two values. TVM's vectors
     hold both; LLVM may make branches."""
-    wraps: bool = False
-    """Whether a read goes on from the end of the last axis elsewhere, one cannot say where."""
     looks_up: bool = False
     """Whether neighbours along the last axis look up what they choose from."""
     both: bool = False
@@ -93,6 +91,15 @@ class Movement:
     def backwards(self) -> bool:
         """Tell whether a read goes back in memory, which TVM loads one by one in its vectors."""
         return any(read and innermost(read, self.extents).stride < 0 for read in self.reads)
+
+    @property
+    def scattered(self) -> bool:
+        """Tell whether neighbours along the last axis are read at no constant stride.
+
+        So in a gather, at a clamped index, or past the end of a circle. TVM loads these one by one
+        in its vectors, and LLVM does better.
+        """
+        return None in self.reads
 
     @property
     def run(self) -> int:
@@ -195,7 +202,6 @@ def movement(block: SBlock) -> Movement | None:
         copies=isinstance(value, TensorLoad),
         elsewhere=bool(used - {len(axes) - 1}),
         chooses=chooses,
-        wraps=None in reads and period(value, axes[-1]) != 1,
         looks_up=looks_up(block),
         both=chooses and not parts and can_read_both(block),
         effort=_effort(value, _size(dtypes[0]), loads, reads, extents),

@@ -8,8 +8,7 @@ from typing import Final
 import tvm
 
 from autopipe.schedules.conditions import Conditions
-from autopipe.schedules.engines import default, serial, static
-from autopipe.schedules.implementations.implementation import DIRECT
+from autopipe.schedules.engines import default, loops, serial, static
 from autopipe.schedules.planned import Planned
 
 Plan = Callable[[tvm.IRModule, Conditions], Planned | None]
@@ -25,14 +24,13 @@ FALLBACKS: Final[Mapping[str, Plan]] = {
     "static": static.plan,
     "default": default.plan,
     "serial": serial.plan,
+    "loops": loops.plan,
+    "parallel_loops": loops.plan_parallel,
 }
-"""The fallbacks, by their names in YAML; winners are compared with `serial`."""
+"""The fallbacks, by their names; winners are compared with the last three."""
 
 UNSCHEDULED: Final = "none"
 """The engine of a function that no engine can schedule: it is compiled as it is."""
-
-_NO_STEPS: Final = "[[], []]"
-"""The trace of a schedule that does nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +67,6 @@ def falls(
 def fall(chain: Sequence[str], module: tvm.IRModule, conditions: Conditions) -> Fallback:
     """Return the first schedule of `chain` for the `main` of a module, made in this process."""
     return next(falls(chain, partial(_plans, module, conditions)))
-
-
-def as_it_is(module: tvm.IRModule) -> Planned:
-    """Return the function as it was declared, and the record that leaves it so."""
-    return Planned(DIRECT, _NO_STEPS, module)
 
 
 def _plans(module: tvm.IRModule, conditions: Conditions, name: str) -> Iterator[Planned]:

@@ -128,7 +128,7 @@ def fill(movement: Movement, hardware: HardwareParams) -> Run:
     lanes = hardware.lanes(movement.bits)
     width = max(run.width for run in settings(movement, hardware) if run.width <= VECTORS * lanes)
     whole = lanes if movement.chooses or movement.copies else VECTORS * lanes
-    if movement.mixed or movement.backwards or movement.wraps or width < whole:
+    if movement.mixed or movement.backwards or movement.scattered or width < whole:
         # LLVM takes several vectors a turn, and a rest
         width = _odd_row(movement, hardware) or _short_row(movement) or 1
     elements = math.prod(movement.extents)
@@ -181,7 +181,7 @@ def _odd_row(movement: Movement, hardware: HardwareParams) -> int:
     time. A vector of 37 is two of 16, one of 4 and a single element.
     """
     row, lanes = movement.extents[-1], hardware.lanes(movement.bits)
-    odd = movement.mixed or movement.wraps or movement.folded or movement.looks_up
+    odd = movement.mixed or movement.folded or movement.looks_up
     fits = SHORT < row <= MOST_VECTORS * lanes and row % lanes
     plain = movement.tail == 1 and not movement.parts and not odd
     return row if plain and fits and _is_in_order(movement) else 0

@@ -1,0 +1,55 @@
+"""Engines `loops` and `parallel_loops`: a function's loops as lowered, which winners must beat.
+
+Templates and `default` write vectors. Where neighbours read what no stride leads to, as at clamped
+indices or past the end of a circle, TVM loads these one by one, and LLVM does better on the loops.
+"""
+
+from typing import Final
+
+import tvm
+from tvm.s_tir import Schedule, ScheduleError
+
+from autopipe.schedules.analysis.blocks import SPATIAL, is_static
+from autopipe.schedules.conditions import Conditions
+from autopipe.schedules.implementations.implementation import DIRECT
+from autopipe.schedules.planned import Planned
+from autopipe.schedules.replay import dump
+
+NO_STEPS: Final = "[[], []]"
+"""The trace of a schedule that does nothing."""
+
+
+def as_declared(module: tvm.IRModule) -> Planned:
+    """Return a function as it was declared, and the record that leaves it so."""
+    return Planned(DIRECT, NO_STEPS, module)
+
+
+def plan(module: tvm.IRModule, conditions: Conditions) -> Planned | None:
+    """Return the loops on one thread, or None on a GPU."""
+    return as_declared(module) if conditions.hardware.backend.processor else None
+
+
+def plan_parallel(module: tvm.IRModule, conditions: Conditions) -> Planned | None:
+    """Return the loops with the outermost one of each block in threads, or None if none can be."""
+    if not conditions.hardware.backend.processor:
+        return None
+    sch = Schedule(module, debug_mask="none", error_render_level="none")
+    try:
+        shared = [_share(sch, block) for block in sch.get_child_blocks(sch.get_sblock("root"))]
+    except RuntimeError:  # TIR without blocks; ScheduleError is one
+        return None
+    return Planned(DIRECT, dump(sch.trace), sch.mod) if any(shared) else None
+
+
+def _share(sch: Schedule, block: tvm.s_tir.schedule.SBlockRV) -> bool:
+    """Run the outermost loop of a block in threads; tell whether it can be."""
+    loops, axes = sch.get_loops(block), sch.get(block).iter_vars
+    if not loops or len(loops) != len(axes) or axes[0].iter_type != SPATIAL:
+        return False
+    if not is_static(sch.get(block)):
+        return False
+    try:
+        sch.parallel(loops[0])
+    except ScheduleError:
+        return False
+    return True
